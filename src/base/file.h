@@ -1,0 +1,31 @@
+/* Files: whole reads, atomic writes, folders. Errors: KOLO_EIO with path and errno's text (KOLO_EINPUT: no such file). */
+#ifndef KOLO_BASE_FILE_H
+#define KOLO_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* The whole file with a NUL after it; caller frees *data. length may be NULL. */
+int kolo_file_read(const char *path, char **data, size_t *length);
+/* Loops over short transfers and EINTR; exactly `bytes` or an error that names `path`. */
+int kolo_file_pread(int fd, const char *path, void *data, size_t bytes, uint64_t offset);
+int kolo_file_pwrite(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);
+
+/* Written aside as path.tmp-PID, synced, renamed, folder synced: after a crash either the old or the new file is
+ * there, whole. Disk full leaves the old one. */
+int kolo_file_write_atomic(const char *path, const void *data, size_t bytes);
+int kolo_file_sync(int fd, const char *path);
+int kolo_folder_sync(const char *path);
+int kolo_folder_make(const char *path); /* mkdir -p; 0 also if it is there */
+int kolo_folder_remove(const char *path); /* rm -r, refuses "/" and "" */
+bool kolo_file_exists(const char *path);
+int64_t kolo_file_size(const char *path); /* bytes, or negative status */
+/* Free bytes for this user on the file system that holds `path` (or its nearest existing parent). */
+int64_t kolo_file_free_bytes(const char *path);
+
+/* crc32c (Castagnoli), SSE4.2 where the CPU has it; start with crc = 0. */
+uint32_t kolo_crc32c(uint32_t crc, const void *data, size_t bytes);
+
+#endif

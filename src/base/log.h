@@ -1,0 +1,22 @@
+/* Log lines to stderr: "[time] [rank host] level: text". Rank 0 speaks unless told otherwise. */
+#ifndef KOLO_BASE_LOG_H
+#define KOLO_BASE_LOG_H
+
+enum kolo_log_level { KOLO_LOG_ERROR, KOLO_LOG_WARN, KOLO_LOG_INFO, KOLO_LOG_DEBUG };
+
+/* Who speaks; called once by launch/ when rank and host are known. host is copied. */
+void kolo_log_identity(int rank, int size, const char *host);
+void kolo_log_set_level(enum kolo_log_level level);
+enum kolo_log_level kolo_log_get_level(void);
+
+/* All ranks. One write(2) a line, so that lines of many ranks do not mix. */
+void kolo_log(enum kolo_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Rank 0 only. */
+void kolo_log0(enum kolo_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define kolo_error(...) kolo_log(KOLO_LOG_ERROR, __VA_ARGS__)
+#define kolo_warn(...) kolo_log(KOLO_LOG_WARN, __VA_ARGS__)
+#define kolo_info(...) kolo_log0(KOLO_LOG_INFO, __VA_ARGS__)
+#define kolo_debug(...) kolo_log(KOLO_LOG_DEBUG, __VA_ARGS__)
+
+#endif

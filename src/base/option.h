@@ -1,0 +1,81 @@
+/* Options: one table (options.def), one struct, four sources. Precedence: recipe < site file (KOLO_SITE) <
+ * environment (KOLO_<KEY>) < command line. Unknown keys are errors that name the nearest known one. */
+#ifndef KOLO_BASE_OPTION_H
+#define KOLO_BASE_OPTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define INT(key, ...)
+#define REAL(key, ...)
+#define BOOL(key, ...)
+#define TEXT(key, ...)
+#define CHOICE(key, ...) enum { KOLO_CHOICES_##key(KOLO_OPTION_ENUM) };
+#define KOLO_OPTION_ENUM(key, choice) KOLO_##key##_##choice,
+#include "base/options.def"
+#undef INT
+#undef REAL
+#undef BOOL
+#undef TEXT
+#undef CHOICE
+
+typedef struct kolo_options {
+#define INT(key, ...) int64_t key;
+#define REAL(key, ...) double key;
+#define BOOL(key, ...) bool key;
+#define TEXT(key, ...) char *key;
+#define CHOICE(key, ...) int key;
+#include "base/options.def"
+#undef INT
+#undef REAL
+#undef BOOL
+#undef TEXT
+#undef CHOICE
+} kolo_options;
+
+enum kolo_option_type { KOLO_OPTION_INT, KOLO_OPTION_REAL, KOLO_OPTION_BOOL, KOLO_OPTION_TEXT, KOLO_OPTION_CHOICE };
+enum kolo_option_scope { KOLO_SCOPE_MATH, KOLO_SCOPE_RUN };
+
+typedef struct kolo_option_entry {
+    const char *key, *help, *standard; /* standard: the default as text */
+    enum kolo_option_type type;
+    enum kolo_option_scope scope;
+    double low, high;          /* INT, REAL */
+    const char *const *choices;/* CHOICE: NULL-terminated names */
+    size_t offset;             /* in kolo_options */
+} kolo_option_entry;
+
+extern const kolo_option_entry kolo_option_table[];
+extern const int kolo_option_count;
+
+void kolo_options_default(kolo_options *options); /* then owned: kolo_options_free */
+void kolo_options_free(kolo_options *options);
+int kolo_options_copy(kolo_options *to, const kolo_options *from); /* `to` is fresh memory */
+
+/* Sets one key from text. where: "file:line", "KOLO_LR", "command line"; goes into the error.
+ * KOLO_ECONFIG: unknown key (nearest offered), wrong type, out of range, unknown choice. */
+int kolo_option_set(kolo_options *options, const char *key, const char *value, const char *where);
+/* Value as text that kolo_option_set reads back exactly; caller frees. */
+char *kolo_option_text(const kolo_options *options, const kolo_option_entry *entry);
+const kolo_option_entry *kolo_option_find(const char *key);
+/* The known name nearest to `word` by edit distance, or NULL if none is near; names: n strings. */
+const char *kolo_nearest(const char *word, const char *const *names, int n);
+
+/* A flat YAML mapping (block or flow scalars, lists of scalars joined by commas); duplicate keys, nesting, anchors
+ * are errors with file:line:column. */
+int kolo_options_read_recipe(kolo_options *options, const char *path);
+int kolo_options_read_environment(kolo_options *options);
+/* argv of key=value, --key=value, --key value, --flag (BOOL), --no-flag. Everything else is an error.
+ * n words; positional words are handed to `positional` (may be NULL: then they are errors). */
+int kolo_options_read_arguments(kolo_options *options, int n, char **words,
+                                int (*positional)(void *context, const char *word), void *context);
+/* recipe (may be NULL) < site < environment < words, in this order. */
+int kolo_options_read(kolo_options *options, const char *recipe, int n, char **words);
+
+/* Recipe text of all options that differ from their default (all = true: of all); caller frees. */
+char *kolo_options_write(const kolo_options *options, bool all);
+/* Lines "key: was A, now B" of the MATH options that differ, or NULL if none; caller frees. */
+char *kolo_options_difference(const kolo_options *was, const kolo_options *now);
+
+#endif

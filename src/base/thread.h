@@ -1,0 +1,20 @@
+/* Threads: futex waits, a clock, and the CPUs this process may use. Waits spin only while no CPU is short. */
+#ifndef KOLO_BASE_THREAD_H
+#define KOLO_BASE_THREAD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Seconds, monotonic. */
+double kolo_time(void);
+
+/* CPUs in this process's affinity mask, limited by the cgroup quota (rounded up); at least 1. */
+int kolo_cpu_count(void);
+
+/* Waits while *word == value, at most `seconds` (negative: for ever). Works across processes on shared memory.
+ * Returns true if the word changed, false at the time-out. `spin` is how many polls come before the futex. */
+bool kolo_futex_wait(_Atomic uint32_t *word, uint32_t value, double seconds, int spin);
+void kolo_futex_wake(_Atomic uint32_t *word); /* all waiters */
+
+#endif

@@ -1,0 +1,70 @@
+/* Comm: moves and reduces bytes between ranks. Knows nothing of models.
+ *
+ * The compiled way in: one arena per rank, in memory that the ranks of a node share; fixed buckets, which are slices
+ * of it; start and wait. No negotiation, no copy, no allocation after kolo_comm_commit.
+ * One progress thread per rank owns all MPI calls. On a node: each rank owns a slice of the bucket, reduces it over
+ * all local arenas in rank order in 64 KiB blocks, and writes the result into every arena. Between nodes: the owners
+ * of the same slice reduce among themselves over MPI (recursive doubling, Rabenseifner, segmented ring). */
+#ifndef KOLO_COMM_H
+#define KOLO_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "launch/launch.h"
+
+typedef struct kolo_comm kolo_comm;
+
+enum kolo_dtype_wire { KOLO_WIRE_F32, KOLO_WIRE_F64, KOLO_WIRE_I64, KOLO_WIRE_U8 };
+enum kolo_reduce_op { KOLO_SUM, KOLO_MAX, KOLO_MIN };
+
+typedef struct kolo_comm_config {
+    size_t arena_bytes;   /* equal on all ranks */
+    bool canonical;       /* sum in the fixed binary tree over ranks (split at the largest power of two below n),
+                           * whatever the nodes: the same bits as one process that sums the ranks' parts in that tree */
+    double timeout;       /* seconds a wait may last before it fails with KOLO_ELAUNCH and names the rank that lags */
+    int spin;             /* polls before a futex wait; -1: chosen from CPUs and local ranks */
+    const char *algorithm;/* between nodes: NULL or "auto", "recursive_doubling", "rabenseifner", "ring", "direct" */
+} kolo_comm_config;
+
+/* Collective. With size 1 everything below is immediate. */
+int kolo_comm_create(kolo_comm **comm, kolo_launch *launch, const kolo_comm_config *config);
+/* Collective unless the job is failing. Removes its shared segments (they are also unlinked right after mapping, so a
+ * killed job leaves nothing behind). */
+void kolo_comm_destroy(kolo_comm **comm);
+
+/* This rank's arena: arena_bytes, zeroed, touched, KOLO_ALIGN aligned. Owned by comm. */
+void *kolo_comm_arena(kolo_comm *comm);
+
+/* Before commit: declares bucket number 0, 1, ...: `count` f32 elements at byte `offset` of the arena, to be summed
+ * over ranks. Same calls on all ranks. */
+int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count);
+/* Collective: checks that all ranks declared the same, starts the progress thread. */
+int kolo_comm_commit(kolo_comm *comm);
+
+/* The bucket's last gradient of this rank is written: the reduction may begin. Returns at once. Buckets must be
+ * started in the same order on all ranks (any order). */
+int kolo_comm_start(kolo_comm *comm, int bucket);
+/* Returns when the sum over ranks stands in this rank's arena. Error: a peer is dead or late (named). */
+int kolo_comm_wait(kolo_comm *comm, int bucket);
+
+/* Small blocking collectives, run by the progress thread in the order of the calls; same order on all ranks, not while
+ * a bucket is in flight on another thread's behalf unless that order is the same everywhere. In place. Sums are formed
+ * in rank order (canonical: the tree), identical on all ranks. */
+int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dtype_wire type, enum kolo_reduce_op op);
+int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root);
+int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all, int root); /* all: size * bytes at root */
+int kolo_comm_barrier(kolo_comm *comm);
+
+/* Where every rank stands, for the watchdog: each rank publishes a number (plan index) and a step; readable by the
+ * ranks of the same node at any time, without locks. */
+void kolo_comm_publish(kolo_comm *comm, int64_t step, int64_t action);
+/* Of local peer `local_rank`: last published, and seconds since (by that rank's clock on the same machine). */
+void kolo_comm_peer(kolo_comm *comm, int local_rank, int64_t *step, int64_t *action, double *age);
+
+/* Totals since create: bytes reduced, seconds the caller waited in kolo_comm_wait. */
+typedef struct kolo_comm_stats { double wait_seconds; int64_t bytes, calls; } kolo_comm_stats;
+void kolo_comm_get_stats(const kolo_comm *comm, kolo_comm_stats *stats);
+
+#endif

@@ -1,0 +1,64 @@
+/* Loader: shards to batches of u8 pictures, in an order and with an augmentation that depend on (seed, epoch, sample)
+ * only: not on ranks, threads or restarts. Reader threads pread, decode, crop, flip straight into the batch slot;
+ * normalisation to f32/bf16 is the graph's first operation (ops `normalize`), so CPU and GPU share it. */
+#ifndef KOLO_DATA_LOADER_H
+#define KOLO_DATA_LOADER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "data/shard.h"
+
+typedef struct kolo_loader kolo_loader;
+
+typedef struct kolo_loader_config {
+    const kolo_dataset *dataset; /* NULL: synthetic (uniform noise pictures and labels, keyed by sample number) */
+    int64_t synthetic_count;     /* samples of the synthetic set */
+    int channels, height, width; /* of the batch; channels: 1 or 3 (a gray file is repeated, a colour file refused for 1) */
+    int classes;
+    bool train;                  /* permuted and augmented; else source order, validation transform */
+    uint64_t seed;
+    int64_t batch;               /* global batch */
+    int rank, ranks;             /* this rank takes rows [rank*batch/ranks, (rank+1)*batch/ranks) of each global batch */
+    int tail;                    /* KOLO_tail_drop or KOLO_tail_pad (validation: always pad) */
+    int crop, crop_pad;          /* KOLO_crop_*; train */
+    double area_min, area_max;
+    bool flip;
+    const char *augment;         /* names from the augmentation table, comma separated, in order; NULL or "": none */
+    int resize;                  /* validation: short side before the centre crop; 0: none */
+    int readers, prefetch;
+} kolo_loader_config;
+
+/* One batch of this rank, valid until kolo_loader_release. Rows >= valid are zero with label -1; valid may be 0. */
+typedef struct kolo_batch {
+    const uint8_t *pixels;   /* (rows, height, width, channels) */
+    const int32_t *labels;   /* (rows) */
+    const int64_t *samples;  /* (rows) global sample numbers, -1 for padding */
+    int64_t rows, valid;     /* of this rank; rows = batch / ranks */
+    int64_t valid_global;    /* over all ranks */
+    int64_t epoch, step;     /* step within the epoch */
+    int slot;
+} kolo_batch;
+
+int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config);
+void kolo_loader_destroy(kolo_loader **loader); /* also in the middle of an epoch */
+int64_t kolo_loader_steps(const kolo_loader *loader); /* per epoch */
+
+/* Starts reading at (epoch, step); discards what was prefetched. After the last step of an epoch training goes on
+ * with the next epoch by itself; validation ends (kolo_loader_next returns 1). */
+int kolo_loader_seek(kolo_loader *loader, int64_t epoch, int64_t step);
+/* 0: *batch is filled; 1: end of validation; negative: error (a reader's, with its text: sample, file, cause). */
+int kolo_loader_next(kolo_loader *loader, kolo_batch *batch);
+void kolo_loader_release(kolo_loader *loader, const kolo_batch *batch);
+
+typedef struct kolo_loader_stats {
+    double wait_seconds;     /* the consumer waited in kolo_loader_next */
+    int64_t samples, bytes;  /* read */
+} kolo_loader_stats;
+void kolo_loader_get_stats(const kolo_loader *loader, kolo_loader_stats *stats); /* since create */
+
+/* The permutation of an epoch: sample number at position `index`, for tests and tools. n samples. */
+void kolo_permutation(uint64_t seed, int64_t epoch, int64_t n, int64_t *order); /* order: [n], filled */
+
+#endif

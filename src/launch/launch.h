@@ -1,0 +1,43 @@
+/* Who am I: rank, size, node map, and a small key-value exchange, whatever started this process.
+ * Methods, first that fits: PMIx (srun --mpi=pmix), MPI (mpiexec, srun --mpi=pmi2), Slurm's environment, single. */
+#ifndef KOLO_LAUNCH_H
+#define KOLO_LAUNCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct kolo_launch {
+    const char *method;    /* "pmix", "mpi", "slurm", "single" */
+    int rank, size;        /* in the job step */
+    int node, nodes;       /* this rank's node, numbered by first appearance in rank order */
+    int local_rank, local_size; /* among the ranks of this node, in rank order */
+    char host[256];        /* Slurm node name where there is one, else host name */
+    int *node_of;          /* [size] node of every rank */
+    int *local_of;         /* [size] local rank of every rank */
+    char **host_of;        /* [nodes] */
+    bool mpi;              /* MPI is initialised (thread level SERIALIZED) and its size was checked against ours */
+    char job[128];         /* unique to this job step on this machine: name for shared-memory segments; [A-Za-z0-9._-] */
+    void *state;           /* of the method */
+} kolo_launch;
+
+/* Finds the method (or takes `method`: "auto", "pmix", "mpi", "slurm", "single"), wires up, publishes the node map,
+ * checks that launcher, PMIx and MPI agree on the number of ranks. Starts MPI only where size > 1. Collective.
+ * KOLO_ELAUNCH with the cure when, for example, every rank believes it is 0 of 1. On success logs identify by rank. */
+int kolo_launch_start(kolo_launch *launch, const char *method);
+
+/* Collective; the job ends well only after this. Idempotent. */
+void kolo_launch_finish(kolo_launch *launch);
+
+/* Ends every rank of the job with this exit status (MPI_Abort, PMIx_Abort, _exit). Prints nothing. Does not return. */
+void kolo_launch_abort(kolo_launch *launch, int exit_status) __attribute__((noreturn));
+
+/* Every rank gives `bytes` bytes, gets size * bytes in rank order. Wire-up only (PMIx or MPI); at most a few KiB. Collective. */
+int kolo_launch_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all);
+int kolo_launch_barrier(kolo_launch *launch);
+
+/* Core binding by hwloc (not collective apart from the exchange inside): within the cpuset given to this process, rank i of the L ranks that share it takes
+ * its share of cores; dropped (with a word) when two ranks of one machine (boot id) would overlap. Collective.
+ * threads: 0 = chosen. Returns the number of compute threads this rank should use (>= 1) or a negative status. */
+int kolo_launch_bind(kolo_launch *launch, int threads, bool bind);
+
+#endif
