@@ -1,0 +1,220 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+/* Fails with errno's text, and the cure where errno tells one. */
+static int fail_errno(const char *verb, const char *path)
+{
+    int error = errno;
+    const char *cure = "";
+    if (error == ENOSPC) cure = "; free space on this file system or choose another folder";
+    if (error == EDQUOT) cure = "; your quota on this file system is used up";
+    if (error == EACCES || error == EPERM || error == EROFS) cure = "; check its permissions or choose another place";
+    int status = error == ENOENT || error == ENOTDIR || error == EISDIR ? KOLO_EINPUT : KOLO_EIO;
+    return kolo_fail(status, "%s: cannot %s: %s%s", path, verb, strerror(error), cure);
+}
+
+static int read_all(int fd, const char *path, char **data, size_t *length)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0) return fail_errno("read", path);
+    size_t capacity = (st.st_size > 0 ? (size_t)st.st_size : 4096) + 2, used = 0; /* /proc files say size 0 */
+    char *text = kolo_alloc(capacity);
+    if (!text) return KOLO_ECONFIG;
+    for (;;) {
+        ssize_t n = read(fd, text + used, capacity - used - 1);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            free(text);
+            return fail_errno("read", path);
+        }
+        if (n == 0) break;
+        used += (size_t)n;
+        if (used + 1 < capacity) continue;
+        char *more = realloc(text, capacity *= 2);
+        if (!more) {
+            free(text);
+            return kolo_fail(KOLO_ECONFIG, "%s: out of memory while reading it", path);
+        }
+        text = more;
+    }
+    text[used] = 0;
+    *data = text;
+    if (length) *length = used;
+    return 0;
+}
+
+int kolo_file_read(const char *path, char **data, size_t *length)
+{
+    *data = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_errno("open", path);
+    int rc = read_all(fd, path, data, length);
+    close(fd);
+    return rc;
+}
+
+int kolo_file_pread(int fd, const char *path, void *data, size_t bytes, uint64_t offset)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pread(fd, (char *)data + done, bytes - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno("read", path);
+        if (n == 0)
+            return kolo_fail(KOLO_EINPUT, "%s: truncated: it ends at byte %llu, %zu bytes wanted from byte %llu", path,
+                             (unsigned long long)(offset + done), bytes, (unsigned long long)offset);
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+int kolo_file_pwrite(int fd, const char *path, const void *data, size_t bytes, uint64_t offset)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pwrite(fd, (const char *)data + done, bytes - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno("write", path);
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+int kolo_file_sync(int fd, const char *path) { return fsync(fd) < 0 ? fail_errno("sync", path) : 0; }
+
+int kolo_folder_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fail_errno("open", path);
+    /* some network file systems cannot sync a folder and say EINVAL: there is nothing better to do there */
+    int rc = fsync(fd) < 0 && errno != EINVAL ? fail_errno("sync", path) : 0;
+    close(fd);
+    return rc;
+}
+
+static char *parent_of(const char *path)
+{
+    char *parent = kolo_strdup(path);
+    if (!parent) return NULL;
+    size_t n = strlen(parent);
+    while (n > 1 && parent[n - 1] == '/') n--;
+    while (n > 0 && parent[n - 1] != '/') n--;
+    while (n > 1 && parent[n - 1] == '/') n--;
+    if (n == 0) parent[n++] = '.';
+    parent[n] = 0;
+    return parent;
+}
+
+static int write_aside(const char *aside, const void *data, size_t bytes)
+{
+    int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return fail_errno("create", aside);
+    int rc = 0;
+    for (size_t done = 0; rc == 0 && done < bytes;) {
+        ssize_t n = write(fd, (const char *)data + done, bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) rc = fail_errno("write", aside);
+        else done += (size_t)n;
+    }
+    if (rc == 0) rc = kolo_file_sync(fd, aside);
+    if (close(fd) < 0 && rc == 0) rc = fail_errno("close", aside); /* NFS tells a full disk here */
+    return rc;
+}
+
+int kolo_file_write_atomic(const char *path, const void *data, size_t bytes)
+{
+    int rc = KOLO_ECONFIG;
+    char *parent = parent_of(path), *aside = kolo_format("%s.tmp-%ld", path, (long)getpid());
+    if (!parent || !aside) goto fail;
+    rc = write_aside(aside, data, bytes);
+    if (rc == 0 && rename(aside, path) < 0) rc = fail_errno("replace", path);
+    if (rc < 0) unlink(aside);
+    else rc = kolo_folder_sync(parent);
+fail:
+    free(parent);
+    free(aside);
+    return rc;
+}
+
+static int make_one(const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0777) == 0) return 0;
+    int error = errno; /* EROFS or EACCES may come before EEXIST */
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return 0;
+    errno = error;
+    fail_errno("make this folder", path);
+    return KOLO_EIO;
+}
+
+int kolo_folder_make(const char *path)
+{
+    if (!*path) return kolo_fail(KOLO_EINPUT, "cannot make a folder without a name");
+    char *part = kolo_strdup(path);
+    if (!part) return KOLO_ECONFIG;
+    int rc = 0;
+    for (char *p = part + 1; rc == 0 && *p; p++) {
+        if (*p != '/') continue;
+        *p = 0;
+        rc = make_one(part);
+        *p = '/';
+    }
+    if (rc == 0) rc = make_one(part);
+    free(part);
+    return rc;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+    (void)st, (void)type, (void)where;
+    return remove(path) < 0 && errno != ENOENT ? fail_errno("remove", path) : 0;
+}
+
+int kolo_folder_remove(const char *path)
+{
+    size_t root = strspn(path, "/");
+    if (!path[root] || !strcmp(path, ".") || !strcmp(path, ".."))
+        return kolo_fail(KOLO_EINPUT, "\"%s\": this folder is never removed", path);
+    if (nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT) return 0;
+    if (!*kolo_error_text()) fail_errno("remove", path);
+    return KOLO_EIO;
+}
+
+bool kolo_file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+int64_t kolo_file_size(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) < 0) return fail_errno("open", path);
+    return st.st_size;
+}
+
+int64_t kolo_file_free_bytes(const char *path)
+{
+    struct statvfs fs;
+    char *at = kolo_strdup(*path ? path : ".");
+    if (!at) return KOLO_ECONFIG;
+    while (statvfs(at, &fs) < 0) {
+        char *parent = errno == ENOENT && strcmp(at, "/") && strcmp(at, ".") ? parent_of(at) : NULL;
+        if (!parent) {
+            int rc = fail_errno("ask for free space", path);
+            free(at);
+            return rc;
+        }
+        free(at);
+        at = parent;
+    }
+    free(at);
+    return (int64_t)((unsigned __int128)fs.f_bavail * fs.f_frsize > INT64_MAX ? INT64_MAX
+                                                                              : fs.f_bavail * fs.f_frsize);
+}
