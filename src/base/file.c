@@ -185,9 +185,9 @@ int kolo_folder_remove(const char *path)
     size_t root = strspn(path, "/");
     if (!path[root] || !strcmp(path, ".") || !strcmp(path, ".."))
         return kolo_fail(KOLO_EINPUT, "\"%s\": this folder is never removed", path);
-    if (nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT) return 0;
-    if (!*kolo_error_text()) fail_errno("remove", path);
-    return KOLO_EIO;
+    int rc = nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS);
+    if (rc == -1) return errno == ENOENT ? 0 : fail_errno("remove", path);
+    return rc;
 }
 
 bool kolo_file_exists(const char *path) { return access(path, F_OK) == 0; }

@@ -1,0 +1,267 @@
+#include "base/option.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+/* ---- the table ---- */
+
+#define INT(key, ...)
+#define REAL(key, ...)
+#define BOOL(key, ...)
+#define TEXT(key, ...)
+#define NAME(key, choice) #choice,
+#define CHOICE(key, ...) static const char *const choices_##key[] = {KOLO_CHOICES_##key(NAME) NULL};
+#include "base/options.def"
+#undef INT
+#undef REAL
+#undef BOOL
+#undef TEXT
+#undef CHOICE
+
+#define ENTRY(key, standard, type, scope, low, high, choices, help) \
+    {#key, help, standard, KOLO_OPTION_##type, KOLO_SCOPE_##scope, low, high, choices, offsetof(kolo_options, key)},
+#define INT(key, standard, low, high, scope, help) \
+    ENTRY(key, #standard, INT, scope, (double)(low), (double)(high), NULL, help)
+#define REAL(key, standard, low, high, scope, help) ENTRY(key, #standard, REAL, scope, low, high, NULL, help)
+#define BOOL(key, standard, scope, help) ENTRY(key, #standard, BOOL, scope, 0, 1, NULL, help)
+#define TEXT(key, standard, scope, help) ENTRY(key, standard, TEXT, scope, 0, 0, NULL, help)
+#define CHOICE(key, standard, scope, help) ENTRY(key, #standard, CHOICE, scope, 0, 0, choices_##key, help)
+const kolo_option_entry kolo_option_table[] = {
+#include "base/options.def"
+};
+#undef INT
+#undef REAL
+#undef BOOL
+#undef TEXT
+#undef CHOICE
+const int kolo_option_count = sizeof kolo_option_table / sizeof *kolo_option_table;
+
+/* ---- the struct ---- */
+
+static char no_text[1]; /* stands in where a text could not be allocated, so that no TEXT is ever NULL */
+
+static char *own(const char *text)
+{
+    char *copy = kolo_strdup(text);
+    return copy ? copy : no_text;
+}
+
+static void disown(char *text)
+{
+    if (text != no_text) free(text);
+}
+
+static void *field(const kolo_options *options, const kolo_option_entry *entry)
+{
+    return (char *)options + entry->offset;
+}
+
+void kolo_options_default(kolo_options *options)
+{
+#define INT(key, standard, ...) options->key = standard;
+#define REAL(key, standard, ...) options->key = standard;
+#define BOOL(key, standard, ...) options->key = standard;
+#define TEXT(key, standard, ...) options->key = own(standard);
+#define CHOICE(key, standard, ...) options->key = KOLO_##key##_##standard;
+#include "base/options.def"
+#undef INT
+#undef REAL
+#undef BOOL
+#undef TEXT
+#undef CHOICE
+}
+
+void kolo_options_free(kolo_options *options)
+{
+    for (const kolo_option_entry *e = kolo_option_table; e < kolo_option_table + kolo_option_count; e++) {
+        if (e->type != KOLO_OPTION_TEXT) continue;
+        char **text = field(options, e);
+        disown(*text);
+        *text = NULL;
+    }
+}
+
+int kolo_options_copy(kolo_options *to, const kolo_options *from)
+{
+    int rc = 0;
+    *to = *from;
+    for (const kolo_option_entry *e = kolo_option_table; e < kolo_option_table + kolo_option_count; e++) {
+        if (e->type != KOLO_OPTION_TEXT) continue;
+        char **text = field(to, e);
+        *text = own(*text);
+        if (*text == no_text) rc = KOLO_ECONFIG;
+    }
+    return rc;
+}
+
+/* ---- names ---- */
+
+const kolo_option_entry *kolo_option_find(const char *key)
+{
+    for (int i = 0; i < kolo_option_count; i++)
+        if (!strcmp(kolo_option_table[i].key, key)) return &kolo_option_table[i];
+    return NULL;
+}
+
+enum { WORD_MAX = 63 };
+
+static int min2(int a, int b) { return a < b ? a : b; }
+
+/* Damerau-Levenshtein, the restricted form: insert, delete, replace, swap of neighbours; case is ignored. */
+static int distance(const char *a, const char *b)
+{
+    int rows[3][WORD_MAX + 2], na = (int)strlen(a), nb = (int)strlen(b);
+    if (na > WORD_MAX || nb > WORD_MAX) return WORD_MAX;
+    for (int j = 0; j <= nb; j++) rows[0][j] = j;
+    for (int i = 1; i <= na; i++) {
+        int *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+        now[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
+            now[j] = min2(min2(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
+            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2]))
+                now[j] = min2(now[j], before[j - 2] + 1);
+        }
+    }
+    return rows[na % 3][nb];
+}
+
+const char *kolo_nearest(const char *word, const char *const *names, int n)
+{
+    int allowed = ((int)strlen(word) + 2) / 3, best = allowed + 1; /* one slip in every three letters */
+    const char *nearest = NULL;
+    for (int i = 0; i < n; i++) {
+        int d = distance(word, names[i]);
+        if (d < best) {
+            best = d;
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}
+
+static int fail_unknown_key(const char *key, const char *where)
+{
+    const char *names[sizeof kolo_option_table / sizeof *kolo_option_table];
+    for (int i = 0; i < kolo_option_count; i++) names[i] = kolo_option_table[i].key;
+    const char *nearest = kolo_nearest(key, names, kolo_option_count);
+    if (nearest)
+        return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; did you mean \"%s\"?", where, key, nearest);
+    return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; `kolo help options` lists them", where, key);
+}
+
+/* ---- text to value ---- */
+
+static int set_int(int64_t *to, const kolo_option_entry *e, const char *value, const char *where)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(value, &end, 10);
+    if (!*value || *end || isspace((unsigned char)*value))
+        return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a whole number", where, e->key, value);
+    if (errno == ERANGE || (double)number < e->low || (double)number > e->high)
+        return kolo_fail(KOLO_ECONFIG, "%s: %s: %s is out of range, %.15g to %.15g is possible", where, e->key, value,
+                         e->low, e->high);
+    *to = number;
+    return 0;
+}
+
+static int set_real(double *to, const kolo_option_entry *e, const char *value, const char *where)
+{
+    char *end;
+    double number = strtod(value, &end);
+    /* strtod would also take hexadecimal, "inf", "nan" and leading blanks */
+    if (!*value || *end || value[strspn(value, "0123456789+-.eE")])
+        return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a number", where, e->key, value);
+    if (!(number >= e->low && number <= e->high))
+        return kolo_fail(KOLO_ECONFIG, "%s: %s: %s is out of range, %.15g to %.15g is possible", where, e->key, value,
+                         e->low, e->high);
+    *to = number;
+    return 0;
+}
+
+static int set_bool(bool *to, const kolo_option_entry *e, const char *value, const char *where)
+{
+    static const char *const names[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (int i = 0; i < 8; i++)
+        if (!strcasecmp(value, names[i])) {
+            *to = i % 2;
+            return 0;
+        }
+    return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is neither true nor false", where, e->key, value);
+}
+
+static int set_choice(int *to, const kolo_option_entry *e, const char *value, const char *where)
+{
+    char list[512] = "";
+    int n = 0;
+    for (size_t used = 0; e->choices[n]; n++) {
+        if (!strcmp(value, e->choices[n])) {
+            *to = n;
+            return 0;
+        }
+        if (used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n ? ", " : "", e->choices[n]);
+    }
+    return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a choice; one of %s", where, e->key, value, list);
+}
+
+static int set_text(char **to, const kolo_option_entry *e, const char *value, const char *where)
+{
+    for (const char *p = value; *p; p++)
+        if (iscntrl((unsigned char)*p))
+            return kolo_fail(KOLO_ECONFIG, "%s: %s: the text holds a control character", where, e->key);
+    char *copy = kolo_strdup(value);
+    if (!copy) return KOLO_ECONFIG;
+    disown(*to);
+    *to = copy;
+    return 0;
+}
+
+int kolo_option_set(kolo_options *options, const char *key, const char *value, const char *where)
+{
+    const kolo_option_entry *e = kolo_option_find(key);
+    if (!e) return fail_unknown_key(key, where);
+    void *to = field(options, e);
+    switch (e->type) {
+    case KOLO_OPTION_INT: return set_int(to, e, value, where);
+    case KOLO_OPTION_REAL: return set_real(to, e, value, where);
+    case KOLO_OPTION_BOOL: return set_bool(to, e, value, where);
+    case KOLO_OPTION_CHOICE: return set_choice(to, e, value, where);
+    case KOLO_OPTION_TEXT: return set_text(to, e, value, where);
+    }
+    return kolo_fail(KOLO_EINTERNAL, "%s: option \"%s\" has no type", where, key);
+}
+
+/* ---- value to text ---- */
+
+static char *real_text(double value)
+{
+    char text[64];
+    for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back to the same bits */
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    return kolo_strdup(text);
+}
+
+char *kolo_option_text(const kolo_options *options, const kolo_option_entry *entry)
+{
+    const void *from = field(options, entry);
+    switch (entry->type) {
+    case KOLO_OPTION_INT: return kolo_format("%lld", (long long)*(const int64_t *)from);
+    case KOLO_OPTION_REAL: return real_text(*(const double *)from);
+    case KOLO_OPTION_BOOL: return kolo_strdup(*(const bool *)from ? "true" : "false");
+    case KOLO_OPTION_CHOICE: return kolo_strdup(entry->choices[*(const int *)from]);
+    case KOLO_OPTION_TEXT: return kolo_strdup(*(char *const *)from);
+    }
+    return NULL;
+}
