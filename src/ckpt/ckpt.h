@@ -1,0 +1,72 @@
+/* Checkpoints: written aside, synced, renamed, manifest last; asynchronous to the step; the same bytes whatever the grid.
+ *
+ *   RUN/lock                          which job owns this folder
+ *   RUN/recipe.yaml                   all options of the first start (kolo_options_write all)
+ *   RUN/checkpoints/step-0000000500/  tensors.safetensors: canonical f32 under state-dict names; "momentum:" and "ema:" before others
+ *                                     manifest.json, written last: step, epoch, position, options, data uuid, seed, plan hash, versions,
+ *                                     metrics, crc32c and size of tensors.safetensors
+ *   RUN/best                          name of the checkpoint with the best validation so far
+ * The last two and the best are kept. */
+#ifndef KOLO_CKPT_H
+#define KOLO_CKPT_H
+
+#include "exec/exec.h"
+
+/* Where a run stands. Everything needed to go on beside the tensors. */
+typedef struct kolo_position {
+    int64_t step;             /* optimizer steps done */
+    int64_t epoch, epoch_step;/* next batch */
+    int64_t batch;            /* global batch */
+    int64_t samples;          /* of the training set */
+    int64_t restarts;         /* starts of this run before this one */
+    uint64_t seed;
+    double wall_seconds;      /* trained so far, over all starts */
+    double best_top1;         /* -1: none yet */
+    int64_t best_step;
+    char data_uuid[40];
+    char model[64];
+    uint64_t plan_hash;
+} kolo_position;
+
+/* The run folder. open: makes it, takes the lock (KOLO_ECONFIG naming the job and host that hold it; a stale lock, i.e. a dead process of this host, or a job that
+ * squeue no longer knows, is taken over with a word), checks that it can be written (KOLO_EIO: read-only, full). Rank 0 only. */
+typedef struct kolo_run kolo_run;
+int kolo_run_open(kolo_run **run, const char *folder);
+void kolo_run_close(kolo_run **run); /* waits for a checkpoint in flight, releases the lock */
+const char *kolo_run_folder(const kolo_run *run);
+
+/* The recipe of record: written at the first start; later compared: a differing MATH option is KOLO_ECONFIG with the difference. */
+int kolo_run_record(kolo_run *run, const kolo_options *options);
+
+/* Newest complete checkpoint: 1 found (position filled, `path` its folder), 0 none, negative: error. Half-written or damaged ones (no manifest, wrong
+ * size or crc) are passed over with a warning and the one before is taken. */
+int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size);
+/* Reads the tensors into exec. Every rank reads. KOLO_EINPUT: another model (missing, extra, wrongly shaped tensors are listed). */
+int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *plan);
+
+/* Copies the arenas at once (a memcpy; waits first if the previous checkpoint is still being written) and writes in a thread of its own.
+ * Rank 0 only. An error of the thread (disk full: KOLO_EIO; the older checkpoints stay) is returned by the next save or wait. */
+int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
+                         const kolo_options *options, const kolo_position *position);
+int kolo_checkpoint_wait(kolo_run *run);
+/* The run folder's `best` now points to this step's checkpoint. */
+int kolo_checkpoint_mark_best(kolo_run *run, int64_t step);
+
+/* Safetensors (the format of Hugging Face: u64 header length, JSON header, data). */
+typedef struct kolo_weights kolo_weights;
+typedef struct kolo_weight { const char *name; enum kolo_dtype dtype; int rank; int64_t dim[KOLO_MAX_DIM]; const void *data; size_t bytes; } kolo_weight;
+/* Maps FILE; hostile headers (lengths, overlaps, deep nesting, duplicate names) are KOLO_EINPUT. F32, BF16, I64 (num_batches_tracked), others by name refused. */
+int kolo_weights_open(kolo_weights **weights, const char *path);
+void kolo_weights_close(kolo_weights **weights);
+int kolo_weights_count(const kolo_weights *weights);
+const kolo_weight *kolo_weights_at(const kolo_weights *weights, int i);
+const kolo_weight *kolo_weights_find(const kolo_weights *weights, const char *name);
+/* Writes atomically; tensors in the order given, offsets 8-byte aligned; metadata: NULL-terminated key, value, ... or NULL. */
+int kolo_weights_write(const char *path, const kolo_weight *weight, int n, const char *const *metadata);
+
+/* Parameters and buffers of exec (ema: the averaged ones) as a safetensors file that torchvision's load_state_dict takes
+ * (num_batches_tracked included as I64), and the other way. import: strict unless `head` names a prefix that may differ in shape ("fc."). */
+int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan, bool ema, int64_t batches_tracked);
+int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan, const char *head);
+
+#endif

@@ -1,0 +1,50 @@
+/* Report: what a run tells: events (JSON lines), the summary, the progress line. Rank 0 only. */
+#ifndef KOLO_REPORT_H
+#define KOLO_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/option.h"
+#include "launch/launch.h"
+
+/* RUN/events.jsonl: one JSON object a line, "event" first. Buffered, flushed at least every second and at each non-step event. */
+typedef struct kolo_events kolo_events;
+/* On resume the file is cut back to the first event of a step beyond `step` (and a torn last line is dropped); step 0: kept from nothing.
+ * *repeated: number of step events cut. */
+int kolo_events_open(kolo_events **events, const char *run_folder, int64_t step, int64_t *repeated);
+void kolo_events_close(kolo_events **events);
+typedef struct kolo_step_event {
+    int64_t step, epoch;
+    double loss, lr, top1, grad_norm, seconds, wait; /* loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
+} kolo_step_event;
+int kolo_events_step(kolo_events *events, const kolo_step_event *event);
+/* Any other event: key, value pairs; the value is a JSON text; "event" is NAME. */
+int kolo_events_write(kolo_events *events, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* RUN/summary.json, atomically. Read back by later starts to add up. */
+typedef struct kolo_summary {
+    char state[16];               /* running, done, requeue, failed */
+    char model[64], version[32], account[64], partition[64], job[32];
+    int64_t steps, repeated_steps, restarts, epochs;
+    double loss, top1, top5;      /* of the last validation (or training loss); fractions; negative: none */
+    double best_top1;
+    double img_per_s, wait_share, wall_seconds;
+    int ranks, nodes, threads;
+    uint64_t peak_bytes, planned_bytes;
+    double node_hours;
+    char next[256];               /* what to do now, in words */
+} kolo_summary;
+int kolo_summary_write(const char *run_folder, const kolo_summary *summary);
+int kolo_summary_read(const char *run_folder, kolo_summary *summary); /* 1 read, 0 none */
+void kolo_summary_environment(kolo_summary *summary); /* account, partition, job from Slurm's environment; version */
+
+/* Progress on stderr: at a terminal one line rewritten in place with a bar; in a log a line every ten `interval`s, the first within a second. */
+typedef struct kolo_progress kolo_progress;
+int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total, int64_t steps_per_epoch, int64_t batch);
+void kolo_progress_destroy(kolo_progress **progress);
+void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share);
+void kolo_progress_note(kolo_progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of its own */
+
+#endif
