@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,7 +120,7 @@ static int min2(int a, int b) { return a < b ? a : b; }
 static int distance(const char *a, const char *b)
 {
     int rows[3][WORD_MAX + 2], na = (int)strlen(a), nb = (int)strlen(b);
-    if (na > WORD_MAX || nb > WORD_MAX) return WORD_MAX;
+    if (na > WORD_MAX || nb > WORD_MAX) return INT_MAX;
     for (int j = 0; j <= nb; j++) rows[0][j] = j;
     for (int i = 1; i <= na; i++) {
         int *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];

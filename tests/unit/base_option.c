@@ -1,0 +1,136 @@
+/* The option table: defaults, text to value and back, names. */
+#include "base/option.h"
+
+#include <ctype.h>
+
+#include "kolo/error.h"
+#include "tap.h"
+
+static kolo_options o;
+
+static void refused(const char *key, const char *value, const char *words)
+{
+    int rc = kolo_option_set(&o, key, value, "here");
+    if (!ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), words) && !strncmp(kolo_error_text(), "here: ", 6),
+            "%s=\"%s\" is refused: %s", key, value, words))
+        diag("status %d, text: %s", rc, kolo_error_text());
+}
+
+static void accepted(const char *key, const char *value, const char *text)
+{
+    int rc = kolo_option_set(&o, key, value, "here");
+    char *got = kolo_option_text(&o, kolo_option_find(key));
+    if (!ok(rc == 0 && !strcmp(got, text), "%s=%s is read as %s", key, value, text))
+        diag("status %d, value %s", rc, got);
+    free(got);
+}
+
+/* Every entry, set to something else than its default, written and read back. */
+static void test_round_trip(void)
+{
+    int defaults = 1, trips = 1, low = 1;
+    for (int i = 0; i < kolo_option_count; i++) {
+        const kolo_option_entry *e = &kolo_option_table[i];
+        char *before = kolo_option_text(&o, e);
+        if (kolo_option_set(&o, e->key, e->standard, "default") < 0) defaults = (diag("%s", kolo_error_text()), 0);
+        char *text = kolo_option_text(&o, e);
+        if (strcmp(before, text)) defaults = (diag("%s: %s, in the table %s", e->key, before, text), 0);
+        free(before);
+        free(text);
+
+        const char *other = e->type == KOLO_OPTION_TEXT     ? "a \"b\" \\ c: #d"
+                            : e->type == KOLO_OPTION_BOOL   ? (strcmp(e->standard, "true") ? "true" : "false")
+                            : e->type == KOLO_OPTION_CHOICE ? e->choices[1]
+                                                            : NULL;
+        char number[64];
+        if (!other) {
+            snprintf(number, sizeof number, e->type == KOLO_OPTION_INT ? "%.0f" : "%.17g",
+                     e->type == KOLO_OPTION_INT ? e->low + 1 : e->low + (e->high - e->low) / 3);
+            other = number;
+        }
+        if (kolo_option_set(&o, e->key, other, "other") < 0) trips = (diag("%s", kolo_error_text()), 0);
+        text = kolo_option_text(&o, e);
+        if (e->type != KOLO_OPTION_REAL && strcmp(text, other)) trips = (diag("%s: %s, %s", e->key, other, text), 0);
+        if (e->type == KOLO_OPTION_REAL && strtod(text, NULL) != strtod(other, NULL)) trips = (diag("%s", e->key), 0);
+        free(text);
+        for (const char *p = e->key; *p; p++) low &= islower((unsigned char)*p) || isdigit((unsigned char)*p) || *p == '_';
+        low &= e->help && strlen(e->help) > 3 && (e->type >= KOLO_OPTION_BOOL || e->low < e->high);
+    }
+    ok(defaults, "every default in the table is a legal value and the one in the struct (%d options)", kolo_option_count);
+    ok(trips, "every option takes another value and writes it back");
+    ok(low, "every key is in lower case, has help and a range");
+}
+
+static void test_types(void)
+{
+    accepted("batch", "512", "512");
+    refused("batch", "", "whole number");
+    refused("batch", "12x", "whole number");
+    refused("batch", " 12", "whole number");
+    refused("batch", "1e3", "whole number");
+    refused("batch", "12.0", "whole number");
+    refused("batch", "4k", "whole number");
+    refused("batch", "0", "out of range");
+    refused("batch", "-5", "out of range");
+    refused("batch", "99999999999999999999", "out of range");
+    accepted("steps", "9223372036854775807", "9223372036854775807");
+    accepted("lr", "1e-1", "0.1");
+    accepted("lr", ".25", "0.25");
+    accepted("lr", "0.30000000000000004", "0.30000000000000004");
+    refused("lr", "1e-1x", "not a number");
+    refused("lr", "nan", "not a number");
+    refused("lr", "inf", "not a number");
+    refused("lr", "0x10", "not a number");
+    refused("lr", " 1", "not a number");
+    refused("lr", "1,5", "not a number");
+    refused("lr", "", "not a number");
+    refused("lr", "1e999", "out of range");
+    refused("lr", "-0.1", "out of range");
+    const char *yes[] = {"true", "yes", "on", "1", "True"}, *no[] = {"false", "no", "off", "0", "OFF"};
+    for (int i = 0; i < 5; i++) accepted("flip", yes[i], "true");
+    for (int i = 0; i < 5; i++) accepted("flip", no[i], "false");
+    refused("flip", "maybe", "neither true nor false");
+    refused("flip", "2", "neither true nor false");
+    accepted("precision", "bf16", "bf16");
+    is_int(o.precision, KOLO_precision_bf16, "a choice has its enum value");
+    refused("precision", "fp16", "one of f32, bf16");
+    refused("precision", "F32", "one of f32, bf16");
+    refused("data", "a\nb", "control character");
+    accepted("data", "", "");
+}
+
+static void test_names(void)
+{
+    static const char *const words[] = {"form", "learning", "from"};
+    is_text(kolo_nearest("fomr", words, 3), "form", "two letters swapped count once");
+    is_text(kolo_nearest("learing", words, 3), "learning", "a letter missing");
+    is_text(kolo_nearest("LEARNING", words, 3), "learning", "case does not count");
+    ok(!kolo_nearest("xyzzy", words, 3), "nothing near is NULL");
+    ok(!kolo_nearest("", words, 3), "nor is the empty word near anything");
+    char longer[300];
+    memset(longer, 'a', 299);
+    longer[299] = 0;
+    ok(!kolo_nearest(longer, words, 3), "nor a very long one");
+    refused("bacth", "1", "did you mean \"batch\"?");
+    refused("epoch", "1", "did you mean \"epochs\"?");
+    refused("weight-decay", "1", "did you mean \"weight_decay\"?");
+    refused("xyzzy", "1", "unknown option");
+    ok(kolo_option_find("lr") && !kolo_option_find("l") && !kolo_option_find("LR"), "keys are found whole and as written");
+}
+
+int main(void)
+{
+    kolo_options_default(&o);
+    is_int(o.batch, 256, "a default of the table is in the struct");
+    test_round_trip();
+    test_types();
+    test_names();
+    kolo_options copy;
+    is_int(kolo_options_copy(&copy, &o), 0, "options are copied");
+    kolo_option_set(&o, "model", "lenet5", "here");
+    ok(strcmp(copy.model, "lenet5"), "the copy owns its texts");
+    kolo_options_free(&copy);
+    kolo_options_free(&o);
+    ok(!o.model, "freed texts are NULL");
+    return done_testing();
+}
