@@ -29,6 +29,9 @@ typedef struct kolo_optimizer {
     void (*update)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step);
 } kolo_optimizer;
 
+#define OPTIMIZER(name, ...) void kolo_##name##_update(const kolo_slice *, const kolo_options *, const kolo_step *);
+#include "optim/optimizers.def"
+#undef OPTIMIZER
 extern const kolo_optimizer kolo_optimizer_table[];
 extern const int kolo_optimizer_count;
 const kolo_optimizer *kolo_optimizer_find(const char *name); /* NULL: error text, nearest offered */
@@ -42,6 +45,9 @@ extern const kolo_schedule kolo_schedule_table[];
 extern const int kolo_schedule_count;
 const kolo_schedule *kolo_schedule_find(const char *name);
 double kolo_learning_rate(const kolo_options *options, int64_t step, int64_t steps, int64_t steps_per_epoch);
+/* Known names, readable milestones, combinations that torch refuses too: KOLO_ECONFIG. */
+int kolo_optim_check(const kolo_options *options);
+int kolo_milestones_check(const char *milestones);
 /* e = d e + (1-d) w: d of update t = 1, 2, ... (ramp applied). */
 double kolo_ema_decay(const kolo_options *options, int64_t t);
 /* min(1, max / (norm + 1e-6)), torch's rule. */
