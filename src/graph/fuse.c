@@ -1,0 +1,122 @@
+/* Fusion: relu(norm(x)) and relu(norm(x) + r), r on either side, become one norm with relu and residual where nothing
+ * else reads the tensors between. The joined node stands where the relu stood, so that r is there in any case. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "graph/graph.h"
+#include "kolo/error.h"
+
+typedef struct fusion {
+    kolo_graph *g;
+    int *readers; /* [tensors] */
+    bool *dead;   /* [nodes] */
+} fusion;
+
+/* The node that makes t if t is read once and is no result of the graph; else -1. */
+static int private_producer(const fusion *f, int t)
+{
+    return t >= 0 && f->readers[t] == 1 && t != f->g->logits ? f->g->tensor[t].producer : -1;
+}
+
+/* A norm without relu and residual. */
+static bool plain_norm(const fusion *f, int node)
+{
+    if (node < 0) return false;
+    const kolo_node *n = &f->g->node[node];
+    bool norm = n->op == KOLO_OP_norm_apply || n->op == KOLO_OP_norm_infer;
+    return norm && !n->a.relu && n->n_in < kolo_op_table[n->op].max_in;
+}
+
+static void join(fusion *f, int norm, int relu, int residual)
+{
+    kolo_node joined = f->g->node[norm];
+    joined.a.relu = true;
+    if (residual >= 0) joined.in[joined.n_in++] = residual;
+    joined.out[0] = f->g->node[relu].out[0];
+    f->g->node[relu] = joined;
+    f->dead[norm] = true;
+}
+
+static void fuse_relu(fusion *f, int relu)
+{
+    int before = private_producer(f, f->g->node[relu].in[0]);
+    if (before < 0) return;
+    if (plain_norm(f, before)) {
+        join(f, before, relu, -1);
+        return;
+    }
+    const kolo_node *add = &f->g->node[before];
+    if (add->op != KOLO_OP_add) return;
+    for (int side = 0; side < 2; side++) {
+        int norm = private_producer(f, add->in[side]);
+        if (!plain_norm(f, norm)) continue;
+        join(f, norm, relu, add->in[1 - side]);
+        f->dead[before] = true;
+        return;
+    }
+}
+
+static void renumber(int *tensor, const int *to)
+{
+    if (*tensor >= 0) *tensor = to[*tensor];
+}
+
+/* Drops dead nodes and the tensors that no node makes any more; all indices follow. */
+static void compact(fusion *f, int *to)
+{
+    kolo_graph *g = f->g;
+    int64_t kept = 0;
+    for (int64_t t = 0; t < g->tensors; t++) to[t] = g->tensor[t].producer < 0 ? 0 : -1;
+    for (int64_t i = 0; i < g->nodes; i++) {
+        if (f->dead[i]) continue;
+        for (int k = 0; k < g->node[i].n_out; k++)
+            if (g->node[i].out[k] >= 0) to[g->node[i].out[k]] = 0;
+        g->node[kept++] = g->node[i];
+    }
+    g->nodes = kept;
+    kept = 0;
+    for (int64_t t = 0; t < g->tensors; t++) {
+        if (to[t] < 0) {
+            free(g->tensor[t].name);
+            continue;
+        }
+        to[t] = (int)kept;
+        g->tensor[kept++] = g->tensor[t];
+    }
+    g->tensors = kept;
+    for (int64_t t = 0; t < g->tensors; t++) {
+        g->tensor[t].producer = -1;
+        renumber(&g->tensor[t].of, to);
+    }
+    for (int64_t i = 0; i < g->nodes; i++) {
+        kolo_node *n = &g->node[i];
+        for (int k = 0; k < n->n_in; k++) renumber(&n->in[k], to);
+        for (int k = 0; k < n->n_out; k++) {
+            renumber(&n->out[k], to);
+            if (n->out[k] >= 0) g->tensor[n->out[k]].producer = (int)i;
+        }
+    }
+    int *const result[] = {&g->input, &g->label, &g->logits, &g->metrics};
+    for (int i = 0; i < 4; i++) renumber(result[i], to);
+}
+
+int kolo_graph_fuse(kolo_graph *g)
+{
+    if (g->grad) return kolo_fail(KOLO_EINTERNAL, "graph %s has gradients: fusion comes before kolo_graph_backward", g->name);
+    int rc = KOLO_ECONFIG;
+    fusion f = {g, kolo_alloc((size_t)(g->tensors + 1) * sizeof *f.readers), kolo_alloc((size_t)(g->nodes + 1) * sizeof *f.dead)};
+    int *to = kolo_alloc((size_t)(g->tensors + 1) * sizeof *to);
+    if (!f.readers || !f.dead || !to) goto done;
+    for (int64_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].n_in; k++)
+            if (g->node[i].in[k] >= 0) f.readers[g->node[i].in[k]]++;
+    for (int i = 0; i < (int)g->nodes; i++)
+        if (g->node[i].op == KOLO_OP_relu) fuse_relu(&f, i);
+    compact(&f, to);
+    rc = 0;
+done:
+    free(f.readers);
+    free(f.dead);
+    free(to);
+    return rc;
+}

@@ -1,0 +1,203 @@
+/* Reverse-mode differentiation: gradient rules emit backward nodes.
+ *
+ * While kolo_graph_backward walks, g->grad[t] is the gradient of t collected so far, NONE, or UNWANTED if no parameter
+ * is reachable from t. A gradient tensor may stand for several forward tensors (both inputs of an addition): nothing here
+ * writes into a tensor twice, and memory is shared only by lifetime, when the plan is made. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "graph/rules.h"
+#include "kolo/error.h"
+
+enum { NONE = -1, UNWANTED = -2 };
+
+static bool wanted(const kolo_graph *g, int t) { return t >= 0 && g->grad[t] != UNWANTED; }
+
+/* A new tensor for a gradient, or a part of the gradient, of t. */
+static int gradient_tensor(kolo_graph *g, int t)
+{
+    kolo_tensor of = g->tensor[t]; /* a copy: the array may move */
+    bool param = of.role == KOLO_ROLE_PARAM;
+    char name[300];
+    snprintf(name, sizeof name, "grad:%s", of.name);
+    for (int part = 1; kolo_graph_find(g, name) >= 0; part++) snprintf(name, sizeof name, "grad:%s:%d", of.name, part);
+    int made = kolo_graph_tensor(g, name, param ? KOLO_ROLE_GRADIENT : KOLO_ROLE_ACTIVATION, param ? KOLO_F32 : of.dtype,
+                                 of.rank, of.dim);
+    if (made >= 0 && param) g->tensor[made].of = t;
+    return made;
+}
+
+/* Adds d to the gradient of t. */
+static int contribute(kolo_graph *g, int t, int d)
+{
+    if (!wanted(g, t)) return 0;
+    int before = g->grad[t];
+    g->grad[t] = d;
+    if (before == NONE) return 0;
+    if (g->tensor[t].role == KOLO_ROLE_PARAM)
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s is used by two operations; give each its own parameter", g->name,
+                         g->tensor[t].name);
+    int in[] = {before, d}, sum = gradient_tensor(g, t);
+    if (sum < 0) return sum;
+    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_add, 2, in, 1, &sum, NULL));
+    g->grad[t] = sum;
+    return 0;
+}
+
+/* Emits `op` whose only output is the gradient of t. */
+static int emit(kolo_graph *g, enum kolo_op op, int n_in, const int *in, const kolo_attributes *a, int t)
+{
+    if (!wanted(g, t)) return 0;
+    int d = gradient_tensor(g, t);
+    if (d < 0) return d;
+    KOLO_TRY(kolo_graph_node_with(g, op, n_in, in, 1, &d, a));
+    return contribute(g, t, d);
+}
+
+/* Convolution and linear. The weight's gradient comes first: it is ready for its reduction while dx is computed. */
+static int product(kolo_graph *g, int index, enum kolo_op weight_op, enum kolo_op data_op)
+{
+    kolo_node n = g->node[index];
+    int dy = g->grad[n.out[0]];
+    int bias = n.n_in > 2 ? n.in[2] : -1;
+    if (wanted(g, n.in[1])) {
+        int in[] = {n.in[0], dy}, out[2] = {-1, -1};
+        if ((out[0] = gradient_tensor(g, n.in[1])) < 0) return out[0];
+        if (bias >= 0 && (out[1] = gradient_tensor(g, bias)) < 0) return out[1];
+        KOLO_TRY(kolo_graph_node_with(g, weight_op, 2, in, bias >= 0 ? 2 : 1, out, &n.a));
+        KOLO_TRY(contribute(g, n.in[1], out[0]));
+        if (bias >= 0) KOLO_TRY(contribute(g, bias, out[1]));
+    }
+    int in[] = {dy, n.in[1]};
+    return emit(g, data_op, 2, in, &n.a, n.in[0]);
+}
+
+int kolo_gradient_conv(kolo_graph *g, int node) { return product(g, node, KOLO_OP_conv_grad_weight, KOLO_OP_conv_grad_data); }
+int kolo_gradient_linear(kolo_graph *g, int node) { return product(g, node, KOLO_OP_linear_grad_weight, KOLO_OP_linear_grad_data); }
+
+/* The whole gradient of x, through the statistics too, comes from norm_apply's rule. */
+int kolo_gradient_norm_nothing(kolo_graph *g, int node)
+{
+    (void)g;
+    (void)node;
+    return 0;
+}
+
+/* norm_grad_stats; the new tensor dsums. y is read only for the sign of the relu. */
+static int norm_sums(kolo_graph *g, const kolo_node *n, int dy, int y)
+{
+    char name[300];
+    snprintf(name, sizeof name, "grad:%s", g->tensor[n->in[1]].name);
+    int64_t dim = 2 * g->tensor[n->in[0]].dim[1];
+    int dsums = kolo_graph_tensor(g, name, KOLO_ROLE_PARTIAL, KOLO_F64, 1, &dim);
+    if (dsums < 0) return dsums;
+    int dw = gradient_tensor(g, n->in[2]);
+    if (dw < 0) return dw;
+    int db = gradient_tensor(g, n->in[3]);
+    if (db < 0) return db;
+    int in[] = {dy, n->in[0], y, n->in[1]}, out[] = {dsums, dw, db};
+    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_stats, 4, in, 3, out, &n->a));
+    KOLO_TRY(contribute(g, n->in[2], dw));
+    KOLO_TRY(contribute(g, n->in[3], db));
+    return dsums;
+}
+
+int kolo_gradient_norm_apply(kolo_graph *g, int index)
+{
+    kolo_node n = g->node[index];
+    int x = n.in[0], residual = n.n_in > 4 ? n.in[4] : -1;
+    int dy = g->grad[n.out[0]], y = n.a.relu ? n.out[0] : -1;
+    int dsums = norm_sums(g, &n, dy, y);
+    if (dsums < 0) return dsums;
+    if (!wanted(g, x) && !wanted(g, residual)) return 0;
+    int in[] = {dy, x, y, n.in[1], dsums, n.in[2]}, out[2] = {-1, -1};
+    if ((out[0] = gradient_tensor(g, x)) < 0) return out[0];
+    bool branch = wanted(g, residual);
+    if (branch && (out[1] = gradient_tensor(g, residual)) < 0) return out[1];
+    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_apply, 6, in, branch ? 2 : 1, out, &n.a));
+    KOLO_TRY(contribute(g, x, out[0]));
+    return branch ? contribute(g, residual, out[1]) : 0;
+}
+
+int kolo_gradient_relu(kolo_graph *g, int index)
+{
+    kolo_node n = g->node[index];
+    int in[] = {g->grad[n.out[0]], n.out[0]};
+    return emit(g, KOLO_OP_relu_grad, 2, in, NULL, n.in[0]);
+}
+
+/* No node: both inputs have y's gradient. */
+int kolo_gradient_add(kolo_graph *g, int index)
+{
+    kolo_node n = g->node[index];
+    int dy = g->grad[n.out[0]];
+    KOLO_TRY(contribute(g, n.in[0], dy));
+    return contribute(g, n.in[1], dy);
+}
+
+int kolo_gradient_max_pool(kolo_graph *g, int index)
+{
+    kolo_node n = g->node[index];
+    int in[] = {g->grad[n.out[0]], n.out[1]};
+    return emit(g, KOLO_OP_max_pool_grad, 2, in, &n.a, n.in[0]);
+}
+
+static int unary(kolo_graph *g, int index, enum kolo_op op)
+{
+    kolo_node n = g->node[index];
+    int dy = g->grad[n.out[0]];
+    return emit(g, op, 1, &dy, &n.a, n.in[0]);
+}
+
+int kolo_gradient_avg_pool(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_avg_pool_grad); }
+int kolo_gradient_global_avg_pool(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_global_avg_pool_grad); }
+int kolo_gradient_flatten(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_flatten_grad); }
+int kolo_gradient_shortcut_a(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_shortcut_a_grad); }
+
+int kolo_gradient_cross_entropy(kolo_graph *g, int index)
+{
+    kolo_node n = g->node[index];
+    return emit(g, KOLO_OP_cross_entropy_grad, 2, n.in, &n.a, n.in[0]);
+}
+
+static void mark_unwanted(kolo_graph *g)
+{
+    for (int64_t t = 0; t < g->tensors; t++) g->grad[t] = g->tensor[t].role == KOLO_ROLE_PARAM ? NONE : UNWANTED;
+    for (int64_t i = 0; i < g->nodes; i++) {
+        const kolo_node *n = &g->node[i];
+        bool reaches = false;
+        for (int k = 0; k < n->n_in; k++) reaches |= wanted(g, n->in[k]);
+        if (!reaches || !kolo_op_table[n->op].gradient) continue;
+        for (int k = 0; k < n->n_out; k++)
+            if (n->out[k] >= 0) g->grad[n->out[k]] = NONE;
+    }
+}
+
+/* The loss has no gradient tensor: it starts the walk. */
+static bool gradient_arrives(const kolo_graph *g, const kolo_node *n)
+{
+    if (!kolo_op_table[n->op].gradient) return false;
+    return n->out[0] == g->metrics || g->grad[n->out[0]] >= 0;
+}
+
+int kolo_graph_backward(kolo_graph *g)
+{
+    if (!g->train) return kolo_fail(KOLO_EINTERNAL, "graph %s is built for evaluation and has no gradients", g->name);
+    if (g->metrics < 0) return kolo_fail(KOLO_EINTERNAL, "graph %s has no loss: kolo_cross_entropy comes first", g->name);
+    if (g->grad) return kolo_fail(KOLO_EINTERNAL, "graph %s has gradients already", g->name);
+    int64_t forward = g->tensors;
+    g->grad = kolo_alloc((size_t)forward * sizeof *g->grad);
+    if (!g->grad) return KOLO_ECONFIG;
+    mark_unwanted(g);
+    for (int i = (int)g->nodes - 1; i >= 0; i--)
+        if (gradient_arrives(g, &g->node[i]))
+            KOLO_TRY(kolo_op_table[g->node[i].op].gradient(g, i));
+    int *all = kolo_alloc((size_t)g->tensors * sizeof *all);
+    if (!all) return KOLO_ECONFIG;
+    for (int64_t t = 0; t < g->tensors; t++) all[t] = t < forward && g->grad[t] >= 0 ? g->grad[t] : -1;
+    free(g->grad);
+    g->grad = all;
+    return 0;
+}
