@@ -1,0 +1,45 @@
+/* Commands of `kolo`: one row a subcommand, one file a subcommand. Only here may a process end. */
+#ifndef KOLO_CMD_H
+#define KOLO_CMD_H
+
+#include <signal.h>
+
+#include "base/option.h"
+#include "launch/launch.h"
+
+typedef struct kolo_command {
+    const char *name, *usage, *help;
+    int (*run)(int n, char **words); /* words after the subcommand; returns 0 or a negative status */
+} kolo_command;
+
+extern const kolo_command kolo_command_table[];
+extern const int kolo_command_count;
+
+/* Removes WORD from words if it is there. */
+bool kolo_command_flag(int *n, char **words, const char *word);
+/* Recipe (if the first word is no key=value) < site < environment < the other words. At most `extra` further positional
+ * words go to positional[]; the rest is an error. A recipe is a path, or a name in share/recipes. Caller frees options. */
+int kolo_command_options(kolo_options *options, int n, char **words, int extra, const char **positional);
+/* As above without a recipe word: all positional words go to positional[]. */
+int kolo_command_words(kolo_options *options, int n, char **words, int extra, const char **positional);
+/* The installed share/kolo (or the source tree's share): recipes, minislurm. Static text. */
+const char *kolo_command_share(void);
+
+/* The job this process belongs to; started once, finished or aborted by main. */
+int kolo_command_launch(const kolo_options *options, kolo_launch **launch);
+/* A launch of one, for commands that need no peers (plan, export). */
+int kolo_command_alone(kolo_launch **launch);
+/* Non-zero after SIGUSR1, SIGTERM or SIGINT. */
+extern volatile sig_atomic_t kolo_command_stop;
+
+int kolo_command_train(int n, char **words);
+int kolo_command_eval(int n, char **words);
+int kolo_command_plan(int n, char **words);
+int kolo_command_export(int n, char **words);
+int kolo_command_import(int n, char **words);
+int kolo_command_bench(int n, char **words);
+int kolo_command_doctor(int n, char **words);
+int kolo_command_version(int n, char **words);
+int kolo_command_help(int n, char **words);
+
+#endif

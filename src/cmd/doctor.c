@@ -1,0 +1,177 @@
+/* kolo doctor: what a support desk would ask for. One line a check: ok, warn or FAIL, the fact, the cure. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "cmd/cmd.h"
+#include "comm/comm.h"
+#include "data/shard.h"
+#include "kolo/error.h"
+
+enum verdict { GOOD, WARN, BAD };
+
+typedef struct report {
+    const kolo_launch *launch;
+    int worst, status; /* status: of the first failure */
+} report;
+
+static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...) __attribute__((format(printf, 5, 6)));
+static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...)
+{
+    static const char *const name[] = {"ok", "warn", "FAIL"};
+    char text[1024];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (verdict == BAD && r->worst < BAD) r->status = status;
+    if ((int)verdict > r->worst) r->worst = (int)verdict;
+    if (verdict == GOOD && r->launch && r->launch->rank != 0) return; /* the others speak of trouble only */
+    printf("%-4s %-10s ", name[verdict], check);
+    if (r->launch && r->launch->size > 1) printf("[rank %d %s] ", r->launch->rank, r->launch->host);
+    printf("%s\n", text);
+    fflush(stdout);
+}
+
+static void check_launch(report *r)
+{
+    const kolo_launch *l = r->launch;
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *job = getenv("SLURM_JOB_ID");
+    say(r, GOOD, 0, "launcher", "%s: %d ranks on %d nodes", l->method, l->size, l->nodes);
+    if (job && !tasks) say(r, WARN, 0, "launcher", "in job %s but not in a step: start training by `srun --mpi=pmix`", job);
+    int least = l->size, most = 0;
+    for (int node = 0; node < l->nodes; node++) {
+        int count = 0;
+        for (int i = 0; i < l->size; i++) count += l->node_of[i] == node;
+        least = count < least ? count : least;
+        most = count > most ? count : most;
+    }
+    say(r, least == most ? GOOD : WARN, 0, "node map", least == most ? "%d ranks on every node" : "uneven: between %d and %d ranks a node (set --ntasks-per-node)", least, most);
+}
+
+static void check_cores(report *r)
+{
+    int cpus = kolo_cpu_count(), here = r->launch->local_size;
+    const char *asked = getenv("SLURM_CPUS_PER_TASK");
+    if (asked && atoi(asked) > cpus)
+        say(r, WARN, 0, "cores", "this task may use %d CPUs, --cpus-per-task asked for %s: add `srun --cpus-per-task=%s` (not inherited by Slurm 22.05 and 23.02)", cpus, asked, asked);
+    else
+        say(r, GOOD, 0, "cores", "%d CPUs for this process, %d ranks on the node", cpus, here);
+}
+
+static void check_memory(report *r)
+{
+    const char *source = "";
+    size_t limit = kolo_memory_limit(&source);
+    struct statvfs fs;
+    say(r, limit < ((size_t)1 << 30) ? WARN : GOOD, 0, "memory", "%.1f GiB (%s)", (double)limit / 0x1p30, source);
+    if (statvfs("/dev/shm", &fs) != 0) {
+        say(r, BAD, KOLO_ELAUNCH, "shared", "/dev/shm is not there: ranks of one node reduce through it");
+        return;
+    }
+    double free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
+    say(r, free_bytes < 0x1p28 ? WARN : GOOD, 0, "shared", "/dev/shm has %.1f GiB free%s", free_bytes / 0x1p30,
+        free_bytes < 0x1p28 ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)" : "");
+}
+
+static void check_limits(report *r)
+{
+    struct rlimit files, locked;
+    getrlimit(RLIMIT_NOFILE, &files);
+    getrlimit(RLIMIT_MEMLOCK, &locked);
+    say(r, files.rlim_cur < 1024 ? WARN : GOOD, 0, "limits", "%lu open files%s", (unsigned long)files.rlim_cur,
+        files.rlim_cur < 1024 ? ": raise `ulimit -n` to 1024" : "");
+    if (locked.rlim_cur != RLIM_INFINITY && locked.rlim_cur < (1u << 26))
+        say(r, WARN, 0, "limits", "%lu KiB may be locked: InfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK of slurmd)", (unsigned long)locked.rlim_cur >> 10);
+}
+
+static void check_data(report *r, const char *key, const char *folder)
+{
+    if (!*folder || !strcmp(folder, "none") || !strcmp(folder, "synthetic")) return;
+    kolo_dataset *set = NULL;
+    double begin = kolo_time();
+    if (kolo_dataset_open(&set, folder) < 0) {
+        say(r, BAD, KOLO_EINPUT, key, "%s", kolo_error_text());
+        return;
+    }
+    const kolo_dataset_info *info = kolo_dataset_get_info(set);
+    say(r, GOOD, 0, key, "%s: %ld pictures, %d classes, %d shards, opened in %.0f ms", folder, (long)info->count, info->classes, info->shards, (kolo_time() - begin) * 1e3);
+    kolo_dataset_close(&set);
+}
+
+static void check_run(report *r, const char *folder)
+{
+    if (!*folder || r->launch->rank != 0) return;
+    char path[4096];
+    if (kolo_folder_make(folder) < 0) {
+        say(r, BAD, KOLO_EIO, "run", "%s", kolo_error_text());
+        return;
+    }
+    snprintf(path, sizeof path, "%s/.doctor", folder);
+    double begin = kolo_time();
+    if (kolo_file_write_atomic(path, "kolo\n", 5) < 0) {
+        say(r, BAD, KOLO_EIO, "run", "%s", kolo_error_text());
+        return;
+    }
+    unlink(path);
+    int64_t free_bytes = kolo_file_free_bytes(folder);
+    say(r, GOOD, 0, "run", "%s: write, sync and rename in %.0f ms, %.1f GiB free", folder, (kolo_time() - begin) * 1e3, (double)free_bytes / 0x1p30);
+}
+
+static void check_environment(report *r)
+{
+    static const char *const suspicious[] = {"NCCL_P2P_DISABLE", "NCCL_ALGO", "CUDA_LAUNCH_BLOCKING", "MALLOC_CHECK_", "LD_PRELOAD", "OMP_NUM_THREADS"};
+    for (size_t i = 0; i < sizeof suspicious / sizeof *suspicious; i++)
+        if (getenv(suspicious[i])) say(r, WARN, 0, "environ", "%s=%s is set: intended?", suspicious[i], getenv(suspicious[i]));
+    if (getenv("SLURM_JOB_ID") && !getenv("SLURM_JOB_END_TIME") && !getenv("SLURM_RESTART_COUNT") && r->launch->rank == 0)
+        say(r, GOOD, 0, "job", "%s on %s", getenv("SLURM_JOB_ID"), getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
+}
+
+static int check_sum(report *r, kolo_launch *launch)
+{
+    kolo_comm *comm = NULL;
+    int64_t sum = launch->rank + 1, want = (int64_t)launch->size * (launch->size + 1) / 2;
+    int rc;
+    kolo_comm_config config = {.timeout = 30, .spin = -1};
+    KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, launch, &config));
+    KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
+    double begin = kolo_time();
+    KOLO_TRY_GOTO(rc, kolo_comm_allreduce(comm, &sum, 1, KOLO_WIRE_I64, KOLO_SUM));
+    say(r, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce", "sum over ranks is %ld, expected %ld (%.2f ms)", (long)sum, (long)want, (kolo_time() - begin) * 1e3);
+fail:
+    kolo_comm_destroy(&comm);
+    return rc;
+}
+
+int kolo_command_doctor(int n, char **words)
+{
+    kolo_options options;
+    kolo_launch *launch;
+    report r = {0};
+    bool offline = kolo_command_flag(&n, words, "--offline");
+    KOLO_TRY(kolo_command_words(&options, n, words, 0, NULL));
+    int rc = offline ? kolo_command_alone(&launch) : kolo_command_launch(&options, &launch);
+    if (rc == 0) {
+        r.launch = launch;
+        check_launch(&r);
+        check_cores(&r);
+        check_memory(&r);
+        check_limits(&r);
+        check_data(&r, "data", options.data);
+        check_data(&r, "val", options.val);
+        check_run(&r, options.run);
+        check_environment(&r);
+        if (offline) say(&r, GOOD, 0, "offline", "not checked: launcher, other ranks, reductions");
+        else rc = check_sum(&r, launch);
+    }
+    kolo_options_free(&options);
+    if (rc == 0 && r.worst == BAD) return kolo_fail(r.status, "a check failed; see the lines marked FAIL");
+    return rc;
+}

@@ -1,0 +1,203 @@
+/* kolo: finds the subcommand, runs it, ends the process (and, on an error, the job) with the documented exit code. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "cmd/cmd.h"
+#include "kolo/error.h"
+
+const kolo_command kolo_command_table[] = {
+    {"train", "RECIPE.yaml data=DIR val=DIR|none run=DIR [key=value ...]", "train; the same run= again resumes", kolo_command_train},
+    {"eval", "RECIPE.yaml val=DIR run=DIR|init=FILE [key=value ...]", "top-1 and top-5 on exactly the validation set", kolo_command_eval},
+    {"plan", "RECIPE.yaml [data=DIR] [ranks=N] [--all] [key=value ...]", "print what a step does, its memory to the byte, and what is sent", kolo_command_plan},
+    {"export", "RUN|model=NAME FILE.safetensors [key=value ...]", "write weights under torchvision's names", kolo_command_export},
+    {"import", "FILE.safetensors RECIPE.yaml run=DIR [key=value ...]", "begin a run folder from weights", kolo_command_import},
+    {"bench", "train model=NAME batch=N size=N precision=P steps=N [--profile]", "speed on synthetic data", kolo_command_bench},
+    {"doctor", "[--offline] [data=DIR] [run=DIR]", "check launcher, ranks, cores, memory, storage", kolo_command_doctor},
+    {"version", "", "version and libraries", kolo_command_version},
+    {"help", "[COMMAND|KEY|options|models|optimizers|schedules|augmentations]", "this text, or more about one thing", kolo_command_help},
+};
+const int kolo_command_count = sizeof kolo_command_table / sizeof *kolo_command_table;
+
+volatile sig_atomic_t kolo_command_stop;
+static kolo_launch launch;
+static bool launched;
+
+static void stop(int signal)
+{
+    (void)signal;
+    kolo_command_stop = 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */
+}
+
+int kolo_command_launch(const kolo_options *options, kolo_launch **result)
+{
+    static const char *const method[] = {
+#define METHOD(key, choice) #choice,
+        KOLO_CHOICES_launch(METHOD)
+#undef METHOD
+    };
+    catch_signals();
+    KOLO_TRY(kolo_launch_start(&launch, method[options->launch]));
+    launched = true;
+    *result = &launch;
+    return 0;
+}
+
+int kolo_command_alone(kolo_launch **result)
+{
+    KOLO_TRY(kolo_launch_start(&launch, "single"));
+    launched = true;
+    *result = &launch;
+    return 0;
+}
+
+/* libgomp reads how long idle threads spin when it is loaded, so this process starts itself once more with it set:
+ * short enough that reader and progress threads get the cores, long enough for operations that follow each other. */
+static void set_wait_policy(char **argv)
+{
+    if (getenv("KOLO_STARTED") || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    setenv("KOLO_STARTED", "1", 1);
+    setenv("GOMP_SPINCOUNT", "10000", 1);
+    execv("/proc/self/exe", argv); /* on failure go on as we are */
+}
+
+bool kolo_command_flag(int *n, char **words, const char *word)
+{
+    for (int i = 0; i < *n; i++) {
+        if (strcmp(words[i], word)) continue;
+        memmove(&words[i], &words[i + 1], (size_t)(*n - i - 1) * sizeof *words);
+        --*n;
+        return true;
+    }
+    return false;
+}
+
+const char *kolo_command_share(void)
+{
+    static char path[4096];
+    char exe[3072];
+    ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (length < 0) return ".";
+    exe[length] = 0;
+    static const char *const below[] = {"share/kolo", "share"}; /* installed: PREFIX/bin; built: build/bin beside share */
+    for (int up = 0; up < 3 && strrchr(exe, '/'); up++) {
+        *strrchr(exe, '/') = 0;
+        for (int i = 0; i < 2; i++) {
+            snprintf(path, sizeof path, "%s/%s/recipes", exe, below[i]);
+            if (!kolo_file_exists(path)) continue;
+            *strrchr(path, '/') = 0;
+            return path;
+        }
+    }
+    return ".";
+}
+
+static char *find_recipe(const char *word)
+{
+    if (kolo_file_exists(word) || strchr(word, '/')) return kolo_strdup(word);
+    size_t length = strlen(word);
+    bool suffixed = length > 5 && !strcmp(word + length - 5, ".yaml");
+    char *path = kolo_format("%s/recipes/%s%s", kolo_command_share(), word, suffixed ? "" : ".yaml");
+    if (path && kolo_file_exists(path)) return path;
+    free(path);
+    return kolo_strdup(word);
+}
+
+typedef struct collector { const char **to; int n, room; } collector;
+
+static int collect(void *context, const char *word)
+{
+    collector *c = context;
+    if (c->n >= c->room) return kolo_fail(KOLO_ECONFIG, "unexpected word `%s`; options are key=value (see `kolo help`)", word);
+    c->to[c->n++] = word;
+    return 0;
+}
+
+int kolo_command_words(kolo_options *options, int n, char **words, int extra, const char **positional)
+{
+    collector c = {positional, 0, extra};
+    for (int i = 0; i < extra; i++) positional[i] = NULL;
+    kolo_options_default(options);
+    int rc = kolo_options_read_environment(options);
+    if (rc == 0) rc = kolo_options_read_arguments(options, n, words, collect, &c);
+    if (rc < 0) kolo_options_free(options);
+    return rc;
+}
+
+int kolo_command_options(kolo_options *options, int n, char **words, int extra, const char **positional)
+{
+    const char *all[8] = {NULL};
+    collector c = {all, 0, extra + 1};
+    kolo_options_default(options);
+    /* the first pass finds the recipe, the second applies the words over it */
+    int rc = kolo_options_read_arguments(options, n, words, collect, &c);
+    char *recipe = NULL;
+    kolo_options_free(options);
+    if (rc < 0) return rc;
+    kolo_options_default(options);
+    if (c.n > extra) recipe = find_recipe(all[extra]);
+    for (int i = 0; i < extra; i++) positional[i] = all[i];
+    rc = kolo_options_read(options, recipe, 0, NULL);
+    c.n = 0;
+    if (rc == 0) rc = kolo_options_read_arguments(options, n, words, collect, &c);
+    free(recipe);
+    if (rc < 0) kolo_options_free(options);
+    return rc;
+}
+
+/* Ranks that fail alike say it once: the others wait a moment, and rank 0's abort ends them. */
+static int end(const char *command, int status)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "%s", kolo_error_text());
+    if (status == 0 || status == KOLO_EREQUEUE) {
+        if (status < 0 && (!launched || launch.rank == 0)) kolo_info("%s", text);
+        if (launched) kolo_launch_finish(&launch);
+        return -status;
+    }
+    const char *rank = getenv("PMIX_RANK");
+    if (!rank) rank = getenv("PMI_RANK");
+    if (!rank) rank = getenv("SLURM_PROCID");
+    int mine = launched ? launch.rank : rank ? atoi(rank) : 0;
+    if (mine > 0) usleep(400000);
+    if (mine == 0 || launched) kolo_error("kolo %s: %s", command, text);
+    if (launched && launch.size > 1) kolo_launch_abort(&launch, -status);
+    if (launched) kolo_launch_finish(&launch);
+    return -status;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return -kolo_command_help(0, NULL);
+    const char *names[32];
+    for (int i = 0; i < kolo_command_count; i++) names[i] = kolo_command_table[i].name;
+    const char *name = !strcmp(argv[1], "--version") ? "version" : argv[1];
+    for (int i = 0; i < kolo_command_count; i++) {
+        if (strcmp(name, names[i])) continue;
+        if (argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
+            char *words[] = {argv[1]};
+            return -kolo_command_help(1, words);
+        }
+        set_wait_policy(argv);
+        return end(name, kolo_command_table[i].run(argc - 2, argv + 2));
+    }
+    const char *near = kolo_nearest(name, names, kolo_command_count);
+    kolo_fail(KOLO_ECONFIG, "unknown command%s%s%s; `kolo help` lists them", near ? ": did you mean `" : "", near ? near : "", near ? "`?" : "");
+    return end(name, KOLO_ECONFIG);
+}

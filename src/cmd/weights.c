@@ -1,0 +1,106 @@
+/* kolo export, kolo import */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/ckpt.h"
+#include "cmd/cmd.h"
+#include "kolo/error.h"
+#include "train/session.h"
+
+/* With `run`: its recipe and newest checkpoint; without: the model as initialised from the seed. */
+static int export(kolo_options *options, const char *run, const char *file)
+{
+    kolo_session session;
+    kolo_launch *launch;
+    kolo_position position = {0};
+    char path[4096];
+    int rc, found = 0;
+    if (run) {
+        found = kolo_checkpoint_find(run, &position, path, sizeof path);
+        KOLO_TRY(found);
+        if (!found) return kolo_fail(KOLO_EINPUT, "%s holds no checkpoint", run);
+    }
+    KOLO_TRY(kolo_command_alone(&launch));
+    options->micro_batch = options->batch = 1;
+    options->bn = KOLO_bn_local;
+    options->deterministic = true; /* nothing is computed: no algorithm need be timed */
+    KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN | KOLO_SESSION_NO_DATA));
+    KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)options->seed));
+    if (found) KOLO_TRY_GOTO(rc, kolo_checkpoint_load(path, session.exec, session.plan));
+    KOLO_TRY_GOTO(rc, kolo_weights_export(file, session.exec, session.plan, options->ema > 0 && found, position.step));
+    kolo_info("%s: %ld parameters of %s%s", file, (long)kolo_graph_parameters(session.graph), options->model,
+              found ? "" : " as initialised");
+fail:
+    kolo_session_close(&session);
+    return rc;
+}
+
+int kolo_command_export(int n, char **words)
+{
+    kolo_options options;
+    const char *word[2];
+    KOLO_TRY(kolo_command_words(&options, n, words, 2, word));
+    int rc = 0;
+    if (word[1]) { /* RUN FILE */
+        char *recipe = kolo_format("%s/recipe.yaml", word[0]);
+        kolo_options_free(&options);
+        kolo_options_default(&options);
+        rc = kolo_options_read_recipe(&options, recipe);
+        free(recipe);
+        if (rc == 0) rc = export(&options, word[0], word[1]);
+    } else if (word[0]) {
+        rc = export(&options, NULL, word[0]);
+    } else {
+        rc = kolo_fail(KOLO_ECONFIG, "usage: kolo export RUN FILE.safetensors, or kolo export model=NAME FILE.safetensors");
+    }
+    kolo_options_free(&options);
+    return rc;
+}
+
+static int import(kolo_options *options, const char *file)
+{
+    kolo_session session;
+    kolo_launch *launch;
+    kolo_run *run = NULL;
+    kolo_position position = {.best_top1 = -1};
+    char path[4096];
+    int rc;
+    if (!*options->run) return kolo_fail(KOLO_ECONFIG, "no run folder to begin: give run=DIR");
+    int found = kolo_checkpoint_find(options->run, &position, path, sizeof path);
+    KOLO_TRY(found);
+    if (found) return kolo_fail(KOLO_ECONFIG, "%s holds a checkpoint of step %ld already: give a fresh run folder", options->run, (long)position.step);
+    position = (kolo_position){.best_top1 = -1};
+    KOLO_TRY(kolo_command_alone(&launch));
+    KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN));
+    KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)options->seed));
+    KOLO_TRY_GOTO(rc, kolo_weights_import(file, session.exec, session.plan, NULL));
+    KOLO_TRY_GOTO(rc, kolo_run_open(&run, options->run));
+    KOLO_TRY_GOTO(rc, kolo_run_record(run, options));
+    position.batch = options->batch;
+    position.samples = session.samples;
+    position.seed = (uint64_t)options->seed;
+    snprintf(position.data_uuid, sizeof position.data_uuid, "%s", session.data_uuid);
+    snprintf(position.model, sizeof position.model, "%s", options->model);
+    KOLO_TRY_GOTO(rc, kolo_checkpoint_save(run, session.exec, session.plan, session.backend, options, &position));
+    KOLO_TRY_GOTO(rc, kolo_checkpoint_wait(run));
+    kolo_info("%s begins with the weights of %s; `kolo train` with the same options goes on from there", options->run, file);
+fail:
+    kolo_run_close(&run);
+    kolo_session_close(&session);
+    return rc;
+}
+
+int kolo_command_import(int n, char **words)
+{
+    kolo_options options;
+    const char *file[1];
+    KOLO_TRY(kolo_command_options(&options, n, words, 1, file));
+    int rc = file[0] ? import(&options, file[0])
+                     : kolo_fail(KOLO_ECONFIG, "usage: kolo import FILE.safetensors RECIPE.yaml data=DIR run=DIR");
+    kolo_options_free(&options);
+    return rc;
+}

@@ -1,0 +1,314 @@
+#include "train/session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+
+static void set_text(char **field, char *text) /* takes `text` */
+{
+    if (!text) return;
+    free(*field);
+    *field = text;
+}
+
+static int parse_channels(const char *key, const char *text, int64_t channels, float *values)
+{
+    int n = 0;
+    for (const char *p = text; *p && n < 4; n++) {
+        char *end;
+        values[n] = strtof(p, &end);
+        if (end == p || (*end && *end != ',')) return kolo_fail(KOLO_ECONFIG, "%s=%s is not a list of numbers such as 0.485,0.456,0.406", key, text);
+        p = *end ? end + 1 : end;
+    }
+    if (n != channels) return kolo_fail(KOLO_ECONFIG, "%s=%s has %d numbers, the pictures have %ld channels", key, text, n, (long)channels);
+    return 0;
+}
+
+static char *channels_text(const float *values, int64_t channels)
+{
+    char text[96] = "";
+    for (int64_t c = 0; c < channels; c++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.9g", c ? "," : "", (double)values[c]);
+    return kolo_strdup(text);
+}
+
+static int open_data(kolo_session *s, int parts)
+{
+    kolo_options *o = s->options;
+    bool synthetic = !strcmp(o->data, "synthetic");
+    if ((parts & KOLO_SESSION_TRAIN) && !(parts & KOLO_SESSION_NO_DATA) && !synthetic) {
+        if (!*o->data) return kolo_fail(KOLO_ECONFIG, "no training data: give data=DIR (a folder made by kolo-pack) or data=synthetic");
+        KOLO_TRY(kolo_dataset_open(&s->train_set, o->data));
+    }
+    if (!(parts & KOLO_SESSION_NO_DATA) && *o->val && strcmp(o->val, "none") && strcmp(o->val, "synthetic"))
+        KOLO_TRY(kolo_dataset_open(&s->val_set, o->val));
+    return 0;
+}
+
+/* Class count, channels and picture size come from the data unless the recipe states them. */
+static int resolve_shape(kolo_session *s, const kolo_model *model)
+{
+    kolo_options *o = s->options;
+    const kolo_dataset *set = s->train_set ? s->train_set : s->val_set;
+    const kolo_dataset_info *info = set ? kolo_dataset_get_info(set) : NULL;
+    if (info) {
+        snprintf(s->data_uuid, sizeof s->data_uuid, "%s", info->uuid);
+        if (o->classes && o->classes < info->classes)
+            return kolo_fail(KOLO_ECONFIG, "classes=%ld, but the data set %s has %d classes", (long)o->classes, info->name, info->classes);
+        if (o->channels && o->channels < info->channels)
+            return kolo_fail(KOLO_ECONFIG, "channels=%ld, but the pictures of %s have %d channels", (long)o->channels, info->name, info->channels);
+        if (s->train_set && s->val_set) {
+            const kolo_dataset_info *v = kolo_dataset_get_info(s->val_set);
+            if (v->classes != info->classes || v->channels > info->channels)
+                return kolo_fail(KOLO_EINPUT, "training data %s has %d classes and %d channels, validation data %s has %d and %d: pack them from one source with --stats-from",
+                                 o->data, info->classes, info->channels, o->val, v->classes, v->channels);
+        }
+        if (!o->size && !info->height && !o->val_size)
+            return kolo_fail(KOLO_ECONFIG, "the pictures of %s have various sizes: state size= and crop=", info->name);
+    }
+    if (!o->classes) o->classes = info ? info->classes : model->classes;
+    if (!o->channels) o->channels = info ? info->channels : model->channels;
+    s->height = o->size ? o->size : info && info->height ? info->height : model->height;
+    s->width = o->size ? o->size : info && info->width ? info->width : model->width;
+    if (!o->size && s->height == s->width) o->size = s->height;
+    for (int c = 0; c < 4; c++) s->mean[c] = info ? info->mean[c] : 0.5f, s->std[c] = info && info->std[c] > 0 ? info->std[c] : 0.25f;
+    if (*o->mean) KOLO_TRY(parse_channels("mean", o->mean, o->channels, s->mean));
+    else set_text(&o->mean, channels_text(s->mean, o->channels));
+    if (*o->std) KOLO_TRY(parse_channels("std", o->std, o->channels, s->std));
+    else set_text(&o->std, channels_text(s->std, o->channels));
+    for (int64_t c = 0; c < o->channels; c++)
+        if (!(s->std[c] > 0)) return kolo_fail(KOLO_ECONFIG, "std=%s: every channel needs a value above 0", o->std);
+    return 0;
+}
+
+static int resolve_batch(kolo_session *s)
+{
+    kolo_options *o = s->options;
+    int64_t below = o->batch - o->batch % s->ranks;
+    if (o->batch != below)
+        return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks; the nearest that can: %ld", (long)o->batch, s->ranks,
+                         (long)(below ? below : s->ranks));
+    int64_t local = o->batch / s->ranks;
+    if (!o->micro_batch && (o->bn == KOLO_bn_ghost || o->reduce == KOLO_reduce_canonical))
+        return kolo_fail(KOLO_ECONFIG, "%s needs micro_batch=N, the sample block whose statistics and gradients are formed together (for example 32)",
+                         o->bn == KOLO_bn_ghost ? "bn=ghost" : "reduce=canonical");
+    s->rows = o->micro_batch ? o->micro_batch : local;
+    if (local % s->rows)
+        return kolo_fail(KOLO_ECONFIG, "micro_batch=%ld does not divide the %ld pictures of a rank (batch=%ld on %d ranks)", (long)s->rows,
+                         (long)local, (long)o->batch, s->ranks);
+    if (local / s->rows > KOLO_MAX_SLOTS)
+        return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch", (long)(local / s->rows), KOLO_MAX_SLOTS);
+    s->slots = (int)(local / s->rows);
+    return 0;
+}
+
+static int resolve_length(kolo_session *s)
+{
+    kolo_options *o = s->options;
+    s->samples = s->train_set ? kolo_dataset_get_info(s->train_set)->count : o->batch * 64;
+    s->val_samples = s->val_set ? kolo_dataset_get_info(s->val_set)->count : 0;
+    s->steps_per_epoch = o->tail == KOLO_tail_pad ? (s->samples + o->batch - 1) / o->batch : s->samples / o->batch;
+    if (!s->steps_per_epoch)
+        return kolo_fail(KOLO_ECONFIG, "batch=%ld is larger than the %ld training pictures: lower batch, or set tail=pad", (long)o->batch, (long)s->samples);
+    s->steps = o->steps ? o->steps : o->epochs * s->steps_per_epoch;
+    return 0;
+}
+
+static int make_graph(kolo_session *s, bool train, kolo_graph **graph)
+{
+    const kolo_options *o = s->options;
+    int64_t size = train ? 0 : o->val_size;
+    kolo_model_config config = {.rows = s->rows, .height = size ? size : s->height, .width = size ? size : s->width,
+                                .channels = o->channels, .classes = o->classes, .shortcut = o->shortcut,
+                                .zero_init_residual = o->zero_init_residual, .smoothing = train ? o->label_smoothing : 0,
+                                .train = train, .dtype = o->precision == KOLO_precision_bf16 ? KOLO_BF16 : KOLO_F32};
+    memcpy(config.mean, s->mean, sizeof config.mean);
+    memcpy(config.std, s->std, sizeof config.std);
+    return kolo_model_graph(graph, o->model, &config);
+}
+
+static char *tuning_cache(void)
+{
+    const char *cache = getenv("KOLO_CACHE"), *home = getenv("HOME");
+    char *folder = cache && *cache ? kolo_strdup(cache) : home && *home ? kolo_format("%s/.cache/kolo", home) : NULL;
+    char *file = folder && kolo_folder_make(folder) == 0 ? kolo_format("%s/choices", folder) : NULL;
+    free(folder);
+    return file;
+}
+
+static int make_plans(kolo_session *s, int parts, const char *choices)
+{
+    kolo_options *o = s->options;
+    char *cache = choices ? NULL : tuning_cache();
+    kolo_backend_config config = {.threads = (int)o->threads, .direct = o->conv == KOLO_conv_direct, .deterministic = o->deterministic,
+                                  .cache = cache, .choices = choices};
+    int rc = kolo_backend_create(&s->backend, "cpu", &config);
+    free(cache);
+    KOLO_TRY(rc);
+    const kolo_optimizer *optimizer = kolo_optimizer_find(o->optimizer);
+    if (!optimizer || !kolo_schedule_find(o->schedule)) return KOLO_ECONFIG;
+    kolo_plan_config plan = {.ranks = s->ranks, .slots = s->slots, .bn = o->bn, .canonical = o->reduce == KOLO_reduce_canonical,
+                             .bucket_bytes = o->bucket_mb * 1048576, .optimizer = optimizer, .ema = o->ema > 0,
+                             .clip_norm = o->clip_norm > 0, .decay_norms = o->decay_norms};
+    KOLO_TRY(kolo_plan_create(&s->plan, s->graph, s->backend, &plan, NULL));
+    if (!(parts & KOLO_SESSION_EVAL)) return 0;
+    plan.slots = 1;
+    plan.optimizer = NULL;
+    plan.clip_norm = false;
+    return kolo_plan_create(&s->eval_plan, s->eval_graph, s->backend, &plan, s->plan);
+}
+
+/* One rank chooses the algorithms for all: rank 0 times them, the others take its choices. */
+static int agree_on_plans(kolo_session *s, int parts)
+{
+    if ((parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1) return make_plans(s, parts, NULL);
+    kolo_comm *comm = NULL;
+    char *choices = NULL;
+    int64_t bytes = 0;
+    int rc;
+    kolo_comm_config config = {.timeout = s->options->timeout, .spin = -1};
+    KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, s->launch, &config));
+    KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
+    if (s->launch->rank == 0) {
+        KOLO_TRY_GOTO(rc, make_plans(s, parts, NULL));
+        choices = kolo_backend_choices(s->backend);
+        if (!choices) {
+            rc = KOLO_ECONFIG;
+            goto fail;
+        }
+        bytes = (int64_t)strlen(choices) + 1;
+    }
+    KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, &bytes, sizeof bytes, 0));
+    if (!choices && !(choices = kolo_alloc((size_t)bytes))) {
+        rc = KOLO_ECONFIG;
+        goto fail;
+    }
+    KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, choices, (size_t)bytes, 0));
+    if (s->launch->rank != 0) KOLO_TRY_GOTO(rc, make_plans(s, parts, choices));
+    rc = kolo_comm_barrier(comm);
+fail:
+    free(choices);
+    kolo_comm_destroy(&comm);
+    return rc;
+}
+
+/* A job that cannot fit is refused before it allocates, with the shortfall and the knob to turn. */
+static int check_memory(const kolo_session *s)
+{
+    const char *source = "";
+    size_t limit = kolo_memory_limit(&source), planned = kolo_plan_bytes(s->plan);
+    size_t eval = s->eval_plan ? s->eval_plan->arena_bytes[KOLO_ARENA_ACTIVATION] + s->eval_plan->arena_bytes[KOLO_ARENA_WORKSPACE] : 0;
+    const size_t *arena = s->plan->arena_bytes;
+    size_t snapshot = s->launch->rank == 0 ? arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] + arena[KOLO_ARENA_EMA] : 0;
+    size_t picture = (size_t)(s->height * s->width * s->options->channels);
+    size_t loader = (size_t)(s->options->prefetch + 1) * (size_t)(s->options->batch / s->ranks) * picture;
+    size_t need = (planned + eval + loader) * (size_t)s->launch->local_size + snapshot;
+    if (need <= limit) return 0;
+    return kolo_fail(KOLO_ECONFIG, "this node cannot hold the job: %d ranks need %.2f GiB, %s allows %.2f GiB, %zu bytes short; lower micro_batch (now %ld), "
+                     "use precision=bf16, or ask for more memory or nodes", s->launch->local_size, (double)need / 0x1p30, source,
+                     (double)limit / 0x1p30, need - limit, (long)s->rows);
+}
+
+static int make_executors(kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    KOLO_TRY(check_memory(s));
+    kolo_comm_config config = {.arena_bytes = s->plan->arena_bytes[KOLO_ARENA_GRADIENT], .canonical = o->reduce == KOLO_reduce_canonical,
+                               .timeout = o->timeout, .spin = -1};
+    KOLO_TRY(kolo_comm_create(&s->comm, s->launch, &config));
+    KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
+    if (s->eval_plan) KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, NULL, o, s->exec));
+    return 0;
+}
+
+static kolo_loader_config loader_config(const kolo_session *s, bool train)
+{
+    const kolo_options *o = s->options;
+    const kolo_graph *g = train ? s->graph : s->eval_graph;
+    const kolo_tensor *x = &g->tensor[g->input];
+    kolo_loader_config config = {.dataset = train ? s->train_set : s->val_set, .synthetic_count = s->samples,
+                                 .channels = (int)o->channels, .height = (int)x->dim[1], .width = (int)x->dim[2], .classes = (int)o->classes,
+                                 .train = train, .seed = (uint64_t)o->seed, .batch = train ? o->batch : s->rows * s->ranks,
+                                 .rank = s->launch->rank, .ranks = s->ranks, .tail = train ? o->tail : KOLO_tail_pad,
+                                 .crop = o->crop, .crop_pad = (int)o->crop_pad, .area_min = o->crop_area_min, .area_max = o->crop_area_max,
+                                 .flip = train && o->flip, .augment = train ? o->augment : NULL,
+                                 .readers = (int)o->readers, .prefetch = (int)o->prefetch};
+    if (train) return config;
+    config.resize = (int)o->val_resize;
+    if (!config.resize && o->crop == KOLO_crop_resized) config.resize = (int)lrint((double)config.height * 256 / 224);
+    return config;
+}
+
+static int make_loaders(kolo_session *s, int parts)
+{
+    if (parts & KOLO_SESSION_TRAIN) {
+        kolo_loader_config config = loader_config(s, true);
+        KOLO_TRY(kolo_loader_create(&s->loader, &config));
+    }
+    if ((parts & KOLO_SESSION_EVAL) && s->val_set) {
+        kolo_loader_config config = loader_config(s, false);
+        KOLO_TRY(kolo_loader_create(&s->val_loader, &config));
+    }
+    return 0;
+}
+
+static int choose_threads(kolo_session *s)
+{
+    kolo_options *o = s->options;
+    /* A sum over threads would make the bits depend on their number. */
+    int64_t threads = o->threads ? o->threads : o->reduce == KOLO_reduce_canonical ? 1 : 0;
+    int chosen = kolo_launch_bind(s->launch, (int)threads, o->bind != KOLO_bind_none);
+    if (chosen < 0) return chosen;
+    o->threads = chosen;
+    return 0;
+}
+
+static int open_parts(kolo_session *s, int parts)
+{
+    kolo_options *o = s->options;
+    const kolo_model *model = kolo_model_find(o->model);
+    if (!model) return KOLO_ECONFIG;
+    if (o->device == KOLO_device_cuda) return kolo_fail(KOLO_ELAUNCH, "device=cuda, but this kolo was built without CUDA: use device=cpu, or build with CUDA=1");
+    s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
+    KOLO_TRY(open_data(s, parts));
+    KOLO_TRY(resolve_shape(s, model));
+    KOLO_TRY(resolve_batch(s));
+    KOLO_TRY(resolve_length(s));
+    KOLO_TRY(choose_threads(s));
+    KOLO_TRY(make_graph(s, true, &s->graph));
+    if (parts & KOLO_SESSION_EVAL) KOLO_TRY(make_graph(s, false, &s->eval_graph));
+    KOLO_TRY(agree_on_plans(s, parts));
+    if (parts & KOLO_SESSION_PLAN_ONLY) return 0;
+    if (!(parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(make_loaders(s, parts)); /* readers fill while memory is touched */
+    return make_executors(s);
+}
+
+int kolo_session_open(kolo_session *s, kolo_options *options, kolo_launch *launch, int parts)
+{
+    *s = (kolo_session){.options = options, .launch = launch};
+    int rc = open_parts(s, parts);
+    if (rc < 0) kolo_session_close(s);
+    return rc;
+}
+
+void kolo_session_close(kolo_session *s)
+{
+    kolo_loader_destroy(&s->loader);
+    kolo_loader_destroy(&s->val_loader);
+    kolo_exec_destroy(&s->eval_exec);
+    kolo_exec_destroy(&s->exec);
+    kolo_comm_destroy(&s->comm);
+    kolo_plan_destroy(&s->eval_plan);
+    kolo_plan_destroy(&s->plan);
+    kolo_backend_destroy(&s->backend);
+    kolo_graph_destroy(&s->eval_graph);
+    kolo_graph_destroy(&s->graph);
+    kolo_dataset_close(&s->train_set);
+    kolo_dataset_close(&s->val_set);
+}

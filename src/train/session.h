@@ -1,0 +1,44 @@
+/* Session: everything that one run holds, made in the order of the data flow: data, graph, backend, plan, comm, exec, loaders.
+ * Training, evaluation, export, plan and bench open the parts they need. */
+#ifndef KOLO_TRAIN_SESSION_H
+#define KOLO_TRAIN_SESSION_H
+
+#include "base/option.h"
+#include "comm/comm.h"
+#include "data/loader.h"
+#include "exec/exec.h"
+#include "launch/launch.h"
+#include "models/models.h"
+#include "plan/plan.h"
+
+enum kolo_session_part {
+    KOLO_SESSION_TRAIN = 1,    /* training graph, plan; executor and loader unless PLAN_ONLY */
+    KOLO_SESSION_EVAL = 2,     /* evaluation graph, plan, executor, validation loader */
+    KOLO_SESSION_NO_DATA = 4,  /* no data set is opened and no loader made: shapes come from options and the model's usual input */
+    KOLO_SESSION_PLAN_ONLY = 8,/* no memory, no comm, no executor */
+};
+
+typedef struct kolo_session {
+    kolo_options *options;     /* borrowed; resolved here: classes, channels, size, val_size, micro_batch, threads, mean, std */
+    kolo_launch *launch;       /* borrowed */
+    int ranks;                 /* planned for */
+    int64_t rows;              /* micro-batch */
+    int slots;                 /* micro-batches a rank and step */
+    int64_t height, width;
+    float mean[4], std[4];
+    kolo_dataset *train_set, *val_set;
+    int64_t samples, val_samples, steps_per_epoch, steps; /* steps: of the whole run */
+    kolo_graph *graph, *eval_graph;
+    kolo_backend *backend;
+    kolo_plan *plan, *eval_plan;
+    kolo_comm *comm;
+    kolo_exec *exec, *eval_exec;
+    kolo_loader *loader, *val_loader;
+    char data_uuid[40];
+} kolo_session;
+
+/* Collective over the launch unless PLAN_ONLY. On error everything is closed. */
+int kolo_session_open(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts);
+void kolo_session_close(kolo_session *session);
+
+#endif

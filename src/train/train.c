@@ -1,0 +1,264 @@
+/* The loop: load, step, tell, evaluate, save. Reads from top to bottom as a run goes. */
+#include "train/train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "ckpt/ckpt.h"
+#include "kolo/error.h"
+#include "report/report.h"
+
+typedef struct trainer {
+    kolo_session session;
+    kolo_options *options;
+    kolo_launch *launch;
+    const volatile sig_atomic_t *stop;
+    kolo_position position;
+    kolo_evaluation evaluation;  /* the last; rows 0: none yet */
+    double raw_top1;             /* of the weights themselves when the averaged ones are evaluated too */
+    /* rank 0 only */
+    kolo_run *run;
+    kolo_events *events;
+    kolo_progress *progress;
+    kolo_summary summary;
+    /* agreement to stop */
+    int64_t next_poll, last_poll;
+    double last_poll_time;
+    double started;              /* this start, seconds */
+    double waited;               /* loader wait of this start until the last step, seconds */
+    double loss;                 /* of the last step, mean */
+    int64_t first_step;          /* of this start */
+    bool complete;               /* the run was complete already: its summary stands */
+} trainer;
+
+static bool speaks(const trainer *t) { return t->launch->rank == 0; }
+
+static int open_run(trainer *t)
+{
+    const char *folder = t->options->run;
+    char path[4096];
+    if (speaks(t)) {
+        KOLO_TRY(kolo_run_open(&t->run, folder));
+        KOLO_TRY(kolo_run_record(t->run, t->options));
+    }
+    KOLO_TRY(kolo_comm_barrier(t->session.comm)); /* nobody reads before rank 0 holds the folder */
+    int found = kolo_checkpoint_find(folder, &t->position, path, sizeof path);
+    KOLO_TRY(found);
+    KOLO_TRY(kolo_exec_initialise(t->session.exec, (uint64_t)t->options->seed));
+    if (found) {
+        if (strcmp(t->position.data_uuid, t->session.data_uuid))
+            return kolo_fail(KOLO_ECONFIG, "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder", folder,
+                             t->position.data_uuid, t->options->data, t->session.data_uuid);
+        KOLO_TRY(kolo_checkpoint_load(path, t->session.exec, t->session.plan));
+        t->position.restarts++;
+    } else {
+        if (*t->options->init) KOLO_TRY(kolo_weights_import(t->options->init, t->session.exec, t->session.plan, NULL));
+        t->position = (kolo_position){.batch = t->options->batch, .samples = t->session.samples, .seed = (uint64_t)t->options->seed, .best_top1 = -1};
+        snprintf(t->position.data_uuid, sizeof t->position.data_uuid, "%s", t->session.data_uuid);
+        snprintf(t->position.model, sizeof t->position.model, "%s", t->options->model);
+    }
+    t->position.plan_hash = t->session.plan->hash;
+    t->first_step = t->position.step;
+    return 0;
+}
+
+static void fill_summary(trainer *t, const char *state, const char *next)
+{
+    kolo_summary *s = &t->summary;
+    const kolo_session *session = &t->session;
+    double seconds = kolo_time() - t->started, wall = t->position.wall_seconds + seconds;
+    int64_t steps = t->position.step - t->first_step;
+    snprintf(s->state, sizeof s->state, "%s", state);
+    snprintf(s->model, sizeof s->model, "%s", t->options->model);
+    snprintf(s->next, sizeof s->next, "%s", next);
+    s->steps = t->position.step;
+    s->restarts = t->position.restarts;
+    s->epochs = t->position.step / session->steps_per_epoch;
+    bool evaluated = t->evaluation.rows > 0;
+    s->loss = evaluated ? t->evaluation.loss : t->loss;
+    s->top1 = evaluated ? t->evaluation.top1 : -1;
+    s->top5 = evaluated ? t->evaluation.top5 : -1;
+    s->best_top1 = t->position.best_top1;
+    if (steps > 0) s->img_per_s = (double)steps * (double)t->options->batch / seconds, s->wait_share = t->waited / seconds;
+    s->wall_seconds = wall;
+    s->ranks = t->launch->size;
+    s->nodes = t->launch->nodes;
+    s->threads = (int)t->options->threads;
+    s->peak_bytes = kolo_memory_peak();
+    s->planned_bytes = kolo_plan_bytes(session->plan);
+    s->node_hours = wall / 3600 * t->launch->nodes;
+}
+
+static int open_report(trainer *t)
+{
+    if (!speaks(t)) return 0;
+    int64_t repeated = 0;
+    kolo_summary before;
+    int had = kolo_summary_read(t->options->run, &before);
+    KOLO_TRY(had);
+    if (had) t->summary.repeated_steps = before.repeated_steps;
+    KOLO_TRY(kolo_events_open(&t->events, t->options->run, t->position.step, &repeated));
+    t->summary.repeated_steps += repeated;
+    kolo_summary_environment(&t->summary);
+    KOLO_TRY(kolo_progress_create(&t->progress, t->options, t->session.steps, t->session.steps_per_epoch, t->options->batch));
+    return kolo_events_write(t->events, "start", "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\"",
+                             (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes,
+                             (long)t->options->threads, KOLO_VERSION, t->launch->method, (unsigned long)t->session.plan->hash);
+}
+
+static int save(trainer *t)
+{
+    if (!speaks(t)) return 0;
+    kolo_position p = t->position;
+    p.wall_seconds += kolo_time() - t->started;
+    p.epoch = p.step / t->session.steps_per_epoch;
+    p.epoch_step = p.step % t->session.steps_per_epoch;
+    int rc = kolo_checkpoint_save(t->run, t->session.exec, t->session.plan, t->session.backend, t->options, &p);
+    if (rc < 0) return kolo_fail_in(rc, "checkpoint of step %ld (the ones before it are whole): ", (long)p.step);
+    return kolo_events_write(t->events, "checkpoint", "\"step\":%ld", (long)p.step);
+}
+
+static int evaluate(trainer *t)
+{
+    if (!t->session.val_loader) return 0;
+    kolo_evaluation *e = &t->evaluation;
+    KOLO_TRY(kolo_evaluate(&t->session, false, e));
+    t->raw_top1 = e->top1;
+    if (t->options->ema > 0) KOLO_TRY(kolo_evaluate(&t->session, true, e));
+    bool best = e->top1 > t->position.best_top1;
+    if (best) t->position.best_top1 = e->top1, t->position.best_step = t->position.step;
+    if (!speaks(t)) return 0;
+    kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s", (long)t->position.step,
+                       e->loss, e->top1, e->top5, (long)e->rows, e->seconds, best ? ", the best so far" : "");
+    return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld",
+                             (long)t->position.step, e->loss, e->top1, e->top5, t->raw_top1, (long)e->rows);
+}
+
+/* Every rank stops after the same step: the flags are reduced about five times a second, at steps all ranks agree on. */
+static int agree_to_stop(trainer *t, bool *stop)
+{
+    int64_t step = t->position.step;
+    *stop = t->options->stop_step && step >= t->options->stop_step;
+    if (step < t->next_poll) return 0;
+    double now = kolo_time(), per_step = (now - t->last_poll_time) / (double)(step - t->last_poll > 0 ? step - t->last_poll : 1);
+    double interval = per_step > 0 ? 0.2 / per_step : 1;
+    int64_t word[2] = {*t->stop != 0, -(int64_t)(interval < 1 ? 1 : interval > 1000 ? 1000 : interval)};
+    KOLO_TRY(kolo_comm_allreduce(t->session.comm, word, 2, KOLO_WIRE_I64, KOLO_MAX));
+    if (word[0]) *stop = true;
+    t->last_poll = step;
+    t->last_poll_time = kolo_time();
+    t->next_poll = step - word[1];
+    return 0;
+}
+
+static int one_step(trainer *t)
+{
+    kolo_session *s = &t->session;
+    kolo_batch batch;
+    kolo_metrics m;
+    kolo_loader_stats stats;
+    double begin = kolo_time();
+    KOLO_TRY(kolo_loader_next(s->loader, &batch));
+    int64_t step = t->position.step;
+    kolo_step parameters = {.step = step, .epoch = batch.epoch, .valid_global = batch.valid_global, .first = step == 0,
+                            .lr = (float)kolo_learning_rate(t->options, step, s->steps, s->steps_per_epoch),
+                            .momentum = (float)t->options->momentum, .weight_decay = (float)t->options->weight_decay, .clip = 1,
+                            .ema_decay = (float)kolo_ema_decay(t->options, step + 1)};
+    int rc = kolo_exec_step(s->exec, &batch, &parameters, &m);
+    kolo_loader_release(s->loader, &batch);
+    KOLO_TRY(rc);
+    t->position.step = step + 1;
+    kolo_loader_get_stats(s->loader, &stats);
+    double rows = m.rows > 0 ? m.rows : 1, waited = stats.wait_seconds - t->waited;
+    t->waited = stats.wait_seconds;
+    t->loss = m.loss / rows;
+    if (!speaks(t)) return 0;
+    kolo_step_event event = {.step = step + 1, .epoch = batch.epoch, .loss = t->loss, .lr = (double)parameters.lr, .top1 = m.top1 / rows,
+                             .grad_norm = m.grad_norm, .seconds = kolo_time() - begin, .wait = waited};
+    kolo_progress_step(t->progress, step + 1, t->loss, (double)parameters.lr, t->waited / (kolo_time() - t->started));
+    return kolo_events_step(t->events, &event);
+}
+
+static int loop(trainer *t)
+{
+    kolo_session *s = &t->session;
+    const kolo_options *o = t->options;
+    bool stop = false;
+    KOLO_TRY(kolo_loader_seek(s->loader, t->position.step / s->steps_per_epoch, t->position.step % s->steps_per_epoch));
+    while (t->position.step < s->steps) {
+        KOLO_TRY(agree_to_stop(t, &stop));
+        if (stop) {
+            KOLO_TRY(save(t));
+            return kolo_fail(KOLO_EREQUEUE, "stopped on request after step %ld of %ld; the same command goes on from there", (long)t->position.step, (long)s->steps);
+        }
+        KOLO_TRY(one_step(t));
+        int64_t step = t->position.step, epoch = step / s->steps_per_epoch;
+        bool end = step == s->steps, epoch_end = step % s->steps_per_epoch == 0;
+        bool evaluated = end || (epoch_end && o->eval_epochs && epoch % o->eval_epochs == 0);
+        double best = t->position.best_top1;
+        if (evaluated) KOLO_TRY(evaluate(t));
+        if (end || (o->checkpoint_steps ? step % o->checkpoint_steps == 0 : epoch_end) || t->position.best_top1 > best) {
+            KOLO_TRY(save(t));
+            if (speaks(t) && t->position.best_top1 > best) KOLO_TRY(kolo_checkpoint_mark_best(t->run, step));
+        }
+    }
+    return 0;
+}
+
+/* Rank 0's last words: the checkpoint in flight is waited for, the summary says how it ended. */
+static int finish(trainer *t, int rc)
+{
+    if (!speaks(t) || !t->run || t->complete) return rc;
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", rc < 0 ? kolo_error_text() : "");
+    if (rc == 0 || rc == KOLO_EREQUEUE) {
+        int wait = kolo_checkpoint_wait(t->run);
+        if (wait < 0) {
+            rc = wait;
+            snprintf(reason, sizeof reason, "%s", kolo_error_text());
+        }
+    }
+    const char *state = rc == 0 ? "done" : rc == KOLO_EREQUEUE ? "requeue" : "failed";
+    if (t->session.plan) {
+        fill_summary(t, state, rc == 0 ? "nothing: the run is complete" : rc == KOLO_EREQUEUE ? "run the same command (or let Slurm requeue the job)" : reason);
+        kolo_summary_write(t->options->run, &t->summary);
+    }
+    if (t->events) kolo_events_write(t->events, state, "\"step\":%ld", (long)t->position.step);
+    return rc < 0 ? kolo_fail(rc, "%s", reason) : rc;
+}
+
+static int run(trainer *t)
+{
+    bool validates = *t->options->val && strcmp(t->options->val, "none");
+    KOLO_TRY(kolo_session_open(&t->session, t->options, t->launch, KOLO_SESSION_TRAIN | (validates ? KOLO_SESSION_EVAL : 0)));
+    if (!t->session.steps) return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");
+    KOLO_TRY(open_run(t));
+    if (t->position.step >= t->session.steps) {
+        kolo_info("%s is complete: %ld steps; nothing to do", t->options->run, (long)t->position.step);
+        t->complete = true;
+        return 0;
+    }
+    KOLO_TRY(open_report(t));
+    if (t->position.step) kolo_info("resuming %s after step %ld of %ld", t->options->run, (long)t->position.step, (long)t->session.steps);
+    return loop(t);
+}
+
+int kolo_train(kolo_launch *launch, kolo_options *options, const volatile sig_atomic_t *stop)
+{
+    if (!*options->run) return kolo_fail(KOLO_ECONFIG, "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
+    trainer t = {.options = options, .launch = launch, .stop = stop, .started = kolo_time(), .raw_top1 = -1};
+    int rc = finish(&t, run(&t));
+    char text[1024];
+    snprintf(text, sizeof text, "%s", rc < 0 ? kolo_error_text() : "");
+    /* A launcher may kill the job when the first rank exits: nobody leaves before rank 0 has written. */
+    if ((rc == 0 || rc == KOLO_EREQUEUE) && kolo_comm_barrier(t.session.comm) < 0) kolo_warn("%s", kolo_error_text());
+    kolo_progress_destroy(&t.progress);
+    kolo_events_close(&t.events);
+    kolo_run_close(&t.run);
+    kolo_session_close(&t.session);
+    return rc < 0 ? kolo_fail(rc, "%s", text) : rc;
+}
