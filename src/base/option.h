@@ -70,7 +70,7 @@ int kolo_options_read_environment(kolo_options *options);
  * n words; positional words are handed to `positional` (may be NULL: then they are errors). */
 int kolo_options_read_arguments(kolo_options *options, int n, char **words,
                                 int (*positional)(void *context, const char *word), void *context);
-/* recipe (may be NULL) < site < environment < words, in this order. */
+/* recipe (may be NULL) < site < environment < words, in this order, on top of kolo_options_default. */
 int kolo_options_read(kolo_options *options, const char *recipe, int n, char **words);
 
 /* Recipe text of all options that differ from their default (all = true: of all); caller frees. */

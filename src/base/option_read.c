@@ -34,12 +34,20 @@ static bool option_name(const char *variable, char *name, size_t bytes)
     return true;
 }
 
+/* One letter more, less or other, or two neighbours swapped. Stricter than kolo_nearest: scripts have variables of
+ * their own under this prefix, and a stranger must not be taken for a slip. */
+static bool one_slip(const char *a, const char *b)
+{
+    size_t na = strlen(a), nb = strlen(b);
+    while (na && nb && *a == *b) a++, b++, na--, nb--;
+    while (na && nb && a[na - 1] == b[nb - 1]) na--, nb--;
+    return (na <= 1 && nb <= 1) || (na == 2 && nb == 2 && a[0] == b[1] && a[1] == b[0]);
+}
+
 static bool near_an_option(const char *name)
 {
-    for (int i = 0; i < kolo_option_count; i++) {
-        const char *key = kolo_option_table[i].key;
-        if (strlen(name) > 3 && kolo_nearest(name, &key, 1)) return true;
-    }
+    for (int i = 0; strlen(name) > 3 && i < kolo_option_count; i++)
+        if (one_slip(name, kolo_option_table[i].key)) return true;
     return false;
 }
 

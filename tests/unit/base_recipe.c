@@ -91,6 +91,9 @@ static void test_environment(void)
     ok(strstr(kolo_error_text(), "\"epochs\""), "that offers the right one");
     unsetenv("KOLO_EPOCSH");
     unsetenv("KOLO_SOMETHING_ELSE");
+    setenv("KOLO_BUILD", "1", 1);
+    is_int(kolo_options_read_environment(&o), 0, "a name two letters away is somebody else's");
+    unsetenv("KOLO_BUILD");
 }
 
 static int take(void *context, const char *word)
