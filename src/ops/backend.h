@@ -50,6 +50,7 @@ typedef struct kolo_backend_config {
 /* name: "cpu" (later "cuda"). */
 int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_backend_config *config);
 void kolo_backend_destroy(kolo_backend **backend);
+const char *kolo_backend_version(const char *name); /* of its library: "oneDNN 2.6.3"; static text */
 
 /* Chooses the layout of every tensor of `graph`: one channel block for all its activations, parameters in the layout of
  * their weight gradient. `like` (may be NULL): another graph's tensors and layouts whose parameters, found by name, keep their layout (an

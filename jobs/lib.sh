@@ -1,0 +1,149 @@
+# shellcheck shell=bash
+# The frame that every Kolo job shares: find the programs, stage, start the ranks, hand signals on, requeue, sum up.
+# Source it from an sbatch script:  . "$(kolo_jobs_folder)/lib.sh"
+#
+# Variables a job may set (all optional):
+#   KOLO_STAGE=DIR        copy data to this node-local folder first ("auto": $TMPDIR where it is local)
+#   KOLO_MAX_RESTARTS=N   requeues at most (default 200)
+#   KOLO_DRY_RUN=1        print the srun line and stop
+#   SLURM_MPI_TYPE        plugin of `srun --mpi` (default pmix)
+#   KOLO_SITE_ENV=FILE    sourced first: modules and network settings of this computing centre
+
+job_say() { printf '[%s] %s\n' "$(date '+%F %T')" "$*"; }
+job_die() { # STATUS TEXT: ends the job
+    local status=$1
+    shift
+    job_say "ERROR: $*" >&2
+    exit "$status"
+}
+
+# Puts kolo on the PATH: as loaded by a module, as installed beside this file, or as built in the source tree.
+job_find_kolo() {
+    local here=$1 folder
+    command -v kolo > /dev/null 2>&1 && return 0
+    for folder in "$here/../../../bin" "$here/../build/bin"; do
+        if [ -x "$folder/kolo" ]; then
+            PATH=$(cd "$folder" && pwd):$PATH
+            export PATH
+            return 0
+        fi
+    done
+    if ! type module > /dev/null 2>&1; then
+        local init
+        for init in "${MODULESHOME:-/nowhere}/init/bash" "${LMOD_PKG:-/nowhere}/init/profile" /etc/profile.d/modules.sh; do
+            # shellcheck disable=SC1090
+            [ -r "$init" ] && . "$init" && break
+        done
+    fi
+    type module > /dev/null 2>&1 && module load kolo > /dev/null 2>&1
+    command -v kolo > /dev/null 2>&1 || job_die 69 "no program kolo: module load kolo, or build it (make) and submit from the source tree"
+}
+
+job_begin() { # FOLDER OF THIS FILE
+    if [ -n "${KOLO_SITE_ENV:-}" ]; then
+        # shellcheck disable=SC1090
+        . "$KOLO_SITE_ENV" || job_die 78 "KOLO_SITE_ENV=$KOLO_SITE_ENV cannot be read"
+    fi
+    export SLURM_EXPORT_ENV=ALL # sites that submit with --export=NONE
+    job_find_kolo "$1"
+    job_say "job ${SLURM_JOB_ID:-none} \"${SLURM_JOB_NAME:-}\" on ${SLURM_JOB_NODELIST:-$(hostname)}, start ${SLURM_RESTART_COUNT:-0}, $(kolo version | head -n 1)"
+    env | grep -E '^(SLURM_(JOB|NNODES|NTASKS|CPUS|TASKS|MPI|RESTART)|KOLO_)' | sort | sed 's/^/    /' || true
+}
+
+# CPUs of one task: as asked, or an equal share of the node.
+job_cpus() {
+    local tasks=${SLURM_NTASKS_PER_NODE:-1} cpus=${SLURM_CPUS_ON_NODE:-1}
+    cpus=${SLURM_CPUS_PER_TASK:-$((cpus / tasks))}
+    [ "$cpus" -ge 1 ] || cpus=1
+    echo "$cpus"
+}
+
+# Is DIR on a disk of this node (not on a network file system)?
+job_is_local() {
+    case $(stat -f -c %T "$1" 2> /dev/null) in
+        lustre | gpfs | nfs* | fuseblk | beegfs | ceph | panfs | afs | smb* | "") return 1 ;;
+    esac
+}
+
+# Copies a split of shards to every node once: rank by rank file copies, checked against the manifest by kolo-shards, reused
+# if a stamp of the same manifest is there. Prints the folder to read from.
+job_stage() { # DIR
+    local from=$1 to=${KOLO_STAGE:-} sum
+    if [ -z "$to" ] || [ ! -d "$from" ]; then
+        echo "$from"
+        return 0
+    fi
+    [ "$to" = auto ] && to=${TMPDIR:-/tmp}
+    sum=$(cat "$from"/*.index | cksum | tr -d ' ')
+    to=$to/kolo-$(id -u)/$sum
+    # one task a node; the shell inside it is the same for every node
+    # shellcheck disable=SC2016
+    srun --ntasks-per-node=1 --ntasks="${SLURM_NNODES:-1}" --cpus-per-task="$(job_cpus)" bash -c '
+        from=$1 to=$2
+        [ -e "$to/staged" ] && exit 0
+        mkdir -p "$to.part" && chmod 700 "$to.part" &&
+        need=$(du -sk "$from" | cut -f1) && free=$(df -Pk "$to.part" | awk "NR==2 {print \$4}") &&
+        { [ "$free" -gt "$need" ] || { echo "$(hostname): $to needs $need KiB, $free KiB are free" >&2; exit 3; }; } &&
+        cp "$from"/* "$to.part/" && kolo-shards verify "$to.part" > /dev/null &&
+        { [ -d "$to" ] || mv "$to.part" "$to"; } && touch "$to/staged"' stage "$from" "$to" >&2 ||
+        job_die 3 "staging $from to $to failed on a node (see above); unset KOLO_STAGE to read from $from itself"
+    echo "$to"
+}
+
+job_pid=""
+job_signalled=""
+job_forward() { # a signal for the ranks: they write a checkpoint and end with 75
+    job_signalled=1
+    [ -n "$job_pid" ] && kill -USR1 "$job_pid" 2> /dev/null
+    job_say "told the ranks to write a checkpoint and stop"
+}
+
+# Runs a command under srun, in the background so that the shell can hand signals on; sets job_status. A rank that fails
+# ends the others itself, with a message; srun's own kill would turn an orderly end (75) into a crash.
+job_srun() { # COMMAND...
+    local line=(srun "--mpi=${SLURM_MPI_TYPE:-pmix}" "--cpus-per-task=$(job_cpus)" --kill-on-bad-exit=0 --wait=60 --distribution=block:block "$@")
+    job_say "${line[*]}"
+    if [ -n "${KOLO_DRY_RUN:-}" ]; then exit 0; fi
+    trap job_forward USR1 TERM
+    "${line[@]}" &
+    job_pid=$!
+    job_status=0
+    while true; do
+        wait "$job_pid"
+        job_status=$?
+        kill -0 "$job_pid" 2> /dev/null || break # a trapped signal ends `wait`, not srun
+    done
+    job_pid=""
+    trap - USR1 TERM
+}
+
+job_steps() { # RUN: optimizer steps done, from its summary
+    sed -n 's/.*"steps": *\([0-9]*\).*/\1/p' "$1/summary.json" 2> /dev/null | head -n 1
+}
+
+# Acts on the exit code: 75 goes back to the queue, as long as the run moves on.
+job_end() { # RUN
+    local run=$1 steps last
+    steps=$(job_steps "$run")
+    last=$(cat "$run/.last_steps" 2> /dev/null || echo -1)
+    job_say "ended with status $job_status after ${steps:-0} steps; ${SECONDS} s in this start"
+    case $job_status in
+        0) ;;
+        75)
+            echo "${steps:-0}" > "$run/.last_steps"
+            if [ "${steps:-0}" = "$last" ]; then
+                job_die 75 "no step was done since the last requeue: the time limit is too short for one step and one checkpoint"
+            elif [ "${SLURM_RESTART_COUNT:-0}" -ge "${KOLO_MAX_RESTARTS:-200}" ]; then
+                job_die 75 "requeued ${SLURM_RESTART_COUNT:-0} times already (KOLO_MAX_RESTARTS)"
+            elif [ -n "$job_signalled" ] && scontrol requeue "$SLURM_JOB_ID"; then
+                job_say "requeued; it goes on from step ${steps:-0}"
+                sleep 60 # Slurm ends this shell; leaving first would mark the job completed
+            else
+                job_say "not requeued: submit the same script again to go on from step ${steps:-0}"
+            fi
+            ;;
+        *) job_say "what to do: read the last lines above; the same sbatch goes on from the last checkpoint in $run" ;;
+    esac
+    [ -r "$run/summary.json" ] && cat "$run/summary.json"
+    exit "$job_status"
+}

@@ -1,0 +1,51 @@
+#!/bin/bash
+# Packs an image set into HDF5 shards, on all tasks of the job: a million files in, some hundred out.
+#
+#   KOLO_SOURCE=imagefolder KOLO_IN=/data/ILSVRC2012 KOLO_OUT=/scratch/imagenet sbatch jobs/pack_dataset.sh
+#
+# Writes KOLO_OUT/train and KOLO_OUT/val. The same sbatch again goes on where it stopped.
+##SBATCH --account=EDIT_ME                # EDIT 1: remove one '#' and name your account
+#SBATCH --job-name=kolo-pack
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --time=06:00:00
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+set -uo pipefail
+
+: "${KOLO_SOURCE:=imagefolder}"
+: "${KOLO_IN:=/path/to/pictures}"        # EDIT 2: where the pictures are
+: "${KOLO_OUT:=${SLURM_SUBMIT_DIR:-$PWD}/data}"
+: "${KOLO_SPLITS:=train val}"
+: "${KOLO_ARGS:=--encoding jpeg}"        # further flags of kolo-pack
+
+# sbatch runs a copy of this file; lib.sh lies beside the original, or in the installed tree
+for jobs in "$(scontrol show job "${SLURM_JOB_ID:-0}" 2> /dev/null | sed -n 's|^ *Command=\(.*\)/[^/]*$|\1|p' | head -n 1)" \
+    "$(dirname "$0")" "${KOLO_ROOT:-.}/share/kolo/jobs"; do
+    [ -r "$jobs/lib.sh" ] && break
+done
+# shellcheck source=jobs/lib.sh
+. "$jobs/lib.sh" || exit 78
+
+job_begin "$jobs"
+if [ "$KOLO_SOURCE" != shapes ] && [ ! -e "$KOLO_IN" ]; then
+    job_die 78 "KOLO_IN=$KOLO_IN is not there: edit the line marked EDIT 2"
+fi
+for split in $KOLO_SPLITS; do
+    out=$KOLO_OUT/$split
+    flags=()
+    [ -d "$out" ] && flags+=(--resume)
+    [ "$KOLO_SOURCE" != shapes ] && flags+=(--in "$KOLO_IN")
+    [ "$split" != train ] && [ -d "$KOLO_OUT/train" ] && flags+=(--stats-from "$KOLO_OUT/train")
+    # shellcheck disable=SC2086 # KOLO_ARGS is a list of words
+    job_srun kolo-pack --source "$KOLO_SOURCE" --split "$split" --out "$out" "${flags[@]}" $KOLO_ARGS
+    if [ "$job_status" = 75 ] && [ -n "$job_signalled" ] && scontrol requeue "$SLURM_JOB_ID"; then
+        job_say "requeued; packing goes on where it stopped"
+        sleep 60
+    fi
+    [ "$job_status" = 0 ] || job_die "$job_status" "packing $split failed (see above)"
+    kolo-shards verify "$out" || job_die $? "$out does not verify"
+    job_say "$out: $(find "$out" -type f | wc -l) files, $(du -sh "$out" | cut -f1)"
+done

@@ -1,0 +1,41 @@
+#!/bin/bash
+# Data-parallel training on packed pictures; by default ResNet-50 on ImageNet.
+#
+#   sbatch jobs/resnet_imagenet.sh                      after editing the two lines marked EDIT
+#   KOLO_RECIPE=resnet18_imagenette KOLO_DATA=/data/imagenette sbatch --nodes=2 jobs/resnet_imagenet.sh
+#
+# The same sbatch again goes on from the last checkpoint; near the time limit the job checkpoints and requeues itself.
+##SBATCH --account=EDIT_ME                # EDIT 1: remove one '#' and name your account
+#SBATCH --job-name=kolo-resnet
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --time=24:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+set -uo pipefail
+
+: "${KOLO_DATA:=/path/to/imagenet}"      # EDIT 2: folder with train/ and val/, made by jobs/pack_dataset.sh
+: "${KOLO_RECIPE:=resnet50_imagenet}"    # a name in share/recipes, or a path
+: "${KOLO_RUN:=${SLURM_SUBMIT_DIR:-$PWD}/runs/$(basename "$KOLO_RECIPE" .yaml)}" # stable: requeue and resubmission resume
+: "${KOLO_ARGS:=}"                       # further key=value words
+
+# sbatch runs a copy of this file; lib.sh lies beside the original, or in the installed tree
+for jobs in "$(scontrol show job "${SLURM_JOB_ID:-0}" 2> /dev/null | sed -n 's|^ *Command=\(.*\)/[^/]*$|\1|p' | head -n 1)" \
+    "$(dirname "$0")" "${KOLO_ROOT:-.}/share/kolo/jobs"; do
+    [ -r "$jobs/lib.sh" ] && break
+done
+# shellcheck source=jobs/lib.sh
+. "$jobs/lib.sh" || exit 78
+
+job_begin "$jobs"
+[ -d "$KOLO_DATA" ] || job_die 78 "KOLO_DATA=$KOLO_DATA is no folder: edit the line marked EDIT 2, or pack the data first (jobs/pack_dataset.sh)"
+train=$(job_stage "$KOLO_DATA/train") || exit
+val=none
+[ -d "$KOLO_DATA/val" ] && { val=$(job_stage "$KOLO_DATA/val") || exit; }
+mkdir -p "$KOLO_RUN" || job_die 3 "KOLO_RUN=$KOLO_RUN cannot be made"
+
+# shellcheck disable=SC2086 # KOLO_ARGS is a list of words
+job_srun kolo train "$KOLO_RECIPE" data="$train" val="$val" run="$KOLO_RUN" $KOLO_ARGS
+job_end "$KOLO_RUN"
