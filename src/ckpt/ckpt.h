@@ -54,14 +54,23 @@ int kolo_checkpoint_mark_best(kolo_run *run, int64_t step);
 
 /* Safetensors (the format of Hugging Face: u64 header length, JSON header, data). */
 typedef struct kolo_weights kolo_weights;
-typedef struct kolo_weight { const char *name; enum kolo_dtype dtype; int rank; int64_t dim[KOLO_MAX_DIM]; const void *data; size_t bytes; } kolo_weight;
-/* Maps FILE; hostile headers (lengths, overlaps, deep nesting, duplicate names) are KOLO_EINPUT. F32, BF16, I64 (num_batches_tracked), others by name refused. */
+enum kolo_weight_type { KOLO_WEIGHT_F32, KOLO_WEIGHT_BF16, KOLO_WEIGHT_I64 }; /* I64: num_batches_tracked */
+typedef struct kolo_weight {
+    const char *name;
+    enum kolo_weight_type type;
+    int rank;               /* 0: one number */
+    int64_t dim[KOLO_MAX_DIM];
+    const void *data;       /* in a foreign file perhaps unaligned: copy, do not cast */
+    size_t bytes;
+} kolo_weight;
+/* Maps FILE; hostile headers (lengths, overlaps, holes, deep nesting, duplicate names) are KOLO_EINPUT. Other types are refused by name. */
 int kolo_weights_open(kolo_weights **weights, const char *path);
 void kolo_weights_close(kolo_weights **weights);
 int kolo_weights_count(const kolo_weights *weights);
-const kolo_weight *kolo_weights_at(const kolo_weights *weights, int i);
+const kolo_weight *kolo_weights_at(const kolo_weights *weights, int i); /* in the order of the header */
 const kolo_weight *kolo_weights_find(const kolo_weights *weights, const char *name);
-/* Writes atomically; tensors in the order given, offsets 8-byte aligned; metadata: NULL-terminated key, value, ... or NULL. */
+/* Writes atomically, the same bytes for the same tensors. The header lists them in the order given; their data lies widest type first,
+ * because the format wants every tensor aligned and no hole. metadata: NULL-terminated key, value, ... or NULL. */
 int kolo_weights_write(const char *path, const kolo_weight *weight, int n, const char *const *metadata);
 
 /* Parameters and buffers of exec (ema: the averaged ones) as a safetensors file that torchvision's load_state_dict takes

@@ -1,0 +1,83 @@
+#include "ckpt/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+
+enum { BUFFER_BYTES = 1 << 20 };
+
+int kolo_fail_io(const char *verb, const char *path)
+{
+    int error = errno;
+    const char *cure = "";
+    if (error == ENOSPC) cure = "; free space on this file system or choose another run= folder";
+    if (error == EDQUOT) cure = "; your quota on this file system is used up: free some, or choose another run= folder";
+    if (error == EFBIG) cure = "; the shell's limit on file sizes (ulimit -f) is too low";
+    if (error == EACCES || error == EPERM || error == EROFS) cure = "; check its permissions or choose another run= folder";
+    return kolo_fail(KOLO_EIO, "%s: cannot %s: %s%s", path, verb, strerror(error), cure);
+}
+
+int kolo_stream_open(stream *s, const char *path)
+{
+    *s = (stream){.fd = -1, .path = kolo_strdup(path), .buffer = kolo_alloc(BUFFER_BYTES)};
+    int rc = s->path && s->buffer ? 0 : KOLO_ECONFIG;
+    if (rc == 0 && (s->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0) rc = kolo_fail_io("create", path);
+    if (rc < 0) {
+        free(s->path);
+        free(s->buffer);
+        *s = (stream){.fd = -1};
+    }
+    return rc;
+}
+
+static int write_through(stream *s, const char *data, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(s->fd, data, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return kolo_fail_io("write", s->path);
+        data += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+static int flush(stream *s)
+{
+    size_t bytes = s->used;
+    s->used = 0;
+    return write_through(s, s->buffer, bytes);
+}
+
+int kolo_stream_put(stream *s, const void *data, size_t bytes)
+{
+    s->crc = kolo_crc32c(s->crc, data, bytes);
+    s->bytes += bytes;
+    if (s->used + bytes > BUFFER_BYTES) KOLO_TRY(flush(s));
+    if (bytes > BUFFER_BYTES) return write_through(s, data, bytes);
+    if (bytes) memcpy(s->buffer + s->used, data, bytes);
+    s->used += bytes;
+    return 0;
+}
+
+int kolo_stream_sync(stream *s)
+{
+    KOLO_TRY(flush(s));
+    return fsync(s->fd) < 0 ? kolo_fail_io("sync", s->path) : 0;
+}
+
+int kolo_stream_close(stream *s)
+{
+    int rc = 0;
+    if (s->fd >= 0 && close(s->fd) < 0) rc = kolo_fail_io("close", s->path);
+    free(s->path);
+    free(s->buffer);
+    *s = (stream){.fd = -1};
+    return rc;
+}
