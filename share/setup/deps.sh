@@ -1,0 +1,156 @@
+#!/bin/sh
+# What this program needs from the system: tells it, or installs it.
+#   deps.sh report NAME...         says which packages bring the libraries NAME... (of probe.sh: MPI HDF5 CC ...)
+#   deps.sh install GOAL NAME...   installs them and what GOAL (build, run, check) needs besides; exit 0: all is there
+# Installs only on Debian and Ubuntu, and only as root, or by sudo after a yes at a terminal (YES=1 is a yes). Where a
+# Slurm cluster answers (a login node) it installs nothing. Otherwise it prints the commands for apt, dnf, Spack, modules.
+set -u
+
+# name | apt | dnf | Spack | what for, and how to do without
+# shellcheck disable=SC2016 # the quotes inside are words of the table
+packages='
+CC      | build-essential  | gcc make         | gcc           | C compiler
+PKG     | pkg-config       | pkgconf          | pkgconf       | finds libraries
+MPI     | mpich libmpich-dev | mpich-devel    | mpich         | messages between nodes; `make MPI=0` does without
+PMIX    | libpmix-dev      | pmix-devel       | pmix          | launch by srun --mpi=pmix; `make PMIX=0` does without
+HDF5    | libhdf5-dev      | hdf5-devel       | hdf5~mpi      | data shards
+DNNL    | libdnnl-dev      | onednn-devel     | onednn        | convolutions on CPUs (oneDNN 2 or 3)
+HWLOC   | libhwloc-dev     | hwloc-devel      | hwloc         | binding to cores
+JPEG    | libjpeg-dev      | libjpeg-turbo-devel | libjpeg-turbo | pictures
+PNG     | libpng-dev       | libpng-devel     | libpng        | pictures
+YAML    | libyaml-dev      | libyaml-devel    | libyaml       | recipes
+CJSON   | libcjson-dev     | cjson-devel      | cjson         | annotations, checkpoints
+CUDA    | nvidia-cuda-toolkit | cuda-toolkit  | cuda          | GPUs; `make CUDA=0` does without
+mpiexec | mpich            | mpich            | mpich         | starts ranks without Slurm
+slurmctld | slurmctld      | slurm-slurmctld  | slurm         | a private Slurm for demonstration and tests
+slurmd  | slurmd           | slurm-slurmd     | slurm         | the same
+sbatch  | slurm-client     | slurm            | slurm         | the same
+munged  | munge            | munge            | munge         | the same
+prove   | perl             | perl-Test-Harness | perl         | runs the tests
+shellcheck | shellcheck    | ShellCheck       | shellcheck    | checks the shell scripts
+modulecmd | environment-modules | environment-modules | environment-modules | tests the module file
+'
+
+column() { # NAME NUMBER: a field of the table
+    printf '%s\n' "$packages" | awk -F'|' -v name="$1" -v n="$2" \
+        '{ k = $1; gsub(/ /, "", k) } k == name { gsub(/^ +| +$/, "", $n); print $n; exit }'
+}
+
+columns() { # NUMBER NAME...: that field of all, each word once
+    number=$1
+    shift
+    for name; do column "$name" "$number"; done | tr ' ' '\n' | awk 'NF && !seen[$0]++' | tr '\n' ' ' | sed 's/ $//'
+}
+
+has() {
+    if [ "$1" = modulecmd ]; then
+        [ -e /usr/share/modules/init/sh ] || [ -e /usr/share/lmod/lmod/init/sh ] || [ -n "${LMOD_CMD:-}${MODULESHOME:-}" ]
+        return
+    fi
+    PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin command -v "$1" >/dev/null 2>&1
+}
+
+without() { # GOAL: commands it needs that are not here
+    case $1 in
+    run) tools='mpiexec slurmctld slurmd sbatch munged' ;;
+    check) tools='mpiexec slurmctld slurmd sbatch munged prove shellcheck modulecmd' ;;
+    *) tools='' ;;
+    esac
+    [ "${MPI:-1}" = 0 ] && tools=$(echo "$tools" | sed 's/mpiexec//')
+    for tool in $tools; do has "$tool" || printf '%s ' "$tool"; done
+}
+
+# A cluster's controller answers: this is a login node, where nobody installs packages.
+on_cluster() { has scontrol && timeout 5 scontrol ping 2>/dev/null | grep -q ' is UP'; }
+
+report() {
+    printf 'Missing on this machine:\n' >&2
+    for name; do
+        printf '  %-10s %s (apt: %s; dnf: %s; Spack: %s)\n' "$name" "$(column "$name" 5)" "$(column "$name" 2)" \
+            "$(column "$name" 3)" "$(column "$name" 4)" >&2
+    done
+}
+
+commands() {
+    cat >&2 <<END
+Install what is missing with one of
+  apt-get install $(columns 2 "$@")
+  dnf install $(columns 3 "$@")
+  spack install $(columns 4 "$@") && spack load $(columns 4 "$@")
+  module load $(columns 4 "$@" | sed 's/~[a-z]*//g')      # names differ from site to site: module avail
+or tell make where a library is: make HDF5_HOME=/opt/hdf5 (likewise MPI, PMIX, DNNL, HWLOC, JPEG, PNG, YAML, CJSON _HOME).
+END
+}
+
+may_install() { # sets $as
+    as=''
+    [ "$(id -u)" = 0 ] && return 0
+    has sudo || return 1
+    as=sudo
+    [ "${YES:-0}" = 1 ] && return 0
+    [ -t 0 ] && [ -t 2 ] || return 1
+    printf 'Install them with sudo apt-get install? [y/N] ' >&2
+    read -r answer
+    case $answer in y | Y | yes | Yes) return 0 ;; *) return 1 ;; esac
+}
+
+install_apt() { # PACKAGE...
+    printf 'Installing: %s\n' "$*" >&2
+    $as env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" && return 0
+    printf 'Fetching the package lists first\n' >&2
+    $as apt-get update -q && $as env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+}
+
+# Nothing could be installed: the status is 0 if GOAL can be reached all the same, because what needs the missing
+# tools is skipped.
+go_on_without() { # GOAL NAME...
+    goal=$1
+    shift
+    for name; do
+        case $goal-$name in
+        check-prove) return 1 ;;
+        check-mpiexec | check-s* | check-munged | check-modulecmd) ;;
+        run-mpiexec | run-s* | run-munged) [ "$cluster" = yes ] || return 1 ;;
+        *) return 1 ;;
+        esac
+    done
+    printf 'Going on without them.\n' >&2
+}
+
+install_missing() { # GOAL NAME...
+    goal=$1 cluster=no
+    shift
+    # pkg-config too, as the libraries of some distributions are found by nothing else
+    [ $# -gt 0 ] && ! has pkg-config && set -- PKG "$@"
+    # shellcheck disable=SC2046 # words
+    set -- "$@" $(without "$goal")
+    [ $# -eq 0 ] && return 0
+    report "$@"
+    if on_cluster; then
+        cluster=yes
+        printf 'A Slurm cluster answers here, so nothing is installed.\n' >&2
+    elif has apt-get && may_install; then
+        # shellcheck disable=SC2046
+        install_apt $(columns 2 "$@") && return 0
+        printf 'The packages could not be installed.\n' >&2
+    fi
+    commands "$@"
+    go_on_without "$goal" "$@"
+}
+
+case ${1:-} in
+report)
+    shift
+    report "$@"
+    commands "$@"
+    exit 1
+    ;;
+install)
+    shift
+    install_missing "$@"
+    ;;
+*)
+    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,72 @@
+#!/bin/sh
+# install.sh install|uninstall ROOT BUILD VERSION: the one list of what is installed where. ROOT is DESTDIR and PREFIX.
+set -eu
+[ $# -eq 4 ] || { echo "usage: $0 install|uninstall ROOT BUILD VERSION" >&2; exit 2; }
+action=$1 root=$2 build=$3 version=$4
+
+put() { # MODE SOURCE TARGET
+    if [ "$action" = uninstall ]; then
+        rm -f "$root/$3"
+        return
+    fi
+    [ -f "$2" ] || { echo "$2 is missing; build it first" >&2; exit 1; }
+    mkdir -p "$(dirname "$root/$3")"
+    # aside and renamed: a running program keeps its old file, a node that starts now sees a whole one
+    cp "$2" "$root/$3.new-$$"
+    chmod "$1" "$root/$3.new-$$"
+    mv -f "$root/$3.new-$$" "$root/$3"
+}
+
+put_all() { # MODE SOURCE-FOLDER TARGET-FOLDER PATTERN...
+    mode=$1 from=$2 to=$3
+    shift 3
+    for pattern; do
+        for file in "$from"/$pattern; do
+            [ ! -f "$file" ] || put "$mode" "$file" "$to/${file##*/}"
+        done
+    done
+}
+
+pkg_config_file() {
+    cat <<END
+prefix=\${pcfiledir}/../..
+bindir=\${prefix}/bin
+includedir=\${prefix}/include
+recipes=\${prefix}/share/kolo/recipes
+
+Name: kolo
+Description: training of vision networks on Slurm supercomputers
+Version: $version
+Cflags: -I\${includedir}
+END
+}
+
+for program in kolo kolo-pack kolo-shards; do put 755 "$build/bin/$program" "bin/$program"; done
+for library in "$build"/lib/lib*.so; do [ ! -f "$library" ] || put 755 "$library" "lib/${library##*/}"; done
+put_all 644 include/kolo include/kolo '*.h'
+put_all 644 share/recipes share/kolo/recipes '*.yaml'
+put_all 755 jobs share/kolo/jobs '*.sh'
+put 755 share/minislurm share/kolo/minislurm
+put_all 644 share/site share/kolo/site '*'
+put_all 644 "$build/share/man/man1" share/man/man1 '*.1'
+put_all 644 share/man share/man/man1 '*.1'
+put 644 "$build/share/bash-completion/completions/kolo" share/bash-completion/completions/kolo
+put_all 644 modulefiles share/modulefiles '*'
+put_all 644 modulefiles/kolo share/modulefiles/kolo '*'
+for file in LICENSE NOTICE README.md; do put 644 "$file" "share/doc/kolo/$file"; done
+
+pc=$root/lib/pkgconfig/kolo.pc
+if [ "$action" = install ]; then
+    mkdir -p "${pc%/*}"
+    pkg_config_file >"$pc"
+    chmod 644 "$pc"
+    echo "installed in $root"
+else
+    rm -f "$pc"
+    # folders of this program alone, where nothing else lies in them
+    for folder in share/kolo/recipes share/kolo/jobs share/kolo/site share/kolo share/modulefiles/kolo \
+        share/doc/kolo include/kolo; do
+        rmdir "$root/$folder" 2>/dev/null || true
+    done
+    echo "removed from $root"
+fi

@@ -1,0 +1,118 @@
+# The targets that are not building: run, tests, sanitizers, lint, installation. Part of the GNUmakefile.
+.PHONY: run check check-long bench asan ubsan tsan lint format \
+        docs install uninstall dist clean distclean deps help
+
+# make starts itself again, with as many jobs as there are CPUs where the user named no number
+again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$$(nproc))
+# what is missing, as far as probe.sh can tell without make
+missing = $$(CC='$(CC)' MPI='$(MPI)' PMIX='$(PMIX)' CUDA='$(CUDA)' $(foreach h,$(PROBE_HOMES),$h='$($h)') \
+            share/setup/probe.sh | sed -n 's/^PROBE_MISSING :=//p')
+
+# $1: goal. The probe is made again only when the last one found something missing, or never ran.
+want = @if ! grep -qsx 'PROBE_MISSING :=' $(BUILD)/probe.mk; then MPI='$(MPI)' share/setup/deps.sh install $1 $(missing); \
+        else MPI='$(MPI)' share/setup/deps.sh install $1; fi
+
+deps:
+	$(call want,check)
+run:
+	$(call want,run)
+	$(again) programs
+	$(Q)KOLO_BUILD='$(abspath $(BUILD))' share/demo.sh
+check:
+	$(call want,check)
+	$(again) programs tests
+	$(call prove,$(UNIT) $(SCRIPTS))
+check-long:
+	$(call want,check)
+	$(again) programs tests
+	$(call prove,$(UNIT) $(SCRIPTS) $(LONG))
+
+# Unit tests side by side, then the scripts that start ranks and clusters one by one: tests/testrules.yml.
+# Threads that wait do not spin: two tests share the cores.
+prove = $(Q)KOLO_BUILD='$(abspath $(BUILD))' OMP_WAIT_POLICY=passive HARNESS_RULESFILE=tests/testrules.yml \
+          prove -j2 --timer $1
+
+# `make bench` is quick; tests/peers/NAME.sh is `make bench-NAME`
+bench: programs
+	$(Q)for what in 'model=resnet20 size=32 batch=128' 'model=resnet50 size=224 batch=16'; do \
+	  for precision in f32 bf16; do $(BUILD)/bin/kolo bench train $$what precision=$$precision steps=10; done; done
+bench-%: tests/peers/%.sh programs
+	$(Q)KOLO_BUILD='$(abspath $(BUILD))' $<
+
+# ---- sanitizers: a build folder each ------------------------------------------------------------------------------
+sanitized = +@$(MAKE) --no-print-directory BUILD=$(BUILD)/$1 SANITIZE='$2' CFLAGS='-O1 -g -fno-omit-frame-pointer'
+# libgomp is not built for the thread sanitizer and looks like a race to it: these tests do without OpenMP
+TSAN_ROOMS := base data comm ckpt
+TSAN_UNIT  := $(filter $(foreach r,$(TSAN_ROOMS),$(BUILD)/tests/unit/$r_%),$(UNIT))
+asan:
+	$(call sanitized,asan,-fsanitize=address) prove-asan
+ubsan:
+	$(call sanitized,ubsan,-fsanitize=undefined -fno-sanitize-recover=all) prove-ubsan
+tsan:
+	$(call sanitized,tsan,-fsanitize=thread) prove-tsan
+.PHONY: prove-asan prove-ubsan prove-tsan
+prove-asan: $(UNIT)
+	$(Q)ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$(abspath tests/lsan.supp):print_suppressions=0 \
+	  OMP_NUM_THREADS=2 prove -j2 $^
+prove-ubsan: $(UNIT)
+	$(Q)UBSAN_OPTIONS=print_stacktrace=1 OMP_NUM_THREADS=2 prove -j2 $^
+# setarch: the thread sanitizer of older compilers cannot start under strong address randomisation
+prove-tsan: $(TSAN_UNIT)
+	$(Q)TSAN_OPTIONS='suppressions=$(abspath tests/tsan.supp) halt_on_error=1' OMP_NUM_THREADS=1 \
+	  $$(setarch "$$(uname -m)" -R true 2>/dev/null && echo setarch "$$(uname -m)" -R) prove -j2 $^
+
+# ---- lint -------------------------------------------------------------------------------------------------------------
+C_FILES = $(sort $(wildcard include/*/*.h src/*/*.[ch] src/*/*/*.[ch] hdf5_tools/*.[ch] tests/*.h tests/*/*.[ch]))
+lint:
+	$(Q)prove $(sort $(wildcard tests/lint/*.t))
+	$(Q)if command -v clang-format >/dev/null; then clang-format --dry-run -Werror $(C_FILES); \
+	  else echo 'clang-format is missing: layout not checked'; fi
+format:
+	$(Q)clang-format -i $(C_FILES)
+
+# ---- installation -----------------------------------------------------------------------------------------------------
+MAN        := $(BUILD)/share/man/man1/kolo.1
+COMPLETION := $(BUILD)/share/bash-completion/completions/kolo
+docs: $(MAN) $(COMPLETION)
+$(MAN): $(BUILD)/bin/kolo
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)$< help --man > $@
+$(COMPLETION): $(BUILD)/bin/kolo
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)$< help --completion > $@
+install: programs docs
+	$(Q)share/setup/install.sh install '$(DESTDIR)$(PREFIX)' '$(BUILD)' '$(VERSION)'
+uninstall:
+	$(Q)share/setup/install.sh uninstall '$(DESTDIR)$(PREFIX)' '$(BUILD)' '$(VERSION)'
+dist:
+	@mkdir -p $(BUILD)
+	$(Q)git archive --format=tar.gz --prefix=kolo-$(VERSION)/ -o $(BUILD)/kolo-$(VERSION).tar.gz HEAD
+	@echo $(BUILD)/kolo-$(VERSION).tar.gz
+clean distclean:
+	$(Q)rm -rf '$(BUILD)'
+
+define HELP
+Targets
+  all          the programs, in $(BUILD)/bin (the default)
+  run          installs what is missing, builds, and shows a training on a private two-node Slurm
+  check        installs what is missing, builds, runs every test; check-long: the slow ones too
+  bench        speed on this machine; bench-NAME runs tests/peers/NAME.sh
+  asan ubsan tsan   unit tests under a sanitizer, built in $(BUILD)/asan and so on
+  lint format  rules of the sources; format lays them out by clang-format
+  install uninstall   PREFIX=$(PREFIX) DESTDIR=; the installed tree may be moved
+  dist         a source archive of the last commit
+  deps         only installs what is missing
+  clean        removes $(BUILD)
+Knobs (make KNOB=value)
+  CC CFLAGS LDFLAGS ARCH   compiler and flags; ARCH is -march=x86-64-v2 on x86, faster code is chosen at run time
+  MPI=0 PMIX=0 CUDA=0      build without
+  MPI_HOME PMIX_HOME HDF5_HOME CUDA_HOME DNNL_HOME HWLOC_HOME JPEG_HOME PNG_HOME YAML_HOME CJSON_HOME
+                           where a library is, if neither the compiler nor pkg-config finds it
+  BUILD=folder             where objects and programs go
+  V=1                      show every command
+  YES=1                    `run`, `check`, `deps` may install packages by sudo without asking
+endef
+help:
+	$(info $(HELP))@:
