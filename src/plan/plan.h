@@ -83,6 +83,7 @@ typedef struct kolo_plan {
     int segments;
     size_t arena_bytes[KOLO_ARENAS];
     kolo_binding *home;       /* [graph->tensors] PARAM, BUFFER, GRADIENT, STATISTIC, METRIC tensors; arena -1: others */
+    bool shares;              /* made with `like`: PARAM, BUFFER and EMA belong to the training plan */
     size_t least_activation;  /* lower bound of the ACTIVATION arena: the most bytes alive at one action */
     size_t reduced_front;     /* bytes of GRADIENT before the first parameter gradient (statistics, metrics) */
     uint64_t hash;            /* bindings, layouts, algorithms, buckets, order */
@@ -104,7 +105,7 @@ void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative);
 /* Where slot `slot` keeps `tensor` (its binding in the action that makes it); arena -1: nowhere. */
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot);
 
-size_t kolo_plan_bytes(const kolo_plan *plan);           /* sum of the arenas */
+size_t kolo_plan_bytes(const kolo_plan *plan);           /* sum of the arenas that are its own */
 int kolo_plan_print(const kolo_plan *plan, void *file, bool all); /* FILE *: actions (all of them, or folded), arenas, buckets, peak, what is sent a step */
 /* One line for action `i` ("reduce bucket 3 (2.1 MiB, layer4.1.conv2.weight .. fc.bias)"), to `text`. */
 void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t size);

@@ -1,0 +1,68 @@
+/* Buckets: GRADIENT cut into slices in order of production. A slice closes when it holds bucket_bytes. The last one,
+ * which nothing is left to hide behind, is at most an eighth of that: its reduction is what the step waits for. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "plan/parts.h"
+
+typedef struct ends { size_t *end; int64_t n, capacity; } ends; /* byte at which each reduced tensor ends */
+
+static int collect(const kolo_plan *plan, ends *e)
+{
+    const kolo_graph *g = plan->graph;
+    for (int64_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].n_out; k++) {
+            int t = g->node[i].out[k];
+            if (t < 0 || !kolo_plan_is_reduced(g->tensor[t].role)) continue;
+            KOLO_TRY(kolo_grow(&e->end, &e->capacity, e->n, sizeof *e->end));
+            e->end[e->n++] = plan->home[t].offset + kolo_plan_tensor_bytes(plan, t);
+        }
+    return 0;
+}
+
+static void add(kolo_plan *plan, size_t begin, size_t end)
+{
+    size_t front = plan->reduced_front, first = begin > front ? begin : front;
+    plan->bucket[plan->buckets++] = (kolo_bucket){
+        .offset = begin,
+        .count = (int64_t)((end - begin) / sizeof(float)),
+        .param = (int64_t)((first - front) / sizeof(float)),
+        .params = end > first ? (int64_t)((end - first) / sizeof(float)) : 0,
+    };
+}
+
+int kolo_plan_buckets(kolo_plan *plan)
+{
+    ends e = {0};
+    int rc;
+    KOLO_TRY_GOTO(rc, collect(plan, &e));
+    plan->bucket = kolo_alloc((size_t)(e.n + 1) * sizeof *plan->bucket);
+    if (!plan->bucket) {
+        rc = KOLO_ECONFIG;
+        goto fail;
+    }
+    size_t all = plan->arena_bytes[KOLO_ARENA_GRADIENT], begin = 0;
+    int64_t tail = e.n - 1; /* the last bucket begins with this tensor */
+    while (tail > 0 && (double)(all - (tail > 1 ? e.end[tail - 2] : 0)) <= plan->config.bucket_bytes / 8) tail--;
+    for (int64_t i = 0; i < e.n; i++) {
+        if (i != tail - 1 && i != e.n - 1 && (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes)) continue;
+        add(plan, begin, e.end[i]);
+        begin = e.end[i];
+    }
+    rc = 0;
+fail:
+    free(e.end);
+    return rc;
+}
+
+int kolo_plan_bucket_of(const kolo_plan *plan, size_t offset)
+{
+    int low = 0, high = plan->buckets - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (plan->bucket[middle].offset <= offset) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}

@@ -1,0 +1,90 @@
+/* The plan's hash: everything that decides which bits come out and what is sent, and nothing that differs between
+ * equal ranks. FNV-1a over 64-bit words with a final mix. */
+#include <string.h>
+
+#include "plan/parts.h"
+
+static uint64_t word(uint64_t h, uint64_t value)
+{
+    h ^= value;
+    h *= 0x9E3779B97F4A7C15ull;
+    return h ^ h >> 32;
+}
+
+static uint64_t text(uint64_t h, const char *s)
+{
+    uint64_t f = 0xcbf29ce484222325ull;
+    for (; *s; s++) f = (f ^ (unsigned char)*s) * 0x100000001b3ull;
+    return word(h, f);
+}
+
+static uint64_t real(uint64_t h, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return word(h, bits);
+}
+
+static uint64_t binding(uint64_t h, const kolo_binding *b) { return word(word(h, (uint64_t)b->arena), b->offset); }
+
+static uint64_t node(uint64_t h, const kolo_plan *plan, int i)
+{
+    const kolo_node *n = &plan->graph->node[i];
+    h = text(h, kolo_op_table[n->op].name);
+    h = text(h, kolo_kernel_name(plan->kernel[i]));
+    for (int k = 0; k < 2; k++) {
+        h = word(h, (uint64_t)n->a.kernel[k]);
+        h = word(h, (uint64_t)n->a.stride[k]);
+        h = word(h, (uint64_t)n->a.pad[k]);
+        h = word(h, (uint64_t)n->a.dilation[k]);
+    }
+    h = word(h, (uint64_t)n->a.groups);
+    h = real(real(real(h, n->a.epsilon), n->a.momentum), n->a.smoothing);
+    h = word(h, (uint64_t)n->a.relu | (uint64_t)n->a.count_pad << 1 | (uint64_t)n->backward << 2);
+    for (int k = 0; k < 4; k++) h = real(real(h, n->a.mean[k]), n->a.std[k]);
+    for (int k = 0; k < n->n_in; k++) h = word(h, (uint64_t)(int64_t)n->in[k]);
+    for (int k = 0; k < n->n_out; k++) h = word(h, (uint64_t)(int64_t)n->out[k]);
+    return h;
+}
+
+/* Tensors, layouts, arenas, buckets, configuration: what stands before the first action. */
+static uint64_t frame(const kolo_plan *p)
+{
+    uint64_t h = 0x6b6f6c6f706c616eull;
+    const kolo_graph *g = p->graph;
+    for (int t = 0; t < g->tensors; t++) {
+        h = text(h, g->tensor[t].name);
+        h = word(h, (uint64_t)g->tensor[t].role | (uint64_t)g->tensor[t].dtype << 8 | (uint64_t)g->tensor[t].decay << 16);
+        for (int k = 0; k < g->tensor[t].rank; k++) h = word(h, (uint64_t)g->tensor[t].dim[k]);
+        h = word(word(word(h, (uint64_t)p->layout[t].block), p->layout[t].hash), p->layout[t].bytes);
+        h = binding(h, &p->home[t]);
+    }
+    const kolo_plan_config *c = &p->config;
+    h = word(word(word(h, (uint64_t)c->ranks), (uint64_t)c->slots), (uint64_t)c->bn);
+    h = word(h, (uint64_t)c->canonical | (uint64_t)c->ema << 1 | (uint64_t)c->clip_norm << 2 | (uint64_t)c->keep << 3);
+    h = text(h, c->optimizer ? c->optimizer->name : "");
+    for (int a = 0; a < KOLO_ARENAS; a++) h = word(h, p->arena_bytes[a]);
+    for (int b = 0; b < p->buckets; b++) h = word(word(h, p->bucket[b].offset), (uint64_t)p->bucket[b].count);
+    for (int s = 0; s < p->segments; s++)
+        h = word(word(word(h, (uint64_t)p->segment[s].begin), (uint64_t)p->segment[s].count), p->segment[s].decay);
+    return word(h, p->reduced_front);
+}
+
+static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
+{
+    h = word(word(word(h, (uint64_t)a->kind), (uint64_t)a->slot), (uint64_t)(int64_t)a->bucket);
+    h = word(word(h, (uint64_t)a->from), (uint64_t)a->to);
+    int n = a->kind == KOLO_ACTION_LOAD ? 2 : a->kind == KOLO_ACTION_SUM ? 1 : 0;
+    if (a->kind == KOLO_ACTION_RUN) {
+        n = p->graph->node[a->node].n_in + p->graph->node[a->node].n_out;
+        h = node(h, p, a->node);
+    }
+    for (int k = 0; k < n; k++) h = binding(h, &p->binding[a->binding + k]);
+    return h;
+}
+
+void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative)
+{
+    cumulative[0] = frame(plan);
+    for (int64_t i = 0; i < plan->actions; i++) cumulative[i + 1] = action(cumulative[i], plan, &plan->action[i]);
+}

@@ -1,0 +1,117 @@
+/* Homes: where parameters, buffers and reduced tensors live for the whole run. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "plan/parts.h"
+
+size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor)
+{
+    return kolo_round_up(plan->layout[tensor].bytes, KOLO_ALIGN);
+}
+
+static void settle(kolo_plan *plan, int tensor, enum kolo_arena arena)
+{
+    plan->home[tensor] = (kolo_binding){(int16_t)arena, plan->arena_bytes[arena]};
+    plan->arena_bytes[arena] += kolo_plan_tensor_bytes(plan, tensor);
+}
+
+/* Statistics and metrics first, then gradients: that is the order in which they are made, because the former come from
+ * the forward half. A parameter follows its gradient, so PARAM and GRADIENT run in parallel. */
+static int settle_reduced(kolo_plan *plan)
+{
+    const kolo_graph *g = plan->graph;
+    bool gradients = false;
+    for (int64_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].n_out; k++) {
+            int t = g->node[i].out[k];
+            if (t < 0 || !kolo_plan_is_reduced(g->tensor[t].role)) continue;
+            if (plan->home[t].arena >= 0)
+                return kolo_fail(KOLO_EINTERNAL, "plan: %s is written by two operations", g->tensor[t].name);
+            if (g->tensor[t].role == KOLO_ROLE_GRADIENT) {
+                if (!gradients) plan->reduced_front = plan->arena_bytes[KOLO_ARENA_GRADIENT];
+                gradients = true;
+                int of = g->tensor[t].of;
+                if (of < 0 || plan->home[of].arena >= 0)
+                    return kolo_fail(KOLO_EINTERNAL, "plan: %s is no gradient of a parameter, or the second one", g->tensor[t].name);
+                if (plan->layout[of].bytes != plan->layout[t].bytes)
+                    return kolo_fail(KOLO_EINTERNAL, "plan: %s and its parameter differ in layout", g->tensor[t].name);
+                settle(plan, of, KOLO_ARENA_PARAM);
+            } else if (gradients) {
+                return kolo_fail(KOLO_EINTERNAL, "plan: %s is made after the first gradient", g->tensor[t].name);
+            }
+            settle(plan, t, KOLO_ARENA_GRADIENT);
+        }
+    if (!gradients) plan->reduced_front = plan->arena_bytes[KOLO_ARENA_GRADIENT];
+    return 0;
+}
+
+static int settle_like(kolo_plan *plan, const kolo_plan *like)
+{
+    const kolo_graph *g = plan->graph;
+    for (int t = 0; t < g->tensors; t++) {
+        enum kolo_role role = g->tensor[t].role;
+        if (role != KOLO_ROLE_PARAM && role != KOLO_ROLE_BUFFER) continue;
+        int same = kolo_graph_find(like->graph, g->tensor[t].name);
+        if (same < 0 || like->graph->tensor[same].role != role)
+            return kolo_fail(KOLO_EINTERNAL, "plan: the training graph has no %s", g->tensor[t].name);
+        if (like->layout[same].hash != plan->layout[t].hash || like->layout[same].bytes != plan->layout[t].bytes)
+            return kolo_fail(KOLO_EINTERNAL, "plan: %s has another layout in the training plan", g->tensor[t].name);
+        plan->home[t] = like->home[same];
+    }
+    plan->shares = true;
+    plan->arena_bytes[KOLO_ARENA_PARAM] = like->arena_bytes[KOLO_ARENA_PARAM];
+    plan->arena_bytes[KOLO_ARENA_BUFFER] = like->arena_bytes[KOLO_ARENA_BUFFER];
+    plan->arena_bytes[KOLO_ARENA_EMA] = like->arena_bytes[KOLO_ARENA_EMA];
+    return 0;
+}
+
+/* Runs of parameters with the same decay; the padding between two of them is zero and may be updated with them. */
+static int make_segments(kolo_plan *plan)
+{
+    const kolo_graph *g = plan->graph;
+    int64_t capacity = 0;
+    for (int64_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].n_out; k++) {
+            int t = g->node[i].out[k];
+            if (t < 0 || g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
+            int of = g->tensor[t].of;
+            bool decay = g->tensor[of].decay || plan->config.decay_norms;
+            int64_t count = (int64_t)(kolo_plan_tensor_bytes(plan, of) / sizeof(float));
+            kolo_segment *last = plan->segments ? &plan->segment[plan->segments - 1] : NULL;
+            if (last && last->decay == decay) {
+                last->count += count;
+                continue;
+            }
+            KOLO_TRY(kolo_grow(&plan->segment, &capacity, plan->segments, sizeof *plan->segment));
+            plan->segment[plan->segments++] =
+                (kolo_segment){(int64_t)(plan->home[of].offset / sizeof(float)), count, decay};
+        }
+    return 0;
+}
+
+int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
+{
+    const kolo_graph *g = plan->graph;
+    plan->home = kolo_alloc((size_t)g->tensors * sizeof *plan->home);
+    if (!plan->home) return KOLO_ECONFIG;
+    for (int t = 0; t < g->tensors; t++) plan->home[t].arena = -1;
+    KOLO_TRY(settle_reduced(plan));
+    if (like) {
+        KOLO_TRY(settle_like(plan, like));
+    } else {
+        for (int t = 0; t < g->tensors; t++) {
+            if (plan->home[t].arena >= 0) continue;
+            if (g->tensor[t].role == KOLO_ROLE_PARAM) settle(plan, t, KOLO_ARENA_PARAM);
+            if (g->tensor[t].role == KOLO_ROLE_BUFFER) settle(plan, t, KOLO_ARENA_BUFFER);
+        }
+    }
+    size_t *bytes = plan->arena_bytes;
+    if (plan->config.optimizer) {
+        KOLO_TRY(make_segments(plan));
+        bytes[KOLO_ARENA_STATE] = bytes[KOLO_ARENA_PARAM] * (size_t)plan->config.optimizer->states;
+        if (plan->config.ema) bytes[KOLO_ARENA_EMA] = bytes[KOLO_ARENA_PARAM] + bytes[KOLO_ARENA_BUFFER];
+    }
+    bytes[KOLO_ARENA_PART] = bytes[KOLO_ARENA_GRADIENT] * (size_t)(kolo_plan_levels(&plan->config) - 1);
+    return 0;
+}

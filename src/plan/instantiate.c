@@ -1,0 +1,163 @@
+/* The list of actions of one step, in the order in which this rank carries them out. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "plan/parts.h"
+
+typedef struct list {
+    kolo_plan *plan;
+    int64_t action_capacity, binding_capacity;
+    int *missing;             /* [buckets] reduced tensors of this slot still to be written */
+    int statistics;           /* bucket that holds the last batch statistic, or -1 */
+} list;
+
+/* ---- levels: where a slot's gradients are written, and how levels are folded ----
+ *
+ * fast: slot 0 writes level 0, every later one level 1, which is then added.
+ * canonical: a binary counter. After s slots the levels hold one finished subtree for every 1 bit of s, the largest
+ * lowest, so slot s writes level popcount(s) and then as many folds follow as s has trailing ones. In the end what is left is
+ * folded from the top: the tree that splits n blocks at the largest power of two below n. */
+
+static int level_of(const kolo_plan_config *config, int slot)
+{
+    if (config->canonical) return __builtin_popcount((unsigned)slot);
+    return slot > 0;
+}
+
+int kolo_plan_levels(const kolo_plan_config *config)
+{
+    int most = 0;
+    for (int s = 0; s < config->slots; s++)
+        if (level_of(config, s) > most) most = level_of(config, s);
+    return most + 1;
+}
+
+static int folds_after(const kolo_plan_config *config, int slot)
+{
+    if (!config->canonical || slot == config->slots - 1) return level_of(config, slot);
+    return __builtin_ctz(~(unsigned)slot);
+}
+
+/* ---- actions ---- */
+
+static int add(list *l, kolo_action action)
+{
+    kolo_plan *p = l->plan;
+    KOLO_TRY(kolo_grow(&p->action, &l->action_capacity, p->actions, sizeof *p->action));
+    p->action[p->actions++] = action;
+    return 0;
+}
+
+/* Activations are bound later, by place.c; here they get the arena alone. */
+static int bind(list *l, int tensor, int slot)
+{
+    kolo_plan *p = l->plan;
+    KOLO_TRY(kolo_grow(&p->binding, &l->binding_capacity, p->bindings, sizeof *p->binding));
+    kolo_binding b = {-1, 0};
+    if (tensor >= 0) {
+        enum kolo_role role = p->graph->tensor[tensor].role;
+        b = kolo_plan_placed(role) ? (kolo_binding){KOLO_ARENA_ACTIVATION, 0} : p->home[tensor];
+        int level = kolo_plan_is_reduced(role) ? level_of(&p->config, slot) : 0;
+        if (level > 0) {
+            b.arena = KOLO_ARENA_PART;
+            b.offset += (size_t)(level - 1) * p->arena_bytes[KOLO_ARENA_GRADIENT];
+        }
+        if (b.arena < 0) return kolo_fail(KOLO_EINTERNAL, "plan: %s has no place", p->graph->tensor[tensor].name);
+    }
+    p->binding[p->bindings++] = b;
+    return 0;
+}
+
+static int add_load(list *l, int slot)
+{
+    const kolo_graph *g = l->plan->graph;
+    if (g->input < 0 && g->label < 0) return 0;
+    KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_LOAD, .node = -1, .slot = slot, .bucket = -1, .binding = l->plan->bindings}));
+    KOLO_TRY(bind(l, g->input, slot));
+    return bind(l, g->label, slot);
+}
+
+/* The last gradient of the bucket is written: fold it, and in the last slot start its reduction, so that it runs beside
+ * the rest of the backward half. */
+static int complete(list *l, int bucket, int slot)
+{
+    const kolo_plan_config *c = &l->plan->config;
+    int level = level_of(c, slot);
+    for (int folds = folds_after(c, slot); folds > 0; folds--, level--)
+        KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_FOLD, .node = -1, .slot = slot, .bucket = bucket, .from = level, .to = level - 1}));
+    if (slot == c->slots - 1 && c->optimizer && c->ranks > 1)
+        return add(l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
+    return 0;
+}
+
+static int add_run(list *l, int node, int slot)
+{
+    const kolo_plan *p = l->plan;
+    const kolo_node *n = &p->graph->node[node];
+    KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_RUN, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
+    for (int k = 0; k < n->n_in; k++) KOLO_TRY(bind(l, n->in[k], slot));
+    for (int k = 0; k < n->n_out; k++) KOLO_TRY(bind(l, n->out[k], slot));
+    for (int k = 0; k < n->n_out; k++) {
+        if (n->out[k] < 0) continue;
+        enum kolo_role role = p->graph->tensor[n->out[k]].role;
+        if (role == KOLO_ROLE_PARTIAL && p->config.bn == KOLO_bn_sync && p->config.ranks > 1 && p->graph->train) {
+            KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_SUM, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
+            KOLO_TRY(bind(l, n->out[k], slot));
+        }
+        if (kolo_plan_is_reduced(role)) {
+            int bucket = kolo_plan_bucket_of(p, p->home[n->out[k]].offset);
+            if (--l->missing[bucket] == 0) KOLO_TRY(complete(l, bucket, slot));
+        }
+    }
+    return 0;
+}
+
+static void count_missing(list *l)
+{
+    const kolo_plan *p = l->plan;
+    l->statistics = -1;
+    for (int b = 0; b < p->buckets; b++) l->missing[b] = 0;
+    for (int t = 0; t < p->graph->tensors; t++) {
+        if (!kolo_plan_is_reduced(p->graph->tensor[t].role) || p->home[t].arena < 0) continue;
+        int bucket = kolo_plan_bucket_of(p, p->home[t].offset);
+        l->missing[bucket]++;
+        if (p->graph->tensor[t].role == KOLO_ROLE_STATISTIC && bucket > l->statistics) l->statistics = bucket;
+    }
+}
+
+/* Updates follow the order of the buckets, each as soon as its sum is there; clipping needs all sums first. */
+static int add_updates(list *l)
+{
+    const kolo_plan *p = l->plan;
+    bool clip = p->config.clip_norm, many = p->config.ranks > 1;
+    kolo_action wait = {.kind = KOLO_ACTION_WAIT, .node = -1}, update = {.kind = KOLO_ACTION_UPDATE, .node = -1};
+    if (clip) {
+        for (wait.bucket = 0; many && wait.bucket < p->buckets; wait.bucket++) KOLO_TRY(add(l, wait));
+        KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_CLIP, .node = -1, .bucket = -1}));
+    }
+    for (int b = 0; b < p->buckets; b++) {
+        wait.bucket = update.bucket = b;
+        if (many && !clip) KOLO_TRY(add(l, wait));
+        if (p->bucket[b].params > 0) KOLO_TRY(add(l, update));
+        if (b == l->statistics) KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_BUFFERS, .node = -1, .bucket = b}));
+    }
+    return 0;
+}
+
+int kolo_plan_instantiate(kolo_plan *plan)
+{
+    list l = {.plan = plan};
+    int rc = 0;
+    l.missing = kolo_alloc((size_t)(plan->buckets + 1) * sizeof *l.missing);
+    if (!l.missing) return KOLO_ECONFIG;
+    for (int slot = 0; slot < plan->config.slots; slot++) {
+        count_missing(&l);
+        KOLO_TRY_GOTO(rc, add_load(&l, slot));
+        for (int node = 0; node < plan->graph->nodes; node++) KOLO_TRY_GOTO(rc, add_run(&l, node, slot));
+    }
+    if (plan->config.optimizer) KOLO_TRY_GOTO(rc, add_updates(&l));
+fail:
+    free(l.missing);
+    return rc;
+}

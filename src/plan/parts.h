@@ -1,0 +1,37 @@
+/* The steps in which a plan is made; each file is one. */
+#ifndef KOLO_PLAN_PARTS_H
+#define KOLO_PLAN_PARTS_H
+
+#include "plan/plan.h"
+
+/* home.c: PARAM, BUFFER, GRADIENT homes, segments, reduced_front, the arenas' sizes. */
+int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like);
+
+/* buckets.c: cuts GRADIENT into slices. */
+int kolo_plan_buckets(kolo_plan *plan);
+int kolo_plan_bucket_of(const kolo_plan *plan, size_t offset); /* bytes in GRADIENT */
+
+/* instantiate.c: the list of actions, with bindings of everything but the ACTIVATION arena. */
+int kolo_plan_instantiate(kolo_plan *plan);
+int kolo_plan_levels(const kolo_plan_config *config); /* of GRADIENT's size: level 0 is GRADIENT, the others are PART */
+
+/* place.c: lifetimes over the actions, offsets in the ACTIVATION arena. */
+int kolo_plan_place(kolo_plan *plan);
+
+/* A piece of memory that is alive in [begin, end] (both included). */
+typedef struct kolo_piece { int64_t begin, end; size_t bytes, offset; } kolo_piece;
+/* Sets the offsets so that no two pieces alive together overlap; *peak: bytes needed; *least: a lower bound of it. */
+int kolo_place_pieces(int64_t n, kolo_piece *piece, size_t *peak, size_t *least);
+
+/* Bytes of a tensor in its layout, rounded up to KOLO_ALIGN. */
+size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor);
+static inline bool kolo_plan_placed(enum kolo_role role) /* lives in ACTIVATION */
+{
+    return role == KOLO_ROLE_INPUT || role == KOLO_ROLE_LABEL || role == KOLO_ROLE_ACTIVATION || role == KOLO_ROLE_PARTIAL;
+}
+static inline bool kolo_plan_is_reduced(enum kolo_role role) /* lives in GRADIENT and its levels */
+{
+    return role == KOLO_ROLE_GRADIENT || role == KOLO_ROLE_STATISTIC || role == KOLO_ROLE_METRIC;
+}
+
+#endif

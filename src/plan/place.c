@@ -1,0 +1,228 @@
+/* Placement: who lives when, and where in the ACTIVATION arena. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "plan/parts.h"
+
+/* ---- pieces: offsets for a set of lifetimes ----
+ * Greedy: pieces in some order, each to a gap between those already placed that are alive together with it. No order is best
+ * for all networks, so a few are tried; the bound says how much is left to gain. */
+
+typedef struct ranked { double key; int64_t piece; } ranked;
+
+enum order { BY_SIZE, BY_AREA, BY_LENGTH, BY_BEGIN, ORDERS };
+
+static double key_of(const kolo_piece *p, enum order order)
+{
+    double length = (double)(p->end - p->begin + 1);
+    switch (order) {
+    case BY_SIZE: return -(double)p->bytes;
+    case BY_AREA: return -(double)p->bytes * length;
+    case BY_LENGTH: return -length;
+    default: return (double)p->begin;
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    return x->piece < y->piece ? -1 : x->piece > y->piece;
+}
+
+/* placed: [n] pieces by offset. Chooses the lowest gap that fits, or the tightest. */
+static size_t gap_for(const kolo_piece *piece, const int64_t *placed, int64_t n, const kolo_piece *p, bool tightest)
+{
+    size_t end = 0, best = SIZE_MAX, slack = SIZE_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        const kolo_piece *q = &piece[placed[i]];
+        if (q->begin > p->end || q->end < p->begin) continue;
+        if (q->offset >= end + p->bytes && q->offset - end - p->bytes < slack) {
+            best = end;
+            slack = q->offset - end - p->bytes;
+            if (!tightest) return best;
+        }
+        if (q->offset + q->bytes > end) end = q->offset + q->bytes;
+    }
+    return best == SIZE_MAX ? end : best;
+}
+
+static size_t try_order(int64_t n, kolo_piece *piece, enum order order, bool tightest, ranked *rank, int64_t *placed)
+{
+    for (int64_t i = 0; i < n; i++) rank[i] = (ranked){key_of(&piece[i], order), i};
+    qsort(rank, (size_t)n, sizeof *rank, compare);
+    size_t peak = 0;
+    for (int64_t i = 0; i < n; i++) {
+        kolo_piece *p = &piece[rank[i].piece];
+        p->offset = gap_for(piece, placed, i, p, tightest);
+        int64_t at = i;
+        for (; at > 0 && piece[placed[at - 1]].offset > p->offset; at--) placed[at] = placed[at - 1];
+        placed[at] = rank[i].piece;
+        if (p->offset + p->bytes > peak) peak = p->offset + p->bytes;
+    }
+    return peak;
+}
+
+/* The most bytes alive together; it is reached where some piece begins. */
+static size_t most_alive(int64_t n, const kolo_piece *piece)
+{
+    size_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        size_t alive = 0;
+        for (int64_t k = 0; k < n; k++)
+            if (piece[k].begin <= piece[i].begin && piece[k].end >= piece[i].begin) alive += piece[k].bytes;
+        if (alive > most) most = alive;
+    }
+    return most;
+}
+
+int kolo_place_pieces(int64_t n, kolo_piece *piece, size_t *peak, size_t *least)
+{
+    int rc = KOLO_ECONFIG;
+    ranked *rank = kolo_alloc((size_t)(n + 1) * sizeof *rank);
+    int64_t *placed = kolo_alloc((size_t)(n + 1) * sizeof *placed);
+    size_t *best = kolo_alloc((size_t)(n + 1) * sizeof *best);
+    if (!rank || !placed || !best) goto fail;
+    *peak = SIZE_MAX;
+    *least = most_alive(n, piece);
+    for (int trial = 0; trial < 2 * ORDERS && *peak > *least; trial++) {
+        size_t got = try_order(n, piece, (enum order)(trial / 2), trial % 2, rank, placed);
+        if (got >= *peak) continue;
+        *peak = got;
+        for (int64_t i = 0; i < n; i++) best[i] = piece[i].offset;
+    }
+    for (int64_t i = 0; i < n; i++) piece[i].offset = best[i];
+    if (n == 0) *peak = 0;
+    rc = 0;
+fail:
+    free(rank);
+    free(placed);
+    free(best);
+    return rc;
+}
+
+/* ---- the plan's values ---- */
+
+typedef struct life {
+    kolo_piece *of;  /* [tensors] begin -1: has no memory here */
+    int *shares;     /* [tensors] the tensor whose memory this one takes over, or itself */
+    int64_t *piece;  /* [tensors] */
+} life;
+
+static void seen(life *l, const kolo_plan *plan, int tensor, int64_t at)
+{
+    if (tensor < 0 || !kolo_plan_placed(plan->graph->tensor[tensor].role)) return;
+    kolo_piece *p = &l->of[tensor];
+    if (p->begin < 0) *p = (kolo_piece){at, at, kolo_plan_tensor_bytes(plan, tensor), 0};
+    p->end = at;
+}
+
+/* Tensors that action `a` binds, in the order of its bindings: at most 2 * KOLO_MAX_ARGS. */
+static int tensors_of(const kolo_plan *plan, const kolo_action *a, int *tensor)
+{
+    const kolo_graph *g = plan->graph;
+    int n = 0;
+    if (a->kind == KOLO_ACTION_LOAD) {
+        tensor[n++] = g->input;
+        tensor[n++] = g->label;
+    } else if (a->kind == KOLO_ACTION_RUN) {
+        const kolo_node *node = &g->node[a->node];
+        for (int k = 0; k < node->n_in; k++) tensor[n++] = node->in[k];
+        for (int k = 0; k < node->n_out; k++) tensor[n++] = node->out[k];
+    } else if (a->kind == KOLO_ACTION_SUM) {
+        const kolo_node *node = &g->node[a->node];
+        for (int k = 0; k < node->n_out && n == 0; k++)
+            if (node->out[k] >= 0 && g->tensor[node->out[k]].role == KOLO_ROLE_PARTIAL) tensor[n++] = node->out[k];
+    }
+    return n;
+}
+
+/* Slots run one after another, so the first one's lifetimes are those of all. */
+static void find_lives(life *l, const kolo_plan *plan)
+{
+    int tensor[2 * KOLO_MAX_ARGS];
+    for (int64_t i = 0; i < plan->actions && plan->action[i].slot == 0; i++) {
+        int n = tensors_of(plan, &plan->action[i], tensor);
+        for (int k = 0; k < n; k++) seen(l, plan, tensor[k], i);
+    }
+}
+
+/* out[0] takes the memory of an input that dies there, where the operation allows it. */
+static void take_over(life *l, const kolo_plan *plan)
+{
+    const kolo_graph *g = plan->graph;
+    for (int64_t i = 0; i < plan->actions && plan->action[i].slot == 0; i++) {
+        if (plan->action[i].kind != KOLO_ACTION_RUN) continue;
+        const kolo_node *n = &g->node[plan->action[i].node];
+        int which = kolo_op_table[n->op].overwrite;
+        if (which < 0 || which >= n->n_in || n->in[which] < 0 || n->out[0] < 0) continue;
+        int in = n->in[which], out = n->out[0], uses = 0;
+        for (int k = 0; k < n->n_in; k++) uses += n->in[k] == in;
+        if (uses > 1 || g->tensor[in].role != KOLO_ROLE_ACTIVATION || g->tensor[out].role != KOLO_ROLE_ACTIVATION) continue;
+        if (l->of[in].begin < 0 || l->of[in].end != i || plan->layout[in].bytes != plan->layout[out].bytes) continue;
+        l->shares[out] = l->shares[in];
+        if (l->of[out].end > l->of[l->shares[in]].end) l->of[l->shares[in]].end = l->of[out].end;
+    }
+}
+
+static int place_lives(life *l, kolo_plan *plan)
+{
+    int64_t n = 0, tensors = plan->graph->tensors;
+    kolo_piece *piece = kolo_alloc((size_t)(tensors + 1) * sizeof *piece);
+    if (!piece) return KOLO_ECONFIG;
+    for (int t = 0; t < tensors; t++)
+        if (l->of[t].begin >= 0 && l->shares[t] == t) {
+            l->piece[t] = n;
+            piece[n++] = l->of[t];
+        }
+    int rc = kolo_place_pieces(n, piece, &plan->arena_bytes[KOLO_ARENA_ACTIVATION], &plan->least_activation);
+    for (int t = 0; t < tensors && rc == 0; t++)
+        if (l->of[t].begin >= 0) l->of[t].offset = piece[l->piece[l->shares[t]]].offset;
+    free(piece);
+    return rc;
+}
+
+static void bind_all(const life *l, kolo_plan *plan, size_t slot_bytes)
+{
+    int tensor[2 * KOLO_MAX_ARGS];
+    for (int64_t i = 0; i < plan->actions; i++) {
+        const kolo_action *a = &plan->action[i];
+        int n = tensors_of(plan, a, tensor);
+        for (int k = 0; k < n; k++) {
+            kolo_binding *b = &plan->binding[a->binding + k];
+            if (b->arena == KOLO_ARENA_ACTIVATION) b->offset = l->of[tensor[k]].offset + (size_t)a->slot * slot_bytes;
+        }
+    }
+}
+
+int kolo_plan_place(kolo_plan *plan)
+{
+    size_t tensors = (size_t)plan->graph->tensors + 1;
+    int rc = KOLO_ECONFIG;
+    life l = {kolo_alloc(tensors * sizeof *l.of), kolo_alloc(tensors * sizeof *l.shares), kolo_alloc(tensors * sizeof *l.piece)};
+    if (!l.of || !l.shares || !l.piece) goto fail;
+    for (int t = 0; t < plan->graph->tensors; t++) {
+        l.of[t].begin = -1;
+        l.shares[t] = t;
+    }
+    find_lives(&l, plan);
+    if (plan->config.keep)
+        for (int t = 0; t < plan->graph->tensors; t++) l.of[t].end = INT64_MAX - 1;
+    else
+        take_over(&l, plan);
+    rc = place_lives(&l, plan);
+    if (rc < 0) goto fail;
+    size_t slot_bytes = plan->config.keep ? plan->arena_bytes[KOLO_ARENA_ACTIVATION] : 0;
+    bind_all(&l, plan, slot_bytes);
+    if (plan->config.keep) {
+        plan->arena_bytes[KOLO_ARENA_ACTIVATION] *= (size_t)plan->config.slots;
+        plan->least_activation *= (size_t)plan->config.slots;
+    }
+fail:
+    free(l.of);
+    free(l.shares);
+    free(l.piece);
+    return rc;
+}

@@ -1,0 +1,124 @@
+/* A plan is made: layouts, kernels, homes, buckets, actions, placement, hash. */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "plan/parts.h"
+
+const char *const kolo_arena_name[KOLO_ARENAS] = {
+    "parameters", "buffers", "gradients", "parts", "optimizer", "average", "activations", "workspace",
+};
+
+static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
+{
+    if (c->ranks < 1 || c->slots < 1)
+        return kolo_fail(KOLO_EINTERNAL, "plan: %d ranks, %d micro-batches", c->ranks, c->slots);
+    if (c->slots > KOLO_MAX_SLOTS)
+        return kolo_fail(KOLO_ECONFIG, "%d micro-batches a rank and step are more than %d; set a larger micro_batch",
+                         c->slots, KOLO_MAX_SLOTS);
+    if (c->optimizer && !graph->train)
+        return kolo_fail(KOLO_EINTERNAL, "plan: %s was built for evaluation and cannot be trained", graph->name);
+    if (c->optimizer && c->canonical && c->ranks > 1 && (c->slots & (c->slots - 1))) {
+        int less = 1;
+        while (less * 2 < c->slots) less *= 2;
+        long long rows = graph->rows, share = rows * c->ranks;
+        return kolo_fail(KOLO_ECONFIG,
+                         "reduce=canonical on %d ranks: each rank has %d micro-batches of %lld rows, but their number must be a "
+                         "power of two; set batch=%lld or batch=%lld, or use another number of ranks",
+                         c->ranks, c->slots, rows, share * less, share * less * 2);
+    }
+    return 0;
+}
+
+static int prepare(kolo_plan *plan, kolo_backend *backend, const kolo_plan *like)
+{
+    const kolo_graph *g = plan->graph;
+    plan->layout = kolo_alloc((size_t)g->tensors * sizeof *plan->layout);
+    plan->kernel = kolo_alloc((size_t)g->nodes * sizeof(kolo_kernel *));
+    if (!plan->layout || !plan->kernel) return KOLO_ECONFIG;
+    KOLO_TRY(kolo_backend_layout(backend, g, like ? like->graph : NULL, like ? like->layout : NULL, plan->layout));
+    for (int i = 0; i < g->nodes; i++) {
+        size_t bytes = 0;
+        KOLO_TRY(kolo_backend_prepare(backend, g, i, plan->layout, &plan->kernel[i], &bytes));
+        bytes = kolo_round_up(bytes, KOLO_ALIGN);
+        if (bytes > plan->arena_bytes[KOLO_ARENA_WORKSPACE]) plan->arena_bytes[KOLO_ARENA_WORKSPACE] = bytes;
+    }
+    return 0;
+}
+
+static int set_hash(kolo_plan *plan)
+{
+    uint64_t *cumulative = kolo_alloc((size_t)(plan->actions + 1) * sizeof *cumulative);
+    if (!cumulative) return KOLO_ECONFIG;
+    kolo_plan_hashes(plan, cumulative);
+    plan->hash = cumulative[plan->actions];
+    free(cumulative);
+    return 0;
+}
+
+int kolo_plan_create(kolo_plan **out, const kolo_graph *graph, kolo_backend *backend, const kolo_plan_config *config,
+                     const kolo_plan *like)
+{
+    int rc;
+    *out = NULL;
+    KOLO_TRY(check_config(graph, config));
+    kolo_plan *plan = kolo_alloc(sizeof *plan);
+    if (!plan) return KOLO_ECONFIG;
+    plan->graph = graph;
+    plan->config = *config;
+    KOLO_TRY_GOTO(rc, prepare(plan, backend, like));
+    KOLO_TRY_GOTO(rc, kolo_plan_homes(plan, like));
+    KOLO_TRY_GOTO(rc, kolo_plan_buckets(plan));
+    KOLO_TRY_GOTO(rc, kolo_plan_instantiate(plan));
+    KOLO_TRY_GOTO(rc, kolo_plan_place(plan));
+    KOLO_TRY_GOTO(rc, set_hash(plan));
+    *out = plan;
+    return 0;
+fail:
+    kolo_plan_destroy(&plan);
+    return rc;
+}
+
+void kolo_plan_destroy(kolo_plan **plan)
+{
+    if (!*plan) return;
+    kolo_plan *p = *plan;
+    free(p->layout);
+    free(p->kernel);
+    free(p->action);
+    free(p->binding);
+    free(p->bucket);
+    free(p->segment);
+    free(p->home);
+    free(p);
+    *plan = NULL;
+}
+
+size_t kolo_plan_bytes(const kolo_plan *plan)
+{
+    size_t sum = 0;
+    for (int a = 0; a < KOLO_ARENAS; a++) {
+        bool shared = plan->shares && (a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUFFER || a == KOLO_ARENA_EMA);
+        if (!shared) sum += plan->arena_bytes[a];
+    }
+    return sum;
+}
+
+kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot)
+{
+    const kolo_graph *g = plan->graph;
+    for (int64_t i = 0; i < plan->actions; i++) {
+        const kolo_action *a = &plan->action[i];
+        if (a->slot != slot) continue;
+        if (a->kind == KOLO_ACTION_LOAD && (tensor == g->input || tensor == g->label))
+            return plan->binding[a->binding + (tensor == g->label)];
+        if (a->kind != KOLO_ACTION_RUN) continue;
+        const kolo_node *n = &g->node[a->node];
+        for (int k = 0; k < n->n_out; k++)
+            if (n->out[k] == tensor) return plan->binding[a->binding + n->n_in + k];
+    }
+    return plan->home[tensor];
+}

@@ -1,0 +1,237 @@
+/* The plan as text: what `kolo plan` shows, and one line for an action wherever one is named. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "plan/parts.h"
+
+static void size_text(size_t bytes, char *text, size_t size)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int k = 0;
+    while (value >= 1024 && k < 4) {
+        value /= 1024;
+        k++;
+    }
+    snprintf(text, size, k == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, unit[k]);
+}
+
+/* First and last tensor of a bucket. */
+static void bucket_ends(const kolo_plan *plan, int bucket, const char **first, const char **last)
+{
+    const kolo_graph *g = plan->graph;
+    size_t low = SIZE_MAX, high = 0;
+    *first = *last = "-";
+    for (int t = 0; t < g->tensors; t++) {
+        const kolo_binding *h = &plan->home[t];
+        if (h->arena != KOLO_ARENA_GRADIENT || kolo_plan_bucket_of(plan, h->offset) != bucket) continue;
+        const char *name = g->tensor[t].of >= 0 && g->tensor[t].role == KOLO_ROLE_GRADIENT ? g->tensor[g->tensor[t].of].name : g->tensor[t].name;
+        if (h->offset < low) *first = name;
+        if (h->offset >= high) *last = name;
+        low = h->offset < low ? h->offset : low;
+        high = h->offset >= high ? h->offset : high;
+    }
+}
+
+static void bucket_text(const kolo_plan *plan, const char *verb, int bucket, char *text, size_t size)
+{
+    if (bucket < 0 || bucket >= plan->buckets) {
+        snprintf(text, size, "%s bucket %d", verb, bucket);
+        return;
+    }
+    const char *first, *last;
+    char bytes[32];
+    bucket_ends(plan, bucket, &first, &last);
+    size_text((size_t)plan->bucket[bucket].count * sizeof(float), bytes, sizeof bytes);
+    snprintf(text, size, "%s bucket %d (%s, %s .. %s)", verb, bucket, bytes, first, last);
+}
+
+static const char *out_name(const kolo_plan *plan, const kolo_node *n)
+{
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] >= 0) return plan->graph->tensor[n->out[k]].name;
+    return "";
+}
+
+void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t size)
+{
+    if (i < 0 || i >= plan->actions) {
+        snprintf(text, size, "%s", i < 0 ? "between steps" : "no such action");
+        return;
+    }
+    const kolo_action *a = &plan->action[i];
+    switch (a->kind) {
+    case KOLO_ACTION_LOAD: snprintf(text, size, "load micro-batch %d", a->slot); return;
+    case KOLO_ACTION_RUN:
+    case KOLO_ACTION_SUM: {
+        if (a->node < 0 || a->node >= plan->graph->nodes) break;
+        const kolo_node *n = &plan->graph->node[a->node];
+        const char *verb = a->kind == KOLO_ACTION_RUN ? "run" : "sum over ranks";
+        if (plan->config.slots > 1)
+            snprintf(text, size, "%s %s %s, micro-batch %d", verb, kolo_op_table[n->op].name, out_name(plan, n), a->slot);
+        else
+            snprintf(text, size, "%s %s %s", verb, kolo_op_table[n->op].name, out_name(plan, n));
+        return;
+    }
+    case KOLO_ACTION_FOLD:
+        snprintf(text, size, "fold bucket %d: level %d += level %d, micro-batch %d", a->bucket, a->to, a->from, a->slot);
+        return;
+    case KOLO_ACTION_REDUCE: bucket_text(plan, "reduce", a->bucket, text, size); return;
+    case KOLO_ACTION_WAIT: bucket_text(plan, "wait for", a->bucket, text, size); return;
+    case KOLO_ACTION_CLIP: snprintf(text, size, "clip by the global gradient norm"); return;
+    case KOLO_ACTION_UPDATE: bucket_text(plan, "update", a->bucket, text, size); return;
+    case KOLO_ACTION_BUFFERS: snprintf(text, size, "update the running statistics"); return;
+    }
+    snprintf(text, size, "action %lld of kind %d", (long long)i, (int)a->kind);
+}
+
+static void print_arenas(const kolo_plan *plan, FILE *f)
+{
+    char text[32];
+    fprintf(f, "\narena                bytes\n");
+    for (int a = 0; a < KOLO_ARENAS; a++) {
+        size_t bytes = plan->arena_bytes[a];
+        bool shared = plan->shares && (a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUFFER || a == KOLO_ARENA_EMA);
+        size_text(bytes, text, sizeof text);
+        fprintf(f, "  %-12s %12zu  %10s", kolo_arena_name[a], bytes, text);
+        if (shared) fprintf(f, "  (the training plan's)");
+        if (a == KOLO_ARENA_ACTIVATION && bytes)
+            fprintf(f, "  at least %zu; %.2f %% lost between lifetimes", plan->least_activation,
+                    100 * ((double)bytes / (double)plan->least_activation - 1));
+        if (a == KOLO_ARENA_PART && bytes)
+            fprintf(f, "  %d level%s beside the gradients", kolo_plan_levels(&plan->config) - 1, kolo_plan_levels(&plan->config) > 2 ? "s" : "");
+        fprintf(f, "\n");
+    }
+    size_text(kolo_plan_bytes(plan), text, sizeof text);
+    fprintf(f, "  %-12s %12zu  %10s\n", "peak", kolo_plan_bytes(plan), text);
+}
+
+static void print_buckets(const kolo_plan *plan, FILE *f)
+{
+    fprintf(f, "\nbucket      offset       bytes   complete after action  tensors\n");
+    for (int b = 0; b < plan->buckets; b++) {
+        const char *first, *last;
+        int64_t at = -1;
+        bucket_ends(plan, b, &first, &last);
+        size_t end = plan->bucket[b].offset + (size_t)plan->bucket[b].count * sizeof(float);
+        for (int64_t i = 0; i < plan->actions; i++) {
+            const kolo_action *a = &plan->action[i];
+            const kolo_node *n = a->kind == KOLO_ACTION_RUN ? &plan->graph->node[a->node] : NULL;
+            for (int k = 0; n && k < n->n_out; k++)
+                if (n->out[k] >= 0 && plan->home[n->out[k]].arena == KOLO_ARENA_GRADIENT && plan->home[n->out[k]].offset < end &&
+                    plan->home[n->out[k]].offset >= plan->bucket[b].offset)
+                    at = i;
+        }
+        fprintf(f, "  %4d %11zu %11zu   %21lld  %s .. %s\n", b, plan->bucket[b].offset, end - plan->bucket[b].offset, (long long)at, first, last);
+    }
+}
+
+/* Payload that leaves this rank's arena; an all-reduce that uses its bandwidth well moves 2 (n-1)/n of it. */
+static void print_sent(const kolo_plan *plan, FILE *f)
+{
+    int64_t reductions = 0, sums = 0;
+    size_t reduced = 0, summed = 0;
+    char text[32];
+    for (int64_t i = 0; i < plan->actions; i++) {
+        const kolo_action *a = &plan->action[i];
+        if (a->kind == KOLO_ACTION_REDUCE) {
+            reductions++;
+            reduced += (size_t)plan->bucket[a->bucket].count * sizeof(float);
+        }
+        if (a->kind != KOLO_ACTION_SUM) continue;
+        const kolo_node *n = &plan->graph->node[a->node];
+        sums++;
+        for (int k = 0; k < n->n_out; k++)
+            if (n->out[k] >= 0 && plan->graph->tensor[n->out[k]].role == KOLO_ROLE_PARTIAL) summed += plan->layout[n->out[k]].bytes;
+    }
+    size_text(reduced, text, sizeof text);
+    fprintf(f, "\nsent a step: %lld bucket reductions of %zu bytes (%s) in all", (long long)reductions, reduced, text);
+    if (plan->config.ranks > 1)
+        fprintf(f, ", %.0f bytes a rank each way", 2.0 * (plan->config.ranks - 1) / plan->config.ranks * (double)reduced);
+    if (sums) fprintf(f, "; %lld batch-norm sums of %zu bytes", (long long)sums, summed);
+    fprintf(f, "\n");
+}
+
+static void print_kernels(const kolo_plan *plan, FILE *f)
+{
+    const kolo_graph *g = plan->graph;
+    fprintf(f, "\nkernels (operations x choice)\n");
+    for (int i = 0; i < g->nodes; i++) {
+        int same = 0, first = i;
+        for (int k = 0; k < g->nodes; k++) {
+            if (g->node[k].op != g->node[i].op || strcmp(kolo_kernel_name(plan->kernel[k]), kolo_kernel_name(plan->kernel[i]))) continue;
+            same++;
+            if (k < first) first = k;
+        }
+        if (first == i) fprintf(f, "  %4d x %-20s %s\n", same, kolo_op_table[g->node[i].op].name, kolo_kernel_name(plan->kernel[i]));
+    }
+    int64_t block[8] = {0};
+    int blocks = 0;
+    for (int t = 0; t < g->tensors; t++) {
+        bool known = g->tensor[t].role != KOLO_ROLE_ACTIVATION || g->tensor[t].rank != 4;
+        for (int k = 0; k < blocks; k++) known |= block[k] == plan->layout[t].block;
+        if (!known && blocks < 8) block[blocks++] = plan->layout[t].block;
+    }
+    fprintf(f, "channel block of the activations:");
+    for (int k = 0; k < blocks; k++) fprintf(f, " %lld", (long long)block[k]);
+    fprintf(f, "\n");
+}
+
+/* Actions [i, end) that are operations and sums of one micro-batch; shown as one line unless all are wanted. */
+static int64_t end_of_run(const kolo_plan *plan, int64_t i)
+{
+    int64_t end = i;
+    for (; end < plan->actions; end++) {
+        const kolo_action *a = &plan->action[end];
+        if ((a->kind != KOLO_ACTION_RUN && a->kind != KOLO_ACTION_SUM) || a->slot != plan->action[i].slot) break;
+        if (end > i && plan->graph->node[a->node].backward != plan->graph->node[plan->action[i].node].backward) break;
+    }
+    return end;
+}
+
+static void print_actions(const kolo_plan *plan, FILE *f, bool all)
+{
+    char text[512];
+    fprintf(f, "\nactions\n");
+    for (int64_t i = 0; i < plan->actions; i++) {
+        int64_t end = all ? i : end_of_run(plan, i);
+        int slot = plan->action[i].slot;
+        if (!all && slot > 1 && slot < plan->config.slots - 1) {
+            if (slot == 2 && plan->action[i].kind == KOLO_ACTION_LOAD)
+                fprintf(f, "        ... micro-batches 2 to %d in the same way\n", plan->config.slots - 2);
+            continue;
+        }
+        if (end <= i + 2) {
+            kolo_plan_action_text(plan, i, text, sizeof text);
+            fprintf(f, "  %5lld %s\n", (long long)i, text);
+            continue;
+        }
+        const kolo_node *first = &plan->graph->node[plan->action[i].node], *last = &plan->graph->node[plan->action[end - 1].node];
+        fprintf(f, "  %5lld .. %lld %s: %s %s .. %s %s\n", (long long)i, (long long)end - 1, first->backward ? "backward" : "forward",
+                kolo_op_table[first->op].name, out_name(plan, first), kolo_op_table[last->op].name, out_name(plan, last));
+        i = end - 1;
+    }
+}
+
+int kolo_plan_print(const kolo_plan *plan, void *file, bool all)
+{
+    FILE *f = file;
+    const kolo_graph *g = plan->graph;
+    const kolo_plan_config *c = &plan->config;
+    static const char *const bn[] = {"local", "sync", "ghost"};
+    fprintf(f, "plan of %s (%s): %d rank%s, %d micro-batch%s of %lld rows a rank, %s, bn=%s, reduce=%s\n", g->name,
+            c->optimizer ? c->optimizer->name : "evaluation", c->ranks, c->ranks > 1 ? "s" : "", c->slots,
+            c->slots > 1 ? "es" : "", (long long)g->rows, kolo_dtype_name(g->dtype), c->bn >= 0 && c->bn < 3 ? bn[c->bn] : "?",
+            c->canonical ? "canonical" : "fast");
+    fprintf(f, "%lld actions, %lld parameters, hash %016llx\n", (long long)plan->actions, (long long)kolo_graph_parameters(g),
+            (unsigned long long)plan->hash);
+    print_arenas(plan, f);
+    print_buckets(plan, f);
+    print_sent(plan, f);
+    print_kernels(plan, f);
+    print_actions(plan, f, all);
+    return ferror(f) ? kolo_fail(KOLO_EIO, "the plan could not be written") : 0;
+}
