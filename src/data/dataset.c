@@ -1,0 +1,221 @@
+#include "data/dataset.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "data/manifest.h"
+#include "data/shard_file.h"
+#include "kolo/error.h"
+
+typedef struct open_shard {
+    char *path;
+    int fd;
+    int64_t first, count;
+    kolo_shard_places places;
+    uint64_t *offsets; /* [count + 1], jpeg */
+} open_shard;
+
+struct kolo_dataset {
+    kolo_dataset_info info;
+    open_shard *shards;
+    int32_t *labels;   /* [info.count] */
+    uint32_t *crcs;    /* [info.count] */
+    char **classes;    /* [info.classes] */
+    size_t sample_bytes; /* raw */
+};
+
+/* Hundreds of shards stay open at once; the soft limit of 1024 files may be lower than the hard one. */
+static void allow_files(int shards)
+{
+    struct rlimit limit;
+    if (shards < 400 || getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int check_states(const char *path, const kolo_shard_header *h, const kolo_shard_arrays *a)
+{
+    for (int64_t i = 0; i < h->count; i++) {
+        if (a->states[i] == KOLO_SAMPLE_EMPTY)
+            return kolo_fail(KOLO_EINPUT, "%s: sample %lld was never written; run kolo-pack --resume", path, (long long)i);
+        if (a->labels[i] < -1 || a->labels[i] >= h->classes)
+            return kolo_fail(KOLO_EINPUT, "%s: sample %lld has label %d, but there are %d classes; pack this split again", path,
+                             (long long)i, a->labels[i], h->classes);
+    }
+    return 0;
+}
+
+static int check_shard(const char *path, const kolo_dataset_info *info, const kolo_manifest_shard *entry, int index,
+                       const kolo_shard_header *h, const kolo_shard_arrays *a)
+{
+    if (!h->complete) return kolo_fail(KOLO_EINPUT, "%s is incomplete: packing did not finish; run kolo-pack --resume", path);
+    if (strcmp(h->uuid, info->uuid) != 0)
+        return kolo_fail(KOLO_EINPUT, "%s belongs to another packing (uuid %s, the manifest says %s); do not mix splits in one folder", path,
+                         h->uuid, info->uuid);
+    if (h->count != entry->count || h->first != entry->first || h->bytes != entry->bytes || h->shard != index ||
+        h->shards != info->shards || h->encoding != info->encoding || h->channels != info->channels ||
+        h->classes != info->classes || h->total != info->count ||
+        (h->encoding == KOLO_ENCODING_RAW && (h->height != info->height || h->width != info->width)))
+        return kolo_fail(KOLO_EINPUT, "%s contradicts the manifest (counts, shape or position); pack this split again", path);
+    if (a->metadata_crc != entry->metadata_crc)
+        return kolo_fail(KOLO_EINPUT, "%s: its tables do not have the manifest's checksum: damaged; run kolo-shards verify, then pack again", path);
+    return check_states(path, h, a);
+}
+
+static int open_one(kolo_dataset *d, const char *folder, const kolo_manifest *m, int s)
+{
+    open_shard *shard = &d->shards[s];
+    kolo_shard_header h;
+    kolo_shard_arrays a;
+    shard->path = kolo_format("%s/%s", folder, m->shards[s].file);
+    if (!shard->path) return KOLO_ECONFIG;
+    KOLO_TRY(kolo_shard_inspect(shard->path, &h, &shard->places, &a));
+    int rc = check_shard(shard->path, &d->info, &m->shards[s], s, &h, &a);
+    if (rc == 0) {
+        shard->first = h.first;
+        shard->count = h.count;
+        shard->offsets = a.offsets;
+        a.offsets = NULL;
+        memcpy(d->labels + h.first, a.labels, sizeof *a.labels * (size_t)h.count);
+        memcpy(d->crcs + h.first, a.crcs, sizeof *a.crcs * (size_t)h.count);
+    }
+    kolo_shard_arrays_free(&a);
+    if (rc < 0) return rc;
+    shard->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
+    if (shard->fd < 0) return kolo_fail(KOLO_EIO, "%s: %s", shard->path, strerror(errno));
+    posix_fadvise(shard->fd, 0, 0, POSIX_FADV_RANDOM);
+    return 0;
+}
+
+static int open_all(kolo_dataset *d, const char *folder, const kolo_manifest *m)
+{
+    const size_t n = (size_t)m->info.count;
+    d->info = m->info;
+    d->sample_bytes = (size_t)d->info.height * (size_t)d->info.width * (size_t)d->info.channels;
+    d->shards = kolo_alloc(sizeof *d->shards * (size_t)m->info.shards);
+    d->labels = kolo_alloc(sizeof *d->labels * n + 8);
+    d->crcs = kolo_alloc(sizeof *d->crcs * n + 8);
+    if (!d->shards || !d->labels || !d->crcs) return KOLO_ECONFIG;
+    for (int s = 0; s < m->info.shards; s++) d->shards[s].fd = -1;
+    allow_files(m->info.shards);
+    for (int s = 0; s < m->info.shards; s++) KOLO_TRY(open_one(d, folder, m, s));
+    return kolo_shard_read_classes(d->shards[0].path, d->info.classes, &d->classes, NULL);
+}
+
+int kolo_dataset_open(kolo_dataset **dataset, const char *folder)
+{
+    kolo_manifest m;
+    *dataset = NULL;
+    KOLO_TRY(kolo_manifest_read(folder, &m));
+    kolo_dataset *d = kolo_alloc(sizeof *d);
+    int rc = d ? open_all(d, folder, &m) : KOLO_ECONFIG;
+    kolo_manifest_free(&m);
+    if (rc < 0) kolo_dataset_close(&d);
+    *dataset = d;
+    return rc;
+}
+
+void kolo_dataset_close(kolo_dataset **dataset)
+{
+    kolo_dataset *d = *dataset;
+    if (!d) return;
+    for (int s = 0; d->shards && s < d->info.shards; s++) {
+        if (d->shards[s].path && d->shards[s].fd >= 0) close(d->shards[s].fd);
+        free(d->shards[s].path);
+        free(d->shards[s].offsets);
+    }
+    free(d->shards);
+    free(d->labels);
+    free(d->crcs);
+    free(d->classes);
+    free(d);
+    *dataset = NULL;
+}
+
+const kolo_dataset_info *kolo_dataset_get_info(const kolo_dataset *dataset) { return &dataset->info; }
+
+const char *kolo_dataset_class_name(const kolo_dataset *dataset, int label)
+{
+    return label >= 0 && label < dataset->info.classes ? dataset->classes[label] : "";
+}
+
+static const open_shard *shard_of(const kolo_dataset *d, int64_t sample)
+{
+    int low = 0, high = d->info.shards - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (d->shards[middle].first <= sample) low = middle;
+        else high = middle - 1;
+    }
+    return &d->shards[low];
+}
+
+const char *kolo_dataset_shard_of(const kolo_dataset *dataset, int64_t sample, int64_t *index)
+{
+    const open_shard *shard = shard_of(dataset, sample);
+    if (index) *index = sample - shard->first;
+    return shard->path;
+}
+
+const char *kolo_dataset_shard_path(const kolo_dataset *dataset, int shard) { return dataset->shards[shard].path; }
+
+int32_t kolo_dataset_label(const kolo_dataset *dataset, int64_t sample) { return dataset->labels[sample]; }
+
+uint32_t kolo_dataset_crc(const kolo_dataset *dataset, int64_t sample) { return dataset->crcs[sample]; }
+
+size_t kolo_dataset_bytes(const kolo_dataset *dataset, int64_t sample)
+{
+    if (dataset->info.encoding == KOLO_ENCODING_RAW) return dataset->sample_bytes;
+    const open_shard *shard = shard_of(dataset, sample);
+    const int64_t i = sample - shard->first;
+    return shard->offsets[i + 1] - shard->offsets[i];
+}
+
+int kolo_dataset_read(const kolo_dataset *dataset, int64_t sample, void *data)
+{
+    if (sample < 0 || sample >= dataset->info.count)
+        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample, (long long)dataset->info.count);
+    const open_shard *shard = shard_of(dataset, sample);
+    const int64_t i = sample - shard->first;
+    if (dataset->info.encoding == KOLO_ENCODING_RAW)
+        return kolo_file_pread(shard->fd, shard->path, data, dataset->sample_bytes, shard->places.data + (uint64_t)i * dataset->sample_bytes);
+    return kolo_file_pread(shard->fd, shard->path, data, shard->offsets[i + 1] - shard->offsets[i], shard->places.data + shard->offsets[i]);
+}
+
+int64_t kolo_dataset_run(const kolo_dataset *dataset, int64_t first, int64_t count)
+{
+    const open_shard *shard = shard_of(dataset, first);
+    const int64_t left = shard->first + shard->count - first;
+    return count < left ? count : left;
+}
+
+int kolo_dataset_read_run(const kolo_dataset *dataset, int64_t first, int64_t count, void *data)
+{
+    const open_shard *shard = shard_of(dataset, first);
+    return kolo_file_pread(shard->fd, shard->path, data, dataset->sample_bytes * (size_t)count,
+                           shard->places.data + (uint64_t)(first - shard->first) * dataset->sample_bytes);
+}
+
+int kolo_dataset_source(const kolo_dataset *dataset, int64_t sample, char *text, size_t size)
+{
+    if (size == 0) return 0;
+    text[0] = 0;
+    if (sample < 0 || sample >= dataset->info.count)
+        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample, (long long)dataset->info.count);
+    const open_shard *shard = shard_of(dataset, sample);
+    uint64_t span[2];
+    KOLO_TRY(kolo_file_pread(shard->fd, shard->path, span, sizeof span, shard->places.source_offset + 8 * (uint64_t)(sample - shard->first)));
+    if (span[1] < span[0] || span[1] - span[0] > 65536) return kolo_fail(KOLO_EINPUT, "%s: /source_offset is damaged", shard->path);
+    size_t length = span[1] - span[0];
+    if (length > size - 1) length = size - 1;
+    KOLO_TRY(kolo_file_pread(shard->fd, shard->path, text, length, shard->places.source + span[0]));
+    text[length] = 0;
+    return 0;
+}

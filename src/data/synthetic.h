@@ -1,0 +1,10 @@
+/* The synthetic data set: sample s shows noise and a label drawn for row s mod batch, so pixels are made once. */
+#ifndef KOLO_DATA_SYNTHETIC_H
+#define KOLO_DATA_SYNTHETIC_H
+
+#include "data/loader.h"
+
+int32_t kolo_synthetic_label(const kolo_loader_config *config, int64_t sample);
+void kolo_synthetic_fill(const kolo_loader_config *config, int64_t rows, uint8_t *pixels); /* this rank's rows */
+
+#endif

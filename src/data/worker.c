@@ -1,0 +1,175 @@
+#include "data/worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "data/augment.h"
+#include "data/dataset.h"
+#include "data/jpeg.h"
+#include "kolo/error.h"
+
+struct kolo_worker {
+    const kolo_recipe *recipe;
+    kolo_jpeg *jpeg;
+    kolo_resampler *resampler;
+    kolo_picture picture, turned;
+    uint8_t *blob;
+    size_t blob_bytes;
+};
+
+int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe)
+{
+    kolo_worker *w = *worker = kolo_alloc(sizeof *w);
+    int rc = KOLO_ECONFIG;
+    if (!w) return rc;
+    w->recipe = recipe;
+    KOLO_TRY_GOTO(rc, kolo_jpeg_create(&w->jpeg));
+    KOLO_TRY_GOTO(rc, kolo_resampler_create(&w->resampler));
+    return 0;
+fail:
+    kolo_worker_destroy(worker);
+    return rc;
+}
+
+void kolo_worker_destroy(kolo_worker **worker)
+{
+    kolo_worker *w = *worker;
+    if (!w) return;
+    kolo_jpeg_destroy(&w->jpeg);
+    kolo_resampler_destroy(&w->resampler);
+    kolo_picture_free(&w->picture);
+    kolo_picture_free(&w->turned);
+    free(w->blob);
+    free(w);
+    *worker = NULL;
+}
+
+static int read_blob(kolo_worker *w, int64_t sample, size_t bytes)
+{
+    if (bytes > w->blob_bytes) {
+        free(w->blob);
+        w->blob = kolo_alloc(bytes + bytes / 2);
+        w->blob_bytes = w->blob ? bytes + bytes / 2 : 0;
+        if (!w->blob) return KOLO_ECONFIG;
+    }
+    return kolo_dataset_read(w->recipe->config.dataset, sample, w->blob);
+}
+
+/* Training may decode at half, quarter or eighth size as long as the crop keeps at least the output's pixels.
+ * Validation decodes whole, so that its figures agree with other programs' to the bit. */
+static int choose_denominator(const kolo_loader_config *c, const kolo_view *view)
+{
+    const kolo_resize *q = &view->resize;
+    int denominator = 8;
+    if (!c->train) return 1;
+    while (denominator > 1 && (q->height < (double)q->full_height * denominator || q->width < (double)q->full_width * denominator))
+        denominator /= 2;
+    return denominator;
+}
+
+/* Pixels of the picture that the wanted part of the view needs, in full-size pixels. */
+static kolo_jpeg_window needed_window(const kolo_view *view, int height, int width)
+{
+    const kolo_resize *q = &view->resize;
+    const double y = q->height / q->full_height, x = q->width / q->full_width;
+    const double margin_y = (y > 1 ? y : 1) + 1, margin_x = (x > 1 ? x : 1) + 1;
+    const int column = q->column;
+    double top = q->top + q->row * y - margin_y, bottom = q->top + (q->row + q->rows) * y + margin_y;
+    double left = q->left + column * x - margin_x, right = q->left + (column + q->columns) * x + margin_x;
+    if (top < 0) top = 0;
+    if (left < 0) left = 0;
+    if (bottom > height) bottom = height;
+    if (right > width) right = width;
+    kolo_jpeg_window w = {(int)top, (int)left, 0, 0};
+    w.height = (int)(bottom + 0.999) - w.top;
+    w.width = (int)(right + 0.999) - w.left;
+    return w;
+}
+
+static int render_jpeg(kolo_worker *w, size_t bytes, int64_t epoch, int64_t sample, uint8_t *to)
+{
+    const kolo_loader_config *c = &w->recipe->config;
+    kolo_jpeg_info info;
+    kolo_view view;
+    KOLO_TRY(kolo_jpeg_inspect(w->jpeg, w->blob, bytes, &info));
+    if (info.orientation != 1) {
+        KOLO_TRY(kolo_jpeg_decode(w->jpeg, w->blob, bytes, c->channels, 1, NULL, &w->turned, NULL));
+        KOLO_TRY(kolo_picture_turn(&w->turned, info.orientation, &w->picture));
+        kolo_view_choose(&view, c, w->picture.height, w->picture.width, epoch, sample);
+        return kolo_view_render(&view, w->resampler, &w->picture, 1, 0, 0, c->height, c->width, to);
+    }
+    kolo_view_choose(&view, c, info.height, info.width, epoch, sample);
+    if (view.resize.rows < 1 || view.resize.columns < 1) {
+        memset(to, 0, w->recipe->sample_bytes);
+        return 0;
+    }
+    const int denominator = choose_denominator(c, &view);
+    const kolo_jpeg_window window = needed_window(&view, info.height, info.width);
+    kolo_jpeg_window origin;
+    KOLO_TRY(kolo_jpeg_decode(w->jpeg, w->blob, bytes, c->channels, denominator, &window, &w->picture, &origin));
+    return kolo_view_render(&view, w->resampler, &w->picture, denominator, origin.top, origin.left, c->height, c->width, to);
+}
+
+static int render_raw(kolo_worker *w, int64_t epoch, int64_t sample, uint8_t *to)
+{
+    const kolo_loader_config *c = &w->recipe->config;
+    const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
+    kolo_view view;
+    kolo_view_choose(&view, c, info->height, info->width, epoch, sample);
+    if (w->recipe->direct && info->channels == c->channels && kolo_view_is_whole(&view, c->height, c->width) && !view.resize.flip)
+        return kolo_dataset_read(c->dataset, sample, to);
+    KOLO_TRY(kolo_picture_shape(&w->picture, info->height, info->width, info->channels));
+    KOLO_TRY(kolo_dataset_read(c->dataset, sample, w->picture.pixels));
+    KOLO_TRY(kolo_picture_convert(&w->picture, c->channels));
+    return kolo_view_render(&view, w->resampler, &w->picture, 1, 0, 0, c->height, c->width, to);
+}
+
+static int in_sample(const kolo_worker *w, int rc, int64_t sample)
+{
+    char source[512], cause[512];
+    int64_t index;
+    const kolo_dataset *d = w->recipe->config.dataset;
+    const char *shard = kolo_dataset_shard_of(d, sample, &index);
+    strncpy(cause, kolo_error_text(), sizeof cause - 1);
+    cause[sizeof cause - 1] = 0;
+    if (kolo_dataset_source(d, sample, source, sizeof source) < 0) source[0] = 0;
+    return kolo_fail(rc, "sample %lld (number %lld of %s%s%s): %s; run kolo-shards verify on the folder", (long long)sample,
+                     (long long)index, shard, source[0] ? ", made from " : "", source, cause);
+}
+
+int kolo_worker_make(kolo_worker *w, int64_t epoch, int64_t sample, uint8_t *to, int64_t *bytes)
+{
+    const kolo_recipe *r = w->recipe;
+    const kolo_loader_config *c = &r->config;
+    const size_t length = kolo_dataset_bytes(c->dataset, sample);
+    int rc;
+    if (kolo_dataset_get_info(c->dataset)->encoding == KOLO_ENCODING_JPEG) {
+        rc = read_blob(w, sample, length);
+        if (rc == 0) rc = render_jpeg(w, length, epoch, sample, to);
+    } else {
+        rc = render_raw(w, epoch, sample, to);
+    }
+    if (rc < 0) return in_sample(w, rc, sample);
+    *bytes += (int64_t)length;
+    for (int i = 0; i < r->augments; i++) {
+        kolo_random random = kolo_augment_random(c->seed, epoch, sample, KOLO_OPERATION_AUGMENT + r->augment[i]);
+        kolo_augmentation_table[r->augment[i]].apply(to, c->height, c->width, c->channels, &random);
+    }
+    return 0;
+}
+
+int kolo_worker_make_run(kolo_worker *w, int64_t sample, int64_t n, uint8_t *to, int64_t *bytes)
+{
+    const kolo_recipe *r = w->recipe;
+    while (n > 0) {
+        const int64_t run = kolo_dataset_run(r->config.dataset, sample, n);
+        int rc = kolo_dataset_read_run(r->config.dataset, sample, run, to);
+        if (rc < 0) return in_sample(w, rc, sample);
+        *bytes += run * (int64_t)r->sample_bytes;
+        to += (size_t)run * r->sample_bytes;
+        sample += run;
+        n -= run;
+    }
+    return 0;
+}

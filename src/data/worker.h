@@ -1,0 +1,26 @@
+/* One reader thread's tools: makes the network's input from one sample. */
+#ifndef KOLO_DATA_WORKER_H
+#define KOLO_DATA_WORKER_H
+
+#include "data/loader.h"
+
+#define KOLO_AUGMENT_MOST 16
+
+/* What all readers share; made once from the configuration. */
+typedef struct kolo_recipe {
+    kolo_loader_config config;
+    int augment[KOLO_AUGMENT_MOST], augments;
+    bool direct;           /* a raw sample is the input as it lies on disk (but for flip and augmentations) */
+    size_t sample_bytes;   /* of the output */
+} kolo_recipe;
+
+typedef struct kolo_worker kolo_worker;
+
+int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe);
+void kolo_worker_destroy(kolo_worker **worker);
+/* to: (height, width, channels). *bytes grows by what was read. The error names sample, file and cause. */
+int kolo_worker_make(kolo_worker *worker, int64_t epoch, int64_t sample, uint8_t *to, int64_t *bytes);
+/* Validation of direct samples: n consecutive ones by as few reads as possible. */
+int kolo_worker_make_run(kolo_worker *worker, int64_t sample, int64_t n, uint8_t *to, int64_t *bytes);
+
+#endif
