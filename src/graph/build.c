@@ -35,7 +35,8 @@ int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64
     return input;
 }
 
-static int stored(kolo_graph *g, const char *name, enum kolo_role role, int rank, const int64_t *dim, kolo_init init, bool decay)
+static int stored(kolo_graph *g, const char *name, enum kolo_role role, int rank, const int64_t *dim, kolo_init init,
+                  bool decay)
 {
     int made = kolo_graph_tensor(g, name, role, KOLO_F32, rank, dim);
     if (made < 0) return made;
@@ -77,9 +78,11 @@ int kolo_conv(kolo_graph *g, const char *name, int x, const kolo_conv_spec *spec
     int64_t groups = spec->groups ? spec->groups : 1;
     const kolo_tensor *input = &g->tensor[x];
     if (input->rank != 4)
-        return kolo_fail(KOLO_ECONFIG, "%s: a convolution takes (N,C,H,W), but %s has %d dimensions", name, input->name, input->rank);
+        return kolo_fail(KOLO_ECONFIG, "%s: a convolution takes (N,C,H,W), but %s has %d dimensions", name, input->name,
+                         input->rank);
     if (groups < 1 || input->dim[1] % groups)
-        return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " groups do not divide %" PRId64 " input channels", name, groups, input->dim[1]);
+        return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " groups do not divide %" PRId64 " input channels", name, groups,
+                         input->dim[1]);
     int64_t dim[] = {spec->out, input->dim[1] / groups, spec->kernel[0], spec->kernel[1]};
     int in[3] = {x, -1, -1};
     KOLO_TRY(weights(g, name, 4, dim, spec->weight, spec->bias, spec->bias_init, in));
@@ -97,8 +100,8 @@ int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, 
 {
     if (x < 0) return x;
     if (g->tensor[x].rank != 2)
-        return kolo_fail(KOLO_ECONFIG, "%s: a linear layer takes (N,F), but %s has %d dimensions", name, g->tensor[x].name,
-                         g->tensor[x].rank);
+        return kolo_fail(KOLO_ECONFIG, "%s: a linear layer takes (N,F), but %s has %d dimensions", name,
+                         g->tensor[x].name, g->tensor[x].rank);
     int64_t dim[] = {out, g->tensor[x].dim[1]};
     int in[3] = {x, -1, -1};
     KOLO_TRY(weights(g, name, 2, dim, weight, bias, bias_init, in));
@@ -113,7 +116,8 @@ static int norm_vectors(kolo_graph *g, const char *name, int64_t channels, doubl
     char text[256];
     for (int i = 0; i < 4; i++) {
         kolo_init init = {KOLO_INIT_CONSTANT, value[i]};
-        vector[i] = stored(g, suffixed(text, name, suffix[i]), i < 2 ? KOLO_ROLE_PARAM : KOLO_ROLE_BUFFER, 1, &channels, init, false);
+        vector[i] = stored(g, suffixed(text, name, suffix[i]), i < 2 ? KOLO_ROLE_PARAM : KOLO_ROLE_BUFFER, 1, &channels,
+                           init, false);
         if (vector[i] < 0) return vector[i];
     }
     return 0;
@@ -156,10 +160,14 @@ int kolo_add(kolo_graph *g, const char *name, int a, int b)
     return output(g, KOLO_OP_add, 2, in, 1, NULL, name);
 }
 
-static int pool(kolo_graph *g, enum kolo_op op, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad, bool count_pad)
+static int pool(kolo_graph *g, enum kolo_op op, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad,
+                bool count_pad)
 {
     if (x < 0) return x;
-    kolo_attributes a = {.kernel = {kernel, kernel}, .stride = {stride, stride}, .pad = {pad, pad}, .dilation = {1, 1},
+    kolo_attributes a = {.kernel = {kernel, kernel},
+                         .stride = {stride, stride},
+                         .pad = {pad, pad},
+                         .dilation = {1, 1},
                          .count_pad = count_pad};
     return output(g, op, 1, &x, op == KOLO_OP_max_pool ? 2 : 1, &a, name);
 }
@@ -189,8 +197,8 @@ int kolo_shortcut_a(kolo_graph *g, const char *name, int x, int64_t channels)
     if (x < 0) return x;
     int64_t more = g->tensor[x].rank == 4 ? channels - g->tensor[x].dim[1] : 0;
     if (more < 0 || more % 2)
-        return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " channels cannot be padded to %" PRId64 " evenly on both sides", name,
-                         g->tensor[x].dim[1], channels);
+        return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " channels cannot be padded to %" PRId64 " evenly on both sides",
+                         name, g->tensor[x].dim[1], channels);
     kolo_attributes a = {.stride = {2, 2}, .pad = {more / 2, 0}};
     return output(g, KOLO_OP_shortcut_a, 1, &x, 1, &a, name);
 }
@@ -205,8 +213,7 @@ int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing)
     int in[] = {logits, g->label};
     int metrics = output(g, KOLO_OP_cross_entropy, 2, in, 1, &a, "metrics");
     if (metrics < 0) return metrics;
-    if (g->tensor[logits].dim[1] > INT32_MAX)
-        return kolo_fail(KOLO_ECONFIG, "graph %s: too many classes", g->name);
+    if (g->tensor[logits].dim[1] > INT32_MAX) return kolo_fail(KOLO_ECONFIG, "graph %s: too many classes", g->name);
     g->logits = logits;
     g->metrics = metrics;
     g->classes = (int)g->tensor[logits].dim[1];

@@ -4,7 +4,10 @@
 static double count(const kolo_graph *g, int tensor) { return (double)kolo_tensor_count(&g->tensor[tensor]); }
 
 /* Every element of y takes one multiply-add for every weight of its output channel. */
-static double products(const kolo_graph *g, int y, int w) { return 2 * count(g, y) * count(g, w) / (double)g->tensor[w].dim[0]; }
+static double products(const kolo_graph *g, int y, int w)
+{
+    return 2 * count(g, y) * count(g, w) / (double)g->tensor[w].dim[0];
+}
 
 double kolo_flops_conv(const kolo_graph *g, const kolo_node *node) { return products(g, node->out[0], node->in[1]); }
 double kolo_flops_linear(const kolo_graph *g, const kolo_node *node) { return products(g, node->out[0], node->in[1]); }

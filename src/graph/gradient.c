@@ -23,8 +23,8 @@ static int gradient_tensor(kolo_graph *g, int t)
     char name[300];
     snprintf(name, sizeof name, "grad:%s", of.name);
     for (int part = 1; kolo_graph_find(g, name) >= 0; part++) snprintf(name, sizeof name, "grad:%s:%d", of.name, part);
-    int made = kolo_graph_tensor(g, name, param ? KOLO_ROLE_GRADIENT : KOLO_ROLE_ACTIVATION, param ? KOLO_F32 : of.dtype,
-                                 of.rank, of.dim);
+    int made = kolo_graph_tensor(g, name, param ? KOLO_ROLE_GRADIENT : KOLO_ROLE_ACTIVATION,
+                                 param ? KOLO_F32 : of.dtype, of.rank, of.dim);
     if (made >= 0 && param) g->tensor[made].of = t;
     return made;
 }
@@ -74,8 +74,14 @@ static int product(kolo_graph *g, int index, enum kolo_op weight_op, enum kolo_o
     return emit(g, data_op, 2, in, &n.a, n.in[0]);
 }
 
-int kolo_gradient_conv(kolo_graph *g, int node) { return product(g, node, KOLO_OP_conv_grad_weight, KOLO_OP_conv_grad_data); }
-int kolo_gradient_linear(kolo_graph *g, int node) { return product(g, node, KOLO_OP_linear_grad_weight, KOLO_OP_linear_grad_data); }
+int kolo_gradient_conv(kolo_graph *g, int node)
+{
+    return product(g, node, KOLO_OP_conv_grad_weight, KOLO_OP_conv_grad_data);
+}
+int kolo_gradient_linear(kolo_graph *g, int node)
+{
+    return product(g, node, KOLO_OP_linear_grad_weight, KOLO_OP_linear_grad_data);
+}
 
 /* The whole gradient of x, through the statistics too, comes from norm_apply's rule. */
 int kolo_gradient_norm_nothing(kolo_graph *g, int node)
@@ -185,15 +191,15 @@ static bool gradient_arrives(const kolo_graph *g, const kolo_node *n)
 int kolo_graph_backward(kolo_graph *g)
 {
     if (!g->train) return kolo_fail(KOLO_EINTERNAL, "graph %s is built for evaluation and has no gradients", g->name);
-    if (g->metrics < 0) return kolo_fail(KOLO_EINTERNAL, "graph %s has no loss: kolo_cross_entropy comes first", g->name);
+    if (g->metrics < 0)
+        return kolo_fail(KOLO_EINTERNAL, "graph %s has no loss: kolo_cross_entropy comes first", g->name);
     if (g->grad) return kolo_fail(KOLO_EINTERNAL, "graph %s has gradients already", g->name);
     int64_t forward = g->tensors;
     g->grad = kolo_alloc((size_t)forward * sizeof *g->grad);
     if (!g->grad) return KOLO_ECONFIG;
     mark_unwanted(g);
     for (int i = (int)g->nodes - 1; i >= 0; i--)
-        if (gradient_arrives(g, &g->node[i]))
-            KOLO_TRY(kolo_op_table[g->node[i].op].gradient(g, i));
+        if (gradient_arrives(g, &g->node[i])) KOLO_TRY(kolo_op_table[g->node[i].op].gradient(g, i));
     int *all = kolo_alloc((size_t)g->tensors * sizeof *all);
     if (!all) return KOLO_ECONFIG;
     for (int64_t t = 0; t < g->tensors; t++) all[t] = t < forward && g->grad[t] >= 0 ? g->grad[t] : -1;

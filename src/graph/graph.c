@@ -83,16 +83,19 @@ static int check_dims(const kolo_graph *g, const char *name, int rank, const int
     int64_t count = 1;
     for (int i = 0; i < rank; i++) {
         if (dim[i] < 1)
-            return kolo_fail(KOLO_ECONFIG, "graph %s: %s would have the size %" PRId64 " in dimension %d; sizes are at least 1",
+            return kolo_fail(KOLO_ECONFIG,
+                             "graph %s: %s would have the size %" PRId64 " in dimension %d; sizes are at least 1",
                              g->name, name, dim[i], i);
         if (__builtin_mul_overflow(count, dim[i], &count) || count > INT64_C(1) << 56)
-            return kolo_fail(KOLO_ECONFIG, "graph %s: %s is too large to count its elements; lower batch, size or classes",
-                             g->name, name);
+            return kolo_fail(KOLO_ECONFIG,
+                             "graph %s: %s is too large to count its elements; lower batch, size or classes", g->name,
+                             name);
     }
     return 0;
 }
 
-int kolo_graph_tensor(kolo_graph *g, const char *name, enum kolo_role role, enum kolo_dtype dtype, int rank, const int64_t *dim)
+int kolo_graph_tensor(kolo_graph *g, const char *name, enum kolo_role role, enum kolo_dtype dtype, int rank,
+                      const int64_t *dim)
 {
     KOLO_TRY(check_dims(g, name, rank, dim));
     if (kolo_graph_find(g, name) >= 0)
@@ -111,11 +114,13 @@ static int check_args(const kolo_graph *g, enum kolo_op op, int n, int min, int 
 {
     const char *name = kolo_op_table[op].name;
     if (n < min || n > max)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s has %d %s; %d to %d are possible", g->name, name, n, what, min, max);
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s has %d %s; %d to %d are possible", g->name, name, n, what, min,
+                         max);
     for (int i = 0; arg && i < n; i++) {
         if (arg[i] < -1) return arg[i];
         if (arg[i] >= g->tensors)
-            return kolo_fail(KOLO_EINTERNAL, "graph %s: %s names tensor %d of %" PRId64, g->name, name, arg[i], g->tensors);
+            return kolo_fail(KOLO_EINTERNAL, "graph %s: %s names tensor %d of %" PRId64, g->name, name, arg[i],
+                             g->tensors);
     }
     return 0;
 }
@@ -123,7 +128,8 @@ static int check_args(const kolo_graph *g, enum kolo_op op, int n, int min, int 
 static int prepare_node(const kolo_graph *g, kolo_node *node, enum kolo_op op, int n_in, const int *in, int n_out,
                         const int *out, const kolo_attributes *a)
 {
-    if ((int)op < 0 || op >= KOLO_OP_COUNT) return kolo_fail(KOLO_EINTERNAL, "graph %s: no operation %d", g->name, (int)op);
+    if ((int)op < 0 || op >= KOLO_OP_COUNT)
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: no operation %d", g->name, (int)op);
     const kolo_op_info *info = &kolo_op_table[op];
     KOLO_TRY(check_args(g, op, n_in, info->min_in, info->max_in, in, "inputs"));
     KOLO_TRY(check_args(g, op, n_out, info->min_out, info->max_out, out, "outputs"));
@@ -154,8 +160,8 @@ int kolo_graph_node(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int
     kolo_node node;
     KOLO_TRY(prepare_node(g, &node, op, n_in, in, n_out, NULL, a));
     if (!kolo_op_table[op].shape)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s has no shape rule; its outputs are made by a gradient rule", g->name,
-                         kolo_op_table[op].name);
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s has no shape rule; its outputs are made by a gradient rule",
+                         g->name, kolo_op_table[op].name);
     KOLO_TRY(kolo_op_table[op].shape(g, &node, name));
     return push_node(g, &node);
 }
@@ -191,9 +197,11 @@ static void print_attributes(const kolo_node *node, FILE *file)
 int kolo_graph_print(const kolo_graph *g, void *stream)
 {
     FILE *file = stream;
-    fprintf(file, "graph %s: %s, %s, %" PRId64 " rows, %" PRId64 " tensors, %" PRId64 " nodes, %" PRId64
-            " parameters, %.0f multiply-accumulates a row\n", g->name, g->train ? "training" : "evaluation",
-            kolo_dtype_name(g->dtype), g->rows, g->tensors, g->nodes, kolo_graph_parameters(g), kolo_graph_macs(g));
+    fprintf(file,
+            "graph %s: %s, %s, %" PRId64 " rows, %" PRId64 " tensors, %" PRId64 " nodes, %" PRId64
+            " parameters, %.0f multiply-accumulates a row\n",
+            g->name, g->train ? "training" : "evaluation", kolo_dtype_name(g->dtype), g->rows, g->tensors, g->nodes,
+            kolo_graph_parameters(g), kolo_graph_macs(g));
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *node = &g->node[i];
         fprintf(file, "%5" PRId64 "  %-20s", i, kolo_op_table[node->op].name);

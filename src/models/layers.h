@@ -7,12 +7,14 @@
 
 #include "models/models.h"
 
-#define MODEL(name, argument, build, ...) \
+#define MODEL(name, argument, build, ...)                                                                              \
     int kolo_build_##build(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config);
 #include "models/models.def"
 #undef MODEL
 
-typedef struct kolo_part { char text[96]; } kolo_part;
+typedef struct kolo_part {
+    char text[96];
+} kolo_part;
 
 /* "layer1.0" and "conv1": "layer1.0.conv1" */
 static inline kolo_part kolo_part_of(const char *module, const char *part)
@@ -23,10 +25,16 @@ static inline kolo_part kolo_part_of(const char *module, const char *part)
 }
 
 /* N(0, 2 / fan): keeps the variance through a ReLU, forward (fan_in) or backward (fan_out). He et al., arXiv:1502.01852 */
-static inline kolo_init kolo_kaiming_normal(int64_t fan) { return (kolo_init){KOLO_INIT_NORMAL, sqrt(2.0 / (double)fan)}; }
+static inline kolo_init kolo_kaiming_normal(int64_t fan)
+{
+    return (kolo_init){KOLO_INIT_NORMAL, sqrt(2.0 / (double)fan)};
+}
 
 /* U(-1/sqrt(fan_in), 1/sqrt(fan_in)): PyTorch's default for weight and bias of convolutions and linear layers. */
-static inline kolo_init kolo_uniform_fan_in(int64_t fan_in) { return (kolo_init){KOLO_INIT_UNIFORM, 1 / sqrt((double)fan_in)}; }
+static inline kolo_init kolo_uniform_fan_in(int64_t fan_in)
+{
+    return (kolo_init){KOLO_INIT_UNIFORM, 1 / sqrt((double)fan_in)};
+}
 
 /* Features that a linear layer would see in x, (N,F); 1 where x is a status, which the next layer passes on. */
 static inline int64_t kolo_features(const kolo_graph *g, int x) { return x < 0 ? 1 : g->tensor[x].dim[1]; }

@@ -9,8 +9,14 @@
 #include "models/layers.h"
 
 const kolo_model kolo_model_table[] = {
-#define MODEL(id, depth, builder, h, w, c, k, text)                                                   \
-    {.name = #id, .source = text, .height = h, .width = w, .channels = c, .classes = k, .argument = depth, \
+#define MODEL(id, depth, builder, h, w, c, k, text)                                                                    \
+    {.name = #id,                                                                                                      \
+     .source = text,                                                                                                   \
+     .height = h,                                                                                                      \
+     .width = w,                                                                                                       \
+     .channels = c,                                                                                                    \
+     .classes = k,                                                                                                     \
+     .argument = depth,                                                                                                \
      .build = kolo_build_##builder},
 #include "models/models.def"
 #undef MODEL
@@ -45,7 +51,8 @@ static kolo_model_config complete(const kolo_model *model, const kolo_model_conf
 static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config *config)
 {
     if (config->classes < 2)
-        return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least 2 are needed", config->classes);
+        return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least 2 are needed",
+                         config->classes);
     int x = kolo_input(g, config->rows, config->height, config->width, config->channels);
     x = kolo_normalize(g, x, config->mean, config->std);
     if (x < 0) return x;

@@ -11,7 +11,10 @@ typedef struct resnet {
 
 static int conv(const resnet *r, const char *name, int x, int64_t out, int64_t kernel, int64_t stride)
 {
-    kolo_conv_spec spec = {.out = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .pad = {kernel / 2, kernel / 2},
+    kolo_conv_spec spec = {.out = out,
+                           .kernel = {kernel, kernel},
+                           .stride = {stride, stride},
+                           .pad = {kernel / 2, kernel / 2},
                            .weight = kolo_kaiming_normal(kernel * kernel * out)};
     return kolo_conv(r->g, name, x, &spec);
 }
@@ -52,7 +55,8 @@ static int basic_block(const resnet *r, const char *block, const char *output, i
     return join(r, block, output, x, y, planes, stride);
 }
 
-static int bottleneck_block(const resnet *r, const char *block, const char *output, int x, int64_t planes, int64_t stride)
+static int bottleneck_block(const resnet *r, const char *block, const char *output, int x, int64_t planes,
+                            int64_t stride)
 {
     int y = unit(r, block, 1, x, planes, 1, 1);
     y = unit(r, block, 2, y, planes, 3, stride);
@@ -76,8 +80,12 @@ static int stage(const resnet *r, int s, int x, int blocks)
 
 int kolo_build_resnet(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config)
 {
-    static const struct { int depth; bool bottleneck; int blocks[4]; } shape[] = {
-        {18, false, {2, 2, 2, 2}}, {34, false, {3, 4, 6, 3}},   {50, true, {3, 4, 6, 3}},
+    static const struct {
+        int depth;
+        bool bottleneck;
+        int blocks[4];
+    } shape[] = {
+        {18, false, {2, 2, 2, 2}},  {34, false, {3, 4, 6, 3}},  {50, true, {3, 4, 6, 3}},
         {101, true, {3, 4, 23, 3}}, {152, true, {3, 8, 36, 3}},
     };
     int i = 0, depths = sizeof shape / sizeof *shape;

@@ -15,7 +15,10 @@ typedef struct resnet_cifar {
 static int conv(const resnet_cifar *r, const char *name, int x, int64_t out, int64_t kernel, int64_t stride)
 {
     if (x < 0) return x;
-    kolo_conv_spec spec = {.out = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .pad = {kernel / 2, kernel / 2},
+    kolo_conv_spec spec = {.out = out,
+                           .kernel = {kernel, kernel},
+                           .stride = {stride, stride},
+                           .pad = {kernel / 2, kernel / 2},
                            .weight = kolo_kaiming_normal(kernel * kernel * r->g->tensor[x].dim[1])};
     return kolo_conv(r->g, name, x, &spec);
 }
@@ -33,7 +36,8 @@ static int shortcut(const resnet_cifar *r, const char *block, int x, int64_t pla
     return norm(r, kolo_part_of(block, "shortcut.1").text, x, 1);
 }
 
-static int basic_block(const resnet_cifar *r, const char *block, const char *output, int x, int64_t planes, int64_t stride)
+static int basic_block(const resnet_cifar *r, const char *block, const char *output, int x, int64_t planes,
+                       int64_t stride)
 {
     int y = conv(r, kolo_part_of(block, "conv1").text, x, planes, 3, stride);
     y = norm(r, kolo_part_of(block, "bn1").text, y, 1);
@@ -67,5 +71,6 @@ int kolo_build_resnet_cifar(kolo_graph *g, int x, const kolo_model *model, const
     }
     x = kolo_global_avg_pool(g, "avgpool", x);
     int64_t features = kolo_features(g, x);
-    return kolo_linear(g, "linear", x, config->classes, true, kolo_kaiming_normal(features), kolo_uniform_fan_in(features));
+    return kolo_linear(g, "linear", x, config->classes, true, kolo_kaiming_normal(features),
+                       kolo_uniform_fan_in(features));
 }

@@ -27,7 +27,8 @@ static int disorders(const kolo_graph *g)
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
         const kolo_op_info *info = &kolo_op_table[n->op];
-        wrong += n->n_in < info->min_in || n->n_in > info->max_in || n->n_out < info->min_out || n->n_out > info->max_out;
+        wrong +=
+            n->n_in < info->min_in || n->n_in > info->max_in || n->n_out < info->min_out || n->n_out > info->max_out;
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0) wrong += n->in[k] >= g->tensors || !made[n->in[k]];
         for (int k = 0; k < n->n_out; k++) {
@@ -172,10 +173,12 @@ static void initialised(void)
     config.zero_init_residual = true;
     g = build("resnet50", &config);
     ok(constant(g, "layer1.0.bn3.weight") == 0 && constant(g, "layer1.0.bn2.weight") == 1 &&
-       constant(g, "layer1.0.downsample.1.weight") == 1, "zero_init_residual: only the last norm of a block starts at 0");
+           constant(g, "layer1.0.downsample.1.weight") == 1,
+       "zero_init_residual: only the last norm of a block starts at 0");
     kolo_graph_destroy(&g);
     g = build("resnet18", &config);
-    ok(constant(g, "layer1.0.bn2.weight") == 0 && constant(g, "layer1.0.bn1.weight") == 1, "which is bn2 in a basic block");
+    ok(constant(g, "layer1.0.bn2.weight") == 0 && constant(g, "layer1.0.bn1.weight") == 1,
+       "which is bn2 in a basic block");
     kolo_graph_destroy(&g);
     g = build("resnet20", &config);
     drawn(g, "conv1.weight", false, sqrt(2. / 27));
@@ -231,9 +234,9 @@ int main(void)
         ok(kolo_model_find(kolo_model_table[i].name) == &kolo_model_table[i], "%s is found", kolo_model_table[i].name);
     }
     structure(kolo_model_find("resnet50"), KOLO_BF16);
-    fused("resnet50", NULL, 49, 16, 4);  /* 1 + 16 x 3 norms with relu; 4 stages with a downsample */
-    fused("resnet18", NULL, 17, 8, 3);   /* 1 + 8 x 2; the first stage has no downsample */
-    fused("resnet20", "a", 19, 9, 0);    /* 1 + 9 x 2 */
+    fused("resnet50", NULL, 49, 16, 4); /* 1 + 16 x 3 norms with relu; 4 stages with a downsample */
+    fused("resnet18", NULL, 17, 8, 3);  /* 1 + 8 x 2; the first stage has no downsample */
+    fused("resnet20", "a", 19, 9, 0);   /* 1 + 9 x 2 */
     fused("resnet20", "b", 19, 9, 2);
     initialised();
     bad_input();

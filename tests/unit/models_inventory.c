@@ -23,8 +23,8 @@ static const kolo_model *known(const char *entry, char *name, size_t size, const
 
 static kolo_graph *build(const char *name, const char *shortcut, int64_t classes, bool train)
 {
-    kolo_model_config config = {.rows = 2, .classes = classes, .shortcut = shortcut, .std = {1, 1, 1, 1}, .train = train,
-                                .dtype = KOLO_F32};
+    kolo_model_config config = {
+        .rows = 2, .classes = classes, .shortcut = shortcut, .std = {1, 1, 1, 1}, .train = train, .dtype = KOLO_F32};
     kolo_graph *g = NULL;
     if (kolo_model_graph(&g, name, &config) < 0) diag("%s: %s", name, kolo_error_text());
     return g;
@@ -74,7 +74,8 @@ static void state_dict(const cJSON *names)
     char name[64];
     const char *shortcut;
     if (!known(names->string, name, sizeof name, &shortcut)) return;
-    const cJSON *entry = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(inventory, "models"), names->string);
+    const cJSON *entry =
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(inventory, "models"), names->string);
     kolo_graph *g = build(name, shortcut, number(entry, "classes"), true);
     if (!g) {
         ok(0, "%s is built", names->string);
@@ -99,7 +100,8 @@ static void state_dict(const cJSON *names)
 }
 
 /* golden/models/NAME.json: a gradient for every parameter, a tensor for every activation that fusion leaves */
-static void golden_names(const char *folder, const char *file, const char *name, const char *shortcut, const char *const *fused)
+static void golden_names(const char *folder, const char *file, const char *name, const char *shortcut,
+                         const char *const *fused)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/golden/models/%s", folder, file);
