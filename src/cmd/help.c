@@ -54,7 +54,7 @@ static int print_topic(const char *topic)
     } else if (!strcmp(topic, "schedules")) {
         for (int i = 0; i < kolo_schedule_count; i++) printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
     } else if (!strcmp(topic, "augmentations")) {
-        for (int i = 0; i < kolo_augment_count; i++) printf("  %-14s %s\n", kolo_augment_table[i].name, kolo_augment_table[i].help);
+        for (int i = 0; i < kolo_augmentation_count; i++) printf("  %-14s %s\n", kolo_augmentation_table[i].name, kolo_augmentation_table[i].help);
     } else {
         return 1;
     }

@@ -1,0 +1,67 @@
+# shellcheck shell=bash
+# TAP for shell tests: source it first; it goes to the repository root, makes $ROOM (a temporary folder, removed at the end)
+# and puts the built programs on the PATH. KOLO_BUILD: the build folder; KOLO_SHARED: real data sets, may be absent.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+TOP=$PWD
+BUILD=${KOLO_BUILD:-build}
+case $BUILD in /*) ;; *) BUILD=$TOP/$BUILD ;; esac
+SHARED=${KOLO_SHARED:-$TOP/../shared}
+PATH=$BUILD/bin:$PATH:/usr/sbin
+export PATH
+ROOM=$(mktemp -d "${TMPDIR:-/tmp}/kolo-test-XXXXXX") || exit 1
+tap_count=0 tap_failed=0
+tap_cleanup=()
+tap_end() {
+    local command
+    for command in "${tap_cleanup[@]}"; do eval "$command"; done
+    rm -rf "$ROOM"
+}
+trap tap_end EXIT
+at_end() { tap_cleanup+=("$1"); }
+
+ok() { # STATUS TEXT
+    tap_count=$((tap_count + 1))
+    if [ "$1" = 0 ]; then echo "ok $tap_count - $2"; else echo "not ok $tap_count - $2" && tap_failed=1; fi
+}
+is() { # GOT WANT TEXT
+    [ "$1" = "$2" ]
+    ok $? "$3"
+    [ "$1" = "$2" ] || printf '#   got  %s\n#   want %s\n' "${1//$'\n'/ }" "${2//$'\n'/ }"
+}
+like() { # FILE PATTERN TEXT: a line of FILE matches
+    grep -qE -- "$2" "$1"
+    local status=$?
+    ok $status "$3"
+    [ $status = 0 ] || { echo "#   no line matches $2 in:" && tail -n 15 "$1" | sed 's/^/#     /'; }
+}
+skip() { tap_count=$((tap_count + 1)) && echo "ok $tap_count # SKIP $1"; }
+skip_all() { echo "1..0 # SKIP $1" && exit 0; }
+need() { # PROGRAM...
+    local program
+    for program in "$@"; do command -v "$program" > /dev/null || skip_all "no $program"; done
+}
+done_testing() { echo "1..$tap_count" && exit "$tap_failed"; }
+
+# 512 + 128 small pictures, packed once: $ROOM/data/train, $ROOM/data/val
+shapes_data() { # [COUNT [COUNT OF VAL]]
+    kolo-pack --source shapes --split train --count "${1:-512}" --out "$ROOM/data/train" > "$ROOM/pack.log" 2>&1 &&
+        kolo-pack --source shapes --split val --count "${2:-128}" --stats-from "$ROOM/data/train" --out "$ROOM/data/val" >> "$ROOM/pack.log" 2>&1 ||
+        { sed 's/^/# /' "$ROOM/pack.log" && echo "Bail out! packing failed" && exit 1; }
+}
+# a private Slurm for the rest of the test: cluster NODES CPUS
+cluster() {
+    need slurmctld slurmd munged srun
+    export KOLO_MINISLURM_DIR=$ROOM/slurm
+    "$TOP/share/minislurm" up --nodes "$1" --cpus "$2" --owner $$ > "$ROOM/slurm.log" 2>&1 ||
+        { sed 's/^/# /' "$ROOM/slurm.log" && echo "Bail out! no cluster" && exit 1; }
+    at_end '"$TOP/share/minislurm" down > /dev/null 2>&1'
+    eval "$("$TOP/share/minislurm" env)"
+}
+# events: "step loss" of every step of a run
+losses() { sed -n 's/.*"event":"step".*"step":\([0-9]*\).*"loss":\([^,}]*\).*/\1 \2/p' "$1/events.jsonl"; }
+weights_sum() { # RUN: checksum of its newest checkpoint's tensors
+    local newest
+    newest=$(find "$1/checkpoints" -maxdepth 1 -name 'step-*' ! -name '*.tmp*' | sort | tail -n 1)
+    cksum < "$newest/tensors.safetensors"
+}
