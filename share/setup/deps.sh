@@ -18,6 +18,7 @@ DNNL    | libdnnl-dev      | onednn-devel     | onednn        | convolutions on 
 HWLOC   | libhwloc-dev     | hwloc-devel      | hwloc         | binding to cores
 JPEG    | libjpeg-dev      | libjpeg-turbo-devel | libjpeg-turbo | pictures
 PNG     | libpng-dev       | libpng-devel     | libpng        | pictures
+ZLIB    | zlib1g-dev       | zlib-devel       | zlib          | compressed data sets
 YAML    | libyaml-dev      | libyaml-devel    | libyaml       | recipes
 CJSON   | libcjson-dev     | cjson-devel      | cjson         | annotations, checkpoints
 CUDA    | nvidia-cuda-toolkit | cuda-toolkit  | cuda          | GPUs; `make CUDA=0` does without

@@ -122,6 +122,8 @@ program '#include <stdio.h>' '#include <jpeglib.h>' \
 find_library JPEG -ljpeg libjpeg
 program '#include <png.h>' 'int main(void) { return png_access_version_number() == 0; }'
 find_library PNG '-lpng -lz' libpng
+program '#include <zlib.h>' 'int main(void) { return zlibVersion() == 0; }'
+find_library ZLIB -lz zlib
 program '#include <yaml.h>' 'int main(void) { yaml_parser_t p; return yaml_parser_initialize(&p); }'
 find_library YAML -lyaml yaml-0.1
 program '#include <cjson/cJSON.h>' 'int main(void) { return cJSON_Version() == 0; }'

@@ -108,7 +108,7 @@ Targets
 Knobs (make KNOB=value)
   CC CFLAGS LDFLAGS ARCH   compiler and flags; ARCH is -march=x86-64-v2 on x86, faster code is chosen at run time
   MPI=0 PMIX=0 CUDA=0      build without
-  MPI_HOME PMIX_HOME HDF5_HOME CUDA_HOME DNNL_HOME HWLOC_HOME JPEG_HOME PNG_HOME YAML_HOME CJSON_HOME
+  MPI_HOME PMIX_HOME HDF5_HOME CUDA_HOME DNNL_HOME HWLOC_HOME JPEG_HOME PNG_HOME ZLIB_HOME YAML_HOME CJSON_HOME
                            where a library is, if neither the compiler nor pkg-config finds it
   BUILD=folder             where objects and programs go
   V=1                      show every command
