@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 TOP=$PWD
 BUILD=${KOLO_BUILD:-build}
 case $BUILD in /*) ;; *) BUILD=$TOP/$BUILD ;; esac
-SHARED=${KOLO_SHARED:-$TOP/../shared}
+export KOLO_SHARED=${KOLO_SHARED:-$TOP/../shared}
 PATH=$BUILD/bin:$PATH:/usr/sbin
 export PATH
 ROOM=$(mktemp -d "${TMPDIR:-/tmp}/kolo-test-XXXXXX") || exit 1
@@ -45,9 +45,10 @@ done_testing() { echo "1..$tap_count" && exit "$tap_failed"; }
 
 # 512 + 128 small pictures, packed once: $ROOM/data/train, $ROOM/data/val
 shapes_data() { # [COUNT [COUNT OF VAL]]
-    kolo-pack --source shapes --split train --count "${1:-512}" --out "$ROOM/data/train" > "$ROOM/pack.log" 2>&1 &&
-        kolo-pack --source shapes --split val --count "${2:-128}" --stats-from "$ROOM/data/train" --out "$ROOM/data/val" >> "$ROOM/pack.log" 2>&1 ||
-        { sed 's/^/# /' "$ROOM/pack.log" && echo "Bail out! packing failed" && exit 1; }
+    if ! { kolo-pack --source shapes --split train --count "${1:-512}" --out "$ROOM/data/train" &&
+        kolo-pack --source shapes --split val --count "${2:-128}" --stats-from "$ROOM/data/train" --out "$ROOM/data/val"; } > "$ROOM/pack.log" 2>&1; then
+        sed 's/^/# /' "$ROOM/pack.log" && echo "Bail out! packing failed" && exit 1
+    fi
 }
 # a private Slurm for the rest of the test: cluster NODES CPUS
 cluster() {
@@ -55,7 +56,7 @@ cluster() {
     export KOLO_MINISLURM_DIR=$ROOM/slurm
     "$TOP/share/minislurm" up --nodes "$1" --cpus "$2" --owner $$ > "$ROOM/slurm.log" 2>&1 ||
         { sed 's/^/# /' "$ROOM/slurm.log" && echo "Bail out! no cluster" && exit 1; }
-    at_end '"$TOP/share/minislurm" down > /dev/null 2>&1'
+    at_end "'$TOP/share/minislurm' down > /dev/null 2>&1"
     eval "$("$TOP/share/minislurm" env)"
 }
 # events: "step loss" of every step of a run

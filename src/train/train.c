@@ -48,7 +48,6 @@ static int open_run(trainer *t)
     KOLO_TRY(kolo_comm_barrier(t->session.comm)); /* nobody reads before rank 0 holds the folder */
     int found = kolo_checkpoint_find(folder, &t->position, path, sizeof path);
     KOLO_TRY(found);
-    KOLO_TRY(kolo_exec_initialise(t->session.exec, (uint64_t)t->options->seed));
     if (found) {
         if (strcmp(t->position.data_uuid, t->session.data_uuid))
             return kolo_fail(KOLO_ECONFIG, "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder", folder,
@@ -56,6 +55,7 @@ static int open_run(trainer *t)
         KOLO_TRY(kolo_checkpoint_load(path, t->session.exec, t->session.plan));
         t->position.restarts++;
     } else {
+        KOLO_TRY(kolo_exec_initialise(t->session.exec, (uint64_t)t->options->seed));
         if (*t->options->init) KOLO_TRY(kolo_weights_import(t->options->init, t->session.exec, t->session.plan, NULL));
         t->position = (kolo_position){.batch = t->options->batch, .samples = t->session.samples, .seed = (uint64_t)t->options->seed, .best_top1 = -1};
         snprintf(t->position.data_uuid, sizeof t->position.data_uuid, "%s", t->session.data_uuid);

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# make bench-peers: Kolo and PyTorch on this machine, alternating in one run; prints images/s, memory and ratios.
+# PyTorch is installed into build/peers (a virtual environment; some GB). It runs "tuned": channels_last, and glibc told to keep
+# large blocks (without that, page faults cost it 20 to 40 %).
+#
+#   tests/peers/bench.sh [CASE ...]      CASE: MODEL:BATCH:SIZE:PRECISION:STEPS, default: the table below
+#   ROUNDS=2 THREADS=2 PYTHON=python     PYTHON: one that has torch already
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${KOLO_BUILD:-build}
+PATH=$BUILD/bin:$PATH
+ROUNDS=${ROUNDS:-2}
+THREADS=${THREADS:-$(nproc)}
+cases=("$@")
+if [ ${#cases[@]} = 0 ]; then
+    cases=(resnet50:16:224:f32:4 resnet50:16:224:bf16:4 resnet18:32:224:f32:4 resnet20:128:32:f32:25 resnet20:128:32:bf16:25 lenet5:64:28:f32:300)
+fi
+python=${PYTHON:-$BUILD/peers/bin/python}
+if ! "$python" -c 'import torch, torchvision' 2> /dev/null; then
+    echo "installing PyTorch into $BUILD/peers (once) ..."
+    python3 -m venv "$BUILD/peers" && "$BUILD/peers/bin/pip" install -q torch torchvision || { echo "PyTorch cannot be installed here" && exit 1; }
+    python=$BUILD/peers/bin/python
+fi
+export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184
+peer() { # MODEL BATCH SIZE PRECISION STEPS
+    "$python" tests/peers/pytorch_train.py "$1" "$2" "$3" "$4" "$THREADS" "$5" 2> "$BUILD/peers.log" && return
+    # some virtual machines show AMX but fault on it: the next best instruction set
+    ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 "$python" tests/peers/pytorch_train.py "$1" "$2" "$3" "$4" "$THREADS" "$5" 2> "$BUILD/peers.log"
+}
+own() {
+    local channels=3
+    [ "$1" = lenet5 ] && channels=1
+    env -u MALLOC_MMAP_MAX_ -u MALLOC_TRIM_THRESHOLD_ kolo bench train model="$1" batch="$2" size="$3" precision="$4" steps="$5" threads="$THREADS" channels=$channels
+}
+rate() { sed -n 's/.*: \([0-9.]*\) img\/s$/\1/p' | tail -n 1; }
+memory() { sed -n 's/.*peak \([0-9]*\) MiB.*/\1/p' | tail -n 1; }
+best() { awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN {print a + 0 > b + 0 ? a : b}'; }
+
+printf '%-28s %12s %12s %8s %10s %10s %8s\n' "case" "kolo img/s" "torch img/s" "ratio" "kolo MiB" "torch MiB" "ratio"
+for case in "${cases[@]}"; do
+    IFS=: read -r model batch size precision steps <<< "$case"
+    a=0 b=0
+    for ((round = 0; round < ROUNDS; round++)); do
+        mine=$(own "$model" "$batch" "$size" "$precision" "$steps")
+        theirs=$(peer "$model" "$batch" "$size" "$precision" "$steps")
+        a=$(best "$a" "$(rate <<< "$mine")")
+        b=$(best "$b" "$(rate <<< "$theirs")")
+    done
+    m=$(memory <<< "$mine")
+    n=$(memory <<< "$theirs")
+    awk -v c="$model b$batch ${size}px $precision" -v a="$a" -v b="$b" -v m="${m:-0}" -v n="${n:-0}" 'BEGIN {
+        printf "%-28s %12.1f %12.1f %8.2f %10.0f %10.0f %8.2f\n", c, a, b, b > 0 ? a / b : 0, m, n, n > 0 ? m / n : 0}'
+done
