@@ -51,18 +51,17 @@ put_all 644 share/site share/kolo/site '*'
 put_all 644 "$build/share/man/man1" share/man/man1 '*.1'
 put_all 644 share/man share/man/man1 '*.1'
 put 644 "$build/share/bash-completion/completions/kolo" share/bash-completion/completions/kolo
-put_all 644 modulefiles share/modulefiles '*'
-put_all 644 modulefiles/kolo share/modulefiles/kolo '*'
-for file in LICENSE NOTICE README.md; do put 644 "$file" "share/doc/kolo/$file"; done
+put_all 644 . share/doc/kolo LICENSE NOTICE README.md
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+sed "s|@VERSION@|$version|g; s|@ROOT@||" modulefiles/kolo.in >"$made/module" # an empty root: it finds its own place
+put 644 "$made/module" "share/modulefiles/kolo/$version"
+pkg_config_file >"$made/pc"
+put 644 "$made/pc" lib/pkgconfig/kolo.pc
 
-pc=$root/lib/pkgconfig/kolo.pc
 if [ "$action" = install ]; then
-    mkdir -p "${pc%/*}"
-    pkg_config_file >"$pc"
-    chmod 644 "$pc"
     echo "installed in $root"
 else
-    rm -f "$pc"
     # folders of this program alone, where nothing else lies in them
     for folder in share/kolo/recipes share/kolo/jobs share/kolo/site share/kolo share/modulefiles/kolo \
         share/doc/kolo include/kolo; do

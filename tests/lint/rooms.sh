@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# rooms.sh [ROOT]: every #include between rooms of ROOT/src goes from a later room to an earlier one, and neighbours
+# that need not know each other do not. Prints each offence as file:line: words; exit 1 if there is one.
+set -u
+cd "${1:-.}" || exit 2
+ROOMS=(base launch data graph ops models optim comm plan exec ckpt report train cmd)
+STRANGERS=' data:graph graph:data models:ops ops:models comm:graph graph:comm '
+declare -A PLACE
+for i in "${!ROOMS[@]}"; do PLACE[${ROOMS[i]}]=$i; done
+bad=0
+offence() { echo "$1" && bad=1; }
+
+while IFS=: read -r file line text; do
+    room=${file#src/} && room=${room%%/*}
+    [[ $text =~ \"([^\"]+)\" ]] || continue
+    path=${BASH_REMATCH[1]}
+    to=${path%%/*}
+    if [[ $path == ../* || $path == ./* ]]; then
+        offence "$file:$line: includes by a relative path; write the path from src/"
+    elif [[ $path != */* ]]; then
+        offence "$file:$line: \"$path\" has no room; write the path from src/"
+    elif [[ $to == kolo ]]; then
+        [[ -e include/$path ]] || offence "$file:$line: there is no include/$path"
+    elif [[ -z ${PLACE[$to]:-} ]]; then
+        offence "$file:$line: $to is not a room"
+    elif [[ -z ${PLACE[$room]:-} ]]; then
+        offence "$file:$line: src/$room is not a room"
+    elif ((PLACE[$to] > PLACE[$room])); then
+        offence "$file:$line: $room includes $to, which stands after it"
+    elif [[ $STRANGERS == *" $room:$to "* ]]; then
+        offence "$file:$line: $room and $to do not know each other"
+    fi
+done < <(grep -rnE --include='*.[ch]' --include='*.cu' --include='*.def' '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' src)
+
+# the installed headers stand on their own; the packing tools use nothing after data
+while IFS=: read -r file line text; do
+    [[ $text =~ \"([^\"]+)\" ]] || continue
+    to=${BASH_REMATCH[1]%%/*}
+    case $file in
+    include/*) [[ $to == kolo ]] || offence "$file:$line: an installed header includes $to" ;;
+    hdf5_tools/*) [[ -z ${PLACE[$to]:-} || ${PLACE[$to]} -le ${PLACE[data]} ]] ||
+        offence "$file:$line: the packing tools include $to, which stands after data" ;;
+    esac
+done < <(find include hdf5_tools -name '*.[ch]' -exec grep -nHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' {} + 2>/dev/null)
+exit $bad

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The order of the rooms, and that its check can fail.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lint/tap.sh
+none "every room includes only rooms before it" "$(tests/lint/rooms.sh . 2>&1)"
+
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree"/{src/{base,data,graph,ops/cpu,models,comm,plan},include/kolo,hdf5_tools}
+touch "$tree/include/kolo/error.h"
+offends() { # FILE INCLUDE WORDS
+    printf '#include <stdio.h>\n# include "%s"\n' "$2" >"$tree/$1"
+    rows=$(tests/lint/rooms.sh "$tree")
+    [[ $? -eq 1 && $rows == "$1:2: "*"$3"* ]]
+    ok $? "$1 must not include $2"
+    rm "$tree/$1"
+}
+offends src/base/a.c plan/plan.h "stands after it"
+offends src/graph/a.h data/shard.h "do not know each other"
+offends src/models/a.c ops/backend.h "do not know each other"
+offends src/comm/a.c graph/graph.h "do not know each other"
+offends src/ops/cpu/a.c plan/plan.h "stands after it"
+offends src/base/a.c ../plan/plan.h "relative path"
+offends src/base/a.c error.h "has no room"
+offends src/base/a.c kolo/nothing.h "no include/kolo/nothing.h"
+offends src/base/a.c lobby/door.h "not a room"
+offends include/kolo/a.h base/file.h "an installed header"
+offends hdf5_tools/a.c graph/graph.h "stands after data"
+printf '#include "base/file.h"\n#include "kolo/error.h"\n#include "data/shard.h"\n' >"$tree/src/plan/a.c"
+none "what is allowed passes" "$(tests/lint/rooms.sh "$tree" 2>&1)"
+done_testing
