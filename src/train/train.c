@@ -74,7 +74,7 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     int64_t steps = t->position.step - t->first_step;
     snprintf(s->state, sizeof s->state, "%s", state);
     snprintf(s->model, sizeof s->model, "%s", t->options->model);
-    snprintf(s->next, sizeof s->next, "%s", next);
+    snprintf(s->next, sizeof s->next, "%.255s", next);
     s->steps = t->position.step;
     s->restarts = t->position.restarts;
     s->epochs = t->position.step / session->steps_per_epoch;

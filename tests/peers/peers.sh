@@ -3,7 +3,7 @@
 # PyTorch is installed into build/peers (a virtual environment; some GB). It runs "tuned": channels_last, and glibc told to keep
 # large blocks (without that, page faults cost it 20 to 40 %).
 #
-#   tests/peers/bench.sh [CASE ...]      CASE: MODEL:BATCH:SIZE:PRECISION:STEPS, default: the table below
+#   tests/peers/peers.sh [CASE ...]      CASE: MODEL:BATCH:SIZE:PRECISION:STEPS, default: the table below
 #   ROUNDS=2 THREADS=2 PYTHON=python     PYTHON: one that has torch already
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -18,7 +18,9 @@ fi
 python=${PYTHON:-$BUILD/peers/bin/python}
 if ! "$python" -c 'import torch, torchvision' 2> /dev/null; then
     echo "installing PyTorch into $BUILD/peers (once) ..."
-    python3 -m venv "$BUILD/peers" && "$BUILD/peers/bin/pip" install -q torch torchvision || { echo "PyTorch cannot be installed here" && exit 1; }
+    if ! { python3 -m venv "$BUILD/peers" && "$BUILD/peers/bin/pip" install -q torch torchvision; }; then
+        echo "PyTorch cannot be installed here" && exit 1
+    fi
     python=$BUILD/peers/bin/python
 fi
 export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184
