@@ -72,15 +72,22 @@ report() {
     done
 }
 
+homes() {
+    for name; do
+        case $name in CC | PKG | [a-z]*) ;; *) printf '%s_HOME=/opt/%s ' "$name" "$name" ;; esac
+    done
+}
+
 commands() {
+    homes=$(homes "$@")
     cat >&2 <<END
 Install what is missing with one of
   apt-get install $(columns 2 "$@")
   dnf install $(columns 3 "$@")
   spack install $(columns 4 "$@") && spack load $(columns 4 "$@")
   module load $(columns 4 "$@" | sed 's/~[a-z]*//g')      # names differ from site to site: module avail
-or tell make where a library is: make HDF5_HOME=/opt/hdf5 (likewise MPI, PMIX, DNNL, HWLOC, JPEG, PNG, YAML, CJSON _HOME).
 END
+    [ -z "$homes" ] || printf 'or tell make where they are: make %s\n' "$homes" >&2
 }
 
 may_install() { # sets $as

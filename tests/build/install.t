@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# make install: the tree works where it was moved to, and uninstall takes back what it put there.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lint/tap.sh
+BUILD=${KOLO_BUILD:-build}
+for program in kolo kolo-pack kolo-shards; do
+    [[ -x $BUILD/bin/$program ]] || skip_all "$program is not built"
+done
+ROOM=$(mktemp -d)
+trap 'rm -rf "$ROOM"' EXIT
+make -s BUILD="$BUILD" docs >"$ROOM/log" 2>&1 && share/setup/install.sh install "$ROOM/stage/opt/kolo" "$BUILD" 9.8.7 >>"$ROOM/log" 2>&1
+ok $? "the tree is installed" || diag <"$ROOM/log"
+mv "$ROOM/stage/opt/kolo" "$ROOM/moved"
+TREE=$ROOM/moved
+cd / || exit 1
+env -i PATH=/usr/bin:/bin HOME="$ROOM" "$TREE/bin/kolo" version >"$ROOM/version" 2>&1
+ok $? "kolo version runs from the moved tree"
+for path in bin/kolo-pack bin/kolo-shards share/kolo/recipes/shapes.yaml share/kolo/jobs/resnet_imagenet.sh \
+    share/kolo/jobs/lib.sh share/kolo/minislurm share/man/man1/kolo.1 share/bash-completion/completions/kolo \
+    share/modulefiles/kolo/9.8.7 share/doc/kolo/LICENSE share/doc/kolo/NOTICE include/kolo/error.h lib/pkgconfig/kolo.pc; do
+    [[ -s $TREE/$path ]]
+    ok $? "$path is there"
+done
+none "no file names the place where it was built or staged" \
+    "$(grep -rlF -e "$ROOM/stage" -e "$OLDPWD" "$TREE" --exclude-dir=bin --exclude-dir=lib)"
+[[ $(PKG_CONFIG_PATH=$TREE/lib/pkgconfig pkg-config --modversion --variable=bindir kolo 2>&1) == *9.8.7* ]]
+ok $? "pkg-config knows the version"
+[[ -d $(PKG_CONFIG_PATH=$TREE/lib/pkgconfig pkg-config --variable=recipes kolo 2>/dev/null) ]]
+ok $? "and where the recipes are after the move"
+if command -v man >/dev/null && command -v groff >/dev/null; then
+    [[ $(MANWIDTH=100 man -l "$TREE/share/man/man1/kolo.1" 2>/dev/null) == *lr* ]]
+    ok $? "the manual page can be read"
+else
+    skip "no man(1)"
+fi
+if bash -n "$TREE/share/bash-completion/completions/kolo"; then
+    # shellcheck disable=SC1091
+    words=$(. "$TREE/share/bash-completion/completions/kolo" && complete -p kolo)
+    [[ $words == complete*kolo* ]]
+    ok $? "the completion loads"
+else
+    ok 1 "the completion loads"
+fi
+init=
+for file in /usr/share/lmod/lmod/init/bash /usr/share/modules/init/bash; do [[ ! -e $file ]] || init=$file; done
+if [[ -n $init ]]; then
+    # shellcheck disable=SC2016 # expands in the other shell
+    out=$(env -i PATH=/usr/bin:/bin HOME="$ROOM" TREE="$TREE" INIT="$init" bash -c '. "$INIT"; module use "$TREE/share/modulefiles"
+        before=$(env | grep -vE "^(_|LOADEDMODULES|_LMFILES_|__MODULES|__LMOD|_ModuleTable)" | sort); module load kolo
+        echo "$KOLO_ROOT"; command -v kolo; module unload kolo
+        after=$(env | grep -vE "^(_|LOADEDMODULES|_LMFILES_|__MODULES|__LMOD|_ModuleTable)" | sort)
+        [ "$before" = "$after" ] && echo same' 2>&1)
+    [[ $out == "$TREE"$'\n'"$TREE/bin/kolo"$'\n'same ]]
+    ok $? "the module finds the moved tree, and unload leaves the environment as it was" || diag <<<"$out"
+else
+    skip "no environment modules here"
+fi
+cd "$OLDPWD" || exit 1
+share/setup/install.sh uninstall "$TREE" "$BUILD" 9.8.7 >/dev/null
+ok $? "uninstall"
+none "takes back every file" "$(find "$TREE" -type f)"
+done_testing
