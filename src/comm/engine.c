@@ -1,0 +1,243 @@
+#include "comm/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "kolo/error.h"
+
+/* A slot holds bucket + 1 in its low bits and the round above. */
+enum { BUCKET_BITS = 13 };
+_Static_assert(COMM_MAX_BUCKETS < 1 << BUCKET_BITS, "a bucket number fits");
+
+bool comm_engine_push(comm_engine *e, int bucket, uint64_t round)
+{
+    uint64_t at = atomic_load(&e->tail);
+    do
+        if (atomic_load(&e->ring[at % COMM_RING_SLOTS]) != 0) return false;
+    while (!atomic_compare_exchange_weak(&e->tail, &at, at + 1));
+    atomic_store(&e->ring[at % COMM_RING_SLOTS], round << BUCKET_BITS | (uint64_t)(bucket + 1));
+    return true;
+}
+
+void comm_engine_small(comm_engine *e, uint32_t seq)
+{
+    e->small.run.at = 0;
+    atomic_store(&e->small_seq, seq);
+    comm_node_ring(e->node, e->node->me);
+}
+
+static void drain(comm_engine *e)
+{
+    while (e->actives < COMM_RING_SLOTS) {
+        _Atomic uint64_t *slot = &e->ring[e->head % COMM_RING_SLOTS];
+        uint64_t value = atomic_load(slot);
+        if (!value) return;
+        atomic_store(slot, 0);
+        e->head++;
+        int bucket = (int)(value & ((1 << BUCKET_BITS) - 1)) - 1;
+        e->active[e->actives++] = (comm_entry){bucket, -1, COMM_LOCAL, value >> BUCKET_BITS};
+    }
+}
+
+enum outcome { NOTHING, PROGRESS, FINISHED };
+
+static enum outcome step_local(comm_engine *e, comm_entry *entry, const comm_bucket *b)
+{
+    comm_node *node = e->node;
+    if (node->nodes == 1 && comm_node_done(node, b, entry->round)) return FINISHED;
+    if (!comm_node_arrived(node, b, entry->round)) return NOTHING;
+    if (comm_node_work(node, b, entry->round)) return PROGRESS;
+    if (node->nodes == 1) return FINISHED; /* others hold the last blocks */
+    if (!comm_node_reduced(node, b, entry->round, node->me)) return NOTHING;
+    entry->phase = COMM_QUEUED;
+    return PROGRESS;
+}
+
+/* Lanes are given in the order of the starts, which is the same on all ranks, so that no two ranks wait crosswise. */
+static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bucket *b)
+{
+    comm_node *node = e->node;
+    int free_lane = 0;
+    while (free_lane < COMM_LANES && e->lane[free_lane].taken) free_lane++;
+    if (free_lane == COMM_LANES) return NOTHING;
+    comm_lane *lane = &e->lane[free_lane];
+    size_t at = b->offset + (size_t)comm_part(b->count, b->slices, node->me) * sizeof(float);
+    lane->taken = true;
+    lane->buffer[COMM_SCRATCH] = lane->scratch;
+    lane->buffer[COMM_OWN] = node->arena[node->me] + at;
+    for (int f = 0; f < node->fragments; f++)
+        lane->buffer[COMM_PART + f] = node->arena[comm_node_home(node, f, node->me)] + at;
+    lane->run = (comm_run){.schedule = &e->schedule[b->index], .transport = e->transport, .lane = lane->lane,
+                           .rank_of = e->rank_of, .buffer = lane->buffer, .width = sizeof(float),
+                           .combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM), .tag = b->index};
+    e->transport->reset(lane->lane);
+    entry->lane = free_lane;
+    entry->phase = COMM_NETWORK;
+    return PROGRESS;
+}
+
+static void push_slice(const comm_node *node, const comm_bucket *b)
+{
+    int64_t from = comm_part(b->count, b->slices, node->me), end = comm_part(b->count, b->slices, node->me + 1);
+    for (int64_t at = from; at < end; at += COMM_BLOCK) {
+        size_t bytes = (size_t)(end - at < COMM_BLOCK ? end - at : COMM_BLOCK) * sizeof(float);
+        size_t offset = b->offset + (size_t)at * sizeof(float);
+        for (int l = 0; l < node->ranks; l++)
+            if (l != node->me) memcpy(node->arena[l] + offset, node->arena[node->me] + offset, bytes);
+    }
+}
+
+/* 1 finished, 0 not yet; *moved: something was done. */
+static int advance(comm_engine *e, comm_run *run, bool *moved)
+{
+    int64_t before = run->at;
+    int rc = comm_run_poll(run);
+    *moved = run->at != before;
+    if (rc < 0) comm_node_break(e->node, kolo_error_text());
+    if (rc == 0)
+        atomic_store_explicit(&e->node->control[e->node->me]->lagging, e->transport->lagging(run->lane),
+                              memory_order_relaxed);
+    return rc;
+}
+
+static enum outcome step_network(comm_engine *e, comm_entry *entry, const comm_bucket *b)
+{
+    comm_lane *lane = &e->lane[entry->lane];
+    bool moved;
+    if (advance(e, &lane->run, &moved) <= 0) return moved ? PROGRESS : NOTHING;
+    push_slice(e->node, b);
+    lane->taken = false;
+    comm_node_slice_done(e->node, b, entry->round);
+    return FINISHED;
+}
+
+/* Returns whether anything moved; *waiting: messages are in flight. */
+static bool step_all(comm_engine *e, bool *waiting)
+{
+    bool moved = false, may_queue = true;
+    int kept = 0;
+    for (int i = 0; i < e->actives; i++) {
+        comm_entry entry = e->active[i];
+        const comm_bucket *b = &e->bucket[entry.bucket];
+        enum outcome outcome = NOTHING;
+        if (entry.phase == COMM_LOCAL) outcome = step_local(e, &entry, b);
+        else if (entry.phase == COMM_NETWORK) outcome = step_network(e, &entry, b);
+        else if (may_queue) outcome = step_queued(e, &entry, b);
+        moved |= outcome != NOTHING;
+        if (outcome == FINISHED) continue;
+        if (entry.phase == COMM_NETWORK) *waiting = true;
+        else may_queue = false;
+        e->active[kept++] = entry;
+    }
+    e->actives = kept;
+    return moved;
+}
+
+static bool step_small(comm_engine *e, bool *waiting)
+{
+    uint32_t seq = atomic_load(&e->small_seq);
+    bool moved = false;
+    if (!seq) return false;
+    if (e->small.run.at == 0) e->transport->reset(e->small.lane);
+    int rc = advance(e, &e->small.run, &moved);
+    *waiting = true;
+    if (rc <= 0) return moved;
+    comm_control *leader = e->node->control[0];
+    atomic_store(&e->small_seq, 0);
+    comm_node_release(e->node, &leader->result, seq, &leader->sleepers);
+    return true;
+}
+
+/* Cores are shared with computing: while messages are in flight, first yield, then sleep up to 100 us at a time. */
+static void rest(comm_engine *e, uint32_t bell, bool waiting, int idle)
+{
+    comm_control *own = e->node->control[e->node->me];
+    enum { YIELDS = 100 };
+    if (waiting && idle < YIELDS) {
+        sched_yield();
+        return;
+    }
+    int more = (idle - YIELDS) / 8;
+    double seconds = waiting ? 1e-5 * (more < 9 ? more + 1 : 10) : -1;
+    atomic_store(&own->asleep, 1);
+    kolo_futex_wait(&own->doorbell, bell, seconds, 0);
+    atomic_store(&own->asleep, 0);
+}
+
+static void *engine_main(void *of)
+{
+    comm_engine *e = of;
+    comm_control *own = e->node->control[e->node->me];
+    prctl(PR_SET_NAME, "kolo-comm");
+    prctl(PR_SET_TIMERSLACK, 1000); /* short sleeps mean what they say */
+    for (int idle = 0;;) {
+        uint32_t bell = atomic_load(&own->doorbell);
+        bool waiting = false, moved = false;
+        if (atomic_load(&e->stop)) return NULL;
+        drain(e);
+        if (!comm_node_broken(e->node)) {
+            moved = step_all(e, &waiting);
+            if (e->transport && step_small(e, &waiting)) moved = true;
+        }
+        if (moved) {
+            idle = 0;
+            atomic_store_explicit(&own->lagging, -1, memory_order_relaxed);
+        } else {
+            rest(e, bell, waiting, idle++);
+        }
+    }
+}
+
+int comm_engine_start(comm_engine *e)
+{
+    e->ring = kolo_alloc(COMM_RING_SLOTS * sizeof *e->ring);
+    e->active = kolo_alloc(COMM_RING_SLOTS * sizeof *e->active);
+    if (!e->ring || !e->active) return KOLO_ECONFIG;
+    int rc = pthread_create(&e->thread, NULL, engine_main, e);
+    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no progress thread: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    e->running = true;
+    return 0;
+}
+
+int comm_engine_lane(comm_engine *e, comm_lane *lane, int64_t requests, size_t scratch_bytes)
+{
+    lane->buffer = kolo_alloc((size_t)(COMM_PART + e->node->ranks) * sizeof *lane->buffer);
+    lane->scratch = kolo_alloc(scratch_bytes + KOLO_ALIGN);
+    if (!lane->buffer || !lane->scratch) return KOLO_ECONFIG;
+    return e->transport->lane_make(e->network, requests, &lane->lane);
+}
+
+void comm_engine_stop(comm_engine *e)
+{
+    if (!e->running) return;
+    atomic_store(&e->stop, 1);
+    comm_node_ring(e->node, e->node->me);
+    pthread_join(e->thread, NULL);
+    e->running = false;
+}
+
+static void lane_free(comm_engine *e, comm_lane *lane, bool *busy)
+{
+    bool in_use = false;
+    if (lane->lane) e->transport->lane_free(&lane->lane, &in_use);
+    if (!in_use) free(lane->scratch); /* else MPI may still write there */
+    free(lane->buffer);
+    *busy |= in_use;
+    *lane = (comm_lane){0};
+}
+
+void comm_engine_free(comm_engine *e, bool *busy)
+{
+    for (int i = 0; i < COMM_LANES; i++) lane_free(e, &e->lane[i], busy);
+    lane_free(e, &e->small, busy);
+    free(e->ring);
+    free(e->active);
+    free(e->rank_of);
+    free(e->leader_of);
+    e->ring = NULL;
+    e->active = NULL;
+    e->rank_of = e->leader_of = NULL;
+}

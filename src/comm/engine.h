@@ -1,0 +1,58 @@
+/* The progress thread of a rank: takes started buckets in their order, reduces on the node, owns every MPI call.
+ * A ring without locks leads to it; when nothing is in flight it sleeps on a futex. */
+#ifndef KOLO_COMM_ENGINE_H
+#define KOLO_COMM_ENGINE_H
+
+#include <pthread.h>
+
+#include "comm/node.h"
+#include "comm/transport.h"
+
+enum { COMM_LANES = 4, COMM_RING_SLOTS = 2 * COMM_MAX_BUCKETS };
+
+/* What carries one schedule at a time. */
+typedef struct comm_lane {
+    void *lane;     /* of the transport */
+    char *scratch;
+    char **buffer;  /* [COMM_PART + local ranks] */
+    comm_run run;
+    bool taken;
+} comm_lane;
+
+enum comm_phase { COMM_LOCAL, COMM_QUEUED, COMM_NETWORK };
+typedef struct comm_entry {
+    int bucket, lane;
+    enum comm_phase phase;
+    uint64_t round;
+} comm_entry;
+
+typedef struct comm_engine {
+    comm_node *node;
+    const comm_transport *transport; /* NULL on one node */
+    void *network;
+    comm_bucket *bucket;             /* [buckets], from commit on */
+    comm_schedule *schedule;         /* [buckets] of the slice that this rank owns; NULL on one node */
+    int *rank_of;                    /* [nodes] owners of the same slice */
+    int *leader_of;                  /* [nodes] local rank 0 of each node */
+    pthread_t thread;
+    bool running;
+    _Atomic uint32_t stop;
+    _Atomic uint64_t *ring, tail;    /* bucket and round; 0: empty */
+    uint64_t head;
+    comm_entry *active;
+    int actives;
+    comm_lane lane[COMM_LANES], small;
+    _Atomic uint32_t small_seq;      /* meeting whose network part is asked for; 0: none */
+} comm_engine;
+
+int comm_engine_start(comm_engine *engine);
+void comm_engine_stop(comm_engine *engine); /* waits for the thread; the lanes stay */
+int comm_engine_lane(comm_engine *engine, comm_lane *lane, int64_t requests, size_t scratch_bytes);
+void comm_engine_free(comm_engine *engine, bool *busy);
+
+/* False: the ring is full (the bucket is reduced by whoever waits for it). */
+bool comm_engine_push(comm_engine *engine, int bucket, uint64_t round);
+/* small.run is set up: run it, then put up `seq` as the node's result. Leader only. */
+void comm_engine_small(comm_engine *engine, uint32_t seq);
+
+#endif

@@ -1,0 +1,162 @@
+/* Messages between nodes over MPI, on a communicator of our own. */
+#include "comm/transport.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+#ifdef KOLO_MPI
+#include <mpi.h>
+
+typedef struct network { MPI_Comm world; } network;
+
+typedef struct lane {
+    MPI_Comm world;
+    MPI_Request *request;
+    int *rank;
+    int64_t posted, first, capacity; /* requests before `first` are complete */
+} lane;
+
+static int check(int rc, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (rc == MPI_SUCCESS) return 0;
+    MPI_Error_string(rc, text, &length);
+    return kolo_fail(KOLO_ELAUNCH, "%s failed: %s", what, text);
+}
+
+static int lane_make(void *state, int64_t requests, void **out)
+{
+    lane *l = kolo_alloc(sizeof *l);
+    if (!l) return KOLO_ECONFIG;
+    l->world = ((network *)state)->world;
+    l->capacity = requests;
+    l->request = kolo_alloc((size_t)(requests + 1) * sizeof *l->request);
+    l->rank = kolo_alloc((size_t)(requests + 1) * sizeof *l->rank);
+    *out = l;
+    return l->request && l->rank ? 0 : KOLO_ECONFIG;
+}
+
+static void lane_free(void **out, bool *busy)
+{
+    lane *l = *out;
+    if (!l) return;
+    for (int64_t i = l->first; i < l->posted; i++) { /* only when the job is failing */
+        *busy = true;
+        if (l->request[i] != MPI_REQUEST_NULL) MPI_Request_free(&l->request[i]);
+    }
+    free(l->request);
+    free(l->rank);
+    free(l);
+    *out = NULL;
+}
+
+static void reset(void *of)
+{
+    lane *l = of;
+    l->posted = l->first = 0;
+}
+
+static MPI_Datatype type_of(size_t width) { return width == 8 ? MPI_DOUBLE : width == 4 ? MPI_FLOAT : MPI_BYTE; }
+
+static int post(lane *l, int rank, MPI_Request **request)
+{
+    if (l->posted >= l->capacity) return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
+    l->rank[l->posted] = rank;
+    *request = &l->request[l->posted++];
+    return 0;
+}
+
+static int send(void *of, int rank, int tag, const void *data, int64_t count, size_t width)
+{
+    lane *l = of;
+    MPI_Request *request = NULL;
+    KOLO_TRY(post(l, rank, &request));
+    return check(MPI_Isend(data, (int)count, type_of(width), rank, tag, l->world, request), "MPI_Isend");
+}
+
+static int receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
+{
+    lane *l = of;
+    MPI_Request *request = NULL;
+    KOLO_TRY(post(l, rank, &request));
+    return check(MPI_Irecv(data, (int)count, type_of(width), rank, tag, l->world, request), "MPI_Irecv");
+}
+
+static int done(void *of, int64_t serial)
+{
+    lane *l = of;
+    while (l->first <= serial) {
+        int flag = 0;
+        KOLO_TRY(check(MPI_Test(&l->request[l->first], &flag, MPI_STATUS_IGNORE), "MPI_Test"));
+        if (!flag) return 0;
+        l->first++;
+    }
+    return 1;
+}
+
+static int lagging(void *of)
+{
+    lane *l = of;
+    return l->first < l->posted ? l->rank[l->first] : -1;
+}
+
+const comm_transport comm_mpi = {"mpi", lane_make, lane_free, reset, send, receive, done, lagging};
+
+int comm_mpi_open(const kolo_launch *launch, int status, void **state)
+{
+    int mine = status < 0 ? status : 0, worst = 0, rank = -1;
+    if (!launch->mpi)
+        return status < 0 ? status
+                          : kolo_fail(KOLO_ELAUNCH,
+                                      "comm: %d nodes, but MPI was not started by launch method \"%s\"; use srun "
+                                      "--mpi=pmix, srun --mpi=pmi2 or mpiexec",
+                                      launch->nodes, launch->method ? launch->method : "?");
+    KOLO_TRY(check(MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce"));
+    if (status < 0) return status;
+    if (worst < 0) return kolo_fail(worst, "comm: another rank could not set up; its own message says why");
+    network *n = kolo_alloc(sizeof *n);
+    if (!n) return KOLO_ECONFIG;
+    int rc = check(MPI_Comm_dup(MPI_COMM_WORLD, &n->world), "MPI_Comm_dup");
+    if (rc < 0) {
+        free(n);
+        return rc;
+    }
+    *state = n;
+    MPI_Comm_set_errhandler(n->world, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(n->world, &rank);
+    if (rank != launch->rank)
+        return kolo_fail(KOLO_ELAUNCH, "comm: MPI calls this rank %d, the launcher %d; start with one of them only", rank,
+                         launch->rank);
+    return 0;
+}
+
+void comm_mpi_close(void **state, bool orderly)
+{
+    network *n = *state;
+    if (n && orderly) MPI_Comm_free(&n->world);
+    free(n);
+    *state = NULL;
+}
+
+#else
+
+const comm_transport comm_mpi = {.name = "none"};
+
+int comm_mpi_open(const kolo_launch *launch, int status, void **state)
+{
+    (void)state;
+    return status < 0 ? status
+                      : kolo_fail(KOLO_ELAUNCH, "comm: %d nodes, but this program was built without MPI; build with MPI=1",
+                                  launch->nodes);
+}
+
+void comm_mpi_close(void **state, bool orderly)
+{
+    (void)orderly;
+    *state = NULL;
+}
+#endif

@@ -1,0 +1,121 @@
+#include "comm/node.h"
+
+
+#include "base/thread.h"
+#include "comm/schedule.h"
+
+int comm_bucket_slices(int64_t count, int rails)
+{
+    int64_t most = count / 1024; /* a slice below 4 KiB is not worth another thread */
+    return most < 1 ? 1 : most < rails ? (int)most : rails;
+}
+
+static comm_shared_bucket *shared(const comm_node *node, const comm_bucket *b)
+{
+    return &node->control[0]->bucket[b->index];
+}
+
+static comm_slice *slice_of(const comm_node *node, const comm_bucket *b, int s)
+{
+    return &node->control[s]->slice[b->index];
+}
+
+static int64_t slice_blocks(const comm_bucket *b, int s)
+{
+    int64_t count = comm_part(b->count, b->slices, s + 1) - comm_part(b->count, b->slices, s);
+    return (count + COMM_BLOCK - 1) / COMM_BLOCK;
+}
+
+bool comm_node_arrived(const comm_node *node, const comm_bucket *b, uint64_t round)
+{
+    return atomic_load(&shared(node, b)->arrived) >= round * (uint64_t)node->ranks;
+}
+
+bool comm_node_arrive(comm_node *node, comm_bucket *b, uint64_t round)
+{
+    atomic_store_explicit(&slice_of(node, b, node->me)->started, round, memory_order_relaxed);
+    return atomic_fetch_add(&shared(node, b)->arrived, 1) + 1 == round * (uint64_t)node->ranks;
+}
+
+bool comm_node_reduced(const comm_node *node, const comm_bucket *b, uint64_t round, int s)
+{
+    return atomic_load_explicit(&slice_of(node, b, s)->finished, memory_order_acquire) >=
+           round * (uint64_t)slice_blocks(b, s);
+}
+
+bool comm_node_done(const comm_node *node, const comm_bucket *b, uint64_t round)
+{
+    uint32_t done = atomic_load_explicit(&shared(node, b)->done, memory_order_acquire);
+    return (int32_t)(done - (uint32_t)round) >= 0;
+}
+
+void comm_node_release(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers)
+{
+    (void)node;
+    atomic_store(word, value);
+    if (atomic_load(sleepers)) kolo_futex_wake(word);
+}
+
+void comm_node_slice_done(comm_node *node, const comm_bucket *b, uint64_t round)
+{
+    comm_shared_bucket *s = shared(node, b);
+    if (atomic_fetch_add(&s->slices, 1) + 1 == round * (uint64_t)b->slices)
+        comm_node_release(node, &s->done, (uint32_t)round, &s->sleepers);
+}
+
+void comm_node_ring(comm_node *node, int local)
+{
+    comm_control *c = node->control[local];
+    atomic_fetch_add(&c->doorbell, 1);
+    if (atomic_load(&c->asleep)) kolo_futex_wake(&c->doorbell);
+}
+
+int comm_node_home(const comm_node *node, int f, int slice)
+{
+    return node->fragments == 1 ? slice : node->fragment[f].local[0];
+}
+
+/* Elements from .. from + count - 1 of slice s: one node pushes the sum into every arena; of several, each fragment's
+ * sum goes to its home, from where the network takes it. */
+static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int64_t from, int64_t count)
+{
+    comm_combine sum = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM);
+    const void *source[COMM_MAX_LOCAL];
+    void *out[COMM_MAX_LOCAL];
+    size_t at = b->offset + (size_t)from * sizeof(float);
+    for (int f = 0; f < node->fragments; f++) {
+        const comm_members *m = &node->fragment[f];
+        int outs = 1;
+        for (int i = 0; i < m->n; i++) source[i] = node->arena[m->local[i]] + at;
+        if (node->nodes > 1) out[0] = node->arena[comm_node_home(node, f, s)] + at;
+        else
+            for (outs = 0; outs < m->n; outs++) out[outs] = node->arena[m->local[outs]] + at;
+        comm_fold(sum, sizeof(float), node->tree, out, outs, source, m->n, count);
+    }
+}
+
+static int64_t claim(comm_slice *slice, uint64_t round, int64_t blocks)
+{
+    uint64_t end = round * (uint64_t)blocks, at = atomic_load_explicit(&slice->claimed, memory_order_relaxed);
+    while (at < end)
+        if (atomic_compare_exchange_weak(&slice->claimed, &at, at + 1)) return (int64_t)(at + (uint64_t)blocks - end);
+    return -1;
+}
+
+bool comm_node_work(comm_node *node, const comm_bucket *b, uint64_t round)
+{
+    if (!comm_node_arrived(node, b, round)) return false;
+    for (int i = 0; i < b->slices; i++) {
+        int s = (node->me + i) % b->slices;
+        int64_t blocks = slice_blocks(b, s), block = claim(slice_of(node, b, s), round, blocks);
+        if (block < 0) continue;
+        int64_t from = comm_part(b->count, b->slices, s) + block * COMM_BLOCK, end = comm_part(b->count, b->slices, s + 1);
+        reduce_block(node, b, s, from, end - from < COMM_BLOCK ? end - from : COMM_BLOCK);
+        if (atomic_fetch_add(&slice_of(node, b, s)->finished, 1) + 1 == round * (uint64_t)blocks) {
+            if (node->nodes == 1) comm_node_slice_done(node, b, round);
+            else comm_node_ring(node, s); /* the owner takes it to the other nodes */
+        }
+        return true;
+    }
+    return false;
+}

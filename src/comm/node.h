@@ -1,0 +1,121 @@
+/* The ranks of one node: what they share, and how they reduce a bucket together without locks. Works on any memory that
+ * all of them see; shm.c makes such memory. */
+#ifndef KOLO_COMM_NODE_H
+#define KOLO_COMM_NODE_H
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "comm/comm.h"
+#include "comm/kernel.h"
+#include "launch/launch.h"
+
+enum {
+    COMM_MAX_LOCAL = COMM_FOLD_MAX, /* ranks on a node */
+    COMM_MAX_BUCKETS = 4096,
+    COMM_STAGE = 65536,             /* bytes a rank brings to one round of a small collective */
+    COMM_BLOCK = 16384,             /* f32 elements (64 KiB) that one thread reduces at a time */
+    COMM_TEXT = 1024,
+};
+
+/* Of one rank's share of one bucket. Counters only grow, so a round needs no reset: round g of a slice of b blocks
+ * covers the claims (g-1) b .. g b - 1. */
+typedef struct comm_slice {
+    _Alignas(64) _Atomic uint64_t claimed, finished; /* blocks */
+    _Atomic uint64_t started;                        /* rounds this rank has started: how far it came */
+    _Atomic uint32_t watching;                       /* this rank's caller polls the bucket now and will help */
+} comm_slice;
+
+/* Of one bucket, in the leader's memory. */
+typedef struct comm_shared_bucket {
+    _Alignas(64) _Atomic uint64_t arrived; /* starts, over all rounds and local ranks */
+    _Atomic uint64_t slices;               /* slices finished, over all rounds */
+    _Atomic uint32_t done;                 /* last finished round */
+    _Atomic uint32_t sleepers;
+} comm_shared_bucket;
+
+/* What each rank puts into shared memory, before its arena. */
+typedef struct comm_control {
+    uint64_t magic, arena_bytes;
+    int32_t pid, rank, cpus;
+    unsigned char cpu_mask[128];
+    _Atomic uint32_t stage;     /* of setting up */
+    _Atomic uint32_t departed;
+    _Alignas(64) _Atomic int64_t step, action; /* published */
+    _Atomic int64_t published;  /* nanoseconds */
+    _Alignas(64) _Atomic uint32_t doorbell, asleep; /* of the progress thread */
+    _Atomic int32_t lagging;    /* rank whose message the progress thread waits for; -1: none */
+    _Alignas(64) _Atomic uint32_t entered; /* small collectives begun by this rank */
+    _Alignas(64) _Atomic uint32_t gathered, released, result, sleepers; /* leader only: see collective.c */
+    _Alignas(64) _Atomic uint32_t broken;  /* leader only: 0, 1 (being written), 2 (text stands) */
+    char text[COMM_TEXT];
+    comm_slice slice[COMM_MAX_BUCKETS];
+    comm_shared_bucket bucket[COMM_MAX_BUCKETS]; /* leader only */
+    _Alignas(64) char staging[2][COMM_STAGE];
+} comm_control;
+
+typedef struct comm_members { int n; int *local; } comm_members; /* local ranks of a fragment, in rank order */
+
+typedef struct comm_node {
+    const kolo_launch *launch;
+    int me, ranks;           /* local */
+    int nodes;               /* of the job */
+    int rails;               /* slices of a large bucket: local ranks, or what every node has when there are several */
+    int *rank_of;            /* [ranks] */
+    comm_control **control;  /* [ranks] */
+    char **arena;            /* [ranks] */
+    bool tree;               /* canonical */
+    int fragments;           /* of this node; 1 unless canonical on several nodes */
+    comm_members *fragment;
+    int spin;
+    double timeout;
+    int *fd;                 /* [ranks] NULL: liveness is not watched. Each rank holds a lock on its own segment. */
+    size_t segment_bytes, arena_offset, collect_offset;
+} comm_node;
+
+/* One bucket as this process sees it. */
+typedef struct comm_bucket {
+    int index, slices;
+    size_t offset;  /* bytes in the arena */
+    int64_t count;  /* f32 elements */
+    _Atomic uint64_t round; /* started by this rank */
+    uint64_t waited;
+} comm_bucket;
+
+/* Slices of a bucket: the same on every node. */
+int comm_bucket_slices(int64_t count, int rails);
+
+/* This rank's part of the round is written. True: it was the last of the node, the reduction may begin. */
+bool comm_node_arrive(comm_node *node, comm_bucket *bucket, uint64_t round);
+/* Reduces one free block, own slice first. False: not all have arrived, or nothing is left to take. */
+bool comm_node_work(comm_node *node, const comm_bucket *bucket, uint64_t round);
+bool comm_node_arrived(const comm_node *node, const comm_bucket *bucket, uint64_t round);
+/* All blocks of slice s are reduced (several nodes: into this node's part of the sum). */
+bool comm_node_reduced(const comm_node *node, const comm_bucket *bucket, uint64_t round, int s);
+/* Slice s holds the whole sum in every local arena; the last slice of the round ends it. */
+void comm_node_slice_done(comm_node *node, const comm_bucket *bucket, uint64_t round);
+bool comm_node_done(const comm_node *node, const comm_bucket *bucket, uint64_t round);
+/* Where fragment f of this node is summed: the arena of this local rank. */
+int comm_node_home(const comm_node *node, int f, int slice);
+/* Helps, then sleeps until the round is done. */
+int comm_node_wait(comm_node *node, const comm_bucket *bucket, uint64_t round);
+
+/* Wakes the progress thread of a local rank. */
+void comm_node_ring(comm_node *node, int local);
+
+/* All local ranks meet; seq counts meetings from 1, equal on all. */
+int comm_node_meet(comm_node *node, uint32_t seq, const char *what);
+/* Waits until the leader has put up the result of meeting seq. */
+int comm_node_result(comm_node *node, uint32_t seq, const char *what);
+void comm_node_release(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers);
+
+/* Breaks the communicator for all ranks of the node; the first text wins. Returns status with the winning text. */
+int comm_node_break(comm_node *node, const char *text);
+bool comm_node_broken(const comm_node *node);
+int comm_node_broken_text(const comm_node *node);
+bool comm_node_alive(const comm_node *node, int local);
+const char *comm_node_host(const comm_node *node, int rank);
+
+#endif

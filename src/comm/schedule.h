@@ -1,0 +1,55 @@
+/* What one member of a group of n sends, receives and combines, as a list of actions made before the first step.
+ * Pure: no MPI, no state. Every reducing schedule but the ring forms, for each element, the tree over members that
+ * splits at the largest power of two below n (tree.h), so the bits depend neither on the algorithm nor on the count. */
+#ifndef KOLO_COMM_SCHEDULE_H
+#define KOLO_COMM_SCHEDULE_H
+
+#include <stdint.h>
+
+#include "comm/tree.h"
+
+enum comm_action_kind { COMM_SEND, COMM_RECEIVE, COMM_WAIT, COMM_COMBINE };
+
+/* Buffers: scratch, the vector itself, and the vector as summed in this node's fragment i. */
+enum { COMM_SCRATCH = 0, COMM_OWN = 1, COMM_PART = 2 };
+
+typedef struct comm_place { int32_t buffer; int64_t at; } comm_place; /* at: elements */
+
+typedef struct comm_action {
+    int32_t kind, peer;            /* peer: member of the group */
+    comm_place out, left, right;   /* send: left; receive: out; combine: out = left op right */
+    int64_t count;                 /* elements; wait: all requests up to this serial number, from 0 */
+} comm_action;
+
+typedef struct comm_schedule {
+    comm_action *action;
+    int64_t actions, capacity;
+    int64_t posts;   /* sends and receives */
+    int64_t scratch; /* elements */
+    comm_place *place; /* direct: where each fragment's share stands, while the schedule is made */
+    int64_t places;
+    int status;      /* of the first failed allocation while it was made */
+} comm_schedule;
+
+enum comm_algorithm { COMM_AUTO, COMM_RECURSIVE_DOUBLING, COMM_RABENSEIFNER, COMM_RING, COMM_DIRECT };
+
+int comm_algorithm_find(const char *name); /* NULL is auto; KOLO_ECONFIG: unknown */
+const char *comm_algorithm_name(int algorithm);
+/* The cheaper of recursive doubling and Rabenseifner for this many bytes. */
+int comm_algorithm_choose(int members, int64_t bytes);
+
+/* Each replaces the actions of `schedule` (memory is kept). In place on COMM_OWN; a tree is needed by direct alone,
+ * which finds this member's part in COMM_PART + i. Returns 0 or negative. */
+int comm_schedule_allreduce(comm_schedule *schedule, int algorithm, int me, int members, int64_t count,
+                            const comm_tree *tree);
+int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count);
+/* Every rank's `count` elements, COMM_PART + local rank here, go to the root's node, rank after rank in COMM_OWN
+ * (ranks of the root's own node excepted). */
+int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size, const int *node_of,
+                         const int *local_of);
+void comm_schedule_free(comm_schedule *schedule);
+
+/* First element of part i of `parts`; parts differ by at most 16 elements and start on multiples of 16. */
+int64_t comm_part(int64_t count, int parts, int i);
+
+#endif

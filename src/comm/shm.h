@@ -1,0 +1,15 @@
+/* The node's shared memory: one segment a rank (control, collecting space, arena), mapped by all ranks of the node.
+ * Named after the job, 0600, locked by its living owner, unlinked as soon as all have mapped it. */
+#ifndef KOLO_COMM_SHM_H
+#define KOLO_COMM_SHM_H
+
+#include "comm/node.h"
+
+/* Collective over the node. collect_bytes: for gathering on the leader. Needs node->{launch, me, ranks, rank_of,
+ * timeout}; fills control, arena, fd, spin (if negative), segment_bytes and the offsets. */
+int comm_shm_open(comm_node *node, size_t arena_bytes, size_t collect_bytes);
+/* busy: the network may still use the memory; it stays mapped. */
+void comm_shm_close(comm_node *node, bool busy);
+static inline char *comm_shm_collect(const comm_node *node) { return (char *)node->control[0] + node->collect_offset; }
+
+#endif

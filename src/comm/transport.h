@@ -1,0 +1,46 @@
+/* How a schedule's messages travel between nodes. A lane carries one schedule at a time; its requests are numbered
+ * from 0 in the order in which they are posted. All calls come from the progress thread, and none waits. */
+#ifndef KOLO_COMM_TRANSPORT_H
+#define KOLO_COMM_TRANSPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/schedule.h"
+#include "launch/launch.h"
+
+typedef struct comm_transport {
+    const char *name;
+    /* Memory for `requests` requests in flight. */
+    int (*lane_make)(void *state, int64_t requests, void **lane);
+    /* busy: requests may still be in flight, so the memory they use must outlive the process's MPI. */
+    void (*lane_free)(void **lane, bool *busy);
+    void (*reset)(void *lane); /* before a schedule begins: numbers start at 0 again */
+    int (*send)(void *lane, int rank, int tag, const void *data, int64_t count, size_t width);
+    int (*receive)(void *lane, int rank, int tag, void *data, int64_t count, size_t width);
+    int (*done)(void *lane, int64_t serial); /* 1: all requests up to this number are complete; 0: not yet */
+    int (*lagging)(void *lane);              /* rank at the other end of the first incomplete request, or -1 */
+} comm_transport;
+
+extern const comm_transport comm_mpi;
+/* Collective; agrees on the status first, so that a rank that failed before fails all of them. */
+int comm_mpi_open(const kolo_launch *launch, int status, void **state);
+void comm_mpi_close(void **state, bool orderly);
+
+/* A schedule under way. */
+typedef struct comm_run {
+    const comm_schedule *schedule;
+    const comm_transport *transport;
+    void *lane;
+    const int *rank_of; /* [members] */
+    char **buffer;      /* [COMM_PART + parts] base of each buffer */
+    size_t width;
+    void (*combine)(void *out, const void *left, const void *right, int64_t count);
+    int tag;
+    int64_t at; /* next action */
+} comm_run;
+
+/* Does what can be done now: 1 finished, 0 not yet, negative on error. Never waits, never allocates. */
+int comm_run_poll(comm_run *run);
+
+#endif
