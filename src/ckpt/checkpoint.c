@@ -1,0 +1,273 @@
+/* Saving: the arenas are copied at once, the rest is the affair of a thread that the step never waits for. */
+#include <omp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "ckpt/items.h"
+#include "ckpt/manifest.h"
+#include "ckpt/run.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/store.h"
+#include "ckpt/stream.h"
+#include "kolo/error.h"
+
+static const enum kolo_arena saved_arena[] = {KOLO_ARENA_PARAM, KOLO_ARENA_BUFFER, KOLO_ARENA_STATE, KOLO_ARENA_EMA};
+enum { SAVED_ARENAS = sizeof saved_arena / sizeof *saved_arena };
+
+/* Made at the first save and kept: what does not change between saves, and the memory they need. */
+struct saver {
+    const kolo_plan *plan;
+    kolo_backend *backend;
+    const kolo_run *run;
+    item *item;
+    kolo_weight *weight;       /* [items] the description of each in the file */
+    int items;
+    char *header;              /* of tensors.safetensors */
+    size_t header_bytes;
+    char *snapshot;            /* copies of the saved arenas, one behind the other */
+    size_t snapshot_bytes;
+    size_t base[KOLO_ARENAS];  /* where each arena begins in the snapshot */
+    float *canonical;          /* one tensor, as it goes to the file */
+    size_t canonical_bytes;
+
+    pthread_t thread;
+    bool started;              /* the thread is to be joined */
+    kolo_position position;    /* of the save in flight */
+    char *math, *runtime;      /* its options for the manifest */
+    int rc;                    /* of the thread, valid once it is joined */
+    char error[2048];
+
+    pthread_mutex_t best_lock; /* marking the best, against removing old ones */
+    int64_t writing;           /* step in flight, -1 none; under best_lock */
+    int64_t best_wanted;       /* step to be marked when it is whole, -1 none; under best_lock */
+};
+
+static int describe_items(struct saver *s)
+{
+    KOLO_TRY(kolo_items_make(s->plan, true, true, &s->item, &s->items));
+    s->weight = kolo_alloc(sizeof *s->weight * (size_t)(s->items + 1));
+    if (!s->weight) return KOLO_ECONFIG;
+    for (int i = 0; i < s->items; i++) {
+        const kolo_tensor *t = &s->plan->graph->tensor[s->item[i].tensor];
+        kolo_weight *w = &s->weight[i];
+        *w = (kolo_weight){.name = s->item[i].name, .type = KOLO_WEIGHT_F32, .rank = t->rank};
+        memcpy(w->dim, t->dim, sizeof w->dim);
+        w->bytes = (size_t)kolo_tensor_count(t) * sizeof(float);
+        if (w->bytes > s->canonical_bytes) s->canonical_bytes = w->bytes;
+    }
+    static const char *const metadata[] = {"format", "pt", "program", "kolo", NULL};
+    return kolo_weights_header(s->weight, s->items, metadata, &s->header, &s->header_bytes);
+}
+
+static int reserve_memory(struct saver *s)
+{
+    for (int i = 0; i < SAVED_ARENAS; i++) {
+        s->base[saved_arena[i]] = s->snapshot_bytes;
+        s->snapshot_bytes += kolo_round_up(s->plan->arena_bytes[saved_arena[i]], KOLO_ALIGN);
+    }
+    s->snapshot = kolo_pages_alloc(s->snapshot_bytes);
+    s->canonical = kolo_pages_alloc(s->canonical_bytes);
+    return s->snapshot && s->canonical ? 0 : KOLO_ECONFIG;
+}
+
+static int saver_create(struct saver **saver, const kolo_run *run, const kolo_plan *plan, kolo_backend *backend)
+{
+    struct saver *s = *saver = kolo_alloc(sizeof *s);
+    if (!s) return KOLO_ECONFIG;
+    s->run = run;
+    s->plan = plan;
+    s->backend = backend;
+    s->writing = s->best_wanted = -1;
+    pthread_mutex_init(&s->best_lock, NULL);
+    int rc = describe_items(s);
+    if (rc == 0) rc = reserve_memory(s);
+    if (rc < 0) kolo_saver_destroy(saver);
+    return rc;
+}
+
+static int saver_wait(struct saver *s)
+{
+    if (!s || !s->started) return 0;
+    pthread_join(s->thread, NULL);
+    s->started = false;
+    free(s->math);
+    free(s->runtime);
+    s->math = s->runtime = NULL;
+    return s->rc < 0 ? kolo_fail(s->rc, "%s", s->error) : 0;
+}
+
+int kolo_saver_destroy(struct saver **saver)
+{
+    struct saver *s = *saver;
+    if (!s) return 0;
+    int rc = saver_wait(s);
+    kolo_items_free(&s->item, s->items);
+    free(s->weight);
+    free(s->header);
+    kolo_pages_free(&s->snapshot, s->snapshot_bytes);
+    kolo_pages_free(&s->canonical, s->canonical_bytes);
+    pthread_mutex_destroy(&s->best_lock);
+    free(s);
+    *saver = NULL;
+    return rc;
+}
+
+static int write_tensors(struct saver *s, stream *out)
+{
+    KOLO_TRY(kolo_stream_put(out, s->header, s->header_bytes));
+    for (int i = 0; i < s->items; i++) { /* all F32: the order of the data is the order given */
+        const item *it = &s->item[i];
+        KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor], &s->plan->layout[it->tensor],
+                                           s->snapshot + s->base[it->arena] + it->offset, s->canonical));
+        KOLO_TRY(kolo_stream_put(out, s->canonical, s->weight[i].bytes));
+    }
+    return kolo_stream_sync(out);
+}
+
+static int write_manifest(struct saver *s, const char *path, const stream *tensors)
+{
+    stream out;
+    manifest m = {.position = s->position, .bytes = tensors->bytes, .crc = tensors->crc, .tensors = s->items,
+                  .ranks = s->plan->config.ranks};
+    char *text = kolo_manifest_text(&m, s->math, s->runtime);
+    int rc = text ? kolo_stream_open(&out, path) : KOLO_ECONFIG;
+    if (rc == 0) {
+        rc = kolo_stream_put(&out, text, strlen(text));
+        if (rc == 0) rc = kolo_stream_sync(&out);
+        int closed = kolo_stream_close(&out);
+        if (rc == 0) rc = closed;
+    }
+    free(text);
+    return rc;
+}
+
+/* Fills the folder `aside`: tensors, then the manifest, each on the disk before the next. */
+static int write_folder(struct saver *s, const char *aside)
+{
+    stream out = {.fd = -1};
+    char *tensors = kolo_format("%s/tensors.safetensors", aside), *manifest_path = kolo_format("%s/manifest.json", aside);
+    int rc = tensors && manifest_path ? kolo_folder_remove(aside) : KOLO_ECONFIG;
+    if (rc == 0) rc = kolo_folder_make(aside);
+    if (rc == 0) rc = kolo_stream_open(&out, tensors);
+    if (rc == 0) {
+        rc = write_tensors(s, &out);
+        stream written = {.bytes = out.bytes, .crc = out.crc};
+        int closed = kolo_stream_close(&out);
+        if (rc == 0) rc = closed;
+        if (rc == 0) rc = write_manifest(s, manifest_path, &written);
+    }
+    if (rc == 0) rc = kolo_folder_sync(aside);
+    free(tensors);
+    free(manifest_path);
+    return rc;
+}
+
+static int commit(struct saver *s)
+{
+    int64_t step = s->position.step;
+    pthread_mutex_lock(&s->best_lock);
+    int rc = kolo_store_commit(s->run->checkpoints, step);
+    if (rc == 0 && s->best_wanted == step) rc = kolo_store_mark_best(s->run->folder, step);
+    if (rc == 0 && kolo_store_prune(s->run->folder, s->run->checkpoints, step) < 0)
+        kolo_warn("an old checkpoint could not be removed: %s", kolo_error_text()); /* the new one stands */
+    s->writing = s->best_wanted = -1;
+    pthread_mutex_unlock(&s->best_lock);
+    return rc;
+}
+
+static int write_checkpoint(struct saver *s)
+{
+    char name[STORE_NAME];
+    double begin = kolo_time();
+    kolo_store_name(s->position.step, name);
+    char *aside = kolo_format("%s/%s.tmp", s->run->checkpoints, name);
+    int rc = aside ? write_folder(s, aside) : KOLO_ECONFIG;
+    if (rc == 0) {
+        rc = commit(s);
+        kolo_debug("checkpoint of step %lld: written in %.3f s", (long long)s->position.step, kolo_time() - begin);
+    } else {
+        char *why = kolo_strdup(kolo_error_text());
+        if (aside) kolo_folder_remove(aside); /* its space may be what is lacking */
+        rc = kolo_fail(rc, "%s", why ? why : "out of memory");
+        free(why);
+        pthread_mutex_lock(&s->best_lock);
+        s->writing = s->best_wanted = -1;
+        pthread_mutex_unlock(&s->best_lock);
+    }
+    free(aside);
+    return rc;
+}
+
+static void *writer_main(void *context)
+{
+    struct saver *s = context;
+    omp_set_num_threads(1); /* of this thread's own regions: the compute threads belong to the step */
+    s->rc = write_checkpoint(s);
+    if (s->rc < 0) snprintf(s->error, sizeof s->error, "%s", kolo_error_text());
+    return NULL;
+}
+
+/* All signals stay with the threads that wait for them; SIGXFSZ, which a file-size limit would send, becomes an error code. */
+static int start_writer(struct saver *s)
+{
+    sigset_t all, before;
+    s->rc = 0;
+    s->writing = s->position.step;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&s->thread, NULL, writer_main, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) s->writing = -1;
+    if (error) return kolo_fail(KOLO_EINTERNAL, "cannot start the checkpoint thread: %s; check ulimit -u", strerror(error));
+    s->started = true;
+    return 0;
+}
+
+static void take_snapshot(struct saver *s, kolo_exec *exec)
+{
+    for (int i = 0; i < SAVED_ARENAS; i++) {
+        enum kolo_arena a = saved_arena[i];
+        if (s->plan->arena_bytes[a] > 0) memcpy(s->snapshot + s->base[a], kolo_exec_arena(exec, a), s->plan->arena_bytes[a]);
+    }
+}
+
+int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
+                         const kolo_options *options, const kolo_position *position)
+{
+    KOLO_TRY(saver_wait(run->saver));
+    if (run->saver && (run->saver->plan != plan || run->saver->backend != backend)) KOLO_TRY(kolo_saver_destroy(&run->saver));
+    if (!run->saver) KOLO_TRY(saver_create(&run->saver, run, plan, backend));
+    struct saver *s = run->saver;
+    take_snapshot(s, exec);
+    s->position = *position;
+    s->math = kolo_manifest_options(options, KOLO_SCOPE_MATH);
+    s->runtime = kolo_manifest_options(options, KOLO_SCOPE_RUN);
+    int rc = s->math && s->runtime ? start_writer(s) : KOLO_ECONFIG;
+    if (rc < 0) {
+        free(s->math);
+        free(s->runtime);
+        s->math = s->runtime = NULL;
+    }
+    return rc;
+}
+
+int kolo_checkpoint_wait(kolo_run *run) { return saver_wait(run->saver); }
+
+int kolo_checkpoint_mark_best(kolo_run *run, int64_t step)
+{
+    struct saver *s = run->saver;
+    if (!s) return kolo_store_mark_best(run->folder, step);
+    int rc = 0;
+    pthread_mutex_lock(&s->best_lock);
+    if (s->writing == step) s->best_wanted = step;
+    else rc = kolo_store_mark_best(run->folder, step);
+    pthread_mutex_unlock(&s->best_lock);
+    return rc;
+}

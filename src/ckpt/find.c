@@ -1,0 +1,89 @@
+/* The newest whole checkpoint of a run folder. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/manifest.h"
+#include "ckpt/run.h"
+#include "ckpt/store.h"
+#include "ckpt/stream.h"
+#include "ckpt/verify.h"
+#include "kolo/error.h"
+
+enum { PIECE = 1 << 20 };
+
+static int file_crc(int fd, const char *path, uint64_t bytes, uint32_t *crc)
+{
+    char *piece = kolo_alloc(PIECE);
+    int rc = piece ? 0 : KOLO_ECONFIG;
+    *crc = 0;
+    for (uint64_t at = 0; rc == 0 && at < bytes; at += PIECE) {
+        size_t n = bytes - at < PIECE ? (size_t)(bytes - at) : PIECE;
+        rc = kolo_file_pread(fd, path, piece, n, at);
+        if (rc == 0) *crc = kolo_crc32c(*crc, piece, n);
+    }
+    free(piece);
+    return rc;
+}
+
+static int verify_tensors(const char *path, const manifest *m)
+{
+    uint32_t crc;
+    int64_t bytes = kolo_file_size(path);
+    KOLO_TRY(bytes);
+    if ((uint64_t)bytes != m->bytes)
+        return kolo_fail(KOLO_EINPUT, "%s: %" PRId64 " bytes, its manifest says %" PRIu64, path, bytes, m->bytes);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return kolo_fail_io("open", path);
+    int rc = file_crc(fd, path, m->bytes, &crc);
+    close(fd);
+    if (rc == 0 && crc != m->crc) rc = kolo_fail(KOLO_EINPUT, "%s: damaged: crc32c %08x, its manifest says %08x", path, crc, m->crc);
+    return rc;
+}
+
+int kolo_checkpoint_verify(const char *folder, manifest *m)
+{
+    char *list = kolo_format("%s/manifest.json", folder), *tensors = kolo_format("%s/tensors.safetensors", folder);
+    int rc = list && tensors ? kolo_manifest_read(list, m) : KOLO_ECONFIG;
+    if (rc == 0) rc = verify_tensors(tensors, m);
+    free(list);
+    free(tensors);
+    return rc;
+}
+
+/* 1: whole, 0: gone or damaged (said unless it is gone). */
+static int try_step(const char *checkpoints, int64_t step, kolo_position *position, char *path, size_t size)
+{
+    char name[STORE_NAME];
+    manifest m;
+    kolo_store_name(step, name);
+    int n = snprintf(path, size, "%s/%s", checkpoints, name);
+    if (n < 0 || (size_t)n >= size) return kolo_fail(KOLO_ECONFIG, "%s: this path is too long", checkpoints);
+    int rc = kolo_checkpoint_verify(path, &m);
+    if (rc == 0 && m.position.step != step) rc = kolo_fail(KOLO_EINPUT, "%s: its manifest is of step %" PRId64, path, m.position.step);
+    if (rc == KOLO_ECONFIG) return rc;
+    if (rc < 0 && kolo_file_exists(path)) kolo_log0(KOLO_LOG_WARN, "%s; this checkpoint is passed over for the one before", kolo_error_text());
+    if (rc < 0) return 0;
+    *position = m.position;
+    return 1;
+}
+
+int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size)
+{
+    int64_t *steps = NULL, n = 0;
+    char *checkpoints = kolo_format("%s/checkpoints", run_folder);
+    if (!checkpoints) return KOLO_ECONFIG;
+    int rc = kolo_store_list(checkpoints, &steps, &n);
+    for (int64_t i = 0; rc == 0 && i < n; i++) rc = try_step(checkpoints, steps[i], position, path, size);
+    if (rc == 0 && n > 0) kolo_log0(KOLO_LOG_WARN, "%s: no whole checkpoint among %" PRId64 ": the run begins anew", checkpoints, n);
+    if (rc == 0 && size > 0) *path = 0;
+    free(steps);
+    free(checkpoints);
+    return rc;
+}

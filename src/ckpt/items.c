@@ -1,0 +1,57 @@
+#include "ckpt/items.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+static bool saved(const kolo_plan *plan, int t)
+{
+    enum kolo_role role = plan->graph->tensor[t].role;
+    return role == KOLO_ROLE_PARAM || role == KOLO_ROLE_BUFFER;
+}
+
+/* prefix NULL: the tensor's own name. */
+static int add(const kolo_plan *plan, item *to, const char *prefix, const char *which, int t, enum kolo_arena arena, size_t base)
+{
+    const char *name = plan->graph->tensor[t].name;
+    *to = (item){.which = which, .tensor = t, .arena = arena, .offset = base + plan->home[t].offset};
+    to->name = prefix ? kolo_format("%s:%s", prefix, name) : kolo_strdup(name);
+    return to->name ? 0 : KOLO_ECONFIG;
+}
+
+static int fill(const kolo_plan *plan, int states, bool ema, item *items, int *n)
+{
+    const kolo_graph *g = plan->graph;
+    size_t params = plan->arena_bytes[KOLO_ARENA_PARAM];
+    for (int t = 0; t < g->tensors; t++)
+        if (saved(plan, t)) KOLO_TRY(add(plan, &items[(*n)++], NULL, "param", t, (enum kolo_arena)plan->home[t].arena, 0));
+    for (int s = 0; s < states; s++)
+        for (int t = 0; t < g->tensors; t++) {
+            const char *name = plan->config.optimizer->state_name[s];
+            if (g->tensor[t].role == KOLO_ROLE_PARAM)
+                KOLO_TRY(add(plan, &items[(*n)++], name, name, t, KOLO_ARENA_STATE, (size_t)s * params));
+        }
+    for (int t = 0; ema && t < g->tensors; t++)
+        if (saved(plan, t))
+            KOLO_TRY(add(plan, &items[(*n)++], "ema", "ema", t, KOLO_ARENA_EMA,
+                         g->tensor[t].role == KOLO_ROLE_BUFFER ? params : 0));
+    return 0;
+}
+
+int kolo_items_make(const kolo_plan *plan, bool state, bool ema, item **items, int *n)
+{
+    int states = state && plan->config.optimizer ? plan->config.optimizer->states : 0;
+    *n = 0;
+    *items = kolo_alloc(sizeof **items * (size_t)plan->graph->tensors * (size_t)(2 + states));
+    int rc = *items ? fill(plan, states, ema && plan->config.ema, *items, n) : KOLO_ECONFIG;
+    if (rc < 0) kolo_items_free(items, *n);
+    return rc;
+}
+
+void kolo_items_free(item **items, int n)
+{
+    for (int i = 0; *items && i < n; i++) free((*items)[i].name);
+    free(*items);
+    *items = NULL;
+}

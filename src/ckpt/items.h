@@ -1,0 +1,20 @@
+/* What a checkpoint holds: every parameter and buffer, each optimizer state, and the averages, with the name in the file and the
+ * place in this rank's arenas. The order is the graph's, so it does not depend on the grid. */
+#ifndef KOLO_CKPT_ITEMS_H
+#define KOLO_CKPT_ITEMS_H
+
+#include "ckpt/ckpt.h"
+
+typedef struct item {
+    char *name;           /* "momentum:conv1.weight"; owned */
+    const char *which;    /* as kolo_exec_set wants it */
+    int tensor;
+    enum kolo_arena arena;
+    size_t offset;        /* bytes in the arena */
+} item;
+
+/* state: with optimizer states; ema: with averages (both: where the plan has them). */
+int kolo_items_make(const kolo_plan *plan, bool state, bool ema, item **items, int *n);
+void kolo_items_free(item **items, int n);
+
+#endif

@@ -1,0 +1,145 @@
+#include "ckpt/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/owner.h"
+#include "ckpt/stream.h"
+#include "kolo/error.h"
+
+enum { PATIENCE_MS = 10000, POLL_MS = 50, SETTLE_MS = 500 };
+
+static void sleep_ms(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    while (nanosleep(&t, &t) < 0 && errno == EINTR) continue;
+}
+
+static int fail_held(const char *folder, const owner *o, const char *state)
+{
+    char who[512];
+    kolo_owner_text(o, who, sizeof who);
+    return kolo_fail(KOLO_ECONFIG, "%s: this run folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another run= folder",
+                     folder, who, *state ? " (" : "", state, *state ? ")" : "", *o->job ? ": scancel " : "", o->job);
+}
+
+static int fail_unknown(const char *folder, const owner *o)
+{
+    char who[512];
+    kolo_owner_text(o, who, sizeof who);
+    return kolo_fail(KOLO_ECONFIG, "%s: this run folder belongs to %s, and it cannot be told from here whether that still runs: "
+                     "if it does not, remove %s/lock and start again; else choose another run= folder", folder, who, folder);
+}
+
+/* Opens the file that has this name now. */
+static int open_lock(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    return fd >= 0 ? fd : kolo_fail_io("open", path);
+}
+
+static bool still_there(int fd, const char *path)
+{
+    struct stat mine, there;
+    return fstat(fd, &mine) == 0 && stat(path, &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+static bool read_owner(const char *path, owner *o)
+{
+    char *text = NULL;
+    bool good = kolo_file_read(path, &text, NULL) == 0 && kolo_owner_read(o, text);
+    free(text);
+    return good;
+}
+
+/* The kernel's lock on the newest file of this name. A killed owner holds it until all its memory is given back,
+ * so a dying one is waited for, a living one is not. */
+static int take_kernel_lock(run_lock *lock, const char *folder)
+{
+    for (int waited = 0;; waited += POLL_MS) {
+        lock->fd = open_lock(lock->path);
+        if (lock->fd < 0) return lock->fd;
+        int rc = flock(lock->fd, LOCK_EX | LOCK_NB);
+        bool held = rc < 0 && errno == EWOULDBLOCK; /* any other error: a file system without locks; the content decides */
+        if (!held && still_there(lock->fd, lock->path)) return 0;
+        owner o = {.host = "an unknown host", .since = "now"}, me;
+        bool known = held && read_owner(lock->path, &o);
+        close(lock->fd);
+        lock->fd = -1;
+        kolo_owner_self(&me);
+        bool dying = !known || (!strcmp(o.boot, me.boot) && !kolo_owner_process_runs(&o));
+        if (held && (!dying || waited >= PATIENCE_MS)) return fail_held(folder, &o, "");
+        if (held) sleep_ms(POLL_MS);
+    }
+}
+
+static int write_owner(const run_lock *lock, const owner *me)
+{
+    char *text = kolo_owner_write(me);
+    if (!text) return kolo_fail(KOLO_ECONFIG, "%s: out of memory", lock->path);
+    int rc = ftruncate(lock->fd, 0) < 0 ? kolo_fail_io("write", lock->path) : 0;
+    if (rc == 0) rc = kolo_file_pwrite(lock->fd, lock->path, text, strlen(text), 0);
+    if (rc == 0 && fsync(lock->fd) < 0) rc = kolo_fail_io("write", lock->path);
+    free(text);
+    return rc < 0 ? KOLO_EIO : 0;
+}
+
+/* What the content says about taking this lock over. */
+static int judge(const char *folder, const owner *was, const owner *me)
+{
+    char state[64], who[512];
+    enum owner_state is = kolo_owner_look(was, me, state, sizeof state);
+    if (is == OWNER_ALIVE) return fail_held(folder, was, state);
+    if (is == OWNER_UNKNOWN) return fail_unknown(folder, was);
+    kolo_owner_text(was, who, sizeof who);
+    if (is == OWNER_GONE) kolo_warn("%s: was in use by %s, which is gone: this run takes the folder over", folder, who);
+    return 0;
+}
+
+static int take_over(run_lock *lock, const char *folder)
+{
+    owner me, was, now;
+    kolo_owner_self(&me);
+    bool old = read_owner(lock->path, &was);
+    if (old) KOLO_TRY(judge(folder, &was, &me));
+    KOLO_TRY(write_owner(lock, &me));
+    if (!old || !strcmp(was.boot, me.boot)) return 0;
+    /* Two machines may have judged the same old lock at once, where flock does not reach from one to the other: the
+     * last to write owns it, and both see that now. */
+    sleep_ms(SETTLE_MS);
+    if (read_owner(lock->path, &now) && !kolo_owner_equal(&now, &me)) return fail_held(folder, &now, "");
+    return 0;
+}
+
+int kolo_lock_take(run_lock *lock, const char *folder)
+{
+    *lock = (run_lock){.fd = -1, .path = kolo_format("%s/lock", folder)};
+    if (!lock->path) return KOLO_ECONFIG;
+    int rc = take_kernel_lock(lock, folder);
+    if (rc == 0) rc = take_over(lock, folder);
+    if (rc < 0) {
+        if (lock->fd >= 0) close(lock->fd);
+        free(lock->path);
+        *lock = (run_lock){.fd = -1};
+    }
+    return rc;
+}
+
+void kolo_lock_release(run_lock *lock)
+{
+    if (lock->fd >= 0) {
+        if (still_there(lock->fd, lock->path)) unlink(lock->path);
+        close(lock->fd);
+    }
+    free(lock->path);
+    *lock = (run_lock){.fd = -1};
+}

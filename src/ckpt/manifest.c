@@ -1,0 +1,172 @@
+#include "ckpt/manifest.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "kolo/error.h"
+
+static const char format_name[] = "kolo checkpoint";
+enum { FORMAT_VERSION = 1 };
+
+static FILE *open_text(char **text, size_t *bytes)
+{
+    *text = NULL;
+    FILE *f = open_memstream(text, bytes);
+    if (!f) kolo_fail(KOLO_ECONFIG, "out of memory while writing a manifest");
+    return f;
+}
+
+static char *close_text(FILE *f, char **text)
+{
+    if (fclose(f) == 0) return *text;
+    free(*text);
+    kolo_fail(KOLO_ECONFIG, "out of memory while writing a manifest");
+    return NULL;
+}
+
+char *kolo_manifest_options(const kolo_options *options, enum kolo_option_scope scope)
+{
+    char *text;
+    size_t bytes;
+    FILE *f = open_text(&text, &bytes);
+    if (!f) return NULL;
+    const char *indent = scope == KOLO_SCOPE_MATH ? "    " : "      ", *between = "";
+    fputc('{', f);
+    for (int i = 0; i < kolo_option_count; i++) {
+        if (kolo_option_table[i].scope != scope) continue;
+        char *value = kolo_option_text(options, &kolo_option_table[i]);
+        fprintf(f, "%s\n%s\"%s\": ", between, indent, kolo_option_table[i].key);
+        kolo_json_string(f, value);
+        free(value);
+        between = ",";
+    }
+    fprintf(f, "\n%.*s}", (int)strlen(indent) - 2, indent);
+    return close_text(f, &text);
+}
+
+static void write_string(FILE *f, const char *indent, const char *key, const char *value)
+{
+    fprintf(f, "%s\"%s\": ", indent, key);
+    kolo_json_string(f, value);
+    fputs(",\n", f);
+}
+
+static void write_start(FILE *f, const manifest *m, const char *run)
+{
+    const kolo_position *p = &m->position;
+    char host[256] = "", now[32];
+    const char *node = getenv("SLURMD_NODENAME"), *job = getenv("SLURM_JOB_ID");
+    time_t clock = time(NULL);
+    struct tm utc;
+    gethostname(host, sizeof host - 1);
+    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&clock, &utc));
+    fputs("  \"this_start\": {\n", f);
+    write_string(f, "    ", "host", node && *node ? node : host);
+    write_string(f, "    ", "job", job ? job : "");
+    write_string(f, "    ", "time", now);
+    write_string(f, "    ", "version", KOLO_VERSION);
+    fprintf(f, "    \"ranks\": %d,\n    \"plan_hash\": \"%016" PRIx64 "\",\n    \"restarts\": %" PRId64 ",\n    \"wall_seconds\": ",
+            m->ranks, p->plan_hash, p->restarts);
+    kolo_json_number(f, p->wall_seconds, 9);
+    fprintf(f, ",\n    \"options\": %s\n  }\n", run);
+}
+
+char *kolo_manifest_text(const manifest *m, const char *math, const char *run)
+{
+    const kolo_position *p = &m->position;
+    char *text;
+    size_t bytes;
+    FILE *f = open_text(&text, &bytes);
+    if (!f) return NULL;
+    fprintf(f, "{\n  \"format\": \"%s\",\n  \"format_version\": %d,\n", format_name, FORMAT_VERSION);
+    write_string(f, "  ", "model", p->model);
+    fprintf(f, "  \"step\": %" PRId64 ",\n  \"epoch\": %" PRId64 ",\n  \"epoch_step\": %" PRId64 ",\n", p->step, p->epoch, p->epoch_step);
+    fprintf(f, "  \"batch\": %" PRId64 ",\n  \"samples\": %" PRId64 ",\n  \"seed\": \"%" PRIu64 "\",\n", p->batch, p->samples, p->seed);
+    write_string(f, "  ", "data_uuid", p->data_uuid);
+    fputs("  \"metrics\": {\"best_top1\": ", f);
+    kolo_json_number(f, p->best_top1, 17);
+    fprintf(f, ", \"best_step\": %" PRId64 "},\n", p->best_step);
+    fprintf(f, "  \"tensors\": {\"file\": \"tensors.safetensors\", \"count\": %" PRId64 ", \"bytes\": %" PRIu64 ", \"crc32c\": \"%08" PRIx32 "\"},\n",
+            m->tensors, m->bytes, m->crc);
+    fprintf(f, "  \"options\": %s,\n", math);
+    write_start(f, m, run);
+    fputs("}\n", f);
+    return close_text(f, &text);
+}
+
+typedef struct reader { const cJSON *object; bool good; } reader; /* good: everything asked for was there */
+
+static double read_number(reader *r, const char *key)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(r->object, key);
+    if (!cJSON_IsNumber(value)) r->good = false;
+    return cJSON_IsNumber(value) ? value->valuedouble : 0;
+}
+
+static int64_t read_count(reader *r, const char *key)
+{
+    double value = read_number(r, key);
+    if (!(value >= -1 && value <= 0x1p53)) r->good = false;
+    return r->good ? (int64_t)value : 0;
+}
+
+static const char *read_string(reader *r, const char *key)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(r->object, key);
+    if (!cJSON_IsString(value)) r->good = false;
+    return cJSON_IsString(value) ? value->valuestring : "";
+}
+
+static reader read_object(reader *r, const char *key)
+{
+    reader inner = {cJSON_GetObjectItemCaseSensitive(r->object, key), true};
+    if (!cJSON_IsObject(inner.object)) r->good = false;
+    return inner;
+}
+
+static void read_members(reader *r, manifest *m)
+{
+    kolo_position *p = &m->position;
+    reader metrics = read_object(r, "metrics"), tensors = read_object(r, "tensors"), start = read_object(r, "this_start");
+    snprintf(p->model, sizeof p->model, "%s", read_string(r, "model"));
+    snprintf(p->data_uuid, sizeof p->data_uuid, "%s", read_string(r, "data_uuid"));
+    p->step = read_count(r, "step");
+    p->epoch = read_count(r, "epoch");
+    p->epoch_step = read_count(r, "epoch_step");
+    p->batch = read_count(r, "batch");
+    p->samples = read_count(r, "samples");
+    p->seed = strtoull(read_string(r, "seed"), NULL, 10);
+    p->best_top1 = read_number(&metrics, "best_top1");
+    p->best_step = read_count(&metrics, "best_step");
+    p->restarts = read_count(&start, "restarts");
+    p->wall_seconds = read_number(&start, "wall_seconds");
+    p->plan_hash = strtoull(read_string(&start, "plan_hash"), NULL, 16);
+    m->ranks = (int)read_count(&start, "ranks");
+    m->tensors = read_count(&tensors, "count");
+    m->bytes = (uint64_t)read_count(&tensors, "bytes");
+    m->crc = (uint32_t)strtoul(read_string(&tensors, "crc32c"), NULL, 16);
+    r->good = r->good && metrics.good && tensors.good && start.good;
+}
+
+int kolo_manifest_read(const char *path, manifest *m)
+{
+    char *text = NULL;
+    KOLO_TRY(kolo_file_read(path, &text, NULL));
+    cJSON *object = cJSON_Parse(text);
+    free(text);
+    reader r = {object, cJSON_IsObject(object)};
+    *m = (manifest){.bytes = 0};
+    bool ours = !strcmp(read_string(&r, "format"), format_name);
+    int64_t version = read_count(&r, "format_version");
+    if (r.good && ours && version == FORMAT_VERSION) read_members(&r, m);
+    cJSON_Delete(object);
+    if (r.good && ours && version != FORMAT_VERSION)
+        return kolo_fail(KOLO_EINPUT, "%s: format version %" PRId64 ", this program reads %d: use a newer one", path, version, FORMAT_VERSION);
+    return r.good && ours ? 0 : kolo_fail(KOLO_EINPUT, "%s: not a whole manifest", path);
+}

@@ -1,0 +1,22 @@
+/* manifest.json of a checkpoint. All of it but the object "this_start" is the same for any number of ranks and of restarts. */
+#ifndef KOLO_CKPT_MANIFEST_H
+#define KOLO_CKPT_MANIFEST_H
+
+#include "ckpt/ckpt.h"
+
+typedef struct manifest {
+    kolo_position position;
+    uint64_t bytes; /* of tensors.safetensors */
+    uint32_t crc;
+    int64_t tensors;
+    int ranks;      /* that wrote it */
+} manifest;
+
+/* Options of one scope as a JSON object, indented for the manifest; caller frees. */
+char *kolo_manifest_options(const kolo_options *options, enum kolo_option_scope scope);
+/* The whole text; math, run: from kolo_manifest_options; caller frees. */
+char *kolo_manifest_text(const manifest *m, const char *math, const char *run);
+/* KOLO_EINPUT where it is torn or foreign. */
+int kolo_manifest_read(const char *path, manifest *m);
+
+#endif

@@ -1,0 +1,87 @@
+/* The run folder: made, locked, swept, and its recipe of record. */
+#include "ckpt/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/store.h"
+#include "kolo/error.h"
+
+static int check_space(const char *folder)
+{
+    int64_t bytes = kolo_file_free_bytes(folder);
+    if (bytes < 0) return KOLO_EIO;
+    if (bytes == 0) return kolo_fail(KOLO_EIO, "%s: the file system is full: free space, or choose another run= folder", folder);
+    return 0;
+}
+
+int kolo_run_open(kolo_run **run, const char *folder)
+{
+    int rc = KOLO_ECONFIG;
+    kolo_run *r = *run = kolo_alloc(sizeof *r);
+    if (!r) return KOLO_ECONFIG;
+    r->lock.fd = -1;
+    r->folder = kolo_strdup(folder);
+    r->checkpoints = kolo_format("%s/checkpoints", folder);
+    if (!r->folder || !r->checkpoints) goto fail;
+    KOLO_TRY_GOTO(rc, kolo_folder_make(folder));
+    KOLO_TRY_GOTO(rc, kolo_lock_take(&r->lock, folder));
+    KOLO_TRY_GOTO(rc, check_space(folder));
+    KOLO_TRY_GOTO(rc, kolo_folder_make(r->checkpoints));
+    KOLO_TRY_GOTO(rc, kolo_store_sweep(r->checkpoints));
+    return 0;
+fail:
+    kolo_run_close(run);
+    return rc;
+}
+
+void kolo_run_close(kolo_run **run)
+{
+    kolo_run *r = *run;
+    if (!r) return;
+    if (kolo_saver_destroy(&r->saver) < 0) kolo_error("%s", kolo_error_text());
+    if (r->lock.fd >= 0) kolo_lock_release(&r->lock);
+    free(r->checkpoints);
+    free(r->folder);
+    free(r);
+    *run = NULL;
+}
+
+const char *kolo_run_folder(const kolo_run *run) { return run->folder; }
+
+static int compare_recipe(const char *path, const kolo_options *options)
+{
+    kolo_options was;
+    kolo_options_default(&was);
+    int rc = kolo_options_read_recipe(&was, path);
+    if (rc < 0) {
+        rc = kolo_fail_in(rc, "the recipe of this run cannot be read (another version of this program?): ");
+    } else {
+        char *difference = kolo_options_difference(&was, options);
+        if (difference)
+            rc = kolo_fail(KOLO_ECONFIG, "%s: this run was started with other options that change its numbers:\n%s"
+                           "Give the old values to go on, or choose another run= folder to begin anew", path, difference);
+        free(difference);
+    }
+    kolo_options_free(&was);
+    return rc;
+}
+
+int kolo_run_record(kolo_run *run, const kolo_options *options)
+{
+    int rc = KOLO_ECONFIG;
+    char *path = kolo_format("%s/recipe.yaml", run->folder), *text = NULL;
+    if (!path) return KOLO_ECONFIG;
+    if (kolo_file_exists(path)) {
+        rc = compare_recipe(path, options);
+    } else if ((text = kolo_options_write(options, true))) {
+        rc = kolo_file_write_atomic(path, text, strlen(text));
+    }
+    free(text);
+    free(path);
+    return rc;
+}
