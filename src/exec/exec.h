@@ -21,6 +21,7 @@ void kolo_exec_destroy(kolo_exec **exec);
 int kolo_exec_initialise(kolo_exec *exec, uint64_t seed);
 
 /* One step on this rank's rows of a global batch. `step` holds the rate etc.; valid[] is filled here from the batch.
+ * A graph whose input is f32 (N,C,H,W) instead of u8 pictures takes batch->pixels as such floats.
  * Training: metrics are sums over the global batch; evaluation: over this rank's rows only.
  * KOLO_ELAUNCH: a peer is gone; KOLO_EINPUT: the loss is not finite (text says so). */
 typedef struct kolo_metrics { double loss, top1, top5, rows; double grad_norm; } kolo_metrics; /* sums, not means */
@@ -30,7 +31,8 @@ int kolo_exec_step(kolo_exec *exec, const kolo_batch *batch, kolo_step *step, ko
 int64_t kolo_exec_position(const kolo_exec *exec); /* action, -1 between steps */
 
 /* Pointer to an arena (bytes: plan->arena_bytes), and canonical copies of one tensor by name, for checkpoints, export, tests.
- * which: "param" (parameters and buffers), "ema", "gradient" or an optimizer state's name. count = kolo_tensor_count. */
+ * which: "param" (parameters and buffers), "ema", "gradient" (of a parameter; or a statistic or metric itself), an optimizer
+ * state's name, or, in a plan with `keep`, "activation" (micro-batch 0). count = kolo_tensor_count. */
 void *kolo_exec_arena(kolo_exec *exec, enum kolo_arena arena);
 int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);

@@ -1,0 +1,56 @@
+/* All ranks must hold the same plan: hashes are compared before the first step, and where they differ the first
+ * action that does is found by halving, each half one small reduction. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "exec/parts.h"
+#include "kolo/error.h"
+
+/* 1: this number is the same on all ranks. Collective. */
+static int same(kolo_comm *comm, uint64_t value)
+{
+    int64_t low = (int64_t)value, high = (int64_t)value;
+    KOLO_TRY(kolo_comm_allreduce(comm, &low, 1, KOLO_WIRE_I64, KOLO_MIN));
+    KOLO_TRY(kolo_comm_allreduce(comm, &high, 1, KOLO_WIRE_I64, KOLO_MAX));
+    return low == high;
+}
+
+static int report(const kolo_exec *e, int64_t action)
+{
+    char text[256];
+    if (action < 0)
+        return kolo_fail(KOLO_ECONFIG, "the ranks made different plans: layouts, memory or buckets differ before the first action; "
+                                       "start all ranks with the same options and the same kolo on equal machines");
+    kolo_plan_action_text(e->plan, action, text, sizeof text);
+    return kolo_fail(KOLO_ECONFIG, "the ranks made different plans: the first difference is action %" PRId64 ", here \"%s\"; start all "
+                                   "ranks with the same options and the same kolo on equal machines", action, text);
+}
+
+static int find_difference(kolo_exec *e, const uint64_t *cumulative)
+{
+    int64_t low = 0, high = e->plan->actions; /* equal before low, different at high */
+    KOLO_TRY(kolo_comm_allreduce(e->comm, &high, 1, KOLO_WIRE_I64, KOLO_MIN));
+    int rc = same(e->comm, cumulative[0]);
+    if (rc <= 0) return rc < 0 ? rc : report(e, -1);
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        rc = same(e->comm, cumulative[middle]);
+        if (rc < 0) return rc;
+        if (rc) low = middle;
+        else high = middle;
+    }
+    return report(e, low);
+}
+
+int exec_agree(kolo_exec *e)
+{
+    int rc = same(e->comm, e->plan->hash);
+    if (rc != 0) return rc < 0 ? rc : 0;
+    uint64_t *cumulative = kolo_alloc((size_t)(e->plan->actions + 1) * sizeof *cumulative);
+    if (!cumulative) return KOLO_ECONFIG;
+    kolo_plan_hashes(e->plan, cumulative);
+    rc = find_difference(e, cumulative);
+    free(cumulative);
+    return rc;
+}

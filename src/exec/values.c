@@ -1,0 +1,89 @@
+/* Tensors in and out by name of what they are: initial values, and canonical copies for checkpoints, export and tests. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "exec/parts.h"
+#include "kolo/error.h"
+
+static void initial_values(const kolo_tensor *t, uint64_t seed, float *values, int64_t count)
+{
+#pragma omp parallel for schedule(static) if (count > 1 << 14)
+    for (int64_t i = 0; i < count; i++) values[i] = kolo_initial_value(t, seed, i);
+}
+
+static void copy_to_average(kolo_exec *e)
+{
+    char *average = e->arena[KOLO_ARENA_EMA];
+    size_t params = e->plan->arena_bytes[KOLO_ARENA_PARAM], buffers = e->plan->arena_bytes[KOLO_ARENA_BUFFER];
+    if (!average) return;
+    if (params) memcpy(average, e->arena[KOLO_ARENA_PARAM], params);
+    if (buffers) memcpy(average + params, e->arena[KOLO_ARENA_BUFFER], buffers);
+}
+
+int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
+{
+    const kolo_graph *g = e->plan->graph;
+    int64_t most = 1;
+    for (int t = 0; t < g->tensors; t++)
+        if (g->tensor[t].role == KOLO_ROLE_PARAM || g->tensor[t].role == KOLO_ROLE_BUFFER)
+            most = kolo_tensor_count(&g->tensor[t]) > most ? kolo_tensor_count(&g->tensor[t]) : most;
+    float *values = kolo_alloc((size_t)most * sizeof *values);
+    int rc = values ? 0 : KOLO_ECONFIG;
+    for (int t = 0; t < g->tensors && rc == 0; t++) {
+        const kolo_tensor *x = &g->tensor[t];
+        if (x->role != KOLO_ROLE_PARAM && x->role != KOLO_ROLE_BUFFER) continue;
+        initial_values(x, seed, values, kolo_tensor_count(x));
+        rc = kolo_exec_set(e, "param", t, values);
+    }
+    free(values);
+    if (rc < 0) return rc;
+    if (e->arena[KOLO_ARENA_STATE]) memset(e->arena[KOLO_ARENA_STATE], 0, e->plan->arena_bytes[KOLO_ARENA_STATE]);
+    copy_to_average(e);
+    return 0;
+}
+
+/* Where `which` of a tensor is; *tensor becomes the one whose layout it has (a gradient's). NULL: error text set. */
+static void *place(const kolo_exec *e, const char *which, int *tensor)
+{
+    const kolo_plan *p = e->plan;
+    const kolo_graph *g = p->graph;
+    if (*tensor < 0 || *tensor >= g->tensors) {
+        kolo_fail(KOLO_EINTERNAL, "executor: no tensor %d", *tensor);
+        return NULL;
+    }
+    const char *name = g->tensor[*tensor].name;
+    kolo_binding home = p->home[*tensor];
+    bool stored = home.arena == KOLO_ARENA_PARAM || home.arena == KOLO_ARENA_BUFFER;
+    if (!strcmp(which, "param") && stored) return e->arena[home.arena] + home.offset;
+    if (!strcmp(which, "ema") && stored && e->arena[KOLO_ARENA_EMA])
+        return e->arena[KOLO_ARENA_EMA] + (home.arena == KOLO_ARENA_BUFFER ? p->arena_bytes[KOLO_ARENA_PARAM] : 0) + home.offset;
+    if (!strcmp(which, "gradient")) {
+        if (home.arena == KOLO_ARENA_PARAM && g->grad && g->grad[*tensor] >= 0) *tensor = g->grad[*tensor];
+        home = p->home[*tensor];
+        if (home.arena == KOLO_ARENA_GRADIENT) return e->arena[KOLO_ARENA_GRADIENT] + home.offset;
+    }
+    if (!strcmp(which, "activation") && p->config.keep) {
+        home = kolo_plan_binding(p, *tensor, 0);
+        if (home.arena == KOLO_ARENA_ACTIVATION) return e->arena[KOLO_ARENA_ACTIVATION] + home.offset;
+    }
+    for (int k = 0; p->config.optimizer && k < p->config.optimizer->states; k++)
+        if (!strcmp(which, p->config.optimizer->state_name[k]) && home.arena == KOLO_ARENA_PARAM)
+            return e->arena[KOLO_ARENA_STATE] + (size_t)k * p->arena_bytes[KOLO_ARENA_PARAM] + home.offset;
+    kolo_fail(KOLO_EINTERNAL, "executor: %s has no \"%s\" here", name, which);
+    return NULL;
+}
+
+int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values)
+{
+    const void *from = place(exec, which, &tensor);
+    if (!from) return KOLO_EINTERNAL;
+    return kolo_backend_to_canonical(exec->backend, &exec->plan->graph->tensor[tensor], &exec->plan->layout[tensor], from, values);
+}
+
+int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values)
+{
+    void *to = place(exec, which, &tensor);
+    if (!to) return KOLO_EINTERNAL;
+    return kolo_backend_from_canonical(exec->backend, &exec->plan->graph->tensor[tensor], &exec->plan->layout[tensor], values, to);
+}
