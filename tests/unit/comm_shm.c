@@ -1,0 +1,242 @@
+/* Ranks of one node as processes: sums, small collectives, overlap, dead and late peers, what is left in /dev/shm. */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "base/thread.h"
+#include "comm_world.h"
+#include "tap.h"
+
+typedef int64_t (*work)(world *w, int argument);
+typedef struct outcome { _Atomic int64_t value; double seconds; char text[1024]; } outcome;
+static outcome *outcomes;
+static char job[64];
+
+/* Every rank is a child; its result and error text come back through shared memory. Children are killed at 60 s. */
+static int64_t run_ranks(int size, work what, int argument)
+{
+    pid_t child[WORLD_MAX];
+    int64_t sum = 0;
+    fflush(stdout);
+    for (int r = 0; r < size; r++) {
+        outcomes[r].value = -1000;
+        outcomes[r].text[0] = 0;
+        child[r] = fork();
+        if (child[r]) continue;
+        world w;
+        alarm(60);
+        world_fill(&w, r, size, NULL, job);
+        double begin = kolo_time();
+        int64_t value = what(&w, argument);
+        outcomes[r].seconds = kolo_time() - begin;
+        if (value < 0) snprintf(outcomes[r].text, sizeof outcomes[r].text, "%s", kolo_error_text());
+        outcomes[r].value = value;
+        _exit(0);
+    }
+    for (int r = 0; r < size; r++) waitpid(child[r], NULL, 0);
+    for (int r = 0; r < size; r++) {
+        if (outcomes[r].value < 0) diag("rank %d: %d %s", r, (int)outcomes[r].value, outcomes[r].text);
+        sum += outcomes[r].value < 0 ? 1000000 : outcomes[r].value;
+    }
+    return sum;
+}
+
+static int64_t fixed_order(world *w, int cut) { return world_buckets(w, cut, false, false, NULL, 2); }
+static int64_t canonical(world *w, int cut) { return world_buckets(w, cut, true, false, NULL, 2); }
+static int64_t exact(world *w, int cut) { return world_buckets(w, cut, false, true, NULL, 2); }
+static int64_t small(world *w, int as_tree) { return world_small(w, as_tree); }
+
+static void check_sums(void)
+{
+    const int sizes[] = {1, 2, 3, 4, 7};
+    for (int i = 0; i < 5; i++) {
+        int64_t bad = 0;
+        for (int cut = 0; cut < 3; cut++) bad += run_ranks(sizes[i], fixed_order, cut);
+        is_int(bad, 0, "%d ranks: the documented order, the same bits for any bucketing", sizes[i]);
+        is_int(run_ranks(sizes[i], canonical, 2), 0, "%d ranks: canonical has the bits of the tree", sizes[i]);
+        is_int(run_ranks(sizes[i], exact, 1), 0, "%d ranks: exact sums", sizes[i]);
+        is_int(run_ranks(sizes[i], small, 0) + run_ranks(sizes[i], small, 1), 0, "%d ranks: small collectives", sizes[i]);
+    }
+}
+
+/* ---- overlap: a rank that computes between start and wait does not delay the reduction of what is complete --------- */
+
+static int64_t overlap(world *w, int argument)
+{
+    kolo_comm *comm = NULL;
+    enum { COUNT = 4 << 20 };
+    kolo_comm_config config = {(size_t)COUNT * 4, false, 30, -1, NULL};
+    kolo_comm_stats stats;
+    (void)argument;
+    KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
+    KOLO_TRY(kolo_comm_bucket(comm, 0, COUNT));
+    KOLO_TRY(kolo_comm_commit(comm));
+    float *arena = kolo_comm_arena(comm);
+    for (int i = 0; i < COUNT; i++) arena[i] = 1;
+    KOLO_TRY(kolo_comm_barrier(comm));
+    double begin = kolo_time();
+    KOLO_TRY(kolo_comm_start(comm, 0));
+    double started = kolo_time() - begin;
+    usleep(300000); /* the caller does not help */
+    KOLO_TRY(kolo_comm_wait(comm, 0));
+    kolo_comm_get_stats(comm, &stats);
+    int64_t bad = arena[0] != (float)w->launch.size || arena[COUNT - 1] != (float)w->launch.size;
+    bad += started > 0.05;
+    bad += stats.wait_seconds > 0.05;
+    bad += stats.bytes != (int64_t)COUNT * 4 || stats.calls != 1;
+    kolo_comm_destroy(&comm);
+    return bad;
+}
+
+/* ---- failure ------------------------------------------------------------------------------------------------------- */
+
+static kolo_comm *ready(world *w, double timeout)
+{
+    kolo_comm *comm = NULL;
+    kolo_comm_config config = {1 << 20, false, timeout, -1, NULL};
+    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, 1 << 17) < 0 ||
+        kolo_comm_commit(comm) < 0)
+        return NULL;
+    kolo_comm_publish(comm, 17, 88);
+    if (kolo_comm_barrier(comm) < 0) return NULL;
+    return comm;
+}
+
+/* Rank 1 goes missing in one of three ways; the others report what they were told. */
+enum { KILLED_BUCKET, KILLED_SMALL, LATE };
+static int64_t missing(world *w, int how)
+{
+    kolo_comm *comm = ready(w, how == LATE ? 1 : 300);
+    if (!comm) return -1;
+    if (w->launch.rank == 1) {
+        if (how == LATE) {
+            usleep(2500000);
+            return 0;
+        }
+        kill(getpid(), SIGKILL);
+    }
+    double value = 1;
+    int rc = how == KILLED_SMALL ? kolo_comm_allreduce(comm, &value, 1, KOLO_WIRE_F64, KOLO_SUM) : kolo_comm_start(comm, 0);
+    if (rc == 0 && how != KILLED_SMALL) rc = kolo_comm_wait(comm, 0);
+    if (rc == 0) return 0;
+    char text[1024];
+    snprintf(text, sizeof text, "%s", kolo_error_text());
+    bool again = kolo_comm_barrier(comm) == rc; /* stays broken, at once */
+    kolo_comm_destroy(&comm);
+    kolo_fail(rc, "%s", text);
+    return again ? rc : 0;
+}
+
+static void check_missing(void)
+{
+    const struct { int how; const char *what, *verb, *operation; double within; } cases[] = {
+        {KILLED_BUCKET, "killed before its bucket", "died", "bucket 0, round 1", 10},
+        {KILLED_SMALL, "killed before an allreduce", "died", "an allreduce", 10},
+        {LATE, "alive but late", "is alive but did not come for 1 s", "bucket 0, round 1", 3},
+    };
+    for (int c = 0; c < 3; c++) {
+        int named = 0;
+        run_ranks(3, missing, cases[c].how);
+        for (int r = 0; r < 3; r += 2) {
+            const char *t = outcomes[r].text;
+            named += outcomes[r].value == KOLO_ELAUNCH && strstr(t, "rank 1 on host n0") && strstr(t, cases[c].verb) &&
+                     strstr(t, cases[c].operation) && strstr(t, "step 17, action 88") && outcomes[r].seconds < cases[c].within;
+        }
+        is_int(named, 2, "rank 1 %s: both others name it, the operation and how far it came", cases[c].what);
+        ok(outcomes[0].seconds < cases[c].within, "within %.0f s (%.2f)", cases[c].within, outcomes[0].seconds);
+    }
+    ok(!world_leftovers(job), "nothing is left in /dev/shm after a kill");
+}
+
+/* ---- setting up ---------------------------------------------------------------------------------------------------- */
+
+static int64_t too_large(world *w, int argument)
+{
+    kolo_comm *comm = NULL;
+    kolo_comm_config config = {(size_t)1 << 40, false, 10, -1, NULL};
+    (void)argument;
+    int rc = kolo_comm_create(&comm, &w->launch, &config);
+    kolo_comm_destroy(&comm);
+    return rc;
+}
+
+static int64_t unequal(world *w, int argument)
+{
+    kolo_comm *comm = NULL;
+    kolo_comm_config config = {4096, false, 10, -1, NULL};
+    (void)argument;
+    KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
+    KOLO_TRY(kolo_comm_bucket(comm, 0, w->launch.rank == 2 ? 9 : 10));
+    int rc = kolo_comm_commit(comm);
+    kolo_comm_destroy(&comm);
+    return rc;
+}
+
+/* A second communicator right after the first, and one on top of segments that a dead job left. */
+static int64_t again(world *w, int argument)
+{
+    (void)argument;
+    for (int i = 0; i < 5; i++) KOLO_TRY(world_small(w, false));
+    return 0;
+}
+
+static void leave_behind(int local)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/dev/shm/kolo-%s-0-%d", job, local);
+    FILE *file = fopen(path, "w");
+    if (!file) return;
+    for (int i = 0; i < 100000; i++) fputc(i, file);
+    fclose(file);
+}
+
+static int64_t misuse(world *w, int argument)
+{
+    kolo_comm *comm = ready(w, 10);
+    int64_t bad = 0;
+    (void)argument;
+    if (!comm) return -1;
+    bad += kolo_comm_start(comm, 1) != KOLO_EINTERNAL;
+    bad += kolo_comm_wait(comm, 0) != KOLO_EINTERNAL;
+    bad += kolo_comm_bucket(comm, 0, 1) != KOLO_EINTERNAL;
+    KOLO_TRY(kolo_comm_start(comm, 0));
+    bad += kolo_comm_start(comm, 0) != KOLO_EINTERNAL;
+    KOLO_TRY(kolo_comm_wait(comm, 0));
+    int64_t step, action;
+    double age;
+    kolo_comm_peer(comm, 1 - w->launch.rank, &step, &action, &age);
+    bad += step != 17 || action != 88 || age < 0 || age > 10;
+    KOLO_TRY(kolo_comm_barrier(comm));
+    kolo_comm_destroy(&comm);
+    bad += comm != NULL;
+    return bad;
+}
+
+static void check_setup(void)
+{
+    run_ranks(2, too_large, 0);
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "/dev/shm") && strstr(outcomes[0].text, "are missing"),
+       "an arena beyond /dev/shm is refused with the shortfall");
+    ok(outcomes[1].value == KOLO_ECONFIG && strstr(outcomes[1].text, "are missing"), "on every rank");
+    run_ranks(3, unequal, 0);
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "rank 2") && outcomes[1].value == KOLO_ECONFIG,
+       "a rank with other buckets is named");
+    is_int(run_ranks(3, again, 0), 0, "five communicators in a row under one job name");
+    leave_behind(0);
+    leave_behind(1);
+    is_int(run_ranks(3, again, 0), 0, "segments left by a dead job of the same name are replaced");
+    ok(!world_leftovers(job), "nothing is left in /dev/shm");
+    is_int(run_ranks(2, misuse, 0), 0, "misuse is refused; peers read what was published");
+}
+
+int main(void)
+{
+    snprintf(job, sizeof job, "test-shm.%d", (int)getpid());
+    outcomes = mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (outcomes == MAP_FAILED) skip_all("no shared memory");
+    check_sums();
+    is_int(run_ranks(2, overlap, 0), 0, "start returns at once, the reduction runs beside the caller, wait finds it done");
+    check_missing();
+    check_setup();
+    return done_testing();
+}
