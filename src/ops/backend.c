@@ -1,0 +1,219 @@
+#include "ops/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "ops/kernel.h"
+
+static const kolo_backend_type *const backend_types[] = {&kolo_cpu_backend};
+
+static const kolo_backend_type *find_type(const char *name)
+{
+    for (size_t i = 0; i < sizeof backend_types / sizeof *backend_types; i++)
+        if (!strcmp(backend_types[i]->name, name)) return backend_types[i];
+    return NULL;
+}
+
+const char *kolo_backend_version(const char *name)
+{
+    const kolo_backend_type *type = find_type(name);
+    return type ? type->version() : "none";
+}
+
+int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_backend_config *config)
+{
+    *backend = NULL;
+    const kolo_backend_type *type = find_type(name);
+    if (!type) return kolo_fail(KOLO_ECONFIG, "no backend called \"%s\" in this build; it has \"cpu\"", name);
+    if (config->threads < 1) return kolo_fail(KOLO_ECONFIG, "threads=%d: at least one compute thread is needed", config->threads);
+    kolo_backend *b = kolo_alloc(sizeof *b);
+    if (!b) return KOLO_ECONFIG;
+    b->type = type;
+    b->threads = config->threads;
+    b->direct = config->direct;
+    b->deterministic = config->deterministic;
+    int rc = type->open(b);
+    if (rc >= 0) rc = kolo_choices_open(&b->choices, type->machine(b), config->cache, config->choices);
+    if (rc < 0) kolo_backend_destroy(&b);
+    *backend = b;
+    return rc;
+}
+
+static void kernel_destroy(kolo_kernel *k)
+{
+    if (!k) return;
+    if (k->release) k->release(k->state);
+    free(k->key);
+    free(k);
+}
+
+void kolo_backend_destroy(kolo_backend **backend)
+{
+    kolo_backend *b = *backend;
+    if (!b) return;
+    for (int64_t i = 0; i < b->kernels; i++) kernel_destroy(b->kernel[i]);
+    free(b->kernel);
+    b->type->close(b);
+    kolo_choices_close(&b->choices);
+    free(b);
+    *backend = NULL;
+}
+
+bool kolo_tensor_is_map(const kolo_tensor *t) { return t->rank == 4 && t->role == KOLO_ROLE_ACTIVATION; }
+
+kolo_layout kolo_layout_plain(const kolo_tensor *t)
+{
+    kolo_layout l = {1, NULL, 0, (size_t)kolo_tensor_count(t) * kolo_dtype_size(t->dtype)};
+    return l;
+}
+
+kolo_layout kolo_layout_blocked(const kolo_tensor *t, int64_t block)
+{
+    int64_t blocks = (t->dim[1] + block - 1) / block;
+    kolo_layout l = {block, NULL, 0, (size_t)(t->dim[0] * blocks * block * t->dim[2] * t->dim[3]) * kolo_dtype_size(t->dtype)};
+    return l;
+}
+
+/* A parameter that `like` knows by name keeps its layout there; a gradient follows its parameter. */
+static int inherit(const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
+{
+    for (int64_t t = 0; t < g->tensors; t++) {
+        const kolo_tensor *x = &g->tensor[t];
+        if (x->role != KOLO_ROLE_PARAM && x->role != KOLO_ROLE_BUFFER) continue;
+        int other = kolo_graph_find(like, x->name);
+        if (other < 0) continue;
+        const kolo_tensor *y = &like->tensor[other];
+        if (x->rank != y->rank || memcmp(x->dim, y->dim, (size_t)x->rank * sizeof x->dim[0]))
+            return kolo_fail(KOLO_EINTERNAL, "%s has another shape in graph %s than in %s", x->name, g->name, like->name);
+        layout[t] = like_layout[other];
+    }
+    return 0;
+}
+
+int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
+                        kolo_layout *layout)
+{
+    const kolo_backend_type *type = backend->type;
+    if (type->enter) type->enter(backend);
+    for (int64_t t = 0; t < g->tensors; t++) layout[t] = kolo_layout_plain(&g->tensor[t]);
+    KOLO_TRY(type->blocks(backend, g, layout));
+    if (like) KOLO_TRY(inherit(g, like, like_layout, layout));
+    for (int backward = 1; backward >= 0; backward--) /* the weight gradient speaks first */
+        for (int64_t n = 0; n < g->nodes; n++) {
+            const kolo_op_row *row = type->rows[g->node[n].op];
+            kolo_request request = {backend, g, &g->node[n], layout};
+            if (row && row->layout && g->node[n].backward == !!backward) KOLO_TRY(row->layout(&request, layout));
+        }
+    for (int64_t t = 0; t < g->tensors; t++)
+        if (g->tensor[t].role == KOLO_ROLE_GRADIENT && g->tensor[t].of >= 0) layout[t] = layout[g->tensor[t].of];
+    return 0;
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------------- */
+
+static void write_tensor(FILE *f, const kolo_request *r, int t)
+{
+    if (t < 0) {
+        fputs(" -", f);
+        return;
+    }
+    const kolo_tensor *x = &r->graph->tensor[t];
+    fprintf(f, " %d", x->dtype);
+    for (int d = 0; d < x->rank; d++) fprintf(f, ",%ld", (long)x->dim[d]);
+    fprintf(f, "/%ld/%lx", (long)r->layout[t].block, (unsigned long)r->layout[t].hash);
+}
+
+/* Everything that decides what a kernel does. Caller frees. */
+static char *make_key(const kolo_request *r)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f) {
+        kolo_fail(KOLO_ECONFIG, "out of memory for a kernel's key");
+        return NULL;
+    }
+    const kolo_node *n = r->node;
+    const kolo_attributes *a = &n->a;
+    fputs(kolo_op_table[n->op].name, f);
+    for (int i = 0; i < n->n_in; i++) write_tensor(f, r, n->in[i]);
+    fputs(" ->", f);
+    for (int i = 0; i < n->n_out; i++) write_tensor(f, r, n->out[i]);
+    for (int i = 0; i < 2; i++)
+        fprintf(f, " %ld,%ld,%ld,%ld", (long)a->kernel[i], (long)a->stride[i], (long)a->pad[i], (long)a->dilation[i]);
+    fprintf(f, " g%ld e%a m%a s%a %d%d", (long)a->groups, a->epsilon, a->momentum, a->smoothing, a->relu, a->count_pad);
+    for (int i = 0; i < 4; i++) fprintf(f, " %a,%a", (double)a->mean[i], (double)a->std[i]);
+    if (fclose(f) || !text) {
+        free(text);
+        kolo_fail(KOLO_ECONFIG, "out of memory for a kernel's key");
+        return NULL;
+    }
+    return text;
+}
+
+static int prepare_new(const kolo_request *r, const kolo_op_row *row, char **key, kolo_kernel **out)
+{
+    kolo_backend *b = r->backend;
+    KOLO_TRY(kolo_grow(&b->kernel, &b->kernel_capacity, b->kernels, sizeof *b->kernel));
+    kolo_kernel *k = kolo_alloc(sizeof *k);
+    if (!k) return KOLO_ECONFIG;
+    k->backend = b;
+    k->key = *key;
+    *key = NULL;
+    int rc = row->prepare(r, k);
+    if (rc < 0) {
+        kernel_destroy(k);
+        return rc;
+    }
+    b->kernel[b->kernels++] = *out = k;
+    return 0;
+}
+
+int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, const kolo_layout *layout, kolo_kernel **kernel,
+                         size_t *workspace)
+{
+    *kernel = NULL;
+    if (backend->type->enter) backend->type->enter(backend);
+    kolo_request r = {backend, g, &g->node[node], layout};
+    const kolo_op_row *row = backend->type->rows[r.node->op];
+    const char *name = kolo_op_table[r.node->op].name;
+    if (!row || !row->prepare)
+        return kolo_fail(KOLO_ECONFIG, "the %s backend has no %s operation; choose another device or network", backend->type->name, name);
+    char *key = make_key(&r);
+    if (!key) return KOLO_ECONFIG;
+    for (int64_t i = 0; i < backend->kernels && !*kernel; i++)
+        if (!strcmp(backend->kernel[i]->key, key)) *kernel = backend->kernel[i];
+    int rc = *kernel ? 0 : prepare_new(&r, row, &key, kernel);
+    free(key);
+    if (rc < 0) return kolo_fail_in(rc, "graph %s, node %d (%s): ", g->name, node, name);
+    *workspace = (*kernel)->workspace;
+    return 0;
+}
+
+int kolo_kernel_run(kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    if (k->backend->type->enter) k->backend->type->enter(k->backend);
+    return k->run(k, args, workspace, step, slot);
+}
+
+const char *kolo_kernel_name(const kolo_kernel *k) { return k->name; }
+char *kolo_backend_choices(const kolo_backend *b) { return kolo_choices_text(&b->choices); }
+
+int kolo_backend_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to)
+{
+    if (b->type->enter) b->type->enter(b);
+    return b->type->to_canonical(b, tensor, layout, from, to);
+}
+
+int kolo_backend_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to)
+{
+    if (b->type->enter) b->type->enter(b);
+    return b->type->from_canonical(b, tensor, layout, from, to);
+}
+
+void kolo_backend_fold(kolo_backend *b, float *sum, const float *part, int64_t count) { b->type->fold(b, sum, part, count); }
+double kolo_backend_norm2(kolo_backend *b, const float *x, int64_t count) { return b->type->norm2(b, x, count); }
+bool kolo_backend_not_finite(kolo_backend *b, const float *x, int64_t count) { return b->type->not_finite(b, x, count); }

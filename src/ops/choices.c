@@ -1,0 +1,143 @@
+#include "ops/choices.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+
+static const char *find(const kolo_choice *list, int64_t count, const char *key)
+{
+    for (int64_t i = count - 1; i >= 0; i--) /* the newest line counts */
+        if (!strcmp(list[i].key, key)) return list[i].value;
+    return NULL;
+}
+
+static int append(kolo_choice **list, int64_t *capacity, int64_t *count, const char *key, const char *value)
+{
+    KOLO_TRY(kolo_grow(list, capacity, *count, sizeof **list));
+    kolo_choice c = {kolo_strdup(key), kolo_strdup(value)};
+    if (!c.key || !c.value) {
+        free(c.key);
+        free(c.value);
+        return KOLO_ECONFIG;
+    }
+    (*list)[(*count)++] = c;
+    return 0;
+}
+
+/* Lines "prefix key = value"; others (another machine's, a torn last line) are passed over. */
+static int parse(kolo_choices *c, char *text, const char *prefix)
+{
+    size_t skip = strlen(prefix);
+    for (char *line = text, *next; line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (!next) break;
+        *next++ = 0;
+        char *equal = strstr(line, " = ");
+        if (!equal || strncmp(line, prefix, skip)) continue;
+        *equal = 0;
+        KOLO_TRY(append(&c->known, &c->known_capacity, &c->known_count, line + skip, equal + 3));
+    }
+    return 0;
+}
+
+static int parse_file(kolo_choices *c)
+{
+    char *text = NULL;
+    if (!kolo_file_exists(c->path) || kolo_file_read(c->path, &text, NULL) < 0) return 0;
+    int rc = parse(c, text, c->machine);
+    free(text);
+    return rc;
+}
+
+int kolo_choices_open(kolo_choices *c, const char *machine, const char *path, const char *text)
+{
+    memset(c, 0, sizeof *c);
+    c->machine = kolo_format("%s | ", machine);
+    if (!c->machine) return KOLO_ECONFIG;
+    if (text) {
+        c->given = true;
+        char *copy = kolo_strdup(text);
+        if (!copy) return KOLO_ECONFIG;
+        int rc = parse(c, copy, "");
+        free(copy);
+        return rc;
+    }
+    if (path && *path) {
+        c->path = kolo_strdup(path);
+        if (!c->path) return KOLO_ECONFIG;
+        return parse_file(c);
+    }
+    return 0;
+}
+
+static void release(kolo_choice *list, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        free(list[i].key);
+        free(list[i].value);
+    }
+    free(list);
+}
+
+void kolo_choices_close(kolo_choices *c)
+{
+    release(c->list, c->count);
+    release(c->known, c->known_count);
+    free(c->machine);
+    free(c->path);
+    memset(c, 0, sizeof *c);
+}
+
+const char *kolo_choices_find(kolo_choices *c, const char *key)
+{
+    const char *value = find(c->list, c->count, key);
+    if (value) return value;
+    value = find(c->known, c->known_count, key);
+    if (!value || append(&c->list, &c->capacity, &c->count, key, value) < 0) return NULL;
+    return c->list[c->count - 1].value;
+}
+
+/* One write(2) of a whole line, so that two jobs that append at once do not mix. */
+static void append_file(kolo_choices *c, const char *key, const char *value)
+{
+    char *line = kolo_format("%s%s = %s\n", c->machine, key, value);
+    int fd = line ? open(c->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+    size_t length = line ? strlen(line) : 0;
+    if (fd < 0 || write(fd, line, length) != (ssize_t)length) {
+        kolo_debug("%s: choices are not kept: %s", c->path, strerror(errno));
+        free(c->path);
+        c->path = NULL;
+    }
+    if (fd >= 0) close(fd);
+    free(line);
+}
+
+int kolo_choices_add(kolo_choices *c, const char *key, const char *value)
+{
+    KOLO_TRY(append(&c->list, &c->capacity, &c->count, key, value));
+    if (c->path) append_file(c, key, value);
+    return 0;
+}
+
+char *kolo_choices_text(const kolo_choices *c)
+{
+    size_t bytes = 1;
+    for (int64_t i = 0; i < c->count; i++) bytes += strlen(c->list[i].key) + strlen(c->list[i].value) + 4;
+    char *text = kolo_alloc(bytes), *at = text;
+    for (int64_t i = 0; text && i < c->count; i++) {
+        const char *piece[4] = {c->list[i].key, " = ", c->list[i].value, "\n"};
+        for (int k = 0; k < 4; k++) {
+            size_t n = strlen(piece[k]);
+            memcpy(at, piece[k], n);
+            at += n;
+        }
+    }
+    return text;
+}

@@ -1,0 +1,164 @@
+/* The channel block of a graph's activations: one for all, so that nothing is ever rearranged between operations. Chosen by the
+ * time of the graph's convolutions, or by a fixed rule. The picture itself may have its own: only first convolutions read it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/simd.h"
+
+enum { NHWC = -1 };
+
+static bool is_conv(enum kolo_op op) { return op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight; }
+
+/* Whether t is a normalised picture that only convolutions read. */
+static bool *find_pictures(const kolo_graph *g)
+{
+    bool *picture = kolo_alloc((size_t)(g->tensors + 1) * sizeof *picture);
+    if (!picture) return NULL;
+    for (int64_t i = 0; i < g->nodes; i++)
+        if (g->node[i].op == KOLO_OP_normalize) picture[g->node[i].out[0]] = true;
+    for (int64_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].n_in; k++)
+            if (g->node[i].in[k] >= 0 && !is_conv(g->node[i].op)) picture[g->node[i].in[k]] = false;
+    return picture;
+}
+
+static void set_block(const kolo_graph *g, int64_t t, int64_t block, kolo_layout *layout)
+{
+    layout[t] = kolo_layout_blocked(&g->tensor[t], block == NHWC ? g->tensor[t].dim[1] : block);
+}
+
+/* pictures keep their channels together in wide layouts: they have too few to fill a block */
+static void set_blocks(const kolo_graph *g, int64_t block, const bool *picture, kolo_layout *layout)
+{
+    for (int64_t t = 0; t < g->tensors; t++)
+        if (kolo_tensor_is_map(&g->tensor[t])) set_block(g, t, picture[t] && block != 1 ? NHWC : block, layout);
+}
+
+/* Widest blocks that this CPU computes with. */
+static int64_t wide_block(void) { return kolo_cpu_level() == 2 ? 16 : 8; }
+
+typedef struct census { int64_t convs, most_channels; double flops; } census;
+
+static census count(const kolo_graph *g)
+{
+    census c = {0, 0, 0};
+    for (int64_t i = 0; i < g->nodes; i++) {
+        const kolo_node *n = &g->node[i];
+        if (!is_conv(n->op)) continue;
+        c.convs++;
+        c.flops += kolo_op_table[n->op].flops(g, n);
+        for (int k = 0; k < 2; k++) {
+            const kolo_tensor *t = &g->tensor[n->in[k]];
+            if (kolo_tensor_is_map(t) && t->dim[1] > c.most_channels) c.most_channels = t->dim[1];
+        }
+    }
+    return c;
+}
+
+static int64_t block_by_rule(const kolo_graph *g, const census *c)
+{
+    if (!c->convs || c->most_channels < 8) return 1;
+    return g->dtype == KOLO_BF16 ? NHWC : wide_block();
+}
+
+/* ---- by the clock -------------------------------------------------------------------------------------------------- */
+
+static bool same_conv(const kolo_graph *g, const kolo_node *a, const kolo_node *b)
+{
+    if (a->op != b->op || memcmp(a->a.kernel, b->a.kernel, sizeof a->a.kernel) || memcmp(a->a.stride, b->a.stride, sizeof a->a.stride) ||
+        memcmp(a->a.pad, b->a.pad, sizeof a->a.pad) || memcmp(a->a.dilation, b->a.dilation, sizeof a->a.dilation) || a->a.groups != b->a.groups)
+        return false;
+    for (int k = 0; k < 2; k++)
+        if (memcmp(g->tensor[a->in[k]].dim, g->tensor[b->in[k]].dim, sizeof g->tensor[0].dim)) return false;
+    return a->n_in == b->n_in && a->n_out == b->n_out;
+}
+
+/* Seconds of all convolutions under `layout`, each distinct one timed once; weights get their layouts on the way. */
+static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layout)
+{
+    double total = 0;
+    double *took = kolo_alloc((size_t)(g->nodes + 1) * sizeof *took);
+    if (!took) return KOLO_ECONFIG;
+    for (int64_t i = g->nodes - 1; i >= 0; i--) { /* the weight gradients, which decide the weights' layout, come last in a graph */
+        const kolo_node *n = &g->node[i];
+        const kolo_op_row *row = b->type->rows[n->op];
+        kolo_request r = {b, g, n, layout};
+        if (!is_conv(n->op)) continue;
+        int rc = row->layout ? row->layout(&r, layout) : 0;
+        for (int64_t j = g->nodes - 1; j > i && !took[i]; j--)
+            if (took[j] > 0 && same_conv(g, n, &g->node[j])) took[i] = took[j];
+        if (rc >= 0 && !took[i]) took[i] = kolo_cpu_conv_seconds(&r);
+        if (rc < 0 || took[i] < 0) total = rc < 0 ? rc : took[i];
+        if (total < 0) break;
+        total += took[i];
+    }
+    free(took);
+    return total;
+}
+
+static double try_block(kolo_backend *b, const kolo_graph *g, int64_t block, const bool *picture)
+{
+    kolo_layout *trial = kolo_alloc((size_t)g->tensors * sizeof *trial);
+    if (!trial) return KOLO_ECONFIG;
+    for (int64_t t = 0; t < g->tensors; t++) trial[t] = kolo_layout_plain(&g->tensor[t]);
+    set_blocks(g, block, picture, trial);
+    double s = seconds_of(b, g, trial);
+    free(trial);
+    return s;
+}
+
+/* What the choice depends on, as text: the shapes of all convolutions, hashed. */
+static void key_of(const kolo_graph *g, const kolo_backend *b, char *text, size_t size)
+{
+    uint64_t h = 0xcbf29ce484222325ull;
+    for (int64_t i = 0; i < g->nodes; i++) {
+        const kolo_node *n = &g->node[i];
+        if (!is_conv(n->op)) continue;
+        int64_t v[12] = {n->op, n->a.stride[0], n->a.stride[1], n->a.groups};
+        for (int k = 0; k < 2; k++) memcpy(v + 4 + 4 * k, g->tensor[n->in[k]].dim, 4 * sizeof *v);
+        for (int k = 0; k < 12; k++) h = (h ^ (uint64_t)v[k]) * 0x100000001b3ull;
+    }
+    snprintf(text, size, "layout %s%s %016lx", kolo_dtype_name(g->dtype), b->direct ? " direct" : "", (unsigned long)h);
+}
+
+/* A large network is not worth timing twice over: blocks are the better layout of f32 by a few per cent wherever it was measured. */
+static const double clock_flops = 4e11;
+
+static int block_by_clock(kolo_backend *b, const kolo_graph *g, const bool *picture, const char *key, int64_t *best)
+{
+    int64_t candidate[] = {wide_block(), NHWC, 1};
+    double least = 0;
+    char value[32];
+    for (int i = 0; i < (g->dtype == KOLO_BF16 ? 2 : 3); i++) {
+        double s = try_block(b, g, candidate[i], picture);
+        if (s < 0) continue; /* oneDNN has nothing for this layout */
+        if (least == 0 || s < least) {
+            least = s;
+            *best = candidate[i];
+        }
+    }
+    snprintf(value, sizeof value, "%ld", (long)*best);
+    return kolo_choices_add(&b->choices, key, value);
+}
+
+int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, kolo_layout *layout)
+{
+    census c = count(g);
+    int64_t block = block_by_rule(g, &c);
+    char key[96];
+    bool *picture = find_pictures(g);
+    if (!picture) return KOLO_ECONFIG;
+    key_of(g, b, key, sizeof key);
+    const char *known = b->deterministic || !c.convs ? NULL : kolo_choices_find(&b->choices, key);
+    int rc = 0;
+    if (known) block = atol(known);
+    else if (c.convs && !b->deterministic && !b->choices.given && (c.flops < clock_flops || g->dtype == KOLO_BF16))
+        rc = block_by_clock(b, g, picture, key, &block);
+    set_blocks(g, block, picture, layout);
+    free(picture);
+    return rc;
+}

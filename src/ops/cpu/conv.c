@@ -1,0 +1,345 @@
+/* Convolution and its gradients, by oneDNN. Activations lie as the plan says. The weight lies as its gradient is produced;
+ * a pass that wants it otherwise (or in bf16) rearranges it into its workspace first. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/trial.h"
+
+enum { X, W, Y, BIAS, SCRATCH };
+
+typedef struct conv {
+    enum kolo_dnnl_pass pass;
+    kolo_dnnl_primitive *main, *reorder; /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
+    int at[4];                           /* args of X, W, Y, BIAS; -1: not there */
+    size_t scratch_at, workspace;        /* in the workspace: the rearranged weight, then scratch memory of both parts */
+    size_t bytes[KOLO_TRIAL_BUFFERS];    /* of X, W, Y, BIAS and the workspace */
+} conv;
+
+static void release(void *state)
+{
+    conv *c = state;
+    if (!c) return;
+    kolo_dnnl_destroy(&c->main);
+    kolo_dnnl_destroy(&c->reorder);
+    free(c);
+}
+
+/* pointer: X, W, Y, BIAS */
+static int execute(const conv *c, void *const *pointer, void *workspace)
+{
+    void *inner[4] = {pointer[X], pointer[W], pointer[Y], pointer[BIAS]}, *scratch = (char *)workspace + c->scratch_at;
+    if (!c->reorder) return kolo_dnnl_run(c->main, inner, scratch);
+    inner[W] = workspace;
+    if (c->pass == KOLO_DNNL_WEIGHT) {
+        void *copy[2] = {workspace, pointer[W]};
+        KOLO_TRY(kolo_dnnl_run(c->main, inner, scratch));
+        return kolo_dnnl_run(c->reorder, copy, scratch);
+    }
+    void *copy[2] = {pointer[W], workspace};
+    KOLO_TRY(kolo_dnnl_run(c->reorder, copy, scratch));
+    return kolo_dnnl_run(c->main, inner, scratch);
+}
+
+/* ---- what is asked ------------------------------------------------------------------------------------------------- */
+
+/* The tensors of a convolution or of one of its gradients, by their part in it. */
+typedef struct parts {
+    enum kolo_dnnl_pass pass;
+    const kolo_tensor *x, *w, *y, *bias;
+    const kolo_layout *lx, *lw, *ly;
+} parts;
+
+static parts parts_of(const kolo_request *r)
+{
+    const kolo_node *n = r->node;
+    parts p = {.pass = KOLO_DNNL_FORWARD};
+    int x = n->in[0], w = n->in[1], y = n->out[0], bias = n->n_in > 2 ? n->in[2] : -1;
+    if (n->op == KOLO_OP_conv_grad_data) {
+        p.pass = KOLO_DNNL_DATA;
+        x = n->out[0], y = n->in[0];
+    } else if (n->op == KOLO_OP_conv_grad_weight) {
+        p.pass = KOLO_DNNL_WEIGHT;
+        w = n->out[0], y = n->in[1], bias = n->n_out > 1 ? n->out[1] : -1;
+    }
+    const kolo_tensor *t = r->graph->tensor;
+    p.x = &t[x], p.w = &t[w], p.y = &t[y], p.bias = bias >= 0 ? &t[bias] : NULL;
+    p.lx = &r->layout[x], p.lw = &r->layout[w], p.ly = &r->layout[y];
+    return p;
+}
+
+/* oneDNN keeps groups as an axis of their own; in memory (O, I/g, KH, KW) is the same. */
+static int weight_dims(const parts *p, int64_t groups, int64_t dim[5])
+{
+    const int64_t *w = p->w->dim;
+    int64_t grouped[5] = {groups, w[0] / groups, w[1], w[2], w[3]};
+    int skip = groups == 1;
+    memcpy(dim, grouped + skip, (size_t)(5 - skip) * sizeof *dim);
+    return 5 - skip;
+}
+
+/* A block of 8 or 16 that is also the number of channels may be taken as either layout; the other tensor decides. */
+static bool blocked(const parts *p)
+{
+    int64_t bx = p->lx->block, by = p->ly->block;
+    if (bx != 1 && bx != p->x->dim[1]) return true;
+    if (by != 1 && by != p->y->dim[1]) return true;
+    return (by == 8 || by == 16) && (bx == by || bx == 1);
+}
+
+static const kolo_dnnl_desc *map_desc(kolo_dnnl *d, const kolo_tensor *t, const kolo_layout *l, bool blocks)
+{
+    bool block = blocks && (l->block == 8 || l->block == 16);
+    return kolo_dnnl_map(d, t->dtype, t->dim, l->block, l->block != 1 && !block);
+}
+
+static int conv_spec(const kolo_request *r, const parts *p, bool winograd, kolo_dnnl_conv *c)
+{
+    kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
+    const kolo_attributes *a = &r->node->a;
+    bool blocks = blocked(p);
+    int64_t dim[5];
+    int rank = weight_dims(p, a->groups, dim);
+    *c = (kolo_dnnl_conv){.pass = p->pass, .winograd = winograd};
+    c->x = map_desc(d, p->x, p->lx, blocks);
+    c->y = map_desc(d, p->y, p->ly, blocks);
+    c->w = kolo_dnnl_any(d, p->pass == KOLO_DNNL_WEIGHT ? KOLO_F32 : p->x->dtype, rank, dim);
+    if (p->bias) c->bias = kolo_dnnl_plain(d, KOLO_F32, 1, p->bias->dim);
+    memcpy(c->stride, a->stride, sizeof c->stride);
+    memcpy(c->pad, a->pad, sizeof c->pad);
+    memcpy(c->dilation, a->dilation, sizeof c->dilation);
+    return c->x && c->y && c->w && (c->bias || !p->bias) ? 0 : KOLO_ECONFIG;
+}
+
+/* How the parameter (or its gradient) lies. */
+static const kolo_dnnl_desc *param_desc(const kolo_request *r, const parts *p)
+{
+    int64_t dim[5];
+    int rank = weight_dims(p, r->node->a.groups, dim);
+    return p->lw->opaque ? p->lw->opaque : kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim);
+}
+
+/* ---- candidates ---------------------------------------------------------------------------------------------------- */
+
+typedef struct candidate { const char *name; bool winograd, keep; } candidate; /* keep: the weight stays as the parameter lies */
+static const candidate candidates[] = {
+    {"direct", false, false}, {"direct in place", false, true}, {"winograd", true, false}, {"winograd in place", true, true}};
+#define CANDIDATES ((int)(sizeof candidates / sizeof *candidates))
+
+/* 0; 1: not available, or the same as an earlier candidate; negative: error */
+static int build(const kolo_request *r, const candidate *choice, conv **out)
+{
+    kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
+    parts p = parts_of(r);
+    kolo_dnnl_conv spec;
+    const kolo_dnnl_desc *param = param_desc(r, &p);
+    *out = NULL;
+    if (!param) return KOLO_ECONFIG;
+    KOLO_TRY(conv_spec(r, &p, choice->winograd, &spec));
+    if (choice->keep) spec.w = param;
+    if (choice->keep && p.pass != KOLO_DNNL_WEIGHT && p.x->dtype != KOLO_F32) return 1;
+    conv *c = kolo_alloc(sizeof *c);
+    if (!c) return KOLO_ECONFIG;
+    c->pass = p.pass;
+    int rc = kolo_dnnl_make_conv(d, &spec, &c->main);
+    if (rc) goto fail;
+    const kolo_dnnl_desc *w = kolo_dnnl_weight_of(c->main);
+    if (w != param) {
+        if (p.pass == KOLO_DNNL_WEIGHT) rc = kolo_dnnl_make_reorder(d, w, param, &c->reorder);
+        else rc = kolo_dnnl_make_reorder(d, param, w, &c->reorder);
+        if (rc < 0) goto fail;
+        c->scratch_at = kolo_round_up(kolo_dnnl_bytes(w), KOLO_ALIGN);
+    }
+    size_t scratch = kolo_dnnl_scratch(c->main), other = c->reorder ? kolo_dnnl_scratch(c->reorder) : 0;
+    c->workspace = c->scratch_at + (scratch > other ? scratch : other);
+    size_t bytes[] = {p.lx->bytes, kolo_dnnl_bytes(param), p.ly->bytes, p.bias ? (size_t)p.bias->dim[0] * 4 : 0, c->workspace};
+    memcpy(c->bytes, bytes, sizeof bytes);
+    *out = c;
+    return 0;
+fail:
+    release(c);
+    return rc;
+}
+
+typedef struct timed { const conv *c; const kolo_trial *trial; } timed;
+static int run_trial(void *context)
+{
+    const timed *t = context;
+    return execute(t->c, t->trial->buffer, t->trial->buffer[SCRATCH]);
+}
+
+static double seconds_of(const conv *c)
+{
+    kolo_trial trial;
+    int rc = kolo_trial_open(&trial, c->bytes);
+    if (rc < 0) return rc;
+    timed t = {c, &trial};
+    double s = kolo_trial_seconds(run_trial, &t);
+    kolo_trial_close(&trial);
+    return s;
+}
+
+static void shape_text(const kolo_request *r, const parts *p, char *text, size_t size)
+{
+    const int64_t *x = p->x->dim, *w = p->w->dim;
+    const kolo_attributes *a = &r->node->a;
+    snprintf(text, size, "%s%s %s x %ld %ld %ld %ld w %ld %ld %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld b %ld %ld%s",
+             kolo_op_table[r->node->op].name, r->backend->direct ? " direct" : "", kolo_dtype_name(p->x->dtype), (long)x[0], (long)x[1],
+             (long)x[2], (long)x[3], (long)w[0], (long)w[1], (long)w[2], (long)w[3], (long)a->stride[0], (long)a->stride[1], (long)a->pad[0],
+             (long)a->pad[1], (long)a->dilation[0], (long)a->dilation[1], (long)a->groups, (long)p->lx->block, (long)p->ly->block,
+             p->bias ? " bias" : "");
+}
+
+/* The fastest by the clock, or the first. */
+static int choose(const kolo_request *r, conv *made[CANDIDATES], bool clock, int *best)
+{
+    double least = 0;
+    *best = -1;
+    for (int i = 0; i < CANDIDATES; i++) {
+        if (!made[i]) continue;
+        double s = clock ? seconds_of(made[i]) : 0;
+        if (s < 0) return (int)s;
+        if (*best < 0 || s < least) {
+            *best = i;
+            least = s;
+        }
+    }
+    if (*best >= 0) return 0;
+    parts p = parts_of(r);
+    char shape[256];
+    shape_text(r, &p, shape, sizeof shape);
+    return kolo_fail(KOLO_ECONFIG, "oneDNN %s cannot compute %s on this CPU%s", kolo_dnnl_version(), shape,
+                     p.x->dtype == KOLO_BF16 ? "; use precision=f32" : "");
+}
+
+static int build_all(const kolo_request *r, conv *made[CANDIDATES], int *count)
+{
+    *count = 0;
+    for (int i = 0; i < CANDIDATES; i++) {
+        if (candidates[i].winograd && r->backend->direct) continue;
+        int rc = build(r, &candidates[i], &made[i]);
+        if (rc < 0) return rc;
+        bool same = rc == 0 && candidates[i].keep && made[i - 1] && !made[i - 1]->reorder;
+        if (same) {
+            release(made[i]);
+            made[i] = NULL;
+        }
+        *count += made[i] != NULL;
+    }
+    return 0;
+}
+
+static int select_by_rule(const kolo_request *r, conv **out)
+{
+    for (int i = 0; i < CANDIDATES; i++) {
+        int rc = build(r, &candidates[i], out);
+        if (rc <= 0) return rc;
+    }
+    conv *none[CANDIDATES] = {NULL};
+    int best;
+    return choose(r, none, false, &best);
+}
+
+static int select_by_clock(const kolo_request *r, const char *key, conv **out)
+{
+    conv *made[CANDIDATES] = {NULL};
+    int count, best = -1, rc = build_all(r, made, &count);
+    if (rc >= 0) rc = choose(r, made, count > 1, &best);
+    if (rc >= 0 && count > 1) rc = kolo_choices_add(&r->backend->choices, key, candidates[best].name);
+    for (int i = 0; i < CANDIDATES; i++) {
+        if (i == best && rc >= 0) *out = made[i];
+        else release(made[i]);
+    }
+    return rc;
+}
+
+/* As chosen before, here or by rank 0; else by the clock, or by rule where there is none. */
+static int select_conv(const kolo_request *r, conv **out)
+{
+    parts p = parts_of(r);
+    char key[256];
+    shape_text(r, &p, key, sizeof key);
+    const char *known = r->backend->deterministic ? NULL : kolo_choices_find(&r->backend->choices, key);
+    for (int i = 0; known && i < CANDIDATES; i++)
+        if (!strcmp(known, candidates[i].name)) {
+            int rc = build(r, &candidates[i], out);
+            if (rc <= 0) return rc;
+        }
+    if (r->backend->deterministic || r->backend->choices.given) return select_by_rule(r, out);
+    return select_by_clock(r, key, out);
+}
+
+double kolo_cpu_conv_seconds(const kolo_request *r)
+{
+    conv *c = NULL;
+    int rc = select_conv(r, &c);
+    if (rc < 0) return rc;
+    double s = seconds_of(c);
+    release(c);
+    return s;
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+
+static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    (void)step;
+    (void)slot;
+    const conv *c = k->state;
+    void *pointer[4];
+    for (int i = 0; i < 4; i++) pointer[i] = c->at[i] >= 0 ? args[c->at[i]] : NULL;
+    return execute(c, pointer, workspace);
+}
+
+static int prepare(const kolo_request *r, kolo_kernel *k)
+{
+    conv *c = NULL;
+    KOLO_TRY(select_conv(r, &c));
+    const kolo_node *n = r->node;
+    int forward[4] = {0, 1, n->n_in, n->n_in > 2 && n->in[2] >= 0 ? 2 : -1}, data[4] = {2, 1, 0, -1};
+    int weight[4] = {0, 2, 1, n->n_out > 1 && n->out[1] >= 0 ? 3 : -1};
+    memcpy(c->at, c->pass == KOLO_DNNL_FORWARD ? forward : c->pass == KOLO_DNNL_DATA ? data : weight, sizeof c->at);
+    k->state = c;
+    k->release = release;
+    k->run = run;
+    k->workspace = c->workspace;
+    snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(c->main), c->reorder ? " + weight reorder" : "");
+    return 0;
+}
+
+/* The parameter gets the layout that this pass writes or reads best. */
+static int choose_layout(const kolo_request *r, int param, kolo_layout *layout)
+{
+    if (param < 0 || layout[param].opaque) return 0;
+    parts p = parts_of(r);
+    kolo_dnnl_conv spec;
+    KOLO_TRY(conv_spec(r, &p, false, &spec));
+    int64_t dim[5];
+    int rank = weight_dims(&p, r->node->a.groups, dim);
+    kolo_dnnl_primitive *primitive = NULL;
+    int rc = kolo_dnnl_make_conv(kolo_cpu_dnnl(r->backend), &spec, &primitive);
+    if (rc) return rc < 0 ? rc : 0;
+    const kolo_dnnl_desc *w = kolo_dnnl_weight_of(primitive);
+    if (kolo_dnnl_is_plain_memory(w)) w = kolo_dnnl_as(kolo_cpu_dnnl(r->backend), w, KOLO_F32);
+    else w = kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim);
+    kolo_dnnl_destroy(&primitive);
+    if (!w) return KOLO_ECONFIG;
+    layout[param] = (kolo_layout){1, w, kolo_dnnl_hash(w), kolo_dnnl_bytes(w)};
+    return 0;
+}
+
+static int layout_forward(const kolo_request *r, kolo_layout *layout) { return choose_layout(r, r->node->in[1], layout); }
+static int layout_gradient(const kolo_request *r, kolo_layout *layout)
+{
+    int gradient = r->node->out[0], param = r->graph->tensor[gradient].of;
+    KOLO_TRY(choose_layout(r, param, layout));
+    if (param >= 0) layout[gradient] = layout[param];
+    return 0;
+}
+
+const kolo_op_row kolo_cpu_conv = {layout_forward, prepare};
+const kolo_op_row kolo_cpu_conv_grad_data = {NULL, prepare};
+const kolo_op_row kolo_cpu_conv_grad_weight = {layout_gradient, prepare};

@@ -1,0 +1,86 @@
+/* Between the backend's layouts and canonical order (logical row-major f32). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kolo/error.h"
+#include "ops/cpu/cpu.h"
+#include "ops/element.h"
+
+/* Memory element i as a number. */
+static float read_element(const void *p, int64_t i, enum kolo_dtype t)
+{
+    switch (t) {
+    case KOLO_F32: return ((const float *)p)[i];
+    case KOLO_BF16: return kolo_from_bf16(((const uint16_t *)p)[i]);
+    case KOLO_F64: return (float)((const double *)p)[i];
+    case KOLO_I32: return (float)((const int32_t *)p)[i];
+    case KOLO_U8: return (float)((const uint8_t *)p)[i];
+    }
+    return 0;
+}
+
+static void write_element(void *p, int64_t i, enum kolo_dtype t, float x)
+{
+    switch (t) {
+    case KOLO_F32: ((float *)p)[i] = x; break;
+    case KOLO_BF16: ((uint16_t *)p)[i] = kolo_to_bf16(x); break;
+    case KOLO_F64: ((double *)p)[i] = (double)x; break;
+    case KOLO_I32: ((int32_t *)p)[i] = (int32_t)x; break;
+    case KOLO_U8: ((uint8_t *)p)[i] = (uint8_t)x; break;
+    }
+}
+
+static int by_dnnl(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from, void *to, bool canonical)
+{
+    kolo_dnnl *d = kolo_cpu_dnnl(b);
+    const kolo_dnnl_desc *inner = layout->opaque, *outer = kolo_dnnl_rows_of(d, inner);
+    kolo_dnnl_primitive *p = NULL;
+    void *pointer[2] = {(void *)(uintptr_t)from, to}, *scratch = NULL;
+    if (t->dtype != KOLO_F32) return kolo_fail(KOLO_EINTERNAL, "%s: a parameter is f32", t->name);
+    if (!outer) return KOLO_ECONFIG;
+    int rc = kolo_dnnl_make_reorder(d, canonical ? inner : outer, canonical ? outer : inner, &p);
+    if (rc >= 0 && kolo_dnnl_scratch(p)) rc = (scratch = malloc(kolo_dnnl_scratch(p))) ? 0 : kolo_fail(KOLO_ECONFIG, "out of memory");
+    if (rc >= 0) rc = kolo_dnnl_run(p, pointer, scratch);
+    free(scratch);
+    kolo_dnnl_destroy(&p);
+    return rc;
+}
+
+/* Where element (n, c, pixel) of a map lies. */
+static int64_t place(const kolo_view *v, int64_t n, int64_t c, int64_t pixel)
+{
+    return ((n * v->blocks + c / v->block) * v->pixels + pixel) * v->block + c % v->block;
+}
+
+int kolo_cpu_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from, float *to)
+{
+    if (layout->opaque) return by_dnnl(b, t, layout, from, to, true);
+    int64_t count = kolo_tensor_count(t);
+    if (!kolo_tensor_is_map(t)) {
+        for (int64_t i = 0; i < count; i++) to[i] = read_element(from, i, t->dtype);
+        return 0;
+    }
+    kolo_view v = kolo_cpu_view(t, layout);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t plane = i / v.pixels;
+        to[i] = read_element(from, place(&v, plane / v.channels, plane % v.channels, i % v.pixels), t->dtype);
+    }
+    return 0;
+}
+
+int kolo_cpu_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const float *from, void *to)
+{
+    if (layout->opaque) return by_dnnl(b, t, layout, from, to, false);
+    int64_t count = kolo_tensor_count(t);
+    if (!kolo_tensor_is_map(t)) {
+        for (int64_t i = 0; i < count; i++) write_element(to, i, t->dtype, from[i]);
+        return 0;
+    }
+    kolo_view v = kolo_cpu_view(t, layout);
+    memset(to, 0, layout->bytes);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t plane = i / v.pixels;
+        write_element(to, place(&v, plane / v.channels, plane % v.channels, i % v.pixels), t->dtype, from[i]);
+    }
+    return 0;
+}

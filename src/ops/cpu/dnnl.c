@@ -1,0 +1,363 @@
+#include "ops/cpu/dnnl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+#if DNNL_VERSION_MAJOR != 2
+#error "this file serves oneDNN 2.x"
+#endif
+
+struct kolo_dnnl_desc {
+    dnnl_memory_desc_t md;
+    uint64_t hash;
+    kolo_dnnl *dnnl;
+};
+
+struct dnnl_engine_of_kolo {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_attr_t attr; /* scratch memory comes from the caller */
+    kolo_dnnl_desc **desc;
+    int64_t descs, capacity;
+};
+
+struct kolo_dnnl_primitive {
+    kolo_dnnl *dnnl;
+    dnnl_primitive_t primitive;
+    int pointers;               /* then the scratch, if any */
+    dnnl_exec_arg_t arg[5];
+    size_t scratch;
+    const kolo_dnnl_desc *weight, *x;
+    char name[64];
+};
+
+static int fail(const char *what, dnnl_status_t status)
+{
+    return kolo_fail(KOLO_EINTERNAL, "oneDNN %s: %s failed (status %d)", kolo_dnnl_version(), what, (int)status);
+}
+
+const char *kolo_dnnl_version(void)
+{
+    static __thread char text[32];
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, sizeof text, "%d.%d.%d", v->major, v->minor, v->patch);
+    return text;
+}
+
+int kolo_dnnl_open(kolo_dnnl **dnnl)
+{
+    kolo_dnnl *d = *dnnl = kolo_alloc(sizeof *d);
+    if (!d) return KOLO_ECONFIG;
+    dnnl_status_t s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
+    if (s == dnnl_success) s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags);
+    if (s == dnnl_success) s = dnnl_primitive_attr_create(&d->attr);
+    if (s == dnnl_success) s = dnnl_primitive_attr_set_scratchpad_mode(d->attr, dnnl_scratchpad_mode_user);
+    if (s == dnnl_success) return 0;
+    kolo_dnnl_close(dnnl);
+    return fail("start", s);
+}
+
+void kolo_dnnl_close(kolo_dnnl **dnnl)
+{
+    kolo_dnnl *d = *dnnl;
+    if (!d) return;
+    for (int64_t i = 0; i < d->descs; i++) free(d->desc[i]);
+    free(d->desc);
+    if (d->attr) dnnl_primitive_attr_destroy(d->attr);
+    if (d->stream) dnnl_stream_destroy(d->stream);
+    if (d->engine) dnnl_engine_destroy(d->engine);
+    free(d);
+    *dnnl = NULL;
+}
+
+/* ---- descriptors --------------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t h, const void *data, size_t bytes)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++) h = (h ^ p[i]) * 0x100000001b3ull;
+    return h;
+}
+
+/* Field by field: the struct has holes and unused tails. */
+static uint64_t hash_of(const dnnl_memory_desc_t *m)
+{
+    const dnnl_blocking_desc_t *b = &m->format_desc.blocking;
+    size_t n = (size_t)m->ndims;
+    int kind[4] = {m->ndims, (int)m->data_type, (int)m->format_kind, (int)m->extra.flags};
+    uint64_t h = mix(0xcbf29ce484222325ull, kind, sizeof kind);
+    h = mix(h, m->dims, n * sizeof *m->dims);
+    h = mix(h, m->padded_dims, n * sizeof *m->dims);
+    if (m->format_kind == dnnl_blocked) {
+        size_t inner = (size_t)b->inner_nblks;
+        h = mix(h, b->strides, n * sizeof *b->strides);
+        h = mix(h, &b->inner_nblks, sizeof b->inner_nblks);
+        h = mix(h, b->inner_blks, inner * sizeof *b->inner_blks);
+        h = mix(h, b->inner_idxs, inner * sizeof *b->inner_idxs);
+    }
+    return h ? h : 1;
+}
+
+static const kolo_dnnl_desc *intern(kolo_dnnl *d, const dnnl_memory_desc_t *m)
+{
+    for (int64_t i = 0; i < d->descs; i++)
+        if (dnnl_memory_desc_equal(&d->desc[i]->md, m)) return d->desc[i];
+    if (kolo_grow(&d->desc, &d->capacity, d->descs, sizeof *d->desc) < 0) return NULL;
+    kolo_dnnl_desc *n = kolo_alloc(sizeof *n);
+    if (!n) return NULL;
+    n->md = *m;
+    n->hash = hash_of(m);
+    n->dnnl = d;
+    return d->desc[d->descs++] = n;
+}
+
+static dnnl_data_type_t type_of(enum kolo_dtype t)
+{
+    return t == KOLO_BF16 ? dnnl_bf16 : t == KOLO_I32 ? dnnl_s32 : t == KOLO_U8 ? dnnl_u8 : dnnl_f32;
+}
+
+static const kolo_dnnl_desc *by_tag(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim, dnnl_format_tag_t tag)
+{
+    dnnl_memory_desc_t m;
+    dnnl_status_t s = dnnl_memory_desc_init_by_tag(&m, rank, dim, type_of(dtype), tag);
+    if (s == dnnl_success) return intern(d, &m);
+    fail("describing a tensor", s);
+    return NULL;
+}
+
+const kolo_dnnl_desc *kolo_dnnl_plain(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim)
+{
+    static const dnnl_format_tag_t tag[] = {dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
+    return by_tag(d, dtype, rank, dim, tag[rank - 1]);
+}
+
+const kolo_dnnl_desc *kolo_dnnl_map(kolo_dnnl *d, enum kolo_dtype dtype, const int64_t *dim, int64_t block, bool nhwc)
+{
+    dnnl_format_tag_t tag = nhwc ? dnnl_nhwc : block == 1 ? dnnl_nchw : block == 8 ? dnnl_nChw8c : dnnl_nChw16c;
+    return by_tag(d, dtype, 4, dim, tag);
+}
+
+const kolo_dnnl_desc *kolo_dnnl_any(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim)
+{
+    return by_tag(d, dtype, rank, dim, dnnl_format_tag_any);
+}
+
+const kolo_dnnl_desc *kolo_dnnl_as(kolo_dnnl *d, const kolo_dnnl_desc *desc, enum kolo_dtype dtype)
+{
+    dnnl_memory_desc_t m = desc->md;
+    m.data_type = type_of(dtype);
+    return intern(d, &m);
+}
+
+const kolo_dnnl_desc *kolo_dnnl_rows_of(kolo_dnnl *d, const kolo_dnnl_desc *desc)
+{
+    return kolo_dnnl_plain(d, KOLO_F32, desc->md.ndims, desc->md.dims);
+}
+
+size_t kolo_dnnl_bytes(const kolo_dnnl_desc *desc) { return dnnl_memory_desc_get_size(&desc->md); }
+uint64_t kolo_dnnl_hash(const kolo_dnnl_desc *desc) { return desc->hash; }
+
+bool kolo_dnnl_is_plain_memory(const kolo_dnnl_desc *desc)
+{
+    return desc->md.format_kind == dnnl_blocked && desc->md.extra.flags == dnnl_memory_extra_flag_none;
+}
+
+/* ---- primitives ---------------------------------------------------------------------------------------------------- */
+
+typedef struct argument { int name; dnnl_query_t query; int index; } argument; /* name 0: not there */
+
+static int add_pointer(kolo_dnnl_primitive *p, int at, int name, const dnnl_memory_desc_t *md)
+{
+    dnnl_exec_arg_t *a = &p->arg[at];
+    dnnl_status_t s = dnnl_memory_create(&a->memory, md, p->dnnl->engine, DNNL_MEMORY_NONE);
+    if (s != dnnl_success) return fail("making a memory object", s);
+    a->arg = name;
+    return 0;
+}
+
+static int add_pointers(kolo_dnnl_primitive *p, const_dnnl_primitive_desc_t pd, const argument *list)
+{
+    for (; p->pointers < 4 && list[p->pointers].name; p->pointers++) {
+        const argument *a = &list[p->pointers];
+        const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, a->query, a->index);
+        KOLO_TRY(add_pointer(p, p->pointers, a->name, md));
+        if (p->pointers < 2) {
+            const kolo_dnnl_desc *desc = intern(p->dnnl, md);
+            if (!desc) return KOLO_ECONFIG;
+            *(p->pointers ? &p->weight : &p->x) = desc;
+        }
+    }
+    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    p->scratch = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
+    return p->scratch ? add_pointer(p, p->pointers, DNNL_ARG_SCRATCHPAD, scratch) : 0;
+}
+
+/* A primitive from its description, which it takes; list: its pointers, in order. */
+static int finish(kolo_dnnl *d, dnnl_primitive_desc_t pd, const argument *list, kolo_dnnl_primitive **out)
+{
+    int rc = 0;
+    const char *name = NULL;
+    kolo_dnnl_primitive *p = kolo_alloc(sizeof *p);
+    if (!p) {
+        dnnl_primitive_desc_destroy(pd);
+        return KOLO_ECONFIG;
+    }
+    p->dnnl = d;
+    dnnl_status_t s = dnnl_primitive_create(&p->primitive, pd);
+    if (s != dnnl_success) {
+        rc = fail("making a primitive", s);
+        goto fail;
+    }
+    KOLO_TRY_GOTO(rc, add_pointers(p, pd, list));
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name)
+        snprintf(p->name, sizeof p->name, "%s", name);
+    dnnl_primitive_desc_destroy(pd);
+    *out = p;
+    return 0;
+fail:
+    dnnl_primitive_desc_destroy(pd);
+    kolo_dnnl_destroy(&p);
+    return rc;
+}
+
+void kolo_dnnl_destroy(kolo_dnnl_primitive **primitive)
+{
+    kolo_dnnl_primitive *p = *primitive;
+    if (!p) return;
+    for (int i = 0; i < 5; i++)
+        if (p->arg[i].memory) dnnl_memory_destroy(p->arg[i].memory);
+    if (p->primitive) dnnl_primitive_destroy(p->primitive);
+    free(p);
+    *primitive = NULL;
+}
+
+/* 0, 1 (oneDNN has no such thing), or an error */
+static int describe(kolo_dnnl *d, dnnl_primitive_desc_t *pd, const void *op, dnnl_primitive_desc_t hint)
+{
+    *pd = NULL;
+    dnnl_status_t s = dnnl_primitive_desc_create(pd, op, d->attr, d->engine, hint);
+    return s == dnnl_success ? 0 : s == dnnl_unimplemented ? 1 : fail("describing a primitive", s);
+}
+
+static const argument pass_arguments[3][5] = {
+    {{DNNL_ARG_SRC, dnnl_query_src_md, 0}, {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0}, {DNNL_ARG_DST, dnnl_query_dst_md, 0},
+     {DNNL_ARG_BIAS, dnnl_query_weights_md, 1}, {0, 0, 0}},
+    {{DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0}, {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+     {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0}, {0, 0, 0}, {0, 0, 0}},
+    {{DNNL_ARG_SRC, dnnl_query_src_md, 0}, {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0},
+     {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0}, {DNNL_ARG_DIFF_BIAS, dnnl_query_diff_weights_md, 1}, {0, 0, 0}},
+};
+
+/* op: what is wanted; hint_op: the forward description that oneDNN wants beside a backward one, or NULL. */
+static int make(kolo_dnnl *d, enum kolo_dnnl_pass pass, bool bias, const void *op, const void *hint_op, kolo_dnnl_primitive **out)
+{
+    dnnl_primitive_desc_t hint = NULL, pd = NULL;
+    argument list[5];
+    memcpy(list, pass_arguments[pass], sizeof list);
+    if (!bias) list[3].name = 0;
+    int rc = hint_op ? describe(d, &hint, hint_op, NULL) : 0;
+    if (rc == 0) rc = describe(d, &pd, op, hint);
+    if (hint) dnnl_primitive_desc_destroy(hint);
+    return rc ? rc : finish(d, pd, list, out);
+}
+
+/* The forward pass that belongs to a backward one has weights of the activations' type, in any layout. */
+static const kolo_dnnl_desc *hint_weight(kolo_dnnl *d, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w)
+{
+    return by_tag(d, x->md.data_type == dnnl_bf16 ? KOLO_BF16 : KOLO_F32, w->md.ndims, w->md.dims, dnnl_format_tag_any);
+}
+
+/* oneDNN counts dilation from 0 and declares its arrays with their greatest length. */
+typedef struct window { dnnl_dims_t stride, pad, dilate; } window;
+
+static window window_of(const kolo_dnnl_conv *c)
+{
+    window w = {{0}, {0}, {0}};
+    for (int i = 0; i < 2; i++) {
+        w.stride[i] = c->stride[i];
+        w.pad[i] = c->pad[i];
+        w.dilate[i] = c->dilation[i] - 1;
+    }
+    return w;
+}
+
+static dnnl_status_t conv_forward(const kolo_dnnl_conv *c, const kolo_dnnl_desc *w, dnnl_alg_kind_t kind, dnnl_convolution_desc_t *op)
+{
+    const window win = window_of(c);
+    return dnnl_dilated_convolution_forward_desc_init(op, dnnl_forward_training, kind, &c->x->md, &w->md, c->bias ? &c->bias->md : NULL,
+                                                      &c->y->md, win.stride, win.dilate, win.pad, win.pad);
+}
+
+static dnnl_status_t conv_backward(const kolo_dnnl_conv *c, dnnl_alg_kind_t kind, dnnl_convolution_desc_t *op)
+{
+    const window win = window_of(c);
+    if (c->pass == KOLO_DNNL_DATA)
+        return dnnl_dilated_convolution_backward_data_desc_init(op, kind, &c->x->md, &c->w->md, &c->y->md, win.stride, win.dilate, win.pad,
+                                                                win.pad);
+    return dnnl_dilated_convolution_backward_weights_desc_init(op, kind, &c->x->md, &c->w->md, c->bias ? &c->bias->md : NULL, &c->y->md,
+                                                               win.stride, win.dilate, win.pad, win.pad);
+}
+
+int kolo_dnnl_make_conv(kolo_dnnl *d, const kolo_dnnl_conv *c, kolo_dnnl_primitive **primitive)
+{
+    *primitive = NULL;
+    dnnl_alg_kind_t kind = c->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
+    dnnl_convolution_desc_t op, hint;
+    if (c->pass == KOLO_DNNL_FORWARD) {
+        dnnl_status_t s = conv_forward(c, c->w, kind, &op);
+        return s == dnnl_success ? make(d, c->pass, c->bias, &op, NULL, primitive) : s == dnnl_unimplemented ? 1 : fail("describing a convolution", s);
+    }
+    const kolo_dnnl_desc *w = hint_weight(d, c->x, c->w);
+    if (!w) return KOLO_ECONFIG;
+    dnnl_status_t s = conv_forward(c, w, kind, &hint);
+    if (s == dnnl_success) s = conv_backward(c, kind, &op);
+    if (s != dnnl_success) return s == dnnl_unimplemented ? 1 : fail("describing a convolution's gradient", s);
+    return make(d, c->pass, c->bias, &op, &hint, primitive);
+}
+
+int kolo_dnnl_make_linear(kolo_dnnl *d, enum kolo_dnnl_pass pass, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w,
+                          const kolo_dnnl_desc *bias, const kolo_dnnl_desc *y, kolo_dnnl_primitive **primitive)
+{
+    *primitive = NULL;
+    const dnnl_memory_desc_t *b = bias ? &bias->md : NULL;
+    dnnl_inner_product_desc_t op, hint;
+    const kolo_dnnl_desc *forward_w = pass == KOLO_DNNL_FORWARD ? w : hint_weight(d, x, w);
+    if (!forward_w) return KOLO_ECONFIG;
+    dnnl_status_t s = dnnl_inner_product_forward_desc_init(pass == KOLO_DNNL_FORWARD ? &op : &hint, dnnl_forward_training, &x->md,
+                                                           &forward_w->md, b, &y->md);
+    if (s == dnnl_success && pass == KOLO_DNNL_DATA) s = dnnl_inner_product_backward_data_desc_init(&op, &x->md, &w->md, &y->md);
+    if (s == dnnl_success && pass == KOLO_DNNL_WEIGHT)
+        s = dnnl_inner_product_backward_weights_desc_init(&op, &x->md, &w->md, b, &y->md);
+    if (s != dnnl_success) return s == dnnl_unimplemented ? 1 : fail("describing a linear layer", s);
+    return make(d, pass, bias, &op, pass == KOLO_DNNL_FORWARD ? NULL : &hint, primitive);
+}
+
+int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_dnnl_desc *to, kolo_dnnl_primitive **primitive)
+{
+    static const argument list[5] = {{DNNL_ARG_FROM, dnnl_query_src_md, 0}, {DNNL_ARG_TO, dnnl_query_dst_md, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
+    *primitive = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, &from->md, d->engine, &to->md, d->engine, d->attr);
+    if (s != dnnl_success) return fail("describing a change of layout", s);
+    return finish(d, pd, list, primitive);
+}
+
+const kolo_dnnl_desc *kolo_dnnl_weight_of(const kolo_dnnl_primitive *p) { return p->weight; }
+const kolo_dnnl_desc *kolo_dnnl_x_of(const kolo_dnnl_primitive *p) { return p->x; }
+size_t kolo_dnnl_scratch(const kolo_dnnl_primitive *p) { return p->scratch; }
+const char *kolo_dnnl_name(const kolo_dnnl_primitive *p) { return p->name; }
+
+int kolo_dnnl_run(kolo_dnnl_primitive *p, void *const *pointer, void *scratch)
+{
+    dnnl_status_t s = dnnl_success;
+    for (int i = 0; i < p->pointers && s == dnnl_success; i++) s = dnnl_memory_set_data_handle(p->arg[i].memory, pointer[i]);
+    if (p->scratch && s == dnnl_success) s = dnnl_memory_set_data_handle(p->arg[p->pointers].memory, scratch);
+    if (s == dnnl_success) s = dnnl_primitive_execute(p->primitive, p->dnnl->stream, p->pointers + (p->scratch > 0), p->arg);
+    return s == dnnl_success ? 0 : fail(p->name, s);
+}

@@ -1,0 +1,94 @@
+/* y = x w^T + bias and its gradients, by oneDNN. f32 weights stay row-major (O, I), which all three passes read or write as they
+ * are; for bf16 the weight is rounded into the workspace, in the order that the pass likes best. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "ops/cpu/cpu.h"
+
+enum { X, W, Y, BIAS };
+
+typedef struct linear {
+    kolo_dnnl_primitive *main, *reorder; /* reorder: of the weight, or NULL */
+    size_t scratch_at;
+    int at[4];                           /* args of X, W, Y, BIAS; -1: not there */
+} linear;
+
+static void release(void *state)
+{
+    linear *l = state;
+    if (!l) return;
+    kolo_dnnl_destroy(&l->main);
+    kolo_dnnl_destroy(&l->reorder);
+    free(l);
+}
+
+static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    (void)step;
+    (void)slot;
+    const linear *l = k->state;
+    void *pointer[4], *scratch = (char *)workspace + l->scratch_at;
+    for (int i = 0; i < 4; i++) pointer[i] = l->at[i] >= 0 ? args[l->at[i]] : NULL;
+    if (l->reorder) {
+        void *copy[2] = {pointer[W], workspace};
+        KOLO_TRY(kolo_dnnl_run(l->reorder, copy, scratch));
+        pointer[W] = workspace;
+    }
+    return kolo_dnnl_run(l->main, pointer, scratch);
+}
+
+static enum kolo_dnnl_pass pass_of(const kolo_node *n)
+{
+    return n->op == KOLO_OP_linear ? KOLO_DNNL_FORWARD : n->op == KOLO_OP_linear_grad_data ? KOLO_DNNL_DATA : KOLO_DNNL_WEIGHT;
+}
+
+static int make(const kolo_request *r, linear *l, kolo_kernel *k)
+{
+    kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
+    const kolo_node *n = r->node;
+    enum kolo_dnnl_pass pass = pass_of(n);
+    int forward[4] = {0, 1, n->n_in, n->n_in > 2 && n->in[2] >= 0 ? 2 : -1}, data[4] = {2, 1, 0, -1};
+    int weight[4] = {0, 2, 1, n->n_out > 1 && n->out[1] >= 0 ? 3 : -1};
+    memcpy(l->at, pass == KOLO_DNNL_FORWARD ? forward : pass == KOLO_DNNL_DATA ? data : weight, sizeof l->at);
+    const kolo_tensor *t[4] = {NULL};
+    for (int i = 0; i < 4; i++)
+        if (l->at[i] >= 0) t[i] = &r->graph->tensor[l->at[i] < n->n_in ? n->in[l->at[i]] : n->out[l->at[i] - n->n_in]];
+    bool round = t[X]->dtype == KOLO_BF16 && pass != KOLO_DNNL_WEIGHT;
+    const kolo_dnnl_desc *x = kolo_dnnl_plain(d, t[X]->dtype, 2, t[X]->dim), *y = kolo_dnnl_plain(d, t[Y]->dtype, 2, t[Y]->dim);
+    const kolo_dnnl_desc *param = kolo_dnnl_plain(d, KOLO_F32, 2, t[W]->dim);
+    const kolo_dnnl_desc *w = round ? kolo_dnnl_any(d, KOLO_BF16, 2, t[W]->dim) : param;
+    const kolo_dnnl_desc *bias = t[BIAS] ? kolo_dnnl_plain(d, KOLO_F32, 1, t[BIAS]->dim) : NULL;
+    if (!x || !y || !w || !param || (t[BIAS] && !bias)) return KOLO_ECONFIG;
+    int rc = kolo_dnnl_make_linear(d, pass, x, w, bias, y, &l->main);
+    if (rc > 0)
+        return kolo_fail(KOLO_ECONFIG, "oneDNN %s has no %s linear layer for this CPU%s", kolo_dnnl_version(), kolo_dtype_name(t[X]->dtype),
+                         t[X]->dtype == KOLO_BF16 ? "; use precision=f32" : "");
+    if (rc < 0) return rc;
+    size_t scratch = kolo_dnnl_scratch(l->main);
+    if (round) {
+        const kolo_dnnl_desc *wanted = kolo_dnnl_weight_of(l->main);
+        KOLO_TRY(kolo_dnnl_make_reorder(d, param, wanted, &l->reorder));
+        if (kolo_dnnl_scratch(l->reorder) > scratch) scratch = kolo_dnnl_scratch(l->reorder);
+        l->scratch_at = kolo_round_up(kolo_dnnl_bytes(wanted), KOLO_ALIGN);
+    }
+    k->workspace = l->scratch_at + scratch;
+    snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(l->main), round ? " + weight reorder" : "");
+    return 0;
+}
+
+static int prepare(const kolo_request *r, kolo_kernel *k)
+{
+    linear *l = kolo_alloc(sizeof *l);
+    if (!l) return KOLO_ECONFIG;
+    k->state = l;
+    k->release = release;
+    k->run = run;
+    return make(r, l, k);
+}
+
+const kolo_op_row kolo_cpu_linear = {NULL, prepare};
+const kolo_op_row kolo_cpu_linear_grad_data = {NULL, prepare};
+const kolo_op_row kolo_cpu_linear_grad_weight = {NULL, prepare};

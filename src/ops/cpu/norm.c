@@ -1,0 +1,354 @@
+/* Batch norm over N, H, W, in the parts between which the sums of several ranks may be added. Only valid rows count; the
+ * others come out as zeros. Work is cut into pieces by shape alone, so sums do not depend on the number of threads. */
+#include "ops/cpu/norm.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+typedef struct norm {
+    kolo_view v;
+    int64_t period, piece, pieces; /* elements of a piece (a multiple of the period), pieces of a plane */
+    double epsilon;
+    bool relu;
+    int threads, inputs, outputs; /* args[inputs] is the first output */
+} norm;
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* input: the one whose shape is normalised */
+static norm *make_norm(const kolo_request *r, kolo_kernel *k, int input)
+{
+    norm *n = kolo_alloc(sizeof *n);
+    if (!n) return NULL;
+    n->v = kolo_cpu_view_in(r, input);
+    n->period = kolo_norm_period(n->v.block);
+    n->piece = n->period >= 65536 ? n->period : 65536 / n->period * n->period;
+    n->pieces = (kolo_view_plane(&n->v) + n->piece - 1) / n->piece;
+    n->epsilon = r->node->a.epsilon;
+    n->relu = r->node->a.relu;
+    n->inputs = r->node->n_in;
+    n->outputs = r->node->n_out;
+    n->threads = kolo_cpu_threads(r->backend, kolo_view_count(&n->v));
+    k->state = n;
+    k->release = free;
+    snprintf(k->name, sizeof k->name, "own period %ld%s", (long)n->period, n->v.bf16 ? " bf16" : "");
+    return n;
+}
+
+static int64_t tasks_of(const norm *n, int64_t rows) { return rows * n->v.blocks * n->pieces; }
+static int64_t valid_rows(const norm *n, const kolo_step *step, int slot) { return smaller(n->v.rows, step->valid[slot]); }
+
+typedef struct piece { int64_t row, block, at, count; } piece; /* at: element of the whole tensor */
+
+static piece piece_of(const norm *n, int64_t task)
+{
+    int64_t plane = task / n->pieces, first = task % n->pieces * n->piece, size = kolo_view_plane(&n->v);
+    piece p = {plane / n->v.blocks, plane % n->v.blocks, plane * size + first, smaller(n->piece, size - first)};
+    return p;
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------------------------- */
+
+/* Workspace of the sums: for each thread [2][period], for each piece [2][block]. */
+static size_t sum_bytes(const norm *n)
+{
+    return sizeof(double) * 2 * ((size_t)n->threads * (size_t)n->period + (size_t)tasks_of(n, n->v.rows) * (size_t)n->v.block);
+}
+
+/* Lanes of the same channel are added in their order. */
+static void fold_lanes(const norm *n, const double *lane, double *part)
+{
+    int64_t block = n->v.block;
+    for (int k = 0; k < 2; k++)
+        for (int64_t c = 0; c < block; c++) {
+            double s = 0;
+            for (int64_t l = c; l < n->period; l += block) s += lane[k * n->period + l];
+            part[k * block + c] = s;
+        }
+}
+
+/* Sums of channel c over rows and pieces, in their order. */
+static void fold_parts(const norm *n, const double *part, int64_t rows, int64_t c, double *first, double *second)
+{
+    int64_t block = n->v.block, b = c / block, lane = c % block;
+    double s[2] = {0, 0};
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t i = 0; i < n->pieces; i++) {
+            const double *p = part + ((row * n->v.blocks + b) * n->pieces + i) * 2 * block;
+            s[0] += p[lane];
+            s[1] += p[block + lane];
+        }
+    *first = s[0];
+    *second = s[1];
+}
+
+/* in: x; out: sums */
+static int run_stats(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    const norm *n = k->state;
+    int64_t rows = valid_rows(n, step, slot), tasks = tasks_of(n, rows), period = n->period, channels = n->v.channels;
+    double *lanes = workspace, *parts = lanes + n->threads * 2 * period, *sums = args[1];
+#pragma omp parallel num_threads(n->threads)
+    {
+        double *lane = lanes + omp_get_thread_num() * 2 * period;
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < tasks; t++) {
+            piece p = piece_of(n, t);
+            memset(lane, 0, (size_t)(2 * period) * sizeof *lane);
+            kolo_norm_sum(kolo_at(args[0], p.at, n->v.bf16), p.count, period, n->v.bf16, lane);
+            fold_lanes(n, lane, parts + t * 2 * n->v.block);
+        }
+#pragma omp for schedule(static)
+        for (int64_t c = 0; c < channels; c++) fold_parts(n, parts, rows, c, &sums[c], &sums[channels + c]);
+    }
+    sums[2 * channels] = (double)rows * (double)n->v.pixels;
+    return 0;
+}
+
+static int prepare_stats(const kolo_request *r, kolo_kernel *k)
+{
+    norm *n = make_norm(r, k, 0);
+    if (!n) return KOLO_ECONFIG;
+    k->run = run_stats;
+    k->workspace = sum_bytes(n);
+    return 0;
+}
+const kolo_op_row kolo_cpu_norm_stats = {NULL, prepare_stats};
+
+typedef struct moments { double mean, variance, deviation_inverse, count; } moments;
+
+static moments moments_of(const norm *n, const double *sums, int64_t c)
+{
+    int64_t channels = n->v.channels;
+    moments m = {.count = sums[2 * channels]};
+    if (m.count > 0) {
+        m.mean = sums[c] / m.count;
+        m.variance = fmax(0, sums[channels + c] / m.count - m.mean * m.mean);
+    }
+    m.deviation_inverse = 1 / sqrt(m.variance + n->epsilon);
+    return m;
+}
+
+/* Spread vectors: `which` of several [blocks][period]. */
+static float *lanes_at(const norm *n, void *workspace, int which, int64_t block)
+{
+    return (float *)workspace + ((int64_t)which * n->v.blocks + block) * n->period;
+}
+static size_t lanes_bytes(const norm *n, int vectors) { return sizeof(float) * (size_t)vectors * (size_t)(n->v.blocks * n->period); }
+
+/* The value of channel c at every lane that belongs to it. */
+static void spread(const norm *n, void *workspace, int which, int64_t c, float value)
+{
+    float *lane = lanes_at(n, workspace, which, c / n->v.block);
+    for (int64_t l = c % n->v.block; l < n->period; l += n->v.block) lane[l] = value;
+}
+
+static kolo_norm_lanes lanes_of(const norm *n, void *workspace, int64_t block)
+{
+    kolo_norm_lanes lanes = {lanes_at(n, workspace, 0, block), lanes_at(n, workspace, 1, block), lanes_at(n, workspace, 2, block),
+                             lanes_at(n, workspace, 2, block), lanes_at(n, workspace, 3, block)};
+    return lanes;
+}
+
+/* Channels beyond the last one, which the last block has: scale and bias 0 make them 0. */
+static int64_t padded_channels(const norm *n) { return n->v.blocks * n->v.block; }
+
+/* in: dy, x, y, sums; out: dsums, dw, db */
+static int run_grad_stats(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    const norm *n = k->state;
+    const bool bf16 = n->v.bf16;
+    int64_t rows = valid_rows(n, step, slot), tasks = tasks_of(n, rows), period = n->period, channels = n->v.channels;
+    double *lanes = workspace, *parts = lanes + n->threads * 2 * period, *dsums = args[4];
+    void *spread_space = (char *)workspace + sum_bytes(n);
+    float *dw = args[5], *db = args[6];
+#pragma omp parallel num_threads(n->threads)
+    {
+        double *lane = lanes + omp_get_thread_num() * 2 * period;
+#pragma omp for schedule(static)
+        for (int64_t c = 0; c < padded_channels(n); c++) {
+            moments m = {0};
+            if (c < channels) m = moments_of(n, args[3], c);
+            spread(n, spread_space, 0, c, (float)m.mean);
+            spread(n, spread_space, 1, c, (float)m.deviation_inverse);
+        }
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < tasks; t++) {
+            piece p = piece_of(n, t);
+            kolo_norm_lanes l = lanes_of(n, spread_space, p.block);
+            memset(lane, 0, (size_t)(2 * period) * sizeof *lane);
+            kolo_norm_grad_sum(kolo_at(args[0], p.at, bf16), kolo_at(args[1], p.at, bf16), n->relu ? kolo_at(args[2], p.at, bf16) : NULL,
+                               p.count, period, bf16, &l, lane);
+            fold_lanes(n, lane, parts + t * 2 * n->v.block);
+        }
+#pragma omp for schedule(static)
+        for (int64_t c = 0; c < channels; c++) {
+            fold_parts(n, parts, rows, c, &dsums[c], &dsums[channels + c]);
+            db[c] = (float)dsums[c];
+            dw[c] = (float)dsums[channels + c];
+        }
+    }
+    return 0;
+}
+
+static int prepare_grad_stats(const kolo_request *r, kolo_kernel *k)
+{
+    norm *n = make_norm(r, k, 1);
+    if (!n) return KOLO_ECONFIG;
+    k->run = run_grad_stats;
+    k->workspace = sum_bytes(n) + lanes_bytes(n, 4);
+    return 0;
+}
+const kolo_op_row kolo_cpu_norm_grad_stats = {NULL, prepare_grad_stats};
+
+/* ---- forward ------------------------------------------------------------------------------------------------------- */
+
+/* Rows from `rows` on are zero. */
+static void forward_pieces(const norm *n, void *y, const void *x, const void *residual, void *spread_space, int64_t rows)
+{
+    const bool bf16 = n->v.bf16;
+#pragma omp for schedule(static)
+    for (int64_t t = 0; t < tasks_of(n, n->v.rows); t++) {
+        piece p = piece_of(n, t);
+        kolo_norm_lanes l = lanes_of(n, spread_space, p.block);
+        if (p.row < rows)
+            kolo_norm_forward(kolo_at_out(y, p.at, bf16), kolo_at(x, p.at, bf16), residual ? kolo_at(residual, p.at, bf16) : NULL, p.count,
+                              n->period, bf16, n->relu, &l);
+        else
+            memset(kolo_at_out(y, p.at, bf16), 0, (size_t)p.count << (bf16 ? 1 : 2));
+    }
+}
+
+/* in: x, sums, w, b[, residual]; out: y, statistic */
+static int run_apply(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    const norm *n = k->state;
+    const float *w = args[2], *b = args[3];
+    const double *sums = args[1];
+    float *statistic = args[n->inputs + 1];
+    int64_t channels = n->v.channels, rows = valid_rows(n, step, slot);
+    statistic[2 * channels] = sums[2 * channels] > 0 ? 1.0f : 0.0f;
+#pragma omp parallel num_threads(n->threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t c = 0; c < padded_channels(n); c++) {
+            moments m = {0};
+            bool real = c < channels;
+            if (real) {
+                m = moments_of(n, sums, c);
+                statistic[c] = (float)m.mean;
+                statistic[channels + c] = (float)(m.variance * (m.count / fmax(m.count - 1, 1)));
+            }
+            spread(n, workspace, 0, c, (float)m.mean);
+            spread(n, workspace, 1, c, real ? (float)(m.deviation_inverse * (double)w[c]) : 0);
+            spread(n, workspace, 2, c, real ? b[c] : 0);
+        }
+        forward_pieces(n, args[n->inputs], args[0], n->inputs > 4 ? args[4] : NULL, workspace, rows);
+    }
+    return 0;
+}
+
+static int prepare_apply(const kolo_request *r, kolo_kernel *k)
+{
+    norm *n = make_norm(r, k, 0);
+    if (!n) return KOLO_ECONFIG;
+    k->run = run_apply;
+    k->workspace = lanes_bytes(n, 3);
+    return 0;
+}
+const kolo_op_row kolo_cpu_norm_apply = {NULL, prepare_apply};
+
+/* in: x, w, b, mean, variance[, residual]; out: y */
+static int run_infer(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    const norm *n = k->state;
+    const float *w = args[1], *b = args[2], *mean = args[3], *variance = args[4];
+    int64_t rows = valid_rows(n, step, slot);
+#pragma omp parallel num_threads(n->threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t c = 0; c < padded_channels(n); c++) {
+            bool real = c < n->v.channels;
+            spread(n, workspace, 0, c, real ? mean[c] : 0);
+            spread(n, workspace, 1, c, real ? (float)((double)w[c] / sqrt((double)variance[c] + n->epsilon)) : 0);
+            spread(n, workspace, 2, c, real ? b[c] : 0);
+        }
+        forward_pieces(n, args[n->inputs], args[0], n->inputs > 5 ? args[5] : NULL, workspace, rows);
+    }
+    return 0;
+}
+
+static int prepare_infer(const kolo_request *r, kolo_kernel *k)
+{
+    norm *n = make_norm(r, k, 0);
+    if (!n) return KOLO_ECONFIG;
+    k->run = run_infer;
+    k->workspace = lanes_bytes(n, 3);
+    return 0;
+}
+const kolo_op_row kolo_cpu_norm_infer = {NULL, prepare_infer};
+
+/* ---- backward ------------------------------------------------------------------------------------------------------ */
+
+/* The four vectors of the gradient, from this step's sums. */
+static void spread_gradient(const norm *n, void *workspace, int64_t c, const double *sums, const double *dsums, const float *w)
+{
+    int64_t channels = n->v.channels;
+    moments m = {0};
+    double scale = 0, mean_g = 0, slope = 0;
+    if (c < channels) {
+        m = moments_of(n, sums, c);
+        scale = m.deviation_inverse * (double)w[c];
+        double count = fmax(m.count, 1);
+        mean_g = dsums[c] / count;
+        slope = dsums[channels + c] / count * m.deviation_inverse;
+    }
+    spread(n, workspace, 0, c, (float)m.mean);
+    spread(n, workspace, 1, c, (float)scale);
+    spread(n, workspace, 2, c, (float)mean_g);
+    spread(n, workspace, 3, c, (float)slope);
+}
+
+/* in: dy, x, y, sums, dsums, w; out: dx[, dresidual] */
+static int run_grad_apply(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    const norm *n = k->state;
+    const bool bf16 = n->v.bf16;
+    void *dx = args[n->inputs], *dr = n->outputs > 1 ? args[n->inputs + 1] : NULL;
+    int64_t rows = valid_rows(n, step, slot);
+#pragma omp parallel num_threads(n->threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t c = 0; c < padded_channels(n); c++) spread_gradient(n, workspace, c, args[3], args[4], args[5]);
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < tasks_of(n, n->v.rows); t++) {
+            piece p = piece_of(n, t);
+            kolo_norm_lanes l = lanes_of(n, workspace, p.block);
+            size_t bytes = (size_t)p.count << (bf16 ? 1 : 2);
+            if (p.row < rows) {
+                kolo_norm_backward(kolo_at_out(dx, p.at, bf16), dr ? kolo_at_out(dr, p.at, bf16) : NULL, kolo_at(args[0], p.at, bf16),
+                                   kolo_at(args[1], p.at, bf16), n->relu ? kolo_at(args[2], p.at, bf16) : NULL, p.count, n->period, bf16, &l);
+                continue;
+            }
+            memset(kolo_at_out(dx, p.at, bf16), 0, bytes);
+            if (dr) memset(kolo_at_out(dr, p.at, bf16), 0, bytes);
+        }
+    }
+    return 0;
+}
+
+static int prepare_grad_apply(const kolo_request *r, kolo_kernel *k)
+{
+    norm *n = make_norm(r, k, 1);
+    if (!n) return KOLO_ECONFIG;
+    k->run = run_grad_apply;
+    k->workspace = lanes_bytes(n, 4);
+    return 0;
+}
+const kolo_op_row kolo_cpu_norm_grad_apply = {NULL, prepare_grad_apply};

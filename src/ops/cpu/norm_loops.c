@@ -1,0 +1,246 @@
+/* Loops of batch norm over one piece of a plane. Sums are formed in f32 over blocks that stay in the first-level cache (second
+ * moments about the block's own mean) and gathered in f64, so their error does not grow with the plane. */
+#include "ops/cpu/norm.h"
+
+#include "ops/cpu/access.h"
+#include "ops/element.h"
+
+int64_t kolo_norm_period(int64_t block)
+{
+    int64_t period = block;
+    while (period % 16) period += block;
+    return period;
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------------------------- */
+
+/* 16 lanes over m rows that lie `period` apart. */
+KOLO_ALWAYS void sum_column(const void *x, int64_t at, int64_t period, int64_t m, bool bf16, double *s1, double *s2)
+{
+    kolo_v16 a[4] = {{0}, {0}, {0}, {0}}, v, mean, c0 = {0}, c1 = {0}, q0 = {0}, q1 = {0};
+    int64_t r = 0;
+    for (; r + 4 <= m; r += 4)
+        for (int k = 0; k < 4; k++) {
+            kolo_load16(&v, x, at + (r + k) * period, bf16);
+            a[k] += v;
+        }
+    for (; r < m; r++) {
+        kolo_load16(&v, x, at + r * period, bf16);
+        a[0] += v;
+    }
+    mean = ((a[0] + a[1]) + (a[2] + a[3])) * (1.0f / (float)m);
+    for (r = 0; r + 2 <= m; r += 2) {
+        kolo_load16(&v, x, at + r * period, bf16);
+        v -= mean;
+        c0 += v;
+        q0 += v * v;
+        kolo_load16(&v, x, at + (r + 1) * period, bf16);
+        v -= mean;
+        c1 += v;
+        q1 += v * v;
+    }
+    if (r < m) {
+        kolo_load16(&v, x, at + r * period, bf16);
+        v -= mean;
+        c0 += v;
+        q0 += v * v;
+    }
+    c0 += c1;
+    q0 += q1;
+    for (int l = 0; l < 16; l++) {
+        double mu = (double)mean[l], c = (double)c0[l];
+        s1[l] += mu * (double)m + c;
+        s2[l] += (double)q0[l] + mu * (2 * c + mu * (double)m);
+    }
+}
+
+KOLO_ALWAYS void sum_all(const void *x, int64_t count, int64_t period, bool bf16, double *sum)
+{
+    int64_t rows = count / period, step = period == 16 ? 256 : 32;
+    for (int64_t r = 0; r < rows; r += step)
+        for (int64_t j = 0; j < period; j += 16)
+            sum_column(x, r * period + j, period, rows - r < step ? rows - r : step, bf16, sum + j, sum + period + j);
+    for (int64_t i = rows * period; i < count; i++) {
+        double v = (double)kolo_load(x, i, bf16);
+        sum[i - rows * period] += v;
+        sum[period + i - rows * period] += v * v;
+    }
+}
+
+#define FOR_PERIOD_AND_TYPE(call_16_f32, call_16_bf16, call_f32, call_bf16) \
+    do {                                                                    \
+        if (period == 16 && !bf16) call_16_f32;                             \
+        else if (period == 16) call_16_bf16;                                \
+        else if (!bf16) call_f32;                                           \
+        else call_bf16;                                                     \
+    } while (0)
+
+KOLO_BODY sum_body(const void *x, int64_t count, int64_t period, bool bf16, double *sum)
+{
+    FOR_PERIOD_AND_TYPE(sum_all(x, count, 16, false, sum), sum_all(x, count, 16, true, sum), sum_all(x, count, period, false, sum),
+                        sum_all(x, count, period, true, sum));
+}
+KOLO_WIDE(sum, (const void *x, int64_t count, int64_t period, bool bf16, double *out), (x, count, period, bf16, out))
+
+void kolo_norm_sum(const void *x, int64_t count, int64_t period, bool bf16, double *out) { sum(x, count, period, bf16, out); }
+
+typedef struct grad_source { const void *dy, *x, *y; } grad_source;
+
+KOLO_ALWAYS void load_g16(kolo_v16 *g, const grad_source *s, int64_t i, bool bf16, bool relu)
+{
+    kolo_load16(g, s->dy, i, bf16);
+    if (relu) {
+        kolo_v16 y;
+        kolo_load16(&y, s->y, i, bf16);
+        *g = (kolo_v16)((kolo_u16x32)*g & (kolo_u16x32)(y > 0.0f));
+    }
+}
+
+KOLO_ALWAYS void grad_column(const grad_source *s, int64_t at, int64_t period, int64_t m, bool bf16, bool relu, const kolo_norm_lanes *lanes,
+                        int64_t j, double *s1, double *s2)
+{
+    const kolo_v16 mean = *(const kolo_v16 *)(lanes->mean + j), scale = *(const kolo_v16 *)(lanes->scale + j);
+    kolo_v16 a0 = {0}, a1 = {0}, b0 = {0}, b1 = {0}, g, v;
+    int64_t r = 0;
+    for (; r + 2 <= m; r += 2) {
+        load_g16(&g, s, at + r * period, bf16, relu);
+        kolo_load16(&v, s->x, at + r * period, bf16);
+        a0 += g;
+        b0 += g * (v - mean);
+        load_g16(&g, s, at + (r + 1) * period, bf16, relu);
+        kolo_load16(&v, s->x, at + (r + 1) * period, bf16);
+        a1 += g;
+        b1 += g * (v - mean);
+    }
+    if (r < m) {
+        load_g16(&g, s, at + r * period, bf16, relu);
+        kolo_load16(&v, s->x, at + r * period, bf16);
+        a0 += g;
+        b0 += g * (v - mean);
+    }
+    a0 += a1;
+    b0 += b1;
+    for (int l = 0; l < 16; l++) {
+        s1[l] += (double)a0[l];
+        s2[l] += (double)b0[l] * (double)scale[l];
+    }
+}
+
+KOLO_ALWAYS void grad_sum_all(const grad_source *s, int64_t count, int64_t period, bool bf16, bool relu, const kolo_norm_lanes *lanes, double *sum)
+{
+    int64_t rows = count / period, step = period == 16 ? 64 : 32;
+    for (int64_t r = 0; r < rows; r += step)
+        for (int64_t j = 0; j < period; j += 16)
+            grad_column(s, r * period + j, period, rows - r < step ? rows - r : step, bf16, relu, lanes, j, sum + j, sum + period + j);
+    for (int64_t i = rows * period; i < count; i++) {
+        int64_t l = i - rows * period;
+        float g = kolo_load(s->dy, i, bf16);
+        if (relu) g = kolo_relu_grad1(g, kolo_load(s->y, i, bf16));
+        sum[l] += (double)g;
+        sum[period + l] += (double)g * ((double)kolo_load(s->x, i, bf16) - (double)lanes->mean[l]) * (double)lanes->scale[l];
+    }
+}
+
+KOLO_BODY grad_sum_body(const grad_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *sum)
+{
+    if (s->y)
+        FOR_PERIOD_AND_TYPE(grad_sum_all(s, count, 16, false, true, lanes, sum), grad_sum_all(s, count, 16, true, true, lanes, sum),
+                            grad_sum_all(s, count, period, false, true, lanes, sum), grad_sum_all(s, count, period, true, true, lanes, sum));
+    else
+        FOR_PERIOD_AND_TYPE(grad_sum_all(s, count, 16, false, false, lanes, sum), grad_sum_all(s, count, 16, true, false, lanes, sum),
+                            grad_sum_all(s, count, period, false, false, lanes, sum), grad_sum_all(s, count, period, true, false, lanes, sum));
+}
+KOLO_WIDE(grad_sum, (const grad_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *out),
+          (s, count, period, bf16, lanes, out))
+
+void kolo_norm_grad_sum(const void *dy, const void *x, const void *y, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes,
+                        double *out)
+{
+    grad_source s = {dy, x, y};
+    grad_sum(&s, count, period, bf16, lanes, out);
+}
+
+/* ---- element by element -------------------------------------------------------------------------------------------- */
+
+typedef struct forward_job { void *y; const void *x, *residual; const float *mean, *scale, *bias; } forward_job;
+
+KOLO_ALWAYS void forward_row(const forward_job *f, int64_t at, int64_t n, bool bf16, bool residual, bool relu)
+{
+    const float *mean = f->mean, *scale = f->scale, *bias = f->bias;
+    const void *x = f->x, *r = f->residual;
+    void *y = f->y;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) {
+        float v = kolo_norm1(kolo_load(x, at + j, bf16), mean[j], scale[j], bias[j]);
+        if (residual) v += kolo_load(r, at + j, bf16);
+        kolo_store(y, at + j, relu ? kolo_relu1(v) : v, bf16);
+    }
+}
+
+KOLO_ALWAYS void forward_rows(const forward_job *f, int64_t count, int64_t period, bool bf16, bool residual, bool relu)
+{
+    int64_t at = 0;
+    if (period == 16)
+        for (; at + 16 <= count; at += 16) forward_row(f, at, 16, bf16, residual, relu);
+    else
+        for (; at + period <= count; at += period) forward_row(f, at, period, bf16, residual, relu);
+    forward_row(f, at, count - at, bf16, residual, relu);
+}
+
+KOLO_BODY forward_body(const forward_job *f, int64_t count, int64_t period, bool bf16, bool relu)
+{
+    if (f->residual && relu) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, true, true));
+    else if (f->residual) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, true, false));
+    else if (relu) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, false, true));
+    else KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, false, false));
+}
+KOLO_WIDE(forward, (const forward_job *f, int64_t count, int64_t period, bool bf16, bool relu), (f, count, period, bf16, relu))
+
+void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16, bool relu,
+                       const kolo_norm_lanes *lanes)
+{
+    forward_job f = {y, x, residual, lanes->mean, lanes->scale, lanes->bias};
+    forward(&f, count, period, bf16, relu);
+}
+
+typedef struct backward_job { void *dx, *dr; const void *dy, *x, *y; const float *mean, *scale, *mean_g, *slope; } backward_job;
+
+KOLO_ALWAYS void backward_row(const backward_job *b, int64_t at, int64_t n, bool bf16, bool residual, bool relu)
+{
+    const float *mean = b->mean, *scale = b->scale, *mean_g = b->mean_g, *slope = b->slope;
+    const void *dy = b->dy, *x = b->x, *y = b->y;
+    void *dx = b->dx, *dr = b->dr;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) {
+        float g = kolo_load(dy, at + j, bf16);
+        if (relu) g = kolo_relu_grad1(g, kolo_load(y, at + j, bf16));
+        if (residual) kolo_store(dr, at + j, g, bf16);
+        kolo_store(dx, at + j, kolo_norm_grad1(g, kolo_load(x, at + j, bf16), mean[j], scale[j], mean_g[j], slope[j]), bf16);
+    }
+}
+
+KOLO_ALWAYS void backward_rows(const backward_job *b, int64_t count, int64_t period, bool bf16, bool residual, bool relu)
+{
+    int64_t at = 0;
+    if (period == 16)
+        for (; at + 16 <= count; at += 16) backward_row(b, at, 16, bf16, residual, relu);
+    else
+        for (; at + period <= count; at += period) backward_row(b, at, period, bf16, residual, relu);
+    backward_row(b, at, count - at, bf16, residual, relu);
+}
+
+KOLO_BODY backward_body(const backward_job *b, int64_t count, int64_t period, bool bf16)
+{
+    if (b->dr && b->y) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, true, true));
+    else if (b->dr) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, true, false));
+    else if (b->y) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, true));
+    else KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, false));
+}
+KOLO_WIDE(backward, (const backward_job *b, int64_t count, int64_t period, bool bf16), (b, count, period, bf16))
+
+void kolo_norm_backward(void *dx, void *dresidual, const void *dy, const void *x, const void *y, int64_t count, int64_t period, bool bf16,
+                        const kolo_norm_lanes *lanes)
+{
+    backward_job b = {dx, dresidual, dy, x, y, lanes->mean, lanes->scale, lanes->mean_g, lanes->slope};
+    backward(&b, count, period, bf16);
+}

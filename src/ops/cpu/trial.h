@@ -1,0 +1,16 @@
+/* Trial runs: the clock that chooses between algorithms when a plan is made. */
+#ifndef KOLO_OPS_CPU_TRIAL_H
+#define KOLO_OPS_CPU_TRIAL_H
+
+#include <stddef.h>
+
+#define KOLO_TRIAL_BUFFERS 5
+/* Memory filled with small numbers; freed by kolo_trial_close. */
+typedef struct kolo_trial { void *buffer[KOLO_TRIAL_BUFFERS]; size_t bytes[KOLO_TRIAL_BUFFERS]; } kolo_trial;
+
+int kolo_trial_open(kolo_trial *trial, const size_t bytes[KOLO_TRIAL_BUFFERS]);
+void kolo_trial_close(kolo_trial *trial);
+/* Seconds of the fastest of a few runs after one to warm up; negative status if a run fails. */
+double kolo_trial_seconds(int (*run)(void *context), void *context);
+
+#endif

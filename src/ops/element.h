@@ -1,0 +1,63 @@
+/* The arithmetic of one element, shared by the CPU loops and CUDA kernels, so that both round alike. */
+#ifndef KOLO_OPS_ELEMENT_H
+#define KOLO_OPS_ELEMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef KOLO_INLINE
+#ifdef __CUDACC__
+#define KOLO_INLINE static inline __host__ __device__
+#else
+#define KOLO_INLINE static inline
+#endif
+#endif
+
+KOLO_INLINE uint32_t kolo_float_bits(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+KOLO_INLINE float kolo_bits_float(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+KOLO_INLINE float kolo_from_bf16(uint16_t b) { return kolo_bits_float((uint32_t)b << 16); }
+
+/* To nearest, ties to even; a NaN becomes a quiet NaN of the same sign (rounding could carry it to infinity). */
+KOLO_INLINE uint16_t kolo_to_bf16(float x)
+{
+    uint32_t u = kolo_float_bits(x);
+    uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16, quiet = (u >> 16) | 0x40u;
+    return (uint16_t)((u & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
+}
+
+/* Keeps a NaN, as torch does. */
+KOLO_INLINE float kolo_relu1(float x) { return x < 0.0f ? 0.0f : x; }
+KOLO_INLINE float kolo_relu_grad1(float dy, float y) { return y > 0.0f ? dy : 0.0f; }
+
+/* A u8 pixel as torchvision's ToTensor and Normalize give it. */
+KOLO_INLINE float kolo_pixel1(uint8_t pixel, float mean, float std) { return ((float)pixel / 255.0f - mean) / std; }
+
+/* scale = weight / sqrt(var + epsilon) */
+KOLO_INLINE float kolo_norm1(float x, float mean, float scale, float bias) { return (x - mean) * scale + bias; }
+
+/* mean_g = sum(g) / M; slope = sum(g xhat) / M / sqrt(var + epsilon) */
+KOLO_INLINE float kolo_norm_grad1(float g, float x, float mean, float scale, float mean_g, float slope)
+{
+    return (g - mean_g - (x - mean) * slope) * scale;
+}
+
+/* One term of the gradient of the mean cross entropy; p = softmax, `on` the label's own class, smoothing eps over `classes`. */
+KOLO_INLINE float kolo_cross_entropy_grad1(float p, bool on, float eps, float classes, float inverse_rows)
+{
+    return (p - (on ? 1.0f - eps : 0.0f) - eps / classes) * inverse_rows;
+}
+
+#endif

@@ -1,0 +1,80 @@
+/* Inside ops/: what a backend is made of. A backend is one row of kolo_backend_types; an operation of it is one kolo_op_row. */
+#ifndef KOLO_OPS_KERNEL_H
+#define KOLO_OPS_KERNEL_H
+
+#include "graph/graph.h"
+#include "ops/backend.h"
+#include "ops/choices.h"
+
+/* One operation of a graph, as a row sees it while the plan is made. */
+typedef struct kolo_request {
+    kolo_backend *backend;
+    const kolo_graph *graph;
+    const kolo_node *node;
+    const kolo_layout *layout;
+} kolo_request;
+
+struct kolo_kernel {
+    int (*run)(const kolo_kernel *kernel, void *const *args, void *workspace, const kolo_step *step, int slot);
+    void (*release)(void *state);
+    void *state;         /* the row's own; released with the kernel */
+    size_t workspace;
+    char name[96];
+    kolo_backend *backend;
+    char *key;           /* operation, shapes, layouts, attributes as text */
+};
+
+typedef struct kolo_op_row {
+    /* Chooses layouts of parameters (NULL: they stay plain). `layout` holds the activations' already; a parameter that
+     * has an opaque layout is not to be changed. */
+    int (*layout)(const kolo_request *request, kolo_layout *layout);
+    /* Fills kernel->{run, release, state, workspace, name}. */
+    int (*prepare)(const kolo_request *request, kolo_kernel *kernel);
+} kolo_op_row;
+
+typedef struct kolo_backend_type {
+    const char *name;
+    const char *(*version)(void);                                                /* of its library; static text */
+    const kolo_op_row *const *rows;                                              /* [KOLO_OP_COUNT] */
+    int (*open)(kolo_backend *backend);                                          /* sets backend->state */
+    const char *(*machine)(kolo_backend *backend);                               /* processor, library, threads: what timed choices depend on */
+    void (*close)(kolo_backend *backend);
+    void (*enter)(kolo_backend *backend);                                        /* before anything runs on the calling thread; may be NULL */
+    int (*blocks)(kolo_backend *backend, const kolo_graph *graph, kolo_layout *layout); /* layouts of the activations */
+    int (*to_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
+    int (*from_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to);
+    void (*fold)(kolo_backend *backend, float *sum, const float *part, int64_t count);
+    double (*norm2)(kolo_backend *backend, const float *x, int64_t count);
+    bool (*not_finite)(kolo_backend *backend, const float *x, int64_t count);
+} kolo_backend_type;
+
+struct kolo_backend {
+    const kolo_backend_type *type;
+    int threads;
+    bool direct, deterministic;
+    kolo_choices choices;
+    kolo_kernel **kernel;
+    int64_t kernels, kernel_capacity;
+    void *state;         /* the type's own */
+};
+
+extern const kolo_backend_type kolo_cpu_backend;
+
+/* NULL for an optional tensor that is not there. */
+static inline const kolo_tensor *kolo_request_in(const kolo_request *r, int i)
+{
+    return i < r->node->n_in && r->node->in[i] >= 0 ? &r->graph->tensor[r->node->in[i]] : NULL;
+}
+static inline const kolo_tensor *kolo_request_out(const kolo_request *r, int i)
+{
+    return i < r->node->n_out && r->node->out[i] >= 0 ? &r->graph->tensor[r->node->out[i]] : NULL;
+}
+
+/* Layout of a tensor that is stored plainly in row-major order. */
+kolo_layout kolo_layout_plain(const kolo_tensor *tensor);
+/* Layout of an activation (N, C, H, W) in channel blocks. */
+kolo_layout kolo_layout_blocked(const kolo_tensor *tensor, int64_t block);
+/* Whether a tensor is an activation (N, C, H, W) that the channel block applies to. */
+bool kolo_tensor_is_map(const kolo_tensor *tensor);
+
+#endif
