@@ -1,0 +1,151 @@
+/* Finds the launcher, wires the ranks up, and builds the node map that everything above relies on. */
+#include "launch/launch.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "launch/method.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+/* First that fits. MPI's own launcher stands first, because it is always the innermost: mpiexec inside a Slurm job leaves
+ * the variables of its proxies' step in sight, but nothing that srun --mpi=pmix starts carries PMI_FD. */
+static const kolo_method *const methods[] = {
+    &kolo_method_mpi, &kolo_method_pmix, &kolo_method_slurm, &kolo_method_single,
+};
+enum { METHODS = sizeof methods / sizeof *methods, ABORT_SECONDS = 3 };
+
+static const kolo_method *find_method(const char *name)
+{
+    bool any = !name || !*name || strcmp(name, "auto") == 0;
+    for (int i = 0; i < METHODS; i++)
+        if (any ? methods[i]->fits() : strcmp(methods[i]->name, name) == 0) return methods[i];
+    return NULL;
+}
+
+static uint64_t random_token(void)
+{
+    uint64_t token;
+    if (getrandom(&token, sizeof token, 0) == (ssize_t)sizeof token) return token;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return ((uint64_t)now.tv_sec << 32) ^ (uint64_t)now.tv_nsec << 12 ^ (uint64_t)getpid();
+}
+
+static void name_job(kolo_launch *launch, uint64_t token)
+{
+    const char *job = getenv("SLURM_JOB_ID");
+    char number[32] = "0";
+    if (job && strspn(job, "0123456789") == strlen(job)) snprintf(number, sizeof number, "%s", job);
+    snprintf(launch->job, sizeof launch->job, "kolo.%s.%016llx", number, (unsigned long long)token);
+}
+
+/* Everybody tells who he is; from that the node map and the name of the job. Collective. */
+static int introduce(kolo_launch *launch)
+{
+    kolo_launch_state *state = kolo_state(launch);
+    kolo_identity *all = kolo_alloc((size_t)launch->size * sizeof *all);
+    if (!all) return KOLO_ECONFIG;
+    int rc;
+    KOLO_TRY_GOTO(rc, state->method->exchange(launch, &state->me, sizeof state->me, all));
+    for (int r = 0; r < launch->size; r++) all[r].name[sizeof all[r].name - 1] = 0;
+    name_job(launch, all[0].token);
+    rc = kolo_node_map(launch, all);
+fail:
+    free(all);
+    return rc;
+}
+
+static void identify_log(const kolo_launch *launch, const kolo_launch_state *state)
+{
+    int rank, size;
+    const char *node = getenv("SLURMD_NODENAME");
+    if (launch->size > 0) kolo_log_identity(launch->rank, launch->size, state->me.name);
+    else if (kolo_slurm_step(&rank, &size)) kolo_log_identity(rank, size, node ? node : state->me.name);
+}
+
+static void warn_alone(const kolo_launch *launch)
+{
+    int tasks = kolo_env_int("SLURM_NTASKS", 1);
+    if (launch->size == 1 && strcmp(launch->method, "single") == 0 && getenv("SLURM_JOB_ID") && tasks > 1)
+        kolo_warn("this job has %d tasks but kolo was started without srun: one rank works, the others idle; %s", tasks,
+                  kolo_launch_cure());
+}
+
+int kolo_launch_start(kolo_launch *launch, const char *method)
+{
+    memset(launch, 0, sizeof *launch);
+    const kolo_method *found = find_method(method);
+    if (!found)
+        return kolo_fail(KOLO_ECONFIG, "launch: method \"%s\" is not known; use auto, pmix, mpi, slurm or single", method);
+    kolo_launch_state *state = kolo_alloc(sizeof *state);
+    if (!state) return KOLO_ECONFIG;
+    launch->state = state;
+    state->method = found;
+    state->me.group = -1;
+    state->me.pid = (uint32_t)getpid();
+    state->me.token = random_token();
+    kolo_env_host(state->me.name, sizeof state->me.name);
+
+    int rc;
+    KOLO_TRY_GOTO(rc, found->start(launch));
+    launch->method = found->name;
+    identify_log(launch, state);
+    KOLO_TRY_GOTO(rc, introduce(launch));
+    if (state->method->wired) KOLO_TRY_GOTO(rc, state->method->wired(launch));
+    warn_alone(launch);
+    return 0;
+fail:
+    state->broken = true;
+    identify_log(launch, state);
+    return rc;
+}
+
+void kolo_launch_finish(kolo_launch *launch)
+{
+    kolo_launch_state *state = kolo_state(launch);
+    if (!state) return;
+    state->method->finish(launch);
+    kolo_node_map_free(launch);
+    free(state);
+    launch->state = NULL;
+    launch->mpi = false;
+}
+
+/* Ends the process where MPI or PMIx do not come back. */
+static void *end_late(void *status)
+{
+    struct timespec left = {.tv_sec = ABORT_SECONDS};
+    while (nanosleep(&left, &left) != 0) continue;
+    _exit((int)(intptr_t)status);
+}
+
+void kolo_launch_abort(kolo_launch *launch, int exit_status)
+{
+    pthread_t late;
+    if (exit_status < 1 || exit_status > 255) exit_status = -KOLO_EINTERNAL;
+    kolo_launch_state *state = launch ? kolo_state(launch) : NULL;
+    if (state && pthread_create(&late, NULL, end_late, (void *)(intptr_t)exit_status) == 0)
+        state->method->abort(launch, exit_status);
+    _exit(exit_status);
+}
+
+int kolo_launch_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all)
+{
+    kolo_launch_state *state = kolo_state(launch);
+    if (!state) return kolo_fail(KOLO_EINTERNAL, "launch: exchange after the end");
+    return state->method->exchange(launch, mine, bytes, all);
+}
+
+int kolo_launch_barrier(kolo_launch *launch)
+{
+    kolo_launch_state *state = kolo_state(launch);
+    if (!state) return kolo_fail(KOLO_EINTERNAL, "launch: barrier after the end");
+    return state->method->barrier(launch);
+}

@@ -1,0 +1,198 @@
+/* MPI as the launcher (mpiexec, srun --mpi=pmi2), and MPI as a library that another method has started. */
+#include "launch/method.h"
+
+#include "kolo/error.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool mpi_fits(void) { return getenv("PMI_FD") || getenv("PMI_PORT") || getenv("PMI_RANK"); }
+
+#if defined(KOLO_MPI) && KOLO_MPI
+#include <limits.h>
+#include <mpi.h>
+
+static struct { bool started; } library; /* we called MPI_Init, so we finalise */
+
+bool kolo_mpi_built(void) { return true; }
+
+int kolo_mpi_start(int *rank, int *size)
+{
+    int there = 0, level = MPI_THREAD_SINGLE;
+    MPI_Initialized(&there);
+    if (there) {
+        MPI_Query_thread(&level);
+    } else {
+        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
+            return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Init_thread failed; %s", kolo_launch_cure());
+        library.started = true;
+    }
+    if (level < MPI_THREAD_SERIALIZED)
+        return kolo_fail(KOLO_ELAUNCH, "launch: this MPI library gives thread level %d, kolo needs SERIALIZED (%d); use an "
+                                       "MPI built with threads", level, MPI_THREAD_SERIALIZED);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, rank);
+    MPI_Comm_size(MPI_COMM_WORLD, size);
+    return 0;
+}
+
+void kolo_mpi_finish(void)
+{
+    int over = 0;
+    MPI_Finalized(&over);
+    if (library.started && !over) MPI_Finalize();
+    library.started = false;
+}
+
+void kolo_mpi_abort(int exit_status)
+{
+    int there = 0, over = 0;
+    MPI_Initialized(&there);
+    MPI_Finalized(&over);
+    if (!there || over) return;
+    int quiet = open("/dev/null", O_WRONLY | O_CLOEXEC); /* the library's own words would bury our one message */
+    if (quiet >= 0) dup2(quiet, STDERR_FILENO);
+    MPI_Abort(MPI_COMM_WORLD, exit_status);
+}
+
+typedef struct mpi_own { MPI_Comm comm; } mpi_own; /* apart from other users of MPI */
+
+/* The lowest rank of those that share memory with us, or -1 where the library cannot say. */
+static int shared_group(int rank)
+{
+    MPI_Comm node = MPI_COMM_NULL;
+    int lowest = rank;
+    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) != MPI_SUCCESS) return -1;
+    if (MPI_Bcast(&lowest, 1, MPI_INT, 0, node) != MPI_SUCCESS) lowest = -1;
+    MPI_Comm_free(&node);
+    return lowest;
+}
+
+/* mpiexec hands its own SLURMD_NODENAME to all ranks, so Slurm's word counts only under srun --mpi=pmi2; Hydra's name of
+ * the host is Slurm's inside a job. Otherwise the host name stands. */
+static void name_host(kolo_identity *me)
+{
+    const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID"), *pmi = getenv("PMI_JOBID");
+    const char *node = getenv("SLURMD_NODENAME"), *hydra = getenv("MPIR_CVAR_CH3_INTERFACE_HOSTNAME");
+    char id[128] = "";
+    if (job && step) snprintf(id, sizeof id, "%s.%s", job, step);
+    if (pmi && *id && node && strcmp(pmi, id) == 0) snprintf(me->name, sizeof me->name, "%s", node);
+    else if (job && hydra && *hydra) snprintf(me->name, sizeof me->name, "%s", hydra);
+}
+
+static int mpi_start(kolo_launch *launch)
+{
+    kolo_launch_state *state = kolo_state(launch);
+    int promised = kolo_env_int("PMI_SIZE", -1);
+    name_host(&state->me);
+    if (promised == 1) {
+        launch->rank = 0;
+        launch->size = 1;
+        return 0;
+    }
+    KOLO_TRY(kolo_mpi_start(&launch->rank, &launch->size));
+    int step_rank, step_size, size = launch->size;
+    if (promised > 1 && promised != size) {
+        kolo_mpi_finish();
+        return kolo_fail(KOLO_ELAUNCH, "launch: the launcher started %d ranks but MPI says rank %d of %d: mpiexec or srun "
+                                       "belongs to another MPI than the one kolo is linked with; use its own mpiexec, or %s",
+                         promised, launch->rank, size, kolo_launch_cure());
+    }
+    if (promised < 0 && size == 1 && kolo_slurm_step(&step_rank, &step_size) && step_size > 1) {
+        kolo_mpi_finish();
+        return kolo_fail(KOLO_ELAUNCH, "launch: srun started %d tasks but MPI says rank 0 of 1; %s", step_size,
+                         kolo_launch_cure());
+    }
+    mpi_own *own = malloc(sizeof *own);
+    if (!own) return kolo_fail(KOLO_ECONFIG, "launch: out of memory");
+    own->comm = MPI_COMM_NULL;
+    state->own = own;
+    if (MPI_Comm_dup(MPI_COMM_WORLD, &own->comm) != MPI_SUCCESS)
+        return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Comm_dup failed on rank %d of %d", launch->rank, size);
+    state->me.group = shared_group(launch->rank);
+    launch->mpi = true;
+    return 0;
+}
+
+static int mpi_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all)
+{
+    mpi_own *own = kolo_state(launch)->own;
+    if (launch->size == 1) {
+        memcpy(all, mine, bytes);
+        return 0;
+    }
+    if (bytes > INT_MAX) return kolo_fail(KOLO_EINTERNAL, "launch: exchange of %zu bytes a rank", bytes);
+    if (MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, own->comm) != MPI_SUCCESS)
+        return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Allgather failed while exchanging %zu bytes a rank; did a rank die?",
+                         bytes);
+    return 0;
+}
+
+static int mpi_barrier(kolo_launch *launch)
+{
+    mpi_own *own = kolo_state(launch)->own;
+    if (launch->size > 1 && MPI_Barrier(own->comm) != MPI_SUCCESS)
+        return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Barrier failed; did a rank die?");
+    return 0;
+}
+
+static void mpi_finish(kolo_launch *launch)
+{
+    kolo_launch_state *state = kolo_state(launch);
+    mpi_own *own = state->own;
+    if (own && own->comm != MPI_COMM_NULL && !state->broken) MPI_Comm_free(&own->comm);
+    free(own);
+    state->own = NULL;
+    if (!state->broken) kolo_mpi_finish();
+}
+
+static void mpi_abort(kolo_launch *launch, int exit_status)
+{
+    (void)launch;
+    kolo_mpi_abort(exit_status);
+}
+
+#else
+
+bool kolo_mpi_built(void) { return false; }
+
+int kolo_mpi_start(int *rank, int *size)
+{
+    (void)rank;
+    (void)size;
+    return kolo_fail(KOLO_ELAUNCH, "launch: kolo was built without MPI");
+}
+
+void kolo_mpi_finish(void) {}
+void kolo_mpi_abort(int exit_status) { (void)exit_status; }
+
+static int mpi_start(kolo_launch *launch)
+{
+    launch->rank = 0;
+    launch->size = kolo_env_int("PMI_SIZE", 0);
+    if (launch->size == 1) return 0;
+    return kolo_fail(KOLO_ELAUNCH, "launch: started by mpiexec or srun --mpi=pmi2, but kolo was built without MPI; build it "
+                                   "with MPI=1, or %s", kolo_launch_cure());
+}
+
+static int mpi_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all)
+{
+    return kolo_method_single.exchange(launch, mine, bytes, all);
+}
+
+static int mpi_barrier(kolo_launch *launch) { return kolo_method_single.barrier(launch); }
+static void mpi_finish(kolo_launch *launch) { (void)launch; }
+static void mpi_abort(kolo_launch *launch, int exit_status)
+{
+    (void)launch;
+    (void)exit_status;
+}
+#endif
+
+const kolo_method kolo_method_mpi = {
+    .name = "mpi", .fits = mpi_fits, .start = mpi_start, .exchange = mpi_exchange, .barrier = mpi_barrier,
+    .finish = mpi_finish, .abort = mpi_abort,
+};

@@ -1,0 +1,128 @@
+/* Says who it is; the launch tests start it in every way there is.
+ *   --method NAME    as kolo_launch_start takes it
+ *   --fail RANK      that rank reports an error and ends the job, the others wait for it
+ *   --fail-busy RANK the same, from another thread while the main thread waits inside MPI
+ *   --mpi-sum        all ranks add their numbers by MPI_Allreduce
+ *   --exchange BYTES all ranks exchange that many bytes, thrice
+ *   --bind           binds, and prints threads and processors */
+#include "base/log.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "launch/launch.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(KOLO_MPI) && KOLO_MPI
+#include <mpi.h>
+#endif
+
+static kolo_launch launch;
+
+static void stop(int rc)
+{
+    kolo_error("%s", kolo_error_text());
+    kolo_launch_abort(&launch, -rc);
+}
+
+static void sum_ranks(void)
+{
+#if defined(KOLO_MPI) && KOLO_MPI
+    int mine = launch.rank + 1, sum = 0;
+    if (!launch.mpi) return;
+    MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (launch.rank == 0) printf("sum %d\n", sum);
+#endif
+}
+
+static void exchange(size_t bytes)
+{
+    unsigned char *mine = kolo_alloc(bytes), *all = kolo_alloc(bytes * (size_t)launch.size);
+    for (int turn = 0; turn < 3; turn++) {
+        memset(mine, launch.rank * 3 + turn, bytes);
+        int rc = kolo_launch_exchange(&launch, mine, bytes, all);
+        if (rc == 0) rc = kolo_launch_barrier(&launch);
+        for (size_t i = 0; rc == 0 && i < bytes * (size_t)launch.size; i++)
+            if (all[i] != (unsigned char)(i / bytes * 3 + (size_t)turn))
+                rc = kolo_fail(KOLO_EINTERNAL, "byte %zu of turn %d is wrong", i, turn);
+        if (rc < 0) stop(rc);
+    }
+    if (launch.rank == 0) printf("exchanged\n");
+    free(mine);
+    free(all);
+}
+
+static void *fail_soon(void *unused)
+{
+    usleep(200000);
+    stop(kolo_fail(KOLO_EIO, "rank %d on %s: reading the shard: broken on purpose", launch.rank, launch.host));
+    return unused;
+}
+
+static void fail_job(int rank, bool busy)
+{
+    pthread_t thread;
+    if (rank == launch.rank && !busy) fail_soon(NULL);
+    if (rank == launch.rank) pthread_create(&thread, NULL, fail_soon, NULL);
+#if defined(KOLO_MPI) && KOLO_MPI
+    if (launch.mpi) {
+        char byte;
+        MPI_Recv(&byte, 1, MPI_CHAR, (launch.rank + 1) % launch.size, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+#endif
+    sleep(60);
+}
+
+static void show_binding(void)
+{
+    char line[256], mask[128] = "?\n";
+    int threads = kolo_launch_bind(&launch, 0, true);
+    if (threads < 0) stop(threads);
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file)) sscanf(line, "Cpus_allowed_list: %127s", mask);
+    if (file) fclose(file);
+    printf("bind %d threads %d processors %s\n", launch.rank, threads, mask);
+}
+
+int main(int argc, char **argv)
+{
+    const char *method = "auto";
+    int fail = -1;
+    bool busy = false, sum = false, bind = false;
+    size_t bytes = 0;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "0";
+        if (strcmp(argv[i], "--method") == 0) method = value, i++;
+        else if (strcmp(argv[i], "--fail") == 0) fail = atoi(value), i++;
+        else if (strcmp(argv[i], "--fail-busy") == 0) fail = atoi(value), busy = true, i++;
+        else if (strcmp(argv[i], "--exchange") == 0) bytes = (size_t)atoi(value), i++;
+        else if (strcmp(argv[i], "--mpi-sum") == 0) sum = true;
+        else if (strcmp(argv[i], "--bind") == 0) bind = true;
+        else return 78;
+    }
+    int rc = kolo_launch_start(&launch, method);
+    if (rc < 0) {
+        kolo_error("%s", kolo_error_text());
+        return -rc;
+    }
+    printf("%s rank %d size %d node %d nodes %d local %d of %d host %s mpi %d\n", launch.method, launch.rank, launch.size,
+           launch.node, launch.nodes, launch.local_rank, launch.local_size, launch.host, launch.mpi);
+    if (launch.rank == 0) {
+        printf("job %s map", launch.job);
+        for (int r = 0; r < launch.size; r++)
+            printf(" %s:%d", launch.host_of[launch.node_of[r]], launch.local_of[r]);
+        printf("\n");
+    }
+    fflush(stdout);
+    if (bytes > 0) exchange(bytes);
+    if (sum) sum_ranks();
+    if (bind) show_binding();
+    if (fail >= 0) fail_job(fail, busy);
+    fflush(stdout);
+    kolo_launch_finish(&launch);
+    kolo_launch_finish(&launch);
+    return 0;
+}
