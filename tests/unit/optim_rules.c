@@ -1,0 +1,156 @@
+/* Optimizers and schedules against PyTorch's figures, and what no figure covers. */
+#include <omp.h>
+
+#include "golden_optim.h"
+#include "optim/rules.h"
+
+static void test_golden(void)
+{
+    static const char *const names[] = {"sgd", "sgd_decay", "sgd_momentum", "sgd_momentum_scaled", "sgd_nesterov", "sgd_dampening",
+                                        "sgd_matrices", "clip_norm", "clip_norm_idle", "clip_value", "schedules"};
+    char folder[4096], path[5000];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/optim/%s.json", golden_folder(folder), names[i]);
+        cJSON *json = golden_read(path);
+        if (!json) skip("%s is not here", path);
+        else if (!strcmp(names[i], "schedules")) golden_schedules(names[i], json);
+        else golden_optim_case(names[i], json);
+        cJSON_Delete(json);
+    }
+}
+
+/* The figures of an independent f64 program for w = 1, -2, 0.5, 3 and three gradients, lr .1, decay .01, momentum .9. */
+static void test_figures(void)
+{
+    static const double g[3][4] = {{.1, -.2, .3, .4}, {.05, .1, -.15, .2}, {-.3, .25, .1, -.05}};
+    static const struct { bool nesterov; double dampening, want[4]; } kase[] = {
+        {false, 0, {0.987837789, -1.978655578, 0.434496369, 2.841956357}},
+        {true, 0, {1.001145863, -1.989919525, 0.414717035, 2.794118549}},
+        {false, .1, {0.986072471, -1.974828742, 0.432782540, 2.846105655}},
+    };
+    for (int k = 0; k < 3; k++) {
+        kolo_options o;
+        kolo_options_default(&o);
+        o.nesterov = kase[k].nesterov;
+        o.dampening = kase[k].dampening;
+        float w[4] = {1, -2, .5f, 3}, b[4] = {0}, d[4];
+        for (int t = 0; t < 3; t++) {
+            for (int i = 0; i < 4; i++) d[i] = (float)g[t][i];
+            kolo_step step = {.lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = 1, .first = t == 0};
+            kolo_slice s = {.param = w, .grad = d, .state = {b}, .count = 4, .decay = true};
+            kolo_optimizer_find("sgd")->update(&s, &o, &step);
+        }
+        double worst = 0;
+        for (int i = 0; i < 4; i++) worst = fmax(worst, fabs((double)w[i] - kase[k].want[i]));
+        ok(worst < 5e-7, "three steps%s%s: worst %.2g", k == 1 ? " of Nesterov" : "", k == 2 ? " with dampening" : "", worst);
+        kolo_options_free(&o);
+    }
+}
+
+enum { N = 100003 };
+static float w[2][N], g[N], b[2][N], e[2][N];
+
+static void update_all(int which, int threads, int64_t cut)
+{
+    kolo_options o;
+    kolo_options_default(&o);
+    o.clip_value = .2;
+    omp_set_num_threads(threads);
+    golden_fill("w", 1, 0, 1, w[which], N);
+    golden_fill("g", 1, 0, 1, g, N);
+    memset(b[which], 0, sizeof b[which]);
+    memcpy(e[which], w[which], sizeof e[which]);
+    for (int t = 0; t < 3; t++)
+        for (int64_t at = 0; at < N; at += cut) {
+            kolo_step step = {.lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = .7f, .ema_decay = .99f, .first = t == 0};
+            kolo_slice s = {.param = w[which] + at, .grad = g + at, .state = {b[which] + at}, .ema = e[which] + at,
+                            .count = at + cut < N ? cut : N - at, .decay = true};
+            kolo_optimizer_find("sgd")->update(&s, &o, &step);
+        }
+    kolo_options_free(&o);
+}
+
+static void test_bits(void)
+{
+    update_all(0, 1, N);
+    for (int threads = 2; threads <= 4; threads++) {
+        update_all(1, threads, N);
+        ok(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(b[0], b[1], sizeof b[0]) && !memcmp(e[0], e[1], sizeof e[0]),
+           "%d threads give the bits of one", threads);
+    }
+    update_all(1, 2, 7777);
+    ok(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(e[0], e[1], sizeof e[0]), "other slices give the same bits");
+    int same = 1;
+    kolo_rule_sgd rule = {.rate = .1f, .decay = .01f, .keep = 0, .take = 1};
+    golden_fill("w", 1, 0, 1, w[1], N);
+    for (int i = 0; i < N; i++) {
+        float buffer = 0, x = w[1][i];
+        for (int t = 0; t < 3; t++) {
+            rule.keep = t ? .9f : 0;
+            x = kolo_rule_sgd_momentum(&rule, x, kolo_rule_clip(g[i], .7f, .2f), &buffer);
+        }
+        same &= x == w[0][i];
+    }
+    ok(same, "the wide loop gives the bits of the rule applied to each element");
+    float zero[16] = {0}, none[16] = {0};
+    kolo_options o;
+    kolo_options_default(&o);
+    kolo_step step = {.lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = 1};
+    kolo_slice s = {.param = zero, .grad = none, .state = {none}, .count = 16, .decay = true};
+    kolo_optimizer_find("sgd")->update(&s, &o, &step);
+    same = 1;
+    for (int i = 0; i < 16; i++) same &= zero[i] == 0;
+    ok(same, "padding stays zero");
+    kolo_options_free(&o);
+}
+
+static void test_scalars(void)
+{
+    kolo_options o;
+    kolo_options_default(&o);
+    o.ema = .9998;
+    o.ema_ramp = 2000;
+    is_near(kolo_ema_decay(&o, 1), .9998 * (1 - exp(-1 / 2000.)), 1e-15, "the average's decay rises from the first update");
+    o.ema_ramp = 0;
+    is_near(kolo_ema_decay(&o, 1), .9998, 0, "or is there at once");
+    is_near(kolo_clip_factor(1, 4), 1 / 4.000001, 1e-15, "a long gradient is cut");
+    is_near(kolo_clip_factor(1, .5), 1, 0, "a short one is not");
+    o.warmup = 2;
+    o.lr = 1;
+    is_near(kolo_learning_rate(&o, 5, 100, 10), .25, 1e-15, "warm-up is counted in epochs where there are epochs");
+    is_near(kolo_learning_rate(&o, 60, 100, 10), .5, 1e-15, "and cosine's horizon begins after it");
+    is_near(kolo_learning_rate(&o, 100, 100, 10), 0, 1e-15, "the rate ends at lr_end");
+    kolo_options_free(&o);
+}
+
+static void test_refusals(void)
+{
+    kolo_options o;
+    kolo_options_default(&o);
+    is_int(kolo_optim_check(&o), 0, "the defaults are fine");
+    kolo_option_set(&o, "optimizer", "sdg", "test");
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"sgd\""), "a misspelt optimizer: %s", kolo_error_text());
+    kolo_option_set(&o, "optimizer", "sgd", "test");
+    kolo_option_set(&o, "schedule", "cosin", "test");
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"cosine\""), "a misspelt schedule: %s", kolo_error_text());
+    kolo_option_set(&o, "schedule", "multistep", "test");
+    kolo_option_set(&o, "milestones", "30,x", "test");
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "30,x"), "milestones that are no numbers: %s", kolo_error_text());
+    kolo_option_set(&o, "milestones", "30,20", "test");
+    is_int(kolo_optim_check(&o), KOLO_ECONFIG, "milestones that fall");
+    kolo_option_set(&o, "milestones", "30", "test");
+    o.nesterov = true;
+    o.momentum = 0;
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "nesterov"), "Nesterov without momentum");
+    kolo_options_free(&o);
+}
+
+int main(void)
+{
+    test_golden();
+    test_figures();
+    test_bits();
+    test_scalars();
+    test_refusals();
+    return done_testing();
+}
