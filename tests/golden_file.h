@@ -102,7 +102,7 @@ static void golden_note(golden_worst *w, const char *what, double distance, doub
     w->compared++;
     if (share <= w->share) return;
     w->share = share;
-    snprintf(w->what, sizeof w->what, "%s: %.3g, allowed %.3g", what, distance, allowed);
+    snprintf(w->what, sizeof w->what, "%.100s: %.3g, allowed %.3g", what, distance, allowed);
 }
 
 static double golden_tolerance(const cJSON *record, const char *key)
@@ -143,17 +143,17 @@ static void golden_values(golden_worst *w, const cJSON *record, const char *name
     int rank = golden_dims(golden_at(record, "shape"), dim);
     for (int k = 0; k < rank; k++) count *= (double)dim[k];
     snprintf(probe, sizeof probe, "%s", golden_text(record, "probe", ""));
-    if (!*probe) snprintf(probe, sizeof probe, "%s.probe", name);
+    if (!*probe) snprintf(probe, sizeof probe, "%.250s.probe", name);
     for (int64_t k = 0; k < n; k++) {
         sum += value[k] * value[k];
         dot += value[k] * golden_u(probe, seed, k);
     }
     double scale = l2 > 0 ? l2 : 1;
-    snprintf(what, sizeof what, "%s (l2)", name);
+    snprintf(what, sizeof what, "%.200s (l2)", name);
     golden_note(w, what, count == (double)n ? fabs(sqrt(sum) - l2) / scale : INFINITY, allowed);
-    snprintf(what, sizeof what, "%s (dot)", name);
+    snprintf(what, sizeof what, "%.200s (dot)", name);
     golden_note(w, what, fabs(dot - golden_number(f64, "dot", NAN)) / scale, allowed);
-    snprintf(what, sizeof what, "%s (first values)", name);
+    snprintf(what, sizeof what, "%.200s (first values)", name);
     cJSON_ArrayForEach(item, golden_at(f64, "first"))
     {
         golden_note(w, what, fabs(value[i] - item->valuedouble) / scale, allowed);

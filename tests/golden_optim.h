@@ -73,7 +73,7 @@ static void golden_update(golden_set *set, const kolo_optimizer *optimizer, cons
     double norm2 = 0;
     for (int i = 0; i < set->n; i++) {
         char name[300];
-        snprintf(name, sizeof name, "%s.grad.%d", set->name[i], t);
+        snprintf(name, sizeof name, "%.250s.grad.%d", set->name[i], t);
         golden_fill(name, seed, 0, 0.5, set->g[i], set->count[i]);
         for (int64_t k = 0; k < set->count[i]; k++) norm2 += (double)set->g[i][k] * (double)set->g[i][k];
     }
