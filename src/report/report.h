@@ -15,12 +15,15 @@ typedef struct kolo_events kolo_events;
  * *repeated: number of step events cut. */
 int kolo_events_open(kolo_events **events, const char *run_folder, int64_t step, int64_t *repeated);
 void kolo_events_close(kolo_events **events);
+/* What is buffered goes to the disk. Before a checkpoint is begun: no event of a step that it holds may be lost with the machine. */
+int kolo_events_flush(kolo_events *events);
 typedef struct kolo_step_event {
     int64_t step, epoch;
     double loss, lr, top1, grad_norm, seconds, wait; /* loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
 } kolo_step_event;
 int kolo_events_step(kolo_events *events, const kolo_step_event *event);
-/* Any other event: key, value pairs; the value is a JSON text; "event" is NAME. */
+/* Any other event: the members of the object behind "event": NAME, as JSON text: "\"step\":%ld,\"path\":%s" (strings by
+ * kolo_json_quote of base/json.h where they may hold quotes). nan and inf become null. */
 int kolo_events_write(kolo_events *events, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* RUN/summary.json, atomically. Read back by later starts to add up. */
@@ -45,6 +48,8 @@ typedef struct kolo_progress kolo_progress;
 int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total, int64_t steps_per_epoch, int64_t batch);
 void kolo_progress_destroy(kolo_progress **progress);
 void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share);
+/* The time until the next step belongs to something else (validation): it counts for the ETA, not for img/s. */
+void kolo_progress_pause(kolo_progress *progress);
 void kolo_progress_note(kolo_progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of its own */
 
 #endif
