@@ -93,13 +93,10 @@ static int inherit(const kolo_graph *g, const kolo_graph *like, const kolo_layou
     return 0;
 }
 
-int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
-                        kolo_layout *layout)
+int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
+                                   kolo_layout *layout)
 {
     const kolo_backend_type *type = backend->type;
-    if (type->enter) type->enter(backend);
-    for (int64_t t = 0; t < g->tensors; t++) layout[t] = kolo_layout_plain(&g->tensor[t]);
-    KOLO_TRY(type->blocks(backend, g, layout));
     if (like) KOLO_TRY(inherit(g, like, like_layout, layout));
     for (int backward = 1; backward >= 0; backward--) /* the weight gradient speaks first */
         for (int64_t n = 0; n < g->nodes; n++) {
@@ -110,6 +107,15 @@ int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_g
     for (int64_t t = 0; t < g->tensors; t++)
         if (g->tensor[t].role == KOLO_ROLE_GRADIENT && g->tensor[t].of >= 0) layout[t] = layout[g->tensor[t].of];
     return 0;
+}
+
+int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
+                        kolo_layout *layout)
+{
+    if (backend->type->enter) backend->type->enter(backend);
+    for (int64_t t = 0; t < g->tensors; t++) layout[t] = kolo_layout_plain(&g->tensor[t]);
+    KOLO_TRY(backend->type->blocks(backend, g, layout));
+    return kolo_backend_layout_parameters(backend, g, like, like_layout, layout);
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------- */

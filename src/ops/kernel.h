@@ -74,6 +74,9 @@ static inline const kolo_tensor *kolo_request_out(const kolo_request *r, int i)
 kolo_layout kolo_layout_plain(const kolo_tensor *tensor);
 /* Layout of an activation (N, C, H, W) in channel blocks. */
 kolo_layout kolo_layout_blocked(const kolo_tensor *tensor, int64_t block);
+/* Second half of kolo_backend_layout: `layout` holds the activations' layouts, and plain ones for all else. */
+int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout,
+                                   kolo_layout *layout);
 /* Whether a tensor is an activation (N, C, H, W) that the channel block applies to. */
 bool kolo_tensor_is_map(const kolo_tensor *tensor);
 
