@@ -15,22 +15,30 @@
 
 /* ---- the formula ---- */
 
-static uint64_t golden_z(const char *name, uint64_t seed, int64_t i)
+static const uint64_t golden_stride = 0x9E3779B97F4A7C15ull;
+
+static uint64_t golden_base(const char *name, uint64_t seed)
 {
-    uint64_t h = 0xcbf29ce484222325ull, step = 0x9E3779B97F4A7C15ull;
+    uint64_t h = 0xcbf29ce484222325ull;
     for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x100000001b3ull;
-    uint64_t z = (h ^ seed * step) + (uint64_t)(i + 1) * step;
+    return h ^ seed * golden_stride;
+}
+
+static uint64_t golden_z(uint64_t base, int64_t i)
+{
+    uint64_t z = base + (uint64_t)(i + 1) * golden_stride;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ z >> 27) * 0x94D049BB133111EBull;
     return z ^ z >> 31;
 }
 
-static double golden_u(const char *name, uint64_t seed, int64_t i) { return (double)(golden_z(name, seed, i) >> 40) * 0x1p-24 - 0.5; }
+static double golden_u(uint64_t base, int64_t i) { return (double)(golden_z(base, i) >> 40) * 0x1p-24 - 0.5; }
 
 static void golden_fill(const char *name, uint64_t seed, double a, double b, float *values, int64_t n)
 {
     double fa = (double)(float)a, fb = (double)(float)b;
-    for (int64_t i = 0; i < n; i++) values[i] = (float)(fa + fb * golden_u(name, seed, i));
+    uint64_t base = golden_base(name, seed);
+    for (int64_t i = 0; i < n; i++) values[i] = (float)(fa + fb * golden_u(base, i));
 }
 
 static const double golden_unit = 3.46410161513775458705; /* 2 sqrt(3): variance 1 */
@@ -59,7 +67,8 @@ static void golden_coefficients(const char *name, int rank, const int64_t *dim, 
 
 static void golden_labels(const char *name, uint64_t seed, int64_t classes, int32_t *label, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) label[i] = (int32_t)(golden_z(name, seed, i) % (uint64_t)classes);
+    uint64_t base = golden_base(name, seed);
+    for (int64_t i = 0; i < n; i++) label[i] = (int32_t)(golden_z(base, i) % (uint64_t)classes);
 }
 
 /* ---- reading ---- */
@@ -144,9 +153,10 @@ static void golden_values(golden_worst *w, const cJSON *record, const char *name
     for (int k = 0; k < rank; k++) count *= (double)dim[k];
     snprintf(probe, sizeof probe, "%s", golden_text(record, "probe", ""));
     if (!*probe) snprintf(probe, sizeof probe, "%.250s.probe", name);
+    uint64_t base = golden_base(probe, seed);
     for (int64_t k = 0; k < n; k++) {
         sum += value[k] * value[k];
-        dot += value[k] * golden_u(probe, seed, k);
+        dot += value[k] * golden_u(base, k);
     }
     double scale = l2 > 0 ? l2 : 1;
     snprintf(what, sizeof what, "%.200s (l2)", name);

@@ -1,0 +1,345 @@
+/* Golden cases of whole networks: one forward and backward, and some steps of training, through graph, plan and executor. */
+#ifndef TESTS_GOLDEN_MODELS_H
+#define TESTS_GOLDEN_MODELS_H
+
+#include "exec/exec.h"
+#include "golden_file.h"
+#include "golden_optim.h"
+#include "models/models.h"
+
+typedef struct golden_net {
+    kolo_graph *graph;
+    kolo_plan *plan;
+    kolo_exec *exec;
+    const cJSON *config;
+    uint64_t seed;
+    int64_t rows, classes, elements; /* elements of the input */
+    float *input;
+    int32_t *label;
+    double loss, norm;               /* of the last step */
+} golden_net;
+
+/* The case's network by this build's name; NULL: unknown here. */
+static const kolo_model *golden_model(const cJSON *config)
+{
+    const char *name = golden_text(config, "model", "");
+    char plain[64];
+    snprintf(plain, sizeof plain, "%.60s", name);
+    if (golden_ends(plain, "_cifar")) plain[strlen(plain) - strlen("_cifar")] = 0;
+    for (int i = 0; i < kolo_model_count; i++)
+        if (!strcmp(kolo_model_table[i].name, plain)) return &kolo_model_table[i];
+    return NULL;
+}
+
+/* f32 pictures (N,C,H,W) straight into the network, then loss, fusion, backward: what kolo_model_graph does after `normalize`. */
+static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *config, double smoothing, bool train)
+{
+    int64_t size[8] = {0}, rows = (int64_t)golden_number(config, "batch", 1), channels = (int64_t)golden_number(config, "channels", 3);
+    golden_dims(golden_at(config, "size"), size);
+    int64_t dim[] = {rows, channels, size[0], size[1]};
+    kolo_model_config c = {.rows = rows, .height = size[0], .width = size[1], .channels = channels, .train = train, .smoothing = smoothing,
+                           .classes = (int64_t)golden_number(config, "classes", 10),
+                           .shortcut = !strcmp(golden_text(config, "option", "A"), "B") ? "b" : "a"};
+    KOLO_TRY(kolo_graph_create(&n->graph, model->name, train, KOLO_F32));
+    kolo_graph *g = n->graph;
+    int x = g->input = kolo_graph_tensor(g, "input", KOLO_ROLE_INPUT, KOLO_F32, 4, dim);
+    g->label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, KOLO_I32, 1, dim);
+    g->rows = n->rows = rows;
+    n->classes = c.classes;
+    n->elements = dim[0] * dim[1] * dim[2] * dim[3];
+    n->config = config;
+    int logits = model->build(g, x, model, &c);
+    KOLO_TRY(logits);
+    KOLO_TRY(kolo_cross_entropy(g, logits, smoothing));
+    KOLO_TRY(kolo_graph_fuse(g));
+    return train ? kolo_graph_backward(g) : 0;
+}
+
+static bool golden_is_norm_bias(const kolo_graph *g, const char *name)
+{
+    char mean[300];
+    if (!golden_ends(name, ".bias")) return false;
+    snprintf(mean, sizeof mean, "%.*srunning_mean", (int)(strlen(name) - 4), name);
+    return kolo_graph_find(g, mean) >= 0;
+}
+
+static int golden_weights(golden_net *n)
+{
+    const kolo_graph *g = n->graph;
+    double shift = golden_number(n->config, "norm_bias", 0), gain = golden_number(n->config, "gain", 1);
+    for (int t = 0; t < g->tensors; t++) {
+        const kolo_tensor *x = &g->tensor[t];
+        if (x->role != KOLO_ROLE_PARAM && x->role != KOLO_ROLE_BUFFER) continue;
+        double a, b;
+        int64_t count = kolo_tensor_count(x);
+        float *values = malloc((size_t)count * sizeof *values);
+        golden_coefficients(x->name, x->rank, x->dim, gain, &a, &b);
+        if (golden_is_norm_bias(g, x->name)) a = shift;
+        golden_fill(x->name, n->seed, a, b, values, count);
+        int rc = kolo_exec_set(n->exec, "param", t, values);
+        if (rc == 0 && n->plan->config.ema) rc = kolo_exec_set(n->exec, "ema", t, values);
+        free(values);
+        KOLO_TRY(rc);
+    }
+    return 0;
+}
+
+/* train: with SGD (rate 0 leaves the weights alone). */
+static int golden_open(golden_net *n, const kolo_model *model, const cJSON *config, uint64_t seed, kolo_backend *backend,
+                       const kolo_options *options, double smoothing, bool train)
+{
+    memset(n, 0, sizeof *n);
+    n->seed = seed;
+    KOLO_TRY(golden_graph(n, model, config, smoothing, train));
+    kolo_plan_config c = {.ranks = 1, .slots = 1, .bucket_bytes = 1 << 18, .keep = true, .decay_norms = options->decay_norms,
+                          .optimizer = train ? kolo_optimizer_find("sgd") : NULL, .clip_norm = options->clip_norm > 0,
+                          .ema = train && options->ema > 0};
+    KOLO_TRY(kolo_plan_create(&n->plan, n->graph, backend, &c, NULL));
+    KOLO_TRY(kolo_plan_check(n->plan));
+    KOLO_TRY(kolo_exec_create(&n->exec, n->plan, backend, NULL, options, NULL));
+    n->input = malloc((size_t)n->elements * sizeof *n->input);
+    n->label = malloc((size_t)n->rows * sizeof *n->label);
+    return golden_weights(n);
+}
+
+static void golden_close(golden_net *n)
+{
+    kolo_exec_destroy(&n->exec);
+    kolo_plan_destroy(&n->plan);
+    kolo_graph_destroy(&n->graph);
+    free(n->input);
+    free(n->label);
+}
+
+static int golden_step(golden_net *n, const char *input, const char *labels, kolo_step *step)
+{
+    kolo_metrics m;
+    golden_fill(input, n->seed, 0, golden_unit, n->input, n->elements);
+    golden_labels(labels, n->seed, n->classes, n->label, n->rows);
+    kolo_batch batch = {.pixels = (const uint8_t *)n->input, .labels = n->label, .rows = n->rows, .valid = n->rows, .valid_global = n->rows};
+    int rc = kolo_exec_step(n->exec, &batch, step, &m);
+    n->loss = m.loss / (double)n->rows;
+    n->norm = m.grad_norm;
+    return rc;
+}
+
+static float *golden_get(golden_net *n, const char *which, int tensor, int64_t *count)
+{
+    *count = tensor >= 0 ? kolo_tensor_count(&n->graph->tensor[tensor]) : 0;
+    float *values = calloc((size_t)*count + 1, sizeof *values);
+    if (tensor < 0 || kolo_exec_get(n->exec, which, tensor, values) < 0) values[0] = NAN;
+    return values;
+}
+
+static double golden_l2(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, const char *which, const char *tensor, const char *probe)
+{
+    int64_t count;
+    float *values = golden_get(n, which, kolo_graph_find(n->graph, tensor), &count);
+    golden_floats(w, record, probe, n->seed, values, count);
+    const cJSON *rows = golden_at(record, "rows");
+    if (rows && cJSON_GetArraySize(golden_at(rows, "f64")) <= count)
+        golden_floats(w, rows, probe, n->seed, values, cJSON_GetArraySize(golden_at(rows, "f64")));
+    free(values);
+}
+
+/* ---- models/ ---- */
+
+/* A module's output: the tensor of that name, or the last one that the modules inside it make. */
+static const char *golden_module(const kolo_graph *g, const char *module)
+{
+    if (kolo_graph_find(g, module) >= 0) return module;
+    size_t length = strlen(module);
+    const char *last = NULL;
+    for (int64_t i = 0; i < g->nodes; i++) {
+        const char *name = g->node[i].n_out && g->node[i].out[0] >= 0 ? g->tensor[g->node[i].out[0]].name : "";
+        if (!g->node[i].backward && !strncmp(name, module, length) && name[length] == '.') last = name;
+    }
+    return last;
+}
+
+static void golden_gradients(golden_net *n, const char *name, const cJSON *grads)
+{
+    golden_worst w = {0};
+    const cJSON *record;
+    double largest = 0;
+    cJSON_ArrayForEach(record, grads) largest = fmax(largest, golden_number(golden_at(record, "f64"), "l2", 0));
+    cJSON_ArrayForEach(record, grads)
+    {
+        if (!strcmp(record->string, "input")) continue; /* nobody wants the gradient of the pictures, so it is not formed */
+        if (!golden_number(record, "zero", 0)) {
+            golden_one(n, &w, record, "gradient", record->string, record->string);
+            continue;
+        }
+        int64_t count;
+        float *values = golden_get(n, "gradient", kolo_graph_find(n->graph, record->string), &count);
+        golden_note(&w, record->string, golden_l2(values, count) / largest, 1e-6);
+        free(values);
+    }
+    golden_result(name, "gradients", &w);
+}
+
+static void golden_train_mode(golden_net *n, const char *name, const cJSON *json)
+{
+    golden_worst loss = {0}, logits = {0}, inside = {0}, running = {0};
+    const cJSON *record;
+    golden_scalar(&loss, golden_at(json, "loss"), "loss", n->loss);
+    golden_result(name, "loss", &loss);
+    golden_one(n, &logits, golden_at(json, "logits_train"), "activation", n->graph->tensor[n->graph->logits].name, "logits.train");
+    golden_result(name, "logits_train", &logits);
+    cJSON_ArrayForEach(record, golden_at(json, "activations"))
+    {
+        const char *tensor = golden_module(n->graph, record->string);
+        if (tensor) golden_one(n, &inside, record, "activation", tensor, record->string); /* else fused with its neighbour */
+    }
+    golden_result(name, "activations", &inside);
+    golden_gradients(n, name, golden_at(json, "grads"));
+    cJSON_ArrayForEach(record, golden_at(json, "running")) golden_one(n, &running, record, "param", record->string, record->string);
+    if (running.compared) golden_result(name, "running statistics", &running);
+}
+
+static void golden_other_modes(const kolo_model *model, const char *name, const cJSON *json, uint64_t seed, kolo_backend *backend,
+                               const kolo_options *options, const char *input)
+{
+    golden_net n;
+    kolo_step step = {0};
+    const cJSON *config = golden_at(json, "config"), *smooth = golden_at(json, "loss_smooth_0.1");
+    golden_worst w = {0}, v = {0};
+    if (smooth) {
+        if (golden_open(&n, model, config, seed, backend, options, 0.1, true) < 0 || golden_step(&n, input, "labels", &step) < 0)
+            ok(0, "%s: %s", name, kolo_error_text());
+        golden_scalar(&w, smooth, "loss_smooth_0.1", n.loss);
+        golden_result(name, "loss_smooth_0.1", &w);
+        golden_close(&n);
+    }
+    if (golden_open(&n, model, config, seed, backend, options, 0, false) < 0 || golden_step(&n, input, "labels", &step) < 0)
+        ok(0, "%s: %s", name, kolo_error_text());
+    golden_one(&n, &v, golden_at(json, "logits_eval"), "activation", n.graph->tensor[n.graph->logits].name, "logits.eval");
+    golden_result(name, "logits_eval", &v);
+    golden_close(&n);
+}
+
+static void golden_model_case(const char *name, const cJSON *json, kolo_backend *backend)
+{
+    const cJSON *config = golden_at(json, "config");
+    const kolo_model *model = golden_model(config);
+    uint64_t seed = (uint64_t)golden_number(json, "seed", 1);
+    if (!model || !golden_at(json, "logits_train")) {
+        skip("%s: this build lacks the network %s", name, golden_text(config, "model", ""));
+        return;
+    }
+    kolo_options options;
+    kolo_options_default(&options);
+    golden_net n;
+    kolo_step step = {.first = true};
+    const char *input = golden_text(config, "input", "input");
+    if (golden_open(&n, model, config, seed, backend, &options, 0, true) < 0 || golden_step(&n, input, "labels", &step) < 0)
+        ok(0, "%s: %s", name, kolo_error_text());
+    else golden_train_mode(&n, name, json);
+    golden_close(&n);
+    golden_other_modes(model, name, json, seed, backend, &options, input);
+    kolo_options_free(&options);
+}
+
+/* ---- train/ ---- */
+
+static void golden_changes(golden_net *n, const char *name, const cJSON *json, float **start)
+{
+    golden_worst w = {0}, c = {0}, rest = {0};
+    const cJSON *record;
+    cJSON_ArrayForEach(record, golden_at(json, "weights")) golden_one(n, &w, record, "param", record->string, record->string);
+    golden_result(name, "weights", &w);
+    cJSON_ArrayForEach(record, golden_at(json, "change"))
+    {
+        int64_t count;
+        int t = kolo_graph_find(n->graph, record->string);
+        float *values = golden_get(n, "param", t, &count);
+        double *moved = malloc((size_t)(count + 1) * sizeof *moved);
+        for (int64_t i = 0; i < count; i++) moved[i] = (double)values[i] - (double)start[t][i];
+        golden_values(&c, record, record->string, n->seed, moved, count);
+        free(values);
+        free(moved);
+    }
+    golden_result(name, "change", &c);
+    cJSON_ArrayForEach(record, golden_at(json, "running")) golden_one(n, &rest, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "ema")) golden_one(n, &rest, record, "ema", record->string, record->string);
+    if (rest.compared) golden_result(name, "running statistics and averages", &rest);
+}
+
+/* l2 of all gradients of this rank, before any clipping. */
+static double golden_norm(golden_net *n)
+{
+    double sum = 0;
+    for (int t = 0; t < n->graph->tensors; t++) {
+        if (n->graph->tensor[t].role != KOLO_ROLE_PARAM) continue;
+        int64_t count;
+        float *values = golden_get(n, "gradient", t, &count);
+        sum += golden_l2(values, count) * golden_l2(values, count);
+        free(values);
+    }
+    return sqrt(sum);
+}
+
+static int golden_run(golden_net *n, const char *name, const cJSON *json, const kolo_options *o)
+{
+    const cJSON *config = n->config, *optimizer = golden_at(config, "optimizer");
+    int steps = (int)golden_number(config, "steps", 0);
+    double losses[64], norms[64];
+    golden_worst l = {0}, g = {0};
+    for (int t = 0; t < steps && t < 64; t++) {
+        char input[64], labels[64];
+        snprintf(input, sizeof input, "%.40s.%d", golden_text(config, "input", "input"), t);
+        snprintf(labels, sizeof labels, "labels.%d", t);
+        kolo_step step = {.step = t, .lr = (float)golden_rate(optimizer, t), .momentum = (float)o->momentum,
+                          .weight_decay = (float)o->weight_decay, .first = t == 0, .ema_decay = (float)kolo_ema_decay(o, t + 1)};
+        KOLO_TRY(golden_step(n, input, labels, &step));
+        losses[t] = n->loss;
+        norms[t] = golden_norm(n);
+        if (o->clip_norm > 0) golden_note(&g, "the executor's norm", fabs(n->norm - norms[t]) / norms[t], 1e-6);
+    }
+    golden_values(&l, golden_at(json, "losses"), "losses", n->seed, losses, steps);
+    golden_result(name, "losses", &l);
+    golden_values(&g, golden_at(json, "grad_norms"), "grad_norms", n->seed, norms, steps);
+    golden_result(name, "gradient norms", &g);
+    return 0;
+}
+
+static void golden_train_case(const char *name, const cJSON *json, kolo_backend *backend)
+{
+    const cJSON *config = golden_at(json, "config"), *average = golden_at(config, "ema");
+    const kolo_model *model = golden_model(config);
+    kolo_options options;
+    const char *why = golden_optimizer(golden_at(config, "optimizer"), &options);
+    if (!model) why = "this build lacks the network";
+    if (why) {
+        skip("%s: %s", name, why);
+        kolo_options_free(&options);
+        return;
+    }
+    options.ema = golden_number(average, "decay", 0);
+    options.ema_ramp = golden_number(average, "ramp", 0);
+    golden_net n;
+    float **start = NULL;
+    int rc = golden_open(&n, model, config, (uint64_t)golden_number(json, "seed", 1), backend, &options, golden_number(config, "smoothing", 0), true);
+    if (rc == 0) {
+        start = calloc((size_t)n.graph->tensors, sizeof *start);
+        int64_t count;
+        for (int t = 0; t < n.graph->tensors; t++)
+            if (n.graph->tensor[t].role == KOLO_ROLE_PARAM) start[t] = golden_get(&n, "param", t, &count);
+        rc = golden_run(&n, name, json, &options);
+    }
+    if (rc < 0) ok(0, "%s: %s", name, kolo_error_text());
+    else golden_changes(&n, name, json, start);
+    for (int t = 0; start && t < n.graph->tensors; t++) free(start[t]);
+    free(start);
+    golden_close(&n);
+    kolo_options_free(&options);
+}
+
+#endif
