@@ -171,7 +171,7 @@ void kolo_mpi_abort(int exit_status) { (void)exit_status; }
 
 static int mpi_start(kolo_launch *launch)
 {
-    launch->rank = 0;
+    launch->rank = kolo_env_int("PMI_RANK", 0);
     launch->size = kolo_env_int("PMI_SIZE", 0);
     if (launch->size == 1) return 0;
     return kolo_fail(KOLO_ELAUNCH, "launch: started by mpiexec or srun --mpi=pmi2, but kolo was built without MPI; build it "

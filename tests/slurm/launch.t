@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# Rank, size and node map on a real Slurm, whatever starts the job; and how a job ends that cannot go on.
+# shellcheck disable=SC2016 # commands for the tasks' shells expand there
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+HELLO=$PWD/${BUILD:-build}/tests/mpi/launch_hello
+for program in slurmctld slurmd munged srun mpiexec; do
+    PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || { echo "1..0 # SKIP no $program"; exit 0; }
+done
+[[ -x $HELLO ]] || { echo "1..0 # SKIP $HELLO is not built"; exit 0; }
+if [[ -z ${LAUNCH_CLUSTER:-} ]]; then
+    LAUNCH_CLUSTER=1 exec share/minislurm run --nodes 4 --cpus 4 -- bash "$0" </dev/null
+fi
+HAVE_PMIX=0
+if srun --mpi=list 2>&1 | grep -q pmix; then HAVE_PMIX=1; fi
+COUNT=0 FAILED=0
+OUT=$(mktemp)
+trap 'rm -f "$OUT"' EXIT
+ok() { # exit code, text
+    COUNT=$((COUNT + 1))
+    if (($1 == 0)); then
+        echo "ok $COUNT - $2"
+    else
+        FAILED=1
+        echo "not ok $COUNT - $2"
+        sed 's/^/#   /' "$OUT"
+    fi
+}
+skip() { COUNT=$((COUNT + 1)) && echo "ok $COUNT # SKIP $1"; }
+now() { date +%s%N; }
+
+# What every rank says must be what Slurm itself told its task; rank 0's map must be that of all ranks.
+agrees() { # method, size, nodes
+    awk -v method="$1" -v size="$2" -v nodes="$3" '
+        $1 == "slurm:" { host[$2] = $3; local[$2] = $4; tasks++ }
+        $2 == "rank" {
+            said++
+            if ($1 != method || $5 != size || $9 != nodes || $17 != (size > 1)) bad = "line: " $0
+            where[$3] = $15; place[$3] = $11; number[$3] = $7
+        }
+        $1 == "job" { for (i = 4; i <= NF; i++) map[i - 4] = $i; mapped = NF - 3 }
+        $1 == "sum" { sum = $2 }
+        END {
+            if (tasks != size || said != size || mapped != size) bad = tasks " tasks, " said " answers, " mapped " in the map"
+            for (r = 0; r < size; r++) {
+                if (where[r] != host[r] || place[r] != local[r]) bad = "rank " r ": " where[r] ":" place[r] ", Slurm says " host[r] ":" local[r]
+                if (map[r] != host[r] ":" local[r]) bad = "map of rank " r ": " map[r]
+                if (!(host[r] in seen)) seen[host[r]] = next_node++
+                if (number[r] != seen[host[r]]) bad = "rank " r ": node " number[r]
+            }
+            if (next_node != nodes) bad = next_node " nodes"
+            if (size > 1 && sum != size * (size + 1) / 2) bad = "sum " sum
+            if (bad) { print "#   " bad; exit 1 }
+        }' "$OUT"
+}
+start_all() { # --mpi type, size, nodes, distribution
+    timeout 60 srun --mpi="$1" -N"$3" -n"$2" -m "$4" bash -c \
+        'echo "slurm: $SLURM_PROCID $SLURMD_NODENAME $SLURM_LOCALID"; exec "$0" --mpi-sum --exchange 700' "$HELLO" >"$OUT" 2>&1
+}
+
+if ((HAVE_PMIX)); then
+    for shape in "1 1 block" "2 1 block" "2 2 block" "3 2 block" "3 2 cyclic" "4 1 block" "4 2 block" "4 2 cyclic" "4 4 block" "7 4 block" "7 4 cyclic"; do
+        read -r size nodes how <<<"$shape"
+        began=$(now)
+        start_all pmix "$size" "$nodes" "$how" && agrees pmix "$size" "$nodes"
+        ok $? "pmix: $size ranks on $nodes nodes, $how"
+        echo "# $((($(now) - began) / 1000000)) ms"
+    done
+    srun --mpi=pmix -N2 --ntasks-per-node=2 "$HELLO" >"$OUT" 2>&1
+    grep -q ' map n1:0 n1:1 n2:0 n2:1$' "$OUT"
+    ok $? "two by two, written out"
+else
+    skip "this Slurm has no PMIx"
+fi
+for shape in "1 1 block" "2 2 block" "3 2 cyclic" "4 2 block" "7 4 cyclic"; do
+    read -r size nodes how <<<"$shape"
+    start_all pmi2 "$size" "$nodes" "$how" && agrees mpi "$size" "$nodes"
+    ok $? "pmi2: $size ranks on $nodes nodes, $how"
+done
+timeout 60 salloc -Q -N2 --ntasks-per-node=2 mpiexec -n 4 "$HELLO" --mpi-sum >"$OUT" 2>&1
+grep -q ' map n1:0 n1:1 n2:0 n2:1$' "$OUT" && grep -q '^sum 10$' "$OUT" && [[ $(grep -c '^mpi rank' "$OUT") == 4 ]]
+ok $? "mpiexec in an allocation: the innermost launcher counts, nodes keep their names"
+timeout 60 srun -n1 "$HELLO" >"$OUT" 2>&1
+grep -q '^slurm rank 0 size 1 .* host n1 mpi 0$' "$OUT"
+ok $? "one task needs no --mpi"
+
+# --- wrong launches
+refused() { # number of tasks, words
+    local code=$?
+    [[ $code == 69 && $(grep -c "error: launch: .*$2" "$OUT") == "$1" ]]
+}
+timeout 60 srun -N2 -n3 "$HELLO" >"$OUT" 2>&1
+refused 3 "srun --mpi="
+ok $? "three tasks without --mpi: each exits 69 and names the cure"
+timeout 60 srun --mpi=none -n2 "$HELLO" >"$OUT" 2>&1
+refused 2 "given --mpi=none"
+ok $? "--mpi=none is named"
+timeout 60 srun -n2 env PMIX_NAMESPACE=slurm.pmix.1.0 PMIX_RANK=0 "$HELLO" >"$OUT" 2>&1
+refused 2 "cannot find each other"
+ok $? "PMIx variables of another step do not help"
+SLURM_STEP_NUM_TASKS=2 SLURM_STEP_ID=0 SLURM_STEPID=0 sbatch -N1 -n1 -o "$OUT" --wrap "$HELLO; echo over" >/dev/null
+for ((i = 0; i < 100; i++)); do grep -q '^over$' "$OUT" && break; sleep 0.2; done
+grep -q '^single rank 0 size 1' "$OUT"
+ok $? "a batch script that carries the variables of an older step is one task"
+
+# --- an error on one rank
+ends() { # exit code wanted (- for any but 0), rank
+    local code=$? took=$((($(now) - began) / 1000000))
+    echo "# ended after $took ms with $code"
+    if [[ $1 == - ]]; then ((code != 0)) || return 1; else ((code == $1)) || return 1; fi
+    ((took < 5000)) && [[ $(grep -c "error: rank $2 on .*: reading the shard: broken on purpose" "$OUT") == 1 ]] &&
+        ! grep -q 'MPI_Abort' "$OUT"
+}
+for how in --fail --fail-busy; do
+    if ((HAVE_PMIX)); then
+        began=$(now)
+        timeout 30 srun --mpi=pmix -N2 -n4 "$HELLO" $how 2 >"$OUT" 2>&1
+        ends - 2
+        ok $? "pmix $how: the job ends within 5 s with that rank's message"
+    fi
+    began=$(now)
+    timeout 30 srun --mpi=pmi2 -N2 -n4 "$HELLO" $how 1 >"$OUT" 2>&1
+    ends - 1
+    ok $? "pmi2 $how: the job ends within 5 s with that rank's message"
+    began=$(now)
+    timeout 30 salloc -Q -N2 --ntasks-per-node=2 mpiexec -n 4 "$HELLO" $how 3 >"$OUT" 2>&1
+    ends 3 3
+    ok $? "mpiexec $how: the same, with that rank's exit code"
+done
+
+# --- binding
+cores=$(lscpu -p=SOCKET,CORE 2>/dev/null | grep -v '^#' | sort -u | wc -l)
+if ((cores >= 2 && $(nproc) >= 2 && HAVE_PMIX)); then
+    srun --mpi=pmix -N1 -n2 "$HELLO" --bind >"$OUT" 2>&1
+    [[ $(grep '^bind' "$OUT" | awk '{ print $6 }' | sort -u | wc -l) == 2 ]]
+    ok $? "two ranks of a node have cores of their own"
+else
+    skip "one core, or no PMIx"
+fi
+srun --mpi=pmi2 -N4 -n"$(($(nproc) < 8 ? 8 : 16))" "$HELLO" --bind >"$OUT" 2>&1
+code=$?
+if (($(nproc) < 8)); then
+    [[ $code == 0 ]] && grep -q 'warning: 8 ranks share .* cores' "$OUT" && [[ $(grep '^bind' "$OUT" | awk '{ print $6 }' | sort -u | wc -l) == 1 ]]
+    ok $? "more ranks than cores: nobody is bound, and one warning says so"
+else
+    ok $code "many ranks are bound"
+fi
+echo "1..$COUNT"
+exit $FAILED
