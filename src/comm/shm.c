@@ -135,17 +135,24 @@ static void set_stage(comm_node *node, uint32_t stage)
     kolo_futex_wake(&node->control[node->me]->stage);
 }
 
+/* FAILED counts as reached by every stage; the caller looks. */
+static int await_peer(comm_node *node, int local, uint32_t stage, double deadline)
+{
+    _Atomic uint32_t *word = &node->control[local]->stage;
+    for (uint32_t now; (now = atomic_load(word)) < stage;) {
+        if (kolo_futex_wait(word, now, 0.25, 0)) continue;
+        if (!comm_node_alive(node, local) && atomic_load(word) < stage) return fail_late(node, local, "died");
+        if (kolo_time() > deadline) return fail_late(node, local, "is late");
+    }
+    return 0;
+}
+
 static int await_stage(comm_node *node, uint32_t stage, double deadline)
 {
     for (int l = 0; l < node->ranks; l++) {
-        _Atomic uint32_t *word = &node->control[l]->stage;
-        for (uint32_t now; (now = atomic_load(word)) < stage || now == FAILED;) {
-            if (now == FAILED)
-                return kolo_fail(KOLO_ECONFIG, "rank %d: %.*s", node->rank_of[l], COMM_TEXT - 1, node->control[l]->text);
-            if (kolo_futex_wait(word, now, 0.25, 0)) continue;
-            if (!comm_node_alive(node, l) && atomic_load(word) < stage) return fail_late(node, l, "died");
-            if (kolo_time() > deadline) return fail_late(node, l, "is late");
-        }
+        KOLO_TRY(await_peer(node, l, stage, deadline));
+        if (atomic_load(&node->control[l]->stage) == FAILED)
+            return kolo_fail(KOLO_ECONFIG, "rank %d: %.*s", node->rank_of[l], COMM_TEXT - 1, node->control[l]->text);
     }
     return 0;
 }
@@ -205,11 +212,7 @@ static int share(comm_node *node, double deadline)
         KOLO_TRY(allocate(node, node->fd[0]));
         set_stage(node, ALLOCATED);
     } else { /* the leader's allocation is the sign that there is room for all */
-        for (uint32_t now; (now = atomic_load(&node->control[0]->stage)) < ALLOCATED;) {
-            kolo_futex_wait(&node->control[0]->stage, now, 0.25, 0);
-            if (!comm_node_alive(node, 0)) return fail_late(node, 0, "died");
-            if (kolo_time() > deadline) return fail_late(node, 0, "is late");
-        }
+        KOLO_TRY(await_peer(node, 0, ALLOCATED, deadline));
         if (atomic_load(&node->control[0]->stage) != FAILED) KOLO_TRY(allocate(node, node->fd[node->me]));
         set_stage(node, ALLOCATED);
     }

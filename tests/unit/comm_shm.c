@@ -229,8 +229,17 @@ static void check_setup(void)
     is_int(run_ranks(2, misuse, 0), 0, "misuse is refused; peers read what was published");
 }
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
 int main(void)
 {
+#ifdef __SANITIZE_THREAD__
+    skip_all("a thread sanitizer sees one process at a time and takes the others' work for races; comm_threads is for it");
+#endif
     snprintf(job, sizeof job, "test-shm.%d", (int)getpid());
     outcomes = mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (outcomes == MAP_FAILED) skip_all("no shared memory");

@@ -1,0 +1,121 @@
+/* Several nodes, simulated on one machine by node maps: sums, orders, small collectives, a late remote peer.
+ * mpiexec -n 2, 3, 4 or 7 comm_nodes; `late`: ranks 0 and 1 on two nodes, the second does not come. */
+#include <mpi.h>
+
+#include "../unit/comm_world.h"
+#include "base/thread.h"
+#include "tap.h"
+
+typedef struct map { int size; const char *name; int node_of[8]; } map;
+static const map maps[] = {
+    {2, "1+1", {0, 1}},
+    {3, "1+1+1", {0, 1, 2}},
+    {3, "2+1", {0, 0, 1}},
+    {4, "2+2", {0, 0, 1, 1}},
+    {4, "2+2 cyclic", {0, 1, 0, 1}},
+    {4, "2+1+1", {0, 0, 1, 2}},
+    {4, "1+1+1+1", {0, 1, 2, 3}},
+    {7, "3+2+2", {0, 0, 0, 1, 1, 2, 2}},
+    {7, "cyclic over 3", {0, 1, 2, 0, 1, 2, 0}},
+    {7, "1 rank a node", {0, 1, 2, 3, 4, 5, 6}},
+};
+static int rank, size, serial, job_id;
+
+/* Rank 0 says whether all ranks were right; a failing rank says why. */
+static void report(int64_t bad, const char *what, const char *where)
+{
+    long long mine = bad < 0 ? 1000000 : bad, all = 0;
+    if (bad < 0) fprintf(stderr, "# rank %d: %s\n", rank, kolo_error_text());
+    MPI_Allreduce(&mine, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) is_int(all, 0, "%d ranks as %s: %s", size, where, what);
+}
+
+static world *place(const map *m)
+{
+    static world w;
+    char job[64];
+    snprintf(job, sizeof job, "nodes.%d.%d", job_id, serial++);
+    world_fill(&w, rank, size, m ? m->node_of : NULL, job);
+    w.launch.mpi = true;
+    return &w;
+}
+
+static void check_map(const map *m)
+{
+    static const char *const algorithms[] = {"recursive_doubling", "rabenseifner", "direct"};
+    int64_t bad = 0;
+    for (int cut = 0; cut < 3; cut++) {
+        int64_t wrong = world_buckets(place(m), cut, false, false, NULL, 2);
+        bad = wrong < 0 ? wrong : bad + wrong;
+    }
+    report(bad, "the documented order for any bucketing", m->name);
+    for (int a = 0; a < 3; a++) report(world_buckets(place(m), 1, false, false, algorithms[a], 1), algorithms[a], m->name);
+    report(world_buckets(place(m), 1, false, true, "ring", 2), "ring, exact sums", m->name);
+    report(world_buckets(place(m), 2, true, false, NULL, 2), "canonical has the bits of the tree over ranks", m->name);
+    report(world_small(place(m), false), "small collectives", m->name);
+    report(world_small(place(m), true), "small collectives, canonical", m->name);
+}
+
+/* A reduction between nodes goes on while the caller computes. */
+static void check_overlap(const map *m)
+{
+    enum { COUNT = 1 << 20 };
+    kolo_comm *comm = NULL;
+    kolo_comm_config config = {(size_t)COUNT * 4, false, 30, -1, NULL};
+    kolo_comm_stats stats = {0};
+    world *w = place(m);
+    int64_t bad = 0;
+    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, COUNT) < 0 || kolo_comm_commit(comm) < 0) {
+        report(-1, "overlap", m->name);
+        return;
+    }
+    float *arena = kolo_comm_arena(comm);
+    for (int i = 0; i < COUNT; i++) arena[i] = 1;
+    bad += kolo_comm_barrier(comm) < 0 || kolo_comm_start(comm, 0) < 0;
+    usleep(500000);
+    bad += kolo_comm_wait(comm, 0) < 0;
+    kolo_comm_get_stats(comm, &stats);
+    bad += arena[COUNT - 1] != (float)size || stats.wait_seconds > 0.05;
+    kolo_comm_destroy(&comm);
+    report(bad, "the reduction runs beside the caller", m->name);
+}
+
+static void check_late(void)
+{
+    kolo_comm *comm = NULL;
+    kolo_comm_config config = {1 << 20, false, 1, -1, NULL};
+    const map m = {2, "1+1", {0, 1}};
+    world *w = place(&m);
+    int rc = kolo_comm_create(&comm, &w->launch, &config);
+    if (rc == 0) rc = kolo_comm_bucket(comm, 0, 1 << 17);
+    if (rc == 0) rc = kolo_comm_commit(comm);
+    if (rank == 1) usleep(5000000);
+    double begin = kolo_time();
+    if (rc == 0) rc = kolo_comm_start(comm, 0);
+    if (rc == 0) rc = kolo_comm_wait(comm, 0);
+    double seconds = kolo_time() - begin;
+    is_int(rc, KOLO_ELAUNCH, "a remote peer that does not come ends the wait");
+    ok(strstr(kolo_error_text(), "rank 1 on host n1") && strstr(kolo_error_text(), "bucket 0, round 1"), "it is named: %s",
+       kolo_error_text());
+    ok(seconds > 0.9 && seconds < 3, "after the time-out (%.2f s)", seconds);
+    kolo_comm_destroy(&comm);
+    done_testing();
+    fflush(stdout);
+    MPI_Abort(MPI_COMM_WORLD, 0);
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    job_id = (int)getpid();
+    MPI_Bcast(&job_id, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (argc > 1 && strcmp(argv[1], "late") == 0) check_late();
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+        if (maps[i].size == size) check_map(&maps[i]);
+    if (size == 2) check_overlap(&maps[0]);
+    MPI_Finalize();
+    return rank == 0 ? done_testing() : 0;
+}
