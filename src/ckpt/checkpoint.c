@@ -136,7 +136,7 @@ static int write_manifest(struct saver *s, const char *path, const stream *tenso
     stream out;
     manifest m = {.position = s->position, .bytes = tensors->bytes, .crc = tensors->crc, .tensors = s->items,
                   .ranks = s->plan->config.ranks};
-    char *text = kolo_manifest_text(&m, s->math, s->runtime);
+    char *text = kolo_record_text(&m, s->math, s->runtime);
     int rc = text ? kolo_stream_open(&out, path) : KOLO_ECONFIG;
     if (rc == 0) {
         rc = kolo_stream_put(&out, text, strlen(text));
@@ -247,8 +247,8 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
     struct saver *s = run->saver;
     take_snapshot(s, exec);
     s->position = *position;
-    s->math = kolo_manifest_options(options, KOLO_SCOPE_MATH);
-    s->runtime = kolo_manifest_options(options, KOLO_SCOPE_RUN);
+    s->math = kolo_record_options(options, KOLO_SCOPE_MATH);
+    s->runtime = kolo_record_options(options, KOLO_SCOPE_RUN);
     int rc = s->math && s->runtime ? start_writer(s) : KOLO_ECONFIG;
     if (rc < 0) {
         free(s->math);

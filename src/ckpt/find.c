@@ -50,7 +50,7 @@ static int verify_tensors(const char *path, const manifest *m)
 int kolo_checkpoint_verify(const char *folder, manifest *m)
 {
     char *list = kolo_format("%s/manifest.json", folder), *tensors = kolo_format("%s/tensors.safetensors", folder);
-    int rc = list && tensors ? kolo_manifest_read(list, m) : KOLO_ECONFIG;
+    int rc = list && tensors ? kolo_record_read(list, m) : KOLO_ECONFIG;
     if (rc == 0) rc = verify_tensors(tensors, m);
     free(list);
     free(tensors);

@@ -30,7 +30,7 @@ static char *close_text(FILE *f, char **text)
     return NULL;
 }
 
-char *kolo_manifest_options(const kolo_options *options, enum kolo_option_scope scope)
+char *kolo_record_options(const kolo_options *options, enum kolo_option_scope scope)
 {
     char *text;
     size_t bytes;
@@ -77,7 +77,7 @@ static void write_start(FILE *f, const manifest *m, const char *run)
     fprintf(f, ",\n    \"options\": %s\n  }\n", run);
 }
 
-char *kolo_manifest_text(const manifest *m, const char *math, const char *run)
+char *kolo_record_text(const manifest *m, const char *math, const char *run)
 {
     const kolo_position *p = &m->position;
     char *text;
@@ -154,7 +154,7 @@ static void read_members(reader *r, manifest *m)
     r->good = r->good && metrics.good && tensors.good && start.good;
 }
 
-int kolo_manifest_read(const char *path, manifest *m)
+int kolo_record_read(const char *path, manifest *m)
 {
     char *text = NULL;
     KOLO_TRY(kolo_file_read(path, &text, NULL));

@@ -13,10 +13,10 @@ typedef struct manifest {
 } manifest;
 
 /* Options of one scope as a JSON object, indented for the manifest; caller frees. */
-char *kolo_manifest_options(const kolo_options *options, enum kolo_option_scope scope);
-/* The whole text; math, run: from kolo_manifest_options; caller frees. */
-char *kolo_manifest_text(const manifest *m, const char *math, const char *run);
+char *kolo_record_options(const kolo_options *options, enum kolo_option_scope scope);
+/* The whole text; math, run: from kolo_record_options; caller frees. */
+char *kolo_record_text(const manifest *m, const char *math, const char *run);
 /* KOLO_EINPUT where it is torn or foreign. */
-int kolo_manifest_read(const char *path, manifest *m);
+int kolo_record_read(const char *path, manifest *m);
 
 #endif
