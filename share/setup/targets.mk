@@ -59,7 +59,7 @@ prove-ubsan: $(UNIT)
 # setarch: the thread sanitizer of older compilers cannot start under strong address randomisation; UCX (below MPICH)
 # hooks madvise, which the sanitizer meets before a thread is ready
 prove-tsan: $(TSAN_UNIT)
-	$(Q)UCX_MEM_MMAP_HOOK_MODE=none TSAN_OPTIONS='suppressions=$(abspath tests/tsan.supp) halt_on_error=1' OMP_NUM_THREADS=1 \
+	$(Q)UCX_MEM_MMAP_HOOK_MODE=none TSAN_OPTIONS='suppressions=$(abspath tests/tsan.supp) halt_on_error=1 history_size=7' OMP_NUM_THREADS=1 \
 	  $$(setarch "$$(uname -m)" -R true 2>/dev/null && echo setarch "$$(uname -m)" -R) prove -j2 $^
 
 # ---- lint -------------------------------------------------------------------------------------------------------------
