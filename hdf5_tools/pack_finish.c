@@ -1,0 +1,173 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/manifest.h"
+#include "kolo/error.h"
+#include "pack.h"
+
+/* Sums of integers: the same for any order of the samples. */
+static void make_stats(const packing *p, kolo_shard_stats *stats)
+{
+    unsigned __int128 sum[3] = {0}, square[3] = {0};
+    uint64_t pixels = 0;
+    uint8_t low[3] = {255, 255, 255}, high[3] = {0};
+    *stats = (kolo_shard_stats){0};
+    for (int64_t i = 0; i < p->count; i++) {
+        const pack_record *r = &p->records[p->slots[i]];
+        pixels += r->pixels;
+        for (int c = 0; c < p->channels; c++) {
+            const int k = r->channels == 1 ? 0 : c; /* a gray JPEG in a colour set */
+            sum[c] += r->sum[k];
+            square[c] += r->square[k];
+            if (r->low[k] < low[c]) low[c] = r->low[k];
+            if (r->high[k] > high[c]) high[c] = r->high[k];
+        }
+    }
+    for (int c = 0; c < p->channels && pixels; c++) {
+        const double n = (double)pixels, mean = (double)sum[c] / n;
+        const double variance = (double)square[c] / n - mean * mean;
+        stats->mean[c] = mean / 255;
+        stats->std[c] = sqrt(variance > 0 ? variance : 0) / 255;
+        stats->min[c] = low[c] / 255.0;
+        stats->max[c] = high[c] / 255.0;
+        stats->count[c] = n;
+    }
+}
+
+static void mix(uint64_t hash[2], const void *data, size_t bytes)
+{
+    const uint8_t *at = data;
+    for (size_t i = 0; i < bytes; i++) {
+        hash[0] = (hash[0] ^ at[i]) * 0x100000001B3ull;
+        hash[1] = (hash[1] + at[i] + 1) * 0x94D049BB133111EBull;
+        hash[1] ^= hash[1] >> 31;
+    }
+}
+
+/* From content and options: the same input gives the same name, whoever packs it. Form of a version 8 UUID. */
+static void make_uuid(const packing *p, char uuid[40])
+{
+    uint64_t h[2] = {0xCBF29CE484222325ull, 0x2545F4914F6CDD1Dull};
+    mix(h, p->options_text, strlen(p->options_text));
+    for (int c = 0; c < p->source.classes; c++) mix(h, p->source.class_names[c], strlen(p->source.class_names[c]) + 1);
+    for (int64_t i = 0; i < p->count; i++) {
+        const pack_record *r = &p->records[p->slots[i]];
+        const uint32_t words[3] = {r->crc, r->bytes, (uint32_t)p->source.labels[p->order[p->slots[i]]]};
+        mix(h, words, sizeof words);
+    }
+    h[0] = (h[0] & ~0xF000ull) | 0x8000;
+    h[1] = (h[1] & ~(3ull << 62)) | 2ull << 62;
+    snprintf(uuid, 40, "%08x-%04x-%04x-%04x-%012" PRIx64, (uint32_t)(h[0] >> 32), (uint32_t)(h[0] >> 16 & 0xFFFF), (uint32_t)(h[0] & 0xFFFF),
+             (uint32_t)(h[1] >> 48), (uint64_t)(h[1] & 0xFFFFFFFFFFFFull));
+}
+
+static int check_records(const packing *p)
+{
+    for (int64_t i = 0; i < p->count; i++) {
+        const pack_record *r = &p->records[p->slots[i]];
+        if (r->status != PACK_GOOD) return kolo_fail(KOLO_EINTERNAL, "sample %" PRId64 " has no record after writing; run again with --resume", i);
+    }
+    return 0;
+}
+
+static int complete_shard(packing *p, int k, const char *uuid, const kolo_shard_stats *stats, kolo_manifest_shard *entry)
+{
+    pack_shard *s = &p->shard[k];
+    kolo_shard_header h;
+    kolo_shard_arrays a;
+    KOLO_TRY(kolo_shard_complete(s->path, uuid, stats));
+    KOLO_TRY(kolo_file_sync(s->fd, s->path));
+    KOLO_TRY(kolo_shard_inspect(s->path, &h, NULL, &a));
+    *entry = (kolo_manifest_shard){.count = h.count, .first = h.first, .bytes = h.bytes, .metadata_crc = a.metadata_crc};
+    kolo_shard_arrays_free(&a);
+    const int n = snprintf(entry->file, sizeof entry->file, "%s", s->file);
+    if (n < 0 || n >= (int)sizeof entry->file) return kolo_fail(KOLO_ECONFIG, "--name %s is too long", p->options.name);
+    char *path = kolo_format("%s/%s", p->options.out, s->file);
+    if (!path) return KOLO_ECONFIG;
+    int rc = rename(s->path, path) == 0 ? 0 : kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
+    free(path);
+    return rc;
+}
+
+static void describe(const packing *p, const char *uuid, const kolo_shard_stats *stats, kolo_dataset_info *i)
+{
+    const pack_options *o = &p->options;
+    *i = (kolo_dataset_info){.encoding = o->encoding, .channels = p->channels, .height = p->height, .width = p->width, .count = p->count,
+                             .classes = p->source.classes, .shards = p->shards, .bytes = p->bytes};
+    snprintf(i->name, sizeof i->name, "%s", o->name);
+    snprintf(i->split, sizeof i->split, "%s", o->split);
+    snprintf(i->uuid, sizeof i->uuid, "%s", uuid);
+    for (int c = 0; c < p->channels; c++) {
+        i->mean[c] = (float)stats->mean[c];
+        i->std[c] = (float)stats->std[c];
+    }
+}
+
+static int write_rejects(const packing *p)
+{
+    if (!p->rejects || !p->rejects[0]) return 0;
+    char *path = kolo_format("%s/%s-%s.rejects", p->options.out, p->options.name, p->options.split);
+    if (!path) return KOLO_ECONFIG;
+    int rc = kolo_file_write_atomic(path, p->rejects, strlen(p->rejects));
+    free(path);
+    return rc;
+}
+
+static int finish(packing *p)
+{
+    kolo_manifest m = {0};
+    kolo_shard_stats stats;
+    char uuid[40];
+    KOLO_TRY(pack_load_journal(p));
+    KOLO_TRY(check_records(p));
+    if (p->stats_given) stats = p->stats;
+    else make_stats(p, &stats);
+    make_uuid(p, uuid);
+    describe(p, uuid, &stats, &m.info);
+    m.shards = kolo_alloc(sizeof *m.shards * (size_t)p->shards);
+    int rc = m.shards ? write_rejects(p) : KOLO_ECONFIG;
+    for (int k = 0; k < p->shards && rc == 0; k++) rc = complete_shard(p, k, uuid, &stats, &m.shards[k]);
+    if (rc == 0) rc = kolo_folder_sync(p->options.out);
+    if (rc == 0) rc = kolo_manifest_write(p->options.out, &m);
+    if (rc == 0) rc = kolo_folder_remove(p->work);
+    kolo_manifest_free(&m);
+    return rc;
+}
+
+int pack_finish(packing *p)
+{
+    return pack_agree(p, p->launch.rank == 0 ? finish(p) : 0);
+}
+
+void pack_free(packing *p)
+{
+    for (int k = 0; p->shard && k < p->shards; k++) {
+        if (p->shard[k].path && p->shard[k].fd >= 0) close(p->shard[k].fd);
+        free(p->shard[k].file);
+        free(p->shard[k].path);
+        free(p->shard[k].offsets);
+    }
+    for (int64_t i = 0; p->cache && i < p->source.count; i++) free(p->cache[i]);
+    if (p->journal > 0) close(p->journal);
+    free(p->shard);
+    free(p->cache);
+    free(p->records);
+    free(p->order);
+    free(p->slots);
+    free(p->class_counts);
+    free(p->rejects);
+    free(p->reject_path);
+    free(p->journal_path);
+    free(p->options_text);
+    free(p->work);
+    source_free(&p->source);
+}

@@ -1,0 +1,366 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/philox.h"
+#include "base/thread.h"
+#include "data/manifest.h"
+#include "data/sampler.h"
+#include "kolo/error.h"
+#include "pack.h"
+
+int pack_agree(packing *p, int status)
+{
+    int *all = kolo_alloc(sizeof *all * (size_t)p->launch.size);
+    if (!all) return KOLO_ECONFIG;
+    int rc = kolo_launch_exchange(&p->launch, &status, sizeof status, all), worst = 0;
+    for (int r = 0; rc == 0 && r < p->launch.size; r++)
+        if (all[r] < 0 && worst == 0) worst = all[r];
+    free(all);
+    if (rc < 0 || status < 0) return rc < 0 ? rc : status;
+    return worst < 0 ? kolo_fail(worst, "%s", "") : 0;
+}
+
+/* 128 bits that mix every byte; not for adversaries. */
+static void mix(uint64_t hash[2], const void *data, size_t bytes)
+{
+    const uint8_t *at = data;
+    for (size_t i = 0; i < bytes; i++) {
+        hash[0] = (hash[0] ^ at[i]) * 0x100000001B3ull;
+        hash[1] = (hash[1] + at[i] + 1) * 0xBF58476D1CE4E5B9ull;
+        hash[1] ^= hash[1] >> 29;
+    }
+}
+
+static void make_fingerprint(packing *p)
+{
+    const source *s = &p->source;
+    uint64_t h[2] = {0xCBF29CE484222325ull, 0x9E3779B97F4A7C15ull};
+    mix(h, p->options_text, strlen(p->options_text));
+    for (int c = 0; c < s->classes; c++) mix(h, s->class_names[c], strlen(s->class_names[c]) + 1);
+    mix(h, s->labels, sizeof *s->labels * (size_t)s->count);
+    mix(h, s->file_bytes, sizeof *s->file_bytes * (size_t)s->count);
+    mix(h, s->path_offsets, sizeof *s->path_offsets * (size_t)(s->count + 1));
+    mix(h, s->paths, s->path_offsets[s->count]);
+    memcpy(p->fingerprint, h, sizeof h);
+}
+
+static int read_training(packing *p)
+{
+    kolo_manifest m;
+    char **names = NULL;
+    if (!p->options.stats_from) return 0;
+    KOLO_TRY(kolo_manifest_read(p->options.stats_from, &m));
+    char *path = kolo_format("%s/%s", p->options.stats_from, m.shards[0].file);
+    int rc = path ? kolo_shard_read_classes(path, m.info.classes, &names, NULL) : KOLO_ECONFIG;
+    if (rc == 0) rc = kolo_shard_read_stats(path, &p->stats);
+    for (int c = 0; c < m.info.classes && rc == 0; c++) rc = source_add_class(&p->source, names[c]);
+    p->stats_given = true;
+    free(names);
+    free(path);
+    kolo_manifest_free(&m);
+    return rc;
+}
+
+/* The list of a walked source, for the ranks that did not walk: header, classes, then "bytes label path" lines. */
+static int write_list(packing *p)
+{
+    const source *s = &p->source;
+    char *text = NULL, *path = kolo_format("%s/list", p->work);
+    size_t length;
+    FILE *out = path ? open_memstream(&text, &length) : NULL;
+    if (!out) {
+        free(path);
+        return kolo_fail(KOLO_ECONFIG, "out of memory for the list of pictures");
+    }
+    fprintf(out, "%" PRId64 " %d\n%s\n", s->count, s->classes, s->root ? s->root : "");
+    for (int c = 0; c < s->classes; c++) fprintf(out, "%s\n", s->class_names[c]);
+    for (int64_t i = 0; i < s->count; i++)
+        fprintf(out, "%" PRId64 " %d %.*s\n", s->file_bytes[i], s->labels[i], (int)(s->path_offsets[i + 1] - s->path_offsets[i]), s->paths + s->path_offsets[i]);
+    int rc = fclose(out) == 0 ? kolo_file_write_atomic(path, text, length) : kolo_fail(KOLO_ECONFIG, "out of memory for the list of pictures");
+    free(text);
+    free(path);
+    return rc;
+}
+
+/* Cuts the next line off *at. */
+static char *next_line(char **at)
+{
+    char *line = *at, *end = strchr(line, '\n');
+    if (!end) return NULL;
+    *end = 0;
+    *at = end + 1;
+    return line;
+}
+
+static int parse_list(packing *p, char *text)
+{
+    source *s = &p->source;
+    int64_t count = 0;
+    int classes = 0, used = 0;
+    char *line = next_line(&text);
+    if (!line || sscanf(line, "%" SCNd64 " %d", &count, &classes) != 2 || !(line = next_line(&text))) return -1;
+    if (!(s->root = kolo_strdup(line))) return KOLO_ECONFIG;
+    while (s->classes > 0) free(s->class_names[--s->classes]);
+    for (int c = 0; c < classes; c++) {
+        if (!(line = next_line(&text))) return -1;
+        KOLO_TRY(source_add_class(s, line));
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t bytes;
+        int label;
+        if (!(line = next_line(&text)) || sscanf(line, "%" SCNd64 " %d%n", &bytes, &label, &used) < 2 || line[used] != ' ') return -1;
+        KOLO_TRY(source_add(s, label, line + used + 1, bytes));
+    }
+    return 0;
+}
+
+static int read_list(packing *p)
+{
+    char *text = NULL, *path = kolo_format("%s/list", p->work);
+    if (!path) return KOLO_ECONFIG;
+    int rc = kolo_file_read(path, &text, NULL);
+    if (rc == 0) rc = parse_list(p, text);
+    if (rc == -1) rc = kolo_fail(KOLO_EINTERNAL, "%s is damaged", path);
+    free(text);
+    free(path);
+    return rc;
+}
+
+static int open_source(packing *p)
+{
+    p->source.kind = p->options.kind;
+    KOLO_TRY(read_training(p));
+    KOLO_TRY(p->options.kind->open(&p->source, &p->options));
+    for (int64_t i = 0; i < p->source.count; i++)
+        if (p->source.labels[i] < 0 || p->source.labels[i] >= p->source.classes)
+            return kolo_fail(KOLO_EINPUT, "sample %" PRId64 " has label %d, but there are %d classes%s", i, p->source.labels[i], p->source.classes,
+                             p->options.stats_from ? " in the training split" : "");
+    make_fingerprint(p);
+    return 0;
+}
+
+static bool is_output(const char *name)
+{
+    const size_t n = strlen(name);
+    if (n > 6 && strcmp(name + n - 6, ".index") == 0) return true;
+    if (n > 8 && strcmp(name + n - 8, ".rejects") == 0) return true;
+    return n > 3 && strcmp(name + n - 3, ".h5") == 0 && strstr(name, "-of-");
+}
+
+int pack_clear_output(const packing *p)
+{
+    DIR *dir = opendir(p->options.out);
+    struct dirent *entry;
+    if (!dir) return errno == ENOENT ? 0 : kolo_fail(KOLO_EIO, "%s: %s", p->options.out, strerror(errno));
+    int rc = 0;
+    while (rc == 0 && (entry = readdir(dir))) {
+        if (!is_output(entry->d_name)) continue;
+        if (unlinkat(dirfd(dir), entry->d_name, 0) != 0) rc = kolo_fail(KOLO_EIO, "%s/%s: %s", p->options.out, entry->d_name, strerror(errno));
+    }
+    closedir(dir);
+    if (rc == 0 && kolo_file_exists(p->work)) rc = kolo_folder_remove(p->work);
+    return rc;
+}
+
+static bool has_output(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    bool found = false;
+    if (!dir) return false;
+    while (!found && (entry = readdir(dir))) found = is_output(entry->d_name);
+    closedir(dir);
+    return found;
+}
+
+static char *fingerprint_text(const packing *p)
+{
+    return kolo_format("kolo-plan 1 %016" PRIx64 "%016" PRIx64 "\n%s\nsamples=%" PRId64 " classes=%d\n", p->fingerprint[0], p->fingerprint[1], p->options_text,
+                       p->source.count, p->source.classes);
+}
+
+static int compare_plan(packing *p, const char *path, const char *want)
+{
+    char *have;
+    KOLO_TRY(kolo_file_read(path, &have, NULL));
+    const bool same = strcmp(have, want) == 0;
+    const char *was = strchr(have, '\n'), *now = strchr(want, '\n');
+    int rc = same ? 0 : kolo_fail(KOLO_ECONFIG, "%s was begun from another source or with other options. Begun with:%s  asked now:%s"
+                                  "Give --resume the first run's options, or --force to start again", p->options.out, was ? was : "\n", now);
+    free(have);
+    p->resumed = same;
+    return rc;
+}
+
+/* --resume of what is complete: 1 if it was made from the same source with the same options. */
+static int compare_output(const packing *p)
+{
+    kolo_manifest m;
+    char have[40], want[40];
+    KOLO_TRY(kolo_manifest_read(p->options.out, &m));
+    char *path = kolo_format("%s/%s", p->options.out, m.shards[0].file);
+    int rc = path ? kolo_shard_read_note(path, "fingerprint", have, sizeof have) : KOLO_ECONFIG;
+    free(path);
+    kolo_manifest_free(&m);
+    snprintf(want, sizeof want, "%016" PRIx64 "%016" PRIx64, p->fingerprint[0], p->fingerprint[1]);
+    if (rc < 0) return rc;
+    if (strcmp(have, want) == 0) return 1;
+    return kolo_fail(KOLO_ECONFIG, "%s is complete, but was made from another source or with other options; --force replaces it", p->options.out);
+}
+
+/* A shard that was already renamed when the last run ended goes back to work. */
+static int take_back(packing *p)
+{
+    DIR *dir = opendir(p->options.out);
+    struct dirent *entry;
+    if (!dir) return kolo_fail(KOLO_EIO, "%s: %s", p->options.out, strerror(errno));
+    int rc = 0;
+    while (rc == 0 && (entry = readdir(dir))) {
+        const size_t n = strlen(entry->d_name);
+        if (!is_output(entry->d_name) || strcmp(entry->d_name + n - 3, ".h5") != 0) continue;
+        char *from = kolo_format("%s/%s", p->options.out, entry->d_name), *to = kolo_format("%s/%s", p->work, entry->d_name);
+        if (!from || !to) rc = KOLO_ECONFIG;
+        else if (rename(from, to) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", from, strerror(errno));
+        free(from);
+        free(to);
+    }
+    closedir(dir);
+    return rc;
+}
+
+/* Rank 0: is the folder ours to write? */
+static int claim_output(packing *p)
+{
+    const pack_options *o = &p->options;
+    char *plan = kolo_format("%s/plan", p->work), *text = fingerprint_text(p);
+    int rc = plan && text ? kolo_folder_make(o->out) : KOLO_ECONFIG;
+    const bool begun = rc == 0 && kolo_file_exists(plan);
+    if (rc == 0 && o->force) rc = pack_clear_output(p);
+    else if (rc == 0 && begun && o->resume) rc = compare_plan(p, plan, text);
+    else if (rc == 0 && begun)
+        rc = kolo_fail(KOLO_ECONFIG, "%s holds an unfinished packing; --resume goes on with it, --force starts again", o->out);
+    else if (rc == 0 && o->resume && has_output(o->out)) rc = compare_output(p);
+    else if (rc == 0 && has_output(o->out))
+        rc = kolo_fail(KOLO_ECONFIG, "%s already holds shards or a manifest; --force replaces them", o->out);
+    if (rc == 0 && p->resumed) rc = take_back(p);
+    if (rc == 0 && !p->resumed) {
+        rc = kolo_folder_make(p->work);
+        if (rc == 0 && o->kind->listed) rc = write_list(p);
+        if (rc == 0) rc = kolo_file_write_atomic(plan, text, strlen(text));
+    }
+    free(plan);
+    free(text);
+    return rc;
+}
+
+static int open_journal(packing *p)
+{
+    const off_t bytes = (off_t)sizeof *p->records * p->source.count;
+    p->journal_path = kolo_format("%s/journal", p->work);
+    p->reject_path = kolo_format("%s/rejects-%06d-%d", p->work, p->launch.rank, (int)getpid());
+    p->records = kolo_alloc(sizeof *p->records * (size_t)p->source.count);
+    p->cache = kolo_alloc(sizeof *p->cache * (size_t)p->source.count);
+    if (!p->journal_path || !p->reject_path || !p->records || !p->cache) return KOLO_ECONFIG;
+    p->journal = open(p->journal_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (p->journal < 0) return kolo_fail(KOLO_EIO, "%s: %s", p->journal_path, strerror(errno));
+    if (p->launch.rank == 0 && ftruncate(p->journal, bytes) != 0) return kolo_fail(KOLO_EIO, "%s: %s", p->journal_path, strerror(errno));
+    return 0;
+}
+
+int pack_load_journal(packing *p)
+{
+    KOLO_TRY(kolo_file_pread(p->journal, p->journal_path, p->records, sizeof *p->records * (size_t)p->source.count, 0));
+    for (int64_t i = 0; i < p->source.count; i++)
+        if (!record_valid(&p->records[i])) p->records[i] = (pack_record){0};
+    return 0;
+}
+
+static int make_order(packing *p)
+{
+    const int64_t n = p->source.count, seed = p->options.shuffle_seed;
+    p->order = kolo_alloc(sizeof *p->order * (size_t)n);
+    if (!p->order) return KOLO_ECONFIG;
+    for (int64_t i = 0; i < n; i++) p->order[i] = i;
+    if (seed) kolo_shuffle(kolo_random_key((uint64_t)seed, KOLO_RANDOM_PACK), 0, n, p->order);
+    return 0;
+}
+
+/* Size of the output where every sample has the same: from the options, else the first readable picture's. */
+static int choose_shape(packing *p)
+{
+    const pack_options *o = &p->options;
+    const source *s = &p->source;
+    p->channels = o->color == PACK_COLOR_RGB ? 3 : o->color == PACK_COLOR_GRAY ? 1 : s->channels;
+    if (o->encoding != KOLO_ENCODING_RAW) return 0;
+    if (o->crop || o->resize == PACK_RESIZE_EXACT) {
+        p->height = p->width = o->size;
+        return 0;
+    }
+    converter *c;
+    KOLO_TRY(converter_create(&c, p));
+    int rc = 0;
+    for (int64_t i = 0; i < s->count; i++) {
+        rc = converter_shape(c, i, &p->height, &p->width);
+        if (rc == 0 || !o->skip) break;
+    }
+    converter_destroy(&c);
+    if (rc < 0) {
+        char path[1024];
+        source_path(s, 0, path, sizeof path);
+        return kolo_fail_in(rc, "%s%s%s: ", s->root ? s->root : "", s->root ? "/" : "", path);
+    }
+    return 0;
+}
+
+/* Rank 0's flag to all. */
+static int share_flag(packing *p, int mine, bool *flag)
+{
+    int *all = kolo_alloc(sizeof *all * (size_t)p->launch.size);
+    if (!all) return KOLO_ECONFIG;
+    int rc = kolo_launch_exchange(&p->launch, &mine, sizeof mine, all);
+    *flag = all[0];
+    free(all);
+    return rc;
+}
+
+int pack_plan(packing *p)
+{
+    const bool first = p->launch.rank == 0;
+    int rc = 0;
+    p->options_text = pack_options_text(&p->options);
+    p->work = kolo_format("%s/.pack", p->options.out ? p->options.out : ".");
+    if (!p->options_text || !p->work) return KOLO_ECONFIG;
+    if (first) rc = open_source(p);
+    if (rc == 0 && first && !p->options.dry_run) rc = claim_output(p);
+    KOLO_TRY(pack_agree(p, rc));
+    KOLO_TRY(share_flag(p, rc == 1, &p->complete));
+    if (p->complete) return 0;
+    if (!first) {
+        p->source.kind = p->options.kind;
+        if (p->options.kind->listed && !p->options.dry_run) {
+            rc = read_training(p);
+            if (rc == 0) rc = read_list(p);
+            if (rc == 0) make_fingerprint(p);
+        } else {
+            rc = open_source(p);
+        }
+    }
+    if (rc == 0) rc = make_order(p);
+    if (rc == 0) rc = choose_shape(p);
+    const int cpus = kolo_cpu_count() / (p->launch.local_size > 0 ? p->launch.local_size : 1);
+    p->threads = p->options.threads ? p->options.threads : cpus > 1 ? cpus : 1;
+    if (rc == 0 && !p->options.dry_run) rc = open_journal(p);
+    KOLO_TRY(pack_agree(p, rc));
+    if (p->options.dry_run) return 0;
+    return pack_agree(p, pack_load_journal(p));
+}

@@ -1,0 +1,363 @@
+/* The two parallel passes, probe and write: threads take blocks, the main thread looks after progress and signals. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "pack.h"
+
+typedef struct pass {
+    packing *p;
+    board *board;
+    int64_t first, end, step;      /* this rank's slots or positions, cut into blocks of `step` within a shard */
+    _Atomic int64_t next;
+    _Atomic bool failed;
+    _Atomic int running;
+    pthread_mutex_t lock;
+    int status;
+    int64_t failed_at;
+    char error[1024];
+    int (*work)(struct pass *pass, converter *c, source_buffer *buffer, int64_t first, int64_t count);
+    int64_t bad;                   /* under lock */
+    FILE *rejects;                 /* under lock */
+} pass;
+
+/* The error of the earliest sample is the one that is told. */
+static void note_error(pass *t, int status, int64_t at)
+{
+    pthread_mutex_lock(&t->lock);
+    if (t->status == 0 || at < t->failed_at) {
+        t->status = status;
+        t->failed_at = at;
+        snprintf(t->error, sizeof t->error, "%s", kolo_error_text());
+    }
+    pthread_mutex_unlock(&t->lock);
+    atomic_store(&t->failed, true);
+}
+
+static void *run_thread(void *argument)
+{
+    pass *t = argument;
+    converter *c = NULL;
+    source_buffer buffer = {0};
+    int rc = converter_create(&c, t->p);
+    if (rc < 0) note_error(t, rc, t->first);
+    while (rc == 0 && !atomic_load(&t->failed) && !board_stopping(t->board)) {
+        const int64_t first = atomic_fetch_add(&t->next, t->step);
+        if (first >= t->end) break;
+        const int64_t count = t->end - first < t->step ? t->end - first : t->step;
+        rc = t->work(t, c, &buffer, first, count);
+        if (rc < 0) note_error(t, rc, first);
+    }
+    free(buffer.data);
+    converter_destroy(&c);
+    atomic_fetch_sub(&t->running, 1);
+    return NULL;
+}
+
+static int start_threads(pass *t, pthread_t *threads)
+{
+    sigset_t all, old;
+    int rc = 0, started = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
+    atomic_store(&t->running, t->p->threads);
+    while (started < t->p->threads && rc == 0) {
+        rc = pthread_create(&threads[started], NULL, run_thread, t);
+        if (rc == 0) started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    atomic_fetch_sub(&t->running, t->p->threads - started);
+    if (started == 0) note_error(t, kolo_fail(KOLO_ECONFIG, "cannot start threads: %s; lower --threads", strerror(rc)), t->first);
+    return started;
+}
+
+/* Runs the pass on this rank, then agrees with the others. */
+static int run_pass(pass *t, const char *phase, int64_t total)
+{
+    packing *p = t->p;
+    pthread_t *threads = kolo_alloc(sizeof *threads * (size_t)p->threads);
+    if (!threads) return KOLO_ECONFIG;
+    int rc = board_open(&t->board, p, phase, total);
+    if (rc < 0) {
+        free(threads);
+        return rc;
+    }
+    pthread_mutex_init(&t->lock, NULL);
+    atomic_store(&t->next, t->first);
+    const int started = start_threads(t, threads);
+    while (atomic_load(&t->running) > 0) {
+        board_tick(t->board);
+        usleep(5000);
+    }
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    free(threads);
+    pthread_mutex_destroy(&t->lock);
+    rc = t->status;
+    if (rc < 0) kolo_fail(rc, "%s", t->error);
+    else if (board_stopping(t->board) && atomic_load(&t->next) < t->end)
+        rc = kolo_fail(KOLO_EREQUEUE, "stopped by a signal; the same command with --resume goes on");
+    if (rc < 0 && rc != KOLO_EREQUEUE && p->launch.size > 1) {
+        kolo_error("%s", kolo_error_text());
+        kolo_launch_abort(&p->launch, -rc);
+    }
+    board_close(&t->board);
+    return pack_agree(p, rc);
+}
+
+static int write_records(packing *p, const pack_record *records, int64_t slot, int64_t count)
+{
+    return kolo_file_pwrite(p->journal, p->journal_path, records, sizeof *records * (size_t)count, sizeof *records * (uint64_t)slot);
+}
+
+/* ---- probe ---------------------------------------------------------------------------------------------------- */
+
+static void note_reject(pass *t, int64_t slot)
+{
+    char path[1024];
+    source_path(&t->p->source, t->p->order[slot], path, sizeof path);
+    const char *cause = strstr(kolo_error_text(), ": ");
+    pthread_mutex_lock(&t->lock);
+    t->bad++;
+    if (!t->rejects) t->rejects = fopen(t->p->reject_path, "a");
+    if (t->rejects) fprintf(t->rejects, "%lld\t%s\t%s\n", (long long)t->p->order[slot], path, cause ? cause + 2 : kolo_error_text());
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void keep_bytes(packing *p, int64_t slot, const uint8_t *data, uint32_t bytes)
+{
+    if (atomic_fetch_sub(&p->cache_left, bytes) < (int64_t)bytes) {
+        atomic_fetch_add(&p->cache_left, bytes);
+        return;
+    }
+    uint8_t *copy = malloc(bytes ? bytes : 1);
+    if (!copy) return;
+    memcpy(copy, data, bytes);
+    free(p->cache[slot]);
+    p->cache[slot] = copy;
+}
+
+/* A status that is the picture's fault, not the machine's. */
+static bool is_bad_picture(int rc) { return rc == KOLO_EINPUT; }
+
+static int probe_block(pass *t, converter *c, source_buffer *buffer, int64_t first, int64_t count)
+{
+    packing *p = t->p;
+    (void)buffer;
+    for (int64_t slot = first; slot < first + count && !board_stopping(t->board); slot++) {
+        pack_record *r = &p->records[slot];
+        const uint8_t *data;
+        if (r->status != PACK_UNKNOWN) {
+            board_add(t->board, 1, 0, r->status == PACK_BAD, 1);
+            continue;
+        }
+        int rc = converter_run(c, p->order[slot], &data, r);
+        if (rc < 0 && !(is_bad_picture(rc) && p->options.skip)) {
+            *r = (pack_record){0};
+            return rc;
+        }
+        if (rc < 0) note_reject(t, slot);
+        else keep_bytes(p, slot, data, r->bytes);
+        KOLO_TRY(write_records(p, r, slot, 1));
+        board_add(t->board, 1, r->bytes, rc < 0, 0);
+        if (rc < 0 && p->options.max_bad >= 0) {
+            pthread_mutex_lock(&t->lock);
+            const bool enough = t->bad > p->options.max_bad;
+            pthread_mutex_unlock(&t->lock);
+            if (enough) return kolo_fail_in(KOLO_EINPUT, "more than --max-bad %lld bad pictures, the last one ", (long long)p->options.max_bad);
+        }
+    }
+    return 0;
+}
+
+bool pack_needs_probe(const packing *p)
+{
+    return p->options.encoding == KOLO_ENCODING_JPEG || p->options.skip || p->channels == 0;
+}
+
+static int probe_once(packing *p, const char *phase)
+{
+    const int64_t n = p->source.count, rank = p->launch.rank, size = p->launch.size;
+    pass t = {.p = p, .first = n * rank / size, .end = n * (rank + 1) / size, .step = 8, .work = probe_block};
+    int rc = run_pass(&t, phase, n);
+    if (t.rejects) fclose(t.rejects);
+    KOLO_TRY(rc);
+    return pack_agree(p, pack_load_journal(p));
+}
+
+int pack_probe(packing *p)
+{
+    if (!pack_needs_probe(p)) return 0;
+    p->cache_left = (int64_t)(kolo_memory_limit(NULL) / 4 / (size_t)(p->launch.local_size > 0 ? p->launch.local_size : 1));
+    KOLO_TRY(probe_once(p, "check"));
+    if (p->channels) return 0;
+    /* --color keep: gray only if all are gray; then what was measured as gray is measured again in colour */
+    p->channels = 1;
+    for (int64_t i = 0; i < p->source.count; i++)
+        if (p->records[i].status == PACK_GOOD && p->records[i].source_channels == 3) p->channels = 3;
+    bool again = false;
+    for (int64_t i = 0; i < p->source.count; i++) {
+        if (p->records[i].status != PACK_GOOD || p->records[i].channels == p->channels) continue;
+        p->records[i] = (pack_record){0};
+        again = true;
+    }
+    return again ? probe_once(p, "color") : 0;
+}
+
+/* ---- write ---------------------------------------------------------------------------------------------------- */
+
+typedef struct block {
+    pack_shard *shard;
+    int64_t index, count;      /* within the shard */
+    int64_t position;          /* of the first sample in the output */
+    uint8_t states[1024];
+    uint32_t crcs[1024];
+    uint16_t sizes[2048], orig_sizes[2048];
+} block;
+
+#define MOST_IN_BLOCK 1024
+
+/* A sample of an earlier run is kept if its bytes still have the checksum in its record. */
+static bool is_kept(const pack_record *r, const uint8_t *data, uint64_t bytes)
+{
+    return r->status == PACK_GOOD && r->bytes == bytes && kolo_crc32c(0, data, bytes) == r->crc;
+}
+
+static int make_sample(packing *p, converter *c, int64_t slot, uint8_t *to, uint64_t bytes)
+{
+    pack_record *r = &p->records[slot], fresh;
+    const uint8_t *data;
+    if (p->cache[slot]) {
+        memcpy(to, p->cache[slot], bytes);
+        free(p->cache[slot]);
+        p->cache[slot] = NULL;
+        return 0;
+    }
+    KOLO_TRY(converter_run(c, p->order[slot], &data, &fresh));
+    if (r->status == PACK_GOOD && (fresh.crc != r->crc || fresh.bytes != r->bytes)) {
+        char path[1024];
+        source_path(&p->source, p->order[slot], path, sizeof path);
+        return kolo_fail(KOLO_EINPUT, "%s changed while it was packed; start again with --force", path);
+    }
+    *r = fresh;
+    memcpy(to, data, bytes);
+    return 0;
+}
+
+/* Fills the buffer with the block's samples; *made counts those that had to be made. */
+static int fill_block(pass *t, converter *c, block *b, uint8_t *data, int64_t *made)
+{
+    packing *p = t->p;
+    pack_shard *s = b->shard;
+    const uint64_t base = s->offsets[b->index];
+    *made = 0;
+    if (p->resumed) {
+        KOLO_TRY(kolo_file_pread(s->fd, s->path, data, s->offsets[b->index + b->count] - base, s->places.data + base));
+        KOLO_TRY(kolo_file_pread(s->fd, s->path, b->states, (size_t)b->count, s->places.state + (uint64_t)b->index));
+    }
+    for (int64_t i = 0; i < b->count; i++) {
+        const int64_t slot = p->slots[b->position + i];
+        uint8_t *to = data + (s->offsets[b->index + i] - base);
+        const uint64_t bytes = s->offsets[b->index + i + 1] - s->offsets[b->index + i];
+        if (b->states[i] == KOLO_SAMPLE_EMPTY || !is_kept(&p->records[slot], to, bytes)) {
+            KOLO_TRY(make_sample(p, c, slot, to, bytes));
+            ++*made;
+        }
+        const pack_record *r = &p->records[slot];
+        b->states[i] = r->state;
+        b->crcs[i] = r->crc;
+        memcpy(&b->sizes[2 * i], r->size, 4);
+        memcpy(&b->orig_sizes[2 * i], r->orig_size, 4);
+    }
+    return 0;
+}
+
+/* State last: what says that a sample is there must not be there before it. */
+static int store_block(packing *p, const block *b, const uint8_t *data)
+{
+    const pack_shard *s = b->shard;
+    const size_t n = (size_t)b->count;
+    const uint64_t base = s->offsets[b->index], at = (uint64_t)b->index;
+    KOLO_TRY(kolo_file_pwrite(s->fd, s->path, data, s->offsets[b->index + b->count] - base, s->places.data + base));
+    KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->crcs, 4 * n, s->places.crc + 4 * at));
+    KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->sizes, 4 * n, s->places.size + 4 * at));
+    KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->orig_sizes, 4 * n, s->places.orig_size + 4 * at));
+    if (!pack_needs_probe(p)) { /* without probe positions are slots */
+        pack_record records[16];
+        for (int64_t i = 0; i < b->count; i += 16) {
+            const int64_t some = b->count - i < 16 ? b->count - i : 16;
+            memcpy(records, &p->records[b->position + i], sizeof *records * (size_t)some);
+            KOLO_TRY(write_records(p, records, b->position + i, some));
+        }
+    }
+    return kolo_file_pwrite(s->fd, s->path, b->states, n, s->places.state + at);
+}
+
+static pack_shard *shard_at(const packing *p, int64_t position)
+{
+    int s = 0;
+    while (s + 1 < p->shards && p->shard[s + 1].first <= position) s++;
+    return &p->shard[s];
+}
+
+static int write_block(pass *t, converter *c, source_buffer *buffer, int64_t first, int64_t count)
+{
+    packing *p = t->p;
+    block *b = kolo_alloc(sizeof *b);
+    int rc = b ? 0 : KOLO_ECONFIG;
+    for (int64_t end = first + count; first < end && rc == 0;) {
+        pack_shard *s = shard_at(p, first);
+        const int64_t left = s->first + s->count - first;
+        int64_t made = 0;
+        b->shard = s;
+        b->index = first - s->first;
+        b->count = end - first < left ? end - first : left;
+        b->position = first;
+        memset(b->states, 0, sizeof b->states);
+        const uint64_t bytes = s->offsets[b->index + b->count] - s->offsets[b->index];
+        rc = source_grow(buffer, bytes + 1);
+        if (rc == 0) rc = fill_block(t, c, b, buffer->data, &made);
+        if (rc == 0 && made) rc = store_block(p, b, buffer->data);
+        if (rc == 0) board_add(t->board, b->count, made ? (int64_t)bytes : 0, 0, b->count - made);
+        first += b->count;
+    }
+    free(b);
+    return rc;
+}
+
+/* About 2 MiB a block: few system calls for small samples, little lost by a kill. */
+static int64_t choose_step(const packing *p)
+{
+    const uint64_t mean = p->count ? p->bytes / (uint64_t)p->count : 1;
+    int64_t step = (int64_t)((2u << 20) / (mean ? mean : 1));
+    const int64_t share = p->count / p->launch.size / p->threads / 4;
+    if (step > share) step = share;
+    return step < 1 ? 1 : step > MOST_IN_BLOCK ? MOST_IN_BLOCK : step;
+}
+
+static int sync_shards(packing *p, int64_t first, int64_t end)
+{
+    for (int s = 0; s < p->shards; s++) {
+        const pack_shard *shard = &p->shard[s];
+        if (shard->first < end && shard->first + shard->count > first) KOLO_TRY(kolo_file_sync(shard->fd, shard->path));
+    }
+    return 0;
+}
+
+int pack_write(packing *p)
+{
+    const int64_t n = p->count, rank = p->launch.rank, size = p->launch.size;
+    pass t = {.p = p, .first = n * rank / size, .end = n * (rank + 1) / size, .step = choose_step(p), .work = write_block};
+    int rc = run_pass(&t, "write", n), synced = 0;
+    if (rc == 0 || rc == KOLO_EREQUEUE) synced = sync_shards(p, t.first, t.end);
+    return rc < 0 ? rc : pack_agree(p, synced);
+}

@@ -1,0 +1,220 @@
+#include "shapes.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "base/philox.h"
+#include "kolo/error.h"
+
+const char *const shapes_names[SHAPES_CLASSES] = {"checks", "circle", "cross", "dots", "ring", "square", "star", "stripes", "triangle", "waves"};
+enum { CHECKS, CIRCLE, CROSS, DOTS, RING, SQUARE, STAR, STRIPES, TRIANGLE, WAVES };
+
+#define TAU 6.2831853f
+
+typedef struct color { float v[3]; } color;
+
+/* Smooth noise: random values on a grid, interpolated. */
+#define GRID 9
+typedef struct cloud { float value[GRID][GRID], cells; } cloud;
+
+typedef struct figure {
+    int kind;
+    float x, y, radius;             /* pixels */
+    float cosine, sine, stretch;
+    float period, phase;            /* of a pattern, in radii and turns */
+    bool square;                    /* outline of a pattern */
+    color front, back;
+} figure;
+
+static float between(kolo_random *r, float low, float high) { return low + (high - low) * kolo_random_uniform(r); }
+
+static color any_color(kolo_random *r)
+{
+    color c;
+    for (int i = 0; i < 3; i++) c.v[i] = between(r, 15, 240);
+    return c;
+}
+
+static float apart(color a, color b)
+{
+    float sum = 0;
+    for (int i = 0; i < 3; i++) sum += (a.v[i] - b.v[i]) * (a.v[i] - b.v[i]);
+    return sqrtf(sum);
+}
+
+static color color_unlike(kolo_random *r, color other, float distance)
+{
+    color c = any_color(r);
+    for (int i = 0; i < 20 && apart(c, other) < distance; i++) c = any_color(r);
+    return c;
+}
+
+static void make_cloud(cloud *c, kolo_random *r, float cells)
+{
+    c->cells = cells;
+    for (int y = 0; y < GRID; y++)
+        for (int x = 0; x < GRID; x++) c->value[y][x] = between(r, -1, 1);
+}
+
+/* u, v in [0, 1). */
+static float cloud_at(const cloud *c, float u, float v)
+{
+    u *= c->cells, v *= c->cells;
+    const int x = (int)u, y = (int)v;
+    float fx = u - (float)x, fy = v - (float)y;
+    fx = fx * fx * (3 - 2 * fx), fy = fy * fy * (3 - 2 * fy);
+    const float top = c->value[y][x] + fx * (c->value[y][x + 1] - c->value[y][x]);
+    const float low = c->value[y + 1][x] + fx * (c->value[y + 1][x + 1] - c->value[y + 1][x]);
+    return top + fy * (low - top);
+}
+
+static void place(figure *f, kolo_random *r, float height, float width, float small, float large)
+{
+    const float side = height < width ? height : width, angle = between(r, 0, TAU);
+    f->radius = side * between(r, small, large);
+    f->x = between(r, f->radius * .8f, width - f->radius * .8f);
+    f->y = between(r, f->radius * .8f, height - f->radius * .8f);
+    f->cosine = cosf(angle);
+    f->sine = sinf(angle);
+    f->stretch = between(r, .85f, 1.18f);
+    f->period = between(r, .36f, .6f);
+    f->phase = between(r, 0, 1);
+    f->square = kolo_random_u32(r) & 1;
+}
+
+/* Distances to the outline in radii, negative inside. */
+static float box(float x, float y, float a, float b)
+{
+    const float dx = fabsf(x) - a, dy = fabsf(y) - b;
+    return dx > dy ? dx : dy;
+}
+
+static float star(float x, float y)
+{
+    const float fifth = TAU / 5, radius = sqrtf(x * x + y * y);
+    float angle = atan2f(y, x) / fifth;
+    angle = fabsf(angle - roundf(angle)) * 2; /* 0 at a tip, 1 in a notch */
+    return radius - 1.05f / (1 + 1.35f * angle);
+}
+
+static float triangle(float x, float y)
+{
+    const float side = .8660254f * fabsf(x) + .5f * y;
+    return (side > -y ? side : -y) - .55f;
+}
+
+static float outline(const figure *f, float x, float y)
+{
+    switch (f->kind) {
+    case CIRCLE: return sqrtf(x * x + y * y) - .92f;
+    case RING: return fabsf(sqrtf(x * x + y * y) - .76f) - .22f;
+    case SQUARE: return box(x, y, .8f, .8f);
+    case CROSS: return fminf(box(x, y, 1, .3f), box(x, y, .3f, 1));
+    case STAR: return star(x, y);
+    case TRIANGLE: return triangle(x, y);
+    default: return f->square ? box(x, y, .9f, .9f) : sqrtf(x * x + y * y) - 1.05f;
+    }
+}
+
+/* Signed distance-like value of the pattern inside the outline: positive is the front colour. */
+static float pattern(const figure *f, float x, float y)
+{
+    const float k = TAU / f->period, turn = TAU * f->phase;
+    switch (f->kind) {
+    case STRIPES: return sinf(k * x + turn);
+    case CHECKS: return sinf(.75f * k * x + turn) * sinf(.75f * k * y + turn) * 1.6f;
+    case DOTS: return (cosf(k * x + turn) + cosf(k * y + turn)) - .75f;
+    case WAVES: return sinf(k * (y + .24f * sinf(4.2f * x + turn)) + turn);
+    default: return 1;
+    }
+}
+
+static float clamp(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
+
+/* Mixes the figure over `c` at pixel (x, y); shade changes its brightness. */
+static void paint(const figure *f, float x, float y, float shade, color *c)
+{
+    const float dx = (x - f->x) / f->radius, dy = (y - f->y) / f->radius;
+    if (dx * dx + dy * dy > 3) return;
+    const float u = (f->cosine * dx + f->sine * dy) * f->stretch, v = (f->cosine * dy - f->sine * dx) / f->stretch;
+    const float cover = clamp(.5f - outline(f, u, v) * f->radius, 0, 1);
+    if (cover <= 0) return;
+    const float front = clamp(.5f + pattern(f, u, v) * f->radius * f->period * .2f, 0, 1);
+    for (int i = 0; i < 3; i++) {
+        const float own = f->back.v[i] + front * (f->front.v[i] - f->back.v[i]);
+        c->v[i] += cover * (own * (1 + shade) - c->v[i]);
+    }
+}
+
+typedef struct scene {
+    color low, high;               /* of the background */
+    float along_x, along_y, rough, grain;
+    cloud coarse, fine, shade;
+    figure main, thing[5];         /* thing: small ones, first `behind` of them behind the main figure */
+    int things, behind;
+} scene;
+
+static void make_scene(scene *s, kolo_random *r, int kind, float height, float width)
+{
+    const float angle = between(r, 0, TAU);
+    s->low = any_color(r);
+    s->high = any_color(r);
+    s->along_x = cosf(angle);
+    s->along_y = sinf(angle);
+    s->rough = between(r, 8, 34);
+    s->grain = between(r, 4, 16);
+    make_cloud(&s->coarse, r, between(r, 1.5f, 4));
+    make_cloud(&s->fine, r, between(r, 5, 7.9f));
+    make_cloud(&s->shade, r, between(r, 1, 3));
+    const color middle = {{(s->low.v[0] + s->high.v[0]) / 2, (s->low.v[1] + s->high.v[1]) / 2, (s->low.v[2] + s->high.v[2]) / 2}};
+    s->main.kind = kind;
+    const bool textured = kind == STRIPES || kind == CHECKS || kind == DOTS || kind == WAVES;
+    place(&s->main, r, height, width, textured ? .33f : .26f, .44f);
+    s->main.front = color_unlike(r, middle, 110);
+    s->main.back = color_unlike(r, s->main.front, 120);
+    s->things = (int)kolo_random_below(r, 6);
+    s->behind = s->things - (kolo_random_u32(r) & 1 && s->things > 0);
+    for (int i = 0; i < s->things; i++) {
+        figure *f = &s->thing[i];
+        place(f, r, height, width, .03f, i < s->behind ? .12f : .09f);
+        f->kind = kolo_random_u32(r) & 1 ? CIRCLE : SQUARE;
+        f->stretch = between(r, .5f, 2);
+        f->front = f->back = any_color(r);
+    }
+}
+
+static color scene_at(const scene *s, float x, float y, float u, float v)
+{
+    const float t = clamp(.5f + s->along_x * (u - .5f) + s->along_y * (v - .5f), 0, 1);
+    const float rough = s->rough * (cloud_at(&s->coarse, u, v) + .6f * cloud_at(&s->fine, u, v));
+    const float shade = .18f * cloud_at(&s->shade, u, v);
+    color c;
+    for (int i = 0; i < 3; i++) c.v[i] = s->low.v[i] + t * (s->high.v[i] - s->low.v[i]) + rough;
+    for (int i = 0; i < s->behind; i++) paint(&s->thing[i], x, y, shade, &c);
+    paint(&s->main, x, y, shade, &c);
+    for (int i = s->behind; i < s->things; i++) paint(&s->thing[i], x, y, shade, &c);
+    return c;
+}
+
+int shapes_draw(int64_t number, kolo_picture *picture, int *quality)
+{
+    kolo_random random = kolo_random_at(kolo_random_key(0, KOLO_RANDOM_SHAPES), (uint64_t)number, 0), *r = &random;
+    const int height = 64 + (int)kolo_random_below(r, 33), width = 64 + (int)kolo_random_below(r, 33);
+    scene s;
+    KOLO_TRY(kolo_picture_shape(picture, height, width, 3));
+    *quality = 78 + (int)kolo_random_below(r, 18);
+    make_scene(&s, r, (int)(number % SHAPES_CLASSES), (float)height, (float)width);
+    const float contrast = between(r, .75f, 1.15f), light = between(r, -18, 18);
+    uint8_t *out = picture->pixels;
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x++) {
+            const color c = scene_at(&s, (float)x, (float)y, (float)x / (float)width, (float)y / (float)height);
+            for (int i = 0; i < 3; i++) {
+                /* the sum of the word's four bytes is nearly normal: mean 510, deviation 148 */
+                const uint32_t w = kolo_random_u32(r);
+                const float normal = ((float)((w & 255) + (w >> 8 & 255) + (w >> 16 & 255) + (w >> 24)) - 510) / 148;
+                *out++ = (uint8_t)clamp(128 + contrast * (c.v[i] - 128) + light + s.grain * normal + .5f, 0, 255);
+            }
+        }
+    return 0;
+}

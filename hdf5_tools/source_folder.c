@@ -1,0 +1,170 @@
+/* Image folders: the class is the folder below PATH/SPLIT or PATH, classes and files in byte order. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "pack.h"
+
+#define MOST_DEPTH 16
+
+typedef struct names {
+    char **list;
+    int64_t count, capacity;
+} names;
+
+static void free_names(names *n)
+{
+    for (int64_t i = 0; i < n->count; i++) free(n->list[i]);
+    free(n->list);
+    *n = (names){0};
+}
+
+static int compare(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Everything in a folder but hidden entries, in byte order. */
+static int list_folder(const char *path, names *n)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    int rc = 0;
+    *n = (names){0};
+    if (!dir) return kolo_fail(errno == ENOENT || errno == ENOTDIR ? KOLO_EINPUT : KOLO_EIO, "%s: %s", path, strerror(errno));
+    while (rc == 0 && (entry = readdir(dir))) {
+        if (entry->d_name[0] == '.') continue;
+        if (strchr(entry->d_name, '\n')) {
+            rc = kolo_fail(KOLO_EINPUT, "%s: the name of an entry holds a line break; rename it", path);
+            break;
+        }
+        rc = kolo_grow(&n->list, &n->capacity, n->count, sizeof *n->list);
+        if (rc == 0) {
+            n->list[n->count] = kolo_strdup(entry->d_name);
+            rc = n->list[n->count] ? 0 : KOLO_ECONFIG;
+        }
+        if (rc == 0) n->count++;
+    }
+    closedir(dir);
+    if (rc < 0) free_names(n);
+    else if (n->count) qsort(n->list, (size_t)n->count, sizeof *n->list, compare);
+    return rc;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Files of other kinds (check sums, readme) lie in image folders too; pictures of unknown kinds are told at decoding. */
+static bool picture_name(const char *name)
+{
+    static const char *const known[] = {"jpg", "jpeg", "jpe", "png", "bmp", "ppm", "pgm", "pnm", "tif", "tiff", "webp", "gif"};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof known / sizeof *known; i++)
+        if (strcasecmp(dot + 1, known[i]) == 0) return true;
+    return false;
+}
+
+/* All pictures below root/relative, with symbolic links followed. */
+static int walk(source *s, int32_t label, const char *relative, int depth)
+{
+    names n;
+    int rc = 0;
+    char *path = kolo_format("%s/%s", s->root, relative);
+    if (!path) return KOLO_ECONFIG;
+    if (depth > MOST_DEPTH) rc = kolo_fail(KOLO_EINPUT, "%s: folders nest deeper than %d; does a link point upwards?", path, MOST_DEPTH);
+    if (rc == 0) rc = list_folder(path, &n);
+    free(path);
+    if (rc < 0) return rc;
+    for (int64_t i = 0; i < n.count && rc == 0; i++) {
+        struct stat info;
+        char *below = kolo_format("%s/%s", relative, n.list[i]), *full = below ? kolo_format("%s/%s", s->root, below) : NULL;
+        if (!full) rc = KOLO_ECONFIG;
+        else if (stat(full, &info) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", full, strerror(errno));
+        else if (S_ISDIR(info.st_mode)) rc = walk(s, label, below, depth + 1);
+        else if (S_ISREG(info.st_mode) && picture_name(n.list[i])) rc = source_add(s, label, below, info.st_size);
+        free(full);
+        free(below);
+    }
+    free_names(&n);
+    return rc;
+}
+
+static int find_class(const source *s, const char *name)
+{
+    for (int i = 0; i < s->classes; i++)
+        if (strcmp(s->class_names[i], name) == 0) return i;
+    return -1;
+}
+
+/* given: classes are those of the training split, in its order. */
+static int walk_class(source *s, const char *name, bool given)
+{
+    int label = s->classes;
+    if (given) {
+        label = find_class(s, name);
+        if (label < 0) return kolo_fail(KOLO_EINPUT, "%s/%s: the training split (--stats-from) has no class `%s`", s->root, name, name);
+    } else {
+        KOLO_TRY(source_add_class(s, name));
+    }
+    const int64_t before = s->count;
+    KOLO_TRY(walk(s, label, name, 0));
+    if (s->count == before) return kolo_fail(KOLO_EINPUT, "%s/%s: a class folder without pictures; remove it or fill it", s->root, name);
+    return 0;
+}
+
+static int choose_root(source *s, const pack_options *o)
+{
+    if (o->in_count != 1) return kolo_fail(KOLO_ECONFIG, "--source imagefolder takes one --in folder, %d given", o->in_count);
+    s->root = kolo_format("%s/%s", o->in[0], o->split);
+    if (!s->root) return KOLO_ECONFIG;
+    if (is_folder(s->root)) return 0;
+    free(s->root);
+    s->root = kolo_strdup(o->in[0]);
+    if (!s->root) return KOLO_ECONFIG;
+    return is_folder(s->root) ? 0 : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root, kolo_file_exists(s->root) ? "not a folder" : "no such folder");
+}
+
+int source_folder_open(source *s, const pack_options *o)
+{
+    names n;
+    const bool given = s->classes > 0;
+    KOLO_TRY(choose_root(s, o));
+    KOLO_TRY(list_folder(s->root, &n));
+    int rc = 0;
+    for (int64_t i = 0; i < n.count && rc == 0; i++) {
+        char *path = kolo_format("%s/%s", s->root, n.list[i]);
+        if (!path) rc = KOLO_ECONFIG;
+        else if (is_folder(path)) rc = walk_class(s, n.list[i], given);
+        free(path);
+    }
+    free_names(&n);
+    if (rc < 0) return rc;
+    if (s->count == 0)
+        return kolo_fail(KOLO_EINPUT, "%s: no class folders with pictures; expected %s/CLASS/picture.jpg", s->root, s->root);
+    return 0;
+}
+
+int source_folder_load(const source *s, int64_t i, source_buffer *buffer)
+{
+    const uint64_t length = s->path_offsets[i + 1] - s->path_offsets[i];
+    char *path = kolo_format("%s/%.*s", s->root, (int)length, s->paths + s->path_offsets[i]);
+    if (!path) return KOLO_ECONFIG;
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+    if (fd < 0 || fstat(fd, &info) != 0) rc = kolo_fail(KOLO_EIO, "%s", strerror(errno));
+    if (rc == 0) rc = source_grow(buffer, (size_t)info.st_size);
+    if (rc == 0 && info.st_size > 0) rc = kolo_file_pread(fd, path, buffer->data, (size_t)info.st_size, 0);
+    if (fd >= 0) close(fd);
+    free(path);
+    return rc;
+}

@@ -1,0 +1,49 @@
+/* The embedded data set: photos drawn by shapes.c and really encoded as JPEG, so that they go the way of any photo. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/jpeg.h"
+#include "kolo/error.h"
+#include "pack.h"
+#include "shapes.h"
+
+/* Splits draw from different numbers. */
+static int64_t first_number(const char *split)
+{
+    return strcmp(split, "train") == 0 ? 0 : strcmp(split, "val") == 0 ? 1000000000 : 2000000000;
+}
+
+typedef struct shapes { int64_t first; } shapes;
+
+int source_shapes_open(source *s, const pack_options *o)
+{
+    const int64_t n = o->count ? o->count : strcmp(o->split, "train") == 0 ? 4000 : 1000;
+    shapes *state = s->state = calloc(1, sizeof *state);
+    if (!state) return kolo_fail(KOLO_ECONFIG, "out of memory");
+    state->first = first_number(o->split);
+    const bool given = s->classes > 0;
+    for (int c = 0; c < SHAPES_CLASSES && !given; c++) KOLO_TRY(source_add_class(s, shapes_names[c]));
+    for (int64_t i = 0; i < n; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "%s/%06lld.jpg", shapes_names[i % SHAPES_CLASSES], (long long)i);
+        KOLO_TRY(source_add(s, (int32_t)(i % SHAPES_CLASSES), path, 0));
+    }
+    return 0;
+}
+
+int source_shapes_load(const source *s, int64_t i, source_buffer *buffer)
+{
+    const shapes *state = s->state;
+    kolo_picture picture = {0};
+    int quality = 0, rc = shapes_draw(state->first + i, &picture, &quality);
+    if (rc == 0) rc = kolo_jpeg_encode(&picture, quality, &buffer->data, &buffer->capacity, &buffer->bytes);
+    kolo_picture_free(&picture);
+    return rc;
+}
+
+void source_shapes_close(source *s)
+{
+    free(s->state);
+    s->state = NULL;
+}

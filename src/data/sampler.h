@@ -1,0 +1,10 @@
+/* Random orders by Philox. */
+#ifndef KOLO_DATA_SAMPLER_H
+#define KOLO_DATA_SAMPLER_H
+
+#include <stdint.h>
+
+/* order becomes a permutation of 0 .. n-1 that follows from (key, high, n) alone. */
+void kolo_shuffle(uint64_t key, uint64_t high, int64_t n, int64_t *order);
+
+#endif
