@@ -126,7 +126,7 @@ static void golden_scalar(golden_worst *w, const cJSON *record, const char *what
     golden_note(w, what, fabs(value - want) / (fabs(want) > 0 ? fabs(want) : 1), golden_tolerance(record, "rel"));
 }
 
-/* Values of a record, whole or summary, on the scale of its l2 norm. `name` makes the probe unless the record states one. */
+/* Values of a record, whole or summary, on the scale of its l2 norm. The probe's name is `name` unless the record states one. */
 static void golden_values(golden_worst *w, const cJSON *record, const char *name, uint64_t seed, const double *value, int64_t n)
 {
     double allowed = golden_tolerance(record, "rel_l2"), sum = 0, far = 0;
@@ -151,8 +151,7 @@ static void golden_values(golden_worst *w, const cJSON *record, const char *name
     int64_t dim[8], i = 0;
     int rank = golden_dims(golden_at(record, "shape"), dim);
     for (int k = 0; k < rank; k++) count *= (double)dim[k];
-    snprintf(probe, sizeof probe, "%s", golden_text(record, "probe", ""));
-    if (!*probe) snprintf(probe, sizeof probe, "%.250s.probe", name);
+    snprintf(probe, sizeof probe, "%.250s.probe", golden_text(record, "probe", name));
     uint64_t base = golden_base(probe, seed);
     for (int64_t k = 0; k < n; k++) {
         sum += value[k] * value[k];

@@ -62,7 +62,10 @@ void kolo_backend_destroy(kolo_backend **backend)
     *backend = NULL;
 }
 
-bool kolo_tensor_is_map(const kolo_tensor *t) { return t->rank == 4 && t->role == KOLO_ROLE_ACTIVATION; }
+bool kolo_tensor_is_map(const kolo_tensor *t)
+{
+    return t->rank == 4 && (t->role == KOLO_ROLE_ACTIVATION || (t->role == KOLO_ROLE_INPUT && t->dtype != KOLO_U8));
+}
 
 kolo_layout kolo_layout_plain(const kolo_tensor *t)
 {

@@ -77,7 +77,7 @@ kolo_layout kolo_layout_blocked(const kolo_tensor *tensor, int64_t block);
 /* Second half of kolo_backend_layout: `layout` holds the activations' layouts, and plain ones for all else. */
 int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout,
                                    kolo_layout *layout);
-/* Whether a tensor is an activation (N, C, H, W) that the channel block applies to. */
+/* Whether a tensor is an activation, or an input of numbers instead of bytes, (N, C, H, W), that the channel block applies to. */
 bool kolo_tensor_is_map(const kolo_tensor *tensor);
 
 #endif

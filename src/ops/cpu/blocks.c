@@ -13,11 +13,12 @@ enum { NHWC = -1 };
 
 static bool is_conv(enum kolo_op op) { return op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight; }
 
-/* Whether t is a normalised picture that only convolutions read. */
+/* Whether t is a picture, normalised here or given so, that only convolutions read. */
 static bool *find_pictures(const kolo_graph *g)
 {
     bool *picture = kolo_alloc((size_t)(g->tensors + 1) * sizeof *picture);
     if (!picture) return NULL;
+    if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8) picture[g->input] = true;
     for (int64_t i = 0; i < g->nodes; i++)
         if (g->node[i].op == KOLO_OP_normalize) picture[g->node[i].out[0]] = true;
     for (int64_t i = 0; i < g->nodes; i++)
