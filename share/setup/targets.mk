@@ -8,9 +8,12 @@ again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$$(
 missing = $$(CC='$(CC)' MPI='$(MPI)' PMIX='$(PMIX)' CUDA='$(CUDA)' $(foreach h,$(PROBE_HOMES),$h='$($h)') \
             share/setup/probe.sh | sed -n 's/^PROBE_MISSING :=//p')
 
-# $1: goal. The probe is made again only when the last one found something missing, or never ran.
-want = @if ! grep -qsx 'PROBE_MISSING :=' $(BUILD)/probe.mk; then MPI='$(MPI)' share/setup/deps.sh install $1 $(missing); \
-        else MPI='$(MPI)' share/setup/deps.sh install $1; fi
+# $1: goal. The probe is made again only when the last one found something missing, or never ran; and once more when
+# there was no compiler, without which no library can be looked for.
+want = @for pass in 1 2; do names=; \
+          grep -qsx 'PROBE_MISSING :=' $(BUILD)/probe.mk || names=$(missing); \
+          MPI='$(MPI)' share/setup/deps.sh install $1 $$names || exit 1; \
+          case " $$names " in *" CC "*) ;; *) break ;; esac; done
 
 deps:
 	$(call want,check)
