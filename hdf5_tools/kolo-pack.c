@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "kolo/error.h"
@@ -85,6 +86,7 @@ int main(int argc, char **argv)
     /* ranks without an error of their own leave the word to the one that has it */
     if (rc < 0 && kolo_error_text()[0]) fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
     fflush(stdout);
+    if (rc == KOLO_EINPUT && p.launch.rank == 0 && p.claimed && !p.resumed && kolo_folder_remove(p.work) < 0) kolo_warn("%s", kolo_error_text());
     kolo_launch_finish(&p.launch);
     pack_free(&p);
     return -rc;

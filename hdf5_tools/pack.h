@@ -77,6 +77,7 @@ typedef struct packing {
     int channels, height, width; /* of the output; channels 0: not yet decided; height 0: they differ */
     int threads;
     bool resumed;              /* there is earlier work to keep */
+    bool claimed;              /* OUT/.pack is ours */
     bool complete;             /* the output is there already, of the same source and options */
     bool stats_given;
     kolo_shard_stats stats;    /* of --stats-from */
@@ -130,6 +131,7 @@ typedef struct board board;
 int board_open(board **b, packing *p, const char *phase, int64_t total);
 void board_add(board *b, int64_t samples, int64_t bytes, int64_t rejects, int64_t kept); /* any thread */
 bool board_stopping(const board *b);
+void board_stop(board *b);     /* asks all ranks to stop */
 void board_tick(board *b);     /* main thread, several times a second */
 void board_close(board **b);   /* prints the last line */
 void pack_catch_signals(void);

@@ -26,7 +26,7 @@ struct board {
     int64_t total;
     int fd;
     _Atomic int64_t samples, bytes, rejects, kept;
-    _Atomic bool stop;
+    _Atomic bool stop, asked; /* asked: by this rank */
     entry *all;
     double begin, told, printed;
     bool terminal;
@@ -87,11 +87,17 @@ void board_add(board *b, int64_t samples, int64_t bytes, int64_t rejects, int64_
 
 bool board_stopping(const board *b) { return signalled || atomic_load(&b->stop); }
 
+void board_stop(board *b)
+{
+    atomic_store(&b->asked, true);
+    atomic_store(&b->stop, true);
+}
+
 /* Progress is no reason to fail: errors of this file are ignored. */
 static void exchange(board *b)
 {
     const kolo_launch *l = &b->p->launch;
-    const entry mine = {atomic_load(&b->samples), atomic_load(&b->bytes), atomic_load(&b->rejects), atomic_load(&b->kept), signalled, {0}};
+    const entry mine = {atomic_load(&b->samples), atomic_load(&b->bytes), atomic_load(&b->rejects), atomic_load(&b->kept), signalled || atomic_load(&b->asked), {0}};
     const off_t size = sizeof mine;
     if (pwrite(b->fd, &mine, sizeof mine, size * l->rank) < 0) return;
     ssize_t got = pread(b->fd, b->all, sizeof mine * (size_t)l->size, 0);

@@ -24,10 +24,12 @@ int pack_agree(packing *p, int status)
     if (!all) return KOLO_ECONFIG;
     int rc = kolo_launch_exchange(&p->launch, &status, sizeof status, all), worst = 0;
     for (int r = 0; rc == 0 && r < p->launch.size; r++)
-        if (all[r] < 0 && worst == 0) worst = all[r];
+        if (all[r] < 0 && (worst == 0 || worst == KOLO_EREQUEUE)) worst = all[r];
     free(all);
-    if (rc < 0 || status < 0) return rc < 0 ? rc : status;
-    return worst < 0 ? kolo_fail(worst, "%s", "") : 0;
+    if (rc < 0 || worst == 0) return rc;
+    /* stopped because of another rank's error, or by a signal, which rank 0 tells */
+    if (status == worst && (worst != KOLO_EREQUEUE || p->launch.rank == 0)) return worst;
+    return kolo_fail(worst, "%s", "");
 }
 
 /* 128 bits that mix every byte; not for adversaries. */
@@ -252,6 +254,7 @@ static int claim_output(packing *p)
     else if (rc == 0 && o->resume && has_output(o->out)) rc = compare_output(p);
     else if (rc == 0 && has_output(o->out))
         rc = kolo_fail(KOLO_ECONFIG, "%s already holds shards or a manifest; --force replaces them", o->out);
+    p->claimed = rc == 0;
     if (rc == 0 && p->resumed) rc = take_back(p);
     if (rc == 0 && !p->resumed) {
         rc = kolo_folder_make(p->work);
@@ -344,6 +347,7 @@ int pack_plan(packing *p)
     if (rc == 0 && first && !p->options.dry_run) rc = claim_output(p);
     KOLO_TRY(pack_agree(p, rc));
     KOLO_TRY(share_flag(p, rc == 1, &p->complete));
+    KOLO_TRY(share_flag(p, p->resumed, &p->resumed));
     if (p->complete) return 0;
     if (!first) {
         p->source.kind = p->options.kind;

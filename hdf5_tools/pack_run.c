@@ -42,6 +42,7 @@ static void note_error(pass *t, int status, int64_t at)
     }
     pthread_mutex_unlock(&t->lock);
     atomic_store(&t->failed, true);
+    board_stop(t->board);
 }
 
 static void *run_thread(void *argument)
@@ -106,10 +107,6 @@ static int run_pass(pass *t, const char *phase, int64_t total)
     if (rc < 0) kolo_fail(rc, "%s", t->error);
     else if (board_stopping(t->board) && atomic_load(&t->next) < t->end)
         rc = kolo_fail(KOLO_EREQUEUE, "stopped by a signal; the same command with --resume goes on");
-    if (rc < 0 && rc != KOLO_EREQUEUE && p->launch.size > 1) {
-        kolo_error("%s", kolo_error_text());
-        kolo_launch_abort(&p->launch, -rc);
-    }
     board_close(&t->board);
     return pack_agree(p, rc);
 }
@@ -334,14 +331,15 @@ static int write_block(pass *t, converter *c, source_buffer *buffer, int64_t fir
     return rc;
 }
 
-/* About 2 MiB a block: few system calls for small samples, little lost by a kill. */
+/* About 2 MiB a block: few system calls for small samples; where a sample costs a decode, few are lost by a kill. */
 static int64_t choose_step(const packing *p)
 {
     const uint64_t mean = p->count ? p->bytes / (uint64_t)p->count : 1;
     int64_t step = (int64_t)((2u << 20) / (mean ? mean : 1));
     const int64_t share = p->count / p->launch.size / p->threads / 4;
     if (step > share) step = share;
-    return step < 1 ? 1 : step > MOST_IN_BLOCK ? MOST_IN_BLOCK : step;
+    const int64_t most = p->source.kind->pixels ? MOST_IN_BLOCK : 32;
+    return step < 1 ? 1 : step > most ? most : step;
 }
 
 static int sync_shards(packing *p, int64_t first, int64_t end)

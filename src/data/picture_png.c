@@ -32,7 +32,7 @@ static void on_warning(png_structp png, png_const_charp text) { (void)png, (void
 static void on_read(png_structp png, png_bytep to, size_t bytes)
 {
     reader *r = png_get_io_ptr(png);
-    if (bytes > r->left) png_error(png, "the PNG is truncated");
+    if (bytes > r->left) png_error(png, "truncated");
     memcpy(to, r->data, bytes);
     r->data += bytes;
     r->left -= bytes;
