@@ -27,21 +27,21 @@ struct saver {
     kolo_backend *backend;
     const kolo_run *run;
     item *item;
-    kolo_weight *weight;       /* [items] the description of each in the file */
+    kolo_weight *weight; /* [items] the description of each in the file */
     int items;
-    char *header;              /* of tensors.safetensors */
+    char *header; /* of tensors.safetensors */
     size_t header_bytes;
-    char *snapshot;            /* copies of the saved arenas, one behind the other */
+    char *snapshot; /* copies of the saved arenas, one behind the other */
     size_t snapshot_bytes;
-    size_t base[KOLO_ARENAS];  /* where each arena begins in the snapshot */
-    float *canonical;          /* one tensor, as it goes to the file */
+    size_t base[KOLO_ARENAS]; /* where each arena begins in the snapshot */
+    float *canonical;         /* one tensor, as it goes to the file */
     size_t canonical_bytes;
 
     pthread_t thread;
-    bool started;              /* the thread is to be joined */
-    kolo_position position;    /* of the save in flight */
-    char *math, *runtime;      /* its options for the manifest */
-    int rc;                    /* of the thread, valid once it is joined */
+    bool started;           /* the thread is to be joined */
+    kolo_position position; /* of the save in flight */
+    char *math, *runtime;   /* its options for the manifest */
+    int rc;                 /* of the thread, valid once it is joined */
     char error[2048];
 
     pthread_mutex_t best_lock; /* marking the best, against removing old ones */
@@ -124,8 +124,9 @@ static int write_tensors(struct saver *s, stream *out)
     KOLO_TRY(kolo_stream_put(out, s->header, s->header_bytes));
     for (int i = 0; i < s->items; i++) { /* all F32: the order of the data is the order given */
         const item *it = &s->item[i];
-        KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor], &s->plan->layout[it->tensor],
-                                           s->snapshot + s->base[it->arena] + it->offset, s->canonical));
+        KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor],
+                                           &s->plan->layout[it->tensor], s->snapshot + s->base[it->arena] + it->offset,
+                                           s->canonical));
         KOLO_TRY(kolo_stream_put(out, s->canonical, s->weight[i].bytes));
     }
     return kolo_stream_sync(out);
@@ -134,7 +135,10 @@ static int write_tensors(struct saver *s, stream *out)
 static int write_manifest(struct saver *s, const char *path, const stream *tensors)
 {
     stream out;
-    manifest m = {.position = s->position, .bytes = tensors->bytes, .crc = tensors->crc, .tensors = s->items,
+    manifest m = {.position = s->position,
+                  .bytes = tensors->bytes,
+                  .crc = tensors->crc,
+                  .tensors = s->items,
                   .ranks = s->plan->config.ranks};
     char *text = kolo_record_text(&m, s->math, s->runtime);
     int rc = text ? kolo_stream_open(&out, path) : KOLO_ECONFIG;
@@ -152,7 +156,8 @@ static int write_manifest(struct saver *s, const char *path, const stream *tenso
 static int write_folder(struct saver *s, const char *aside)
 {
     stream out = {.fd = -1};
-    char *tensors = kolo_format("%s/tensors.safetensors", aside), *manifest_path = kolo_format("%s/manifest.json", aside);
+    char *tensors = kolo_format("%s/tensors.safetensors", aside),
+         *manifest_path = kolo_format("%s/manifest.json", aside);
     int rc = tensors && manifest_path ? kolo_folder_remove(aside) : KOLO_ECONFIG;
     if (rc == 0) rc = kolo_folder_make(aside);
     if (rc == 0) rc = kolo_stream_open(&out, tensors);
@@ -225,7 +230,8 @@ static int start_writer(struct saver *s)
     int error = pthread_create(&s->thread, NULL, writer_main, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) s->writing = -1;
-    if (error) return kolo_fail(KOLO_EINTERNAL, "cannot start the checkpoint thread: %s; check ulimit -u", strerror(error));
+    if (error)
+        return kolo_fail(KOLO_EINTERNAL, "cannot start the checkpoint thread: %s; check ulimit -u", strerror(error));
     s->started = true;
     return 0;
 }
@@ -234,16 +240,23 @@ static void take_snapshot(struct saver *s, kolo_exec *exec)
 {
     for (int i = 0; i < SAVED_ARENAS; i++) {
         enum kolo_arena a = saved_arena[i];
-        if (s->plan->arena_bytes[a] > 0) memcpy(s->snapshot + s->base[a], kolo_exec_arena(exec, a), s->plan->arena_bytes[a]);
+        if (s->plan->arena_bytes[a] > 0)
+            memcpy(s->snapshot + s->base[a], kolo_exec_arena(exec, a), s->plan->arena_bytes[a]);
     }
+}
+
+int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend)
+{
+    struct saver *s = run->saver;
+    KOLO_TRY(saver_wait(s));
+    if (s && (s->plan != plan || s->backend != backend)) KOLO_TRY(kolo_saver_destroy(&run->saver));
+    return run->saver ? 0 : saver_create(&run->saver, run, plan, backend);
 }
 
 int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
                          const kolo_options *options, const kolo_position *position)
 {
-    KOLO_TRY(saver_wait(run->saver));
-    if (run->saver && (run->saver->plan != plan || run->saver->backend != backend)) KOLO_TRY(kolo_saver_destroy(&run->saver));
-    if (!run->saver) KOLO_TRY(saver_create(&run->saver, run, plan, backend));
+    KOLO_TRY(kolo_checkpoint_prepare(run, plan, backend));
     struct saver *s = run->saver;
     take_snapshot(s, exec);
     s->position = *position;

@@ -14,14 +14,14 @@
 
 /* Where a run stands. Everything needed to go on beside the tensors. */
 typedef struct kolo_position {
-    int64_t step;             /* optimizer steps done */
-    int64_t epoch, epoch_step;/* next batch */
-    int64_t batch;            /* global batch */
-    int64_t samples;          /* of the training set */
-    int64_t restarts;         /* starts of this run before this one */
+    int64_t step;              /* optimizer steps done */
+    int64_t epoch, epoch_step; /* next batch */
+    int64_t batch;             /* global batch */
+    int64_t samples;           /* of the training set */
+    int64_t restarts;          /* starts of this run before this one */
     uint64_t seed;
-    double wall_seconds;      /* trained so far, over all starts */
-    double best_top1;         /* -1: none yet */
+    double wall_seconds; /* trained so far, over all starts */
+    double best_top1;    /* -1: none yet */
     int64_t best_step;
     char data_uuid[40];
     char model[64];
@@ -44,6 +44,8 @@ int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *
 /* Reads the tensors into exec. Every rank reads. KOLO_EINPUT: another model (missing, extra, wrongly shaped tensors are listed). */
 int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *plan);
 
+/* Reserves the memory of the copy (the arenas' size) before step 1; else the first save does, and waits for its pages. */
+int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend);
 /* Copies the arenas at once (a memcpy; waits first if the previous checkpoint is still being written) and writes in a thread of its own.
  * Rank 0 only. An error of the thread (disk full: KOLO_EIO; the older checkpoints stay) is returned by the next save or wait. */
 int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
@@ -58,9 +60,9 @@ enum kolo_weight_type { KOLO_WEIGHT_F32, KOLO_WEIGHT_BF16, KOLO_WEIGHT_I64 }; /*
 typedef struct kolo_weight {
     const char *name;
     enum kolo_weight_type type;
-    int rank;               /* 0: one number */
+    int rank; /* 0: one number */
     int64_t dim[KOLO_MAX_DIM];
-    const void *data;       /* in a foreign file perhaps unaligned: copy, do not cast */
+    const void *data; /* in a foreign file perhaps unaligned: copy, do not cast */
     size_t bytes;
 } kolo_weight;
 /* Maps FILE; hostile headers (lengths, overlaps, holes, deep nesting, duplicate names) are KOLO_EINPUT. Other types are refused by name. */

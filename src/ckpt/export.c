@@ -24,13 +24,18 @@ static int gather(kolo_exec *exec, const kolo_plan *plan, bool ema, const item *
         int64_t count = kolo_tensor_count(t);
         KOLO_TRY(kolo_exec_get(exec, ema ? "ema" : "param", items[i].tensor, values));
         kolo_weight *w = &weight[(*written)++];
-        *w = (kolo_weight){.name = t->name, .type = KOLO_WEIGHT_F32, .rank = t->rank, .data = values, .bytes = (size_t)count * sizeof *values};
+        *w = (kolo_weight){.name = t->name,
+                           .type = KOLO_WEIGHT_F32,
+                           .rank = t->rank,
+                           .data = values,
+                           .bytes = (size_t)count * sizeof *values};
         memcpy(w->dim, t->dim, sizeof w->dim);
         values += count;
         if (!is_variance(t->name)) continue;
         names[i] = kolo_format("%.*s%s", (int)(strlen(t->name) - strlen(variance)), t->name, counter);
         if (!names[i]) return KOLO_ECONFIG;
-        weight[(*written)++] = (kolo_weight){.name = names[i], .type = KOLO_WEIGHT_I64, .data = tracked, .bytes = sizeof *tracked};
+        weight[(*written)++] =
+            (kolo_weight){.name = names[i], .type = KOLO_WEIGHT_I64, .data = tracked, .bytes = sizeof *tracked};
     }
     return 0;
 }
@@ -44,14 +49,17 @@ int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan
     int n = 0, written = 0, rc;
     int64_t total = 0;
     if (ema && !plan->config.ema)
-        return kolo_fail(KOLO_ECONFIG, "%s: this model keeps no averaged weights (ema=0): export the weights themselves", path);
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s: this model keeps no averaged weights (ema=0): export the weights themselves", path);
     KOLO_TRY_GOTO(rc, kolo_items_make(plan, false, false, &items, &n));
     for (int i = 0; i < n; i++) total += kolo_tensor_count(&plan->graph->tensor[items[i].tensor]);
     values = kolo_alloc((size_t)total * sizeof *values);
     weight = kolo_alloc((size_t)(2 * n + 1) * sizeof *weight);
     names = kolo_alloc((size_t)(n + 1) * sizeof *names);
     static const char *const metadata[] = {"format", "pt", NULL};
-    rc = values && weight && names ? gather(exec, plan, ema, items, n, values, &batches_tracked, weight, names, &written) : KOLO_ECONFIG;
+    rc = values && weight && names
+             ? gather(exec, plan, ema, items, n, values, &batches_tracked, weight, names, &written)
+             : KOLO_ECONFIG;
     if (rc == 0) rc = kolo_weights_write(path, weight, written, metadata);
 fail:
     for (int i = 0; names && i < n; i++) free(names[i]);

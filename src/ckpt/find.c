@@ -43,7 +43,8 @@ static int verify_tensors(const char *path, const manifest *m)
     if (fd < 0) return kolo_fail_io("open", path);
     int rc = file_crc(fd, path, m->bytes, &crc);
     close(fd);
-    if (rc == 0 && crc != m->crc) rc = kolo_fail(KOLO_EINPUT, "%s: damaged: crc32c %08x, its manifest says %08x", path, crc, m->crc);
+    if (rc == 0 && crc != m->crc)
+        rc = kolo_fail(KOLO_EINPUT, "%s: damaged: crc32c %08x, its manifest says %08x", path, crc, m->crc);
     return rc;
 }
 
@@ -66,9 +67,11 @@ static int try_step(const char *checkpoints, int64_t step, kolo_position *positi
     int n = snprintf(path, size, "%s/%s", checkpoints, name);
     if (n < 0 || (size_t)n >= size) return kolo_fail(KOLO_ECONFIG, "%s: this path is too long", checkpoints);
     int rc = kolo_checkpoint_verify(path, &m);
-    if (rc == 0 && m.position.step != step) rc = kolo_fail(KOLO_EINPUT, "%s: its manifest is of step %" PRId64, path, m.position.step);
+    if (rc == 0 && m.position.step != step)
+        rc = kolo_fail(KOLO_EINPUT, "%s: its manifest is of step %" PRId64, path, m.position.step);
     if (rc == KOLO_ECONFIG) return rc;
-    if (rc < 0 && kolo_file_exists(path)) kolo_log0(KOLO_LOG_WARN, "%s; this checkpoint is passed over for the one before", kolo_error_text());
+    if (rc < 0 && kolo_file_exists(path))
+        kolo_log0(KOLO_LOG_WARN, "%s; this checkpoint is passed over for the one before", kolo_error_text());
     if (rc < 0) return 0;
     *position = m.position;
     return 1;
@@ -81,7 +84,8 @@ int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *
     if (!checkpoints) return KOLO_ECONFIG;
     int rc = kolo_store_list(checkpoints, &steps, &n);
     for (int64_t i = 0; rc == 0 && i < n; i++) rc = try_step(checkpoints, steps[i], position, path, size);
-    if (rc == 0 && n > 0) kolo_log0(KOLO_LOG_WARN, "%s: no whole checkpoint among %" PRId64 ": the run begins anew", checkpoints, n);
+    if (rc == 0 && n > 0)
+        kolo_log0(KOLO_LOG_WARN, "%s: no whole checkpoint among %" PRId64 ": the run begins anew", checkpoints, n);
     if (rc == 0 && size > 0) *path = 0;
     free(steps);
     free(checkpoints);

@@ -12,7 +12,8 @@ static bool saved(const kolo_plan *plan, int t)
 }
 
 /* prefix NULL: the tensor's own name. */
-static int add(const kolo_plan *plan, item *to, const char *prefix, const char *which, int t, enum kolo_arena arena, size_t base)
+static int add(const kolo_plan *plan, item *to, const char *prefix, const char *which, int t, enum kolo_arena arena,
+               size_t base)
 {
     const char *name = plan->graph->tensor[t].name;
     *to = (item){.which = which, .tensor = t, .arena = arena, .offset = base + plan->home[t].offset};
@@ -25,7 +26,8 @@ static int fill(const kolo_plan *plan, int states, bool ema, item *items, int *n
     const kolo_graph *g = plan->graph;
     size_t params = plan->arena_bytes[KOLO_ARENA_PARAM];
     for (int t = 0; t < g->tensors; t++)
-        if (saved(plan, t)) KOLO_TRY(add(plan, &items[(*n)++], NULL, "param", t, (enum kolo_arena)plan->home[t].arena, 0));
+        if (saved(plan, t))
+            KOLO_TRY(add(plan, &items[(*n)++], NULL, "param", t, (enum kolo_arena)plan->home[t].arena, 0));
     for (int s = 0; s < states; s++)
         for (int t = 0; t < g->tensors; t++) {
             const char *name = plan->config.optimizer->state_name[s];

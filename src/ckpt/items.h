@@ -6,11 +6,11 @@
 #include "ckpt/ckpt.h"
 
 typedef struct item {
-    char *name;           /* "momentum:conv1.weight"; owned */
-    const char *which;    /* as kolo_exec_set wants it */
+    char *name;        /* "momentum:conv1.weight"; owned */
+    const char *which; /* as kolo_exec_set wants it */
     int tensor;
     enum kolo_arena arena;
-    size_t offset;        /* bytes in the arena */
+    size_t offset; /* bytes in the arena */
 } item;
 
 /* state: with optimizer states; ema: with averages (both: where the plan has them). */

@@ -13,7 +13,10 @@
 enum { LISTED = 8, ENTRY = 320 };
 
 /* Names that do not fit, up to eight of a kind. */
-typedef struct complaint { int count; char text[LISTED * ENTRY]; } complaint;
+typedef struct complaint {
+    int count;
+    char text[LISTED * ENTRY];
+} complaint;
 
 static void complain(complaint *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void complain(complaint *c, const char *format, ...)
@@ -35,33 +38,47 @@ static void shape_text(const int64_t *dim, int rank, char text[96])
         used += (size_t)snprintf(text + used, 96 - used, "%s%lld", d ? "x" : "", (long long)dim[d]);
 }
 
-static int fail_complaints(const char *path, const char *model, const complaint *missing, const complaint *extra, const complaint *wrong)
+static int fail_complaints(const char *path, const char *model, const complaint *missing, const complaint *extra,
+                           const complaint *wrong)
 {
     char text[3 * sizeof missing->text + 512] = "";
-    const struct { const char *what; const complaint *c; } kind[] = {{"missing", missing}, {"unknown", extra}, {"of another shape", wrong}};
+    const struct {
+        const char *what;
+        const complaint *c;
+    } kind[] = {{"missing", missing}, {"unknown", extra}, {"of another shape", wrong}};
     for (int i = 0; i < 3; i++) {
         size_t used = strlen(text);
         int more = kind[i].c->count - LISTED;
         if (kind[i].c->count == 0) continue;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %s: %s", used ? "; " : "", kind[i].c->count, kind[i].what, kind[i].c->text);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %s: %s", used ? "; " : "", kind[i].c->count,
+                                 kind[i].what, kind[i].c->text);
         if (more > 0 && used < sizeof text) snprintf(text + used, sizeof text - used, " and %d more", more);
     }
-    return kolo_fail(KOLO_EINPUT, "%s: its tensors are not those of %s (give the model and the options it was trained with): %s", path, model, text);
+    return kolo_fail(KOLO_EINPUT,
+                     "%s: its tensors are not those of %s (give the model and the options it was trained with): %s",
+                     path, model, text);
 }
 
-static bool has_prefix(const char *name, const char *prefix) { return prefix && !strncmp(name, prefix, strlen(prefix)); }
+static bool has_prefix(const char *name, const char *prefix)
+{
+    return prefix && !strncmp(name, prefix, strlen(prefix));
+}
 
 static bool fits(const kolo_weight *w, const kolo_tensor *t)
 {
-    return w->type != KOLO_WEIGHT_I64 && w->rank == t->rank && !memcmp(w->dim, t->dim, (size_t)t->rank * sizeof *t->dim);
+    return w->type != KOLO_WEIGHT_I64 && w->rank == t->rank &&
+           !memcmp(w->dim, t->dim, (size_t)t->rank * sizeof *t->dim);
 }
 
 typedef struct rules {
-    const char *head;   /* tensors of this prefix may be missing, unknown or of another shape; or NULL */
-    bool plain_only;    /* other names than state-dict ones ("momentum:x", "ema:x") are nobody's business here */
+    const char *head; /* tensors of this prefix may be missing, unknown or of another shape; or NULL */
+    bool plain_only;  /* other names than state-dict ones ("momentum:x", "ema:x") are nobody's business here */
 } rules;
 
-static int compare_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int compare_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
 /* Tensors of the file that the model does not have. */
 static int find_extra(const kolo_weights *weights, const item *items, int n, const rules *r, complaint *extra)
@@ -82,7 +99,8 @@ static int find_extra(const kolo_weights *weights, const item *items, int n, con
     return 0;
 }
 
-static int check(const char *path, const kolo_weights *weights, const kolo_graph *g, const item *items, int n, const rules *r)
+static int check(const char *path, const kolo_weights *weights, const kolo_graph *g, const item *items, int n,
+                 const rules *r)
 {
     complaint missing = {.count = 0}, extra = {.count = 0}, wrong = {.count = 0};
     KOLO_TRY(find_extra(weights, items, n, r, &extra));
@@ -100,7 +118,8 @@ static int check(const char *path, const kolo_weights *weights, const kolo_graph
     return missing.count + extra.count + wrong.count ? fail_complaints(path, g->name, &missing, &extra, &wrong) : 0;
 }
 
-static int set_all(const kolo_weights *weights, kolo_exec *exec, const kolo_graph *g, const item *items, int n, float *values)
+static int set_all(const kolo_weights *weights, kolo_exec *exec, const kolo_graph *g, const item *items, int n,
+                   float *values)
 {
     for (int i = 0; i < n; i++) {
         const kolo_tensor *t = &g->tensor[items[i].tensor];

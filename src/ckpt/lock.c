@@ -28,16 +28,20 @@ static int fail_held(const char *folder, const owner *o, const char *state)
 {
     char who[512];
     kolo_owner_text(o, who, sizeof who);
-    return kolo_fail(KOLO_ECONFIG, "%s: this run folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another run= folder",
-                     folder, who, *state ? " (" : "", state, *state ? ")" : "", *o->job ? ": scancel " : "", o->job);
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "%s: this run folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another run= folder", folder,
+        who, *state ? " (" : "", state, *state ? ")" : "", *o->job ? ": scancel " : "", o->job);
 }
 
 static int fail_unknown(const char *folder, const owner *o)
 {
     char who[512];
     kolo_owner_text(o, who, sizeof who);
-    return kolo_fail(KOLO_ECONFIG, "%s: this run folder belongs to %s, and it cannot be told from here whether that still runs: "
-                     "if it does not, remove %s/lock and start again; else choose another run= folder", folder, who, folder);
+    return kolo_fail(KOLO_ECONFIG,
+                     "%s: this run folder belongs to %s, and it cannot be told from here whether that still runs: "
+                     "if it does not, remove %s/lock and start again; else choose another run= folder",
+                     folder, who, folder);
 }
 
 /* Opens the file that has this name now. */
@@ -50,7 +54,8 @@ static int open_lock(const char *path)
 static bool still_there(int fd, const char *path)
 {
     struct stat mine, there;
-    return fstat(fd, &mine) == 0 && stat(path, &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+    return fstat(fd, &mine) == 0 && stat(path, &there) == 0 && mine.st_ino == there.st_ino &&
+           mine.st_dev == there.st_dev;
 }
 
 static bool read_owner(const char *path, owner *o)
@@ -69,7 +74,8 @@ static int take_kernel_lock(run_lock *lock, const char *folder)
         lock->fd = open_lock(lock->path);
         if (lock->fd < 0) return lock->fd;
         int rc = flock(lock->fd, LOCK_EX | LOCK_NB);
-        bool held = rc < 0 && errno == EWOULDBLOCK; /* any other error: a file system without locks; the content decides */
+        bool held =
+            rc < 0 && errno == EWOULDBLOCK; /* any other error: a file system without locks; the content decides */
         if (!held && still_there(lock->fd, lock->path)) return 0;
         owner o = {.host = "an unknown host", .since = "now"}, me;
         bool known = held && read_owner(lock->path, &o);

@@ -9,7 +9,7 @@ typedef struct manifest {
     uint64_t bytes; /* of tensors.safetensors */
     uint32_t crc;
     int64_t tensors;
-    int ranks;      /* that wrote it */
+    int ranks; /* that wrote it */
 } manifest;
 
 /* Options of one scope as a JSON object, indented for the manifest; caller frees. */

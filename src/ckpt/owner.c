@@ -26,8 +26,9 @@ static bool process_read(long pid, char *state, unsigned *flags, unsigned long l
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
     if (kolo_file_read(path, &text, NULL) < 0) return false;
     const char *rest = strrchr(text, ')'); /* the name before it may hold anything */
-    bool good = rest && sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                               state, flags, start) == 3;
+    bool good =
+        rest && sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                       state, flags, start) == 3;
     free(text);
     return good;
 }
@@ -69,8 +70,10 @@ char *kolo_owner_write(const owner *o)
     size_t bytes;
     FILE *f = open_memstream(&text, &bytes);
     if (!f) return NULL;
-    const struct { const char *key, *value; } member[] = {{"host", o->host}, {"boot", o->boot}, {"job", o->job},
-        {"restart", o->restart}, {"step", o->step}, {"since", o->since}};
+    const struct {
+        const char *key, *value;
+    } member[] = {{"host", o->host},       {"boot", o->boot}, {"job", o->job},
+                  {"restart", o->restart}, {"step", o->step}, {"since", o->since}};
     fprintf(f, "{\"pid\": %ld, \"start\": \"%llu\"", o->pid, o->start);
     for (size_t i = 0; i < sizeof member / sizeof *member; i++) {
         fprintf(f, ", \"%s\": ", member[i].key);

@@ -15,7 +15,8 @@ static int check_space(const char *folder)
 {
     int64_t bytes = kolo_file_free_bytes(folder);
     if (bytes < 0) return KOLO_EIO;
-    if (bytes == 0) return kolo_fail(KOLO_EIO, "%s: the file system is full: free space, or choose another run= folder", folder);
+    if (bytes == 0)
+        return kolo_fail(KOLO_EIO, "%s: the file system is full: free space, or choose another run= folder", folder);
     return 0;
 }
 
@@ -63,8 +64,10 @@ static int compare_recipe(const char *path, const kolo_options *options)
     } else {
         char *difference = kolo_options_difference(&was, options);
         if (difference)
-            rc = kolo_fail(KOLO_ECONFIG, "%s: this run was started with other options that change its numbers:\n%s"
-                           "Give the old values to go on, or choose another run= folder to begin anew", path, difference);
+            rc = kolo_fail(KOLO_ECONFIG,
+                           "%s: this run was started with other options that change its numbers:\n%s"
+                           "Give the old values to go on, or choose another run= folder to begin anew",
+                           path, difference);
         free(difference);
     }
     kolo_options_free(&was);

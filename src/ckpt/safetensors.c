@@ -27,8 +27,10 @@ struct kolo_weights {
     int count;
 };
 
-static const struct { const char *name; size_t size; } type_table[] = {
-    [KOLO_WEIGHT_F32] = {"F32", 4}, [KOLO_WEIGHT_BF16] = {"BF16", 2}, [KOLO_WEIGHT_I64] = {"I64", 8}};
+static const struct {
+    const char *name;
+    size_t size;
+} type_table[] = {[KOLO_WEIGHT_F32] = {"F32", 4}, [KOLO_WEIGHT_BF16] = {"BF16", 2}, [KOLO_WEIGHT_I64] = {"I64", 8}};
 enum { TYPES = sizeof type_table / sizeof *type_table };
 
 const char *kolo_weight_type_name(enum kolo_weight_type type) { return type_table[type].name; }
@@ -76,7 +78,8 @@ static int parse_header(kolo_weights *w, size_t *data)
     int values = 0;
     for (uint64_t i = 0; i < length; i++) values += text[i] == ',' || text[i] == '[' || text[i] == '{';
     if (values > VALUES_LIMIT) return refuse(w, "its header holds too many values");
-    if (memchr(text, 0, length) || memmem(text, length, "\\u0000", 6)) return refuse(w, "its header holds a NUL character");
+    if (memchr(text, 0, length) || memmem(text, length, "\\u0000", 6))
+        return refuse(w, "its header holds a NUL character");
     const char *end = NULL;
     w->header = cJSON_ParseWithLengthOpts(text, length, &end, 0);
     if (!cJSON_IsObject(w->header)) return refuse(w, "its header is not valid JSON");
@@ -102,8 +105,10 @@ static int read_type(const kolo_weights *w, const cJSON *value, kolo_weight *t)
             t->type = (enum kolo_weight_type)i;
             return 0;
         }
-    return kolo_fail(KOLO_EINPUT, "%s: tensor \"%.100s\" is of type %.20s; this program reads F32, BF16 and I64: save it in one of them",
-                     w->path, t->name, value->valuestring);
+    return kolo_fail(
+        KOLO_EINPUT,
+        "%s: tensor \"%.100s\" is of type %.20s; this program reads F32, BF16 and I64: save it in one of them", w->path,
+        t->name, value->valuestring);
 }
 
 static int read_shape(const kolo_weights *w, const cJSON *value, kolo_weight *t, uint64_t *bytes)

@@ -7,17 +7,17 @@
 
 typedef struct stream {
     int fd;
-    char *path;    /* owned */
-    char *buffer;  /* small pieces gather here */
+    char *path;   /* owned */
+    char *buffer; /* small pieces gather here */
     size_t used;
-    uint64_t bytes;/* put so far */
+    uint64_t bytes; /* put so far */
     uint32_t crc;
 } stream;
 
 int kolo_stream_open(stream *s, const char *path); /* truncates; on failure nothing is left to close */
 int kolo_stream_put(stream *s, const void *data, size_t bytes);
-int kolo_stream_sync(stream *s);   /* everything is on the disk */
-int kolo_stream_close(stream *s);  /* also after a failure; network file systems may tell a full disk only here */
+int kolo_stream_sync(stream *s);  /* everything is on the disk */
+int kolo_stream_close(stream *s); /* also after a failure; network file systems may tell a full disk only here */
 
 /* KOLO_EIO: "PATH: cannot VERB: errno's text", and a cure where errno tells one. */
 int kolo_fail_io(const char *verb, const char *path);

@@ -21,13 +21,13 @@ static const double flush_seconds = 1;
 struct kolo_events {
     char *path;
     int fd;
-    FILE *line;       /* one event is formed here */
-    char *text;       /* its buffer */
+    FILE *line; /* one event is formed here */
+    char *text; /* its buffer */
     size_t length;
     char buffer[BUFFER_BYTES];
     size_t used;
-    off_t whole;      /* size of the file: ends with a whole line */
-    double flushed;   /* when */
+    off_t whole;    /* size of the file: ends with a whole line */
+    double flushed; /* when */
 };
 
 static int fail_errno(const char *verb, const char *path)
@@ -46,8 +46,11 @@ static int64_t parse_line(const char *line)
         if (length > 2 && !strcmp(line + length - 2, "}\n")) return step;
     }
     cJSON *object = cJSON_Parse(line);
-    const cJSON *event = cJSON_GetObjectItemCaseSensitive(object, "event"), *at = cJSON_GetObjectItemCaseSensitive(object, "step");
-    step = !cJSON_IsString(event) ? -1 : strcmp(event->valuestring, "step") || !cJSON_IsNumber(at) ? 0 : (int64_t)at->valuedouble;
+    const cJSON *event = cJSON_GetObjectItemCaseSensitive(object, "event"),
+                *at = cJSON_GetObjectItemCaseSensitive(object, "step");
+    step = !cJSON_IsString(event)                                      ? -1
+           : strcmp(event->valuestring, "step") || !cJSON_IsNumber(at) ? 0
+                                                                       : (int64_t)at->valuedouble;
     cJSON_Delete(object);
     return step;
 }
@@ -135,7 +138,8 @@ static int put_line(kolo_events *e, bool at_once)
 {
     fflush(e->line);
     if (e->used + e->length > BUFFER_BYTES) KOLO_TRY(flush(e));
-    if (e->length > BUFFER_BYTES) return kolo_fail(KOLO_EINTERNAL, "%s: an event of %zu bytes is too long", e->path, e->length);
+    if (e->length > BUFFER_BYTES)
+        return kolo_fail(KOLO_EINTERNAL, "%s: an event of %zu bytes is too long", e->path, e->length);
     memcpy(e->buffer + e->used, e->text, e->length);
     e->used += e->length;
     return at_once || kolo_time() - e->flushed >= flush_seconds ? flush(e) : 0;

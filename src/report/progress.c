@@ -19,14 +19,14 @@ static const double memory_seconds = 15; /* of the moving average of img/s */
 
 struct kolo_progress {
     int64_t total, per_epoch, batch;
-    double interval;      /* between lines */
+    double interval; /* between lines */
     bool in_place, colour, blocks;
-    bool painted;         /* a line stands at the cursor */
-    char text[LINE];      /* what was said last, without bar */
+    bool painted;    /* a line stands at the cursor */
+    char text[LINE]; /* what was said last, without bar */
     double fraction;
-    double told;          /* when the last line was printed; negative: never */
-    int64_t step, first;  /* last seen; first of this start */
-    double began, last;   /* time of the first and of the last step */
+    double told;              /* when the last line was printed; negative: never */
+    int64_t step, first;      /* last seen; first of this start */
+    double began, last;       /* time of the first and of the last step */
     double pictures, seconds; /* fading sums: img/s is their ratio */
     bool paused;
 };
@@ -52,8 +52,8 @@ static bool speaks_utf8(void)
     return false;
 }
 
-int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total, int64_t steps_per_epoch,
-                         int64_t batch)
+int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total,
+                         int64_t steps_per_epoch, int64_t batch)
 {
     kolo_progress *p = *progress = kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;
@@ -100,11 +100,14 @@ static void form_text(kolo_progress *p, double loss, double lr, double wait_shar
     *line = 0;
     p->fraction = p->total > 0 ? (double)p->step / (double)p->total : 0;
     add(line, "%3.0f%%  epoch %lld/%lld  step %lld/%lld  loss %.4f  lr %.4g", floor(100 * p->fraction),
-        (long long)((p->step > 0 ? p->step - 1 : 0) / p->per_epoch + 1), (long long)epochs, (long long)p->step, (long long)p->total, loss, lr);
+        (long long)((p->step > 0 ? p->step - 1 : 0) / p->per_epoch + 1), (long long)epochs, (long long)p->step,
+        (long long)p->total, loss, lr);
     if (isfinite(rate)) add(line, rate < 10 ? "  %.2f img/s" : "  %.0f img/s", rate);
     else add(line, "  -- img/s");
     add(line, "  wait %.1f%%  ETA ", 100 * (isfinite(wait_share) ? wait_share : 0));
-    add_duration(line, done > 0 ? (now - p->began) / (double)done * (double)(p->total - p->step) : p->step >= p->total ? 0 : -1);
+    add_duration(line, done > 0              ? (now - p->began) / (double)done * (double)(p->total - p->step)
+                       : p->step >= p->total ? 0
+                                             : -1);
 }
 
 static int terminal_width(void)

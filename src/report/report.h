@@ -19,25 +19,27 @@ void kolo_events_close(kolo_events **events);
 int kolo_events_flush(kolo_events *events);
 typedef struct kolo_step_event {
     int64_t step, epoch;
-    double loss, lr, top1, grad_norm, seconds, wait; /* loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
+    double loss, lr, top1, grad_norm, seconds,
+        wait; /* loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
 } kolo_step_event;
 int kolo_events_step(kolo_events *events, const kolo_step_event *event);
 /* Any other event: the members of the object behind "event": NAME, as JSON text: "\"step\":%ld,\"path\":%s" (strings by
  * kolo_json_quote of base/json.h where they may hold quotes). nan and inf become null. */
-int kolo_events_write(kolo_events *events, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int kolo_events_write(kolo_events *events, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* RUN/summary.json, atomically. Read back by later starts to add up. */
 typedef struct kolo_summary {
-    char state[16];               /* running, done, requeue, failed */
+    char state[16]; /* running, done, requeue, failed */
     char model[64], version[32], account[64], partition[64], job[32];
     int64_t steps, repeated_steps, restarts, epochs;
-    double loss, top1, top5;      /* of the last validation (or training loss); fractions; negative: none */
+    double loss, top1, top5; /* of the last validation (or training loss); fractions; negative: none */
     double best_top1;
     double img_per_s, wait_share, wall_seconds;
     int ranks, nodes, threads;
     uint64_t peak_bytes, planned_bytes;
     double node_hours;
-    char next[256];               /* what to do now, in words */
+    char next[256]; /* what to do now, in words */
 } kolo_summary;
 int kolo_summary_write(const char *run_folder, const kolo_summary *summary);
 int kolo_summary_read(const char *run_folder, kolo_summary *summary); /* 1 read, 0 none */
@@ -45,11 +47,13 @@ void kolo_summary_environment(kolo_summary *summary); /* account, partition, job
 
 /* Progress on stderr: at a terminal one line rewritten in place with a bar; in a log a line every ten `interval`s, the first within a second. */
 typedef struct kolo_progress kolo_progress;
-int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total, int64_t steps_per_epoch, int64_t batch);
+int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total,
+                         int64_t steps_per_epoch, int64_t batch);
 void kolo_progress_destroy(kolo_progress **progress);
 void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share);
 /* The time until the next step belongs to something else (validation): it counts for the ETA, not for img/s. */
 void kolo_progress_pause(kolo_progress *progress);
-void kolo_progress_note(kolo_progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of its own */
+void kolo_progress_note(kolo_progress *progress, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); /* a line of its own */
 
 #endif

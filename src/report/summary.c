@@ -11,18 +11,33 @@
 #include "kolo/error.h"
 #include "report/report.h"
 
-enum field_type { FIELD_TEXT, FIELD_INT, FIELD_COUNT, FIELD_BYTES, FIELD_REAL, FIELD_SCORE }; /* SCORE: null where there is none */
-typedef struct field { const char *key; enum field_type type; size_t offset, size; } field;
+enum field_type {
+    FIELD_TEXT,
+    FIELD_INT,
+    FIELD_COUNT,
+    FIELD_BYTES,
+    FIELD_REAL,
+    FIELD_SCORE
+}; /* SCORE: null where there is none */
+typedef struct field {
+    const char *key;
+    enum field_type type;
+    size_t offset, size;
+} field;
 
-#define FIELD(name, type) {#name, type, offsetof(kolo_summary, name), sizeof(((kolo_summary *)NULL)->name)}
+#define FIELD(name, type)                                                               \
+    {                                                                                   \
+#name, type, offsetof(kolo_summary, name), sizeof(((kolo_summary *)NULL)->name) \
+    }
 static const field fields[] = {
-    FIELD(state, FIELD_TEXT), FIELD(model, FIELD_TEXT), FIELD(version, FIELD_TEXT), FIELD(account, FIELD_TEXT),
-    FIELD(partition, FIELD_TEXT), FIELD(job, FIELD_TEXT),
-    FIELD(steps, FIELD_COUNT), FIELD(repeated_steps, FIELD_COUNT), FIELD(restarts, FIELD_COUNT), FIELD(epochs, FIELD_COUNT),
-    FIELD(loss, FIELD_SCORE), FIELD(top1, FIELD_SCORE), FIELD(top5, FIELD_SCORE), FIELD(best_top1, FIELD_SCORE),
-    FIELD(img_per_s, FIELD_REAL), FIELD(wait_share, FIELD_REAL), FIELD(wall_seconds, FIELD_REAL),
-    FIELD(ranks, FIELD_INT), FIELD(nodes, FIELD_INT), FIELD(threads, FIELD_INT),
-    FIELD(peak_bytes, FIELD_BYTES), FIELD(planned_bytes, FIELD_BYTES), FIELD(node_hours, FIELD_REAL), FIELD(next, FIELD_TEXT),
+    FIELD(state, FIELD_TEXT),          FIELD(model, FIELD_TEXT),           FIELD(version, FIELD_TEXT),
+    FIELD(account, FIELD_TEXT),        FIELD(partition, FIELD_TEXT),       FIELD(job, FIELD_TEXT),
+    FIELD(steps, FIELD_COUNT),         FIELD(repeated_steps, FIELD_COUNT), FIELD(restarts, FIELD_COUNT),
+    FIELD(epochs, FIELD_COUNT),        FIELD(loss, FIELD_SCORE),           FIELD(top1, FIELD_SCORE),
+    FIELD(top5, FIELD_SCORE),          FIELD(best_top1, FIELD_SCORE),      FIELD(img_per_s, FIELD_REAL),
+    FIELD(wait_share, FIELD_REAL),     FIELD(wall_seconds, FIELD_REAL),    FIELD(ranks, FIELD_INT),
+    FIELD(nodes, FIELD_INT),           FIELD(threads, FIELD_INT),          FIELD(peak_bytes, FIELD_BYTES),
+    FIELD(planned_bytes, FIELD_BYTES), FIELD(node_hours, FIELD_REAL),      FIELD(next, FIELD_TEXT),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -85,7 +100,8 @@ int kolo_summary_read(const char *run_folder, kolo_summary *summary)
     if (cJSON_IsObject(object)) {
         *summary = (kolo_summary){.steps = 0};
         for (int i = 0; i < FIELDS; i++)
-            read_value(&fields[i], cJSON_GetObjectItemCaseSensitive(object, fields[i].key), (char *)summary + fields[i].offset);
+            read_value(&fields[i], cJSON_GetObjectItemCaseSensitive(object, fields[i].key),
+                       (char *)summary + fields[i].offset);
     }
     bool found = cJSON_IsObject(object);
     cJSON_Delete(object);

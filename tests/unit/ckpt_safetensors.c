@@ -43,7 +43,8 @@ static void round_trip(void)
     }
     ok(same, "names, types, shapes and bytes survive, in the order given");
     ok(aligned, "every tensor is aligned to its type");
-    ok(!kolo_weights_find(w, "nothing") && !kolo_weights_at(w, SAMPLES) && !kolo_weights_at(w, -1), "what is not there is not found");
+    ok(!kolo_weights_find(w, "nothing") && !kolo_weights_at(w, SAMPLES) && !kolo_weights_at(w, -1),
+       "what is not there is not found");
     float values[4];
     kolo_weight_to_f32(kolo_weights_find(w, "half"), values, 4);
     ok(values[0] == 1 && values[1] == -2 && values[2] == 0 && isinf(values[3]), "bf16 becomes f32");
@@ -124,9 +125,11 @@ static void liars(void)
     refused("not JSON", "{\"a\":}", -1, 8, "not valid JSON");
     refused("text behind the object", "{} x", -1, 8, "behind its header");
     refused("a cut object", "{\"a\":" T("F32", "[1]", "[0,4]"), -1, 4, "not valid JSON");
-    refused("two of a name", "{\"a\":" T("F32", "[1]", "[0,4]") ",\"a\":" T("F32", "[1]", "[4,8]") "}", -1, 8, "two of this name");
+    refused("two of a name", "{\"a\":" T("F32", "[1]", "[0,4]") ",\"a\":" T("F32", "[1]", "[4,8]") "}", -1, 8,
+            "two of this name");
     refused("overlap", "{\"a\":" T("F32", "[2]", "[0,8]") ",\"b\":" T("F32", "[2]", "[4,12]") "}", -1, 12, "overlaps");
-    refused("the same place twice", "{\"a\":" T("F32", "[2]", "[0,8]") ",\"b\":" T("F32", "[2]", "[0,8]") "}", -1, 8, "overlaps");
+    refused("the same place twice", "{\"a\":" T("F32", "[2]", "[0,8]") ",\"b\":" T("F32", "[2]", "[0,8]") "}", -1, 8,
+            "overlaps");
     refused("a hole", "{\"a\":" T("F32", "[1]", "[0,4]") ",\"b\":" T("F32", "[1]", "[8,12]") "}", -1, 12, "hole");
     refused("bytes of nobody", "{\"a\":" T("F32", "[1]", "[0,4]") "}", -1, 8, "belong to no tensor");
     refused("a truncated file", "{\"a\":" T("F32", "[4]", "[0,16]") "}", -1, 12, "behind the end");
@@ -140,7 +143,8 @@ static void liars(void)
     refused("seven dimensions", "{\"a\":" T("F32", "[1,1,1,1,1,1,1]", "[0,4]") "}", -1, 4, "6 dimensions");
     refused("F16, by name", "{\"a\":" T("F16", "[2]", "[0,4]") "}", -1, 4, "F16");
     refused("an unknown member", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"offsets\":[0,4]}}", -1, 4, "whole numbers");
-    refused("a member twice", "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", -1, 4, "entry");
+    refused("a member twice", "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", -1,
+            4, "entry");
     refused("a tensor that is a number", "{\"a\":7}", -1, 4, "entry");
     refused("a name with a NUL in it", "{\"a\\u0000b\":" T("F32", "[1]", "[0,4]") "}", -1, 4, "NUL");
     enum { DEEP = 200000 };
@@ -190,7 +194,8 @@ static void mutations(void)
         }
         kolo_weights_close(&w);
     }
-    ok(wrong == 0 && yes > 0 && no > 1000, "4000 mutated files: %d taken, %d refused, none misread (%u)", yes, no, sum & 1);
+    ok(wrong == 0 && yes > 0 && no > 1000, "4000 mutated files: %d taken, %d refused, none misread (%u)", yes, no,
+       sum & 1);
     free(good);
 }
 
@@ -203,7 +208,8 @@ int main(void)
     python();
     liars();
     mutations();
-    is_int(kolo_weights_write("/nonexistent/x/y", sample, SAMPLES, NULL), KOLO_EIO, "a folder that is not there: an error (%s)", kolo_error_text());
+    is_int(kolo_weights_write("/nonexistent/x/y", sample, SAMPLES, NULL), KOLO_EIO,
+           "a folder that is not there: an error (%s)", kolo_error_text());
     kolo_folder_remove(folder);
     return done_testing();
 }

@@ -35,8 +35,9 @@ static void names(rig *a)
     is_int(kolo_weights_export(path, a->exec, a->plan, false, 77), 0, "exported (%s)", kolo_error_text());
     is_int(kolo_weights_open(&w, path), 0, "and read (%s)", kolo_error_text());
     is_int(kolo_weights_count(w), 122, "as many tensors as torchvision's resnet18().state_dict() has");
-    static const char *const first[] = {"conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var", "bn1.num_batches_tracked",
-        "layer1.0.conv1.weight", "layer1.0.bn1.weight"};
+    static const char *const first[] = {"conv1.weight",          "bn1.weight",         "bn1.bias",
+                                        "bn1.running_mean",      "bn1.running_var",    "bn1.num_batches_tracked",
+                                        "layer1.0.conv1.weight", "layer1.0.bn1.weight"};
     int in_order = 1;
     for (int i = 0; i < 8; i++) in_order &= !strcmp(kolo_weights_at(w, i)->name, first[i]);
     ok(in_order && !strcmp(kolo_weights_at(w, 121)->name, "fc.bias"), "in its order");
@@ -66,9 +67,11 @@ static void import(rig *a)
     rig_open(&b, &net);
     rig_step(&b, 9);
     is_int(kolo_weights_import(path, b.exec, b.plan, NULL), 0, "imported (%s)", kolo_error_text());
-    ok(equal(a, "param", &b, "param", "layer3.0.conv1.weight") && equal(a, "param", &b, "param", "bn1.running_var") && equal(a, "param", &b, "param", "fc.bias"),
+    ok(equal(a, "param", &b, "param", "layer3.0.conv1.weight") && equal(a, "param", &b, "param", "bn1.running_var") &&
+           equal(a, "param", &b, "param", "fc.bias"),
        "weights and statistics");
-    ok(equal(a, "param", &b, "ema", "layer3.0.conv1.weight") && equal(a, "param", &b, "ema", "bn1.running_mean"), "and the averages begin there");
+    ok(equal(a, "param", &b, "ema", "layer3.0.conv1.weight") && equal(a, "param", &b, "ema", "bn1.running_mean"),
+       "and the averages begin there");
     rig_close(&b);
 }
 
@@ -92,7 +95,9 @@ static void rewrite(enum kolo_weight_type type, int64_t classes, const char *wit
         list[m++] = t;
     }
     static const float one = 1;
-    if (extra) list[m++] = (kolo_weight){.name = extra, .type = KOLO_WEIGHT_F32, .rank = 1, .dim = {1}, .data = &one, .bytes = 4};
+    if (extra)
+        list[m++] =
+            (kolo_weight){.name = extra, .type = KOLO_WEIGHT_F32, .rank = 1, .dim = {1}, .data = &one, .bytes = 4};
     if (kolo_weights_write(other, list, m, NULL) < 0) diag("%s", kolo_error_text());
     for (int i = 0; i < n; i++) free(data[i]);
     free(data);
@@ -115,11 +120,13 @@ static void others(rig *a)
     free(y);
     rewrite(KOLO_WEIGHT_F32, 5, NULL, NULL);
     is_int(kolo_weights_import(other, b.exec, b.plan, NULL), KOLO_EINPUT, "a head of 5 classes is refused");
-    ok(strstr(kolo_error_text(), "2 of another shape: fc.weight (F32 5x512, the model has 10x512)"), "with both shapes: %s", kolo_error_text());
+    ok(strstr(kolo_error_text(), "2 of another shape: fc.weight (F32 5x512, the model has 10x512)"),
+       "with both shapes: %s", kolo_error_text());
     float *head = values_of(&b, "param", "fc.weight", &n);
     is_int(kolo_weights_import(other, b.exec, b.plan, "fc."), 0, "unless the head is named (%s)", kolo_error_text());
     y = values_of(&b, "param", "fc.weight", &n);
-    ok(!memcmp(head, y, (size_t)n * sizeof *y) && equal(a, "param", &b, "param", "layer4.1.conv2.weight"), "then it stays as it is and the rest is taken");
+    ok(!memcmp(head, y, (size_t)n * sizeof *y) && equal(a, "param", &b, "param", "layer4.1.conv2.weight"),
+       "then it stays as it is and the rest is taken");
     free(head);
     free(y);
     rewrite(KOLO_WEIGHT_F32, 10, "layer4.1.conv2.weight", NULL);
@@ -129,9 +136,12 @@ static void others(rig *a)
     is_int(kolo_weights_import(other, b.exec, b.plan, NULL), KOLO_EINPUT, "one too many");
     ok(strstr(kolo_error_text(), "1 unknown: aux.weight"), "too: %s", kolo_error_text());
     rewrite(KOLO_WEIGHT_F32, 10, "bn1.num_batches_tracked", "momentum:conv1.weight");
-    is_int(kolo_weights_import(other, b.exec, b.plan, NULL), 0, "counters may be missing, and a checkpoint's own file will do");
-    is_int(kolo_weights_import("/nonexistent", b.exec, b.plan, NULL), KOLO_EINPUT, "no such file (%s)", kolo_error_text());
-    is_int(kolo_weights_export("/nonexistent/x", b.exec, b.plan, false, 0), KOLO_EIO, "no such folder (%s)", kolo_error_text());
+    is_int(kolo_weights_import(other, b.exec, b.plan, NULL), 0,
+           "counters may be missing, and a checkpoint's own file will do");
+    is_int(kolo_weights_import("/nonexistent", b.exec, b.plan, NULL), KOLO_EINPUT, "no such file (%s)",
+           kolo_error_text());
+    is_int(kolo_weights_export("/nonexistent/x", b.exec, b.plan, false, 0), KOLO_EIO, "no such folder (%s)",
+           kolo_error_text());
     rig_close(&b);
 }
 

@@ -12,28 +12,51 @@ int main(void)
     char folder[] = "/tmp/kolo_summary_XXXXXX", path[128], *text = NULL;
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/summary.json", folder);
-    kolo_summary got = {.steps = 5}, want = {.state = "requeue", .model = "resnet50", .steps = 3000000000, .repeated_steps = 7, .restarts = 2,
-        .epochs = 3, .loss = 1.25, .top1 = .75, .top5 = -1, .best_top1 = 0, .img_per_s = 812.5, .wait_share = .0125, .wall_seconds = 1e6,
-        .ranks = 8, .nodes = 2, .threads = 4, .peak_bytes = 123456789012, .planned_bytes = 1ull << 40, .node_hours = 555.5,
-        .next = "say \"go\"\nor stop"};
+    kolo_summary got = {.steps = 5}, want = {.state = "requeue",
+                                             .model = "resnet50",
+                                             .steps = 3000000000,
+                                             .repeated_steps = 7,
+                                             .restarts = 2,
+                                             .epochs = 3,
+                                             .loss = 1.25,
+                                             .top1 = .75,
+                                             .top5 = -1,
+                                             .best_top1 = 0,
+                                             .img_per_s = 812.5,
+                                             .wait_share = .0125,
+                                             .wall_seconds = 1e6,
+                                             .ranks = 8,
+                                             .nodes = 2,
+                                             .threads = 4,
+                                             .peak_bytes = 123456789012,
+                                             .planned_bytes = 1ull << 40,
+                                             .node_hours = 555.5,
+                                             .next = "say \"go\"\nor stop"};
     is_int(kolo_summary_read(folder, &got), 0, "none yet");
     setenv("SLURM_JOB_ACCOUNT", "proj1", 1);
     setenv("SLURM_JOB_PARTITION", "cpu", 1);
     setenv("SLURM_JOB_ID", "1234", 1);
     kolo_summary_environment(&want);
-    ok(!strcmp(want.account, "proj1") && !strcmp(want.partition, "cpu") && !strcmp(want.job, "1234") && *want.version, "Slurm's environment and the version");
+    ok(!strcmp(want.account, "proj1") && !strcmp(want.partition, "cpu") && !strcmp(want.job, "1234") && *want.version,
+       "Slurm's environment and the version");
     is_int(kolo_summary_write(folder, &want), 0, "written (%s)", kolo_error_text());
     memset(&got, 0x55, sizeof got);
     is_int(kolo_summary_read(folder, &got), 1, "read back");
-    ok(!strcmp(got.state, want.state) && !strcmp(got.next, want.next) && !strcmp(got.job, "1234") && !strcmp(got.model, "resnet50"), "texts survive");
-    ok(got.steps == want.steps && got.repeated_steps == 7 && got.restarts == 2 && got.ranks == 8 && got.peak_bytes == want.peak_bytes &&
-           got.planned_bytes == want.planned_bytes, "counts survive");
-    ok(got.loss == want.loss && got.top1 == want.top1 && got.best_top1 == 0 && got.top5 < 0 && got.wall_seconds == 1e6, "figures survive");
+    ok(!strcmp(got.state, want.state) && !strcmp(got.next, want.next) && !strcmp(got.job, "1234") &&
+           !strcmp(got.model, "resnet50"),
+       "texts survive");
+    ok(got.steps == want.steps && got.repeated_steps == 7 && got.restarts == 2 && got.ranks == 8 &&
+           got.peak_bytes == want.peak_bytes && got.planned_bytes == want.planned_bytes,
+       "counts survive");
+    ok(got.loss == want.loss && got.top1 == want.top1 && got.best_top1 == 0 && got.top5 < 0 && got.wall_seconds == 1e6,
+       "figures survive");
     kolo_file_read(path, &text, NULL);
     cJSON *o = cJSON_Parse(text);
     ok(o && cJSON_IsNull(cJSON_GetObjectItem(o, "top5")), "what was not measured is null");
-    static const char *const promised[] = {"steps", "repeated_steps", "restarts", "epochs", "loss", "top1", "top5", "img_per_s", "wait_share", "ranks",
-        "nodes", "peak_bytes", "wall_seconds", "account", "partition", "node_hours", "version"};
+    static const char *const promised[] = {"steps",      "repeated_steps", "restarts",     "epochs",     "loss",
+                                           "top1",       "top5",           "img_per_s",    "wait_share", "ranks",
+                                           "nodes",      "peak_bytes",     "wall_seconds", "account",    "partition",
+                                           "node_hours", "version"};
     int there = 0, n = sizeof promised / sizeof *promised;
     for (int i = 0; i < n; i++) there += cJSON_HasObjectItem(o, promised[i]);
     is_int(there, n, "every promised key is there");
@@ -45,7 +68,8 @@ int main(void)
     FILE *f = fopen(path, "w");
     fputs("{\"steps\": 1e400, \"ranks\": \"x\", \"state\": 5, \"threads\": -3}", f);
     fclose(f);
-    ok(kolo_summary_read(folder, &got) == 1 && got.ranks == 0 && got.threads == 0 && !*got.state, "foreign values do no harm");
+    ok(kolo_summary_read(folder, &got) == 1 && got.ranks == 0 && got.threads == 0 && !*got.state,
+       "foreign values do no harm");
     f = fopen(path, "w");
     fputs("{\"steps\": 1", f);
     fclose(f);
