@@ -88,12 +88,14 @@ static void cut(void)
 {
     int bad, steps;
     int64_t repeated = -1;
-    char *before = contents();
-    char *end = strstr(before, "{\"event\":\"step\",\"step\":7,");
+    char *before = NULL; /* in place: gcc 12 mistakes what contents() returns for its variable */
+    kolo_file_read(path, &before, NULL);
+    const char *end = strstr(before, "{\"event\":\"step\",\"step\":7,");
+    size_t kept = end ? (size_t)(end - before) : 0;
     write_steps(6, 7, 10, &repeated);
     char *after = contents();
     is_int(repeated, 4, "resumed after step 6: steps 7 to 10 are cut");
-    ok(end && !strncmp(before, after, (size_t)(end - before)), "everything before stays");
+    ok(kept > 0 && !strncmp(before, after, kept), "everything before stays");
     free(after);
     free(before);
     ok(count_lines(&bad, &steps) == 12 && steps == 10 && bad == 0, "and each step is there once");
