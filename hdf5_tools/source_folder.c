@@ -122,15 +122,28 @@ static int walk_class(source *s, const char *name, bool given)
     return 0;
 }
 
+/* Sets s->root to PATH/name if that is a folder. */
+static int try_root(source *s, const char *path, const char *name)
+{
+    free(s->root);
+    s->root = kolo_format("%s/%s", path, name);
+    return !s->root ? KOLO_ECONFIG : is_folder(s->root);
+}
+
 static int choose_root(source *s, const pack_options *o)
 {
+    static const char *const val[] = {"val", "valid", "validation", "test"};
     if (o->in_count != 1) return kolo_fail(KOLO_ECONFIG, "--source imagefolder takes one --in folder, %d given", o->in_count);
-    s->root = kolo_format("%s/%s", o->in[0], o->split);
-    if (!s->root) return KOLO_ECONFIG;
-    if (is_folder(s->root)) return 0;
+    int found = try_root(s, o->in[0], o->split);
+    for (int i = 0; i < 4 && found == 0 && strcmp(o->split, "val") == 0; i++) found = try_root(s, o->in[0], val[i]);
+    if (found) return found < 0 ? found : 0;
+    /* classes called train would hardly be meant */
+    found = try_root(s, o->in[0], "train");
+    if (found < 0) return found;
     free(s->root);
     s->root = kolo_strdup(o->in[0]);
     if (!s->root) return KOLO_ECONFIG;
+    if (found) return kolo_fail(KOLO_EINPUT, "--in %s has a folder train, but none for --split %s; give that folder itself", s->root, o->split);
     return is_folder(s->root) ? 0 : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root, kolo_file_exists(s->root) ? "not a folder" : "no such folder");
 }
 
