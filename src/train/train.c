@@ -44,6 +44,7 @@ static int open_run(trainer *t)
     if (speaks(t)) {
         KOLO_TRY(kolo_run_open(&t->run, folder));
         KOLO_TRY(kolo_run_record(t->run, t->options));
+        KOLO_TRY(kolo_checkpoint_prepare(t->run, t->session.plan, t->session.backend));
     }
     KOLO_TRY(kolo_comm_barrier(t->session.comm)); /* nobody reads before rank 0 holds the folder */
     int found = kolo_checkpoint_find(folder, &t->position, path, sizeof path);
@@ -100,11 +101,13 @@ static int open_report(trainer *t)
     kolo_summary before;
     int had = kolo_summary_read(t->options->run, &before);
     KOLO_TRY(had);
-    if (had) t->summary.repeated_steps = before.repeated_steps;
+    if (had) t->summary.repeated_steps = before.repeated_steps, t->position.restarts = before.restarts + 1;
     KOLO_TRY(kolo_events_open(&t->events, t->options->run, t->position.step, &repeated));
     t->summary.repeated_steps += repeated;
     kolo_summary_environment(&t->summary);
     KOLO_TRY(kolo_progress_create(&t->progress, t->options, t->session.steps, t->session.steps_per_epoch, t->options->batch));
+    fill_summary(t, "running", "wait, or stop it: it goes on from its last checkpoint");
+    KOLO_TRY(kolo_summary_write(t->options->run, &t->summary)); /* what is counted here survives a kill */
     return kolo_events_write(t->events, "start", "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\"",
                              (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes,
                              (long)t->options->threads, KOLO_VERSION, t->launch->method, (unsigned long)t->session.plan->hash);
@@ -117,6 +120,7 @@ static int save(trainer *t)
     p.wall_seconds += kolo_time() - t->started;
     p.epoch = p.step / t->session.steps_per_epoch;
     p.epoch_step = p.step % t->session.steps_per_epoch;
+    KOLO_TRY(kolo_events_flush(t->events));
     int rc = kolo_checkpoint_save(t->run, t->session.exec, t->session.plan, t->session.backend, t->options, &p);
     if (rc < 0) return kolo_fail_in(rc, "checkpoint of step %ld (the ones before it are whole): ", (long)p.step);
     return kolo_events_write(t->events, "checkpoint", "\"step\":%ld", (long)p.step);
@@ -126,6 +130,7 @@ static int evaluate(trainer *t)
 {
     if (!t->session.val_loader) return 0;
     kolo_evaluation *e = &t->evaluation;
+    if (speaks(t)) kolo_progress_pause(t->progress);
     KOLO_TRY(kolo_evaluate(&t->session, false, e));
     t->raw_top1 = e->top1;
     if (t->options->ema > 0) KOLO_TRY(kolo_evaluate(&t->session, true, e));
