@@ -4,7 +4,15 @@
  * of it; start and wait. No negotiation, no copy, no allocation after kolo_comm_commit.
  * One progress thread per rank owns all MPI calls. On a node: each rank owns a slice of the bucket, reduces it over
  * all local arenas in rank order in 64 KiB blocks, and writes the result into every arena. Between nodes: the owners
- * of the same slice reduce among themselves over MPI (recursive doubling, Rabenseifner, segmented ring). */
+ * of the same slice reduce among themselves over MPI (recursive doubling, Rabenseifner, direct, segmented ring).
+ *
+ * Order of an element's sum: the ranks of a node in rank order, then the binary tree over nodes that splits at the
+ * largest power of two below their number; with canonical that tree over ranks. Neither buckets, counts nor algorithm
+ * change the bits, except for the ring (only by name), whose order depends on the offset. All ranks get the same bits.
+ *
+ * MPI is at SERIALIZED: from start to wait, and within every call, the progress thread uses it; otherwise it is free.
+ * So a process has at most one communicator over several nodes in use at a time. A communicator whose peer died or
+ * was late stays broken: every further call returns that error at once. */
 #ifndef KOLO_COMM_H
 #define KOLO_COMM_H
 
@@ -51,7 +59,7 @@ int kolo_comm_wait(kolo_comm *comm, int bucket);
 
 /* Small blocking collectives, run by the progress thread in the order of the calls; same order on all ranks, not while
  * a bucket is in flight on another thread's behalf unless that order is the same everywhere. In place. Sums are formed
- * in rank order (canonical: the tree), identical on all ranks. */
+ * in the same order as a bucket's, identical on all ranks. */
 int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dtype_wire type, enum kolo_reduce_op op);
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root);
 int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all, int root); /* all: size * bytes at root */

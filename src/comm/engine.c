@@ -90,12 +90,15 @@ static void push_slice(const comm_node *node, const comm_bucket *b)
     }
 }
 
-/* 1 finished, 0 not yet; *moved: something was done. */
+/* 1 finished, 0 not yet; *moved: something was done. A poll that took long moved part of a message: MPI carries large
+ * ones piece by piece, a piece a call. */
 static int advance(comm_engine *e, comm_run *run, bool *moved)
 {
+    const double long_poll = 1.5e-6;
     int64_t before = run->at;
+    double begin = kolo_time();
     int rc = comm_run_poll(run);
-    *moved = run->at != before;
+    *moved = run->at != before || kolo_time() - begin > long_poll;
     if (rc < 0) comm_node_break(e->node, kolo_error_text());
     if (rc == 0)
         atomic_store_explicit(&e->node->control[e->node->me]->lagging, e->transport->lagging(run->lane),

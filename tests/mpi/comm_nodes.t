@@ -23,7 +23,7 @@ run() { # ranks, arguments: renumbers the lines; a run that ends without a plan 
         esac
     done <"$out"
     count=$((count + 1))
-    if [ "$planned" = yes ]; then echo "ok $count - $ranks ranks $* ran to the end"; else echo "not ok $count - $ranks ranks $* ran to the end"; fi
+    if [ "$planned" = yes ]; then echo "ok $count - $ranks ranks${*:+ $*} ran to the end"; else echo "not ok $count - $ranks ranks${*:+ $*} ran to the end"; fi
     planned=no
 }
 planned=no

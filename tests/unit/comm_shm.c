@@ -212,8 +212,20 @@ static int64_t misuse(world *w, int argument)
     return bad;
 }
 
+/* Rank 0 of two nodes where MPI does not run. */
+static int64_t no_network(world *w, int argument)
+{
+    const int apart[2] = {0, 1};
+    (void)argument;
+    world_fill(w, 0, 2, apart, job);
+    return world_small(w, false);
+}
+
 static void check_setup(void)
 {
+    run_ranks(1, no_network, 0);
+    ok(outcomes[0].value == KOLO_ELAUNCH && strstr(outcomes[0].text, "2 nodes") && strstr(outcomes[0].text, "MPI"),
+       "several nodes without MPI are refused");
     run_ranks(2, too_large, 0);
     ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "/dev/shm") && strstr(outcomes[0].text, "are missing"),
        "an arena beyond /dev/shm is refused with the shortfall");
