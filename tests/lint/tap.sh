@@ -15,6 +15,7 @@ none() {
     ok $? "$1"
     [[ -z $2 ]] || head -n 40 <<<"$2" | diag
 }
-sources() { # of C, that git knows or would know
-    git ls-files -co --exclude-standard -- "$@" 2>/dev/null || find "$@" -type f
+sources() { # PATH...: files that git knows or would know; without git, all that make did not make
+    git ls-files -co --exclude-standard -- "$@" 2>/dev/null ||
+        find "$@" \( -name .git -o -path ./build \) -prune -o -type f -print 2>/dev/null | sed 's|^\./||'
 }
