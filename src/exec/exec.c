@@ -93,7 +93,8 @@ static int clip(kolo_exec *e, kolo_step *step, kolo_metrics *metrics)
     int64_t count = (int64_t)((p->arena_bytes[KOLO_ARENA_GRADIENT] - p->reduced_front) / sizeof(float));
     double norm = sqrt(kolo_backend_norm2(e->backend, level(e, 0, p->reduced_front), count));
     if (!isfinite(norm))
-        return kolo_fail(KOLO_EINPUT, "the gradient norm is %g; try a smaller lr, a longer warmup, or precision=f32", norm);
+        return kolo_fail(KOLO_EINPUT, "the gradient norm is %s; try a smaller lr, a longer warmup, or precision=f32",
+                         isnan(norm) ? "not a number" : "infinite");
     metrics->grad_norm = norm;
     step->clip = (float)kolo_clip_factor(e->options->clip_norm, norm);
     return 0;
@@ -161,8 +162,9 @@ static int finish(const kolo_exec *e, const kolo_step *step, kolo_metrics *metri
     metrics->top5 = (double)e->metrics[2];
     metrics->rows = (double)e->metrics[3];
     if (isfinite(metrics->loss)) return 0;
-    return kolo_fail(KOLO_EINPUT, "step %" PRId64 ": the loss is %g (lr %g); try a smaller lr, a longer warmup, clip_norm=1, or "
-                                  "precision=f32, and start again from the last checkpoint", step->step, metrics->loss, (double)step->lr);
+    return kolo_fail(KOLO_EINPUT, "step %" PRId64 ": the loss is %s (lr %g); try a smaller lr, a longer warmup, clip_norm=1, or "
+                                  "precision=f32, and start again from the last checkpoint", step->step,
+                     isnan(metrics->loss) ? "not a number" : "infinite", (double)step->lr);
 }
 
 static int fail_at(const kolo_exec *e, int rc, int64_t action, int64_t step)

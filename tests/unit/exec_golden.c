@@ -9,7 +9,7 @@ int main(void)
         "resnet20_sgd_ema", "resnet20_sgd_ema_ramp", "resnet20_sgd_smooth"};
     char folder[4096], path[5000];
     kolo_backend *backend = NULL;
-    kolo_backend_config config = {.threads = 1, .direct = true, .deterministic = true};
+    kolo_backend_config config = {.threads = 1, .direct = true};
     if (kolo_backend_create(&backend, "cpu", &config) < 0) {
         ok(0, "backend: %s", kolo_error_text());
         return done_testing();

@@ -1,0 +1,120 @@
+/* A network with plan and executor, and batches of pictures that depend on their number alone. */
+#ifndef TESTS_EXEC_RIG_H
+#define TESTS_EXEC_RIG_H
+
+#include "base/philox.h"
+#include "exec/exec.h"
+#include "kolo/error.h"
+#include "models/models.h"
+#include "tap.h"
+
+#pragma GCC diagnostic ignored "-Wunused-function"
+
+typedef struct rig {
+    kolo_graph *graph;
+    kolo_plan *plan;
+    kolo_exec *exec;
+    kolo_options options;
+    uint8_t *pixels;
+    int32_t *labels;
+    int64_t rows, picture; /* of the batch; bytes of one picture */
+} rig;
+
+typedef struct rig_config {
+    const char *model;
+    int64_t rows, side, channels; /* of a micro-batch */
+    int slots, ranks, rank;
+    int bn;
+    bool canonical, eval, clip, ema;
+    double momentum;
+} rig_config;
+
+static kolo_backend *rig_backend(int threads)
+{
+    kolo_backend *b = NULL;
+    kolo_backend_config config = {.threads = threads, .direct = true};
+    if (kolo_backend_create(&b, "cpu", &config) < 0) {
+        printf("Bail out! %s\n", kolo_error_text());
+        exit(1);
+    }
+    return b;
+}
+
+/* Pictures and labels [first, first + rows) of the endless set. */
+static void rig_fill(rig *r, int64_t first)
+{
+    for (int64_t i = 0; i < r->rows; i++) {
+        r->labels[i] = (int32_t)(kolo_philox(7, 0, (uint64_t)(first + i)).v[0] % 10);
+        for (int64_t k = 0; k < r->picture; k += 4) { /* a little of the label shows in the picture */
+            kolo_philox4 z = kolo_philox(7, (uint64_t)(first + i) + 1, (uint64_t)k);
+            for (int j = 0; j < 4 && k + j < r->picture; j++)
+                r->pixels[i * r->picture + k + j] = (uint8_t)(z.v[j] % 200 + (uint32_t)((k / 16 % 10 == r->labels[i]) * 55));
+        }
+    }
+}
+
+static kolo_batch rig_batch(const rig *r)
+{
+    return (kolo_batch){.pixels = r->pixels, .labels = r->labels, .rows = r->rows, .valid = r->rows, .valid_global = r->rows};
+}
+
+static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_comm *comm, const rig *train)
+{
+    memset(r, 0, sizeof *r);
+    kolo_options_default(&r->options);
+    r->options.clip_norm = c->clip ? 1 : 0;
+    kolo_model_config m = {.rows = c->rows, .height = c->side, .width = c->side, .channels = c->channels, .classes = 10, .train = !c->eval,
+                           .mean = {.5f, .5f, .5f}, .std = {.25f, .25f, .25f}};
+    KOLO_TRY(kolo_model_graph(&r->graph, c->model, &m));
+    kolo_plan_config p = {.ranks = c->ranks ? c->ranks : 1, .slots = c->slots ? c->slots : 1, .bn = c->bn, .canonical = c->canonical, .ema = c->ema,
+                          .bucket_bytes = 1 << 17, .clip_norm = c->clip, .optimizer = c->eval ? NULL : kolo_optimizer_find("sgd")};
+    KOLO_TRY(kolo_plan_create(&r->plan, r->graph, backend, &p, train ? train->plan : NULL));
+    KOLO_TRY(kolo_plan_check(r->plan));
+    r->rows = c->rows * p.slots;
+    r->picture = c->side * c->side * c->channels;
+    r->pixels = calloc((size_t)r->rows, (size_t)r->picture);
+    r->labels = calloc((size_t)r->rows, sizeof *r->labels);
+    if (c->ranks > 1 && !comm) return 0; /* the caller makes comm from the plan, then the executor */
+    KOLO_TRY(kolo_exec_create(&r->exec, r->plan, backend, comm, &r->options, train ? train->exec : NULL));
+    return train ? 0 : kolo_exec_initialise(r->exec, 1);
+}
+
+static void rig_close(rig *r)
+{
+    kolo_exec_destroy(&r->exec);
+    kolo_plan_destroy(&r->plan);
+    kolo_graph_destroy(&r->graph);
+    kolo_options_free(&r->options);
+    free(r->pixels);
+    free(r->labels);
+}
+
+static kolo_step rig_step(int64_t t, double lr)
+{
+    return (kolo_step){.step = t, .lr = (float)lr, .momentum = .9f, .weight_decay = 1e-4f, .first = t == 0, .ema_decay = .9f};
+}
+
+/* All parameters' gradients (or "param"), canonical, one after another; caller frees. */
+static float *rig_all(rig *r, const char *which, int64_t *count)
+{
+    float *all = calloc((size_t)kolo_graph_parameters(r->graph) + 1, sizeof *all);
+    *count = 0;
+    for (int t = 0; t < r->graph->tensors; t++) {
+        if (r->graph->tensor[t].role != KOLO_ROLE_PARAM) continue;
+        if (kolo_exec_get(r->exec, which, t, all + *count) < 0) diag("%s", kolo_error_text());
+        *count += kolo_tensor_count(&r->graph->tensor[t]);
+    }
+    return all;
+}
+
+static double rig_apart(const float *a, const float *b, int64_t n)
+{
+    double far = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        far += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        size += (double)b[i] * (double)b[i];
+    }
+    return sqrt(far / (size > 0 ? size : 1));
+}
+
+#endif

@@ -1,0 +1,353 @@
+/* The executor alone in its process: steps, accumulation, short batches, evaluation, averages, values, no allocation. */
+#include "exec_rig.h"
+
+#include <stdatomic.h>
+
+/* ---- every allocation that our own code makes is counted; oneDNN makes some in every call, which is its affair ---- */
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define COUNTING 1
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+void *malloc(size_t n);
+void *calloc(size_t n, size_t size);
+void *realloc(void *p, size_t n);
+int posix_memalign(void **p, size_t align, size_t n);
+void *aligned_alloc(size_t align, size_t n);
+static _Atomic long allocations;
+extern char __executable_start, etext;
+static void count(const void *caller)
+{
+    if ((const char *)caller >= &__executable_start && (const char *)caller < &etext)
+        atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
+}
+void *malloc(size_t n)
+{
+    count(__builtin_return_address(0));
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t size)
+{
+    count(__builtin_return_address(0));
+    return __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t n)
+{
+    count(__builtin_return_address(0));
+    return __libc_realloc(p, n);
+}
+void *aligned_alloc(size_t align, size_t n)
+{
+    count(__builtin_return_address(0));
+    return __libc_memalign(align, n);
+}
+int posix_memalign(void **p, size_t align, size_t n)
+{
+    count(__builtin_return_address(0));
+    *p = __libc_memalign(align, n);
+    return *p ? 0 : 12; /* ENOMEM */
+}
+#else
+static long allocations;
+#endif
+
+static kolo_backend *backend;
+
+static bool opened(rig *r, rig_config c, const rig *train)
+{
+    int rc = rig_open(r, &c, backend, NULL, train);
+    if (rc < 0) ok(0, "%s: %s", c.model, kolo_error_text());
+    return rc >= 0;
+}
+
+static const rig_config lenet = {.model = "lenet5", .rows = 16, .side = 28, .channels = 1};
+static const rig_config resnet = {.model = "resnet20", .rows = 8, .side = 16, .channels = 3};
+
+static void test_no_allocation(void)
+{
+    rig r;
+    rig_config c = resnet;
+    c.slots = 2;
+    c.clip = c.ema = true;
+    if (!opened(&r, c, NULL)) return;
+    kolo_batch b = rig_batch(&r);
+    kolo_metrics m;
+    rig_fill(&r, 0);
+    long before = 0;
+    int rc = 0;
+    for (int t = 0; t < 6 && rc == 0; t++) {
+        kolo_step s = rig_step(t, .01);
+        if (t == 1) before = allocations;
+        rc = kolo_exec_step(r.exec, &b, &s, &m);
+    }
+#ifdef COUNTING
+    long after = allocations;
+    is_int(rc, 0, "six steps");
+    ok(before > 100, "allocations are seen: %ld before", before);
+    is_int(after - before, 0, "five steps make none");
+#else
+    (void)before;
+    skip("allocations cannot be counted here");
+#endif
+    is_int(kolo_exec_position(r.exec), -1, "between steps there is no position");
+    rig_close(&r);
+}
+
+static void test_learns(void)
+{
+    rig r;
+    if (!opened(&r, resnet, NULL)) return;
+    kolo_batch b = rig_batch(&r);
+    kolo_metrics m = {0}, first = {0};
+    rig_fill(&r, 0);
+    for (int t = 0; t < 30; t++) {
+        kolo_step s = rig_step(t, .02);
+        if (kolo_exec_step(r.exec, &b, &s, &m) < 0) diag("%s", kolo_error_text());
+        if (t == 0) first = m;
+    }
+    ok(first.loss / 8 > 2 && m.loss / 8 < .1, "ResNet-20 learns a batch by heart: loss %.3f to %.3f", first.loss / 8, m.loss / 8);
+    ok(m.rows == 8 && m.top1 == 8 && m.top5 == 8, "and counts its hits: %g and %g of %g", m.top1, m.top5, m.rows);
+    rig_close(&r);
+}
+
+/* Loss and gradients of `c` on pictures [0, rows), of which `valid` count. */
+static float *gradients(rig_config c, int64_t valid, double *loss, int64_t *count)
+{
+    rig r;
+    *count = 0;
+    if (!opened(&r, c, NULL)) return NULL;
+    kolo_batch b = rig_batch(&r);
+    kolo_metrics m;
+    kolo_step s = rig_step(0, 0);
+    rig_fill(&r, 0);
+    for (int64_t i = valid; i < r.rows; i++) {
+        r.labels[i] = -1;
+        memset(r.pixels + i * r.picture, 0, (size_t)r.picture);
+    }
+    b.valid = b.valid_global = valid;
+    if (kolo_exec_step(r.exec, &b, &s, &m) < 0) diag("%s", kolo_error_text());
+    *loss = m.loss / m.rows;
+    float *g = rig_all(&r, "gradient", count);
+    rig_close(&r);
+    return g;
+}
+
+static void same_gradients(rig_config a, int64_t valid_a, rig_config b, int64_t valid_b, const char *what)
+{
+    double loss_a, loss_b;
+    int64_t n, k;
+    float *x = gradients(a, valid_a, &loss_a, &n), *y = gradients(b, valid_b, &loss_b, &k);
+    double apart = x && y && n == k ? rig_apart(x, y, n) : INFINITY;
+    ok(apart < 2e-6 && fabs(loss_a - loss_b) < 2e-6, "%s: losses %.9g and %.9g, gradients apart by %.2g", what, loss_a, loss_b, apart);
+    free(x);
+    free(y);
+}
+
+static void test_accumulation(void)
+{
+    rig_config whole = lenet, parts = lenet;
+    for (int slots = 2; slots <= 8; slots *= 2) {
+        char what[64];
+        parts.slots = slots;
+        parts.rows = 16 / slots;
+        snprintf(what, sizeof what, "%d micro-batches, one after another", slots);
+        parts.canonical = false;
+        same_gradients(parts, 16, whole, 16, what);
+        snprintf(what, sizeof what, "%d micro-batches in the tree", slots);
+        parts.canonical = true;
+        same_gradients(parts, 16, whole, 16, what);
+    }
+}
+
+static void test_short_batches(void)
+{
+    rig_config full = resnet, small = resnet, parts = lenet, some = lenet;
+    small.rows = 5;
+    same_gradients(full, 5, small, 5, "5 valid rows of 8 are a batch of 5, batch norm included");
+    parts.slots = 4;
+    parts.rows = 4;
+    some.rows = 6;
+    same_gradients(parts, 6, some, 6, "6 valid rows in 4 micro-batches, two of them empty");
+    double loss;
+    int64_t n;
+    float *g = gradients(full, 0, &loss, &n);
+    double size = 0;
+    for (int64_t i = 0; g && i < n; i++) size += (double)g[i] * (double)g[i];
+    ok(g && size == 0, "no valid row, no gradient");
+    free(g);
+}
+
+static void test_empty_slot_statistics(void)
+{
+    rig r;
+    rig_config c = resnet;
+    c.slots = 2;
+    if (!opened(&r, c, NULL)) return;
+    kolo_batch b = rig_batch(&r);
+    kolo_metrics m;
+    kolo_step s = rig_step(0, 0);
+    rig_fill(&r, 0);
+    b.valid = b.valid_global = 8; /* the second micro-batch is empty */
+    int rc = kolo_exec_step(r.exec, &b, &s, &m);
+    float half[2][16], whole[2][16];
+    for (int i = 0; i < 2; i++) kolo_exec_get(r.exec, "param", kolo_graph_find(r.graph, i ? "bn1.running_var" : "bn1.running_mean"), half[i]);
+    rig_close(&r);
+    if (!opened(&r, resnet, NULL)) return;
+    b = rig_batch(&r);
+    rig_fill(&r, 0);
+    rc |= kolo_exec_step(r.exec, &b, &s, &m);
+    for (int i = 0; i < 2; i++) kolo_exec_get(r.exec, "param", kolo_graph_find(r.graph, i ? "bn1.running_var" : "bn1.running_mean"), whole[i]);
+    ok(rc == 0 && rig_apart(half[0], whole[0], 32) < 1e-6, "an empty micro-batch has no say in the running statistics");
+    ok(whole[1][0] != 1, "which do move");
+    rig_close(&r);
+}
+
+static void test_repeats(void)
+{
+    float *w[2] = {NULL, NULL};
+    int64_t n = 0;
+    double loss[2] = {0};
+    for (int run = 0; run < 2; run++) {
+        rig r;
+        rig_config c = resnet;
+        c.slots = 2;
+        if (!opened(&r, c, NULL)) return;
+        kolo_batch b = rig_batch(&r);
+        kolo_metrics m;
+        for (int t = 0; t < 5; t++) {
+            kolo_step s = rig_step(t, .1);
+            rig_fill(&r, t * r.rows);
+            if (kolo_exec_step(r.exec, &b, &s, &m) < 0) diag("%s", kolo_error_text());
+        }
+        loss[run] = m.loss;
+        w[run] = rig_all(&r, "param", &n);
+        rig_close(&r);
+    }
+    ok(n == 269722 && loss[0] == loss[1] && !memcmp(w[0], w[1], (size_t)n * sizeof(float)), "two runs of 5 steps give the same bits");
+    free(w[0]);
+    free(w[1]);
+}
+
+static void test_values(void)
+{
+    rig r;
+    rig_config c = resnet;
+    c.ema = true;
+    if (!opened(&r, c, NULL)) return;
+    int t = kolo_graph_find(r.graph, "layer2.0.conv1.weight"), v = kolo_graph_find(r.graph, "bn1.running_var");
+    int64_t n = kolo_tensor_count(&r.graph->tensor[t]), wrong = 0;
+    float *x = calloc((size_t)n, sizeof *x), *y = calloc((size_t)n, sizeof *y);
+    is_int(kolo_exec_get(r.exec, "param", t, x), 0, "a parameter comes out");
+    for (int64_t i = 0; i < n; i++) wrong += x[i] != kolo_initial_value(&r.graph->tensor[t], 1, i);
+    is_int(wrong, 0, "with its initial values in canonical order");
+    kolo_exec_get(r.exec, "ema", t, y);
+    ok(!memcmp(x, y, (size_t)n * sizeof *x), "the average begins with them");
+    kolo_exec_get(r.exec, "momentum", t, y);
+    for (int64_t i = 0; i < n; i++) wrong += y[i] != 0;
+    is_int(wrong, 0, "the momentum with nothing");
+    for (int64_t i = 0; i < n; i++) x[i] = (float)i;
+    kolo_exec_set(r.exec, "momentum", t, x);
+    kolo_exec_get(r.exec, "momentum", t, y);
+    ok(!memcmp(x, y, (size_t)n * sizeof *x), "what goes in comes out");
+    kolo_exec_get(r.exec, "param", v, y);
+    ok(y[0] == 1 && y[15] == 1, "buffers too");
+    ok(kolo_exec_get(r.exec, "exp_avg", t, y) < 0 && strstr(kolo_error_text(), "exp_avg"), "a state that the optimizer lacks: %s", kolo_error_text());
+    ok(kolo_exec_get(r.exec, "momentum", v, y) < 0, "a buffer has no momentum");
+    free(x);
+    free(y);
+    rig_close(&r);
+}
+
+static void test_evaluation(void)
+{
+    rig train, eval;
+    rig_config c = resnet;
+    c.ema = true;
+    if (!opened(&train, c, NULL)) return;
+    c.eval = true;
+    if (!opened(&eval, c, &train)) return;
+    kolo_batch b = rig_batch(&train), e = rig_batch(&eval);
+    kolo_metrics before, after, averaged, again, m;
+    rig_fill(&train, 0);
+    rig_fill(&eval, 0);
+    kolo_step none = {0};
+    int rc = kolo_exec_step(eval.exec, &e, &none, &before);
+    for (int t = 0; t < 10; t++) {
+        kolo_step s = rig_step(t, .02);
+        s.ema_decay = .5f;
+        rc |= kolo_exec_step(train.exec, &b, &s, &m);
+    }
+    rc |= kolo_exec_step(eval.exec, &e, &none, &after);
+    kolo_exec_use_ema(eval.exec, true);
+    rc |= kolo_exec_step(eval.exec, &e, &none, &averaged);
+    kolo_exec_use_ema(eval.exec, false);
+    rc |= kolo_exec_step(eval.exec, &e, &none, &again);
+    ok(rc == 0 && after.loss != before.loss, "evaluation sees the weights of training: %.4f, then %.4f", before.loss / 8, after.loss / 8);
+    ok(averaged.loss != after.loss && again.loss == after.loss, "or their average, and back: %.4f", averaged.loss / 8);
+    ok(kolo_exec_arena(eval.exec, KOLO_ARENA_PARAM) == kolo_exec_arena(train.exec, KOLO_ARENA_PARAM), "without a copy");
+    e.valid = e.valid_global = 3;
+    kolo_exec_step(eval.exec, &e, &none, &m);
+    is_int((int64_t)m.rows, 3, "a short batch counts its valid rows");
+    rig_close(&eval);
+    rig_close(&train);
+}
+
+static void test_failures(void)
+{
+    rig r;
+    if (!opened(&r, lenet, NULL)) return;
+    kolo_batch b = rig_batch(&r);
+    kolo_metrics m;
+    rig_fill(&r, 0);
+    int rc = 0;
+    for (int t = 0; t < 20 && rc == 0; t++) {
+        kolo_step s = rig_step(t, 1e20);
+        rc = kolo_exec_step(r.exec, &b, &s, &m);
+    }
+    ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "smaller lr"), "a loss that is not finite: %s", kolo_error_text());
+    b.rows = 8;
+    kolo_step s = rig_step(0, 0);
+    is_int(kolo_exec_step(r.exec, &b, &s, &m), KOLO_EINTERNAL, "a batch of other rows is refused");
+    rig_close(&r);
+}
+
+static void test_profile(void)
+{
+    rig r;
+    if (!opened(&r, lenet, NULL)) return;
+    kolo_exec_profile *p = calloc((size_t)r.plan->actions, sizeof *p);
+    kolo_batch b = rig_batch(&r);
+    kolo_metrics m;
+    rig_fill(&r, 0);
+    kolo_exec_set_profile(r.exec, p);
+    for (int t = 0; t < 3; t++) {
+        kolo_step s = rig_step(t, .01);
+        kolo_exec_step(r.exec, &b, &s, &m);
+        if (t == 1) kolo_exec_set_profile(r.exec, NULL);
+    }
+    int64_t calls = 0;
+    double seconds = 0;
+    for (int64_t i = 0; i < r.plan->actions; i++) {
+        calls += p[i].calls;
+        seconds += p[i].seconds;
+    }
+    ok(calls == 2 * r.plan->actions && seconds > 0, "two of three steps were timed, every action: %lld", (long long)calls);
+    free(p);
+    rig_close(&r);
+}
+
+int main(void)
+{
+    backend = rig_backend(2);
+    test_no_allocation();
+    test_learns();
+    test_accumulation();
+    test_short_batches();
+    test_empty_slot_statistics();
+    test_repeats();
+    test_values();
+    test_evaluation();
+    test_failures();
+    test_profile();
+    kolo_backend_destroy(&backend);
+    return done_testing();
+}
