@@ -28,12 +28,14 @@ static void print_result(const packing *p, double seconds)
 {
     const pack_options *o = &p->options;
     if (o->json) {
-        printf("{\"event\":\"done\",\"samples\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"shards\":%d,\"rejects\":%" PRId64 ",\"seconds\":%.3f}\n", p->count, p->bytes,
-               p->shards, p->bad, seconds);
+        printf("{\"event\":\"done\",\"samples\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"shards\":%d,\"rejects\":%" PRId64
+               ",\"seconds\":%.3f}\n",
+               p->count, p->bytes, p->shards, p->bad, seconds);
         return;
     }
-    fprintf(stderr, "%s: %" PRId64 " samples, %d classes, %.1f MB in %d shard%s, %.0f img/s", o->out, p->count, p->source.classes, (double)p->bytes / 1e6, p->shards,
-            p->shards == 1 ? "" : "s", seconds > 0 ? (double)p->count / seconds : 0);
+    fprintf(stderr, "%s: %" PRId64 " samples, %d classes, %.1f MB in %d shard%s, %.0f img/s", o->out, p->count,
+            p->source.classes, (double)p->bytes / 1e6, p->shards, p->shards == 1 ? "" : "s",
+            seconds > 0 ? (double)p->count / seconds : 0);
     if (p->bad) fprintf(stderr, "; %" PRId64 " rejected, listed in %s-%s.rejects", p->bad, o->name, o->split);
     fprintf(stderr, "\n");
 }
@@ -58,7 +60,8 @@ static int run(packing *p)
     if (first) {
         print_result(p, kolo_time() - begin);
         if (strcmp(p->options.split, "train") != 0 && !p->stats_given)
-            kolo_warn("mean and standard deviation are those of this split; --stats-from TRAIN takes the training split's");
+            kolo_warn(
+                "mean and standard deviation are those of this split; --stats-from TRAIN takes the training split's");
     }
     return 0;
 }
@@ -86,7 +89,8 @@ int main(int argc, char **argv)
     /* ranks without an error of their own leave the word to the one that has it */
     if (rc < 0 && kolo_error_text()[0]) fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
     fflush(stdout);
-    if (rc == KOLO_EINPUT && p.launch.rank == 0 && p.claimed && !p.resumed && kolo_folder_remove(p.work) < 0) kolo_warn("%s", kolo_error_text());
+    if (rc == KOLO_EINPUT && p.launch.rank == 0 && p.claimed && !p.resumed && kolo_folder_remove(p.work) < 0)
+        kolo_warn("%s", kolo_error_text());
     kolo_launch_finish(&p.launch);
     pack_free(&p);
     return -rc;

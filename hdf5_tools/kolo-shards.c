@@ -9,15 +9,19 @@
 static const shards_command commands[] = {
     {"info", "info DIR [--json]", "header, statistics, class histogram", shards_info},
     {"verify", "verify DIR [--threads T]", "checks every sample's checksum, tables and counts", shards_verify},
-    {"show", "show DIR [--index I] [--count N] [--out FILE.png|FILE.jpg]", "one picture, or a contact sheet, at the terminal or to a file", shards_show},
+    {"show", "show DIR [--index I] [--count N] [--out FILE.png|FILE.jpg]",
+     "one picture, or a contact sheet, at the terminal or to a file", shards_show},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))
 
 static void usage(FILE *out)
 {
     fprintf(out, "usage: kolo-shards COMMAND DIR ...   (DIR: a split that kolo-pack wrote)\n\n");
-    for (int i = 0; i < COMMANDS; i++) fprintf(out, "  kolo-shards %s\n      %s\n", commands[i].usage, commands[i].help);
-    fprintf(out, "\nexit status: 0 fine, 2 bad input (verify: a difference was found), 3 reading or writing failed, 78 usage\n");
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(out, "  kolo-shards %s\n      %s\n", commands[i].usage, commands[i].help);
+    fprintf(
+        out,
+        "\nexit status: 0 fine, 2 bad input (verify: a difference was found), 3 reading or writing failed, 78 usage\n");
 }
 
 static int unknown(const char *word)

@@ -47,20 +47,20 @@ char *pack_options_text(const pack_options *options);
 /* What is known of one sample once it has been converted. The journal (OUT/.pack/journal) is an array of these. */
 typedef struct pack_record {
     uint32_t bytes, crc;
-    uint16_t size[2], orig_size[2];   /* height, width */
-    uint8_t status;                   /* PACK_* below */
+    uint16_t size[2], orig_size[2]; /* height, width */
+    uint8_t status;                 /* PACK_* below */
     uint8_t channels, source_channels, low[3], high[3], state;
     uint8_t unused[6];
     uint64_t pixels, sum[3], square[3];
-    uint32_t check, zero;             /* crc32c of what stands before */
+    uint32_t check, zero; /* crc32c of what stands before */
 } pack_record;
 
 enum { PACK_UNKNOWN, PACK_GOOD, PACK_BAD };
 
 typedef struct pack_shard {
     int64_t first, count;
-    uint64_t *offsets;         /* [count + 1] in the data */
-    char *file, *path;         /* final name; path under OUT/.pack while it is made */
+    uint64_t *offsets; /* [count + 1] in the data */
+    char *file, *path; /* final name; path under OUT/.pack while it is made */
     kolo_shard_places places;
     int fd;
 } pack_shard;
@@ -71,38 +71,38 @@ typedef struct packing {
     pack_options options;
     kolo_launch launch;
     source source;
-    char *work;                /* OUT/.pack */
+    char *work; /* OUT/.pack */
     char *options_text;
     uint64_t fingerprint[2];
     int channels, height, width; /* of the output; channels 0: not yet decided; height 0: they differ */
     int threads;
-    bool resumed;              /* there is earlier work to keep */
-    bool claimed;              /* OUT/.pack is ours */
-    bool complete;             /* the output is there already, of the same source and options */
+    bool resumed;  /* there is earlier work to keep */
+    bool claimed;  /* OUT/.pack is ours */
+    bool complete; /* the output is there already, of the same source and options */
     bool stats_given;
-    kolo_shard_stats stats;    /* of --stats-from */
+    kolo_shard_stats stats; /* of --stats-from */
 
-    int64_t *order;            /* [source.count] slot -> source number */
-    int journal;               /* file, [source.count] records by slot */
+    int64_t *order; /* [source.count] slot -> source number */
+    int journal;    /* file, [source.count] records by slot */
     char *journal_path;
-    pack_record *records;      /* [source.count] by slot */
-    uint8_t **cache;           /* [source.count] by slot: bytes kept from the probe, or NULL */
-    _Atomic int64_t cache_left;/* bytes */
-    char *reject_path;         /* of this rank: lines "slot<TAB>path<TAB>cause" */
-    char *rejects;             /* of all ranks, in source order, "path<TAB>cause"; rank 0, after the layout */
+    pack_record *records;       /* [source.count] by slot */
+    uint8_t **cache;            /* [source.count] by slot: bytes kept from the probe, or NULL */
+    _Atomic int64_t cache_left; /* bytes */
+    char *reject_path;          /* of this rank: lines "slot<TAB>path<TAB>cause" */
+    char *rejects;              /* of all ranks, in source order, "path<TAB>cause"; rank 0, after the layout */
 
-    int64_t *slots;            /* [count] position -> slot */
+    int64_t *slots; /* [count] position -> slot */
     int64_t count, bad;
-    uint64_t bytes;            /* sample bytes of the output */
-    uint64_t *class_counts;    /* [source.classes] */
+    uint64_t bytes;         /* sample bytes of the output */
+    uint64_t *class_counts; /* [source.classes] */
     int shards;
-    pack_shard *shard;         /* [shards] */
+    pack_shard *shard; /* [shards] */
 } packing;
 
 /* In this order; all collective. KOLO_EREQUEUE: a signal asked to stop and everything is flushed. */
-int pack_plan(packing *p);     /* list, fingerprint, order, journal */
-int pack_probe(packing *p);    /* converts everything once, where sizes or bad pictures must be known beforehand */
-int pack_layout(packing *p);   /* what goes where; shards are created */
+int pack_plan(packing *p);   /* list, fingerprint, order, journal */
+int pack_probe(packing *p);  /* converts everything once, where sizes or bad pictures must be known beforehand */
+int pack_layout(packing *p); /* what goes where; shards are created */
 int pack_write(packing *p);
 int pack_finish(packing *p);
 void pack_free(packing *p);
@@ -131,9 +131,9 @@ typedef struct board board;
 int board_open(board **b, packing *p, const char *phase, int64_t total);
 void board_add(board *b, int64_t samples, int64_t bytes, int64_t rejects, int64_t kept); /* any thread */
 bool board_stopping(const board *b);
-void board_stop(board *b);     /* asks all ranks to stop */
-void board_tick(board *b);     /* main thread, several times a second */
-void board_close(board **b);   /* prints the last line */
+void board_stop(board *b);   /* asks all ranks to stop */
+void board_tick(board *b);   /* main thread, several times a second */
+void board_close(board **b); /* prints the last line */
 void pack_catch_signals(void);
 bool pack_signalled(void);
 

@@ -60,7 +60,8 @@ static int load_picture(converter *c, int64_t i)
 {
     const source *s = &c->p->source;
     KOLO_TRY(s->kind->load(s, i, &c->file));
-    if (!s->kind->pixels) return kolo_picture_decode(c->jpeg, c->file.data, c->file.bytes, wanted_channels(c->p), &c->picture);
+    if (!s->kind->pixels)
+        return kolo_picture_decode(c->jpeg, c->file.data, c->file.bytes, wanted_channels(c->p), &c->picture);
     KOLO_TRY(kolo_picture_shape(&c->picture, s->height, s->width, s->channels));
     memcpy(c->picture.pixels, c->file.data, c->file.bytes);
     return kolo_picture_convert(&c->picture, wanted_channels(c->p));
@@ -77,8 +78,10 @@ static void resized_shape(const pack_options *o, const kolo_picture *p, int *hei
     const bool tall = p->height > p->width;
     *height = *width = o->size;
     if (o->resize == PACK_RESIZE_NONE) *height = p->height, *width = p->width;
-    if (o->resize == PACK_RESIZE_SHORTER) *(tall ? height : width) = rounded(o->size, tall ? p->height : p->width, tall ? p->width : p->height);
-    if (o->resize == PACK_RESIZE_LONGER) *(tall ? width : height) = rounded(o->size, tall ? p->width : p->height, tall ? p->height : p->width);
+    if (o->resize == PACK_RESIZE_SHORTER)
+        *(tall ? height : width) = rounded(o->size, tall ? p->height : p->width, tall ? p->width : p->height);
+    if (o->resize == PACK_RESIZE_LONGER)
+        *(tall ? width : height) = rounded(o->size, tall ? p->width : p->height, tall ? p->height : p->width);
 }
 
 /* Resizes and crops into c->resized, or leaves c->picture. Returns which one it is in *result. */
@@ -89,14 +92,23 @@ static int reshape(converter *c, kolo_picture **result)
     *result = &c->picture;
     resized_shape(o, &c->picture, &height, &width);
     const int out_height = o->crop ? o->size : height, out_width = o->crop ? o->size : width;
-    if (height == c->picture.height && width == c->picture.width && out_height == height && out_width == width) return 0;
+    if (height == c->picture.height && width == c->picture.width && out_height == height && out_width == width)
+        return 0;
     if (height < out_height || width < out_width)
-        return kolo_fail(KOLO_EINPUT, "is only %d x %d pixels, smaller than --crop center with --size %d", width, height, o->size);
-    const kolo_resize q = {.height = c->picture.height, .width = c->picture.width, .full_height = height, .full_width = width,
-                           .row = (height - out_height) / 2, .column = (width - out_width) / 2, .rows = out_height, .columns = out_width};
+        return kolo_fail(KOLO_EINPUT, "is only %d x %d pixels, smaller than --crop center with --size %d", width,
+                         height, o->size);
+    const kolo_resize q = {.height = c->picture.height,
+                           .width = c->picture.width,
+                           .full_height = height,
+                           .full_width = width,
+                           .row = (height - out_height) / 2,
+                           .column = (width - out_width) / 2,
+                           .rows = out_height,
+                           .columns = out_width};
     KOLO_TRY(kolo_picture_shape(&c->resized, out_height, out_width, c->picture.channels));
     *result = &c->resized;
-    return kolo_resample(c->resampler, &c->picture, &q, c->resized.pixels, (size_t)out_width * (size_t)c->picture.channels);
+    return kolo_resample(c->resampler, &c->picture, &q, c->resized.pixels,
+                         (size_t)out_width * (size_t)c->picture.channels);
 }
 
 static void measure(const kolo_picture *p, pack_record *r)
@@ -124,7 +136,8 @@ static bool keeps_bytes(const converter *c, const kolo_picture *result)
     kolo_jpeg_info info;
     if (c->p->source.kind->pixels || result != &c->picture) return false;
     if (kolo_picture_sniff(c->file.data, c->file.bytes) != KOLO_PICTURE_JPEG) return false;
-    return kolo_jpeg_inspect(c->jpeg, c->file.data, c->file.bytes, &info) == 0 && !(c->p->channels == 1 && info.components != 1);
+    return kolo_jpeg_inspect(c->jpeg, c->file.data, c->file.bytes, &info) == 0 &&
+           !(c->p->channels == 1 && info.components != 1);
 }
 
 static int store(converter *c, kolo_picture *result, const uint8_t **data, pack_record *r)
@@ -142,7 +155,8 @@ static int store(converter *c, kolo_picture *result, const uint8_t **data, pack_
             r->state = KOLO_SAMPLE_ENCODED;
         }
     }
-    if (bytes > INT32_MAX) return kolo_fail(KOLO_EINPUT, "becomes a sample of %zu bytes, more than a shard can hold", bytes);
+    if (bytes > INT32_MAX)
+        return kolo_fail(KOLO_EINPUT, "becomes a sample of %zu bytes, more than a shard can hold", bytes);
     r->bytes = (uint32_t)bytes;
     r->crc = kolo_crc32c(0, *data, bytes);
     return 0;
@@ -156,9 +170,11 @@ static int convert(converter *c, int64_t i, const uint8_t **data, pack_record *r
     r->source_channels = (uint8_t)c->picture.channels;
     KOLO_TRY(reshape(c, &result));
     const packing *p = c->p;
-    if (p->options.encoding == KOLO_ENCODING_RAW && p->height && (result->height != p->height || result->width != p->width))
-        return kolo_fail(KOLO_EINPUT, "has %d x %d pixels, the first picture %d x %d; raw samples are all of one size, add --size N", result->width,
-                         result->height, p->width, p->height);
+    if (p->options.encoding == KOLO_ENCODING_RAW && p->height &&
+        (result->height != p->height || result->width != p->width))
+        return kolo_fail(KOLO_EINPUT,
+                         "has %d x %d pixels, the first picture %d x %d; raw samples are all of one size, add --size N",
+                         result->width, result->height, p->width, p->height);
     r->size[0] = (uint16_t)result->height, r->size[1] = (uint16_t)result->width;
     r->channels = (uint8_t)result->channels;
     measure(result, r);

@@ -66,20 +66,23 @@ static void make_uuid(const packing *p, char uuid[40])
     }
     h[0] = (h[0] & ~0xF000ull) | 0x8000;
     h[1] = (h[1] & ~(3ull << 62)) | 2ull << 62;
-    snprintf(uuid, 40, "%08x-%04x-%04x-%04x-%012" PRIx64, (uint32_t)(h[0] >> 32), (uint32_t)(h[0] >> 16 & 0xFFFF), (uint32_t)(h[0] & 0xFFFF),
-             (uint32_t)(h[1] >> 48), (uint64_t)(h[1] & 0xFFFFFFFFFFFFull));
+    snprintf(uuid, 40, "%08x-%04x-%04x-%04x-%012" PRIx64, (uint32_t)(h[0] >> 32), (uint32_t)(h[0] >> 16 & 0xFFFF),
+             (uint32_t)(h[0] & 0xFFFF), (uint32_t)(h[1] >> 48), (uint64_t)(h[1] & 0xFFFFFFFFFFFFull));
 }
 
 static int check_records(const packing *p)
 {
     for (int64_t i = 0; i < p->count; i++) {
         const pack_record *r = &p->records[p->slots[i]];
-        if (r->status != PACK_GOOD) return kolo_fail(KOLO_EINTERNAL, "sample %" PRId64 " has no record after writing; run again with --resume", i);
+        if (r->status != PACK_GOOD)
+            return kolo_fail(KOLO_EINTERNAL, "sample %" PRId64 " has no record after writing; run again with --resume",
+                             i);
     }
     return 0;
 }
 
-static int complete_shard(packing *p, int k, const char *uuid, const kolo_shard_stats *stats, kolo_manifest_shard *entry)
+static int complete_shard(packing *p, int k, const char *uuid, const kolo_shard_stats *stats,
+                          kolo_manifest_shard *entry)
 {
     pack_shard *s = &p->shard[k];
     kolo_shard_header h;
@@ -87,7 +90,8 @@ static int complete_shard(packing *p, int k, const char *uuid, const kolo_shard_
     KOLO_TRY(kolo_shard_complete(s->path, uuid, stats));
     KOLO_TRY(kolo_file_sync(s->fd, s->path));
     KOLO_TRY(kolo_shard_inspect(s->path, &h, NULL, &a));
-    *entry = (kolo_manifest_shard){.count = h.count, .first = h.first, .bytes = h.bytes, .metadata_crc = a.metadata_crc};
+    *entry =
+        (kolo_manifest_shard){.count = h.count, .first = h.first, .bytes = h.bytes, .metadata_crc = a.metadata_crc};
     kolo_shard_arrays_free(&a);
     const int n = snprintf(entry->file, sizeof entry->file, "%s", s->file);
     if (n < 0 || n >= (int)sizeof entry->file) return kolo_fail(KOLO_ECONFIG, "--name %s is too long", p->options.name);
@@ -101,8 +105,14 @@ static int complete_shard(packing *p, int k, const char *uuid, const kolo_shard_
 static void describe(const packing *p, const char *uuid, const kolo_shard_stats *stats, kolo_dataset_info *i)
 {
     const pack_options *o = &p->options;
-    *i = (kolo_dataset_info){.encoding = o->encoding, .channels = p->channels, .height = p->height, .width = p->width, .count = p->count,
-                             .classes = p->source.classes, .shards = p->shards, .bytes = p->bytes};
+    *i = (kolo_dataset_info){.encoding = o->encoding,
+                             .channels = p->channels,
+                             .height = p->height,
+                             .width = p->width,
+                             .count = p->count,
+                             .classes = p->source.classes,
+                             .shards = p->shards,
+                             .bytes = p->bytes};
     snprintf(i->name, sizeof i->name, "%s", o->name);
     snprintf(i->split, sizeof i->split, "%s", o->split);
     snprintf(i->uuid, sizeof i->uuid, "%s", uuid);
@@ -143,10 +153,7 @@ static int finish(packing *p)
     return rc;
 }
 
-int pack_finish(packing *p)
-{
-    return pack_agree(p, p->launch.rank == 0 ? finish(p) : 0);
-}
+int pack_finish(packing *p) { return pack_agree(p, p->launch.rank == 0 ? finish(p) : 0); }
 
 void pack_free(packing *p)
 {

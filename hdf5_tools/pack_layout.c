@@ -53,7 +53,8 @@ static int cut_shards(packing *p)
     const pack_options *o = &p->options;
     p->shards = o->shards ? o->shards : (int)((p->bytes + SHARD_BYTES - 1) / SHARD_BYTES);
     if (p->shards < 1) p->shards = 1;
-    if (p->shards > p->count) return kolo_fail(KOLO_ECONFIG, "--shards %d for %" PRId64 " samples; use fewer", p->shards, p->count);
+    if (p->shards > p->count)
+        return kolo_fail(KOLO_ECONFIG, "--shards %d for %" PRId64 " samples; use fewer", p->shards, p->count);
     p->shard = kolo_alloc(sizeof *p->shard * (size_t)p->shards);
     if (!p->shard) return KOLO_ECONFIG;
     for (int k = 0; k < p->shards; k++) {
@@ -65,7 +66,8 @@ static int cut_shards(packing *p)
         s->path = s->file ? kolo_format("%s/%s", p->work, s->file) : NULL;
         s->offsets = kolo_alloc(sizeof *s->offsets * (size_t)(s->count + 1));
         if (!s->path || !s->offsets) return KOLO_ECONFIG;
-        for (int64_t i = 0; i < s->count; i++) s->offsets[i + 1] = s->offsets[i] + sample_bytes(p, p->slots[s->first + i]);
+        for (int64_t i = 0; i < s->count; i++)
+            s->offsets[i + 1] = s->offsets[i] + sample_bytes(p, p->slots[s->first + i]);
     }
     return 0;
 }
@@ -86,8 +88,9 @@ static int ask_space(const packing *p)
     const int64_t need = (int64_t)p->bytes + p->count * 64 + p->shards * (int64_t)(2 << 20) - used_bytes(p);
     if (free_bytes < 0) return (int)free_bytes;
     if (need <= free_bytes) return 0;
-    return kolo_fail(KOLO_EIO, "%s: %.1f MB are needed, %.1f MB are free; choose another --out, a smaller --size or --encoding jpeg", p->options.out,
-                     (double)need / 1e6, (double)free_bytes / 1e6);
+    return kolo_fail(
+        KOLO_EIO, "%s: %.1f MB are needed, %.1f MB are free; choose another --out, a smaller --size or --encoding jpeg",
+        p->options.out, (double)need / 1e6, (double)free_bytes / 1e6);
 }
 
 /* Tables of one shard, in memory while it is created. */
@@ -123,7 +126,8 @@ static int make_tables(const packing *p, const pack_shard *s, tables *t)
     t->sources = kolo_alloc(t->source_offsets[s->count] + 1);
     if (!t->sources) return KOLO_ECONFIG;
     for (int64_t i = 0; i < s->count; i++)
-        memcpy(t->sources + t->source_offsets[i], src->paths + src->path_offsets[t->ids[i]], t->source_offsets[i + 1] - t->source_offsets[i]);
+        memcpy(t->sources + t->source_offsets[i], src->paths + src->path_offsets[t->ids[i]],
+               t->source_offsets[i + 1] - t->source_offsets[i]);
     return 0;
 }
 
@@ -152,16 +156,39 @@ static int create_shard(const packing *p, int k)
 #endif
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64 "%016" PRIx64, p->fingerprint[0], p->fingerprint[1]);
     created_text(created, sizeof created);
-    const kolo_shard_note notes[] = {{"tool", "kolo-pack " KOLO_VERSION}, {"options", p->options_text}, {"fingerprint", fingerprint}, {"filter", "bilinear, antialiased"},
-                                     {"hdf5", hdf5}, {"jpeg", jpeg}, {"created_utc", created}};
+    const kolo_shard_note notes[] = {{"tool", "kolo-pack " KOLO_VERSION},
+                                     {"options", p->options_text},
+                                     {"fingerprint", fingerprint},
+                                     {"filter", "bilinear, antialiased"},
+                                     {"hdf5", hdf5},
+                                     {"jpeg", jpeg},
+                                     {"created_utc", created}};
     tables t = {0};
     int rc = make_tables(p, s, &t);
-    const kolo_shard_spec spec = {
-        .dataset = o->name, .split = o->split, .generator = "kolo-pack " KOLO_VERSION, .encoding = o->encoding, .channels = p->channels, .height = p->height,
-        .width = p->width, .count = s->count, .first = s->first, .total = p->count, .shard = k, .shards = p->shards, .classes = p->source.classes,
-        .class_names = (const char *const *)p->source.class_names, .class_counts = p->class_counts, .pack_seed = (uint64_t)o->shuffle_seed, .labels = t.labels,
-        .ids = t.ids, .offsets = s->offsets, .sources = t.sources, .source_offsets = t.source_offsets, .rejects = k == 0 && p->rejects ? p->rejects : "",
-        .notes = notes, .note_count = (int)(sizeof notes / sizeof *notes) - (created[0] ? 0 : 1)};
+    const kolo_shard_spec spec = {.dataset = o->name,
+                                  .split = o->split,
+                                  .generator = "kolo-pack " KOLO_VERSION,
+                                  .encoding = o->encoding,
+                                  .channels = p->channels,
+                                  .height = p->height,
+                                  .width = p->width,
+                                  .count = s->count,
+                                  .first = s->first,
+                                  .total = p->count,
+                                  .shard = k,
+                                  .shards = p->shards,
+                                  .classes = p->source.classes,
+                                  .class_names = (const char *const *)p->source.class_names,
+                                  .class_counts = p->class_counts,
+                                  .pack_seed = (uint64_t)o->shuffle_seed,
+                                  .labels = t.labels,
+                                  .ids = t.ids,
+                                  .offsets = s->offsets,
+                                  .sources = t.sources,
+                                  .source_offsets = t.source_offsets,
+                                  .rejects = k == 0 && p->rejects ? p->rejects : "",
+                                  .notes = notes,
+                                  .note_count = (int)(sizeof notes / sizeof *notes) - (created[0] ? 0 : 1)};
     /* under another name first: a kill in between leaves no half-made file where a resume looks */
     char *fresh = kolo_format("%s.new", s->path);
     if (rc == 0) rc = fresh ? kolo_shard_create(fresh, &spec) : KOLO_ECONFIG;
@@ -176,7 +203,8 @@ static bool shard_is_there(const packing *p, int k)
     kolo_shard_header h;
     const pack_shard *s = &p->shard[k];
     if (!p->resumed || !kolo_file_exists(s->path) || kolo_shard_inspect(s->path, &h, NULL, NULL) < 0) return false;
-    return h.count == s->count && h.first == s->first && h.bytes == s->offsets[s->count] && h.shards == p->shards && h.channels == p->channels;
+    return h.count == s->count && h.first == s->first && h.bytes == s->offsets[s->count] && h.shards == p->shards &&
+           h.channels == p->channels;
 }
 
 static int create_mine(packing *p)
@@ -199,7 +227,10 @@ static int open_all(packing *p)
 
 /* ---- rejects: one file a rank and run, brought into source order ------------------------------------------------ */
 
-typedef struct reject { int64_t number; char *line; } reject;
+typedef struct reject {
+    int64_t number;
+    char *line;
+} reject;
 
 static int compare(const void *a, const void *b)
 {

@@ -9,8 +9,32 @@
 #include "kolo/error.h"
 #include "pack.h"
 
-enum field { SOURCE, IN, SPLIT, OUT, NAME, ENCODING, SIZE, RESIZE, CROP, QUALITY, SHARDS, SHUFFLE, ON_ERROR, MAX_BAD, COUNT, COLOR, THREADS, STATS_FROM,
-             RESUME, FORCE, DRY_RUN, JSON, HELP, VERSION };
+enum field {
+    SOURCE,
+    IN,
+    SPLIT,
+    OUT,
+    NAME,
+    ENCODING,
+    SIZE,
+    RESIZE,
+    CROP,
+    QUALITY,
+    SHARDS,
+    SHUFFLE,
+    ON_ERROR,
+    MAX_BAD,
+    COUNT,
+    COLOR,
+    THREADS,
+    STATS_FROM,
+    RESUME,
+    FORCE,
+    DRY_RUN,
+    JSON,
+    HELP,
+    VERSION
+};
 
 typedef struct option {
     const char *name;
@@ -24,17 +48,22 @@ static const option table[] = {
     {"--split", SPLIT, "train|val|test", "which split this is [train]"},
     {"--out", OUT, "DIR", "where the shards go; one folder is one split"},
     {"--name", NAME, "X", "name of the data set [from --in]"},
-    {"--encoding", ENCODING, "raw|jpeg", "store pixels, or JPEG files (JPEG sources keep their bytes unless resized) [raw with --size, for mnist-idx and cifar-bin; else jpeg]"},
+    {"--encoding", ENCODING, "raw|jpeg",
+     "store pixels, or JPEG files (JPEG sources keep their bytes unless resized) [raw with --size, for mnist-idx and "
+     "cifar-bin; else jpeg]"},
     {"--size", SIZE, "N", "side in pixels for --resize and --crop"},
-    {"--resize", RESIZE, "shorter|longer|exact|none", "what --size sets: short side, long side, both sides [shorter with --size]"},
+    {"--resize", RESIZE, "shorter|longer|exact|none",
+     "what --size sets: short side, long side, both sides [shorter with --size]"},
     {"--crop", CROP, "center|none", "cut the middle N x N [center for raw with --resize shorter]"},
     {"--quality", QUALITY, "Q", "of JPEG that is made here, 1 to 100 [90]"},
-    {"--color", COLOR, "rgb|gray|keep", "keep: gray if every picture is gray [rgb for files, as they are for mnist-idx and cifar-bin]"},
+    {"--color", COLOR, "rgb|gray|keep",
+     "keep: gray if every picture is gray [rgb for files, as they are for mnist-idx and cifar-bin]"},
     {"--shards", SHARDS, "N", "files to make [one per 2 GiB]"},
     {"--shuffle-seed", SHUFFLE, "N", "order of the samples; 0: as in the source [42 for train, else 0]"},
     {"--on-error", ON_ERROR, "fail|skip", "a picture that cannot be read: stop, or leave it out and list it [fail]"},
     {"--max-bad", MAX_BAD, "N", "with --on-error skip: stop when more than N are bad [no limit]"},
-    {"--stats-from", STATS_FROM, "DIR", "packed training split: mean, standard deviation and class list are taken from there"},
+    {"--stats-from", STATS_FROM, "DIR",
+     "packed training split: mean, standard deviation and class list are taken from there"},
     {"--count", COUNT, "N", "shapes: how many [4000 for train, else 1000]"},
     {"--threads", THREADS, "T", "threads per rank [CPUs / ranks on the node]"},
     {"--resume", RESUME, NULL, "go on with an interrupted packing of the same source and options"},
@@ -48,17 +77,20 @@ static const option table[] = {
 
 void pack_options_help(void)
 {
-    printf("usage: kolo-pack --source KIND --in PATH --out DIR [options]\n\n"
-           "Packs pictures into HDF5 shards for kolo. Runs alone, under mpiexec or srun; any number of ranks and threads\n"
-           "writes the same bytes. Ctrl-C, SIGTERM and SIGUSR1 stop it cleanly (exit 75); --resume goes on.\n\n");
+    printf(
+        "usage: kolo-pack --source KIND --in PATH --out DIR [options]\n\n"
+        "Packs pictures into HDF5 shards for kolo. Runs alone, under mpiexec or srun; any number of ranks and threads\n"
+        "writes the same bytes. Ctrl-C, SIGTERM and SIGUSR1 stop it cleanly (exit 75); --resume goes on.\n\n");
     for (int i = 0; i < OPTIONS; i++) {
         char left[64];
-        snprintf(left, sizeof left, "%s%s%s", table[i].name, table[i].value ? " " : "", table[i].value ? table[i].value : "");
+        snprintf(left, sizeof left, "%s%s%s", table[i].name, table[i].value ? " " : "",
+                 table[i].value ? table[i].value : "");
         printf(strlen(left) > 26 ? "  %s\n  %-26s %s\n" : "  %-26s%.0s %s\n", left, "", table[i].help);
     }
     printf("\nsources:\n");
     for (int i = 0; i < source_kind_count; i++) printf("  %-14s %s\n", source_kinds[i].name, source_kinds[i].help);
-    printf("\nexit status: 0 done, 2 bad input, 3 reading or writing failed, 69 launcher, 75 stopped (use --resume), 78 usage\n");
+    printf("\nexit status: 0 done, 2 bad input, 3 reading or writing failed, 69 launcher, 75 stopped (use --resume), "
+           "78 usage\n");
 }
 
 static int unknown(const char *word)
@@ -66,7 +98,8 @@ static int unknown(const char *word)
     const char *names[OPTIONS];
     for (int i = 0; i < OPTIONS; i++) names[i] = table[i].name;
     const char *near = kolo_nearest(word, names, OPTIONS);
-    return kolo_fail(KOLO_ECONFIG, "unknown option %s%s%s; kolo-pack --help lists them", word, near ? ", did you mean " : "", near ? near : "");
+    return kolo_fail(KOLO_ECONFIG, "unknown option %s%s%s; kolo-pack --help lists them", word,
+                     near ? ", did you mean " : "", near ? near : "");
 }
 
 static int number(const char *name, const char *text, int64_t low, int64_t high, int64_t *value)
@@ -75,7 +108,8 @@ static int number(const char *name, const char *text, int64_t low, int64_t high,
     errno = 0;
     const long long n = strtoll(text, &end, 10);
     if (end == text || *end || errno || n < low || n > high)
-        return kolo_fail(KOLO_ECONFIG, "%s %s: a number from %lld to %lld is wanted", name, text, (long long)low, (long long)high);
+        return kolo_fail(KOLO_ECONFIG, "%s %s: a number from %lld to %lld is wanted", name, text, (long long)low,
+                         (long long)high);
     *value = n;
     return 0;
 }
@@ -109,7 +143,9 @@ static int word_of(const char *name, const char *text, char *to, size_t size)
     size_t n = strlen(text);
     bool fine = n > 0 && n < size && text[0] != '.' && text[0] != '-';
     for (size_t i = 0; i < n; i++) fine &= isalnum((unsigned char)text[i]) || strchr("._-", text[i]);
-    if (!fine) return kolo_fail(KOLO_ECONFIG, "%s %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most %zu long", name, text, size - 1);
+    if (!fine)
+        return kolo_fail(KOLO_ECONFIG, "%s %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most %zu long",
+                         name, text, size - 1);
     memcpy(to, text, n + 1);
     return 0;
 }
@@ -120,14 +156,14 @@ static int set(pack_options *o, const option *e, const char *v, bool *encoded, b
     switch (e->field) {
     case SOURCE:
         o->kind = source_find(v);
-        return o->kind ? 0 : kolo_fail(KOLO_ECONFIG, "--source %s: unknown; imagefolder, mnist-idx, cifar-bin and shapes are known", v);
+        return o->kind ? 0
+                       : kolo_fail(KOLO_ECONFIG,
+                                   "--source %s: unknown; imagefolder, mnist-idx, cifar-bin and shapes are known", v);
     case IN:
         if (o->in_count == PACK_MOST_INPUTS) return kolo_fail(KOLO_ECONFIG, "--in: at most %d", PACK_MOST_INPUTS);
         o->in[o->in_count++] = v;
         return 0;
-    case SPLIT:
-        KOLO_TRY(choose(e->name, e->value, v, &i));
-        return word_of(e->name, v, o->split, sizeof o->split);
+    case SPLIT: KOLO_TRY(choose(e->name, e->value, v, &i)); return word_of(e->name, v, o->split, sizeof o->split);
     case OUT: o->out = v; return 0;
     case NAME: return word_of(e->name, v, o->name, sizeof o->name);
     case ENCODING:
@@ -138,7 +174,8 @@ static int set(pack_options *o, const option *e, const char *v, bool *encoded, b
     case SIZE: return small(e->name, v, 1, 8192, &o->size);
     case RESIZE:
         KOLO_TRY(choose(e->name, e->value, v, &i));
-        o->resize = (enum pack_resize[]){PACK_RESIZE_SHORTER, PACK_RESIZE_LONGER, PACK_RESIZE_EXACT, PACK_RESIZE_NONE}[i];
+        o->resize =
+            (enum pack_resize[]){PACK_RESIZE_SHORTER, PACK_RESIZE_LONGER, PACK_RESIZE_EXACT, PACK_RESIZE_NONE}[i];
         *resized = true;
         return 0;
     case CROP:
@@ -199,10 +236,12 @@ static int complete(pack_options *o, bool encoded, bool cropped, bool resized)
     if (!o->kind) return kolo_fail(KOLO_ECONFIG, "--source is missing: imagefolder, mnist-idx, cifar-bin or shapes");
     if (!o->out && !o->dry_run) return kolo_fail(KOLO_ECONFIG, "--out is missing: the folder for the shards");
     const bool shapes = strcmp(o->kind->name, "shapes") == 0;
-    if (o->in_count == 0 && !shapes) return kolo_fail(KOLO_ECONFIG, "--in is missing: the folder or file(s) of the source");
+    if (o->in_count == 0 && !shapes)
+        return kolo_fail(KOLO_ECONFIG, "--in is missing: the folder or file(s) of the source");
     if (o->in_count > 0 && shapes) return kolo_fail(KOLO_ECONFIG, "--source shapes reads nothing; leave --in away");
     if (o->count && !shapes) return kolo_fail(KOLO_ECONFIG, "--count belongs to --source shapes");
-    if (o->resume && o->force) return kolo_fail(KOLO_ECONFIG, "--resume keeps what is there, --force replaces it; give one of them");
+    if (o->resume && o->force)
+        return kolo_fail(KOLO_ECONFIG, "--resume keeps what is there, --force replaces it; give one of them");
     if (!resized) o->resize = o->size ? PACK_RESIZE_SHORTER : PACK_RESIZE_NONE;
     if (o->resize != PACK_RESIZE_NONE && !o->size) return kolo_fail(KOLO_ECONFIG, "--resize needs --size");
     if (!encoded) o->encoding = o->kind->pixels || o->size ? KOLO_ENCODING_RAW : KOLO_ENCODING_JPEG;
@@ -240,8 +279,11 @@ int pack_options_read(pack_options *o, int argc, char **argv)
 
 char *pack_options_text(const pack_options *o)
 {
-    static const char *const resizes[] = {"none", "shorter", "longer", "exact"}, *const colors[] = {"auto", "rgb", "gray", "keep"};
-    return kolo_format("source=%s split=%s name=%s encoding=%s size=%d resize=%s crop=%s quality=%d color=%s shards=%d shuffle_seed=%lld on_error=%s",
-                       o->kind->name, o->split, o->name, o->encoding == KOLO_ENCODING_RAW ? "raw" : "jpeg", o->size, resizes[o->resize],
-                       o->crop ? "center" : "none", o->quality, colors[o->color], o->shards, (long long)o->shuffle_seed, o->skip ? "skip" : "fail");
+    static const char *const resizes[] = {"none", "shorter", "longer", "exact"}, *const colors[] = {"auto", "rgb",
+                                                                                                    "gray", "keep"};
+    return kolo_format("source=%s split=%s name=%s encoding=%s size=%d resize=%s crop=%s quality=%d color=%s shards=%d "
+                       "shuffle_seed=%lld on_error=%s",
+                       o->kind->name, o->split, o->name, o->encoding == KOLO_ENCODING_RAW ? "raw" : "jpeg", o->size,
+                       resizes[o->resize], o->crop ? "center" : "none", o->quality, colors[o->color], o->shards,
+                       (long long)o->shuffle_seed, o->skip ? "skip" : "fail");
 }

@@ -87,8 +87,10 @@ static int write_list(packing *p)
     fprintf(out, "%" PRId64 " %d\n%s\n", s->count, s->classes, s->root ? s->root : "");
     for (int c = 0; c < s->classes; c++) fprintf(out, "%s\n", s->class_names[c]);
     for (int64_t i = 0; i < s->count; i++)
-        fprintf(out, "%" PRId64 " %d %.*s\n", s->file_bytes[i], s->labels[i], (int)(s->path_offsets[i + 1] - s->path_offsets[i]), s->paths + s->path_offsets[i]);
-    int rc = fclose(out) == 0 ? kolo_file_write_atomic(path, text, length) : kolo_fail(KOLO_ECONFIG, "out of memory for the list of pictures");
+        fprintf(out, "%" PRId64 " %d %.*s\n", s->file_bytes[i], s->labels[i],
+                (int)(s->path_offsets[i + 1] - s->path_offsets[i]), s->paths + s->path_offsets[i]);
+    int rc = fclose(out) == 0 ? kolo_file_write_atomic(path, text, length)
+                              : kolo_fail(KOLO_ECONFIG, "out of memory for the list of pictures");
     free(text);
     free(path);
     return rc;
@@ -120,7 +122,9 @@ static int parse_list(packing *p, char *text)
     for (int64_t i = 0; i < count; i++) {
         int64_t bytes;
         int label;
-        if (!(line = next_line(&text)) || sscanf(line, "%" SCNd64 " %d%n", &bytes, &label, &used) < 2 || line[used] != ' ') return -1;
+        if (!(line = next_line(&text)) || sscanf(line, "%" SCNd64 " %d%n", &bytes, &label, &used) < 2 ||
+            line[used] != ' ')
+            return -1;
         KOLO_TRY(source_add(s, label, line + used + 1, bytes));
     }
     return 0;
@@ -145,7 +149,8 @@ static int open_source(packing *p)
     KOLO_TRY(p->options.kind->open(&p->source, &p->options));
     for (int64_t i = 0; i < p->source.count; i++)
         if (p->source.labels[i] < 0 || p->source.labels[i] >= p->source.classes)
-            return kolo_fail(KOLO_EINPUT, "sample %" PRId64 " has label %d, but there are %d classes%s", i, p->source.labels[i], p->source.classes,
+            return kolo_fail(KOLO_EINPUT, "sample %" PRId64 " has label %d, but there are %d classes%s", i,
+                             p->source.labels[i], p->source.classes,
                              p->options.stats_from ? " in the training split" : "");
     make_fingerprint(p);
     return 0;
@@ -167,7 +172,8 @@ int pack_clear_output(const packing *p)
     int rc = 0;
     while (rc == 0 && (entry = readdir(dir))) {
         if (!is_output(entry->d_name)) continue;
-        if (unlinkat(dirfd(dir), entry->d_name, 0) != 0) rc = kolo_fail(KOLO_EIO, "%s/%s: %s", p->options.out, entry->d_name, strerror(errno));
+        if (unlinkat(dirfd(dir), entry->d_name, 0) != 0)
+            rc = kolo_fail(KOLO_EIO, "%s/%s: %s", p->options.out, entry->d_name, strerror(errno));
     }
     closedir(dir);
     if (rc == 0 && kolo_file_exists(p->work)) rc = kolo_folder_remove(p->work);
@@ -187,8 +193,8 @@ static bool has_output(const char *folder)
 
 static char *fingerprint_text(const packing *p)
 {
-    return kolo_format("kolo-plan 1 %016" PRIx64 "%016" PRIx64 "\n%s\nsamples=%" PRId64 " classes=%d\n", p->fingerprint[0], p->fingerprint[1], p->options_text,
-                       p->source.count, p->source.classes);
+    return kolo_format("kolo-plan 1 %016" PRIx64 "%016" PRIx64 "\n%s\nsamples=%" PRId64 " classes=%d\n",
+                       p->fingerprint[0], p->fingerprint[1], p->options_text, p->source.count, p->source.classes);
 }
 
 static int compare_plan(packing *p, const char *path, const char *want)
@@ -197,8 +203,11 @@ static int compare_plan(packing *p, const char *path, const char *want)
     KOLO_TRY(kolo_file_read(path, &have, NULL));
     const bool same = strcmp(have, want) == 0;
     const char *was = strchr(have, '\n'), *now = strchr(want, '\n');
-    int rc = same ? 0 : kolo_fail(KOLO_ECONFIG, "%s was begun from another source or with other options. Begun with:%s  asked now:%s"
-                                  "Give --resume the first run's options, or --force to start again", p->options.out, was ? was : "\n", now);
+    int rc = same ? 0
+                  : kolo_fail(KOLO_ECONFIG,
+                              "%s was begun from another source or with other options. Begun with:%s  asked now:%s"
+                              "Give --resume the first run's options, or --force to start again",
+                              p->options.out, was ? was : "\n", now);
     free(have);
     p->resumed = same;
     return rc;
@@ -217,7 +226,9 @@ static int compare_output(const packing *p)
     snprintf(want, sizeof want, "%016" PRIx64 "%016" PRIx64, p->fingerprint[0], p->fingerprint[1]);
     if (rc < 0) return rc;
     if (strcmp(have, want) == 0) return 1;
-    return kolo_fail(KOLO_ECONFIG, "%s is complete, but was made from another source or with other options; --force replaces it", p->options.out);
+    return kolo_fail(KOLO_ECONFIG,
+                     "%s is complete, but was made from another source or with other options; --force replaces it",
+                     p->options.out);
 }
 
 /* A shard that was already renamed when the last run ended goes back to work. */
@@ -230,7 +241,8 @@ static int take_back(packing *p)
     while (rc == 0 && (entry = readdir(dir))) {
         const size_t n = strlen(entry->d_name);
         if (!is_output(entry->d_name) || strcmp(entry->d_name + n - 3, ".h5") != 0) continue;
-        char *from = kolo_format("%s/%s", p->options.out, entry->d_name), *to = kolo_format("%s/%s", p->work, entry->d_name);
+        char *from = kolo_format("%s/%s", p->options.out, entry->d_name),
+             *to = kolo_format("%s/%s", p->work, entry->d_name);
         if (!from || !to) rc = KOLO_ECONFIG;
         else if (rename(from, to) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", from, strerror(errno));
         free(from);
@@ -250,7 +262,8 @@ static int claim_output(packing *p)
     if (rc == 0 && o->force) rc = pack_clear_output(p);
     else if (rc == 0 && begun && o->resume) rc = compare_plan(p, plan, text);
     else if (rc == 0 && begun)
-        rc = kolo_fail(KOLO_ECONFIG, "%s holds an unfinished packing; --resume goes on with it, --force starts again", o->out);
+        rc = kolo_fail(KOLO_ECONFIG, "%s holds an unfinished packing; --resume goes on with it, --force starts again",
+                       o->out);
     else if (rc == 0 && o->resume && has_output(o->out)) rc = compare_output(p);
     else if (rc == 0 && has_output(o->out))
         rc = kolo_fail(KOLO_ECONFIG, "%s already holds shards or a manifest; --force replaces them", o->out);
@@ -276,7 +289,8 @@ static int open_journal(packing *p)
     if (!p->journal_path || !p->reject_path || !p->records || !p->cache) return KOLO_ECONFIG;
     p->journal = open(p->journal_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (p->journal < 0) return kolo_fail(KOLO_EIO, "%s: %s", p->journal_path, strerror(errno));
-    if (p->launch.rank == 0 && ftruncate(p->journal, bytes) != 0) return kolo_fail(KOLO_EIO, "%s: %s", p->journal_path, strerror(errno));
+    if (p->launch.rank == 0 && ftruncate(p->journal, bytes) != 0)
+        return kolo_fail(KOLO_EIO, "%s: %s", p->journal_path, strerror(errno));
     return 0;
 }
 

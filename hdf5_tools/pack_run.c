@@ -18,7 +18,7 @@
 typedef struct pass {
     packing *p;
     board *board;
-    int64_t first, end, step;      /* this rank's slots or positions, cut into blocks of `step` within a shard */
+    int64_t first, end, step; /* this rank's slots or positions, cut into blocks of `step` within a shard */
     _Atomic int64_t next;
     _Atomic bool failed;
     _Atomic int running;
@@ -27,8 +27,8 @@ typedef struct pass {
     int64_t failed_at;
     char error[1024];
     int (*work)(struct pass *pass, converter *c, source_buffer *buffer, int64_t first, int64_t count);
-    int64_t bad;                   /* under lock */
-    FILE *rejects;                 /* under lock */
+    int64_t bad;   /* under lock */
+    FILE *rejects; /* under lock */
 } pass;
 
 /* The error of the earliest sample is the one that is told. */
@@ -78,7 +78,8 @@ static int start_threads(pass *t, pthread_t *threads)
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     atomic_fetch_sub(&t->running, t->p->threads - started);
-    if (started == 0) note_error(t, kolo_fail(KOLO_ECONFIG, "cannot start threads: %s; lower --threads", strerror(rc)), t->first);
+    if (started == 0)
+        note_error(t, kolo_fail(KOLO_ECONFIG, "cannot start threads: %s; lower --threads", strerror(rc)), t->first);
     return started;
 }
 
@@ -113,7 +114,8 @@ static int run_pass(pass *t, const char *phase, int64_t total)
 
 static int write_records(packing *p, const pack_record *records, int64_t slot, int64_t count)
 {
-    return kolo_file_pwrite(p->journal, p->journal_path, records, sizeof *records * (size_t)count, sizeof *records * (uint64_t)slot);
+    return kolo_file_pwrite(p->journal, p->journal_path, records, sizeof *records * (size_t)count,
+                            sizeof *records * (uint64_t)slot);
 }
 
 /* ---- probe ---------------------------------------------------------------------------------------------------- */
@@ -126,7 +128,9 @@ static void note_reject(pass *t, int64_t slot)
     pthread_mutex_lock(&t->lock);
     t->bad++;
     if (!t->rejects) t->rejects = fopen(t->p->reject_path, "a");
-    if (t->rejects) fprintf(t->rejects, "%lld\t%s\t%s\n", (long long)t->p->order[slot], path, cause ? cause + 2 : kolo_error_text());
+    if (t->rejects)
+        fprintf(t->rejects, "%lld\t%s\t%s\n", (long long)t->p->order[slot], path,
+                cause ? cause + 2 : kolo_error_text());
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -170,7 +174,9 @@ static int probe_block(pass *t, converter *c, source_buffer *buffer, int64_t fir
             pthread_mutex_lock(&t->lock);
             const bool enough = t->bad > p->options.max_bad;
             pthread_mutex_unlock(&t->lock);
-            if (enough) return kolo_fail_in(KOLO_EINPUT, "more than --max-bad %lld bad pictures, the last one ", (long long)p->options.max_bad);
+            if (enough)
+                return kolo_fail_in(KOLO_EINPUT, "more than --max-bad %lld bad pictures, the last one ",
+                                    (long long)p->options.max_bad);
         }
     }
     return 0;
@@ -194,7 +200,8 @@ static int probe_once(packing *p, const char *phase)
 int pack_probe(packing *p)
 {
     if (!pack_needs_probe(p)) return 0;
-    p->cache_left = (int64_t)(kolo_memory_limit(NULL) / 4 / (size_t)(p->launch.local_size > 0 ? p->launch.local_size : 1));
+    p->cache_left =
+        (int64_t)(kolo_memory_limit(NULL) / 4 / (size_t)(p->launch.local_size > 0 ? p->launch.local_size : 1));
     KOLO_TRY(probe_once(p, "check"));
     if (p->channels) return 0;
     /* --color keep: gray only if all are gray; then what was measured as gray is measured again in colour */
@@ -214,8 +221,8 @@ int pack_probe(packing *p)
 
 typedef struct block {
     pack_shard *shard;
-    int64_t index, count;      /* within the shard */
-    int64_t position;          /* of the first sample in the output */
+    int64_t index, count; /* within the shard */
+    int64_t position;     /* of the first sample in the output */
     uint8_t states[1024];
     uint32_t crcs[1024];
     uint16_t sizes[2048], orig_sizes[2048];
@@ -354,7 +361,8 @@ static int sync_shards(packing *p, int64_t first, int64_t end)
 int pack_write(packing *p)
 {
     const int64_t n = p->count, rank = p->launch.rank, size = p->launch.size;
-    pass t = {.p = p, .first = n * rank / size, .end = n * (rank + 1) / size, .step = choose_step(p), .work = write_block};
+    pass t = {
+        .p = p, .first = n * rank / size, .end = n * (rank + 1) / size, .step = choose_step(p), .work = write_block};
     int rc = run_pass(&t, "write", n), synced = 0;
     if (rc == 0 || rc == KOLO_EREQUEUE) synced = sync_shards(p, t.first, t.end);
     return rc < 0 ? rc : pack_agree(p, synced);

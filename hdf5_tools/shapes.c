@@ -6,23 +6,28 @@
 #include "base/philox.h"
 #include "kolo/error.h"
 
-const char *const shapes_names[SHAPES_CLASSES] = {"checks", "circle", "cross", "dots", "ring", "square", "star", "stripes", "triangle", "waves"};
+const char *const shapes_names[SHAPES_CLASSES] = {"checks", "circle", "cross",   "dots",     "ring",
+                                                  "square", "star",   "stripes", "triangle", "waves"};
 enum { CHECKS, CIRCLE, CROSS, DOTS, RING, SQUARE, STAR, STRIPES, TRIANGLE, WAVES };
 
 #define TAU 6.2831853f
 
-typedef struct color { float v[3]; } color;
+typedef struct color {
+    float v[3];
+} color;
 
 /* Smooth noise: random values on a grid, interpolated. */
 #define GRID 9
-typedef struct cloud { float value[GRID][GRID], cells; } cloud;
+typedef struct cloud {
+    float value[GRID][GRID], cells;
+} cloud;
 
 typedef struct figure {
     int kind;
-    float x, y, radius;             /* pixels */
+    float x, y, radius; /* pixels */
     float cosine, sine, stretch;
-    float period, phase;            /* of a pattern, in radii and turns */
-    bool square;                    /* outline of a pattern */
+    float period, phase; /* of a pattern, in radii and turns */
+    bool square;         /* outline of a pattern */
     color front, back;
 } figure;
 
@@ -147,10 +152,10 @@ static void paint(const figure *f, float x, float y, float shade, color *c)
 }
 
 typedef struct scene {
-    color low, high;               /* of the background */
+    color low, high; /* of the background */
     float along_x, along_y, rough, grain;
     cloud coarse, fine, shade;
-    figure main, thing[5];         /* thing: small ones, first `behind` of them behind the main figure */
+    figure main, thing[5]; /* thing: small ones, first `behind` of them behind the main figure */
     int things, behind;
 } scene;
 
@@ -166,7 +171,8 @@ static void make_scene(scene *s, kolo_random *r, int kind, float height, float w
     make_cloud(&s->coarse, r, between(r, 1.5f, 4));
     make_cloud(&s->fine, r, between(r, 5, 7.9f));
     make_cloud(&s->shade, r, between(r, 1, 3));
-    const color middle = {{(s->low.v[0] + s->high.v[0]) / 2, (s->low.v[1] + s->high.v[1]) / 2, (s->low.v[2] + s->high.v[2]) / 2}};
+    const color middle = {
+        {(s->low.v[0] + s->high.v[0]) / 2, (s->low.v[1] + s->high.v[1]) / 2, (s->low.v[2] + s->high.v[2]) / 2}};
     s->main.kind = kind;
     const bool textured = kind == STRIPES || kind == CHECKS || kind == DOTS || kind == WAVES;
     place(&s->main, r, height, width, textured ? .33f : .26f, .44f);

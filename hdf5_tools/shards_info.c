@@ -15,9 +15,12 @@ static void print_header(const kolo_dataset *d, const kolo_shard_header *h, cons
     const kolo_dataset_info *i = kolo_dataset_get_info(d);
     printf("name        %s\nsplit       %s\nuuid        %s\n", i->name, i->split, i->uuid);
     printf("format      kolo %u.%u, written by %s\n", h->version[0], h->version[1], h->generator);
-    printf("samples     %" PRId64 " in %d shard%s, %.1f MB\n", i->count, i->shards, i->shards == 1 ? "" : "s", (double)i->bytes / 1e6);
+    printf("samples     %" PRId64 " in %d shard%s, %.1f MB\n", i->count, i->shards, i->shards == 1 ? "" : "s",
+           (double)i->bytes / 1e6);
     if (i->encoding == KOLO_ENCODING_RAW) printf("encoding    raw, %d x %d x %d\n", i->height, i->width, i->channels);
-    else printf("encoding    jpeg, %s, %.0f bytes on average\n", i->channels == 1 ? "gray" : "rgb", i->count ? (double)i->bytes / (double)i->count : 0);
+    else
+        printf("encoding    jpeg, %s, %.0f bytes on average\n", i->channels == 1 ? "gray" : "rgb",
+               i->count ? (double)i->bytes / (double)i->count : 0);
     printf("order       %s", h->pack_seed ? "shuffled, seed " : "as in the source\n");
     if (h->pack_seed) printf("%" PRIu64 "\n", h->pack_seed);
     printf("mean        ");
@@ -50,9 +53,11 @@ static void print_json(const kolo_dataset *d, const kolo_shard_header *h, const 
     const kolo_dataset_info *i = kolo_dataset_get_info(d);
     printf("{\"name\":");
     kolo_json_string(stdout, i->name);
-    printf(",\"split\":\"%s\",\"uuid\":\"%s\",\"format\":\"%u.%u\",\"encoding\":\"%s\",\"channels\":%d,\"height\":%d,\"width\":%d,\"samples\":%" PRId64
-           ",\"shards\":%d,\"bytes\":%" PRIu64 ",\"pack_seed\":%" PRIu64 ",\"mean\":[", i->split, i->uuid, h->version[0], h->version[1],
-           i->encoding == KOLO_ENCODING_RAW ? "raw" : "jpeg", i->channels, i->height, i->width, i->count, i->shards, i->bytes, h->pack_seed);
+    printf(",\"split\":\"%s\",\"uuid\":\"%s\",\"format\":\"%u.%u\",\"encoding\":\"%s\",\"channels\":%d,\"height\":%d,"
+           "\"width\":%d,\"samples\":%" PRId64 ",\"shards\":%d,\"bytes\":%" PRIu64 ",\"pack_seed\":%" PRIu64
+           ",\"mean\":[",
+           i->split, i->uuid, h->version[0], h->version[1], i->encoding == KOLO_ENCODING_RAW ? "raw" : "jpeg",
+           i->channels, i->height, i->width, i->count, i->shards, i->bytes, h->pack_seed);
     for (int c = 0; c < i->channels; c++) printf("%s%.9g", c ? "," : "", (double)i->mean[c]);
     printf("],\"std\":[");
     for (int c = 0; c < i->channels; c++) printf("%s%.9g", c ? "," : "", (double)i->std[c]);

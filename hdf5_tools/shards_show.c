@@ -26,7 +26,8 @@ static int number(const char *name, const char *text, int64_t high, int64_t *val
     char *end;
     errno = 0;
     *value = strtoll(text, &end, 10);
-    if (end == text || *end || errno || *value < 0 || *value > high) return kolo_fail(KOLO_ECONFIG, "show: %s %s: a number from 0 to %" PRId64 " is wanted", name, text, high);
+    if (end == text || *end || errno || *value < 0 || *value > high)
+        return kolo_fail(KOLO_ECONFIG, "show: %s %s: a number from 0 to %" PRId64 " is wanted", name, text, high);
     return 0;
 }
 
@@ -95,7 +96,12 @@ static int save(const show *s, int64_t sample, const kolo_picture *p)
 
 static int fit(const show *s, const kolo_picture *p, int height, int width, kolo_picture *to)
 {
-    const kolo_resize q = {.height = p->height, .width = p->width, .full_height = height, .full_width = width, .rows = height, .columns = width};
+    const kolo_resize q = {.height = p->height,
+                           .width = p->width,
+                           .full_height = height,
+                           .full_width = width,
+                           .rows = height,
+                           .columns = width};
     KOLO_TRY(kolo_picture_shape(to, height, width, 3));
     return kolo_resample(s->resampler, p, &q, to->pixels, (size_t)width * 3);
 }
@@ -133,7 +139,8 @@ static int show_one(const show *s)
     if (rc == 0 && s->out) rc = save(s, s->index, &p);
     else if (rc == 0) rc = print(s, &p);
     if (rc == 0)
-        printf("sample %" PRId64 ": %s (label %d), %d x %d, %zu bytes, from %s\n", s->index, kolo_dataset_class_name(s->dataset, label), label, p.width, p.height,
+        printf("sample %" PRId64 ": %s (label %d), %d x %d, %zu bytes, from %s\n", s->index,
+               kolo_dataset_class_name(s->dataset, label), label, p.width, p.height,
                kolo_dataset_bytes(s->dataset, s->index), source);
     kolo_picture_free(&p);
     return rc;
@@ -160,8 +167,10 @@ static int show_sheet(const show *s)
         if (rc < 0) break;
         kolo_view_center(&view, p.height, p.width, TILE, TILE, 0);
         rc = kolo_view_render(&view, s->resampler, &p, 1, 0, 0, TILE, TILE, tile.pixels);
-        const size_t top = (size_t)(GAP + (i / columns) * (TILE + GAP)), left = (size_t)(GAP + (i % columns) * (TILE + GAP));
-        for (size_t y = 0; y < TILE; y++) memcpy(sheet.pixels + 3 * ((top + y) * (size_t)sheet.width + left), tile.pixels + 3 * TILE * y, 3 * TILE);
+        const size_t top = (size_t)(GAP + (i / columns) * (TILE + GAP)),
+                     left = (size_t)(GAP + (i % columns) * (TILE + GAP));
+        for (size_t y = 0; y < TILE; y++)
+            memcpy(sheet.pixels + 3 * ((top + y) * (size_t)sheet.width + left), tile.pixels + 3 * TILE * y, 3 * TILE);
     }
     if (rc == 0) rc = s->out ? save(s, -1, &sheet) : print(s, &sheet);
     kolo_picture_free(&sheet);
@@ -176,7 +185,10 @@ int shards_show(int argc, char **argv)
     KOLO_TRY(read_words(&s, argc, argv));
     KOLO_TRY(kolo_dataset_open(&s.dataset, s.folder));
     const int64_t count = kolo_dataset_get_info(s.dataset)->count;
-    int rc = s.index < count ? 0 : kolo_fail(KOLO_ECONFIG, "show: --index %" PRId64 ": there are %" PRId64 " samples, 0 to %" PRId64, s.index, count, count - 1);
+    int rc = s.index < count
+                 ? 0
+                 : kolo_fail(KOLO_ECONFIG, "show: --index %" PRId64 ": there are %" PRId64 " samples, 0 to %" PRId64,
+                             s.index, count, count - 1);
     if (rc == 0) rc = kolo_jpeg_create(&s.jpeg);
     if (rc == 0) rc = kolo_resampler_create(&s.resampler);
     if (rc == 0) rc = s.count > 1 ? show_sheet(&s) : show_one(&s);

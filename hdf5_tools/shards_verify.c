@@ -21,7 +21,7 @@ typedef struct check {
     _Atomic int64_t next, bytes;
     pthread_mutex_t lock;
     int64_t bad, first_bad;
-    int status;               /* of the lowest sample that cannot be read */
+    int status; /* of the lowest sample that cannot be read */
     char error[1024];
 } check;
 
@@ -33,7 +33,8 @@ static void complain(check *k, int64_t sample, const char *what)
     if (kolo_dataset_source(k->dataset, sample, source, sizeof source) < 0) source[0] = 0;
     pthread_mutex_lock(&k->lock);
     if (k->bad++ < 20)
-        fprintf(stderr, "%s: sample %" PRId64 " (of the split: %" PRId64 ", made from %s): %s\n", path, index, sample, source[0] ? source : "?", what);
+        fprintf(stderr, "%s: sample %" PRId64 " (of the split: %" PRId64 ", made from %s): %s\n", path, index, sample,
+                source[0] ? source : "?", what);
     if (k->bad == 1 || sample < k->first_bad) k->first_bad = sample;
     pthread_mutex_unlock(&k->lock);
 }
@@ -79,7 +80,8 @@ static void *run_thread(void *argument)
 static int check_counts(const kolo_dataset *d)
 {
     const kolo_dataset_info *info = kolo_dataset_get_info(d);
-    uint64_t *have = kolo_alloc(sizeof *have * (size_t)info->classes + 8), *want = kolo_alloc(sizeof *want * (size_t)info->classes + 8);
+    uint64_t *have = kolo_alloc(sizeof *have * (size_t)info->classes + 8),
+             *want = kolo_alloc(sizeof *want * (size_t)info->classes + 8);
     char **names = NULL;
     int rc = have && want ? 0 : KOLO_ECONFIG;
     for (int64_t i = 0; rc == 0 && i < info->count; i++)
@@ -88,7 +90,8 @@ static int check_counts(const kolo_dataset *d)
         rc = kolo_shard_read_classes(kolo_dataset_shard_path(d, s), info->classes, &names, want);
         for (int c = 0; rc == 0 && c < info->classes; c++)
             if (have[c] != want[c])
-                rc = kolo_fail(KOLO_EINPUT, "%s: class %s has %" PRIu64 " samples, /classes/count says %" PRIu64, kolo_dataset_shard_path(d, s), names[c], have[c], want[c]);
+                rc = kolo_fail(KOLO_EINPUT, "%s: class %s has %" PRIu64 " samples, /classes/count says %" PRIu64,
+                               kolo_dataset_shard_path(d, s), names[c], have[c], want[c]);
         free(names);
         names = NULL;
     }
@@ -115,11 +118,15 @@ static int verify(const kolo_dataset *d, int threads)
     if (k.bad) {
         int64_t index;
         const char *path = kolo_dataset_shard_of(d, k.first_bad, &index);
-        return kolo_fail(KOLO_EINPUT, "%" PRId64 " of %" PRId64 " samples are damaged, first %s sample %" PRId64 "; copy the shard again or pack again", k.bad, info->count, path, index);
+        return kolo_fail(KOLO_EINPUT,
+                         "%" PRId64 " of %" PRId64 " samples are damaged, first %s sample %" PRId64
+                         "; copy the shard again or pack again",
+                         k.bad, info->count, path, index);
     }
     KOLO_TRY(check_counts(d));
-    printf("%s-%s: %" PRId64 " samples in %d shard%s are whole (%.1f MB, %.2f GB/s)\n", info->name, info->split, info->count, info->shards, info->shards == 1 ? "" : "s",
-           (double)k.bytes / 1e6, seconds > 0 ? (double)k.bytes / seconds / 1e9 : 0);
+    printf("%s-%s: %" PRId64 " samples in %d shard%s are whole (%.1f MB, %.2f GB/s)\n", info->name, info->split,
+           info->count, info->shards, info->shards == 1 ? "" : "s", (double)k.bytes / 1e6,
+           seconds > 0 ? (double)k.bytes / seconds / 1e9 : 0);
     return 0;
 }
 

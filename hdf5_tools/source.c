@@ -9,10 +9,14 @@
 static void nothing(source *s) { (void)s; }
 
 const source_kind source_kinds[] = {
-    {"imagefolder", "PATH/SPLIT/CLASS/... or PATH/CLASS/...: JPEG, PNG, BMP, PPM", false, true, source_folder_open, source_folder_load, nothing},
-    {"mnist-idx", "IDX files, also .gz: a folder, or images and labels", true, false, source_idx_open, source_idx_load, source_idx_close},
-    {"cifar-bin", "CIFAR-10 and CIFAR-100 binary files: a folder, or the .bin files", true, false, source_cifar_open, source_cifar_load, source_cifar_close},
-    {"shapes", "procedural photos of ten classes, made on the spot (--count)", false, false, source_shapes_open, source_shapes_load, source_shapes_close},
+    {"imagefolder", "PATH/SPLIT/CLASS/... or PATH/CLASS/...: JPEG, PNG, BMP, PPM", false, true, source_folder_open,
+     source_folder_load, nothing},
+    {"mnist-idx", "IDX files, also .gz: a folder, or images and labels", true, false, source_idx_open, source_idx_load,
+     source_idx_close},
+    {"cifar-bin", "CIFAR-10 and CIFAR-100 binary files: a folder, or the .bin files", true, false, source_cifar_open,
+     source_cifar_load, source_cifar_close},
+    {"shapes", "procedural photos of ten classes, made on the spot (--count)", false, false, source_shapes_open,
+     source_shapes_load, source_shapes_close},
 };
 const int source_kind_count = sizeof source_kinds / sizeof *source_kinds;
 

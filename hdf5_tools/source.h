@@ -16,8 +16,8 @@ typedef struct source_buffer { /* kept by the caller from sample to sample */
 
 typedef struct source_kind {
     const char *name, *help;
-    bool pixels;      /* load gives pixels (height, width, channels), not a picture file */
-    bool listed;      /* made by walking folders: rank 0 does it, the others read the plan */
+    bool pixels; /* load gives pixels (height, width, channels), not a picture file */
+    bool listed; /* made by walking folders: rank 0 does it, the others read the plan */
     int (*open)(source *s, const struct pack_options *options);
     int (*load)(const source *s, int64_t i, source_buffer *buffer); /* thread-safe; error text without the path */
     void (*close)(source *s);
@@ -26,14 +26,14 @@ typedef struct source_kind {
 struct source {
     const source_kind *kind;
     int64_t count;
-    int32_t *labels;            /* [count] */
-    char *paths;                /* relative, one after the other */
-    uint64_t *path_offsets;     /* [count + 1] */
-    int64_t *file_bytes;        /* [count], listed sources */
+    int32_t *labels;        /* [count] */
+    char *paths;            /* relative, one after the other */
+    uint64_t *path_offsets; /* [count + 1] */
+    int64_t *file_bytes;    /* [count], listed sources */
     int classes;
-    char **class_names;         /* [classes] */
-    int channels, height, width;/* of pixels sources */
-    char *root;                 /* folder that paths are relative to */
+    char **class_names;          /* [classes] */
+    int channels, height, width; /* of pixels sources */
+    char *root;                  /* folder that paths are relative to */
     void *state;
     int64_t labels_capacity, paths_capacity, offsets_capacity, bytes_capacity, classes_capacity;
 };

@@ -38,7 +38,8 @@ static int list_folder(const char *path, names *n)
     struct dirent *entry;
     int rc = 0;
     *n = (names){0};
-    if (!dir) return kolo_fail(errno == ENOENT || errno == ENOTDIR ? KOLO_EINPUT : KOLO_EIO, "%s: %s", path, strerror(errno));
+    if (!dir)
+        return kolo_fail(errno == ENOENT || errno == ENOTDIR ? KOLO_EINPUT : KOLO_EIO, "%s: %s", path, strerror(errno));
     while (rc == 0 && (entry = readdir(dir))) {
         if (entry->d_name[0] == '.') continue;
         if (strchr(entry->d_name, '\n')) {
@@ -67,7 +68,8 @@ static bool is_folder(const char *path)
 /* Files of other kinds (check sums, readme) lie in image folders too; pictures of unknown kinds are told at decoding. */
 static bool picture_name(const char *name)
 {
-    static const char *const known[] = {"jpg", "jpeg", "jpe", "png", "bmp", "ppm", "pgm", "pnm", "tif", "tiff", "webp", "gif"};
+    static const char *const known[] = {"jpg", "jpeg", "jpe", "png",  "bmp",  "ppm",
+                                        "pgm", "pnm",  "tif", "tiff", "webp", "gif"};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof known / sizeof *known; i++)
         if (strcasecmp(dot + 1, known[i]) == 0) return true;
@@ -81,13 +83,15 @@ static int walk(source *s, int32_t label, const char *relative, int depth)
     int rc = 0;
     char *path = kolo_format("%s/%s", s->root, relative);
     if (!path) return KOLO_ECONFIG;
-    if (depth > MOST_DEPTH) rc = kolo_fail(KOLO_EINPUT, "%s: folders nest deeper than %d; does a link point upwards?", path, MOST_DEPTH);
+    if (depth > MOST_DEPTH)
+        rc = kolo_fail(KOLO_EINPUT, "%s: folders nest deeper than %d; does a link point upwards?", path, MOST_DEPTH);
     if (rc == 0) rc = list_folder(path, &n);
     free(path);
     if (rc < 0) return rc;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         struct stat info;
-        char *below = kolo_format("%s/%s", relative, n.list[i]), *full = below ? kolo_format("%s/%s", s->root, below) : NULL;
+        char *below = kolo_format("%s/%s", relative, n.list[i]),
+             *full = below ? kolo_format("%s/%s", s->root, below) : NULL;
         if (!full) rc = KOLO_ECONFIG;
         else if (stat(full, &info) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", full, strerror(errno));
         else if (S_ISDIR(info.st_mode)) rc = walk(s, label, below, depth + 1);
@@ -112,13 +116,16 @@ static int walk_class(source *s, const char *name, bool given)
     int label = s->classes;
     if (given) {
         label = find_class(s, name);
-        if (label < 0) return kolo_fail(KOLO_EINPUT, "%s/%s: the training split (--stats-from) has no class `%s`", s->root, name, name);
+        if (label < 0)
+            return kolo_fail(KOLO_EINPUT, "%s/%s: the training split (--stats-from) has no class `%s`", s->root, name,
+                             name);
     } else {
         KOLO_TRY(source_add_class(s, name));
     }
     const int64_t before = s->count;
     KOLO_TRY(walk(s, label, name, 0));
-    if (s->count == before) return kolo_fail(KOLO_EINPUT, "%s/%s: a class folder without pictures; remove it or fill it", s->root, name);
+    if (s->count == before)
+        return kolo_fail(KOLO_EINPUT, "%s/%s: a class folder without pictures; remove it or fill it", s->root, name);
     return 0;
 }
 
@@ -133,7 +140,8 @@ static int try_root(source *s, const char *path, const char *name)
 static int choose_root(source *s, const pack_options *o)
 {
     static const char *const val[] = {"val", "valid", "validation", "test"};
-    if (o->in_count != 1) return kolo_fail(KOLO_ECONFIG, "--source imagefolder takes one --in folder, %d given", o->in_count);
+    if (o->in_count != 1)
+        return kolo_fail(KOLO_ECONFIG, "--source imagefolder takes one --in folder, %d given", o->in_count);
     int found = try_root(s, o->in[0], o->split);
     for (int i = 0; i < 4 && found == 0 && strcmp(o->split, "val") == 0; i++) found = try_root(s, o->in[0], val[i]);
     if (found) return found < 0 ? found : 0;
@@ -143,8 +151,12 @@ static int choose_root(source *s, const pack_options *o)
     free(s->root);
     s->root = kolo_strdup(o->in[0]);
     if (!s->root) return KOLO_ECONFIG;
-    if (found) return kolo_fail(KOLO_EINPUT, "--in %s has a folder train, but none for --split %s; give that folder itself", s->root, o->split);
-    return is_folder(s->root) ? 0 : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root, kolo_file_exists(s->root) ? "not a folder" : "no such folder");
+    if (found)
+        return kolo_fail(KOLO_EINPUT, "--in %s has a folder train, but none for --split %s; give that folder itself",
+                         s->root, o->split);
+    return is_folder(s->root) ? 0
+                              : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root,
+                                          kolo_file_exists(s->root) ? "not a folder" : "no such folder");
 }
 
 int source_folder_open(source *s, const pack_options *o)
@@ -163,7 +175,8 @@ int source_folder_open(source *s, const pack_options *o)
     free_names(&n);
     if (rc < 0) return rc;
     if (s->count == 0)
-        return kolo_fail(KOLO_EINPUT, "%s: no class folders with pictures; expected %s/CLASS/picture.jpg", s->root, s->root);
+        return kolo_fail(KOLO_EINPUT, "%s: no class folders with pictures; expected %s/CLASS/picture.jpg", s->root,
+                         s->root);
     return 0;
 }
 

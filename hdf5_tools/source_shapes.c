@@ -14,7 +14,9 @@ static int64_t first_number(const char *split)
     return strcmp(split, "train") == 0 ? 0 : strcmp(split, "val") == 0 ? 1000000000 : 2000000000;
 }
 
-typedef struct shapes { int64_t first; } shapes;
+typedef struct shapes {
+    int64_t first;
+} shapes;
 
 int source_shapes_open(source *s, const pack_options *o)
 {

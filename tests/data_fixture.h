@@ -61,10 +61,27 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
         offsets[i + 1] = offsets[i] + bytes;
     }
     for (int64_t i = 0; i < f->count; i++) counts[i % f->classes]++;
-    kolo_shard_spec spec = {.dataset = "toy", .split = "train", .generator = "test", .encoding = f->encoding, .channels = f->channels,
-                            .height = f->height, .width = f->width, .count = n, .first = first, .total = f->count, .shard = s,
-                            .shards = f->shards, .classes = f->classes, .class_names = names, .class_counts = counts,
-                            .labels = labels, .ids = ids, .offsets = offsets, .sources = text, .source_offsets = sources, .rejects = ""};
+    kolo_shard_spec spec = {.dataset = "toy",
+                            .split = "train",
+                            .generator = "test",
+                            .encoding = f->encoding,
+                            .channels = f->channels,
+                            .height = f->height,
+                            .width = f->width,
+                            .count = n,
+                            .first = first,
+                            .total = f->count,
+                            .shard = s,
+                            .shards = f->shards,
+                            .classes = f->classes,
+                            .class_names = names,
+                            .class_counts = counts,
+                            .labels = labels,
+                            .ids = ids,
+                            .offsets = offsets,
+                            .sources = text,
+                            .source_offsets = sources,
+                            .rejects = ""};
     kolo_manifest_shard *e = &m->shards[s];
     char path[512];
     kolo_shard_places p;
@@ -78,7 +95,8 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
     int fd = open(path, O_RDWR);
     uint8_t *states = malloc((size_t)n + 1);
     memset(states, KOLO_SAMPLE_OK, (size_t)n + 1);
-    for (int64_t i = 0; i < n; i++) KOLO_TRY(kolo_file_pwrite(fd, path, blobs[i], offsets[i + 1] - offsets[i], p.data + offsets[i]));
+    for (int64_t i = 0; i < n; i++)
+        KOLO_TRY(kolo_file_pwrite(fd, path, blobs[i], offsets[i + 1] - offsets[i], p.data + offsets[i]));
     KOLO_TRY(kolo_file_pwrite(fd, path, crcs, 4 * (size_t)n, p.crc));
     KOLO_TRY(kolo_file_pwrite(fd, path, states, (size_t)n, p.state));
     close(fd);
@@ -100,7 +118,8 @@ static inline int fixture_make(fixture *f)
     snprintf(f->folder, sizeof f->folder, "%s/kolo-test-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(f->folder)) return -1;
     if (f->classes == 0) f->classes = 10;
-    m.info.encoding = f->encoding, m.info.channels = f->channels, m.info.count = f->count, m.info.classes = f->classes, m.info.shards = f->shards;
+    m.info.encoding = f->encoding, m.info.channels = f->channels, m.info.count = f->count, m.info.classes = f->classes,
+    m.info.shards = f->shards;
     if (f->encoding == KOLO_ENCODING_RAW) m.info.height = f->height, m.info.width = f->width;
     for (int c = 0; c < 3; c++) m.info.mean[c] = .5f, m.info.std[c] = .25f;
     m.shards = kolo_alloc(sizeof *m.shards * (size_t)f->shards);

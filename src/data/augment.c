@@ -24,8 +24,8 @@ static int unknown(const char *name)
     const char *names[sizeof kolo_augmentation_table / sizeof *kolo_augmentation_table];
     for (int i = 0; i < kolo_augmentation_count; i++) names[i] = kolo_augmentation_table[i].name;
     const char *near = kolo_nearest(name, names, kolo_augmentation_count);
-    return kolo_fail(KOLO_ECONFIG, "augment: there is no augmentation `%s`%s%s%s; `kolo help augmentations` lists them", name,
-                     near ? ", did you mean `" : "", near ? near : "", near ? "`?" : "");
+    return kolo_fail(KOLO_ECONFIG, "augment: there is no augmentation `%s`%s%s%s; `kolo help augmentations` lists them",
+                     name, near ? ", did you mean `" : "", near ? near : "", near ? "`?" : "");
 }
 
 int kolo_augment_parse(const char *names, int *list, int most, int *n)

@@ -41,7 +41,8 @@ typedef struct kolo_view {
 } kolo_view;
 
 /* The view of a picture of height x width as `config` asks; random is used where training crops at random. */
-void kolo_view_choose(kolo_view *view, const kolo_loader_config *config, int height, int width, int64_t epoch, int64_t sample);
+void kolo_view_choose(kolo_view *view, const kolo_loader_config *config, int height, int width, int64_t epoch,
+                      int64_t sample);
 
 /* Single views, for tests. `short_side` 0: just large enough to cover the output (nothing is resized if it fits). */
 void kolo_view_center(kolo_view *view, int height, int width, int out_height, int out_width, int short_side);

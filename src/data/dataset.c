@@ -25,9 +25,9 @@ typedef struct open_shard {
 struct kolo_dataset {
     kolo_dataset_info info;
     open_shard *shards;
-    int32_t *labels;   /* [info.count] */
-    uint32_t *crcs;    /* [info.count] */
-    char **classes;    /* [info.classes] */
+    int32_t *labels;     /* [info.count] */
+    uint32_t *crcs;      /* [info.count] */
+    char **classes;      /* [info.classes] */
     size_t sample_bytes; /* raw */
 };
 
@@ -44,9 +44,11 @@ static int check_states(const char *path, const kolo_shard_header *h, const kolo
 {
     for (int64_t i = 0; i < h->count; i++) {
         if (a->states[i] == KOLO_SAMPLE_EMPTY)
-            return kolo_fail(KOLO_EINPUT, "%s: sample %lld was never written; run kolo-pack --resume", path, (long long)i);
+            return kolo_fail(KOLO_EINPUT, "%s: sample %lld was never written; run kolo-pack --resume", path,
+                             (long long)i);
         if (a->labels[i] < -1 || a->labels[i] >= h->classes)
-            return kolo_fail(KOLO_EINPUT, "%s: sample %lld has label %d, but there are %d classes; pack this split again", path,
+            return kolo_fail(KOLO_EINPUT,
+                             "%s: sample %lld has label %d, but there are %d classes; pack this split again", path,
                              (long long)i, a->labels[i], h->classes);
     }
     return 0;
@@ -55,17 +57,24 @@ static int check_states(const char *path, const kolo_shard_header *h, const kolo
 static int check_shard(const char *path, const kolo_dataset_info *info, const kolo_manifest_shard *entry, int index,
                        const kolo_shard_header *h, const kolo_shard_arrays *a)
 {
-    if (!h->complete) return kolo_fail(KOLO_EINPUT, "%s is incomplete: packing did not finish; run kolo-pack --resume", path);
+    if (!h->complete)
+        return kolo_fail(KOLO_EINPUT, "%s is incomplete: packing did not finish; run kolo-pack --resume", path);
     if (strcmp(h->uuid, info->uuid) != 0)
-        return kolo_fail(KOLO_EINPUT, "%s belongs to another packing (uuid %s, the manifest says %s); do not mix splits in one folder", path,
-                         h->uuid, info->uuid);
+        return kolo_fail(
+            KOLO_EINPUT,
+            "%s belongs to another packing (uuid %s, the manifest says %s); do not mix splits in one folder", path,
+            h->uuid, info->uuid);
     if (h->count != entry->count || h->first != entry->first || h->bytes != entry->bytes || h->shard != index ||
         h->shards != info->shards || h->encoding != info->encoding || h->channels != info->channels ||
         h->classes != info->classes || h->total != info->count ||
         (h->encoding == KOLO_ENCODING_RAW && (h->height != info->height || h->width != info->width)))
-        return kolo_fail(KOLO_EINPUT, "%s contradicts the manifest (counts, shape or position); pack this split again", path);
+        return kolo_fail(KOLO_EINPUT, "%s contradicts the manifest (counts, shape or position); pack this split again",
+                         path);
     if (a->metadata_crc != entry->metadata_crc)
-        return kolo_fail(KOLO_EINPUT, "%s: its tables do not have the manifest's checksum: damaged; run kolo-shards verify, then pack again", path);
+        return kolo_fail(
+            KOLO_EINPUT,
+            "%s: its tables do not have the manifest's checksum: damaged; run kolo-shards verify, then pack again",
+            path);
     return check_states(path, h, a);
 }
 
@@ -181,12 +190,15 @@ size_t kolo_dataset_bytes(const kolo_dataset *dataset, int64_t sample)
 int kolo_dataset_read(const kolo_dataset *dataset, int64_t sample, void *data)
 {
     if (sample < 0 || sample >= dataset->info.count)
-        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample, (long long)dataset->info.count);
+        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample,
+                         (long long)dataset->info.count);
     const open_shard *shard = shard_of(dataset, sample);
     const int64_t i = sample - shard->first;
     if (dataset->info.encoding == KOLO_ENCODING_RAW)
-        return kolo_file_pread(shard->fd, shard->path, data, dataset->sample_bytes, shard->places.data + (uint64_t)i * dataset->sample_bytes);
-    return kolo_file_pread(shard->fd, shard->path, data, shard->offsets[i + 1] - shard->offsets[i], shard->places.data + shard->offsets[i]);
+        return kolo_file_pread(shard->fd, shard->path, data, dataset->sample_bytes,
+                               shard->places.data + (uint64_t)i * dataset->sample_bytes);
+    return kolo_file_pread(shard->fd, shard->path, data, shard->offsets[i + 1] - shard->offsets[i],
+                           shard->places.data + shard->offsets[i]);
 }
 
 int64_t kolo_dataset_run(const kolo_dataset *dataset, int64_t first, int64_t count)
@@ -208,11 +220,14 @@ int kolo_dataset_source(const kolo_dataset *dataset, int64_t sample, char *text,
     if (size == 0) return 0;
     text[0] = 0;
     if (sample < 0 || sample >= dataset->info.count)
-        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample, (long long)dataset->info.count);
+        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample,
+                         (long long)dataset->info.count);
     const open_shard *shard = shard_of(dataset, sample);
     uint64_t span[2];
-    KOLO_TRY(kolo_file_pread(shard->fd, shard->path, span, sizeof span, shard->places.source_offset + 8 * (uint64_t)(sample - shard->first)));
-    if (span[1] < span[0] || span[1] - span[0] > 65536) return kolo_fail(KOLO_EINPUT, "%s: /source_offset is damaged", shard->path);
+    KOLO_TRY(kolo_file_pread(shard->fd, shard->path, span, sizeof span,
+                             shard->places.source_offset + 8 * (uint64_t)(sample - shard->first)));
+    if (span[1] < span[0] || span[1] - span[0] > 65536)
+        return kolo_fail(KOLO_EINPUT, "%s: /source_offset is damaged", shard->path);
     size_t length = span[1] - span[0];
     if (length > size - 1) length = size - 1;
     KOLO_TRY(kolo_file_pread(shard->fd, shard->path, text, length, shard->places.source + span[0]));

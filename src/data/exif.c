@@ -4,7 +4,10 @@
 #include <stdint.h>
 #include <string.h>
 
-static uint32_t get16(const uint8_t *p, bool big) { return big ? (uint32_t)p[0] << 8 | p[1] : (uint32_t)p[1] << 8 | p[0]; }
+static uint32_t get16(const uint8_t *p, bool big)
+{
+    return big ? (uint32_t)p[0] << 8 | p[1] : (uint32_t)p[1] << 8 | p[0];
+}
 
 static uint32_t get32(const uint8_t *p, bool big)
 {

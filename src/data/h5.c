@@ -32,7 +32,8 @@ hid_t kolo_h5_file_access(void)
     herr_t bad = set_bounds(list);
     if (bad >= 0) bad = H5Pset_alignment(list, SMALL_OBJECT, ALIGNMENT);
     if (bad >= 0) bad = H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
-#if H5_VERSION_GE(1, 14, 0) || (H5_VERS_MINOR == 12 && H5_VERS_RELEASE >= 1) || (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
+#if H5_VERSION_GE(1, 14, 0) || (H5_VERS_MINOR == 12 && H5_VERS_RELEASE >= 1) || \
+    (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
     if (bad >= 0) bad = H5Pset_file_locking(list, 0, 1);
 #endif
     if (bad >= 0) return list;
@@ -122,7 +123,8 @@ static int get_attribute(hid_t object, const char *name, hid_t type, hssize_t n,
     if (attribute < 0) return -1;
     hid_t space = H5Aget_space(attribute), stored = H5Aget_type(attribute);
     int bad = -1;
-    if (space >= 0 && stored >= 0 && H5Sget_simple_extent_npoints(space) == n && H5Tget_class(stored) == H5Tget_class(type))
+    if (space >= 0 && stored >= 0 && H5Sget_simple_extent_npoints(space) == n &&
+        H5Tget_class(stored) == H5Tget_class(type))
         bad = H5Aread(attribute, type, data) < 0 ? -1 : 0;
     if (stored >= 0) H5Tclose(stored);
     if (space >= 0) H5Sclose(space);
@@ -229,7 +231,9 @@ int kolo_h5_shape(hid_t file, const char *name, int rank, hsize_t *shape)
     if (set < 0) return -1;
     hid_t space = H5Dget_space(set);
     int bad = -1;
-    if (space >= 0 && H5Sget_simple_extent_ndims(space) == rank && H5Sget_simple_extent_dims(space, shape, NULL) == rank) bad = 0;
+    if (space >= 0 && H5Sget_simple_extent_ndims(space) == rank &&
+        H5Sget_simple_extent_dims(space, shape, NULL) == rank)
+        bad = 0;
     if (space >= 0) H5Sclose(space);
     H5Dclose(set);
     return bad;

@@ -29,7 +29,7 @@ int kolo_h5_get_u32s(hid_t object, const char *name, uint32_t *values, int n);
 int kolo_h5_put_array(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape, const void *data);
 /* Opens, checks (rank, shape, contiguous, unfiltered, type size and class) and returns the address of the first byte. */
 int kolo_h5_place(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape, uint64_t *place);
-int kolo_h5_shape(hid_t file, const char *name, int rank, hsize_t *shape); /* 0; negative: absent or another rank */
+int kolo_h5_shape(hid_t file, const char *name, int rank, hsize_t *shape);   /* 0; negative: absent or another rank */
 int kolo_h5_get_array(hid_t file, const char *name, hid_t type, void *data); /* whole */
 bool kolo_h5_has(hid_t file, const char *name);
 

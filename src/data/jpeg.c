@@ -164,7 +164,8 @@ static void read_rows(kolo_jpeg *j, kolo_picture *p, int top)
         int y = (int)j->cinfo.output_scanline - top, n = p->height - y < 16 ? p->height - y : 16;
         if (cmyk) {
             rows[0] = j->cmyk;
-            if (jpeg_read_scanlines(&j->cinfo, rows, 1) == 1) cmyk_row(j->cmyk, p->pixels + (size_t)y * stride, p->width, p->channels);
+            if (jpeg_read_scanlines(&j->cinfo, rows, 1) == 1)
+                cmyk_row(j->cmyk, p->pixels + (size_t)y * stride, p->width, p->channels);
             continue;
         }
         for (int i = 0; i < n; i++) rows[i] = p->pixels + (size_t)(y + i) * stride;

@@ -8,14 +8,16 @@ int kolo_jpeg_create(kolo_jpeg **jpeg);
 void kolo_jpeg_destroy(kolo_jpeg **jpeg);
 
 typedef struct kolo_jpeg_info {
-    int height, width;       /* as stored, before any turn */
-    int components;          /* 1 gray, 3 colour, 4 CMYK or YCCK */
-    int orientation;         /* EXIF, 1 when absent or invalid */
+    int height, width; /* as stored, before any turn */
+    int components;    /* 1 gray, 3 colour, 4 CMYK or YCCK */
+    int orientation;   /* EXIF, 1 when absent or invalid */
 } kolo_jpeg_info;
 
 int kolo_jpeg_inspect(kolo_jpeg *jpeg, const void *data, size_t bytes, kolo_jpeg_info *info);
 
-typedef struct kolo_jpeg_window { int top, left, height, width; } kolo_jpeg_window;
+typedef struct kolo_jpeg_window {
+    int top, left, height, width;
+} kolo_jpeg_window;
 
 /* Decodes at 1/denominator of the size (1, 2, 4, 8) what covers `window`, which is given in stored full-size pixels
  * (NULL: everything). The result may be larger than asked (whole blocks); *origin (may be NULL) tells which part of

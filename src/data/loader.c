@@ -22,9 +22,9 @@ typedef struct slot {
     int32_t *labels;
     int64_t *samples;
     int64_t epoch, step, valid, valid_global;
-    int64_t taken, done;      /* rows given to readers, rows finished */
+    int64_t taken, done; /* rows given to readers, rows finished */
     enum slot_state state;
-    int status;               /* of the failed row with the lowest number */
+    int status; /* of the failed row with the lowest number */
     int64_t failed_row;
     char error[1024];
 } slot;
@@ -35,16 +35,16 @@ struct kolo_loader {
     int readers, slots;
     slot *slot;
     size_t slot_bytes;
-    uint8_t *noise;           /* synthetic: the pixels of every batch */
-    bool shared_pixels;       /* all slots show the noise itself: no batch is short */
+    uint8_t *noise;     /* synthetic: the pixels of every batch */
+    bool shared_pixels; /* all slots show the noise itself: no batch is short */
 
-    pthread_mutex_t lock;     /* everything below */
+    pthread_mutex_t lock; /* everything below */
     pthread_cond_t work, ready;
     int64_t *order, order_epoch;
-    bool ordering;            /* a reader computes the next order, without the lock */
-    int64_t epoch, step;      /* of the batch that is opened next */
-    int64_t opened, consumed; /* batches since seek; batch i lives in slot i % slots */
-    int busy;                 /* readers at work on a chunk */
+    bool ordering;              /* a reader computes the next order, without the lock */
+    int64_t epoch, step;        /* of the batch that is opened next */
+    int64_t opened, consumed;   /* batches since seek; batch i lives in slot i % slots */
+    int busy;                   /* readers at work on a chunk */
     bool stop, pause, finished; /* finished: no batch is left to open (validation) */
     kolo_loader_stats stats;
     pthread_t *threads;
@@ -69,7 +69,9 @@ static void open_batch(kolo_loader *l)
         const bool valid = i < s->valid;
         const int64_t position = first + mine + i;
         s->samples[i] = !valid ? -1 : l->order ? l->order[position] : position;
-        s->labels[i] = !valid ? -1 : c->dataset ? kolo_dataset_label(c->dataset, s->samples[i]) : kolo_synthetic_label(c, s->samples[i]);
+        s->labels[i] = !valid       ? -1
+                       : c->dataset ? kolo_dataset_label(c->dataset, s->samples[i])
+                                    : kolo_synthetic_label(c, s->samples[i]);
     }
     s->taken = s->done = 0;
     s->status = 0;
@@ -136,12 +138,14 @@ static void fill_rows(const kolo_loader *l, kolo_worker *worker, slot *s, int64_
     if (l->noise) {
         memcpy(s->pixels + (size_t)first * bytes, l->noise + (size_t)first * bytes, (size_t)valid * bytes);
     } else if (recipe->direct && !recipe->config.train && recipe->augments == 0 && valid > 0) {
-        r->status = kolo_worker_make_run(worker, s->samples[first], valid, s->pixels + (size_t)first * bytes, &r->bytes);
+        r->status =
+            kolo_worker_make_run(worker, s->samples[first], valid, s->pixels + (size_t)first * bytes, &r->bytes);
         r->row = first;
     } else {
         for (int64_t i = 0; i < valid && r->status == 0; i++) {
             r->row = first + i;
-            r->status = kolo_worker_make(worker, s->epoch, s->samples[r->row], s->pixels + (size_t)r->row * bytes, &r->bytes);
+            r->status =
+                kolo_worker_make(worker, s->epoch, s->samples[r->row], s->pixels + (size_t)r->row * bytes, &r->bytes);
         }
     }
     r->samples = valid;
@@ -181,27 +185,37 @@ static void *reader(void *argument)
 
 static int check_shape(const kolo_loader_config *c)
 {
-    if (c->channels != 1 && c->channels != 3) return kolo_fail(KOLO_ECONFIG, "loader: %d channels; 1 or 3 are possible", c->channels);
+    if (c->channels != 1 && c->channels != 3)
+        return kolo_fail(KOLO_ECONFIG, "loader: %d channels; 1 or 3 are possible", c->channels);
     if (c->height < 1 || c->width < 1 || c->height > 8192 || c->width > 8192)
-        return kolo_fail(KOLO_ECONFIG, "loader: pictures of %d x %d pixels; 1 to 8192 a side are possible", c->height, c->width);
+        return kolo_fail(KOLO_ECONFIG, "loader: pictures of %d x %d pixels; 1 to 8192 a side are possible", c->height,
+                         c->width);
     if (c->dataset) {
         const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
         if (info->channels == 3 && c->channels == 1)
-            return kolo_fail(KOLO_EINPUT, "data set %s has colour pictures, the network takes 1 channel; pack again with --color gray", info->name);
+            return kolo_fail(
+                KOLO_EINPUT,
+                "data set %s has colour pictures, the network takes 1 channel; pack again with --color gray",
+                info->name);
         if (info->classes > c->classes)
-            return kolo_fail(KOLO_EINPUT, "data set %s has %d classes, the network %d; set classes=%d", info->name, info->classes, c->classes, info->classes);
+            return kolo_fail(KOLO_EINPUT, "data set %s has %d classes, the network %d; set classes=%d", info->name,
+                             info->classes, c->classes, info->classes);
     }
     return 0;
 }
 
 static int check_config(const kolo_loader_config *c, int64_t count)
 {
-    if (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks) return kolo_fail(KOLO_EINTERNAL, "loader: rank %d of %d", c->rank, c->ranks);
+    if (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks)
+        return kolo_fail(KOLO_EINTERNAL, "loader: rank %d of %d", c->rank, c->ranks);
     if (c->batch < 1 || c->batch % c->ranks != 0)
-        return kolo_fail(KOLO_ECONFIG, "batch=%lld does not divide among %d ranks; use a multiple of %d", (long long)c->batch, c->ranks, c->ranks);
+        return kolo_fail(KOLO_ECONFIG, "batch=%lld does not divide among %d ranks; use a multiple of %d",
+                         (long long)c->batch, c->ranks, c->ranks);
     if (count < 1) return kolo_fail(KOLO_EINPUT, "the data set has no samples");
     if (c->train && c->tail == KOLO_tail_drop && count < c->batch)
-        return kolo_fail(KOLO_ECONFIG, "batch=%lld is larger than the data set (%lld samples); use a smaller batch or tail=pad", (long long)c->batch, (long long)count);
+        return kolo_fail(KOLO_ECONFIG,
+                         "batch=%lld is larger than the data set (%lld samples); use a smaller batch or tail=pad",
+                         (long long)c->batch, (long long)count);
     return check_shape(c);
 }
 
@@ -215,7 +229,8 @@ static int make_recipe(kolo_loader *l, const kolo_loader_config *config)
     if (!config->dataset) return 0;
     const kolo_dataset_info *info = kolo_dataset_get_info(config->dataset);
     kolo_view view;
-    kolo_view_center(&view, config->height, config->width, config->height, config->width, config->train ? 0 : config->resize);
+    kolo_view_center(&view, config->height, config->width, config->height, config->width,
+                     config->train ? 0 : config->resize);
     r->direct = info->encoding == KOLO_ENCODING_RAW && info->height == config->height && info->width == config->width &&
                 info->channels == config->channels && kolo_view_is_whole(&view, config->height, config->width);
     return 0;
@@ -279,7 +294,8 @@ static int start_readers(kolo_loader *l)
         if (rc == 0) l->started++;
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc ? kolo_fail(KOLO_ECONFIG, "cannot start %d reader threads: %s; lower readers=", l->readers, strerror(rc)) : 0;
+    return rc ? kolo_fail(KOLO_ECONFIG, "cannot start %d reader threads: %s; lower readers=", l->readers, strerror(rc))
+              : 0;
 }
 
 int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
@@ -295,7 +311,8 @@ int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
     pthread_cond_init(&l->ready, NULL);
     l->count = count;
     l->rows = config->batch / config->ranks;
-    l->steps = config->train && config->tail == KOLO_tail_drop ? count / config->batch : (count + config->batch - 1) / config->batch;
+    l->steps = config->train && config->tail == KOLO_tail_drop ? count / config->batch
+                                                               : (count + config->batch - 1) / config->batch;
     l->shared_pixels = !config->dataset && l->steps * config->batch <= count;
     l->readers = choose_readers(config);
     KOLO_TRY_GOTO(rc, make_recipe(l, config));
@@ -338,7 +355,8 @@ int64_t kolo_loader_steps(const kolo_loader *loader) { return loader->steps; }
 int kolo_loader_seek(kolo_loader *l, int64_t epoch, int64_t step)
 {
     if (epoch < 0 || step < 0 || step > l->steps)
-        return kolo_fail(KOLO_EINTERNAL, "loader: seek to epoch %lld step %lld of %lld", (long long)epoch, (long long)step, (long long)l->steps);
+        return kolo_fail(KOLO_EINTERNAL, "loader: seek to epoch %lld step %lld of %lld", (long long)epoch,
+                         (long long)step, (long long)l->steps);
     pthread_mutex_lock(&l->lock);
     l->pause = true;
     while (l->busy > 0 || l->ordering) pthread_cond_wait(l->ordering ? &l->work : &l->ready, &l->lock);
@@ -355,8 +373,15 @@ int kolo_loader_seek(kolo_loader *l, int64_t epoch, int64_t step)
 
 static void show(const kolo_loader *l, const slot *s, kolo_batch *batch)
 {
-    *batch = (kolo_batch){.pixels = s->pixels, .labels = s->labels, .samples = s->samples, .rows = l->rows, .valid = s->valid,
-                          .valid_global = s->valid_global, .epoch = s->epoch, .step = s->step, .slot = (int)(s - l->slot)};
+    *batch = (kolo_batch){.pixels = s->pixels,
+                          .labels = s->labels,
+                          .samples = s->samples,
+                          .rows = l->rows,
+                          .valid = s->valid,
+                          .valid_global = s->valid_global,
+                          .epoch = s->epoch,
+                          .step = s->step,
+                          .slot = (int)(s - l->slot)};
 }
 
 int kolo_loader_next(kolo_loader *l, kolo_batch *batch)
@@ -372,7 +397,8 @@ int kolo_loader_next(kolo_loader *l, kolo_batch *batch)
     }
     if (begin != 0) l->stats.wait_seconds += kolo_time() - begin;
     if (held) {
-        rc = kolo_fail(KOLO_EINTERNAL, "loader: all %d batches are held; release one before asking for the next", l->slots);
+        rc = kolo_fail(KOLO_EINTERNAL, "loader: all %d batches are held; release one before asking for the next",
+                       l->slots);
     } else if (s->state != SLOT_READY) {
         rc = 1;
     } else if (s->status < 0) {

@@ -15,34 +15,35 @@ typedef struct kolo_loader kolo_loader;
 typedef struct kolo_loader_config {
     const kolo_dataset *dataset; /* NULL: synthetic (uniform noise pictures and labels, keyed by sample number) */
     int64_t synthetic_count;     /* samples of the synthetic set */
-    int channels, height, width; /* of the batch; channels: 1 or 3 (a gray file is repeated, a colour file refused for 1) */
+    int channels, height,
+        width; /* of the batch; channels: 1 or 3 (a gray file is repeated, a colour file refused for 1) */
     int classes;
-    bool train;                  /* permuted and augmented; else source order, validation transform */
+    bool train; /* permuted and augmented; else source order, validation transform */
     uint64_t seed;
-    int64_t batch;               /* global batch */
-    int rank, ranks;             /* this rank takes rows [rank*batch/ranks, (rank+1)*batch/ranks) of each global batch */
-    int tail;                    /* KOLO_tail_drop or KOLO_tail_pad (validation: always pad) */
-    int crop, crop_pad;          /* KOLO_crop_*; train */
+    int64_t batch;      /* global batch */
+    int rank, ranks;    /* this rank takes rows [rank*batch/ranks, (rank+1)*batch/ranks) of each global batch */
+    int tail;           /* KOLO_tail_drop or KOLO_tail_pad (validation: always pad) */
+    int crop, crop_pad; /* KOLO_crop_*; train */
     double area_min, area_max;
     bool flip;
-    const char *augment;         /* names from the augmentation table, comma separated, in order; NULL or "": none */
-    int resize;                  /* validation: short side before the centre crop; 0: none */
+    const char *augment; /* names from the augmentation table, comma separated, in order; NULL or "": none */
+    int resize;          /* validation: short side before the centre crop; 0: none */
     int readers, prefetch;
 } kolo_loader_config;
 
 /* One batch of this rank, valid until kolo_loader_release. Rows >= valid are zero with label -1; valid may be 0. */
 typedef struct kolo_batch {
-    const uint8_t *pixels;   /* (rows, height, width, channels) */
-    const int32_t *labels;   /* (rows) */
-    const int64_t *samples;  /* (rows) global sample numbers, -1 for padding */
-    int64_t rows, valid;     /* of this rank; rows = batch / ranks */
-    int64_t valid_global;    /* over all ranks */
-    int64_t epoch, step;     /* step within the epoch */
+    const uint8_t *pixels;  /* (rows, height, width, channels) */
+    const int32_t *labels;  /* (rows) */
+    const int64_t *samples; /* (rows) global sample numbers, -1 for padding */
+    int64_t rows, valid;    /* of this rank; rows = batch / ranks */
+    int64_t valid_global;   /* over all ranks */
+    int64_t epoch, step;    /* step within the epoch */
     int slot;
 } kolo_batch;
 
 int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config);
-void kolo_loader_destroy(kolo_loader **loader); /* also in the middle of an epoch */
+void kolo_loader_destroy(kolo_loader **loader);       /* also in the middle of an epoch */
 int64_t kolo_loader_steps(const kolo_loader *loader); /* per epoch */
 
 /* Starts reading at (epoch, step); discards what was prefetched. After the last step of an epoch training goes on
@@ -53,8 +54,8 @@ int kolo_loader_next(kolo_loader *loader, kolo_batch *batch);
 void kolo_loader_release(kolo_loader *loader, const kolo_batch *batch);
 
 typedef struct kolo_loader_stats {
-    double wait_seconds;     /* the consumer waited in kolo_loader_next */
-    int64_t samples, bytes;  /* read */
+    double wait_seconds;    /* the consumer waited in kolo_loader_next */
+    int64_t samples, bytes; /* read */
 } kolo_loader_stats;
 void kolo_loader_get_stats(const kolo_loader *loader, kolo_loader_stats *stats); /* since create */
 

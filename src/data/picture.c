@@ -11,7 +11,8 @@ int kolo_picture_shape(kolo_picture *p, int height, int width, int channels)
 {
     if (height < 1 || width < 1 || height > KOLO_PICTURE_MAX_SIDE || width > KOLO_PICTURE_MAX_SIDE ||
         (uint64_t)height * (uint64_t)width > KOLO_PICTURE_MAX_PIXELS)
-        return kolo_fail(KOLO_EINPUT, "has %d x %d pixels (width x height), outside of what this program decodes", width, height);
+        return kolo_fail(KOLO_EINPUT, "has %d x %d pixels (width x height), outside of what this program decodes",
+                         width, height);
     const size_t need = (size_t)height * (size_t)width * (size_t)channels + KOLO_PICTURE_SLACK;
     if (need > p->capacity) {
         free(p->pixels);
@@ -39,7 +40,8 @@ enum kolo_picture_kind kolo_picture_sniff(const void *data, size_t bytes)
     if (bytes >= 3 && p[0] == 0xFF && p[1] == 0xD8 && p[2] == 0xFF) return KOLO_PICTURE_JPEG;
     if (bytes >= 8 && memcmp(p, "\x89PNG\r\n\x1a\n", 8) == 0) return KOLO_PICTURE_PNG;
     if (bytes >= 2 && p[0] == 'B' && p[1] == 'M') return KOLO_PICTURE_BMP;
-    if (bytes >= 3 && p[0] == 'P' && p[1] >= '1' && p[1] <= '6' && strchr(" \t\r\n#", p[2]) && p[2]) return KOLO_PICTURE_PNM;
+    if (bytes >= 3 && p[0] == 'P' && p[1] >= '1' && p[1] <= '6' && strchr(" \t\r\n#", p[2]) && p[2])
+        return KOLO_PICTURE_PNM;
     return KOLO_PICTURE_UNKNOWN;
 }
 
@@ -69,7 +71,10 @@ int kolo_picture_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int cha
     return kolo_fail(KOLO_EINPUT, "is not a picture (by its first bytes neither JPEG, PNG, BMP nor PPM)");
 }
 
-static uint8_t luma(const uint8_t *rgb) { return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768) >> 16); }
+static uint8_t luma(const uint8_t *rgb)
+{
+    return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768) >> 16);
+}
 
 int kolo_picture_convert(kolo_picture *p, int channels)
 {

@@ -12,15 +12,21 @@ typedef struct kolo_picture {
     size_t capacity;             /* bytes behind `pixels`; the buffer is kept from picture to picture */
 } kolo_picture;
 
-#define KOLO_PICTURE_SLACK 64           /* readable bytes after the last pixel: vector loads may pass the end */
-#define KOLO_PICTURE_MAX_SIDE 65500     /* libjpeg's own limit */
+#define KOLO_PICTURE_SLACK 64       /* readable bytes after the last pixel: vector loads may pass the end */
+#define KOLO_PICTURE_MAX_SIDE 65500 /* libjpeg's own limit */
 #define KOLO_PICTURE_MAX_PIXELS (1u << 27)
 
 /* Makes room and sets the shape; pixels are undefined. */
 int kolo_picture_shape(kolo_picture *picture, int height, int width, int channels);
 void kolo_picture_free(kolo_picture *picture);
 
-enum kolo_picture_kind { KOLO_PICTURE_UNKNOWN, KOLO_PICTURE_JPEG, KOLO_PICTURE_PNG, KOLO_PICTURE_BMP, KOLO_PICTURE_PNM };
+enum kolo_picture_kind {
+    KOLO_PICTURE_UNKNOWN,
+    KOLO_PICTURE_JPEG,
+    KOLO_PICTURE_PNG,
+    KOLO_PICTURE_BMP,
+    KOLO_PICTURE_PNM
+};
 enum kolo_picture_kind kolo_picture_sniff(const void *data, size_t bytes); /* by the first bytes, never by a name */
 
 typedef struct kolo_jpeg kolo_jpeg;

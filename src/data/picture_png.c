@@ -86,7 +86,9 @@ int kolo_picture_decode_png(const void *data, size_t bytes, int channels, kolo_p
 
 int kolo_picture_write_png(const kolo_picture *picture, const char *path)
 {
-    png_image image = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)picture->width, .height = (png_uint_32)picture->height,
+    png_image image = {.version = PNG_IMAGE_VERSION,
+                       .width = (png_uint_32)picture->width,
+                       .height = (png_uint_32)picture->height,
                        .format = picture->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
     if (png_image_write_to_file(&image, path, 0, picture->pixels, 0, NULL)) return 0;
     return kolo_fail(KOLO_EIO, "%s: %s", path, image.message[0] ? image.message : strerror(errno));

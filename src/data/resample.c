@@ -103,7 +103,8 @@ static int make_taps(kolo_resampler *r, taps *t, double start, double length, in
         for (int k = first; k < last; k++) sum += r->kernel[k - first] = triangle((k - center + 0.5) * inverse);
         const int at = flip ? n - 1 - i : i;
         int32_t *weights = t->weights + (int64_t)at * t->stride;
-        for (int k = 0; k < last - first; k++) weights[k] = (int32_t)(0.5 + (sum > 0 ? r->kernel[k] / sum : 1) * (1 << BITS));
+        for (int k = 0; k < last - first; k++)
+            weights[k] = (int32_t)(0.5 + (sum > 0 ? r->kernel[k] / sum : 1) * (1 << BITS));
         t->first[at] = low + first;
         t->count[at] = last - first;
     }
@@ -178,21 +179,22 @@ ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights,
 }
 
 /* The two passes for one instruction set. */
-#define PASSES(suffix, attribute)                                                                                       \
+#define PASSES(suffix, attribute)                                                                                      \
     attribute static void across_##suffix(const taps *t, const kolo_picture *p, int low, int high, uint8_t *to, int n) \
-    {                                                                                                                   \
-        const size_t from_stride = (size_t)p->width * (size_t)p->channels, to_stride = (size_t)n * (size_t)p->channels; \
-        for (int y = low; y < high; y++, to += to_stride) {                                                             \
-            if (p->channels == 3) across_rgb(t, p->pixels + (size_t)y * from_stride, to, n);                            \
-            else across_gray(t, p->pixels + (size_t)y * from_stride, to, n);                                            \
-        }                                                                                                               \
-    }                                                                                                                   \
-    attribute static void down_##suffix(const taps *t, const uint8_t *rows, int low, size_t bytes, uint8_t *to,         \
-                                        size_t stride, int n)                                                           \
-    {                                                                                                                   \
-        for (int y = 0; y < n; y++)                                                                                     \
-            down_row(rows + (size_t)(t->first[y] - low) * bytes, bytes, t->weights + (int64_t)y * t->stride,            \
-                     t->count[y], to + (size_t)y * stride, bytes);                                                      \
+    {                                                                                                                  \
+        const size_t from_stride = (size_t)p->width * (size_t)p->channels,                                             \
+                     to_stride = (size_t)n * (size_t)p->channels;                                                      \
+        for (int y = low; y < high; y++, to += to_stride) {                                                            \
+            if (p->channels == 3) across_rgb(t, p->pixels + (size_t)y * from_stride, to, n);                           \
+            else across_gray(t, p->pixels + (size_t)y * from_stride, to, n);                                           \
+        }                                                                                                              \
+    }                                                                                                                  \
+    attribute static void down_##suffix(const taps *t, const uint8_t *rows, int low, size_t bytes, uint8_t *to,        \
+                                        size_t stride, int n)                                                          \
+    {                                                                                                                  \
+        for (int y = 0; y < n; y++)                                                                                    \
+            down_row(rows + (size_t)(t->first[y] - low) * bytes, bytes, t->weights + (int64_t)y * t->stride,           \
+                     t->count[y], to + (size_t)y * stride, bytes);                                                     \
     }
 
 PASSES(base, )

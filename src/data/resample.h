@@ -11,13 +11,14 @@ int kolo_resampler_create(kolo_resampler **resampler);
 void kolo_resampler_destroy(kolo_resampler **resampler);
 
 typedef struct kolo_resize {
-    double top, left, height, width;  /* the box that is resized, in pixels of the picture; nothing outside is read */
-    int full_height, full_width;      /* size that the box becomes */
-    int row, column, rows, columns;   /* the part of that result which is wanted */
-    bool flip;                        /* the wanted part is mirrored left to right */
+    double top, left, height, width; /* the box that is resized, in pixels of the picture; nothing outside is read */
+    int full_height, full_width;     /* size that the box becomes */
+    int row, column, rows, columns;  /* the part of that result which is wanted */
+    bool flip;                       /* the wanted part is mirrored left to right */
 } kolo_resize;
 
 /* to: (rows, columns, channels), `stride` bytes from row to row. */
-int kolo_resample(kolo_resampler *resampler, const kolo_picture *picture, const kolo_resize *resize, uint8_t *to, size_t stride);
+int kolo_resample(kolo_resampler *resampler, const kolo_picture *picture, const kolo_resize *resize, uint8_t *to,
+                  size_t stride);
 
 #endif

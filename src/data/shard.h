@@ -15,13 +15,13 @@ typedef struct kolo_dataset kolo_dataset; /* one split, all shards, open for rea
 typedef struct kolo_dataset_info {
     char name[64], split[16], uuid[40];
     enum kolo_encoding encoding;
-    int channels;              /* 1 or 3 */
-    int height, width;         /* of every sample (raw), or 0 where they differ (jpeg) */
-    int64_t count;             /* samples in the split */
+    int channels;      /* 1 or 3 */
+    int height, width; /* of every sample (raw), or 0 where they differ (jpeg) */
+    int64_t count;     /* samples in the split */
     int classes;
     int shards;
-    uint64_t bytes;            /* sample bytes */
-    float mean[4], std[4];     /* per channel over training pixels, in [0,1] */
+    uint64_t bytes;        /* sample bytes */
+    float mean[4], std[4]; /* per channel over training pixels, in [0,1] */
 } kolo_dataset_info;
 
 /* Opens DIR (its one manifest and all shards it names), checks format, version, completeness, uuid, sizes.
@@ -32,10 +32,10 @@ const kolo_dataset_info *kolo_dataset_get_info(const kolo_dataset *dataset);
 const char *kolo_dataset_class_name(const kolo_dataset *dataset, int label); /* "" if none */
 
 int32_t kolo_dataset_label(const kolo_dataset *dataset, int64_t sample);
-size_t kolo_dataset_bytes(const kolo_dataset *dataset, int64_t sample);      /* stored length */
+size_t kolo_dataset_bytes(const kolo_dataset *dataset, int64_t sample); /* stored length */
 /* Reads the stored bytes of a sample by one pread. Thread-safe. `data` holds kolo_dataset_bytes(). */
 int kolo_dataset_read(const kolo_dataset *dataset, int64_t sample, void *data);
-uint32_t kolo_dataset_crc(const kolo_dataset *dataset, int64_t sample);      /* stored crc32c */
+uint32_t kolo_dataset_crc(const kolo_dataset *dataset, int64_t sample); /* stored crc32c */
 /* Path of the picture this sample was made from; copied to `text`. */
 int kolo_dataset_source(const kolo_dataset *dataset, int64_t sample, char *text, size_t size);
 

@@ -17,19 +17,24 @@ static int check_format(hid_t file, const char *path, kolo_shard_header *h)
 {
     char text[64];
     if (kolo_h5_get_text(file, "format", text, sizeof text) < 0 || strcmp(text, KOLO_FORMAT_NAME) != 0)
-        return kolo_fail(KOLO_EINPUT, "%s is not a kolo shard (HDF5, but of another format); make shards with kolo-pack", path);
+        return kolo_fail(KOLO_EINPUT,
+                         "%s is not a kolo shard (HDF5, but of another format); make shards with kolo-pack", path);
     if (kolo_h5_get_u32s(file, "format_version", h->version, 2) < 0) return damaged(path, "format_version is missing");
     if (h->version[0] != KOLO_FORMAT_MAJOR)
-        return kolo_fail(KOLO_EINPUT, "%s: shard format %u.%u, this program reads %d.x; pack with this version or install a newer kolo",
-                         path, h->version[0], h->version[1], KOLO_FORMAT_MAJOR);
+        return kolo_fail(
+            KOLO_EINPUT,
+            "%s: shard format %u.%u, this program reads %d.x; pack with this version or install a newer kolo", path,
+            h->version[0], h->version[1], KOLO_FORMAT_MAJOR);
     return 0;
 }
 
 static int get_int(hid_t file, const char *path, const char *name, uint64_t limit, int64_t *value)
 {
     uint64_t raw;
-    if (kolo_h5_get_u64(file, name, &raw) < 0) return kolo_fail(KOLO_EINPUT, "%s: attribute %s is missing; pack this split again", path, name);
-    if (raw > limit) return kolo_fail(KOLO_EINPUT, "%s: attribute %s is out of range; pack this split again", path, name);
+    if (kolo_h5_get_u64(file, name, &raw) < 0)
+        return kolo_fail(KOLO_EINPUT, "%s: attribute %s is missing; pack this split again", path, name);
+    if (raw > limit)
+        return kolo_fail(KOLO_EINPUT, "%s: attribute %s is out of range; pack this split again", path, name);
     *value = (int64_t)raw;
     return 0;
 }
@@ -37,7 +42,8 @@ static int get_int(hid_t file, const char *path, const char *name, uint64_t limi
 static int read_words(hid_t file, const char *path, kolo_shard_header *h)
 {
     char task[32], encoding[16], color[16];
-    if (kolo_h5_get_text(file, "task", task, sizeof task) < 0 || kolo_h5_get_text(file, "encoding", encoding, sizeof encoding) < 0 ||
+    if (kolo_h5_get_text(file, "task", task, sizeof task) < 0 ||
+        kolo_h5_get_text(file, "encoding", encoding, sizeof encoding) < 0 ||
         kolo_h5_get_text(file, "color", color, sizeof color) < 0 ||
         kolo_h5_get_text(file, "dataset", h->dataset, sizeof h->dataset) < 0 ||
         kolo_h5_get_text(file, "split", h->split, sizeof h->split) < 0 ||
@@ -45,11 +51,15 @@ static int read_words(hid_t file, const char *path, kolo_shard_header *h)
         return damaged(path, "a root attribute is missing");
     if (kolo_h5_get_text(file, "generator", h->generator, sizeof h->generator) < 0) h->generator[0] = 0;
     if (strcmp(task, "classification") != 0)
-        return kolo_fail(KOLO_EINPUT, "%s: task `%s` is not known to this version (it reads classification)", path, task);
+        return kolo_fail(KOLO_EINPUT, "%s: task `%s` is not known to this version (it reads classification)", path,
+                         task);
     if (strcmp(encoding, "raw") == 0) h->encoding = KOLO_ENCODING_RAW;
     else if (strcmp(encoding, "jpeg") == 0) h->encoding = KOLO_ENCODING_JPEG;
-    else return kolo_fail(KOLO_EINPUT, "%s: encoding `%s` is not known to this version (it reads raw and jpeg)", path, encoding);
-    if (strcmp(color, "gray") != 0 && strcmp(color, "rgb") != 0) return damaged(path, "attribute color is neither gray nor rgb");
+    else
+        return kolo_fail(KOLO_EINPUT, "%s: encoding `%s` is not known to this version (it reads raw and jpeg)", path,
+                         encoding);
+    if (strcmp(color, "gray") != 0 && strcmp(color, "rgb") != 0)
+        return damaged(path, "attribute color is neither gray nor rgb");
     h->channels = strcmp(color, "gray") == 0 ? 1 : 3;
     return 0;
 }
@@ -69,11 +79,12 @@ static int read_header(hid_t file, const char *path, kolo_shard_header *h)
     KOLO_TRY(get_int(file, path, "pack_seed", INT64_MAX, &seed));
     h->shard = (int)shard, h->shards = (int)shards, h->classes = (int)classes;
     h->complete = complete, h->pack_seed = (uint64_t)seed;
-    if (h->first + h->count > h->total || shard >= shards) return damaged(path, "its sample counts contradict each other");
+    if (h->first + h->count > h->total || shard >= shards)
+        return damaged(path, "its sample counts contradict each other");
     if (h->encoding == KOLO_ENCODING_RAW) {
         hsize_t shape[4];
-        if (kolo_h5_shape(file, "images", 4, shape) < 0 || shape[0] != (hsize_t)h->count || shape[3] != (hsize_t)h->channels ||
-            shape[1] < 1 || shape[1] > 65500 || shape[2] < 1 || shape[2] > 65500)
+        if (kolo_h5_shape(file, "images", 4, shape) < 0 || shape[0] != (hsize_t)h->count ||
+            shape[3] != (hsize_t)h->channels || shape[1] < 1 || shape[1] > 65500 || shape[2] < 1 || shape[2] > 65500)
             return damaged(path, "/images is missing or of another shape than the attributes say");
         h->height = (int)shape[1], h->width = (int)shape[2];
         h->bytes = (uint64_t)h->count * shape[1] * shape[2] * shape[3];
@@ -109,7 +120,8 @@ static int check_offsets(const char *path, const kolo_shard_header *h, const uin
 {
     if (offsets[0] != 0 || offsets[h->count] != h->bytes) return damaged(path, "/offset does not span /bytes");
     for (int64_t i = 0; i < h->count; i++)
-        if (offsets[i] > offsets[i + 1] || offsets[i + 1] - offsets[i] > INT32_MAX) return damaged(path, "/offset does not rise");
+        if (offsets[i] > offsets[i + 1] || offsets[i + 1] - offsets[i] > INT32_MAX)
+            return damaged(path, "/offset does not rise");
     return 0;
 }
 
@@ -148,7 +160,8 @@ static int open_checked(const char *path, hid_t *file)
     *file = kolo_h5_open(path, false);
     if (*file >= 0) return 0;
     if (bytes == 0) return damaged(path, "the file is empty");
-    if (H5Fis_hdf5(path) <= 0) return kolo_fail(KOLO_EINPUT, "%s is not an HDF5 file; make shards with kolo-pack", path);
+    if (H5Fis_hdf5(path) <= 0)
+        return kolo_fail(KOLO_EINPUT, "%s is not an HDF5 file; make shards with kolo-pack", path);
     return damaged(path, "HDF5 cannot open it: truncated or damaged");
 }
 
@@ -157,12 +170,15 @@ static int check_length(const char *path, const kolo_shard_header *h, const kolo
     int64_t bytes = kolo_file_size(path);
     if (bytes < 0) return (int)bytes;
     if (h->bytes && p->data + h->bytes > (uint64_t)bytes)
-        return kolo_fail(KOLO_EINPUT, "%s is truncated: %lld bytes, its pictures end at byte %llu; copy it again or pack this split again",
-                         path, (long long)bytes, (unsigned long long)(p->data + h->bytes));
+        return kolo_fail(
+            KOLO_EINPUT,
+            "%s is truncated: %lld bytes, its pictures end at byte %llu; copy it again or pack this split again", path,
+            (long long)bytes, (unsigned long long)(p->data + h->bytes));
     return 0;
 }
 
-int kolo_shard_inspect(const char *path, kolo_shard_header *header, kolo_shard_places *places, kolo_shard_arrays *arrays)
+int kolo_shard_inspect(const char *path, kolo_shard_header *header, kolo_shard_places *places,
+                       kolo_shard_arrays *arrays)
 {
     kolo_shard_header h = {0};
     kolo_shard_places p = {0};
@@ -204,7 +220,8 @@ int kolo_shard_read_stats(const char *path, kolo_shard_stats *stats)
     int rc = open_checked(path, &file);
     for (int i = 0; rc == 0 && i < 5; i++) {
         hsize_t n = 0;
-        if (kolo_h5_shape(file, names[i], 1, &n) < 0 || n > 4 || kolo_h5_get_array(file, names[i], H5T_NATIVE_DOUBLE, values[i]) < 0)
+        if (kolo_h5_shape(file, names[i], 1, &n) < 0 || n > 4 ||
+            kolo_h5_get_array(file, names[i], H5T_NATIVE_DOUBLE, values[i]) < 0)
             rc = damaged(path, "/stats is missing or of another shape");
     }
     if (file >= 0) H5Fclose(file);
@@ -222,7 +239,8 @@ static int read_names(hid_t file, int classes, char ***names)
     const bool fits = type >= 0 && H5Tget_class(type) == H5T_STRING && !H5Tis_variable_str(type) && width < 65536;
     char *stored = fits ? kolo_alloc(width * (size_t)classes + 1) : NULL;
     char **block = fits ? kolo_alloc((sizeof(char *) + width + 1) * (size_t)classes + 8) : NULL;
-    int bad = stored && block && (classes == 0 || H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, stored) >= 0) ? 0 : -1;
+    int bad =
+        stored && block && (classes == 0 || H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, stored) >= 0) ? 0 : -1;
     for (int i = 0; !bad && i < classes; i++) {
         block[i] = (char *)(block + classes) + (width + 1) * (size_t)i;
         memcpy(block[i], stored + width * (size_t)i, width);

@@ -7,8 +7,8 @@
 #include "data/h5.h"
 #include "kolo/error.h"
 
-#define TRY(call)                 \
-    do {                          \
+#define TRY(call)                  \
+    do {                           \
         if ((call) < 0) return -1; \
     } while (0)
 
@@ -68,7 +68,8 @@ static int put_class_names(hid_t file, const kolo_shard_spec *s)
         if (strlen(s->class_names[i]) > width) width = strlen(s->class_names[i]);
     char *block = kolo_alloc(width * (size_t)s->classes + 1);
     if (!block) return -1;
-    for (int i = 0; i < s->classes; i++) memcpy(block + width * (size_t)i, s->class_names[i], strlen(s->class_names[i]));
+    for (int i = 0; i < s->classes; i++)
+        memcpy(block + width * (size_t)i, s->class_names[i], strlen(s->class_names[i]));
     hid_t type = H5Tcopy(H5T_C_S1);
     hsize_t n = (hsize_t)s->classes;
     int bad = -1;
@@ -114,7 +115,8 @@ static int put_provenance(hid_t file, const kolo_shard_spec *s)
     hid_t group = kolo_h5_group(file, "provenance");
     TRY(group);
     int bad = 0;
-    for (int i = 0; i < s->note_count && bad >= 0; i++) bad = kolo_h5_put_text(group, s->notes[i].key, s->notes[i].text, 0);
+    for (int i = 0; i < s->note_count && bad >= 0; i++)
+        bad = kolo_h5_put_text(group, s->notes[i].key, s->notes[i].text, 0);
     H5Gclose(group);
     TRY(bad);
     hsize_t n = strlen(s->rejects);
@@ -145,7 +147,8 @@ int kolo_shard_create(const char *path, const kolo_shard_spec *spec)
     if (!bad) bad = label_dimensions(file, spec);
     if (file >= 0 && H5Fclose(file) < 0) bad = -1;
     kolo_h5_unlock();
-    if (bad) return kolo_fail(KOLO_EIO, "%s: cannot create the shard; is the folder writable and the disk not full?", path);
+    if (bad)
+        return kolo_fail(KOLO_EIO, "%s: cannot create the shard; is the folder writable and the disk not full?", path);
     return 0;
 }
 

@@ -7,7 +7,8 @@
 
 static kolo_view whole(int height, int width, int full_height, int full_width)
 {
-    kolo_view view = {.resize = {.height = height, .width = width, .full_height = full_height, .full_width = full_width}};
+    kolo_view view = {
+        .resize = {.height = height, .width = width, .full_height = full_height, .full_width = full_width}};
     return view;
 }
 
@@ -118,14 +119,16 @@ bool kolo_view_is_whole(const kolo_view *view, int height, int width)
            q->full_width == width && q->row == 0 && q->column == 0 && q->rows == height && q->columns == width;
 }
 
-void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, int width, int64_t epoch, int64_t sample)
+void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, int width, int64_t epoch,
+                      int64_t sample)
 {
     if (!c->train) {
         kolo_view_center(view, height, width, c->height, c->width, c->resize);
         return;
     }
     kolo_random random = kolo_augment_random(c->seed, epoch, sample, KOLO_OPERATION_CROP);
-    if (c->crop == KOLO_crop_resized) kolo_view_resized(view, height, width, c->height, c->width, c->area_min, c->area_max, &random);
+    if (c->crop == KOLO_crop_resized)
+        kolo_view_resized(view, height, width, c->height, c->width, c->area_min, c->area_max, &random);
     else if (c->crop == KOLO_crop_pad) kolo_view_pad(view, height, width, c->height, c->width, c->crop_pad, &random);
     else kolo_view_center(view, height, width, c->height, c->width, 0);
     if (!c->flip) return;
@@ -162,7 +165,8 @@ int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kol
         return kolo_resample(resampler, picture, &q, part, stride);
     }
     const uint8_t *from = picture->pixels + ((size_t)((int)q.top + q.row - origin_top) * (size_t)picture->width +
-                                             (size_t)((int)q.left + q.column - origin_left)) * channels;
+                                             (size_t)((int)q.left + q.column - origin_left)) *
+                                                channels;
     for (int y = 0; y < q.rows; y++, part += stride, from += (size_t)picture->width * channels)
         copy_row(from, part, q.columns, picture->channels, q.flip);
     return 0;

@@ -63,7 +63,8 @@ static int choose_denominator(const kolo_loader_config *c, const kolo_view *view
     const kolo_resize *q = &view->resize;
     int denominator = 8;
     if (!c->train) return 1;
-    while (denominator > 1 && (q->height < (double)q->full_height * denominator || q->width < (double)q->full_width * denominator))
+    while (denominator > 1 &&
+           (q->height < (double)q->full_height * denominator || q->width < (double)q->full_width * denominator))
         denominator /= 2;
     return denominator;
 }
@@ -108,7 +109,8 @@ static int render_jpeg(kolo_worker *w, size_t bytes, int64_t epoch, int64_t samp
     const kolo_jpeg_window window = needed_window(&view, info.height, info.width);
     kolo_jpeg_window origin;
     KOLO_TRY(kolo_jpeg_decode(w->jpeg, w->blob, bytes, c->channels, denominator, &window, &w->picture, &origin));
-    return kolo_view_render(&view, w->resampler, &w->picture, denominator, origin.top, origin.left, c->height, c->width, to);
+    return kolo_view_render(&view, w->resampler, &w->picture, denominator, origin.top, origin.left, c->height, c->width,
+                            to);
 }
 
 static int render_raw(kolo_worker *w, int64_t epoch, int64_t sample, uint8_t *to)
@@ -117,7 +119,8 @@ static int render_raw(kolo_worker *w, int64_t epoch, int64_t sample, uint8_t *to
     const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
     kolo_view view;
     kolo_view_choose(&view, c, info->height, info->width, epoch, sample);
-    if (w->recipe->direct && info->channels == c->channels && kolo_view_is_whole(&view, c->height, c->width) && !view.resize.flip)
+    if (w->recipe->direct && info->channels == c->channels && kolo_view_is_whole(&view, c->height, c->width) &&
+        !view.resize.flip)
         return kolo_dataset_read(c->dataset, sample, to);
     KOLO_TRY(kolo_picture_shape(&w->picture, info->height, info->width, info->channels));
     KOLO_TRY(kolo_dataset_read(c->dataset, sample, w->picture.pixels));
@@ -134,8 +137,8 @@ static int in_sample(const kolo_worker *w, int rc, int64_t sample)
     strncpy(cause, kolo_error_text(), sizeof cause - 1);
     cause[sizeof cause - 1] = 0;
     if (kolo_dataset_source(d, sample, source, sizeof source) < 0) source[0] = 0;
-    return kolo_fail(rc, "sample %lld (number %lld of %s%s%s): %s; run kolo-shards verify on the folder", (long long)sample,
-                     (long long)index, shard, source[0] ? ", made from " : "", source, cause);
+    return kolo_fail(rc, "sample %lld (number %lld of %s%s%s): %s; run kolo-shards verify on the folder",
+                     (long long)sample, (long long)index, shard, source[0] ? ", made from " : "", source, cause);
 }
 
 int kolo_worker_make(kolo_worker *w, int64_t epoch, int64_t sample, uint8_t *to, int64_t *bytes)

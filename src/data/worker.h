@@ -10,8 +10,8 @@
 typedef struct kolo_recipe {
     kolo_loader_config config;
     int augment[KOLO_AUGMENT_MOST], augments;
-    bool direct;           /* a raw sample is the input as it lies on disk (but for flip and augmentations) */
-    size_t sample_bytes;   /* of the output */
+    bool direct;         /* a raw sample is the input as it lies on disk (but for flip and augmentations) */
+    size_t sample_bytes; /* of the output */
 } kolo_recipe;
 
 typedef struct kolo_worker kolo_worker;

@@ -9,9 +9,23 @@
 static kolo_loader_config config_of(const kolo_dataset *d)
 {
     const kolo_dataset_info *i = kolo_dataset_get_info(d);
-    kolo_loader_config c = {.dataset = d, .channels = i->channels, .height = 16, .width = 16, .classes = 10, .train = true, .seed = 7,
-                            .batch = 24, .ranks = 1, .tail = KOLO_tail_drop, .crop = KOLO_crop_resized, .crop_pad = 2,
-                            .area_min = .2, .area_max = 1, .flip = true, .readers = 1, .prefetch = 2};
+    kolo_loader_config c = {.dataset = d,
+                            .channels = i->channels,
+                            .height = 16,
+                            .width = 16,
+                            .classes = 10,
+                            .train = true,
+                            .seed = 7,
+                            .batch = 24,
+                            .ranks = 1,
+                            .tail = KOLO_tail_drop,
+                            .crop = KOLO_crop_resized,
+                            .crop_pad = 2,
+                            .area_min = .2,
+                            .area_max = 1,
+                            .flip = true,
+                            .readers = 1,
+                            .prefetch = 2};
     return c;
 }
 
@@ -45,7 +59,8 @@ static void look(kolo_loader_config c, int ranks, int64_t start, int64_t steps, 
                 s->sample[at] = b.samples[i];
                 s->label[at] = b.labels[i];
             }
-            if (b.epoch * per_epoch + b.step != start + t) diag("step %lld came as epoch %lld step %lld", (long long)t, (long long)b.epoch, (long long)b.step);
+            if (b.epoch * per_epoch + b.step != start + t)
+                diag("step %lld came as epoch %lld step %lld", (long long)t, (long long)b.epoch, (long long)b.step);
             kolo_loader_release(l, &b);
         }
         kolo_loader_destroy(&l);
@@ -87,7 +102,8 @@ static void test_seek(const kolo_dataset *d)
     c.readers = 2;
     look(c, 1, 0, 12, &one);
     look(c, 1, 7, 5, &two);
-    ok(memcmp(one.crc + 7 * 24, two.crc, 5 * 24 * 4) == 0, "a loader that starts at step 7 of two epochs continues the same order");
+    ok(memcmp(one.crc + 7 * 24, two.crc, 5 * 24 * 4) == 0,
+       "a loader that starts at step 7 of two epochs continues the same order");
     kolo_loader *l;
     kolo_batch b;
     kolo_loader_create(&l, &c);
@@ -213,7 +229,8 @@ static void test_direct(void)
     kolo_loader_create(&l, &c);
     kolo_loader_next(l, &b);
     fixture_pixels(&f, b.samples[0], want);
-    ok(b.pixels[0] == want[0] && b.pixels[2] == want[0] && b.pixels[3 * 783 + 1] == want[783], "gray is repeated for a colour network");
+    ok(b.pixels[0] == want[0] && b.pixels[2] == want[0] && b.pixels[3 * 783 + 1] == want[783],
+       "gray is repeated for a colour network");
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
     fixture_remove(&f);
@@ -262,7 +279,8 @@ static void test_damage(void)
     ok(kolo_loader_next(l, &b) == 0, "a batch before the damaged sample comes");
     kolo_loader_release(l, &b);
     is_int(kolo_loader_next(l, &b), KOLO_EINPUT, "the batch with the damaged sample fails");
-    ok(strstr(kolo_error_text(), "sample 30") && strstr(kolo_error_text(), "00000-of-00001.h5") && strstr(kolo_error_text(), "pic000030"),
+    ok(strstr(kolo_error_text(), "sample 30") && strstr(kolo_error_text(), "00000-of-00001.h5") &&
+           strstr(kolo_error_text(), "pic000030"),
        "sample, file and source are named: %s", kolo_error_text());
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
@@ -271,8 +289,17 @@ static void test_damage(void)
 
 static void test_synthetic(void)
 {
-    kolo_loader_config c = {.synthetic_count = 1000, .channels = 3, .height = 8, .width = 8, .classes = 10, .train = true, .seed = 3,
-                            .batch = 32, .ranks = 1, .readers = 1, .prefetch = 2};
+    kolo_loader_config c = {.synthetic_count = 1000,
+                            .channels = 3,
+                            .height = 8,
+                            .width = 8,
+                            .classes = 10,
+                            .train = true,
+                            .seed = 3,
+                            .batch = 32,
+                            .ranks = 1,
+                            .readers = 1,
+                            .prefetch = 2};
     look(c, 1, 0, 5, &one);
     look(c, 4, 0, 5, &two);
     ok(equal(&one, &two), "synthetic batches do not depend on the number of ranks");
@@ -299,8 +326,10 @@ static void test_speed(void)
     kolo_loader_stats s;
     kolo_loader_get_stats(l, &s);
     const double seconds = kolo_time() - begin;
-    diag("%.0f samples/s of 784 bytes with one reader, %.0f %% of the time spent waiting", (double)n / seconds, 100 * s.wait_seconds / seconds);
-    ok(s.samples >= n && s.bytes >= n * 784 && s.wait_seconds <= seconds, "statistics count samples, bytes and the wait");
+    diag("%.0f samples/s of 784 bytes with one reader, %.0f %% of the time spent waiting", (double)n / seconds,
+         100 * s.wait_seconds / seconds);
+    ok(s.samples >= n && s.bytes >= n * 784 && s.wait_seconds <= seconds,
+       "statistics count samples, bytes and the wait");
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
     fixture_remove(&f);
@@ -309,7 +338,8 @@ static void test_speed(void)
 int main(void)
 {
     fixture raw = {.count = 100, .shards = 3, .height = 30, .width = 22, .channels = 3};
-    fixture jpeg = {.count = 100, .shards = 2, .height = 70, .width = 90, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+    fixture jpeg = {
+        .count = 100, .shards = 2, .height = 70, .width = 90, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
     kolo_dataset *r = NULL, *j = NULL;
     if (fixture_make(&raw) < 0 || kolo_dataset_open(&r, raw.folder) < 0) diag("%s", kolo_error_text());
     if (fixture_make(&jpeg) < 0 || kolo_dataset_open(&j, jpeg.folder) < 0) diag("%s", kolo_error_text());

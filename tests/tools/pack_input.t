@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# kolo-pack and bad input: a message with path and cause, the documented exit code, nothing left behind.
+. "$(dirname "$0")/../lib.sh"
+need kolo-pack kolo-shards
+fails() { # STATUS PATTERN TEXT ARGUMENTS...
+    local status=$1 pattern=$2 text=$3
+    shift 3
+    rm -rf "$ROOM/out"
+    kolo-pack "$@" --out "$ROOM/out" > "$ROOM/log" 2>&1
+    is $? "$status" "$text: exit $status"
+    like "$ROOM/log" "$pattern" "$text: the message"
+}
+# a folder of good pictures, taken from shapes
+kolo-pack --source shapes --count 20 --out "$ROOM/shapes" > "$ROOM/log" 2>&1
+mkdir -p "$ROOM/good/a" "$ROOM/good/b"
+for i in 0 1 2 3 4 5; do
+    kolo-shards show "$ROOM/shapes" --index $i --out "$ROOM/good/$([ $i -lt 3 ] && echo a || echo b)/$i.jpg" > /dev/null
+done
+IN=(--source imagefolder --in "$ROOM/bad")
+bad() { rm -rf "$ROOM/bad" && cp -r "$ROOM/good" "$ROOM/bad"; }
+
+kolo-pack --source imagefolder --in "$ROOM/good" --out "$ROOM/fine" > "$ROOM/log" 2>&1
+ok $? "the good folder packs"
+bad && : > "$ROOM/bad/a/empty.jpg"
+fails 2 'bad/a/empty.jpg: is empty' "a file of 0 bytes" "${IN[@]}"
+[ ! -e "$ROOM/out/.pack" ]
+ok $? "nothing is left that would stand in the way of the next try"
+kolo-pack "${IN[@]}" --out "$ROOM/out" --on-error skip > "$ROOM/log" 2>&1
+is $? 0 "--on-error skip leaves it out"
+is "$(cat "$ROOM"/out/*.rejects)" "a/empty.jpg	is empty (0 bytes)" "and lists it"
+kolo-shards info "$ROOM/out" > "$ROOM/info"
+like "$ROOM/info" '^samples +6 in' "six are left"
+fails 2 'max-bad 0 .*empty.jpg' "--max-bad 0" "${IN[@]}" --on-error skip --max-bad 0
+bad && head -c 1500 "$ROOM/good/a/1.jpg" > "$ROOM/bad/a/1.jpg"
+fails 2 'bad/a/1.jpg: Premature end' "a picture that is cut off" "${IN[@]}"
+bad && echo "this is text" > "$ROOM/bad/b/text.png"
+fails 2 'b/text.png: is not a picture' "text with a picture's name" "${IN[@]}"
+bad && mkdir "$ROOM/bad/c"
+fails 2 'bad/c: a class folder without pictures' "an empty class" "${IN[@]}"
+bad && : > "$ROOM/bad/a/x" && echo hello > "$ROOM/bad/README.txt" && : > "$ROOM/bad/.hidden"
+kolo-pack "${IN[@]}" --out "$ROOM/out2" > "$ROOM/log" 2>&1
+ok $? "other files beside the pictures are passed over"
+fails 2 'no such folder' "a folder that is not there" --source imagefolder --in "$ROOM/nowhere"
+mkdir "$ROOM/void"
+fails 2 'no class folders' "an empty folder" --source imagefolder --in "$ROOM/void"
+fails 2 'all of one size, add --size' "raw pictures of several sizes" --source imagefolder --in "$ROOM/good" --encoding raw
+bad && mv "$ROOM/bad/b" "$ROOM/bad/z"
+fails 2 'has no class `z`' "a class that the training split lacks" "${IN[@]}" --split val --stats-from "$ROOM/fine"
+
+printf '\0\0\10\3\0\0\0\2\0\0\0\2\0\0\0\2abcdefgh' > "$ROOM/images" && printf '\0\0\10\1\0\0\0\2\0\1' > "$ROOM/labels"
+IDX=(--source mnist-idx --in "$ROOM/images" --in "$ROOM/labels")
+kolo-pack "${IDX[@]}" --out "$ROOM/idx" > "$ROOM/log" 2>&1
+ok $? "a tiny IDX pair packs"
+printf '\0\0\10\1\0\0\0\3\0\1\1' > "$ROOM/labels"
+fails 2 '2 pictures, .* 3 labels' "IDX counts that differ" "${IDX[@]}"
+printf '\0\0\10\1\0\0\0\2\0' > "$ROOM/labels"
+fails 2 'labels: 9 bytes, the header promises 10' "an IDX file that is cut off" "${IDX[@]}"
+gzip -c "$ROOM/images" | head -c 30 > "$ROOM/cut.gz"
+fails 2 'cut.gz' "a .gz that is cut off" --source mnist-idx --in "$ROOM/cut.gz" --in "$ROOM/labels"
+head -c 3000 /dev/zero > "$ROOM/part.bin"
+fails 2 'part.bin: 3000 bytes are no whole number' "a CIFAR file that is cut off" --source cifar-bin --in "$ROOM/part.bin"
+head -c 3073 /dev/zero | tr '\0' '\40' > "$ROOM/label.bin"
+fails 2 'record 0 has label 32' "a CIFAR label out of range" --source cifar-bin --in "$ROOM/label.bin"
+
+fails 78 'did you mean --source' "an unknown option" --sorce shapes
+fails 78 'raw|jpeg' "an unknown encoding" --source shapes --encoding png
+fails 78 'number from 1' "a number out of range" --source shapes --quality 101
+fails 78 '--in is missing' "no --in" --source imagefolder
+fails 78 'use fewer' "more shards than samples" --source shapes --count 3 --shards 5
+kolo-pack --source shapes > "$ROOM/log" 2>&1
+is $? 78 "no --out: exit 78"
+kolo-pack --source imagefolder --in "$ROOM/good" --out "$ROOM/dry" --dry-run > "$ROOM/log" 2>&1
+ok $? "--dry-run"
+like "$ROOM/log" '^6 pictures, 2 classes: a, b' "says what is there"
+[ ! -e "$ROOM/dry" ]
+ok $? "and writes nothing"
+if [ "$(id -u)" != 0 ]; then
+    mkdir "$ROOM/locked" && chmod 500 "$ROOM/locked"
+    kolo-pack --source shapes --count 10 --out "$ROOM/locked/x" > "$ROOM/log" 2>&1
+    is $? 3 "a folder that cannot be written: exit 3"
+else
+    skip "root may write everywhere"
+fi
+
+ODD=$KOLO_SHARED/data/odd-images
+if [ -d "$ODD" ]; then
+    mkdir -p "$ROOM/odd/all" && cp "$ODD"/*.jpg "$ODD"/*.png "$ROOM/odd/all/"
+    kolo-pack --source imagefolder --in "$ROOM/odd" --on-error skip --out "$ROOM/odd-out" > "$ROOM/log" 2>&1
+    is $? 0 "a zoo of odd pictures packs with --on-error skip"
+    is "$(cut -f 1 "$ROOM"/odd-out/*.rejects | sed 's|all/||' | tr '\n' ' ')" \
+        "$(awk -F'|' '$6 ~ /FAIL/ { gsub(/ /, "", $2); print $2 }' "$ODD/TABLE.md" | LC_ALL=C sort | tr '\n' ' ')" \
+        "rejected are those that Pillow cannot load, and no others"
+    kolo-shards verify "$ROOM/odd-out" > "$ROOM/log"
+    ok $? "the others verify"
+else
+    skip "no odd pictures here"
+fi
+done_testing

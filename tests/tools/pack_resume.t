@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# kolo-pack stopped in every way, and resumed: the bytes of a run that was never stopped.
+. "$(dirname "$0")/../lib.sh"
+need kolo-pack kolo-shards
+ARGS=(--source shapes --count 1200 --shards 2 --encoding raw --size 64)
+sums() { (cd "$1" && sha256sum -- *); }
+kolo-pack "${ARGS[@]}" --out "$ROOM/whole" > "$ROOM/log" 2>&1 || { sed 's/^/# /' "$ROOM/log" && exit 1; }
+want=$(sums "$ROOM/whole")
+wait_for_some() { # DIR PID: until something is written
+    local i
+    for i in $(seq 200); do
+        [ -e "$1/.pack/journal" ] && [ "$(du -k "$1/.pack/journal" | cut -f 1)" -gt 8 ] && return 0
+        kill -0 "$2" 2> /dev/null || return 1
+        sleep 0.02
+    done
+}
+
+kolo-pack "${ARGS[@]}" --out "$ROOM/killed" > "$ROOM/log" 2>&1 &
+pid=$!
+wait_for_some "$ROOM/killed" $pid
+kill -KILL $pid
+wait $pid 2> /dev/null
+is $? 137 "killed while writing"
+kolo-shards info "$ROOM/killed" > "$ROOM/log" 2>&1
+is $? 2 "what it left is no split yet"
+kolo-pack "${ARGS[@]}" --out "$ROOM/killed" > "$ROOM/log" 2>&1
+is $? 78 "it is not packed over without a word"
+like "$ROOM/log" '--resume goes on with it, --force starts again' "the two ways on are named"
+kolo-pack "${ARGS[@]}" --out "$ROOM/killed" --quality 80 --resume > "$ROOM/log" 2>&1
+is $? 78 "--resume with other options is refused"
+like "$ROOM/log" 'quality=80' "both plans are shown"
+kolo-pack "${ARGS[@]}" --out "$ROOM/killed" --resume > "$ROOM/log" 2>&1
+is $? 0 "--resume goes on"
+like "$ROOM/log" '[1-9][0-9]* kept' "finished samples are kept"
+is "$(sums "$ROOM/killed")" "$want" "after kill -9: the same bytes"
+[ ! -e "$ROOM/killed/.pack" ]
+ok $? "nothing else is left in the folder"
+
+for signal in TERM USR1; do
+    kolo-pack "${ARGS[@]}" --out "$ROOM/$signal" > "$ROOM/log" 2>&1 &
+    pid=$!
+    wait_for_some "$ROOM/$signal" $pid
+    kill -$signal $pid
+    wait $pid
+    is $? 75 "SIG$signal: exit 75"
+    like "$ROOM/log" '--resume' "with the way on"
+    kolo-pack "${ARGS[@]}" --out "$ROOM/$signal" --resume > "$ROOM/log" 2>&1
+    is "$(sums "$ROOM/$signal")" "$want" "SIG$signal, --resume: the same bytes"
+done
+
+# damage in a finished sample of an unfinished packing is found by its checksum and made good
+kolo-pack "${ARGS[@]}" --out "$ROOM/rot" > "$ROOM/log" 2>&1 &
+pid=$!
+wait_for_some "$ROOM/rot" $pid
+kill -KILL $pid
+wait $pid 2> /dev/null
+printf '\252\125\252\125' | dd of="$ROOM/rot/.pack/shapes-train-00000-of-00002.h5" bs=1 seek=$((1048576 + 100)) conv=notrunc 2> /dev/null
+kolo-pack "${ARGS[@]}" --out "$ROOM/rot" --resume > "$ROOM/log" 2>&1
+is "$(sums "$ROOM/rot")" "$want" "a sample that was damaged in between is made again"
+
+if command -v mpiexec > /dev/null; then
+    mpiexec -n 2 kolo-pack "${ARGS[@]}" --out "$ROOM/ranks" > "$ROOM/log" 2>&1 &
+    pid=$!
+    wait_for_some "$ROOM/ranks" $pid
+    for one in $(pgrep -P "$(pgrep -d, -P $pid)"); do
+        [ "$(cat "/proc/$one/comm" 2> /dev/null)" = kolo-pack ] && kill -TERM "$one" && break
+    done
+    wait $pid
+    is $? 75 "SIGTERM to one of two ranks stops both"
+    mpiexec -n 3 kolo-pack "${ARGS[@]}" --out "$ROOM/ranks" --resume > "$ROOM/log" 2>&1
+    is "$(sums "$ROOM/ranks")" "$want" "resumed by three ranks: the same bytes"
+else
+    skip "no mpiexec"
+fi
+
+kolo-pack "${ARGS[@]}" --out "$ROOM/whole" > "$ROOM/log" 2>&1
+is $? 78 "a finished split is not packed over"
+kolo-pack "${ARGS[@]}" --out "$ROOM/whole" --resume > "$ROOM/log" 2>&1
+is $? 0 "--resume of what is complete has nothing to do"
+kolo-pack "${ARGS[@]}" --out "$ROOM/whole" --resume --quality 70 > "$ROOM/log" 2>&1
+is $? 78 "but not with other options"
+kolo-pack "${ARGS[@]}" --out "$ROOM/whole" --force > "$ROOM/log" 2>&1
+is "$(sums "$ROOM/whole")" "$want" "--force packs again"
+done_testing
