@@ -29,10 +29,11 @@ typedef struct rig_config {
     double momentum;
 } rig_config;
 
-static kolo_backend *rig_backend(int threads)
+/* fixed: layouts by rule instead of a clock, the same in every process. */
+static kolo_backend *rig_backend(int threads, bool fixed)
 {
     kolo_backend *b = NULL;
-    kolo_backend_config config = {.threads = threads, .direct = true};
+    kolo_backend_config config = {.threads = threads, .direct = true, .deterministic = fixed};
     if (kolo_backend_create(&b, "cpu", &config) < 0) {
         printf("Bail out! %s\n", kolo_error_text());
         exit(1);

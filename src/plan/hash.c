@@ -47,7 +47,7 @@ static uint64_t node(uint64_t h, const kolo_plan *plan, int i)
     return h;
 }
 
-/* Tensors, layouts, arenas, buckets, configuration: what stands before the first action. */
+/* Tensors, layouts, arenas, buckets: what stands before the first action. The configuration shows in the actions. */
 static uint64_t frame(const kolo_plan *p)
 {
     uint64_t h = 0x6b6f6c6f706c616eull;
@@ -59,10 +59,6 @@ static uint64_t frame(const kolo_plan *p)
         h = word(word(word(h, (uint64_t)p->layout[t].block), p->layout[t].hash), p->layout[t].bytes);
         h = binding(h, &p->home[t]);
     }
-    const kolo_plan_config *c = &p->config;
-    h = word(word(word(h, (uint64_t)c->ranks), (uint64_t)c->slots), (uint64_t)c->bn);
-    h = word(h, (uint64_t)c->canonical | (uint64_t)c->ema << 1 | (uint64_t)c->clip_norm << 2 | (uint64_t)c->keep << 3);
-    h = text(h, c->optimizer ? c->optimizer->name : "");
     for (int a = 0; a < KOLO_ARENAS; a++) h = word(h, p->arena_bytes[a]);
     for (int b = 0; b < p->buckets; b++) h = word(word(h, p->bucket[b].offset), (uint64_t)p->bucket[b].count);
     for (int s = 0; s < p->segments; s++)
@@ -80,6 +76,9 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
         h = node(h, p, a->node);
     }
     for (int k = 0; k < n; k++) h = binding(h, &p->binding[a->binding + k]);
+    const kolo_plan_config *c = &p->config;
+    if (a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_SUM) h = word(h, (uint64_t)c->ranks << 1 | c->canonical);
+    if (a->kind == KOLO_ACTION_UPDATE) h = text(word(h, c->ema), c->optimizer ? c->optimizer->name : "");
     return h;
 }
 

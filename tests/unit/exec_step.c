@@ -337,7 +337,7 @@ static void test_profile(void)
 
 int main(void)
 {
-    backend = rig_backend(2);
+    backend = rig_backend(2, false);
     test_no_allocation();
     test_learns();
     test_accumulation();

@@ -1,0 +1,156 @@
+/* The executor on several ranks of one node: the same bits in canonical mode, the same arithmetic in the others, and ranks
+ * whose plans differ are told where. Ranks are forked processes. */
+#include "exec_rig.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "comm_world.h"
+
+enum { BATCH = 16, STEPS = 10, RANKS = 4, PARAMS = 269722 };
+
+typedef struct result {
+    _Atomic int done;
+    double loss[STEPS];
+    float param[PARAMS], gradient[PARAMS];
+    float running[64];
+    char text[1024];
+} result;
+static result *results; /* [RANKS], shared */
+
+typedef struct task {
+    rig_config c;
+    int steps;
+    bool odd; /* the last rank makes another plan */
+} task;
+
+static int train(result *to, const task *t, world *w)
+{
+    rig_config c = t->c;
+    kolo_backend *backend = rig_backend(1, true);
+    kolo_comm *comm = NULL;
+    rig r;
+    int64_t n;
+    int rc;
+    c.ranks = w->launch.size;
+    c.clip = t->odd && w->launch.rank == c.ranks - 1;
+    KOLO_TRY_GOTO(rc, rig_open(&r, &c, backend, NULL, NULL));
+    if (c.ranks > 1) {
+        kolo_comm_config k = {.arena_bytes = r.plan->arena_bytes[KOLO_ARENA_GRADIENT], .canonical = c.canonical, .timeout = 30, .spin = -1};
+        KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, &w->launch, &k));
+        KOLO_TRY_GOTO(rc, kolo_exec_create(&r.exec, r.plan, backend, comm, &r.options, NULL));
+        KOLO_TRY_GOTO(rc, kolo_exec_initialise(r.exec, 1));
+    }
+    kolo_batch b = rig_batch(&r);
+    b.valid_global = BATCH;
+    for (int s = 0; s < t->steps; s++) {
+        kolo_metrics m;
+        kolo_step step = rig_step(s, .05);
+        rig_fill(&r, s * BATCH + w->launch.rank * r.rows);
+        KOLO_TRY_GOTO(rc, kolo_exec_step(r.exec, &b, &step, &m));
+        to->loss[s] = m.loss;
+    }
+    float *all = rig_all(&r, "param", &n);
+    memcpy(to->param, all, sizeof to->param);
+    free(all);
+    all = rig_all(&r, "gradient", &n);
+    memcpy(to->gradient, all, sizeof to->gradient);
+    free(all);
+    rc = kolo_exec_get(r.exec, "param", kolo_graph_find(r.graph, "layer3.2.bn2.running_var"), to->running);
+fail:
+    if (rc < 0) snprintf(to->text, sizeof to->text, "%s", kolo_error_text());
+    return rc;
+}
+
+/* 0, or how many ranks failed. */
+static int run(const task *t, int ranks)
+{
+    pid_t child[RANKS];
+    int failed = 0;
+    char job[64];
+    snprintf(job, sizeof job, "exec-test-%d", (int)getpid());
+    fflush(stdout);
+    for (int r = 0; r < ranks; r++) {
+        memset((void *)&results[r], 0, sizeof results[r]);
+        child[r] = fork();
+        if (child[r]) continue;
+        world w;
+        alarm(120);
+        world_fill(&w, r, ranks, NULL, job);
+        results[r].done = train(&results[r], t, &w) == 0;
+        _exit(0);
+    }
+    for (int r = 0; r < ranks; r++) waitpid(child[r], NULL, 0);
+    for (int r = 0; r < ranks; r++) {
+        failed += !results[r].done;
+        if (!results[r].done && !t->odd) diag("rank %d of %d: %s", r, ranks, results[r].text);
+    }
+    return failed;
+}
+
+static task task_of(int rows, int slots, int bn, bool canonical, int steps)
+{
+    return (task){{.model = "resnet20", .rows = rows, .side = 16, .channels = 3, .slots = slots, .bn = bn, .canonical = canonical}, steps, false};
+}
+
+static void test_canonical(void)
+{
+    static result one;
+    task t = task_of(2, 8, KOLO_bn_ghost, true, STEPS);
+    is_int(run(&t, 1), 0, "canonical: one rank, 8 blocks of 2 rows");
+    one = results[0];
+    ok(one.loss[STEPS - 1] != one.loss[0], "which trains: %.4f to %.4f", one.loss[0] / BATCH, one.loss[STEPS - 1] / BATCH);
+    for (int ranks = 2; ranks <= 4; ranks *= 2) {
+        t = task_of(2, 8 / ranks, KOLO_bn_ghost, true, STEPS);
+        int failed = run(&t, ranks), same = 1;
+        for (int r = 0; r < ranks; r++)
+            same &= !memcmp(results[r].loss, one.loss, sizeof one.loss) && !memcmp(results[r].param, one.param, sizeof one.param) &&
+                    !memcmp(results[r].running, one.running, sizeof one.running);
+        ok(!failed && same, "%d ranks: the same bits in %d losses, all weights, running statistics, on every rank", ranks, STEPS);
+    }
+    t = task_of(2, 8, KOLO_bn_ghost, false, STEPS);
+    run(&t, 1);
+    ok(memcmp(results[0].param, one.param, sizeof one.param) != 0, "the fast order gives other bits, so the comparison can fail");
+}
+
+/* Step 1 of ranks against one rank with the same arithmetic. */
+static void compare(int bn, const char *what)
+{
+    static result one;
+    for (int ranks = 1; ranks <= 4; ranks *= 2) {
+        int rows = BATCH / ranks;
+        task t = bn == KOLO_bn_sync ? task_of(rows, 1, bn, false, 1) : task_of(BATCH / 4, 4 / ranks, bn, false, 1);
+        int failed = run(&t, ranks);
+        if (ranks == 1) {
+            one = results[0];
+            ok(!failed, "%s on one rank", what);
+            continue;
+        }
+        double apart = rig_apart(results[ranks - 1].gradient, one.gradient, PARAMS), moved = rig_apart(results[0].param, one.param, PARAMS);
+        ok(!failed && fabs(results[0].loss[0] - one.loss[0]) < 1e-5 * one.loss[0] && apart < 1e-5 && moved < 1e-6 &&
+               rig_apart(results[0].running, one.running, 64) < 1e-5,
+           "%s on %d ranks: step 1 agrees with one rank, gradients apart by %.2g", what, ranks, apart);
+        ok(!memcmp(results[0].param, results[ranks - 1].param, sizeof one.param), "and the ranks have the same weights");
+    }
+}
+
+static void test_different_plans(void)
+{
+    task t = task_of(4, 1, KOLO_bn_local, false, 1);
+    t.odd = true;
+    int failed = run(&t, 2);
+    ok(failed == 2 && strstr(results[0].text, "update bucket 0") && strstr(results[1].text, "wait for bucket 1"), "ranks with other plans are told where: %s",
+       results[1].text);
+}
+
+int main(void)
+{
+    results = mmap(NULL, RANKS * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (results == MAP_FAILED) skip_all("no shared memory");
+    setenv("OMP_NUM_THREADS", "1", 1);
+    test_canonical();
+    compare(KOLO_bn_sync, "bn=sync");
+    compare(KOLO_bn_local, "bn=local");
+    test_different_plans();
+    return done_testing();
+}
