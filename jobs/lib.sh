@@ -98,10 +98,9 @@ job_forward() { # a signal for the ranks: they write a checkpoint and end with 7
     job_say "told the ranks to write a checkpoint and stop"
 }
 
-# Runs a command under srun, in the background so that the shell can hand signals on; sets job_status. A rank that fails
-# ends the others itself, with a message; srun's own kill would turn an orderly end (75) into a crash.
+# Runs a command under srun, in the background so that the shell can hand signals on; sets job_status.
 job_srun() { # COMMAND...
-    local line=(srun "--mpi=${SLURM_MPI_TYPE:-pmix}" "--cpus-per-task=$(job_cpus)" --kill-on-bad-exit=0 --wait=60 --distribution=block:block "$@")
+    local line=(srun "--mpi=${SLURM_MPI_TYPE:-pmix}" "--cpus-per-task=$(job_cpus)" --kill-on-bad-exit=1 --wait=60 --distribution=block:block "$@")
     job_say "${line[*]}"
     if [ -n "${KOLO_DRY_RUN:-}" ]; then exit 0; fi
     trap job_forward USR1 TERM

@@ -67,13 +67,14 @@ int kolo_command_alone(kolo_launch **result)
     return 0;
 }
 
-/* libgomp reads how long idle threads spin when it is loaded, so this process starts itself once more with it set:
+/* libgomp and UCX read their settings when they are loaded, so this process starts itself once more with them set. Idle threads spin
  * short enough that reader and progress threads get the cores, long enough for operations that follow each other. */
 static void set_wait_policy(char **argv)
 {
     if (getenv("KOLO_STARTED") || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     setenv("KOLO_STARTED", "1", 1);
     setenv("GOMP_SPINCOUNT", "10000", 1);
+    setenv("UCX_ERROR_SIGNALS", "", 0); /* a crash is a crash: MPI's transport need not print its own story first */
     execv("/proc/self/exe", argv); /* on failure go on as we are */
 }
 
@@ -169,6 +170,10 @@ static int end(const char *command, int status)
     if (status == 0 || status == KOLO_EREQUEUE) {
         if (status < 0 && (!launched || launch.rank == 0)) kolo_info("%s", text);
         if (launched) kolo_launch_finish(&launch);
+        if (status == 0 || !launched || launch.size == 1) return -status;
+        /* A launcher may kill the others at the first bad exit: one rank reports 75, after the others have left. */
+        if (launch.rank != 0) return 0;
+        usleep(300000);
         return -status;
     }
     const char *rank = getenv("PMIX_RANK");

@@ -213,13 +213,11 @@ char *kolo_backend_choices(const kolo_backend *b) { return kolo_choices_text(&b-
 
 int kolo_backend_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to)
 {
-    if (b->type->enter) b->type->enter(b);
     return b->type->to_canonical(b, tensor, layout, from, to);
 }
 
 int kolo_backend_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to)
 {
-    if (b->type->enter) b->type->enter(b);
     return b->type->from_canonical(b, tensor, layout, from, to);
 }
 

@@ -7,7 +7,7 @@ shapes_data 384 96
 train() { # RUN RANKS ARGS...
     local run=$ROOM/$1 ranks=$2
     shift 2
-    srun --mpi=pmix -N "$ranks" -n "$ranks" kolo train shapes data="$ROOM/data/train" val=none run="$run" threads=1 "$@" > "$run.log" 2>&1 ||
+    srun --mpi=pmix --kill-on-bad-exit=1 -N "$ranks" -n "$ranks" kolo train shapes data="$ROOM/data/train" val=none run="$run" threads=1 "$@" > "$run.log" 2>&1 ||
         { tail -n 5 "$run.log" | sed 's/^/# /'; return 1; }
 }
 
@@ -27,9 +27,9 @@ one=(steps=1 lr=1 momentum=0 weight_decay=0 schedule=constant warmup=0 batch=24 
 train start 1 "${one[@]}" lr=0
 train sync1 1 "${one[@]}" bn=local
 for ranks in 1 2 3 4; do
-    train "sync$ranks" $ranks "${one[@]}" bn=sync
+    train "syncs$ranks" $ranks "${one[@]}" bn=sync
     ok $? "sync norm on $ranks ranks"
-    "$BUILD/tests/compare" "$ROOM/start" "$ROOM/sync$ranks" "$ROOM/sync1" 1e-5 1e-4 > "$ROOM/compare"
+    "$BUILD/tests/compare" "$ROOM/start" "$ROOM/syncs$ranks" "$ROOM/sync1" 1e-5 1e-4 > "$ROOM/compare"
     ok $? "sync norm on $ranks ranks: $(tail -n 1 "$ROOM/compare")"
     train "local1of$ranks" 1 "${one[@]}" bn=ghost micro_batch=$((24 / ranks))
     train "local$ranks" $ranks "${one[@]}" bn=local
@@ -42,6 +42,7 @@ for mode in "bn=local" "bn=sync" "bn=local precision=bf16" "bn=local micro_batch
     name=${mode//[ =]/_}
     # shellcheck disable=SC2086
     train "a_$name" 2 batch=32 steps=10 $mode && train "b_$name" 2 batch=32 steps=10 $mode
+    ok $? "two runs: $mode"
     is "$(losses "$ROOM/a_$name") $(weights_sum "$ROOM/a_$name")" "$(losses "$ROOM/b_$name") $(weights_sum "$ROOM/b_$name")" "two runs, the same bits: $mode"
 done
 

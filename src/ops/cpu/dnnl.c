@@ -1,5 +1,8 @@
 #include "ops/cpu/dnnl.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +53,21 @@ const char *kolo_dnnl_version(void)
     return text;
 }
 
+/* Some virtual machines show AMX but hide the leaf that describes its tiles; oneDNN then loads an empty tile configuration and
+ * the first tile instruction is illegal. Such a CPU is used as one without AMX. */
+static void hide_undescribed_amx(void)
+{
+#if defined(__x86_64__)
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1);
+    bool described = __get_cpuid_count(0x1D, 1, &a, &b, &c, &d) && b >> 16 >= 8 && (c & 0xFFFF) >= 16;
+    if (tiles && !described) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+#endif
+}
+
 int kolo_dnnl_open(kolo_dnnl **dnnl)
 {
+    hide_undescribed_amx();
     kolo_dnnl *d = *dnnl = kolo_alloc(sizeof *d);
     if (!d) return KOLO_ECONFIG;
     dnnl_status_t s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
