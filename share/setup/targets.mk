@@ -76,12 +76,19 @@ format:
 
 # ---- installation -----------------------------------------------------------------------------------------------------
 MAN        := $(BUILD)/share/man/man1/kolo.1
+TOOL_MAN   := $(patsubst $(BUILD)/bin/%,$(BUILD)/share/man/man1/%.1,$(filter-out %/kolo,$(PROGRAMS)))
 COMPLETION := $(BUILD)/share/bash-completion/completions/kolo
-docs: $(MAN) $(COMPLETION)
+docs: $(MAN) $(TOOL_MAN) $(COMPLETION)
 $(MAN): $(BUILD)/bin/kolo
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)$< help --man > $@
+# the page of a packing tool is its --help, word by word
+$(BUILD)/share/man/man1/kolo-%.1: $(BUILD)/bin/kolo-%
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q){ printf '.TH KOLO-%s 1 "" "kolo $(VERSION)"\n.SH NAME\nkolo-%s \\- data sets of kolo\n.SH DESCRIPTION\n.nf\n' \
+	  $$(echo $* | tr a-z A-Z) $*; $< --help | sed "s/\\\\/\\\\e/g; s/-/\\\\-/g; s/^[.']/\\\\\&&/"; } > $@
 $(COMPLETION): $(BUILD)/bin/kolo
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
