@@ -77,12 +77,12 @@ static void place(figure *f, kolo_random *r, float height, float width, float sm
 {
     const float side = height < width ? height : width, angle = between(r, 0, TAU);
     f->radius = side * between(r, small, large);
-    f->x = between(r, f->radius * .8f, width - f->radius * .8f);
-    f->y = between(r, f->radius * .8f, height - f->radius * .8f);
+    f->x = between(r, f->radius * .9f, width - f->radius * .9f);
+    f->y = between(r, f->radius * .9f, height - f->radius * .9f);
     f->cosine = cosf(angle);
     f->sine = sinf(angle);
     f->stretch = between(r, .85f, 1.18f);
-    f->period = between(r, .36f, .6f);
+    f->period = between(r, .5f, .72f);
     f->phase = between(r, 0, 1);
     f->square = kolo_random_u32(r) & 1;
 }
@@ -166,8 +166,8 @@ static void make_scene(scene *s, kolo_random *r, int kind, float height, float w
     s->high = any_color(r);
     s->along_x = cosf(angle);
     s->along_y = sinf(angle);
-    s->rough = between(r, 8, 34);
-    s->grain = between(r, 4, 16);
+    s->rough = between(r, 8, 28);
+    s->grain = between(r, 3, 11);
     make_cloud(&s->coarse, r, between(r, 1.5f, 4));
     make_cloud(&s->fine, r, between(r, 5, 7.9f));
     make_cloud(&s->shade, r, between(r, 1, 3));
@@ -175,10 +175,10 @@ static void make_scene(scene *s, kolo_random *r, int kind, float height, float w
         {(s->low.v[0] + s->high.v[0]) / 2, (s->low.v[1] + s->high.v[1]) / 2, (s->low.v[2] + s->high.v[2]) / 2}};
     s->main.kind = kind;
     const bool textured = kind == STRIPES || kind == CHECKS || kind == DOTS || kind == WAVES;
-    place(&s->main, r, height, width, textured ? .33f : .26f, .44f);
-    s->main.front = color_unlike(r, middle, 110);
-    s->main.back = color_unlike(r, s->main.front, 120);
-    s->things = (int)kolo_random_below(r, 6);
+    place(&s->main, r, height, width, textured ? .36f : .3f, .46f);
+    s->main.front = color_unlike(r, middle, 130);
+    s->main.back = color_unlike(r, s->main.front, 150);
+    s->things = (int)kolo_random_below(r, 5);
     s->behind = s->things - (kolo_random_u32(r) & 1 && s->things > 0);
     for (int i = 0; i < s->things; i++) {
         figure *f = &s->thing[i];

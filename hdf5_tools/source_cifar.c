@@ -99,7 +99,7 @@ static int add_classes(source *s, const cifar *c, const char *folder)
     int rc = read_names(s, folder, classes == 10 ? "batches.meta.txt" : "fine_label_names.txt", classes);
     if (rc <= 0) return rc;
     for (int i = 0; i < classes; i++) {
-        char text[16];
+        char text[24];
         snprintf(text, sizeof text, "class_%02d", i);
         KOLO_TRY(source_add_class(s, classes == 10 ? ten[i] : text));
     }

@@ -21,6 +21,7 @@ typedef struct fixture {
     int64_t count;
     int shards, height, width, channels, classes;
     enum kolo_encoding encoding;
+    int orientation; /* EXIF, put into every JPEG; 0: none */
 } fixture;
 
 /* Smooth, so that JPEG keeps it nearly; different for every sample. */
@@ -30,6 +31,21 @@ static inline void fixture_pixels(const fixture *f, int64_t sample, uint8_t *pix
         for (int x = 0; x < f->width; x++)
             for (int c = 0; c < f->channels; c++)
                 *pixels++ = (uint8_t)((sample * 37 + y * 3 + x * (c + 1) * 2 + c * 50) % 251);
+}
+
+/* Puts an EXIF block that holds only the orientation behind the start marker. */
+static inline void fixture_orient(uint8_t **data, size_t *bytes, int orientation)
+{
+    const uint8_t block[] = {0xFF, 0xE1, 0, 34, 'E', 'x',  'i',  'f', 0, 0, 'M', 'M', 0, '*', 0,
+                             0,    0,    8, 0,  1,   0x01, 0x12, 0,   3, 0, 0,   0,   1, 0,   (uint8_t)orientation,
+                             0,    0,    0, 0,  0,   0};
+    uint8_t *with = malloc(*bytes + sizeof block);
+    memcpy(with, *data, 2);
+    memcpy(with + 2, block, sizeof block);
+    memcpy(with + 2 + sizeof block, *data + 2, *bytes - 2);
+    free(*data);
+    *data = with;
+    *bytes += sizeof block;
 }
 
 static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
@@ -53,6 +69,7 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
         fixture_pixels(f, first + i, picture.pixels);
         if (f->encoding == KOLO_ENCODING_JPEG) {
             if (kolo_jpeg_encode(&picture, 95, &blobs[i], &capacity, &bytes) < 0) return -1;
+            if (f->orientation) fixture_orient(&blobs[i], &bytes, f->orientation);
         } else {
             blobs[i] = malloc(raw);
             memcpy(blobs[i], picture.pixels, raw);

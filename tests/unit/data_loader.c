@@ -236,6 +236,40 @@ static void test_direct(void)
     fixture_remove(&f);
 }
 
+static void test_orientation(void)
+{
+    fixture f = {.count = 4,
+                 .shards = 1,
+                 .height = 24,
+                 .width = 40,
+                 .channels = 3,
+                 .encoding = KOLO_ENCODING_JPEG,
+                 .orientation = 6};
+    kolo_dataset *d;
+    kolo_loader *l;
+    kolo_batch b;
+    kolo_jpeg *jpeg;
+    kolo_picture want = {0};
+    fixture_make(&f);
+    kolo_dataset_open(&d, f.folder);
+    kolo_loader_config c = config_of(d);
+    c.train = false, c.batch = 4, c.height = 40, c.width = 24;
+    kolo_loader_create(&l, &c);
+    const int rc = kolo_loader_next(l, &b);
+    uint8_t *blob = malloc(kolo_dataset_bytes(d, 3));
+    kolo_dataset_read(d, 3, blob);
+    kolo_jpeg_create(&jpeg);
+    kolo_picture_decode(jpeg, blob, kolo_dataset_bytes(d, 3), 3, &want);
+    ok(want.height == 40 && want.width == 24, "a picture with EXIF orientation 6 stands upright");
+    ok(rc == 0 && memcmp(b.pixels + 3 * 24 * 40 * 3, want.pixels, 24 * 40 * 3) == 0, "the loader turns it too");
+    free(blob);
+    kolo_picture_free(&want);
+    kolo_jpeg_destroy(&jpeg);
+    kolo_loader_destroy(&l);
+    kolo_dataset_close(&d);
+    fixture_remove(&f);
+}
+
 static void test_refusals(const kolo_dataset *d)
 {
     kolo_loader_config c = config_of(d);
@@ -351,6 +385,7 @@ int main(void)
     test_validation(r, "raw");
     test_validation(j, "jpeg");
     test_direct();
+    test_orientation();
     test_refusals(r);
     test_damage();
     test_synthetic();
