@@ -92,7 +92,7 @@ static void check_path(const char *path, int depth)
 
 int main(int count, char **words)
 {
-    kolo_backend_config config = {.threads = kolo_cpu_count(), .direct = true};
+    kolo_backend_config config = {.threads = kolo_cpu_count(), .direct = true, .deterministic = true};
     if (count < 2) {
         fprintf(stderr, "usage: golden PATH...   folders or files of golden cases\n");
         return 2;
