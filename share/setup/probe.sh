@@ -9,11 +9,12 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 missing='' mpi_cflags=''
 
-# Only what tells where headers and libraries are; a tool's own optimisation flags are not ours.
-paths_only() {
-    for word in "$@"; do
-        case $word in -I* | -L* | -l* | -D* | -Wl,* | -pthread | -isystem*) printf '%s ' "$word" ;; esac
-    done
+# Of a tool's words, those that tell where headers, or libraries, are; its own optimisation flags are not ours.
+header_words() {
+    for word; do case $word in -I* | -D* | -isystem*) printf '%s ' "$word" ;; esac done
+}
+library_words() {
+    for word; do case $word in -L* | -l* | -Wl,*) printf '%s ' "$word" ;; esac done
 }
 
 # links CFLAGS LIBS: does $work/t.c build with them?
@@ -63,8 +64,7 @@ wrapper_candidate() { # NAME COMMAND...: a compiler wrapper that prints its comm
     shift
     words=$("$@" 2>/dev/null) || return 1
     # shellcheck disable=SC2086
-    words=$(paths_only $words)
-    candidate "$wrap_name" "$words" "$words"
+    candidate "$wrap_name" "$(header_words $words)" "$(library_words $words)"
 }
 
 # find NAME LIBRARIES PACKAGES: $work/t.c is the program to try. Words in the environment win.
