@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The golden program: whole networks against another program's figures, and what it does with a folder, a file, a wrong figure.
+. "$(dirname "$0")/../lib.sh"
+golden() { "$BUILD/tests/golden" "$@" >"$ROOM/out" 2>&1; }
+[ -x "$BUILD/tests/golden" ] || skip_all "build/tests/golden is not built"
+[ -d "$KOLO_SHARED/golden" ] || skip_all "no golden figures here"
+models=$KOLO_SHARED/golden/models
+
+for case in inventory lenet5 mlp resnet20_cifar_a_16 resnet20_cifar_b_16 resnet18_64 resnet50_64_bias; do
+    golden "$models/$case.json"
+    status=$?
+    ok $status "$case: $(grep -c '^ok' "$ROOM/out") checks pass"
+    [ $status = 0 ] || sed 's/^/# /' "$ROOM/out"
+done
+
+mkdir -p "$ROOM/case/sub"
+cp "$models/lenet5.json" "$models/swin_t_160.json" "$ROOM/case"
+cp "$KOLO_SHARED/golden/ops/relu.json" "$ROOM/case/sub"
+golden "$ROOM/case"
+ok $? "a folder of cases and folders passes"
+like "$ROOM/out" '^ok .*models/lenet5 gradients' "with the cases that the build knows"
+like "$ROOM/out" '^ok .* SKIP models/swin_t_160: this build lacks' "without those that it does not"
+like "$ROOM/out" '^ok .*ops/relu' "those of inner folders too"
+
+sed '/"loss":/s/"f64":2\./"f64":3./' "$models/lenet5.json" >"$ROOM/case/lenet5.json"
+golden "$ROOM/case/lenet5.json"
+is $? 1 "a wrong figure fails"
+like "$ROOM/out" '^not ok .*models/lenet5 loss:' "and is named"
+golden "$ROOM/nothing"
+is $? 1 "so does a path that is not there"
+done_testing
