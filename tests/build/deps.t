@@ -2,6 +2,7 @@
 # share/setup/deps.sh: what it installs, when it installs nothing, what it says. apt-get, sudo, id and scontrol are
 # stand-ins here that write down how they were called.
 set -u
+unset YES MPI
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lint/tap.sh
 ROOM=$(mktemp -d)
