@@ -32,11 +32,11 @@ static void set_block(const kolo_graph *g, int64_t t, int64_t block, kolo_layout
     layout[t] = kolo_layout_blocked(&g->tensor[t], block == NHWC ? g->tensor[t].dim[1] : block);
 }
 
-/* pictures keep their channels together in wide layouts: they have too few to fill a block */
+/* Pictures have too few channels to fill a block: beside blocks they stay plain, which oneDNN's first convolutions read. */
 static void set_blocks(const kolo_graph *g, int64_t block, const bool *picture, kolo_layout *layout)
 {
     for (int64_t t = 0; t < g->tensors; t++)
-        if (kolo_tensor_is_map(&g->tensor[t])) set_block(g, t, picture[t] && block != 1 ? NHWC : block, layout);
+        if (kolo_tensor_is_map(&g->tensor[t])) set_block(g, t, picture[t] && block != NHWC ? 1 : block, layout);
 }
 
 /* Widest blocks that this CPU computes with. */
@@ -62,7 +62,7 @@ static census count(const kolo_graph *g)
 
 static int64_t block_by_rule(const kolo_graph *g, const census *c)
 {
-    if (!c->convs || c->most_channels < 8) return 1;
+    if (!c->convs || c->most_channels < 32) return 1; /* lanes would be wasted on padding */
     return g->dtype == KOLO_BF16 ? NHWC : wide_block();
 }
 
@@ -78,8 +78,8 @@ static bool same_conv(const kolo_graph *g, const kolo_node *a, const kolo_node *
     return a->n_in == b->n_in && a->n_out == b->n_out;
 }
 
-/* Seconds of all convolutions under `layout`, each distinct one timed once; weights get their layouts on the way. */
-static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layout)
+/* Seconds of all convolutions under `layout`, each distinct one timed once; weights get their layouts on the way. Gives up at `most`. */
+static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layout, double most)
 {
     double total = 0;
     double *took = kolo_alloc((size_t)(g->nodes + 1) * sizeof *took);
@@ -94,20 +94,20 @@ static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layo
             if (took[j] > 0 && same_conv(g, n, &g->node[j])) took[i] = took[j];
         if (rc >= 0 && !took[i]) took[i] = kolo_cpu_conv_seconds(&r);
         if (rc < 0 || took[i] < 0) total = rc < 0 ? rc : took[i];
-        if (total < 0) break;
+        if (total < 0 || total >= most) break;
         total += took[i];
     }
     free(took);
     return total;
 }
 
-static double try_block(kolo_backend *b, const kolo_graph *g, int64_t block, const bool *picture)
+static double try_block(kolo_backend *b, const kolo_graph *g, int64_t block, const bool *picture, double most)
 {
     kolo_layout *trial = kolo_alloc((size_t)g->tensors * sizeof *trial);
     if (!trial) return KOLO_ECONFIG;
     for (int64_t t = 0; t < g->tensors; t++) trial[t] = kolo_layout_plain(&g->tensor[t]);
     set_blocks(g, block, picture, trial);
-    double s = seconds_of(b, g, trial);
+    double s = seconds_of(b, g, trial, most);
     free(trial);
     return s;
 }
@@ -132,12 +132,12 @@ static const double clock_flops = 4e11;
 static int block_by_clock(kolo_backend *b, const kolo_graph *g, const bool *picture, const char *key, int64_t *best)
 {
     int64_t candidate[] = {wide_block(), NHWC, 1};
-    double least = 0;
+    double least = 1e5;
     char value[32];
     for (int i = 0; i < (g->dtype == KOLO_BF16 ? 2 : 3); i++) {
-        double s = try_block(b, g, candidate[i], picture);
+        double s = try_block(b, g, candidate[i], picture, least);
         if (s < 0) continue; /* oneDNN has nothing for this layout */
-        if (least == 0 || s < least) {
+        if (s < least) {
             least = s;
             *best = candidate[i];
         }

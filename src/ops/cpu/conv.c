@@ -1,4 +1,4 @@
-/* Convolution and its gradients, by oneDNN. Activations lie as the plan says. The weight lies as its gradient is produced;
+/* Convolution and its gradients, by oneDNN or by own loops for few channels. Activations lie as the plan says. The weight lies as its gradient is produced;
  * a pass that wants it otherwise (or in bf16) rearranges it into its workspace first. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "ops/cpu/conv_small.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/trial.h"
 
@@ -13,6 +14,7 @@ enum { X, W, Y, BIAS, SCRATCH };
 
 typedef struct conv {
     enum kolo_dnnl_pass pass;
+    kolo_conv_small small;               /* rows 0: oneDNN computes */
     kolo_dnnl_primitive *main, *reorder; /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
     int at[4];                           /* args of X, W, Y, BIAS; -1: not there */
     size_t scratch_at, workspace;        /* in the workspace: the rearranged weight, then scratch memory of both parts */
@@ -28,9 +30,18 @@ static void release(void *state)
     free(c);
 }
 
+static int execute_small(const conv *c, void *const *p, void *workspace)
+{
+    if (c->pass == KOLO_DNNL_FORWARD) kolo_conv_small_forward(&c->small, p[X], p[W], p[BIAS], p[Y], workspace);
+    else if (c->pass == KOLO_DNNL_DATA) kolo_conv_small_data(&c->small, p[X], p[W], p[Y], workspace);
+    else kolo_conv_small_weight(&c->small, p[X], p[W], p[BIAS], p[Y], workspace);
+    return 0;
+}
+
 /* pointer: X, W, Y, BIAS */
 static int execute(const conv *c, void *const *pointer, void *workspace)
 {
+    if (c->small.rows) return execute_small(c, pointer, workspace);
     void *inner[4] = {pointer[X], pointer[W], pointer[Y], pointer[BIAS]}, *scratch = (char *)workspace + c->scratch_at;
     if (!c->reorder) return kolo_dnnl_run(c->main, inner, scratch);
     inner[W] = workspace;
@@ -124,10 +135,36 @@ static const kolo_dnnl_desc *param_desc(const kolo_request *r, const parts *p)
 
 /* ---- candidates ---------------------------------------------------------------------------------------------------- */
 
-typedef struct candidate { const char *name; bool winograd, keep; } candidate; /* keep: the weight stays as the parameter lies */
-static const candidate candidates[] = {
-    {"direct", false, false}, {"direct in place", false, true}, {"winograd", true, false}, {"winograd in place", true, true}};
+/* small: own loops; keep: the weight stays as the parameter lies. The first that is available is the rule's. */
+typedef struct candidate { const char *name; bool small, winograd, keep; } candidate;
+static const candidate candidates[] = {{"small", true, false, false},
+                                       {"direct", false, false, false},
+                                       {"direct in place", false, false, true},
+                                       {"winograd", false, true, false},
+                                       {"winograd in place", false, true, true}};
 #define CANDIDATES ((int)(sizeof candidates / sizeof *candidates))
+
+static size_t bias_bytes(const parts *p) { return p->bias ? (size_t)p->bias->dim[0] * sizeof(float) : 0; }
+
+static int build_small(const kolo_request *r, const parts *p, const kolo_dnnl_desc *param, conv **out)
+{
+    const kolo_attributes *a = &r->node->a;
+    const int64_t *x = p->x->dim, *y = p->y->dim;
+    kolo_conv_small s = {x[0], x[1], y[1], x[2], x[3], y[2], y[3], {a->kernel[0], a->kernel[1]}, {a->pad[0], a->pad[1]}, r->backend->threads};
+    bool plain = (p->lx->block == 1 || x[1] == 1) && (p->ly->block == 1 || y[1] == 1) && p->x->dtype == KOLO_F32 && a->groups == 1;
+    bool unit = a->stride[0] == 1 && a->stride[1] == 1 && a->dilation[0] == 1 && a->dilation[1] == 1;
+    if (!plain || !unit || !kolo_conv_small_fits(&s) || param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, 4, p->w->dim)) return 1;
+    conv *c = *out = kolo_alloc(sizeof *c);
+    if (!c) return KOLO_ECONFIG;
+    c->pass = p->pass;
+    c->small = s;
+    c->workspace = p->pass == KOLO_DNNL_FORWARD ? kolo_conv_small_forward_bytes(&s)
+                   : p->pass == KOLO_DNNL_DATA ? kolo_conv_small_data_bytes(&s)
+                                               : kolo_conv_small_weight_bytes(&s);
+    size_t bytes[] = {p->lx->bytes, kolo_dnnl_bytes(param), p->ly->bytes, bias_bytes(p), c->workspace};
+    memcpy(c->bytes, bytes, sizeof bytes);
+    return 0;
+}
 
 /* 0; 1: not available, or the same as an earlier candidate; negative: error */
 static int build(const kolo_request *r, const candidate *choice, conv **out)
@@ -138,6 +175,7 @@ static int build(const kolo_request *r, const candidate *choice, conv **out)
     const kolo_dnnl_desc *param = param_desc(r, &p);
     *out = NULL;
     if (!param) return KOLO_ECONFIG;
+    if (choice->small) return build_small(r, &p, param, out);
     KOLO_TRY(conv_spec(r, &p, choice->winograd, &spec));
     if (choice->keep) spec.w = param;
     if (choice->keep && p.pass != KOLO_DNNL_WEIGHT && p.x->dtype != KOLO_F32) return 1;
@@ -155,7 +193,7 @@ static int build(const kolo_request *r, const candidate *choice, conv **out)
     }
     size_t scratch = kolo_dnnl_scratch(c->main), other = c->reorder ? kolo_dnnl_scratch(c->reorder) : 0;
     c->workspace = c->scratch_at + (scratch > other ? scratch : other);
-    size_t bytes[] = {p.lx->bytes, kolo_dnnl_bytes(param), p.ly->bytes, p.bias ? (size_t)p.bias->dim[0] * 4 : 0, c->workspace};
+    size_t bytes[] = {p.lx->bytes, kolo_dnnl_bytes(param), p.ly->bytes, bias_bytes(&p), c->workspace};
     memcpy(c->bytes, bytes, sizeof bytes);
     *out = c;
     return 0;
@@ -171,8 +209,12 @@ static int run_trial(void *context)
     return execute(t->c, t->trial->buffer, t->trial->buffer[SCRATCH]);
 }
 
+/* oneDNN's reference code is for comparison: a hundred times slower, not worth a trial. */
+static bool is_reference(const conv *c) { return c->main && !strncmp(kolo_dnnl_name(c->main), "ref", 3); }
+
 static double seconds_of(const conv *c)
 {
+    if (is_reference(c)) return 1e6;
     kolo_trial trial;
     int rc = kolo_trial_open(&trial, c->bytes);
     if (rc < 0) return rc;
@@ -306,7 +348,8 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
     k->release = release;
     k->run = run;
     k->workspace = c->workspace;
-    snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(c->main), c->reorder ? " + weight reorder" : "");
+    if (c->small.rows) snprintf(k->name, sizeof k->name, "own small");
+    else snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(c->main), c->reorder ? " + weight reorder" : "");
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "kolo/error.h"
 #include "ops/cpu/access.h"
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/pool_plain.h"
 
 typedef struct pool {
     kolo_view x, y;
@@ -35,61 +36,81 @@ typedef struct sweep { int64_t n, step, block; int k; } sweep;
 
 /* ---- max ----------------------------------------------------------------------------------------------------------- */
 
-/* As torch: the first maximum; a NaN wins. */
-KOLO_ALWAYS void keep_larger(void *y, uint8_t *index, const void *x, int64_t to, int64_t from, int k, bool bf16)
+/* The window of one pixel of y: x at its top left corner, which may lie outside; positions [h0, h1) x [w0, w1) lie inside. */
+typedef struct window { const void *x; int64_t h0, h1, w0, w1, row, block; int width; } window; /* row: elements of a row of x; width: of the kernel */
+
+/* `n` channels. As torch: the first maximum; a NaN wins. */
+KOLO_ALWAYS void largest(void *y, uint8_t *index, const window *w, int64_t lane, int n, bool bf16)
 {
-    float v = kolo_load(x, from, bf16), now = kolo_load(y, to, bf16);
-    bool larger = v > now || v != v;
-    kolo_store(y, to, larger ? v : now, bf16);
-    index[to] = larger ? (uint8_t)k : index[to];
+    float most[16];
+    int32_t at[16];
+    uint8_t small[16];
+    for (int l = 0; l < n; l++) {
+        most[l] = -INFINITY;
+        at[l] = (int32_t)(w->h0 * w->width + w->w0);
+    }
+    for (int64_t kh = w->h0; kh < w->h1; kh++)
+        for (int64_t kw = w->w0; kw < w->w1; kw++) {
+            const int32_t k = (int32_t)(kh * w->width + kw);
+            const int64_t from = kh * w->row + kw * w->block + lane;
+#pragma omp simd
+            for (int l = 0; l < n; l++) {
+                float v = kolo_load(w->x, from + l, bf16);
+                bool larger = v > most[l] || v != v;
+                most[l] = larger ? v : most[l];
+                at[l] = larger ? k : at[l];
+            }
+        }
+#pragma omp simd
+    for (int l = 0; l < n; l++) kolo_store(y, lane + l, most[l], bf16);
+    for (int l = 0; l < n; l++) small[l] = (uint8_t)at[l];
+    memcpy(index + lane, small, (size_t)n);
 }
 
-KOLO_ALWAYS void max_loop(void *y, uint8_t *index, const void *x, const sweep *s, bool bf16)
+KOLO_ALWAYS void all_lanes(void *y, uint8_t *index, const window *w, bool bf16)
 {
-    const int k = s->k;
-    const int64_t step = s->step, block = s->block;
-    if (block == 1) {
-#pragma omp simd
-        for (int64_t o = 0; o < s->n; o++) keep_larger(y, index, x, o, o * step, k, bf16);
-        return;
-    }
-    for (int64_t o = 0; o < s->n; o++) {
-#pragma omp simd
-        for (int64_t l = 0; l < block; l++) keep_larger(y, index, x, o * block + l, o * step + l, k, bf16);
-    }
+    int64_t l = 0;
+    for (; l + 16 <= w->block; l += 16) largest(y, index, w, l, 16, bf16);
+    if (l < w->block) largest(y, index, w, l, (int)(w->block - l), bf16);
 }
-KOLO_BODY max_body(void *y, uint8_t *index, const void *x, const sweep *s, bool bf16) { KOLO_FOR_TYPE(bf16, max_loop(y, index, x, s, bf16_)); }
-KOLO_WIDE(max, (void *y, uint8_t *index, const void *x, const sweep *s, bool bf16), (y, index, x, s, bf16))
+KOLO_BODY max_body(void *y, uint8_t *index, const window *w, bool bf16) { KOLO_FOR_TYPE(bf16, all_lanes(y, index, w, bf16_)); }
+KOLO_WIDE(max, (void *y, uint8_t *index, const window *w, bool bf16), (y, index, w, bf16))
 
-/* Lowest values, and the first position of each window that lies in the picture. */
-static void start_row(const pool *p, void *y, uint8_t *index, int64_t first_row)
-{
-    int64_t block = p->y.block;
-    for (int64_t o = 0; o < p->y.width; o++) {
-        int64_t first = p->pad[1] - o * p->stride[1];
-        memset(index + o * block, (int)(first_row * p->kernel[1] + (first > 0 ? first : 0)), (size_t)block);
-    }
-    for (int64_t i = 0; i < p->y.width * block; i++) {
-        if (p->y.bf16) ((uint16_t *)y)[i] = 0xFF80;
-        else ((float *)y)[i] = -INFINITY;
-    }
-}
+static int64_t larger_of(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t smaller_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void max_row(const pool *p, void *y, uint8_t *index, const void *x, int64_t oh)
 {
     int64_t top = oh * p->stride[0] - p->pad[0], block = p->x.block;
-    bool bf16 = p->x.bf16;
-    start_row(p, y, index, top < 0 ? -top : 0);
-    for (int64_t kh = 0; kh < p->kernel[0]; kh++) {
-        int64_t ih = top + kh;
-        if (ih < 0 || ih >= p->x.height) continue;
-        for (int64_t kw = 0; kw < p->kernel[1]; kw++) {
-            range r = columns(p, kw);
-            sweep s = {r.end - r.begin, p->stride[1] * block, block, (int)(kh * p->kernel[1] + kw)};
-            int64_t iw = r.begin * p->stride[1] - p->pad[1] + kw, to = r.begin * block;
-            if (s.n > 0) max(kolo_at_out(y, to, bf16), index + to, kolo_at(x, (ih * p->x.width + iw) * block, bf16), &s, bf16);
-        }
+    for (int64_t o = 0; o < p->y.width; o++) {
+        int64_t left = o * p->stride[1] - p->pad[1];
+        window w = {NULL, larger_of(0, -top), smaller_of(p->kernel[0], p->x.height - top), larger_of(0, -left),
+                    smaller_of(p->kernel[1], p->x.width - left), p->x.width * block, block, (int)p->kernel[1]};
+        w.x = (const char *)x + (top * p->x.width + left) * block * (p->x.bf16 ? 2 : 4);
+        max(kolo_at_out(y, o * block, p->x.bf16), index + o * block, &w, p->x.bf16);
     }
+}
+
+static kolo_window window_of(const pool *p)
+{
+    kolo_window w = {p->x.height, p->x.width, p->y.height, p->y.width, {p->kernel[0], p->kernel[1]}, {p->stride[0], p->stride[1]},
+                     {p->pad[0], p->pad[1]}};
+    return w;
+}
+
+static int run_max_plain(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    (void)workspace;
+    (void)step;
+    (void)slot;
+    const pool *p = k->state;
+    const bool bf16 = p->x.bf16;
+    const kolo_window w = window_of(p);
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (int64_t t = 0; t < p->y.rows * p->y.blocks; t++)
+        kolo_max_plane(&w, kolo_at_out(args[1], t * p->y.pixels, bf16), (uint8_t *)args[2] + t * p->y.pixels,
+                       kolo_at(args[0], t * p->x.pixels, bf16), (p->y.rows * p->y.blocks - t) * p->x.pixels, bf16);
+    return 0;
 }
 
 /* in: x; out: y, index */
@@ -111,36 +132,37 @@ static int run_max(const kolo_kernel *k, void *const *args, void *workspace, con
 }
 
 /* acc[column of x] += dy where this position was the maximum. `to` moves by step. */
-KOLO_ALWAYS void spread_max(float *acc, const void *dy, const uint8_t *index, const sweep *s, bool bf16)
+KOLO_ALWAYS void spread_max(float *acc, const void *dy, const uint8_t *index, const sweep *s, int64_t block, bool bf16)
 {
     const int k = s->k;
-    const int64_t step = s->step, block = s->block;
-    if (block == 1) {
-        for (int64_t o = 0; o < s->n; o++) acc[o * step] += index[o] == k ? kolo_load(dy, o, bf16) : 0.0f;
-        return;
-    }
     for (int64_t o = 0; o < s->n; o++) {
 #pragma omp simd
         for (int64_t l = 0; l < block; l++)
-            acc[o * step + l] += index[o * block + l] == k ? kolo_load(dy, o * block + l, bf16) : 0.0f;
+            acc[o * s->step + l] += index[o * block + l] == k ? kolo_load(dy, o * block + l, bf16) : 0.0f;
     }
 }
 KOLO_BODY max_grad_body(float *acc, const void *dy, const uint8_t *index, const sweep *s, bool bf16)
 {
-    KOLO_FOR_TYPE(bf16, spread_max(acc, dy, index, s, bf16_));
+    if (s->block == 16) KOLO_FOR_TYPE(bf16, spread_max(acc, dy, index, s, 16, bf16_));
+    else KOLO_FOR_TYPE(bf16, spread_max(acc, dy, index, s, s->block, bf16_));
 }
 KOLO_WIDE(max_grad, (float *acc, const void *dy, const uint8_t *index, const sweep *s, bool bf16), (acc, dy, index, s, bf16))
 
 /* ---- average ------------------------------------------------------------------------------------------------------- */
 
-KOLO_BODY add_scaled_body(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, const float *scale, bool bf16)
+KOLO_ALWAYS void add_scaled_loop(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, int64_t block,
+                                 const float *scale, bool bf16)
 {
-    const int64_t block = s->block;
     for (int64_t o = 0; o < s->n; o++) {
         const float f = scale ? scale[o] : 1.0f;
 #pragma omp simd
-        for (int64_t l = 0; l < block; l++) acc[o * acc_step + l] += f * (bf16 ? kolo_load(x, o * x_step + l, true) : kolo_load(x, o * x_step + l, false));
+        for (int64_t l = 0; l < block; l++) acc[o * acc_step + l] += f * kolo_load(x, o * x_step + l, bf16);
     }
+}
+KOLO_BODY add_scaled_body(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, const float *scale, bool bf16)
+{
+    if (s->block == 16) KOLO_FOR_TYPE(bf16, add_scaled_loop(acc, acc_step, x, x_step, s, 16, scale, bf16_));
+    else KOLO_FOR_TYPE(bf16, add_scaled_loop(acc, acc_step, x, x_step, s, s->block, scale, bf16_));
 }
 KOLO_WIDE(add_scaled, (float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, const float *scale, bool bf16),
           (acc, acc_step, x, x_step, s, scale, bf16))
@@ -172,10 +194,10 @@ static void weights_of_row(const pool *p, int64_t oh, float *weight)
     }
 }
 
-/* Workspace of a thread: a row of sums, the weights of the columns of y. */
+/* Workspace of a thread: a row of sums (a plane for plain max pooling), the weights of the columns of y. */
 static int64_t row_floats(const pool *p)
 {
-    int64_t x = p->x.width * p->x.block, y = p->y.width * p->y.block;
+    int64_t x = p->x.block == 1 ? p->x.pixels : p->x.width * p->x.block, y = p->y.width * p->y.block;
     return (int64_t)kolo_round_up((size_t)((x > y ? x : y) + p->y.width), 16);
 }
 
@@ -254,6 +276,25 @@ static int run_grad(const pool *p, void *dx, const void *dy, const uint8_t *inde
     return 0;
 }
 
+static int run_max_grad_plain(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    (void)step;
+    (void)slot;
+    const pool *p = k->state;
+    const bool bf16 = p->x.bf16;
+    const kolo_window w = window_of(p);
+    int64_t space = row_floats(p);
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (int64_t t = 0; t < p->x.rows * p->x.blocks; t++) {
+        void *dx = kolo_at_out(args[2], t * p->x.pixels, bf16);
+        float *acc = bf16 ? (float *)workspace + omp_get_thread_num() * space : dx;
+        memset(acc, 0, (size_t)p->x.pixels * sizeof *acc);
+        kolo_max_plane_grad(&w, acc, kolo_at(args[0], t * p->y.pixels, bf16), (const uint8_t *)args[1] + t * p->y.pixels, bf16);
+        if (bf16) put_row(dx, acc, p->x.pixels, true);
+    }
+    return 0;
+}
+
 /* in: dy, index; out: dx */
 static int run_max_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
@@ -289,7 +330,10 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
     memcpy(p->pad, a->pad, sizeof p->pad);
     p->count_pad = a->count_pad;
     p->threads = kolo_cpu_threads(r->backend, kolo_view_count(&p->x));
-    k->run = op == KOLO_OP_max_pool ? run_max : op == KOLO_OP_avg_pool ? run_avg : maximum ? run_max_grad : run_avg_grad;
+    bool plain = p->x.block == 1;
+    if (op == KOLO_OP_max_pool) k->run = plain ? run_max_plain : run_max;
+    else if (op == KOLO_OP_max_pool_grad) k->run = plain ? run_max_grad_plain : run_max_grad;
+    else k->run = op == KOLO_OP_avg_pool ? run_avg : run_avg_grad;
     k->workspace = op == KOLO_OP_max_pool ? 0 : (size_t)(p->threads * row_floats(p)) * sizeof(float);
     snprintf(k->name, sizeof k->name, "own block %ld", (long)p->x.block);
     return 0;

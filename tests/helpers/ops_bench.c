@@ -1,0 +1,161 @@
+/* Times the operations of one training step, each family apart: ops_bench MODEL BATCH f32|bf16 THREADS [SIDE [CACHE]]
+ * Every tensor has a buffer of its own: no plan, no reductions, no update. Prints the best of the rounds. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "kolo/error.h"
+#include "models/models.h"
+#include "ops/kernel.h"
+
+enum { SECONDS = 3 };
+
+static int stop(const char *what)
+{
+    fprintf(stderr, "ops_bench: %s: %s\n", what, kolo_error_text());
+    return 1;
+}
+
+static void fill(void *p, const kolo_tensor *t, size_t bytes)
+{
+    uint32_t seed = 12345;
+    for (size_t i = 0; i < bytes / 4; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        if (t->role == KOLO_ROLE_LABEL) ((int32_t *)p)[i] = (int32_t)(seed >> 24) % 10;
+        else if (t->role == KOLO_ROLE_INPUT) ((uint32_t *)p)[i] = seed;
+        else if (t->role == KOLO_ROLE_PARAM) ((float *)p)[i] = ((float)(seed >> 8) * 0x1p-24f - 0.5f) * (t->rank > 1 ? 0.1f : 1.0f);
+        else if (t->role == KOLO_ROLE_BUFFER) ((float *)p)[i] = 1;
+    }
+}
+
+typedef struct bench {
+    kolo_graph *g;
+    kolo_backend *backend;
+    kolo_layout *layout;
+    void **buffer;
+    kolo_kernel **kernel;
+    void *workspace;
+    kolo_step step;
+    double *best;
+} bench;
+
+/* OPS_BENCH_BLOCK=1, 8, 16 or -1 (all channels) instead of the backend's own choice */
+static int choose_layout(bench *b)
+{
+    const char *text = getenv("OPS_BENCH_BLOCK");
+    const kolo_graph *g = b->g;
+    if (!text) return kolo_backend_layout(b->backend, g, NULL, NULL, b->layout);
+    for (int64_t t = 0; t < g->tensors; t++) {
+        const kolo_tensor *x = &g->tensor[t];
+        bool picture = x->producer >= 0 && g->node[x->producer].op == KOLO_OP_normalize;
+        int64_t block = atol(text) < 0 ? x->dim[1] : picture ? 1 : atol(text);
+        b->layout[t] = kolo_tensor_is_map(x) ? kolo_layout_blocked(x, block) : kolo_layout_plain(x);
+    }
+    return kolo_backend_layout_parameters(b->backend, g, NULL, NULL, b->layout);
+}
+
+static int prepare(bench *b)
+{
+    size_t most = 64;
+    double start = kolo_time();
+    if (choose_layout(b) < 0) return stop("layout");
+    double layouts = kolo_time() - start;
+    for (int i = 0; i < (int)b->g->nodes; i++) {
+        size_t bytes;
+        if (kolo_backend_prepare(b->backend, b->g, i, b->layout, &b->kernel[i], &bytes) < 0) return stop("prepare");
+        if (bytes > most) most = bytes;
+    }
+    printf("layout %.3f s, prepare %.3f s, workspace %.1f MiB\n", layouts, kolo_time() - start - layouts, (double)most / 1048576);
+    b->workspace = kolo_pages_alloc(most);
+    for (int64_t t = 0; t < b->g->tensors; t++) {
+        size_t bytes = kolo_round_up(b->layout[t].bytes, 64);
+        b->buffer[t] = kolo_pages_alloc(bytes);
+        if (!b->buffer[t]) return stop("memory");
+        fill(b->buffer[t], &b->g->tensor[t], bytes);
+    }
+    return b->workspace ? 0 : stop("memory");
+}
+
+static int round_of(bench *b, double *total)
+{
+    double start = kolo_time(), last = start;
+    for (int64_t i = 0; i < b->g->nodes; i++) {
+        const kolo_node *n = &b->g->node[i];
+        void *args[2 * KOLO_MAX_ARGS];
+        for (int k = 0; k < n->n_in; k++) args[k] = n->in[k] >= 0 ? b->buffer[n->in[k]] : NULL;
+        for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? b->buffer[n->out[k]] : NULL;
+        if (kolo_kernel_run(b->kernel[i], args, b->workspace, &b->step, 0) < 0) return stop(kolo_op_table[n->op].name);
+        double now = kolo_time();
+        if (now - last < b->best[i]) b->best[i] = now - last;
+        last = now;
+    }
+    if (last - start < *total) *total = last - start;
+    return 0;
+}
+
+static void print_families(const bench *b)
+{
+    for (int op = 0; op < KOLO_OP_COUNT; op++) {
+        double sum = 0, flops = 0;
+        int count = 0;
+        for (int64_t i = 0; i < b->g->nodes; i++) {
+            if ((int)b->g->node[i].op != op) continue;
+            sum += b->best[i];
+            count++;
+            if (kolo_op_table[op].flops) flops += kolo_op_table[op].flops(b->g, &b->g->node[i]);
+        }
+        if (count) printf("%-22s %4d  %9.3f ms  %7.1f GF/s\n", kolo_op_table[op].name, count, 1e3 * sum, flops / sum * 1e-9);
+    }
+}
+
+static void print_nodes(const bench *b)
+{
+    for (int64_t i = 0; i < b->g->nodes; i++) {
+        const kolo_node *n = &b->g->node[i];
+        const kolo_tensor *x = &b->g->tensor[n->in[0]];
+        printf("%4ld %-18s %9.1f us  %7.1f GF/s  (%ld,%ld,%ld,%ld) %s\n", (long)i, kolo_op_table[n->op].name, 1e6 * b->best[i],
+               kolo_op_table[n->op].flops ? kolo_op_table[n->op].flops(b->g, n) / b->best[i] * 1e-9 : 0, (long)x->dim[0], (long)x->dim[1],
+               (long)x->dim[2], (long)x->dim[3], kolo_kernel_name(b->kernel[i]));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 5) {
+        fprintf(stderr, "usage: ops_bench MODEL BATCH f32|bf16 THREADS [SIDE [CACHE]]   (OPS_BENCH_NODES=1: each node; _RULE=1: no clock; _BLOCK=B)\n");
+        return 78;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    const kolo_model *model = kolo_model_find(argv[1]);
+    if (!model) return stop("model");
+    int64_t rows = atol(argv[2]), side = argc > 5 ? atol(argv[5]) : 0;
+    kolo_model_config c = {.rows = rows, .height = side ? side : model->height, .width = side ? side : model->width, .channels = model->channels,
+                           .classes = model->classes, .shortcut = "a", .mean = {.5f, .5f, .5f, .5f}, .std = {.25f, .25f, .25f, .25f},
+                           .train = true, .dtype = strcmp(argv[3], "bf16") ? KOLO_F32 : KOLO_BF16};
+    bench b = {0};
+    kolo_backend_config config = {.threads = atoi(argv[4]), .cache = argc > 6 ? argv[6] : NULL, .deterministic = getenv("OPS_BENCH_RULE") != NULL};
+    if (kolo_model_graph(&b.g, argv[1], &c) < 0) return stop("graph");
+    if (kolo_backend_create(&b.backend, "cpu", &config) < 0) return stop("backend");
+    b.layout = calloc((size_t)b.g->tensors, sizeof *b.layout);
+    b.buffer = calloc((size_t)b.g->tensors, sizeof *b.buffer);
+    b.kernel = calloc((size_t)b.g->nodes, sizeof *b.kernel);
+    b.best = malloc((size_t)b.g->nodes * sizeof *b.best);
+    for (int64_t i = 0; i < b.g->nodes; i++) b.best[i] = 1e30;
+    b.step.valid_global = rows;
+    for (int i = 0; i < KOLO_MAX_SLOTS; i++) b.step.valid[i] = (int32_t)rows;
+    if (prepare(&b)) return 1;
+    double total = 1e30, sum = 0;
+    double start = kolo_time();
+    for (int i = 0; i < 3 || (i < 200 && kolo_time() - start < SECONDS); i++)
+        if (round_of(&b, &total)) return 1;
+    if (getenv("OPS_BENCH_NODES")) print_nodes(&b);
+    print_families(&b);
+    char *choices = kolo_backend_choices(b.backend);
+    if (getenv("OPS_BENCH_CHOICES")) printf("%s", choices);
+    for (int64_t i = 0; i < b.g->nodes; i++) sum += b.best[i];
+    printf("%s b%ld %s block %ld: step %.3f ms, %.1f img/s (best of each operation: %.3f ms, %.1f img/s)\n", argv[1], (long)rows, argv[3],
+           (long)b.layout[b.g->node[1].out[0]].block, 1e3 * total, (double)rows / total, 1e3 * sum, (double)rows / sum);
+    return 0;
+}
