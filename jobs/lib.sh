@@ -81,11 +81,12 @@ job_stage() { # DIR
     srun --ntasks-per-node=1 --ntasks="${SLURM_NNODES:-1}" --cpus-per-task="$(job_cpus)" bash -c '
         from=$1 to=$2
         [ -e "$to/staged" ] && exit 0
-        mkdir -p "$to.part" && chmod 700 "$to.part" &&
-        need=$(du -sk "$from" | cut -f1) && free=$(df -Pk "$to.part" | awk "NR==2 {print \$4}") &&
+        part=$to.part-${SLURMD_NODENAME:-$(hostname)}
+        mkdir -p "$part" && chmod 700 "$part" &&
+        need=$(du -sk "$from" | cut -f1) && free=$(df -Pk "$part" | awk "NR==2 {print \$4}") &&
         { [ "$free" -gt "$need" ] || { echo "$(hostname): $to needs $need KiB, $free KiB are free" >&2; exit 3; }; } &&
-        cp "$from"/* "$to.part/" && kolo-shards verify "$to.part" > /dev/null &&
-        { [ -d "$to" ] || mv "$to.part" "$to"; } && touch "$to/staged"' stage "$from" "$to" >&2 ||
+        cp "$from"/* "$part/" && kolo-shards verify "$part" > /dev/null && touch "$part/staged" &&
+        { mv -T "$part" "$to" 2> /dev/null || { [ -e "$to/staged" ] && rm -rf "$part"; }; }' stage "$from" "$to" >&2 ||
         job_die 3 "staging $from to $to failed on a node (see above); unset KOLO_STAGE to read from $from itself"
     echo "$to"
 }

@@ -29,7 +29,8 @@ const char *kolo_command_share(void);
 int kolo_command_launch(const kolo_options *options, kolo_launch **launch);
 /* A launch of one, for commands that need no peers (plan, export). */
 int kolo_command_alone(kolo_launch **launch);
-/* Non-zero after SIGUSR1, SIGTERM or SIGINT. */
+/* From here on SIGUSR1, SIGTERM and SIGINT ask for a checkpoint and an orderly end: kolo_command_stop becomes non-zero. */
+void kolo_command_catch(void);
 extern volatile sig_atomic_t kolo_command_stop;
 
 int kolo_command_train(int n, char **words);

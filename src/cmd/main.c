@@ -35,14 +35,12 @@ static void stop(int signal)
     kolo_command_stop = 1;
 }
 
-static void catch_signals(void)
+void kolo_command_catch(void)
 {
     struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART};
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */
 }
 
 int kolo_command_launch(const kolo_options *options, kolo_launch **result)
@@ -52,7 +50,6 @@ int kolo_command_launch(const kolo_options *options, kolo_launch **result)
         KOLO_CHOICES_launch(METHOD)
 #undef METHOD
     };
-    catch_signals();
     KOLO_TRY(kolo_launch_start(&launch, method[options->launch]));
     launched = true;
     *result = &launch;
@@ -75,7 +72,11 @@ static void set_wait_policy(char **argv)
     setenv("KOLO_STARTED", "1", 1);
     setenv("GOMP_SPINCOUNT", "10000", 1);
     setenv("UCX_ERROR_SIGNALS", "", 0); /* a crash is a crash: MPI's transport need not print its own story first */
-    execv("/proc/self/exe", argv); /* on failure go on as we are */
+    char exe[4096];
+    ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (length < 0) return;
+    exe[length] = 0;
+    execv(exe, argv); /* on failure go on as we are */
 }
 
 bool kolo_command_flag(int *n, char **words, const char *word)
@@ -180,8 +181,9 @@ static int end(const char *command, int status)
     if (!rank) rank = getenv("PMI_RANK");
     if (!rank) rank = getenv("SLURM_PROCID");
     int mine = launched ? launch.rank : rank ? atoi(rank) : 0;
-    if (mine > 0) usleep(400000);
+    if (launched && mine > 0) usleep(400000);
     if (mine == 0 || launched) kolo_error("kolo %s: %s", command, text);
+    if (!launched && rank && mine == 0) usleep(300000); /* after the others: the first bad exit may kill them */
     if (launched && launch.size > 1) kolo_launch_abort(&launch, -status);
     if (launched) kolo_launch_finish(&launch);
     return -status;
@@ -200,6 +202,8 @@ int main(int argc, char **argv)
             return -kolo_command_help(1, words);
         }
         set_wait_policy(argv);
+        signal(SIGPIPE, SIG_IGN);
+        signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */
         return end(name, kolo_command_table[i].run(argc - 2, argv + 2));
     }
     const char *near = kolo_nearest(name, names, kolo_command_count);

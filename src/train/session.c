@@ -152,7 +152,7 @@ static int make_plans(kolo_session *s, int parts, const char *choices)
     free(cache);
     KOLO_TRY(rc);
     const kolo_optimizer *optimizer = kolo_optimizer_find(o->optimizer);
-    if (!optimizer || !kolo_schedule_find(o->schedule)) return KOLO_ECONFIG;
+    if (!optimizer) return KOLO_ECONFIG;
     kolo_plan_config plan = {.ranks = s->ranks, .slots = s->slots, .bn = o->bn, .canonical = o->reduce == KOLO_reduce_canonical,
                              .bucket_bytes = o->bucket_mb * 1048576, .optimizer = optimizer, .ema = o->ema > 0,
                              .clip_norm = o->clip_norm > 0, .decay_norms = o->decay_norms};
@@ -275,6 +275,7 @@ static int open_parts(kolo_session *s, int parts)
     const kolo_model *model = kolo_model_find(o->model);
     if (!model) return KOLO_ECONFIG;
     if (o->device == KOLO_device_cuda) return kolo_fail(KOLO_ELAUNCH, "device=cuda, but this kolo was built without CUDA: use device=cpu, or build with CUDA=1");
+    KOLO_TRY(kolo_optim_check(o));
     s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
     KOLO_TRY(open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));

@@ -36,7 +36,7 @@ own() {
 }
 rate() { sed -n 's/.*: \([0-9.]*\) img\/s$/\1/p' | tail -n 1; }
 memory() { sed -n 's/.*peak \([0-9]*\) MiB.*/\1/p' | tail -n 1; }
-best() { awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN {print a + 0 > b + 0 ? a : b}'; }
+best() { awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN {print (a + 0 > b + 0) ? a : b}'; }
 
 printf '%-28s %12s %12s %8s %10s %10s %8s\n' "case" "kolo img/s" "torch img/s" "ratio" "kolo MiB" "torch MiB" "ratio"
 for case in "${cases[@]}"; do
@@ -51,5 +51,5 @@ for case in "${cases[@]}"; do
     m=$(memory <<< "$mine")
     n=$(memory <<< "$theirs")
     awk -v c="$model b$batch ${size}px $precision" -v a="$a" -v b="$b" -v m="${m:-0}" -v n="${n:-0}" 'BEGIN {
-        printf "%-28s %12.1f %12.1f %8.2f %10.0f %10.0f %8.2f\n", c, a, b, b > 0 ? a / b : 0, m, n, n > 0 ? m / n : 0}'
+        printf "%-28s %12.1f %12.1f %8.2f %10.0f %10.0f %8.2f\n", c, a, b, (b > 0) ? a / b : 0, m, n, (n > 0) ? m / n : 0}'
 done
