@@ -63,7 +63,7 @@ static census count(const kolo_graph *g)
 static int64_t block_by_rule(const kolo_graph *g, const census *c)
 {
     if (!c->convs || c->most_channels < 32) return 1; /* lanes would be wasted on padding */
-    return g->dtype == KOLO_BF16 ? NHWC : wide_block();
+    return g->dtype == KOLO_BF16 && kolo_dnnl_has_tiles() ? NHWC : wide_block();
 }
 
 /* ---- by the clock -------------------------------------------------------------------------------------------------- */
@@ -126,15 +126,16 @@ static void key_of(const kolo_graph *g, const kolo_backend *b, char *text, size_
     snprintf(text, size, "layout %s%s %016lx", kolo_dtype_name(g->dtype), b->direct ? " direct" : "", (unsigned long)h);
 }
 
-/* A large network is not worth timing twice over: blocks are the better layout of f32 by a few per cent wherever it was measured. */
-static const double clock_flops = 4e11;
+/* Layouts of large networks differ by a few per cent only, which is not worth some seconds of every first start; small networks
+ * differ by factors. */
+static const double clock_flops = 1e10;
 
 static int block_by_clock(kolo_backend *b, const kolo_graph *g, const bool *picture, const char *key, int64_t *best)
 {
     int64_t candidate[] = {wide_block(), NHWC, 1};
     double least = 1e5;
     char value[32];
-    for (int i = 0; i < (g->dtype == KOLO_BF16 ? 2 : 3); i++) {
+    for (int i = 0; i < 3; i++) {
         double s = try_block(b, g, candidate[i], picture, least);
         if (s < 0) continue; /* oneDNN has nothing for this layout */
         if (s < least) {
@@ -157,7 +158,7 @@ int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, kolo_layout *layout)
     const char *known = b->deterministic || !c.convs ? NULL : kolo_choices_find(&b->choices, key);
     int rc = 0;
     if (known) block = atol(known);
-    else if (c.convs && !b->deterministic && !b->choices.given && (c.flops < clock_flops || g->dtype == KOLO_BF16))
+    else if (c.convs && !b->deterministic && !b->choices.given && c.flops < clock_flops)
         rc = block_by_clock(b, g, picture, key, &block);
     set_blocks(g, block, picture, layout);
     free(picture);

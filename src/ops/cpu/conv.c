@@ -15,9 +15,12 @@ enum { X, W, Y, BIAS, SCRATCH };
 typedef struct conv {
     enum kolo_dnnl_pass pass;
     kolo_conv_small small;               /* rows 0: oneDNN computes */
+    bool widened;                        /* bf16 outside, f32 inside */
     kolo_dnnl_primitive *main, *reorder; /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
     int at[4];                           /* args of X, W, Y, BIAS; -1: not there */
-    size_t scratch_at, workspace;        /* in the workspace: the rearranged weight, then scratch memory of both parts */
+    size_t wide_at, scratch_at, workspace; /* in the workspace: the rearranged weight, widened x and y, scratch memory of both parts */
+    int64_t x_count, y_count;            /* elements, padding included */
+    int threads;
     size_t bytes[KOLO_TRIAL_BUFFERS];    /* of X, W, Y, BIAS and the workspace */
 } conv;
 
@@ -38,10 +41,9 @@ static int execute_small(const conv *c, void *const *p, void *workspace)
     return 0;
 }
 
-/* pointer: X, W, Y, BIAS */
-static int execute(const conv *c, void *const *pointer, void *workspace)
+/* The weight is rearranged around the main part. pointer: X, W, Y, BIAS */
+static int execute_main(const conv *c, void *const *pointer, void *workspace)
 {
-    if (c->small.rows) return execute_small(c, pointer, workspace);
     void *inner[4] = {pointer[X], pointer[W], pointer[Y], pointer[BIAS]}, *scratch = (char *)workspace + c->scratch_at;
     if (!c->reorder) return kolo_dnnl_run(c->main, inner, scratch);
     inner[W] = workspace;
@@ -53,6 +55,20 @@ static int execute(const conv *c, void *const *pointer, void *workspace)
     void *copy[2] = {pointer[W], workspace};
     KOLO_TRY(kolo_dnnl_run(c->reorder, copy, scratch));
     return kolo_dnnl_run(c->main, inner, scratch);
+}
+
+static int execute(const conv *c, void *const *pointer, void *workspace)
+{
+    if (c->small.rows) return execute_small(c, pointer, workspace);
+    if (!c->widened) return execute_main(c, pointer, workspace);
+    float *x = (float *)((char *)workspace + c->wide_at), *y = x + kolo_round_up((size_t)c->x_count, 16);
+    void *inner[4] = {x, pointer[W], y, pointer[BIAS]};
+    if (c->pass != KOLO_DNNL_DATA) kolo_cpu_widen(x, pointer[X], c->x_count, c->threads);
+    if (c->pass != KOLO_DNNL_FORWARD) kolo_cpu_widen(y, pointer[Y], c->y_count, c->threads);
+    KOLO_TRY(execute_main(c, inner, workspace));
+    if (c->pass == KOLO_DNNL_FORWARD) kolo_cpu_narrow(pointer[Y], y, c->y_count, c->threads);
+    if (c->pass == KOLO_DNNL_DATA) kolo_cpu_narrow(pointer[X], x, c->x_count, c->threads);
+    return 0;
 }
 
 /* ---- what is asked ------------------------------------------------------------------------------------------------- */
@@ -101,13 +117,14 @@ static bool blocked(const parts *p)
     return (by == 8 || by == 16) && (bx == by || bx == 1);
 }
 
-static const kolo_dnnl_desc *map_desc(kolo_dnnl *d, const kolo_tensor *t, const kolo_layout *l, bool blocks)
+static const kolo_dnnl_desc *map_desc(kolo_dnnl *d, const kolo_tensor *t, enum kolo_dtype dtype, const kolo_layout *l, bool blocks)
 {
     bool block = blocks && (l->block == 8 || l->block == 16);
-    return kolo_dnnl_map(d, t->dtype, t->dim, l->block, l->block != 1 && !block);
+    return kolo_dnnl_map(d, dtype, t->dim, l->block, l->block != 1 && !block);
 }
 
-static int conv_spec(const kolo_request *r, const parts *p, bool winograd, kolo_dnnl_conv *c)
+/* dtype: of the activations inside the primitive */
+static int conv_spec(const kolo_request *r, const parts *p, bool winograd, enum kolo_dtype dtype, kolo_dnnl_conv *c)
 {
     kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     const kolo_attributes *a = &r->node->a;
@@ -115,9 +132,9 @@ static int conv_spec(const kolo_request *r, const parts *p, bool winograd, kolo_
     int64_t dim[5];
     int rank = weight_dims(p, a->groups, dim);
     *c = (kolo_dnnl_conv){.pass = p->pass, .winograd = winograd};
-    c->x = map_desc(d, p->x, p->lx, blocks);
-    c->y = map_desc(d, p->y, p->ly, blocks);
-    c->w = kolo_dnnl_any(d, p->pass == KOLO_DNNL_WEIGHT ? KOLO_F32 : p->x->dtype, rank, dim);
+    c->x = map_desc(d, p->x, dtype, p->lx, blocks);
+    c->y = map_desc(d, p->y, dtype, p->ly, blocks);
+    c->w = kolo_dnnl_any(d, p->pass == KOLO_DNNL_WEIGHT ? KOLO_F32 : dtype, rank, dim);
     if (p->bias) c->bias = kolo_dnnl_plain(d, KOLO_F32, 1, p->bias->dim);
     memcpy(c->stride, a->stride, sizeof c->stride);
     memcpy(c->pad, a->pad, sizeof c->pad);
@@ -135,13 +152,16 @@ static const kolo_dnnl_desc *param_desc(const kolo_request *r, const parts *p)
 
 /* ---- candidates ---------------------------------------------------------------------------------------------------- */
 
-/* small: own loops; keep: the weight stays as the parameter lies. The first that is available is the rule's. */
-typedef struct candidate { const char *name; bool small, winograd, keep; } candidate;
-static const candidate candidates[] = {{"small", true, false, false},
-                                       {"direct", false, false, false},
-                                       {"direct in place", false, false, true},
-                                       {"winograd", false, true, false},
-                                       {"winograd in place", false, true, true}};
+/* small: own loops; keep: the weight stays as the parameter lies; wide: bf16 tensors are computed with in f32, which is faster on
+ * CPUs whose bf16 instructions are slow. The first that is available is the rule's. */
+typedef struct candidate { const char *name; bool small, winograd, keep, wide; } candidate;
+static const candidate candidates[] = {{"small", true, false, false, false},
+                                       {"direct", false, false, false, false},
+                                       {"direct in place", false, false, true, false},
+                                       {"winograd", false, true, false, false},
+                                       {"winograd in place", false, true, true, false},
+                                       {"widened", false, false, true, true},
+                                       {"widened winograd", false, true, true, true}};
 #define CANDIDATES ((int)(sizeof candidates / sizeof *candidates))
 
 static size_t bias_bytes(const parts *p) { return p->bias ? (size_t)p->bias->dim[0] * sizeof(float) : 0; }
@@ -166,40 +186,54 @@ static int build_small(const kolo_request *r, const parts *p, const kolo_dnnl_de
     return 0;
 }
 
+/* The primitive, what rearranges its weight, and their places in the workspace. */
+static int build_main(const kolo_request *r, const kolo_dnnl_conv *spec, const kolo_dnnl_desc *param, conv *c)
+{
+    kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
+    int rc = kolo_dnnl_make_conv(d, spec, &c->main);
+    if (rc) return rc;
+    const kolo_dnnl_desc *w = kolo_dnnl_weight_of(c->main);
+    if (w != param) {
+        if (spec->pass == KOLO_DNNL_WEIGHT) KOLO_TRY(kolo_dnnl_make_reorder(d, w, param, &c->reorder));
+        else KOLO_TRY(kolo_dnnl_make_reorder(d, param, w, &c->reorder));
+        c->wide_at = kolo_round_up(kolo_dnnl_bytes(w), KOLO_ALIGN);
+    }
+    size_t wide = c->widened ? kolo_round_up((size_t)c->x_count, 16) + kolo_round_up((size_t)c->y_count, 16) : 0;
+    size_t scratch = kolo_dnnl_scratch(c->main), other = c->reorder ? kolo_dnnl_scratch(c->reorder) : 0;
+    c->scratch_at = c->wide_at + wide * sizeof(float);
+    c->workspace = c->scratch_at + (scratch > other ? scratch : other);
+    return 0;
+}
+
 /* 0; 1: not available, or the same as an earlier candidate; negative: error */
 static int build(const kolo_request *r, const candidate *choice, conv **out)
 {
-    kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     parts p = parts_of(r);
     kolo_dnnl_conv spec;
     const kolo_dnnl_desc *param = param_desc(r, &p);
+    const bool half = p.x->dtype == KOLO_BF16;
     *out = NULL;
     if (!param) return KOLO_ECONFIG;
     if (choice->small) return build_small(r, &p, param, out);
-    KOLO_TRY(conv_spec(r, &p, choice->winograd, &spec));
-    if (choice->keep) spec.w = param;
-    if (choice->keep && p.pass != KOLO_DNNL_WEIGHT && p.x->dtype != KOLO_F32) return 1;
+    if (choice->wide != half && (choice->wide || (choice->keep && half && p.pass != KOLO_DNNL_WEIGHT))) return 1;
+    KOLO_TRY(conv_spec(r, &p, choice->winograd, choice->wide ? KOLO_F32 : p.x->dtype, &spec));
+    if (choice->keep && !choice->wide) spec.w = param;
     conv *c = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;
     c->pass = p.pass;
-    int rc = kolo_dnnl_make_conv(d, &spec, &c->main);
-    if (rc) goto fail;
-    const kolo_dnnl_desc *w = kolo_dnnl_weight_of(c->main);
-    if (w != param) {
-        if (p.pass == KOLO_DNNL_WEIGHT) rc = kolo_dnnl_make_reorder(d, w, param, &c->reorder);
-        else rc = kolo_dnnl_make_reorder(d, param, w, &c->reorder);
-        if (rc < 0) goto fail;
-        c->scratch_at = kolo_round_up(kolo_dnnl_bytes(w), KOLO_ALIGN);
+    c->widened = choice->wide;
+    c->x_count = (int64_t)(p.lx->bytes / kolo_dtype_size(p.x->dtype));
+    c->y_count = (int64_t)(p.ly->bytes / kolo_dtype_size(p.y->dtype));
+    c->threads = r->backend->threads;
+    int rc = build_main(r, &spec, param, c);
+    if (rc) {
+        release(c);
+        return rc;
     }
-    size_t scratch = kolo_dnnl_scratch(c->main), other = c->reorder ? kolo_dnnl_scratch(c->reorder) : 0;
-    c->workspace = c->scratch_at + (scratch > other ? scratch : other);
     size_t bytes[] = {p.lx->bytes, kolo_dnnl_bytes(param), p.ly->bytes, bias_bytes(&p), c->workspace};
     memcpy(c->bytes, bytes, sizeof bytes);
     *out = c;
     return 0;
-fail:
-    release(c);
-    return rc;
 }
 
 typedef struct timed { const conv *c; const kolo_trial *trial; } timed;
@@ -212,14 +246,14 @@ static int run_trial(void *context)
 /* oneDNN's reference code is for comparison: a hundred times slower, not worth a trial. */
 static bool is_reference(const conv *c) { return c->main && !strncmp(kolo_dnnl_name(c->main), "ref", 3); }
 
-static double seconds_of(const conv *c)
+static double seconds_of(const conv *c, double best)
 {
     if (is_reference(c)) return 1e6;
     kolo_trial trial;
     int rc = kolo_trial_open(&trial, c->bytes);
     if (rc < 0) return rc;
     timed t = {c, &trial};
-    double s = kolo_trial_seconds(run_trial, &t);
+    double s = kolo_trial_seconds(run_trial, &t, best);
     kolo_trial_close(&trial);
     return s;
 }
@@ -242,7 +276,7 @@ static int choose(const kolo_request *r, conv *made[CANDIDATES], bool clock, int
     *best = -1;
     for (int i = 0; i < CANDIDATES; i++) {
         if (!made[i]) continue;
-        double s = clock ? seconds_of(made[i]) : 0;
+        double s = clock ? seconds_of(made[i], least) : 0;
         if (s < 0) return (int)s;
         if (*best < 0 || s < least) {
             *best = i;
@@ -264,7 +298,7 @@ static int build_all(const kolo_request *r, conv *made[CANDIDATES], int *count)
         if (candidates[i].winograd && r->backend->direct) continue;
         int rc = build(r, &candidates[i], &made[i]);
         if (rc < 0) return rc;
-        bool same = rc == 0 && candidates[i].keep && made[i - 1] && !made[i - 1]->reorder;
+        bool same = rc == 0 && candidates[i].keep && !candidates[i].wide && made[i - 1] && !made[i - 1]->reorder;
         if (same) {
             release(made[i]);
             made[i] = NULL;
@@ -319,7 +353,7 @@ double kolo_cpu_conv_seconds(const kolo_request *r)
     conv *c = NULL;
     int rc = select_conv(r, &c);
     if (rc < 0) return rc;
-    double s = seconds_of(c);
+    double s = seconds_of(c, 0);
     release(c);
     return s;
 }
@@ -349,7 +383,9 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
     k->run = run;
     k->workspace = c->workspace;
     if (c->small.rows) snprintf(k->name, sizeof k->name, "own small");
-    else snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(c->main), c->reorder ? " + weight reorder" : "");
+    else
+        snprintf(k->name, sizeof k->name, "oneDNN %s%s%s", kolo_dnnl_name(c->main), c->reorder ? " + weight reorder" : "",
+                 c->widened ? ", widened" : "");
     return 0;
 }
 
@@ -359,7 +395,7 @@ static int choose_layout(const kolo_request *r, int param, kolo_layout *layout)
     if (param < 0 || layout[param].opaque) return 0;
     parts p = parts_of(r);
     kolo_dnnl_conv spec;
-    KOLO_TRY(conv_spec(r, &p, false, &spec));
+    KOLO_TRY(conv_spec(r, &p, false, p.x->dtype, &spec));
     int64_t dim[5];
     int rank = weight_dims(&p, r->node->a.groups, dim);
     kolo_dnnl_primitive *primitive = NULL;

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "kolo/error.h"
+#include "ops/cpu/access.h"
 #include "ops/cpu/cpu.h"
-#include "ops/element.h"
 
 /* Memory element i as a number. */
 static float read_element(const void *p, int64_t i, enum kolo_dtype t)
@@ -83,4 +83,34 @@ int kolo_cpu_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_la
         write_element(to, place(&v, plane / v.channels, plane % v.channels, i % v.pixels), t->dtype, from[i]);
     }
     return 0;
+}
+
+/* ---- bf16 and f32 ---------------------------------------------------------------------------------------------------- */
+
+enum { PIECE = 16384 };
+
+KOLO_BODY widen_body(float *to, const uint16_t *from, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) to[i] = kolo_from_bf16(from[i]);
+}
+KOLO_WIDE(widen, (float *to, const uint16_t *from, int64_t n), (to, from, n))
+
+KOLO_BODY narrow_body(uint16_t *to, const float *from, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) to[i] = kolo_to_bf16(from[i]);
+}
+KOLO_WIDE(narrow, (uint16_t *to, const float *from, int64_t n), (to, from, n))
+
+void kolo_cpu_widen(float *to, const void *from, int64_t count, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < count; i += PIECE) widen(to + i, (const uint16_t *)from + i, count - i < PIECE ? count - i : PIECE);
+}
+
+void kolo_cpu_narrow(void *to, const float *from, int64_t count, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < count; i += PIECE) narrow((uint16_t *)to + i, from + i, count - i < PIECE ? count - i : PIECE);
 }

@@ -65,6 +65,11 @@ static void hide_undescribed_amx(void)
 #endif
 }
 
+bool kolo_dnnl_has_tiles(void)
+{
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+}
+
 int kolo_dnnl_open(kolo_dnnl **dnnl)
 {
     hide_undescribed_amx();

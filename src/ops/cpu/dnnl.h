@@ -17,6 +17,7 @@ typedef struct kolo_dnnl_primitive kolo_dnnl_primitive;
 int kolo_dnnl_open(kolo_dnnl **dnnl);
 void kolo_dnnl_close(kolo_dnnl **dnnl);
 const char *kolo_dnnl_version(void);
+bool kolo_dnnl_has_tiles(void); /* bf16 by matrix instructions (AMX) */
 
 /* NULL: error text set. */
 const kolo_dnnl_desc *kolo_dnnl_plain(kolo_dnnl *dnnl, enum kolo_dtype dtype, int rank, const int64_t *dim);

@@ -1,5 +1,6 @@
 /* y = x w^T + bias and its gradients, by oneDNN. f32 weights stay row-major (O, I), which all three passes read or write as they
- * are; for bf16 the weight is rounded into the workspace, in the order that the pass likes best. */
+ * are. bf16: with matrix instructions the weight is rounded into the workspace, in the order that the pass likes best; else x and y
+ * are widened and computed with in f32, whose instructions are no slower. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,12 @@
 enum { X, W, Y, BIAS };
 
 typedef struct linear {
+    enum kolo_dnnl_pass pass;
     kolo_dnnl_primitive *main, *reorder; /* reorder: of the weight, or NULL */
-    size_t scratch_at;
+    size_t scratch_at;                   /* in the workspace, behind the rounded weight, or widened x and y */
+    bool widened;
+    int64_t x_count, y_count;
+    int threads;
     int at[4];                           /* args of X, W, Y, BIAS; -1: not there */
 } linear;
 
@@ -25,6 +30,18 @@ static void release(void *state)
     free(l);
 }
 
+static int run_widened(const linear *l, void *const *pointer, void *workspace, void *scratch)
+{
+    float *x = workspace, *y = x + kolo_round_up((size_t)l->x_count, 16);
+    void *inner[4] = {x, pointer[W], y, pointer[BIAS]};
+    if (l->pass != KOLO_DNNL_DATA) kolo_cpu_widen(x, pointer[X], l->x_count, l->threads);
+    if (l->pass != KOLO_DNNL_FORWARD) kolo_cpu_widen(y, pointer[Y], l->y_count, l->threads);
+    KOLO_TRY(kolo_dnnl_run(l->main, inner, scratch));
+    if (l->pass == KOLO_DNNL_FORWARD) kolo_cpu_narrow(pointer[Y], y, l->y_count, l->threads);
+    if (l->pass == KOLO_DNNL_DATA) kolo_cpu_narrow(pointer[X], x, l->x_count, l->threads);
+    return 0;
+}
+
 static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     (void)step;
@@ -32,6 +49,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     const linear *l = k->state;
     void *pointer[4], *scratch = (char *)workspace + l->scratch_at;
     for (int i = 0; i < 4; i++) pointer[i] = l->at[i] >= 0 ? args[l->at[i]] : NULL;
+    if (l->widened) return run_widened(l, pointer, workspace, scratch);
     if (l->reorder) {
         void *copy[2] = {pointer[W], workspace};
         KOLO_TRY(kolo_dnnl_run(l->reorder, copy, scratch));
@@ -56,8 +74,15 @@ static int make(const kolo_request *r, linear *l, kolo_kernel *k)
     const kolo_tensor *t[4] = {NULL};
     for (int i = 0; i < 4; i++)
         if (l->at[i] >= 0) t[i] = &r->graph->tensor[l->at[i] < n->n_in ? n->in[l->at[i]] : n->out[l->at[i] - n->n_in]];
-    bool round = t[X]->dtype == KOLO_BF16 && pass != KOLO_DNNL_WEIGHT;
-    const kolo_dnnl_desc *x = kolo_dnnl_plain(d, t[X]->dtype, 2, t[X]->dim), *y = kolo_dnnl_plain(d, t[Y]->dtype, 2, t[Y]->dim);
+    const bool half = t[X]->dtype == KOLO_BF16;
+    l->pass = pass;
+    l->widened = half && !kolo_dnnl_has_tiles();
+    l->x_count = kolo_tensor_count(t[X]);
+    l->y_count = kolo_tensor_count(t[Y]);
+    l->threads = kolo_cpu_threads(r->backend, l->x_count);
+    bool round = half && !l->widened && pass != KOLO_DNNL_WEIGHT;
+    enum kolo_dtype dtype = l->widened ? KOLO_F32 : t[X]->dtype;
+    const kolo_dnnl_desc *x = kolo_dnnl_plain(d, dtype, 2, t[X]->dim), *y = kolo_dnnl_plain(d, dtype, 2, t[Y]->dim);
     const kolo_dnnl_desc *param = kolo_dnnl_plain(d, KOLO_F32, 2, t[W]->dim);
     const kolo_dnnl_desc *w = round ? kolo_dnnl_any(d, KOLO_BF16, 2, t[W]->dim) : param;
     const kolo_dnnl_desc *bias = t[BIAS] ? kolo_dnnl_plain(d, KOLO_F32, 1, t[BIAS]->dim) : NULL;
@@ -74,8 +99,10 @@ static int make(const kolo_request *r, linear *l, kolo_kernel *k)
         if (kolo_dnnl_scratch(l->reorder) > scratch) scratch = kolo_dnnl_scratch(l->reorder);
         l->scratch_at = kolo_round_up(kolo_dnnl_bytes(wanted), KOLO_ALIGN);
     }
+    if (l->widened)
+        l->scratch_at = (kolo_round_up((size_t)l->x_count, 16) + kolo_round_up((size_t)l->y_count, 16)) * sizeof(float);
     k->workspace = l->scratch_at + scratch;
-    snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(l->main), round ? " + weight reorder" : "");
+    snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(l->main), round ? " + weight reorder" : l->widened ? ", widened" : "");
     return 0;
 }
 

@@ -30,18 +30,18 @@ void kolo_trial_close(kolo_trial *t)
     memset(t, 0, sizeof *t);
 }
 
-double kolo_trial_seconds(int (*run)(void *context), void *context)
+double kolo_trial_seconds(int (*run)(void *context), void *context, double best)
 {
-    double best = 0, total = 0;
+    double least = 0, total = 0;
     for (int i = 0; i < 12; i++) {
         double start = kolo_time();
         int rc = run(context);
         if (rc < 0) return rc;
         double took = kolo_time() - start;
-        if (i == 0) continue;
-        if (i == 1 || took < best) best = took;
-        total += took;
-        if (i >= 2 && total > 1e-3) break; /* short ones are repeated: their clock is coarse */
+        if (i == 0 || took < least) least = took;
+        if (i == 0 && best > 0 && took > 2 * best) break;
+        total += i ? took : 0; /* the first run warms up */
+        if (i >= 1 && total > 2e-3) break; /* short ones are repeated: their clock is coarse */
     }
-    return best;
+    return least;
 }

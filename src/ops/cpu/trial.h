@@ -10,7 +10,8 @@ typedef struct kolo_trial { void *buffer[KOLO_TRIAL_BUFFERS]; size_t bytes[KOLO_
 
 int kolo_trial_open(kolo_trial *trial, const size_t bytes[KOLO_TRIAL_BUFFERS]);
 void kolo_trial_close(kolo_trial *trial);
-/* Seconds of the fastest of a few runs after one to warm up; negative status if a run fails. */
-double kolo_trial_seconds(int (*run)(void *context), void *context);
+/* Seconds of the fastest of a few runs; negative status if a run fails. best: of the rival so far, 0 if none: one that is far behind it
+ * after its first run gets no other. */
+double kolo_trial_seconds(int (*run)(void *context), void *context, double best);
 
 #endif
