@@ -33,14 +33,8 @@ int kolo_command_alone(kolo_launch **launch);
 void kolo_command_catch(void);
 extern volatile sig_atomic_t kolo_command_stop;
 
-int kolo_command_train(int n, char **words);
-int kolo_command_eval(int n, char **words);
-int kolo_command_plan(int n, char **words);
-int kolo_command_export(int n, char **words);
-int kolo_command_import(int n, char **words);
-int kolo_command_bench(int n, char **words);
-int kolo_command_doctor(int n, char **words);
-int kolo_command_version(int n, char **words);
-int kolo_command_help(int n, char **words);
+#define COMMAND(name, usage, help) int kolo_command_##name(int n, char **words);
+#include "cmd/commands.def"
+#undef COMMAND
 
 #endif

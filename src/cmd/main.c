@@ -13,15 +13,9 @@
 #include "kolo/error.h"
 
 const kolo_command kolo_command_table[] = {
-    {"train", "RECIPE.yaml data=DIR val=DIR|none run=DIR [key=value ...]", "train; the same run= again resumes", kolo_command_train},
-    {"eval", "RECIPE.yaml val=DIR run=DIR|init=FILE [key=value ...]", "top-1 and top-5 on exactly the validation set", kolo_command_eval},
-    {"plan", "RECIPE.yaml [data=DIR] [ranks=N] [--all] [key=value ...]", "print what a step does, its memory to the byte, and what is sent", kolo_command_plan},
-    {"export", "RUN|model=NAME FILE.safetensors [key=value ...]", "write weights under torchvision's names", kolo_command_export},
-    {"import", "FILE.safetensors RECIPE.yaml run=DIR [key=value ...]", "begin a run folder from weights", kolo_command_import},
-    {"bench", "train model=NAME batch=N size=N precision=P steps=N [--profile]", "speed on synthetic data", kolo_command_bench},
-    {"doctor", "[--offline] [data=DIR] [run=DIR]", "check launcher, ranks, cores, memory, storage", kolo_command_doctor},
-    {"version", "", "version and libraries", kolo_command_version},
-    {"help", "[COMMAND|KEY|options|models|optimizers|schedules|augmentations]", "this text, or more about one thing", kolo_command_help},
+#define COMMAND(name, usage, help) {#name, usage, help, kolo_command_##name},
+#include "cmd/commands.def"
+#undef COMMAND
 };
 const int kolo_command_count = sizeof kolo_command_table / sizeof *kolo_command_table;
 
