@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# The commands beside train: eval, plan, export, import, bench, doctor, version, help.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+shapes_data 128 50
+kolo train shapes data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/run" batch=32 epochs=1 threads=1 > "$ROOM/log" 2>&1
+is $? 0 "a short run"
+trained=$(sed -n 's/.*"event":"eval".*"top1":\([0-9.]*\),.*/\1/p' "$ROOM/run/events.jsonl")
+
+# --- eval: exactly the validation set, whatever the batch
+for batch in 32 7; do
+    kolo eval shapes val="$ROOM/data/val" run="$ROOM/run" batch=$batch threads=1 > "$ROOM/eval" 2> "$ROOM/log"
+    is $? 0 "eval with batch=$batch"
+    like "$ROOM/eval" "top-1 $(printf '%.4f' "$trained") .*\(50 pictures" "the figure of the training run, over exactly 50 pictures"
+done
+
+# --- weights: out, in, and out again
+kolo export "$ROOM/run" "$ROOM/a.safetensors" > "$ROOM/log" 2>&1
+is $? 0 "export of a run"
+kolo eval shapes val="$ROOM/data/val" init="$ROOM/a.safetensors" batch=32 threads=1 2>&1 | grep -q "top-1 $(printf '%.4f' "$trained")"
+ok $? "the exported weights give the same figure"
+kolo import "$ROOM/a.safetensors" shapes data="$ROOM/data/train" run="$ROOM/new" batch=32 epochs=1 threads=1 > "$ROOM/log" 2>&1
+is $? 0 "import begins a run folder"
+kolo export "$ROOM/new" "$ROOM/b.safetensors" > "$ROOM/log" 2>&1
+data_of() { tail -c 1000000 "$1" | cksum; } # behind the header, which states the steps
+is "$(data_of "$ROOM/b.safetensors")" "$(data_of "$ROOM/a.safetensors")" "the same weights after the round trip"
+kolo import "$ROOM/a.safetensors" shapes data="$ROOM/data/train" run="$ROOM/new" > "$ROOM/log" 2>&1
+is $? 78 "import into a run that has begun is refused"
+kolo export model=resnet18 seed=3 "$ROOM/c.safetensors" > "$ROOM/log" 2>&1 && kolo export model=resnet18 seed=3 "$ROOM/d.safetensors" >> "$ROOM/log" 2>&1
+cmp -s "$ROOM/c.safetensors" "$ROOM/d.safetensors"
+ok $? "initial weights are a function of the seed"
+head -c 20000 "$ROOM/c.safetensors" > "$ROOM/cut.safetensors"
+kolo eval shapes val="$ROOM/data/val" init="$ROOM/cut.safetensors" batch=32 > "$ROOM/log" 2>&1
+is $? 2 "cut weights: exit 2"
+kolo eval shapes val="$ROOM/data/val" init="$ROOM/c.safetensors" batch=32 > "$ROOM/log" 2>&1
+is $? 2 "weights of another network: exit 2"
+like "$ROOM/log" "conv1.weight|layer" "and the tensors are named"
+
+# --- plan
+kolo plan shapes ranks=4 deterministic=true > "$ROOM/plan" 2>&1
+is $? 0 "plan for four ranks on one process"
+like "$ROOM/plan" "reduce bucket 0" "it prints the reductions"
+like "$ROOM/plan" "^ *peak +[0-9]+" "and the peak in bytes"
+like "$ROOM/plan" "^checked" "and checks itself"
+kolo plan shapes ranks=3 deterministic=true > "$ROOM/plan" 2>&1
+is $? 78 "a batch that three ranks do not divide: exit 78"
+
+# --- bench, doctor, version, help
+kolo bench train model=lenet5 batch=32 size=28 channels=1 steps=5 threads=1 > "$ROOM/bench" 2>&1
+like "$ROOM/bench" "[0-9.]+ img/s$" "bench ends its line in img/s"
+kolo doctor --offline data="$ROOM/data/train" run="$ROOM/doctor" > "$ROOM/doc" 2>&1
+is $? 0 "doctor --offline"
+like "$ROOM/doc" "^ok +data" "doctor looked at the data"
+kolo doctor --offline data="$ROOM/nowhere" > "$ROOM/doc" 2>&1
+is $? 2 "doctor fails where the data is missing"
+like "$ROOM/doc" "^FAIL data" "and marks the line"
+kolo version | grep -q "^kolo $(cat VERSION)"
+ok $? "version"
+missing=""
+for command in train eval plan export import bench doctor version help; do
+    kolo "$command" --help | grep -q "^kolo $command" || missing="$missing $command"
+done
+is "$missing" "" "every command has --help"
+missing=""
+# shellcheck disable=SC2013 # keys are single words
+for key in $(sed -n 's/^\(INT\|REAL\|BOOL\|TEXT\|CHOICE\)(\([a-z_0-9]*\),.*/\2/p' src/base/options.def); do
+    kolo help "$key" | grep -q "^  $key=" || missing="$missing $key"
+    kolo help --man | grep -q "^.BR $key =" || missing="$missing man:$key"
+done
+is "$missing" "" "every option is in help and in the manual page"
+bash -c "$(kolo help --completion); COMP_WORDS=(kolo train prec); COMP_CWORD=2; compopt() { :; }; _kolo; [[ \${COMPREPLY[*]} == precision= ]]"
+ok $? "bash completes options"
+if command -v mandoc > /dev/null; then
+    kolo help --man | mandoc -T lint -W error > "$ROOM/log" 2>&1
+    ok $? "the manual page is well formed"
+else
+    skip "no mandoc"
+fi
+done_testing
