@@ -111,13 +111,9 @@ static int rig_run_node(rig *r, int i)
     for (int k = 0; k < n->n_in; k++) args[k] = n->in[k] >= 0 ? r->buffer[n->in[k]] : NULL;
     for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? r->buffer[n->out[k]] : NULL;
     int over = kolo_op_table[n->op].overwrite;
-    void *apart = NULL;
     if (r->in_place && over >= 0) { /* a copy of the input stands in for both */
-        size_t size = kolo_round_up(r->layout[n->in[over]].bytes + 64, 64);
-        apart = args[n->n_in];
-        memcpy(apart, args[over], r->layout[n->in[over]].bytes);
-        args[over] = apart;
-        (void)size;
+        memcpy(args[n->n_in], args[over], r->layout[n->in[over]].bytes);
+        args[over] = args[n->n_in];
     }
     void *workspace = aligned_alloc(64, kolo_round_up(bytes + 64, 64));
     memset(workspace, 0xFF, bytes + 64);

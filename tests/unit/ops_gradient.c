@@ -1,0 +1,173 @@
+/* Gradients of every operation against central differences of the loss sum(y dy), which is accumulated in f64. */
+#include "golden_file.h"
+#include "ops_rig.h"
+
+typedef struct net {
+    rig r;
+    int y, dy;
+    float *weight_of_y; /* dy's values */
+    const char *name;
+    bool far;
+} net;
+
+static double loss_of(net *n)
+{
+    kolo_graph *g = n->r.g;
+    int64_t count = kolo_tensor_count(&g->tensor[n->y]);
+    float *y = malloc((size_t)count * sizeof *y);
+    for (int i = 0; i < (int)g->nodes && !g->node[i].backward; i++) rig_check(rig_run_node(&n->r, i), "run");
+    rig_get(&n->r, n->y, y);
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += (double)y[i] * (double)n->weight_of_y[i];
+    free(y);
+    return sum;
+}
+
+/* The largest distance between gradient and difference, over the rms of the gradient. */
+static double check_tensor(net *n, int t, double h)
+{
+    kolo_graph *g = n->r.g;
+    int64_t count = kolo_tensor_count(&g->tensor[t]), step = count > 40 ? count / 40 : 1;
+    float *value = malloc((size_t)count * sizeof *value), *grad = malloc((size_t)count * sizeof *grad);
+    rig_get(&n->r, t, value);
+    rig_get(&n->r, g->grad[t], grad);
+    double square = 0, worst = 0;
+    for (int64_t i = 0; i < count; i++) square += (double)grad[i] * (double)grad[i];
+    for (int64_t i = 0; i < count; i += step) {
+        float was = value[i];
+        value[i] = (float)((double)was + h);
+        double up = (double)value[i];
+        rig_set(&n->r, t, value);
+        double high = loss_of(n);
+        value[i] = (float)((double)was - h);
+        up -= (double)value[i];
+        rig_set(&n->r, t, value);
+        double difference = (high - loss_of(n)) / up, apart = fabs(difference - (double)grad[i]);
+        if (apart > worst) worst = apart;
+        value[i] = was;
+        rig_set(&n->r, t, value);
+    }
+    free(value);
+    free(grad);
+    return worst / (sqrt(square / (double)count) + 1e-12);
+}
+
+static void fill(net *n, int t, double a, double b)
+{
+    int64_t count = kolo_tensor_count(&n->r.g->tensor[t]);
+    float *v = malloc((size_t)count * sizeof *v);
+    golden_fill(n->r.g->tensor[t].name, 7, a, b, v, count);
+    if (n->far) /* no relu within reach of its kink: the residual, or the shift, decides every sign */
+        for (int64_t i = 0; i < count; i++) {
+            if (!strcmp(n->r.g->tensor[t].name, "r")) v[i] = v[i] < 0 ? -3 : 3;
+            if (!strcmp(n->r.g->tensor[t].name, "n.bias")) v[i] = i % 2 ? -0.8f : 0.8f;
+            if (!strcmp(n->r.g->tensor[t].name, "n.weight")) v[i] *= 0.3f;
+        }
+    rig_set(&n->r, t, v);
+    if (t == n->dy) n->weight_of_y = v;
+    else free(v);
+}
+
+/* Fills all inputs and parameters, runs everything, then checks each gradient there is. */
+static void check(net *n, double h, double tolerance)
+{
+    kolo_graph *g = n->r.g;
+    n->dy = rig_backward(&n->r, n->y);
+    rig_layout(&n->r);
+    for (int t = 0; t < (int)g->tensors; t++)
+        if (g->tensor[t].producer < 0 && kolo_tensor_count(&g->tensor[t]) > 0)
+            fill(n, t, g->tensor[t].rank == 1 && golden_ends(g->tensor[t].name, "weight") ? 1 : 0, g->tensor[t].rank == 1 ? 0.3 : golden_unit);
+    rig_run(&n->r);
+    double worst = 0;
+    int checked = 0;
+    for (int t = 0; t < (int)g->tensors; t++) {
+        if (g->tensor[t].producer >= 0 || t == n->dy || g->grad[t] < 0 || t >= n->dy) continue;
+        double w = check_tensor(n, t, h);
+        if (w > worst) worst = w;
+        checked++;
+    }
+    ok(checked > 0 && worst < tolerance, "%s: %d gradients, worst %.2g of their rms (allowed %.2g)", n->name, checked, worst, tolerance);
+    free(n->weight_of_y);
+    rig_close(&n->r);
+}
+
+static kolo_backend *backend;
+static int64_t block;
+
+static net open_net(const char *name)
+{
+    net n = {.name = name};
+    n.r = rig_open(backend, KOLO_F32, block);
+    return n;
+}
+
+static int map(net *n, int64_t rows, int64_t c, int64_t h, int64_t w) { return rig_input(&n->r, "x", 4, (const int64_t[]){rows, c, h, w}); }
+
+static void conv(const char *name, int64_t in, int64_t out, int64_t k, int64_t stride, int64_t pad, int64_t groups, bool bias)
+{
+    net n = open_net(name);
+    kolo_conv_spec s = {.out = out, .kernel = {k, k}, .stride = {stride, stride}, .pad = {pad, pad}, .groups = groups, .bias = bias, .weight = rig_init};
+    n.y = kolo_conv(n.r.g, "c", map(&n, 3, in, 9, 11), &s);
+    check(&n, 0.05, 2e-4);
+}
+
+static void norm(const char *name, bool relu, bool residual, int64_t channels)
+{
+    net n = open_net(name);
+    kolo_graph *g = n.r.g;
+    int x = map(&n, 4, channels, 5, 6), extra = residual ? rig_input(&n.r, "r", 4, g->tensor[x].dim) : -1;
+    int y = kolo_batch_norm(g, "n", x, 1e-3, 0.1, 1);
+    if (residual) y = kolo_add(g, "a", y, extra);
+    n.y = relu ? kolo_relu(g, "relu", y) : y;
+    if (relu) rig_check(kolo_graph_fuse(g), "fuse");
+    n.y = g->node[g->nodes - 1].out[0];
+    n.far = relu;
+    check(&n, 0.01, 2e-3);
+}
+
+static void all(void)
+{
+    conv("conv 3x3", 5, 6, 3, 1, 1, 1, true);
+    conv("conv 5x5 of few channels", 1, 6, 5, 1, 2, 1, true);
+    conv("conv 5x5 valid, 20 outputs", 6, 20, 5, 1, 0, 1, true);
+    conv("conv 3x3 stride 2", 16, 32, 3, 2, 1, 1, false);
+    conv("conv 1x1", 32, 16, 1, 1, 0, 1, false);
+    conv("conv grouped", 8, 8, 3, 1, 1, 4, false);
+    norm("norm", false, false, 5);
+    norm("norm + relu", true, false, 16);
+    norm("norm + residual + relu", true, true, 20);
+    net n = open_net("relu");
+    n.y = kolo_relu(n.r.g, "y", map(&n, 2, 5, 4, 7));
+    check(&n, 1e-4, 2e-3);
+    n = open_net("max pool 3x3");
+    n.y = kolo_max_pool(n.r.g, "y", map(&n, 2, 18, 9, 8), 3, 2, 1);
+    check(&n, 1e-4, 5e-3);
+    n = open_net("max pool 2x2");
+    n.y = kolo_max_pool(n.r.g, "y", map(&n, 2, 6, 10, 34), 2, 2, 0);
+    check(&n, 1e-4, 5e-3);
+    n = open_net("average pool");
+    n.y = kolo_avg_pool(n.r.g, "y", map(&n, 2, 18, 9, 8), 3, 2, 1, false);
+    check(&n, 0.1, 2e-4);
+    n = open_net("global average pool");
+    n.y = kolo_global_avg_pool(n.r.g, "y", map(&n, 2, 18, 5, 8));
+    check(&n, 0.5, 2e-4);
+    n = open_net("flatten, linear");
+    n.y = kolo_linear(n.r.g, "l", kolo_flatten(n.r.g, "f", map(&n, 3, 6, 2, 3)), 7, true, rig_init, rig_init);
+    check(&n, 0.1, 2e-4);
+    n = open_net("shortcut without parameters");
+    n.y = kolo_shortcut_a(n.r.g, "s", map(&n, 2, 12, 7, 8), 24);
+    check(&n, 0.5, 2e-4);
+}
+
+int main(void)
+{
+    backend = rig_backend(2);
+    static const int64_t blocks[] = {1, 8, 16, RIG_NHWC};
+    for (int i = 0; i < 4; i++) {
+        block = blocks[i];
+        diag("channel block %ld", (long)block);
+        all();
+    }
+    kolo_backend_destroy(&backend);
+    return done_testing();
+}
