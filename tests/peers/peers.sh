@@ -53,3 +53,25 @@ for case in "${cases[@]}"; do
     awk -v c="$model b$batch ${size}px $precision" -v a="$a" -v b="$b" -v m="${m:-0}" -v n="${n:-0}" 'BEGIN {
         printf "%-28s %12.1f %12.1f %8.2f %10.0f %10.0f %8.2f\n", c, a, b, (b > 0) ? a / b : 0, m, n, (n > 0) ? m / n : 0}'
 done
+
+[ $# = 0 ] || exit 0
+# two ranks of one thread beside one rank of two threads, same global batch
+if [ "$THREADS" -ge 2 ] && command -v mpiexec > /dev/null; then
+    one=$(own resnet50 16 224 f32 4 | rate)
+    two=$(mpiexec -n 2 kolo bench train model=resnet50 batch=16 size=224 steps=4 threads=$((THREADS / 2)) | rate)
+    awk -v a="$two" -v b="$one" 'BEGIN {printf "resnet50 b16, 2 ranks x half the threads: %.1f img/s, 1 rank: %.1f img/s, ratio %.2f\n", a, b, (b > 0) ? a / b : 0}'
+fi
+# from the command to the end of the fourth step of LeNet-5, best of three
+seconds() {
+    local best=999 i begin end
+    for ((i = 0; i < 3; i++)); do
+        begin=$(date +%s.%N)
+        "$@" > /dev/null
+        end=$(date +%s.%N)
+        best=$(awk -v a="$begin" -v b="$end" -v m="$best" 'BEGIN {d = b - a; print (d < m) ? d : m}')
+    done
+    echo "$best"
+}
+a=$(seconds own lenet5 64 28 f32 1)
+b=$(seconds peer lenet5 64 28 f32 1)
+awk -v a="$a" -v b="$b" 'BEGIN {printf "lenet5, command to end: %.2f s, PyTorch %.2f s, ratio %.1f\n", a, b, (a > 0) ? b / a : 0}'
