@@ -117,7 +117,7 @@ int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_g
 {
     if (backend->type->enter) backend->type->enter(backend);
     for (int64_t t = 0; t < g->tensors; t++) layout[t] = kolo_layout_plain(&g->tensor[t]);
-    KOLO_TRY(backend->type->blocks(backend, g, layout));
+    KOLO_TRY(backend->type->blocks(backend, g, like, like_layout, layout));
     return kolo_backend_layout_parameters(backend, g, like, like_layout, layout);
 }
 

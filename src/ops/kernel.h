@@ -40,7 +40,8 @@ typedef struct kolo_backend_type {
     const char *(*machine)(kolo_backend *backend);                               /* processor, library, threads: what timed choices depend on */
     void (*close)(kolo_backend *backend);
     void (*enter)(kolo_backend *backend);                                        /* before anything runs on the calling thread; may be NULL */
-    int (*blocks)(kolo_backend *backend, const kolo_graph *graph, kolo_layout *layout); /* layouts of the activations */
+    /* layouts of the activations; like (may be NULL): a graph whose layouts are chosen and whose parameters this one shares */
+    int (*blocks)(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
     int (*to_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
     int (*from_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to);
     void (*fold)(kolo_backend *backend, float *sum, const float *part, int64_t count);

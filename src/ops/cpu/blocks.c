@@ -147,19 +147,41 @@ static int block_by_clock(kolo_backend *b, const kolo_graph *g, const bool *pict
     return kolo_choices_add(&b->choices, key, value);
 }
 
-int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, kolo_layout *layout)
+/* The block that `g` has been laid out with; 0 if it has no maps. */
+static int64_t block_of(const kolo_graph *g, const kolo_layout *layout)
 {
-    census c = count(g);
-    int64_t block = block_by_rule(g, &c);
+    int64_t block = 0;
+    bool *picture = find_pictures(g);
+    if (!picture) return 0;
+    for (int64_t t = 0; t < g->tensors; t++) {
+        if (!kolo_tensor_is_map(&g->tensor[t]) || picture[t]) continue;
+        if (block && block != layout[t].block) block = NHWC;
+        else if (!block) block = layout[t].block;
+    }
+    free(picture);
+    return block;
+}
+
+static int choose_block(kolo_backend *b, const kolo_graph *g, const bool *picture, int64_t *block)
+{
     char key[96];
+    census c = count(g);
+    *block = block_by_rule(g, &c);
+    if (b->deterministic || !c.convs) return 0;
+    key_of(g, b, key, sizeof key);
+    const char *known = kolo_choices_find(&b->choices, key);
+    if (known) *block = atol(known);
+    if (known || b->choices.given || c.flops > clock_flops) return 0;
+    return block_by_clock(b, g, picture, key, block);
+}
+
+int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
+{
+    int64_t block = like ? block_of(like, like_layout) : 0;
     bool *picture = find_pictures(g);
     if (!picture) return KOLO_ECONFIG;
-    key_of(g, b, key, sizeof key);
-    const char *known = b->deterministic || !c.convs ? NULL : kolo_choices_find(&b->choices, key);
-    int rc = 0;
-    if (known) block = atol(known);
-    else if (c.convs && !b->deterministic && !b->choices.given && c.flops < clock_flops)
-        rc = block_by_clock(b, g, picture, key, &block);
+    int rc = block ? 0 : choose_block(b, g, picture, &block);
+    if (block != NHWC && block != 8 && block != 16) block = 1; /* a line of the choices may say anything */
     set_blocks(g, block, picture, layout);
     free(picture);
     return rc;

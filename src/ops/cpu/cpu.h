@@ -41,7 +41,7 @@ static inline const void *kolo_at(const void *base, int64_t i, bool bf16) { retu
 static inline void *kolo_at_out(void *base, int64_t i, bool bf16) { return (char *)base + (i << (bf16 ? 1 : 2)); }
 
 /* blocks.c */
-int kolo_cpu_blocks(kolo_backend *backend, const kolo_graph *graph, kolo_layout *layout);
+int kolo_cpu_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
 /* conv.c: seconds of this node of the graph under `layout`, its algorithms chosen; negative status on failure */
 double kolo_cpu_conv_seconds(const kolo_request *request);
 /* convert.c */
