@@ -91,7 +91,7 @@ int kolo_gradient_norm_nothing(kolo_graph *g, int node)
     return 0;
 }
 
-/* norm_grad_stats; the new tensor dsums. y is read only for the sign of the relu. */
+/* norm_grad_stats; the new tensor dsums. */
 static int norm_sums(kolo_graph *g, const kolo_node *n, int dy, int y)
 {
     char name[300];
@@ -103,8 +103,8 @@ static int norm_sums(kolo_graph *g, const kolo_node *n, int dy, int y)
     if (dw < 0) return dw;
     int db = gradient_tensor(g, n->in[3]);
     if (db < 0) return db;
-    int in[] = {dy, n->in[0], y, n->in[1]}, out[] = {dsums, dw, db};
-    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_stats, 4, in, 3, out, &n->a));
+    int in[] = {dy, n->in[0], y, n->in[1], n->in[2], n->in[3]}, out[] = {dsums, dw, db};
+    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_stats, 6, in, 3, out, &n->a));
     KOLO_TRY(contribute(g, n->in[2], dw));
     KOLO_TRY(contribute(g, n->in[3], db));
     return dsums;
@@ -114,15 +114,15 @@ int kolo_gradient_norm_apply(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
     int x = n.in[0], residual = n.n_in > 4 ? n.in[4] : -1;
-    int dy = g->grad[n.out[0]], y = n.a.relu ? n.out[0] : -1;
+    int dy = g->grad[n.out[0]], y = n.a.relu && residual >= 0 ? n.out[0] : -1; /* only for the sign of the relu */
     int dsums = norm_sums(g, &n, dy, y);
     if (dsums < 0) return dsums;
     if (!wanted(g, x) && !wanted(g, residual)) return 0;
-    int in[] = {dy, x, y, n.in[1], dsums, n.in[2]}, out[2] = {-1, -1};
+    int in[] = {dy, x, y, n.in[1], dsums, n.in[2], n.in[3]}, out[2] = {-1, -1};
     if ((out[0] = gradient_tensor(g, x)) < 0) return out[0];
     bool branch = wanted(g, residual);
     if (branch && (out[1] = gradient_tensor(g, residual)) < 0) return out[1];
-    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_apply, 6, in, branch ? 2 : 1, out, &n.a));
+    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_apply, 7, in, branch ? 2 : 1, out, &n.a));
     KOLO_TRY(contribute(g, x, out[0]));
     return branch ? contribute(g, residual, out[1]) : 0;
 }

@@ -1,5 +1,5 @@
 /* Times the operations of one training step, each family apart: ops_bench MODEL BATCH f32|bf16 THREADS [SIDE [CACHE]]
- * Every tensor has a buffer of its own: no plan, no reductions, no update. Prints the best of the rounds. */
+ * Every tensor has a buffer of its own (but work in place where it can be): no plan, no reductions, no update. Prints the best of the rounds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +56,34 @@ static int choose_layout(bench *b)
     return kolo_backend_layout_parameters(b->backend, g, NULL, NULL, b->layout);
 }
 
+/* An output takes the memory of the input that dies there, as a plan would have it. */
+static void share_memory(bench *b)
+{
+    const kolo_graph *g = b->g;
+    int64_t *last = calloc((size_t)g->tensors, sizeof *last);
+    int *home = malloc((size_t)g->tensors * sizeof *home);
+    for (int t = 0; t < (int)g->tensors; t++) home[t] = t;
+    for (int64_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].n_in; k++)
+            if (g->node[i].in[k] >= 0) last[g->node[i].in[k]] = i;
+    for (int64_t i = 0; i < g->nodes; i++) {
+        const kolo_node *n = &g->node[i];
+        int over = kolo_op_table[n->op].overwrite, from = over >= 0 ? n->in[over] : -1, to = n->out[0];
+        if (from < 0 || last[from] != i || g->tensor[from].role != KOLO_ROLE_ACTIVATION || b->layout[from].bytes != b->layout[to].bytes) continue;
+        home[to] = home[from];
+    }
+    for (int64_t t = 0; t < g->tensors; t++) {
+        int h = home[t];
+        if (!b->buffer[h]) {
+            b->buffer[h] = kolo_pages_alloc(kolo_round_up(b->layout[h].bytes, 64));
+            if (b->buffer[h]) fill(b->buffer[h], &g->tensor[h], kolo_round_up(b->layout[h].bytes, 64));
+        }
+        b->buffer[t] = b->buffer[h];
+    }
+    free(last);
+    free(home);
+}
+
 static int prepare(bench *b)
 {
     size_t most = 64;
@@ -69,12 +97,9 @@ static int prepare(bench *b)
     }
     printf("layout %.3f s, prepare %.3f s, workspace %.1f MiB\n", layouts, kolo_time() - start - layouts, (double)most / 1048576);
     b->workspace = kolo_pages_alloc(most);
-    for (int64_t t = 0; t < b->g->tensors; t++) {
-        size_t bytes = kolo_round_up(b->layout[t].bytes, 64);
-        b->buffer[t] = kolo_pages_alloc(bytes);
+    share_memory(b);
+    for (int64_t t = 0; t < b->g->tensors; t++)
         if (!b->buffer[t]) return stop("memory");
-        fill(b->buffer[t], &b->g->tensor[t], bytes);
-    }
     return b->workspace ? 0 : stop("memory");
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "ops/cpu/stream.h"
 
 typedef struct norm {
     kolo_view v;
@@ -18,6 +19,8 @@ typedef struct norm {
     bool relu;
     int threads, inputs, outputs; /* args[inputs] is the first output */
 } norm;
+
+enum { TILE = 2048 }; /* elements */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -135,6 +138,9 @@ static moments moments_of(const norm *n, const double *sums, int64_t c)
     return m;
 }
 
+/* Vectors of one value per channel; forward has the first three, the sums of the gradient the first four. */
+enum { MEAN, SCALE, BIAS, INVERSE, MEAN_G = INVERSE, SLOPE, FORWARD_VECTORS = 3, SUM_VECTORS = 4, BACKWARD_VECTORS = 5 };
+
 /* Spread vectors: `which` of several [blocks][period]. */
 static float *lanes_at(const norm *n, void *workspace, int which, int64_t block)
 {
@@ -151,40 +157,56 @@ static void spread(const norm *n, void *workspace, int which, int64_t c, float v
 
 static kolo_norm_lanes lanes_of(const norm *n, void *workspace, int64_t block)
 {
-    kolo_norm_lanes lanes = {lanes_at(n, workspace, 0, block), lanes_at(n, workspace, 1, block), lanes_at(n, workspace, 2, block),
-                             lanes_at(n, workspace, 2, block), lanes_at(n, workspace, 3, block)};
+    kolo_norm_lanes lanes = {lanes_at(n, workspace, MEAN, block),   lanes_at(n, workspace, SCALE, block), lanes_at(n, workspace, BIAS, block),
+                             lanes_at(n, workspace, MEAN_G, block), lanes_at(n, workspace, SLOPE, block), lanes_at(n, workspace, INVERSE, block)};
     return lanes;
+}
+
+/* What the gradients' loops read of piece p; y may be NULL. */
+static kolo_norm_source source_of(const norm *n, void *const *args, const piece *p)
+{
+    const bool bf16 = n->v.bf16;
+    kolo_norm_source s = {kolo_at(args[0], p->at, bf16), kolo_at(args[1], p->at, bf16), args[2] ? kolo_at(args[2], p->at, bf16) : NULL, n->relu};
+    return s;
 }
 
 /* Channels beyond the last one, which the last block has: scale and bias 0 make them 0. */
 static int64_t padded_channels(const norm *n) { return n->v.blocks * n->v.block; }
 
-/* in: dy, x, y, sums; out: dsums, dw, db */
+static void spread_norm(const norm *n, void *workspace, int64_t c, const double *sums, const float *w, const float *b)
+{
+    moments m = {0};
+    bool real = c < n->v.channels;
+    if (real) m = moments_of(n, sums, c);
+    spread(n, workspace, MEAN, c, (float)m.mean);
+    spread(n, workspace, SCALE, c, real ? (float)(m.deviation_inverse * (double)w[c]) : 0);
+    spread(n, workspace, BIAS, c, real ? b[c] : 0);
+}
+
+/* in: dy, x, y, sums, w, b; out: dsums, dw, db */
 static int run_grad_stats(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     const norm *n = k->state;
     const bool bf16 = n->v.bf16;
     int64_t rows = valid_rows(n, step, slot), tasks = tasks_of(n, rows), period = n->period, channels = n->v.channels;
-    double *lanes = workspace, *parts = lanes + n->threads * 2 * period, *dsums = args[4];
+    double *lanes = workspace, *parts = lanes + n->threads * 2 * period, *dsums = args[n->inputs];
     void *spread_space = (char *)workspace + sum_bytes(n);
-    float *dw = args[5], *db = args[6];
+    float *dw = args[n->inputs + 1], *db = args[n->inputs + 2];
 #pragma omp parallel num_threads(n->threads)
     {
         double *lane = lanes + omp_get_thread_num() * 2 * period;
 #pragma omp for schedule(static)
         for (int64_t c = 0; c < padded_channels(n); c++) {
-            moments m = {0};
-            if (c < channels) m = moments_of(n, args[3], c);
-            spread(n, spread_space, 0, c, (float)m.mean);
-            spread(n, spread_space, 1, c, (float)m.deviation_inverse);
+            spread_norm(n, spread_space, c, args[3], args[4], args[5]);
+            spread(n, spread_space, INVERSE, c, c < channels ? (float)moments_of(n, args[3], c).deviation_inverse : 0);
         }
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < tasks; t++) {
             piece p = piece_of(n, t);
             kolo_norm_lanes l = lanes_of(n, spread_space, p.block);
+            kolo_norm_source s = source_of(n, args, &p);
             memset(lane, 0, (size_t)(2 * period) * sizeof *lane);
-            kolo_norm_grad_sum(kolo_at(args[0], p.at, bf16), kolo_at(args[1], p.at, bf16), n->relu ? kolo_at(args[2], p.at, bf16) : NULL,
-                               p.count, period, bf16, &l, lane);
+            kolo_norm_grad_sum(&s, p.count, period, bf16, &l, lane);
             fold_lanes(n, lane, parts + t * 2 * n->v.block);
         }
 #pragma omp for schedule(static)
@@ -202,34 +224,53 @@ static int prepare_grad_stats(const kolo_request *r, kolo_kernel *k)
     norm *n = make_norm(r, k, 1);
     if (!n) return KOLO_ECONFIG;
     k->run = run_grad_stats;
-    k->workspace = sum_bytes(n) + lanes_bytes(n, 4);
+    k->workspace = sum_bytes(n) + lanes_bytes(n, SUM_VECTORS);
     return 0;
 }
 const kolo_op_row kolo_cpu_norm_grad_stats = {NULL, prepare_grad_stats};
 
 /* ---- forward ------------------------------------------------------------------------------------------------------- */
 
+/* A piece of y, through a tile in the first-level cache if y is large and no memory that was just read. */
+static void forward_piece(const norm *n, char *y, const char *x, const char *residual, int64_t count, const kolo_norm_lanes *l, bool stream)
+{
+    const bool bf16 = n->v.bf16;
+    size_t element = bf16 ? 2 : 4;
+    int64_t tile = TILE / n->period * n->period;
+    _Alignas(64) float space[TILE];
+    if (!stream || !tile) {
+        kolo_norm_forward(y, x, residual, count, n->period, bf16, n->relu, l);
+        return;
+    }
+    for (int64_t i = 0; i < count; i += tile) {
+        int64_t m = smaller(tile, count - i);
+        size_t at = (size_t)i * element;
+        kolo_norm_forward(space, x + at, residual ? residual + at : NULL, m, n->period, bf16, n->relu, l);
+        kolo_stream_copy(y + at, space, (size_t)m * element);
+    }
+}
+
 /* Rows from `rows` on are zero. */
 static void forward_pieces(const norm *n, void *y, const void *x, const void *residual, void *spread_space, int64_t rows)
 {
-    const bool bf16 = n->v.bf16;
-#pragma omp for schedule(static)
+    const bool bf16 = n->v.bf16, stream = y != x && ((size_t)kolo_view_count(&n->v) << (bf16 ? 1 : 2)) >= KOLO_STREAM_BYTES;
+#pragma omp for schedule(static) nowait
     for (int64_t t = 0; t < tasks_of(n, n->v.rows); t++) {
         piece p = piece_of(n, t);
         kolo_norm_lanes l = lanes_of(n, spread_space, p.block);
         if (p.row < rows)
-            kolo_norm_forward(kolo_at_out(y, p.at, bf16), kolo_at(x, p.at, bf16), residual ? kolo_at(residual, p.at, bf16) : NULL, p.count,
-                              n->period, bf16, n->relu, &l);
+            forward_piece(n, kolo_at_out(y, p.at, bf16), kolo_at(x, p.at, bf16), residual ? kolo_at(residual, p.at, bf16) : NULL, p.count, &l,
+                          stream);
         else
             memset(kolo_at_out(y, p.at, bf16), 0, (size_t)p.count << (bf16 ? 1 : 2));
     }
+    if (stream) kolo_stream_end();
 }
 
 /* in: x, sums, w, b[, residual]; out: y, statistic */
 static int run_apply(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     const norm *n = k->state;
-    const float *w = args[2], *b = args[3];
     const double *sums = args[1];
     float *statistic = args[n->inputs + 1];
     int64_t channels = n->v.channels, rows = valid_rows(n, step, slot);
@@ -238,16 +279,11 @@ static int run_apply(const kolo_kernel *k, void *const *args, void *workspace, c
     {
 #pragma omp for schedule(static)
         for (int64_t c = 0; c < padded_channels(n); c++) {
-            moments m = {0};
-            bool real = c < channels;
-            if (real) {
-                m = moments_of(n, sums, c);
-                statistic[c] = (float)m.mean;
-                statistic[channels + c] = (float)(m.variance * (m.count / fmax(m.count - 1, 1)));
-            }
-            spread(n, workspace, 0, c, (float)m.mean);
-            spread(n, workspace, 1, c, real ? (float)(m.deviation_inverse * (double)w[c]) : 0);
-            spread(n, workspace, 2, c, real ? b[c] : 0);
+            spread_norm(n, workspace, c, sums, args[2], args[3]);
+            if (c >= channels) continue;
+            moments m = moments_of(n, sums, c);
+            statistic[c] = (float)m.mean;
+            statistic[channels + c] = (float)(m.variance * (m.count / fmax(m.count - 1, 1)));
         }
         forward_pieces(n, args[n->inputs], args[0], n->inputs > 4 ? args[4] : NULL, workspace, rows);
     }
@@ -259,7 +295,7 @@ static int prepare_apply(const kolo_request *r, kolo_kernel *k)
     norm *n = make_norm(r, k, 0);
     if (!n) return KOLO_ECONFIG;
     k->run = run_apply;
-    k->workspace = lanes_bytes(n, 3);
+    k->workspace = lanes_bytes(n, FORWARD_VECTORS);
     return 0;
 }
 const kolo_op_row kolo_cpu_norm_apply = {NULL, prepare_apply};
@@ -275,9 +311,9 @@ static int run_infer(const kolo_kernel *k, void *const *args, void *workspace, c
 #pragma omp for schedule(static)
         for (int64_t c = 0; c < padded_channels(n); c++) {
             bool real = c < n->v.channels;
-            spread(n, workspace, 0, c, real ? mean[c] : 0);
-            spread(n, workspace, 1, c, real ? (float)((double)w[c] / sqrt((double)variance[c] + n->epsilon)) : 0);
-            spread(n, workspace, 2, c, real ? b[c] : 0);
+            spread(n, workspace, MEAN, c, real ? mean[c] : 0);
+            spread(n, workspace, SCALE, c, real ? (float)((double)w[c] / sqrt((double)variance[c] + n->epsilon)) : 0);
+            spread(n, workspace, BIAS, c, real ? b[c] : 0);
         }
         forward_pieces(n, args[n->inputs], args[0], n->inputs > 5 ? args[5] : NULL, workspace, rows);
     }
@@ -289,55 +325,44 @@ static int prepare_infer(const kolo_request *r, kolo_kernel *k)
     norm *n = make_norm(r, k, 0);
     if (!n) return KOLO_ECONFIG;
     k->run = run_infer;
-    k->workspace = lanes_bytes(n, 3);
+    k->workspace = lanes_bytes(n, FORWARD_VECTORS);
     return 0;
 }
 const kolo_op_row kolo_cpu_norm_infer = {NULL, prepare_infer};
 
 /* ---- backward ------------------------------------------------------------------------------------------------------ */
 
-/* The four vectors of the gradient, from this step's sums. */
-static void spread_gradient(const norm *n, void *workspace, int64_t c, const double *sums, const double *dsums, const float *w)
-{
-    int64_t channels = n->v.channels;
-    moments m = {0};
-    double scale = 0, mean_g = 0, slope = 0;
-    if (c < channels) {
-        m = moments_of(n, sums, c);
-        scale = m.deviation_inverse * (double)w[c];
-        double count = fmax(m.count, 1);
-        mean_g = dsums[c] / count;
-        slope = dsums[channels + c] / count * m.deviation_inverse;
-    }
-    spread(n, workspace, 0, c, (float)m.mean);
-    spread(n, workspace, 1, c, (float)scale);
-    spread(n, workspace, 2, c, (float)mean_g);
-    spread(n, workspace, 3, c, (float)slope);
-}
-
-/* in: dy, x, y, sums, dsums, w; out: dx[, dresidual] */
+/* in: dy, x, y, sums, dsums, w, b; out: dx[, dresidual] */
 static int run_grad_apply(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     const norm *n = k->state;
     const bool bf16 = n->v.bf16;
+    const double *sums = args[3], *dsums = args[4];
     void *dx = args[n->inputs], *dr = n->outputs > 1 ? args[n->inputs + 1] : NULL;
-    int64_t rows = valid_rows(n, step, slot);
+    int64_t rows = valid_rows(n, step, slot), channels = n->v.channels;
 #pragma omp parallel num_threads(n->threads)
     {
 #pragma omp for schedule(static)
-        for (int64_t c = 0; c < padded_channels(n); c++) spread_gradient(n, workspace, c, args[3], args[4], args[5]);
+        for (int64_t c = 0; c < padded_channels(n); c++) {
+            double count = fmax(sums[2 * channels], 1);
+            bool real = c < channels;
+            spread_norm(n, workspace, c, sums, args[5], args[6]);
+            spread(n, workspace, MEAN_G, c, real ? (float)(dsums[c] / count) : 0);
+            spread(n, workspace, SLOPE, c, real ? (float)(dsums[channels + c] / count * moments_of(n, sums, c).deviation_inverse) : 0);
+        }
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < tasks_of(n, n->v.rows); t++) {
             piece p = piece_of(n, t);
             kolo_norm_lanes l = lanes_of(n, workspace, p.block);
+            kolo_norm_source s = source_of(n, args, &p);
             size_t bytes = (size_t)p.count << (bf16 ? 1 : 2);
+            void *to = kolo_at_out(dx, p.at, bf16), *to_residual = dr ? kolo_at_out(dr, p.at, bf16) : NULL;
             if (p.row < rows) {
-                kolo_norm_backward(kolo_at_out(dx, p.at, bf16), dr ? kolo_at_out(dr, p.at, bf16) : NULL, kolo_at(args[0], p.at, bf16),
-                                   kolo_at(args[1], p.at, bf16), n->relu ? kolo_at(args[2], p.at, bf16) : NULL, p.count, n->period, bf16, &l);
+                kolo_norm_backward(to, to_residual, &s, p.count, n->period, bf16, &l);
                 continue;
             }
-            memset(kolo_at_out(dx, p.at, bf16), 0, bytes);
-            if (dr) memset(kolo_at_out(dr, p.at, bf16), 0, bytes);
+            memset(to, 0, bytes);
+            if (dr) memset(to_residual, 0, bytes);
         }
     }
     return 0;
@@ -348,7 +373,7 @@ static int prepare_grad_apply(const kolo_request *r, kolo_kernel *k)
     norm *n = make_norm(r, k, 1);
     if (!n) return KOLO_ECONFIG;
     k->run = run_grad_apply;
-    k->workspace = lanes_bytes(n, 4);
+    k->workspace = lanes_bytes(n, BACKWARD_VECTORS);
     return 0;
 }
 const kolo_op_row kolo_cpu_norm_grad_apply = {NULL, prepare_grad_apply};

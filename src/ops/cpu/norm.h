@@ -10,16 +10,19 @@ int64_t kolo_norm_period(int64_t block);
 
 /* Sums over `count` elements of a plane that start at a multiple of the period, added to sum[2][period]. */
 void kolo_norm_sum(const void *x, int64_t count, int64_t period, bool bf16, double *sum); /* x, x^2 */
-typedef struct kolo_norm_lanes { const float *mean, *scale, *bias, *mean_g, *slope; } kolo_norm_lanes; /* [period] each */
-/* g, g (x - mean) scale, where g = dy, or 0 where y <= 0; y NULL: no relu */
-void kolo_norm_grad_sum(const void *dy, const void *x, const void *y, int64_t count, int64_t period, bool bf16,
-                        const kolo_norm_lanes *lanes, double *sum);
+
+/* [period] each; scale = weight * inverse (of the deviation) */
+typedef struct kolo_norm_lanes { const float *mean, *scale, *bias, *mean_g, *slope, *inverse; } kolo_norm_lanes;
+/* What the gradient's loops read. g = dy, or, with relu, 0 where y <= 0; y NULL: its sign is that of norm(x). */
+typedef struct kolo_norm_source { const void *dy, *x, *y; bool relu; } kolo_norm_source;
+/* g, g (x - mean) inverse */
+void kolo_norm_grad_sum(const kolo_norm_source *source, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *sum);
 
 /* y = norm(x) [+ residual][, relu]; y may be x. */
 void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16, bool relu,
                        const kolo_norm_lanes *lanes);
 /* dx, and dresidual = g if not NULL; dx may be dy. */
-void kolo_norm_backward(void *dx, void *dresidual, const void *dy, const void *x, const void *y, int64_t count, int64_t period,
-                        bool bf16, const kolo_norm_lanes *lanes);
+void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *source, int64_t count, int64_t period, bool bf16,
+                        const kolo_norm_lanes *lanes);
 
 #endif

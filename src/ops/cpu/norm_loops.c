@@ -84,80 +84,81 @@ KOLO_WIDE(sum, (const void *x, int64_t count, int64_t period, bool bf16, double 
 
 void kolo_norm_sum(const void *x, int64_t count, int64_t period, bool bf16, double *out) { sum(x, count, period, bf16, out); }
 
-typedef struct grad_source { const void *dy, *x, *y; } grad_source;
+/* How the sign of the relu is known. */
+enum sign { ANY, FROM_Y, FROM_X };
+static enum sign sign_of(const kolo_norm_source *s) { return !s->relu ? ANY : s->y ? FROM_Y : FROM_X; }
 
-KOLO_ALWAYS void load_g16(kolo_v16 *g, const grad_source *s, int64_t i, bool bf16, bool relu)
+typedef struct sum_lanes { kolo_v16 mean, scale, bias; } sum_lanes;
+
+/* 16 lanes of one row, added to the sums of g and g (x - mean). */
+KOLO_ALWAYS void add_row(const kolo_norm_source *s, int64_t i, bool bf16, enum sign sign, const sum_lanes *lanes, kolo_v16 *sum_g, kolo_v16 *sum_gx)
 {
-    kolo_load16(g, s->dy, i, bf16);
-    if (relu) {
-        kolo_v16 y;
-        kolo_load16(&y, s->y, i, bf16);
-        *g = (kolo_v16)((kolo_u16x32)*g & (kolo_u16x32)(y > 0.0f));
-    }
+    kolo_v16 g, v, y;
+    kolo_load16(&g, s->dy, i, bf16);
+    kolo_load16(&v, s->x, i, bf16);
+    v -= lanes->mean;
+    if (sign == FROM_Y) kolo_load16(&y, s->y, i, bf16);
+    if (sign == FROM_X) y = v * lanes->scale + lanes->bias;
+    if (sign != ANY) g = (kolo_v16)((kolo_u16x32)g & (kolo_u16x32)(y > 0.0f));
+    *sum_g += g;
+    *sum_gx += g * v;
 }
 
-KOLO_ALWAYS void grad_column(const grad_source *s, int64_t at, int64_t period, int64_t m, bool bf16, bool relu, const kolo_norm_lanes *lanes,
-                        int64_t j, double *s1, double *s2)
+KOLO_ALWAYS void grad_column(const kolo_norm_source *s, int64_t at, int64_t period, int64_t m, bool bf16, enum sign sign,
+                             const kolo_norm_lanes *lanes, int64_t j, double *s1, double *s2)
 {
-    const kolo_v16 mean = *(const kolo_v16 *)(lanes->mean + j), scale = *(const kolo_v16 *)(lanes->scale + j);
-    kolo_v16 a0 = {0}, a1 = {0}, b0 = {0}, b1 = {0}, g, v;
+    const sum_lanes l = {*(const kolo_v16 *)(lanes->mean + j), *(const kolo_v16 *)(lanes->scale + j), *(const kolo_v16 *)(lanes->bias + j)};
+    kolo_v16 a0 = {0}, a1 = {0}, b0 = {0}, b1 = {0};
     int64_t r = 0;
     for (; r + 2 <= m; r += 2) {
-        load_g16(&g, s, at + r * period, bf16, relu);
-        kolo_load16(&v, s->x, at + r * period, bf16);
-        a0 += g;
-        b0 += g * (v - mean);
-        load_g16(&g, s, at + (r + 1) * period, bf16, relu);
-        kolo_load16(&v, s->x, at + (r + 1) * period, bf16);
-        a1 += g;
-        b1 += g * (v - mean);
+        add_row(s, at + r * period, bf16, sign, &l, &a0, &b0);
+        add_row(s, at + (r + 1) * period, bf16, sign, &l, &a1, &b1);
     }
-    if (r < m) {
-        load_g16(&g, s, at + r * period, bf16, relu);
-        kolo_load16(&v, s->x, at + r * period, bf16);
-        a0 += g;
-        b0 += g * (v - mean);
-    }
+    if (r < m) add_row(s, at + r * period, bf16, sign, &l, &a0, &b0);
     a0 += a1;
     b0 += b1;
-    for (int l = 0; l < 16; l++) {
-        s1[l] += (double)a0[l];
-        s2[l] += (double)b0[l] * (double)scale[l];
+    for (int k = 0; k < 16; k++) {
+        s1[k] += (double)a0[k];
+        s2[k] += (double)b0[k] * (double)lanes->inverse[j + k];
     }
 }
 
-KOLO_ALWAYS void grad_sum_all(const grad_source *s, int64_t count, int64_t period, bool bf16, bool relu, const kolo_norm_lanes *lanes, double *sum)
+KOLO_ALWAYS void grad_sum_all(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, enum sign sign,
+                              const kolo_norm_lanes *lanes, double *sum)
 {
     int64_t rows = count / period, step = period == 16 ? 64 : 32;
     for (int64_t r = 0; r < rows; r += step)
         for (int64_t j = 0; j < period; j += 16)
-            grad_column(s, r * period + j, period, rows - r < step ? rows - r : step, bf16, relu, lanes, j, sum + j, sum + period + j);
+            grad_column(s, r * period + j, period, rows - r < step ? rows - r : step, bf16, sign, lanes, j, sum + j, sum + period + j);
     for (int64_t i = rows * period; i < count; i++) {
         int64_t l = i - rows * period;
-        float g = kolo_load(s->dy, i, bf16);
-        if (relu) g = kolo_relu_grad1(g, kolo_load(s->y, i, bf16));
+        float g = kolo_load(s->dy, i, bf16), v = kolo_load(s->x, i, bf16);
+        if (sign == FROM_Y) g = kolo_relu_grad1(g, kolo_load(s->y, i, bf16));
+        if (sign == FROM_X) g = kolo_relu_grad1(g, kolo_norm1(v, lanes->mean[l], lanes->scale[l], lanes->bias[l]));
         sum[l] += (double)g;
-        sum[period + l] += (double)g * ((double)kolo_load(s->x, i, bf16) - (double)lanes->mean[l]) * (double)lanes->scale[l];
+        sum[period + l] += (double)g * ((double)v - (double)lanes->mean[l]) * (double)lanes->inverse[l];
     }
 }
 
-KOLO_BODY grad_sum_body(const grad_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *sum)
+KOLO_ALWAYS void grad_sum_signed(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, enum sign sign,
+                                 const kolo_norm_lanes *lanes, double *sum)
 {
-    if (s->y)
-        FOR_PERIOD_AND_TYPE(grad_sum_all(s, count, 16, false, true, lanes, sum), grad_sum_all(s, count, 16, true, true, lanes, sum),
-                            grad_sum_all(s, count, period, false, true, lanes, sum), grad_sum_all(s, count, period, true, true, lanes, sum));
-    else
-        FOR_PERIOD_AND_TYPE(grad_sum_all(s, count, 16, false, false, lanes, sum), grad_sum_all(s, count, 16, true, false, lanes, sum),
-                            grad_sum_all(s, count, period, false, false, lanes, sum), grad_sum_all(s, count, period, true, false, lanes, sum));
+    FOR_PERIOD_AND_TYPE(grad_sum_all(s, count, 16, false, sign, lanes, sum), grad_sum_all(s, count, 16, true, sign, lanes, sum),
+                        grad_sum_all(s, count, period, false, sign, lanes, sum), grad_sum_all(s, count, period, true, sign, lanes, sum));
 }
-KOLO_WIDE(grad_sum, (const grad_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *out),
+
+KOLO_BODY grad_sum_body(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *sum)
+{
+    if (sign_of(s) == ANY) grad_sum_signed(s, count, period, bf16, ANY, lanes, sum);
+    else if (sign_of(s) == FROM_Y) grad_sum_signed(s, count, period, bf16, FROM_Y, lanes, sum);
+    else grad_sum_signed(s, count, period, bf16, FROM_X, lanes, sum);
+}
+KOLO_WIDE(grad_sum, (const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *out),
           (s, count, period, bf16, lanes, out))
 
-void kolo_norm_grad_sum(const void *dy, const void *x, const void *y, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes,
-                        double *out)
+void kolo_norm_grad_sum(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *out)
 {
-    grad_source s = {dy, x, y};
-    grad_sum(&s, count, period, bf16, lanes, out);
+    grad_sum(s, count, period, bf16, lanes, out);
 }
 
 /* ---- element by element -------------------------------------------------------------------------------------------- */
@@ -203,44 +204,46 @@ void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t cou
     forward(&f, count, period, bf16, relu);
 }
 
-typedef struct backward_job { void *dx, *dr; const void *dy, *x, *y; const float *mean, *scale, *mean_g, *slope; } backward_job;
+typedef struct backward_job { void *dx, *dr; const void *dy, *x, *y; const float *mean, *scale, *bias, *mean_g, *slope; } backward_job;
 
-KOLO_ALWAYS void backward_row(const backward_job *b, int64_t at, int64_t n, bool bf16, bool residual, bool relu)
+KOLO_ALWAYS void backward_row(const backward_job *b, int64_t at, int64_t n, bool bf16, bool residual, enum sign sign)
 {
-    const float *mean = b->mean, *scale = b->scale, *mean_g = b->mean_g, *slope = b->slope;
+    const float *mean = b->mean, *scale = b->scale, *bias = b->bias, *mean_g = b->mean_g, *slope = b->slope;
     const void *dy = b->dy, *x = b->x, *y = b->y;
     void *dx = b->dx, *dr = b->dr;
 #pragma omp simd
     for (int64_t j = 0; j < n; j++) {
-        float g = kolo_load(dy, at + j, bf16);
-        if (relu) g = kolo_relu_grad1(g, kolo_load(y, at + j, bf16));
+        float g = kolo_load(dy, at + j, bf16), v = kolo_load(x, at + j, bf16);
+        if (sign == FROM_Y) g = kolo_relu_grad1(g, kolo_load(y, at + j, bf16));
+        if (sign == FROM_X) g = kolo_relu_grad1(g, kolo_norm1(v, mean[j], scale[j], bias[j]));
         if (residual) kolo_store(dr, at + j, g, bf16);
-        kolo_store(dx, at + j, kolo_norm_grad1(g, kolo_load(x, at + j, bf16), mean[j], scale[j], mean_g[j], slope[j]), bf16);
+        kolo_store(dx, at + j, kolo_norm_grad1(g, v, mean[j], scale[j], mean_g[j], slope[j]), bf16);
     }
 }
 
-KOLO_ALWAYS void backward_rows(const backward_job *b, int64_t count, int64_t period, bool bf16, bool residual, bool relu)
+KOLO_ALWAYS void backward_rows(const backward_job *b, int64_t count, int64_t period, bool bf16, bool residual, enum sign sign)
 {
     int64_t at = 0;
     if (period == 16)
-        for (; at + 16 <= count; at += 16) backward_row(b, at, 16, bf16, residual, relu);
+        for (; at + 16 <= count; at += 16) backward_row(b, at, 16, bf16, residual, sign);
     else
-        for (; at + period <= count; at += period) backward_row(b, at, period, bf16, residual, relu);
-    backward_row(b, at, count - at, bf16, residual, relu);
+        for (; at + period <= count; at += period) backward_row(b, at, period, bf16, residual, sign);
+    backward_row(b, at, count - at, bf16, residual, sign);
 }
 
-KOLO_BODY backward_body(const backward_job *b, int64_t count, int64_t period, bool bf16)
+KOLO_BODY backward_body(const backward_job *b, int64_t count, int64_t period, bool bf16, enum sign sign)
 {
-    if (b->dr && b->y) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, true, true));
-    else if (b->dr) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, true, false));
-    else if (b->y) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, true));
-    else KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, false));
+    if (b->dr && sign == FROM_Y) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, true, FROM_Y));
+    else if (b->dr && sign == ANY) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, true, ANY));
+    else if (sign == FROM_Y) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, FROM_Y));
+    else if (sign == FROM_X) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, FROM_X));
+    else KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, ANY));
 }
-KOLO_WIDE(backward, (const backward_job *b, int64_t count, int64_t period, bool bf16), (b, count, period, bf16))
+KOLO_WIDE(backward, (const backward_job *b, int64_t count, int64_t period, bool bf16, enum sign sign), (b, count, period, bf16, sign))
 
-void kolo_norm_backward(void *dx, void *dresidual, const void *dy, const void *x, const void *y, int64_t count, int64_t period, bool bf16,
+void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *s, int64_t count, int64_t period, bool bf16,
                         const kolo_norm_lanes *lanes)
 {
-    backward_job b = {dx, dresidual, dy, x, y, lanes->mean, lanes->scale, lanes->mean_g, lanes->slope};
-    backward(&b, count, period, bf16);
+    backward_job b = {dx, dresidual, s->dy, s->x, s->y, lanes->mean, lanes->scale, lanes->bias, lanes->mean_g, lanes->slope};
+    backward(&b, count, period, bf16, sign_of(s));
 }
