@@ -35,12 +35,14 @@ static void print_option(const kolo_option_entry *e)
            e->scope == KOLO_SCOPE_MATH ? " Fixed for the life of a run." : "");
 }
 
+static void print_model(const kolo_model *m)
+{
+    printf("  %-14s %ldx%ldx%ld, %ld classes; %s\n", m->name, (long)m->channels, (long)m->height, (long)m->width, (long)m->classes, m->source);
+}
+
 static void print_models(void)
 {
-    for (int i = 0; i < kolo_model_count; i++) {
-        const kolo_model *m = &kolo_model_table[i];
-        printf("  %-14s %ldx%ldx%ld, %ld classes; %s\n", m->name, (long)m->channels, (long)m->height, (long)m->width, (long)m->classes, m->source);
-    }
+    for (int i = 0; i < kolo_model_count; i++) print_model(&kolo_model_table[i]);
 }
 
 static int print_topic(const char *topic)
@@ -59,6 +61,21 @@ static int print_topic(const char *topic)
         return 1;
     }
     return 0;
+}
+
+/* A name out of one of the tables, with its line. */
+static bool print_name(const char *word)
+{
+#define LOOK_IN(kind, table, count)                                       \
+    for (int i = 0; i < count; i++)                                       \
+        if (!strcmp(word, table[i].name)) return printf("  %s (%s): %s\n", word, kind, table[i].help) > 0
+    LOOK_IN("optimizer", kolo_optimizer_table, kolo_optimizer_count);
+    LOOK_IN("schedule", kolo_schedule_table, kolo_schedule_count);
+    LOOK_IN("augmentation", kolo_augmentation_table, kolo_augmentation_count);
+#undef LOOK_IN
+    for (int i = 0; i < kolo_model_count; i++)
+        if (!strcmp(word, kolo_model_table[i].name)) return print_model(&kolo_model_table[i]), true;
+    return false;
 }
 
 static void print_overview(void)
@@ -137,13 +154,13 @@ static int help_word(const char *word)
 {
     if (!strcmp(word, "--man")) return print_man(), 0;
     if (!strcmp(word, "--completion")) return print_completion(), 0;
-    if (print_topic(word) == 0) return 0;
     for (int i = 0; i < kolo_command_count; i++) {
         const kolo_command *c = &kolo_command_table[i];
         if (strcmp(word, c->name)) continue;
         printf("kolo %s %s\n    %s\n\nOptions: `kolo help options`, or `kolo help KEY` for one.\n", c->name, c->usage, c->help);
         return 0;
     }
+    if (print_topic(word) == 0 || print_name(word)) return 0;
     const kolo_option_entry *e = kolo_option_find(word);
     if (!e) return kolo_fail(KOLO_ECONFIG, "no command, option or topic `%s`; `kolo help` lists them", word);
     print_option(e);

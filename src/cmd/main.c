@@ -186,7 +186,7 @@ static int end(const char *command, int status)
 int main(int argc, char **argv)
 {
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return -kolo_command_help(0, NULL);
-    const char *names[32];
+    const char *names[sizeof kolo_command_table / sizeof *kolo_command_table];
     for (int i = 0; i < kolo_command_count; i++) names[i] = kolo_command_table[i].name;
     const char *name = !strcmp(argv[1], "--version") ? "version" : argv[1];
     for (int i = 0; i < kolo_command_count; i++) {

@@ -274,7 +274,7 @@ static int open_parts(kolo_session *s, int parts)
     kolo_options *o = s->options;
     const kolo_model *model = kolo_model_find(o->model);
     if (!model) return KOLO_ECONFIG;
-    if (o->device == KOLO_device_cuda) return kolo_fail(KOLO_ELAUNCH, "device=cuda, but this kolo was built without CUDA: use device=cpu, or build with CUDA=1");
+    if (o->device == KOLO_device_cuda) return kolo_fail(KOLO_ELAUNCH, "device=cuda, but this kolo has no CUDA backend: use device=cpu");
     KOLO_TRY(kolo_optim_check(o));
     s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
     KOLO_TRY(open_data(s, parts));
