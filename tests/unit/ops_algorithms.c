@@ -1,0 +1,104 @@
+/* The error of every algorithm of a convolution, against sums in f64: an algorithm may be chosen by a clock only if it is right. */
+#include "golden_file.h"
+#include "ops_rig.h"
+
+typedef struct shape { int64_t rows, in, out, size, kernel, pad, block; } shape;
+
+/* f64 results: y, dx, dw */
+static void reference(const shape *s, const float *x, const float *w, const float *dy, double *y, double *dx, double *dw)
+{
+    int64_t n = s->size, k = s->kernel;
+    memset(y, 0, (size_t)(s->rows * s->out * n * n) * sizeof *y);
+    memset(dx, 0, (size_t)(s->rows * s->in * n * n) * sizeof *dx);
+    memset(dw, 0, (size_t)(s->out * s->in * k * k) * sizeof *dw);
+    for (int64_t b = 0; b < s->rows; b++)
+        for (int64_t o = 0; o < s->out; o++)
+            for (int64_t c = 0; c < s->in; c++)
+                for (int64_t i = 0; i < n * n; i++)
+                    for (int64_t t = 0; t < k * k; t++) {
+                        int64_t h = i / n + t / k - s->pad, v = i % n + t % k - s->pad;
+                        if (h < 0 || v < 0 || h >= n || v >= n) continue;
+                        int64_t at_x = (b * s->in + c) * n * n + h * n + v, at_y = (b * s->out + o) * n * n + i, at_w = (o * s->in + c) * k * k + t;
+                        y[at_y] += (double)x[at_x] * (double)w[at_w];
+                        dx[at_x] += (double)dy[at_y] * (double)w[at_w];
+                        dw[at_w] += (double)dy[at_y] * (double)x[at_x];
+                    }
+}
+
+static double error_of(rig *r, int t, const double *want)
+{
+    int64_t n = kolo_tensor_count(&r->g->tensor[t]);
+    float *v = malloc((size_t)n * sizeof *v);
+    double square = 0, apart = 0;
+    rig_get(r, t, v);
+    for (int64_t i = 0; i < n; i++) {
+        square += want[i] * want[i];
+        apart += ((double)v[i] - want[i]) * ((double)v[i] - want[i]);
+    }
+    free(v);
+    return sqrt(apart / square);
+}
+
+/* A backend that is told to take `algorithm` for this shape, in the form in which rank 0 tells the others. */
+static kolo_backend *told(const shape *s, const char *algorithm)
+{
+    static const char *const op[] = {"conv", "conv_grad_data", "conv_grad_weight"};
+    char text[1024] = "";
+    for (int i = 0; i < 3; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s f32 x %ld %ld %ld %ld w %ld %ld %ld %ld s 1 1 p %ld %ld d 1 1 g 1 b %ld %ld = %s\n",
+                 op[i], (long)s->rows, (long)s->in, (long)s->size, (long)s->size, (long)s->out, (long)s->in, (long)s->kernel, (long)s->kernel,
+                 (long)s->pad, (long)s->pad, (long)s->block, (long)s->block, algorithm);
+    kolo_backend_config config = {.threads = 2, .choices = text};
+    kolo_backend *b = NULL;
+    rig_check(kolo_backend_create(&b, "cpu", &config), "backend");
+    return b;
+}
+
+static void fill(rig *r, int t, double b, float *keep)
+{
+    golden_fill(r->g->tensor[t].name, 5, 0, b, keep, kolo_tensor_count(&r->g->tensor[t]));
+    rig_set(r, t, keep);
+}
+
+static void check(const shape *s, const char *algorithm, double allowed)
+{
+    kolo_backend *backend = told(s, algorithm);
+    rig r = rig_open(backend, KOLO_F32, s->block);
+    kolo_graph *g = r.g;
+    kolo_conv_spec spec = {.out = s->out, .kernel = {s->kernel, s->kernel}, .stride = {1, 1}, .pad = {s->pad, s->pad}, .weight = rig_init};
+    int x = rig_input(&r, "x", 4, (const int64_t[]){s->rows, s->in, s->size, s->size}), y = kolo_conv(g, "c", x, &spec);
+    int w = kolo_graph_find(g, "c.weight"), dy = rig_backward(&r, y);
+    rig_layout(&r);
+    int64_t nx = kolo_tensor_count(&g->tensor[x]), nw = kolo_tensor_count(&g->tensor[w]), ny = kolo_tensor_count(&g->tensor[y]);
+    float *fx = malloc((size_t)nx * 4), *fw = malloc((size_t)nw * 4), *fy = malloc((size_t)ny * 4);
+    double *wx = malloc((size_t)nx * 8), *ww = malloc((size_t)nw * 8), *wy = malloc((size_t)ny * 8);
+    fill(&r, x, golden_unit, fx);
+    fill(&r, w, golden_unit / sqrt((double)(s->in * s->kernel * s->kernel)), fw);
+    fill(&r, dy, golden_unit, fy);
+    rig_run(&r);
+    reference(s, fx, fw, fy, wy, wx, ww);
+    char names[400] = "";
+    for (int i = 0; i < 3; i++) {
+        kolo_kernel *k;
+        size_t bytes;
+        rig_check(kolo_backend_prepare(backend, g, i, r.layout, &k, &bytes), "prepare");
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", kolo_kernel_name(k));
+    }
+    double ey = error_of(&r, y, wy), ex = error_of(&r, g->grad[x], wx), ew = error_of(&r, g->grad[w], ww);
+    ok(ey < allowed && ex < allowed && ew < allowed, "%ldx%ld %ld -> %ld at %ld, %s: y %.2g, dx %.2g, dw %.2g of f64's norm (%s)", (long)s->kernel,
+       (long)s->kernel, (long)s->in, (long)s->out, (long)s->size, algorithm, ey, ex, ew, names);
+    free(fx), free(fw), free(fy), free(wx), free(ww), free(wy);
+    rig_close(&r);
+    kolo_backend_destroy(&backend);
+}
+
+int main(void)
+{
+    const shape wide = {2, 64, 64, 28, 3, 1, 16}, few = {9, 6, 16, 14, 5, 2, 1}, one = {9, 1, 6, 28, 5, 2, 1};
+    check(&wide, "direct", 1e-6);
+    check(&wide, "winograd", 1e-5);
+    check(&few, "small", 1e-6);
+    check(&few, "direct", 1e-6);
+    check(&one, "small", 1e-6);
+    return done_testing();
+}
