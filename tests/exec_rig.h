@@ -49,14 +49,16 @@ static void rig_fill(rig *r, int64_t first)
         for (int64_t k = 0; k < r->picture; k += 4) { /* a little of the label shows in the picture */
             kolo_philox4 z = kolo_philox(7, (uint64_t)(first + i) + 1, (uint64_t)k);
             for (int j = 0; j < 4 && k + j < r->picture; j++)
-                r->pixels[i * r->picture + k + j] = (uint8_t)(z.v[j] % 200 + (uint32_t)((k / 16 % 10 == r->labels[i]) * 55));
+                r->pixels[i * r->picture + k + j] =
+                    (uint8_t)(z.v[j] % 200 + (uint32_t)((k / 16 % 10 == r->labels[i]) * 55));
         }
     }
 }
 
 static kolo_batch rig_batch(const rig *r)
 {
-    return (kolo_batch){.pixels = r->pixels, .labels = r->labels, .rows = r->rows, .valid = r->rows, .valid_global = r->rows};
+    return (kolo_batch){
+        .pixels = r->pixels, .labels = r->labels, .rows = r->rows, .valid = r->rows, .valid_global = r->rows};
 }
 
 static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_comm *comm, const rig *train)
@@ -64,11 +66,23 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
     memset(r, 0, sizeof *r);
     kolo_options_default(&r->options);
     r->options.clip_norm = c->clip ? 1 : 0;
-    kolo_model_config m = {.rows = c->rows, .height = c->side, .width = c->side, .channels = c->channels, .classes = 10, .train = !c->eval,
-                           .mean = {.5f, .5f, .5f}, .std = {.25f, .25f, .25f}};
+    kolo_model_config m = {.rows = c->rows,
+                           .height = c->side,
+                           .width = c->side,
+                           .channels = c->channels,
+                           .classes = 10,
+                           .train = !c->eval,
+                           .mean = {.5f, .5f, .5f},
+                           .std = {.25f, .25f, .25f}};
     KOLO_TRY(kolo_model_graph(&r->graph, c->model, &m));
-    kolo_plan_config p = {.ranks = c->ranks ? c->ranks : 1, .slots = c->slots ? c->slots : 1, .bn = c->bn, .canonical = c->canonical, .ema = c->ema,
-                          .bucket_bytes = 1 << 17, .clip_norm = c->clip, .optimizer = c->eval ? NULL : kolo_optimizer_find("sgd")};
+    kolo_plan_config p = {.ranks = c->ranks ? c->ranks : 1,
+                          .slots = c->slots ? c->slots : 1,
+                          .bn = c->bn,
+                          .canonical = c->canonical,
+                          .ema = c->ema,
+                          .bucket_bytes = 1 << 17,
+                          .clip_norm = c->clip,
+                          .optimizer = c->eval ? NULL : kolo_optimizer_find("sgd")};
     KOLO_TRY(kolo_plan_create(&r->plan, r->graph, backend, &p, train ? train->plan : NULL));
     KOLO_TRY(kolo_plan_check(r->plan));
     r->rows = c->rows * p.slots;
@@ -92,7 +106,8 @@ static void rig_close(rig *r)
 
 static kolo_step rig_step(int64_t t, double lr)
 {
-    return (kolo_step){.step = t, .lr = (float)lr, .momentum = .9f, .weight_decay = 1e-4f, .first = t == 0, .ema_decay = .9f};
+    return (kolo_step){
+        .step = t, .lr = (float)lr, .momentum = .9f, .weight_decay = 1e-4f, .first = t == 0, .ema_decay = .9f};
 }
 
 /* All parameters' gradients (or "param"), canonical, one after another; caller frees. */

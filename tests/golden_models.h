@@ -16,7 +16,7 @@ typedef struct golden_net {
     int64_t rows, classes, elements; /* elements of the input */
     float *input;
     int32_t *label;
-    double loss, norm;               /* of the last step */
+    double loss, norm; /* of the last step */
 } golden_net;
 
 /* The case's network by this build's name; NULL: unknown here. */
@@ -34,10 +34,16 @@ static const kolo_model *golden_model(const cJSON *config)
 /* f32 pictures (N,C,H,W) straight into the network, then loss, fusion, backward: what kolo_model_graph does after `normalize`. */
 static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *config, double smoothing, bool train)
 {
-    int64_t size[8] = {0}, rows = (int64_t)golden_number(config, "batch", 1), channels = (int64_t)golden_number(config, "channels", 3);
+    int64_t size[8] = {0}, rows = (int64_t)golden_number(config, "batch", 1),
+            channels = (int64_t)golden_number(config, "channels", 3);
     golden_dims(golden_at(config, "size"), size);
     int64_t dim[] = {rows, channels, size[0], size[1]};
-    kolo_model_config c = {.rows = rows, .height = size[0], .width = size[1], .channels = channels, .train = train, .smoothing = smoothing,
+    kolo_model_config c = {.rows = rows,
+                           .height = size[0],
+                           .width = size[1],
+                           .channels = channels,
+                           .train = train,
+                           .smoothing = smoothing,
                            .classes = (int64_t)golden_number(config, "classes", 10),
                            .shortcut = !strcmp(golden_text(config, "option", "A"), "B") ? "b" : "a"};
     KOLO_TRY(kolo_graph_create(&n->graph, model->name, train, KOLO_F32));
@@ -85,14 +91,19 @@ static int golden_weights(golden_net *n)
 }
 
 /* train: with SGD (rate 0 leaves the weights alone). */
-static int golden_open(golden_net *n, const kolo_model *model, const cJSON *config, uint64_t seed, kolo_backend *backend,
-                       const kolo_options *options, double smoothing, bool train)
+static int golden_open(golden_net *n, const kolo_model *model, const cJSON *config, uint64_t seed,
+                       kolo_backend *backend, const kolo_options *options, double smoothing, bool train)
 {
     memset(n, 0, sizeof *n);
     n->seed = seed;
     KOLO_TRY(golden_graph(n, model, config, smoothing, train));
-    kolo_plan_config c = {.ranks = 1, .slots = 1, .bucket_bytes = 1 << 18, .keep = true, .decay_norms = options->decay_norms,
-                          .optimizer = train ? kolo_optimizer_find("sgd") : NULL, .clip_norm = options->clip_norm > 0,
+    kolo_plan_config c = {.ranks = 1,
+                          .slots = 1,
+                          .bucket_bytes = 1 << 18,
+                          .keep = true,
+                          .decay_norms = options->decay_norms,
+                          .optimizer = train ? kolo_optimizer_find("sgd") : NULL,
+                          .clip_norm = options->clip_norm > 0,
                           .ema = train && options->ema > 0};
     KOLO_TRY(kolo_plan_create(&n->plan, n->graph, backend, &c, NULL));
     KOLO_TRY(kolo_plan_check(n->plan));
@@ -116,7 +127,11 @@ static int golden_step(golden_net *n, const char *input, const char *labels, kol
     kolo_metrics m;
     golden_fill(input, n->seed, 0, golden_unit, n->input, n->elements);
     golden_labels(labels, n->seed, n->classes, n->label, n->rows);
-    kolo_batch batch = {.pixels = (const uint8_t *)n->input, .labels = n->label, .rows = n->rows, .valid = n->rows, .valid_global = n->rows};
+    kolo_batch batch = {.pixels = (const uint8_t *)n->input,
+                        .labels = n->label,
+                        .rows = n->rows,
+                        .valid = n->rows,
+                        .valid_global = n->rows};
     int rc = kolo_exec_step(n->exec, &batch, step, &m);
     n->loss = m.loss / (double)n->rows;
     n->norm = m.grad_norm;
@@ -138,7 +153,8 @@ static double golden_l2(const float *x, int64_t n)
     return sqrt(sum);
 }
 
-static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, const char *which, const char *tensor, const char *probe)
+static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, const char *which, const char *tensor,
+                       const char *probe)
 {
     int64_t count;
     float *values = golden_get(n, which, kolo_graph_find(n->graph, tensor), &count);
@@ -172,7 +188,8 @@ static void golden_gradients(golden_net *n, const char *name, const cJSON *grads
     cJSON_ArrayForEach(record, grads) largest = fmax(largest, golden_number(golden_at(record, "f64"), "l2", 0));
     cJSON_ArrayForEach(record, grads)
     {
-        if (!strcmp(record->string, "input")) continue; /* nobody wants the gradient of the pictures, so it is not formed */
+        if (!strcmp(record->string, "input"))
+            continue; /* nobody wants the gradient of the pictures, so it is not formed */
         if (!golden_number(record, "zero", 0)) {
             golden_one(n, &w, record, "gradient", record->string, record->string);
             continue;
@@ -189,7 +206,8 @@ static void golden_gradients(golden_net *n, const char *name, const cJSON *grads
 static void golden_loss(golden_worst *w, const cJSON *json, const char *key, double value)
 {
     const cJSON *record = golden_at(json, key);
-    double want = golden_number(record, "f64", NAN), logits = golden_number(golden_at(json, "logits_train"), "rel_l2", 0);
+    double want = golden_number(record, "f64", NAN),
+           logits = golden_number(golden_at(json, "logits_train"), "rel_l2", 0);
     golden_note(w, key, fabs(value - want) / fabs(want), fmax(golden_tolerance(record, "rel"), logits));
 }
 
@@ -199,36 +217,42 @@ static void golden_train_mode(golden_net *n, const char *name, const cJSON *json
     const cJSON *record;
     golden_loss(&loss, json, "loss", n->loss);
     golden_result(name, "loss", &loss);
-    golden_one(n, &logits, golden_at(json, "logits_train"), "activation", n->graph->tensor[n->graph->logits].name, "logits.train");
+    golden_one(n, &logits, golden_at(json, "logits_train"), "activation", n->graph->tensor[n->graph->logits].name,
+               "logits.train");
     golden_result(name, "logits_train", &logits);
     cJSON_ArrayForEach(record, golden_at(json, "activations"))
     {
         const char *tensor = golden_module(n->graph, record->string);
-        if (tensor) golden_one(n, &inside, record, "activation", tensor, record->string); /* else fused with its neighbour */
+        if (tensor)
+            golden_one(n, &inside, record, "activation", tensor, record->string); /* else fused with its neighbour */
     }
     golden_result(name, "activations", &inside);
     golden_gradients(n, name, golden_at(json, "grads"));
-    cJSON_ArrayForEach(record, golden_at(json, "running")) golden_one(n, &running, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "running"))
+        golden_one(n, &running, record, "param", record->string, record->string);
     if (running.compared) golden_result(name, "running statistics", &running);
 }
 
-static void golden_other_modes(const kolo_model *model, const char *name, const cJSON *json, uint64_t seed, kolo_backend *backend,
-                               const kolo_options *options, const char *input)
+static void golden_other_modes(const kolo_model *model, const char *name, const cJSON *json, uint64_t seed,
+                               kolo_backend *backend, const kolo_options *options, const char *input)
 {
     golden_net n;
     kolo_step step = {0};
     const cJSON *config = golden_at(json, "config"), *smooth = golden_at(json, "loss_smooth_0.1");
     golden_worst w = {0}, v = {0};
     if (smooth) {
-        if (golden_open(&n, model, config, seed, backend, options, 0.1, true) < 0 || golden_step(&n, input, "labels", &step) < 0)
+        if (golden_open(&n, model, config, seed, backend, options, 0.1, true) < 0 ||
+            golden_step(&n, input, "labels", &step) < 0)
             ok(0, "%s: %s", name, kolo_error_text());
         golden_loss(&w, json, "loss_smooth_0.1", n.loss);
         golden_result(name, "loss_smooth_0.1", &w);
         golden_close(&n);
     }
-    if (golden_open(&n, model, config, seed, backend, options, 0, false) < 0 || golden_step(&n, input, "labels", &step) < 0)
+    if (golden_open(&n, model, config, seed, backend, options, 0, false) < 0 ||
+        golden_step(&n, input, "labels", &step) < 0)
         ok(0, "%s: %s", name, kolo_error_text());
-    golden_one(&n, &v, golden_at(json, "logits_eval"), "activation", n.graph->tensor[n.graph->logits].name, "logits.eval");
+    golden_one(&n, &v, golden_at(json, "logits_eval"), "activation", n.graph->tensor[n.graph->logits].name,
+               "logits.eval");
     golden_result(name, "logits_eval", &v);
     golden_close(&n);
 }
@@ -247,7 +271,8 @@ static void golden_model_case(const char *name, const cJSON *json, kolo_backend 
     golden_net n;
     kolo_step step = {.first = true};
     const char *input = golden_text(config, "input", "input");
-    if (golden_open(&n, model, config, seed, backend, &options, 0, true) < 0 || golden_step(&n, input, "labels", &step) < 0)
+    if (golden_open(&n, model, config, seed, backend, &options, 0, true) < 0 ||
+        golden_step(&n, input, "labels", &step) < 0)
         ok(0, "%s: %s", name, kolo_error_text());
     else golden_train_mode(&n, name, json);
     golden_close(&n);
@@ -261,7 +286,8 @@ static void golden_changes(golden_net *n, const char *name, const cJSON *json, f
 {
     golden_worst w = {0}, c = {0}, rest = {0};
     const cJSON *record;
-    cJSON_ArrayForEach(record, golden_at(json, "weights")) golden_one(n, &w, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "weights"))
+        golden_one(n, &w, record, "param", record->string, record->string);
     golden_result(name, "weights", &w);
     cJSON_ArrayForEach(record, golden_at(json, "change"))
     {
@@ -275,8 +301,10 @@ static void golden_changes(golden_net *n, const char *name, const cJSON *json, f
         free(moved);
     }
     golden_result(name, "change", &c);
-    cJSON_ArrayForEach(record, golden_at(json, "running")) golden_one(n, &rest, record, "param", record->string, record->string);
-    cJSON_ArrayForEach(record, golden_at(json, "ema")) golden_one(n, &rest, record, "ema", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "running"))
+        golden_one(n, &rest, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "ema"))
+        golden_one(n, &rest, record, "ema", record->string, record->string);
     if (rest.compared) golden_result(name, "running statistics and averages", &rest);
 }
 
@@ -304,8 +332,12 @@ static int golden_run(golden_net *n, const char *name, const cJSON *json, const 
         char input[64], labels[64];
         snprintf(input, sizeof input, "%.40s.%d", golden_text(config, "input", "input"), t);
         snprintf(labels, sizeof labels, "labels.%d", t);
-        kolo_step step = {.step = t, .lr = (float)golden_rate(optimizer, t), .momentum = (float)o->momentum,
-                          .weight_decay = (float)o->weight_decay, .first = t == 0, .ema_decay = (float)kolo_ema_decay(o, t + 1)};
+        kolo_step step = {.step = t,
+                          .lr = (float)golden_rate(optimizer, t),
+                          .momentum = (float)o->momentum,
+                          .weight_decay = (float)o->weight_decay,
+                          .first = t == 0,
+                          .ema_decay = (float)kolo_ema_decay(o, t + 1)};
         KOLO_TRY(golden_step(n, input, labels, &step));
         losses[t] = n->loss;
         norms[t] = golden_norm(n);
@@ -334,7 +366,8 @@ static void golden_train_case(const char *name, const cJSON *json, kolo_backend 
     options.ema_ramp = golden_number(average, "ramp", 0);
     golden_net n;
     float **start = NULL;
-    int rc = golden_open(&n, model, config, (uint64_t)golden_number(json, "seed", 1), backend, &options, golden_number(config, "smoothing", 0), true);
+    int rc = golden_open(&n, model, config, (uint64_t)golden_number(json, "seed", 1), backend, &options,
+                         golden_number(config, "smoothing", 0), true);
     if (rc == 0) {
         start = calloc((size_t)n.graph->tensors, sizeof *start);
         int64_t count;

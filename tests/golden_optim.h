@@ -8,7 +8,8 @@
 /* Options and decay of a config {kind, lr, momentum, ...}. NULL, or why it cannot be run here. `options` must be freed. */
 static const char *golden_optimizer(const cJSON *config, kolo_options *options)
 {
-    static const char *const known[] = {"kind", "lr", "momentum", "weight_decay", "dampening", "nesterov", "decay", "clip_norm", "clip_value", "lr_scale"};
+    static const char *const known[] = {"kind",     "lr",    "momentum",  "weight_decay", "dampening",
+                                        "nesterov", "decay", "clip_norm", "clip_value",   "lr_scale"};
     const cJSON *item;
     kolo_options_default(options);
     options->weight_decay = options->momentum = 0;
@@ -68,7 +69,8 @@ static golden_set *golden_set_of(const cJSON *json, uint64_t seed)
     return set;
 }
 
-static void golden_update(golden_set *set, const kolo_optimizer *optimizer, const kolo_options *options, double rate, int t, uint64_t seed)
+static void golden_update(golden_set *set, const kolo_optimizer *optimizer, const kolo_options *options, double rate,
+                          int t, uint64_t seed)
 {
     double norm2 = 0;
     for (int i = 0; i < set->n; i++) {
@@ -77,10 +79,16 @@ static void golden_update(golden_set *set, const kolo_optimizer *optimizer, cons
         golden_fill(name, seed, 0, 0.5, set->g[i], set->count[i]);
         for (int64_t k = 0; k < set->count[i]; k++) norm2 += (double)set->g[i][k] * (double)set->g[i][k];
     }
-    kolo_step step = {.lr = (float)rate, .momentum = (float)options->momentum, .weight_decay = (float)options->weight_decay,
-                      .clip = options->clip_norm > 0 ? (float)kolo_clip_factor(options->clip_norm, sqrt(norm2)) : 1, .first = t == 1};
+    kolo_step step = {.lr = (float)rate,
+                      .momentum = (float)options->momentum,
+                      .weight_decay = (float)options->weight_decay,
+                      .clip = options->clip_norm > 0 ? (float)kolo_clip_factor(options->clip_norm, sqrt(norm2)) : 1,
+                      .first = t == 1};
     for (int i = 0; i < set->n; i++) {
-        kolo_slice slice = {.param = set->w[i], .grad = set->g[i], .count = set->count[i], .decay = options->decay_norms || set->rank[i] > 1};
+        kolo_slice slice = {.param = set->w[i],
+                            .grad = set->g[i],
+                            .count = set->count[i],
+                            .decay = options->decay_norms || set->rank[i] > 1};
         for (int k = 0; k < 4; k++) slice.state[k] = set->s[i][k];
         optimizer->update(&slice, options, &step);
     }
@@ -117,8 +125,8 @@ static void golden_optim_case(const char *name, const cJSON *json)
 /* Options of a schedule's config; NULL, or why it cannot be run here. */
 static const char *golden_schedule(const cJSON *config, kolo_options *o)
 {
-    static const char *const kinds[][2] = {{"constant", "constant"}, {"step", "step"}, {"multistep", "multistep"},
-                                           {"cosine", "cosine"}, {"poly", "polynomial"}, {"linear", "polynomial"}};
+    static const char *const kinds[][2] = {{"constant", "constant"}, {"step", "step"},       {"multistep", "multistep"},
+                                           {"cosine", "cosine"},     {"poly", "polynomial"}, {"linear", "polynomial"}};
     const char *kind = golden_text(config, "kind", ""), *name = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i][0], kind)) name = kinds[i][1];
@@ -152,9 +160,10 @@ static void golden_schedules(const char *name, const cJSON *json)
         else {
             int64_t t = 0, steps = (int64_t)golden_number(config, "steps", 0);
             double worst = 0;
-            cJSON_ArrayForEach(want, golden_at(one, "lr"))
-                worst = fmax(worst, fabs(kolo_learning_rate(&o, t++, steps, 1) - want->valuedouble) / o.lr);
-            ok(t == steps && worst <= 1e-14, "%s %s: %lld rates, worst off by %.2g of lr", name, one->string, (long long)t, worst);
+            cJSON_ArrayForEach(want, golden_at(one, "lr")) worst =
+                fmax(worst, fabs(kolo_learning_rate(&o, t++, steps, 1) - want->valuedouble) / o.lr);
+            ok(t == steps && worst <= 1e-14, "%s %s: %lld rates, worst off by %.2g of lr", name, one->string,
+               (long long)t, worst);
         }
         kolo_options_free(&o);
     }

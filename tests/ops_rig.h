@@ -92,12 +92,16 @@ static void rig_layout(rig *r)
 
 static void rig_set(rig *r, int tensor, const float *values)
 {
-    rig_check(kolo_backend_from_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], values, r->buffer[tensor]), "from canonical");
+    rig_check(
+        kolo_backend_from_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], values, r->buffer[tensor]),
+        "from canonical");
 }
 
 static void rig_get(rig *r, int tensor, float *values)
 {
-    rig_check(kolo_backend_to_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], r->buffer[tensor], values), "to canonical");
+    rig_check(
+        kolo_backend_to_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], r->buffer[tensor], values),
+        "to canonical");
 }
 
 /* Runs one node; the status of its run. */
@@ -119,7 +123,8 @@ static int rig_run_node(rig *r, int i)
     memset(workspace, 0xFF, bytes + 64);
     int rc = kolo_kernel_run(kernel, args, workspace, &r->step, 0);
     for (size_t k = 0; k < 64; k++)
-        if (((unsigned char *)workspace)[bytes + k] != 0xFF) rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond its workspace", kolo_op_table[n->op].name);
+        if (((unsigned char *)workspace)[bytes + k] != 0xFF)
+            rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond its workspace", kolo_op_table[n->op].name);
     for (int k = 0; k < n->n_out; k++)
         for (size_t j = 0; n->out[k] >= 0 && j < 64; j++)
             if (((unsigned char *)r->buffer[n->out[k]])[r->layout[n->out[k]].bytes + j] != 0xFF)
@@ -143,7 +148,8 @@ static bool rig_padding_is_zero(const rig *r)
         for (int64_t i = 0; i < x->dim[0] * blocks * pixels * block; i++) {
             int64_t c = i / (pixels * block) % blocks * block + i % block;
             if (c < x->dim[1]) continue;
-            if (x->dtype == KOLO_F32 ? ((float *)r->buffer[t])[i] != 0 : ((uint16_t *)r->buffer[t])[i] != 0) return false;
+            if (x->dtype == KOLO_F32 ? ((float *)r->buffer[t])[i] != 0 : ((uint16_t *)r->buffer[t])[i] != 0)
+                return false;
         }
     }
     return true;

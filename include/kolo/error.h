@@ -10,12 +10,12 @@ extern "C" {
 
 enum kolo_status {
     KOLO_OK = 0,
-    KOLO_EINPUT = -2,    /* bad input: data, shard, image, weights                    */
-    KOLO_EIO = -3,       /* read, write, disk full, quota                             */
-    KOLO_ELAUNCH = -69,  /* launcher, MPI, PMIx, a dead peer                          */
-    KOLO_EINTERNAL = -70,/* a defect of this program or of a library below it         */
-    KOLO_EREQUEUE = -75, /* stopped on request, checkpoint written: run it again      */
-    KOLO_ECONFIG = -78,  /* recipe, flag, environment, or a job that cannot fit       */
+    KOLO_EINPUT = -2,     /* bad input: data, shard, image, weights                    */
+    KOLO_EIO = -3,        /* read, write, disk full, quota                             */
+    KOLO_ELAUNCH = -69,   /* launcher, MPI, PMIx, a dead peer                          */
+    KOLO_EINTERNAL = -70, /* a defect of this program or of a library below it         */
+    KOLO_EREQUEUE = -75,  /* stopped on request, checkpoint written: run it again      */
+    KOLO_ECONFIG = -78,   /* recipe, flag, environment, or a job that cannot fit       */
 };
 
 /* Sets the calling thread's error text and returns `status`. Say what, where, and what to do:
@@ -28,16 +28,16 @@ int kolo_fail_in(int status, const char *format, ...) __attribute__((format(prin
 /* The calling thread's last error text; never NULL. Valid until the thread's next kolo_fail. */
 const char *kolo_error_text(void);
 
-#define KOLO_TRY(call)                      \
-    do {                                    \
-        int kolo_try_ = (call);             \
-        if (kolo_try_ < 0) return kolo_try_;\
+#define KOLO_TRY(call)                       \
+    do {                                     \
+        int kolo_try_ = (call);              \
+        if (kolo_try_ < 0) return kolo_try_; \
     } while (0)
 
-#define KOLO_TRY_GOTO(rc, call)             \
-    do {                                    \
-        (rc) = (call);                      \
-        if ((rc) < 0) goto fail;            \
+#define KOLO_TRY_GOTO(rc, call)  \
+    do {                         \
+        (rc) = (call);           \
+        if ((rc) < 0) goto fail; \
     } while (0)
 
 #ifdef __cplusplus

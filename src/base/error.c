@@ -26,8 +26,7 @@ int kolo_fail_in(int status, const char *format, ...)
     va_start(list, format);
     int used = vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    if (used >= 0 && (size_t)used < sizeof text)
-        snprintf(text + used, sizeof text - (size_t)used, "%s", error_text);
+    if (used >= 0 && (size_t)used < sizeof text) snprintf(text + used, sizeof text - (size_t)used, "%s", error_text);
     memcpy(error_text, text, sizeof text);
     return status;
 }

@@ -215,6 +215,5 @@ int64_t kolo_file_free_bytes(const char *path)
         at = parent;
     }
     free(at);
-    return (int64_t)((unsigned __int128)fs.f_bavail * fs.f_frsize > INT64_MAX ? INT64_MAX
-                                                                              : fs.f_bavail * fs.f_frsize);
+    return (int64_t)((unsigned __int128)fs.f_bavail * fs.f_frsize > INT64_MAX ? INT64_MAX : fs.f_bavail * fs.f_frsize);
 }

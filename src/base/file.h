@@ -18,7 +18,7 @@ int kolo_file_pwrite(int fd, const char *path, const void *data, size_t bytes, u
 int kolo_file_write_atomic(const char *path, const void *data, size_t bytes);
 int kolo_file_sync(int fd, const char *path);
 int kolo_folder_sync(const char *path);
-int kolo_folder_make(const char *path); /* mkdir -p; 0 also if it is there */
+int kolo_folder_make(const char *path);   /* mkdir -p; 0 also if it is there */
 int kolo_folder_remove(const char *path); /* rm -r, refuses "/" and "" */
 bool kolo_file_exists(const char *path);
 int64_t kolo_file_size(const char *path); /* bytes, or negative status */

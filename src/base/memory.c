@@ -15,8 +15,9 @@ static const size_t page_bytes = 4096, huge_bytes = 2 << 20;
 
 static void *no_memory(size_t bytes)
 {
-    kolo_fail(KOLO_ECONFIG, "out of memory: %zu bytes asked, %zu in use; use a smaller micro_batch, or ask for more memory",
-              bytes, kolo_memory_resident());
+    kolo_fail(KOLO_ECONFIG,
+              "out of memory: %zu bytes asked, %zu in use; use a smaller micro_batch, or ask for more memory", bytes,
+              kolo_memory_resident());
     return NULL;
 }
 
@@ -31,12 +32,14 @@ int kolo_grow(void *array, int64_t *capacity, int64_t count, size_t element)
     if (count < *capacity) return 0;
     int64_t wanted = *capacity ? *capacity : 8;
     while (wanted <= count) {
-        if (wanted > INT64_MAX / 2) return kolo_fail(KOLO_ECONFIG, "an array of %lld elements is too large", (long long)count);
+        if (wanted > INT64_MAX / 2)
+            return kolo_fail(KOLO_ECONFIG, "an array of %lld elements is too large", (long long)count);
         wanted *= 2;
     }
     size_t bytes;
     if (__builtin_mul_overflow((size_t)wanted, element, &bytes))
-        return kolo_fail(KOLO_ECONFIG, "an array of %lld elements of %zu bytes is too large", (long long)wanted, element);
+        return kolo_fail(KOLO_ECONFIG, "an array of %lld elements of %zu bytes is too large", (long long)wanted,
+                         element);
     void *old, *grown;
     memcpy(&old, array, sizeof old); /* through memcpy: array is some T **, not void ** */
     grown = realloc(old, bytes);
@@ -149,7 +152,10 @@ size_t kolo_memory_limit(const char **source)
 {
     const char *name = "no known limit";
     size_t limit = SIZE_MAX;
-    struct { const char *name; int64_t bytes; } bounds[] = {
+    struct {
+        const char *name;
+        int64_t bytes;
+    } bounds[] = {
         {"free memory of the machine (MemAvailable)", (int64_t)proc_bytes("/proc/meminfo", "MemAvailable:")},
         {"cgroup limit", kolo_cgroup_memory("")},
         {"Slurm's memory request", slurm_bytes()},

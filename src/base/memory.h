@@ -11,7 +11,7 @@ static inline size_t kolo_round_up(size_t n, size_t to) { return (n + to - 1) / 
 
 /* malloc/calloc/realloc/strdup for small things outside the step. They return NULL only with the error
  * text set (KOLO_ECONFIG: out of memory, bytes asked). kolo_grow doubles *array when count == *capacity. */
-void *kolo_alloc(size_t bytes);            /* zeroed */
+void *kolo_alloc(size_t bytes);                                               /* zeroed */
 int kolo_grow(void *array, int64_t *capacity, int64_t count, size_t element); /* array: T **, 0 or negative */
 char *kolo_strdup(const char *text);
 char *kolo_format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* caller frees */

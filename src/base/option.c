@@ -154,8 +154,7 @@ static int fail_unknown_key(const char *key, const char *where)
     const char *names[sizeof kolo_option_table / sizeof *kolo_option_table];
     for (int i = 0; i < kolo_option_count; i++) names[i] = kolo_option_table[i].key;
     const char *nearest = kolo_nearest(key, names, kolo_option_count);
-    if (nearest)
-        return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; did you mean \"%s\"?", where, key, nearest);
+    if (nearest) return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; did you mean \"%s\"?", where, key, nearest);
     return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; `kolo help options` lists them", where, key);
 }
 

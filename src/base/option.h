@@ -41,9 +41,9 @@ typedef struct kolo_option_entry {
     const char *key, *help, *standard; /* standard: the default as text */
     enum kolo_option_type type;
     enum kolo_option_scope scope;
-    double low, high;          /* INT, REAL */
-    const char *const *choices;/* CHOICE: NULL-terminated names */
-    size_t offset;             /* in kolo_options */
+    double low, high;           /* INT, REAL */
+    const char *const *choices; /* CHOICE: NULL-terminated names */
+    size_t offset;              /* in kolo_options */
 } kolo_option_entry;
 
 extern const kolo_option_entry kolo_option_table[];

@@ -127,7 +127,8 @@ int kolo_options_read_arguments(kolo_options *options, int n, char **words,
             used = read_flag(options, n - i, words + i);
             if (used < 0) return used;
         } else if (flags && words[i][0] == '-' && words[i][1]) {
-            return kolo_fail(KOLO_ECONFIG, "command line: \"%s\": options start with two dashes, or are key=value", words[i]);
+            return kolo_fail(KOLO_ECONFIG, "command line: \"%s\": options start with two dashes, or are key=value",
+                             words[i]);
         } else if (flags && value && head_name(words[i], name, sizeof name)) {
             KOLO_TRY(kolo_option_set(options, name, value + 1, "command line"));
         } else {

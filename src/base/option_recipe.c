@@ -30,7 +30,8 @@ static int next(reader *r)
     const yaml_parser_t *p = &r->parser;
     const char *problem = p->problem ? p->problem : "out of memory";
     if (p->error == YAML_READER_ERROR)
-        return kolo_fail(KOLO_ECONFIG, "%s: %s at byte %zu; recipes are UTF-8 text", r->path, problem, p->problem_offset);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s at byte %zu; recipes are UTF-8 text", r->path, problem,
+                         p->problem_offset);
     char *text = kolo_format("not YAML: %s%s%s", p->context ? p->context : "", p->context ? ", " : "", problem);
     int rc = fail_at(r, p->problem_mark, text ? text : problem);
     free(text);
@@ -44,7 +45,8 @@ static int refuse_odd(const reader *r)
     switch (e->type) {
     case YAML_ALIAS_EVENT: return fail_at(r, e->start_mark, "aliases (*name) are not used in recipes; write the value");
     case YAML_MAPPING_START_EVENT:
-        return fail_at(r, e->start_mark, "a recipe is flat, \"key: value\" on each line; there is a mapping inside a value");
+        return fail_at(r, e->start_mark,
+                       "a recipe is flat, \"key: value\" on each line; there is a mapping inside a value");
     case YAML_SCALAR_EVENT:
         if (e->data.scalar.anchor) return fail_at(r, e->start_mark, "anchors (&name) are not used in recipes");
         if (e->data.scalar.tag) return fail_at(r, e->start_mark, "tags (!name) are not used in recipes");

@@ -12,28 +12,30 @@
 #define KOLO_INLINE static inline
 #endif
 
-typedef struct { uint32_t v[4]; } kolo_philox4;
+typedef struct {
+    uint32_t v[4];
+} kolo_philox4;
 
 /* What a stream of numbers is for; part of the key, so streams never meet. Append only. */
 enum kolo_random_purpose {
-    KOLO_RANDOM_INIT = 1,     /* parameter initialisation */
-    KOLO_RANDOM_PERMUTE = 2,  /* epoch permutation        */
-    KOLO_RANDOM_AUGMENT = 3,  /* augmentation             */
-    KOLO_RANDOM_PACK = 4,     /* shuffle while packing    */
-    KOLO_RANDOM_SHAPES = 5,   /* procedural pictures      */
-    KOLO_RANDOM_SYNTHETIC = 6,/* synthetic batches        */
+    KOLO_RANDOM_INIT = 1,      /* parameter initialisation */
+    KOLO_RANDOM_PERMUTE = 2,   /* epoch permutation        */
+    KOLO_RANDOM_AUGMENT = 3,   /* augmentation             */
+    KOLO_RANDOM_PACK = 4,      /* shuffle while packing    */
+    KOLO_RANDOM_SHAPES = 5,    /* procedural pictures      */
+    KOLO_RANDOM_SYNTHETIC = 6, /* synthetic batches        */
     KOLO_RANDOM_DROPOUT = 7,
 };
 
 KOLO_INLINE kolo_philox4 kolo_philox(uint64_t key, uint64_t counter_high, uint64_t counter_low)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    kolo_philox4 c = {{(uint32_t)counter_low, (uint32_t)(counter_low >> 32), (uint32_t)counter_high,
-                       (uint32_t)(counter_high >> 32)}};
+    kolo_philox4 c = {
+        {(uint32_t)counter_low, (uint32_t)(counter_low >> 32), (uint32_t)counter_high, (uint32_t)(counter_high >> 32)}};
     for (int round = 0; round < 10; round++) {
         uint64_t a = (uint64_t)0xD2511F53u * c.v[0], b = (uint64_t)0xCD9E8D57u * c.v[2];
-        kolo_philox4 n = {{(uint32_t)(b >> 32) ^ c.v[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c.v[3] ^ k1,
-                           (uint32_t)a}};
+        kolo_philox4 n = {
+            {(uint32_t)(b >> 32) ^ c.v[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c.v[3] ^ k1, (uint32_t)a}};
         c = n;
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
@@ -50,7 +52,11 @@ KOLO_INLINE uint64_t kolo_random_key(uint64_t seed, enum kolo_random_purpose pur
 KOLO_INLINE float kolo_uniform(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }
 
 /* A stream for code that draws a varying count: words come one by one from successive counters. */
-typedef struct { uint64_t key, high, low; kolo_philox4 block; int used; } kolo_random;
+typedef struct {
+    uint64_t key, high, low;
+    kolo_philox4 block;
+    int used;
+} kolo_random;
 
 KOLO_INLINE kolo_random kolo_random_at(uint64_t key, uint64_t high, uint64_t low)
 {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -159,7 +160,8 @@ static int write_folder(struct saver *s, const char *aside)
     char *tensors = kolo_format("%s/tensors.safetensors", aside),
          *manifest_path = kolo_format("%s/manifest.json", aside);
     int rc = tensors && manifest_path ? kolo_folder_remove(aside) : KOLO_ECONFIG;
-    if (rc == 0) rc = kolo_folder_make(aside);
+    /* not mkdir -p: a run folder that somebody moved away must not come back without its recipe and its lock */
+    if (rc == 0 && mkdir(aside, 0777) != 0) rc = kolo_fail_io("make the folder", aside);
     if (rc == 0) rc = kolo_stream_open(&out, tensors);
     if (rc == 0) {
         rc = write_tensors(s, &out);

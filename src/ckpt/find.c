@@ -58,7 +58,7 @@ int kolo_checkpoint_verify(const char *folder, manifest *m)
     return rc;
 }
 
-/* 1: whole, 0: gone or damaged (said unless it is gone). */
+/* 1: whole, 0: gone or damaged (said unless it is gone). One that cannot be read is an error: it may be whole. */
 static int try_step(const char *checkpoints, int64_t step, kolo_position *position, char *path, size_t size)
 {
     char name[STORE_NAME];
@@ -69,7 +69,7 @@ static int try_step(const char *checkpoints, int64_t step, kolo_position *positi
     int rc = kolo_checkpoint_verify(path, &m);
     if (rc == 0 && m.position.step != step)
         rc = kolo_fail(KOLO_EINPUT, "%s: its manifest is of step %" PRId64, path, m.position.step);
-    if (rc == KOLO_ECONFIG) return rc;
+    if (rc == KOLO_ECONFIG || (rc == KOLO_EIO && kolo_file_exists(path))) return rc;
     if (rc < 0 && kolo_file_exists(path))
         kolo_log0(KOLO_LOG_WARN, "%s; this checkpoint is passed over for the one before", kolo_error_text());
     if (rc < 0) return 0;
@@ -85,7 +85,10 @@ int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *
     int rc = kolo_store_list(checkpoints, &steps, &n);
     for (int64_t i = 0; rc == 0 && i < n; i++) rc = try_step(checkpoints, steps[i], position, path, size);
     if (rc == 0 && n > 0)
-        kolo_log0(KOLO_LOG_WARN, "%s: no whole checkpoint among %" PRId64 ": the run begins anew", checkpoints, n);
+        rc = kolo_fail(KOLO_EINPUT,
+                       "%s: none of the %" PRId64
+                       " checkpoints is whole; restore one, or move this folder away to begin anew",
+                       checkpoints, n);
     if (rc == 0 && size > 0) *path = 0;
     free(steps);
     free(checkpoints);

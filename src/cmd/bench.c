@@ -17,14 +17,23 @@ static int one(kolo_session *session, int64_t step)
     kolo_batch batch;
     kolo_metrics metrics;
     KOLO_TRY(kolo_loader_next(session->loader, &batch));
-    kolo_step parameters = {.step = step, .epoch = batch.epoch, .valid_global = batch.valid_global, .first = step == 0, .clip = 1,
-                            .lr = (float)session->options->lr, .momentum = (float)session->options->momentum};
+    kolo_step parameters = {.step = step,
+                            .epoch = batch.epoch,
+                            .valid_global = batch.valid_global,
+                            .first = step == 0,
+                            .clip = 1,
+                            .lr = (float)session->options->lr,
+                            .momentum = (float)session->options->momentum};
     int rc = kolo_exec_step(session->exec, &batch, &parameters, &metrics);
     kolo_loader_release(session->loader, &batch);
     return rc;
 }
 
-typedef struct row { const char *name; double seconds; int64_t calls; } row;
+typedef struct row {
+    const char *name;
+    double seconds;
+    int64_t calls;
+} row;
 
 static int slower(const void *a, const void *b)
 {
@@ -34,9 +43,10 @@ static int slower(const void *a, const void *b)
 
 static void print_profile(const kolo_session *session, const kolo_exec_profile *profile, int64_t steps)
 {
-    static const char *const kind[] = {[KOLO_ACTION_LOAD] = "load", [KOLO_ACTION_SUM] = "sum", [KOLO_ACTION_FOLD] = "fold",
-                                       [KOLO_ACTION_REDUCE] = "reduce", [KOLO_ACTION_WAIT] = "wait", [KOLO_ACTION_CLIP] = "clip",
-                                       [KOLO_ACTION_UPDATE] = "update", [KOLO_ACTION_BUFFERS] = "buffers"};
+    static const char *const kind[] = {
+        [KOLO_ACTION_LOAD] = "load",     [KOLO_ACTION_SUM] = "sum",        [KOLO_ACTION_FOLD] = "fold",
+        [KOLO_ACTION_REDUCE] = "reduce", [KOLO_ACTION_WAIT] = "wait",      [KOLO_ACTION_CLIP] = "clip",
+        [KOLO_ACTION_UPDATE] = "update", [KOLO_ACTION_BUFFERS] = "buffers"};
     const kolo_plan *plan = session->plan;
     row rows[KOLO_OP_COUNT + 16] = {{0}};
     for (int64_t i = 0; i < plan->actions; i++) {
@@ -50,7 +60,8 @@ static void print_profile(const kolo_session *session, const kolo_exec_profile *
     qsort(rows, sizeof rows / sizeof *rows, sizeof *rows, slower);
     printf("%-22s %10s %8s\n", "action", "ms/step", "calls");
     for (size_t i = 0; i < sizeof rows / sizeof *rows && rows[i].calls; i++)
-        printf("%-22s %10.3f %8.1f\n", rows[i].name, rows[i].seconds * 1e3 / (double)steps, (double)rows[i].calls / (double)steps);
+        printf("%-22s %10.3f %8.1f\n", rows[i].name, rows[i].seconds * 1e3 / (double)steps,
+               (double)rows[i].calls / (double)steps);
 }
 
 static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled)
@@ -81,10 +92,12 @@ static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled
     if (launch->rank == 0) {
         static const char *const precision[] = {"f32", "bf16"};
         if (profile) print_profile(&session, profile, steps);
-        printf("train %s batch %ld size %ldx%ld %s, %d ranks x %ld threads, %.3f ms/step (fastest %.3f), peak %.0f MiB (planned %.0f MiB): %.1f img/s\n",
-               options->model, (long)options->batch, (long)session.height, (long)session.width, precision[options->precision], launch->size,
-               (long)options->threads, seconds * 1e3 / (double)steps, fastest * 1e3, (double)kolo_memory_peak() / 0x1p20,
-               (double)kolo_plan_bytes(session.plan) / 0x1p20, (double)(steps * options->batch) / seconds);
+        printf("train %s batch %ld size %ldx%ld %s, %d ranks x %ld threads, %.3f ms/step (fastest %.3f), peak %.0f MiB "
+               "(planned %.0f MiB): %.1f img/s\n",
+               options->model, (long)options->batch, (long)session.height, (long)session.width,
+               precision[options->precision], launch->size, (long)options->threads, seconds * 1e3 / (double)steps,
+               fastest * 1e3, (double)kolo_memory_peak() / 0x1p20, (double)kolo_plan_bytes(session.plan) / 0x1p20,
+               (double)(steps * options->batch) / seconds);
         fflush(stdout);
     }
 fail:
@@ -102,7 +115,8 @@ int kolo_command_bench(int n, char **words)
     KOLO_TRY(kolo_command_words(&options, n, words, 1, what));
     int rc;
     if (!what[0] || strcmp(what[0], "train")) {
-        rc = kolo_fail(KOLO_ECONFIG, "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16 steps=N [--profile]");
+        rc = kolo_fail(KOLO_ECONFIG,
+                       "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16 steps=N [--profile]");
     } else {
         free(options.data);
         options.data = kolo_strdup("synthetic");

@@ -22,7 +22,8 @@ typedef struct report {
     int worst, status; /* status: of the first failure */
 } report;
 
-static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...) __attribute__((format(printf, 5, 6)));
+static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...)
 {
     static const char *const name[] = {"ok", "warn", "FAIL"};
@@ -45,7 +46,8 @@ static void check_launch(report *r)
     const kolo_launch *l = r->launch;
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *job = getenv("SLURM_JOB_ID");
     say(r, GOOD, 0, "launcher", "%s: %d ranks on %d nodes", l->method, l->size, l->nodes);
-    if (job && !tasks) say(r, WARN, 0, "launcher", "in job %s but not in a step: start training by `srun --mpi=pmix`", job);
+    if (job && !tasks)
+        say(r, WARN, 0, "launcher", "in job %s but not in a step: start training by `srun --mpi=pmix`", job);
     int least = l->size, most = 0;
     for (int node = 0; node < l->nodes; node++) {
         int count = 0;
@@ -53,7 +55,9 @@ static void check_launch(report *r)
         least = count < least ? count : least;
         most = count > most ? count : most;
     }
-    say(r, least == most ? GOOD : WARN, 0, "node map", least == most ? "%d ranks on every node" : "uneven: between %d and %d ranks a node (set --ntasks-per-node)", least, most);
+    say(r, least == most ? GOOD : WARN, 0, "node map",
+        least == most ? "%d ranks on every node" : "uneven: between %d and %d ranks a node (set --ntasks-per-node)",
+        least, most);
 }
 
 static void check_cores(report *r)
@@ -61,9 +65,11 @@ static void check_cores(report *r)
     int cpus = kolo_cpu_count(), here = r->launch->local_size;
     const char *asked = getenv("SLURM_CPUS_PER_TASK");
     if (asked && atoi(asked) > cpus)
-        say(r, WARN, 0, "cores", "this task may use %d CPUs, --cpus-per-task asked for %s: add `srun --cpus-per-task=%s` (not inherited by Slurm 22.05 and 23.02)", cpus, asked, asked);
-    else
-        say(r, GOOD, 0, "cores", "%d CPUs for this process, %d ranks on the node", cpus, here);
+        say(r, WARN, 0, "cores",
+            "this task may use %d CPUs, --cpus-per-task asked for %s: add `srun --cpus-per-task=%s` (not inherited by "
+            "Slurm 22.05 and 23.02)",
+            cpus, asked, asked);
+    else say(r, GOOD, 0, "cores", "%d CPUs for this process, %d ranks on the node", cpus, here);
 }
 
 static void check_memory(report *r)
@@ -78,7 +84,8 @@ static void check_memory(report *r)
     }
     double free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
     say(r, free_bytes < 0x1p28 ? WARN : GOOD, 0, "shared", "/dev/shm has %.1f GiB free%s", free_bytes / 0x1p30,
-        free_bytes < 0x1p28 ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)" : "");
+        free_bytes < 0x1p28 ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)"
+                            : "");
 }
 
 static void check_limits(report *r)
@@ -89,7 +96,9 @@ static void check_limits(report *r)
     say(r, files.rlim_cur < 1024 ? WARN : GOOD, 0, "limits", "%lu open files%s", (unsigned long)files.rlim_cur,
         files.rlim_cur < 1024 ? ": raise `ulimit -n` to 1024" : "");
     if (locked.rlim_cur != RLIM_INFINITY && locked.rlim_cur < (1u << 26))
-        say(r, WARN, 0, "limits", "%lu KiB may be locked: InfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK of slurmd)", (unsigned long)locked.rlim_cur >> 10);
+        say(r, WARN, 0, "limits",
+            "%lu KiB may be locked: InfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK of slurmd)",
+            (unsigned long)locked.rlim_cur >> 10);
 }
 
 static void check_data(report *r, const char *key, const char *folder)
@@ -102,7 +111,8 @@ static void check_data(report *r, const char *key, const char *folder)
         return;
     }
     const kolo_dataset_info *info = kolo_dataset_get_info(set);
-    say(r, GOOD, 0, key, "%s: %ld pictures, %d classes, %d shards, opened in %.0f ms", folder, (long)info->count, info->classes, info->shards, (kolo_time() - begin) * 1e3);
+    say(r, GOOD, 0, key, "%s: %ld pictures, %d classes, %d shards, opened in %.0f ms", folder, (long)info->count,
+        info->classes, info->shards, (kolo_time() - begin) * 1e3);
     kolo_dataset_close(&set);
 }
 
@@ -122,16 +132,21 @@ static void check_run(report *r, const char *folder)
     }
     unlink(path);
     int64_t free_bytes = kolo_file_free_bytes(folder);
-    say(r, GOOD, 0, "run", "%s: write, sync and rename in %.0f ms, %.1f GiB free", folder, (kolo_time() - begin) * 1e3, (double)free_bytes / 0x1p30);
+    say(r, GOOD, 0, "run", "%s: write, sync and rename in %.0f ms, %.1f GiB free", folder, (kolo_time() - begin) * 1e3,
+        (double)free_bytes / 0x1p30);
 }
 
 static void check_environment(report *r)
 {
-    static const char *const suspicious[] = {"NCCL_P2P_DISABLE", "NCCL_ALGO", "CUDA_LAUNCH_BLOCKING", "MALLOC_CHECK_", "LD_PRELOAD", "OMP_NUM_THREADS"};
+    static const char *const suspicious[] = {"NCCL_P2P_DISABLE", "NCCL_ALGO",  "CUDA_LAUNCH_BLOCKING",
+                                             "MALLOC_CHECK_",    "LD_PRELOAD", "OMP_NUM_THREADS"};
     for (size_t i = 0; i < sizeof suspicious / sizeof *suspicious; i++)
-        if (getenv(suspicious[i])) say(r, WARN, 0, "environ", "%s=%s is set: intended?", suspicious[i], getenv(suspicious[i]));
-    if (getenv("SLURM_JOB_ID") && !getenv("SLURM_JOB_END_TIME") && !getenv("SLURM_RESTART_COUNT") && r->launch->rank == 0)
-        say(r, GOOD, 0, "job", "%s on %s", getenv("SLURM_JOB_ID"), getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
+        if (getenv(suspicious[i]))
+            say(r, WARN, 0, "environ", "%s=%s is set: intended?", suspicious[i], getenv(suspicious[i]));
+    if (getenv("SLURM_JOB_ID") && !getenv("SLURM_JOB_END_TIME") && !getenv("SLURM_RESTART_COUNT") &&
+        r->launch->rank == 0)
+        say(r, GOOD, 0, "job", "%s on %s", getenv("SLURM_JOB_ID"),
+            getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
 }
 
 static int check_sum(report *r, kolo_launch *launch)
@@ -144,7 +159,8 @@ static int check_sum(report *r, kolo_launch *launch)
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     double begin = kolo_time();
     KOLO_TRY_GOTO(rc, kolo_comm_allreduce(comm, &sum, 1, KOLO_WIRE_I64, KOLO_SUM));
-    say(r, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce", "sum over ranks is %ld, expected %ld (%.2f ms)", (long)sum, (long)want, (kolo_time() - begin) * 1e3);
+    say(r, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce", "sum over ranks is %ld, expected %ld (%.2f ms)", (long)sum,
+        (long)want, (kolo_time() - begin) * 1e3);
 fail:
     kolo_comm_destroy(&comm);
     return rc;

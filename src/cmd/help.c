@@ -37,7 +37,8 @@ static void print_option(const kolo_option_entry *e)
 
 static void print_model(const kolo_model *m)
 {
-    printf("  %-14s %ldx%ldx%ld, %ld classes; %s\n", m->name, (long)m->channels, (long)m->height, (long)m->width, (long)m->classes, m->source);
+    printf("  %-14s %ldx%ldx%ld, %ld classes; %s\n", m->name, (long)m->channels, (long)m->height, (long)m->width,
+           (long)m->classes, m->source);
 }
 
 static void print_models(void)
@@ -52,11 +53,14 @@ static int print_topic(const char *topic)
     } else if (!strcmp(topic, "models")) {
         print_models();
     } else if (!strcmp(topic, "optimizers")) {
-        for (int i = 0; i < kolo_optimizer_count; i++) printf("  %-14s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
+        for (int i = 0; i < kolo_optimizer_count; i++)
+            printf("  %-14s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
     } else if (!strcmp(topic, "schedules")) {
-        for (int i = 0; i < kolo_schedule_count; i++) printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
+        for (int i = 0; i < kolo_schedule_count; i++)
+            printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
     } else if (!strcmp(topic, "augmentations")) {
-        for (int i = 0; i < kolo_augmentation_count; i++) printf("  %-14s %s\n", kolo_augmentation_table[i].name, kolo_augmentation_table[i].help);
+        for (int i = 0; i < kolo_augmentation_count; i++)
+            printf("  %-14s %s\n", kolo_augmentation_table[i].name, kolo_augmentation_table[i].help);
     } else {
         return 1;
     }
@@ -66,8 +70,8 @@ static int print_topic(const char *topic)
 /* A name out of one of the tables, with its line. */
 static bool print_name(const char *word)
 {
-#define LOOK_IN(kind, table, count)                                       \
-    for (int i = 0; i < count; i++)                                       \
+#define LOOK_IN(kind, table, count) \
+    for (int i = 0; i < count; i++) \
         if (!strcmp(word, table[i].name)) return printf("  %s (%s): %s\n", word, kind, table[i].help) > 0
     LOOK_IN("optimizer", kolo_optimizer_table, kolo_optimizer_count);
     LOOK_IN("schedule", kolo_schedule_table, kolo_schedule_count);
@@ -86,8 +90,10 @@ static void print_overview(void)
         printf("  kolo %s %s\n      %s\n", c->name, c->usage, c->help);
     }
     printf("\nOptions are key=value or --key value, in a recipe `key: value`, in the environment KOLO_KEY.\n"
-           "Recipe < site file (KOLO_SITE) < environment < command line. `kolo help options` lists them, `kolo help KEY` explains one.\n"
-           "\nExit codes: 0 done, 2 bad input, 3 I/O, 69 launcher or a dead rank, 70 internal, 75 checkpoint written, run it again, 78 configuration.\n");
+           "Recipe < site file (KOLO_SITE) < environment < command line. `kolo help options` lists them, `kolo help "
+           "KEY` explains one.\n"
+           "\nExit codes: 0 done, 2 bad input, 3 I/O, 69 launcher or a dead rank, 70 internal, 75 checkpoint written, "
+           "run it again, 78 configuration.\n");
 }
 
 /* roff: a leading dot or quote and every backslash or minus need care. */
@@ -103,7 +109,9 @@ static void print_roff(const char *text)
 
 static void print_man(void)
 {
-    printf(".TH KOLO 1 \"\" \"kolo %s\"\n.SH NAME\nkolo \\- train vision networks on Slurm supercomputers\n.SH SYNOPSIS\n", KOLO_VERSION);
+    printf(
+        ".TH KOLO 1 \"\" \"kolo %s\"\n.SH NAME\nkolo \\- train vision networks on Slurm supercomputers\n.SH SYNOPSIS\n",
+        KOLO_VERSION);
     for (int i = 0; i < kolo_command_count; i++) {
         printf(".B kolo %s\n", kolo_command_table[i].name);
         print_roff(kolo_command_table[i].usage);
@@ -115,7 +123,8 @@ static void print_man(void)
         print_roff(kolo_command_table[i].help);
         printf("\n");
     }
-    printf(".SH OPTIONS\nkey=value or \\-\\-key value on the command line, `key: value' in a recipe, KOLO_KEY in the environment.\n"
+    printf(".SH OPTIONS\nkey=value or \\-\\-key value on the command line, `key: value' in a recipe, KOLO_KEY in the "
+           "environment.\n"
            "Recipe < site file (KOLO_SITE) < environment < command line.\n");
     for (int i = 0; i < kolo_option_count; i++) {
         const kolo_option_entry *e = &kolo_option_table[i];
@@ -127,13 +136,15 @@ static void print_man(void)
         print_roff(*e->standard ? e->standard : "none");
         printf(".\n");
     }
-    printf(".SH EXIT STATUS\n0 done; 2 bad input; 3 I/O; 69 launcher or a dead rank; 70 internal; 75 checkpoint written, run it again; 78 configuration.\n"
+    printf(".SH EXIT STATUS\n0 done; 2 bad input; 3 I/O; 69 launcher or a dead rank; 70 internal; 75 checkpoint "
+           "written, run it again; 78 configuration.\n"
            ".SH FILES\nRUN/events.jsonl, RUN/summary.json, RUN/recipe.yaml, RUN/checkpoints/\n");
 }
 
 static void print_completion(void)
 {
-    printf("# bash completion of kolo, made from its option table\n_kolo()\n{\n    local word=\"${COMP_WORDS[COMP_CWORD]}\"\n"
+    printf("# bash completion of kolo, made from its option table\n_kolo()\n{\n    local "
+           "word=\"${COMP_WORDS[COMP_CWORD]}\"\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        mapfile -t COMPREPLY < <(compgen -W \"");
     for (int i = 0; i < kolo_command_count; i++) printf("%s%s", i ? " " : "", kolo_command_table[i].name);
     printf("\" -- \"$word\")\n        return\n    fi\n    case \"$word\" in\n");
@@ -147,7 +158,8 @@ static void print_completion(void)
     printf("    *=*) mapfile -t COMPREPLY < <(compgen -P \"${word%%%%=*}=\" -f -- \"${word#*=}\") ;;\n"
            "    *) mapfile -t COMPREPLY < <(compgen -S = -W \"");
     for (int i = 0; i < kolo_option_count; i++) printf("%s%s", i ? " " : "", kolo_option_table[i].key);
-    printf("\" -- \"$word\"; compgen -f -- \"$word\")\n       compopt -o nospace ;;\n    esac\n}\ncomplete -F _kolo kolo\n");
+    printf("\" -- \"$word\"; compgen -f -- \"$word\")\n       compopt -o nospace ;;\n    esac\n}\ncomplete -F _kolo "
+           "kolo\n");
 }
 
 static int help_word(const char *word)
@@ -157,7 +169,8 @@ static int help_word(const char *word)
     for (int i = 0; i < kolo_command_count; i++) {
         const kolo_command *c = &kolo_command_table[i];
         if (strcmp(word, c->name)) continue;
-        printf("kolo %s %s\n    %s\n\nOptions: `kolo help options`, or `kolo help KEY` for one.\n", c->name, c->usage, c->help);
+        printf("kolo %s %s\n    %s\n\nOptions: `kolo help options`, or `kolo help KEY` for one.\n", c->name, c->usage,
+               c->help);
         return 0;
     }
     if (print_topic(word) == 0 || print_name(word)) return 0;

@@ -91,7 +91,8 @@ const char *kolo_command_share(void)
     ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
     if (length < 0) return ".";
     exe[length] = 0;
-    static const char *const below[] = {"share/kolo", "share"}; /* installed: PREFIX/bin; built: build/bin beside share */
+    static const char *const below[] = {"share/kolo",
+                                        "share"}; /* installed: PREFIX/bin; built: build/bin beside share */
     for (int up = 0; up < 3 && strrchr(exe, '/'); up++) {
         *strrchr(exe, '/') = 0;
         for (int i = 0; i < 2; i++) {
@@ -115,12 +116,16 @@ static char *find_recipe(const char *word)
     return kolo_strdup(word);
 }
 
-typedef struct collector { const char **to; int n, room; } collector;
+typedef struct collector {
+    const char **to;
+    int n, room;
+} collector;
 
 static int collect(void *context, const char *word)
 {
     collector *c = context;
-    if (c->n >= c->room) return kolo_fail(KOLO_ECONFIG, "unexpected word `%s`; options are key=value (see `kolo help`)", word);
+    if (c->n >= c->room)
+        return kolo_fail(KOLO_ECONFIG, "unexpected word `%s`; options are key=value (see `kolo help`)", word);
     c->to[c->n++] = word;
     return 0;
 }
@@ -201,6 +206,7 @@ int main(int argc, char **argv)
         return end(name, kolo_command_table[i].run(argc - 2, argv + 2));
     }
     const char *near = kolo_nearest(name, names, kolo_command_count);
-    kolo_fail(KOLO_ECONFIG, "unknown command%s%s%s; `kolo help` lists them", near ? ": did you mean `" : "", near ? near : "", near ? "`?" : "");
+    kolo_fail(KOLO_ECONFIG, "unknown command%s%s%s; `kolo help` lists them", near ? ": did you mean `" : "",
+              near ? near : "", near ? "`?" : "");
     return end(name, KOLO_ECONFIG);
 }

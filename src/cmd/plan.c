@@ -20,7 +20,9 @@ int kolo_command_plan(int n, char **words)
     if (rc == 0) {
         rc = kolo_plan_print(session.plan, stdout, all);
         if (rc == 0) rc = kolo_plan_check(session.plan);
-        if (rc == 0) printf("checked: every value is written before it is read, no two live values overlap, every bucket is complete when it is sent\n");
+        if (rc == 0)
+            printf("checked: every value is written before it is read, no two live values overlap, every bucket is "
+                   "complete when it is sent\n");
         kolo_session_close(&session);
     }
     kolo_options_free(&options);

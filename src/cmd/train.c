@@ -29,7 +29,9 @@ static int load_weights(kolo_session *session, const kolo_options *options)
     if (*options->init) return kolo_weights_import(options->init, session->exec, session->plan, NULL);
     int found = kolo_checkpoint_find(options->run, &position, path, sizeof path);
     KOLO_TRY(found);
-    if (!found) return kolo_fail(KOLO_EINPUT, "%s holds no checkpoint: train first, or give init=FILE.safetensors", options->run);
+    if (!found)
+        return kolo_fail(KOLO_EINPUT, "%s holds no checkpoint: train first, or give init=FILE.safetensors",
+                         options->run);
     return kolo_checkpoint_load(path, session->exec, session->plan);
 }
 
@@ -38,14 +40,16 @@ static int evaluate(kolo_launch *launch, kolo_options *options)
     kolo_session session;
     kolo_evaluation e;
     int rc;
-    if (!*options->run && !*options->init) return kolo_fail(KOLO_ECONFIG, "nothing to evaluate: give run=DIR or init=FILE.safetensors");
-    if (!*options->val || !strcmp(options->val, "none")) return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
+    if (!*options->run && !*options->init)
+        return kolo_fail(KOLO_ECONFIG, "nothing to evaluate: give run=DIR or init=FILE.safetensors");
+    if (!*options->val || !strcmp(options->val, "none"))
+        return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_EVAL));
     KOLO_TRY_GOTO(rc, load_weights(&session, options));
     KOLO_TRY_GOTO(rc, kolo_evaluate(&session, options->ema > 0 && !*options->init, &e));
     if (launch->rank == 0)
-        printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5, (long)e.rows, e.seconds,
-               (double)e.rows / e.seconds);
+        printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5,
+               (long)e.rows, e.seconds, (double)e.rows / e.seconds);
     fflush(stdout);
 fail:
     kolo_session_close(&session);

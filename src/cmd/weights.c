@@ -55,7 +55,8 @@ int kolo_command_export(int n, char **words)
     } else if (word[0]) {
         rc = export(&options, NULL, word[0]);
     } else {
-        rc = kolo_fail(KOLO_ECONFIG, "usage: kolo export RUN FILE.safetensors, or kolo export model=NAME FILE.safetensors");
+        rc = kolo_fail(KOLO_ECONFIG,
+                       "usage: kolo export RUN FILE.safetensors, or kolo export model=NAME FILE.safetensors");
     }
     kolo_options_free(&options);
     return rc;
@@ -72,7 +73,9 @@ static int import(kolo_options *options, const char *file)
     if (!*options->run) return kolo_fail(KOLO_ECONFIG, "no run folder to begin: give run=DIR");
     int found = kolo_checkpoint_find(options->run, &position, path, sizeof path);
     KOLO_TRY(found);
-    if (found) return kolo_fail(KOLO_ECONFIG, "%s holds a checkpoint of step %ld already: give a fresh run folder", options->run, (long)position.step);
+    if (found)
+        return kolo_fail(KOLO_ECONFIG, "%s holds a checkpoint of step %ld already: give a fresh run folder",
+                         options->run, (long)position.step);
     position = (kolo_position){.best_top1 = -1};
     KOLO_TRY(kolo_command_alone(&launch));
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN));
@@ -87,7 +90,8 @@ static int import(kolo_options *options, const char *file)
     snprintf(position.model, sizeof position.model, "%s", options->model);
     KOLO_TRY_GOTO(rc, kolo_checkpoint_save(run, session.exec, session.plan, session.backend, options, &position));
     KOLO_TRY_GOTO(rc, kolo_checkpoint_wait(run));
-    kolo_info("%s begins with the weights of %s; `kolo train` with the same options goes on from there", options->run, file);
+    kolo_info("%s begins with the weights of %s; `kolo train` with the same options goes on from there", options->run,
+              file);
 fail:
     kolo_run_close(&run);
     kolo_session_close(&session);

@@ -24,9 +24,14 @@ static int across(kolo_comm *comm, const char *what, char *own, int type, int op
     if (comm->node.me == 0) {
         e->small.buffer[COMM_SCRATCH] = e->small.scratch;
         e->small.buffer[COMM_OWN] = own;
-        e->small.run = (comm_run){.schedule = &comm->small, .transport = e->transport, .lane = e->small.lane,
-                                  .rank_of = e->leader_of, .buffer = e->small.buffer, .width = comm_width(type),
-                                  .combine = comm_combine_of(type, op), .tag = SMALL_TAG};
+        e->small.run = (comm_run){.schedule = &comm->small,
+                                  .transport = e->transport,
+                                  .lane = e->small.lane,
+                                  .rank_of = e->leader_of,
+                                  .buffer = e->small.buffer,
+                                  .width = comm_width(type),
+                                  .combine = comm_combine_of(type, op),
+                                  .tag = SMALL_TAG};
         comm_engine_small(e, comm->seq);
     }
     return comm_node_result(&comm->node, comm->seq, what);
@@ -72,12 +77,14 @@ static int allreduce_chunk(kolo_comm *comm, const char *what, char *data, int64_
 int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dtype_wire type, enum kolo_reduce_op op)
 {
     if (count < 0 || (unsigned)type > KOLO_WIRE_U8 || (unsigned)op > KOLO_MIN)
-        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_allreduce: count %lld, type %d, op %d", (long long)count, (int)type, (int)op);
+        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_allreduce: count %lld, type %d, op %d", (long long)count, (int)type,
+                         (int)op);
     if (comm_alone(comm)) return 0;
     int64_t most = COMM_STAGE / (int64_t)comm_width(type);
     for (int64_t at = 0; at < count; at += most) {
         char *chunk = (char *)data + (size_t)at * comm_width(type);
-        KOLO_TRY(allreduce_chunk(comm, "an allreduce", chunk, count - at < most ? count - at : most, (int)type, (int)op));
+        KOLO_TRY(
+            allreduce_chunk(comm, "an allreduce", chunk, count - at < most ? count - at : most, (int)type, (int)op));
     }
     return 0;
 }
@@ -94,7 +101,8 @@ int kolo_comm_barrier(kolo_comm *comm)
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)
 {
     const kolo_launch *launch = comm->launch;
-    if (root < 0 || root >= launch->size) return kolo_fail(KOLO_EINTERNAL, "kolo_comm_broadcast: root %d of %d", root, launch->size);
+    if (root < 0 || root >= launch->size)
+        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_broadcast: root %d of %d", root, launch->size);
     if (comm_alone(comm)) return 0;
     int from = launch->node_of[root] == launch->node ? launch->local_of[root] : 0;
     for (size_t at = 0; at < bytes; at += COMM_STAGE) {
@@ -104,7 +112,8 @@ int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)
         KOLO_TRY(meet(comm, "a broadcast"));
         if (comm->node.nodes > 1) {
             if (comm->node.me == 0)
-                KOLO_TRY(comm_schedule_broadcast(&comm->small, launch->node, launch->nodes, launch->node_of[root], (int64_t)some));
+                KOLO_TRY(comm_schedule_broadcast(&comm->small, launch->node, launch->nodes, launch->node_of[root],
+                                                 (int64_t)some));
             KOLO_TRY(across(comm, "a broadcast", stage_of(comm, from), KOLO_WIRE_U8, KOLO_MAX));
         }
         if (launch->rank != root) memcpy((char *)data + at, stage_of(comm, from), some);
@@ -126,13 +135,15 @@ static int gather_across(kolo_comm *comm, size_t some, int root)
 int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all, int root)
 {
     const kolo_launch *launch = comm->launch;
-    if (root < 0 || root >= launch->size) return kolo_fail(KOLO_EINTERNAL, "kolo_comm_gather: root %d of %d", root, launch->size);
+    if (root < 0 || root >= launch->size)
+        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_gather: root %d of %d", root, launch->size);
     if (comm_alone(comm)) {
         if (bytes) memmove(all, mine, bytes);
         return 0;
     }
     size_t most = COMM_STAGE;
-    if (comm->node.nodes > 1 && comm->collect_bytes / (size_t)launch->size < most) most = comm->collect_bytes / (size_t)launch->size;
+    if (comm->node.nodes > 1 && comm->collect_bytes / (size_t)launch->size < most)
+        most = comm->collect_bytes / (size_t)launch->size;
     for (size_t at = 0; at < bytes; at += most) {
         size_t some = bytes - at < most ? bytes - at : most;
         comm->seq++;

@@ -14,7 +14,8 @@ enum { INLINE_BYTES = 512 << 10 };
 
 static int check_launch(const kolo_launch *l)
 {
-    if (l->size < 1 || l->rank < 0 || l->rank >= l->size || l->nodes < 1 || l->local_size < 1 || (l->size > 1 && (!l->node_of || !l->local_of)))
+    if (l->size < 1 || l->rank < 0 || l->rank >= l->size || l->nodes < 1 || l->local_size < 1 ||
+        (l->size > 1 && (!l->node_of || !l->local_of)))
         return kolo_fail(KOLO_EINTERNAL, "comm: launch knows no node map (rank %d of %d)", l->rank, l->size);
     if (l->local_size > COMM_MAX_LOCAL)
         return kolo_fail(KOLO_ELAUNCH, "comm: %d ranks on host %s; at most %d are supported: use more threads a rank",
@@ -131,7 +132,8 @@ static int create(kolo_comm *comm, const kolo_comm_config *config)
     }
     KOLO_TRY(rc);
     if (comm->canonical && !comm->tree.plain && comm->algorithm != COMM_AUTO && comm->algorithm != COMM_DIRECT)
-        return kolo_fail(KOLO_ECONFIG, "comm: canonical sums over this placement of ranks need algorithm auto or direct, not %s",
+        return kolo_fail(KOLO_ECONFIG,
+                         "comm: canonical sums over this placement of ranks need algorithm auto or direct, not %s",
                          comm_algorithm_name(comm->algorithm));
     if (comm->canonical && comm->algorithm == COMM_RING)
         return kolo_fail(KOLO_ECONFIG, "comm: algorithm ring has no canonical order; take auto");
@@ -181,12 +183,14 @@ void *kolo_comm_arena(kolo_comm *comm) { return comm->alone ? comm->alone : comm
 
 int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count)
 {
-    if (comm->committed) return kolo_fail(KOLO_EINTERNAL, "comm: bucket %lld declared after commit", (long long)comm->buckets);
+    if (comm->committed)
+        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %lld declared after commit", (long long)comm->buckets);
     if (comm->buckets == COMM_MAX_BUCKETS)
         return kolo_fail(KOLO_ECONFIG, "comm: more than %d buckets; raise bucket_mb", COMM_MAX_BUCKETS);
     if (count < 0 || offset % sizeof(float) != 0 || offset > comm->arena_bytes ||
         (size_t)count > (comm->arena_bytes - offset) / sizeof(float))
-        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %lld (offset %zu, %lld elements) is not within the arena of %zu bytes",
+        return kolo_fail(KOLO_EINTERNAL,
+                         "comm: bucket %lld (offset %zu, %lld elements) is not within the arena of %zu bytes",
                          (long long)comm->buckets, offset, (long long)count, comm->arena_bytes);
     KOLO_TRY(kolo_grow(&comm->bucket, &comm->capacity, comm->buckets, sizeof *comm->bucket));
     comm_bucket *b = &comm->bucket[comm->buckets];
@@ -219,7 +223,8 @@ static int make_schedules(kolo_comm *comm)
         int64_t count = comm_part(b->count, b->slices, me + 1) - comm_part(b->count, b->slices, me);
         if (count > INT_MAX)
             return kolo_fail(KOLO_ECONFIG, "comm: bucket %d is too large for MPI: lower bucket_mb", b->index);
-        int algorithm = comm->algorithm == COMM_RING ? COMM_RING : comm_pick_algorithm(comm, count * (int64_t)sizeof(float));
+        int algorithm =
+            comm->algorithm == COMM_RING ? COMM_RING : comm_pick_algorithm(comm, count * (int64_t)sizeof(float));
         comm_schedule *s = &e->schedule[i];
         KOLO_TRY(comm_schedule_allreduce(s, algorithm, comm->launch->node, comm->launch->nodes, count, &comm->tree));
         if (s->posts > posts) posts = s->posts;
@@ -257,9 +262,10 @@ static int compare_declarations(kolo_comm *comm)
     KOLO_TRY(rc);
     KOLO_TRY(kolo_comm_broadcast(comm, &other, sizeof other, 0));
     if (other < 0) return 0;
-    return kolo_fail(KOLO_ECONFIG, "comm: rank %lld declared another arena, algorithm or list of buckets than rank 0 (rank "
-                     "%d has %lld buckets): all ranks must run the same program with the same recipe", (long long)other,
-                     comm->launch->rank, (long long)comm->buckets);
+    return kolo_fail(KOLO_ECONFIG,
+                     "comm: rank %lld declared another arena, algorithm or list of buckets than rank 0 (rank "
+                     "%d has %lld buckets): all ranks must run the same program with the same recipe",
+                     (long long)other, comm->launch->rank, (long long)comm->buckets);
 }
 
 int kolo_comm_commit(kolo_comm *comm)
@@ -305,7 +311,8 @@ int kolo_comm_start(kolo_comm *comm, int bucket)
     comm_bucket *b = find(comm, bucket);
     if (!b) return KOLO_EINTERNAL;
     uint64_t round = atomic_load_explicit(&b->round, memory_order_relaxed) + 1;
-    if (round != b->waited + 1) return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d started twice without a wait", bucket);
+    if (round != b->waited + 1)
+        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d started twice without a wait", bucket);
     if (!comm_alone(comm) && comm_node_broken(&comm->node)) return comm_node_broken_text(&comm->node);
     atomic_store_explicit(&b->round, round, memory_order_relaxed);
     if (comm_alone(comm) || b->count == 0) return 0;
@@ -322,7 +329,8 @@ int kolo_comm_wait(kolo_comm *comm, int bucket)
     comm_bucket *b = find(comm, bucket);
     if (!b) return KOLO_EINTERNAL;
     uint64_t round = atomic_load_explicit(&b->round, memory_order_relaxed);
-    if (round != b->waited + 1) return kolo_fail(KOLO_EINTERNAL, "comm: wait for bucket %d, which was not started", bucket);
+    if (round != b->waited + 1)
+        return kolo_fail(KOLO_EINTERNAL, "comm: wait for bucket %d, which was not started", bucket);
     if (!comm_alone(comm) && b->count > 0) {
         if (!comm_node_done(&comm->node, b, round)) {
             double begin = kolo_time();

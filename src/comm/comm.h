@@ -28,12 +28,12 @@ enum kolo_dtype_wire { KOLO_WIRE_F32, KOLO_WIRE_F64, KOLO_WIRE_I64, KOLO_WIRE_U8
 enum kolo_reduce_op { KOLO_SUM, KOLO_MAX, KOLO_MIN };
 
 typedef struct kolo_comm_config {
-    size_t arena_bytes;   /* equal on all ranks */
-    bool canonical;       /* sum in the fixed binary tree over ranks (split at the largest power of two below n),
+    size_t arena_bytes;    /* equal on all ranks */
+    bool canonical;        /* sum in the fixed binary tree over ranks (split at the largest power of two below n),
                            * whatever the nodes: the same bits as one process that sums the ranks' parts in that tree */
-    double timeout;       /* seconds a wait may last before it fails with KOLO_ELAUNCH and names the rank that lags */
-    int spin;             /* polls before a futex wait; -1: chosen from CPUs and local ranks */
-    const char *algorithm;/* between nodes: NULL or "auto", "recursive_doubling", "rabenseifner", "ring", "direct" */
+    double timeout;        /* seconds a wait may last before it fails with KOLO_ELAUNCH and names the rank that lags */
+    int spin;              /* polls before a futex wait; -1: chosen from CPUs and local ranks */
+    const char *algorithm; /* between nodes: NULL or "auto", "recursive_doubling", "rabenseifner", "ring", "direct" */
 } kolo_comm_config;
 
 /* Collective. With size 1 everything below is immediate. */
@@ -62,7 +62,8 @@ int kolo_comm_wait(kolo_comm *comm, int bucket);
  * in the same order as a bucket's, identical on all ranks. */
 int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dtype_wire type, enum kolo_reduce_op op);
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root);
-int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all, int root); /* all: size * bytes at root */
+int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all,
+                     int root); /* all: size * bytes at root */
 int kolo_comm_barrier(kolo_comm *comm);
 
 /* Where every rank stands, for the watchdog: each rank publishes a number (plan index) and a step; readable by the
@@ -72,7 +73,10 @@ void kolo_comm_publish(kolo_comm *comm, int64_t step, int64_t action);
 void kolo_comm_peer(kolo_comm *comm, int local_rank, int64_t *step, int64_t *action, double *age);
 
 /* Totals since create: bytes reduced, seconds the caller waited in kolo_comm_wait. */
-typedef struct kolo_comm_stats { double wait_seconds; int64_t bytes, calls; } kolo_comm_stats;
+typedef struct kolo_comm_stats {
+    double wait_seconds;
+    int64_t bytes, calls;
+} kolo_comm_stats;
 void kolo_comm_get_stats(const kolo_comm *comm, kolo_comm_stats *stats);
 
 #endif

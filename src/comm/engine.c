@@ -70,9 +70,14 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
     lane->buffer[COMM_OWN] = node->arena[node->me] + at;
     for (int f = 0; f < node->fragments; f++)
         lane->buffer[COMM_PART + f] = node->arena[comm_node_home(node, f, node->me)] + at;
-    lane->run = (comm_run){.schedule = &e->schedule[b->index], .transport = e->transport, .lane = lane->lane,
-                           .rank_of = e->rank_of, .buffer = lane->buffer, .width = sizeof(float),
-                           .combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM), .tag = b->index};
+    lane->run = (comm_run){.schedule = &e->schedule[b->index],
+                           .transport = e->transport,
+                           .lane = lane->lane,
+                           .rank_of = e->rank_of,
+                           .buffer = lane->buffer,
+                           .width = sizeof(float),
+                           .combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM),
+                           .tag = b->index};
     e->transport->reset(lane->lane);
     entry->lane = free_lane;
     entry->phase = COMM_NETWORK;
@@ -200,7 +205,9 @@ int comm_engine_start(comm_engine *e)
     e->active = kolo_alloc(COMM_RING_SLOTS * sizeof *e->active);
     if (!e->ring || !e->active) return KOLO_ECONFIG;
     int rc = pthread_create(&e->thread, NULL, engine_main, e);
-    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no progress thread: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    if (rc)
+        return kolo_fail(KOLO_EINTERNAL, "comm: no progress thread: %s; raise the limit of processes (ulimit -u)",
+                         strerror(rc));
     e->running = true;
     return 0;
 }

@@ -12,9 +12,9 @@ enum { COMM_LANES = 4, COMM_RING_SLOTS = 2 * COMM_MAX_BUCKETS };
 
 /* What carries one schedule at a time. */
 typedef struct comm_lane {
-    void *lane;     /* of the transport */
+    void *lane; /* of the transport */
     char *scratch;
-    char **buffer;  /* [COMM_PART + local ranks] */
+    char **buffer; /* [COMM_PART + local ranks] */
     comm_run run;
     bool taken;
 } comm_lane;
@@ -30,19 +30,19 @@ typedef struct comm_engine {
     comm_node *node;
     const comm_transport *transport; /* NULL on one node */
     void *network;
-    comm_bucket *bucket;             /* [buckets], from commit on */
-    comm_schedule *schedule;         /* [buckets] of the slice that this rank owns; NULL on one node */
-    int *rank_of;                    /* [nodes] owners of the same slice */
-    int *leader_of;                  /* [nodes] local rank 0 of each node */
+    comm_bucket *bucket;     /* [buckets], from commit on */
+    comm_schedule *schedule; /* [buckets] of the slice that this rank owns; NULL on one node */
+    int *rank_of;            /* [nodes] owners of the same slice */
+    int *leader_of;          /* [nodes] local rank 0 of each node */
     pthread_t thread;
     bool running;
     _Atomic uint32_t stop;
-    _Atomic uint64_t *ring, tail;    /* bucket and round; 0: empty */
+    _Atomic uint64_t *ring, tail; /* bucket and round; 0: empty */
     uint64_t head;
     comm_entry *active;
     int actives;
     comm_lane lane[COMM_LANES], small;
-    _Atomic uint32_t small_seq;      /* meeting whose network part is asked for; 0: none */
+    _Atomic uint32_t small_seq; /* meeting whose network part is asked for; 0: none */
 } comm_engine;
 
 int comm_engine_start(comm_engine *engine);

@@ -9,12 +9,12 @@
 struct kolo_comm {
     kolo_launch *launch; /* the caller's */
     comm_node node;
-    comm_tree tree;      /* between nodes */
+    comm_tree tree; /* between nodes */
     comm_engine engine;
     bool canonical, committed;
-    int algorithm;       /* enum comm_algorithm, as asked for */
+    int algorithm; /* enum comm_algorithm, as asked for */
     size_t arena_bytes, collect_bytes;
-    void *alone;         /* the arena when there is one rank */
+    void *alone; /* the arena when there is one rank */
     comm_bucket *bucket;
     int64_t buckets, capacity;
     uint32_t seq;        /* meetings so far; the same on all ranks of the node */

@@ -21,16 +21,16 @@
 #define FREE_LOOP _Pragma("GCC ivdep")
 #endif
 
-#define COMBINE(name, type, expression)                                                     \
-    WIDE static void name(void *out, const void *left, const void *right, int64_t count)    \
-    {                                                                                       \
-        type *o = out;                                                                      \
-        const type *l = left, *r = right;                                                   \
-        FREE_LOOP                                                                           \
-        for (int64_t i = 0; i < count; i++) {                                               \
-            type a = l[i], b = r[i];                                                        \
-            o[i] = (type)(expression);                                                      \
-        }                                                                                   \
+#define COMBINE(name, type, expression)                                                  \
+    WIDE static void name(void *out, const void *left, const void *right, int64_t count) \
+    {                                                                                    \
+        type *o = out;                                                                   \
+        const type *l = left, *r = right;                                                \
+        FREE_LOOP                                                                        \
+        for (int64_t i = 0; i < count; i++) {                                            \
+            type a = l[i], b = r[i];                                                     \
+            o[i] = (type)(expression);                                                   \
+        }                                                                                \
     }
 
 COMBINE(sum_f32, float, a + b)

@@ -10,7 +10,9 @@
 #ifdef KOLO_MPI
 #include <mpi.h>
 
-typedef struct network { MPI_Comm world; } network;
+typedef struct network {
+    MPI_Comm world;
+} network;
 
 typedef struct lane {
     MPI_Comm world;
@@ -129,8 +131,8 @@ int comm_mpi_open(const kolo_launch *launch, int status, void **state)
     MPI_Comm_set_errhandler(n->world, MPI_ERRORS_RETURN);
     MPI_Comm_rank(n->world, &rank);
     if (rank != launch->rank)
-        return kolo_fail(KOLO_ELAUNCH, "comm: MPI calls this rank %d, the launcher %d; start with one of them only", rank,
-                         launch->rank);
+        return kolo_fail(KOLO_ELAUNCH, "comm: MPI calls this rank %d, the launcher %d; start with one of them only",
+                         rank, launch->rank);
     return 0;
 }
 
@@ -149,9 +151,10 @@ const comm_transport comm_mpi = {.name = "none"};
 int comm_mpi_open(const kolo_launch *launch, int status, void **state)
 {
     (void)state;
-    return status < 0 ? status
-                      : kolo_fail(KOLO_ELAUNCH, "comm: %d nodes, but this program was built without MPI; build with MPI=1",
-                                  launch->nodes);
+    return status < 0
+               ? status
+               : kolo_fail(KOLO_ELAUNCH, "comm: %d nodes, but this program was built without MPI; build with MPI=1",
+                           launch->nodes);
 }
 
 void comm_mpi_close(void **state, bool orderly)

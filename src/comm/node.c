@@ -1,6 +1,5 @@
 #include "comm/node.h"
 
-
 #include "base/thread.h"
 #include "comm/schedule.h"
 
@@ -109,7 +108,8 @@ bool comm_node_work(comm_node *node, const comm_bucket *b, uint64_t round)
         int s = (node->me + i) % b->slices;
         int64_t blocks = slice_blocks(b, s), block = claim(slice_of(node, b, s), round, blocks);
         if (block < 0) continue;
-        int64_t from = comm_part(b->count, b->slices, s) + block * COMM_BLOCK, end = comm_part(b->count, b->slices, s + 1);
+        int64_t from = comm_part(b->count, b->slices, s) + block * COMM_BLOCK,
+                end = comm_part(b->count, b->slices, s + 1);
         reduce_block(node, b, s, from, end - from < COMM_BLOCK ? end - from : COMM_BLOCK);
         if (atomic_fetch_add(&slice_of(node, b, s)->finished, 1) + 1 == round * (uint64_t)blocks) {
             if (node->nodes == 1) comm_node_slice_done(node, b, round);

@@ -15,8 +15,8 @@
 enum {
     COMM_MAX_LOCAL = COMM_FOLD_MAX, /* ranks on a node */
     COMM_MAX_BUCKETS = 4096,
-    COMM_STAGE = 65536,             /* bytes a rank brings to one round of a small collective */
-    COMM_BLOCK = 16384,             /* f32 elements (64 KiB) that one thread reduces at a time */
+    COMM_STAGE = 65536, /* bytes a rank brings to one round of a small collective */
+    COMM_BLOCK = 16384, /* f32 elements (64 KiB) that one thread reduces at a time */
     COMM_TEXT = 1024,
 };
 
@@ -41,45 +41,48 @@ typedef struct comm_control {
     uint64_t magic, arena_bytes;
     int32_t pid, rank, cpus;
     unsigned char cpu_mask[128];
-    _Atomic uint32_t stage;     /* of setting up */
+    _Atomic uint32_t stage; /* of setting up */
     _Atomic uint32_t departed;
-    _Alignas(64) _Atomic int64_t step, action; /* published */
-    _Atomic int64_t published;  /* nanoseconds */
+    _Alignas(64) _Atomic int64_t step, action;      /* published */
+    _Atomic int64_t published;                      /* nanoseconds */
     _Alignas(64) _Atomic uint32_t doorbell, asleep; /* of the progress thread */
-    _Atomic int32_t lagging;    /* rank whose message the progress thread waits for; -1: none */
-    _Alignas(64) _Atomic uint32_t entered; /* small collectives begun by this rank */
+    _Atomic int32_t lagging;                        /* rank whose message the progress thread waits for; -1: none */
+    _Alignas(64) _Atomic uint32_t entered;          /* small collectives begun by this rank */
     _Alignas(64) _Atomic uint32_t gathered, released, result, sleepers; /* leader only: see collective.c */
-    _Alignas(64) _Atomic uint32_t broken;  /* leader only: 0, 1 (being written), 2 (text stands) */
+    _Alignas(64) _Atomic uint32_t broken; /* leader only: 0, 1 (being written), 2 (text stands) */
     char text[COMM_TEXT];
     comm_slice slice[COMM_MAX_BUCKETS];
     comm_shared_bucket bucket[COMM_MAX_BUCKETS]; /* leader only */
     _Alignas(64) char staging[2][COMM_STAGE];
 } comm_control;
 
-typedef struct comm_members { int n; int *local; } comm_members; /* local ranks of a fragment, in rank order */
+typedef struct comm_members {
+    int n;
+    int *local;
+} comm_members; /* local ranks of a fragment, in rank order */
 
 typedef struct comm_node {
     const kolo_launch *launch;
-    int me, ranks;           /* local */
-    int nodes;               /* of the job */
-    int rails;               /* slices of a large bucket: local ranks, or what every node has when there are several */
-    int *rank_of;            /* [ranks] */
-    comm_control **control;  /* [ranks] */
-    char **arena;            /* [ranks] */
-    bool tree;               /* canonical */
-    int fragments;           /* of this node; 1 unless canonical on several nodes */
+    int me, ranks;          /* local */
+    int nodes;              /* of the job */
+    int rails;              /* slices of a large bucket: local ranks, or what every node has when there are several */
+    int *rank_of;           /* [ranks] */
+    comm_control **control; /* [ranks] */
+    char **arena;           /* [ranks] */
+    bool tree;              /* canonical */
+    int fragments;          /* of this node; 1 unless canonical on several nodes */
     comm_members *fragment;
     int spin;
     double timeout;
-    int *fd;                 /* [ranks] NULL: liveness is not watched. Each rank holds a lock on its own segment. */
+    int *fd; /* [ranks] NULL: liveness is not watched. Each rank holds a lock on its own segment. */
     size_t segment_bytes, arena_offset, collect_offset;
 } comm_node;
 
 /* One bucket as this process sees it. */
 typedef struct comm_bucket {
     int index, slices;
-    size_t offset;  /* bytes in the arena */
-    int64_t count;  /* f32 elements */
+    size_t offset;          /* bytes in the arena */
+    int64_t count;          /* f32 elements */
     _Atomic uint64_t round; /* started by this rank */
     uint64_t waited;
 } comm_bucket;

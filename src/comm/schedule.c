@@ -49,11 +49,14 @@ static void wait_all(comm_schedule *s) { wait_until(s, s->posts - 1); }
 
 static void combine(comm_schedule *s, comm_place out, comm_place left, comm_place right, int64_t count)
 {
-    if (count > 0) add(s, (comm_action){.kind = COMM_COMBINE, .out = out, .left = left, .right = right, .count = count});
+    if (count > 0)
+        add(s, (comm_action){.kind = COMM_COMBINE, .out = out, .left = left, .right = right, .count = count});
 }
 
 /* At level d the members form blocks of 2d, cut into a left half (always whole) and a right half of m <= d members. */
-typedef struct level { int base, middle, right; } level; /* right: m, 0 if there is none */
+typedef struct level {
+    int base, middle, right;
+} level; /* right: m, 0 if there is none */
 
 static level level_of(int me, int members, int d)
 {
@@ -84,7 +87,9 @@ static void recursive_doubling(comm_schedule *s, int me, int members, int64_t co
     }
 }
 
-typedef struct range { int64_t from, to; } range;
+typedef struct range {
+    int64_t from, to;
+} range;
 
 static range half_of(range r, int high)
 {
@@ -176,7 +181,10 @@ static void rabenseifner(comm_schedule *s, int me, int members, int64_t count)
 
 enum { RING_SEGMENT = 65536 }; /* elements */
 
-typedef struct ring { int me, members; int64_t count, segments; } ring;
+typedef struct ring {
+    int me, members;
+    int64_t count, segments;
+} ring;
 
 /* Segment k of the chunk that this member sends (step = 0: its own) in a step. */
 static range ring_piece(const ring *g, int step, int64_t k)
@@ -205,7 +213,8 @@ static void ring_allreduce(comm_schedule *s, int me, int members, int64_t count)
     ring g = {me, members, count, 1};
     for (int i = 0; i < members; i++) {
         int64_t chunk = comm_part(count, members, i + 1) - comm_part(count, members, i);
-        if ((chunk + RING_SEGMENT - 1) / RING_SEGMENT > g.segments) g.segments = (chunk + RING_SEGMENT - 1) / RING_SEGMENT;
+        if ((chunk + RING_SEGMENT - 1) / RING_SEGMENT > g.segments)
+            g.segments = (chunk + RING_SEGMENT - 1) / RING_SEGMENT;
     }
     int64_t items = (members - 1) * g.segments;
     for (int gather = 0; gather < 2; gather++) {
@@ -216,8 +225,7 @@ static void ring_allreduce(comm_schedule *s, int me, int members, int64_t count)
             range out = ring_piece(&g, step - gather, k), in = ring_piece(&g, step + 1 - gather, k);
             send(s, (me + 1) % members, own(out.from), out.to - out.from);
             wait_until(s, due);
-            if (!gather)
-                combine(s, own(in.from), own(in.from), scratch(t % 2 * RING_SEGMENT), in.to - in.from);
+            if (!gather) combine(s, own(in.from), own(in.from), scratch(t % 2 * RING_SEGMENT), in.to - in.from);
             due = next;
         }
         wait_all(s);
@@ -331,7 +339,8 @@ int comm_algorithm_find(const char *name)
     for (int i = 0; i < (int)(sizeof algorithms / sizeof *algorithms); i++)
         if (strcmp(name, algorithms[i]) == 0) return i;
     return kolo_fail(KOLO_ECONFIG,
-                     "comm: unknown algorithm \"%s\"; known: auto, recursive_doubling, rabenseifner, ring, direct", name);
+                     "comm: unknown algorithm \"%s\"; known: auto, recursive_doubling, rabenseifner, ring, direct",
+                     name);
 }
 
 const char *comm_algorithm_name(int algorithm) { return algorithms[algorithm]; }

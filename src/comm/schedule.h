@@ -13,22 +13,25 @@ enum comm_action_kind { COMM_SEND, COMM_RECEIVE, COMM_WAIT, COMM_COMBINE };
 /* Buffers: scratch, the vector itself, and the vector as summed in this node's fragment i. */
 enum { COMM_SCRATCH = 0, COMM_OWN = 1, COMM_PART = 2 };
 
-typedef struct comm_place { int32_t buffer; int64_t at; } comm_place; /* at: elements */
+typedef struct comm_place {
+    int32_t buffer;
+    int64_t at;
+} comm_place; /* at: elements */
 
 typedef struct comm_action {
-    int32_t kind, peer;            /* peer: member of the group */
-    comm_place out, left, right;   /* send: left; receive: out; combine: out = left op right */
-    int64_t count;                 /* elements; wait: all requests up to this serial number, from 0 */
+    int32_t kind, peer;          /* peer: member of the group */
+    comm_place out, left, right; /* send: left; receive: out; combine: out = left op right */
+    int64_t count;               /* elements; wait: all requests up to this serial number, from 0 */
 } comm_action;
 
 typedef struct comm_schedule {
     comm_action *action;
     int64_t actions, capacity;
-    int64_t posts;   /* sends and receives */
-    int64_t scratch; /* elements */
+    int64_t posts;     /* sends and receives */
+    int64_t scratch;   /* elements */
     comm_place *place; /* direct: where each fragment's share stands, while the schedule is made */
     int64_t places;
-    int status;      /* of the first failed allocation while it was made */
+    int status; /* of the first failed allocation while it was made */
 } comm_schedule;
 
 enum comm_algorithm { COMM_AUTO, COMM_RECURSIVE_DOUBLING, COMM_RABENSEIFNER, COMM_RING, COMM_DIRECT };

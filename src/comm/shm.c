@@ -51,7 +51,8 @@ static int remove_stale(const char *name)
         close(fd);
         if (dead) return 0;
     }
-    return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to a living process: two jobs of one name on this node", name);
+    return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to a living process: two jobs of one name on this node",
+                     name);
 }
 
 static int create_own(const char *name, size_t bytes, size_t head, int *out)
@@ -99,7 +100,8 @@ _Static_assert(sizeof(cpu_set_t) == sizeof((comm_control *)0)->cpu_mask, "one bi
 
 static int fail_late(const comm_node *node, int local, const char *how)
 {
-    return kolo_fail(KOLO_ELAUNCH, "comm: rank %d on host %s %s while the node's shared memory was set up; see its own message",
+    return kolo_fail(KOLO_ELAUNCH,
+                     "comm: rank %d on host %s %s while the node's shared memory was set up; see its own message",
                      node->rank_of[local], node->launch->host, how);
 }
 
@@ -120,11 +122,13 @@ static int attach(comm_node *node, int local, double deadline)
             continue;
         }
         node->fd[local] = fd;
-        if (info.st_uid != geteuid()) return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to user %d", name, (int)info.st_uid);
+        if (info.st_uid != geteuid())
+            return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to user %d", name, (int)info.st_uid);
         if ((size_t)info.st_size != node->segment_bytes)
-            return kolo_fail(KOLO_ECONFIG, "comm: rank %d asks for a shared segment of %lld bytes, rank %d for %zu: the "
-                             "ranks must agree on arena_bytes", node->rank_of[local], (long long)info.st_size,
-                             node->launch->rank, node->segment_bytes);
+            return kolo_fail(KOLO_ECONFIG,
+                             "comm: rank %d asks for a shared segment of %lld bytes, rank %d for %zu: the "
+                             "ranks must agree on arena_bytes",
+                             node->rank_of[local], (long long)info.st_size, node->launch->rank, node->segment_bytes);
         return map(fd, name, node->segment_bytes, (void **)&node->control[local]);
     }
 }
@@ -165,10 +169,11 @@ static int check_space(const comm_node *node)
     double unit = 1 << 20, need = (double)node->segment_bytes * node->ranks / unit;
     double have = (double)info.f_bavail * (double)info.f_frsize / unit;
     if (need <= have) return 0;
-    return kolo_fail(KOLO_ECONFIG,
-                     "/dev/shm on host %s has %.1f MiB free, but %d ranks need %.1f MiB: %.1f MiB are missing; enlarge it "
-                     "(mount -o remount,size=...), remove leftovers there, or run fewer ranks a node",
-                     node->launch->host, have, node->ranks, need, need - have);
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "/dev/shm on host %s has %.1f MiB free, but %d ranks need %.1f MiB: %.1f MiB are missing; enlarge it "
+        "(mount -o remount,size=...), remove leftovers there, or run fewer ranks a node",
+        node->launch->host, have, node->ranks, need, need - have);
 }
 
 static int allocate(const comm_node *node, int fd)
@@ -177,9 +182,10 @@ static int allocate(const comm_node *node, int fd)
     do rc = posix_fallocate(fd, 0, (off_t)node->segment_bytes);
     while (rc == EINTR);
     if (rc == 0) return 0;
-    return kolo_fail(KOLO_ECONFIG, "/dev/shm on host %s cannot hold %zu bytes for rank %d: %s; enlarge it "
-                     "(mount -o remount,size=...) or run fewer ranks a node", node->launch->host, node->segment_bytes,
-                     node->launch->rank, strerror(rc));
+    return kolo_fail(KOLO_ECONFIG,
+                     "/dev/shm on host %s cannot hold %zu bytes for rank %d: %s; enlarge it "
+                     "(mount -o remount,size=...) or run fewer ranks a node",
+                     node->launch->host, node->segment_bytes, node->launch->rank, strerror(rc));
 }
 
 /* Polls before a sleep: many where every rank has a CPU of its own, hardly any where they compete. */
@@ -194,7 +200,8 @@ static int choose_spin(const comm_node *node)
     int cpus = CPU_COUNT(&all), own = 0;
     memcpy(&one, node->control[node->me]->cpu_mask, sizeof one);
     own = CPU_COUNT(&one);
-    if (node->control[node->me]->cpus < own && node->control[node->me]->cpus < cpus) cpus = node->control[node->me]->cpus;
+    if (node->control[node->me]->cpus < own && node->control[node->me]->cpus < cpus)
+        cpus = node->control[node->me]->cpus;
     if (own == 0 || cpus < node->ranks) return 50;
     return node->nodes == 1 ? 20000 : 300; /* between nodes the progress thread needs the CPU that a poll would burn */
 }

@@ -12,7 +12,9 @@ typedef struct comm_fragment {
     int index;        /* among its node's fragments, in rank order */
 } comm_fragment;
 
-typedef struct comm_merge { int left, right; } comm_merge; /* fragments; the sum stands in left's place afterwards */
+typedef struct comm_merge {
+    int left, right;
+} comm_merge; /* fragments; the sum stands in left's place afterwards */
 
 typedef struct comm_tree {
     int fragments, merges; /* merges = fragments - 1; the last one leaves the total */

@@ -45,9 +45,9 @@ const char *comm_node_host(const comm_node *node, int rank)
 
 /* What a wait is for. */
 typedef struct cause {
-    const char *what;          /* small collective, or NULL: a bucket */
+    const char *what; /* small collective, or NULL: a bucket */
     const comm_bucket *bucket;
-    uint64_t round;            /* of the bucket, or number of the meeting */
+    uint64_t round; /* of the bucket, or number of the meeting */
 } cause;
 
 static uint64_t reached(const comm_node *node, const cause *c, int local)
@@ -59,7 +59,8 @@ static uint64_t reached(const comm_node *node, const cause *c, int local)
 
 static void name(char *text, size_t bytes, const cause *c)
 {
-    if (c->bucket) snprintf(text, bytes, "the reduction of bucket %d, round %llu", c->bucket->index, (unsigned long long)c->round);
+    if (c->bucket)
+        snprintf(text, bytes, "the reduction of bucket %d, round %llu", c->bucket->index, (unsigned long long)c->round);
     else snprintf(text, bytes, "%s (collective %llu)", c->what, (unsigned long long)c->round);
 }
 
@@ -121,7 +122,8 @@ static bool reached_value(_Atomic uint32_t *word, uint32_t value)
 }
 
 /* Sleeps until *word has reached `value`, counting from wherever it stands (it may wrap). */
-static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers, const cause *c)
+static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers,
+                       const cause *c)
 {
     double begin = kolo_time();
     int rc = 0;

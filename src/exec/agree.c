@@ -20,11 +20,15 @@ static int report(const kolo_exec *e, int64_t action)
 {
     char text[256];
     if (action < 0)
-        return kolo_fail(KOLO_ECONFIG, "the ranks made different plans: layouts, memory or buckets differ before the first action; "
-                                       "start all ranks with the same options and the same kolo on equal machines");
+        return kolo_fail(KOLO_ECONFIG,
+                         "the ranks made different plans: layouts, memory or buckets differ before the first action; "
+                         "start all ranks with the same options and the same kolo on equal machines");
     kolo_plan_action_text(e->plan, action, text, sizeof text);
-    return kolo_fail(KOLO_ECONFIG, "the ranks made different plans: the first difference is action %" PRId64 ", here \"%s\"; start all "
-                                   "ranks with the same options and the same kolo on equal machines", action, text);
+    return kolo_fail(KOLO_ECONFIG,
+                     "the ranks made different plans: the first difference is action %" PRId64
+                     ", here \"%s\"; start all "
+                     "ranks with the same options and the same kolo on equal machines",
+                     action, text);
 }
 
 static int find_difference(kolo_exec *e, const uint64_t *cumulative)

@@ -50,7 +50,10 @@ void kolo_exec_destroy(kolo_exec **exec)
     *exec = NULL;
 }
 
-int64_t kolo_exec_position(const kolo_exec *exec) { return atomic_load_explicit(&exec->position, memory_order_relaxed); }
+int64_t kolo_exec_position(const kolo_exec *exec)
+{
+    return atomic_load_explicit(&exec->position, memory_order_relaxed);
+}
 void *kolo_exec_arena(kolo_exec *exec, enum kolo_arena arena) { return exec->arena[arena]; }
 void kolo_exec_use_ema(kolo_exec *exec, bool ema) { exec->now = ema && exec->ema_args ? exec->ema_args : exec->args; }
 void kolo_exec_set_profile(kolo_exec *exec, kolo_exec_profile *profile) { exec->profile = profile; }
@@ -64,10 +67,13 @@ static int load(kolo_exec *e, const kolo_action *a, const kolo_batch *batch)
         const uint8_t *from = batch->pixels + (size_t)a->slot * e->input_bytes;
         const kolo_tensor *x = &g->tensor[g->input];
         if (x->dtype == KOLO_U8) memcpy(e->now[a->binding], from, e->input_bytes);
-        else KOLO_TRY(kolo_backend_from_canonical(e->backend, x, &e->plan->layout[g->input], (const float *)from, e->now[a->binding]));
+        else
+            KOLO_TRY(kolo_backend_from_canonical(e->backend, x, &e->plan->layout[g->input], (const float *)from,
+                                                 e->now[a->binding]));
     }
     if (g->label >= 0)
-        memcpy(e->now[a->binding + 1], batch->labels + (int64_t)a->slot * g->rows, (size_t)g->rows * sizeof *batch->labels);
+        memcpy(e->now[a->binding + 1], batch->labels + (int64_t)a->slot * g->rows,
+               (size_t)g->rows * sizeof *batch->labels);
     return 0;
 }
 
@@ -77,14 +83,16 @@ static int sum(kolo_exec *e, const kolo_action *a)
     const kolo_node *n = &g->node[a->node];
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] >= 0 && g->tensor[n->out[k]].role == KOLO_ROLE_PARTIAL)
-            return kolo_comm_allreduce(e->comm, e->now[a->binding], kolo_tensor_count(&g->tensor[n->out[k]]), KOLO_WIRE_F64, KOLO_SUM);
+            return kolo_comm_allreduce(e->comm, e->now[a->binding], kolo_tensor_count(&g->tensor[n->out[k]]),
+                                       KOLO_WIRE_F64, KOLO_SUM);
     return kolo_fail(KOLO_EINTERNAL, "nothing to sum");
 }
 
 static float *level(const kolo_exec *e, int number, size_t offset)
 {
     if (number == 0) return (float *)(e->arena[KOLO_ARENA_GRADIENT] + offset);
-    return (float *)(e->arena[KOLO_ARENA_PART] + (size_t)(number - 1) * e->plan->arena_bytes[KOLO_ARENA_GRADIENT] + offset);
+    return (float *)(e->arena[KOLO_ARENA_PART] + (size_t)(number - 1) * e->plan->arena_bytes[KOLO_ARENA_GRADIENT] +
+                     offset);
 }
 
 static int clip(kolo_exec *e, kolo_step *step, kolo_metrics *metrics)
@@ -109,7 +117,8 @@ static void update_buffers(kolo_exec *e, const kolo_step *step)
         for (int j = 0; j < 2; j++)
             for (int64_t c = 0; c < k->channels; c++) {
                 float *r = &k->running[j][c];
-                if (weight > 0) *r = (1 - k->momentum) * *r + k->momentum * (k->statistic[j * k->channels + c] / weight);
+                if (weight > 0)
+                    *r = (1 - k->momentum) * *r + k->momentum * (k->statistic[j * k->channels + c] / weight);
                 if (k->ema[j]) k->ema[j][c] = kolo_rule_ema(k->ema[j][c], *r, step->ema_decay);
             }
     }
@@ -121,9 +130,12 @@ static int act(kolo_exec *e, const kolo_action *a, const kolo_batch *batch, kolo
     const kolo_bucket *b = a->bucket >= 0 && p->buckets ? &p->bucket[a->bucket] : NULL;
     switch (a->kind) {
     case KOLO_ACTION_LOAD: return load(e, a, batch);
-    case KOLO_ACTION_RUN: return kolo_kernel_run(p->kernel[a->node], &e->now[a->binding], e->arena[KOLO_ARENA_WORKSPACE], step, a->slot);
+    case KOLO_ACTION_RUN:
+        return kolo_kernel_run(p->kernel[a->node], &e->now[a->binding], e->arena[KOLO_ARENA_WORKSPACE], step, a->slot);
     case KOLO_ACTION_SUM: return sum(e, a);
-    case KOLO_ACTION_FOLD: kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset), b->count); return 0;
+    case KOLO_ACTION_FOLD:
+        kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset), b->count);
+        return 0;
     case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, a->bucket);
     case KOLO_ACTION_WAIT: return kolo_comm_wait(e->comm, a->bucket);
     case KOLO_ACTION_CLIP: return clip(e, step, metrics);
@@ -143,8 +155,8 @@ static int begin(const kolo_exec *e, const kolo_batch *batch, kolo_step *step)
     const kolo_plan *p = e->plan;
     int64_t rows = p->graph->rows;
     if (batch->rows != rows * p->config.slots)
-        return kolo_fail(KOLO_EINTERNAL, "executor: a batch of %" PRId64 " rows for %d micro-batches of %" PRId64, batch->rows,
-                         p->config.slots, rows);
+        return kolo_fail(KOLO_EINTERNAL, "executor: a batch of %" PRId64 " rows for %d micro-batches of %" PRId64,
+                         batch->rows, p->config.slots, rows);
     for (int s = 0; s < p->config.slots; s++) {
         int64_t valid = batch->valid - s * rows;
         step->valid[s] = (int32_t)(valid < 0 ? 0 : valid > rows ? rows : valid);
@@ -162,9 +174,13 @@ static int finish(const kolo_exec *e, const kolo_step *step, kolo_metrics *metri
     metrics->top5 = (double)e->metrics[2];
     metrics->rows = (double)e->metrics[3];
     if (isfinite(metrics->loss)) return 0;
-    return kolo_fail(KOLO_EINPUT, "step %" PRId64 ": the loss is %s (lr %g); try a smaller lr, a longer warmup, clip_norm=1, or "
-                                  "precision=f32, and start again from the last checkpoint", step->step,
-                     isnan(metrics->loss) ? "not a number" : "infinite", (double)step->lr);
+    const char *loss = isnan(metrics->loss) ? "not a number" : "infinite";
+    if (!e->plan->config.optimizer)
+        return kolo_fail(KOLO_EINPUT, "the validation loss is %s: these weights have diverged", loss);
+    return kolo_fail(KOLO_ECONFIG,
+                     "step %" PRId64 ": the loss is %s (lr %g): training has diverged; begin another run folder with a "
+                     "smaller lr, a longer warmup, clip_norm=1, or precision=f32",
+                     step->step, loss, (double)step->lr);
 }
 
 static int fail_at(const kolo_exec *e, int rc, int64_t action, int64_t step)

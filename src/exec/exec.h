@@ -8,7 +8,10 @@
 
 typedef struct kolo_exec kolo_exec;
 
-typedef struct kolo_exec_profile { double seconds; int64_t calls; } kolo_exec_profile; /* per action */
+typedef struct kolo_exec_profile {
+    double seconds;
+    int64_t calls;
+} kolo_exec_profile; /* per action */
 
 /* Allocates the arenas (GRADIENT comes from `comm`, which must have been made with arena_bytes[KOLO_ARENA_GRADIENT] and is
  * given this plan's buckets and committed here), compares the plan's hash over ranks (a mismatch names the first differing action).
@@ -23,8 +26,11 @@ int kolo_exec_initialise(kolo_exec *exec, uint64_t seed);
 /* One step on this rank's rows of a global batch. `step` holds the rate etc.; valid[] is filled here from the batch.
  * A graph whose input is f32 (N,C,H,W) instead of u8 pictures takes batch->pixels as such floats.
  * Training: metrics are sums over the global batch; evaluation: over this rank's rows only.
- * KOLO_ELAUNCH: a peer is gone; KOLO_EINPUT: the loss is not finite (text says so). */
-typedef struct kolo_metrics { double loss, top1, top5, rows; double grad_norm; } kolo_metrics; /* sums, not means */
+ * KOLO_ELAUNCH: a peer is gone; KOLO_ECONFIG (evaluation: KOLO_EINPUT): the loss is not finite. */
+typedef struct kolo_metrics {
+    double loss, top1, top5, rows;
+    double grad_norm;
+} kolo_metrics; /* sums, not means */
 int kolo_exec_step(kolo_exec *exec, const kolo_batch *batch, kolo_step *step, kolo_metrics *metrics);
 
 /* Where the executor stands, for the watchdog; readable from another thread. */

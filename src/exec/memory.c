@@ -19,7 +19,8 @@ int exec_allocate(kolo_exec *e, const kolo_exec *share)
 {
     if (e->comm && e->plan->config.optimizer && e->plan->arena_bytes[KOLO_ARENA_GRADIENT]) {
         e->arena[KOLO_ARENA_GRADIENT] = kolo_comm_arena(e->comm);
-        if (!e->arena[KOLO_ARENA_GRADIENT]) return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
+        if (!e->arena[KOLO_ARENA_GRADIENT])
+            return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
     }
     if (share) {
         static const enum kolo_arena kept[] = {KOLO_ARENA_PARAM, KOLO_ARENA_BUFFER, KOLO_ARENA_EMA};
@@ -69,8 +70,11 @@ static int make_slices(kolo_exec *e)
             if (from >= to) continue;
             KOLO_TRY(kolo_grow(&e->slice, &capacity, n, sizeof *e->slice));
             kolo_slice *k = &e->slice[n++];
-            *k = (kolo_slice){.param = param + from, .grad = grad + from, .ema = average ? average + from : NULL,
-                              .count = to - from, .decay = p->segment[s].decay};
+            *k = (kolo_slice){.param = param + from,
+                              .grad = grad + from,
+                              .ema = average ? average + from : NULL,
+                              .count = to - from,
+                              .decay = p->segment[s].decay};
             for (int i = 0; i < p->config.optimizer->states; i++) k->state[i] = state + i * all + from;
         }
         e->first_slice[b + 1] = (int)n;

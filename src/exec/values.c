@@ -57,7 +57,8 @@ static void *place(const kolo_exec *e, const char *which, int *tensor)
     bool stored = home.arena == KOLO_ARENA_PARAM || home.arena == KOLO_ARENA_BUFFER;
     if (!strcmp(which, "param") && stored) return e->arena[home.arena] + home.offset;
     if (!strcmp(which, "ema") && stored && e->arena[KOLO_ARENA_EMA])
-        return e->arena[KOLO_ARENA_EMA] + (home.arena == KOLO_ARENA_BUFFER ? p->arena_bytes[KOLO_ARENA_PARAM] : 0) + home.offset;
+        return e->arena[KOLO_ARENA_EMA] + (home.arena == KOLO_ARENA_BUFFER ? p->arena_bytes[KOLO_ARENA_PARAM] : 0) +
+               home.offset;
     if (!strcmp(which, "gradient")) {
         if (home.arena == KOLO_ARENA_PARAM && g->grad && g->grad[*tensor] >= 0) *tensor = g->grad[*tensor];
         home = p->home[*tensor];
@@ -78,12 +79,14 @@ int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values)
 {
     const void *from = place(exec, which, &tensor);
     if (!from) return KOLO_EINTERNAL;
-    return kolo_backend_to_canonical(exec->backend, &exec->plan->graph->tensor[tensor], &exec->plan->layout[tensor], from, values);
+    return kolo_backend_to_canonical(exec->backend, &exec->plan->graph->tensor[tensor], &exec->plan->layout[tensor],
+                                     from, values);
 }
 
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values)
 {
     void *to = place(exec, which, &tensor);
     if (!to) return KOLO_EINTERNAL;
-    return kolo_backend_from_canonical(exec->backend, &exec->plan->graph->tensor[tensor], &exec->plan->layout[tensor], values, to);
+    return kolo_backend_from_canonical(exec->backend, &exec->plan->graph->tensor[tensor], &exec->plan->layout[tensor],
+                                       values, to);
 }

@@ -24,24 +24,27 @@ enum kolo_role {
     KOLO_ROLE_BUFFER,     /* f32, kept with the parameters but not trained: running statistics                     */
     KOLO_ROLE_ACTIVATION, /* lives from its producer to its last use; gradients of activations too                 */
     KOLO_ROLE_GRADIENT,   /* f32 gradient of a parameter: summed over micro-batches and ranks                      */
-    KOLO_ROLE_STATISTIC,  /* f32 by-product that is averaged like a gradient (batch statistics) and then updates a buffer */
-    KOLO_ROLE_METRIC,     /* f32 by-product summed like a gradient: loss sum, top-1, top-5, rows                   */
-    KOLO_ROLE_PARTIAL,    /* f64 sums over this rank's rows; summed over the norm's group before its first use     */
+    KOLO_ROLE_STATISTIC, /* f32 by-product that is averaged like a gradient (batch statistics) and then updates a buffer */
+    KOLO_ROLE_METRIC,    /* f32 by-product summed like a gradient: loss sum, top-1, top-5, rows                   */
+    KOLO_ROLE_PARTIAL, /* f64 sums over this rank's rows; summed over the norm's group before its first use     */
 };
 
 enum kolo_init_kind { KOLO_INIT_CONSTANT, KOLO_INIT_NORMAL, KOLO_INIT_UNIFORM };
-typedef struct kolo_init { enum kolo_init_kind kind; double a; } kolo_init; /* value; standard deviation; bound */
+typedef struct kolo_init {
+    enum kolo_init_kind kind;
+    double a;
+} kolo_init; /* value; standard deviation; bound */
 
 typedef struct kolo_tensor {
-    char *name;      /* parameters and buffers: the state-dict name; activations: their module's name; unique in the graph */
+    char *name; /* parameters and buffers: the state-dict name; activations: their module's name; unique in the graph */
     enum kolo_role role;
     enum kolo_dtype dtype;
     int rank;
     int64_t dim[KOLO_MAX_DIM];
-    kolo_init init;  /* PARAM, BUFFER */
-    bool decay;      /* PARAM: false for norm weights and all biases (subject to decay_norms=) */
-    int producer;    /* node, or -1 */
-    int of;          /* GRADIENT: its parameter; STATISTIC: the first of the buffers it updates (mean, then var = of + 1); else -1 */
+    kolo_init init; /* PARAM, BUFFER */
+    bool decay;     /* PARAM: false for norm weights and all biases (subject to decay_norms=) */
+    int producer;   /* node, or -1 */
+    int of; /* GRADIENT: its parameter; STATISTIC: the first of the buffers it updates (mean, then var = of + 1); else -1 */
 } kolo_tensor;
 
 enum kolo_op {
@@ -54,11 +57,11 @@ enum kolo_op {
 /* All attributes of all operations; each uses some. Lengths in pixels. */
 typedef struct kolo_attributes {
     int64_t kernel[2], stride[2], pad[2], dilation[2], groups;
-    double epsilon, momentum;  /* norm */
-    double smoothing;          /* cross entropy */
-    bool relu;                 /* norm_apply, norm_infer: y = max(y, 0) */
-    bool count_pad;            /* avg_pool: divide by the whole window */
-    float mean[4], std[4];     /* normalize, per channel in [0,1] */
+    double epsilon, momentum; /* norm */
+    double smoothing;         /* cross entropy */
+    bool relu;                /* norm_apply, norm_infer: y = max(y, 0) */
+    bool count_pad;           /* avg_pool: divide by the whole window */
+    float mean[4], std[4];    /* normalize, per channel in [0,1] */
 } kolo_attributes;
 
 typedef struct kolo_node {
@@ -74,12 +77,12 @@ typedef struct kolo_graph {
     kolo_node *node;
     int64_t tensors, nodes;
     int64_t tensor_capacity, node_capacity;
-    bool train;             /* built for training (batch statistics) or evaluation (running statistics) */
-    enum kolo_dtype dtype;  /* of activations: F32 or BF16 */
+    bool train;                        /* built for training (batch statistics) or evaluation (running statistics) */
+    enum kolo_dtype dtype;             /* of activations: F32 or BF16 */
     int input, label, logits, metrics; /* tensors */
-    int64_t rows;           /* N */
+    int64_t rows;                      /* N */
     int classes;
-    int *grad;              /* [tensors] gradient tensor of each tensor, or -1; after kolo_graph_backward */
+    int *grad; /* [tensors] gradient tensor of each tensor, or -1; after kolo_graph_backward */
     char name[64];
 } kolo_graph;
 
@@ -87,10 +90,11 @@ typedef struct kolo_graph {
 typedef struct kolo_op_info {
     const char *name;
     int min_in, max_in, min_out, max_out;
-    int overwrite;                                                  /* input that out[0] may overwrite when it dies there, or -1 */
-    int (*shape)(kolo_graph *graph, kolo_node *node, const char *name); /* checks inputs, makes the output tensors; NULL: backward */
-    int (*gradient)(kolo_graph *graph, int node);                   /* emits backward nodes; NULL: no gradient flows */
-    double (*flops)(const kolo_graph *graph, const kolo_node *node);/* multiply and add counted as 2 */
+    int overwrite; /* input that out[0] may overwrite when it dies there, or -1 */
+    int (*shape)(kolo_graph *graph, kolo_node *node,
+                 const char *name);               /* checks inputs, makes the output tensors; NULL: backward */
+    int (*gradient)(kolo_graph *graph, int node); /* emits backward nodes; NULL: no gradient flows */
+    double (*flops)(const kolo_graph *graph, const kolo_node *node); /* multiply and add counted as 2 */
 } kolo_op_info;
 extern const kolo_op_info kolo_op_table[KOLO_OP_COUNT];
 
@@ -100,9 +104,10 @@ void kolo_graph_destroy(kolo_graph **graph);
 /* Building. Each returns a tensor (>= 0) or a negative status; `name` is the module's name ("layer1.0.conv1"):
  * parameters are made as NAME.weight and so on. A negative argument tensor makes the call fail with the same status,
  * so models may be written without a check on every line and end with one. */
-int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64_t channels); /* u8 (N,H,W,C); also the label */
+int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width,
+               int64_t channels); /* u8 (N,H,W,C); also the label */
 int kolo_param(kolo_graph *g, const char *name, int rank, const int64_t *dim, kolo_init init, bool decay);
-int kolo_normalize(kolo_graph *g, int x, const float *mean, const float *std);       /* -> (N,C,H,W) of g->dtype */
+int kolo_normalize(kolo_graph *g, int x, const float *mean, const float *std); /* -> (N,C,H,W) of g->dtype */
 typedef struct kolo_conv_spec {
     int64_t out, kernel[2], stride[2], pad[2], groups; /* groups 0: 1 */
     bool bias;
@@ -116,10 +121,11 @@ int kolo_relu(kolo_graph *g, const char *name, int x);
 int kolo_add(kolo_graph *g, const char *name, int a, int b);
 int kolo_max_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad);
 int kolo_avg_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad, bool count_pad);
-int kolo_global_avg_pool(kolo_graph *g, const char *name, int x);                    /* (N,C,H,W) -> (N,C) */
-int kolo_flatten(kolo_graph *g, const char *name, int x);                            /* (N,C,H,W) -> (N,C*H*W) */
+int kolo_global_avg_pool(kolo_graph *g, const char *name, int x); /* (N,C,H,W) -> (N,C) */
+int kolo_flatten(kolo_graph *g, const char *name, int x);         /* (N,C,H,W) -> (N,C*H*W) */
 int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight, kolo_init bias_init);
-int kolo_shortcut_a(kolo_graph *g, const char *name, int x, int64_t channels);       /* every second pixel, zero channels on both sides */
+int kolo_shortcut_a(kolo_graph *g, const char *name, int x,
+                    int64_t channels); /* every second pixel, zero channels on both sides */
 /* Last: sets g->logits and g->metrics (4: loss sum, top-1, top-5 hits, rows) */
 int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing);
 
@@ -129,16 +135,18 @@ int kolo_graph_fuse(kolo_graph *g);
 int kolo_graph_backward(kolo_graph *g);
 
 /* For op implementations, gradient rules and passes. */
-int kolo_graph_tensor(kolo_graph *g, const char *name, enum kolo_role role, enum kolo_dtype dtype, int rank, const int64_t *dim);
-int kolo_graph_node(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const kolo_attributes *a,
-                    const char *name); /* runs the shape rule; the new node's index; outputs are named NAME, NAME:1, ... */
+int kolo_graph_tensor(kolo_graph *g, const char *name, enum kolo_role role, enum kolo_dtype dtype, int rank,
+                      const int64_t *dim);
+int kolo_graph_node(
+    kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const kolo_attributes *a,
+    const char *name); /* runs the shape rule; the new node's index; outputs are named NAME, NAME:1, ... */
 int kolo_graph_node_with(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const int *out,
-                         const kolo_attributes *a); /* outputs already made (backward) */
+                         const kolo_attributes *a);         /* outputs already made (backward) */
 int kolo_graph_find(const kolo_graph *g, const char *name); /* tensor or -1 */
 int64_t kolo_tensor_count(const kolo_tensor *tensor);       /* elements */
 
-int64_t kolo_graph_parameters(const kolo_graph *g); /* elements of PARAM tensors */
-double kolo_graph_macs(const kolo_graph *g);        /* multiply-accumulates of the forward part, one row */
+int64_t kolo_graph_parameters(const kolo_graph *g);    /* elements of PARAM tensors */
+double kolo_graph_macs(const kolo_graph *g);           /* multiply-accumulates of the forward part, one row */
 int kolo_graph_print(const kolo_graph *g, void *file); /* FILE *; one line a node */
 
 /* Initial value of element i (canonical order) of a parameter or buffer: a pure function of (seed, name, i). */

@@ -5,9 +5,9 @@
 
 #include "graph/graph.h"
 
-#define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops)                                  \
-    int kolo_shape_##shape(kolo_graph *graph, kolo_node *node, const char *module);                                    \
-    int kolo_gradient_##gradient(kolo_graph *graph, int node);                                                         \
+#define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops) \
+    int kolo_shape_##shape(kolo_graph *graph, kolo_node *node, const char *module);   \
+    int kolo_gradient_##gradient(kolo_graph *graph, int node);                        \
     double kolo_flops_##flops(const kolo_graph *graph, const kolo_node *node);
 #include "graph/ops.def"
 #undef OP

@@ -6,15 +6,15 @@
 #define kolo_flops_NULL NULL
 
 const kolo_op_info kolo_op_table[KOLO_OP_COUNT] = {
-#define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops)                                  \
-    {#name,                                                                                                            \
-     min_in,                                                                                                           \
-     max_in,                                                                                                           \
-     min_out,                                                                                                          \
-     max_out,                                                                                                          \
-     overwrite,                                                                                                        \
-     kolo_shape_##shape,                                                                                               \
-     kolo_gradient_##gradient,                                                                                         \
+#define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops) \
+    {#name,                                                                           \
+     min_in,                                                                          \
+     max_in,                                                                          \
+     min_out,                                                                         \
+     max_out,                                                                         \
+     overwrite,                                                                       \
+     kolo_shape_##shape,                                                              \
+     kolo_gradient_##gradient,                                                        \
      kolo_flops_##flops},
 #include "graph/ops.def"
 #undef OP

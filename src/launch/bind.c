@@ -97,8 +97,10 @@ static int take_share(hwloc_topology_t topology, hwloc_const_bitmap_t given, int
     hwloc_obj_type_t type = core_type(topology, given, &cores);
     if (cores < sharers) {
         if (bind && index == 0)
-            kolo_warn("%d ranks share %d cores of this machine: they are not bound, and will be slow; give each rank a core "
-                      "(srun --cpus-per-task)", sharers, cores);
+            kolo_warn(
+                "%d ranks share %d cores of this machine: they are not bound, and will be slow; give each rank a core "
+                "(srun --cpus-per-task)",
+                sharers, cores);
         return 1;
     }
     int low = (int)((int64_t)cores * index / sharers), high = (int)((int64_t)cores * (index + 1) / sharers);

@@ -8,8 +8,8 @@
 enum { KOLO_MASK_WORDS = 64 }; /* 4096 processors */
 
 typedef struct kolo_seat {
-    char machine[40];                /* boot id: the same for all nodes of a private cluster on one machine */
-    uint64_t mask[KOLO_MASK_WORDS];  /* processors given to this process */
+    char machine[40];               /* boot id: the same for all nodes of a private cluster on one machine */
+    uint64_t mask[KOLO_MASK_WORDS]; /* processors given to this process */
 } kolo_seat;
 
 /* Of the ranks that were given exactly the processors of `rank`: how many, and which of them `rank` is, in rank order.

@@ -17,7 +17,10 @@
 /* First that fits. MPI's own launcher stands first, because it is always the innermost: mpiexec inside a Slurm job leaves
  * the variables of its proxies' step in sight, but nothing that srun --mpi=pmix starts carries PMI_FD. */
 static const kolo_method *const methods[] = {
-    &kolo_method_mpi, &kolo_method_pmix, &kolo_method_slurm, &kolo_method_single,
+    &kolo_method_mpi,
+    &kolo_method_pmix,
+    &kolo_method_slurm,
+    &kolo_method_single,
 };
 enum { METHODS = sizeof methods / sizeof *methods, ABORT_SECONDS = 3 };
 
@@ -83,7 +86,8 @@ int kolo_launch_start(kolo_launch *launch, const char *method)
     memset(launch, 0, sizeof *launch);
     const kolo_method *found = find_method(method);
     if (!found)
-        return kolo_fail(KOLO_ECONFIG, "launch: method \"%s\" is not known; use auto, pmix, mpi, slurm or single", method);
+        return kolo_fail(KOLO_ECONFIG, "launch: method \"%s\" is not known; use auto, pmix, mpi, slurm or single",
+                         method);
     kolo_launch_state *state = kolo_alloc(sizeof *state);
     if (!state) return KOLO_ECONFIG;
     launch->state = state;

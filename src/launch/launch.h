@@ -7,17 +7,17 @@
 #include <stddef.h>
 
 typedef struct kolo_launch {
-    const char *method;    /* "pmix", "mpi", "slurm", "single" */
-    int rank, size;        /* in the job step */
-    int node, nodes;       /* this rank's node, numbered by first appearance in rank order */
+    const char *method;         /* "pmix", "mpi", "slurm", "single" */
+    int rank, size;             /* in the job step */
+    int node, nodes;            /* this rank's node, numbered by first appearance in rank order */
     int local_rank, local_size; /* among the ranks of this node, in rank order */
-    char host[256];        /* Slurm node name where there is one, else host name */
-    int *node_of;          /* [size] node of every rank */
-    int *local_of;         /* [size] local rank of every rank */
-    char **host_of;        /* [nodes] */
-    bool mpi;              /* MPI is initialised (thread level SERIALIZED) and its size was checked against ours */
-    char job[128];         /* unique to this job step on this machine: name for shared-memory segments; [A-Za-z0-9._-] */
-    void *state;           /* of the method */
+    char host[256];             /* Slurm node name where there is one, else host name */
+    int *node_of;               /* [size] node of every rank */
+    int *local_of;              /* [size] local rank of every rank */
+    char **host_of;             /* [nodes] */
+    bool mpi;                   /* MPI is initialised (thread level SERIALIZED) and its size was checked against ours */
+    char job[128]; /* unique to this job step on this machine: name for shared-memory segments; [A-Za-z0-9._-] */
+    void *state;   /* of the method */
 } kolo_launch;
 
 /* Finds the method (or takes `method`: "auto", "pmix", "mpi", "slurm", "single"), wires up, publishes the node map,

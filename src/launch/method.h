@@ -9,7 +9,7 @@
 /* What every rank tells all others at start. Two ranks are on one node if name and group are equal. */
 typedef struct kolo_identity {
     char name[256];
-    int32_t group;  /* of ranks that share memory, as the launcher says; -1: go by the name alone */
+    int32_t group; /* of ranks that share memory, as the launcher says; -1: go by the name alone */
     uint32_t pid;
     uint64_t token; /* random; rank 0's names the job */
 } kolo_identity;

@@ -15,7 +15,9 @@ static bool mpi_fits(void) { return getenv("PMI_FD") || getenv("PMI_PORT") || ge
 #include <limits.h>
 #include <mpi.h>
 
-static struct { bool started; } library; /* we called MPI_Init, so we finalise */
+static struct {
+    bool started;
+} library; /* we called MPI_Init, so we finalise */
 
 bool kolo_mpi_built(void) { return true; }
 
@@ -31,8 +33,10 @@ int kolo_mpi_start(int *rank, int *size)
         library.started = true;
     }
     if (level < MPI_THREAD_SERIALIZED)
-        return kolo_fail(KOLO_ELAUNCH, "launch: this MPI library gives thread level %d, kolo needs SERIALIZED (%d); use an "
-                                       "MPI built with threads", level, MPI_THREAD_SERIALIZED);
+        return kolo_fail(KOLO_ELAUNCH,
+                         "launch: this MPI library gives thread level %d, kolo needs SERIALIZED (%d); use an "
+                         "MPI built with threads",
+                         level, MPI_THREAD_SERIALIZED);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, rank);
     MPI_Comm_size(MPI_COMM_WORLD, size);
@@ -58,7 +62,9 @@ void kolo_mpi_abort(int exit_status)
     MPI_Abort(MPI_COMM_WORLD, exit_status);
 }
 
-typedef struct mpi_own { MPI_Comm comm; } mpi_own; /* apart from other users of MPI */
+typedef struct mpi_own {
+    MPI_Comm comm;
+} mpi_own; /* apart from other users of MPI */
 
 /* The lowest rank of those that share memory with us, or -1 where the library cannot say. */
 static int shared_group(int rank)
@@ -97,8 +103,9 @@ static int mpi_start(kolo_launch *launch)
     int step_rank, step_size, size = launch->size;
     if (promised > 1 && promised != size) {
         kolo_mpi_finish();
-        return kolo_fail(KOLO_ELAUNCH, "launch: the launcher started %d ranks but MPI says rank %d of %d: mpiexec or srun "
-                                       "belongs to another MPI than the one kolo is linked with; use its own mpiexec, or %s",
+        return kolo_fail(KOLO_ELAUNCH,
+                         "launch: the launcher started %d ranks but MPI says rank %d of %d: mpiexec or srun "
+                         "belongs to another MPI than the one kolo is linked with; use its own mpiexec, or %s",
                          promised, launch->rank, size, kolo_launch_cure());
     }
     if (promised < 0 && size == 1 && kolo_slurm_step(&step_rank, &step_size) && step_size > 1) {
@@ -126,8 +133,8 @@ static int mpi_exchange(kolo_launch *launch, const void *mine, size_t bytes, voi
     }
     if (bytes > INT_MAX) return kolo_fail(KOLO_EINTERNAL, "launch: exchange of %zu bytes a rank", bytes);
     if (MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, own->comm) != MPI_SUCCESS)
-        return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Allgather failed while exchanging %zu bytes a rank; did a rank die?",
-                         bytes);
+        return kolo_fail(KOLO_ELAUNCH,
+                         "launch: MPI_Allgather failed while exchanging %zu bytes a rank; did a rank die?", bytes);
     return 0;
 }
 
@@ -174,8 +181,10 @@ static int mpi_start(kolo_launch *launch)
     launch->rank = kolo_env_int("PMI_RANK", 0);
     launch->size = kolo_env_int("PMI_SIZE", 0);
     if (launch->size == 1) return 0;
-    return kolo_fail(KOLO_ELAUNCH, "launch: started by mpiexec or srun --mpi=pmi2, but kolo was built without MPI; build it "
-                                   "with MPI=1, or %s", kolo_launch_cure());
+    return kolo_fail(KOLO_ELAUNCH,
+                     "launch: started by mpiexec or srun --mpi=pmi2, but kolo was built without MPI; build it "
+                     "with MPI=1, or %s",
+                     kolo_launch_cure());
 }
 
 static int mpi_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all)
@@ -193,6 +202,11 @@ static void mpi_abort(kolo_launch *launch, int exit_status)
 #endif
 
 const kolo_method kolo_method_mpi = {
-    .name = "mpi", .fits = mpi_fits, .start = mpi_start, .exchange = mpi_exchange, .barrier = mpi_barrier,
-    .finish = mpi_finish, .abort = mpi_abort,
+    .name = "mpi",
+    .fits = mpi_fits,
+    .start = mpi_start,
+    .exchange = mpi_exchange,
+    .barrier = mpi_barrier,
+    .finish = mpi_finish,
+    .abort = mpi_abort,
 };

@@ -17,13 +17,15 @@ static int refuse_strangers(int size)
 {
     const char *type = getenv("SLURM_MPI_TYPE");
     if (kolo_method_pmix.fits())
-        return kolo_fail(KOLO_ELAUNCH, "launch: method slurm cannot connect %d tasks, but PMIx is there: take method auto", size);
+        return kolo_fail(KOLO_ELAUNCH,
+                         "launch: method slurm cannot connect %d tasks, but PMIx is there: take method auto", size);
     char given[128] = "was given --mpi=none, or no --mpi where the site's default is none";
     if (type) snprintf(given, sizeof given, "was given --mpi=%.64s", type);
-    return kolo_fail(KOLO_ELAUNCH,
-                     "launch: srun started %d tasks but they cannot find each other, every one would be rank 0 of 1: this "
-                     "srun %s; %s",
-                     size, given, kolo_launch_cure());
+    return kolo_fail(
+        KOLO_ELAUNCH,
+        "launch: srun started %d tasks but they cannot find each other, every one would be rank 0 of 1: this "
+        "srun %s; %s",
+        size, given, kolo_launch_cure());
 }
 
 static int slurm_start(kolo_launch *launch)
@@ -31,8 +33,10 @@ static int slurm_start(kolo_launch *launch)
     kolo_launch_state *state = kolo_state(launch);
     int rank, size;
     if (!kolo_slurm_step(&rank, &size))
-        return kolo_fail(KOLO_ELAUNCH, "launch: method slurm, but this is no task of srun (SLURM_STEP_NUM_TASKS and "
-                                       "SLURM_PROCID are not set); %s", kolo_launch_cure());
+        return kolo_fail(KOLO_ELAUNCH,
+                         "launch: method slurm, but this is no task of srun (SLURM_STEP_NUM_TASKS and "
+                         "SLURM_PROCID are not set); %s",
+                         kolo_launch_cure());
     if (size > 1 && kolo_method_mpi.fits()) { /* srun --mpi=pmi2: MPI is what connects the tasks */
         state->method = &kolo_method_mpi;
         return state->method->start(launch);
@@ -76,10 +80,20 @@ static int single_start(kolo_launch *launch)
 }
 
 const kolo_method kolo_method_slurm = {
-    .name = "slurm", .fits = slurm_fits, .start = slurm_start, .exchange = single_exchange, .barrier = single_barrier,
-    .finish = single_finish, .abort = single_abort,
+    .name = "slurm",
+    .fits = slurm_fits,
+    .start = slurm_start,
+    .exchange = single_exchange,
+    .barrier = single_barrier,
+    .finish = single_finish,
+    .abort = single_abort,
 };
 const kolo_method kolo_method_single = {
-    .name = "single", .fits = single_fits, .start = single_start, .exchange = single_exchange,
-    .barrier = single_barrier, .finish = single_finish, .abort = single_abort,
+    .name = "single",
+    .fits = single_fits,
+    .start = single_start,
+    .exchange = single_exchange,
+    .barrier = single_barrier,
+    .finish = single_finish,
+    .abort = single_abort,
 };

@@ -7,7 +7,7 @@
 
 #include "models/models.h"
 
-#define MODEL(name, argument, build, ...)                                                                              \
+#define MODEL(name, argument, build, ...) \
     int kolo_build_##build(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config);
 #include "models/models.def"
 #undef MODEL

@@ -9,14 +9,14 @@
 #include "models/layers.h"
 
 const kolo_model kolo_model_table[] = {
-#define MODEL(id, depth, builder, h, w, c, k, text)                                                                    \
-    {.name = #id,                                                                                                      \
-     .source = text,                                                                                                   \
-     .height = h,                                                                                                      \
-     .width = w,                                                                                                       \
-     .channels = c,                                                                                                    \
-     .classes = k,                                                                                                     \
-     .argument = depth,                                                                                                \
+#define MODEL(id, depth, builder, h, w, c, k, text) \
+    {.name = #id,                                   \
+     .source = text,                                \
+     .height = h,                                   \
+     .width = w,                                    \
+     .channels = c,                                 \
+     .classes = k,                                  \
+     .argument = depth,                             \
      .build = kolo_build_##builder},
 #include "models/models.def"
 #undef MODEL

@@ -7,19 +7,20 @@
 typedef struct kolo_model_config {
     int64_t rows, height, width, channels; /* micro-batch and picture */
     int64_t classes;
-    const char *shortcut;                  /* CIFAR ResNet: "a", "b" */
+    const char *shortcut; /* CIFAR ResNet: "a", "b" */
     bool zero_init_residual;
-    double smoothing;                      /* label smoothing of the loss */
+    double smoothing; /* label smoothing of the loss */
     float mean[4], std[4];
     bool train;
     enum kolo_dtype dtype;
 } kolo_model_config;
 
 typedef struct kolo_model {
-    const char *name, *source;             /* "resnet50"; the paper or code that defines it */
+    const char *name, *source;                /* "resnet50"; the paper or code that defines it */
     int64_t height, width, channels, classes; /* usual input */
-    int argument;                          /* depth */
-    int (*build)(kolo_graph *g, int x, const struct kolo_model *model, const kolo_model_config *config); /* x: (N,C,H,W); returns logits */
+    int argument;                             /* depth */
+    int (*build)(kolo_graph *g, int x, const struct kolo_model *model,
+                 const kolo_model_config *config); /* x: (N,C,H,W); returns logits */
 } kolo_model;
 
 extern const kolo_model kolo_model_table[];

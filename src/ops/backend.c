@@ -28,7 +28,8 @@ int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_bac
     *backend = NULL;
     const kolo_backend_type *type = find_type(name);
     if (!type) return kolo_fail(KOLO_ECONFIG, "no backend called \"%s\" in this build; it has \"cpu\"", name);
-    if (config->threads < 1) return kolo_fail(KOLO_ECONFIG, "threads=%d: at least one compute thread is needed", config->threads);
+    if (config->threads < 1)
+        return kolo_fail(KOLO_ECONFIG, "threads=%d: at least one compute thread is needed", config->threads);
     kolo_backend *b = kolo_alloc(sizeof *b);
     if (!b) return KOLO_ECONFIG;
     b->type = type;
@@ -76,7 +77,8 @@ kolo_layout kolo_layout_plain(const kolo_tensor *t)
 kolo_layout kolo_layout_blocked(const kolo_tensor *t, int64_t block)
 {
     int64_t blocks = (t->dim[1] + block - 1) / block;
-    kolo_layout l = {block, NULL, 0, (size_t)(t->dim[0] * blocks * block * t->dim[2] * t->dim[3]) * kolo_dtype_size(t->dtype)};
+    kolo_layout l = {block, NULL, 0,
+                     (size_t)(t->dim[0] * blocks * block * t->dim[2] * t->dim[3]) * kolo_dtype_size(t->dtype)};
     return l;
 }
 
@@ -90,14 +92,15 @@ static int inherit(const kolo_graph *g, const kolo_graph *like, const kolo_layou
         if (other < 0) continue;
         const kolo_tensor *y = &like->tensor[other];
         if (x->rank != y->rank || memcmp(x->dim, y->dim, (size_t)x->rank * sizeof x->dim[0]))
-            return kolo_fail(KOLO_EINTERNAL, "%s has another shape in graph %s than in %s", x->name, g->name, like->name);
+            return kolo_fail(KOLO_EINTERNAL, "%s has another shape in graph %s than in %s", x->name, g->name,
+                             like->name);
         layout[t] = like_layout[other];
     }
     return 0;
 }
 
-int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
-                                   kolo_layout *layout)
+int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like,
+                                   const kolo_layout *like_layout, kolo_layout *layout)
 {
     const kolo_backend_type *type = backend->type;
     if (like) KOLO_TRY(inherit(g, like, like_layout, layout));
@@ -112,8 +115,8 @@ int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, c
     return 0;
 }
 
-int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
-                        kolo_layout *layout)
+int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like,
+                        const kolo_layout *like_layout, kolo_layout *layout)
 {
     if (backend->type->enter) backend->type->enter(backend);
     for (int64_t t = 0; t < g->tensors; t++) layout[t] = kolo_layout_plain(&g->tensor[t]);
@@ -181,8 +184,8 @@ static int prepare_new(const kolo_request *r, const kolo_op_row *row, char **key
     return 0;
 }
 
-int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, const kolo_layout *layout, kolo_kernel **kernel,
-                         size_t *workspace)
+int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, const kolo_layout *layout,
+                         kolo_kernel **kernel, size_t *workspace)
 {
     *kernel = NULL;
     if (backend->type->enter) backend->type->enter(backend);
@@ -190,7 +193,8 @@ int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, c
     const kolo_op_row *row = backend->type->rows[r.node->op];
     const char *name = kolo_op_table[r.node->op].name;
     if (!row || !row->prepare)
-        return kolo_fail(KOLO_ECONFIG, "the %s backend has no %s operation; choose another device or network", backend->type->name, name);
+        return kolo_fail(KOLO_ECONFIG, "the %s backend has no %s operation; choose another device or network",
+                         backend->type->name, name);
     char *key = make_key(&r);
     if (!key) return KOLO_ECONFIG;
     for (int64_t i = 0; i < backend->kernels && !*kernel; i++)
@@ -211,16 +215,24 @@ int kolo_kernel_run(kolo_kernel *k, void *const *args, void *workspace, const ko
 const char *kolo_kernel_name(const kolo_kernel *k) { return k->name; }
 char *kolo_backend_choices(const kolo_backend *b) { return kolo_choices_text(&b->choices); }
 
-int kolo_backend_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to)
+int kolo_backend_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from,
+                              float *to)
 {
     return b->type->to_canonical(b, tensor, layout, from, to);
 }
 
-int kolo_backend_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to)
+int kolo_backend_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout,
+                                const float *from, void *to)
 {
     return b->type->from_canonical(b, tensor, layout, from, to);
 }
 
-void kolo_backend_fold(kolo_backend *b, float *sum, const float *part, int64_t count) { b->type->fold(b, sum, part, count); }
+void kolo_backend_fold(kolo_backend *b, float *sum, const float *part, int64_t count)
+{
+    b->type->fold(b, sum, part, count);
+}
 double kolo_backend_norm2(kolo_backend *b, const float *x, int64_t count) { return b->type->norm2(b, x, count); }
-bool kolo_backend_not_finite(kolo_backend *b, const float *x, int64_t count) { return b->type->not_finite(b, x, count); }
+bool kolo_backend_not_finite(kolo_backend *b, const float *x, int64_t count)
+{
+    return b->type->not_finite(b, x, count);
+}

@@ -16,11 +16,11 @@
 #define KOLO_MAX_SLOTS 1024
 typedef struct kolo_step {
     int64_t step, epoch;
-    int64_t valid_global;            /* valid rows of the global batch: the loss is their mean */
-    int32_t valid[KOLO_MAX_SLOTS];   /* valid rows of each micro-batch slot of this rank: a prefix of its rows */
+    int64_t valid_global;                   /* valid rows of the global batch: the loss is their mean */
+    int32_t valid[KOLO_MAX_SLOTS];          /* valid rows of each micro-batch slot of this rank: a prefix of its rows */
     float lr, momentum, weight_decay, clip; /* of this step; clip: factor on the gradients, 1 = none */
-    float ema_decay;                 /* of this step (ramp applied) */
-    bool first;                      /* first update of the run: momentum starts */
+    float ema_decay;                        /* of this step (ramp applied) */
+    bool first;                             /* first update of the run: momentum starts */
 } kolo_step;
 
 /* Memory layout of a tensor.
@@ -31,20 +31,21 @@ typedef struct kolo_step {
  *          its optimizer state have the same one. Padding is zero and stays zero under any elementwise update. */
 typedef struct kolo_layout {
     int64_t block;
-    const void *opaque;   /* owned by the backend, lives as long as it */
-    uint64_t hash;        /* of opaque's content; equal on all ranks of a job (part of the plan's hash) */
-    size_t bytes;         /* physical size, multiple of the element */
+    const void *opaque; /* owned by the backend, lives as long as it */
+    uint64_t hash;      /* of opaque's content; equal on all ranks of a job (part of the plan's hash) */
+    size_t bytes;       /* physical size, multiple of the element */
 } kolo_layout;
 
 typedef struct kolo_backend kolo_backend;
-typedef struct kolo_kernel kolo_kernel; /* one prepared operation; shared by all nodes of equal shape, layout and attributes */
+typedef struct kolo_kernel
+    kolo_kernel; /* one prepared operation; shared by all nodes of equal shape, layout and attributes */
 
 typedef struct kolo_backend_config {
-    int threads;            /* compute threads */
-    bool direct;            /* conv=direct */
-    bool deterministic;     /* fixed rule instead of a clock */
-    const char *cache;      /* file of timed choices, read and appended (by rank 0); NULL: none */
-    const char *choices;    /* text of choices made by rank 0 for all (kolo_backend_choices); NULL: choose here */
+    int threads;         /* compute threads */
+    bool direct;         /* conv=direct */
+    bool deterministic;  /* fixed rule instead of a clock */
+    const char *cache;   /* file of timed choices, read and appended (by rank 0); NULL: none */
+    const char *choices; /* text of choices made by rank 0 for all (kolo_backend_choices); NULL: choose here */
 } kolo_backend_config;
 
 /* name: "cpu" (later "cuda"). */
@@ -77,8 +78,8 @@ int kolo_backend_from_canonical(kolo_backend *backend, const kolo_tensor *tensor
                                 const float *from, void *to);
 
 /* Vector arithmetic over arenas for the plan's actions, in `threads` threads, the same bits for any number of them. */
-void kolo_backend_fold(kolo_backend *backend, float *sum, const float *part, int64_t count);      /* sum += part */
-double kolo_backend_norm2(kolo_backend *backend, const float *x, int64_t count);                  /* sum of squares */
+void kolo_backend_fold(kolo_backend *backend, float *sum, const float *part, int64_t count); /* sum += part */
+double kolo_backend_norm2(kolo_backend *backend, const float *x, int64_t count);             /* sum of squares */
 /* True if any element is not finite. */
 bool kolo_backend_not_finite(kolo_backend *backend, const float *x, int64_t count);
 

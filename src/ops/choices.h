@@ -6,16 +6,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct kolo_choice { char *key, *value; } kolo_choice;
+typedef struct kolo_choice {
+    char *key, *value;
+} kolo_choice;
 
 typedef struct kolo_choices {
-    kolo_choice *list;       /* made or used in this process */
+    kolo_choice *list; /* made or used in this process */
     int64_t count, capacity;
-    kolo_choice *known;      /* from the file, or from rank 0 */
+    kolo_choice *known; /* from the file, or from rank 0 */
     int64_t known_count, known_capacity;
-    char *machine;           /* prefix of the keys in the file: CPU, library, threads */
-    char *path;              /* the file, or NULL */
-    bool given;              /* choices come from rank 0: nothing is timed here */
+    char *machine; /* prefix of the keys in the file: CPU, library, threads */
+    char *path;    /* the file, or NULL */
+    bool given;    /* choices come from rank 0: nothing is timed here */
 } kolo_choices;
 
 /* machine: text without newlines. path, text may be NULL. A file that cannot be read is no error: it is only a cache. */

@@ -17,11 +17,11 @@ typedef struct kolo_request {
 struct kolo_kernel {
     int (*run)(const kolo_kernel *kernel, void *const *args, void *workspace, const kolo_step *step, int slot);
     void (*release)(void *state);
-    void *state;         /* the row's own; released with the kernel */
+    void *state; /* the row's own; released with the kernel */
     size_t workspace;
     char name[96];
     kolo_backend *backend;
-    char *key;           /* operation, shapes, layouts, attributes as text */
+    char *key; /* operation, shapes, layouts, attributes as text */
 };
 
 typedef struct kolo_op_row {
@@ -34,16 +34,19 @@ typedef struct kolo_op_row {
 
 typedef struct kolo_backend_type {
     const char *name;
-    const char *(*version)(void);                                                /* of its library; static text */
-    const kolo_op_row *const *rows;                                              /* [KOLO_OP_COUNT] */
-    int (*open)(kolo_backend *backend);                                          /* sets backend->state */
-    const char *(*machine)(kolo_backend *backend);                               /* processor, library, threads: what timed choices depend on */
+    const char *(*version)(void);                  /* of its library; static text */
+    const kolo_op_row *const *rows;                /* [KOLO_OP_COUNT] */
+    int (*open)(kolo_backend *backend);            /* sets backend->state */
+    const char *(*machine)(kolo_backend *backend); /* processor, library, threads: what timed choices depend on */
     void (*close)(kolo_backend *backend);
-    void (*enter)(kolo_backend *backend);                                        /* before anything runs on the calling thread; may be NULL */
+    void (*enter)(kolo_backend *backend); /* before anything runs on the calling thread; may be NULL */
     /* layouts of the activations; like (may be NULL): a graph whose layouts are chosen and whose parameters this one shares */
-    int (*blocks)(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
-    int (*to_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
-    int (*from_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to);
+    int (*blocks)(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
+                  const kolo_layout *like_layout, kolo_layout *layout);
+    int (*to_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const void *from,
+                        float *to);
+    int (*from_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
+                          const float *from, void *to);
     void (*fold)(kolo_backend *backend, float *sum, const float *part, int64_t count);
     double (*norm2)(kolo_backend *backend, const float *x, int64_t count);
     bool (*not_finite)(kolo_backend *backend, const float *x, int64_t count);
@@ -56,7 +59,7 @@ struct kolo_backend {
     kolo_choices choices;
     kolo_kernel **kernel;
     int64_t kernels, kernel_capacity;
-    void *state;         /* the type's own */
+    void *state; /* the type's own */
 };
 
 extern const kolo_backend_type kolo_cpu_backend;
@@ -76,8 +79,8 @@ kolo_layout kolo_layout_plain(const kolo_tensor *tensor);
 /* Layout of an activation (N, C, H, W) in channel blocks. */
 kolo_layout kolo_layout_blocked(const kolo_tensor *tensor, int64_t block);
 /* Second half of kolo_backend_layout: `layout` holds the activations' layouts, and plain ones for all else. */
-int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout,
-                                   kolo_layout *layout);
+int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
+                                   const kolo_layout *like_layout, kolo_layout *layout);
 /* Whether a tensor is an activation, or an input of numbers instead of bytes, (N, C, H, W), that the channel block applies to. */
 bool kolo_tensor_is_map(const kolo_tensor *tensor);
 

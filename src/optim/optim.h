@@ -10,22 +10,25 @@
 #include "ops/backend.h"
 
 /* A run of elements that are treated alike: consecutive parameters with the same decay. */
-typedef struct kolo_segment { int64_t begin, count; bool decay; } kolo_segment;
+typedef struct kolo_segment {
+    int64_t begin, count;
+    bool decay;
+} kolo_segment;
 
 /* One slice of the arenas; all pointers already at its begin; count elements. */
 typedef struct kolo_slice {
-    float *param;          /* f32 master */
-    const float *grad;     /* mean over the global batch */
-    float *state[4];       /* optimizer state, `states` of them */
-    float *ema;            /* or NULL */
+    float *param;      /* f32 master */
+    const float *grad; /* mean over the global batch */
+    float *state[4];   /* optimizer state, `states` of them */
+    float *ema;        /* or NULL */
     int64_t count;
     bool decay;
 } kolo_slice;
 
 typedef struct kolo_optimizer {
     const char *name, *help;
-    int states;                                   /* f32 state arrays of the parameters' size */
-    const char *state_name[4];                    /* in checkpoints: "momentum" */
+    int states;                /* f32 state arrays of the parameters' size */
+    const char *state_name[4]; /* in checkpoints: "momentum" */
     void (*update)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step);
 } kolo_optimizer;
 
@@ -39,7 +42,8 @@ const kolo_optimizer *kolo_optimizer_find(const char *name); /* NULL: error text
 /* Learning rate of step t = 0, 1, ... of `steps` in all. steps_per_epoch turns epochs into steps (1 if the run is given in steps). */
 typedef struct kolo_schedule {
     const char *name, *help;
-    double (*rate)(const kolo_options *options, double t, double steps, double warmup, double unit); /* after warm-up; unit: steps in one epoch (or 1) */
+    double (*rate)(const kolo_options *options, double t, double steps, double warmup,
+                   double unit); /* after warm-up; unit: steps in one epoch (or 1) */
 } kolo_schedule;
 extern const kolo_schedule kolo_schedule_table[];
 extern const int kolo_schedule_count;

@@ -68,8 +68,9 @@ const kolo_schedule *kolo_schedule_find(const char *name)
         if (!strcmp(names[i], name)) return &kolo_schedule_table[i];
     }
     const char *nearest = kolo_nearest(name, names, kolo_schedule_count);
-    kolo_fail(KOLO_ECONFIG, nearest ? "unknown schedule \"%s\"; did you mean \"%s\"?"
-                                    : "unknown schedule \"%s\"; `kolo help schedules` lists them%s",
+    kolo_fail(KOLO_ECONFIG,
+              nearest ? "unknown schedule \"%s\"; did you mean \"%s\"?"
+                      : "unknown schedule \"%s\"; `kolo help schedules` lists them%s",
               name, nearest ? nearest : "");
     return NULL;
 }
@@ -81,7 +82,8 @@ int kolo_milestones_check(const char *milestones)
         char *end;
         double value = strtod(at, &end);
         if (end == at || !(value > last) || (*end && *end != ',') || (*end == ',' && !end[1]))
-            return kolo_fail(KOLO_ECONFIG, "milestones: \"%s\" is not a list of rising numbers like 30,60,80", milestones);
+            return kolo_fail(KOLO_ECONFIG, "milestones: \"%s\" is not a list of rising numbers like 30,60,80",
+                             milestones);
         last = value;
         at = end + (*end == ',');
     }

@@ -6,7 +6,10 @@
 #include "kolo/error.h"
 #include "plan/parts.h"
 
-typedef struct ends { size_t *end; int64_t n, capacity; } ends; /* byte at which each reduced tensor ends */
+typedef struct ends {
+    size_t *end;
+    int64_t n, capacity;
+} ends; /* byte at which each reduced tensor ends */
 
 static int collect(const kolo_plan *plan, ends *e)
 {
@@ -46,7 +49,8 @@ int kolo_plan_buckets(kolo_plan *plan)
     int64_t tail = e.n - 1; /* the last bucket begins with this tensor */
     while (tail > 0 && (double)(all - (tail > 1 ? e.end[tail - 2] : 0)) <= plan->config.bucket_bytes / 8) tail--;
     for (int64_t i = 0; i < e.n; i++) {
-        if (i != tail - 1 && i != e.n - 1 && (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes)) continue;
+        if (i != tail - 1 && i != e.n - 1 && (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes))
+            continue;
         add(plan, begin, e.end[i]);
         begin = e.end[i];
     }

@@ -8,21 +8,27 @@
 #include "plan/parts.h"
 
 /* What a stretch of the ACTIVATION arena holds. */
-typedef struct region { size_t offset, bytes; int tensor, slot; bool summed; } region;
+typedef struct region {
+    size_t offset, bytes;
+    int tensor, slot;
+    bool summed;
+} region;
 
 /* What a level of a bucket holds: the sum of slots [begin, end), of `written` of its tensors. Empty: end == 0. */
-typedef struct content { int begin, end, written; } content;
+typedef struct content {
+    int begin, end, written;
+} content;
 
 typedef struct check {
     const kolo_plan *plan;
     const kolo_graph *graph;
-    int64_t at;               /* action */
+    int64_t at; /* action */
     region *region;
     int64_t regions, capacity;
     int levels;
-    content *content;         /* [buckets][levels] */
-    int *tensors;             /* [buckets] reduced tensors in it */
-    int *written;             /* [tensors] 1 + slot that wrote it last */
+    content *content;                 /* [buckets][levels] */
+    int *tensors;                     /* [buckets] reduced tensors in it */
+    int *written;                     /* [tensors] 1 + slot that wrote it last */
     char *started, *waited, *updated; /* [buckets] */
     int clips, buffers;
 } check;
@@ -85,12 +91,15 @@ static content *content_of(check *c, int bucket, int level) { return &c->content
 static int write_reduced(check *c, const kolo_binding *b, int tensor, int slot)
 {
     size_t size = c->plan->arena_bytes[KOLO_ARENA_GRADIENT], home = c->plan->home[tensor].offset;
-    int level = b->arena == KOLO_ARENA_GRADIENT ? 0 : b->arena == KOLO_ARENA_PART ? 1 + (int)(b->offset / size) : c->levels;
+    int level = b->arena == KOLO_ARENA_GRADIENT ? 0
+                : b->arena == KOLO_ARENA_PART   ? 1 + (int)(b->offset / size)
+                                                : c->levels;
     if (level >= c->levels || b->offset - (size_t)(level > 0 ? level - 1 : 0) * size != home)
         return breach(c, "writes outside its place in the gradients", tensor, slot);
     int bucket = kolo_plan_bucket_of(c->plan, home);
     content *k = content_of(c, bucket, level);
-    if (level == 0 && c->started[bucket]) return breach(c, "writes into a bucket whose reduction has begun", tensor, slot);
+    if (level == 0 && c->started[bucket])
+        return breach(c, "writes into a bucket whose reduction has begun", tensor, slot);
     if (c->written[tensor] == slot + 1) return breach(c, "writes twice", tensor, slot);
     if (k->end && (k->begin != slot || k->end != slot + 1 || k->written == c->tensors[bucket]))
         return breach(c, "overwrites gradients that are not folded yet", tensor, slot);
@@ -131,8 +140,7 @@ static int on_fold(check *c, const kolo_action *a)
     if (to->end != from->begin) return breach(c, "folds micro-batches that are not neighbours", -1, 0);
     int n = from->end - to->begin, half = 1;
     while (half * 2 < n) half *= 2;
-    if (c->plan->config.canonical && to->end - to->begin != half)
-        return breach(c, "leaves the canonical tree", -1, 0);
+    if (c->plan->config.canonical && to->end - to->begin != half) return breach(c, "leaves the canonical tree", -1, 0);
     to->end = from->end;
     *from = (content){0};
     return 0;
@@ -144,7 +152,8 @@ static int read_home(check *c, const kolo_binding *b, int tensor, int slot)
 {
     const kolo_plan *p = c->plan;
     const kolo_binding *h = &p->home[tensor];
-    if (h->arena < 0 || b->arena != h->arena || b->offset != h->offset) return breach(c, "reads from a place that is not its home", tensor, slot);
+    if (h->arena < 0 || b->arena != h->arena || b->offset != h->offset)
+        return breach(c, "reads from a place that is not its home", tensor, slot);
     for (int k = 0; k < p->buckets; k++) {
         size_t begin = (size_t)p->bucket[k].param * sizeof(float), bytes = (size_t)p->bucket[k].params * sizeof(float);
         if (h->arena == KOLO_ARENA_PARAM && c->updated[k] && overlap(begin, bytes, h->offset, 1))
@@ -174,7 +183,8 @@ static int meet(check *c, const kolo_node *n, const kolo_binding *b, int slot)
             int other = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
             if (i == o || other < 0 || b[i].arena != b[o].arena) continue;
             if (!overlap(b[i].offset, c->plan->layout[other].bytes, b[o].offset, c->plan->layout[out].bytes)) continue;
-            if (o == n->n_in && i == may && b[i].offset == b[o].offset && c->plan->layout[other].bytes == c->plan->layout[out].bytes)
+            if (o == n->n_in && i == may && b[i].offset == b[o].offset &&
+                c->plan->layout[other].bytes == c->plan->layout[out].bytes)
                 continue;
             return breach(c, "writes over its own operand", out, slot);
         }
@@ -211,8 +221,10 @@ static int on_sum(check *c, const kolo_action *a)
     for (int64_t i = 0; i < c->regions; i++) {
         region *r = &c->region[i];
         if (b->arena != KOLO_ARENA_ACTIVATION || r->offset != b->offset || r->slot != a->slot) continue;
-        if (c->graph->tensor[r->tensor].role != KOLO_ROLE_PARTIAL) return breach(c, "sums what is no partial sum", r->tensor, a->slot);
-        if (r->summed || !must_sum(c)) return breach(c, "sums twice, or where nothing is to be summed", r->tensor, a->slot);
+        if (c->graph->tensor[r->tensor].role != KOLO_ROLE_PARTIAL)
+            return breach(c, "sums what is no partial sum", r->tensor, a->slot);
+        if (r->summed || !must_sum(c))
+            return breach(c, "sums twice, or where nothing is to be summed", r->tensor, a->slot);
         r->summed = true;
         return 0;
     }
@@ -283,13 +295,17 @@ static int check_homes(const kolo_plan *p)
         const kolo_binding *h = &p->home[t];
         if (h->arena < 0) continue;
         if (h->offset % KOLO_ALIGN || h->offset + p->layout[t].bytes > p->arena_bytes[h->arena])
-            return kolo_fail(KOLO_EINTERNAL, "plan: the home of %s is outside its arena or unaligned", p->graph->tensor[t].name);
+            return kolo_fail(KOLO_EINTERNAL, "plan: the home of %s is outside its arena or unaligned",
+                             p->graph->tensor[t].name);
         for (int u = 0; u < t; u++)
-            if (p->home[u].arena == h->arena && overlap(h->offset, p->layout[t].bytes, p->home[u].offset, p->layout[u].bytes))
-                return kolo_fail(KOLO_EINTERNAL, "plan: the homes of %s and %s overlap", p->graph->tensor[t].name, p->graph->tensor[u].name);
+            if (p->home[u].arena == h->arena &&
+                overlap(h->offset, p->layout[t].bytes, p->home[u].offset, p->layout[u].bytes))
+                return kolo_fail(KOLO_EINTERNAL, "plan: the homes of %s and %s overlap", p->graph->tensor[t].name,
+                                 p->graph->tensor[u].name);
         if (p->graph->tensor[t].role == KOLO_ROLE_GRADIENT &&
             p->home[p->graph->tensor[t].of].offset + p->reduced_front != h->offset)
-            return kolo_fail(KOLO_EINTERNAL, "plan: %s does not stand where its parameter does", p->graph->tensor[t].name);
+            return kolo_fail(KOLO_EINTERNAL, "plan: %s does not stand where its parameter does",
+                             p->graph->tensor[t].name);
     }
     return 0;
 }
@@ -301,16 +317,19 @@ static int check_buckets(const kolo_plan *p)
         const kolo_bucket *k = &p->bucket[b];
         size_t front = p->reduced_front, next = k->offset + (size_t)k->count * sizeof(float);
         size_t first = k->offset > front ? k->offset : front, params = next > first ? next - first : 0;
-        if (k->offset != end || k->count <= 0) return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d does not follow bucket %d", b, b - 1);
+        if (k->offset != end || k->count <= 0)
+            return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d does not follow bucket %d", b, b - 1);
         if ((size_t)k->param * sizeof(float) != first - front || (size_t)k->params * sizeof(float) != params)
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d covers other parameters than gradients", b);
         end = next;
     }
-    if (end != p->arena_bytes[KOLO_ARENA_GRADIENT]) return kolo_fail(KOLO_EINTERNAL, "plan: buckets do not cover the gradients");
+    if (end != p->arena_bytes[KOLO_ARENA_GRADIENT])
+        return kolo_fail(KOLO_EINTERNAL, "plan: buckets do not cover the gradients");
     for (int t = 0; t < p->graph->tensors; t++) {
         if (p->home[t].arena != KOLO_ARENA_GRADIENT) continue;
         const kolo_bucket *k = &p->bucket[kolo_plan_bucket_of(p, p->home[t].offset)];
-        if (p->home[t].offset < k->offset || p->home[t].offset + p->layout[t].bytes > k->offset + (size_t)k->count * sizeof(float))
+        if (p->home[t].offset < k->offset ||
+            p->home[t].offset + p->layout[t].bytes > k->offset + (size_t)k->count * sizeof(float))
             return kolo_fail(KOLO_EINTERNAL, "plan: %s lies across two buckets", p->graph->tensor[t].name);
     }
     return 0;
@@ -324,12 +343,14 @@ static int check_segments(const kolo_plan *p)
     for (int t = 0; t < p->graph->tensors && p->config.optimizer; t++) {
         const kolo_tensor *x = &p->graph->tensor[t];
         if (x->role != KOLO_ROLE_GRADIENT) continue;
-        int64_t begin = (int64_t)(p->home[x->of].offset / sizeof(float)), count = (int64_t)(p->layout[x->of].bytes / sizeof(float));
+        int64_t begin = (int64_t)(p->home[x->of].offset / sizeof(float)),
+                count = (int64_t)(p->layout[x->of].bytes / sizeof(float));
         bool decay = p->graph->tensor[x->of].decay || p->config.decay_norms, in = false;
         for (int s = 0; s < p->segments; s++)
             if (p->segment[s].begin <= begin && begin + count <= p->segment[s].begin + p->segment[s].count)
                 in = p->segment[s].decay == decay;
-        if (!in) return kolo_fail(KOLO_EINTERNAL, "plan: %s is in no segment of its decay", p->graph->tensor[x->of].name);
+        if (!in)
+            return kolo_fail(KOLO_EINTERNAL, "plan: %s is in no segment of its decay", p->graph->tensor[x->of].name);
     }
     return 0;
 }
@@ -340,10 +361,13 @@ static int check_end(check *c)
 {
     const kolo_plan *p = c->plan;
     for (int b = 0; b < p->buckets; b++) {
-        if (!finished(c, b)) return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is not complete at the end of the step", b);
+        if (!finished(c, b))
+            return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is not complete at the end of the step", b);
         if (!p->config.optimizer) continue;
-        if (p->config.ranks > 1 && !c->waited[b]) return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never reduced", b);
-        if (p->bucket[b].params > 0 && !c->updated[b]) return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never updated", b);
+        if (p->config.ranks > 1 && !c->waited[b])
+            return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never reduced", b);
+        if (p->bucket[b].params > 0 && !c->updated[b])
+            return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is never updated", b);
     }
     for (int t = 0; t < p->graph->tensors; t++) {
         bool reduced = p->home[t].arena == KOLO_ARENA_GRADIENT;

@@ -54,7 +54,8 @@ static uint64_t frame(const kolo_plan *p)
     const kolo_graph *g = p->graph;
     for (int t = 0; t < g->tensors; t++) {
         h = text(h, g->tensor[t].name);
-        h = word(h, (uint64_t)g->tensor[t].role | (uint64_t)g->tensor[t].dtype << 8 | (uint64_t)g->tensor[t].decay << 16);
+        h = word(h,
+                 (uint64_t)g->tensor[t].role | (uint64_t)g->tensor[t].dtype << 8 | (uint64_t)g->tensor[t].decay << 16);
         for (int k = 0; k < g->tensor[t].rank; k++) h = word(h, (uint64_t)g->tensor[t].dim[k]);
         h = word(word(word(h, (uint64_t)p->layout[t].block), p->layout[t].hash), p->layout[t].bytes);
         h = binding(h, &p->home[t]);
@@ -77,7 +78,8 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
     }
     for (int k = 0; k < n; k++) h = binding(h, &p->binding[a->binding + k]);
     const kolo_plan_config *c = &p->config;
-    if (a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_SUM) h = word(h, (uint64_t)c->ranks << 1 | c->canonical);
+    if (a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_SUM)
+        h = word(h, (uint64_t)c->ranks << 1 | c->canonical);
     if (a->kind == KOLO_ACTION_UPDATE) h = text(word(h, c->ema), c->optimizer ? c->optimizer->name : "");
     return h;
 }

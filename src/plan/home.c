@@ -33,7 +33,8 @@ static int settle_reduced(kolo_plan *plan)
                 gradients = true;
                 int of = g->tensor[t].of;
                 if (of < 0 || plan->home[of].arena >= 0)
-                    return kolo_fail(KOLO_EINTERNAL, "plan: %s is no gradient of a parameter, or the second one", g->tensor[t].name);
+                    return kolo_fail(KOLO_EINTERNAL, "plan: %s is no gradient of a parameter, or the second one",
+                                     g->tensor[t].name);
                 if (plan->layout[of].bytes != plan->layout[t].bytes)
                     return kolo_fail(KOLO_EINTERNAL, "plan: %s and its parameter differ in layout", g->tensor[t].name);
                 settle(plan, of, KOLO_ARENA_PARAM);

@@ -8,8 +8,8 @@
 typedef struct list {
     kolo_plan *plan;
     int64_t action_capacity, binding_capacity;
-    int *missing;             /* [buckets] reduced tensors of this slot still to be written */
-    int statistics;           /* bucket that holds the last batch statistic, or -1 */
+    int *missing;   /* [buckets] reduced tensors of this slot still to be written */
+    int statistics; /* bucket that holds the last batch statistic, or -1 */
 } list;
 
 /* ---- levels: where a slot's gradients are written, and how levels are folded ----
@@ -73,7 +73,9 @@ static int add_load(list *l, int slot)
 {
     const kolo_graph *g = l->plan->graph;
     if (g->input < 0 && g->label < 0) return 0;
-    KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_LOAD, .node = -1, .slot = slot, .bucket = -1, .binding = l->plan->bindings}));
+    KOLO_TRY(add(
+        l,
+        (kolo_action){.kind = KOLO_ACTION_LOAD, .node = -1, .slot = slot, .bucket = -1, .binding = l->plan->bindings}));
     KOLO_TRY(bind(l, g->input, slot));
     return bind(l, g->label, slot);
 }
@@ -85,7 +87,10 @@ static int complete(list *l, int bucket, int slot)
     const kolo_plan_config *c = &l->plan->config;
     int level = level_of(c, slot);
     for (int folds = folds_after(c, slot); folds > 0; folds--, level--)
-        KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_FOLD, .node = -1, .slot = slot, .bucket = bucket, .from = level, .to = level - 1}));
+        KOLO_TRY(add(
+            l,
+            (kolo_action){
+                .kind = KOLO_ACTION_FOLD, .node = -1, .slot = slot, .bucket = bucket, .from = level, .to = level - 1}));
     if (slot == c->slots - 1 && c->optimizer && c->ranks > 1)
         return add(l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
     return 0;
@@ -95,14 +100,17 @@ static int add_run(list *l, int node, int slot)
 {
     const kolo_plan *p = l->plan;
     const kolo_node *n = &p->graph->node[node];
-    KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_RUN, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
+    KOLO_TRY(add(
+        l, (kolo_action){.kind = KOLO_ACTION_RUN, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
     for (int k = 0; k < n->n_in; k++) KOLO_TRY(bind(l, n->in[k], slot));
     for (int k = 0; k < n->n_out; k++) KOLO_TRY(bind(l, n->out[k], slot));
     for (int k = 0; k < n->n_out; k++) {
         if (n->out[k] < 0) continue;
         enum kolo_role role = p->graph->tensor[n->out[k]].role;
         if (role == KOLO_ROLE_PARTIAL && p->config.bn == KOLO_bn_sync && p->config.ranks > 1 && p->graph->train) {
-            KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_SUM, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
+            KOLO_TRY(
+                add(l, (kolo_action){
+                           .kind = KOLO_ACTION_SUM, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
             KOLO_TRY(bind(l, n->out[k], slot));
         }
         if (kolo_plan_is_reduced(role)) {

@@ -19,7 +19,10 @@ int kolo_plan_levels(const kolo_plan_config *config); /* of GRADIENT's size: lev
 int kolo_plan_place(kolo_plan *plan);
 
 /* A piece of memory that is alive in [begin, end] (both included). */
-typedef struct kolo_piece { int64_t begin, end; size_t bytes, offset; } kolo_piece;
+typedef struct kolo_piece {
+    int64_t begin, end;
+    size_t bytes, offset;
+} kolo_piece;
 /* Sets the offsets so that no two pieces alive together overlap; *peak: bytes needed; *least: a lower bound of it. */
 int kolo_place_pieces(int64_t n, kolo_piece *piece, size_t *peak, size_t *least);
 
@@ -27,7 +30,8 @@ int kolo_place_pieces(int64_t n, kolo_piece *piece, size_t *peak, size_t *least)
 size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor);
 static inline bool kolo_plan_placed(enum kolo_role role) /* lives in ACTIVATION */
 {
-    return role == KOLO_ROLE_INPUT || role == KOLO_ROLE_LABEL || role == KOLO_ROLE_ACTIVATION || role == KOLO_ROLE_PARTIAL;
+    return role == KOLO_ROLE_INPUT || role == KOLO_ROLE_LABEL || role == KOLO_ROLE_ACTIVATION ||
+           role == KOLO_ROLE_PARTIAL;
 }
 static inline bool kolo_plan_is_reduced(enum kolo_role role) /* lives in GRADIENT and its levels */
 {

@@ -10,7 +10,10 @@
  * Greedy: pieces in some order, each to a gap between those already placed that are alive together with it. No order is best
  * for all networks, so a few are tried; the bound says how much is left to gain. */
 
-typedef struct ranked { double key; int64_t piece; } ranked;
+typedef struct ranked {
+    double key;
+    int64_t piece;
+} ranked;
 
 enum order { BY_SIZE, BY_AREA, BY_LENGTH, BY_BEGIN, ORDERS };
 
@@ -87,7 +90,7 @@ int kolo_place_pieces(int64_t n, kolo_piece *piece, size_t *peak, size_t *least)
     if (!rank || !placed || !best) goto fail;
     *peak = SIZE_MAX;
     *least = most_alive(n, piece);
-    for (int trial = 0; trial < 2 * ORDERS && *peak > *least; trial++) {
+    for (int trial = 0; trial<2 * ORDERS && * peak> * least; trial++) {
         size_t got = try_order(n, piece, (enum order)(trial / 2), trial % 2, rank, placed);
         if (got >= *peak) continue;
         *peak = got;
@@ -106,9 +109,9 @@ fail:
 /* ---- the plan's values ---- */
 
 typedef struct life {
-    kolo_piece *of;  /* [tensors] begin -1: has no memory here */
-    int *shares;     /* [tensors] the tensor whose memory this one takes over, or itself */
-    int64_t *piece;  /* [tensors] */
+    kolo_piece *of; /* [tensors] begin -1: has no memory here */
+    int *shares;    /* [tensors] the tensor whose memory this one takes over, or itself */
+    int64_t *piece; /* [tensors] */
 } life;
 
 static void seen(life *l, const kolo_plan *plan, int tensor, int64_t at)
@@ -160,7 +163,8 @@ static void take_over(life *l, const kolo_plan *plan)
         if (which < 0 || which >= n->n_in || n->in[which] < 0 || n->out[0] < 0) continue;
         int in = n->in[which], out = n->out[0], uses = 0;
         for (int k = 0; k < n->n_in; k++) uses += n->in[k] == in;
-        if (uses > 1 || g->tensor[in].role != KOLO_ROLE_ACTIVATION || g->tensor[out].role != KOLO_ROLE_ACTIVATION) continue;
+        if (uses > 1 || g->tensor[in].role != KOLO_ROLE_ACTIVATION || g->tensor[out].role != KOLO_ROLE_ACTIVATION)
+            continue;
         if (l->of[in].begin < 0 || l->of[in].end != i || plan->layout[in].bytes != plan->layout[out].bytes) continue;
         l->shares[out] = l->shares[in];
         if (l->of[out].end > l->of[l->shares[in]].end) l->of[l->shares[in]].end = l->of[out].end;
@@ -201,7 +205,8 @@ int kolo_plan_place(kolo_plan *plan)
 {
     size_t tensors = (size_t)plan->graph->tensors + 1;
     int rc = KOLO_ECONFIG;
-    life l = {kolo_alloc(tensors * sizeof *l.of), kolo_alloc(tensors * sizeof *l.shares), kolo_alloc(tensors * sizeof *l.piece)};
+    life l = {kolo_alloc(tensors * sizeof *l.of), kolo_alloc(tensors * sizeof *l.shares),
+              kolo_alloc(tensors * sizeof *l.piece)};
     if (!l.of || !l.shares || !l.piece) goto fail;
     for (int t = 0; t < plan->graph->tensors; t++) {
         l.of[t].begin = -1;
@@ -210,8 +215,7 @@ int kolo_plan_place(kolo_plan *plan)
     find_lives(&l, plan);
     if (plan->config.keep)
         for (int t = 0; t < plan->graph->tensors; t++) l.of[t].end = INT64_MAX - 1;
-    else
-        take_over(&l, plan);
+    else take_over(&l, plan);
     rc = place_lives(&l, plan);
     if (rc < 0) goto fail;
     size_t slot_bytes = plan->config.keep ? plan->arena_bytes[KOLO_ARENA_ACTIVATION] : 0;

@@ -25,10 +25,11 @@ static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
         int less = 1;
         while (less * 2 < c->slots) less *= 2;
         long long rows = graph->rows, share = rows * c->ranks;
-        return kolo_fail(KOLO_ECONFIG,
-                         "reduce=canonical on %d ranks: each rank has %d micro-batches of %lld rows, but their number must be a "
-                         "power of two; set batch=%lld or batch=%lld, or use another number of ranks",
-                         c->ranks, c->slots, rows, share * less, share * less * 2);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "reduce=canonical on %d ranks: each rank has %d micro-batches of %lld rows, but their number must be a "
+            "power of two; set batch=%lld or batch=%lld, or use another number of ranks",
+            c->ranks, c->slots, rows, share * less, share * less * 2);
     }
     return 0;
 }

@@ -17,9 +17,9 @@
 #include "optim/optim.h"
 
 enum kolo_arena {
-    KOLO_ARENA_PARAM,      /* f32 parameters, in the order in which their gradients are completed               */
-    KOLO_ARENA_BUFFER,     /* running statistics                                                                */
-    KOLO_ARENA_GRADIENT,   /* statistics, metrics, then gradients, in order of production: the reduced arena (comm's memory) */
+    KOLO_ARENA_PARAM,  /* f32 parameters, in the order in which their gradients are completed               */
+    KOLO_ARENA_BUFFER, /* running statistics                                                                */
+    KOLO_ARENA_GRADIENT, /* statistics, metrics, then gradients, in order of production: the reduced arena (comm's memory) */
     KOLO_ARENA_PART,       /* gradients of later micro-batches before they are folded: levels of GRADIENT's size */
     KOLO_ARENA_STATE,      /* optimizer state, states x PARAM's size                                            */
     KOLO_ARENA_EMA,        /* moving average: PARAM then BUFFER                                                 */
@@ -30,48 +30,51 @@ enum kolo_arena {
 extern const char *const kolo_arena_name[KOLO_ARENAS];
 
 enum kolo_action_kind {
-    KOLO_ACTION_LOAD,   /* copy rows of micro-batch `slot` to the input and label tensors                     */
-    KOLO_ACTION_RUN,    /* operation `node` on micro-batch `slot`                                             */
-    KOLO_ACTION_SUM,    /* blocking sum over ranks of the PARTIAL that binding[0] names                       */
-    KOLO_ACTION_FOLD,   /* slice `bucket`: level `to` += level `from` (level 0 is GRADIENT, i > 0 is PART level i-1) */
-    KOLO_ACTION_REDUCE, /* start the sum over ranks of bucket `bucket`                                        */
-    KOLO_ACTION_WAIT,   /* until it is done                                                                   */
-    KOLO_ACTION_CLIP,   /* global gradient norm -> step->clip                                                 */
-    KOLO_ACTION_UPDATE, /* optimizer (and EMA) on the parameters of bucket `bucket`                           */
-    KOLO_ACTION_BUFFERS,/* running statistics from the averaged batch statistics; their EMA                   */
+    KOLO_ACTION_LOAD,    /* copy rows of micro-batch `slot` to the input and label tensors                     */
+    KOLO_ACTION_RUN,     /* operation `node` on micro-batch `slot`                                             */
+    KOLO_ACTION_SUM,     /* blocking sum over ranks of the PARTIAL that binding[0] names                       */
+    KOLO_ACTION_FOLD,    /* slice `bucket`: level `to` += level `from` (level 0 is GRADIENT, i > 0 is PART level i-1) */
+    KOLO_ACTION_REDUCE,  /* start the sum over ranks of bucket `bucket`                                        */
+    KOLO_ACTION_WAIT,    /* until it is done                                                                   */
+    KOLO_ACTION_CLIP,    /* global gradient norm -> step->clip                                                 */
+    KOLO_ACTION_UPDATE,  /* optimizer (and EMA) on the parameters of bucket `bucket`                           */
+    KOLO_ACTION_BUFFERS, /* running statistics from the averaged batch statistics; their EMA                   */
 };
 
-typedef struct kolo_binding { int16_t arena; size_t offset; } kolo_binding; /* arena -1: tensor not there */
+typedef struct kolo_binding {
+    int16_t arena;
+    size_t offset;
+} kolo_binding; /* arena -1: tensor not there */
 
 typedef struct kolo_action {
     enum kolo_action_kind kind;
     int node, slot, bucket;
-    int from, to;             /* FOLD: levels */
-    int64_t binding;          /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label), of one (SUM) */
+    int from, to;    /* FOLD: levels */
+    int64_t binding; /* first of n_in + n_out bindings (RUN), of two (LOAD: input, label), of one (SUM) */
 } kolo_action;
 
 typedef struct kolo_bucket {
-    size_t offset;            /* bytes in GRADIENT */
-    int64_t count;            /* f32 elements, a multiple of 16 except where the arena ends */
-    int64_t param, params;    /* elements of PARAM it covers: [param, param + params) */
+    size_t offset;         /* bytes in GRADIENT */
+    int64_t count;         /* f32 elements, a multiple of 16 except where the arena ends */
+    int64_t param, params; /* elements of PARAM it covers: [param, param + params) */
 } kolo_bucket;
 
 typedef struct kolo_plan_config {
     int ranks;
-    int slots;                /* micro-batches a rank and step */
-    int bn;                   /* KOLO_bn_* */
+    int slots; /* micro-batches a rank and step */
+    int bn;    /* KOLO_bn_* */
     bool canonical;
     double bucket_bytes;
     const kolo_optimizer *optimizer; /* NULL: evaluation */
     bool ema, clip_norm;
     bool decay_norms;
-    bool keep;                /* every value has its own memory until the step ends: for inspection and tests */
+    bool keep; /* every value has its own memory until the step ends: for inspection and tests */
 } kolo_plan_config;
 
 typedef struct kolo_plan {
     const kolo_graph *graph;
-    kolo_layout *layout;      /* [graph->tensors] */
-    kolo_kernel **kernel;     /* [graph->nodes] */
+    kolo_layout *layout;  /* [graph->tensors] */
+    kolo_kernel **kernel; /* [graph->nodes] */
     kolo_plan_config config;
     kolo_action *action;
     int64_t actions;
@@ -79,14 +82,14 @@ typedef struct kolo_plan {
     int64_t bindings;
     kolo_bucket *bucket;
     int buckets;
-    kolo_segment *segment;    /* of PARAM, ascending */
+    kolo_segment *segment; /* of PARAM, ascending */
     int segments;
     size_t arena_bytes[KOLO_ARENAS];
-    kolo_binding *home;       /* [graph->tensors] PARAM, BUFFER, GRADIENT, STATISTIC, METRIC tensors; arena -1: others */
-    bool shares;              /* made with `like`: PARAM, BUFFER and EMA belong to the training plan */
-    size_t least_activation;  /* lower bound of the ACTIVATION arena: the most bytes alive at one action */
-    size_t reduced_front;     /* bytes of GRADIENT before the first parameter gradient (statistics, metrics) */
-    uint64_t hash;            /* bindings, layouts, algorithms, buckets, order */
+    kolo_binding *home;      /* [graph->tensors] PARAM, BUFFER, GRADIENT, STATISTIC, METRIC tensors; arena -1: others */
+    bool shares;             /* made with `like`: PARAM, BUFFER and EMA belong to the training plan */
+    size_t least_activation; /* lower bound of the ACTIVATION arena: the most bytes alive at one action */
+    size_t reduced_front;    /* bytes of GRADIENT before the first parameter gradient (statistics, metrics) */
+    uint64_t hash;           /* bindings, layouts, algorithms, buckets, order */
 } kolo_plan;
 
 /* Makes the plan. `like`: NULL, or the training plan whose parameters and buffers an evaluation plan shares (same homes and layouts). */
@@ -105,8 +108,10 @@ void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative);
 /* Where slot `slot` keeps `tensor` (its binding in the action that makes it); arena -1: nowhere. */
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot);
 
-size_t kolo_plan_bytes(const kolo_plan *plan);           /* sum of the arenas that are its own */
-int kolo_plan_print(const kolo_plan *plan, void *file, bool all); /* FILE *: actions (all of them, or folded), arenas, buckets, peak, what is sent a step */
+size_t kolo_plan_bytes(const kolo_plan *plan); /* sum of the arenas that are its own */
+int kolo_plan_print(
+    const kolo_plan *plan, void *file,
+    bool all); /* FILE *: actions (all of them, or folded), arenas, buckets, peak, what is sent a step */
 /* One line for action `i` ("reduce bucket 3 (2.1 MiB, layer4.1.conv2.weight .. fc.bias)"), to `text`. */
 void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t size);
 

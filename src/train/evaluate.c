@@ -22,8 +22,12 @@ int kolo_evaluate(kolo_session *s, bool ema, kolo_evaluation *result)
     }
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, 4, KOLO_WIRE_F64, KOLO_SUM));
     if ((int64_t)sum[3] != s->val_samples)
-        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld", sum[3], (long)s->val_samples);
-    *result = (kolo_evaluation){.loss = sum[0] / sum[3], .top1 = sum[1] / sum[3], .top5 = sum[2] / sum[3], .rows = s->val_samples,
+        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld", sum[3],
+                         (long)s->val_samples);
+    *result = (kolo_evaluation){.loss = sum[0] / sum[3],
+                                .top1 = sum[1] / sum[3],
+                                .top5 = sum[2] / sum[3],
+                                .rows = s->val_samples,
                                 .seconds = kolo_time() - begin};
     return 0;
 }

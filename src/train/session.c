@@ -23,10 +23,13 @@ static int parse_channels(const char *key, const char *text, int64_t channels, f
     for (const char *p = text; *p && n < 4; n++) {
         char *end;
         values[n] = strtof(p, &end);
-        if (end == p || (*end && *end != ',')) return kolo_fail(KOLO_ECONFIG, "%s=%s is not a list of numbers such as 0.485,0.456,0.406", key, text);
+        if (end == p || (*end && *end != ','))
+            return kolo_fail(KOLO_ECONFIG, "%s=%s is not a list of numbers such as 0.485,0.456,0.406", key, text);
         p = *end ? end + 1 : end;
     }
-    if (n != channels) return kolo_fail(KOLO_ECONFIG, "%s=%s has %d numbers, the pictures have %ld channels", key, text, n, (long)channels);
+    if (n != channels)
+        return kolo_fail(KOLO_ECONFIG, "%s=%s has %d numbers, the pictures have %ld channels", key, text, n,
+                         (long)channels);
     return 0;
 }
 
@@ -43,7 +46,9 @@ static int open_data(kolo_session *s, int parts)
     kolo_options *o = s->options;
     bool synthetic = !strcmp(o->data, "synthetic");
     if ((parts & KOLO_SESSION_TRAIN) && !(parts & KOLO_SESSION_NO_DATA) && !synthetic) {
-        if (!*o->data) return kolo_fail(KOLO_ECONFIG, "no training data: give data=DIR (a folder made by kolo-pack) or data=synthetic");
+        if (!*o->data)
+            return kolo_fail(KOLO_ECONFIG,
+                             "no training data: give data=DIR (a folder made by kolo-pack) or data=synthetic");
         KOLO_TRY(kolo_dataset_open(&s->train_set, o->data));
     }
     if (!(parts & KOLO_SESSION_NO_DATA) && *o->val && strcmp(o->val, "none") && strcmp(o->val, "synthetic"))
@@ -60,13 +65,17 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     if (info) {
         snprintf(s->data_uuid, sizeof s->data_uuid, "%s", info->uuid);
         if (o->classes && o->classes < info->classes)
-            return kolo_fail(KOLO_ECONFIG, "classes=%ld, but the data set %s has %d classes", (long)o->classes, info->name, info->classes);
+            return kolo_fail(KOLO_ECONFIG, "classes=%ld, but the data set %s has %d classes", (long)o->classes,
+                             info->name, info->classes);
         if (o->channels && o->channels < info->channels)
-            return kolo_fail(KOLO_ECONFIG, "channels=%ld, but the pictures of %s have %d channels", (long)o->channels, info->name, info->channels);
+            return kolo_fail(KOLO_ECONFIG, "channels=%ld, but the pictures of %s have %d channels", (long)o->channels,
+                             info->name, info->channels);
         if (s->train_set && s->val_set) {
             const kolo_dataset_info *v = kolo_dataset_get_info(s->val_set);
             if (v->classes != info->classes || v->channels > info->channels)
-                return kolo_fail(KOLO_EINPUT, "training data %s has %d classes and %d channels, validation data %s has %d and %d: pack them from one source with --stats-from",
+                return kolo_fail(KOLO_EINPUT,
+                                 "training data %s has %d classes and %d channels, validation data %s has %d and %d: "
+                                 "pack them from one source with --stats-from",
                                  o->data, info->classes, info->channels, o->val, v->classes, v->channels);
         }
         if (!o->size && !info->height && !o->val_size)
@@ -77,13 +86,16 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     s->height = o->size ? o->size : info && info->height ? info->height : model->height;
     s->width = o->size ? o->size : info && info->width ? info->width : model->width;
     if (!o->size && s->height == s->width) o->size = s->height;
-    for (int c = 0; c < 4; c++) s->mean[c] = info ? info->mean[c] : 0.5f, s->std[c] = info && info->std[c] > 0 ? info->std[c] : 0.25f;
+    for (int c = 0; c < 4; c++)
+        s->mean[c] = info ? info->mean[c] : 0.5f, s->std[c] = info && info->std[c] > 0 ? info->std[c] : 0.25f;
     if (*o->mean) KOLO_TRY(parse_channels("mean", o->mean, o->channels, s->mean));
     else set_text(&o->mean, channels_text(s->mean, o->channels));
     if (*o->std) KOLO_TRY(parse_channels("std", o->std, o->channels, s->std));
     else set_text(&o->std, channels_text(s->std, o->channels));
     for (int64_t c = 0; c < o->channels; c++)
-        if (!(s->std[c] > 0)) return kolo_fail(KOLO_ECONFIG, "std=%s: every channel needs a value above 0", o->std);
+        if (!(s->std[c] > 1e-6f) || !isfinite(s->std[c]) || !isfinite(s->mean[c]))
+            return kolo_fail(KOLO_ECONFIG, "mean=%s std=%s: every channel needs a finite mean and a deviation above 0",
+                             o->mean, o->std);
     return 0;
 }
 
@@ -92,18 +104,22 @@ static int resolve_batch(kolo_session *s)
     kolo_options *o = s->options;
     int64_t below = o->batch - o->batch % s->ranks;
     if (o->batch != below)
-        return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks; the nearest that can: %ld", (long)o->batch, s->ranks,
-                         (long)(below ? below : s->ranks));
+        return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks; the nearest that can: %ld",
+                         (long)o->batch, s->ranks, (long)(below ? below : s->ranks));
     int64_t local = o->batch / s->ranks;
     if (!o->micro_batch && (o->bn == KOLO_bn_ghost || o->reduce == KOLO_reduce_canonical))
-        return kolo_fail(KOLO_ECONFIG, "%s needs micro_batch=N, the sample block whose statistics and gradients are formed together (for example 32)",
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s needs micro_batch=N, the sample block whose statistics and gradients are formed together "
+                         "(for example 32)",
                          o->bn == KOLO_bn_ghost ? "bn=ghost" : "reduce=canonical");
     s->rows = o->micro_batch ? o->micro_batch : local;
     if (local % s->rows)
-        return kolo_fail(KOLO_ECONFIG, "micro_batch=%ld does not divide the %ld pictures of a rank (batch=%ld on %d ranks)", (long)s->rows,
-                         (long)local, (long)o->batch, s->ranks);
+        return kolo_fail(KOLO_ECONFIG,
+                         "micro_batch=%ld does not divide the %ld pictures of a rank (batch=%ld on %d ranks)",
+                         (long)s->rows, (long)local, (long)o->batch, s->ranks);
     if (local / s->rows > KOLO_MAX_SLOTS)
-        return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch", (long)(local / s->rows), KOLO_MAX_SLOTS);
+        return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch",
+                         (long)(local / s->rows), KOLO_MAX_SLOTS);
     s->slots = (int)(local / s->rows);
     return 0;
 }
@@ -115,7 +131,9 @@ static int resolve_length(kolo_session *s)
     s->val_samples = s->val_set ? kolo_dataset_get_info(s->val_set)->count : 0;
     s->steps_per_epoch = o->tail == KOLO_tail_pad ? (s->samples + o->batch - 1) / o->batch : s->samples / o->batch;
     if (!s->steps_per_epoch)
-        return kolo_fail(KOLO_ECONFIG, "batch=%ld is larger than the %ld training pictures: lower batch, or set tail=pad", (long)o->batch, (long)s->samples);
+        return kolo_fail(KOLO_ECONFIG,
+                         "batch=%ld is larger than the %ld training pictures: lower batch, or set tail=pad",
+                         (long)o->batch, (long)s->samples);
     s->steps = o->steps ? o->steps : o->epochs * s->steps_per_epoch;
     return 0;
 }
@@ -124,10 +142,16 @@ static int make_graph(kolo_session *s, bool train, kolo_graph **graph)
 {
     const kolo_options *o = s->options;
     int64_t size = train ? 0 : o->val_size;
-    kolo_model_config config = {.rows = s->rows, .height = size ? size : s->height, .width = size ? size : s->width,
-                                .channels = o->channels, .classes = o->classes, .shortcut = o->shortcut,
-                                .zero_init_residual = o->zero_init_residual, .smoothing = train ? o->label_smoothing : 0,
-                                .train = train, .dtype = o->precision == KOLO_precision_bf16 ? KOLO_BF16 : KOLO_F32};
+    kolo_model_config config = {.rows = s->rows,
+                                .height = size ? size : s->height,
+                                .width = size ? size : s->width,
+                                .channels = o->channels,
+                                .classes = o->classes,
+                                .shortcut = o->shortcut,
+                                .zero_init_residual = o->zero_init_residual,
+                                .smoothing = train ? o->label_smoothing : 0,
+                                .train = train,
+                                .dtype = o->precision == KOLO_precision_bf16 ? KOLO_BF16 : KOLO_F32};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     return kolo_model_graph(graph, o->model, &config);
@@ -146,16 +170,25 @@ static int make_plans(kolo_session *s, int parts, const char *choices)
 {
     kolo_options *o = s->options;
     char *cache = choices ? NULL : tuning_cache();
-    kolo_backend_config config = {.threads = (int)o->threads, .direct = o->conv == KOLO_conv_direct, .deterministic = o->deterministic,
-                                  .cache = cache, .choices = choices};
+    kolo_backend_config config = {.threads = (int)o->threads,
+                                  .direct = o->conv == KOLO_conv_direct,
+                                  .deterministic = o->deterministic,
+                                  .cache = cache,
+                                  .choices = choices};
     int rc = kolo_backend_create(&s->backend, "cpu", &config);
     free(cache);
     KOLO_TRY(rc);
     const kolo_optimizer *optimizer = kolo_optimizer_find(o->optimizer);
     if (!optimizer) return KOLO_ECONFIG;
-    kolo_plan_config plan = {.ranks = s->ranks, .slots = s->slots, .bn = o->bn, .canonical = o->reduce == KOLO_reduce_canonical,
-                             .bucket_bytes = o->bucket_mb * 1048576, .optimizer = optimizer, .ema = o->ema > 0,
-                             .clip_norm = o->clip_norm > 0, .decay_norms = o->decay_norms};
+    kolo_plan_config plan = {.ranks = s->ranks,
+                             .slots = s->slots,
+                             .bn = o->bn,
+                             .canonical = o->reduce == KOLO_reduce_canonical,
+                             .bucket_bytes = o->bucket_mb * 1048576,
+                             .optimizer = optimizer,
+                             .ema = o->ema > 0,
+                             .clip_norm = o->clip_norm > 0,
+                             .decay_norms = o->decay_norms};
     KOLO_TRY(kolo_plan_create(&s->plan, s->graph, s->backend, &plan, NULL));
     if (!(parts & KOLO_SESSION_EVAL)) return 0;
     plan.slots = 1;
@@ -203,24 +236,32 @@ static int check_memory(const kolo_session *s)
 {
     const char *source = "";
     size_t limit = kolo_memory_limit(&source), planned = kolo_plan_bytes(s->plan);
-    size_t eval = s->eval_plan ? s->eval_plan->arena_bytes[KOLO_ARENA_ACTIVATION] + s->eval_plan->arena_bytes[KOLO_ARENA_WORKSPACE] : 0;
+    size_t eval = s->eval_plan ? s->eval_plan->arena_bytes[KOLO_ARENA_ACTIVATION] +
+                                     s->eval_plan->arena_bytes[KOLO_ARENA_WORKSPACE]
+                               : 0;
     const size_t *arena = s->plan->arena_bytes;
-    size_t snapshot = s->launch->rank == 0 ? arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] + arena[KOLO_ARENA_EMA] : 0;
+    size_t snapshot = s->launch->rank == 0 ? arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] +
+                                                 arena[KOLO_ARENA_STATE] + arena[KOLO_ARENA_EMA]
+                                           : 0;
     size_t picture = (size_t)(s->height * s->width * s->options->channels);
     size_t loader = (size_t)(s->options->prefetch + 1) * (size_t)(s->options->batch / s->ranks) * picture;
     size_t need = (planned + eval + loader) * (size_t)s->launch->local_size + snapshot;
     if (need <= limit) return 0;
-    return kolo_fail(KOLO_ECONFIG, "this node cannot hold the job: %d ranks need %.2f GiB, %s allows %.2f GiB, %zu bytes short; lower micro_batch (now %ld), "
-                     "use precision=bf16, or ask for more memory or nodes", s->launch->local_size, (double)need / 0x1p30, source,
-                     (double)limit / 0x1p30, need - limit, (long)s->rows);
+    return kolo_fail(KOLO_ECONFIG,
+                     "this node cannot hold the job: %d ranks need %.2f GiB, %s allows %.2f GiB, %zu bytes short; "
+                     "lower micro_batch (now %ld), "
+                     "use precision=bf16, or ask for more memory or nodes",
+                     s->launch->local_size, (double)need / 0x1p30, source, (double)limit / 0x1p30, need - limit,
+                     (long)s->rows);
 }
 
 static int make_executors(kolo_session *s)
 {
     const kolo_options *o = s->options;
-    KOLO_TRY(check_memory(s));
-    kolo_comm_config config = {.arena_bytes = s->plan->arena_bytes[KOLO_ARENA_GRADIENT], .canonical = o->reduce == KOLO_reduce_canonical,
-                               .timeout = o->timeout, .spin = -1};
+    kolo_comm_config config = {.arena_bytes = s->plan->arena_bytes[KOLO_ARENA_GRADIENT],
+                               .canonical = o->reduce == KOLO_reduce_canonical,
+                               .timeout = o->timeout,
+                               .spin = -1};
     KOLO_TRY(kolo_comm_create(&s->comm, s->launch, &config));
     KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
     if (s->eval_plan) KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, NULL, o, s->exec));
@@ -232,13 +273,26 @@ static kolo_loader_config loader_config(const kolo_session *s, bool train)
     const kolo_options *o = s->options;
     const kolo_graph *g = train ? s->graph : s->eval_graph;
     const kolo_tensor *x = &g->tensor[g->input];
-    kolo_loader_config config = {.dataset = train ? s->train_set : s->val_set, .synthetic_count = s->samples,
-                                 .channels = (int)o->channels, .height = (int)x->dim[1], .width = (int)x->dim[2], .classes = (int)o->classes,
-                                 .train = train, .seed = (uint64_t)o->seed, .batch = train ? o->batch : s->rows * s->ranks,
-                                 .rank = s->launch->rank, .ranks = s->ranks, .tail = train ? o->tail : KOLO_tail_pad,
-                                 .crop = o->crop, .crop_pad = (int)o->crop_pad, .area_min = o->crop_area_min, .area_max = o->crop_area_max,
-                                 .flip = train && o->flip, .augment = train ? o->augment : NULL,
-                                 .readers = (int)o->readers, .prefetch = (int)o->prefetch};
+    kolo_loader_config config = {.dataset = train ? s->train_set : s->val_set,
+                                 .synthetic_count = s->samples,
+                                 .channels = (int)o->channels,
+                                 .height = (int)x->dim[1],
+                                 .width = (int)x->dim[2],
+                                 .classes = (int)o->classes,
+                                 .train = train,
+                                 .seed = (uint64_t)o->seed,
+                                 .batch = train ? o->batch : s->rows * s->ranks,
+                                 .rank = s->launch->rank,
+                                 .ranks = s->ranks,
+                                 .tail = train ? o->tail : KOLO_tail_pad,
+                                 .crop = o->crop,
+                                 .crop_pad = (int)o->crop_pad,
+                                 .area_min = o->crop_area_min,
+                                 .area_max = o->crop_area_max,
+                                 .flip = train && o->flip,
+                                 .augment = train ? o->augment : NULL,
+                                 .readers = (int)o->readers,
+                                 .prefetch = (int)o->prefetch};
     if (train) return config;
     config.resize = (int)o->val_resize;
     if (!config.resize && o->crop == KOLO_crop_resized) config.resize = (int)lrint((double)config.height * 256 / 224);
@@ -269,13 +323,29 @@ static int choose_threads(kolo_session *s)
     return 0;
 }
 
+/* What each value allows but their combination does not. */
+static int check_options(const kolo_options *o)
+{
+    if (o->crop_area_min > o->crop_area_max)
+        return kolo_fail(KOLO_ECONFIG, "crop_area_min=%g is larger than crop_area_max=%g", o->crop_area_min,
+                         o->crop_area_max);
+    if (o->ema >= 1)
+        return kolo_fail(KOLO_ECONFIG, "ema=%g would never take up a weight: give a decay below 1, such as 0.999",
+                         o->ema);
+    if (o->label_smoothing >= 1)
+        return kolo_fail(KOLO_ECONFIG, "label_smoothing=%g leaves nothing of the label: give less than 1",
+                         o->label_smoothing);
+    return kolo_optim_check(o);
+}
+
 static int open_parts(kolo_session *s, int parts)
 {
     kolo_options *o = s->options;
     const kolo_model *model = kolo_model_find(o->model);
     if (!model) return KOLO_ECONFIG;
-    if (o->device == KOLO_device_cuda) return kolo_fail(KOLO_ELAUNCH, "device=cuda, but this kolo has no CUDA backend: use device=cpu");
-    KOLO_TRY(kolo_optim_check(o));
+    if (o->device == KOLO_device_cuda)
+        return kolo_fail(KOLO_ELAUNCH, "device=cuda, but this kolo has no CUDA backend: use device=cpu");
+    KOLO_TRY(check_options(o));
     s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
     KOLO_TRY(open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));
@@ -286,6 +356,7 @@ static int open_parts(kolo_session *s, int parts)
     if (parts & KOLO_SESSION_EVAL) KOLO_TRY(make_graph(s, false, &s->eval_graph));
     KOLO_TRY(agree_on_plans(s, parts));
     if (parts & KOLO_SESSION_PLAN_ONLY) return 0;
+    KOLO_TRY(check_memory(s));
     if (!(parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(make_loaders(s, parts)); /* readers fill while memory is touched */
     return make_executors(s);
 }

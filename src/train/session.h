@@ -12,18 +12,20 @@
 #include "plan/plan.h"
 
 enum kolo_session_part {
-    KOLO_SESSION_TRAIN = 1,    /* training graph, plan; executor and loader unless PLAN_ONLY */
-    KOLO_SESSION_EVAL = 2,     /* evaluation graph, plan, executor, validation loader */
-    KOLO_SESSION_NO_DATA = 4,  /* no data set is opened and no loader made: shapes come from options and the model's usual input */
-    KOLO_SESSION_PLAN_ONLY = 8,/* no memory, no comm, no executor */
+    KOLO_SESSION_TRAIN = 1, /* training graph, plan; executor and loader unless PLAN_ONLY */
+    KOLO_SESSION_EVAL = 2,  /* evaluation graph, plan, executor, validation loader */
+    KOLO_SESSION_NO_DATA =
+        4, /* no data set is opened and no loader made: shapes come from options and the model's usual input */
+    KOLO_SESSION_PLAN_ONLY = 8, /* no memory, no comm, no executor */
 };
 
 typedef struct kolo_session {
-    kolo_options *options;     /* borrowed; resolved here: classes, channels, size, val_size, micro_batch, threads, mean, std */
-    kolo_launch *launch;       /* borrowed */
-    int ranks;                 /* planned for */
-    int64_t rows;              /* micro-batch */
-    int slots;                 /* micro-batches a rank and step */
+    kolo_options
+        *options; /* borrowed; resolved here: classes, channels, size, val_size, micro_batch, threads, mean, std */
+    kolo_launch *launch; /* borrowed */
+    int ranks;           /* planned for */
+    int64_t rows;        /* micro-batch */
+    int slots;           /* micro-batches a rank and step */
     int64_t height, width;
     float mean[4], std[4];
     kolo_dataset *train_set, *val_set;

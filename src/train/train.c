@@ -18,8 +18,8 @@ typedef struct trainer {
     kolo_launch *launch;
     const volatile sig_atomic_t *stop;
     kolo_position position;
-    kolo_evaluation evaluation;  /* the last; rows 0: none yet */
-    double raw_top1;             /* of the weights themselves when the averaged ones are evaluated too */
+    kolo_evaluation evaluation; /* the last; rows 0: none yet */
+    double raw_top1;            /* of the weights themselves when the averaged ones are evaluated too */
     /* rank 0 only */
     kolo_run *run;
     kolo_events *events;
@@ -28,11 +28,11 @@ typedef struct trainer {
     /* agreement to stop */
     int64_t next_poll, last_poll;
     double last_poll_time;
-    double started;              /* this start, seconds */
-    double waited;               /* loader wait of this start until the last step, seconds */
-    double loss;                 /* of the last step, mean */
-    int64_t first_step;          /* of this start */
-    bool complete;               /* the run was complete already: its summary stands */
+    double started;     /* this start, seconds */
+    double waited;      /* loader wait of this start until the last step, seconds */
+    double loss;        /* of the last step, mean */
+    int64_t first_step; /* of this start */
+    bool complete;      /* the run was complete already: its summary stands */
 } trainer;
 
 static bool speaks(const trainer *t) { return t->launch->rank == 0; }
@@ -51,14 +51,18 @@ static int open_run(trainer *t)
     KOLO_TRY(found);
     if (found) {
         if (strcmp(t->position.data_uuid, t->session.data_uuid))
-            return kolo_fail(KOLO_ECONFIG, "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder", folder,
-                             t->position.data_uuid, t->options->data, t->session.data_uuid);
+            return kolo_fail(KOLO_ECONFIG,
+                             "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder",
+                             folder, t->position.data_uuid, t->options->data, t->session.data_uuid);
         KOLO_TRY(kolo_checkpoint_load(path, t->session.exec, t->session.plan));
         t->position.restarts++;
     } else {
         KOLO_TRY(kolo_exec_initialise(t->session.exec, (uint64_t)t->options->seed));
         if (*t->options->init) KOLO_TRY(kolo_weights_import(t->options->init, t->session.exec, t->session.plan, NULL));
-        t->position = (kolo_position){.batch = t->options->batch, .samples = t->session.samples, .seed = (uint64_t)t->options->seed, .best_top1 = -1};
+        t->position = (kolo_position){.batch = t->options->batch,
+                                      .samples = t->session.samples,
+                                      .seed = (uint64_t)t->options->seed,
+                                      .best_top1 = -1};
         snprintf(t->position.data_uuid, sizeof t->position.data_uuid, "%s", t->session.data_uuid);
         snprintf(t->position.model, sizeof t->position.model, "%s", t->options->model);
     }
@@ -84,7 +88,8 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     s->top1 = evaluated ? t->evaluation.top1 : -1;
     s->top5 = evaluated ? t->evaluation.top5 : -1;
     s->best_top1 = t->position.best_top1;
-    if (steps > 0) s->img_per_s = (double)steps * (double)t->options->batch / seconds, s->wait_share = t->waited / seconds;
+    if (steps > 0)
+        s->img_per_s = (double)steps * (double)t->options->batch / seconds, s->wait_share = t->waited / seconds;
     s->wall_seconds = wall;
     s->ranks = t->launch->size;
     s->nodes = t->launch->nodes;
@@ -105,12 +110,16 @@ static int open_report(trainer *t)
     KOLO_TRY(kolo_events_open(&t->events, t->options->run, t->position.step, &repeated));
     t->summary.repeated_steps += repeated;
     kolo_summary_environment(&t->summary);
-    KOLO_TRY(kolo_progress_create(&t->progress, t->options, t->session.steps, t->session.steps_per_epoch, t->options->batch));
+    KOLO_TRY(kolo_progress_create(&t->progress, t->options, t->session.steps, t->session.steps_per_epoch,
+                                  t->options->batch));
     fill_summary(t, "running", "wait, or stop it: it goes on from its last checkpoint");
     KOLO_TRY(kolo_summary_write(t->options->run, &t->summary)); /* what is counted here survives a kill */
-    return kolo_events_write(t->events, "start", "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\"",
+    return kolo_events_write(t->events, "start",
+                             "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%"
+                             "s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\"",
                              (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes,
-                             (long)t->options->threads, KOLO_VERSION, t->launch->method, (unsigned long)t->session.plan->hash);
+                             (long)t->options->threads, KOLO_VERSION, t->launch->method,
+                             (unsigned long)t->session.plan->hash);
 }
 
 static int save(trainer *t)
@@ -122,7 +131,7 @@ static int save(trainer *t)
     p.epoch_step = p.step % t->session.steps_per_epoch;
     KOLO_TRY(kolo_events_flush(t->events));
     int rc = kolo_checkpoint_save(t->run, t->session.exec, t->session.plan, t->session.backend, t->options, &p);
-    if (rc < 0) return kolo_fail_in(rc, "checkpoint of step %ld (the ones before it are whole): ", (long)p.step);
+    if (rc < 0) return kolo_fail_in(rc, "writing a checkpoint (those in place are whole): ");
     return kolo_events_write(t->events, "checkpoint", "\"step\":%ld", (long)p.step);
 }
 
@@ -137,9 +146,11 @@ static int evaluate(trainer *t)
     bool best = e->top1 > t->position.best_top1;
     if (best) t->position.best_top1 = e->top1, t->position.best_step = t->position.step;
     if (!speaks(t)) return 0;
-    kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s", (long)t->position.step,
-                       e->loss, e->top1, e->top5, (long)e->rows, e->seconds, best ? ", the best so far" : "");
-    return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld",
+    kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s",
+                       (long)t->position.step, e->loss, e->top1, e->top5, (long)e->rows, e->seconds,
+                       best ? ", the best so far" : "");
+    return kolo_events_write(t->events, "eval",
+                             "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld",
                              (long)t->position.step, e->loss, e->top1, e->top5, t->raw_top1, (long)e->rows);
 }
 
@@ -149,7 +160,8 @@ static int agree_to_stop(trainer *t, bool *stop)
     int64_t step = t->position.step;
     *stop = t->options->stop_step && step >= t->options->stop_step;
     if (step < t->next_poll) return 0;
-    double now = kolo_time(), per_step = (now - t->last_poll_time) / (double)(step - t->last_poll > 0 ? step - t->last_poll : 1);
+    double now = kolo_time(),
+           per_step = (now - t->last_poll_time) / (double)(step - t->last_poll > 0 ? step - t->last_poll : 1);
     double interval = per_step > 0 ? 0.2 / per_step : 1;
     int64_t word[2] = {*t->stop != 0, -(int64_t)(interval < 1 ? 1 : interval > 1000 ? 1000 : interval)};
     KOLO_TRY(kolo_comm_allreduce(t->session.comm, word, 2, KOLO_WIRE_I64, KOLO_MAX));
@@ -169,9 +181,14 @@ static int one_step(trainer *t)
     double begin = kolo_time();
     KOLO_TRY(kolo_loader_next(s->loader, &batch));
     int64_t step = t->position.step;
-    kolo_step parameters = {.step = step, .epoch = batch.epoch, .valid_global = batch.valid_global, .first = step == 0,
+    kolo_step parameters = {.step = step,
+                            .epoch = batch.epoch,
+                            .valid_global = batch.valid_global,
+                            .first = step == 0,
                             .lr = (float)kolo_learning_rate(t->options, step, s->steps, s->steps_per_epoch),
-                            .momentum = (float)t->options->momentum, .weight_decay = (float)t->options->weight_decay, .clip = 1,
+                            .momentum = (float)t->options->momentum,
+                            .weight_decay = (float)t->options->weight_decay,
+                            .clip = 1,
                             .ema_decay = (float)kolo_ema_decay(t->options, step + 1)};
     int rc = kolo_exec_step(s->exec, &batch, &parameters, &m);
     kolo_loader_release(s->loader, &batch);
@@ -182,8 +199,14 @@ static int one_step(trainer *t)
     t->waited = stats.wait_seconds;
     t->loss = m.loss / rows;
     if (!speaks(t)) return 0;
-    kolo_step_event event = {.step = step + 1, .epoch = batch.epoch, .loss = t->loss, .lr = (double)parameters.lr, .top1 = m.top1 / rows,
-                             .grad_norm = m.grad_norm, .seconds = kolo_time() - begin, .wait = waited};
+    kolo_step_event event = {.step = step + 1,
+                             .epoch = batch.epoch,
+                             .loss = t->loss,
+                             .lr = (double)parameters.lr,
+                             .top1 = m.top1 / rows,
+                             .grad_norm = m.grad_norm,
+                             .seconds = kolo_time() - begin,
+                             .wait = waited};
     kolo_progress_step(t->progress, step + 1, t->loss, (double)parameters.lr, t->waited / (kolo_time() - t->started));
     return kolo_events_step(t->events, &event);
 }
@@ -198,7 +221,9 @@ static int loop(trainer *t)
         KOLO_TRY(agree_to_stop(t, &stop));
         if (stop) {
             KOLO_TRY(save(t));
-            return kolo_fail(KOLO_EREQUEUE, "stopped on request after step %ld of %ld; the same command goes on from there", (long)t->position.step, (long)s->steps);
+            return kolo_fail(KOLO_EREQUEUE,
+                             "stopped on request after step %ld of %ld; the same command goes on from there",
+                             (long)t->position.step, (long)s->steps);
         }
         KOLO_TRY(one_step(t));
         int64_t step = t->position.step, epoch = step / s->steps_per_epoch;
@@ -206,7 +231,8 @@ static int loop(trainer *t)
         bool evaluated = end || (epoch_end && o->eval_epochs && epoch % o->eval_epochs == 0);
         double best = t->position.best_top1;
         if (evaluated) KOLO_TRY(evaluate(t));
-        if (end || (o->checkpoint_steps ? step % o->checkpoint_steps == 0 : epoch_end) || t->position.best_top1 > best) {
+        if (end || (o->checkpoint_steps ? step % o->checkpoint_steps == 0 : epoch_end) ||
+            t->position.best_top1 > best) {
             KOLO_TRY(save(t));
             if (speaks(t) && t->position.best_top1 > best) KOLO_TRY(kolo_checkpoint_mark_best(t->run, step));
         }
@@ -229,7 +255,10 @@ static int finish(trainer *t, int rc)
     }
     const char *state = rc == 0 ? "done" : rc == KOLO_EREQUEUE ? "requeue" : "failed";
     if (t->session.plan) {
-        fill_summary(t, state, rc == 0 ? "nothing: the run is complete" : rc == KOLO_EREQUEUE ? "run the same command (or let Slurm requeue the job)" : reason);
+        fill_summary(t, state,
+                     rc == 0               ? "nothing: the run is complete"
+                     : rc == KOLO_EREQUEUE ? "run the same command (or let Slurm requeue the job)"
+                                           : reason);
         kolo_summary_write(t->options->run, &t->summary);
     }
     if (t->events) kolo_events_write(t->events, state, "\"step\":%ld", (long)t->position.step);
@@ -239,7 +268,9 @@ static int finish(trainer *t, int rc)
 static int run(trainer *t)
 {
     bool validates = *t->options->val && strcmp(t->options->val, "none");
-    KOLO_TRY(kolo_session_open(&t->session, t->options, t->launch, KOLO_SESSION_TRAIN | (validates ? KOLO_SESSION_EVAL : 0)));
+    KOLO_TRY(kolo_session_open(&t->session, t->options, t->launch,
+                               KOLO_SESSION_TRAIN | (validates ? KOLO_SESSION_EVAL : 0)));
+    if (speaks(t) && !validates) kolo_info("no validation data (val=): top-1 is not measured");
     if (!t->session.steps) return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");
     KOLO_TRY(open_run(t));
     if (t->position.step >= t->session.steps) {
@@ -248,13 +279,17 @@ static int run(trainer *t)
         return 0;
     }
     KOLO_TRY(open_report(t));
-    if (t->position.step) kolo_info("resuming %s after step %ld of %ld", t->options->run, (long)t->position.step, (long)t->session.steps);
+    if (t->position.step)
+        kolo_info("resuming %s after step %ld of %ld", t->options->run, (long)t->position.step, (long)t->session.steps);
     return loop(t);
 }
 
 int kolo_train(kolo_launch *launch, kolo_options *options, const volatile sig_atomic_t *stop)
 {
-    if (!*options->run) return kolo_fail(KOLO_ECONFIG, "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
+    if (!*options->run)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
     trainer t = {.options = options, .launch = launch, .stop = stop, .started = kolo_time(), .raw_top1 = -1};
     int rc = finish(&t, run(&t));
     char text[1024];

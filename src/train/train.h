@@ -10,7 +10,11 @@
 int kolo_train(kolo_launch *launch, kolo_options *options, const volatile sig_atomic_t *stop);
 
 /* Exactly the validation set, once: means over it, the same on all ranks. ema: with the averaged weights. Collective. */
-typedef struct kolo_evaluation { double loss, top1, top5; int64_t rows; double seconds; } kolo_evaluation;
+typedef struct kolo_evaluation {
+    double loss, top1, top5;
+    int64_t rows;
+    double seconds;
+} kolo_evaluation;
 int kolo_evaluate(kolo_session *session, bool ema, kolo_evaluation *result);
 
 #endif

@@ -44,9 +44,14 @@ expect 78 "weight_decay: was" "changed recipe" kolo train shapes "${small[@]}" r
 newest=$(find "$ROOM/run/checkpoints" -maxdepth 1 -name 'step-*' | sort | tail -n 1)
 cp -r "$ROOM/run" "$ROOM/torn"
 truncate -s 1000 "$ROOM/torn/checkpoints/$(basename "$newest")/tensors.safetensors"
-kolo train shapes "${small[@]}" run="$ROOM/torn" > "$ROOM/log" 2>&1
-is $? 0 "a half-written checkpoint is passed over"
+expect 2 "none of the 1 checkpoints is whole" "no whole checkpoint: nothing is begun over it" kolo train shapes "${small[@]}" run="$ROOM/torn"
+cp -r "$ROOM/run" "$ROOM/half"
+kolo train shapes "${small[@]}" run="$ROOM/half" stop_step=7 > "$ROOM/log" 2>&1
+truncate -s 1000 "$(find "$ROOM/half/checkpoints" -maxdepth 1 -name 'step-*' | sort | tail -n 1)/tensors.safetensors"
+kolo train shapes "${small[@]}" run="$ROOM/half" > "$ROOM/log" 2>&1
+is $? 0 "a half-written checkpoint is passed over for the one before"
 like "$ROOM/log" "warn" "with a warning"
+expect 78 "diverged" "a loss that is no number" kolo train shapes "${small[@]}" run="$ROOM/diverged" lr=1e5 momentum=0
 cp -r "$ROOM/run" "$ROOM/other"
 sed -i 's/^model: .*/model: resnet32/' "$ROOM/other/recipe.yaml"
 expect 2 "layer1" "checkpoint of another model" kolo train shapes "${small[@]}" run="$ROOM/other" model=resnet32

@@ -18,8 +18,11 @@ static void check_inventory(const cJSON *json)
         char name[64];
         snprintf(name, sizeof name, "%.60s", entry->string);
         char *cut = strstr(name, "_10_classes"), *cifar = strstr(name, "_cifar_");
-        kolo_model_config c = {.rows = 1, .classes = (int64_t)golden_number(entry, "classes", 10), .shortcut = cifar && cifar[7] == 'B' ? "b" : "a",
-                               .mean = {.5f, .5f, .5f}, .std = {.5f, .5f, .5f}};
+        kolo_model_config c = {.rows = 1,
+                               .classes = (int64_t)golden_number(entry, "classes", 10),
+                               .shortcut = cifar && cifar[7] == 'B' ? "b" : "a",
+                               .mean = {.5f, .5f, .5f},
+                               .std = {.5f, .5f, .5f}};
         if (cut) *cut = 0;
         if (cifar) *cifar = 0;
         kolo_graph *g = NULL;
@@ -30,8 +33,9 @@ static void check_inventory(const cJSON *json)
             continue;
         }
         if (kolo_model_graph(&g, name, &c) < 0) ok(0, "models/inventory %s: %s", entry->string, kolo_error_text());
-        else ok((double)kolo_graph_parameters(g) == golden_number(entry, "parameters", 0), "models/inventory %s: %lld parameters", entry->string,
-                (long long)kolo_graph_parameters(g));
+        else
+            ok((double)kolo_graph_parameters(g) == golden_number(entry, "parameters", 0),
+               "models/inventory %s: %lld parameters", entry->string, (long long)kolo_graph_parameters(g));
         kolo_graph_destroy(&g);
     }
 }

@@ -6,7 +6,11 @@
 #include "base/thread.h"
 #include "tap.h"
 
-typedef struct map { int size; const char *name; int node_of[8]; } map;
+typedef struct map {
+    int size;
+    const char *name;
+    int node_of[8];
+} map;
 static const map maps[] = {
     {2, "1+1", {0, 1}},
     {3, "1+1+1", {0, 1, 2}},
@@ -49,7 +53,8 @@ static void check_map(const map *m)
         bad = wrong < 0 ? wrong : bad + wrong;
     }
     report(bad, "the documented order for any bucketing", m->name);
-    for (int a = 0; a < 3; a++) report(world_buckets(place(m), 1, false, false, algorithms[a], 1), algorithms[a], m->name);
+    for (int a = 0; a < 3; a++)
+        report(world_buckets(place(m), 1, false, false, algorithms[a], 1), algorithms[a], m->name);
     report(world_buckets(place(m), 1, false, true, "ring", 2), "ring, exact sums", m->name);
     report(world_buckets(place(m), 2, true, false, NULL, 2), "canonical has the bits of the tree over ranks", m->name);
     report(world_small(place(m), false), "small collectives", m->name);
@@ -65,7 +70,8 @@ static void check_overlap(const map *m)
     kolo_comm_stats stats = {0};
     world *w = place(m);
     int64_t bad = 0;
-    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, COUNT) < 0 || kolo_comm_commit(comm) < 0) {
+    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, COUNT) < 0 ||
+        kolo_comm_commit(comm) < 0) {
         report(-1, "overlap", m->name);
         return;
     }
@@ -95,8 +101,8 @@ static void check_late(void)
     if (rc == 0) rc = kolo_comm_wait(comm, 0);
     double seconds = kolo_time() - begin;
     is_int(rc, KOLO_ELAUNCH, "a remote peer that does not come ends the wait");
-    ok(strstr(kolo_error_text(), "rank 1 on host n1") && strstr(kolo_error_text(), "bucket 0, round 1"), "it is named: %s",
-       kolo_error_text());
+    ok(strstr(kolo_error_text(), "rank 1 on host n1") && strstr(kolo_error_text(), "bucket 0, round 1"),
+       "it is named: %s", kolo_error_text());
     ok(seconds > 0.9 && seconds < 3, "after the time-out (%.2f s)", seconds);
     kolo_comm_destroy(&comm);
     done_testing();

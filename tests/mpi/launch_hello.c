@@ -108,12 +108,11 @@ int main(int argc, char **argv)
         kolo_error("%s", kolo_error_text());
         return -rc;
     }
-    printf("%s rank %d size %d node %d nodes %d local %d of %d host %s mpi %d\n", launch.method, launch.rank, launch.size,
-           launch.node, launch.nodes, launch.local_rank, launch.local_size, launch.host, launch.mpi);
+    printf("%s rank %d size %d node %d nodes %d local %d of %d host %s mpi %d\n", launch.method, launch.rank,
+           launch.size, launch.node, launch.nodes, launch.local_rank, launch.local_size, launch.host, launch.mpi);
     if (launch.rank == 0) {
         printf("job %s map", launch.job);
-        for (int r = 0; r < launch.size; r++)
-            printf(" %s:%d", launch.host_of[launch.node_of[r]], launch.local_of[r]);
+        for (int r = 0; r < launch.size; r++) printf(" %s:%d", launch.host_of[launch.node_of[r]], launch.local_of[r]);
         printf("\n");
     }
     fflush(stdout);

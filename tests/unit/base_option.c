@@ -53,10 +53,12 @@ static void test_round_trip(void)
         if (e->type != KOLO_OPTION_REAL && strcmp(text, other)) trips = (diag("%s: %s, %s", e->key, other, text), 0);
         if (e->type == KOLO_OPTION_REAL && strtod(text, NULL) != strtod(other, NULL)) trips = (diag("%s", e->key), 0);
         free(text);
-        for (const char *p = e->key; *p; p++) low &= islower((unsigned char)*p) || isdigit((unsigned char)*p) || *p == '_';
+        for (const char *p = e->key; *p; p++)
+            low &= islower((unsigned char)*p) || isdigit((unsigned char)*p) || *p == '_';
         low &= e->help && strlen(e->help) > 3 && (e->type >= KOLO_OPTION_BOOL || e->low < e->high);
     }
-    ok(defaults, "every default in the table is a legal value and the one in the struct (%d options)", kolo_option_count);
+    ok(defaults, "every default in the table is a legal value and the one in the struct (%d options)",
+       kolo_option_count);
     ok(trips, "every option takes another value and writes it back");
     ok(low, "every key is in lower case, has help and a range");
 }
@@ -115,7 +117,8 @@ static void test_names(void)
     refused("epoch", "1", "did you mean \"epochs\"?");
     refused("weight-decay", "1", "did you mean \"weight_decay\"?");
     refused("xyzzy", "1", "unknown option");
-    ok(kolo_option_find("lr") && !kolo_option_find("l") && !kolo_option_find("LR"), "keys are found whole and as written");
+    ok(kolo_option_find("lr") && !kolo_option_find("l") && !kolo_option_find("LR"),
+       "keys are found whole and as written");
 }
 
 int main(void)

@@ -8,8 +8,17 @@
 
 enum { MAX_MEMBERS = 33, MAX_POSTS = 4096 };
 
-typedef struct message { int peer, tag; bool send, complete; void *data; int64_t bytes; } message;
-typedef struct box { int me; int64_t posted; message m[MAX_POSTS]; } box;
+typedef struct message {
+    int peer, tag;
+    bool send, complete;
+    void *data;
+    int64_t bytes;
+} message;
+typedef struct box {
+    int me;
+    int64_t posted;
+    message m[MAX_POSTS];
+} box;
 static box boxes[MAX_MEMBERS];
 static int mismatches;
 
@@ -63,8 +72,14 @@ static bool run_all(comm_schedule *schedule, char *(*buffer)[COMM_PART + 8], int
     for (int v = 0; v < members; v++) {
         boxes[v].me = v;
         boxes[v].posted = 0;
-        run[v] = (comm_run){.schedule = &schedule[v], .transport = &loop, .lane = &boxes[v], .rank_of = identity,
-                            .buffer = buffer[v], .width = 4, .combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM), .tag = 5};
+        run[v] = (comm_run){.schedule = &schedule[v],
+                            .transport = &loop,
+                            .lane = &boxes[v],
+                            .rank_of = identity,
+                            .buffer = buffer[v],
+                            .width = 4,
+                            .combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM),
+                            .tag = 5};
     }
     for (int rounds = 0; left && rounds < 100000; rounds++)
         for (int v = members - 1; v >= 0; v--) {
@@ -135,10 +150,13 @@ static void check_allreduce(void)
         for (int members = 1; members <= 17; members++)
             for (int c = 0; c < 7; c++) {
                 int64_t wrong = allreduce(algorithm, members, counts[c], algorithm == COMM_RING);
-                if (wrong) diag("%s, %d members, %d elements: %d wrong", comm_algorithm_name(algorithm), members, (int)counts[c], (int)wrong);
+                if (wrong)
+                    diag("%s, %d members, %d elements: %d wrong", comm_algorithm_name(algorithm), members,
+                         (int)counts[c], (int)wrong);
                 bad |= wrong;
             }
-        for (int members = 23; members <= MAX_MEMBERS; members += 5) bad |= allreduce(algorithm, members, 777, algorithm == COMM_RING);
+        for (int members = 23; members <= MAX_MEMBERS; members += 5)
+            bad |= allreduce(algorithm, members, 777, algorithm == COMM_RING);
         is_int(bad, 0, "%s: 1 to 17, 23, 28, 33 members, %s", comm_algorithm_name(algorithm),
                algorithm == COMM_RING ? "exact sums" : "the bits of the tree over members");
     }

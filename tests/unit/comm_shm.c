@@ -8,7 +8,11 @@
 #include "tap.h"
 
 typedef int64_t (*work)(world *w, int argument);
-typedef struct outcome { _Atomic int64_t value; double seconds; char text[1024]; } outcome;
+typedef struct outcome {
+    _Atomic int64_t value;
+    double seconds;
+    char text[1024];
+} outcome;
 static outcome *outcomes;
 static char job[64];
 
@@ -55,7 +59,8 @@ static void check_sums(void)
         is_int(bad, 0, "%d ranks: the documented order, the same bits for any bucketing", sizes[i]);
         is_int(run_ranks(sizes[i], canonical, 2), 0, "%d ranks: canonical has the bits of the tree", sizes[i]);
         is_int(run_ranks(sizes[i], exact, 1), 0, "%d ranks: exact sums", sizes[i]);
-        is_int(run_ranks(sizes[i], small, 0) + run_ranks(sizes[i], small, 1), 0, "%d ranks: small collectives", sizes[i]);
+        is_int(run_ranks(sizes[i], small, 0) + run_ranks(sizes[i], small, 1), 0, "%d ranks: small collectives",
+               sizes[i]);
     }
 }
 
@@ -116,7 +121,8 @@ static int64_t missing(world *w, int how)
         kill(getpid(), SIGKILL);
     }
     double value = 1;
-    int rc = how == KILLED_SMALL ? kolo_comm_allreduce(comm, &value, 1, KOLO_WIRE_F64, KOLO_SUM) : kolo_comm_start(comm, 0);
+    int rc =
+        how == KILLED_SMALL ? kolo_comm_allreduce(comm, &value, 1, KOLO_WIRE_F64, KOLO_SUM) : kolo_comm_start(comm, 0);
     if (rc == 0 && how != KILLED_SMALL) rc = kolo_comm_wait(comm, 0);
     if (rc == 0) return 0;
     char text[1024];
@@ -129,7 +135,11 @@ static int64_t missing(world *w, int how)
 
 static void check_missing(void)
 {
-    const struct { int how; const char *what, *verb, *operation; double within; } cases[] = {
+    const struct {
+        int how;
+        const char *what, *verb, *operation;
+        double within;
+    } cases[] = {
         {KILLED_BUCKET, "killed before its bucket", "died", "bucket 0, round 1", 10},
         {KILLED_SMALL, "killed before an allreduce", "died", "an allreduce", 10},
         {LATE, "alive but late", "is alive but did not come for 1 s", "bucket 0, round 1", 3},
@@ -140,7 +150,8 @@ static void check_missing(void)
         for (int r = 0; r < 3; r += 2) {
             const char *t = outcomes[r].text;
             named += outcomes[r].value == KOLO_ELAUNCH && strstr(t, "rank 1 on host n0") && strstr(t, cases[c].verb) &&
-                     strstr(t, cases[c].operation) && strstr(t, "step 17, action 88") && outcomes[r].seconds < cases[c].within;
+                     strstr(t, cases[c].operation) && strstr(t, "step 17, action 88") &&
+                     outcomes[r].seconds < cases[c].within;
         }
         is_int(named, 2, "rank 1 %s: both others name it, the operation and how far it came", cases[c].what);
         ok(outcomes[0].seconds < cases[c].within, "within %.0f s (%.2f)", cases[c].within, outcomes[0].seconds);
@@ -227,7 +238,8 @@ static void check_setup(void)
     ok(outcomes[0].value == KOLO_ELAUNCH && strstr(outcomes[0].text, "2 nodes") && strstr(outcomes[0].text, "MPI"),
        "several nodes without MPI are refused");
     run_ranks(2, too_large, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "/dev/shm") && strstr(outcomes[0].text, "are missing"),
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "/dev/shm") &&
+           strstr(outcomes[0].text, "are missing"),
        "an arena beyond /dev/shm is refused with the shortfall");
     ok(outcomes[1].value == KOLO_ECONFIG && strstr(outcomes[1].text, "are missing"), "on every rank");
     run_ranks(3, unequal, 0);
@@ -250,13 +262,15 @@ static void check_setup(void)
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
-    skip_all("a thread sanitizer sees one process at a time and takes the others' work for races; comm_threads is for it");
+    skip_all(
+        "a thread sanitizer sees one process at a time and takes the others' work for races; comm_threads is for it");
 #endif
     snprintf(job, sizeof job, "test-shm.%d", (int)getpid());
     outcomes = mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (outcomes == MAP_FAILED) skip_all("no shared memory");
     check_sums();
-    is_int(run_ranks(2, overlap, 0), 0, "start returns at once, the reduction runs beside the caller, wait finds it done");
+    is_int(run_ranks(2, overlap, 0), 0,
+           "start returns at once, the reduction runs beside the caller, wait finds it done");
     check_missing();
     check_setup();
     return done_testing();

@@ -57,9 +57,19 @@ static void *rank_on_plain_memory(void *of)
     world w;
     world_fill(&w, me, ranks_now, NULL, "threads");
     comm_members all = {ranks_now, local};
-    comm_node node = {.launch = &w.launch, .me = me, .ranks = ranks_now, .nodes = 1, .rails = ranks_now, .rank_of = local,
-                      .control = control, .arena = arena, .tree = ranks_now == 3, .fragments = 1, .fragment = &all,
-                      .spin = me % 2 ? 50 : 0, .timeout = 30};
+    comm_node node = {.launch = &w.launch,
+                      .me = me,
+                      .ranks = ranks_now,
+                      .nodes = 1,
+                      .rails = ranks_now,
+                      .rank_of = local,
+                      .control = control,
+                      .arena = arena,
+                      .tree = ranks_now == 3,
+                      .fragments = 1,
+                      .fragment = &all,
+                      .spin = me % 2 ? 50 : 0,
+                      .timeout = 30};
     comm_bucket bucket[BUCKETS];
     comm_engine engine = {.node = &node, .bucket = bucket};
     size_t offset = 0;
@@ -89,8 +99,8 @@ static void check_plain_memory(int n)
         atomic_store(&control[r]->lagging, -1);
         arena[r] = aligned_alloc(64, (size_t)COUNT * 4);
     }
-    is_int(parallel(n, rank_on_plain_memory), 0, "%d threads, callers and progress threads, %d rounds of %d buckets", n, ROUNDS,
-           BUCKETS);
+    is_int(parallel(n, rank_on_plain_memory), 0, "%d threads, callers and progress threads, %d rounds of %d buckets", n,
+           ROUNDS, BUCKETS);
     for (int r = 0; r < n; r++) {
         free(control[r]);
         free(arena[r]);

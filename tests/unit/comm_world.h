@@ -85,7 +85,8 @@ static inline int world_declare(kolo_comm *comm, int cut)
 {
     int64_t at = 0;
     if (cut == 0) KOLO_TRY(kolo_comm_bucket(comm, 0, WORLD_COUNT));
-    for (int i = 0; cut == 1 && i < 5; at += world_counts[i++]) KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, world_counts[i]));
+    for (int i = 0; cut == 1 && i < 5; at += world_counts[i++])
+        KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, world_counts[i]));
     if (cut == 1) KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, WORLD_COUNT - at));
     for (; cut == 2 && at < WORLD_COUNT; at += 20011)
         KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, WORLD_COUNT - at < 20011 ? WORLD_COUNT - at : 20011));

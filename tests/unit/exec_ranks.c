@@ -36,7 +36,10 @@ static int train(result *to, const task *t, world *w)
     c.clip = t->odd && w->launch.rank == c.ranks - 1;
     KOLO_TRY_GOTO(rc, rig_open(&r, &c, backend, NULL, NULL));
     if (c.ranks > 1) {
-        kolo_comm_config k = {.arena_bytes = r.plan->arena_bytes[KOLO_ARENA_GRADIENT], .canonical = c.canonical, .timeout = 30, .spin = -1};
+        kolo_comm_config k = {.arena_bytes = r.plan->arena_bytes[KOLO_ARENA_GRADIENT],
+                              .canonical = c.canonical,
+                              .timeout = 30,
+                              .spin = -1};
         KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, &w->launch, &k));
         KOLO_TRY_GOTO(rc, kolo_exec_create(&r.exec, r.plan, backend, comm, &r.options, NULL));
         KOLO_TRY_GOTO(rc, kolo_exec_initialise(r.exec, 1));
@@ -90,7 +93,15 @@ static int run(const task *t, int ranks)
 
 static task task_of(int rows, int slots, int bn, bool canonical, int steps)
 {
-    return (task){{.model = "resnet20", .rows = rows, .side = 16, .channels = 3, .slots = slots, .bn = bn, .canonical = canonical}, steps, false};
+    return (task){{.model = "resnet20",
+                   .rows = rows,
+                   .side = 16,
+                   .channels = 3,
+                   .slots = slots,
+                   .bn = bn,
+                   .canonical = canonical},
+                  steps,
+                  false};
 }
 
 static void test_canonical(void)
@@ -99,18 +110,22 @@ static void test_canonical(void)
     task t = task_of(2, 8, KOLO_bn_ghost, true, STEPS);
     is_int(run(&t, 1), 0, "canonical: one rank, 8 blocks of 2 rows");
     one = results[0];
-    ok(one.loss[STEPS - 1] != one.loss[0], "which trains: %.4f to %.4f", one.loss[0] / BATCH, one.loss[STEPS - 1] / BATCH);
+    ok(one.loss[STEPS - 1] != one.loss[0], "which trains: %.4f to %.4f", one.loss[0] / BATCH,
+       one.loss[STEPS - 1] / BATCH);
     for (int ranks = 2; ranks <= 4; ranks *= 2) {
         t = task_of(2, 8 / ranks, KOLO_bn_ghost, true, STEPS);
         int failed = run(&t, ranks), same = 1;
         for (int r = 0; r < ranks; r++)
-            same &= !memcmp(results[r].loss, one.loss, sizeof one.loss) && !memcmp(results[r].param, one.param, sizeof one.param) &&
+            same &= !memcmp(results[r].loss, one.loss, sizeof one.loss) &&
+                    !memcmp(results[r].param, one.param, sizeof one.param) &&
                     !memcmp(results[r].running, one.running, sizeof one.running);
-        ok(!failed && same, "%d ranks: the same bits in %d losses, all weights, running statistics, on every rank", ranks, STEPS);
+        ok(!failed && same, "%d ranks: the same bits in %d losses, all weights, running statistics, on every rank",
+           ranks, STEPS);
     }
     t = task_of(2, 8, KOLO_bn_ghost, false, STEPS);
     run(&t, 1);
-    ok(memcmp(results[0].param, one.param, sizeof one.param) != 0, "the fast order gives other bits, so the comparison can fail");
+    ok(memcmp(results[0].param, one.param, sizeof one.param) != 0,
+       "the fast order gives other bits, so the comparison can fail");
 }
 
 /* Step 1 of ranks against one rank with the same arithmetic. */
@@ -126,11 +141,13 @@ static void compare(int bn, const char *what)
             ok(!failed, "%s on one rank", what);
             continue;
         }
-        double apart = rig_apart(results[ranks - 1].gradient, one.gradient, PARAMS), moved = rig_apart(results[0].param, one.param, PARAMS);
+        double apart = rig_apart(results[ranks - 1].gradient, one.gradient, PARAMS),
+               moved = rig_apart(results[0].param, one.param, PARAMS);
         ok(!failed && fabs(results[0].loss[0] - one.loss[0]) < 1e-5 * one.loss[0] && apart < 1e-5 && moved < 1e-6 &&
                rig_apart(results[0].running, one.running, 64) < 1e-5,
            "%s on %d ranks: step 1 agrees with one rank, gradients apart by %.2g", what, ranks, apart);
-        ok(!memcmp(results[0].param, results[ranks - 1].param, sizeof one.param), "and the ranks have the same weights");
+        ok(!memcmp(results[0].param, results[ranks - 1].param, sizeof one.param),
+           "and the ranks have the same weights");
     }
 }
 
@@ -139,8 +156,8 @@ static void test_different_plans(void)
     task t = task_of(4, 1, KOLO_bn_local, false, 1);
     t.odd = true;
     int failed = run(&t, 2);
-    ok(failed == 2 && strstr(results[0].text, "update bucket 0") && strstr(results[1].text, "wait for bucket 1"), "ranks with other plans are told where: %s",
-       results[1].text);
+    ok(failed == 2 && strstr(results[0].text, "update bucket 0") && strstr(results[1].text, "wait for bucket 1"),
+       "ranks with other plans are told where: %s", results[1].text);
 }
 
 int main(void)

@@ -24,10 +24,10 @@ static void shape_is(const kolo_graph *g, int t, int rank, const int64_t *dim, c
         snprintf(want + strlen(want), sizeof want - strlen(want), "%lld ", (long long)dim[i]);
     is_text(t < 0 ? kolo_error_text() : got, want, "%s", what);
 }
-#define SHAPE(g, t, what, ...)                                                                                         \
-    do {                                                                                                               \
-        const int64_t dim_[] = {__VA_ARGS__};                                                                          \
-        shape_is(g, t, (int)(sizeof dim_ / sizeof *dim_), dim_, what);                                                 \
+#define SHAPE(g, t, what, ...)                                         \
+    do {                                                               \
+        const int64_t dim_[] = {__VA_ARGS__};                          \
+        shape_is(g, t, (int)(sizeof dim_ / sizeof *dim_), dim_, what); \
     } while (0)
 
 static kolo_conv_spec spec(int64_t out, int64_t kernel, int64_t stride, int64_t pad)

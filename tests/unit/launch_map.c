@@ -49,7 +49,8 @@ static void test_map(void)
     is_text(map_text("b a b a b", 0, &launch), "0:0 1:0 0:1 1:1 0:2", "cyclic, numbered by first appearance");
     is_int(launch.local_size, 3, "uneven nodes");
     kolo_node_map_free(&launch);
-    is_text(map_text("vm/0 vm/0 vm/2 vm/2", 2, &launch), "0:0 0:1 1:0 1:1", "equal names, apart by the launcher's groups");
+    is_text(map_text("vm/0 vm/0 vm/2 vm/2", 2, &launch), "0:0 0:1 1:0 1:1",
+            "equal names, apart by the launcher's groups");
     kolo_node_map_free(&launch);
     is_text(map_text("a/0 b/0", 0, &launch), "0:0 1:0", "one group, apart by their names");
     kolo_node_map_free(&launch);
@@ -78,7 +79,10 @@ static bool vector_gives(const char *text, const int *node_of, int size)
 
 static void test_vector(void)
 {
-    static const struct { const char *what, *want; int size, node_of[8]; } cases[] = {
+    static const struct {
+        const char *what, *want;
+        int size, node_of[8];
+    } cases[] = {
         {"one node", "(vector,(0,1,4))", 4, {0, 0, 0, 0}},
         {"blocks", "(vector,(0,2,2))", 4, {0, 0, 1, 1}},
         {"cyclic", "(vector,(0,2,1),(0,2,1))", 4, {0, 1, 0, 1}},

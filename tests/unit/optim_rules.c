@@ -6,8 +6,9 @@
 
 static void test_golden(void)
 {
-    static const char *const names[] = {"sgd", "sgd_decay", "sgd_momentum", "sgd_momentum_scaled", "sgd_nesterov", "sgd_dampening",
-                                        "sgd_matrices", "clip_norm", "clip_norm_idle", "clip_value", "schedules"};
+    static const char *const names[] = {
+        "sgd",          "sgd_decay", "sgd_momentum",   "sgd_momentum_scaled", "sgd_nesterov", "sgd_dampening",
+        "sgd_matrices", "clip_norm", "clip_norm_idle", "clip_value",          "schedules"};
     char folder[4096], path[5000];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/optim/%s.json", golden_folder(folder), names[i]);
@@ -23,7 +24,10 @@ static void test_golden(void)
 static void test_figures(void)
 {
     static const double g[3][4] = {{.1, -.2, .3, .4}, {.05, .1, -.15, .2}, {-.3, .25, .1, -.05}};
-    static const struct { bool nesterov; double dampening, want[4]; } kase[] = {
+    static const struct {
+        bool nesterov;
+        double dampening, want[4];
+    } kase[] = {
         {false, 0, {0.987837789, -1.978655578, 0.434496369, 2.841956357}},
         {true, 0, {1.001145863, -1.989919525, 0.414717035, 2.794118549}},
         {false, .1, {0.986072471, -1.974828742, 0.432782540, 2.846105655}},
@@ -42,7 +46,8 @@ static void test_figures(void)
         }
         double worst = 0;
         for (int i = 0; i < 4; i++) worst = fmax(worst, fabs((double)w[i] - kase[k].want[i]));
-        ok(worst < 5e-7, "three steps%s%s: worst %.2g", k == 1 ? " of Nesterov" : "", k == 2 ? " with dampening" : "", worst);
+        ok(worst < 5e-7, "three steps%s%s: worst %.2g", k == 1 ? " of Nesterov" : "", k == 2 ? " with dampening" : "",
+           worst);
         kolo_options_free(&o);
     }
 }
@@ -62,9 +67,14 @@ static void update_all(int which, int threads, int64_t cut)
     memcpy(e[which], w[which], sizeof e[which]);
     for (int t = 0; t < 3; t++)
         for (int64_t at = 0; at < N; at += cut) {
-            kolo_step step = {.lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = .7f, .ema_decay = .99f, .first = t == 0};
-            kolo_slice s = {.param = w[which] + at, .grad = g + at, .state = {b[which] + at}, .ema = e[which] + at,
-                            .count = at + cut < N ? cut : N - at, .decay = true};
+            kolo_step step = {
+                .lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = .7f, .ema_decay = .99f, .first = t == 0};
+            kolo_slice s = {.param = w[which] + at,
+                            .grad = g + at,
+                            .state = {b[which] + at},
+                            .ema = e[which] + at,
+                            .count = at + cut < N ? cut : N - at,
+                            .decay = true};
             kolo_optimizer_find("sgd")->update(&s, &o, &step);
         }
     kolo_options_free(&o);
@@ -110,7 +120,8 @@ static void test_scalars(void)
     kolo_options_default(&o);
     o.ema = .9998;
     o.ema_ramp = 2000;
-    is_near(kolo_ema_decay(&o, 1), .9998 * (1 - exp(-1 / 2000.)), 1e-15, "the average's decay rises from the first update");
+    is_near(kolo_ema_decay(&o, 1), .9998 * (1 - exp(-1 / 2000.)), 1e-15,
+            "the average's decay rises from the first update");
     o.ema_ramp = 0;
     is_near(kolo_ema_decay(&o, 1), .9998, 0, "or is there at once");
     is_near(kolo_clip_factor(1, 4), 1 / 4.000001, 1e-15, "a long gradient is cut");
@@ -129,13 +140,16 @@ static void test_refusals(void)
     kolo_options_default(&o);
     is_int(kolo_optim_check(&o), 0, "the defaults are fine");
     kolo_option_set(&o, "optimizer", "sdg", "test");
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"sgd\""), "a misspelt optimizer: %s", kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"sgd\""), "a misspelt optimizer: %s",
+       kolo_error_text());
     kolo_option_set(&o, "optimizer", "sgd", "test");
     kolo_option_set(&o, "schedule", "cosin", "test");
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"cosine\""), "a misspelt schedule: %s", kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"cosine\""), "a misspelt schedule: %s",
+       kolo_error_text());
     kolo_option_set(&o, "schedule", "multistep", "test");
     kolo_option_set(&o, "milestones", "30,x", "test");
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "30,x"), "milestones that are no numbers: %s", kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "30,x"), "milestones that are no numbers: %s",
+       kolo_error_text());
     kolo_option_set(&o, "milestones", "30,20", "test");
     is_int(kolo_optim_check(&o), KOLO_ECONFIG, "milestones that fall");
     kolo_option_set(&o, "milestones", "30", "test");

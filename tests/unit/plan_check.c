@@ -11,8 +11,14 @@ static kolo_backend *backend;
 
 static kolo_graph *graph_of(const char *model, int64_t rows, int64_t side, int64_t channels, bool train)
 {
-    kolo_model_config c = {.rows = rows, .height = side, .width = side, .channels = channels, .classes = 10, .train = train,
-                           .mean = {.5f, .5f, .5f}, .std = {.25f, .25f, .25f}};
+    kolo_model_config c = {.rows = rows,
+                           .height = side,
+                           .width = side,
+                           .channels = channels,
+                           .classes = 10,
+                           .train = train,
+                           .mean = {.5f, .5f, .5f},
+                           .std = {.25f, .25f, .25f}};
     kolo_graph *g = NULL;
     if (kolo_model_graph(&g, model, &c) < 0) diag("%s: %s", model, kolo_error_text());
     return g;
@@ -20,8 +26,12 @@ static kolo_graph *graph_of(const char *model, int64_t rows, int64_t side, int64
 
 static kolo_plan_config config_of(int ranks, int slots)
 {
-    return (kolo_plan_config){.ranks = ranks, .slots = slots, .bn = KOLO_bn_local, .bucket_bytes = 1 << 20,
-                              .optimizer = kolo_optimizer_find("sgd"), .decay_norms = false};
+    return (kolo_plan_config){.ranks = ranks,
+                              .slots = slots,
+                              .bn = KOLO_bn_local,
+                              .bucket_bytes = 1 << 20,
+                              .optimizer = kolo_optimizer_find("sgd"),
+                              .decay_norms = false};
 }
 
 static kolo_plan *plan_of(const kolo_graph *g, const kolo_plan_config *c)
@@ -38,8 +48,10 @@ static bool allowed(const kolo_plan_config *c)
 
 static void test_networks(void)
 {
-    static const struct { const char *name; int64_t side, channels; } net[] = {
-        {"lenet5", 28, 1}, {"mlp", 28, 1}, {"resnet20", 16, 3}, {"resnet18", 64, 3}, {"resnet50", 64, 3}};
+    static const struct {
+        const char *name;
+        int64_t side, channels;
+    } net[] = {{"lenet5", 28, 1}, {"mlp", 28, 1}, {"resnet20", 16, 3}, {"resnet18", 64, 3}, {"resnet50", 64, 3}};
     static const int slots[] = {1, 2, 3, 4, 5, 8}, ranks[] = {1, 2, 4};
     for (size_t n = 0; n < sizeof net / sizeof *net; n++) {
         kolo_graph *g = graph_of(net[n].name, 2, net[n].side, net[n].channels, true);
@@ -68,7 +80,8 @@ static void test_evaluation(void)
     kolo_plan_config c = config_of(1, 2);
     kolo_plan *p = plan_of(train, &c), *q = NULL;
     c.optimizer = NULL;
-    ok(kolo_plan_create(&q, eval, backend, &c, p) == 0 && kolo_plan_check(q) == 0, "an evaluation plan passes: %s", q ? "" : kolo_error_text());
+    ok(kolo_plan_create(&q, eval, backend, &c, p) == 0 && kolo_plan_check(q) == 0, "an evaluation plan passes: %s",
+       q ? "" : kolo_error_text());
     int same = 1, t = kolo_graph_find(eval, "layer2.0.conv1.weight");
     for (int i = 0; q && i < eval->tensors; i++)
         if (eval->tensor[i].role == KOLO_ROLE_PARAM || eval->tensor[i].role == KOLO_ROLE_BUFFER) {
@@ -76,7 +89,8 @@ static void test_evaluation(void)
             same &= q->home[i].arena == p->home[u].arena && q->home[i].offset == p->home[u].offset;
         }
     ok(q && t >= 0 && same, "its parameters live where training keeps them");
-    ok(q && kolo_plan_bytes(q) < q->arena_bytes[KOLO_ARENA_PARAM] + kolo_plan_bytes(q), "shared arenas are not counted again");
+    ok(q && kolo_plan_bytes(q) < q->arena_bytes[KOLO_ARENA_PARAM] + kolo_plan_bytes(q),
+       "shared arenas are not counted again");
     kolo_plan_destroy(&p);
     kolo_plan_destroy(&q);
     kolo_graph_destroy(&train);
@@ -170,7 +184,9 @@ static int64_t action_at(const kolo_plan *p, enum kolo_action_kind kind, int whi
 static int64_t run_of(const kolo_plan *p, enum kolo_op op, int slot)
 {
     for (int64_t i = 0; i < p->actions; i++)
-        if (p->action[i].kind == KOLO_ACTION_RUN && p->action[i].slot == slot && p->graph->node[p->action[i].node].op == op) return i;
+        if (p->action[i].kind == KOLO_ACTION_RUN && p->action[i].slot == slot &&
+            p->graph->node[p->action[i].node].op == op)
+            return i;
     return -1;
 }
 
@@ -227,7 +243,11 @@ static void break_early_update(kolo_plan *p)
 
 static void test_broken(void)
 {
-    static const struct { const char *what; void (*make)(kolo_plan *); const char *says; } broken[] = {
+    static const struct {
+        const char *what;
+        void (*make)(kolo_plan *);
+        const char *says;
+    } broken[] = {
         {"an output on top of its input", break_binding, "over its own operand"},
         {"operations swapped", break_order, "never written or was overwritten"},
         {"a load left out", break_load, "never written or was overwritten"},
@@ -256,7 +276,8 @@ static void test_broken(void)
         if (!p) continue;
         broken[i].make(p);
         int rc = kolo_plan_check(p);
-        ok(rc == KOLO_EINTERNAL && strstr(kolo_error_text(), broken[i].says), "%s: %s", broken[i].what, rc < 0 ? kolo_error_text() : "passed");
+        ok(rc == KOLO_EINTERNAL && strstr(kolo_error_text(), broken[i].says), "%s: %s", broken[i].what,
+           rc < 0 ? kolo_error_text() : "passed");
         kolo_plan_destroy(&p);
     }
     kolo_graph_destroy(&g);

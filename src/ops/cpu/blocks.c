@@ -11,7 +11,10 @@
 
 enum { NHWC = -1 };
 
-static bool is_conv(enum kolo_op op) { return op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight; }
+static bool is_conv(enum kolo_op op)
+{
+    return op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight;
+}
 
 /* Whether t is a picture, normalised here or given so, that only convolutions read. */
 static bool *find_pictures(const kolo_graph *g)
@@ -42,7 +45,10 @@ static void set_blocks(const kolo_graph *g, int64_t block, const bool *picture, 
 /* Widest blocks that this CPU computes with. */
 static int64_t wide_block(void) { return kolo_cpu_level() == 2 ? 16 : 8; }
 
-typedef struct census { int64_t convs, most_channels; double flops; } census;
+typedef struct census {
+    int64_t convs, most_channels;
+    double flops;
+} census;
 
 static census count(const kolo_graph *g)
 {
@@ -70,8 +76,9 @@ static int64_t block_by_rule(const kolo_graph *g, const census *c)
 
 static bool same_conv(const kolo_graph *g, const kolo_node *a, const kolo_node *b)
 {
-    if (a->op != b->op || memcmp(a->a.kernel, b->a.kernel, sizeof a->a.kernel) || memcmp(a->a.stride, b->a.stride, sizeof a->a.stride) ||
-        memcmp(a->a.pad, b->a.pad, sizeof a->a.pad) || memcmp(a->a.dilation, b->a.dilation, sizeof a->a.dilation) || a->a.groups != b->a.groups)
+    if (a->op != b->op || memcmp(a->a.kernel, b->a.kernel, sizeof a->a.kernel) ||
+        memcmp(a->a.stride, b->a.stride, sizeof a->a.stride) || memcmp(a->a.pad, b->a.pad, sizeof a->a.pad) ||
+        memcmp(a->a.dilation, b->a.dilation, sizeof a->a.dilation) || a->a.groups != b->a.groups)
         return false;
     for (int k = 0; k < 2; k++)
         if (memcmp(g->tensor[a->in[k]].dim, g->tensor[b->in[k]].dim, sizeof g->tensor[0].dim)) return false;
@@ -84,7 +91,8 @@ static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layo
     double total = 0;
     double *took = kolo_alloc((size_t)(g->nodes + 1) * sizeof *took);
     if (!took) return KOLO_ECONFIG;
-    for (int64_t i = g->nodes - 1; i >= 0; i--) { /* the weight gradients, which decide the weights' layout, come last in a graph */
+    for (int64_t i = g->nodes - 1; i >= 0;
+         i--) { /* the weight gradients, which decide the weights' layout, come last in a graph */
         const kolo_node *n = &g->node[i];
         const kolo_op_row *row = b->type->rows[n->op];
         kolo_request r = {b, g, n, layout};
@@ -175,7 +183,8 @@ static int choose_block(kolo_backend *b, const kolo_graph *g, const bool *pictur
     return block_by_clock(b, g, picture, key, block);
 }
 
-int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
+int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
+                    kolo_layout *layout)
 {
     int64_t block = like ? block_of(like, like_layout) : 0;
     bool *picture = find_pictures(g);

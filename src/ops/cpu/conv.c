@@ -14,14 +14,16 @@ enum { X, W, Y, BIAS, SCRATCH };
 
 typedef struct conv {
     enum kolo_dnnl_pass pass;
-    kolo_conv_small small;               /* rows 0: oneDNN computes */
-    bool widened;                        /* bf16 outside, f32 inside */
-    kolo_dnnl_primitive *main, *reorder; /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
-    int at[4];                           /* args of X, W, Y, BIAS; -1: not there */
-    size_t wide_at, scratch_at, workspace; /* in the workspace: the rearranged weight, widened x and y, scratch memory of both parts */
-    int64_t x_count, y_count;            /* elements, padding included */
+    kolo_conv_small small; /* rows 0: oneDNN computes */
+    bool widened;          /* bf16 outside, f32 inside */
+    kolo_dnnl_primitive *main,
+        *reorder; /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
+    int at[4];    /* args of X, W, Y, BIAS; -1: not there */
+    size_t wide_at, scratch_at,
+        workspace; /* in the workspace: the rearranged weight, widened x and y, scratch memory of both parts */
+    int64_t x_count, y_count; /* elements, padding included */
     int threads;
-    size_t bytes[KOLO_TRIAL_BUFFERS];    /* of X, W, Y, BIAS and the workspace */
+    size_t bytes[KOLO_TRIAL_BUFFERS]; /* of X, W, Y, BIAS and the workspace */
 } conv;
 
 static void release(void *state)
@@ -117,7 +119,8 @@ static bool blocked(const parts *p)
     return (by == 8 || by == 16) && (bx == by || bx == 1);
 }
 
-static const kolo_dnnl_desc *map_desc(kolo_dnnl *d, const kolo_tensor *t, enum kolo_dtype dtype, const kolo_layout *l, bool blocks)
+static const kolo_dnnl_desc *map_desc(kolo_dnnl *d, const kolo_tensor *t, enum kolo_dtype dtype, const kolo_layout *l,
+                                      bool blocks)
 {
     bool block = blocks && (l->block == 8 || l->block == 16);
     return kolo_dnnl_map(d, dtype, t->dim, l->block, l->block != 1 && !block);
@@ -154,7 +157,10 @@ static const kolo_dnnl_desc *param_desc(const kolo_request *r, const parts *p)
 
 /* small: own loops; keep: the weight stays as the parameter lies; wide: bf16 tensors are computed with in f32, which is faster on
  * CPUs whose bf16 instructions are slow. The first that is available is the rule's. */
-typedef struct candidate { const char *name; bool small, winograd, keep, wide; } candidate;
+typedef struct candidate {
+    const char *name;
+    bool small, winograd, keep, wide;
+} candidate;
 static const candidate candidates[] = {{"small", true, false, false, false},
                                        {"direct", false, false, false, false},
                                        {"direct in place", false, false, true, false},
@@ -170,17 +176,29 @@ static int build_small(const kolo_request *r, const parts *p, const kolo_dnnl_de
 {
     const kolo_attributes *a = &r->node->a;
     const int64_t *x = p->x->dim, *y = p->y->dim;
-    kolo_conv_small s = {x[0], x[1], y[1], x[2], x[3], y[2], y[3], {a->kernel[0], a->kernel[1]}, {a->pad[0], a->pad[1]}, r->backend->threads};
-    bool plain = (p->lx->block == 1 || x[1] == 1) && (p->ly->block == 1 || y[1] == 1) && p->x->dtype == KOLO_F32 && a->groups == 1;
+    kolo_conv_small s = {x[0],
+                         x[1],
+                         y[1],
+                         x[2],
+                         x[3],
+                         y[2],
+                         y[3],
+                         {a->kernel[0], a->kernel[1]},
+                         {a->pad[0], a->pad[1]},
+                         r->backend->threads};
+    bool plain = (p->lx->block == 1 || x[1] == 1) && (p->ly->block == 1 || y[1] == 1) && p->x->dtype == KOLO_F32 &&
+                 a->groups == 1;
     bool unit = a->stride[0] == 1 && a->stride[1] == 1 && a->dilation[0] == 1 && a->dilation[1] == 1;
-    if (!plain || !unit || !kolo_conv_small_fits(&s) || param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, 4, p->w->dim)) return 1;
+    if (!plain || !unit || !kolo_conv_small_fits(&s) ||
+        param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, 4, p->w->dim))
+        return 1;
     conv *c = *out = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;
     c->pass = p->pass;
     c->small = s;
     c->workspace = p->pass == KOLO_DNNL_FORWARD ? kolo_conv_small_forward_bytes(&s)
-                   : p->pass == KOLO_DNNL_DATA ? kolo_conv_small_data_bytes(&s)
-                                               : kolo_conv_small_weight_bytes(&s);
+                   : p->pass == KOLO_DNNL_DATA  ? kolo_conv_small_data_bytes(&s)
+                                                : kolo_conv_small_weight_bytes(&s);
     size_t bytes[] = {p->lx->bytes, kolo_dnnl_bytes(param), p->ly->bytes, bias_bytes(p), c->workspace};
     memcpy(c->bytes, bytes, sizeof bytes);
     return 0;
@@ -236,7 +254,10 @@ static int build(const kolo_request *r, const candidate *choice, conv **out)
     return 0;
 }
 
-typedef struct timed { const conv *c; const kolo_trial *trial; } timed;
+typedef struct timed {
+    const conv *c;
+    const kolo_trial *trial;
+} timed;
 static int run_trial(void *context)
 {
     const timed *t = context;
@@ -263,10 +284,10 @@ static void shape_text(const kolo_request *r, const parts *p, char *text, size_t
     const int64_t *x = p->x->dim, *w = p->w->dim;
     const kolo_attributes *a = &r->node->a;
     snprintf(text, size, "%s%s %s x %ld %ld %ld %ld w %ld %ld %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld b %ld %ld%s",
-             kolo_op_table[r->node->op].name, r->backend->direct ? " direct" : "", kolo_dtype_name(p->x->dtype), (long)x[0], (long)x[1],
-             (long)x[2], (long)x[3], (long)w[0], (long)w[1], (long)w[2], (long)w[3], (long)a->stride[0], (long)a->stride[1], (long)a->pad[0],
-             (long)a->pad[1], (long)a->dilation[0], (long)a->dilation[1], (long)a->groups, (long)p->lx->block, (long)p->ly->block,
-             p->bias ? " bias" : "");
+             kolo_op_table[r->node->op].name, r->backend->direct ? " direct" : "", kolo_dtype_name(p->x->dtype),
+             (long)x[0], (long)x[1], (long)x[2], (long)x[3], (long)w[0], (long)w[1], (long)w[2], (long)w[3],
+             (long)a->stride[0], (long)a->stride[1], (long)a->pad[0], (long)a->pad[1], (long)a->dilation[0],
+             (long)a->dilation[1], (long)a->groups, (long)p->lx->block, (long)p->ly->block, p->bias ? " bias" : "");
 }
 
 /* The fastest by the clock, or the first. */
@@ -384,8 +405,8 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
     k->workspace = c->workspace;
     if (c->small.rows) snprintf(k->name, sizeof k->name, "own small");
     else
-        snprintf(k->name, sizeof k->name, "oneDNN %s%s%s", kolo_dnnl_name(c->main), c->reorder ? " + weight reorder" : "",
-                 c->widened ? ", widened" : "");
+        snprintf(k->name, sizeof k->name, "oneDNN %s%s%s", kolo_dnnl_name(c->main),
+                 c->reorder ? " + weight reorder" : "", c->widened ? ", widened" : "");
     return 0;
 }
 
@@ -410,7 +431,10 @@ static int choose_layout(const kolo_request *r, int param, kolo_layout *layout)
     return 0;
 }
 
-static int layout_forward(const kolo_request *r, kolo_layout *layout) { return choose_layout(r, r->node->in[1], layout); }
+static int layout_forward(const kolo_request *r, kolo_layout *layout)
+{
+    return choose_layout(r, r->node->in[1], layout);
+}
 static int layout_gradient(const kolo_request *r, kolo_layout *layout)
 {
     int gradient = r->node->out[0], param = r->graph->tensor[gradient].of;

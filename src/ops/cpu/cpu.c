@@ -104,7 +104,11 @@ const kolo_backend_type kolo_cpu_backend = {
 
 kolo_view kolo_cpu_view(const kolo_tensor *t, const kolo_layout *layout)
 {
-    kolo_view v = {.rows = t->dim[0], .channels = t->rank > 1 ? t->dim[1] : 1, .height = 1, .width = 1, .bf16 = t->dtype == KOLO_BF16};
+    kolo_view v = {.rows = t->dim[0],
+                   .channels = t->rank > 1 ? t->dim[1] : 1,
+                   .height = 1,
+                   .width = 1,
+                   .bf16 = t->dtype == KOLO_BF16};
     if (kolo_tensor_is_map(t)) {
         v.height = t->dim[2];
         v.width = t->dim[3];

@@ -9,8 +9,16 @@
 #include "ops/cpu/access.h"
 #include "ops/cpu/cpu.h"
 
-typedef struct entropy { int64_t rows, classes; double smoothing; bool bf16; int threads; } entropy;
-typedef struct row_result { double loss; int32_t rank, bad; } row_result; /* rank: classes before the label; bad: label out of range */
+typedef struct entropy {
+    int64_t rows, classes;
+    double smoothing;
+    bool bf16;
+    int threads;
+} entropy;
+typedef struct row_result {
+    double loss;
+    int32_t rank, bad;
+} row_result; /* rank: classes before the label; bad: label out of range */
 
 KOLO_BODY logits_body(float *to, const void *x, int64_t n, bool bf16, float *largest)
 {
@@ -61,12 +69,15 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     int64_t rows = valid_rows(e, step, slot);
 #pragma omp parallel for schedule(static) num_threads(e->threads)
     for (int64_t n = 0; n < rows; n++)
-        result[n] = row_loss(e, kolo_at(args[0], n * e->classes, e->bf16), label[n], space + omp_get_thread_num() * row_floats(e));
+        result[n] = row_loss(e, kolo_at(args[0], n * e->classes, e->bf16), label[n],
+                             space + omp_get_thread_num() * row_floats(e));
     double loss = 0;
     int64_t top1 = 0, top5 = 0;
     for (int64_t n = 0; n < rows; n++) {
         if (result[n].bad)
-            return kolo_fail(KOLO_EINPUT, "row %ld of micro-batch %d has label %ld, but the network has %ld classes; check classes= and the data set",
+            return kolo_fail(KOLO_EINPUT,
+                             "row %ld of micro-batch %d has label %ld, but the network has %ld classes; check classes= "
+                             "and the data set",
                              (long)n, slot, (long)label[n], (long)e->classes);
         loss += result[n].loss;
         top1 += result[n].rank < 1;
@@ -103,7 +114,8 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     for (int64_t n = 0; n < e->rows; n++) {
         void *dx = kolo_at_out(args[2], n * e->classes, e->bf16);
         if (n < rows)
-            row_grad(e, dx, kolo_at(args[0], n * e->classes, e->bf16), label[n], inverse, (float *)workspace + omp_get_thread_num() * row_floats(e));
+            row_grad(e, dx, kolo_at(args[0], n * e->classes, e->bf16), label[n], inverse,
+                     (float *)workspace + omp_get_thread_num() * row_floats(e));
         else
             for (int64_t i = 0; i < e->classes; i++) put(dx, i, 0, e->bf16);
     }
@@ -121,7 +133,8 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
     k->state = e;
     k->release = free;
     k->run = backward ? run_grad : run;
-    k->workspace = (size_t)(e->threads * row_floats(e)) * sizeof(float) + (backward ? 0 : (size_t)e->rows * sizeof(row_result));
+    k->workspace =
+        (size_t)(e->threads * row_floats(e)) * sizeof(float) + (backward ? 0 : (size_t)e->rows * sizeof(row_result));
     snprintf(k->name, sizeof k->name, "own%s", e->bf16 ? " bf16" : "");
     return 0;
 }

@@ -33,7 +33,7 @@ struct dnnl_engine_of_kolo {
 struct kolo_dnnl_primitive {
     kolo_dnnl *dnnl;
     dnnl_primitive_t primitive;
-    int pointers;               /* then the scratch, if any */
+    int pointers; /* then the scratch, if any */
     dnnl_exec_arg_t arg[5];
     size_t scratch;
     const kolo_dnnl_desc *weight, *x;
@@ -143,7 +143,8 @@ static dnnl_data_type_t type_of(enum kolo_dtype t)
     return t == KOLO_BF16 ? dnnl_bf16 : t == KOLO_I32 ? dnnl_s32 : t == KOLO_U8 ? dnnl_u8 : dnnl_f32;
 }
 
-static const kolo_dnnl_desc *by_tag(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim, dnnl_format_tag_t tag)
+static const kolo_dnnl_desc *by_tag(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim,
+                                    dnnl_format_tag_t tag)
 {
     dnnl_memory_desc_t m;
     dnnl_status_t s = dnnl_memory_desc_init_by_tag(&m, rank, dim, type_of(dtype), tag);
@@ -191,7 +192,11 @@ bool kolo_dnnl_is_plain_memory(const kolo_dnnl_desc *desc)
 
 /* ---- primitives ---------------------------------------------------------------------------------------------------- */
 
-typedef struct argument { int name; dnnl_query_t query; int index; } argument; /* name 0: not there */
+typedef struct argument {
+    int name;
+    dnnl_query_t query;
+    int index;
+} argument; /* name 0: not there */
 
 static int add_pointer(kolo_dnnl_primitive *p, int at, int name, const dnnl_memory_desc_t *md)
 {
@@ -267,16 +272,26 @@ static int describe(kolo_dnnl *d, dnnl_primitive_desc_t *pd, const void *op, dnn
 }
 
 static const argument pass_arguments[3][5] = {
-    {{DNNL_ARG_SRC, dnnl_query_src_md, 0}, {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0}, {DNNL_ARG_DST, dnnl_query_dst_md, 0},
-     {DNNL_ARG_BIAS, dnnl_query_weights_md, 1}, {0, 0, 0}},
-    {{DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0}, {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
-     {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0}, {0, 0, 0}, {0, 0, 0}},
-    {{DNNL_ARG_SRC, dnnl_query_src_md, 0}, {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0},
-     {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0}, {DNNL_ARG_DIFF_BIAS, dnnl_query_diff_weights_md, 1}, {0, 0, 0}},
+    {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
+     {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+     {DNNL_ARG_DST, dnnl_query_dst_md, 0},
+     {DNNL_ARG_BIAS, dnnl_query_weights_md, 1},
+     {0, 0, 0}},
+    {{DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0},
+     {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+     {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0},
+     {0, 0, 0},
+     {0, 0, 0}},
+    {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
+     {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0},
+     {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0},
+     {DNNL_ARG_DIFF_BIAS, dnnl_query_diff_weights_md, 1},
+     {0, 0, 0}},
 };
 
 /* op: what is wanted; hint_op: the forward description that oneDNN wants beside a backward one, or NULL. */
-static int make(kolo_dnnl *d, enum kolo_dnnl_pass pass, bool bias, const void *op, const void *hint_op, kolo_dnnl_primitive **out)
+static int make(kolo_dnnl *d, enum kolo_dnnl_pass pass, bool bias, const void *op, const void *hint_op,
+                kolo_dnnl_primitive **out)
 {
     dnnl_primitive_desc_t hint = NULL, pd = NULL;
     argument list[5];
@@ -295,7 +310,9 @@ static const kolo_dnnl_desc *hint_weight(kolo_dnnl *d, const kolo_dnnl_desc *x, 
 }
 
 /* oneDNN counts dilation from 0 and declares its arrays with their greatest length. */
-typedef struct window { dnnl_dims_t stride, pad, dilate; } window;
+typedef struct window {
+    dnnl_dims_t stride, pad, dilate;
+} window;
 
 static window window_of(const kolo_dnnl_conv *c)
 {
@@ -308,21 +325,24 @@ static window window_of(const kolo_dnnl_conv *c)
     return w;
 }
 
-static dnnl_status_t conv_forward(const kolo_dnnl_conv *c, const kolo_dnnl_desc *w, dnnl_alg_kind_t kind, dnnl_convolution_desc_t *op)
+static dnnl_status_t conv_forward(const kolo_dnnl_conv *c, const kolo_dnnl_desc *w, dnnl_alg_kind_t kind,
+                                  dnnl_convolution_desc_t *op)
 {
     const window win = window_of(c);
-    return dnnl_dilated_convolution_forward_desc_init(op, dnnl_forward_training, kind, &c->x->md, &w->md, c->bias ? &c->bias->md : NULL,
-                                                      &c->y->md, win.stride, win.dilate, win.pad, win.pad);
+    return dnnl_dilated_convolution_forward_desc_init(op, dnnl_forward_training, kind, &c->x->md, &w->md,
+                                                      c->bias ? &c->bias->md : NULL, &c->y->md, win.stride, win.dilate,
+                                                      win.pad, win.pad);
 }
 
 static dnnl_status_t conv_backward(const kolo_dnnl_conv *c, dnnl_alg_kind_t kind, dnnl_convolution_desc_t *op)
 {
     const window win = window_of(c);
     if (c->pass == KOLO_DNNL_DATA)
-        return dnnl_dilated_convolution_backward_data_desc_init(op, kind, &c->x->md, &c->w->md, &c->y->md, win.stride, win.dilate, win.pad,
-                                                                win.pad);
-    return dnnl_dilated_convolution_backward_weights_desc_init(op, kind, &c->x->md, &c->w->md, c->bias ? &c->bias->md : NULL, &c->y->md,
-                                                               win.stride, win.dilate, win.pad, win.pad);
+        return dnnl_dilated_convolution_backward_data_desc_init(op, kind, &c->x->md, &c->w->md, &c->y->md, win.stride,
+                                                                win.dilate, win.pad, win.pad);
+    return dnnl_dilated_convolution_backward_weights_desc_init(op, kind, &c->x->md, &c->w->md,
+                                                               c->bias ? &c->bias->md : NULL, &c->y->md, win.stride,
+                                                               win.dilate, win.pad, win.pad);
 }
 
 int kolo_dnnl_make_conv(kolo_dnnl *d, const kolo_dnnl_conv *c, kolo_dnnl_primitive **primitive)
@@ -332,7 +352,9 @@ int kolo_dnnl_make_conv(kolo_dnnl *d, const kolo_dnnl_conv *c, kolo_dnnl_primiti
     dnnl_convolution_desc_t op, hint;
     if (c->pass == KOLO_DNNL_FORWARD) {
         dnnl_status_t s = conv_forward(c, c->w, kind, &op);
-        return s == dnnl_success ? make(d, c->pass, c->bias, &op, NULL, primitive) : s == dnnl_unimplemented ? 1 : fail("describing a convolution", s);
+        return s == dnnl_success         ? make(d, c->pass, c->bias, &op, NULL, primitive)
+               : s == dnnl_unimplemented ? 1
+                                         : fail("describing a convolution", s);
     }
     const kolo_dnnl_desc *w = hint_weight(d, c->x, c->w);
     if (!w) return KOLO_ECONFIG;
@@ -350,18 +372,21 @@ int kolo_dnnl_make_linear(kolo_dnnl *d, enum kolo_dnnl_pass pass, const kolo_dnn
     dnnl_inner_product_desc_t op, hint;
     const kolo_dnnl_desc *forward_w = pass == KOLO_DNNL_FORWARD ? w : hint_weight(d, x, w);
     if (!forward_w) return KOLO_ECONFIG;
-    dnnl_status_t s = dnnl_inner_product_forward_desc_init(pass == KOLO_DNNL_FORWARD ? &op : &hint, dnnl_forward_training, &x->md,
-                                                           &forward_w->md, b, &y->md);
-    if (s == dnnl_success && pass == KOLO_DNNL_DATA) s = dnnl_inner_product_backward_data_desc_init(&op, &x->md, &w->md, &y->md);
+    dnnl_status_t s = dnnl_inner_product_forward_desc_init(pass == KOLO_DNNL_FORWARD ? &op : &hint,
+                                                           dnnl_forward_training, &x->md, &forward_w->md, b, &y->md);
+    if (s == dnnl_success && pass == KOLO_DNNL_DATA)
+        s = dnnl_inner_product_backward_data_desc_init(&op, &x->md, &w->md, &y->md);
     if (s == dnnl_success && pass == KOLO_DNNL_WEIGHT)
         s = dnnl_inner_product_backward_weights_desc_init(&op, &x->md, &w->md, b, &y->md);
     if (s != dnnl_success) return s == dnnl_unimplemented ? 1 : fail("describing a linear layer", s);
     return make(d, pass, bias, &op, pass == KOLO_DNNL_FORWARD ? NULL : &hint, primitive);
 }
 
-int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_dnnl_desc *to, kolo_dnnl_primitive **primitive)
+int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_dnnl_desc *to,
+                           kolo_dnnl_primitive **primitive)
 {
-    static const argument list[5] = {{DNNL_ARG_FROM, dnnl_query_src_md, 0}, {DNNL_ARG_TO, dnnl_query_dst_md, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
+    static const argument list[5] = {
+        {DNNL_ARG_FROM, dnnl_query_src_md, 0}, {DNNL_ARG_TO, dnnl_query_dst_md, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
     *primitive = NULL;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, &from->md, d->engine, &to->md, d->engine, d->attr);
@@ -377,8 +402,10 @@ const char *kolo_dnnl_name(const kolo_dnnl_primitive *p) { return p->name; }
 int kolo_dnnl_run(kolo_dnnl_primitive *p, void *const *pointer, void *scratch)
 {
     dnnl_status_t s = dnnl_success;
-    for (int i = 0; i < p->pointers && s == dnnl_success; i++) s = dnnl_memory_set_data_handle(p->arg[i].memory, pointer[i]);
+    for (int i = 0; i < p->pointers && s == dnnl_success; i++)
+        s = dnnl_memory_set_data_handle(p->arg[i].memory, pointer[i]);
     if (p->scratch && s == dnnl_success) s = dnnl_memory_set_data_handle(p->arg[p->pointers].memory, scratch);
-    if (s == dnnl_success) s = dnnl_primitive_execute(p->primitive, p->dnnl->stream, p->pointers + (p->scratch > 0), p->arg);
+    if (s == dnnl_success)
+        s = dnnl_primitive_execute(p->primitive, p->dnnl->stream, p->pointers + (p->scratch > 0), p->arg);
     return s == dnnl_success ? 0 : fail(p->name, s);
 }

@@ -9,7 +9,11 @@
 
 enum { PIECE = 16384 }; /* elements of one call */
 
-typedef struct element { int64_t count; bool bf16; int threads; } element;
+typedef struct element {
+    int64_t count;
+    bool bf16;
+    int threads;
+} element;
 typedef void part(void *out, const void *a, const void *b, int64_t n, bool bf16);
 
 KOLO_ALWAYS void relu_loop(void *y, const void *x, int64_t n, bool bf16)
@@ -25,7 +29,8 @@ KOLO_ALWAYS void add_loop(void *y, const void *a, const void *b, int64_t n, bool
 KOLO_ALWAYS void relu_grad_loop(void *dx, const void *dy, const void *y, int64_t n, bool bf16)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) kolo_store(dx, i, kolo_relu_grad1(kolo_load(dy, i, bf16), kolo_load(y, i, bf16)), bf16);
+    for (int64_t i = 0; i < n; i++)
+        kolo_store(dx, i, kolo_relu_grad1(kolo_load(dy, i, bf16), kolo_load(y, i, bf16)), bf16);
 }
 
 KOLO_BODY relu_body(void *y, const void *x, const void *b, int64_t n, bool bf16)
@@ -33,7 +38,10 @@ KOLO_BODY relu_body(void *y, const void *x, const void *b, int64_t n, bool bf16)
     (void)b;
     KOLO_FOR_TYPE(bf16, relu_loop(y, x, n, bf16_));
 }
-KOLO_BODY add_body(void *y, const void *a, const void *b, int64_t n, bool bf16) { KOLO_FOR_TYPE(bf16, add_loop(y, a, b, n, bf16_)); }
+KOLO_BODY add_body(void *y, const void *a, const void *b, int64_t n, bool bf16)
+{
+    KOLO_FOR_TYPE(bf16, add_loop(y, a, b, n, bf16_));
+}
 KOLO_BODY relu_grad_body(void *y, const void *a, const void *b, int64_t n, bool bf16)
 {
     KOLO_FOR_TYPE(bf16, relu_grad_loop(y, a, b, n, bf16_));
@@ -53,13 +61,13 @@ static int run_pieces(const kolo_kernel *k, part *loop, void *out, const void *a
     return 0;
 }
 
-#define RUN(name, out, a, b)                                                                                                    \
-    static int run_##name(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)             \
-    {                                                                                                                            \
-        (void)workspace;                                                                                                         \
-        (void)step;                                                                                                              \
-        (void)slot;                                                                                                              \
-        return run_pieces(k, name, args[out], args[a], args[b]);                                                                 \
+#define RUN(name, out, a, b)                                                                                         \
+    static int run_##name(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot) \
+    {                                                                                                                \
+        (void)workspace;                                                                                             \
+        (void)step;                                                                                                  \
+        (void)slot;                                                                                                  \
+        return run_pieces(k, name, args[out], args[a], args[b]);                                                     \
     }
 RUN(relu, 1, 0, 0)
 RUN(add, 2, 0, 1)

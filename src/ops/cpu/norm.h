@@ -12,17 +12,23 @@ int64_t kolo_norm_period(int64_t block);
 void kolo_norm_sum(const void *x, int64_t count, int64_t period, bool bf16, double *sum); /* x, x^2 */
 
 /* [period] each; scale = weight * inverse (of the deviation) */
-typedef struct kolo_norm_lanes { const float *mean, *scale, *bias, *mean_g, *slope, *inverse; } kolo_norm_lanes;
+typedef struct kolo_norm_lanes {
+    const float *mean, *scale, *bias, *mean_g, *slope, *inverse;
+} kolo_norm_lanes;
 /* What the gradient's loops read. g = dy, or, with relu, 0 where y <= 0; y NULL: its sign is that of norm(x). */
-typedef struct kolo_norm_source { const void *dy, *x, *y; bool relu; } kolo_norm_source;
+typedef struct kolo_norm_source {
+    const void *dy, *x, *y;
+    bool relu;
+} kolo_norm_source;
 /* g, g (x - mean) inverse */
-void kolo_norm_grad_sum(const kolo_norm_source *source, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *sum);
+void kolo_norm_grad_sum(const kolo_norm_source *source, int64_t count, int64_t period, bool bf16,
+                        const kolo_norm_lanes *lanes, double *sum);
 
 /* y = norm(x) [+ residual][, relu]; y may be x. */
-void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16, bool relu,
-                       const kolo_norm_lanes *lanes);
+void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16,
+                       bool relu, const kolo_norm_lanes *lanes);
 /* dx, and dresidual = g if not NULL; dx may be dy. */
-void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *source, int64_t count, int64_t period, bool bf16,
-                        const kolo_norm_lanes *lanes);
+void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *source, int64_t count, int64_t period,
+                        bool bf16, const kolo_norm_lanes *lanes);
 
 #endif

@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct kolo_window { int64_t height, width, out_height, out_width, kernel[2], stride[2], pad[2]; } kolo_window;
+typedef struct kolo_window {
+    int64_t height, width, out_height, out_width, kernel[2], stride[2], pad[2];
+} kolo_window;
 
 /* readable: elements of x from here to the end of its tensor; at least the plane */
 void kolo_max_plane(const kolo_window *w, void *y, uint8_t *index, const void *x, int64_t readable, bool bf16);

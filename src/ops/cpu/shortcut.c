@@ -8,7 +8,9 @@
 #include "ops/cpu/cpu.h"
 
 /* Channels that lie side by side in both blocks: n lanes of block `to` from lane `at` on; from_block -1: zeros. */
-typedef struct segment { int64_t n, to_block, to_lane, from_block, from_lane; } segment;
+typedef struct segment {
+    int64_t n, to_block, to_lane, from_block, from_lane;
+} segment;
 
 typedef struct shortcut {
     kolo_view x, y;
@@ -60,7 +62,8 @@ static void move_row(const shortcut *s, const segment *g, char *to, const char *
     bool there = g->from_block >= 0 && (!s->backward || (h % sh == 0 && fh < fv->height));
     if (!there || s->backward) zero_pixels(row, to_step, tv->width, bytes);
     if (!there) return;
-    const char *source = from + (((n * fv->blocks + g->from_block) * fv->pixels + fh * fv->width) * fv->block + g->from_lane) * element;
+    const char *source =
+        from + (((n * fv->blocks + g->from_block) * fv->pixels + fh * fv->width) * fv->block + g->from_lane) * element;
     if (s->backward) copy_pixels(row, sw * to_step, source, from_step, fv->width, bytes);
     else copy_pixels(row, to_step, source, sw * from_step, tv->width, bytes);
 }
@@ -74,14 +77,16 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     const kolo_view *to = s->backward ? &s->x : &s->y;
 #pragma omp parallel for schedule(static) num_threads(s->threads)
     for (int64_t t = 0; t < to->rows * s->segments; t++)
-        for (int64_t h = 0; h < to->height; h++) move_row(s, &s->segment[t % s->segments], args[1], args[0], t / s->segments, h);
+        for (int64_t h = 0; h < to->height; h++)
+            move_row(s, &s->segment[t % s->segments], args[1], args[0], t / s->segments, h);
     return 0;
 }
 
 static int prepare(const kolo_request *r, kolo_kernel *k)
 {
     bool backward = r->node->op == KOLO_OP_shortcut_a_grad;
-    kolo_view x = backward ? kolo_cpu_view_out(r, 0) : kolo_cpu_view_in(r, 0), y = backward ? kolo_cpu_view_in(r, 0) : kolo_cpu_view_out(r, 0);
+    kolo_view x = backward ? kolo_cpu_view_out(r, 0) : kolo_cpu_view_in(r, 0),
+              y = backward ? kolo_cpu_view_in(r, 0) : kolo_cpu_view_out(r, 0);
     const kolo_view *to = backward ? &x : &y, *from = backward ? &y : &x;
     int64_t shift = backward ? -r->node->a.pad[0] : r->node->a.pad[0], lanes = to->blocks * to->block;
     shortcut *s = kolo_alloc(sizeof *s + (size_t)lanes * sizeof s->segment[0]);
@@ -90,7 +95,8 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
     s->y = y;
     s->backward = backward;
     memcpy(s->stride, r->node->a.stride, sizeof s->stride);
-    for (int64_t c = 0; c < lanes; c += s->segment[s->segments++].n) s->segment[s->segments] = segment_at(to, from, c, shift);
+    for (int64_t c = 0; c < lanes; c += s->segment[s->segments++].n)
+        s->segment[s->segments] = segment_at(to, from, c, shift);
     s->threads = kolo_cpu_threads(r->backend, kolo_view_count(&s->x));
     k->state = s;
     k->release = free;

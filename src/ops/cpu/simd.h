@@ -22,16 +22,16 @@ int kolo_cpu_level(void);
 #define KOLO_TARGET_V4 __attribute__((target("arch=x86-64-v4,prefer-vector-width=512")))
 #endif
 #define KOLO_TARGET_V3 __attribute__((target("arch=x86-64-v3")))
-#define KOLO_WIDE(name, parameters, arguments)                          \
+#define KOLO_WIDE(name, parameters, arguments)                                 \
     KOLO_TARGET_V4 static void name##_v4 parameters { name##_body arguments; } \
     KOLO_TARGET_V3 static void name##_v3 parameters { name##_body arguments; } \
-    static void name##_v2 parameters { name##_body arguments; }         \
-    static void name parameters                                         \
-    {                                                                   \
-        int level = kolo_cpu_level();                                   \
-        if (level == 2) name##_v4 arguments;                            \
-        else if (level == 1) name##_v3 arguments;                       \
-        else name##_v2 arguments;                                       \
+    static void name##_v2 parameters { name##_body arguments; }                \
+    static void name parameters                                                \
+    {                                                                          \
+        int level = kolo_cpu_level();                                          \
+        if (level == 2) name##_v4 arguments;                                   \
+        else if (level == 1) name##_v3 arguments;                              \
+        else name##_v2 arguments;                                              \
     }
 #else
 #define KOLO_WIDE(name, parameters, arguments) \

@@ -40,7 +40,7 @@ double kolo_trial_seconds(int (*run)(void *context), void *context, double best)
         double took = kolo_time() - start;
         if (i == 0 || took < least) least = took;
         if (i == 0 && best > 0 && took > 2 * best) break;
-        total += i ? took : 0; /* the first run warms up */
+        total += i ? took : 0;             /* the first run warms up */
         if (i >= 1 && total > 2e-3) break; /* short ones are repeated: their clock is coarse */
     }
     return least;

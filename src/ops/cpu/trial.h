@@ -6,7 +6,10 @@
 
 #define KOLO_TRIAL_BUFFERS 5
 /* Memory filled with small numbers; freed by kolo_trial_close. */
-typedef struct kolo_trial { void *buffer[KOLO_TRIAL_BUFFERS]; size_t bytes[KOLO_TRIAL_BUFFERS]; } kolo_trial;
+typedef struct kolo_trial {
+    void *buffer[KOLO_TRIAL_BUFFERS];
+    size_t bytes[KOLO_TRIAL_BUFFERS];
+} kolo_trial;
 
 int kolo_trial_open(kolo_trial *trial, const size_t bytes[KOLO_TRIAL_BUFFERS]);
 void kolo_trial_close(kolo_trial *trial);
