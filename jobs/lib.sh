@@ -117,6 +117,12 @@ job_srun() { # COMMAND...
     trap - USR1 TERM
 }
 
+# Sends this job back to the queue. Slurm ends this shell at once; leaving first would mark the job completed.
+job_requeue() { # TEXT
+    job_say "requeued; $1"
+    scontrol requeue "$SLURM_JOB_ID" && sleep 60
+}
+
 job_steps() { # RUN: optimizer steps done, from its summary
     sed -n 's/.*"steps": *\([0-9]*\).*/\1/p' "$1/summary.json" 2> /dev/null | head -n 1
 }
@@ -135,9 +141,8 @@ job_end() { # RUN
                 job_die 75 "no step was done since the last requeue: the time limit is too short for one step and one checkpoint"
             elif [ "${SLURM_RESTART_COUNT:-0}" -ge "${KOLO_MAX_RESTARTS:-200}" ]; then
                 job_die 75 "requeued ${SLURM_RESTART_COUNT:-0} times already (KOLO_MAX_RESTARTS)"
-            elif [ -n "$job_signalled" ] && scontrol requeue "$SLURM_JOB_ID"; then
-                job_say "requeued; it goes on from step ${steps:-0}"
-                sleep 60 # Slurm ends this shell; leaving first would mark the job completed
+            elif [ -n "$job_signalled" ] && job_requeue "it goes on from step ${steps:-0}"; then
+                : # not reached: Slurm ends this shell
             else
                 job_say "not requeued: submit the same script again to go on from step ${steps:-0}"
             fi

@@ -41,10 +41,7 @@ for split in $KOLO_SPLITS; do
     [ "$split" != train ] && [ -d "$KOLO_OUT/train" ] && flags+=(--stats-from "$KOLO_OUT/train")
     # shellcheck disable=SC2086 # KOLO_ARGS is a list of words
     job_srun kolo-pack --source "$KOLO_SOURCE" --split "$split" --out "$out" "${flags[@]}" $KOLO_ARGS
-    if [ "$job_status" = 75 ] && [ -n "$job_signalled" ] && scontrol requeue "$SLURM_JOB_ID"; then
-        job_say "requeued; packing goes on where it stopped"
-        sleep 60
-    fi
+    [ "$job_status" = 75 ] && [ -n "$job_signalled" ] && job_requeue "packing goes on where it stopped"
     [ "$job_status" = 0 ] || job_die "$job_status" "packing $split failed (see above)"
     kolo-shards verify "$out" || job_die $? "$out does not verify"
     job_say "$out: $(find "$out" -type f | wc -l) files, $(du -sh "$out" | cut -f1)"

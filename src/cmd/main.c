@@ -162,7 +162,22 @@ int kolo_command_options(kolo_options *options, int n, char **words, int extra, 
     return rc;
 }
 
-/* Ranks that fail alike say it once: the others wait a moment, and rank 0's abort ends them. */
+static volatile sig_atomic_t status_of_end;
+static void end_at_once(int signal)
+{
+    (void)signal;
+    _exit(status_of_end);
+}
+
+/* Ranks that fail alike say it once: the others wait a moment, and rank 0's end, or its abort, ends them. Being told to go is
+ * then no crash: the status is that of the error. */
+static void wait_for_rank_0(int exit_status)
+{
+    status_of_end = exit_status;
+    signal(SIGTERM, end_at_once);
+    usleep(launched ? 400000 : 2000000);
+}
+
 static int end(const char *command, int status)
 {
     char text[2048];
@@ -180,9 +195,8 @@ static int end(const char *command, int status)
     if (!rank) rank = getenv("PMI_RANK");
     if (!rank) rank = getenv("SLURM_PROCID");
     int mine = launched ? launch.rank : rank ? atoi(rank) : 0;
-    if (launched && mine > 0) usleep(400000);
-    if (mine == 0 || launched) kolo_error("kolo %s: %s", command, text);
-    if (!launched && rank && mine == 0) usleep(300000); /* after the others: the first bad exit may kill them */
+    if (mine > 0) wait_for_rank_0(-status);
+    kolo_error("kolo %s: %s", command, text);
     if (launched && launch.size > 1) kolo_launch_abort(&launch, -status);
     if (launched) kolo_launch_finish(&launch);
     return -status;
