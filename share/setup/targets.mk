@@ -39,6 +39,9 @@ prove = $(Q)KOLO_BUILD='$(abspath $(BUILD))' OMP_WAIT_POLICY=passive HARNESS_RUL
 bench: programs
 	$(Q)for what in 'model=resnet20 size=32 batch=128' 'model=resnet50 size=224 batch=16'; do \
 	  for precision in f32 bf16; do $(BUILD)/bin/kolo bench train $$what precision=$$precision steps=10; done; done
+	$(Q)echo 'what reduce=canonical costs, same micro-batch and threads:'; \
+	  for reduce in fast canonical; do $(BUILD)/bin/kolo bench train model=resnet20 size=32 batch=128 micro_batch=32 bn=ghost \
+	    threads=1 steps=10 reduce=$$reduce; done
 bench-%: tests/peers/%.sh programs
 	$(Q)KOLO_BUILD='$(abspath $(BUILD))' $<
 
