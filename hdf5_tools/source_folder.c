@@ -76,6 +76,9 @@ static bool picture_name(const char *name)
     return false;
 }
 
+/* After a failed stat or open: a link to something that is not there. Such a picture is told, or skipped, at decoding. */
+static bool leads_nowhere(void) { return errno == ENOENT || errno == ELOOP; }
+
 /* All pictures below root/relative, with symbolic links followed. */
 static int walk(source *s, int32_t label, const char *relative, int depth)
 {
@@ -93,7 +96,9 @@ static int walk(source *s, int32_t label, const char *relative, int depth)
         char *below = kolo_format("%s/%s", relative, n.list[i]),
              *full = below ? kolo_format("%s/%s", s->root, below) : NULL;
         if (!full) rc = KOLO_ECONFIG;
-        else if (stat(full, &info) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", full, strerror(errno));
+        else if (stat(full, &info) != 0 && !leads_nowhere())
+            rc = kolo_fail(KOLO_EIO, "%s: %s; make it readable, or remove it", full, strerror(errno));
+        else if (stat(full, &info) != 0) rc = picture_name(n.list[i]) ? source_add(s, label, below, 0) : 0;
         else if (S_ISDIR(info.st_mode)) rc = walk(s, label, below, depth + 1);
         else if (S_ISREG(info.st_mode) && picture_name(n.list[i])) rc = source_add(s, label, below, info.st_size);
         free(full);
@@ -187,7 +192,8 @@ int source_folder_load(const source *s, int64_t i, source_buffer *buffer)
     if (!path) return KOLO_ECONFIG;
     struct stat info;
     int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
-    if (fd < 0 || fstat(fd, &info) != 0) rc = kolo_fail(KOLO_EIO, "%s", strerror(errno));
+    if (fd < 0 && leads_nowhere()) rc = kolo_fail(KOLO_EINPUT, "a link to a file that is not there");
+    else if (fd < 0 || fstat(fd, &info) != 0) rc = kolo_fail(KOLO_EIO, "%s", strerror(errno));
     if (rc == 0) rc = source_grow(buffer, (size_t)info.st_size);
     if (rc == 0 && info.st_size > 0) rc = kolo_file_pread(fd, path, buffer->data, (size_t)info.st_size, 0);
     if (fd >= 0) close(fd);

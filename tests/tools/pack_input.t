@@ -28,6 +28,11 @@ ok $? "nothing is left that would stand in the way of the next try"
 kolo-pack "${IN[@]}" --out "$ROOM/out" --on-error skip > "$ROOM/log" 2>&1
 is $? 0 "--on-error skip leaves it out"
 is "$(cat "$ROOM"/out/*.rejects)" "a/empty.jpg	is empty (0 bytes)" "and lists it"
+bad && ln -s "$ROOM/nowhere.jpg" "$ROOM/bad/a/link.jpg"
+fails 2 'bad/a/link.jpg: a link to a file that is not there' "a link to nowhere" "${IN[@]}"
+kolo-pack "${IN[@]}" --out "$ROOM/out" --on-error skip > "$ROOM/log" 2>&1
+is $? 0 "--on-error skip leaves it out too"
+bad && : > "$ROOM/bad/a/empty.jpg"
 kolo-shards info "$ROOM/out" > "$ROOM/info"
 like "$ROOM/info" '^samples +6 in' "six are left"
 fails 2 'max-bad 0 .*empty.jpg' "--max-bad 0" "${IN[@]}" --on-error skip --max-bad 0
