@@ -21,7 +21,11 @@ PNG     | libpng-dev       | libpng-devel     | libpng        | pictures
 ZLIB    | zlib1g-dev       | zlib-devel       | zlib          | compressed data sets
 YAML    | libyaml-dev      | libyaml-devel    | libyaml       | recipes
 CJSON   | libcjson-dev     | cjson-devel      | cjson         | annotations, checkpoints
-CUDA    | nvidia-cuda-toolkit | cuda-toolkit  | cuda          | GPUs; `make CUDA=0` does without
+CUDA    | cuda-toolkit     | cuda-toolkit     | cuda          | GPUs, CUDA 12 or later (packages: in NVIDIA'"'"'s own repository); `make CUDA=0` does without
+NVCC    | cuda-toolkit     | cuda-toolkit     | cuda          | the compiler of CUDA; NVCC=path, or CUDA_HOME, says where it is
+CUDNN   | cudnn            | cudnn            | cudnn         | GPUs: convolutions (cuDNN 9)
+NCCL    | libnccl-dev      | libnccl-devel    | nccl          | GPUs: messages between them; `make NCCL=0` does without
+CXX     | g++              | gcc-c++          | gcc           | C++ compiler: the host half of CUDA sources
 mpiexec | mpich            | mpich            | mpich         | starts ranks without Slurm
 slurmctld | slurmctld      | slurm-slurmctld  | slurm         | a private Slurm for demonstration and tests
 slurmd  | slurmd           | slurm-slurmd     | slurm         | the same
@@ -74,7 +78,7 @@ report() {
 
 homes() {
     for name; do
-        case $name in CC | PKG | [a-z]*) ;; *) printf '%s_HOME=/opt/%s ' "$name" "$name" ;; esac
+        case $name in CC | CXX | NVCC | PKG | [a-z]*) ;; *) printf '%s_HOME=/opt/%s ' "$name" "$name" ;; esac
     done
 }
 

@@ -2,7 +2,7 @@
 # Finds every library this program needs and writes what it found as makefile lines to stdout; the GNUmakefile keeps
 # them in $(BUILD)/probe.mk. Each library is looked for in its *_HOME, then as its own tool or pkg-config tells it, then
 # where the compiler looks anyway; a candidate counts only when a program that uses it compiles and links.
-# Environment: CC, PROBE_KEY (recorded), MPI PMIX CUDA (0: without), *_HOME, and *_CFLAGS with *_LIBS to decide yourself.
+# Environment: CC, CXX, PROBE_KEY (recorded), MPI PMIX CUDA NCCL (0: without), *_HOME, and *_CFLAGS with *_LIBS to decide yourself.
 set -u
 CC=${CC:-cc}
 work=$(mktemp -d) || exit 1
@@ -91,6 +91,73 @@ find_library() {
 
 program() { printf '%s\n' "$@" >"$work/t.c"; }
 
+# ---- CUDA: its headers alone serve the tests, which run kernels on the host; the libraries and nvcc are only asked for with CUDA=1 ----
+
+# cuda_part NAME OTHER-LIBRARIES LIBRARIES HOME...: NAME_CFLAGS and true when the headers of $work/t.c are found; NAME_LIBS when it links, too.
+cuda_part() {
+    part=$1 others=$2 names=$3
+    shift 3
+    eval "own_cflags=\${${part}_CFLAGS:-} own_libs=\${${part}_LIBS:-} has_own=\${${part}_LIBS+yes}"
+    # shellcheck disable=SC2154 # set by eval
+    for home; do
+        flags=$own_cflags
+        [ -n "$own_cflags$own_libs" ] || [ "$home" = system ] || flags="-isystem $home/include"
+        # shellcheck disable=SC2086 # flags are words
+        $CC $cuda_cflags $flags -fsyntax-only "$work/t.c" >>"$work/log" 2>&1 || continue
+        echo "${part}_CFLAGS ?= $flags"
+        cuda_cflags="$cuda_cflags $flags"
+        for folder in "$home/lib64" "$home/lib" "$home/targets/$(uname -m)-linux/lib" ''; do
+            [ -z "$folder" ] || [ -d "$folder" ] || continue
+            for words in "$names" "$(numbered "$names")"; do # Python's packages hold libcudnn.so.9 and no libcudnn.so
+                words="${folder:+-L$folder }$words"
+                [ -z "$has_own" ] || words=$own_libs
+                links "$cuda_cflags" "$words $others" || continue
+                # shellcheck disable=SC2086
+                echo "${part}_LIBS ?= $words$(run_paths $words)"
+                return 0
+            done
+        done
+        missing_cuda="$missing_cuda $part"
+        return 0
+    done
+    missing_cuda="$missing_cuda $part"
+    return 1
+}
+numbered() { printf '%s\n' "$1" | sed 's/-lcudnn/-l:libcudnn.so.9/; s/-lnccl/-l:libnccl.so.2/'; }
+
+find_cuda() {
+    missing_cuda='' cuda_cflags='' nvcc=${NVCC:-${CUDA_HOME:+$CUDA_HOME/bin/}nvcc}
+    homes=${CUDA_HOME:-}
+    if [ -z "$homes" ]; then
+        path=$(command -v "$nvcc" 2>/dev/null) && homes=$(dirname "$(dirname "$(readlink -f "$path")")")
+        homes="$homes /usr/local/cuda /opt/cuda system"
+    fi
+    program '#include <cuda_runtime_api.h>' '#include <cublasLt.h>' '#if CUDART_VERSION < 12000' '#error CUDA 12 or later' '#endif' \
+        'int main(void) { int n; return cudaGetDeviceCount(&n) + !cublasLtGetVersion(); }'
+    # shellcheck disable=SC2086 # words
+    if cuda_part CUDA '' '-lcudart -lcublasLt' $homes; then
+        headers=yes
+        program '#include <cudnn.h>' '#if CUDNN_MAJOR < 9' '#error cuDNN 9 or later' '#endif' 'int main(void) { return !cudnnGetVersion(); }'
+        cuda_part CUDNN '' -lcudnn ${CUDNN_HOME:-$homes system} || headers=''
+        program '#include <nccl.h>' '#if NCCL_VERSION_CODE < NCCL_VERSION(2,18,0)' '#error NCCL 2.18 or later' '#endif' \
+            'int main(void) { int n; return ncclGetVersion(&n); }'
+        [ "${NCCL:-1}" = 0 ] || cuda_part NCCL '' -lnccl ${NCCL_HOME:-$homes system} || headers=''
+        # C++ for the host
+        printf '#include <cuda_runtime_api.h>\nint main() { return 0; }\n' >"$work/t.cc"
+        # shellcheck disable=SC2086
+        ${CXX:-g++} $cuda_cflags -fsyntax-only "$work/t.cc" >>"$work/log" 2>&1 || { headers='' missing_cuda="$missing_cuda CXX"; }
+        echo "CUDA_HEADERS := $headers"
+    fi
+    [ -x "$nvcc" ] || command -v "$nvcc" >/dev/null 2>&1 || nvcc=${path:-/usr/local/cuda/bin/nvcc}
+    if codes=$("$nvcc" --list-gpu-code 2>/dev/null); then
+        echo "NVCC ?= $nvcc"
+        printf 'NVCC_KNOWS := %s\n' "$(echo "$codes" | sed 's/sm_//' | tr '\n' ' ')"
+    else
+        missing_cuda="$missing_cuda NVCC"
+    fi
+    [ "${CUDA:-0}" = 0 ] || missing="$missing$missing_cuda"
+}
+
 echo "PROBED := ${PROBE_KEY:-}"
 echo "PROBE_MACHINE := $(uname -m)"
 program 'int main(void) { return 0; }'
@@ -128,8 +195,5 @@ program '#include <yaml.h>' 'int main(void) { yaml_parser_t p; return yaml_parse
 find_library YAML -lyaml yaml-0.1
 program '#include <cjson/cJSON.h>' 'int main(void) { return cJSON_Version() == 0; }'
 find_library CJSON -lcjson libcjson
-if [ "${CUDA:-0}" != 0 ]; then
-    nvcc=${CUDA_HOME:+$CUDA_HOME/bin/}nvcc
-    if command -v "$nvcc" >/dev/null 2>&1; then echo "NVCC ?= $nvcc"; else missing="$missing CUDA"; fi
-fi
+find_cuda
 echo "PROBE_MISSING :=$missing"

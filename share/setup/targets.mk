@@ -5,8 +5,7 @@
 # make starts itself again, with as many jobs as there are CPUs where the user named no number
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$$(nproc))
 # what is missing, as far as probe.sh can tell without make
-missing = $$(CC='$(CC)' MPI='$(MPI)' PMIX='$(PMIX)' CUDA='$(CUDA)' $(foreach h,$(PROBE_HOMES),$h='$($h)') \
-            share/setup/probe.sh | sed -n 's/^PROBE_MISSING :=//p')
+missing = $$($(probe_words) share/setup/probe.sh | sed -n 's/^PROBE_MISSING :=//p')
 
 # $1: goal. The probe is made again only when the last one found something missing, or never ran; and once more when
 # there was no compiler, without which no library can be looked for.

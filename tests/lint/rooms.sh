@@ -15,7 +15,9 @@ while IFS=: read -r file line text; do
     [[ $text =~ \"([^\"]+)\" ]] || continue
     path=${BASH_REMATCH[1]}
     to=${path%%/*}
-    if [[ $path == ../* || $path == ./* ]]; then
+    if [[ $file:$path == src/ops/cuda/launch.cuh:standin/emulate.h ]]; then
+        continue # where there is no GPU, tests compile the kernels for the host
+    elif [[ $path == ../* || $path == ./* ]]; then
         offence "$file:$line: includes by a relative path; write the path from src/"
     elif [[ $path != */* ]]; then
         offence "$file:$line: \"$path\" has no room; write the path from src/"
@@ -30,7 +32,7 @@ while IFS=: read -r file line text; do
     elif [[ $STRANGERS == *" $room:$to "* ]]; then
         offence "$file:$line: $room and $to do not know each other"
     fi
-done < <(grep -rnE --include='*.[ch]' --include='*.cu' --include='*.def' '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' src)
+done < <(grep -rnE --include='*.[ch]' --include='*.cu' --include='*.cuh' --include='*.def' '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' src)
 
 # the installed headers stand on their own; the packing tools use nothing after data
 while IFS=: read -r file line text; do

@@ -1,0 +1,100 @@
+# libkolo_cuda.so: all of src/*/cuda, opened by the programs when a GPU is chosen. Part of the GNUmakefile.
+#   CUDA=1                $(BUILD)/lib/libkolo_cuda.so: .c by CC, .cu by nvcc, linked with cuDNN, cuBLASLt, NCCL
+#   make tests, check     $(BUILD)/standin/libkolo_cuda.so, where the headers of CUDA are: the same sources, with the kernels compiled by CXX to
+#                         run on the host and tests/standin in the place of CUDA's libraries
+# Tests: tests/cuda/ROOM_what.c      opens the library (tests/cuda_rig.h): the stand-in's, or the one that KOLO_CUDA_LIBRARY names
+#        tests/toolkit/ROOM_what.c   linked with the library's objects, the kernels for the host, and the real libraries: what these say without a GPU
+
+CUDA_C   := $(sort $(wildcard src/*/cuda/*.c))
+CUDA_CU  := $(sort $(wildcard src/*/cuda/*.cu))
+CUDA_OBJECTS := $(CUDA_C:%.c=$(BUILD)/%.o)
+CUDA_KERNELS := $(CUDA_CU:%.cu=$(BUILD)/%.cu.o)
+HOST_KERNELS := $(CUDA_CU:%.cu=$(BUILD)/standin/%.cu.o)
+CUDA_LIBRARY := $(BUILD)/lib/libkolo_cuda.so
+CUDA_FLAGS    = $(CUDA_CFLAGS) $(CUDNN_CFLAGS) $(if $(filter-out 0,$(NCCL)),$(NCCL_CFLAGS) -DKOLO_NCCL=1)
+CUDA_LINK     = $(CUDNN_LIBS) $(CUDA_LIBS) $(if $(filter-out 0,$(NCCL)),$(NCCL_LIBS))
+CFLAGS_src_ops_cuda_backend = -DKOLO_CONTRACT='"$(CONTRACT)"'
+
+# compute capabilities with machine code; the last one also as PTX, which later GPUs compile when they load it
+CUDA_ARCH     ?= 80 90 100
+CUDA_TARGETS   = $(if $(NVCC_KNOWS),$(filter $(NVCC_KNOWS),$(CUDA_ARCH)),$(CUDA_ARCH))
+NVCC_GENCODE  ?= $(foreach a,$(CUDA_TARGETS),-gencode arch=compute_$a,code=sm_$a) \
+                 $(foreach a,$(lastword $(CUDA_TARGETS)),-gencode arch=compute_$a,code=compute_$a)
+NVCCFLAGS     ?= -O3 -lineinfo
+CUDA_CXXFLAGS ?= -O2 -g
+CUDA_CPPFLAGS  = -Iinclude -Isrc -DKOLO_VERSION='"$(VERSION)"' $(CUDA_FLAGS)
+CUDA_WARN     := -Wall -Wextra -Werror -Wno-unknown-pragmas
+space         := $(subst ,, )
+comma         := ,
+KOLO_NVCCFLAGS = -std=c++17 -ccbin $(lastword $(CXX)) -Werror all-warnings -Xcompiler -fPIC,-g,$(subst $(space),$(comma),$(CUDA_WARN)) $(NVCC_GENCODE) $(NVCCFLAGS)
+KOLO_CXXFLAGS  = -std=c++17 -fPIC -pthread $(ARCH) $(CUDA_WARN) $(SANITIZE) $(CUDA_CXXFLAGS)
+
+ifneq ($(filter-out 0,$(CUDA)),)
+all programs: $(CUDA_LIBRARY)
+ifneq ($(filter-out $(NVCC_KNOWS),$(CUDA_ARCH)),)
+ifneq ($(NVCC_KNOWS),)
+$(info this nvcc knows no code for compute capability $(filter-out $(NVCC_KNOWS),$(CUDA_ARCH)); building for $(CUDA_TARGETS))
+endif
+endif
+endif
+
+FLAGS_CUDA = $(NVCC) $(KOLO_NVCCFLAGS) $(CXX) $(KOLO_CXXFLAGS) $(CUDA_CPPFLAGS) $(CUDA_LINK)
+$(BUILD)/flags.cuda: FORCE
+	@mkdir -p $(@D); echo '$(subst ','\'',$(FLAGS_CUDA))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS_CUDA))' > $@
+
+$(CUDA_OBJECTS): EXTRA = $(CUDA_FLAGS)
+$(CUDA_OBJECTS): $(BUILD)/flags.cuda
+$(BUILD)/src/ops/cuda/backend.o: $(BUILD)/contract
+# NVCCFLAGS_src_ROOM_cuda_file adds flags to one file
+$(CUDA_KERNELS): $(BUILD)/%.cu.o: %.cu $(BUILD)/flags.cuda
+	$(call say,NVCC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(KOLO_NVCCFLAGS) $(NVCCFLAGS_$(subst /,_,$(basename $<))) $(CUDA_CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
+$(HOST_KERNELS): $(BUILD)/standin/%.cu.o: %.cu $(BUILD)/flags.cuda
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -x c++ -DKOLO_EMULATE=1 -Itests $(KOLO_CXXFLAGS) $(CUDA_CPPFLAGS) -MMD -MP -c $< -o $@
+
+# Whatever name of ours the library takes from the program must be there: said now, not when a GPU node opens it.
+define link_library
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -shared -pthread -Wl,--as-needed -Wl,-rpath,'$$ORIGIN' $(SANITIZE) $(LDFLAGS) -o $@ $(filter %.o,$^) $1
+	$(Q)nm -D --defined-only $(BUILD)/bin/kolo | sed 's/.* //' | sort -u > $@.has; \
+	  lacks=$$(nm -D --undefined-only $@ | sed -n 's/^ *U \(kolo_[A-Za-z0-9_]*\)$$/\1/p' | sort -u | comm -23 - $@.has); rm -f $@.has; \
+	  if [ -n "$$lacks" ]; then echo "$@ needs what neither it nor $(BUILD)/bin/kolo has:" $$lacks >&2; exit 1; fi
+endef
+$(CUDA_LIBRARY): $(CUDA_OBJECTS) $(CUDA_KERNELS) | $(BUILD)/bin/kolo
+	$(call link_library,$(CUDA_LINK))
+
+# ---- the stand-in and the tests ---------------------------------------------------------------------------------------
+STANDIN := $(patsubst tests/standin/%,$(BUILD)/standin/%.o,$(sort $(wildcard tests/standin/*.c tests/standin/*.cc)))
+# tests/standin/emulate.* runs kernels on the host and belongs to both kinds of tests; the rest stands for CUDA's libraries
+EMULATE := $(filter $(BUILD)/standin/emulate.%,$(STANDIN))
+STANDIN_LIBRARY := $(BUILD)/standin/libkolo_cuda.so
+$(BUILD)/standin/%.c.o: tests/standin/%.c $(BUILD)/flags $(BUILD)/flags.cuda
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(call compile,-Itests $(CUDA_FLAGS))
+$(BUILD)/standin/%.cc.o: tests/standin/%.cc $(BUILD)/flags.cuda
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -DKOLO_EMULATE=1 -Itests $(KOLO_CXXFLAGS) $(CUDA_CPPFLAGS) -MMD -MP -c $< -o $@
+$(STANDIN_LIBRARY): $(CUDA_OBJECTS) $(HOST_KERNELS) $(STANDIN) | $(BUILD)/bin/kolo
+	$(call link_library,-lm -ldl)
+
+CUDA_UNIT    := $(patsubst tests/cuda/%.c,$(BUILD)/tests/cuda/%,$(sort $(wildcard tests/cuda/*.c)))
+TOOLKIT_UNIT := $(patsubst tests/toolkit/%.c,$(BUILD)/tests/toolkit/%,$(sort $(wildcard tests/toolkit/*.c)))
+$(BUILD)/tests/cuda/%.o $(BUILD)/tests/toolkit/%.o: EXTRA = $(CUDA_FLAGS)
+$(CUDA_UNIT): $(BUILD)/tests/cuda/%: $(BUILD)/tests/cuda/%.o $(call archives_until,train) | $(STANDIN_LIBRARY)
+	$(linking_whole)
+$(TOOLKIT_UNIT): $(BUILD)/tests/toolkit/%: $(BUILD)/tests/toolkit/%.o $(CUDA_OBJECTS) $(HOST_KERNELS) $(EMULATE) $(call archives_until,train)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(link_whole) $(CUDA_LINK) -lstdc++
+# without NCCL, or without a header, there is no stand-in; without a library nothing for tests/toolkit. The list is for prove.
+CUDA_TESTS := $(if $(and $(CUDA_HEADERS),$(filter-out 0,$(NCCL))),$(CUDA_UNIT) $(if $(and $(CUDA_LIBS),$(CUDNN_LIBS),$(NCCL_LIBS)),$(TOOLKIT_UNIT)))
+tests: $(CUDA_TESTS) $(BUILD)/tests/cuda.list
+$(BUILD)/tests/cuda.list: FORCE
+	@mkdir -p $(@D); printf '%s\n' $(CUDA_TESTS) > $@
+-include $(wildcard $(CUDA_OBJECTS:.o=.d) $(CUDA_KERNELS:.o=.d) $(HOST_KERNELS:.o=.d) $(STANDIN:.o=.d))
