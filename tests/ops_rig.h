@@ -45,6 +45,7 @@ static rig rig_open(kolo_backend *backend, enum kolo_dtype dtype, int64_t block)
     rig r = {.backend = backend, .block = block};
     rig_check(kolo_graph_create(&r.g, "rig", true, dtype), "graph");
     for (int i = 0; i < KOLO_MAX_SLOTS; i++) r.step.valid[i] = INT32_MAX;
+    r.step.scaler.scale = 1;
     return r;
 }
 

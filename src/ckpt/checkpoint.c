@@ -238,13 +238,11 @@ static int start_writer(struct saver *s)
     return 0;
 }
 
-static void take_snapshot(struct saver *s, kolo_exec *exec)
+static int take_snapshot(struct saver *s, kolo_exec *exec)
 {
-    for (int i = 0; i < SAVED_ARENAS; i++) {
-        enum kolo_arena a = saved_arena[i];
-        if (s->plan->arena_bytes[a] > 0)
-            memcpy(s->snapshot + s->base[a], kolo_exec_arena(exec, a), s->plan->arena_bytes[a]);
-    }
+    for (int i = 0; i < SAVED_ARENAS; i++)
+        KOLO_TRY(kolo_exec_read_arena(exec, saved_arena[i], s->snapshot + s->base[saved_arena[i]]));
+    return 0;
 }
 
 int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend)
@@ -260,7 +258,7 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
 {
     KOLO_TRY(kolo_checkpoint_prepare(run, plan, backend));
     struct saver *s = run->saver;
-    take_snapshot(s, exec);
+    KOLO_TRY(take_snapshot(s, exec));
     s->position = *position;
     s->math = kolo_record_options(options, KOLO_SCOPE_MATH);
     s->runtime = kolo_record_options(options, KOLO_SCOPE_RUN);

@@ -45,7 +45,7 @@ static void print_profile(const kolo_session *session, const kolo_exec_profile *
 {
     static const char *const kind[] = {
         [KOLO_ACTION_LOAD] = "load",     [KOLO_ACTION_SUM] = "sum",        [KOLO_ACTION_FOLD] = "fold",
-        [KOLO_ACTION_REDUCE] = "reduce", [KOLO_ACTION_WAIT] = "wait",      [KOLO_ACTION_CLIP] = "clip",
+        [KOLO_ACTION_REDUCE] = "reduce", [KOLO_ACTION_WAIT] = "wait",      [KOLO_ACTION_NORM] = "norm",
         [KOLO_ACTION_UPDATE] = "update", [KOLO_ACTION_BUFFERS] = "buffers"};
     const kolo_plan *plan = session->plan;
     row rows[KOLO_OP_COUNT + 16] = {{0}};
@@ -78,7 +78,7 @@ static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled
         rc = KOLO_ECONFIG;
         goto fail;
     }
-    kolo_exec_set_profile(session.exec, profile);
+    KOLO_TRY_GOTO(rc, kolo_exec_set_profile(session.exec, profile));
     KOLO_TRY_GOTO(rc, kolo_comm_barrier(session.comm));
     double begin = kolo_time(), fastest = 1e30;
     for (int64_t i = 0; i < steps; i++) {

@@ -2,15 +2,15 @@
 #include "exec/exec.h"
 
 #include <inttypes.h>
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/thread.h"
 #include "exec/parts.h"
 #include "kolo/error.h"
-#include "optim/rules.h"
+
+enum { EAGER_STEPS = 2 }; /* one by one, before a step is recorded: libraries set themselves up at first use */
 
 int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm,
                      const kolo_options *options, kolo_exec *share)
@@ -26,6 +26,12 @@ int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *back
     e->backend = backend;
     e->comm = comm;
     e->options = options;
+    e->owner = share ? share : e;
+    e->copied = -1;
+    e->dynamic = plan->config.scaled && options->loss_scale == 0;
+    e->replays = options->replay;
+    e->ahead = kolo_backend_is_host(backend) ? 0 : KOLO_EXEC_AHEAD;
+    e->now = &e->weights;
     atomic_init(&e->position, -1);
     KOLO_TRY_GOTO(rc, exec_allocate(e, share));
     KOLO_TRY_GOTO(rc, exec_resolve(e));
@@ -54,27 +60,29 @@ int64_t kolo_exec_position(const kolo_exec *exec)
 {
     return atomic_load_explicit(&exec->position, memory_order_relaxed);
 }
-void *kolo_exec_arena(kolo_exec *exec, enum kolo_arena arena) { return exec->arena[arena]; }
-void kolo_exec_use_ema(kolo_exec *exec, bool ema) { exec->now = ema && exec->ema_args ? exec->ema_args : exec->args; }
-void kolo_exec_set_profile(kolo_exec *exec, kolo_exec_profile *profile) { exec->profile = profile; }
 
-/* ---- actions ---- */
+void kolo_exec_use_ema(kolo_exec *exec, bool ema)
+{
+    exec_view *wanted = ema && exec->average.args ? &exec->average : &exec->weights;
+    if (wanted != exec->now) exec->copied = -1;
+    exec->now = wanted;
+}
 
-static int load(kolo_exec *e, const kolo_action *a, const kolo_batch *batch)
+/* ---- actions: each only enqueues, or is done at once by a backend that lives in host memory ---- */
+
+static bool is_last_load(const kolo_exec *e, const kolo_action *a) { return a->slot == e->plan->config.slots - 1; }
+
+static int load(kolo_exec *e, const kolo_action *a)
 {
     const kolo_graph *g = e->plan->graph;
-    if (g->input >= 0) {
-        const uint8_t *from = batch->pixels + (size_t)a->slot * e->input_bytes;
-        const kolo_tensor *x = &g->tensor[g->input];
-        if (x->dtype == KOLO_U8) memcpy(e->now[a->binding], from, e->input_bytes);
-        else
-            KOLO_TRY(kolo_backend_from_canonical(e->backend, x, &e->plan->layout[g->input], (const float *)from,
-                                                 e->now[a->binding]));
-    }
+    void *const *to = &e->now->args[a->binding];
+    if (g->input >= 0)
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[0], e->pixels + (size_t)a->slot * e->input_bytes,
+                                   e->input_bytes));
     if (g->label >= 0)
-        memcpy(e->now[a->binding + 1], batch->labels + (int64_t)a->slot * g->rows,
-               (size_t)g->rows * sizeof *batch->labels);
-    return 0;
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[1], e->labels + (int64_t)a->slot * g->rows,
+                                   (size_t)g->rows * sizeof *e->labels));
+    return e->emptied && is_last_load(e, a) ? kolo_event_record(e->emptied, KOLO_LANE_COMPUTE) : 0;
 }
 
 static int sum(kolo_exec *e, const kolo_action *a)
@@ -83,8 +91,7 @@ static int sum(kolo_exec *e, const kolo_action *a)
     const kolo_node *n = &g->node[a->node];
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] >= 0 && g->tensor[n->out[k]].role == KOLO_ROLE_PARTIAL)
-            return kolo_comm_allreduce(e->comm, e->now[a->binding], kolo_tensor_count(&g->tensor[n->out[k]]),
-                                       KOLO_WIRE_F64, KOLO_SUM);
+            return kolo_comm_sum(e->comm, e->now->args[a->binding], kolo_tensor_count(&g->tensor[n->out[k]]));
     return kolo_fail(KOLO_EINTERNAL, "nothing to sum");
 }
 
@@ -95,117 +102,186 @@ static float *level(const kolo_exec *e, int number, size_t offset)
                      offset);
 }
 
-static int clip(kolo_exec *e, kolo_step *step, kolo_metrics *metrics)
+static int norm(kolo_exec *e)
 {
     const kolo_plan *p = e->plan;
     int64_t count = (int64_t)((p->arena_bytes[KOLO_ARENA_GRADIENT] - p->reduced_front) / sizeof(float));
-    double norm = sqrt(kolo_backend_norm2(e->backend, level(e, 0, p->reduced_front), count));
-    if (!isfinite(norm))
-        return kolo_fail(KOLO_EINPUT, "the gradient norm is %s; try a smaller lr, a longer warmup, or precision=f32",
-                         isnan(norm) ? "not a number" : "infinite");
-    metrics->grad_norm = norm;
-    step->clip = (float)kolo_clip_factor(e->options->clip_norm, norm);
-    return 0;
+    return kolo_updater_norm(e->updater, level(e, 0, p->reduced_front), count, e->step);
 }
 
-/* running = (1 - m) running + m mean; blocks without a valid row have weight 0. */
-static void update_buffers(kolo_exec *e, const kolo_step *step)
-{
-    for (int i = 0; i < e->buffers_count; i++) {
-        const exec_buffers *k = &e->buffers[i];
-        float weight = k->statistic[2 * k->channels];
-        for (int j = 0; j < 2; j++)
-            for (int64_t c = 0; c < k->channels; c++) {
-                float *r = &k->running[j][c];
-                if (weight > 0)
-                    *r = (1 - k->momentum) * *r + k->momentum * (k->statistic[j * k->channels + c] / weight);
-                if (k->ema[j]) k->ema[j][c] = kolo_rule_ema(k->ema[j][c], *r, step->ema_decay);
-            }
-    }
-}
-
-static int act(kolo_exec *e, const kolo_action *a, const kolo_batch *batch, kolo_step *step, kolo_metrics *metrics)
+static int act(kolo_exec *e, const kolo_action *a)
 {
     const kolo_plan *p = e->plan;
     const kolo_bucket *b = a->bucket >= 0 && p->buckets ? &p->bucket[a->bucket] : NULL;
+    const int *slice = e->first_slice + a->bucket;
     switch (a->kind) {
-    case KOLO_ACTION_LOAD: return load(e, a, batch);
+    case KOLO_ACTION_LOAD: return load(e, a);
     case KOLO_ACTION_RUN:
-        return kolo_kernel_run(p->kernel[a->node], &e->now[a->binding], e->arena[KOLO_ARENA_WORKSPACE], step, a->slot);
+        return kolo_kernel_run(p->kernel[a->node], &e->now->args[a->binding], e->arena[KOLO_ARENA_WORKSPACE], e->step,
+                               a->slot);
     case KOLO_ACTION_SUM: return sum(e, a);
     case KOLO_ACTION_FOLD:
-        kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset), b->count);
-        return 0;
+        return kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset), b->count);
     case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, a->bucket);
     case KOLO_ACTION_WAIT: return kolo_comm_wait(e->comm, a->bucket);
-    case KOLO_ACTION_CLIP: return clip(e, step, metrics);
-    case KOLO_ACTION_UPDATE:
-        for (int s = e->first_slice[a->bucket]; s < e->first_slice[a->bucket + 1]; s++)
-            p->config.optimizer->update(&e->slice[s], e->options, step);
-        return 0;
-    case KOLO_ACTION_BUFFERS: update_buffers(e, step); return 0;
+    case KOLO_ACTION_NORM: return norm(e);
+    case KOLO_ACTION_UPDATE: return kolo_updater_update(e->updater, slice[0], slice[1] - slice[0], e->step);
+    case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater, e->step);
     }
     return kolo_fail(KOLO_EINTERNAL, "unknown action");
 }
 
+static int act_all(kolo_exec *e, int64_t step)
+{
+    const kolo_plan *p = e->plan;
+    if (e->profile) KOLO_TRY(kolo_event_record(e->mark[0], KOLO_LANE_COMPUTE));
+    for (int64_t i = 0; i < p->actions; i++) {
+        atomic_store_explicit(&e->position, i, memory_order_relaxed);
+        if (e->comm) kolo_comm_publish(e->comm, step, i);
+        int rc = act(e, &p->action[i]);
+        if (rc >= 0 && e->profile) rc = kolo_event_record(e->mark[i + 1], KOLO_LANE_COMPUTE);
+        if (rc < 0) { /* the position stays, for whoever asks where */
+            char text[256];
+            kolo_plan_action_text(p, i, text, sizeof text);
+            return kolo_fail_in(rc, "step %" PRId64 ", action %" PRId64 " (%s): ", step, i, text);
+        }
+    }
+    return 0;
+}
+
 /* ---- a step ---- */
 
-static int begin(const kolo_exec *e, const kolo_batch *batch, kolo_step *step)
+/* The host's part of the step block: the caller's, and which rows count. */
+static int begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)
 {
     const kolo_plan *p = e->plan;
     int64_t rows = p->graph->rows;
     if (batch->rows != rows * p->config.slots)
         return kolo_fail(KOLO_EINTERNAL, "executor: a batch of %" PRId64 " rows for %d micro-batches of %" PRId64,
                          batch->rows, p->config.slots, rows);
+    memcpy(block, step, KOLO_STEP_HOST_BYTES);
     for (int s = 0; s < p->config.slots; s++) {
         int64_t valid = batch->valid - s * rows;
-        step->valid[s] = (int32_t)(valid < 0 ? 0 : valid > rows ? rows : valid);
+        block->valid[s] = (int32_t)(valid < 0 ? 0 : valid > rows ? rows : valid);
     }
-    step->valid_global = batch->valid_global;
-    step->clip = 1;
+    block->valid_global = batch->valid_global;
+    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, e->step, block, KOLO_STEP_HOST_BYTES);
+}
+
+static int convert(kolo_exec *e, const kolo_batch *batch)
+{
+    const kolo_graph *g = e->plan->graph;
+    const kolo_tensor *x = &g->tensor[g->input];
+    const float *from = (const float *)(const void *)batch->pixels;
+    for (int s = 0; s < e->plan->config.slots; s++)
+        KOLO_TRY(kolo_backend_from_canonical(e->backend, x, &e->plan->layout[g->input],
+                                             from + s * kolo_tensor_count(x),
+                                             e->converted + (size_t)s * e->input_bytes));
     return 0;
 }
 
-static int finish(const kolo_exec *e, const kolo_step *step, kolo_metrics *metrics)
+/* Says where LOAD finds the batch; on a device it is sent to STAGE as soon as the step before has read that. */
+static int offer(kolo_exec *e, const kolo_batch *batch)
 {
-    if (!e->metrics) return 0;
-    metrics->loss = (double)e->metrics[0];
-    metrics->top1 = (double)e->metrics[1];
-    metrics->top5 = (double)e->metrics[2];
-    metrics->rows = (double)e->metrics[3];
-    if (isfinite(metrics->loss)) return 0;
-    const char *loss = isnan(metrics->loss) ? "not a number" : "infinite";
-    if (!e->plan->config.optimizer)
-        return kolo_fail(KOLO_EINPUT, "the validation loss is %s: these weights have diverged", loss);
-    return kolo_fail(KOLO_ECONFIG,
-                     "step %" PRId64 ": the loss is %s (lr %g): training has diverged; begin another run folder with a "
-                     "smaller lr, a longer warmup, clip_norm=1, or precision=f32",
-                     step->step, loss, (double)step->lr);
-}
-
-static int fail_at(const kolo_exec *e, int rc, int64_t action, int64_t step)
-{
-    char text[256];
-    kolo_plan_action_text(e->plan, action, text, sizeof text);
-    return kolo_fail_in(rc, "step %" PRId64 ", action %" PRId64 " (%s): ", step, action, text);
-}
-
-int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, kolo_step *step, kolo_metrics *metrics)
-{
-    KOLO_TRY(begin(e, batch, step));
-    *metrics = (kolo_metrics){0};
-    int rc = 0;
-    for (int64_t i = 0; i < e->plan->actions; i++) {
-        atomic_store_explicit(&e->position, i, memory_order_relaxed);
-        if (e->comm) kolo_comm_publish(e->comm, step->step, i);
-        double start = e->profile ? kolo_time() : 0;
-        rc = act(e, &e->plan->action[i], batch, step, metrics);
-        if (rc < 0) return fail_at(e, rc, i, step->step); /* the position stays, for whoever asks where */
-        if (e->profile) {
-            e->profile[i].seconds += kolo_time() - start;
-            e->profile[i].calls++;
-        }
+    const char *pixels = e->converted ? e->converted : (const char *)batch->pixels;
+    if (e->converted) KOLO_TRY(convert(e, batch));
+    if (!e->full) {
+        e->pixels = pixels;
+        e->labels = batch->labels;
+        return 0;
     }
+    const kolo_plan *p = e->plan;
+    if (e->issued > 0) KOLO_TRY(kolo_event_after(e->emptied, KOLO_LANE_UPLOAD));
+    if (p->graph->input >= 0)
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)e->pixels, pixels,
+                                   e->input_bytes * (size_t)p->config.slots));
+    if (p->graph->label >= 0)
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)e->labels, batch->labels,
+                                   (size_t)batch->rows * sizeof *batch->labels));
+    KOLO_TRY(kolo_event_record(e->full, KOLO_LANE_UPLOAD));
+    return kolo_event_after(e->full, KOLO_LANE_COMPUTE);
+}
+
+/* SHADOW follows its weights by itself in UPDATE; here after any other change of them. Outside of what is recorded. */
+static int copy_weights(kolo_exec *e)
+{
+    const kolo_plan *p = e->plan;
+    if (!e->arena[KOLO_ARENA_SHADOW] || e->copied == e->owner->changes) return 0;
+    enum kolo_arena from = e->now == &e->average ? KOLO_ARENA_EMA : KOLO_ARENA_PARAM;
+    KOLO_TRY(kolo_backend_narrow(e->backend, e->arena[KOLO_ARENA_SHADOW], p->graph->dtype, (float *)e->arena[from],
+                                 (int64_t)(p->arena_bytes[KOLO_ARENA_PARAM] / sizeof(float))));
+    e->copied = e->owner->changes;
+    return 0;
+}
+
+/* Ends a recording that failed; the error text stays the first one. */
+static int give_up(kolo_exec *e, int rc)
+{
+    char text[1024];
+    kolo_replay *none = NULL;
+    snprintf(text, sizeof text, "%s", kolo_error_text());
+    kolo_backend_capture_end(e->backend, &none);
+    kolo_replay_destroy(&none);
+    return kolo_fail(rc, "%s", text);
+}
+
+static int carry_out(kolo_exec *e, int64_t step)
+{
+    exec_view *v = e->now;
+    if (e->profile || !e->replays || v->times < EAGER_STEPS) {
+        v->times++;
+        return act_all(e, step);
+    }
+    if (!v->replay) {
+        int rc = kolo_backend_capture(e->backend);
+        KOLO_TRY(rc);
+        if (rc == 1) {
+            e->replays = false;
+            return act_all(e, step);
+        }
+        rc = act_all(e, step);
+        if (rc < 0) return give_up(e, rc);
+        KOLO_TRY(kolo_backend_capture_end(e->backend, &v->replay));
+    }
+    if (e->comm) kolo_comm_publish(e->comm, step, 0);
+    return kolo_replay_run(v->replay);
+}
+
+static int add_times(kolo_exec *e)
+{
+    KOLO_TRY(exec_await(e, e->done[(e->issued - 1) % EXEC_TURNS]));
+    for (int64_t i = 0; i < e->plan->actions; i++) {
+        e->profile[i].seconds += kolo_event_seconds(e->mark[i], e->mark[i + 1]);
+        e->profile[i].calls++;
+    }
+    return 0;
+}
+
+int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_metrics *metrics)
+{
+    *metrics = (kolo_metrics){.step = -1};
+    KOLO_TRY(begin(e, batch, step, &e->turn[e->issued % EXEC_TURNS].step));
+    KOLO_TRY(offer(e, batch));
+    KOLO_TRY(copy_weights(e));
+    KOLO_TRY(carry_out(e, step->step));
+    KOLO_TRY(exec_send_back(e));
+    if (e->plan->config.optimizer) e->copied = ++e->changes;
     atomic_store_explicit(&e->position, -1, memory_order_relaxed);
-    return finish(e, step, metrics);
+    if (e->profile) KOLO_TRY(add_times(e));
+    if (e->full) KOLO_TRY(exec_await(e, e->full));
+    return e->issued - e->told > e->ahead ? exec_tell_next(e, metrics) : 0;
+}
+
+/* ---- times ---- */
+
+int kolo_exec_set_profile(kolo_exec *e, kolo_exec_profile *profile)
+{
+    int64_t marks = e->plan->actions + 1;
+    if (profile && !e->mark) {
+        e->mark = kolo_alloc((size_t)marks * sizeof *e->mark);
+        if (!e->mark) return KOLO_ECONFIG;
+        for (int64_t i = 0; i < marks; i++) KOLO_TRY(kolo_event_create(e->backend, &e->mark[i], true));
+    }
+    e->profile = profile;
+    return 0;
 }

@@ -1,37 +1,56 @@
-/* Arenas are mapped and touched, every binding of the plan becomes a pointer: once, before the first step. */
+/* Arenas are allocated, every binding of the plan becomes a pointer: once, before the first step. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "exec/parts.h"
 #include "kolo/error.h"
+#include "optim/judge.h"
 
-static int map(kolo_exec *e, enum kolo_arena a)
+/* ---- arenas ---- */
+
+static bool is_kept(int a) { return a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUFFER || a == KOLO_ARENA_EMA; }
+
+/* Training and evaluation take turns, so scratch that is large enough is used by both. */
+static bool is_shared(int a, const kolo_plan *plan, const kolo_plan *with)
+{
+    if (!with) return false;
+    return is_kept(a) || (a >= KOLO_ARENA_STAGE && with->arena_bytes[a] >= plan->arena_bytes[a]);
+}
+
+size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share)
+{
+    size_t bytes = 0;
+    for (int a = 0; a < KOLO_ARENAS; a++)
+        if (!is_shared(a, plan, share)) bytes += plan->arena_bytes[a];
+    return bytes;
+}
+
+static int allocate(kolo_exec *e, enum kolo_arena a)
 {
     size_t bytes = e->plan->arena_bytes[a];
     if (bytes == 0 || e->arena[a]) return 0;
-    e->arena[a] = kolo_pages_alloc(bytes);
+    e->arena[a] = kolo_backend_alloc(e->backend, bytes);
     if (!e->arena[a]) return kolo_fail_in(KOLO_ECONFIG, "memory for %s (%zu bytes): ", kolo_arena_name[a], bytes);
     e->own[a] = true;
     return 0;
 }
 
-int exec_allocate(kolo_exec *e, const kolo_exec *share)
+int exec_allocate(kolo_exec *e, kolo_exec *share)
 {
     if (e->comm && e->plan->config.optimizer && e->plan->arena_bytes[KOLO_ARENA_GRADIENT]) {
         e->arena[KOLO_ARENA_GRADIENT] = kolo_comm_arena(e->comm);
         if (!e->arena[KOLO_ARENA_GRADIENT])
             return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
     }
-    if (share) {
-        static const enum kolo_arena kept[] = {KOLO_ARENA_PARAM, KOLO_ARENA_BUFFER, KOLO_ARENA_EMA};
-        for (int i = 0; i < 3; i++) e->arena[kept[i]] = share->arena[kept[i]];
-        /* training and evaluation take turns, so scratch that is large enough is used by both */
-        for (int a = KOLO_ARENA_ACTIVATION; a <= KOLO_ARENA_WORKSPACE; a++)
-            if (share->plan->arena_bytes[a] >= e->plan->arena_bytes[a]) e->arena[a] = share->arena[a];
+    for (int a = 0; a < KOLO_ARENAS; a++) {
+        if (is_shared(a, e->plan, share ? share->plan : NULL)) e->arena[a] = share->arena[a];
+        KOLO_TRY(allocate(e, (enum kolo_arena)a));
     }
-    for (int a = 0; a < KOLO_ARENAS; a++) KOLO_TRY(map(e, (enum kolo_arena)a));
     return 0;
 }
+
+/* ---- bindings ---- */
 
 static void *pointer(const kolo_exec *e, kolo_binding b, bool average)
 {
@@ -49,47 +68,56 @@ static void **pointers(const kolo_exec *e, bool average)
     return args;
 }
 
-/* The part of each segment that lies in each bucket. */
-static int make_slices(kolo_exec *e)
+/* ---- what UPDATE and BUFFERS work on ---- */
+
+typedef struct slices {
+    kolo_slice *slice;
+    int64_t n, capacity;
+} slices;
+
+static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, bool decay)
 {
     const kolo_plan *p = e->plan;
-    int64_t capacity = 0, n = 0;
-    e->first_slice = kolo_alloc((size_t)(p->buckets + 1) * sizeof *e->first_slice);
-    if (!e->first_slice) return KOLO_ECONFIG;
-    float *param = (float *)e->arena[KOLO_ARENA_PARAM], *state = (float *)e->arena[KOLO_ARENA_STATE];
+    char *half = e->arena[KOLO_ARENA_SHADOW];
     float *average = p->config.ema ? (float *)e->arena[KOLO_ARENA_EMA] : NULL;
-    const float *grad = (const float *)(e->arena[KOLO_ARENA_GRADIENT] + p->reduced_front);
-    int64_t all = (int64_t)(p->arena_bytes[KOLO_ARENA_PARAM] / sizeof(float));
-    for (int b = 0; b < p->buckets && p->config.optimizer; b++) {
+    KOLO_TRY(kolo_grow(&all->slice, &all->capacity, all->n, sizeof *all->slice));
+    kolo_slice *k = &all->slice[all->n++];
+    *k = (kolo_slice){.param = (float *)e->arena[KOLO_ARENA_PARAM] + from,
+                      .grad = (const float *)(e->arena[KOLO_ARENA_GRADIENT] + p->reduced_front) + from,
+                      .ema = average ? average + from : NULL,
+                      .half = half ? half + from * 2 : NULL,
+                      .half_type = p->graph->dtype,
+                      .count = to - from,
+                      .decay = decay};
+    for (int i = 0; i < p->config.optimizer->states; i++)
+        k->state[i] = (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * p->arena_bytes[KOLO_ARENA_PARAM]) + from;
+    return 0;
+}
+
+/* The part of each segment that lies in each bucket. */
+static int make_slices(kolo_exec *e, slices *all)
+{
+    const kolo_plan *p = e->plan;
+    for (int b = 0; b < p->buckets; b++) {
         int64_t begin = p->bucket[b].param, end = begin + p->bucket[b].params;
-        e->first_slice[b] = (int)n;
+        e->first_slice[b] = (int)all->n;
         for (int s = 0; s < p->segments; s++) {
             int64_t from = p->segment[s].begin, to = from + p->segment[s].count;
             from = from > begin ? from : begin;
             to = to < end ? to : end;
-            if (from >= to) continue;
-            KOLO_TRY(kolo_grow(&e->slice, &capacity, n, sizeof *e->slice));
-            kolo_slice *k = &e->slice[n++];
-            *k = (kolo_slice){.param = param + from,
-                              .grad = grad + from,
-                              .ema = average ? average + from : NULL,
-                              .count = to - from,
-                              .decay = p->segment[s].decay};
-            for (int i = 0; i < p->config.optimizer->states; i++) k->state[i] = state + i * all + from;
+            if (from < to) KOLO_TRY(add_slice(e, all, from, to, p->segment[s].decay));
         }
-        e->first_slice[b + 1] = (int)n;
+        e->first_slice[b + 1] = (int)all->n;
     }
     return 0;
 }
 
-static int make_buffers(kolo_exec *e)
+static int make_runnings(const kolo_exec *e, kolo_running *all, int *count)
 {
     const kolo_graph *g = e->plan->graph;
-    e->buffers = kolo_alloc((size_t)(g->tensors + 1) * sizeof *e->buffers);
-    if (!e->buffers) return KOLO_ECONFIG;
     for (int t = 0; t < g->tensors; t++) {
         if (g->tensor[t].role != KOLO_ROLE_STATISTIC || g->tensor[t].of < 0) continue;
-        exec_buffers *k = &e->buffers[e->buffers_count++];
+        kolo_running *k = &all[(*count)++];
         k->statistic = pointer(e, e->plan->home[t], false);
         k->channels = kolo_tensor_count(&g->tensor[g->tensor[t].of]);
         k->momentum = (float)g->node[g->tensor[t].producer].a.momentum;
@@ -103,30 +131,99 @@ static int make_buffers(kolo_exec *e)
     return 0;
 }
 
+static int make_updater(kolo_exec *e)
+{
+    const kolo_plan *p = e->plan;
+    slices all = {0};
+    int runnings = 0, rc = KOLO_ECONFIG;
+    kolo_running *running = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *running);
+    e->first_slice = kolo_alloc((size_t)(p->buckets + 1) * sizeof *e->first_slice);
+    if (!running || !e->first_slice) goto fail;
+    KOLO_TRY_GOTO(rc, make_slices(e, &all));
+    KOLO_TRY_GOTO(rc, make_runnings(e, running, &runnings));
+    kolo_updater_config config = {.backend = e->backend,
+                                  .optimizer = p->config.optimizer,
+                                  .options = e->options,
+                                  .slice = all.slice,
+                                  .slices = (int)all.n,
+                                  .running = running,
+                                  .runnings = runnings,
+                                  .dynamic_scale = e->dynamic};
+    rc = kolo_updater_create(&e->updater, &config);
+fail:
+    free(all.slice);
+    free(running);
+    return rc;
+}
+
+/* ---- what goes to and fro between the host and the steps ---- */
+
+static int make_input(kolo_exec *e)
+{
+    const kolo_plan *p = e->plan;
+    const kolo_graph *g = p->graph;
+    if (g->input >= 0) e->input_bytes = p->layout[g->input].bytes;
+    size_t bytes = e->input_bytes * (size_t)p->config.slots;
+    if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8) {
+        e->converted = kolo_pages_alloc(bytes);
+        if (!e->converted) return KOLO_ECONFIG;
+        KOLO_TRY(kolo_backend_pin(e->backend, e->converted, bytes));
+    }
+    if (kolo_backend_is_host(e->backend)) return 0;
+    e->pixels = e->arena[KOLO_ARENA_STAGE];
+    e->labels = (const int32_t *)(e->arena[KOLO_ARENA_STAGE] + kolo_round_up(bytes, KOLO_ALIGN));
+    KOLO_TRY(kolo_event_create(e->backend, &e->full, false));
+    return kolo_event_create(e->backend, &e->emptied, false);
+}
+
+static int make_turns(kolo_exec *e)
+{
+    e->turn = kolo_pages_alloc(EXEC_TURNS * sizeof *e->turn);
+    if (!e->turn) return KOLO_ECONFIG;
+    KOLO_TRY(kolo_backend_pin(e->backend, e->turn, EXEC_TURNS * sizeof *e->turn));
+    for (int i = 0; i < EXEC_TURNS; i++) KOLO_TRY(kolo_event_create(e->backend, &e->done[i], false));
+    e->step = kolo_backend_alloc(e->backend, sizeof *e->step);
+    if (!e->step) return KOLO_ECONFIG;
+    const double fixed = e->options->loss_scale;
+    const kolo_scaler scaler = {
+        .scale = !e->plan->config.scaled ? 1 : e->dynamic ? KOLO_SCALE_START : (float)fixed};
+    return kolo_exec_set_scaler(e, &scaler);
+}
+
 int exec_resolve(kolo_exec *e)
 {
     const kolo_graph *g = e->plan->graph;
-    e->args = pointers(e, false);
-    if (!e->args) return KOLO_ECONFIG;
-    if (e->arena[KOLO_ARENA_EMA] && !(e->ema_args = pointers(e, true))) return KOLO_ECONFIG;
-    e->now = e->args;
-    KOLO_TRY(make_slices(e));
-    KOLO_TRY(make_buffers(e));
+    e->weights.args = pointers(e, false);
+    if (!e->weights.args) return KOLO_ECONFIG;
+    if (e->arena[KOLO_ARENA_EMA] && !(e->average.args = pointers(e, true))) return KOLO_ECONFIG;
     if (g->metrics >= 0) e->metrics = pointer(e, e->plan->home[g->metrics], false);
-    if (g->input >= 0) {
-        const kolo_tensor *x = &g->tensor[g->input];
-        e->input_bytes = (size_t)kolo_tensor_count(x) * kolo_dtype_size(x->dtype == KOLO_U8 ? KOLO_U8 : KOLO_F32);
-    }
-    return 0;
+    if (e->plan->config.optimizer) KOLO_TRY(make_updater(e));
+    KOLO_TRY(make_input(e));
+    return make_turns(e);
 }
 
 void exec_release(kolo_exec *e)
 {
+    kolo_backend *b = e->backend;
+    /* What was issued may still use all of this; but where a peer is gone it would never end. */
+    const kolo_exec *owner = e->owner;
+    if (e->issued && (!owner->comm || kolo_comm_status(owner->comm) == 0)) kolo_backend_finish(b);
+    kolo_replay_destroy(&e->weights.replay);
+    kolo_replay_destroy(&e->average.replay);
+    kolo_updater_destroy(&e->updater);
+    for (int i = 0; i < EXEC_TURNS; i++) kolo_event_destroy(&e->done[i]);
+    for (int64_t i = 0; e->mark && i <= e->plan->actions; i++) kolo_event_destroy(&e->mark[i]);
+    kolo_event_destroy(&e->full);
+    kolo_event_destroy(&e->emptied);
+    if (e->turn) kolo_backend_unpin(b, e->turn);
+    kolo_pages_free(&e->turn, EXEC_TURNS * sizeof *e->turn);
+    if (e->converted) kolo_backend_unpin(b, e->converted);
+    kolo_pages_free(&e->converted, e->input_bytes * (size_t)e->plan->config.slots);
+    kolo_backend_free(b, (void **)&e->step, sizeof *e->step);
     for (int a = 0; a < KOLO_ARENAS; a++)
-        if (e->own[a]) kolo_pages_free(&e->arena[a], e->plan->arena_bytes[a]);
-    free(e->args);
-    free(e->ema_args);
-    free(e->slice);
+        if (e->own[a]) kolo_backend_free(b, (void **)&e->arena[a], e->plan->arena_bytes[a]);
+    free(e->mark);
+    free(e->weights.args);
+    free(e->average.args);
     free(e->first_slice);
-    free(e->buffers);
 }

@@ -1,4 +1,4 @@
-/* The executor's inside: everything is resolved to pointers when it is made. */
+/* The executor's inside: everything is resolved to pointers when it is made. "Backend memory" is the host's on "cpu". */
 #ifndef KOLO_EXEC_PARTS_H
 #define KOLO_EXEC_PARTS_H
 
@@ -6,39 +6,68 @@
 
 #include "exec/exec.h"
 
-/* A norm's running statistics and where this step's are. */
-typedef struct exec_buffers {
-    const float *statistic;     /* 2C + 1: means, unbiased variances, weight; sums over blocks and ranks */
-    float *running[2], *ema[2]; /* C each: mean, variance; ema: NULL without */
-    int64_t channels;
-    float momentum;
-} exec_buffers;
+/* A step on its way, in pinned host memory: the host fills the first part of `step`, the backend sends back the second and the metrics. */
+typedef struct exec_turn {
+    kolo_step step;
+    float metrics[4];
+} exec_turn;
+enum { EXEC_TURNS = KOLO_EXEC_AHEAD + 1 };
+
+/* The plan's actions on the weights themselves, or on their averages. */
+typedef struct exec_view {
+    void **args;         /* [plan->bindings] backend memory */
+    kolo_replay *replay; /* the actions recorded, once they have been carried out a few times */
+    int times;           /* carried out one by one */
+} exec_view;
 
 struct kolo_exec {
     const kolo_plan *plan;
     kolo_backend *backend;
     kolo_comm *comm; /* NULL: one process */
     const kolo_options *options;
-    char *arena[KOLO_ARENAS];
+    kolo_exec *owner; /* of PARAM, BUFFER and EMA: this one, or the training executor that shares them */
+    bool dynamic;     /* the loss scale follows overflows */
+    bool replays;     /* steps are to be recorded */
+
+    char *arena[KOLO_ARENAS]; /* backend memory */
     bool own[KOLO_ARENAS];
-    void **args,
-        **ema_args;    /* [plan->bindings] with PARAM and BUFFER, or with their averages; ema_args: NULL without */
-    void **now;        /* one of them */
-    kolo_slice *slice; /* of all buckets; those of bucket b: [first_slice[b], first_slice[b + 1]) */
-    int *first_slice;
-    exec_buffers *buffers;
-    int buffers_count;
-    const float *metrics; /* 4, summed over micro-batches (and ranks, in training), or NULL */
-    size_t input_bytes;   /* of one micro-batch in the loader's batch */
+    exec_view weights, average; /* average.args: NULL without EMA */
+    exec_view *now;
+    kolo_step *step;      /* backend memory */
+    const float *metrics; /* backend memory: 4, summed over micro-batches (and ranks, in training), or NULL */
+    kolo_updater *updater;
+    int *first_slice; /* the updater's slices of bucket b: [first_slice[b], first_slice[b + 1]) */
+
+    /* SHADOW is a copy of PARAM, or of EMA: of which state of them */
+    int64_t changes; /* of PARAM, BUFFER and EMA so far; the owner's counts */
+    int64_t copied;  /* owner->changes that SHADOW shows; -1: none */
+
+    /* from the loader: the batch itself, or on a device its copy in STAGE */
+    size_t input_bytes;         /* of one micro-batch */
+    char *converted;            /* numbers instead of pictures in the input's layout, host memory; NULL: pictures */
+    const char *pixels;         /* where LOAD reads */
+    const int32_t *labels;      /* likewise */
+    kolo_event *full, *emptied; /* STAGE holds the batch; its last LOAD is done. NULL on the host */
+
+    exec_turn *turn; /* [EXEC_TURNS] step number i in turn[i % EXEC_TURNS] */
+    kolo_event *done[EXEC_TURNS];
+    int64_t issued, told; /* steps since the start; steps whose metrics were given out */
+    int ahead;            /* steps that may be issued and not told */
+
     kolo_exec_profile *profile;
+    kolo_event **mark; /* [plan->actions + 1], made with the first profile */
     _Atomic int64_t position;
 };
 
-/* memory.c: arenas, pointers, slices. */
-int exec_allocate(kolo_exec *exec, const kolo_exec *share);
+/* memory.c: arenas, pointers, slices, turns. */
+int exec_allocate(kolo_exec *exec, kolo_exec *share);
 int exec_resolve(kolo_exec *exec);
 void exec_release(kolo_exec *exec);
 /* agree.c: the same plan on all ranks. Collective. */
 int exec_agree(kolo_exec *exec);
+/* turn.c: results on their way back. */
+int exec_send_back(kolo_exec *exec);                        /* enqueues them behind the step; it counts as issued */
+int exec_await(kolo_exec *exec, kolo_event *event);         /* the host waits, as long as there is hope */
+int exec_tell_next(kolo_exec *exec, kolo_metrics *metrics); /* waits for the oldest untold step; its errors are returned */
 
 #endif

@@ -1,4 +1,4 @@
-/* Tensors in and out by name of what they are: initial values, and canonical copies for checkpoints, export and tests. */
+/* Tensors in and out by name of what they are: initial values, and canonical copies for checkpoints, export and tests. Not in a step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,19 +6,54 @@
 #include "exec/parts.h"
 #include "kolo/error.h"
 
+/* ---- whole arenas and the loss scale ---- */
+
+int kolo_exec_read_arena(kolo_exec *e, enum kolo_arena arena, void *to)
+{
+    size_t bytes = e->plan->arena_bytes[arena];
+    return bytes ? kolo_backend_read(e->backend, to, e->arena[arena], bytes) : 0;
+}
+
+/* The second part of the step block, which only the backend writes in a step. */
+static int read_block(kolo_exec *e, kolo_step *block)
+{
+    return kolo_backend_read(e->backend, (char *)block + KOLO_STEP_HOST_BYTES, (char *)e->step + KOLO_STEP_HOST_BYTES,
+                             sizeof *block - KOLO_STEP_HOST_BYTES);
+}
+
+int kolo_exec_get_scaler(kolo_exec *e, kolo_scaler *scaler)
+{
+    kolo_step block;
+    KOLO_TRY(read_block(e, &block));
+    *scaler = block.scaler;
+    return 0;
+}
+
+int kolo_exec_set_scaler(kolo_exec *e, const kolo_scaler *scaler)
+{
+    kolo_step block = {.clip = 1 / scaler->scale, .scaler = *scaler};
+    if (!(scaler->scale > 0) || (scaler->scale != 1 && !e->plan->config.scaled))
+        return kolo_fail(KOLO_EINTERNAL, "executor: a loss scale of %g in a plan %s one", (double)scaler->scale,
+                         e->plan->config.scaled ? "with" : "without");
+    return kolo_backend_write(e->backend, (char *)e->step + KOLO_STEP_HOST_BYTES,
+                              (char *)&block + KOLO_STEP_HOST_BYTES, sizeof block - KOLO_STEP_HOST_BYTES);
+}
+
+/* ---- initial values ---- */
+
 static void initial_values(const kolo_tensor *t, uint64_t seed, float *values, int64_t count)
 {
 #pragma omp parallel for schedule(static) if (count > 1 << 14)
     for (int64_t i = 0; i < count; i++) values[i] = kolo_initial_value(t, seed, i);
 }
 
-static void copy_to_average(kolo_exec *e)
+static int copy_to_average(kolo_exec *e)
 {
     char *average = e->arena[KOLO_ARENA_EMA];
     size_t params = e->plan->arena_bytes[KOLO_ARENA_PARAM], buffers = e->plan->arena_bytes[KOLO_ARENA_BUFFER];
-    if (!average) return;
-    if (params) memcpy(average, e->arena[KOLO_ARENA_PARAM], params);
-    if (buffers) memcpy(average + params, e->arena[KOLO_ARENA_BUFFER], buffers);
+    if (!average) return 0;
+    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, average, e->arena[KOLO_ARENA_PARAM], params));
+    return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, average + params, e->arena[KOLO_ARENA_BUFFER], buffers);
 }
 
 int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
@@ -37,13 +72,17 @@ int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
         rc = kolo_exec_set(e, "param", t, values);
     }
     free(values);
-    if (rc < 0) return rc;
-    if (e->arena[KOLO_ARENA_STATE]) memset(e->arena[KOLO_ARENA_STATE], 0, e->plan->arena_bytes[KOLO_ARENA_STATE]);
-    copy_to_average(e);
-    return 0;
+    KOLO_TRY(rc);
+    if (e->arena[KOLO_ARENA_STATE])
+        KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_STATE], 0,
+                                   e->plan->arena_bytes[KOLO_ARENA_STATE]));
+    KOLO_TRY(copy_to_average(e));
+    return kolo_backend_finish(e->backend);
 }
 
-/* Where `which` of a tensor is; *tensor becomes the one whose layout it has (a gradient's). NULL: error text set. */
+/* ---- one tensor ---- */
+
+/* Where `which` of a tensor is, in backend memory; *tensor becomes the one whose layout it has (a gradient's). NULL: error text set. */
 static void *place(const kolo_exec *e, const char *which, int *tensor)
 {
     const kolo_plan *p = e->plan;
@@ -75,18 +114,29 @@ static void *place(const kolo_exec *e, const char *which, int *tensor)
     return NULL;
 }
 
-int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values)
+int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
 {
-    const void *from = place(exec, which, &tensor);
+    const void *from = place(e, which, &tensor);
     if (!from) return KOLO_EINTERNAL;
-    return kolo_backend_to_canonical(exec->backend, &exec->plan->graph->tensor[tensor], &exec->plan->layout[tensor],
-                                     from, values);
+    const kolo_layout *layout = &e->plan->layout[tensor];
+    void *host = kolo_alloc(layout->bytes);
+    if (!host) return KOLO_ECONFIG;
+    int rc = kolo_backend_read(e->backend, host, from, layout->bytes);
+    if (rc >= 0) rc = kolo_backend_to_canonical(e->backend, &e->plan->graph->tensor[tensor], layout, host, values);
+    free(host);
+    return rc;
 }
 
-int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values)
+int kolo_exec_set(kolo_exec *e, const char *which, int tensor, const float *values)
 {
-    void *to = place(exec, which, &tensor);
+    void *to = place(e, which, &tensor);
     if (!to) return KOLO_EINTERNAL;
-    return kolo_backend_from_canonical(exec->backend, &exec->plan->graph->tensor[tensor], &exec->plan->layout[tensor],
-                                       values, to);
+    const kolo_layout *layout = &e->plan->layout[tensor];
+    void *host = kolo_alloc(layout->bytes);
+    if (!host) return KOLO_ECONFIG;
+    int rc = kolo_backend_from_canonical(e->backend, &e->plan->graph->tensor[tensor], layout, values, host);
+    if (rc >= 0) rc = kolo_backend_write(e->backend, to, host, layout->bytes);
+    free(host);
+    e->owner->changes++;
+    return rc;
 }

@@ -15,7 +15,8 @@ size_t kolo_dtype_size(enum kolo_dtype dtype)
     case KOLO_F64: return 8;
     case KOLO_F32:
     case KOLO_I32: return 4;
-    case KOLO_BF16: return 2;
+    case KOLO_BF16:
+    case KOLO_F16: return 2;
     case KOLO_U8: return 1;
     }
     return 0;
@@ -28,6 +29,7 @@ const char *kolo_dtype_name(enum kolo_dtype dtype)
     case KOLO_F32: return "f32";
     case KOLO_I32: return "i32";
     case KOLO_BF16: return "bf16";
+    case KOLO_F16: return "f16";
     case KOLO_U8: return "u8";
     }
     return "?";
@@ -36,8 +38,9 @@ const char *kolo_dtype_name(enum kolo_dtype dtype)
 int kolo_graph_create(kolo_graph **graph, const char *name, bool train, enum kolo_dtype dtype)
 {
     *graph = NULL;
-    if (dtype != KOLO_F32 && dtype != KOLO_BF16)
-        return kolo_fail(KOLO_ECONFIG, "graph %s: activations are f32 or bf16, not %s", name, kolo_dtype_name(dtype));
+    if (dtype != KOLO_F32 && dtype != KOLO_BF16 && dtype != KOLO_F16)
+        return kolo_fail(KOLO_ECONFIG, "graph %s: activations are f32, bf16 or f16, not %s", name,
+                         kolo_dtype_name(dtype));
     kolo_graph *g = kolo_alloc(sizeof *g);
     if (!g) return KOLO_ECONFIG;
     g->train = train;

@@ -13,7 +13,7 @@
 #define KOLO_MAX_DIM 6
 #define KOLO_MAX_ARGS 10 /* inputs, or outputs, of one operation */
 
-enum kolo_dtype { KOLO_F32, KOLO_BF16, KOLO_F64, KOLO_I32, KOLO_U8 };
+enum kolo_dtype { KOLO_F32, KOLO_BF16, KOLO_F64, KOLO_I32, KOLO_U8, KOLO_F16 };
 size_t kolo_dtype_size(enum kolo_dtype dtype);
 const char *kolo_dtype_name(enum kolo_dtype dtype);
 
@@ -78,7 +78,7 @@ typedef struct kolo_graph {
     int64_t tensors, nodes;
     int64_t tensor_capacity, node_capacity;
     bool train;                        /* built for training (batch statistics) or evaluation (running statistics) */
-    enum kolo_dtype dtype;             /* of activations: F32 or BF16 */
+    enum kolo_dtype dtype;             /* of activations: F32, BF16 or F16 */
     int input, label, logits, metrics; /* tensors */
     int64_t rows;                      /* N */
     int classes;

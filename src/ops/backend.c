@@ -5,15 +5,24 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/plugin.h"
 #include "kolo/error.h"
 #include "ops/kernel.h"
 
-static const kolo_backend_type *const backend_types[] = {&kolo_cpu_backend};
+static const kolo_backend_type *cpu_type(void) { return &kolo_cpu_backend; }
+static const kolo_backend_type *cuda_type(void) { return kolo_cuda_symbol("kolo_cuda_backend"); }
+
+/* Where each backend's table is found; NULL: error text set. */
+static const struct {
+    const char *name;
+    const kolo_backend_type *(*type)(void);
+} backends[] = {{"cpu", cpu_type}, {"cuda", cuda_type}};
 
 static const kolo_backend_type *find_type(const char *name)
 {
-    for (size_t i = 0; i < sizeof backend_types / sizeof *backend_types; i++)
-        if (!strcmp(backend_types[i]->name, name)) return backend_types[i];
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (!strcmp(backends[i].name, name)) return backends[i].type();
+    kolo_fail(KOLO_ECONFIG, "no backend called \"%s\"; there are \"cpu\" and \"cuda\"", name);
     return NULL;
 }
 
@@ -27,7 +36,7 @@ int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_bac
 {
     *backend = NULL;
     const kolo_backend_type *type = find_type(name);
-    if (!type) return kolo_fail(KOLO_ECONFIG, "no backend called \"%s\" in this build; it has \"cpu\"", name);
+    if (!type) return strcmp(name, "cuda") ? KOLO_ECONFIG : KOLO_ELAUNCH;
     if (config->threads < 1)
         return kolo_fail(KOLO_ECONFIG, "threads=%d: at least one compute thread is needed", config->threads);
     kolo_backend *b = kolo_alloc(sizeof *b);
@@ -36,6 +45,8 @@ int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_bac
     b->threads = config->threads;
     b->direct = config->direct;
     b->deterministic = config->deterministic;
+    b->tf32 = config->tf32;
+    b->device = config->device;
     int rc = type->open(b);
     if (rc >= 0) rc = kolo_choices_open(&b->choices, type->machine(b), config->cache, config->choices);
     if (rc < 0) kolo_backend_destroy(&b);
@@ -70,16 +81,14 @@ bool kolo_tensor_is_map(const kolo_tensor *t)
 
 kolo_layout kolo_layout_plain(const kolo_tensor *t)
 {
-    kolo_layout l = {1, NULL, 0, (size_t)kolo_tensor_count(t) * kolo_dtype_size(t->dtype)};
-    return l;
+    return (kolo_layout){.block = 1, .bytes = (size_t)kolo_tensor_count(t) * kolo_dtype_size(t->dtype)};
 }
 
 kolo_layout kolo_layout_blocked(const kolo_tensor *t, int64_t block)
 {
     int64_t blocks = (t->dim[1] + block - 1) / block;
-    kolo_layout l = {block, NULL, 0,
-                     (size_t)(t->dim[0] * blocks * block * t->dim[2] * t->dim[3]) * kolo_dtype_size(t->dtype)};
-    return l;
+    int64_t count = t->dim[0] * blocks * block * t->dim[2] * t->dim[3];
+    return (kolo_layout){.block = block, .bytes = (size_t)count * kolo_dtype_size(t->dtype)};
 }
 
 /* A parameter that `like` knows by name keeps its layout there; a gradient follows its parameter. */
@@ -225,14 +234,4 @@ int kolo_backend_from_canonical(kolo_backend *b, const kolo_tensor *tensor, cons
                                 const float *from, void *to)
 {
     return b->type->from_canonical(b, tensor, layout, from, to);
-}
-
-void kolo_backend_fold(kolo_backend *b, float *sum, const float *part, int64_t count)
-{
-    b->type->fold(b, sum, part, count);
-}
-double kolo_backend_norm2(kolo_backend *b, const float *x, int64_t count) { return b->type->norm2(b, x, count); }
-bool kolo_backend_not_finite(kolo_backend *b, const float *x, int64_t count)
-{
-    return b->type->not_finite(b, x, count);
 }

@@ -12,16 +12,31 @@
 
 #include "graph/graph.h"
 
-/* What changes from step to step; one small block, in the backend's memory. No operation takes a per-step argument otherwise. */
+/* Loss scaling (fp16): the factor on the loss, and how it came about. Kept by the backend from step to step. */
+typedef struct kolo_scaler {
+    float scale;     /* 1: none */
+    int32_t good;    /* steps since it last changed */
+    int64_t skipped; /* updates left out so far because a gradient was not finite */
+} kolo_scaler;
+
+/* What changes from step to step; one small block, in the backend's memory. No operation takes a per-step argument otherwise.
+ * The host writes the first part before every step (KOLO_STEP_HOST_BYTES); the second belongs to the backend and stays. */
 #define KOLO_MAX_SLOTS 1024
 typedef struct kolo_step {
     int64_t step, epoch;
-    int64_t valid_global;                   /* valid rows of the global batch: the loss is their mean */
-    int32_t valid[KOLO_MAX_SLOTS];          /* valid rows of each micro-batch slot of this rank: a prefix of its rows */
-    float lr, momentum, weight_decay, clip; /* of this step; clip: factor on the gradients, 1 = none */
-    float ema_decay;                        /* of this step (ramp applied) */
-    bool first;                             /* first update of the run: momentum starts */
+    int64_t valid_global;               /* valid rows of the global batch: the loss is their mean */
+    float lr, momentum, weight_decay;   /* of this step */
+    float ema_decay;                    /* of this step (ramp applied) */
+    int32_t first;                      /* first update of the run: momentum starts */
+    int32_t valid[KOLO_MAX_SLOTS];      /* valid rows of each micro-batch slot of this rank: a prefix of its rows */
+    /* written by NORM (optim/judge.h), read by the updates */
+    float clip;        /* factor on the gradients: 1 / loss scale, times that of clip_norm */
+    int32_t skip;      /* not finite: no update in this step */
+    double norm;       /* of the unscaled gradients; 0: not computed */
+    kolo_scaler scaler;
+    int32_t bad_slot, bad_row, bad_label; /* first label out of range of this step: bad_slot + 1, row, label; bad_slot 0: none */
 } kolo_step;
+#define KOLO_STEP_HOST_BYTES offsetof(kolo_step, clip)
 
 /* Memory layout of a tensor.
  *   block: channel block B of an activation (N,C,H,W), stored (N, ceil(C/B), H, W, B): 1 is NCHW, 8 or 16 the blocked layouts of
@@ -34,6 +49,7 @@ typedef struct kolo_layout {
     const void *opaque; /* owned by the backend, lives as long as it */
     uint64_t hash;      /* of opaque's content; equal on all ranks of a job (part of the plan's hash) */
     size_t bytes;       /* physical size, multiple of the element */
+    bool half; /* a parameter whose operations read a copy of it in the graph's 16-bit type (the SHADOW arena), same layout */
 } kolo_layout;
 
 typedef struct kolo_backend kolo_backend;
@@ -43,12 +59,14 @@ typedef struct kolo_kernel
 typedef struct kolo_backend_config {
     int threads;         /* compute threads */
     bool direct;         /* conv=direct */
-    bool deterministic;  /* fixed rule instead of a clock */
+    bool deterministic;  /* fixed rule instead of a clock; cuda: only engines whose bits are the same every time */
+    bool tf32;           /* cuda: f32 convolutions and products may round their inputs to TF32 */
+    int device;          /* cuda: index among the visible GPUs (launch/device.h) */
     const char *cache;   /* file of timed choices, read and appended (by rank 0); NULL: none */
     const char *choices; /* text of choices made by rank 0 for all (kolo_backend_choices); NULL: choose here */
 } kolo_backend_config;
 
-/* name: "cpu" (later "cuda"). */
+/* name: "cpu", or "cuda" (opens libkolo_cuda.so: base/plugin.h). */
 int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_backend_config *config);
 void kolo_backend_destroy(kolo_backend **backend);
 const char *kolo_backend_version(const char *name); /* of its library: "oneDNN 2.6.3"; static text */
@@ -71,16 +89,55 @@ const char *kolo_kernel_name(const kolo_kernel *kernel);
 /* All choices made so far as text; with it another process (or a later run) prepares the same kernels. Caller frees. */
 char *kolo_backend_choices(const kolo_backend *backend);
 
-/* Canonical (logical row-major f32, (O,I,KH,KW) for weights) <-> a tensor in `layout`. `elements` as kolo_tensor_count. */
+/* Canonical (logical row-major f32, (O,I,KH,KW) for weights) <-> a tensor in `layout`, kolo_tensor_count elements. Both are in HOST memory,
+ * whatever the backend; padding is written as zero. */
 int kolo_backend_to_canonical(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
                               const void *from, float *to);
 int kolo_backend_from_canonical(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
                                 const float *from, void *to);
 
-/* Vector arithmetic over arenas for the plan's actions, in `threads` threads, the same bits for any number of them. */
-void kolo_backend_fold(kolo_backend *backend, float *sum, const float *part, int64_t count); /* sum += part */
-double kolo_backend_norm2(kolo_backend *backend, const float *x, int64_t count);             /* sum of squares */
-/* True if any element is not finite. */
-bool kolo_backend_not_finite(kolo_backend *backend, const float *x, int64_t count);
+/* ---- memory and order of work ----------------------------------------------------------------------------------------
+ * "cpu" lives in host memory and does at once what it is given. "cuda" has its own memory and three streams (lanes); everything below
+ * and kolo_kernel_run only enqueues, on COMPUTE unless a lane is named. So one executor serves both. */
+enum kolo_lane { KOLO_LANE_COMPUTE, KOLO_LANE_UPLOAD, KOLO_LANE_COMM, KOLO_LANES };
+bool kolo_backend_is_host(const kolo_backend *backend); /* its memory is the host's */
+/* Arenas: zeroed, KOLO_ALIGN aligned. NULL: error text with the bytes asked for. Never called in a step. */
+void *kolo_backend_alloc(kolo_backend *backend, size_t bytes);
+void kolo_backend_free(kolo_backend *backend, void **memory, size_t bytes);
+/* Bytes that may still be allocated, and of what ("GPU 0 (NVIDIA H200)"). */
+size_t kolo_backend_memory(kolo_backend *backend, const char **source);
+/* Host memory that copies read or write while the host goes on (cuda: page-locked and mapped; cpu: nothing to do). */
+int kolo_backend_pin(kolo_backend *backend, void *host, size_t bytes);
+void kolo_backend_unpin(kolo_backend *backend, void *host);
+/* to, from: backend memory or pinned host memory, in any combination. */
+int kolo_backend_copy(kolo_backend *backend, enum kolo_lane lane, void *to, const void *from, size_t bytes);
+int kolo_backend_fill(kolo_backend *backend, enum kolo_lane lane, void *to, int byte, size_t bytes);
+/* Outside of steps: any host memory; returns when done, after everything enqueued before. */
+int kolo_backend_read(kolo_backend *backend, void *host, const void *from, size_t bytes);
+int kolo_backend_write(kolo_backend *backend, void *to, const void *host, size_t bytes);
+int kolo_backend_finish(kolo_backend *backend); /* waits for all lanes; reports what failed since, naming the call */
+void *kolo_backend_stream(kolo_backend *backend, enum kolo_lane lane); /* cudaStream_t; NULL on "cpu" */
+
+typedef struct kolo_event kolo_event;
+int kolo_event_create(kolo_backend *backend, kolo_event **event, bool timed);
+void kolo_event_destroy(kolo_event **event);
+int kolo_event_record(kolo_event *event, enum kolo_lane lane);
+int kolo_event_after(kolo_event *event, enum kolo_lane lane); /* the lane goes on when the last record is reached */
+int kolo_event_done(kolo_event *event);                       /* 1; 0 not yet; negative: the device failed */
+int kolo_event_wait(kolo_event *event, double timeout);       /* the host waits; KOLO_ELAUNCH after `timeout` seconds */
+double kolo_event_seconds(const kolo_event *from, const kolo_event *to); /* both timed and done */
+
+/* A step as one replayable piece. begin .. end: what is enqueued meanwhile by this thread on COMPUTE, and on COMM between events, is
+ * recorded instead of done. Events recorded inside may be waited for outside (stage_free). cpu: begin returns 1, "not here": go on eagerly. */
+typedef struct kolo_replay kolo_replay;
+int kolo_backend_capture(kolo_backend *backend);
+int kolo_backend_capture_end(kolo_backend *backend, kolo_replay **replay);
+int kolo_replay_run(kolo_replay *replay); /* on COMPUTE */
+void kolo_replay_destroy(kolo_replay **replay);
+
+/* ---- vector arithmetic over arenas, for the plan's actions; the same bits every time, whatever the number of threads --- */
+int kolo_backend_fold(kolo_backend *backend, float *sum, const float *part, int64_t count); /* sum += part */
+/* half[i] = from[i] rounded to dtype (BF16 or F16): the SHADOW of an arena. */
+int kolo_backend_narrow(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);
 
 #endif

@@ -32,6 +32,31 @@ typedef struct kolo_op_row {
     int (*prepare)(const kolo_request *request, kolo_kernel *kernel);
 } kolo_op_row;
 
+/* Memory and order of work of a backend that has its own (backend.h says what each does). */
+typedef struct kolo_device_table {
+    void *(*alloc)(kolo_backend *backend, size_t bytes);
+    void (*free)(kolo_backend *backend, void *memory, size_t bytes);
+    size_t (*memory)(kolo_backend *backend, const char **source);
+    int (*pin)(kolo_backend *backend, void *host, size_t bytes);
+    void (*unpin)(kolo_backend *backend, void *host);
+    int (*copy)(kolo_backend *backend, enum kolo_lane lane, void *to, const void *from, size_t bytes);
+    int (*fill)(kolo_backend *backend, enum kolo_lane lane, void *to, int byte, size_t bytes);
+    int (*read)(kolo_backend *backend, void *host, const void *from, size_t bytes);
+    int (*write)(kolo_backend *backend, void *to, const void *host, size_t bytes);
+    int (*finish)(kolo_backend *backend);
+    void *(*stream)(kolo_backend *backend, enum kolo_lane lane);
+    int (*event_create)(kolo_backend *backend, void **event, bool timed);
+    void (*event_destroy)(void *event);
+    int (*event_record)(kolo_backend *backend, void *event, enum kolo_lane lane);
+    int (*event_after)(kolo_backend *backend, void *event, enum kolo_lane lane);
+    int (*event_done)(void *event);
+    double (*event_seconds)(void *from, void *to);
+    int (*capture)(kolo_backend *backend);
+    int (*capture_end)(kolo_backend *backend, void **replay);
+    int (*replay_run)(kolo_backend *backend, void *replay);
+    void (*replay_destroy)(void *replay);
+} kolo_device_table;
+
 typedef struct kolo_backend_type {
     const char *name;
     const char *(*version)(void);                  /* of its library; static text */
@@ -47,15 +72,16 @@ typedef struct kolo_backend_type {
                         float *to);
     int (*from_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
                           const float *from, void *to);
-    void (*fold)(kolo_backend *backend, float *sum, const float *part, int64_t count);
-    double (*norm2)(kolo_backend *backend, const float *x, int64_t count);
-    bool (*not_finite)(kolo_backend *backend, const float *x, int64_t count);
+    int (*fold)(kolo_backend *backend, float *sum, const float *part, int64_t count);
+    int (*narrow)(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);
+    const struct kolo_device_table *device; /* NULL: host memory, everything at once */
 } kolo_backend_type;
 
 struct kolo_backend {
     const kolo_backend_type *type;
     int threads;
-    bool direct, deterministic;
+    bool direct, deterministic, tf32;
+    int device;
     kolo_choices choices;
     kolo_kernel **kernel;
     int64_t kernels, kernel_capacity;

@@ -21,6 +21,8 @@ typedef struct kolo_slice {
     const float *grad; /* mean over the global batch */
     float *state[4];   /* optimizer state, `states` of them */
     float *ema;        /* or NULL */
+    void *half;        /* the parameters' 16-bit copy, rounded anew by every update, or NULL */
+    enum kolo_dtype half_type;
     int64_t count;
     bool decay;
 } kolo_slice;
@@ -31,6 +33,55 @@ typedef struct kolo_optimizer {
     const char *state_name[4]; /* in checkpoints: "momentum" */
     void (*update)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step);
 } kolo_optimizer;
+
+/* ---- updates, on the memory of any backend --------------------------------------------------------------------------------
+ * An updater knows all slices of a plan in advance (on a GPU their table lies in its memory: one launch updates any number of them). */
+
+/* A norm's running statistics and where this step's are; all in backend memory. */
+typedef struct kolo_running {
+    const float *statistic;     /* 2C + 1: means, unbiased variances, weight; sums over blocks and ranks */
+    float *running[2], *ema[2]; /* C each: mean, variance; ema: NULL without */
+    int64_t channels;
+    float momentum;
+} kolo_running;
+
+typedef struct kolo_updater_config {
+    kolo_backend *backend;
+    const kolo_optimizer *optimizer;
+    const kolo_options *options;
+    const kolo_slice *slice; /* [slices] copied */
+    int slices;
+    const kolo_running *running; /* [runnings] copied */
+    int runnings;
+    bool dynamic_scale; /* the loss scale follows overflows (fp16); else it stays as it is */
+} kolo_updater_config;
+
+typedef struct kolo_updater kolo_updater;
+int kolo_updater_create(kolo_updater **updater, const kolo_updater_config *config);
+void kolo_updater_destroy(kolo_updater **updater);
+/* All enqueue on COMPUTE (cpu: do at once). step: in backend memory. Slices [first, first + count). */
+int kolo_updater_update(kolo_updater *updater, int first, int count, const kolo_step *step);
+int kolo_updater_running(kolo_updater *updater, const kolo_step *step);
+/* NORM: sum of squares of grad[count] in f64 in a fixed order -> kolo_judge (judge.h) -> step->clip, skip, norm, scaler. */
+int kolo_updater_norm(kolo_updater *updater, const float *grad, int64_t count, kolo_step *step);
+
+/* The sum of squares in host memory, f64, in an order that the count alone decides. */
+double kolo_square_sum(const float *x, int64_t count);
+
+/* One row for each kind of memory: kolo_cpu_updater, and kolo_cuda_updater of libkolo_cuda.so. */
+typedef struct kolo_updater_type {
+    int (*create)(kolo_updater *updater); /* updater->config is set; sets updater->state */
+    void (*destroy)(kolo_updater *updater);
+    int (*update)(kolo_updater *updater, int first, int count, const kolo_step *step);
+    int (*running)(kolo_updater *updater, const kolo_step *step);
+    int (*norm)(kolo_updater *updater, const float *grad, int64_t count, kolo_step *step);
+} kolo_updater_type;
+extern const kolo_updater_type kolo_cpu_updater;
+struct kolo_updater {
+    const kolo_updater_type *type;
+    kolo_updater_config config; /* slice, running: own copies */
+    void *state;
+};
 
 #define OPTIMIZER(name, ...) void kolo_##name##_update(const kolo_slice *, const kolo_options *, const kolo_step *);
 #include "optim/optimizers.def"

@@ -30,7 +30,7 @@ typedef struct check {
     int *tensors;                     /* [buckets] reduced tensors in it */
     int *written;                     /* [tensors] 1 + slot that wrote it last */
     char *started, *waited, *updated; /* [buckets] */
-    int clips, buffers;
+    int norms, buffers;
 } check;
 
 static int breach(const check *c, const char *what, int tensor, int slot)
@@ -248,7 +248,8 @@ static int on_bucket(check *c, const kolo_action *a)
     default:
         if (!ready(c, b)) return breach(c, "updates before the gradients are complete", -1, 0);
         if (c->updated[b]) return breach(c, "updates twice", -1, 0);
-        if (c->plan->config.clip_norm && !c->clips) return breach(c, "updates before the gradients are clipped", -1, 0);
+        if ((c->plan->config.clip_norm || c->plan->config.scaled) && !c->norms)
+            return breach(c, "updates before the gradients are judged", -1, 0);
         c->updated[b] = 1;
         return 0;
     }
@@ -256,14 +257,14 @@ static int on_bucket(check *c, const kolo_action *a)
 
 static int on_all(check *c, const kolo_action *a)
 {
-    bool clip = a->kind == KOLO_ACTION_CLIP;
+    bool norm = a->kind == KOLO_ACTION_NORM;
     for (int t = 0; t < c->graph->tensors; t++) {
         enum kolo_role role = c->graph->tensor[t].role;
-        if (c->plan->home[t].arena != KOLO_ARENA_GRADIENT || (!clip && role != KOLO_ROLE_STATISTIC)) continue;
+        if (c->plan->home[t].arena != KOLO_ARENA_GRADIENT || (!norm && role != KOLO_ROLE_STATISTIC)) continue;
         if (!ready(c, kolo_plan_bucket_of(c->plan, c->plan->home[t].offset)))
             return breach(c, "uses sums that are not complete", t, 0);
     }
-    if (clip ? c->clips++ : c->buffers++) return breach(c, "is done twice", -1, 0);
+    if (norm ? c->norms++ : c->buffers++) return breach(c, "is done twice", -1, 0);
     return 0;
 }
 
@@ -279,7 +280,7 @@ static int play(check *c)
         case KOLO_ACTION_REDUCE:
         case KOLO_ACTION_WAIT:
         case KOLO_ACTION_UPDATE: KOLO_TRY(on_bucket(c, a)); break;
-        case KOLO_ACTION_CLIP:
+        case KOLO_ACTION_NORM:
         case KOLO_ACTION_BUFFERS: KOLO_TRY(on_all(c, a)); break;
         default: return breach(c, "unknown kind", -1, 0);
         }

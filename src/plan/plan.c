@@ -9,7 +9,7 @@
 #include "plan/parts.h"
 
 const char *const kolo_arena_name[KOLO_ARENAS] = {
-    "parameters", "buffers", "gradients", "parts", "optimizer", "average", "activations", "workspace",
+    "parameters", "buffers", "gradients", "parts", "optimizer", "average", "shadow", "stage", "activations", "workspace",
 };
 
 static int check_config(const kolo_graph *graph, const kolo_plan_config *c)

@@ -23,6 +23,8 @@ enum kolo_arena {
     KOLO_ARENA_PART,       /* gradients of later micro-batches before they are folded: levels of GRADIENT's size */
     KOLO_ARENA_STATE,      /* optimizer state, states x PARAM's size                                            */
     KOLO_ARENA_EMA,        /* moving average: PARAM then BUFFER                                                 */
+    KOLO_ARENA_SHADOW,     /* 16-bit copy of PARAM (layout.half), element for element; an evaluation has its own   */
+    KOLO_ARENA_STAGE,      /* pictures and labels of a rank's batch on their way from the loader (device backends)  */
     KOLO_ARENA_ACTIVATION, /* input, labels, activations and their gradients, by lifetime                       */
     KOLO_ARENA_WORKSPACE,  /* scratch of one running operation                                                  */
     KOLO_ARENAS
@@ -36,8 +38,8 @@ enum kolo_action_kind {
     KOLO_ACTION_FOLD,    /* slice `bucket`: level `to` += level `from` (level 0 is GRADIENT, i > 0 is PART level i-1) */
     KOLO_ACTION_REDUCE,  /* start the sum over ranks of bucket `bucket`                                        */
     KOLO_ACTION_WAIT,    /* until it is done                                                                   */
-    KOLO_ACTION_CLIP,    /* global gradient norm -> step->clip                                                 */
-    KOLO_ACTION_UPDATE,  /* optimizer (and EMA) on the parameters of bucket `bucket`                           */
+    KOLO_ACTION_NORM,    /* global gradient norm -> step->clip, step->skip, loss scale                         */
+    KOLO_ACTION_UPDATE,  /* optimizer (EMA, SHADOW) on the parameters of bucket `bucket`                        */
     KOLO_ACTION_BUFFERS, /* running statistics from the averaged batch statistics; their EMA                   */
 };
 
@@ -67,6 +69,7 @@ typedef struct kolo_plan_config {
     double bucket_bytes;
     const kolo_optimizer *optimizer; /* NULL: evaluation */
     bool ema, clip_norm;
+    bool scaled; /* the loss is scaled: NORM judges every step */
     bool decay_norms;
     bool keep; /* every value has its own memory until the step ends: for inspection and tests */
 } kolo_plan_config;

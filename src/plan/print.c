@@ -84,7 +84,7 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
         return;
     case KOLO_ACTION_REDUCE: bucket_text(plan, "reduce", a->bucket, text, size); return;
     case KOLO_ACTION_WAIT: bucket_text(plan, "wait for", a->bucket, text, size); return;
-    case KOLO_ACTION_CLIP: snprintf(text, size, "clip by the global gradient norm"); return;
+    case KOLO_ACTION_NORM: snprintf(text, size, "judge by the global gradient norm"); return;
     case KOLO_ACTION_UPDATE: bucket_text(plan, "update", a->bucket, text, size); return;
     case KOLO_ACTION_BUFFERS: snprintf(text, size, "update the running statistics"); return;
     }

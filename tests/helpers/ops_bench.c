@@ -186,6 +186,7 @@ int main(int argc, char **argv)
     for (int64_t i = 0; i < b.g->nodes; i++) b.best[i] = 1e30;
     b.step.valid_global = rows;
     for (int i = 0; i < KOLO_MAX_SLOTS; i++) b.step.valid[i] = (int32_t)rows;
+    b.step.scaler.scale = 1;
     if (prepare(&b)) return 1;
     double total = 1e30, sum = 0;
     double start = kolo_time();

@@ -142,18 +142,7 @@ static void test_threads(void)
     enum { N = 300007 };
     float *x = malloc(N * sizeof *x);
     golden_fill("x", 1, 0, 1, x, N);
-    double want = 0;
-    for (int i = 0; i < N; i++) want += (double)x[i] * (double)x[i];
-    double n1 = kolo_backend_norm2(one, x, N), n3 = kolo_backend_norm2(three, x, N);
-    ok(n1 == n3 && fabs(n1 - want) < 1e-10 * want, "norm2 has the same bits for any threads, and is right");
-    ok(!kolo_backend_not_finite(two, x, N), "finite numbers are finite");
-    x[N - 1] = NAN;
-    ok(kolo_backend_not_finite(two, x, N), "a NaN at the end is found");
-    x[N - 1] = 0;
-    x[0] = -INFINITY;
-    ok(kolo_backend_not_finite(two, x, N), "an infinity at the start is found");
     float *sum = calloc(N, sizeof *sum);
-    x[0] = 1;
     kolo_backend_fold(two, sum, x, N);
     kolo_backend_fold(two, sum, x, N);
     int wrong = 0;
@@ -388,7 +377,9 @@ static void test_canonical(kolo_backend *b)
             rig_set(&r, t, v);
             rig_get(&r, t, w);
             bad += memcmp(v, w, (size_t)n * sizeof *v) != 0;
-            double sum = kolo_backend_norm2(b, r.buffer[t], (int64_t)(r.layout[t].bytes / 4)), want = 0;
+            double sum = 0, want = 0;
+            for (size_t k = 0; k < r.layout[t].bytes / 4; k++)
+                sum += (double)((float *)r.buffer[t])[k] * (double)((float *)r.buffer[t])[k];
             for (int64_t k = 0; k < n; k++) want += (double)v[k] * (double)v[k];
             bad += fabs(sum - want) > 1e-9 * want; /* what is beside the elements is zero */
             free(v);

@@ -231,7 +231,7 @@ static void break_level(kolo_plan *p)
     const kolo_action *a = &p->action[i];
     p->binding[a->binding + p->graph->node[a->node].n_in] = p->home[p->graph->node[a->node].out[0]];
 }
-static void break_clip(kolo_plan *p) { swap(p, action_at(p, KOLO_ACTION_CLIP, 0), action_at(p, KOLO_ACTION_WAIT, 0)); }
+static void break_clip(kolo_plan *p) { swap(p, action_at(p, KOLO_ACTION_NORM, 0), action_at(p, KOLO_ACTION_WAIT, 0)); }
 static void break_home(kolo_plan *p) { p->home[kolo_graph_find(p->graph, "conv1.weight")].offset += 64; }
 static void break_bucket(kolo_plan *p) { p->bucket[1].count += 16; }
 static void break_segment(kolo_plan *p) { p->segment[0].decay = !p->segment[0].decay; }

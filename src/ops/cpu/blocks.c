@@ -186,6 +186,8 @@ static int choose_block(kolo_backend *b, const kolo_graph *g, const bool *pictur
 int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
                     kolo_layout *layout)
 {
+    if (g->dtype == KOLO_F16)
+        return kolo_fail(KOLO_ECONFIG, "fp16 is for GPUs: on CPUs set precision=bf16 or precision=f32");
     int64_t block = like ? block_of(like, like_layout) : 0;
     bool *picture = find_pictures(g);
     if (!picture) return KOLO_ECONFIG;

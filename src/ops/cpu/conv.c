@@ -427,7 +427,7 @@ static int choose_layout(const kolo_request *r, int param, kolo_layout *layout)
     else w = kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim);
     kolo_dnnl_destroy(&primitive);
     if (!w) return KOLO_ECONFIG;
-    layout[param] = (kolo_layout){1, w, kolo_dnnl_hash(w), kolo_dnnl_bytes(w)};
+    layout[param] = (kolo_layout){.block = 1, .opaque = w, .hash = kolo_dnnl_hash(w), .bytes = kolo_dnnl_bytes(w)};
     return 0;
 }
 

@@ -5,7 +5,7 @@
 
 #include "ops/cpu/access.h"
 
-enum { LANES = KOLO_LANES, MOST_CHANNELS = 32 };
+enum { LANES = KOLO_SMALL_LANES, MOST_CHANNELS = 32 };
 
 kolo_bordered kolo_border(int64_t channels, int64_t height, int64_t reach)
 {

@@ -32,7 +32,7 @@ void kolo_conv_small_weight(const kolo_conv_small *shape, const float *x, float 
 
 /* ---- inside -------------------------------------------------------------------------------------------------------- */
 
-enum { KOLO_LANES = 16, KOLO_SMALL_KERNEL = 7 };
+enum { KOLO_SMALL_LANES = 16, KOLO_SMALL_KERNEL = 7 };
 
 /* A picture with a border of zeros, its rows long enough to be read in whole vectors. */
 typedef struct kolo_bordered {

@@ -6,7 +6,7 @@
 #include "ops/cpu/access.h"
 #include "ops/cpu/conv_small.h"
 
-enum { LANES = KOLO_LANES, GROUPS = 8 };
+enum { LANES = KOLO_SMALL_LANES, GROUPS = 8 };
 
 typedef struct product {
     kolo_bordered x, dy;                    /* dy by rows: its columns beyond its own are zero */

@@ -98,8 +98,7 @@ const kolo_backend_type kolo_cpu_backend = {
     .to_canonical = kolo_cpu_to_canonical,
     .from_canonical = kolo_cpu_from_canonical,
     .fold = kolo_cpu_fold,
-    .norm2 = kolo_cpu_norm2,
-    .not_finite = kolo_cpu_not_finite,
+    .narrow = kolo_cpu_narrow_arena,
 };
 
 kolo_view kolo_cpu_view(const kolo_tensor *t, const kolo_layout *layout)

@@ -56,8 +56,7 @@ int kolo_cpu_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const ko
 void kolo_cpu_widen(float *to, const void *from_bf16, int64_t count, int threads);
 void kolo_cpu_narrow(void *to_bf16, const float *from, int64_t count, int threads);
 /* reduce.c */
-void kolo_cpu_fold(kolo_backend *backend, float *sum, const float *part, int64_t count);
-double kolo_cpu_norm2(kolo_backend *backend, const float *x, int64_t count);
-bool kolo_cpu_not_finite(kolo_backend *backend, const float *x, int64_t count);
+int kolo_cpu_fold(kolo_backend *backend, float *sum, const float *part, int64_t count);
+int kolo_cpu_narrow_arena(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);
 
 #endif

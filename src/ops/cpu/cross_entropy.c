@@ -110,6 +110,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     const int32_t *label = args[1];
     int64_t rows = valid_rows(e, step, slot);
     float inverse = step->valid_global > 0 ? (float)(1 / (double)step->valid_global) : 0;
+    inverse *= step->scaler.scale;
 #pragma omp parallel for schedule(static) num_threads(e->threads)
     for (int64_t n = 0; n < e->rows; n++) {
         void *dx = kolo_at_out(args[2], n * e->classes, e->bf16);

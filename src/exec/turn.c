@@ -1,0 +1,91 @@
+/* What comes back from a step: metrics, the judgement of its gradients, and whether something went wrong. Nobody waits for it in the step
+ * itself: it is copied behind the step's last action, and looked at when the host is KOLO_EXEC_AHEAD steps further. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/thread.h"
+#include "exec/parts.h"
+#include "kolo/error.h"
+
+int exec_send_back(kolo_exec *e)
+{
+    int i = (int)(e->issued % EXEC_TURNS);
+    exec_turn *t = &e->turn[i];
+    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, (char *)&t->step + KOLO_STEP_HOST_BYTES,
+                               (char *)e->step + KOLO_STEP_HOST_BYTES, sizeof t->step - KOLO_STEP_HOST_BYTES));
+    if (e->metrics)
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, t->metrics, e->metrics, sizeof t->metrics));
+    KOLO_TRY(kolo_event_record(e->done[i], KOLO_LANE_COMPUTE));
+    e->issued++;
+    return 0;
+}
+
+int exec_await(kolo_exec *e, kolo_event *event)
+{
+    const double slice = 0.1, end = kolo_time() + e->options->timeout;
+    for (;;) {
+        double left = end - kolo_time();
+        int rc = kolo_event_wait(event, left < slice ? left : slice);
+        if (rc >= 0 || kolo_event_done(event) != 0) return rc;
+        if (e->comm) KOLO_TRY(kolo_comm_status(e->comm)); /* a peer that is gone is the better reason */
+        if (left < slice)
+            return kolo_fail(KOLO_ELAUNCH, "the GPU has not finished within timeout=%g s", e->options->timeout);
+    }
+}
+
+/* Errors that a step leaves behind; a skipped update under a dynamic loss scale is none. */
+static int judge(const kolo_exec *e, const exec_turn *t)
+{
+    const kolo_step *s = &t->step;
+    const kolo_graph *g = e->plan->graph;
+    double loss = e->metrics ? (double)t->metrics[0] : 0;
+    if (s->bad_slot)
+        return kolo_fail(KOLO_EINPUT,
+                         "step %" PRId64 ": row %d of micro-batch %d has label %d, but the network has %d classes; check "
+                         "classes= and the data set",
+                         s->step, s->bad_row, s->bad_slot - 1, s->bad_label, g->classes);
+    if (!isfinite(loss) && !e->plan->config.optimizer)
+        return kolo_fail(KOLO_EINPUT, "the validation loss is %s: these weights have diverged",
+                         isnan(loss) ? "not a number" : "infinite");
+    if (!isfinite(loss))
+        return kolo_fail(KOLO_ECONFIG,
+                         "step %" PRId64 ": the loss is %s (lr %g): training has diverged; begin another run folder with "
+                         "a smaller lr, a longer warmup, clip_norm=1, or precision=f32",
+                         s->step, isnan(loss) ? "not a number" : "infinite", (double)s->lr);
+    if (s->skip && !e->dynamic)
+        return kolo_fail(KOLO_ECONFIG,
+                         "step %" PRId64 ": the gradient norm is %s (lr %g); try a smaller lr, a longer warmup, "
+                         "precision=f32%s",
+                         s->step, isnan(s->norm) ? "not a number" : "infinite", (double)s->lr,
+                         e->plan->config.scaled ? ", or a smaller loss_scale" : "");
+    return 0;
+}
+
+int exec_tell_next(kolo_exec *e, kolo_metrics *metrics)
+{
+    int i = (int)(e->told % EXEC_TURNS);
+    const exec_turn *t = &e->turn[i];
+    *metrics = (kolo_metrics){.step = -1};
+    int rc = exec_await(e, e->done[i]);
+    if (rc < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step);
+    e->told++;
+    if (e->comm && (rc = kolo_comm_status(e->comm)) < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step);
+    *metrics = (kolo_metrics){.step = t->step.step,
+                              .grad_norm = t->step.norm,
+                              .loss_scale = (double)t->step.scaler.scale,
+                              .skipped = t->step.scaler.skipped};
+    if (e->metrics) {
+        metrics->loss = (double)t->metrics[0];
+        metrics->top1 = (double)t->metrics[1];
+        metrics->top5 = (double)t->metrics[2];
+        metrics->rows = (double)t->metrics[3];
+    }
+    return judge(e, t);
+}
+
+int kolo_exec_drain(kolo_exec *e, kolo_metrics *metrics)
+{
+    if (e->told < e->issued) return exec_tell_next(e, metrics);
+    *metrics = (kolo_metrics){.step = -1};
+    return 0;
+}

@@ -1,0 +1,104 @@
+/* Updaters: the updates of a plan on the memory where its arenas are. Here the host's; the CUDA library has its own row. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/plugin.h"
+#include "kolo/error.h"
+#include "optim/judge.h"
+#include "optim/optim.h"
+#include "optim/rules.h"
+
+static void *copy(const void *from, size_t bytes)
+{
+    void *to = kolo_alloc(bytes + 1);
+    if (to && bytes) memcpy(to, from, bytes);
+    return to;
+}
+
+int kolo_updater_create(kolo_updater **updater, const kolo_updater_config *config)
+{
+    *updater = NULL;
+    bool host = kolo_backend_is_host(config->backend);
+    const kolo_updater_type *type = host ? &kolo_cpu_updater : kolo_cuda_symbol("kolo_cuda_updater");
+    if (!type) return KOLO_ELAUNCH;
+    kolo_updater *u = kolo_alloc(sizeof *u);
+    if (!u) return KOLO_ECONFIG;
+    u->type = type;
+    u->config = *config;
+    u->config.slice = copy(config->slice, (size_t)config->slices * sizeof *config->slice);
+    u->config.running = copy(config->running, (size_t)config->runnings * sizeof *config->running);
+    int rc = u->config.slice && u->config.running ? type->create(u) : KOLO_ECONFIG;
+    if (rc < 0) kolo_updater_destroy(&u);
+    *updater = u;
+    return rc;
+}
+
+void kolo_updater_destroy(kolo_updater **updater)
+{
+    kolo_updater *u = *updater;
+    if (!u) return;
+    u->type->destroy(u);
+    free((void *)(uintptr_t)u->config.slice);
+    free((void *)(uintptr_t)u->config.running);
+    free(u);
+    *updater = NULL;
+}
+
+int kolo_updater_update(kolo_updater *u, int first, int count, const kolo_step *step)
+{
+    return u->type->update(u, first, count, step);
+}
+int kolo_updater_running(kolo_updater *u, const kolo_step *step) { return u->type->running(u, step); }
+int kolo_updater_norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
+{
+    return u->type->norm(u, grad, count, step);
+}
+
+/* ---- in host memory ---- */
+
+static int create(kolo_updater *u)
+{
+    (void)u;
+    return 0;
+}
+
+static void destroy(kolo_updater *u) { (void)u; }
+
+static int update(kolo_updater *u, int first, int count, const kolo_step *step)
+{
+    const kolo_updater_config *c = &u->config;
+    if (step->skip) return 0;
+    for (int i = first; i < first + count; i++) {
+        const kolo_slice *s = &c->slice[i];
+        c->optimizer->update(s, c->options, step);
+        if (s->half) KOLO_TRY(kolo_backend_narrow(c->backend, s->half, s->half_type, s->param, s->count));
+    }
+    return 0;
+}
+
+/* running = (1 - m) running + m mean; blocks without a valid row have weight 0. */
+static int running(kolo_updater *u, const kolo_step *step)
+{
+    for (int i = 0; i < u->config.runnings; i++) {
+        const kolo_running *k = &u->config.running[i];
+        float weight = k->statistic[2 * k->channels];
+        for (int j = 0; j < 2; j++)
+            for (int64_t c = 0; c < k->channels; c++) {
+                float *r = &k->running[j][c];
+                if (weight > 0)
+                    *r = (1 - k->momentum) * *r + k->momentum * (k->statistic[j * k->channels + c] / weight);
+                if (k->ema[j]) k->ema[j][c] = kolo_rule_ema(k->ema[j][c], *r, step->ema_decay);
+            }
+    }
+    return 0;
+}
+
+static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
+{
+    const kolo_judge_rule rule = {.clip_norm = (float)u->config.options->clip_norm, .dynamic = u->config.dynamic_scale};
+    kolo_judge(&rule, kolo_square_sum(grad, count), step);
+    return 0;
+}
+
+const kolo_updater_type kolo_cpu_updater = {create, destroy, update, running, norm};
