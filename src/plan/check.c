@@ -152,8 +152,12 @@ static int read_home(check *c, const kolo_binding *b, int tensor, int slot)
 {
     const kolo_plan *p = c->plan;
     const kolo_binding *h = &p->home[tensor];
-    if (h->arena < 0 || b->arena != h->arena || b->offset != h->offset)
+    if (h->arena == KOLO_ARENA_PARAM && p->layout[tensor].half) {
+        if (b->arena != KOLO_ARENA_SHADOW || b->offset * 2 != h->offset)
+            return breach(c, "reads another place than its 16-bit copy", tensor, slot);
+    } else if (h->arena < 0 || b->arena != h->arena || b->offset != h->offset) {
         return breach(c, "reads from a place that is not its home", tensor, slot);
+    }
     for (int k = 0; k < p->buckets; k++) {
         size_t begin = (size_t)p->bucket[k].param * sizeof(float), bytes = (size_t)p->bucket[k].params * sizeof(float);
         if (h->arena == KOLO_ARENA_PARAM && c->updated[k] && overlap(begin, bytes, h->offset, 1))
@@ -297,6 +301,10 @@ static int check_homes(const kolo_plan *p)
         if (h->arena < 0) continue;
         if (h->offset % KOLO_ALIGN || h->offset + p->layout[t].bytes > p->arena_bytes[h->arena])
             return kolo_fail(KOLO_EINTERNAL, "plan: the home of %s is outside its arena or unaligned",
+                             p->graph->tensor[t].name);
+        bool half = h->arena == KOLO_ARENA_PARAM && p->layout[t].half;
+        if (half && (h->offset + p->layout[t].bytes) / 2 > p->arena_bytes[KOLO_ARENA_SHADOW])
+            return kolo_fail(KOLO_EINTERNAL, "plan: there is no room for the 16-bit copy of %s",
                              p->graph->tensor[t].name);
         for (int u = 0; u < t; u++)
             if (p->home[u].arena == h->arena &&

@@ -10,6 +10,16 @@ size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor)
     return kolo_round_up(plan->layout[tensor].bytes, KOLO_ALIGN);
 }
 
+kolo_binding kolo_plan_read_home(const kolo_plan *plan, int tensor)
+{
+    kolo_binding b = plan->home[tensor];
+    if (b.arena == KOLO_ARENA_PARAM && plan->layout[tensor].half) {
+        b.arena = KOLO_ARENA_SHADOW;
+        b.offset /= 2;
+    }
+    return b;
+}
+
 static void settle(kolo_plan *plan, int tensor, enum kolo_arena arena)
 {
     plan->home[tensor] = (kolo_binding){(int16_t)arena, plan->arena_bytes[arena]};
@@ -56,7 +66,8 @@ static int settle_like(kolo_plan *plan, const kolo_plan *like)
         int same = kolo_graph_find(like->graph, g->tensor[t].name);
         if (same < 0 || like->graph->tensor[same].role != role)
             return kolo_fail(KOLO_EINTERNAL, "plan: the training graph has no %s", g->tensor[t].name);
-        if (like->layout[same].hash != plan->layout[t].hash || like->layout[same].bytes != plan->layout[t].bytes)
+        const kolo_layout *a = &like->layout[same], *b = &plan->layout[t];
+        if (a->hash != b->hash || a->bytes != b->bytes || a->half != b->half)
             return kolo_fail(KOLO_EINTERNAL, "plan: %s has another layout in the training plan", g->tensor[t].name);
         plan->home[t] = like->home[same];
     }
@@ -108,6 +119,9 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
         }
     }
     size_t *bytes = plan->arena_bytes;
+    for (int t = 0; t < g->tensors; t++)
+        if (g->tensor[t].role == KOLO_ROLE_PARAM && plan->layout[t].half)
+            bytes[KOLO_ARENA_SHADOW] = bytes[KOLO_ARENA_PARAM] / 2;
     if (plan->config.optimizer) {
         KOLO_TRY(make_segments(plan));
         bytes[KOLO_ARENA_STATE] = bytes[KOLO_ARENA_PARAM] * (size_t)plan->config.optimizer->states;

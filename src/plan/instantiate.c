@@ -57,7 +57,7 @@ static int bind(list *l, int tensor, int slot)
     kolo_binding b = {-1, 0};
     if (tensor >= 0) {
         enum kolo_role role = p->graph->tensor[tensor].role;
-        b = kolo_plan_placed(role) ? (kolo_binding){KOLO_ARENA_ACTIVATION, 0} : p->home[tensor];
+        b = kolo_plan_placed(role) ? (kolo_binding){KOLO_ARENA_ACTIVATION, 0} : kolo_plan_read_home(p, tensor);
         int level = kolo_plan_is_reduced(role) ? level_of(&p->config, slot) : 0;
         if (level > 0) {
             b.arena = KOLO_ARENA_PART;

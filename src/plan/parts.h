@@ -26,6 +26,9 @@ typedef struct kolo_piece {
 /* Sets the offsets so that no two pieces alive together overlap; *peak: bytes needed; *least: a lower bound of it. */
 int kolo_place_pieces(int64_t n, kolo_piece *piece, size_t *peak, size_t *least);
 
+/* Where operations read a parameter: its home, or its 16-bit copy, element for element at half the offset. */
+kolo_binding kolo_plan_read_home(const kolo_plan *plan, int tensor);
+
 /* Bytes of a tensor in its layout, rounded up to KOLO_ALIGN. */
 size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor);
 static inline bool kolo_plan_placed(enum kolo_role role) /* lives in ACTIVATION */

@@ -34,6 +34,15 @@ static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
     return 0;
 }
 
+static size_t stage_bytes(const kolo_plan *plan)
+{
+    const kolo_graph *g = plan->graph;
+    size_t slots = (size_t)plan->config.slots, bytes = 0;
+    if (g->input >= 0) bytes += kolo_round_up(plan->layout[g->input].bytes * slots, KOLO_ALIGN);
+    if (g->label >= 0) bytes += kolo_round_up(plan->layout[g->label].bytes * slots, KOLO_ALIGN);
+    return bytes;
+}
+
 static int prepare(kolo_plan *plan, kolo_backend *backend, const kolo_plan *like)
 {
     const kolo_graph *g = plan->graph;
@@ -41,6 +50,7 @@ static int prepare(kolo_plan *plan, kolo_backend *backend, const kolo_plan *like
     plan->kernel = kolo_alloc((size_t)g->nodes * sizeof(kolo_kernel *));
     if (!plan->layout || !plan->kernel) return KOLO_ECONFIG;
     KOLO_TRY(kolo_backend_layout(backend, g, like ? like->graph : NULL, like ? like->layout : NULL, plan->layout));
+    if (!kolo_backend_is_host(backend)) plan->arena_bytes[KOLO_ARENA_STAGE] = stage_bytes(plan);
     for (int i = 0; i < g->nodes; i++) {
         size_t bytes = 0;
         KOLO_TRY(kolo_backend_prepare(backend, g, i, plan->layout, &plan->kernel[i], &bytes));

@@ -24,7 +24,7 @@ enum kolo_arena {
     KOLO_ARENA_STATE,      /* optimizer state, states x PARAM's size                                            */
     KOLO_ARENA_EMA,        /* moving average: PARAM then BUFFER                                                 */
     KOLO_ARENA_SHADOW,     /* 16-bit copy of PARAM (layout.half), element for element; an evaluation has its own   */
-    KOLO_ARENA_STAGE,      /* pictures and labels of a rank's batch on their way from the loader (device backends)  */
+    KOLO_ARENA_STAGE,      /* device backends: pictures, then labels, of a rank's batch as the loader gave them */
     KOLO_ARENA_ACTIVATION, /* input, labels, activations and their gradients, by lifetime                       */
     KOLO_ARENA_WORKSPACE,  /* scratch of one running operation                                                  */
     KOLO_ARENAS

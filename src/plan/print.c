@@ -84,7 +84,10 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
         return;
     case KOLO_ACTION_REDUCE: bucket_text(plan, "reduce", a->bucket, text, size); return;
     case KOLO_ACTION_WAIT: bucket_text(plan, "wait for", a->bucket, text, size); return;
-    case KOLO_ACTION_NORM: snprintf(text, size, "judge by the global gradient norm"); return;
+    case KOLO_ACTION_NORM:
+        snprintf(text, size, "norm of all gradients: %s%s%s", plan->config.clip_norm ? "clip" : "",
+                 plan->config.clip_norm && plan->config.scaled ? ", " : "", plan->config.scaled ? "loss scale" : "");
+        return;
     case KOLO_ACTION_UPDATE: bucket_text(plan, "update", a->bucket, text, size); return;
     case KOLO_ACTION_BUFFERS: snprintf(text, size, "update the running statistics"); return;
     }
@@ -97,14 +100,16 @@ static void print_arenas(const kolo_plan *plan, FILE *f)
     fprintf(f, "\narena                bytes\n");
     for (int a = 0; a < KOLO_ARENAS; a++) {
         size_t bytes = plan->arena_bytes[a];
+        if (!bytes) continue;
         bool shared = plan->shares && (a == KOLO_ARENA_PARAM || a == KOLO_ARENA_BUFFER || a == KOLO_ARENA_EMA);
         size_text(bytes, text, sizeof text);
         fprintf(f, "  %-12s %12zu  %10s", kolo_arena_name[a], bytes, text);
         if (shared) fprintf(f, "  (the training plan's)");
-        if (a == KOLO_ARENA_ACTIVATION && bytes)
+        if (a == KOLO_ARENA_SHADOW) fprintf(f, "  the parameters in %s", kolo_dtype_name(plan->graph->dtype));
+        if (a == KOLO_ARENA_ACTIVATION)
             fprintf(f, "  at least %zu; %.2f %% lost between lifetimes", plan->least_activation,
                     100 * ((double)bytes / (double)plan->least_activation - 1));
-        if (a == KOLO_ARENA_PART && bytes)
+        if (a == KOLO_ARENA_PART)
             fprintf(f, "  %d level%s beside the gradients", kolo_plan_levels(&plan->config) - 1,
                     kolo_plan_levels(&plan->config) > 2 ? "s" : "");
         fprintf(f, "\n");

@@ -292,9 +292,9 @@ static void test_evaluation(void)
        before.loss / 8, after.loss / 8);
     ok(averaged.loss != after.loss && again.loss == after.loss, "or their average, and back: %.4f", averaged.loss / 8);
     float bias[10] = {3}, seen[10] = {0};
-    int t = kolo_graph_find(train.graph, "fc.bias");
+    int t = kolo_graph_find(train.graph, "linear.bias");
     kolo_exec_set(train.exec, "param", t, bias);
-    kolo_exec_get(eval.exec, "param", kolo_graph_find(eval.graph, "fc.bias"), seen);
+    kolo_exec_get(eval.exec, "param", kolo_graph_find(eval.graph, "linear.bias"), seen);
     ok(!memcmp(bias, seen, sizeof bias), "without a copy");
     e.valid = e.valid_global = 3;
     kolo_exec_step(eval.exec, &e, &none, &m);
