@@ -97,7 +97,11 @@ static inline int world_declare(kolo_comm *comm, int cut)
 static inline int64_t world_buckets(world *w, int cut, bool canonical, bool exact, const char *algorithm, int rounds)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {(size_t)WORLD_COUNT * 4 + 64, canonical, 30, -1, algorithm};
+    kolo_comm_config config = {.arena_bytes = (size_t)WORLD_COUNT * 4 + 64,
+                               .canonical = canonical,
+                               .timeout = 30,
+                               .spin = -1,
+                               .algorithm = algorithm};
     int64_t bad = 0;
     int rc, buckets = 0;
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
@@ -178,7 +182,7 @@ static inline int64_t world_small_moves(world *w, kolo_comm *comm)
 static inline int64_t world_small(world *w, bool canonical)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {4096, canonical, 30, -1, NULL};
+    kolo_comm_config config = {.arena_bytes = 4096, .canonical = canonical, .timeout = 30, .spin = -1};
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
     int64_t bad = world_small_sums(w, comm, canonical) + world_small_types(w, comm) + world_small_moves(w, comm);
     kolo_comm_destroy(&comm);
