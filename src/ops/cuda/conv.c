@@ -1,0 +1,290 @@
+/* Convolution and its gradients, by cuDNN. The engine and its knobs are chosen when the plan is made: by a clock among
+ * those that cuDNN's heuristics put first and that the precision asked for admits, or the first of them where the choice
+ * has to be the same every time. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "ops/cuda/dnn.h"
+
+enum { X, W, Y, BIAS };
+/* Candidates of the clock, and how many of them may be settings of one engine: the heuristics order those better than
+ * engines among themselves. */
+enum { CANDIDATES = 12, OF_ONE_ENGINE = 5 };
+
+typedef struct conv {
+    enum kolo_dnn_pass pass;
+    kolo_dnn_plan *plan;
+    int at[4]; /* args of X, W, Y, BIAS; -1: not there */
+    /* The workspace: the weight's gradient as cuDNN writes it (16-bit types), then the plan's, or the bias gradient's. */
+    size_t scratch_at;
+    int64_t weights; /* elements of w as stored; 0: its gradient is f32 and needs no second place */
+    kolo_cuda_view y;
+} conv;
+
+static void release(void *state)
+{
+    conv *c = state;
+    if (!c) return;
+    kolo_dnn_plan_destroy(&c->plan);
+    free(c);
+}
+
+static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    (void)step;
+    (void)slot;
+    const conv *c = k->state;
+    void *p[4], *scratch = (char *)workspace + c->scratch_at;
+    const int64_t rows = c->y.rows * c->y.pixels;
+    for (int i = 0; i < 4; i++) p[i] = c->at[i] >= 0 ? args[c->at[i]] : NULL;
+    KOLO_TRY(kolo_dnn_plan_run(c->plan, p[X], c->weights ? workspace : p[W], p[Y], scratch));
+    if (c->weights) KOLO_TRY(kolo_dnn_widen(kolo_cuda_of(k->backend), p[W], workspace, c->y.dtype, c->weights));
+    if (!p[BIAS]) return 0;
+    if (c->pass == KOLO_DNN_FORWARD)
+        return kolo_cuda_bias_add(k->backend, p[Y], c->y.dtype, p[BIAS], rows, c->y.stored, c->y.channels);
+    return kolo_cuda_bias_grad(k->backend, p[BIAS], p[Y], c->y.dtype, rows, c->y.stored, c->y.channels, scratch);
+}
+
+/* ---- what is asked ----------------------------------------------------------------------------------------------- */
+
+/* The tensors of a convolution or of one of its gradients, by their part in it; -1: not there. */
+typedef struct parts {
+    enum kolo_dnn_pass pass;
+    int tensor[4], at[4];
+} parts;
+
+static parts parts_of(const kolo_node *n)
+{
+    const int out = n->n_in, bias_in = n->n_in > 2 ? 2 : -1, bias_out = n->n_out > 1 ? out + 1 : -1;
+    parts p = {KOLO_DNN_FORWARD, {0}, {0, 1, out, bias_in}};
+    if (n->op == KOLO_OP_conv_grad_data) p = (parts){KOLO_DNN_DATA, {0}, {out, 1, 0, -1}};
+    if (n->op == KOLO_OP_conv_grad_weight) p = (parts){KOLO_DNN_WEIGHT, {0}, {0, out, 1, bias_out}};
+    for (int i = 0; i < 4; i++) {
+        const int at = p.at[i];
+        p.tensor[i] = at < 0 ? -1 : at < n->n_in ? n->in[at] : n->out[at - n->n_in];
+        if (p.tensor[i] < 0) p.at[i] = -1;
+    }
+    return p;
+}
+
+static int describe(const kolo_request *r, const parts *p, kolo_dnn_conv *c)
+{
+    const kolo_attributes *a = &r->node->a;
+    const kolo_tensor *t = r->graph->tensor;
+    kolo_cuda_view x = kolo_cuda_view_of(&t[p->tensor[X]], &r->layout[p->tensor[X]]);
+    kolo_cuda_view y = kolo_cuda_view_of(&t[p->tensor[Y]], &r->layout[p->tensor[Y]]);
+    if (a->groups > 1 && (x.stored != x.channels || y.stored != y.channels))
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "a convolution of %ld groups from %ld to %ld channels: on a GPU both must be multiples of %ld, because "
+            "padding would fall into one group; use device=cpu or other widths",
+            (long)a->groups, (long)x.channels, (long)y.channels, (long)kolo_cuda_padded(1, x.dtype));
+    *c = (kolo_dnn_conv){.pass = p->pass,
+                         .dtype = x.dtype,
+                         .rows = x.rows,
+                         .in = x.stored,
+                         .out = y.stored,
+                         .group = a->groups,
+                         .x = {x.height, x.width},
+                         .y = {y.height, y.width},
+                         .kernel = {t[p->tensor[W]].dim[2], t[p->tensor[W]].dim[3]}};
+    memcpy(c->stride, a->stride, sizeof c->stride);
+    memcpy(c->pad, a->pad, sizeof c->pad);
+    memcpy(c->dilation, a->dilation, sizeof c->dilation);
+    return 0;
+}
+
+/* An engine may work in as much memory as its tensors take, and a little more, up to 1 GiB: all operations share one
+ * workspace, and the largest counts. */
+static kolo_dnn_rules rules_of(const kolo_backend *b, const kolo_dnn_conv *c)
+{
+    const uint32_t winograd = 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD | 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
+                              1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6 |
+                              1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
+    const size_t most = (size_t)1 << 30, more = (size_t)64 << 20;
+    const int64_t count = c->rows * (c->in * c->x[0] * c->x[1] + c->out * c->y[0] * c->y[1]);
+    const size_t bytes = (size_t)count * kolo_dtype_size(c->dtype) + more;
+    kolo_dnn_rules rules = {.notes = 1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+                            .behaviours = 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, /* seconds for each shape */
+                            .workspace = bytes < most ? bytes : most};
+    if (b->direct) rules.notes |= winograd | 1u << CUDNN_NUMERICAL_NOTE_FFT;
+    if (b->deterministic) rules.notes |= 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+    if (c->dtype == KOLO_F32 && !b->tf32)
+        rules.notes |= 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE | 1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+    return rules;
+}
+
+static char *key_of(const kolo_request *r, const kolo_dnn_conv *c, const kolo_dnn_rules *rules)
+{
+    return kolo_format("%s %s n %ld x %ld %ld %ld y %ld %ld %ld k %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld not %x",
+                       kolo_op_table[r->node->op].name, kolo_dtype_name(c->dtype), (long)c->rows, (long)c->in,
+                       (long)c->x[0], (long)c->x[1], (long)c->out, (long)c->y[0], (long)c->y[1], (long)c->kernel[0],
+                       (long)c->kernel[1], (long)c->stride[0], (long)c->stride[1], (long)c->pad[0], (long)c->pad[1],
+                       (long)c->dilation[0], (long)c->dilation[1], (long)c->group, rules->notes);
+}
+
+/* ---- which engine ------------------------------------------------------------------------------------------------ */
+
+/* Plans of the first `most` admissible proposals; at least one, or an error. */
+static int propose(const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const char *key, int most,
+                   kolo_dnn_plan *plan[CANDIDATES], int *count)
+{
+    kolo_dnn_choice *list = NULL;
+    int64_t n = 0;
+    *count = 0;
+    KOLO_TRY(kolo_dnn_proposals(g, &list, &n));
+    int rc = 0;
+    for (int64_t i = 0; i < n && *count < most && rc >= 0; i++) {
+        int of_this = 0;
+        for (int j = 0; j < *count; j++) of_this += plan[j]->choice.engine == list[i].engine;
+        if (of_this == OF_ONE_ENGINE) continue;
+        rc = kolo_dnn_plan_create(&plan[*count], g, &list[i], rules);
+        *count += rc == 0;
+    }
+    free(list);
+    if (rc < 0 || *count) return rc < 0 ? rc : 0;
+    return kolo_fail_in(KOLO_ECONFIG, "cuDNN %d has no engine for %s among %ld; the last one: ", (int)cudnnGetVersion(),
+                        key, (long)n);
+}
+
+typedef struct timed {
+    const kolo_dnn_plan *plan;
+    char *x, *w, *y, *workspace;
+} timed;
+
+static int run_timed(void *argument)
+{
+    const timed *t = argument;
+    return kolo_dnn_plan_run(t->plan, t->x, t->w, t->y, t->workspace);
+}
+
+static int open_trial(kolo_backend *b, const kolo_dnn_conv *c, kolo_dnn_plan *const *plan, int count, timed *t)
+{
+    const size_t size = kolo_dtype_size(c->dtype), page = 4096;
+    size_t x = kolo_round_up((size_t)(c->rows * c->in * c->x[0] * c->x[1]) * size, page), scratch = 0;
+    size_t y = kolo_round_up((size_t)(c->rows * c->out * c->y[0] * c->y[1]) * size, page);
+    size_t w = kolo_round_up((size_t)(c->out * (c->in / c->group) * c->kernel[0] * c->kernel[1]) * size, page);
+    void *memory;
+    for (int i = 0; i < count; i++) scratch = plan[i]->workspace > scratch ? plan[i]->workspace : scratch;
+    KOLO_TRY(kolo_cuda_trial_memory(b, x + y + w + scratch, &memory));
+    *t = (timed){
+        .x = memory, .y = (char *)memory + x, .w = (char *)memory + x + y, .workspace = (char *)memory + x + y + w};
+    return 0;
+}
+
+/* The fastest. An engine that refuses to run is passed over; if all do, the GPU itself may have failed, and the last
+ * says how. */
+static int fastest(kolo_backend *b, const kolo_dnn_conv *c, kolo_dnn_plan *const *plan, int count, int *best)
+{
+    timed t;
+    double least = 0;
+    int rc = 0;
+    KOLO_TRY(open_trial(b, c, plan, count, &t));
+    *best = -1;
+    for (int i = 0; i < count; i++) {
+        double seconds;
+        t.plan = plan[i];
+        int ran = kolo_cuda_trial_time(b, run_timed, &t, &seconds);
+        if (ran < 0) {
+            rc = ran;
+            kolo_debug("cuDNN's engine %ld is passed over: %s", (long)plan[i]->choice.engine, kolo_error_text());
+        } else if (*best < 0 || seconds < least) {
+            *best = i;
+            least = seconds;
+        }
+    }
+    return *best < 0 ? rc : 0;
+}
+
+static int choose(const kolo_request *r, const kolo_dnn_graph *g, const kolo_dnn_conv *c, const kolo_dnn_rules *rules,
+                  const char *key, kolo_dnn_plan **out)
+{
+    kolo_backend *b = r->backend;
+    const bool clock = !b->deterministic && !b->choices.given && kolo_cuda_of(b)->dnn;
+    kolo_dnn_plan *plan[CANDIDATES] = {NULL};
+    char text[KOLO_DNN_TEXT];
+    int count, best = 0, rc = propose(g, rules, key, clock ? CANDIDATES : 1, plan, &count);
+    if (rc >= 0 && clock && count > 1) rc = fastest(b, c, plan, count, &best);
+    if (rc >= 0 && clock) {
+        kolo_dnn_choice_write(&plan[best]->choice, text);
+        rc = kolo_choices_add(&b->choices, key, text);
+    }
+    for (int i = 0; i < CANDIDATES; i++) {
+        if (rc >= 0 && i == best) *out = plan[i];
+        else kolo_dnn_plan_destroy(&plan[i]);
+    }
+    return rc;
+}
+
+/* As chosen before, here or by rank 0. 1: nothing is known, or it is not to be had any more. */
+static int recall(const kolo_request *r, const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const char *key,
+                  kolo_dnn_plan **out)
+{
+    kolo_dnn_choice choice;
+    const char *known = r->backend->deterministic ? NULL : kolo_choices_find(&r->backend->choices, key);
+    if (!known) return 1;
+    if (!kolo_dnn_choice_read(&choice, known)) kolo_fail(KOLO_ECONFIG, "\"%s\" is not an engine and its knobs", known);
+    else {
+        int rc = kolo_dnn_plan_create(out, g, &choice, rules);
+        if (rc <= 0) return rc;
+    }
+    kolo_info("%s: the engine kept for it is not available (%s); choosing another", key, kolo_error_text());
+    return 1;
+}
+
+static int select_plan(const kolo_request *r, const kolo_dnn_conv *c, kolo_dnn_plan **out)
+{
+    kolo_dnn_graph *g = NULL;
+    const kolo_dnn_rules rules = rules_of(r->backend, c);
+    char *key = key_of(r, c, &rules);
+    int rc = key ? kolo_dnn_graph_create(&g, kolo_cuda_of(r->backend), c) : KOLO_ECONFIG;
+    if (rc >= 0) rc = recall(r, g, &rules, key, out);
+    if (rc > 0) rc = choose(r, g, c, &rules, key, out);
+    kolo_dnn_graph_destroy(&g);
+    free(key);
+    return rc;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+static int prepare(const kolo_request *r, kolo_kernel *k)
+{
+    const parts p = parts_of(r->node);
+    kolo_dnn_conv shape;
+    KOLO_TRY(describe(r, &p, &shape));
+    conv *c = kolo_alloc(sizeof *c);
+    if (!c) return KOLO_ECONFIG;
+    k->state = c;
+    k->release = release;
+    k->run = run;
+    c->pass = p.pass;
+    memcpy(c->at, p.at, sizeof c->at);
+    c->y = kolo_cuda_view_of(&r->graph->tensor[p.tensor[Y]], &r->layout[p.tensor[Y]]);
+    KOLO_TRY(select_plan(r, &shape, &c->plan));
+    size_t scratch = c->plan->workspace, bias = 0;
+    if (p.pass == KOLO_DNN_WEIGHT) {
+        if (p.tensor[BIAS] >= 0) bias = kolo_cuda_bias_workspace(r->backend, c->y.rows * c->y.pixels, c->y.stored);
+        if (shape.dtype != KOLO_F32) c->weights = (int64_t)(r->layout[p.tensor[W]].bytes / sizeof(float));
+        c->scratch_at = kolo_round_up((size_t)c->weights * kolo_dtype_size(shape.dtype), 256);
+    }
+    k->workspace = c->scratch_at + (scratch > bias ? scratch : bias);
+    kolo_dnn_plan_name(c->plan, k->name, sizeof k->name);
+    return 0;
+}
+
+static int layout_forward(const kolo_request *r, kolo_layout *layout)
+{
+    return kolo_cuda_weight_layout(r, r->node->in[1], layout);
+}
+
+static int layout_weight(const kolo_request *r, kolo_layout *layout)
+{
+    return kolo_cuda_weight_layout(r, r->node->out[0], layout);
+}
+
+const kolo_op_row kolo_cuda_conv = {layout_forward, prepare};
+const kolo_op_row kolo_cuda_conv_grad_data = {NULL, prepare};
+const kolo_op_row kolo_cuda_conv_grad_weight = {layout_weight, prepare};
