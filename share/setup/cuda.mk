@@ -3,7 +3,7 @@
 #   make tests, check     $(BUILD)/standin/libkolo_cuda.so, where the headers of CUDA are: the same sources, with the kernels compiled by CXX to
 #                         run on the host and tests/standin in the place of CUDA's libraries
 # Tests: tests/cuda/ROOM_what.c      opens the library (tests/cuda_rig.h): the stand-in's, or the one that KOLO_CUDA_LIBRARY names
-#        tests/toolkit/ROOM_what.c   linked with the library's objects, the kernels for the host, and the real libraries: what these say without a GPU
+#        tests/toolkit/ROOM_what.c   linked with what it needs of the library's C files and with the real libraries: what these say without a GPU
 
 CUDA_C   := $(sort $(wildcard src/*/cuda/*.c))
 CUDA_CU  := $(sort $(wildcard src/*/cuda/*.cu))
@@ -69,8 +69,6 @@ $(CUDA_LIBRARY): $(CUDA_OBJECTS) $(CUDA_KERNELS) | $(BUILD)/bin/kolo
 
 # ---- the stand-in and the tests ---------------------------------------------------------------------------------------
 STANDIN := $(patsubst tests/standin/%,$(BUILD)/standin/%.o,$(sort $(wildcard tests/standin/*.c tests/standin/*.cc)))
-# tests/standin/emulate.* runs kernels on the host and belongs to both kinds of tests; the rest stands for CUDA's libraries
-EMULATE := $(filter $(BUILD)/standin/emulate.%,$(STANDIN))
 STANDIN_LIBRARY := $(BUILD)/standin/libkolo_cuda.so
 $(BUILD)/standin/%.c.o: tests/standin/%.c $(BUILD)/flags $(BUILD)/flags.cuda
 	$(call say,CC,$<)
@@ -88,10 +86,14 @@ TOOLKIT_UNIT := $(patsubst tests/toolkit/%.c,$(BUILD)/tests/toolkit/%,$(sort $(w
 $(BUILD)/tests/cuda/%.o $(BUILD)/tests/toolkit/%.o: EXTRA = $(CUDA_FLAGS)
 $(CUDA_UNIT): $(BUILD)/tests/cuda/%: $(BUILD)/tests/cuda/%.o $(call archives_until,train) | $(STANDIN_LIBRARY)
 	$(linking_whole)
-$(TOOLKIT_UNIT): $(BUILD)/tests/toolkit/%: $(BUILD)/tests/toolkit/%.o $(CUDA_OBJECTS) $(HOST_KERNELS) $(EMULATE) $(call archives_until,train)
+$(BUILD)/lib/room/cuda.a: $(CUDA_OBJECTS)
+	$(call say,AR,$@)
+	@mkdir -p $(@D); rm -f $@
+	$(Q)$(AR) rcs $@ $^
+$(TOOLKIT_UNIT): $(BUILD)/tests/toolkit/%: $(BUILD)/tests/toolkit/%.o $(BUILD)/lib/room/cuda.a $(call archives_until,train)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(link_whole) $(CUDA_LINK) -lstdc++
+	$(Q)$(link) $(CUDA_LINK)
 # without NCCL, or without a header, there is no stand-in; without a library nothing for tests/toolkit. The list is for prove.
 CUDA_TESTS := $(if $(and $(CUDA_HEADERS),$(filter-out 0,$(NCCL))),$(CUDA_UNIT) $(if $(and $(CUDA_LIBS),$(CUDNN_LIBS),$(NCCL_LIBS)),$(TOOLKIT_UNIT)))
 tests: $(CUDA_TESTS) $(BUILD)/tests/cuda.list

@@ -1,0 +1,129 @@
+/* The "cuda" backend: its table of operations, and its opening and closing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "launch/device.h"
+#include "ops/cuda/cuda.h"
+
+#ifndef KOLO_CONTRACT
+#define KOLO_CONTRACT "none"
+#endif
+/* What base/plugin.c compares: a library of another build could understand the program's structures otherwise. */
+extern const char kolo_cuda_version[];
+const char kolo_cuda_version[] = KOLO_VERSION "/" KOLO_CONTRACT;
+extern const kolo_backend_type kolo_cuda_backend;
+int kolo_cuda_devices(kolo_device *list, int *driver, int *runtime);
+
+#define OP(name, ...) extern const kolo_op_row kolo_cuda_##name __attribute__((weak));
+#include "graph/ops.def"
+#undef OP
+#pragma weak kolo_cuda_fold
+#pragma weak kolo_cuda_narrow
+#pragma weak kolo_cuda_trial_end
+static const kolo_op_row *const cuda_rows[KOLO_OP_COUNT] = {
+#define OP(name, ...) [KOLO_OP_##name] = &kolo_cuda_##name,
+#include "graph/ops.def"
+#undef OP
+};
+
+static const char *version(void)
+{
+    static __thread char text[96];
+    size_t dnn = cudnnGetVersion(), blas = cublasLtGetVersion();
+    snprintf(text, sizeof text, "CUDA %d.%d, cuDNN %zu.%zu.%zu, cuBLASLt %zu.%zu.%zu", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+             dnn / 10000, dnn / 100 % 100, dnn % 100, blas / 10000, blas / 100 % 100, blas % 100);
+    return text;
+}
+
+/* Which GPU it is, and whether it can do what this backend takes for granted. */
+static int find_device(kolo_cuda *c, int device)
+{
+    kolo_device list[KOLO_MAX_DEVICES];
+    int driver, runtime, n = kolo_cuda_devices(list, &driver, &runtime);
+    KOLO_TRY(n);
+    if (device < 0 || device >= n)
+        return kolo_fail(KOLO_ELAUNCH, "GPU %d was chosen, but %d can be seen (CUDA_VISIBLE_DEVICES=%s)", device, n,
+                         getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
+    const kolo_device *d = &list[device];
+    c->device = device;
+    c->major = d->major;
+    c->minor = d->minor;
+    snprintf(c->name, sizeof c->name, "%s", d->name);
+    snprintf(c->place, sizeof c->place, "GPU %d (%s, %s)", device, d->name, d->bus);
+    snprintf(c->machine, sizeof c->machine, "%s, sm_%d%d, %s, driver %d.%d", d->name, d->major, d->minor, version(), driver / 1000,
+             driver % 1000 / 10);
+    kolo_cuda_check_name(c->place);
+    if (d->major < 8)
+        return kolo_fail(KOLO_ELAUNCH, "%s has compute capability %d.%d; kolo needs 8.0 (A100, RTX 30) or later: use device=cpu", c->place,
+                         d->major, d->minor);
+    return 0;
+}
+
+/* Streams that do not wait for the default one. Messages go first: what they wait for is on its way to other ranks. */
+static int open_streams(kolo_cuda *c)
+{
+    int least, greatest;
+    KOLO_TRY(KOLO_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    for (int lane = 0; lane < KOLO_LANES; lane++) {
+        int priority = lane == KOLO_LANE_COMM ? greatest : least;
+        KOLO_TRY(KOLO_CUDA(cudaStreamCreateWithPriority(&c->stream[lane], cudaStreamNonBlocking, priority)));
+    }
+    return 0;
+}
+
+static int open_cuda(kolo_backend *b)
+{
+    kolo_cuda *c = b->state = kolo_alloc(sizeof *c);
+    if (!c) return KOLO_ECONFIG;
+    KOLO_TRY(find_device(c, b->device));
+    /* a host that waits for the GPU sleeps: the readers need the cores */
+    KOLO_TRY(KOLO_CUDA(cudaInitDevice(c->device, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid)));
+    KOLO_TRY(KOLO_CUDA(cudaSetDevice(c->device)));
+    KOLO_TRY(KOLO_CUDA(cudaDeviceGetAttribute(&c->processors, cudaDevAttrMultiProcessorCount, c->device)));
+    KOLO_TRY(open_streams(c));
+    KOLO_TRY(KOLO_CUDA(cudaMalloc((void **)&c->counter, KOLO_CUDA_COUNTERS * sizeof *c->counter)));
+    c->counters = KOLO_CUDA_COUNTERS;
+    KOLO_TRY(KOLO_CUDA(cudaMemsetAsync(c->counter, 0, KOLO_CUDA_COUNTERS * sizeof *c->counter, c->stream[KOLO_LANE_COMPUTE])));
+    KOLO_TRY(kolo_cuda_ready(c));
+    KOLO_TRY(KOLO_DNN(cudnnCreate(&c->dnn)));
+    KOLO_TRY(KOLO_DNN(cudnnSetStream(c->dnn, c->stream[KOLO_LANE_COMPUTE])));
+    return KOLO_BLAS(cublasLtCreate(&c->blas));
+}
+
+/* After a failure of the device every call here fails too, and changes nothing. */
+static void close_cuda(kolo_backend *b)
+{
+    kolo_cuda *c = b->state;
+    if (!c) return;
+    kolo_cuda_enter(b);
+    kolo_cuda_order_close(c);
+    kolo_cuda_trial_end(b);
+    if (c->blas) cublasLtDestroy(c->blas);
+    if (c->dnn) cudnnDestroy(c->dnn);
+    if (c->counter) cudaFree(c->counter);
+    for (int lane = 0; lane < KOLO_LANES; lane++)
+        if (c->stream[lane]) cudaStreamDestroy(c->stream[lane]);
+    kolo_cuda_weights_free(c);
+    free(c);
+    b->state = NULL;
+}
+
+static const char *machine(kolo_backend *b) { return kolo_cuda_of(b)->machine; }
+
+const kolo_backend_type kolo_cuda_backend = {
+    .name = "cuda",
+    .version = version,
+    .rows = cuda_rows,
+    .open = open_cuda,
+    .machine = machine,
+    .close = close_cuda,
+    .enter = kolo_cuda_enter,
+    .blocks = kolo_cuda_blocks,
+    .to_canonical = kolo_cuda_to_canonical,
+    .from_canonical = kolo_cuda_from_canonical,
+    .fold = kolo_cuda_fold,
+    .narrow = kolo_cuda_narrow,
+    .device = &kolo_cuda_device,
+};
