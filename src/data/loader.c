@@ -35,6 +35,8 @@ struct kolo_loader {
     int readers, slots;
     slot *slot;
     size_t slot_bytes;
+    int32_t *labels; /* of all slots */
+    size_t labels_bytes;
     uint8_t *noise;     /* synthetic: the pixels of every batch */
     bool shared_pixels; /* all slots show the noise itself: no batch is short */
 
@@ -267,12 +269,16 @@ static int make_slots(kolo_loader *l)
         if (!l->noise) return KOLO_ECONFIG;
         kolo_synthetic_fill(c, l->rows, l->noise);
     }
+    const size_t stride = kolo_round_up(sizeof *l->labels * (size_t)l->rows, KOLO_ALIGN);
+    l->labels_bytes = stride * (size_t)l->slots;
+    l->labels = kolo_pages_alloc(l->labels_bytes);
+    if (!l->labels) return KOLO_ECONFIG;
     for (int i = 0; i < l->slots; i++) {
         slot *s = &l->slot[i];
         s->pixels = l->shared_pixels ? l->noise : kolo_pages_alloc(l->slot_bytes);
-        s->labels = kolo_alloc(sizeof *s->labels * (size_t)l->rows);
+        s->labels = l->labels + (size_t)i * (stride / sizeof *l->labels);
         s->samples = kolo_alloc(sizeof *s->samples * (size_t)l->rows);
-        if (!s->pixels || !s->labels || !s->samples) return KOLO_ECONFIG;
+        if (!s->pixels || !s->samples) return KOLO_ECONFIG;
     }
     if (!c->train || !c->dataset) return 0;
     l->order = kolo_alloc(sizeof *l->order * (size_t)l->count);
@@ -336,10 +342,10 @@ void kolo_loader_destroy(kolo_loader **loader)
     for (int i = 0; i < l->started; i++) pthread_join(l->threads[i], NULL);
     for (int i = 0; l->slot && i < l->slots; i++) {
         if (l->slot[i].pixels && !l->shared_pixels) kolo_pages_free(&l->slot[i].pixels, l->slot_bytes);
-        free(l->slot[i].labels);
         free(l->slot[i].samples);
     }
     if (l->noise) kolo_pages_free(&l->noise, l->slot_bytes);
+    kolo_pages_free(&l->labels, l->labels_bytes);
     free(l->slot);
     free(l->order);
     free(l->threads);
@@ -418,6 +424,15 @@ void kolo_loader_release(kolo_loader *l, const kolo_batch *batch)
     l->slot[batch->slot].state = SLOT_FREE;
     pthread_cond_signal(&l->work);
     pthread_mutex_unlock(&l->lock);
+}
+
+int kolo_loader_memory(const kolo_loader *l, int i, void **base, size_t *bytes)
+{
+    const int pieces = l->shared_pixels ? 2 : 1 + l->slots;
+    if (i >= pieces) return 0;
+    *base = i == 0 ? (void *)l->labels : l->slot[i - 1].pixels;
+    *bytes = i == 0 ? l->labels_bytes : l->slot_bytes;
+    return 1;
 }
 
 void kolo_loader_get_stats(const kolo_loader *loader, kolo_loader_stats *stats)

@@ -53,6 +53,10 @@ int kolo_loader_seek(kolo_loader *loader, int64_t epoch, int64_t step);
 int kolo_loader_next(kolo_loader *loader, kolo_batch *batch);
 void kolo_loader_release(kolo_loader *loader, const kolo_batch *batch);
 
+/* The page-backed pieces that batches lie in, number i = 0, 1, ...: 1 and *base, *bytes, or 0 behind the last. For a GPU they are
+ * page-locked, so that they can be copied from while the host goes on; they stay until the loader is destroyed. */
+int kolo_loader_memory(const kolo_loader *loader, int i, void **base, size_t *bytes);
+
 typedef struct kolo_loader_stats {
     double wait_seconds;    /* the consumer waited in kolo_loader_next */
     int64_t samples, bytes; /* read */

@@ -8,7 +8,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/reducer.h"
 #include "kolo/error.h"
+#include "train/parts.h"
 
 static void set_text(char **field, char *text) /* takes `text` */
 {
@@ -151,7 +153,7 @@ static int make_graph(kolo_session *s, bool train, kolo_graph **graph)
                                 .zero_init_residual = o->zero_init_residual,
                                 .smoothing = train ? o->label_smoothing : 0,
                                 .train = train,
-                                .dtype = o->precision == KOLO_precision_bf16 ? KOLO_BF16 : KOLO_F32};
+                                .dtype = session_dtype(s)};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     return kolo_model_graph(graph, o->model, &config);
@@ -173,9 +175,11 @@ static int make_plans(kolo_session *s, int parts, const char *choices)
     kolo_backend_config config = {.threads = (int)o->threads,
                                   .direct = o->conv == KOLO_conv_direct,
                                   .deterministic = o->deterministic,
+                                  .tf32 = o->precision == KOLO_precision_tf32,
+                                  .device = s->device_index,
                                   .cache = cache,
                                   .choices = choices};
-    int rc = kolo_backend_create(&s->backend, "cpu", &config);
+    int rc = kolo_backend_create(&s->backend, s->cuda ? "cuda" : "cpu", &config);
     free(cache);
     KOLO_TRY(rc);
     const kolo_optimizer *optimizer = kolo_optimizer_find(o->optimizer);
@@ -188,12 +192,13 @@ static int make_plans(kolo_session *s, int parts, const char *choices)
                              .optimizer = optimizer,
                              .ema = o->ema > 0,
                              .clip_norm = o->clip_norm > 0,
+                             .scaled = o->loss_scale > 0 || o->precision == KOLO_precision_fp16,
                              .decay_norms = o->decay_norms};
     KOLO_TRY(kolo_plan_create(&s->plan, s->graph, s->backend, &plan, NULL));
     if (!(parts & KOLO_SESSION_EVAL)) return 0;
     plan.slots = 1;
     plan.optimizer = NULL;
-    plan.clip_norm = false;
+    plan.clip_norm = plan.scaled = false;
     return kolo_plan_create(&s->eval_plan, s->eval_graph, s->backend, &plan, s->plan);
 }
 
@@ -231,40 +236,23 @@ fail:
     return rc;
 }
 
-/* A job that cannot fit is refused before it allocates, with the shortfall and the knob to turn. */
-static int check_memory(const kolo_session *s)
-{
-    const char *source = "";
-    size_t limit = kolo_memory_limit(&source), planned = kolo_plan_bytes(s->plan);
-    size_t eval = s->eval_plan ? s->eval_plan->arena_bytes[KOLO_ARENA_ACTIVATION] +
-                                     s->eval_plan->arena_bytes[KOLO_ARENA_WORKSPACE]
-                               : 0;
-    const size_t *arena = s->plan->arena_bytes;
-    size_t snapshot = s->launch->rank == 0 ? arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] +
-                                                 arena[KOLO_ARENA_STATE] + arena[KOLO_ARENA_EMA]
-                                           : 0;
-    size_t picture = (size_t)(s->height * s->width * s->options->channels);
-    size_t loader = (size_t)(s->options->prefetch + 1) * (size_t)(s->options->batch / s->ranks) * picture;
-    size_t need = (planned + eval + loader) * (size_t)s->launch->local_size + snapshot;
-    if (need <= limit) return 0;
-    return kolo_fail(KOLO_ECONFIG,
-                     "this node cannot hold the job: %d ranks need %.2f GiB, %s allows %.2f GiB, %zu bytes short; "
-                     "lower micro_batch (now %ld), "
-                     "use precision=bf16, or ask for more memory or nodes",
-                     s->launch->local_size, (double)need / 0x1p30, source, (double)limit / 0x1p30, need - limit,
-                     (long)s->rows);
-}
-
 static int make_executors(kolo_session *s)
 {
     const kolo_options *o = s->options;
+    const kolo_comm_device device = {.compute = kolo_backend_stream(s->backend, KOLO_LANE_COMPUTE),
+                                     .comm = kolo_backend_stream(s->backend, KOLO_LANE_COMM),
+                                     .uuid = s->device.uuid,
+                                     .deterministic = o->deterministic,
+                                     .reducer = o->reducer};
     kolo_comm_config config = {.arena_bytes = s->plan->arena_bytes[KOLO_ARENA_GRADIENT],
                                .canonical = o->reduce == KOLO_reduce_canonical,
                                .timeout = o->timeout,
-                               .spin = -1};
+                               .spin = -1,
+                               .device = s->cuda ? &device : NULL};
     KOLO_TRY(kolo_comm_create(&s->comm, s->launch, &config));
     KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
     if (s->eval_plan) KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, NULL, o, s->exec));
+    session_tell_device(s);
     return 0;
 }
 
@@ -299,15 +287,35 @@ static kolo_loader_config loader_config(const kolo_session *s, bool train)
     return config;
 }
 
+/* A GPU fetches batches by itself while the host goes on. */
+static int pin(const kolo_session *s, const kolo_loader *loader)
+{
+    void *base;
+    size_t bytes;
+    for (int i = 0; kolo_loader_memory(loader, i, &base, &bytes); i++)
+        KOLO_TRY(kolo_backend_pin(s->backend, base, bytes));
+    return 0;
+}
+
+static void close_loader(const kolo_session *s, kolo_loader **loader)
+{
+    void *base;
+    size_t bytes;
+    for (int i = 0; *loader && kolo_loader_memory(*loader, i, &base, &bytes); i++) kolo_backend_unpin(s->backend, base);
+    kolo_loader_destroy(loader);
+}
+
 static int make_loaders(kolo_session *s, int parts)
 {
     if (parts & KOLO_SESSION_TRAIN) {
         kolo_loader_config config = loader_config(s, true);
         KOLO_TRY(kolo_loader_create(&s->loader, &config));
+        KOLO_TRY(pin(s, s->loader));
     }
     if ((parts & KOLO_SESSION_EVAL) && s->val_set) {
         kolo_loader_config config = loader_config(s, false);
         KOLO_TRY(kolo_loader_create(&s->val_loader, &config));
+        KOLO_TRY(pin(s, s->val_loader));
     }
     return 0;
 }
@@ -343,8 +351,6 @@ static int open_parts(kolo_session *s, int parts)
     kolo_options *o = s->options;
     const kolo_model *model = kolo_model_find(o->model);
     if (!model) return KOLO_ECONFIG;
-    if (o->device == KOLO_device_cuda)
-        return kolo_fail(KOLO_ELAUNCH, "device=cuda, but this kolo has no CUDA backend: use device=cpu");
     KOLO_TRY(check_options(o));
     s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
     KOLO_TRY(open_data(s, parts));
@@ -352,11 +358,12 @@ static int open_parts(kolo_session *s, int parts)
     KOLO_TRY(resolve_batch(s));
     KOLO_TRY(resolve_length(s));
     KOLO_TRY(choose_threads(s));
+    KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
     KOLO_TRY(make_graph(s, true, &s->graph));
     if (parts & KOLO_SESSION_EVAL) KOLO_TRY(make_graph(s, false, &s->eval_graph));
     KOLO_TRY(agree_on_plans(s, parts));
     if (parts & KOLO_SESSION_PLAN_ONLY) return 0;
-    KOLO_TRY(check_memory(s));
+    KOLO_TRY(session_check_memory(s));
     if (!(parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(make_loaders(s, parts)); /* readers fill while memory is touched */
     return make_executors(s);
 }
@@ -371,8 +378,8 @@ int kolo_session_open(kolo_session *s, kolo_options *options, kolo_launch *launc
 
 void kolo_session_close(kolo_session *s)
 {
-    kolo_loader_destroy(&s->loader);
-    kolo_loader_destroy(&s->val_loader);
+    close_loader(s, &s->loader);
+    close_loader(s, &s->val_loader);
     kolo_exec_destroy(&s->eval_exec);
     kolo_exec_destroy(&s->exec);
     kolo_comm_destroy(&s->comm);

@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "data/loader.h"
 #include "exec/exec.h"
+#include "launch/device.h"
 #include "launch/launch.h"
 #include "models/models.h"
 #include "plan/plan.h"
@@ -24,6 +25,9 @@ typedef struct kolo_session {
         *options; /* borrowed; resolved here: classes, channels, size, val_size, micro_batch, threads, mean, std */
     kolo_launch *launch; /* borrowed */
     int ranks;           /* planned for */
+    bool cuda;           /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
+    kolo_device device;
+    int device_index, gpu_ranks; /* gpu_ranks: of this node on this GPU */
     int64_t rows;        /* micro-batch */
     int slots;           /* micro-batches a rank and step */
     int64_t height, width;

@@ -1,0 +1,138 @@
+/* What this session computes on, and how: the device, the number format, and whether it all fits there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "train/parts.h"
+
+const char *session_precision(const kolo_session *s)
+{
+    return kolo_option_find("precision")->choices[s->options->precision];
+}
+
+/* One decision for the job: a rank that was given GPUs must not compute beside one that was given none. */
+static int any_granted(const kolo_session *s, bool *granted)
+{
+    int32_t mine = kolo_device_granted(), *all = kolo_alloc((size_t)s->launch->size * sizeof *all);
+    int rc = all ? kolo_launch_exchange(s->launch, &mine, sizeof mine, all) : KOLO_ECONFIG;
+    *granted = false;
+    for (int r = 0; rc == 0 && r < s->launch->size; r++) *granted |= all[r] != 0;
+    free(all);
+    return rc;
+}
+
+/* All ranks know all GPUs, so all refuse alike. */
+static int check_shared(kolo_session *s)
+{
+    const kolo_launch *l = s->launch;
+    int rc = KOLO_ECONFIG, other = -1;
+    const size_t size = sizeof s->device.uuid;
+    char *all = kolo_alloc((size_t)l->size * size);
+    if (!all) return rc;
+    KOLO_TRY_GOTO(rc, kolo_launch_exchange(s->launch, s->device.uuid, size, all));
+    s->gpu_ranks = 0;
+    for (int r = 0; r < l->size; r++)
+        s->gpu_ranks += l->node_of[r] == l->node && !memcmp(all + (size_t)r * size, s->device.uuid, size);
+    for (int r = 1; r < l->size && !s->options->share_gpu && rc == 0; r++) {
+        const char *uuid = all + (size_t)r * size;
+        for (other = 0; other < r; other++)
+            if (l->node_of[other] == l->node_of[r] && !memcmp(all + (size_t)other * size, uuid, size)) break;
+        if (other == r) continue;
+        rc = kolo_fail(KOLO_ELAUNCH,
+                       "ranks %d and %d of node %s have one GPU (%.47s): start one rank a GPU (--gpus-per-node=N with N "
+                       "tasks a node, without --gpu-bind), or set share_gpu=true",
+                       other, r, l->host_of[l->node_of[r]], uuid);
+    }
+fail:
+    free(all);
+    return rc;
+}
+
+int session_choose_device(kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    bool granted = false;
+    if (o->device == KOLO_device_auto) KOLO_TRY(any_granted(s, &granted));
+    s->cuda = o->device == KOLO_device_cuda || granted;
+    s->gpu_ranks = 1;
+    if (s->cuda) {
+        KOLO_TRY(kolo_device_choose(s->launch, &s->device_index, &s->device));
+        return check_shared(s);
+    }
+    if (o->precision == KOLO_precision_fp16 || o->precision == KOLO_precision_tf32)
+        return kolo_fail(KOLO_ECONFIG, "precision=%s is for GPUs, and this runs on CPUs: set precision=%s",
+                         session_precision(s), o->precision == KOLO_precision_fp16 ? "bf16" : "f32");
+    return 0;
+}
+
+enum kolo_dtype session_dtype(const kolo_session *s)
+{
+    switch (s->options->precision) {
+    case KOLO_precision_bf16: return KOLO_BF16;
+    case KOLO_precision_fp16: return KOLO_F16;
+    default: return KOLO_F32; /* tf32 is a way to multiply f32 */
+    }
+}
+
+/* ---- memory: a job that cannot fit is refused before it allocates, with the shortfall and the knob to turn ---- */
+
+static size_t backend_bytes(const kolo_session *s)
+{
+    size_t bytes = s->plan ? kolo_exec_bytes(s->plan, NULL) : 0;
+    return bytes + (s->eval_plan ? kolo_exec_bytes(s->eval_plan, s->plan) : 0);
+}
+
+/* On the host of one rank, beside what computes. */
+static size_t host_bytes(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    size_t picture = (size_t)(s->height * s->width * o->channels);
+    size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(o->batch / s->ranks) * picture;
+    if (s->cuda && s->launch->size > 1 && (s->gpu_ranks > 1 || !strcmp(o->reducer, "staged")))
+        bytes += s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
+    return bytes;
+}
+
+static int check_gpu(const kolo_session *s)
+{
+    const char *source = "";
+    size_t free_bytes = kolo_backend_memory(s->backend, &source), need = backend_bytes(s) * (size_t)s->gpu_ranks;
+    if (need <= free_bytes) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "node %s, %s: the plan needs %zu bytes (%.2f GiB), %zu are free, %zu bytes short; lower "
+                     "micro_batch (now %ld)%s%s",
+                     s->launch->host, source, need, (double)need / 0x1p30, free_bytes, need - free_bytes, (long)s->rows,
+                     session_dtype(s) == KOLO_F32 ? ", use precision=bf16" : "",
+                     s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
+}
+
+int session_check_memory(const kolo_session *s)
+{
+    const char *source = "";
+    const size_t *arena = s->plan->arena_bytes;
+    size_t limit = kolo_memory_limit(&source), ranks = (size_t)s->launch->local_size;
+    size_t snapshot = s->launch->rank == 0 ? arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] +
+                                                 arena[KOLO_ARENA_STATE] + arena[KOLO_ARENA_EMA]
+                                           : 0;
+    if (s->cuda) KOLO_TRY(check_gpu(s));
+    size_t need = ((s->cuda ? 0 : backend_bytes(s)) + host_bytes(s)) * ranks + snapshot;
+    if (need <= limit) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "this node cannot hold the job: %d ranks need %.2f GiB, %s allows %.2f GiB, %zu bytes short; %s, or "
+                     "ask for more memory or nodes",
+                     s->launch->local_size, (double)need / 0x1p30, source, (double)limit / 0x1p30, need - limit,
+                     s->cuda ? "lower prefetch" : "lower micro_batch, use precision=bf16");
+}
+
+void session_tell_device(const kolo_session *s)
+{
+    const char *sums = s->comm ? kolo_comm_name(s->comm) : "none";
+    if (s->cuda)
+        kolo_info("computing on %s (compute capability %d.%d), %s; sums over ranks: %s", s->device.name,
+                  s->device.major, s->device.minor, session_precision(s), sums);
+    else
+        kolo_info("computing on CPUs (%ld threads a rank, %s), %s; sums over ranks: %s", (long)s->options->threads,
+                  kolo_backend_version("cpu"), session_precision(s), sums);
+}

@@ -1,0 +1,14 @@
+/* The parts in which a session is opened; each file is one. */
+#ifndef KOLO_TRAIN_PARTS_H
+#define KOLO_TRAIN_PARTS_H
+
+#include "train/session.h"
+
+/* device.c: fills cuda, device, device_index, gpu_ranks; refuses what the device cannot compute. Collective. */
+int session_choose_device(kolo_session *session);
+enum kolo_dtype session_dtype(const kolo_session *session); /* of activations */
+const char *session_precision(const kolo_session *session);
+int session_check_memory(const kolo_session *session); /* before any arena is allocated */
+void session_tell_device(const kolo_session *session);
+
+#endif
