@@ -1,5 +1,6 @@
 /* A rig for operations: a small graph whose inputs are activations, run on a backend in a layout of the test's choice. Every buffer
- * starts as NaN, so that what an operation leaves unwritten shows. */
+ * starts as NaN, so that what an operation leaves unwritten shows. On a device the buffers lie in its memory, and operations read the 16-bit
+ * copy of the parameters that have one. */
 #ifndef TESTS_OPS_RIG_H
 #define TESTS_OPS_RIG_H
 
@@ -11,16 +12,17 @@
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 
-enum { RIG_NHWC = -1 };
+enum { RIG_NHWC = -1, RIG_OWN = 0 /* the layout that the backend chooses */, RIG_GUARD = 64 };
 
 typedef struct rig {
     kolo_graph *g;
     kolo_backend *backend;
     kolo_layout *layout;
-    void **buffer; /* [tensors] */
+    void **buffer, **half; /* [tensors] */
+    kolo_step *there;      /* the step in a device's memory */
     kolo_step step;
     bool in_place; /* out[0] takes the memory of the input that it may overwrite */
-    int64_t block; /* of maps; RIG_NHWC */
+    int64_t block; /* of maps; RIG_NHWC, RIG_OWN */
 } rig;
 
 static const kolo_init rig_init = {KOLO_INIT_CONSTANT, 0};
@@ -47,6 +49,33 @@ static rig rig_open(kolo_backend *backend, enum kolo_dtype dtype, int64_t block)
     for (int i = 0; i < KOLO_MAX_SLOTS; i++) r.step.valid[i] = INT32_MAX;
     r.step.scaler.scale = 1;
     return r;
+}
+
+/* Memory of the backend, filled with `byte`, and a guard of 0xFF behind it. */
+static void *rig_memory(const rig *r, size_t bytes, int byte)
+{
+    size_t all = kolo_round_up(bytes + RIG_GUARD, KOLO_ALIGN);
+    bool host = kolo_backend_is_host(r->backend);
+    void *m = host ? aligned_alloc(KOLO_ALIGN, all) : kolo_backend_alloc(r->backend, all);
+    rig_check(m ? 0 : KOLO_ECONFIG, "memory");
+    rig_check(kolo_backend_fill(r->backend, KOLO_LANE_COMPUTE, m, byte, bytes), "fill");
+    rig_check(kolo_backend_fill(r->backend, KOLO_LANE_COMPUTE, (char *)m + bytes, 0xFF, all - bytes), "fill");
+    return m;
+}
+
+static void rig_free(const rig *r, void *m, size_t bytes)
+{
+    if (kolo_backend_is_host(r->backend)) free(m);
+    else kolo_backend_free(r->backend, &m, kolo_round_up(bytes + RIG_GUARD, KOLO_ALIGN));
+}
+
+static bool rig_guard_is_whole(const rig *r, const void *m, size_t bytes)
+{
+    unsigned char guard[RIG_GUARD];
+    rig_check(kolo_backend_read(r->backend, guard, (const char *)m + bytes, sizeof guard), "read");
+    for (int k = 0; k < RIG_GUARD; k++)
+        if (guard[k] != 0xFF) return false;
+    return true;
 }
 
 /* An activation of the graph's type that the test fills. */
@@ -80,29 +109,45 @@ static void rig_layout(rig *r)
     for (int64_t t = 0; t < g->tensors; t++) {
         const kolo_tensor *x = &g->tensor[t];
         r->layout[t] = kolo_layout_plain(x);
-        if (kolo_tensor_is_map(x)) r->layout[t] = kolo_layout_blocked(x, r->block == RIG_NHWC ? x->dim[1] : r->block);
+        if (kolo_tensor_is_map(x) && r->block != RIG_OWN)
+            r->layout[t] = kolo_layout_blocked(x, r->block == RIG_NHWC ? x->dim[1] : r->block);
     }
-    rig_check(kolo_backend_layout_parameters(r->backend, g, NULL, NULL, r->layout), "layout");
+    if (r->block == RIG_OWN) rig_check(kolo_backend_layout(r->backend, g, NULL, NULL, r->layout), "layout");
+    else rig_check(kolo_backend_layout_parameters(r->backend, g, NULL, NULL, r->layout), "layout");
     r->buffer = calloc((size_t)g->tensors, sizeof *r->buffer);
+    r->half = calloc((size_t)g->tensors, sizeof *r->half);
+    if (!kolo_backend_is_host(r->backend)) r->there = rig_memory(r, sizeof *r->there, 0);
     for (int64_t t = 0; t < g->tensors; t++) {
-        size_t bytes = kolo_round_up(r->layout[t].bytes + 64, 64);
-        r->buffer[t] = aligned_alloc(64, bytes);
-        memset(r->buffer[t], 0xFF, bytes);
+        r->buffer[t] = rig_memory(r, r->layout[t].bytes, 0xFF);
+        if (r->layout[t].half) r->half[t] = rig_memory(r, r->layout[t].bytes / 2, 0xFF);
     }
 }
 
 static void rig_set(rig *r, int tensor, const float *values)
 {
-    rig_check(
-        kolo_backend_from_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], values, r->buffer[tensor]),
-        "from canonical");
+    const kolo_layout *layout = &r->layout[tensor];
+    void *host = malloc(layout->bytes);
+    rig_check(kolo_backend_from_canonical(r->backend, &r->g->tensor[tensor], layout, values, host), "from canonical");
+    rig_check(kolo_backend_write(r->backend, r->buffer[tensor], host, layout->bytes), "write");
+    free(host);
+    if (r->half[tensor])
+        rig_check(kolo_backend_narrow(r->backend, r->half[tensor], r->g->dtype, r->buffer[tensor], (int64_t)(layout->bytes / 4)),
+                  "narrow");
+}
+
+/* Tensor as it lies in memory. Caller frees. */
+static void *rig_raw(const rig *r, int64_t tensor)
+{
+    void *host = malloc(r->layout[tensor].bytes + 1);
+    rig_check(kolo_backend_read(r->backend, host, r->buffer[tensor], r->layout[tensor].bytes), "read");
+    return host;
 }
 
 static void rig_get(rig *r, int tensor, float *values)
 {
-    rig_check(
-        kolo_backend_to_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], r->buffer[tensor], values),
-        "to canonical");
+    void *host = rig_raw(r, tensor);
+    rig_check(kolo_backend_to_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], host, values), "to canonical");
+    free(host);
 }
 
 /* Runs one node; the status of its run. */
@@ -113,24 +158,25 @@ static int rig_run_node(rig *r, int i)
     size_t bytes;
     void *args[2 * KOLO_MAX_ARGS] = {NULL};
     rig_check(kolo_backend_prepare(r->backend, r->g, i, r->layout, &kernel, &bytes), "prepare");
-    for (int k = 0; k < n->n_in; k++) args[k] = n->in[k] >= 0 ? r->buffer[n->in[k]] : NULL;
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] >= 0) args[k] = r->half[n->in[k]] ? r->half[n->in[k]] : r->buffer[n->in[k]];
     for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? r->buffer[n->out[k]] : NULL;
     int over = kolo_op_table[n->op].overwrite;
     if (r->in_place && over >= 0) { /* a copy of the input stands in for both */
-        memcpy(args[n->n_in], args[over], r->layout[n->in[over]].bytes);
+        rig_check(kolo_backend_copy(r->backend, KOLO_LANE_COMPUTE, args[n->n_in], args[over], r->layout[n->in[over]].bytes), "copy");
         args[over] = args[n->n_in];
     }
-    void *workspace = aligned_alloc(64, kolo_round_up(bytes + 64, 64));
-    memset(workspace, 0xFF, bytes + 64);
-    int rc = kolo_kernel_run(kernel, args, workspace, &r->step, 0);
-    for (size_t k = 0; k < 64; k++)
-        if (((unsigned char *)workspace)[bytes + k] != 0xFF)
-            rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond its workspace", kolo_op_table[n->op].name);
+    if (r->there) rig_check(kolo_backend_write(r->backend, r->there, &r->step, sizeof r->step), "step");
+    void *workspace = rig_memory(r, bytes, 0xFF);
+    int rc = kolo_kernel_run(kernel, args, workspace, r->there ? r->there : &r->step, 0);
+    if (rc >= 0) rc = kolo_backend_finish(r->backend);
+    if (r->there) rig_check(kolo_backend_read(r->backend, &r->step, r->there, sizeof r->step), "step");
+    if (!rig_guard_is_whole(r, workspace, bytes))
+        rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond its workspace", kolo_op_table[n->op].name);
     for (int k = 0; k < n->n_out; k++)
-        for (size_t j = 0; n->out[k] >= 0 && j < 64; j++)
-            if (((unsigned char *)r->buffer[n->out[k]])[r->layout[n->out[k]].bytes + j] != 0xFF)
-                rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond output %d", kolo_op_table[n->op].name, k);
-    free(workspace);
+        if (n->out[k] >= 0 && !rig_guard_is_whole(r, r->buffer[n->out[k]], r->layout[n->out[k]].bytes))
+            rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond output %d", kolo_op_table[n->op].name, k);
+    rig_free(r, workspace, bytes);
     return rc;
 }
 
@@ -146,20 +192,27 @@ static bool rig_padding_is_zero(const rig *r)
         const kolo_tensor *x = &r->g->tensor[t];
         if (!kolo_tensor_is_map(x) || x->dtype == KOLO_U8) continue;
         int64_t block = r->layout[t].block, blocks = (x->dim[1] + block - 1) / block, pixels = x->dim[2] * x->dim[3];
+        void *raw = rig_raw(r, t);
+        bool zero = true;
         for (int64_t i = 0; i < x->dim[0] * blocks * pixels * block; i++) {
             int64_t c = i / (pixels * block) % blocks * block + i % block;
-            if (c < x->dim[1]) continue;
-            if (x->dtype == KOLO_F32 ? ((float *)r->buffer[t])[i] != 0 : ((uint16_t *)r->buffer[t])[i] != 0)
-                return false;
+            if (c >= x->dim[1]) zero &= x->dtype == KOLO_F32 ? ((float *)raw)[i] == 0 : ((uint16_t *)raw)[i] == 0;
         }
+        free(raw);
+        if (!zero) return false;
     }
     return true;
 }
 
 static void rig_close(rig *r)
 {
-    for (int64_t t = 0; r->buffer && t < r->g->tensors; t++) free(r->buffer[t]);
+    for (int64_t t = 0; r->buffer && t < r->g->tensors; t++) {
+        rig_free(r, r->buffer[t], r->layout[t].bytes);
+        if (r->half[t]) rig_free(r, r->half[t], r->layout[t].bytes / 2);
+    }
+    if (r->there) rig_free(r, r->there, sizeof *r->there);
     free(r->buffer);
+    free(r->half);
     free(r->layout);
     kolo_graph_destroy(&r->g);
 }
