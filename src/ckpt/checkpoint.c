@@ -41,6 +41,7 @@ struct saver {
     pthread_t thread;
     bool started;           /* the thread is to be joined */
     kolo_position position; /* of the save in flight */
+    kolo_scaler scaler;     /* likewise */
     char *math, *runtime;   /* its options for the manifest */
     int rc;                 /* of the thread, valid once it is joined */
     char error[2048];
@@ -137,6 +138,7 @@ static int write_manifest(struct saver *s, const char *path, const stream *tenso
 {
     stream out;
     manifest m = {.position = s->position,
+                  .scaler = s->scaler,
                   .bytes = tensors->bytes,
                   .crc = tensors->crc,
                   .tensors = s->items,
@@ -259,6 +261,7 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
     KOLO_TRY(kolo_checkpoint_prepare(run, plan, backend));
     struct saver *s = run->saver;
     KOLO_TRY(take_snapshot(s, exec));
+    KOLO_TRY(kolo_exec_get_scaler(exec, &s->scaler));
     s->position = *position;
     s->math = kolo_record_options(options, KOLO_SCOPE_MATH);
     s->runtime = kolo_record_options(options, KOLO_SCOPE_RUN);

@@ -4,7 +4,7 @@
  *   RUN/recipe.yaml                   all options of the first start (kolo_options_write all)
  *   RUN/checkpoints/step-0000000500/  tensors.safetensors: canonical f32 under state-dict names; "momentum:" and "ema:" before others
  *                                     manifest.json, written last: step, epoch, position, options, data uuid, seed, plan hash, versions,
- *                                     metrics, crc32c and size of tensors.safetensors
+ *                                     metrics, loss scale, crc32c and size of tensors.safetensors
  *   RUN/best                          name of the checkpoint with the best validation so far
  * The last two and the best are kept. */
 #ifndef KOLO_CKPT_H
@@ -41,7 +41,7 @@ int kolo_run_record(kolo_run *run, const kolo_options *options);
 /* Newest complete checkpoint: 1 found (position filled, `path` its folder), 0 none, negative: error. Half-written or damaged ones (no manifest, wrong
  * size or crc) are passed over with a warning and the one before is taken. */
 int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size);
-/* Reads the tensors into exec. Every rank reads. KOLO_EINPUT: another model (missing, extra, wrongly shaped tensors are listed). */
+/* Reads the tensors, and the loss scale, into exec. Every rank reads. KOLO_EINPUT: another model (missing, extra, wrongly shaped tensors are listed). */
 int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *plan);
 
 /* Reserves the memory of the copy (the arenas' size) before step 1; else the first save does, and waits for its pages. */

@@ -163,6 +163,7 @@ int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *pla
     rules r = {.plain_only = !plan->config.optimizer}; /* an evaluation takes the weights and leaves the optimizer's */
     rc = file ? load(file, exec, plan, true, true, &r) : KOLO_ECONFIG;
     free(file);
+    if (rc == 0 && plan->config.scaled && m.scaler.scale > 0) rc = kolo_exec_set_scaler(exec, &m.scaler);
     return rc;
 }
 

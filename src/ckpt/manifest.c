@@ -96,6 +96,9 @@ char *kolo_record_text(const manifest *m, const char *math, const char *run)
     fputs("  \"metrics\": {\"best_top1\": ", f);
     kolo_json_number(f, p->best_top1, 17);
     fprintf(f, ", \"best_step\": %" PRId64 "},\n", p->best_step);
+    fputs("  \"loss_scale\": {\"scale\": ", f);
+    kolo_json_number(f, (double)m->scaler.scale, 9);
+    fprintf(f, ", \"good\": %" PRId32 ", \"skipped\": %" PRId64 "},\n", m->scaler.good, m->scaler.skipped);
     fprintf(f,
             "  \"tensors\": {\"file\": \"tensors.safetensors\", \"count\": %" PRId64 ", \"bytes\": %" PRIu64
             ", \"crc32c\": \"%08" PRIx32 "\"},\n",
@@ -139,6 +142,16 @@ static reader read_object(reader *r, const char *key)
     return inner;
 }
 
+static bool read_scaler(const cJSON *object, kolo_scaler *scaler)
+{
+    reader r = {cJSON_GetObjectItemCaseSensitive(object, "loss_scale"), true};
+    if (!r.object) return true;
+    scaler->scale = (float)read_number(&r, "scale");
+    scaler->good = (int32_t)read_count(&r, "good");
+    scaler->skipped = read_count(&r, "skipped");
+    return r.good && scaler->scale > 0;
+}
+
 static void read_members(reader *r, manifest *m)
 {
     kolo_position *p = &m->position;
@@ -161,7 +174,7 @@ static void read_members(reader *r, manifest *m)
     m->tensors = read_count(&tensors, "count");
     m->bytes = (uint64_t)read_count(&tensors, "bytes");
     m->crc = (uint32_t)strtoul(read_string(&tensors, "crc32c"), NULL, 16);
-    r->good = r->good && metrics.good && tensors.good && start.good;
+    r->good = r->good && read_scaler(r->object, &m->scaler) && metrics.good && tensors.good && start.good;
 }
 
 int kolo_record_read(const char *path, manifest *m)

@@ -266,10 +266,12 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     KOLO_TRY(carry_out(e, step->step));
     KOLO_TRY(exec_send_back(e));
     if (e->plan->config.optimizer) e->copied = ++e->changes;
-    atomic_store_explicit(&e->position, -1, memory_order_relaxed);
     if (e->profile) KOLO_TRY(add_times(e));
     if (e->full) KOLO_TRY(exec_await(e, e->full));
-    return e->issued - e->told > e->ahead ? exec_tell_next(e, metrics) : 0;
+    if (e->issued - e->told > e->ahead) KOLO_TRY(exec_tell_next(e, metrics));
+    atomic_store_explicit(&e->position, -1, memory_order_relaxed);
+    if (e->comm) kolo_comm_publish(e->comm, step->step, -1);
+    return 0;
 }
 
 /* ---- times ---- */

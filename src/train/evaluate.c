@@ -2,24 +2,34 @@
 #include "base/thread.h"
 #include "train/train.h"
 
+static void add(double *sum, const kolo_metrics *m)
+{
+    if (m->step < 0) return;
+    sum[0] += m->loss, sum[1] += m->top1, sum[2] += m->top5, sum[3] += m->rows;
+}
+
 int kolo_evaluate(kolo_session *s, bool ema, kolo_evaluation *result)
 {
     double sum[4] = {0, 0, 0, 0}, begin = kolo_time(); /* loss, top-1, top-5, rows */
-    static const kolo_step zero;
-    kolo_step step = zero;
+    kolo_step step = {0};
+    kolo_metrics m;
     kolo_exec_use_ema(s->eval_exec, ema);
     KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
     for (;;) {
         kolo_batch batch;
-        kolo_metrics m;
         int rc = kolo_loader_next(s->val_loader, &batch);
         if (rc == 1) break;
         KOLO_TRY(rc);
         rc = kolo_exec_step(s->eval_exec, &batch, &step, &m);
         kolo_loader_release(s->val_loader, &batch);
         KOLO_TRY(rc);
-        sum[0] += m.loss, sum[1] += m.top1, sum[2] += m.top5, sum[3] += m.rows;
+        add(sum, &m);
+        step.step++;
     }
+    do {
+        KOLO_TRY(kolo_exec_drain(s->eval_exec, &m));
+        add(sum, &m);
+    } while (m.step >= 0);
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, 4, KOLO_WIRE_F64, KOLO_SUM));
     if ((int64_t)sum[3] != s->val_samples)
         return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld", sum[3],

@@ -250,6 +250,7 @@ static int make_executors(kolo_session *s)
                                .spin = -1,
                                .device = s->cuda ? &device : NULL};
     KOLO_TRY(kolo_comm_create(&s->comm, s->launch, &config));
+    s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
     KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
     if (s->eval_plan) KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, NULL, o, s->exec));
     session_tell_device(s);

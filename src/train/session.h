@@ -28,6 +28,7 @@ typedef struct kolo_session {
     bool cuda;           /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
     kolo_device device;
     int device_index, gpu_ranks; /* gpu_ranks: of this node on this GPU */
+    bool staged;                 /* GPUs' gradients travel through host memory */
     int64_t rows;        /* micro-batch */
     int slots;           /* micro-batches a rank and step */
     int64_t height, width;

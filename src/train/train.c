@@ -12,6 +12,12 @@
 #include "kolo/error.h"
 #include "report/report.h"
 
+/* What is known of a step before its metrics are. */
+typedef struct issue {
+    int64_t step, epoch;
+    double lr, seconds, wait; /* seconds: the host's, from asking for the batch until it was read */
+} issue;
+
 typedef struct trainer {
     kolo_session session;
     kolo_options *options;
@@ -30,7 +36,9 @@ typedef struct trainer {
     double last_poll_time;
     double started;     /* this start, seconds */
     double waited;      /* loader wait of this start until the last step, seconds */
-    double loss;        /* of the last step, mean */
+    issue issued[KOLO_EXEC_AHEAD + 1]; /* step number i in [i % (KOLO_EXEC_AHEAD + 1)] */
+    double loss;        /* of the last step that was told, mean */
+    double loss_scale;  /* after it */
     int64_t first_step; /* of this start */
     bool complete;      /* the run was complete already: its summary stands */
 } trainer;
@@ -154,6 +162,43 @@ static int evaluate(trainer *t)
                              (long)t->position.step, e->loss, e->top1, e->top5, t->raw_top1, (long)e->rows);
 }
 
+static issue *issue_of(trainer *t, int64_t step) { return &t->issued[step % (KOLO_EXEC_AHEAD + 1)]; }
+
+/* Metrics of a step, which may lie some steps back. */
+static int tell(trainer *t, const kolo_metrics *m)
+{
+    if (m->step < 0) return 0;
+    const issue *i = issue_of(t, m->step);
+    double rows = m->rows > 0 ? m->rows : 1;
+    t->loss = m->loss / rows;
+    if (!speaks(t)) return 0;
+    kolo_step_event event = {.step = i->step + 1,
+                             .epoch = i->epoch,
+                             .loss = t->loss,
+                             .lr = i->lr,
+                             .top1 = m->top1 / rows,
+                             .grad_norm = m->grad_norm,
+                             .seconds = i->seconds,
+                             .wait = i->wait};
+    kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (kolo_time() - t->started));
+    KOLO_TRY(kolo_events_step(t->events, &event));
+    if (m->loss_scale == t->loss_scale) return 0;
+    t->loss_scale = m->loss_scale;
+    return kolo_events_write(t->events, "loss_scale", "\"step\":%ld,\"scale\":%.9g,\"skipped\":%ld",
+                             (long)i->step + 1, m->loss_scale, (long)m->skipped);
+}
+
+/* All steps so far are done, sound, and told. */
+static int settle(trainer *t)
+{
+    kolo_metrics m;
+    do {
+        KOLO_TRY(kolo_exec_drain(t->session.exec, &m));
+        KOLO_TRY(tell(t, &m));
+    } while (m.step >= 0);
+    return 0;
+}
+
 /* Every rank stops after the same step: the flags are reduced about five times a second, at steps all ranks agree on. */
 static int agree_to_stop(trainer *t, bool *stop)
 {
@@ -163,6 +208,7 @@ static int agree_to_stop(trainer *t, bool *stop)
     double now = kolo_time(),
            per_step = (now - t->last_poll_time) / (double)(step - t->last_poll > 0 ? step - t->last_poll : 1);
     double interval = per_step > 0 ? 0.2 / per_step : 1;
+    if (t->session.staged) KOLO_TRY(settle(t)); /* no bucket is then on its way through the host's half of comm */
     int64_t word[2] = {*t->stop != 0, -(int64_t)(interval < 1 ? 1 : interval > 1000 ? 1000 : interval)};
     KOLO_TRY(kolo_comm_allreduce(t->session.comm, word, 2, KOLO_WIRE_I64, KOLO_MAX));
     if (word[0]) *stop = true;
@@ -183,32 +229,23 @@ static int one_step(trainer *t)
     int64_t step = t->position.step;
     kolo_step parameters = {.step = step,
                             .epoch = batch.epoch,
-                            .valid_global = batch.valid_global,
                             .first = step == 0,
                             .lr = (float)kolo_learning_rate(t->options, step, s->steps, s->steps_per_epoch),
                             .momentum = (float)t->options->momentum,
                             .weight_decay = (float)t->options->weight_decay,
-                            .clip = 1,
                             .ema_decay = (float)kolo_ema_decay(t->options, step + 1)};
     int rc = kolo_exec_step(s->exec, &batch, &parameters, &m);
     kolo_loader_release(s->loader, &batch);
     KOLO_TRY(rc);
     t->position.step = step + 1;
     kolo_loader_get_stats(s->loader, &stats);
-    double rows = m.rows > 0 ? m.rows : 1, waited = stats.wait_seconds - t->waited;
+    *issue_of(t, step) = (issue){.step = step,
+                                 .epoch = batch.epoch,
+                                 .lr = (double)parameters.lr,
+                                 .seconds = kolo_time() - begin,
+                                 .wait = stats.wait_seconds - t->waited};
     t->waited = stats.wait_seconds;
-    t->loss = m.loss / rows;
-    if (!speaks(t)) return 0;
-    kolo_step_event event = {.step = step + 1,
-                             .epoch = batch.epoch,
-                             .loss = t->loss,
-                             .lr = (double)parameters.lr,
-                             .top1 = m.top1 / rows,
-                             .grad_norm = m.grad_norm,
-                             .seconds = kolo_time() - begin,
-                             .wait = waited};
-    kolo_progress_step(t->progress, step + 1, t->loss, (double)parameters.lr, t->waited / (kolo_time() - t->started));
-    return kolo_events_step(t->events, &event);
+    return tell(t, &m);
 }
 
 static int loop(trainer *t)
@@ -220,6 +257,7 @@ static int loop(trainer *t)
     while (t->position.step < s->steps) {
         KOLO_TRY(agree_to_stop(t, &stop));
         if (stop) {
+            KOLO_TRY(settle(t));
             KOLO_TRY(save(t));
             return kolo_fail(KOLO_EREQUEUE,
                              "stopped on request after step %ld of %ld; the same command goes on from there",
@@ -229,10 +267,11 @@ static int loop(trainer *t)
         int64_t step = t->position.step, epoch = step / s->steps_per_epoch;
         bool end = step == s->steps, epoch_end = step % s->steps_per_epoch == 0;
         bool evaluated = end || (epoch_end && o->eval_epochs && epoch % o->eval_epochs == 0);
+        bool saved = end || (o->checkpoint_steps ? step % o->checkpoint_steps == 0 : epoch_end);
         double best = t->position.best_top1;
+        if (evaluated || saved) KOLO_TRY(settle(t));
         if (evaluated) KOLO_TRY(evaluate(t));
-        if (end || (o->checkpoint_steps ? step % o->checkpoint_steps == 0 : epoch_end) ||
-            t->position.best_top1 > best) {
+        if (saved || t->position.best_top1 > best) {
             KOLO_TRY(save(t));
             if (speaks(t) && t->position.best_top1 > best) KOLO_TRY(kolo_checkpoint_mark_best(t->run, step));
         }
@@ -290,7 +329,7 @@ int kolo_train(kolo_launch *launch, kolo_options *options, const volatile sig_at
         return kolo_fail(
             KOLO_ECONFIG,
             "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
-    trainer t = {.options = options, .launch = launch, .stop = stop, .started = kolo_time(), .raw_top1 = -1};
+    trainer t = {.options = options, .launch = launch, .stop = stop, .started = kolo_time(), .raw_top1 = -1, .loss_scale = 1};
     int rc = finish(&t, run(&t));
     char text[1024];
     snprintf(text, sizeof text, "%s", rc < 0 ? kolo_error_text() : "");
