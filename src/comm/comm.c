@@ -111,18 +111,14 @@ static int open_parts(kolo_comm *comm, const kolo_comm_config *config)
         size_t each = (size_t)comm->launch->size * 256;
         comm->collect_bytes = each > (256 << 10) ? each : 256 << 10;
     }
-    return comm_shm_open(&comm->node, comm->arena_bytes, comm->collect_bytes);
+    return comm_shm_open(&comm->node, comm->host_bytes, comm->collect_bytes);
 }
 
-static int create(kolo_comm *comm, const kolo_comm_config *config)
+static int open_host(kolo_comm *comm, const kolo_comm_config *config)
 {
-    KOLO_TRY(check_launch(comm->launch));
-    comm->arena_bytes = config->arena_bytes;
-    comm->canonical = config->canonical;
-    KOLO_TRY(comm->algorithm = comm_algorithm_find(config->algorithm));
     if (comm_alone(comm)) {
-        comm->alone = kolo_pages_alloc(comm->arena_bytes);
-        return comm->alone ? 0 : KOLO_ECONFIG;
+        comm->alone = comm_on_host(comm) ? kolo_pages_alloc(comm->host_bytes) : NULL;
+        return comm->alone || !comm_on_host(comm) ? 0 : KOLO_ECONFIG;
     }
     int rc = open_parts(comm, config);
     comm->engine.node = &comm->node;
@@ -139,6 +135,20 @@ static int create(kolo_comm *comm, const kolo_comm_config *config)
         return kolo_fail(KOLO_ECONFIG, "comm: algorithm ring has no canonical order; take auto");
     KOLO_TRY(comm_collective_open(comm));
     return comm_engine_start(&comm->engine);
+}
+
+static int create(kolo_comm *comm, const kolo_comm_config *config)
+{
+    KOLO_TRY(check_launch(comm->launch));
+    comm->arena_bytes = comm->host_bytes = config->arena_bytes;
+    comm->canonical = config->canonical;
+    KOLO_TRY(comm->algorithm = comm_algorithm_find(config->algorithm));
+    if (!config->device) return open_host(comm, config);
+    KOLO_TRY(comm_device_choose(comm, config));
+    comm->host_bytes =
+        comm_on_host(comm) ? kolo_round_up(comm->arena_bytes, KOLO_ALIGN) + KOLO_HOST_SUM * sizeof(double) : 0;
+    KOLO_TRY(open_host(comm, config));
+    return comm_device_open(comm, config);
 }
 
 int kolo_comm_create(kolo_comm **out, kolo_launch *launch, const kolo_comm_config *config)
@@ -159,7 +169,8 @@ void kolo_comm_destroy(kolo_comm **out)
     if (!comm) return;
     comm_node *node = &comm->node;
     comm_engine *e = &comm->engine;
-    bool busy = false, orderly = e->running && !comm_node_broken(node);
+    bool busy = false, orderly = comm_alone(comm) || (e->running && !comm_node_broken(node));
+    comm_device_close(comm, orderly);
     comm_engine_stop(e);
     comm_engine_free(e, &busy);
     comm_mpi_close(&e->network, orderly && !busy);
@@ -172,34 +183,52 @@ void kolo_comm_destroy(kolo_comm **out)
     free(node->fragment);
     free(node->rank_of);
     free(comm->bucket);
-    kolo_pages_free(&comm->alone, comm->arena_bytes);
+    kolo_pages_free(&comm->alone, comm->host_bytes);
     free(comm);
     *out = NULL;
 }
 
-void *kolo_comm_arena(kolo_comm *comm) { return comm->alone ? comm->alone : comm->node.arena[comm->node.me]; }
+void *kolo_comm_host_arena(kolo_comm *comm, size_t *bytes)
+{
+    *bytes = comm->host_bytes;
+    return comm->alone ? comm->alone : comm->node.arena[comm->node.me];
+}
+
+void *kolo_comm_arena(kolo_comm *comm)
+{
+    size_t bytes;
+    return comm->device.type ? comm->device.type->arena(comm->device.reducer) : kolo_comm_host_arena(comm, &bytes);
+}
 
 /* ---- buckets ------------------------------------------------------------------------------------------------------ */
 
-int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count)
+static int add_bucket(kolo_comm *comm, size_t offset, int64_t count, enum kolo_dtype_wire type)
 {
-    if (comm->committed)
-        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %lld declared after commit", (long long)comm->buckets);
-    if (comm->buckets == COMM_MAX_BUCKETS)
-        return kolo_fail(KOLO_ECONFIG, "comm: more than %d buckets; raise bucket_mb", COMM_MAX_BUCKETS);
-    if (count < 0 || offset % sizeof(float) != 0 || offset > comm->arena_bytes ||
-        (size_t)count > (comm->arena_bytes - offset) / sizeof(float))
-        return kolo_fail(KOLO_EINTERNAL,
-                         "comm: bucket %lld (offset %zu, %lld elements) is not within the arena of %zu bytes",
-                         (long long)comm->buckets, offset, (long long)count, comm->arena_bytes);
     KOLO_TRY(kolo_grow(&comm->bucket, &comm->capacity, comm->buckets, sizeof *comm->bucket));
     comm_bucket *b = &comm->bucket[comm->buckets];
     memset(b, 0, sizeof *b);
     b->index = (int)comm->buckets++;
     b->offset = offset;
     b->count = count;
+    b->type = type;
     b->slices = comm_alone(comm) ? 1 : comm_bucket_slices(count, comm->node.rails);
     return 0;
+}
+
+int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count)
+{
+    if (comm->committed)
+        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %lld declared after commit", (long long)comm->buckets);
+    if (comm->buckets == COMM_MAX_BUCKETS - 1) /* one is the host half's own */
+        return kolo_fail(KOLO_ECONFIG, "comm: more than %d buckets; raise bucket_mb", COMM_MAX_BUCKETS - 1);
+    if (count < 0 || offset % sizeof(float) != 0 || offset > comm->arena_bytes ||
+        (size_t)count > (comm->arena_bytes - offset) / sizeof(float))
+        return kolo_fail(KOLO_EINTERNAL,
+                         "comm: bucket %lld (offset %zu, %lld elements) is not within the arena of %zu bytes",
+                         (long long)comm->buckets, offset, (long long)count, comm->arena_bytes);
+    KOLO_TRY(add_bucket(comm, offset, count, KOLO_WIRE_F32));
+    int bucket = (int)comm->declared++;
+    return comm->device.type ? comm->device.type->bucket(comm->device.reducer, bucket, offset, count) : 0;
 }
 
 int comm_pick_algorithm(const kolo_comm *comm, int64_t bytes)
@@ -213,7 +242,8 @@ int comm_pick_algorithm(const kolo_comm *comm, int64_t bytes)
 static int make_schedules(kolo_comm *comm)
 {
     comm_engine *e = &comm->engine;
-    int64_t posts = 0, scratch = 0;
+    int64_t posts = 0;
+    size_t scratch = 0;
     int me = comm->node.me;
     e->schedule = kolo_alloc((size_t)(comm->buckets + 1) * sizeof *e->schedule);
     if (!e->schedule) return KOLO_ECONFIG;
@@ -223,15 +253,15 @@ static int make_schedules(kolo_comm *comm)
         int64_t count = comm_part(b->count, b->slices, me + 1) - comm_part(b->count, b->slices, me);
         if (count > INT_MAX)
             return kolo_fail(KOLO_ECONFIG, "comm: bucket %d is too large for MPI: lower bucket_mb", b->index);
+        size_t width = comm_width(b->type);
         int algorithm =
-            comm->algorithm == COMM_RING ? COMM_RING : comm_pick_algorithm(comm, count * (int64_t)sizeof(float));
+            comm->algorithm == COMM_RING ? COMM_RING : comm_pick_algorithm(comm, count * (int64_t)width);
         comm_schedule *s = &e->schedule[i];
         KOLO_TRY(comm_schedule_allreduce(s, algorithm, comm->launch->node, comm->launch->nodes, count, &comm->tree));
         if (s->posts > posts) posts = s->posts;
-        if (s->scratch > scratch) scratch = s->scratch;
+        if ((size_t)s->scratch * width > scratch) scratch = (size_t)s->scratch * width;
     }
-    for (int i = 0; i < COMM_LANES; i++)
-        KOLO_TRY(comm_engine_lane(e, &e->lane[i], posts, (size_t)scratch * sizeof(float)));
+    for (int i = 0; i < COMM_LANES; i++) KOLO_TRY(comm_engine_lane(e, &e->lane[i], posts, scratch));
     return 0;
 }
 
@@ -265,29 +295,37 @@ static int compare_declarations(kolo_comm *comm)
     return kolo_fail(KOLO_ECONFIG,
                      "comm: rank %lld declared another arena, algorithm or list of buckets than rank 0 (rank "
                      "%d has %lld buckets): all ranks must run the same program with the same recipe",
-                     (long long)other, comm->launch->rank, (long long)comm->buckets);
+                     (long long)other, comm->launch->rank, (long long)comm->declared);
 }
 
 int kolo_comm_commit(kolo_comm *comm)
 {
     if (comm->committed) return kolo_fail(KOLO_EINTERNAL, "comm: committed twice");
+    if (comm->device.type && comm_on_host(comm))
+        KOLO_TRY(add_bucket(comm, kolo_round_up(comm->arena_bytes, KOLO_ALIGN), KOLO_HOST_SUM, KOLO_WIRE_F64));
     if (!comm_alone(comm)) {
         comm->engine.bucket = comm->bucket;
-        int rc = comm->launch->nodes > 1 ? make_schedules(comm) : 0;
+        int rc = comm->launch->nodes > 1 && comm_on_host(comm) ? make_schedules(comm) : 0;
         if (rc == 0) rc = compare_declarations(comm);
         else comm_node_break(&comm->node, kolo_error_text());
         KOLO_TRY(rc);
     }
     comm->committed = true;
-    return 0;
+    return comm->device.type ? comm_device_commit(comm) : 0;
+}
+
+int kolo_comm_host_sum(kolo_comm *comm, size_t *offset)
+{
+    *offset = comm->bucket[comm->declared].offset;
+    return (int)comm->declared;
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------- */
 
-static comm_bucket *find(kolo_comm *comm, int bucket)
+static comm_bucket *find(kolo_comm *comm, int bucket, int64_t buckets)
 {
-    if (comm->committed && bucket >= 0 && bucket < comm->buckets) return &comm->bucket[bucket];
-    kolo_fail(KOLO_EINTERNAL, "comm: bucket %d of %lld%s", bucket, (long long)comm->buckets,
+    if (comm->committed && bucket >= 0 && bucket < buckets) return &comm->bucket[bucket];
+    kolo_fail(KOLO_EINTERNAL, "comm: bucket %d of %lld%s", bucket, (long long)buckets,
               comm->committed ? "" : " before commit");
     return NULL;
 }
@@ -306,9 +344,17 @@ static void set_off(kolo_comm *comm, const comm_bucket *b, uint64_t round, bool 
     }
 }
 
-int kolo_comm_start(kolo_comm *comm, int bucket)
+static int64_t bucket_bytes(const comm_bucket *b) { return b->count * (int64_t)comm_width(b->type); }
+
+static void count_call(kolo_comm *comm, const comm_bucket *b)
 {
-    comm_bucket *b = find(comm, bucket);
+    atomic_fetch_add_explicit(&comm->bytes, bucket_bytes(b), memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->calls, 1, memory_order_relaxed);
+}
+
+int kolo_comm_host_start(kolo_comm *comm, int bucket)
+{
+    comm_bucket *b = find(comm, bucket, comm->buckets);
     if (!b) return KOLO_EINTERNAL;
     uint64_t round = atomic_load_explicit(&b->round, memory_order_relaxed) + 1;
     if (round != b->waited + 1)
@@ -317,16 +363,16 @@ int kolo_comm_start(kolo_comm *comm, int bucket)
     atomic_store_explicit(&b->round, round, memory_order_relaxed);
     if (comm_alone(comm) || b->count == 0) return 0;
     comm_node *node = &comm->node;
-    bool at_once = node->nodes == 1 && b->count * (int64_t)sizeof(float) * node->ranks <= INLINE_BYTES;
+    bool at_once = node->nodes == 1 && bucket_bytes(b) * node->ranks <= INLINE_BYTES;
     if (!at_once && node->me < b->slices && !comm_engine_push(&comm->engine, bucket, round) && node->nodes > 1)
         return kolo_fail(KOLO_EINTERNAL, "comm: no room to start bucket %d", bucket);
     if (comm_node_arrive(node, b, round)) set_off(comm, b, round, at_once);
     return 0;
 }
 
-int kolo_comm_wait(kolo_comm *comm, int bucket)
+int kolo_comm_host_wait(kolo_comm *comm, int bucket)
 {
-    comm_bucket *b = find(comm, bucket);
+    comm_bucket *b = find(comm, bucket, comm->buckets);
     if (!b) return KOLO_EINTERNAL;
     uint64_t round = atomic_load_explicit(&b->round, memory_order_relaxed);
     if (round != b->waited + 1)
@@ -338,11 +384,29 @@ int kolo_comm_wait(kolo_comm *comm, int bucket)
             KOLO_TRY(comm_node_wait(&comm->node, b, round));
             atomic_fetch_add_explicit(&comm->wait_ns, (int64_t)(1e9 * (kolo_time() - begin)), memory_order_relaxed);
         }
-        atomic_fetch_add_explicit(&comm->bytes, b->count * (int64_t)sizeof(float), memory_order_relaxed);
-        atomic_fetch_add_explicit(&comm->calls, 1, memory_order_relaxed);
+        count_call(comm, b);
     }
     b->waited = round;
     return 0;
+}
+
+int kolo_comm_start(kolo_comm *comm, int bucket)
+{
+    const comm_device *d = &comm->device;
+    if (!d->type) return kolo_comm_host_start(comm, bucket);
+    const comm_bucket *b = find(comm, bucket, comm->declared);
+    if (!b) return KOLO_EINTERNAL;
+    if (!d->type->through_host && !comm_alone(comm)) count_call(comm, b);
+    return b->count ? d->type->start(d->reducer, bucket) : 0;
+}
+
+int kolo_comm_wait(kolo_comm *comm, int bucket)
+{
+    const comm_device *d = &comm->device;
+    if (!d->type) return kolo_comm_host_wait(comm, bucket);
+    const comm_bucket *b = find(comm, bucket, comm->declared);
+    if (!b) return KOLO_EINTERNAL;
+    return b->count ? d->type->wait(d->reducer, bucket) : 0;
 }
 
 void kolo_comm_get_stats(const kolo_comm *comm, kolo_comm_stats *stats)

@@ -64,7 +64,8 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
     while (free_lane < COMM_LANES && e->lane[free_lane].taken) free_lane++;
     if (free_lane == COMM_LANES) return NOTHING;
     comm_lane *lane = &e->lane[free_lane];
-    size_t at = b->offset + (size_t)comm_part(b->count, b->slices, node->me) * sizeof(float);
+    size_t width = comm_width(b->type);
+    size_t at = b->offset + (size_t)comm_part(b->count, b->slices, node->me) * width;
     lane->taken = true;
     lane->buffer[COMM_SCRATCH] = lane->scratch;
     lane->buffer[COMM_OWN] = node->arena[node->me] + at;
@@ -75,8 +76,8 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
                            .lane = lane->lane,
                            .rank_of = e->rank_of,
                            .buffer = lane->buffer,
-                           .width = sizeof(float),
-                           .combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM),
+                           .width = width,
+                           .combine = comm_combine_of(b->type, KOLO_SUM),
                            .tag = b->index};
     e->transport->reset(lane->lane);
     entry->lane = free_lane;
@@ -87,9 +88,10 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
 static void push_slice(const comm_node *node, const comm_bucket *b)
 {
     int64_t from = comm_part(b->count, b->slices, node->me), end = comm_part(b->count, b->slices, node->me + 1);
+    size_t width = comm_width(b->type);
     for (int64_t at = from; at < end; at += COMM_BLOCK) {
-        size_t bytes = (size_t)(end - at < COMM_BLOCK ? end - at : COMM_BLOCK) * sizeof(float);
-        size_t offset = b->offset + (size_t)at * sizeof(float);
+        size_t bytes = (size_t)(end - at < COMM_BLOCK ? end - at : COMM_BLOCK) * width;
+        size_t offset = b->offset + (size_t)at * width;
         for (int l = 0; l < node->ranks; l++)
             if (l != node->me) memcpy(node->arena[l] + offset, node->arena[node->me] + offset, bytes);
     }

@@ -4,29 +4,53 @@
 
 #include "comm/comm.h"
 #include "comm/engine.h"
+#include "comm/reducer.h"
 #include "comm/shm.h"
+
+/* The half that sums in a GPU's memory, and the thread that watches it: device.c, watch.c. */
+typedef struct comm_device {
+    const kolo_reducer_type *type; /* NULL: arena and buckets lie in host memory */
+    kolo_reducer *reducer;
+    char name[64];
+    pthread_t watch;
+    bool watched;
+    _Atomic uint32_t stop;
+} comm_device;
 
 struct kolo_comm {
     kolo_launch *launch; /* the caller's */
     comm_node node;
     comm_tree tree; /* between nodes */
     comm_engine engine;
+    comm_device device;
     bool canonical, committed;
     int algorithm; /* enum comm_algorithm, as asked for */
-    size_t arena_bytes, collect_bytes;
-    void *alone; /* the arena when there is one rank */
+    size_t arena_bytes, host_bytes, collect_bytes; /* host_bytes: of the arena in host memory */
+    void *alone; /* the host arena when there is one rank */
     comm_bucket *bucket;
-    int64_t buckets, capacity;
+    int64_t declared, buckets, capacity; /* by the caller; with the host half's own one */
     uint32_t seq;        /* meetings so far; the same on all ranks of the node */
     comm_schedule small; /* of the network part of a small collective */
     _Atomic int64_t wait_ns, bytes, calls;
 };
 
 static inline bool comm_alone(const kolo_comm *comm) { return comm->launch->size == 1; }
+/* Buckets are summed in host memory, for the caller or for a reducer. */
+static inline bool comm_on_host(const kolo_comm *comm) { return !comm->device.type || comm->device.type->through_host; }
 
 /* Lanes for small collectives between nodes; the leader's only. */
 int comm_collective_open(kolo_comm *comm);
 /* The network algorithm that sums `bytes` in this communicator's order. */
 int comm_pick_algorithm(const kolo_comm *comm, int64_t bytes);
+
+/* Collective: which row all ranks can use; sets device.type and name. Before the host half is opened. */
+int comm_device_choose(kolo_comm *comm, const kolo_comm_config *config);
+int comm_device_open(kolo_comm *comm, const kolo_comm_config *config);
+int comm_device_commit(kolo_comm *comm);
+void comm_device_close(kolo_comm *comm, bool orderly);
+void comm_device_abort(kolo_comm *comm, const char *text); /* breaks both halves */
+
+int comm_watch_start(kolo_comm *comm);
+void comm_watch_stop(kolo_comm *comm);
 
 #endif

@@ -78,10 +78,10 @@ int comm_node_home(const comm_node *node, int f, int slice)
  * sum goes to its home, from where the network takes it. */
 static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int64_t from, int64_t count)
 {
-    comm_combine sum = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM);
+    comm_combine sum = comm_combine_of(b->type, KOLO_SUM);
     const void *source[COMM_MAX_LOCAL];
     void *out[COMM_MAX_LOCAL];
-    size_t at = b->offset + (size_t)from * sizeof(float);
+    size_t width = comm_width(b->type), at = b->offset + (size_t)from * width;
     for (int f = 0; f < node->fragments; f++) {
         const comm_members *m = &node->fragment[f];
         int outs = 1;
@@ -89,7 +89,7 @@ static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int
         if (node->nodes > 1) out[0] = node->arena[comm_node_home(node, f, s)] + at;
         else
             for (outs = 0; outs < m->n; outs++) out[outs] = node->arena[m->local[outs]] + at;
-        comm_fold(sum, sizeof(float), node->tree, out, outs, source, m->n, count);
+        comm_fold(sum, width, node->tree, out, outs, source, m->n, count);
     }
 }
 

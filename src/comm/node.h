@@ -16,7 +16,7 @@ enum {
     COMM_MAX_LOCAL = COMM_FOLD_MAX, /* ranks on a node */
     COMM_MAX_BUCKETS = 4096,
     COMM_STAGE = 65536, /* bytes a rank brings to one round of a small collective */
-    COMM_BLOCK = 16384, /* f32 elements (64 KiB) that one thread reduces at a time */
+    COMM_BLOCK = 16384, /* elements (64 KiB of f32) that one thread reduces at a time */
     COMM_TEXT = 1024,
 };
 
@@ -82,7 +82,8 @@ typedef struct comm_node {
 typedef struct comm_bucket {
     int index, slices;
     size_t offset;          /* bytes in the arena */
-    int64_t count;          /* f32 elements */
+    int64_t count;          /* elements */
+    enum kolo_dtype_wire type;
     _Atomic uint64_t round; /* started by this rank */
     uint64_t waited;
 } comm_bucket;

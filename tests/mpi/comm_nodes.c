@@ -66,7 +66,7 @@ static void check_overlap(const map *m)
 {
     enum { COUNT = 1 << 20 };
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {(size_t)COUNT * 4, false, 30, -1, NULL};
+    kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4, .timeout = 30, .spin = -1};
     kolo_comm_stats stats = {0};
     world *w = place(m);
     int64_t bad = 0;
@@ -89,7 +89,7 @@ static void check_overlap(const map *m)
 static void check_late(void)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {1 << 20, false, 1, -1, NULL};
+    kolo_comm_config config = {.arena_bytes = 1 << 20, .timeout = 1, .spin = -1};
     const map m = {2, "1+1", {0, 1}};
     world *w = place(&m);
     int rc = kolo_comm_create(&comm, &w->launch, &config);

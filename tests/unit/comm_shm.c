@@ -70,7 +70,7 @@ static int64_t overlap(world *w, int argument)
 {
     kolo_comm *comm = NULL;
     enum { COUNT = 4 << 20 };
-    kolo_comm_config config = {(size_t)COUNT * 4, false, 30, -1, NULL};
+    kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4, .timeout = 30, .spin = -1};
     kolo_comm_stats stats;
     (void)argument;
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
@@ -98,7 +98,7 @@ static int64_t overlap(world *w, int argument)
 static kolo_comm *ready(world *w, double timeout)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {1 << 20, false, timeout, -1, NULL};
+    kolo_comm_config config = {.arena_bytes = 1 << 20, .timeout = timeout, .spin = -1};
     if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, 1 << 17) < 0 ||
         kolo_comm_commit(comm) < 0)
         return NULL;
@@ -164,7 +164,7 @@ static void check_missing(void)
 static int64_t too_large(world *w, int argument)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {(size_t)1 << 40, false, 10, -1, NULL};
+    kolo_comm_config config = {.arena_bytes = (size_t)1 << 40, .timeout = 10, .spin = -1};
     (void)argument;
     int rc = kolo_comm_create(&comm, &w->launch, &config);
     kolo_comm_destroy(&comm);
@@ -174,7 +174,7 @@ static int64_t too_large(world *w, int argument)
 static int64_t unequal(world *w, int argument)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {4096, false, 10, -1, NULL};
+    kolo_comm_config config = {.arena_bytes = 4096, .timeout = 10, .spin = -1};
     (void)argument;
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
     KOLO_TRY(kolo_comm_bucket(comm, 0, w->launch.rank == 2 ? 9 : 10));

@@ -1,0 +1,61 @@
+/* Inside comm/cuda: what every reducer is made of. A row's struct kolo_reducer begins with a comm_cuda. */
+#ifndef KOLO_COMM_CUDA_PARTS_H
+#define KOLO_COMM_CUDA_PARTS_H
+
+#include <cuda_runtime_api.h>
+#include <stdatomic.h>
+
+#include "comm/reducer.h"
+#include "kolo/error.h"
+
+/* The first thing that went wrong; written once, by any thread. */
+typedef struct comm_fault {
+    _Atomic uint32_t state; /* 0, 1 (being written), 2 (text stands) */
+    char text[1024];
+} comm_fault;
+
+typedef struct comm_cuda_bucket {
+    size_t offset;
+    int64_t count;
+    cudaEvent_t ready, done; /* its values are written; its sum stands in the arena */
+} comm_cuda_bucket;
+
+typedef struct comm_cuda {
+    kolo_comm *comm;
+    cudaStream_t compute, side; /* `side`: the communication stream */
+    double timeout;
+    char *arena; /* device memory */
+    size_t bytes;
+    comm_cuda_bucket *bucket;
+    int64_t buckets, capacity;
+    cudaEvent_t idle;
+    comm_fault fault;
+} comm_cuda;
+
+static inline comm_cuda *comm_cuda_of(kolo_reducer *reducer) { return (comm_cuda *)(void *)reducer; }
+
+/* 0, or what CUDA says with the call and its place. */
+int comm_cuda_check(cudaError_t rc, const char *call, const char *file, int line);
+#define COMM_CUDA(call) comm_cuda_check((call), #call, __FILE__, __LINE__)
+
+int comm_cuda_open(comm_cuda *c, kolo_comm *comm, const kolo_comm_device *device, size_t bytes, double timeout);
+int comm_cuda_alloc(comm_cuda *c); /* the arena, by cudaMalloc */
+int comm_cuda_zero(comm_cuda *c);
+void comm_cuda_close(comm_cuda *c); /* events and buckets; the arena is its maker's */
+int comm_cuda_event(cudaEvent_t *event);
+/* `to` goes on when `from` has come as far as it is now. */
+int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event);
+/* A rest between two polls: brief at first. */
+void comm_cuda_rest(int polls);
+
+/* Entries of rows that need no other. */
+void *comm_cuda_arena(kolo_reducer *reducer);
+int comm_cuda_add(kolo_reducer *reducer, int bucket, size_t offset, int64_t count);
+int comm_cuda_wait(kolo_reducer *reducer, int bucket); /* compute after the bucket's `done` */
+int comm_cuda_finish(kolo_reducer *reducer);
+int comm_cuda_status(kolo_reducer *reducer);
+void comm_cuda_abort(kolo_reducer *reducer, const char *text);
+
+extern const kolo_reducer_type comm_cuda_none, comm_cuda_nccl, comm_cuda_staged;
+
+#endif

@@ -1,0 +1,194 @@
+/* The reducers of this library, what they share, and the one that has nothing to do. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "comm/cuda/parts.h"
+
+const kolo_reducer_type *const kolo_cuda_reducer[] = {
+    &comm_cuda_none,
+#ifdef KOLO_NCCL
+    &comm_cuda_nccl,
+#endif
+    &comm_cuda_staged,
+    NULL,
+};
+
+int comm_cuda_check(cudaError_t rc, const char *call, const char *file, int line)
+{
+    if (rc == cudaSuccess) return 0;
+    cudaGetLastError(); /* it is reported here; later calls are judged by themselves */
+    return kolo_fail(rc == cudaErrorMemoryAllocation ? KOLO_ECONFIG : KOLO_ELAUNCH, "%s: %s (%s), %s:%d", call,
+                     cudaGetErrorString(rc), cudaGetErrorName(rc), file, line);
+}
+
+/* ---- parts ---------------------------------------------------------------------------------------------------------- */
+
+int comm_cuda_event(cudaEvent_t *event) { return COMM_CUDA(cudaEventCreateWithFlags(event, cudaEventDisableTiming)); }
+
+int comm_cuda_open(comm_cuda *c, kolo_comm *comm, const kolo_comm_device *device, size_t bytes, double timeout)
+{
+    c->comm = comm;
+    c->compute = device->compute;
+    c->side = device->comm;
+    c->timeout = timeout;
+    c->bytes = bytes ? bytes : KOLO_ALIGN;
+    return comm_cuda_event(&c->idle);
+}
+
+int comm_cuda_zero(comm_cuda *c)
+{
+    KOLO_TRY(COMM_CUDA(cudaMemsetAsync(c->arena, 0, c->bytes, c->compute)));
+    return COMM_CUDA(cudaStreamSynchronize(c->compute));
+}
+
+int comm_cuda_alloc(comm_cuda *c)
+{
+    void *arena = NULL;
+    int rc = COMM_CUDA(cudaMalloc(&arena, c->bytes));
+    if (rc < 0) return kolo_fail_in(rc, "%zu bytes for gradients on the GPU: ", c->bytes);
+    c->arena = arena;
+    return comm_cuda_zero(c);
+}
+
+void comm_cuda_close(comm_cuda *c)
+{
+    for (int64_t b = 0; b < c->buckets; b++) {
+        if (c->bucket[b].ready) cudaEventDestroy(c->bucket[b].ready);
+        if (c->bucket[b].done) cudaEventDestroy(c->bucket[b].done);
+    }
+    if (c->idle) cudaEventDestroy(c->idle);
+    free(c->bucket);
+}
+
+int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event)
+{
+    KOLO_TRY(COMM_CUDA(cudaEventRecord(event, from)));
+    return COMM_CUDA(cudaStreamWaitEvent(to, event, 0));
+}
+
+void comm_cuda_rest(int polls)
+{
+    struct timespec rest = {0, polls < 1000 ? 20000 : 1000000};
+    if (polls < 100) sched_yield();
+    else nanosleep(&rest, NULL);
+}
+
+/* ---- entries that rows share ---------------------------------------------------------------------------------------- */
+
+void *comm_cuda_arena(kolo_reducer *r) { return comm_cuda_of(r)->arena; }
+
+int comm_cuda_add(kolo_reducer *r, int bucket, size_t offset, int64_t count)
+{
+    comm_cuda *c = comm_cuda_of(r);
+    if (bucket != c->buckets) return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d after %lld", bucket, (long long)c->buckets);
+    KOLO_TRY(kolo_grow(&c->bucket, &c->capacity, c->buckets, sizeof *c->bucket));
+    comm_cuda_bucket *b = &c->bucket[c->buckets++];
+    *b = (comm_cuda_bucket){.offset = offset, .count = count};
+    KOLO_TRY(comm_cuda_event(&b->ready));
+    return comm_cuda_event(&b->done);
+}
+
+int comm_cuda_wait(kolo_reducer *r, int bucket)
+{
+    comm_cuda *c = comm_cuda_of(r);
+    KOLO_TRY(comm_cuda_status(r));
+    return COMM_CUDA(cudaStreamWaitEvent(c->compute, c->bucket[bucket].done, 0));
+}
+
+int comm_cuda_finish(kolo_reducer *r)
+{
+    comm_cuda *c = comm_cuda_of(r);
+    double begin = kolo_time();
+    KOLO_TRY(COMM_CUDA(cudaEventRecord(c->idle, c->compute)));
+    for (int polls = 0;; polls++) {
+        cudaError_t rc = cudaEventQuery(c->idle);
+        if (rc != cudaErrorNotReady) return COMM_CUDA(rc);
+        KOLO_TRY(kolo_comm_status(c->comm));
+        if (kolo_time() - begin > c->timeout)
+            return kolo_fail(KOLO_ELAUNCH, "comm: the GPU's work did not end within %.0f s; if it only is slow, raise timeout=",
+                             c->timeout);
+        comm_cuda_rest(polls);
+    }
+}
+
+int comm_cuda_status(kolo_reducer *r)
+{
+    comm_fault *fault = &comm_cuda_of(r)->fault;
+    uint32_t state;
+    while ((state = atomic_load(&fault->state)) == 1) sched_yield();
+    return state == 0 ? 0 : kolo_fail(KOLO_ELAUNCH, "%s", fault->text);
+}
+
+void comm_cuda_abort(kolo_reducer *r, const char *text)
+{
+    comm_fault *fault = &comm_cuda_of(r)->fault;
+    uint32_t none = 0;
+    if (!atomic_compare_exchange_strong(&fault->state, &none, 1)) return;
+    snprintf(fault->text, sizeof fault->text, "%s", text);
+    atomic_store(&fault->state, 2);
+}
+
+/* ---- one rank ------------------------------------------------------------------------------------------------------- */
+
+struct kolo_reducer {
+    comm_cuda c;
+};
+
+static int none_ready(char *note, size_t bytes)
+{
+    (void)note, (void)bytes;
+    return 0;
+}
+
+static void none_close(kolo_reducer **out, bool orderly)
+{
+    kolo_reducer *r = *out;
+    (void)orderly;
+    if (r->c.arena) cudaFree(r->c.arena);
+    comm_cuda_close(&r->c);
+    free(r);
+    *out = NULL;
+}
+
+static int none_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device,
+                     size_t bytes, double timeout)
+{
+    kolo_reducer *r = *out = kolo_alloc(sizeof *r);
+    (void)launch;
+    if (!r) return KOLO_ECONFIG;
+    int rc = comm_cuda_open(&r->c, comm, device, bytes, timeout);
+    if (rc == 0) rc = comm_cuda_alloc(&r->c);
+    if (rc < 0) none_close(out, false);
+    return rc;
+}
+
+static int none_reduce(kolo_reducer *r, int bucket)
+{
+    (void)bucket;
+    return comm_cuda_status(r);
+}
+
+static int none_sum(kolo_reducer *r, double *data, int64_t count)
+{
+    (void)data, (void)count;
+    return comm_cuda_status(r);
+}
+
+const kolo_reducer_type comm_cuda_none = {.name = "none",
+                                          .most = 1,
+                                          .ordered = true,
+                                          .ready = none_ready,
+                                          .open = none_open,
+                                          .close = none_close,
+                                          .arena = comm_cuda_arena,
+                                          .bucket = comm_cuda_add,
+                                          .start = none_reduce,
+                                          .wait = none_reduce,
+                                          .sum = none_sum,
+                                          .finish = comm_cuda_finish,
+                                          .status = comm_cuda_status,
+                                          .abort = comm_cuda_abort};

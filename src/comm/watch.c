@@ -1,0 +1,93 @@
+/* The watchdog of a communicator on a device. Streams wait without looking who is dead, so a thread does, ten times a second; when
+ * it finds something wrong it breaks both halves, upon which the streams run on and every wait on the host ends. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/thread.h"
+#include "comm/inside.h"
+#include "kolo/error.h"
+
+static const double LOOK_EVERY = 0.1; /* seconds */
+
+int kolo_comm_host_status(kolo_comm *comm)
+{
+    const comm_node *node = &comm->node;
+    if (comm_alone(comm)) return 0;
+    if (comm_node_broken(node)) return comm_node_broken_text(node);
+    for (int l = 0; l < node->ranks; l++) {
+        const comm_control *peer = node->control[l];
+        /* in this order: who leaves says so before he is gone */
+        if (comm_node_alive(node, l) || atomic_load(&peer->departed)) continue;
+        return kolo_fail(KOLO_ELAUNCH,
+                         "rank %d on host %s (pid %d) died; it last reported step %lld, action %lld; see that rank's own "
+                         "message, or its node's log",
+                         node->rank_of[l], comm_node_host(node, node->rank_of[l]), peer->pid,
+                         (long long)atomic_load(&peer->step), (long long)atomic_load(&peer->action));
+    }
+    return 0;
+}
+
+/* Somebody of this node has stood within one step for longer than the timeout: names who is furthest behind. */
+static int look_for_standstill(kolo_comm *comm)
+{
+    const comm_node *node = &comm->node;
+    int64_t step, action, least_step = 0, least_action = 0;
+    double age, longest = 0;
+    int last = -1;
+    for (int l = 0; l < node->ranks; l++) {
+        kolo_comm_peer(comm, l, &step, &action, &age);
+        if (age == 0 || atomic_load(&node->control[l]->departed)) continue; /* has not begun, or is done */
+        if (action >= 0 && age > longest) longest = age;
+        if (action < 0) action = INT64_MAX; /* beyond the step */
+        if (last >= 0 && (step > least_step || (step == least_step && action >= least_action))) continue;
+        last = l;
+        least_step = step;
+        least_action = action;
+    }
+    if (longest < node->timeout) return 0;
+    int rank = node->rank_of[last];
+    kolo_comm_peer(comm, last, &step, &action, &age);
+    return kolo_fail(KOLO_ELAUNCH,
+                     "no progress for %.0f s: of the ranks on host %s, rank %d (pid %d) is furthest behind, for %.0f s at step "
+                     "%lld, action %lld; if all stand there, a rank of another node keeps them waiting: see its log; a slow but "
+                     "healthy job needs a larger timeout=",
+                     longest, comm_node_host(node, rank), rank, node->control[last]->pid, age, (long long)step,
+                     (long long)action);
+}
+
+static void *watch_main(void *of)
+{
+    kolo_comm *comm = of;
+    char text[COMM_TEXT];
+    int standing = 0;
+    prctl(PR_SET_NAME, "kolo-watch");
+    while (!kolo_futex_wait(&comm->device.stop, 0, LOOK_EVERY, 0)) {
+        if (kolo_comm_status(comm) < 0) return NULL; /* it has broken everything */
+        standing = look_for_standstill(comm) < 0 ? standing + 1 : 0;
+        if (standing < 2) continue; /* the first look may have come between a new position and its time */
+        snprintf(text, sizeof text, "%s", kolo_error_text());
+        comm_device_abort(comm, text);
+        return NULL;
+    }
+    return NULL;
+}
+
+int comm_watch_start(kolo_comm *comm)
+{
+    int rc = pthread_create(&comm->device.watch, NULL, watch_main, comm);
+    if (rc)
+        return kolo_fail(KOLO_EINTERNAL, "comm: no watchdog thread: %s; raise the limit of processes (ulimit -u)",
+                         strerror(rc));
+    comm->device.watched = true;
+    return 0;
+}
+
+void comm_watch_stop(kolo_comm *comm)
+{
+    if (!comm->device.watched) return;
+    atomic_store(&comm->device.stop, 1);
+    kolo_futex_wake(&comm->device.stop);
+    pthread_join(comm->device.watch, NULL);
+    comm->device.watched = false;
+}
