@@ -50,6 +50,11 @@ shapes_data() { # [COUNT [COUNT OF VAL]]
         sed 's/^/# /' "$ROOM/pack.log" && echo "Bail out! packing failed" && exit 1
     fi
 }
+# device=cuda on the stand-in for a GPU (tests/standin), for the rest of the test
+standin_gpu() {
+    export KOLO_CUDA_LIBRARY=$BUILD/standin/libkolo_cuda.so
+    [ -e "$KOLO_CUDA_LIBRARY" ] || skip_all "no stand-in for a GPU: it needs the headers of CUDA, cuDNN and NCCL"
+}
 # a private Slurm for the rest of the test: cluster NODES CPUS
 cluster() {
     need slurmctld slurmd munged srun

@@ -94,9 +94,12 @@ $(TOOLKIT_UNIT): $(BUILD)/tests/toolkit/%: $(BUILD)/tests/toolkit/%.o $(BUILD)/l
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(link) $(CUDA_LINK)
-# without NCCL, or without a header, there is no stand-in; without a library nothing for tests/toolkit. The list is for prove.
-CUDA_TESTS := $(if $(and $(CUDA_HEADERS),$(filter-out 0,$(NCCL))),$(CUDA_UNIT) $(if $(and $(CUDA_LIBS),$(CUDNN_LIBS),$(NCCL_LIBS)),$(TOOLKIT_UNIT)))
-tests: $(CUDA_TESTS) $(BUILD)/tests/cuda.list
+# Without NCCL, or without a header, there is no stand-in; without a library nothing for tests/toolkit. The list is for prove.
+ifneq ($(and $(CUDA_HEADERS),$(filter-out 0,$(NCCL))),)
+CUDA_TESTS := $(CUDA_UNIT) $(if $(and $(CUDA_LIBS),$(CUDNN_LIBS),$(NCCL_LIBS)),$(TOOLKIT_UNIT))
+tests: $(STANDIN_LIBRARY) $(CUDA_TESTS)
+endif
+tests: $(BUILD)/tests/cuda.list
 $(BUILD)/tests/cuda.list: FORCE
 	@mkdir -p $(@D); printf '%s\n' $(CUDA_TESTS) > $@
 -include $(wildcard $(CUDA_OBJECTS:.o=.d) $(CUDA_KERNELS:.o=.d) $(HOST_KERNELS:.o=.d) $(STANDIN:.o=.d))

@@ -42,7 +42,9 @@ END
 }
 
 for program in kolo kolo-pack kolo-shards; do put 755 "$build/bin/$program" "bin/$program"; done
-for library in "$build"/lib/lib*.so; do [ ! -f "$library" ] || put 755 "$library" "lib/${library##*/}"; done
+# only of a build with CUDA=1; of another one an older library is not left behind, which no program there would open
+library=lib/libkolo_cuda.so
+if [ -f "$build/$library" ]; then put 755 "$build/$library" "$library"; else rm -f "$root/$library"; fi
 put_all 644 include/kolo include/kolo '*.h'
 put_all 644 share/recipes share/kolo/recipes '*.yaml'
 put_all 755 jobs share/kolo/jobs '*.sh'

@@ -148,7 +148,7 @@ find_cuda() {
         ${CXX:-g++} $cuda_cflags -fsyntax-only "$work/t.cc" >>"$work/log" 2>&1 || { headers='' missing_cuda="$missing_cuda CXX"; }
         echo "CUDA_HEADERS := $headers"
     fi
-    [ -x "$nvcc" ] || command -v "$nvcc" >/dev/null 2>&1 || nvcc=${path:-/usr/local/cuda/bin/nvcc}
+    [ -n "${CUDA_HOME:-}${NVCC:-}" ] || command -v nvcc >/dev/null 2>&1 || nvcc=/usr/local/cuda/bin/nvcc
     if codes=$("$nvcc" --list-gpu-code 2>/dev/null); then
         echo "NVCC ?= $nvcc"
         printf 'NVCC_KNOWS := %s\n' "$(echo "$codes" | sed 's/sm_//' | tr '\n' ' ')"

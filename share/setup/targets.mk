@@ -23,11 +23,11 @@ run:
 check:
 	$(call want,check)
 	$(again) programs tests
-	$(call prove,$(UNIT) $(SCRIPTS))
+	$(call prove,$(UNIT) $$(cat $(BUILD)/tests/cuda.list) $(SCRIPTS))
 check-long:
 	$(call want,check)
 	$(again) programs tests
-	$(call prove,$(UNIT) $(SCRIPTS) $(LONG))
+	$(call prove,$(UNIT) $$(cat $(BUILD)/tests/cuda.list) $(SCRIPTS) $(LONG))
 
 # Unit tests side by side, then the scripts that start ranks and clusters one by one: tests/testrules.yml.
 # Threads that wait do not spin: two tests share the cores.
@@ -120,8 +120,11 @@ Targets
   clean        removes $(BUILD)
 Knobs (make KNOB=value)
   CC CFLAGS LDFLAGS ARCH   compiler and flags; ARCH is -march=x86-64-v2 on x86, faster code is chosen at run time
-  MPI=0 PMIX=0 CUDA=0      build without
-  MPI_HOME PMIX_HOME HDF5_HOME CUDA_HOME DNNL_HOME HWLOC_HOME JPEG_HOME PNG_HOME ZLIB_HOME YAML_HOME CJSON_HOME
+  MPI=0 PMIX=0             build without
+  CUDA=1                   also lib/libkolo_cuda.so, which the programs open when a GPU is chosen; NCCL=0: it does without NCCL
+  CUDA_ARCH='80 90 100'    compute capabilities that it holds code for; later GPUs compile the last one's PTX (NVCC_GENCODE: your own words)
+  NVCC NVCCFLAGS CXX       its compilers
+  MPI_HOME PMIX_HOME HDF5_HOME CUDA_HOME CUDNN_HOME NCCL_HOME DNNL_HOME HWLOC_HOME JPEG_HOME PNG_HOME ZLIB_HOME YAML_HOME CJSON_HOME
                            where a library is, if neither the compiler nor pkg-config finds it
   BUILD=folder             where objects and programs go
   V=1                      show every command

@@ -9,11 +9,14 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/plugin.h"
 #include "base/thread.h"
 #include "cmd/cmd.h"
 #include "comm/comm.h"
 #include "data/shard.h"
 #include "kolo/error.h"
+#include "launch/device.h"
+#include "ops/backend.h"
 
 enum verdict { GOOD, WARN, BAD };
 
@@ -149,6 +152,95 @@ static void check_environment(report *r)
             getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
 }
 
+/* ---- GPUs: a failure where the job was given some or device=cuda asks for them, else a remark ------------------------- */
+
+static void say_versions(report *r, int driver, int runtime)
+{
+    void *symbol = kolo_cuda_symbol("ncclGetVersion");
+    int (*nccl_version)(int *);
+    char nccl[48] = "no NCCL in this build";
+    int n = 0;
+    memcpy(&nccl_version, &symbol, sizeof nccl_version);
+    if (symbol && nccl_version(&n) == 0) snprintf(nccl, sizeof nccl, "NCCL %d.%d.%d", n / 10000, n % 10000 / 100, n % 100);
+    say(r, GOOD, 0, "cuda", "driver for CUDA %d.%d, runtime %d.%d; %s, %s", driver / 1000, driver % 1000 / 10, runtime / 1000,
+        runtime % 1000 / 10, kolo_backend_version("cuda"), nccl);
+}
+
+/* Opens the backend on it: streams, cuDNN, cuBLASLt and a first kernel. */
+static void check_gpu(report *r, int index, const kolo_device *device)
+{
+    kolo_backend *backend = NULL;
+    kolo_backend_config config = {.threads = 1, .device = index};
+    const char *place = "";
+    double begin = kolo_time();
+    int rc = kolo_backend_create(&backend, "cuda", &config);
+    if (rc < 0) say(r, BAD, rc, "gpu", "%s", kolo_error_text());
+    else {
+        size_t bytes = kolo_backend_memory(backend, &place);
+        say(r, GOOD, 0, "gpu", "this rank's is %s, %s, capability %d.%d: %.1f of %.1f GiB may be used; opened in %.0f ms", place,
+            device->uuid, device->major, device->minor, (double)bytes / 0x1p30, (double)device->memory_bytes / 0x1p30,
+            (kolo_time() - begin) * 1e3);
+    }
+    kolo_backend_destroy(&backend);
+}
+
+/* Two ranks with one GPU: said by the later one. Collective. */
+static int check_shared(report *r, kolo_launch *launch, const kolo_device *mine, bool allowed)
+{
+    kolo_device *all = kolo_alloc((size_t)launch->size * sizeof *all);
+    int rc = all ? kolo_launch_exchange(launch, mine, sizeof *mine, all) : KOLO_ECONFIG;
+    for (int other = 0; rc >= 0 && other < launch->rank; other++) {
+        if (strcmp(all[other].uuid, mine->uuid) != 0) continue;
+        say(r, allowed ? WARN : BAD, KOLO_ECONFIG, "gpu", "%s is rank %d's too: give every rank its own (--gpus-per-node), or set share_gpu=true",
+            mine->uuid, other);
+        break;
+    }
+    free(all);
+    return rc;
+}
+
+static void list_gpus(report *r, const kolo_device *list, int n)
+{
+    uint8_t distance[KOLO_MAX_DEVICES];
+    kolo_device_distances(list, n, distance);
+    for (int i = 0; i < n; i++)
+        say(r, GOOD, 0, "gpu", "%d: %s, %.1f GiB, capability %d.%d, %s, %s, distance %d", i, list[i].name, (double)list[i].memory_bytes / 0x1p30,
+            list[i].major, list[i].minor, list[i].bus, list[i].uuid, distance[i]);
+}
+
+static int check_gpus(report *r, kolo_launch *launch, const kolo_options *options, bool offline)
+{
+    kolo_device list[KOLO_MAX_DEVICES], mine;
+    bool asked = options->device == KOLO_device_cuda, given = kolo_device_granted();
+    int driver = 0, runtime = 0, index;
+    if (options->device == KOLO_device_cpu) return 0;
+    void *symbol = kolo_cuda_symbol("kolo_cuda_devices");
+    kolo_device_list devices;
+    memcpy(&devices, &symbol, sizeof devices);
+    int n = symbol ? devices(list, &driver, &runtime) : KOLO_ELAUNCH;
+    if (!asked && !given) {
+        if (n > 0) list_gpus(r, list, n);
+        say(r, GOOD, 0, "gpu", "this job was given none, so device=auto computes on CPUs%s%s",
+            n > 0 ? "; device=cuda would use those above" : n < 0 ? ": " : "", n < 0 ? kolo_error_text() : "");
+        return 0;
+    }
+    if (n > 0) {
+        say_versions(r, driver, runtime);
+        list_gpus(r, list, n);
+    }
+    if (offline) { /* a login node need not have what the job will have */
+        if (n < 0) say(r, asked ? BAD : WARN, n, "gpu", "%s", kolo_error_text());
+        return 0;
+    }
+    int rc = kolo_device_choose(launch, &index, &mine);
+    if (rc < 0) {
+        say(r, BAD, rc, "gpu", "%s", kolo_error_text());
+        return 0;
+    }
+    check_gpu(r, index, &mine);
+    return check_shared(r, launch, &mine, options->share_gpu);
+}
+
 static int check_sum(report *r, kolo_launch *launch)
 {
     kolo_comm *comm = NULL;
@@ -184,7 +276,9 @@ int kolo_command_doctor(int n, char **words)
         check_data(&r, "val", options.val);
         check_run(&r, options.run);
         check_environment(&r);
-        if (offline) say(&r, GOOD, 0, "offline", "not checked: launcher, other ranks, reductions");
+        rc = check_gpus(&r, launch, &options, offline);
+        if (rc < 0) { /* the others did not answer */
+        } else if (offline) say(&r, GOOD, 0, "offline", "not checked: launcher, other ranks, reductions");
         else rc = check_sum(&r, launch);
     }
     kolo_options_free(&options);

@@ -74,9 +74,9 @@ fi
 build BUILD=out MPI=0 PMIX=0 V=1 out/src/base/error.o
 [[ $OUT != *KOLO_MPI* && $OUT != *KOLO_PMIX* && $OUT != *mpich* ]]
 ok $? "MPI=0 PMIX=0 builds without them"
-build BUILD=out CUDA=1 $BASE
-[[ $? != 0 && $OUT == *CUDA* ]]
-ok $? "what this version cannot build is refused"
+build BUILD=out CUDA=1 CUDA_HOME=/nonexistent $BASE
+[[ $? != 0 && $OUT == *"CUDA "*"NVCC "*CUDA_HOME* ]]
+ok $? "CUDA=1 without CUDA is refused, and what is missing is named"
 build help
 [[ $OUT == *check-long*BUILD* ]]
 ok $? "help lists targets and knobs"

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# libkolo_cuda.so: the programs do without it until a GPU is chosen, and say what is wrong with the one they find.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+[ -x "$BUILD/bin/kolo" ] || skip_all "kolo is not built"
+doctor() { KOLO_CUDA_LIBRARY=$1 kolo doctor --offline device=cuda > "$ROOM/out" 2>&1; }
+
+ldd "$BUILD"/bin/kolo* > "$ROOM/out"
+grep -qE 'libcu(da|dnn|blas)|libnccl' "$ROOM/out"
+is $? 1 "no program is linked with a library of CUDA"
+nm "$BUILD"/lib/room/{base,launch,data,graph,ops,optim,comm}.a 2> /dev/null | grep -E ' [A-Z] kolo_cuda_' | grep -vE ' (U|T kolo_cuda_symbol$)' > "$ROOM/out"
+is "$(cat "$ROOM/out")" "" "no archive of a room holds a part of the library"
+
+doctor "$ROOM/nothing.so"
+is $? 69 "device=cuda without the library ends with 69"
+like "$ROOM/out" "^FAIL +gpu .*KOLO_CUDA_LIBRARY=$ROOM/nothing.so" "the message names the file that is not there"
+cp "$BUILD/bin/kolo" "$ROOM/kolo" # away from ../lib
+LD_LIBRARY_PATH='' KOLO_CUDA_LIBRARY='' "$ROOM/kolo" doctor --offline device=cuda > "$ROOM/out" 2>&1
+is $? 69 "so it does where there is none anywhere"
+like "$ROOM/out" '^FAIL +gpu .*make CUDA=1' "the message says how to get one"
+KOLO_CUDA_LIBRARY=$ROOM/nothing.so kolo doctor --offline > "$ROOM/out" 2>&1
+is $? 0 "device=auto without GPUs does not ask for it"
+like "$ROOM/out" '^ok +gpu .*given none' "and says on what it computes"
+KOLO_CUDA_LIBRARY=$ROOM/nothing.so SLURM_JOB_GPUS=0,1 kolo doctor --offline > "$ROOM/out" 2>&1
+like "$ROOM/out" '^warn +gpu .*no such file' "in a job that was given GPUs, auto does"
+
+command -v gcc > /dev/null || { skip "no gcc" && done_testing; }
+mkdir "$ROOM/lib"
+echo 'int cudnnCreate(void) { return 0; }' > "$ROOM/part.c"
+echo 'int cudnnCreate(void); const char kolo_cuda_version[] = "0.0.0/1"; int kolo_cuda_devices(void) { return cudnnCreate(); }' > "$ROOM/library.c"
+gcc -shared -fPIC -Wl,-soname,libcudnn_none.so.9 -o "$ROOM/lib/libcudnn_none.so.9" "$ROOM/part.c" &&
+    gcc -shared -fPIC -o "$ROOM/lib/libkolo_cuda.so" "$ROOM/library.c" "$ROOM/lib/libcudnn_none.so.9"
+is $? 0 "a library that needs cuDNN"
+doctor "$ROOM/lib/libkolo_cuda.so"
+is $? 69 "is refused where cuDNN is not found"
+like "$ROOM/out" '^FAIL +gpu .*libcudnn_none.so.9.*cuDNN 9 is missing.*LD_LIBRARY_PATH' "the message names it and what to do"
+LD_LIBRARY_PATH=$ROOM/lib doctor "$ROOM/lib/libkolo_cuda.so"
+is $? 69 "a library of another build is refused"
+like "$ROOM/out" '^FAIL +gpu .*another build \(0.0.0/1\)' "the message names its version"
+echo not a library > "$ROOM/lib/libkolo_cuda.so"
+doctor "$ROOM/lib/libkolo_cuda.so"
+is $? 69 "so is what is no library"
+like "$ROOM/out" '^FAIL +gpu .*cannot be opened' "with the linker's words"
+
+STANDIN=$BUILD/standin/libkolo_cuda.so
+if [ -e "$STANDIN" ]; then
+    KOLO_CUDA_LIBRARY=$STANDIN kolo doctor device=cuda > "$ROOM/out" 2>&1
+    is $? 0 "doctor finds nothing wrong with the stand-in for a GPU" || sed 's/^/# /' "$ROOM/out"
+    like "$ROOM/out" '^ok +cuda .*driver.*cuDNN.*cuBLASLt.*NCCL' "it tells all versions"
+    like "$ROOM/out" '^ok +gpu .*GPU-[0-9a-f]{8}-.*capability' "and the GPU"
+    like "$ROOM/out" "^ok +gpu +this rank's is .*GiB may be used" "and opens it"
+else
+    skip "no stand-in for a GPU here: it needs the headers of CUDA, cuDNN and NCCL"
+fi
+done_testing
