@@ -1,5 +1,6 @@
-/* golden PATH...: checks every golden case that this build knows, in a folder of cases, a folder of such folders, or one
- * file; TAP. A case says by its own name ("models/lenet5") what kind it is. Cases of other kinds are skipped with the reason. */
+/* golden [device=cuda] PATH...: checks every golden case that this build knows, in a folder of cases, a folder of such folders, or one
+ * file; TAP. A case says by its own name ("models/lenet5") what kind it is. Cases of other kinds are skipped with the reason.
+ * On a device only whole networks are checked, models/ and train/: the rest is arithmetic of the host, or has host memory in its hands. */
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -52,6 +53,7 @@ static void check_file(const char *path)
     else if (!strcmp(label, "models/inventory")) check_inventory(json);
     else if (starts(label, "models/")) golden_model_case(label, json, backend);
     else if (starts(label, "train/")) golden_train_case(label, json, backend);
+    else if (!kolo_backend_is_host(backend)) skip("%s: not on a device", label);
     else if (!strcmp(label, "optim/schedules")) golden_schedules(label, json);
     else if (starts(label, "optim/")) golden_optim_case(label, json);
     else if (starts(label, "ops/")) golden_op_case(label, json);
@@ -97,15 +99,16 @@ static void check_path(const char *path, int depth)
 int main(int count, char **words)
 {
     kolo_backend_config config = {.threads = kolo_cpu_count(), .direct = true, .deterministic = true};
-    if (count < 2) {
-        fprintf(stderr, "usage: golden PATH...   folders or files of golden cases\n");
+    const char *device = count > 1 && starts(words[1], "device=") ? words[1] + 7 : NULL;
+    if (count < (device ? 3 : 2)) {
+        fprintf(stderr, "usage: golden [device=cuda] PATH...   folders or files of golden cases\n");
         return 2;
     }
-    if (kolo_backend_create(&backend, "cpu", &config) < 0) {
+    if (kolo_backend_create(&backend, device ? device : "cpu", &config) < 0) {
         ok(0, "backend: %s", kolo_error_text());
         return done_testing();
     }
-    for (int i = 1; i < count; i++) check_path(words[i], 0);
+    for (int i = device ? 2 : 1; i < count; i++) check_path(words[i], 0);
     kolo_backend_destroy(&backend);
     return done_testing();
 }
