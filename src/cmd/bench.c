@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -10,23 +11,41 @@
 #include "kolo/error.h"
 #include "train/session.h"
 
-enum { WARM_UP = 3 };
+enum { WARM_UP = 3 }; /* at the third a GPU's step has been recorded */
 
-static int one(kolo_session *session, int64_t step)
+/* Processor time of this thread: what a step costs the host, waits left out. */
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* host: gains the processor time that this step cost the calling thread. */
+static int one(kolo_session *session, int64_t step, double *host)
 {
     kolo_batch batch;
     kolo_metrics metrics;
     KOLO_TRY(kolo_loader_next(session->loader, &batch));
+    const double begin = cpu_seconds();
     kolo_step parameters = {.step = step,
                             .epoch = batch.epoch,
-                            .valid_global = batch.valid_global,
                             .first = step == 0,
-                            .clip = 1,
                             .lr = (float)session->options->lr,
                             .momentum = (float)session->options->momentum};
     int rc = kolo_exec_step(session->exec, &batch, &parameters, &metrics);
+    *host += cpu_seconds() - begin;
     kolo_loader_release(session->loader, &batch);
     return rc;
+}
+
+/* All steps so far are done. */
+static int drain(kolo_session *session)
+{
+    kolo_metrics metrics;
+    do KOLO_TRY(kolo_exec_drain(session->exec, &metrics));
+    while (metrics.step >= 0);
+    return kolo_comm_barrier(session->comm);
 }
 
 typedef struct row {
@@ -64,41 +83,60 @@ static void print_profile(const kolo_session *session, const kolo_exec_profile *
                (double)rows[i].calls / (double)steps);
 }
 
+/* By arena, and what the process or the GPU really holds. */
+static void print_result(const kolo_session *session, int64_t steps, double seconds, double fastest, double host)
+{
+    const kolo_options *o = session->options;
+    const kolo_plan *plan = session->plan;
+    char where[64], busy[32] = "";
+    double peak = (double)(session->cuda ? kolo_session_taken(session) : kolo_memory_peak());
+    printf("arenas (MiB):");
+    for (int a = 0; a < KOLO_ARENAS; a++)
+        if (plan->arena_bytes[a]) printf(" %s %.1f", kolo_arena_name[a], (double)plan->arena_bytes[a] / 0x1p20);
+    if (session->cuda) {
+        snprintf(where, sizeof where, "%d x %.40s", session->launch->size, session->device.name);
+        snprintf(busy, sizeof busy, ", host %.3f", host * 1e3 / (double)steps);
+    } else {
+        snprintf(where, sizeof where, "%d ranks x %ld threads", session->launch->size, (long)o->threads);
+    }
+    printf("\ntrain %s batch %ld size %ldx%ld %s, %s, %.3f ms/step (fastest %.3f%s), peak %.0f MiB (planned %.0f MiB): "
+           "%.1f img/s\n",
+           o->model, (long)o->batch, (long)session->height, (long)session->width,
+           kolo_option_find("precision")->choices[o->precision], where, seconds * 1e3 / (double)steps, fastest * 1e3, busy,
+           peak / 0x1p20, (double)kolo_exec_bytes(plan, NULL) / 0x1p20, (double)(steps * o->batch) / seconds);
+    fflush(stdout);
+}
+
 static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled)
 {
     kolo_session session;
     kolo_exec_profile *profile = NULL;
     int rc;
     int64_t steps = options->steps ? options->steps : 20;
+    double host = 0;
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN));
     KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, 0));
     KOLO_TRY_GOTO(rc, kolo_loader_seek(session.loader, 0, 0));
-    for (int64_t i = 0; i < WARM_UP; i++) KOLO_TRY_GOTO(rc, one(&session, i));
+    for (int64_t i = 0; i < WARM_UP; i++) KOLO_TRY_GOTO(rc, one(&session, i, &host));
     if (profiled && !(profile = kolo_alloc((size_t)session.plan->actions * sizeof *profile))) {
         rc = KOLO_ECONFIG;
         goto fail;
     }
     KOLO_TRY_GOTO(rc, kolo_exec_set_profile(session.exec, profile));
-    KOLO_TRY_GOTO(rc, kolo_comm_barrier(session.comm));
+    KOLO_TRY_GOTO(rc, drain(&session));
     double begin = kolo_time(), fastest = 1e30;
+    host = 0;
     for (int64_t i = 0; i < steps; i++) {
         double t = kolo_time();
-        KOLO_TRY_GOTO(rc, one(&session, WARM_UP + i));
+        KOLO_TRY_GOTO(rc, one(&session, WARM_UP + i, &host));
         t = kolo_time() - t;
         if (t < fastest) fastest = t;
     }
-    KOLO_TRY_GOTO(rc, kolo_comm_barrier(session.comm));
+    KOLO_TRY_GOTO(rc, drain(&session));
     double seconds = kolo_time() - begin;
     if (launch->rank == 0) {
-        static const char *const precision[] = {"f32", "bf16"};
         if (profile) print_profile(&session, profile, steps);
-        printf("train %s batch %ld size %ldx%ld %s, %d ranks x %ld threads, %.3f ms/step (fastest %.3f), peak %.0f MiB "
-               "(planned %.0f MiB): %.1f img/s\n",
-               options->model, (long)options->batch, (long)session.height, (long)session.width,
-               precision[options->precision], launch->size, (long)options->threads, seconds * 1e3 / (double)steps,
-               fastest * 1e3, (double)kolo_memory_peak() / 0x1p20, (double)kolo_plan_bytes(session.plan) / 0x1p20,
-               (double)(steps * options->batch) / seconds);
-        fflush(stdout);
+        print_result(&session, steps, seconds, fastest, host);
     }
 fail:
     free(profile);
@@ -116,7 +154,7 @@ int kolo_command_bench(int n, char **words)
     int rc;
     if (!what[0] || strcmp(what[0], "train")) {
         rc = kolo_fail(KOLO_ECONFIG,
-                       "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16 steps=N [--profile]");
+                       "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16|tf32|fp16 steps=N [--profile]");
     } else {
         free(options.data);
         options.data = kolo_strdup("synthetic");

@@ -95,10 +95,11 @@ static size_t host_bytes(const kolo_session *s)
     return bytes;
 }
 
-static int check_gpu(const kolo_session *s)
+static int check_gpu(kolo_session *s)
 {
     const char *source = "";
-    size_t free_bytes = kolo_backend_memory(s->backend, &source), need = backend_bytes(s) * (size_t)s->gpu_ranks;
+    size_t free_bytes = s->device_bytes = kolo_backend_memory(s->backend, &source);
+    size_t need = backend_bytes(s) * (size_t)s->gpu_ranks;
     if (need <= free_bytes) return 0;
     return kolo_fail(KOLO_ECONFIG,
                      "node %s, %s: the plan needs %zu bytes (%.2f GiB), %zu are free, %zu bytes short; lower "
@@ -108,7 +109,7 @@ static int check_gpu(const kolo_session *s)
                      s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
 }
 
-int session_check_memory(const kolo_session *s)
+int session_check_memory(kolo_session *s)
 {
     const char *source = "";
     const size_t *arena = s->plan->arena_bytes;
@@ -124,6 +125,13 @@ int session_check_memory(const kolo_session *s)
                      "ask for more memory or nodes",
                      s->launch->local_size, (double)need / 0x1p30, source, (double)limit / 0x1p30, need - limit,
                      s->cuda ? "lower prefetch" : "lower micro_batch, use precision=bf16");
+}
+
+size_t kolo_session_taken(const kolo_session *s)
+{
+    const char *source;
+    size_t left = s->cuda ? kolo_backend_memory(s->backend, &source) : 0;
+    return left < s->device_bytes ? s->device_bytes - left : 0;
 }
 
 void session_tell_device(const kolo_session *s)

@@ -8,7 +8,7 @@
 int session_choose_device(kolo_session *session);
 enum kolo_dtype session_dtype(const kolo_session *session); /* of activations */
 const char *session_precision(const kolo_session *session);
-int session_check_memory(const kolo_session *session); /* before any arena is allocated */
+int session_check_memory(kolo_session *session); /* before any arena is allocated */
 void session_tell_device(const kolo_session *session);
 
 #endif

@@ -28,6 +28,7 @@ typedef struct kolo_session {
     bool cuda;           /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
     kolo_device device;
     int device_index, gpu_ranks; /* gpu_ranks: of this node on this GPU */
+    size_t device_bytes;         /* that were free on it before this session took any */
     bool staged;                 /* GPUs' gradients travel through host memory */
     int64_t rows;        /* micro-batch */
     int slots;           /* micro-batches a rank and step */
@@ -46,6 +47,8 @@ typedef struct kolo_session {
 
 /* Collective over the launch unless PLAN_ONLY. On error everything is closed. */
 int kolo_session_open(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts);
+/* Bytes of its GPU that were taken since the session chose its plans; 0 on a CPU. */
+size_t kolo_session_taken(const kolo_session *session);
 void kolo_session_close(kolo_session *session);
 
 #endif
