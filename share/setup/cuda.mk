@@ -46,6 +46,7 @@ $(CUDA_OBJECTS): EXTRA = $(CUDA_FLAGS)
 $(CUDA_OBJECTS): $(BUILD)/flags.cuda
 $(BUILD)/src/ops/cuda/backend.o: $(BUILD)/contract
 # NVCCFLAGS_src_ROOM_cuda_file adds flags to one file
+NVCCFLAGS_src_optim_cuda_updater = -fmad=false # the bits of the C loops
 $(CUDA_KERNELS): $(BUILD)/%.cu.o: %.cu $(BUILD)/flags.cuda
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)

@@ -22,6 +22,13 @@ typedef struct kolo_rule_sgd {
     float nesterov;   /* momentum, or 0: not Nesterov's */
 } kolo_rule_sgd;
 
+/* Of one step. take: 1 - dampening. */
+KOLO_INLINE kolo_rule_sgd kolo_rule_sgd_at(float rate, float decay, float momentum, float take, bool nesterov, bool first)
+{
+    const kolo_rule_sgd r = {rate, decay, first ? 0 : momentum, first ? 1 : take, nesterov ? momentum : 0};
+    return r;
+}
+
 KOLO_INLINE float kolo_rule_sgd_plain(const kolo_rule_sgd *r, float w, float g)
 {
     return w - r->rate * (g + r->decay * w);
@@ -37,5 +44,8 @@ KOLO_INLINE float kolo_rule_sgd_momentum(const kolo_rule_sgd *r, float w, float 
 
 /* Exponential moving average. */
 KOLO_INLINE float kolo_rule_ema(float e, float w, float decay) { return decay * e + (1.0f - decay) * w; }
+
+/* A running statistic after a batch whose own is `batch`. */
+KOLO_INLINE float kolo_rule_running(float r, float batch, float momentum) { return (1 - momentum) * r + momentum * batch; }
 
 #endif

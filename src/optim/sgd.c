@@ -36,11 +36,8 @@ void kolo_sgd_update(const kolo_slice *slice, const kolo_options *options, const
 {
     bool momentum = step->momentum != 0;
     const loop l = {
-        .rule = {.rate = step->lr,
-                 .decay = slice->decay ? step->weight_decay : 0,
-                 .keep = step->first ? 0 : step->momentum,
-                 .take = step->first ? 1 : (float)(1 - options->dampening),
-                 .nesterov = options->nesterov ? step->momentum : 0},
+        .rule = kolo_rule_sgd_at(step->lr, slice->decay ? step->weight_decay : 0, step->momentum,
+                                 (float)(1 - options->dampening), options->nesterov, step->first),
         .clip = step->clip,
         .limit = (float)options->clip_value,
         .ema_decay = step->ema_decay,

@@ -87,7 +87,7 @@ static int running(kolo_updater *u, const kolo_step *step)
             for (int64_t c = 0; c < k->channels; c++) {
                 float *r = &k->running[j][c];
                 if (weight > 0)
-                    *r = (1 - k->momentum) * *r + k->momentum * (k->statistic[j * k->channels + c] / weight);
+                    *r = kolo_rule_running(*r, k->statistic[j * k->channels + c] / weight, k->momentum);
                 if (k->ema[j]) k->ema[j][c] = kolo_rule_ema(k->ema[j][c], *r, step->ema_decay);
             }
     }

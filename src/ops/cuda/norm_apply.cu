@@ -1,0 +1,130 @@
+/* norm_apply and norm_infer: y = (x - mean) scale + bias [+ residual] [, relu]; norm_apply also writes the batch's statistic.
+ * norm.cuh says how many bytes that takes. Each block computes the values of its own channels while its first loads are under way. */
+#include "ops/cuda/norm.cuh"
+
+typedef struct forward {
+    const double *sums; /* norm_apply; NULL: norm_infer, */
+    const float *running[2]; /* whose mean and variance these are */
+    const float *w, *b;
+    float *statistic; /* (2C + 1), of norm_apply */
+    double epsilon;
+    bool relu;
+    const kolo_step *step;
+    int slot;
+} forward;
+
+/* What one channel is moved and scaled by. */
+typedef struct affine {
+    float mean, scale, bias;
+} affine;
+
+static __device__ affine affine_of(const forward &f, int channels, int c, bool writes)
+{
+    affine a = {0, 0, 0};
+    if (c >= channels) return a;
+    a.bias = f.b[c];
+    if (!f.sums) {
+        a.mean = f.running[0][c];
+        a.scale = (float)((double)f.w[c] / sqrt((double)f.running[1][c] + f.epsilon));
+        return a;
+    }
+    const kolo_moments m = kolo_moments_of(f.sums, channels, c, f.epsilon);
+    a.mean = (float)m.mean;
+    a.scale = (float)(m.inverse * (double)f.w[c]);
+    if (!writes) return a;
+    f.statistic[c] = a.mean;
+    f.statistic[channels + c] = (float)(m.variance * (m.count / fmax(m.count - 1, 1.0)));
+    if (c == 0) f.statistic[2 * channels] = m.count > 0 ? 1.0f : 0.0f;
+    return a;
+}
+
+/* y may be x. */
+template <typename T, int W, bool RESIDUAL>
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
+norm_forward_kernel(kolo_columns c, forward f, T *y, const T *x, const T *residual)
+{
+    __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE];
+    const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, false);
+    const int64_t line = (int64_t)c.down * c.stored;
+    const int thread = (int)threadIdx.x, valid = kolo_columns_valid(c, f.step->valid[f.slot]);
+    kolo_loaded<T, W> v[KOLO_COLUMN_BATCH], r[RESIDUAL ? KOLO_COLUMN_BATCH : 1];
+    int64_t at = p.at;
+    kolo_columns_load_batch(v, x + at, c, p.first, p.end);
+    if (RESIDUAL) kolo_columns_load_batch(r, residual + at, c, p.first, p.end);
+    if (thread < c.across * W) {
+        const affine a = affine_of(f, c.channels, p.tile * c.across * W + thread, p.chunk == 0);
+        mean_of[thread] = a.mean;
+        scale_of[thread] = a.scale;
+        bias_of[thread] = a.bias;
+    }
+    __syncthreads();
+    float mean[W], scale[W], bias[W];
+    kolo_columns_take<W>(mean, mean_of, p);
+    kolo_columns_take<W>(scale, scale_of, p);
+    kolo_columns_take<W>(bias, bias_of, p);
+    for (int l = p.first; l < p.end;) {
+#pragma unroll
+        for (int u = 0; u < KOLO_COLUMN_BATCH; u++) {
+            if (l + u * c.down >= p.end) continue;
+            float value[W], other[W];
+            kolo_columns_widen(value, v[u]);
+            if (RESIDUAL) kolo_columns_widen(other, r[RESIDUAL ? u : 0]);
+            const bool real = l + u * c.down < valid;
+            for (int k = 0; k < W; k++) {
+                value[k] = kolo_norm1(value[k], mean[k], scale[k], bias[k]);
+                if (RESIDUAL) value[k] += other[k];
+                if (f.relu) value[k] = kolo_relu1(value[k]);
+                if (!real) value[k] = 0;
+            }
+            kolo_columns_store(y + at + u * line, value);
+        }
+        l += KOLO_COLUMN_BATCH * c.down;
+        at += KOLO_COLUMN_BATCH * line;
+        kolo_columns_load_batch(v, x + at, c, l, p.end);
+        if (RESIDUAL) kolo_columns_load_batch(r, residual + at, c, l, p.end);
+    }
+}
+
+static int run_forward(const kolo_kernel *k, const forward *f, void *y, const void *x, const void *residual)
+{
+    const kolo_norm *n = (const kolo_norm *)k->state;
+    const kolo_columns *c = &n->columns;
+    const int blocks = kolo_columns_blocks(c);
+    int rc = 0;
+    if (residual)
+        KOLO_FOR_COLUMNS(n->dtype, c, T, W,
+                         rc = KOLO_LAUNCH((norm_forward_kernel<T, W, true>), blocks, KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, *f,
+                                          (T *)y, (const T *)x, (const T *)residual));
+    else
+        KOLO_FOR_COLUMNS(n->dtype, c, T, W,
+                         rc = KOLO_LAUNCH((norm_forward_kernel<T, W, false>), blocks, KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, *f,
+                                          (T *)y, (const T *)x, (const T *)NULL));
+    return rc;
+}
+
+/* in: x, sums, w, b[, residual]; out: y, statistic */
+static int run_apply(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
+{
+    const kolo_norm *n = (const kolo_norm *)k->state;
+    const forward f = {(const double *)args[1], {NULL, NULL}, (const float *)args[2], (const float *)args[3],
+                       (float *)args[n->inputs + 1], n->epsilon, n->relu, step, slot};
+    return run_forward(k, &f, args[n->inputs], args[0], n->inputs > 4 ? args[4] : NULL);
+}
+
+/* in: x, w, b, mean, variance[, residual]; out: y */
+static int run_infer(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
+{
+    const kolo_norm *n = (const kolo_norm *)k->state;
+    const forward f = {NULL, {(const float *)args[3], (const float *)args[4]}, (const float *)args[1], (const float *)args[2],
+                       NULL, n->epsilon, n->relu, step, slot};
+    return run_forward(k, &f, args[n->inputs], args[0], n->inputs > 5 ? args[5] : NULL);
+}
+
+static int prepare(const kolo_request *r, kolo_kernel *k)
+{
+    KOLO_TRY(kolo_norm_prepare(r, k, 0));
+    k->run = r->node->op == KOLO_OP_norm_apply ? run_apply : run_infer;
+    return 0;
+}
+const kolo_op_row kolo_cuda_norm_apply = {NULL, prepare};
+const kolo_op_row kolo_cuda_norm_infer = {NULL, prepare};

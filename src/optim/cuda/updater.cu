@@ -1,0 +1,351 @@
+/* Updates on a GPU: any number of slices in one launch. When the updater is made its slices are cut into pieces, whose table lies in the GPU's memory;
+ * a block updates a piece: reads weights, gradient, state and average, writes them, and rounds the 16-bit copy, all in one pass (SGD
+ * with momentum and copy: 22 bytes an element). The arithmetic is that of optim/rules.h; this file is compiled without contraction
+ * to fused multiply-adds (-fmad=false), as the C loops are, so that the bits are theirs.
+ *
+ * An optimizer is one struct below, of the form of `sgd`, and one row of `optimizers`. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/cuda/vector.cuh"
+
+extern "C" {
+#include "base/memory.h"
+#include "optim/judge.h"
+#include "optim/optim.h"
+#include "optim/rules.h"
+extern const kolo_updater_type kolo_cuda_updater; /* asked for by name: base/plugin.h */
+}
+
+enum {
+    THREADS = 256,
+    BATCH = 2, /* groups of 4 elements that a thread has under way */
+};
+static const int64_t PIECE = 4096; /* elements of a block */
+
+/* A part of a norm's running statistics: mean or variance of at most THREADS channels. */
+typedef struct running_piece {
+    const float *statistic, *weight;
+    float *running, *ema;
+    int count;
+    float momentum;
+} running_piece;
+
+/* The sum of squares: as many blocks, however long the vector. */
+enum { SQUARE_BLOCKS = 1024 };
+
+typedef struct optimizer {
+    const char *name;
+    int (*launch)(const kolo_updater *updater, const kolo_slice *piece, int pieces, const kolo_step *step);
+} optimizer;
+
+typedef struct updater {
+    const optimizer *rule;
+    void *memory; /* the GPU's: all below but first_piece */
+    size_t bytes;
+    kolo_slice *piece; /* of all slices, in their order */
+    running_piece *running;
+    double *square; /* [SQUARE_BLOCKS] */
+    int *first_piece; /* [slices + 1] */
+    int running_pieces;
+} updater;
+
+/* ---- optimizers: of(options) on the host, begin(step) and element() on the GPU -------------------------------------- */
+
+struct sgd {
+    enum { STATES = 1 };
+    float take, limit;
+    bool nesterov;
+    kolo_rule_sgd rule;
+    float clip;
+    int used; /* states that this step reads and writes */
+
+    static sgd of(const kolo_options *o)
+    {
+        sgd s = {};
+        s.take = (float)(1 - o->dampening);
+        s.limit = (float)o->clip_value;
+        s.nesterov = o->nesterov;
+        return s;
+    }
+    __device__ void begin(const kolo_step *step, bool decay)
+    {
+        rule = kolo_rule_sgd_at(step->lr, decay ? step->weight_decay : 0, step->momentum, take, nesterov, step->first != 0);
+        clip = step->clip;
+        used = step->momentum != 0;
+    }
+    /* state: STATES of them, the first `used` are valid */
+    __device__ float element(float w, float g, float (&state)[STATES]) const
+    {
+        float d = kolo_rule_clip(g, clip, limit);
+        return used ? kolo_rule_sgd_momentum(&rule, w, d, &state[0]) : kolo_rule_sgd_plain(&rule, w, d);
+    }
+};
+
+/* ---- the update ---- */
+
+/* N elements, 4 or 1, as they are between load and store. */
+template <typename RULE, int N> struct few {
+    float w[N], g[N], state[RULE::STATES][N], ema[N];
+};
+
+template <int N> static __device__ void few_load(float (&to)[N], const float *from)
+{
+    if constexpr (N == 4) kolo_load16(from, to);
+    else to[0] = *from;
+}
+template <int N> static __device__ void few_store(float *to, const float (&from)[N])
+{
+    if constexpr (N == 4) kolo_store16(to, from);
+    else *to = from[0];
+}
+struct __attribute__((may_alias)) __align__(8) half_words { uint32_t at[2]; };
+template <typename T, int N> static __device__ void few_narrow(T *to, const float (&from)[N])
+{
+    if constexpr (N == 4) *(half_words *)to = {{kolo_repack(to, from), kolo_repack(to, from + 2)}};
+    else kolo_round(from[0], to);
+}
+
+template <typename RULE, int N> static __device__ void begin(few<RULE, N> *f, const kolo_slice &s, int64_t i, int used)
+{
+    few_load(f->w, s.param + i);
+    few_load(f->g, s.grad + i);
+#pragma unroll
+    for (int j = 0; j < RULE::STATES; j++)
+        if (j < used) few_load(f->state[j], s.state[j] + i);
+    if (s.ema) few_load(f->ema, s.ema + i);
+}
+
+template <typename RULE, int N>
+static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slice &s, int64_t i, float ema_decay)
+{
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        float state[RULE::STATES];
+        for (int j = 0; j < RULE::STATES; j++) state[j] = f->state[j][k];
+        f->w[k] = rule.element(f->w[k], f->g[k], state);
+        for (int j = 0; j < RULE::STATES; j++) f->state[j][k] = state[j];
+        if (s.ema) f->ema[k] = kolo_rule_ema(f->ema[k], f->w[k], ema_decay);
+    }
+    few_store(s.param + i, f->w);
+#pragma unroll
+    for (int j = 0; j < RULE::STATES; j++)
+        if (j < rule.used) few_store(s.state[j] + i, f->state[j]);
+    if (s.ema) few_store(s.ema + i, f->ema);
+    if (s.half && s.half_type == KOLO_BF16) few_narrow((kolo_bf16 *)s.half + i, f->w);
+    else if (s.half) few_narrow((kolo_f16 *)s.half + i, f->w);
+}
+
+template <typename RULE> __global__ void __launch_bounds__(THREADS) update_kernel(const kolo_slice *piece, RULE rule, const kolo_step *step)
+{
+    if (step->skip) return;
+    const kolo_slice s = piece[blockIdx.x];
+    const int64_t fours = s.count & ~(int64_t)3;
+    const float ema_decay = step->ema_decay;
+    rule.begin(step, s.decay);
+    for (int64_t first = 4 * (int64_t)threadIdx.x; first < fours; first += 4 * THREADS * BATCH) {
+        few<RULE, 4> f[BATCH];
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            if (first + u * 4 * THREADS < fours) begin(&f[u], s, first + u * 4 * THREADS, rule.used);
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            if (first + u * 4 * THREADS < fours) finish(&f[u], rule, s, first + u * 4 * THREADS, ema_decay);
+    }
+    if (fours + threadIdx.x < s.count) { /* what does not fill 16 bytes */
+        few<RULE, 1> f;
+        begin(&f, s, fours + threadIdx.x, rule.used);
+        finish(&f, rule, s, fours + threadIdx.x, ema_decay);
+    }
+}
+
+static cudaStream_t stream_of(const kolo_updater *u) { return kolo_cuda_of(u->config.backend)->stream[KOLO_LANE_COMPUTE]; }
+
+template <typename RULE> static int update_launch(const kolo_updater *u, const kolo_slice *piece, int pieces, const kolo_step *step)
+{
+    return KOLO_LAUNCH(update_kernel<RULE>, pieces, THREADS, 0, stream_of(u), piece, RULE::of(u->config.options), step);
+}
+
+static const optimizer optimizers[] = {
+    {"sgd", update_launch<sgd>},
+};
+
+static int update(kolo_updater *u, int first, int count, const kolo_step *step)
+{
+    const updater *own = (const updater *)u->state;
+    int begin = own->first_piece[first], pieces = own->first_piece[first + count] - begin;
+    return pieces ? own->rule->launch(u, own->piece + begin, pieces, step) : 0;
+}
+
+/* ---- running statistics ---- */
+
+/* Also in a step that is skipped: the forward half was sound, or its statistics show that it was not. */
+static __global__ void __launch_bounds__(THREADS) running_kernel(const running_piece *piece, const kolo_step *step)
+{
+    const running_piece p = piece[blockIdx.x];
+    const int c = (int)threadIdx.x;
+    if (c >= p.count) return;
+    const float weight = *p.weight;
+    float r = p.running[c];
+    if (weight > 0) r = kolo_rule_running(r, p.statistic[c] / weight, p.momentum);
+    p.running[c] = r;
+    if (p.ema) p.ema[c] = kolo_rule_ema(p.ema[c], r, step->ema_decay);
+}
+
+static int running(kolo_updater *u, const kolo_step *step)
+{
+    const updater *own = (const updater *)u->state;
+    if (!own->running_pieces) return 0;
+    return KOLO_LAUNCH(running_kernel, own->running_pieces, THREADS, 0, stream_of(u), own->running, step);
+}
+
+/* ---- the norm ---- */
+
+/* The sum over the block's threads, in a fixed tree, given to all of them. */
+static __device__ double block_sum(double mine)
+{
+    __shared__ double lane[THREADS];
+    lane[threadIdx.x] = mine;
+    __syncthreads();
+    for (unsigned half = THREADS / 2; half; half /= 2) {
+        if (threadIdx.x < half) lane[threadIdx.x] += lane[threadIdx.x + half];
+        __syncthreads();
+    }
+    return lane[0];
+}
+
+/* A block takes `size` elements, a multiple of 4 THREADS; each thread adds in four sums. */
+static __global__ void __launch_bounds__(THREADS) square_kernel(double *partial, const float *x, int64_t count, int64_t size)
+{
+    enum { LOADS = 4 };
+    const int64_t begin = size * blockIdx.x, end = begin + size < count ? begin + size : count, fours = end & ~(int64_t)3;
+    double sum[4] = {0, 0, 0, 0};
+    for (int64_t first = begin + 4 * (int64_t)threadIdx.x; first < fours; first += 4 * THREADS * LOADS) {
+        float v[LOADS][4];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++)
+            if (first + u * 4 * THREADS < fours) kolo_load16(x + first + u * 4 * THREADS, v[u]);
+#pragma unroll
+        for (int u = 0; u < LOADS; u++)
+            if (first + u * 4 * THREADS < fours)
+                for (int k = 0; k < 4; k++) sum[k] += (double)v[u][k] * (double)v[u][k];
+    }
+    if (fours + threadIdx.x < end) sum[0] += (double)x[fours + threadIdx.x] * (double)x[fours + threadIdx.x];
+    const double all = block_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    if (threadIdx.x == 0) partial[blockIdx.x] = all;
+}
+
+static __global__ void __launch_bounds__(THREADS) judge_kernel(const double *partial, int partials, kolo_judge_rule rule, kolo_step *step)
+{
+    double sum = 0;
+    for (int i = (int)threadIdx.x; i < partials; i += THREADS) sum += partial[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) kolo_judge(&rule, sum, step);
+}
+
+static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
+{
+    const updater *own = (const updater *)u->state;
+    if ((uintptr_t)grad % 16) return kolo_fail(KOLO_EINTERNAL, "updater: the gradients do not begin at a multiple of 16 bytes");
+    int64_t line = 4 * THREADS, lines = (count + line - 1) / line, size = (lines + SQUARE_BLOCKS - 1) / SQUARE_BLOCKS * line;
+    int blocks = count > 0 ? (int)((count + size - 1) / size) : 0;
+    const kolo_judge_rule rule = {(float)u->config.options->clip_norm, u->config.dynamic_scale};
+    if (blocks) KOLO_TRY(KOLO_LAUNCH(square_kernel, blocks, THREADS, 0, stream_of(u), own->square, grad, count, size));
+    return KOLO_LAUNCH(judge_kernel, 1, THREADS, 0, stream_of(u), (const double *)own->square, blocks, rule, step);
+}
+
+/* ---- tables ---- */
+
+static int slice_check(const kolo_slice *s, int states)
+{
+    const void *all[8] = {s->param, s->grad, s->ema, s->half};
+    for (int i = 0; i < states; i++) all[4 + i] = s->state[i];
+    for (int i = 0; i < 8; i++)
+        if ((uintptr_t)all[i] % 16) return kolo_fail(KOLO_EINTERNAL, "updater: a slice does not begin at a multiple of 16 bytes");
+    return 0;
+}
+
+/* The slices cut into pieces, to `piece` unless it is NULL, and which piece is the first of each; the number of all. */
+static int pieces_cut(const kolo_updater_config *c, int *first, kolo_slice *piece)
+{
+    int n = 0;
+    for (int i = 0; i < c->slices; i++) {
+        first[i] = n;
+        for (int64_t at = 0; at < c->slice[i].count; at += PIECE, n++) {
+            if (!piece) continue;
+            kolo_slice s = c->slice[i];
+            s.param += at;
+            s.grad += at;
+            for (int j = 0; j < c->optimizer->states; j++) s.state[j] += at;
+            if (s.ema) s.ema += at;
+            if (s.half) s.half = (uint16_t *)s.half + at;
+            s.count = s.count - at < PIECE ? s.count - at : PIECE;
+            piece[n] = s;
+        }
+    }
+    first[c->slices] = n;
+    return n;
+}
+
+static int running_cut(const kolo_updater_config *c, running_piece *piece)
+{
+    int n = 0;
+    for (int i = 0; i < c->runnings; i++) {
+        const kolo_running *r = &c->running[i];
+        for (int j = 0; j < 2; j++)
+            for (int64_t at = 0; at < r->channels; at += THREADS, n++) {
+                if (!piece) continue;
+                piece[n] = {r->statistic + j * r->channels + at, r->statistic + 2 * r->channels, r->running[j] + at,
+                            r->ema[j] ? r->ema[j] + at : NULL,
+                            (int)(r->channels - at < (int64_t)THREADS ? r->channels - at : (int64_t)THREADS), r->momentum};
+            }
+    }
+    return n;
+}
+
+/* Memory of the GPU, and the tables in it. */
+static int tables_write(kolo_updater *u, updater *own)
+{
+    const kolo_updater_config *c = &u->config;
+    size_t pieces = (size_t)pieces_cut(c, own->first_piece, NULL) * sizeof(kolo_slice);
+    own->running_pieces = running_cut(c, NULL);
+    size_t runnings = (size_t)own->running_pieces * sizeof(running_piece), squares = SQUARE_BLOCKS * sizeof(double);
+    own->bytes = squares + pieces + runnings; /* all sizes are multiples of 8 */
+    own->memory = kolo_backend_alloc(c->backend, own->bytes);
+    char *host = own->memory ? (char *)kolo_alloc(own->bytes) : NULL;
+    if (!host) return KOLO_ECONFIG;
+    own->square = (double *)own->memory;
+    own->piece = (kolo_slice *)((char *)own->memory + squares);
+    own->running = (running_piece *)((char *)own->piece + pieces);
+    pieces_cut(c, own->first_piece, (kolo_slice *)(host + squares));
+    running_cut(c, (running_piece *)(host + squares + pieces));
+    int rc = kolo_backend_write(c->backend, own->memory, host, own->bytes);
+    free(host);
+    return rc;
+}
+
+static int create(kolo_updater *u)
+{
+    const kolo_updater_config *c = &u->config;
+    updater *own = (updater *)kolo_alloc(sizeof *own);
+    u->state = own; /* destroy releases what there is */
+    if (!own || !(own->first_piece = (int *)kolo_alloc((size_t)(c->slices + 1) * sizeof(int)))) return KOLO_ECONFIG;
+    for (const optimizer &o : optimizers)
+        if (!strcmp(o.name, c->optimizer->name)) own->rule = &o;
+    if (!own->rule)
+        return kolo_fail(KOLO_ECONFIG, "optimizer=%s has no CUDA kernel; use device=cpu, or optimizer=%s", c->optimizer->name, optimizers[0].name);
+    for (int i = 0; i < c->slices; i++) KOLO_TRY(slice_check(&c->slice[i], c->optimizer->states));
+    return tables_write(u, own);
+}
+
+static void destroy(kolo_updater *u)
+{
+    updater *own = (updater *)u->state;
+    if (!own) return;
+    kolo_backend_free(u->config.backend, &own->memory, own->bytes);
+    free(own->first_piece);
+    free(own);
+    u->state = NULL;
+}
+
+const kolo_updater_type kolo_cuda_updater = {create, destroy, update, running, norm};
