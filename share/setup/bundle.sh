@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# bundle.sh BUILD VERSION [FOLDER]: writes FOLDER/kolo-bundle-VERSION-MACHINE (FOLDER: BUILD) and a .tar.gz of it: the programs, the CUDA
-# library, every library that they need but glibc and NVIDIA's, recipes, a little data, PyTorch's figures, and tests/gpu. It runs on
-# another Linux of this machine's kind with this glibc or a newer one; with a GPU there, tests/gpu/run does all that a GPU is needed for.
+# bundle.sh BUILD VERSION FOLDER [TEST...]: writes FOLDER/kolo-bundle-VERSION-MACHINE and a .tar.gz of it: the programs, the CUDA library,
+# every library that they need but glibc and NVIDIA's, recipes, a little data, PyTorch's figures, tests/gpu, and the test programs named.
+# It runs on another Linux of this machine's kind with this glibc or a newer one; with a GPU there, tests/gpu/run does all that needs one.
 # KOLO_SHARED: folder of real pictures and of golden figures; without it the data are drawn and the figures left out.
 set -euo pipefail
-[ $# -ge 2 ] || { echo "usage: $0 BUILD VERSION [FOLDER]" >&2 && exit 2; }
-build=$1 version=$2 folder=${3:-$1}
+shopt -s nullglob
+[ $# -ge 3 ] || { echo "usage: $0 BUILD VERSION FOLDER [TEST...]" >&2 && exit 2; }
+build=$1 version=$2 folder=$3
+shift 3
 LIMIT=$((60 << 20))
 shared=${KOLO_SHARED:-../shared}
 name=kolo-bundle-$version-$(uname -m)
@@ -23,19 +25,18 @@ rm -rf "$out" "$out.tar.gz"
 mkdir -p "$out"/{bin,libexec,lib,share/kolo,tests/gpu}
 
 # ---- programs ----------------------------------------------------------------------------------------------------------
-program() { # FILE [NAME]
-    strip -s -o "$out/libexec/${2:-$(basename "$1")}" "$1"
-    chmod 755 "$out/libexec/${2:-$(basename "$1")}"
+program() { # FILE TARGET
+    strip -s -o "$2" "$1"
+    chmod 755 "$2"
 }
-for file in kolo kolo-pack kolo-shards; do program "$build/bin/$file"; done
-for file in golden compare cuda/ops cuda/memory gpu/ceilings; do
-    [ ! -x "$build/tests/$file" ] || program "$build/tests/$file"
-done
+for file in kolo kolo-pack kolo-shards; do program "$build/bin/$file" "$out/libexec/$file"; done
 hydra=$(command -v mpiexec.hydra || true) # MPICH's launcher, and what it starts on a node
 if [ -n "$hydra" ] && [ -x "$(dirname "$hydra")/hydra_pmi_proxy" ]; then
-    program "$hydra" mpiexec
-    program "$(dirname "$hydra")/hydra_pmi_proxy"
+    program "$hydra" "$out/libexec/mpiexec"
+    program "$(dirname "$hydra")/hydra_pmi_proxy" "$out/libexec/hydra_pmi_proxy"
 fi
+mkdir -p "$work/system/tests" # much alike, so they take little room beside one another in the archive of libraries
+for file; do program "$file" "$work/system/tests/$(basename "$file")"; done
 for file in "$out"/libexec/*; do
     [ "$(basename "$file")" = hydra_pmi_proxy ] || install -m 755 share/setup/bundle_start.sh "$out/bin/$(basename "$file")"
 done
@@ -49,8 +50,7 @@ fi
 # ---- libraries ---------------------------------------------------------------------------------------------------------
 # "name file" of every library that the ELF files given lead to
 closure() { ldd "$@" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u | grep -vE "$SYSTEM|$NVIDIA"; }
-mkdir "$work/system"
-elf=("$out"/libexec/*)
+elf=("$out"/libexec/* "$work"/system/tests/*)
 [ ! -f "$out/lib/libkolo_cuda.so" ] || elf+=("$out/lib/libkolo_cuda.so")
 missing=$(ldd "${elf[@]}" 2>/dev/null | awk '/not found/ {print $1}' | grep -vE "$NVIDIA" | sort -u || true)
 [ -z "$missing" ] || stop "libraries not found here: $missing"
@@ -59,7 +59,7 @@ closure "${elf[@]}" | while read -r soname file; do
     say library "$soname $(stat -c %s "$work/system/$soname")"
 done >"$work/libraries"
 tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work/system" -cf - . | xz -6 -T0 >"$out/lib/system.tar.xz"
-needs=$(objdump -T "${elf[@]}" "$work/system"/* 2>/dev/null | grep -oE 'GLIBC_[0-9]+\.[0-9]+' | sort -uV | tail -n 1)
+needs=$(objdump -T "${elf[@]}" "$work/system"/*.so* 2>/dev/null | grep -oE 'GLIBC_[0-9]+\.[0-9]+' | sort -uV | tail -n 1)
 
 # ---- data, figures, scripts --------------------------------------------------------------------------------------------
 pack() { "$build/bin/kolo-pack" "$@" >>"$work/pack.log" 2>&1 || { cat "$work/pack.log" >&2; stop "packing failed"; }; }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# bin/NAME of a bundle: starts libexec/NAME with the libraries that came along. bin/with COMMAND... gives any command those libraries.
+# bin/NAME of a bundle: starts libexec/NAME with the libraries that came along. bin/with COMMAND... gives those libraries, and the test
+# programs on its PATH, to any command.
 # They are packed in lib/system.tar.xz; the first start unpacks them beside it or, where that cannot be written, into a folder of TMPDIR.
 set -eu
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
@@ -28,6 +29,7 @@ if [ ! -d "$libraries" ] && [ ! -w "$here/lib" ]; then
 fi
 [ -d "$libraries" ] || unpack "$libraries"
 LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
+PATH=$libraries/tests:$here/libexec:$PATH
+export LD_LIBRARY_PATH PATH
 [ "$name" = with ] && exec "$@"
 exec "$here/libexec/$name" "$@"

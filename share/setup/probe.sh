@@ -93,15 +93,18 @@ program() { printf '%s\n' "$@" >"$work/t.c"; }
 
 # ---- CUDA: its headers alone serve the tests, which run kernels on the host; the libraries and nvcc are only asked for with CUDA=1 ----
 
-# cuda_part NAME OTHER-LIBRARIES LIBRARIES HOME...: NAME_CFLAGS and true when the headers of $work/t.c are found; NAME_LIBS when it links, too.
+# cuda_part NAME LIBRARIES HOME...: NAME_CFLAGS and true when the headers of $work/t.c are found; NAME_LIBS when it links, too.
 cuda_part() {
-    part=$1 others=$2 names=$3
-    shift 3
+    part=$1 names=$2
+    shift 2
     eval "own_cflags=\${${part}_CFLAGS:-} own_libs=\${${part}_LIBS:-} has_own=\${${part}_LIBS+yes}"
     # shellcheck disable=SC2154 # set by eval
     for home; do
         flags=$own_cflags
-        [ -n "$own_cflags$own_libs" ] || [ "$home" = system ] || flags="-isystem $home/include"
+        if [ -z "$own_cflags$own_libs" ] && [ "$home" != system ]; then
+            [ -d "$home/include" ] || continue
+            flags="-isystem $home/include"
+        fi
         # shellcheck disable=SC2086 # flags are words
         $CC $cuda_cflags $flags -fsyntax-only "$work/t.c" >>"$work/log" 2>&1 || continue
         echo "${part}_CFLAGS ?= $flags"
@@ -111,7 +114,7 @@ cuda_part() {
             for words in "$names" "$(numbered "$names")"; do # Python's packages hold libcudnn.so.9 and no libcudnn.so
                 words="${folder:+-L$folder }$words"
                 [ -z "$has_own" ] || words=$own_libs
-                links "$cuda_cflags" "$words $others" || continue
+                links "$cuda_cflags" "$words" || continue
                 # shellcheck disable=SC2086
                 echo "${part}_LIBS ?= $words$(run_paths $words)"
                 return 0
@@ -135,13 +138,13 @@ find_cuda() {
     program '#include <cuda_runtime_api.h>' '#include <cublasLt.h>' '#if CUDART_VERSION < 12000' '#error CUDA 12 or later' '#endif' \
         'int main(void) { int n; return cudaGetDeviceCount(&n) + !cublasLtGetVersion(); }'
     # shellcheck disable=SC2086 # words
-    if cuda_part CUDA '' '-lcudart -lcublasLt' $homes; then
+    if cuda_part CUDA '-lcudart -lcublasLt' $homes; then
         headers=yes
         program '#include <cudnn.h>' '#if CUDNN_MAJOR < 9' '#error cuDNN 9 or later' '#endif' 'int main(void) { return !cudnnGetVersion(); }'
-        cuda_part CUDNN '' -lcudnn ${CUDNN_HOME:-$homes system} || headers=''
+        cuda_part CUDNN -lcudnn ${CUDNN_HOME:-$homes system} || headers=''
         program '#include <nccl.h>' '#if NCCL_VERSION_CODE < NCCL_VERSION(2,18,0)' '#error NCCL 2.18 or later' '#endif' \
             'int main(void) { int n; return ncclGetVersion(&n); }'
-        [ "${NCCL:-1}" = 0 ] || cuda_part NCCL '' -lnccl ${NCCL_HOME:-$homes system} || headers=''
+        [ "${NCCL:-1}" = 0 ] || cuda_part NCCL -lnccl ${NCCL_HOME:-$homes system} || headers=''
         # C++ for the host
         printf '#include <cuda_runtime_api.h>\nint main() { return 0; }\n' >"$work/t.cc"
         # shellcheck disable=SC2086
