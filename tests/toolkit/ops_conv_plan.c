@@ -63,7 +63,7 @@ static bool is_conv(const kolo_node *n)
     return n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_grad_data || n->op == KOLO_OP_conv_grad_weight;
 }
 
-/* ---- whole networks ---------------------------------------------------------------------------------------------- */
+/* ---- whole networks --------------------------------------------------------------------------------------------- */
 
 typedef struct network {
     kolo_graph *graph;
@@ -152,8 +152,245 @@ static void test_networks(const char *gpu)
     }
 }
 
+/* ---- one convolution ------------------------------------------------------------------------------------------ */
+
+static const kolo_dnn_conv middle = {.pass = KOLO_DNN_FORWARD,
+                                     .dtype = KOLO_BF16,
+                                     .rows = 64,
+                                     .in = 64,
+                                     .out = 64,
+                                     .group = 1,
+                                     .x = {56, 56},
+                                     .y = {56, 56},
+                                     .kernel = {3, 3},
+                                     .stride = {1, 1},
+                                     .pad = {1, 1},
+                                     .dilation = {1, 1}};
+static const kolo_dnn_rules anything = {.workspace = SIZE_MAX};
+
+/* What cuDNN itself says that a plan's configuration holds. */
+static kolo_dnn_choice read_back(const kolo_dnn_plan *p)
+{
+    kolo_dnn_choice c = {0};
+    cudnnBackendDescriptor_t engine, knob[KOLO_DNN_KNOBS];
+    int64_t n = 0, one;
+    cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
+    cudnnBackendGetAttribute(p->config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one, &engine);
+    cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &one, &c.engine);
+    for (int i = 0; i < KOLO_DNN_KNOBS; i++)
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[i]);
+    cudnnBackendGetAttribute(p->config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                             KOLO_DNN_KNOBS, &n, knob);
+    c.knobs = (int)n;
+    for (int i = 0; i < n; i++) {
+        cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one,
+                                 &c.knob[i].type);
+        cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &one,
+                                 &c.knob[i].value);
+    }
+    for (int i = 0; i < KOLO_DNN_KNOBS; i++) cudnnBackendDestroyDescriptor(knob[i]);
+    cudnnBackendDestroyDescriptor(engine);
+    return c;
+}
+
+/* Every proposal, as text and back, makes a plan that cuDNN describes by the same engine and knobs. */
+static void test_round_trip(const char *gpu, enum kolo_dnn_pass pass, enum kolo_dtype dtype)
+{
+    static const char *const name[] = {"forward", "data gradient", "weight gradient"};
+    planner *p = open_planner(gpu, false, "");
+    kolo_dnn_conv c = middle;
+    kolo_dnn_graph *g;
+    kolo_dnn_choice *list;
+    int64_t n;
+    int plans = 0, engines = 0, other = 0;
+    c.pass = pass;
+    c.dtype = dtype;
+    check(kolo_dnn_graph_create(&g, &p->cuda, &c), "graph");
+    check(kolo_dnn_proposals(g, &list, &n), "proposals");
+    for (int64_t i = 0; i < n; i++) {
+        char text[KOLO_DNN_TEXT], again[KOLO_DNN_TEXT];
+        kolo_dnn_choice choice;
+        kolo_dnn_plan *plan;
+        kolo_dnn_choice_write(&list[i], text);
+        if (!kolo_dnn_choice_read(&choice, text)) other++;
+        if (kolo_dnn_plan_create(&plan, g, &choice, &anything)) continue;
+        choice = read_back(plan);
+        kolo_dnn_choice_write(&choice, again);
+        if (strcmp(text, again) && !other++) diag("%s became %s", text, again);
+        plans++;
+        engines += !i || list[i].engine != list[i - 1].engine;
+        kolo_dnn_plan_destroy(&plan);
+    }
+    ok(plans >= 5 && engines >= 2 && !other,
+       "%s: %s, %s: the texts of %ld choices lead back to their engines and knobs", gpu, name[pass],
+       kolo_dtype_name(dtype), (long)n);
+    if (plans < 5 || engines < 2) diag("%d plans of %d engines", plans, engines);
+    free(list);
+    kolo_dnn_graph_destroy(&g);
+    close_planner(p);
+}
+
+static void test_texts(void)
+{
+    static const char *const bad[] = {"", "x", "-1", "3 2", "3 2:", "3 :1", "3 2:1x", "3 2:1 y"};
+    kolo_dnn_choice c;
+    int taken = 0;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) taken += kolo_dnn_choice_read(&c, bad[i]);
+    is_int(taken, 0, "no choice is read from damaged texts");
+    ok(kolo_dnn_choice_read(&c, "10 12:-1 2:5") && c.engine == 10 && c.knobs == 2 && (int)c.knob[0].type == 12 &&
+           c.knob[0].value == -1 && c.knob[1].value == 5,
+       "a choice's text is its engine, then type:value of each knob");
+}
+
+/* Each rule shuts out some plan that would else be made, and leaves one. */
+static void test_rules(void)
+{
+    static const struct {
+        const char *name;
+        enum kolo_dnn_pass pass;
+        enum kolo_dtype dtype;
+        kolo_dnn_rules rules;
+    } rule[] = {
+        {"no tensor cores", KOLO_DNN_FORWARD, KOLO_F32, {1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0, SIZE_MAX}},
+        {"only the same bits", KOLO_DNN_WEIGHT, KOLO_F32, {1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 0, SIZE_MAX}},
+        {"no 16-bit sums",
+         KOLO_DNN_WEIGHT,
+         KOLO_F16,
+         {1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 0, SIZE_MAX}},
+        {"a megabyte", KOLO_DNN_DATA, KOLO_F32, {0, 0, 1 << 20}}};
+    planner *p = open_planner("h200", false, "");
+    for (size_t k = 0; k < sizeof rule / sizeof *rule; k++) {
+        kolo_dnn_conv c = middle;
+        kolo_dnn_graph *g;
+        kolo_dnn_choice *list;
+        int64_t n;
+        int shut = 0, left = 0, against = 0;
+        c.pass = rule[k].pass;
+        c.dtype = rule[k].dtype;
+        check(kolo_dnn_graph_create(&g, &p->cuda, &c), "graph");
+        check(kolo_dnn_proposals(g, &list, &n), "proposals");
+        for (int64_t i = 0; i < n; i++) {
+            kolo_dnn_plan *free_plan, *plan;
+            if (kolo_dnn_plan_create(&free_plan, g, &list[i], &anything)) continue;
+            bool wrong = (free_plan->notes & rule[k].rules.notes) || free_plan->workspace > rule[k].rules.workspace;
+            bool made = !kolo_dnn_plan_create(&plan, g, &list[i], &rule[k].rules);
+            shut += !made;
+            left += made;
+            against += made == wrong;
+            kolo_dnn_plan_destroy(&free_plan);
+            kolo_dnn_plan_destroy(&plan);
+        }
+        ok(shut && left && !against, "rule \"%s\": %d plans are shut out, %d left", rule[k].name, shut, left);
+        free(list);
+        kolo_dnn_graph_destroy(&g);
+    }
+    close_planner(p);
+}
+
+/* ---- choices and groups --------------------------------------------------------------------------------------- */
+
+/* x (4, in, 14, 14), one convolution of 3 x 3, and its gradients. */
+static network open_single(planner *p, int64_t in, int64_t out, int64_t groups, enum kolo_dtype dtype)
+{
+    network n = {NULL, NULL};
+    kolo_conv_spec spec = {.out = out,
+                           .kernel = {3, 3},
+                           .stride = {1, 1},
+                           .pad = {1, 1},
+                           .groups = groups,
+                           .bias = true,
+                           .weight = {KOLO_INIT_CONSTANT, 0},
+                           .bias_init = {KOLO_INIT_CONSTANT, 0}};
+    check(kolo_graph_create(&n.graph, "single", true, dtype), "graph");
+    int x = kolo_graph_tensor(n.graph, "x", KOLO_ROLE_ACTIVATION, dtype, 4, (const int64_t[]){4, in, 14, 14});
+    int y = kolo_conv(n.graph, "c", x, &spec), w = kolo_graph_find(n.graph, "c.weight");
+    check(y, "convolution");
+    int dy = kolo_graph_tensor(n.graph, "dy", KOLO_ROLE_ACTIVATION, dtype, 4, n.graph->tensor[y].dim);
+    int dx = kolo_graph_tensor(n.graph, "dx", KOLO_ROLE_ACTIVATION, dtype, 4, n.graph->tensor[x].dim);
+    int dw = kolo_graph_tensor(n.graph, "dw", KOLO_ROLE_GRADIENT, KOLO_F32, 4, n.graph->tensor[w].dim);
+    int db = kolo_graph_tensor(n.graph, "db", KOLO_ROLE_GRADIENT, KOLO_F32, 1, &out);
+    n.graph->tensor[dw].of = w;
+    const kolo_attributes a = n.graph->node[0].a;
+    check(kolo_graph_node_with(n.graph, KOLO_OP_conv_grad_weight, 2, (int[]){x, dy}, 2, (int[]){dw, db}, &a), "dw");
+    check(kolo_graph_node_with(n.graph, KOLO_OP_conv_grad_data, 2, (int[]){dy, w}, 1, &dx, &a), "dx");
+    n.layout = kolo_alloc((size_t)n.graph->tensors * sizeof *n.layout);
+    check(kolo_backend_layout(&p->backend, n.graph, NULL, NULL, n.layout), "layout");
+    return n;
+}
+
+static void test_groups(void)
+{
+    static const struct {
+        const char *name;
+        int64_t in, out, groups;
+        int plans;
+    } group[] = {{"32 groups", 128, 256, 32, 3},
+                 {"depthwise", 96, 96, 96, 3},
+                 {"depthwise, twice as many", 48, 96, 48, 3},
+                 {"groups of padded channels", 12, 20, 4, 0}};
+    static const enum kolo_dtype dtypes[] = {KOLO_F32, KOLO_BF16, KOLO_F16};
+    for (size_t k = 0; k < sizeof group / sizeof *group; k++)
+        for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+            const bool fits = dtypes[d] == KOLO_F32 || group[k].plans; /* 12 and 20 are whole vectors of 4 */
+            planner *p = open_planner("h200", false, "");
+            network n = open_single(p, group[k].in, group[k].out, group[k].groups, dtypes[d]);
+            tally t = plan_network(p, &n);
+            is_int(t.convolutions - t.refused, fits ? 3 : 0, "%s, %s: %s", group[k].name, kolo_dtype_name(dtypes[d]),
+                   fits ? "all three passes have a plan" : "refused");
+            if (t.refused && fits) diag("%s", t.first);
+            if (!fits) ok(strstr(t.first, "multiples of 8"), "the refusal says what is possible");
+            close_network(&n);
+            close_planner(p);
+        }
+}
+
+static const char *plan_forward(planner *p, network *n)
+{
+    kolo_kernel *k;
+    size_t bytes;
+    check(kolo_backend_prepare(&p->backend, n->graph, 0, n->layout, &k, &bytes), "prepare");
+    return kolo_kernel_name(k);
+}
+
+/* A kept choice is taken instead of the first proposal; one that cannot be had any more is passed over. */
+static void test_choices(void)
+{
+    static const char key[] = "conv bf16 n 4 x 64 14 14 y 64 14 14 k 3 3 s 1 1 p 1 1 d 1 1 g 1 not 4";
+    planner *p = open_planner("h200", false, "");
+    network n = open_single(p, 64, 64, 1, KOLO_BF16);
+    char first[96], kept[256];
+    snprintf(first, sizeof first, "%s", plan_forward(p, &n));
+    close_network(&n);
+    close_planner(p);
+
+    static const struct {
+        const char *text, *name, *what;
+    } choice[] = {{"0", "cuDNN 0", "the kept engine is taken"},
+                  {"9999", NULL, "an engine that is gone is replaced by the rule's"},
+                  {"0 2:1 99:99", NULL, "knobs that are gone are replaced by the rule's"},
+                  {"nonsense", NULL, "a damaged choice is replaced by the rule's"}};
+    ok(strcmp(first, "cuDNN 0"), "the rule would take another (%s)", first);
+    for (size_t i = 0; i < sizeof choice / sizeof *choice; i++) {
+        snprintf(kept, sizeof kept, "%s = %s\n", key, choice[i].text);
+        p = open_planner("h200", false, kept);
+        n = open_single(p, 64, 64, 1, KOLO_BF16);
+        is_text(plan_forward(p, &n), choice[i].name ? choice[i].name : first, "%s", choice[i].what);
+        close_network(&n);
+        close_planner(p);
+    }
+}
+
 int main(void)
 {
+    test_texts();
+    for (int pass = KOLO_DNN_FORWARD; pass <= KOLO_DNN_WEIGHT; pass++) {
+        test_round_trip("h200", pass, KOLO_BF16);
+        test_round_trip("h200", pass, KOLO_F32);
+        test_round_trip("a100", pass, KOLO_F16);
+    }
+    test_rules();
+    test_groups();
+    test_choices();
     test_networks("h200");
     test_networks("a100");
     return done_testing();

@@ -1,6 +1,6 @@
 /* Convolution and its gradients, by cuDNN. The engine and its knobs are chosen when the plan is made: by a clock among
- * those that cuDNN's heuristics put first and that the precision asked for admits, or the first of them where the choice
- * has to be the same every time. */
+ * those that cuDNN's heuristics put first and that the precision asked for admits, or the first of them where the
+ * choice has to be the same every time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ typedef struct conv {
     enum kolo_dnn_pass pass;
     kolo_dnn_plan *plan;
     int at[4]; /* args of X, W, Y, BIAS; -1: not there */
-    /* The workspace: the weight's gradient as cuDNN writes it (16-bit types), then the plan's, or the bias gradient's. */
+    /* The workspace: the weight's gradient as cuDNN writes it (16-bit types); the plan's, or the bias gradient's. */
     size_t scratch_at;
     int64_t weights; /* elements of w as stored; 0: its gradient is f32 and needs no second place */
     kolo_cuda_view y;
@@ -48,7 +48,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return kolo_cuda_bias_grad(k->backend, p[BIAS], p[Y], c->y.dtype, rows, c->y.stored, c->y.channels, scratch);
 }
 
-/* ---- what is asked ----------------------------------------------------------------------------------------------- */
+/* ---- what is asked ---------------------------------------------------------------------------------------------- */
 
 /* The tensors of a convolution or of one of its gradients, by their part in it; -1: not there. */
 typedef struct parts {
@@ -126,7 +126,7 @@ static char *key_of(const kolo_request *r, const kolo_dnn_conv *c, const kolo_dn
                        (long)c->dilation[0], (long)c->dilation[1], (long)c->group, rules->notes);
 }
 
-/* ---- which engine ------------------------------------------------------------------------------------------------ */
+/* ---- which engine ----------------------------------------------------------------------------------------------- */
 
 /* Plans of the first `most` admissible proposals; at least one, or an error. */
 static int propose(const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const char *key, int most,
@@ -176,13 +176,17 @@ static int open_trial(kolo_backend *b, const kolo_dnn_conv *c, kolo_dnn_plan *co
 }
 
 /* The fastest. An engine that refuses to run is passed over; if all do, the GPU itself may have failed, and the last
- * says how. */
+ * says how. Without memory for a trial: the first. */
 static int fastest(kolo_backend *b, const kolo_dnn_conv *c, kolo_dnn_plan *const *plan, int count, int *best)
 {
     timed t;
     double least = 0;
     int rc = 0;
-    KOLO_TRY(open_trial(b, c, plan, count, &t));
+    *best = 0;
+    if (open_trial(b, c, plan, count, &t) < 0) {
+        kolo_info("an engine is taken as cuDNN's heuristics say, untimed: %s", kolo_error_text());
+        return 0;
+    }
     *best = -1;
     for (int i = 0; i < count; i++) {
         double seconds;
@@ -196,6 +200,7 @@ static int fastest(kolo_backend *b, const kolo_dnn_conv *c, kolo_dnn_plan *const
             least = seconds;
         }
     }
+    kolo_cuda_trial_end(b);
     return *best < 0 ? rc : 0;
 }
 
@@ -226,12 +231,9 @@ static int recall(const kolo_request *r, const kolo_dnn_graph *g, const kolo_dnn
     kolo_dnn_choice choice;
     const char *known = r->backend->deterministic ? NULL : kolo_choices_find(&r->backend->choices, key);
     if (!known) return 1;
-    if (!kolo_dnn_choice_read(&choice, known)) kolo_fail(KOLO_ECONFIG, "\"%s\" is not an engine and its knobs", known);
-    else {
-        int rc = kolo_dnn_plan_create(out, g, &choice, rules);
-        if (rc <= 0) return rc;
-    }
-    kolo_info("%s: the engine kept for it is not available (%s); choosing another", key, kolo_error_text());
+    int rc = kolo_dnn_choice_read(&choice, known) ? kolo_dnn_plan_create(out, g, &choice, rules) : 1;
+    if (rc <= 0) return rc;
+    kolo_info("%s: the engine kept for it, %s, is not to be had any more; choosing another", key, known);
     return 1;
 }
 
@@ -248,7 +250,7 @@ static int select_plan(const kolo_request *r, const kolo_dnn_conv *c, kolo_dnn_p
     return rc;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------------------------- */
 
 static int prepare(const kolo_request *r, kolo_kernel *k)
 {

@@ -58,7 +58,7 @@ fail:
     return rc;
 }
 
-/* ---- the graph --------------------------------------------------------------------------------------------------- */
+/* ---- the graph -------------------------------------------------------------------------------------------------- */
 
 enum { UID_X = 1, UID_W, UID_Y };
 
@@ -177,7 +177,7 @@ void kolo_dnn_graph_destroy(kolo_dnn_graph **graph)
     *graph = NULL;
 }
 
-/* ---- choices ----------------------------------------------------------------------------------------------------- */
+/* ---- choices ---------------------------------------------------------------------------------------------------- */
 
 void kolo_dnn_choice_write(const kolo_dnn_choice *c, char text[KOLO_DNN_TEXT])
 {
@@ -301,7 +301,7 @@ int kolo_dnn_proposals(const kolo_dnn_graph *graph, kolo_dnn_choice **list, int6
     return p.count ? 0 : rc; /* one mode may fail, not all */
 }
 
-/* ---- plans ------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------ */
 
 /* Notes of an engine as bits. Those that this header does not know yet are left out: a rule cannot name them. */
 static int read_notes(descriptor engine, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
