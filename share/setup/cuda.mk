@@ -95,6 +95,12 @@ $(TOOLKIT_UNIT): $(BUILD)/tests/toolkit/%: $(BUILD)/tests/toolkit/%.o $(BUILD)/l
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(link) $(CUDA_LINK)
+# tests/gpu/*.cu: programs of one file for machines with a GPU, part of the bundle
+GPU_PROGRAMS := $(patsubst tests/gpu/%.cu,$(BUILD)/tests/gpu/%,$(sort $(wildcard tests/gpu/*.cu)))
+$(GPU_PROGRAMS): $(BUILD)/tests/gpu/%: tests/gpu/%.cu $(BUILD)/flags.cuda
+	$(call say,NVCC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(KOLO_NVCCFLAGS) $(CUDA_CPPFLAGS) -cudart none -o $@ $< $(foreach w,$(CUDA_LIBS),-Xlinker $(w:-Wl$(comma)%=%)) -ldl
 # Without NCCL, or without a header, there is no stand-in; without a library nothing for tests/toolkit. The list is for prove.
 ifneq ($(and $(CUDA_HEADERS),$(filter-out 0,$(NCCL))),)
 CUDA_TESTS := $(CUDA_UNIT) $(if $(and $(CUDA_LIBS),$(CUDNN_LIBS),$(NCCL_LIBS)),$(TOOLKIT_UNIT))

@@ -1,6 +1,6 @@
 # The targets that are not building: run, tests, sanitizers, lint, installation. Part of the GNUmakefile.
 .PHONY: run check check-long bench asan ubsan tsan lint format \
-        docs install uninstall dist clean distclean deps help
+        docs install uninstall dist bundle bundle-now clean distclean deps help
 
 # make starts itself again, with as many jobs as there are CPUs where the user named no number
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$$(nproc))
@@ -103,6 +103,12 @@ dist:
 	@mkdir -p $(BUILD)
 	$(Q)git archive --format=tar.gz --prefix=kolo-$(VERSION)/ -o $(BUILD)/kolo-$(VERSION).tar.gz HEAD
 	@echo $(BUILD)/kolo-$(VERSION).tar.gz
+# with the CUDA library where there is an nvcc, unless CUDA= says otherwise
+bundle:
+	$(again) $(if $(and $(NVCC),$(filter file,$(origin CUDA))),CUDA=1) bundle-now
+BUNDLED = $(filter %/golden %/compare %/parity,$(HELPERS)) $(if $(filter-out 0,$(CUDA)),$(CUDA_UNIT) $(GPU_PROGRAMS))
+bundle-now: programs $(BUNDLED)
+	$(Q)share/setup/bundle.sh '$(BUILD)' '$(VERSION)' '$(BUILD)' $(BUNDLED)
 clean distclean:
 	$(Q)rm -rf '$(BUILD)'
 
@@ -116,6 +122,7 @@ Targets
   lint format  rules of the sources; format lays them out by clang-format
   install uninstall   PREFIX=$(PREFIX) DESTDIR=; the installed tree may be moved
   dist         a source archive of the last commit
+  bundle       a folder, and an archive of it, that runs on another Linux; tests/gpu/run in it does what needs a GPU
   deps         only installs what is missing
   clean        removes $(BUILD)
 Knobs (make KNOB=value)
