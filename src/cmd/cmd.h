@@ -33,6 +33,9 @@ int kolo_command_alone(kolo_launch **launch);
 void kolo_command_catch(void);
 extern volatile sig_atomic_t kolo_command_stop;
 
+/* What `kolo bench` can measure beside training: words after its name. */
+int kolo_bench_allreduce(int n, char **words);
+
 #define COMMAND(name, usage, help) int kolo_command_##name(int n, char **words);
 #include "cmd/commands.def"
 #undef COMMAND
