@@ -3,6 +3,7 @@
 #define TESTS_GOLDEN_OPTIM_H
 
 #include "golden_file.h"
+#include "optim/judge.h"
 #include "optim/optim.h"
 
 /* Options and decay of a config {kind, lr, momentum, ...}. NULL, or why it cannot be run here. `options` must be freed. */
@@ -82,8 +83,10 @@ static void golden_update(golden_set *set, const kolo_optimizer *optimizer, cons
     kolo_step step = {.lr = (float)rate,
                       .momentum = (float)options->momentum,
                       .weight_decay = (float)options->weight_decay,
-                      .clip = options->clip_norm > 0 ? (float)kolo_clip_factor(options->clip_norm, sqrt(norm2)) : 1,
+                      .scaler.scale = 1,
                       .first = t == 1};
+    const kolo_judge_rule rule = {.clip_norm = (float)options->clip_norm};
+    kolo_judge(&rule, norm2, &step);
     for (int i = 0; i < set->n; i++) {
         kolo_slice slice = {.param = set->w[i],
                             .grad = set->g[i],

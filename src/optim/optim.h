@@ -105,7 +105,5 @@ int kolo_optim_check(const kolo_options *options);
 int kolo_milestones_check(const char *milestones);
 /* e = d e + (1-d) w: d of update t = 1, 2, ... (ramp applied). */
 double kolo_ema_decay(const kolo_options *options, int64_t t);
-/* min(1, max / (norm + 1e-6)), torch's rule. */
-double kolo_clip_factor(double max_norm, double norm);
 
 #endif

@@ -1,4 +1,4 @@
-/* What follows from the step's number alone: learning rate, decay of the average; and the clip factor. */
+/* What follows from the step's number alone: learning rate, decay of the average. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,10 +105,4 @@ double kolo_learning_rate(const kolo_options *options, int64_t step, int64_t ste
 double kolo_ema_decay(const kolo_options *options, int64_t t)
 {
     return options->ema_ramp > 0 ? options->ema * -expm1(-(double)t / options->ema_ramp) : options->ema;
-}
-
-double kolo_clip_factor(double max_norm, double norm)
-{
-    double factor = max_norm / (norm + 1e-6);
-    return factor < 1 ? factor : 1;
 }
