@@ -1,0 +1,123 @@
+/* Inside ops/cuda: the backend's state and what its operations share. C and CUDA C both include it.
+ *
+ * Layout: activations are NHWC with channels padded to a multiple of 8 (16-bit types) or 4 (f32), so that every access of 16 bytes is aligned
+ * and the tensor cores are fed: block = that padded number (ops/backend.h), padding is zero. Convolution weights (O,I,KH,KW) are stored
+ * (O', KH, KW, I') with O', I' padded alike, f32; operations in 16-bit types read the SHADOW copy (layout.half). All else is plain.
+ *
+ * Every sum is formed in an order that the shape alone decides (no atomics on values): the same bits in every run. */
+#ifndef KOLO_OPS_CUDA_CUDA_H
+#define KOLO_OPS_CUDA_CUDA_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "kolo/error.h"
+#include "ops/kernel.h"
+
+typedef struct kolo_cuda {
+    int device;
+    int processors;    /* multiprocessors */
+    int major, minor;  /* compute capability */
+    cudaStream_t stream[KOLO_LANES];
+    cudnnHandle_t dnn;
+    cudnnBackendDescriptor_t dnn_profile; /* where dnn is NULL, in tests: the GPU that plans are made for (dnn.h) */
+    cublasLtHandle_t blas;
+    char name[64];     /* "NVIDIA H200" */
+    char place[128];   /* "GPU 0 (NVIDIA H200, 0000:1b:00.0)" */
+    char machine[192]; /* GPU, capability, cuDNN, cuBLASLt, driver: what timed choices depend on */
+    /* Scratch of timing at plan time: grown on demand, freed when the backend closes its last trial. Not used in a step. */
+    void *trial;
+    size_t trial_bytes;
+    /* "Last block done" counters of kernels that finish a sum over blocks: zero between launches (the last block resets its own). */
+    uint32_t *counter;
+    int counters;
+    struct kolo_cuda_weight **weight; /* what layout.opaque of convolution weights points to: layout.c */
+    int64_t weights, weight_capacity;
+    /* order.c: what is being captured, and host memory that is page-locked */
+    bool capturing;
+    uint64_t captures; /* so far: the number of the one that goes on */
+    struct kolo_cuda_pin *pin;
+    int64_t pins, pin_capacity;
+} kolo_cuda;
+enum { KOLO_CUDA_COUNTERS = 8192 };
+
+static inline kolo_cuda *kolo_cuda_of(const kolo_backend *backend) { return (kolo_cuda *)backend->state; }
+static inline cudaStream_t kolo_cuda_stream(const kolo_kernel *kernel)
+{
+    return kolo_cuda_of(kernel->backend)->stream[KOLO_LANE_COMPUTE];
+}
+
+/* A failed call: its words, the library's name for the error, file and line. Device errors are KOLO_ELAUNCH (exit 69), out of memory
+ * KOLO_ECONFIG. All evaluate to 0 or the negative status; `return` or KOLO_TRY them. */
+int kolo_cuda_check(cudaError_t rc, const char *call, const char *file, int line);
+int kolo_cuda_dnn_check(cudnnStatus_t rc, const char *call, const char *file, int line);
+int kolo_cuda_blas_check(cublasStatus_t rc, const char *call, const char *file, int line);
+void kolo_cuda_check_name(const char *text); /* what these call the GPU of this process */
+#define KOLO_CUDA(call) kolo_cuda_check((call), #call, __FILE__, __LINE__)
+#define KOLO_DNN(call) kolo_cuda_dnn_check((call), #call, __FILE__, __LINE__)
+#define KOLO_BLAS(call) kolo_cuda_blas_check((call), #call, __FILE__, __LINE__)
+
+/* The rows, one for each operation of ops.def: a missing one does not link. */
+#define OP(name, ...) extern const kolo_op_row kolo_cuda_##name;
+#include "graph/ops.def"
+#undef OP
+
+/* Channels as they are stored. */
+static inline int64_t kolo_cuda_padded(int64_t channels, enum kolo_dtype dtype)
+{
+    int64_t v = dtype == KOLO_F32 ? 4 : 8;
+    return (channels + v - 1) / v * v;
+}
+
+/* A tensor as (rows, pixels, stored channels); (N, F) has one pixel and stored == channels. */
+typedef struct kolo_cuda_view {
+    int64_t rows, channels, stored, height, width, pixels;
+    enum kolo_dtype dtype;
+} kolo_cuda_view;
+kolo_cuda_view kolo_cuda_view_of(const kolo_tensor *tensor, const kolo_layout *layout);
+kolo_cuda_view kolo_cuda_view_in(const kolo_request *request, int i);
+kolo_cuda_view kolo_cuda_view_out(const kolo_request *request, int i);
+
+/* order.c: streams, events, copies; ready.cu: a first kernel, run and read back when the backend opens */
+extern const kolo_device_table kolo_cuda_device;
+void kolo_cuda_enter(kolo_backend *backend); /* makes the calling thread's CUDA calls go to this backend's GPU */
+void kolo_cuda_order_close(kolo_cuda *cuda);
+int kolo_cuda_ready(kolo_cuda *cuda);
+
+/* layout.c: the backend type's own entries. A weight's layout.opaque is one of these. */
+typedef struct kolo_cuda_weight {
+    int64_t out, in, height, width;  /* (O, I, KH, KW) */
+    int64_t out_stored, in_stored;   /* stored (out_stored, KH, KW, in_stored) */
+} kolo_cuda_weight;
+int kolo_cuda_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout,
+                     kolo_layout *layout);
+/* Of a convolution's weight or its gradient; sets half too. request: the convolution or one of its gradients; layout: [graph->tensors].
+ * With groups the channels of one group lie side by side, so the weight is stored (O, KH, KW, I/groups) without padding; the maps keep theirs at the
+ * end of all channels. A layout that is there already (of another graph's parameter) stays. */
+int kolo_cuda_weight_layout(const kolo_request *request, int tensor, kolo_layout *layout);
+void kolo_cuda_weights_free(kolo_cuda *cuda); /* when the backend closes */
+int kolo_cuda_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
+int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from,
+                             void *to);
+/* vector.cu */
+int kolo_cuda_fold(kolo_backend *backend, float *sum, const float *part, int64_t count);
+int kolo_cuda_narrow(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);
+/* bias.cu: y (rows, stored) += bias (channels f32) in place; dbias[c] = sum over rows of dy, in a fixed order; rows = N * pixels */
+int kolo_cuda_bias_add(kolo_backend *backend, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows, int64_t stored, int64_t channels);
+size_t kolo_cuda_bias_workspace(const kolo_backend *backend, int64_t rows, int64_t stored);
+int kolo_cuda_bias_grad(kolo_backend *backend, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows, int64_t stored,
+                        int64_t channels, void *workspace);
+
+/* Timing of candidates at plan time: `run` enqueues one on the given stream; *seconds: the fastest of a few. trial.c */
+int kolo_cuda_trial_memory(kolo_backend *backend, size_t bytes, void **memory); /* filled with small numbers */
+int kolo_cuda_trial_time(kolo_backend *backend, int (*run)(void *argument), void *argument, double *seconds);
+void kolo_cuda_trial_end(kolo_backend *backend);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
