@@ -41,52 +41,62 @@ static bool check_version(const char *path)
     const char *its = dlsym(library, "kolo_cuda_version");
     if (its && strcmp(its, mine) == 0) return true;
     snprintf(failure, sizeof failure,
-             "%s is of another build (%s) than this program (%s): build and install both together (`make CUDA=1 install`)",
+             "%.600s is of another build (%.60s) than this program (%s): build and install both together (`make CUDA=1 install`)",
              path, its ? its : "no version", mine);
     return false;
 }
 
-/* True when there is an end to the search: opened, or there and broken. */
-static bool try_open(const char *path)
-{
-    if (strchr(path, '/') && access(path, F_OK) != 0) return false;
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        const char *words = dlerror();
-        if (!words) words = "the dynamic linker gives no reason";
-        /* the bare name, looked for everywhere and not found: nothing is broken, there is none */
-        if (!strchr(path, '/') && strncmp(words, library_name, sizeof library_name - 1) == 0) return false;
-        snprintf(failure, sizeof failure, "%s cannot be opened: %s; %s", path, words, cure(words));
-    } else if (!check_version(path)) {
-        dlclose(library);
-        library = NULL;
-    }
-    return true;
-}
+static pthread_once_t looked = PTHREAD_ONCE_INIT;
+static char library_path[4096];
 
-static void open_library(void)
+static void look_for_library(void)
 {
     static const char *const place[] = {"/../lib/", "/"}; /* from the program's folder */
     const char *named = getenv("KOLO_CUDA_LIBRARY");
     if (named && *named) {
-        if (!try_open(named))
-            snprintf(failure, sizeof failure, "KOLO_CUDA_LIBRARY=%s: there is no such file; unset it, or name %s", named,
-                     library_name);
+        snprintf(library_path, sizeof library_path, "%s", named);
         return;
     }
-    char self[3072], path[4096];
+    char self[3072];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     self[length > 0 ? length : 0] = 0;
     char *slash = strrchr(self, '/');
+    if (slash) *slash = 0;
     for (size_t i = 0; slash && i < sizeof place / sizeof *place; i++) {
-        *slash = 0;
-        snprintf(path, sizeof path, "%s%s%s", self, place[i], library_name);
-        if (try_open(path)) return;
+        snprintf(library_path, sizeof library_path, "%s%s%s", self, place[i], library_name);
+        if (access(library_path, F_OK) == 0) return;
     }
-    if (try_open(library_name)) return;
-    snprintf(failure, sizeof failure,
-             "this installation of kolo has no GPU half (%s): build it with `make CUDA=1` and install it, or use device=cpu",
-             library_name);
+    *library_path = 0;
+}
+
+const char *kolo_cuda_library(void)
+{
+    pthread_once(&looked, look_for_library);
+    return *library_path && access(library_path, F_OK) == 0 ? library_path : NULL;
+}
+
+static void open_library(void)
+{
+    const char *path = kolo_cuda_library();
+    if (!path) {
+        if (*library_path)
+            snprintf(failure, sizeof failure, "KOLO_CUDA_LIBRARY=%.900s: there is no such file; unset it, or name %s", library_path, library_name);
+        else
+            snprintf(failure, sizeof failure,
+                     "this installation of kolo has no GPU half (%s): build it with `make CUDA=1` and install it, or use device=cpu",
+                     library_name);
+        return;
+    }
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        const char *words = dlerror();
+        if (!words) words = "the dynamic linker gives no reason";
+        if (strncmp(words, path, strlen(path)) == 0) snprintf(failure, sizeof failure, "%.600s; %s", words, cure(words));
+        else snprintf(failure, sizeof failure, "%.300s cannot be opened: %.400s; %s", path, words, cure(words));
+    } else if (!check_version(path)) {
+        dlclose(library);
+        library = NULL;
+    }
 }
 
 void *kolo_cuda_symbol(const char *name)

@@ -9,8 +9,10 @@
 #ifndef KOLO_BASE_PLUGIN_H
 #define KOLO_BASE_PLUGIN_H
 
-/* The symbol, or NULL with the error text saying which library is missing and what to do. Opened once; looked for in KOLO_CUDA_LIBRARY
- * (a file), then ../lib and ./ beside the program, then as the dynamic linker finds it. A library of another KOLO_VERSION is refused. */
+/* The symbol, or NULL with the error text saying which library is missing and what to do. Opened once. A library of another build is refused. */
 void *kolo_cuda_symbol(const char *name);
+/* The file that is or would be opened, or NULL where there is none; opens nothing. It is the one that KOLO_CUDA_LIBRARY names, else
+ * libkolo_cuda.so in ../lib or in . beside the program. */
+const char *kolo_cuda_library(void);
 
 #endif

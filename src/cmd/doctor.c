@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "cmd/cmd.h"
 #include "comm/comm.h"
+#include "comm/reducer.h"
 #include "data/shard.h"
 #include "kolo/error.h"
 #include "launch/device.h"
@@ -154,16 +155,24 @@ static void check_environment(report *r)
 
 /* ---- GPUs: a failure where the job was given some or device=cuda asks for them, else a remark ------------------------- */
 
+/* What the ways of gradients between GPUs say of themselves: a version, or why not. */
+static void say_reducers(report *r)
+{
+    char note[128] = "";
+    const kolo_reducer_type *const *row = kolo_cuda_symbol("kolo_cuda_reducer");
+    for (; row && *row; row++) {
+        bool ready = (*row)->ready(note, sizeof note) == 0;
+        if (ready && *note) say(r, GOOD, 0, "reducer", "gradients may travel by %s %s", (*row)->name, note);
+        if (!ready) say(r, WARN, 0, "reducer", "gradients cannot travel by %s, but through host memory: %s", (*row)->name, kolo_error_text());
+        *note = 0;
+    }
+}
+
 static void say_versions(report *r, int driver, int runtime)
 {
-    void *symbol = kolo_cuda_symbol("ncclGetVersion");
-    int (*nccl_version)(int *);
-    char nccl[48] = "no NCCL in this build";
-    int n = 0;
-    memcpy(&nccl_version, &symbol, sizeof nccl_version);
-    if (symbol && nccl_version(&n) == 0) snprintf(nccl, sizeof nccl, "NCCL %d.%d.%d", n / 10000, n % 10000 / 100, n % 100);
-    say(r, GOOD, 0, "cuda", "driver for CUDA %d.%d, runtime %d.%d; %s, %s", driver / 1000, driver % 1000 / 10, runtime / 1000,
-        runtime % 1000 / 10, kolo_backend_version("cuda"), nccl);
+    say(r, GOOD, 0, "cuda", "driver for CUDA %d.%d, runtime %d.%d; %s", driver / 1000, driver % 1000 / 10, runtime / 1000,
+        runtime % 1000 / 10, kolo_backend_version("cuda"));
+    say_reducers(r);
 }
 
 /* Opens the backend on it: streams, cuDNN, cuBLASLt and a first kernel. */

@@ -6,6 +6,7 @@
 #include <mpi.h>
 #endif
 
+#include "base/plugin.h"
 #include "cmd/cmd.h"
 #include "data/augment.h"
 #include "kolo/error.h"
@@ -212,7 +213,9 @@ int kolo_command_version(int n, char **words)
 #else
     printf("without PMIx\n");
 #endif
-    printf("without CUDA\n");
+    /* not opened: that takes as long as all the rest many times over */
+    if (kolo_cuda_library()) printf("CUDA by %s, opened when a GPU is chosen\n", kolo_cuda_library());
+    else printf("without CUDA\n");
     fflush(stdout);
     return 0;
 }

@@ -16,12 +16,6 @@ const char kolo_cuda_version[] = KOLO_VERSION "/" KOLO_CONTRACT;
 extern const kolo_backend_type kolo_cuda_backend;
 int kolo_cuda_devices(kolo_device *list, int *driver, int *runtime);
 
-#define OP(name, ...) extern const kolo_op_row kolo_cuda_##name __attribute__((weak));
-#include "graph/ops.def"
-#undef OP
-#pragma weak kolo_cuda_fold
-#pragma weak kolo_cuda_narrow
-#pragma weak kolo_cuda_trial_end
 static const kolo_op_row *const cuda_rows[KOLO_OP_COUNT] = {
 #define OP(name, ...) [KOLO_OP_##name] = &kolo_cuda_##name,
 #include "graph/ops.def"
