@@ -25,8 +25,9 @@ typedef struct rig_config {
     int64_t rows, side, channels; /* of a micro-batch */
     int slots, ranks, rank;
     int bn;
-    bool canonical, eval, clip, ema;
-    double momentum;
+    bool canonical, eval, clip, ema, scaled;
+    double loss_scale;
+    enum kolo_dtype dtype;
 } rig_config;
 
 /* fixed: layouts by rule instead of a clock, the same in every process. */
@@ -66,11 +67,13 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
     memset(r, 0, sizeof *r);
     kolo_options_default(&r->options);
     r->options.clip_norm = c->clip ? 1 : 0;
+    r->options.loss_scale = c->loss_scale;
     kolo_model_config m = {.rows = c->rows,
                            .height = c->side,
                            .width = c->side,
                            .channels = c->channels,
                            .classes = 10,
+                           .dtype = c->dtype,
                            .train = !c->eval,
                            .mean = {.5f, .5f, .5f},
                            .std = {.25f, .25f, .25f}};
@@ -82,6 +85,7 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
                           .ema = c->ema,
                           .bucket_bytes = 1 << 17,
                           .clip_norm = c->clip,
+                          .scaled = c->scaled,
                           .optimizer = c->eval ? NULL : kolo_optimizer_find("sgd")};
     KOLO_TRY(kolo_plan_create(&r->plan, r->graph, backend, &p, train ? train->plan : NULL));
     KOLO_TRY(kolo_plan_check(r->plan));
