@@ -24,7 +24,7 @@ typedef struct rig_config {
     const char *model;
     int64_t size, channels;
     int threads;
-    bool direct, ema;
+    bool direct, ema, scaled;
 } rig_config;
 
 static int rig_open(rig *r, const rig_config *c)
@@ -51,7 +51,8 @@ static int rig_open(rig *r, const rig_config *c)
                           .bucket_bytes = 1 << 18,
                           .decay_norms = true,
                           .optimizer = kolo_optimizer_find("sgd"),
-                          .ema = c->ema};
+                          .ema = c->ema,
+                          .scaled = c->scaled};
     KOLO_TRY(kolo_backend_create(&r->backend, "cpu", &b));
     KOLO_TRY(kolo_model_graph(&r->graph, c->model, &m));
     KOLO_TRY(kolo_plan_create(&r->plan, r->graph, r->backend, &p, NULL));

@@ -165,6 +165,46 @@ static void round_trip(const rig_config *from, const rig_config *to, const char 
     free(two), free(one), free(first), free(second), free(first_list), free(second_list);
 }
 
+/* The manifest as a version wrote it that knew nothing of loss scaling. */
+static void forget_scale(const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    kolo_file_read(path, &text, &bytes);
+    char *line = text ? strstr(text, "  \"loss_scale\"") : NULL, *next = line ? strchr(line, '\n') : NULL;
+    ok(next != NULL, "the manifest has a line of the loss scale");
+    if (next) memmove(line, next + 1, strlen(next));
+    if (next) kolo_file_write_atomic(path, text, strlen(text));
+    free(text);
+}
+
+static void loss_scale(void)
+{
+    rig a, b;
+    rig_config c = lenet;
+    char path[512] = "", *list = place("scale", "/checkpoints/step-0000000002/manifest.json");
+    const kolo_scaler odd = {.scale = 512, .good = 1234, .skipped = 7}, other = {.scale = 64, .good = 1, .skipped = 2};
+    kolo_scaler s = {.scale = 0};
+    c.scaled = true;
+    ok(rig_open(&a, &c) == 0 && rig_open(&b, &c) == 0, "made with loss scaling (%s)", kolo_error_text());
+    kolo_exec_set_scaler(a.exec, &odd);
+    kolo_run *run = open_run("scale");
+    rig_save(&a, run, 2);
+    kolo_run_close(&run);
+    find("scale", path);
+    is_int(kolo_checkpoint_load(path, b.exec, b.plan), 0, "loaded (%s)", kolo_error_text());
+    kolo_exec_get_scaler(b.exec, &s);
+    ok(s.scale == 512 && s.good == 1234 && s.skipped == 7, "scale, count and skipped updates come back");
+    forget_scale(list);
+    kolo_exec_set_scaler(b.exec, &other);
+    is_int(kolo_checkpoint_load(path, b.exec, b.plan), 0, "a manifest without it can be loaded (%s)", kolo_error_text());
+    kolo_exec_get_scaler(b.exec, &s);
+    ok(s.scale == 64 && s.good == 1 && s.skipped == 2, "and leaves the scale alone");
+    rig_close(&a);
+    rig_close(&b);
+    free(list);
+}
+
 static void other_model(void)
 {
     rig a, b;
@@ -411,6 +451,7 @@ int main(int argc, char **argv)
     round_trip(&lenet, &lenet, "LeNet-5");
     round_trip(&lenet, &lenet_wide, "LeNet-5, other threads and layouts");
     round_trip(&resnet, &resnet, "ResNet-20");
+    loss_scale();
     other_model();
     keeping();
     damaged();
