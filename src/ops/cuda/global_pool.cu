@@ -6,7 +6,7 @@ extern "C" {
 }
 
 /* A block takes one row and `width` vectors of channels, width a power of 2; its THREADS / width lanes share the pixels. */
-enum { THREADS = 256, WIDEST = 32, RUN = 16, UNROLL = 4 };
+enum { THREADS = 256, WIDEST = 32, UNROLL = 4 };
 
 typedef struct global {
     int rows, channels, pixels, vectors;
@@ -14,29 +14,29 @@ typedef struct global {
     enum kolo_dtype dtype;
 } global;
 
-/* Sums of RUN pixels in f32, of runs and lanes in f64, in an order that the shape decides. */
+/* Sums in f64, in an order that the shape decides: a lane's pixels, then the lanes. */
 template <typename T> __global__ void __launch_bounds__(THREADS) mean_kernel(T *y, const T *x, global p)
 {
     const int N = kolo_vector<T>::N, lanes = THREADS / p.width;
     __shared__ double part[THREADS * N];
     const int n = (int)blockIdx.x / p.groups, first = ((int)blockIdx.x - n * p.groups) * p.width;
     const int column = (int)threadIdx.x & (p.width - 1), lane = (int)threadIdx.x / p.width;
+    const T *from = x + ((int64_t)n * p.pixels * p.vectors + first + column) * N;
+    const int end = first + column < p.vectors ? p.pixels : 0;
     double sum[N] = {};
-    if (first + column < p.vectors) {
-        const T *from = x + ((int64_t)n * p.pixels * p.vectors + first + column) * N;
-        for (int begin = lane; begin < p.pixels; begin += RUN * lanes) {
-            float run[N] = {};
-            for (int some = begin; some < p.pixels && some < begin + RUN * lanes; some += UNROLL * lanes)
+    for (int begin = lane; begin < end; begin += UNROLL * lanes) {
+        kolo_words some[UNROLL] = {};
 #pragma unroll
-                for (int u = 0; u < UNROLL; u++) {
-                    const int i = some + u * lanes;
-                    float v[N] = {};
-                    if (i < p.pixels) kolo_load16(from + (int64_t)i * p.vectors * N, v);
+        for (int u = 0; u < UNROLL; u++) {
+            const int i = begin + u * lanes;
+            if (i < end) some[u] = kolo_read16(from + (int64_t)i * p.vectors * N);
+        }
 #pragma unroll
-                    for (int l = 0; l < N; l++) run[l] += v[l];
-                }
+        for (int u = 0; u < UNROLL; u++) {
+            float v[N];
+            kolo_widen16(x, some[u], v);
 #pragma unroll
-            for (int l = 0; l < N; l++) sum[l] += (double)run[l];
+            for (int l = 0; l < N; l++) sum[l] += (double)v[l];
         }
     }
 #pragma unroll
