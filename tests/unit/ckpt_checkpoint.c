@@ -14,8 +14,8 @@
 #include "tap.h"
 
 static char top[] = "/tmp/kolo_checkpoint_XXXXXX";
-static const rig_config lenet = {"lenet5", 28, 1, 1, true, true}, lenet_wide = {"lenet5", 28, 1, 2, false, true},
-                        resnet = {"resnet20", 32, 3, 1, true, false};
+static const rig_config lenet = {"lenet5", 28, 1, 1, true, true, false}, lenet_wide = {"lenet5", 28, 1, 2, false, true, false},
+                        resnet = {"resnet20", 32, 3, 1, true, false, false};
 
 static kolo_position rig_position(int64_t step)
 {
@@ -414,7 +414,7 @@ static void beside_the_step(void)
 static int measure(const char *model, int64_t size)
 {
     rig a;
-    rig_config c = {model, size, 3, 2, false, false};
+    rig_config c = {model, size, 3, 2, false, false, false};
     char path[512];
     if (rig_open(&a, &c) < 0) {
         diag("%s", kolo_error_text());

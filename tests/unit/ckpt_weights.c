@@ -8,7 +8,7 @@
 
 static char top[] = "/tmp/kolo_weights_XXXXXX";
 static char path[128], other[128];
-static const rig_config net = {"resnet18", 64, 3, 1, true, true};
+static const rig_config net = {"resnet18", 64, 3, 1, true, true, false};
 
 static float *values_of(rig *r, const char *which, const char *name, int64_t *n)
 {
