@@ -1,0 +1,53 @@
+# speed: ResNet-50 and ResNet-20, by operation, memory, the host's share
+# shellcheck shell=bash
+if [ -n "$DRY" ]; then batches=(4) big=(model=resnet20 size=16 steps=2) small=(model=resnet20 size=32 batch=4 steps=2)
+else batches=(128 256 512) big=(model=resnet50 size=224 steps=40) small=(model=resnet20 size=32 batch=1024 steps=200); fi
+if [ -z "$DRY" ]; then
+    if limited 60 ceilings > "$OUT/logs/ceilings" 2>&1; then
+        grep -h '"ceiling"\|"gpu"' "$OUT/logs/ceilings" | tee -a "$OUT/results.jsonl" | sed 's/[{}"]//g; s/^what: /# /'
+        pass "ceilings measured"
+    else
+        fail "ceilings: $(tail -n 1 "$OUT/logs/ceilings")"
+    fi
+fi
+ceiling() { sed -n "s/.*\"name\": \"$1\", \"[a-z_]*\": \([0-9.e+]*\)}.*/\1/p" "$OUT/logs/ceilings" 2> /dev/null | head -n 1; } # NAME
+field() { sed -n "s|^train .*$2.*|\1|p" "$OUT/logs/bench.$1" | tail -n 1; } # NAME PATTERN
+# bench NAME ARGS...: one run of kolo bench train; figures to $rate $ms $host $peak $planned
+bench() {
+    local name=$1
+    shift
+    rate=0 ms=0 host=0 peak=0 planned=0
+    limited 60 kolo bench train device=cuda "$@" > "$OUT/logs/bench.$name" 2>&1 || { fail "$name: $(tail -n 1 "$OUT/logs/bench.$name" | cut -c 1-200)" && return 1; }
+    rate=$(field "$name" ': \([0-9.]*\) img/s') ms=$(field "$name" ' \([0-9.]*\) ms/step')
+    host=$(field "$name" 'host \([0-9.]*\)') peak=$(field "$name" 'peak \([0-9.]*\) MiB') planned=$(field "$name" 'planned \([0-9.]*\) MiB')
+    [ -n "$rate" ] || { fail "$name: no figure in $OUT/logs/bench.$name" && return 1; }
+    record bench "name=$name" "img_s=$rate" "ms=$ms" "host_us=$(awk -v h="$host" 'BEGIN {print 1000 * h}')" "peak_mib=$peak" "planned_mib=$planned" "args=$*"
+    pass "$name: $rate img/s, $ms ms a step, host $host ms, memory $peak MiB of $planned planned"
+}
+best=0 best_batch=${batches[0]}
+for batch in "${batches[@]}"; do
+    bench "synthetic.$batch" "${big[@]}" precision=bf16 batch="$batch" || continue
+    at_least "$best" "$rate" || best=$rate best_batch=$batch best_host=$host best_peak=$peak best_planned=$planned
+done
+echo "$best" > "$OUT/best"
+if bench deterministic "${big[@]}" precision=bf16 batch="$best_batch" deterministic=true; then
+    note "deterministic=true runs at $(ratio "$rate" "$best") of the free speed"
+    goal "deterministic mode, share of the free speed" "$(ratio "$rate" "$best")" 0.90
+fi
+if bench eager "${big[@]}" precision=bf16 batch="$best_batch" replay=false; then note "launched kernel by kernel: $(ratio "$rate" "$best") of the replayed speed"; fi
+if bench profile "${big[@]}" precision=bf16 batch="$best_batch" --profile; then
+    note "by operation at batch $best_batch, measured ceilings $(ceiling copy) GB/s, $(ceiling 'bf16 product') TFLOP/s:"
+    grep -vE '^(train|arenas)' "$OUT/logs/bench.profile" | head -n 30 | sed 's/^/#   /'
+    awk '$2 ~ /^[0-9.]+$/ && NF >= 3 {printf "{\"what\": \"operation\", \"name\": \"%s\", \"ms\": %s, \"calls\": %s, \"gb_s\": %s, \"tflop_s\": %s}\n", $1, $2, $3, ($4 ~ /^[0-9.]+$/) ? $4 : "null", ($5 ~ /^[0-9.]+$/) ? $5 : "null"}' \
+        "$OUT/logs/bench.profile" >> "$OUT/results.jsonl"
+fi
+need_data
+if bench packed "${big[@]}" precision=bf16 batch="$best_batch" data="$DATA/photos/train"; then note "packed pictures: $(ratio "$rate" "$best") of the synthetic speed"; fi
+bench resnet20.f32 "${small[@]}" precision=f32
+bench resnet20.bf16 "${small[@]}" precision=bf16 && echo "$rate" > "$OUT/best20"
+if [ -z "$DRY" ]; then bench resnet50.fp16 "${big[@]}" precision=fp16 batch="$best_batch" && bench resnet50.tf32 "${big[@]}" precision=tf32 batch=128; fi
+goal "ResNet-50 bf16, img/s: the floor" "$best" 2470
+goal "ResNet-50 bf16, img/s: good" "$best" 3400
+goal "ResNet-50 bf16, img/s: the aim" "$best" 7100
+goal "host's share of a step, us" "$(awk -v h="${best_host:-0}" 'BEGIN {print 1000 * h}')" -50
+goal "memory taken beyond the plan, percent" "$(awk -v p="${best_planned:-0}" -v m="${best_peak:-0}" 'BEGIN {d = p > 0 ? 100 * (m - p) / p : 100; print d < 0 ? -d : d}')" -1

@@ -1,0 +1,17 @@
+# ResNet-18, 50 and 20 on the GPU against PyTorch's figures
+# shellcheck shell=bash
+if [ ! -d "$GOLDEN/models" ]; then
+    skip "no golden figures here"
+elif [ -n "$DRY" ]; then
+    tap lenet5 60 golden device=cuda "$GOLDEN/models/lenet5.json"
+    tap resnet20_sgd 120 golden device=cuda "$GOLDEN/models/resnet20_cifar_a_16.json"
+else
+    for model in resnet18 resnet50 resnet20 lenet5; do
+        for file in "$GOLDEN/models/$model"_*.json "$GOLDEN/models/$model.json"; do
+            [ ! -f "$file" ] || tap "$(basename "$file" .json)" 30 golden device=cuda "$file"
+        done
+    done
+    for optimizer in sgd_momentum sgd_nesterov_decay sgd_smooth sgd_ema sgd_ema_ramp sgd_clip_norm; do
+        tap "ten steps of resnet20, $optimizer" 20 golden device=cuda "$GOLDEN/train/resnet20_$optimizer.json"
+    done
+fi

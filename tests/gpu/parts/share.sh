@@ -1,0 +1,28 @@
+# two ranks on one GPU: gradients travel through host memory
+# shellcheck shell=bash
+need_data || fail "packing: $(tail -n 1 "$OUT/logs/pack")"
+if ! with sh -c 'command -v mpiexec' > /dev/null; then
+    skip "no mpiexec"
+else
+    args=(resnet20_cifar data="$DATA/small/train" val=none bn=ghost reduce=canonical deterministic=true schedule=constant warmup=0 seed=4 device=cuda share_gpu=true)
+    if [ -n "$DRY" ]; then args+=(batch=16 micro_batch=8 steps=3 precision=f32); else args+=(batch=128 micro_batch=64 steps=20 precision=bf16); fi
+    ranks() { # NAME RANKS ARGS
+        local name=$1 n=$2
+        shift 2
+        limited 90 mpiexec -n "$n" kolo train "$@" run="$ROOM/$name" > "$OUT/logs/share.$name" 2>&1
+        status=$?
+        [ $status = 0 ] || { fail "$name: $n ranks ended with status $status" && tail_of "$OUT/logs/share.$name"; }
+        return $status
+    }
+    export HYDRA_LAUNCHER=fork
+    if ranks one 1 "${args[@]}" && ranks two 2 "${args[@]}"; then
+        same_bits one two "one rank with two micro-batches, two ranks with one each"
+        grep -qiE 'staged|host memory' "$OUT/logs/share.two"
+        ok $? "and it is said that gradients go through host memory"
+    fi
+    # one GPU given to two ranks by mistake is refused, by name
+    limited 60 mpiexec -n 2 kolo train "${args[@]}" share_gpu=false run="$ROOM/refused" > "$OUT/logs/share.refused" 2>&1
+    status=$?
+    [ $status != 0 ] && [ $status != 124 ] && grep -q share_gpu "$OUT/logs/share.refused"
+    ok $? "without share_gpu=true two ranks of one GPU are refused (status $status): $(grep -m 1 share_gpu "$OUT/logs/share.refused" | cut -c 1-160)"
+fi
