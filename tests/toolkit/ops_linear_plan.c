@@ -1,38 +1,29 @@
-/* Linear layers as far as the installed cuBLASLt goes without a GPU: it takes every descriptor, and only its heuristic, the
- * first call that asks for a device, says no. */
-#include "base/memory.h"
-#include "kolo/error.h"
-#include "ops/cuda/cuda.h"
-#include "tap.h"
+/* Linear layers as far as the installed cuBLASLt goes without a GPU: it takes every descriptor, and only its heuristic,
+ * the first call that asks for a device, says no. */
+#include "toolkit_rig.h"
 
 static const kolo_op_row *const rows[KOLO_OP_COUNT] = {[KOLO_OP_linear] = &kolo_cuda_linear,
                                                        [KOLO_OP_linear_grad_data] = &kolo_cuda_linear_grad_data,
                                                        [KOLO_OP_linear_grad_weight] = &kolo_cuda_linear_grad_weight};
 static const kolo_backend_type type = {.name = "cuda", .rows = rows, .blocks = kolo_cuda_blocks};
 
-static void check(int rc, const char *what)
-{
-    if (rc >= 0) return;
-    printf("Bail out! %s: %s\n", what, kolo_error_text());
-    exit(1);
-}
-
 /* y = x w^T + b of odd sizes, and its gradients. */
 static kolo_graph *open_graph(enum kolo_dtype dtype, bool bias)
 {
     const kolo_init zero = {KOLO_INIT_CONSTANT, 0};
     kolo_graph *g = NULL;
-    check(kolo_graph_create(&g, "linear", true, dtype), "graph");
+    toolkit_check(kolo_graph_create(&g, "linear", true, dtype), "graph");
     int x = kolo_graph_tensor(g, "x", KOLO_ROLE_ACTIVATION, dtype, 2, (const int64_t[]){7, 33});
     int y = kolo_linear(g, "l", x, 11, bias, zero, zero), w = kolo_graph_find(g, "l.weight");
-    check(y, "linear");
+    toolkit_check(y, "linear");
     int dy = kolo_graph_tensor(g, "dy", KOLO_ROLE_ACTIVATION, dtype, 2, g->tensor[y].dim);
     int dx = kolo_graph_tensor(g, "dx", KOLO_ROLE_ACTIVATION, dtype, 2, g->tensor[x].dim);
     int dw = kolo_graph_tensor(g, "dw", KOLO_ROLE_GRADIENT, KOLO_F32, 2, g->tensor[w].dim);
     int db = kolo_graph_tensor(g, "db", KOLO_ROLE_GRADIENT, KOLO_F32, 1, g->tensor[y].dim + 1);
     const kolo_attributes a = g->node[0].a;
-    check(kolo_graph_node_with(g, KOLO_OP_linear_grad_weight, 2, (int[]){x, dy}, 1 + bias, (int[]){dw, db}, &a), "dw");
-    check(kolo_graph_node_with(g, KOLO_OP_linear_grad_data, 2, (int[]){dy, w}, 1, &dx, &a), "dx");
+    toolkit_check(kolo_graph_node_with(g, KOLO_OP_linear_grad_weight, 2, (int[]){x, dy}, 1 + bias, (int[]){dw, db}, &a),
+                  "dw");
+    toolkit_check(kolo_graph_node_with(g, KOLO_OP_linear_grad_data, 2, (int[]){dy, w}, 1, &dx, &a), "dx");
     return g;
 }
 
@@ -43,8 +34,8 @@ static void test_descriptors(enum kolo_dtype dtype, bool tf32, bool bias)
     kolo_graph *g = open_graph(dtype, bias);
     kolo_layout *layout = kolo_alloc((size_t)g->tensors * sizeof *layout);
     int reached = 0;
-    check(kolo_choices_open(&b.choices, "none", NULL, NULL), "choices");
-    check(kolo_backend_layout(&b, g, NULL, NULL, layout), "layout");
+    toolkit_check(kolo_choices_open(&b.choices, "none", NULL, NULL), "choices");
+    toolkit_check(kolo_backend_layout(&b, g, NULL, NULL, layout), "layout");
     for (int i = 0; i < (int)g->nodes; i++) {
         kolo_kernel *k;
         size_t workspace;

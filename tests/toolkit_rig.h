@@ -1,0 +1,42 @@
+/* For tests/toolkit: the C half of the CUDA backend, linked with the real libraries but without its kernels. What a
+ * plan says can be seen without a GPU; what would run is not there, and says so. */
+#ifndef TESTS_TOOLKIT_RIG_H
+#define TESTS_TOOLKIT_RIG_H
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "ops/cuda/dnn.h"
+#include "tap.h"
+
+static void toolkit_check(int rc, const char *what)
+{
+    if (rc >= 0) return;
+    printf("Bail out! %s: %s\n", what, kolo_error_text());
+    exit(1);
+}
+
+static int no_kernel(void) { return kolo_fail(KOLO_EINTERNAL, "this test has no kernels"); }
+int kolo_cuda_bias_add(kolo_backend *b, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows, int64_t stored,
+                       int64_t channels)
+{
+    (void)b, (void)y, (void)dtype, (void)bias, (void)rows, (void)stored, (void)channels;
+    return no_kernel();
+}
+int kolo_cuda_bias_grad(kolo_backend *b, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows,
+                        int64_t stored, int64_t channels, void *workspace)
+{
+    (void)b, (void)dbias, (void)dy, (void)dtype, (void)rows, (void)stored, (void)channels, (void)workspace;
+    return no_kernel();
+}
+size_t kolo_cuda_bias_workspace(const kolo_backend *b, int64_t rows, int64_t stored)
+{
+    (void)b, (void)rows, (void)stored;
+    return 0;
+}
+int kolo_dnn_widen(const kolo_cuda *cuda, float *to, const void *half, enum kolo_dtype dtype, int64_t count)
+{
+    (void)cuda, (void)to, (void)half, (void)dtype, (void)count;
+    return no_kernel();
+}
+
+#endif
