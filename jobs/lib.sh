@@ -7,7 +7,9 @@
 #   KOLO_MAX_RESTARTS=N   requeues at most (default 200)
 #   KOLO_DRY_RUN=1        print the srun line and stop
 #   SLURM_MPI_TYPE        plugin of `srun --mpi` (default pmix)
-#   KOLO_SITE_ENV=FILE    sourced first: modules and network settings of this computing centre
+#   KOLO_SITE_ENV=FILE    sourced first: modules and network settings of this computing centre; or the name of a file that comes
+#                         with Kolo (share/site): infiniband, slingshot, ethernet, efa
+#   KOLO_IDLE_GPUS=1      allow fewer tasks on a node than it has GPUs
 
 job_say() { printf '[%s] %s\n' "$(date '+%F %T')" "$*"; }
 job_die() { # STATUS TEXT: ends the job
@@ -39,15 +41,40 @@ job_find_kolo() {
     command -v kolo > /dev/null 2>&1 || job_die 69 "no program kolo: module load kolo, or build it (make) and submit from the source tree"
 }
 
-job_begin() { # FOLDER OF THIS FILE
-    if [ -n "${KOLO_SITE_ENV:-}" ]; then
-        # shellcheck disable=SC1090
-        . "$KOLO_SITE_ENV" || job_die 78 "KOLO_SITE_ENV=$KOLO_SITE_ENV cannot be read"
+# Sources the site's file and says what it has set.
+job_site() { # FOLDER OF THIS FILE
+    local file=$KOLO_SITE_ENV place before
+    for place in "$1/../share/site" "$1/../site"; do # in the source tree, installed
+        case $file in */*) break ;; esac
+        [ -r "$place/$file.sh" ] && file=$place/$file.sh
+    done
+    [ -r "$file" ] || job_die 78 "KOLO_SITE_ENV=$KOLO_SITE_ENV is neither a file nor one of: $(cd "$1" && find ../share/site ../site -name '*.sh' -printf '%f\n' 2> /dev/null | sed 's/\.sh$//' | sort | tr '\n' ' ')"
+    before=$(env | sort)
+    # shellcheck disable=SC1090
+    . "$file" || job_die 78 "KOLO_SITE_ENV=$KOLO_SITE_ENV: $file failed"
+    job_say "site settings of $file:"
+    comm -13 <(echo "$before") <(env | sort) | grep -v '^_=' | sed 's/^/    /'
+}
+
+# One task drives one GPU. A GPU that nobody drives is a request to be mended before a day of it is wasted; too many tasks are
+# refused by kolo itself, which knows whether they may share.
+job_check_gpus() {
+    local gpus=${SLURM_GPUS_ON_NODE:-0} tasks=${SLURM_NTASKS_PER_NODE:-}
+    : "${tasks:=$((${SLURM_NTASKS:-1} / ${SLURM_JOB_NUM_NODES:-1}))}"
+    if [ "$gpus" -gt "$tasks" ] && [ -z "${KOLO_IDLE_GPUS:-}" ]; then
+        job_die 78 "$gpus GPUs but $tasks tasks a node, and each task drives one GPU: sbatch --ntasks-per-node=$gpus ..., or KOLO_IDLE_GPUS=1"
     fi
+}
+
+job_begin() { # FOLDER OF THIS FILE
+    [ -n "${KOLO_SITE_ENV:-}" ] && job_site "$1"
     export SLURM_EXPORT_ENV=ALL # sites that submit with --export=NONE
+    # Every task sees all GPUs that the job has on its node, and kolo picks: one that sees its own alone cannot reach the others'
+    # directly. (--gpu-bind=none is no way: it hides from the tasks which GPUs are the job's.)
+    unset SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK
     job_find_kolo "$1"
     job_say "job ${SLURM_JOB_ID:-none} \"${SLURM_JOB_NAME:-}\" on ${SLURM_JOB_NODELIST:-$(hostname)}, start ${SLURM_RESTART_COUNT:-0}, $(kolo version | head -n 1)"
-    env | grep -E '^(SLURM_(JOB|NNODES|NTASKS|CPUS|TASKS|MPI|RESTART)|KOLO_)' | sort | sed 's/^/    /' || true
+    env | grep -E '^(SLURM_(JOB|NNODES|NTASKS|CPUS|GPUS|TASKS|MPI|RESTART)|CUDA_VISIBLE|NCCL_|KOLO_)' | sort | sed 's/^/    /' || true
 }
 
 # CPUs of one task: as asked, or an equal share of the node.

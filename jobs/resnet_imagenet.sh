@@ -3,6 +3,7 @@
 #
 #   sbatch jobs/resnet_imagenet.sh                      after editing the two lines marked EDIT
 #   KOLO_RECIPE=resnet18_imagenette KOLO_DATA=/data/imagenette sbatch --nodes=2 jobs/resnet_imagenet.sh
+#   sbatch --gpus-per-node=4 --ntasks-per-node=4 --cpus-per-task=16 jobs/resnet_imagenet.sh      on GPUs, one task each
 #
 # The same sbatch again goes on from the last checkpoint; near the time limit the job checkpoints and requeues itself.
 ##SBATCH --account=EDIT_ME                # EDIT 1: remove one '#' and name your account
@@ -30,6 +31,7 @@ done
 . "$jobs/lib.sh" || exit 78
 
 job_begin "$jobs"
+job_check_gpus
 [ -d "$KOLO_DATA" ] || job_die 78 "KOLO_DATA=$KOLO_DATA is no folder: edit the line marked EDIT 2, or pack the data first (jobs/pack_dataset.sh)"
 train=$(job_stage "$KOLO_DATA/train") || exit
 val=none

@@ -2,7 +2,7 @@
 # The job templates on a real Slurm: packing, the site's acceptance test, staging, refusals that come before any rank starts.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-cluster 2 2
+cluster 2 2 2
 submit() { # NAME TEMPLATE [SBATCH ARGS...]: waits; the job's exit status
     local name=$1 template=$2
     shift 2
@@ -40,4 +40,37 @@ is $? 78 "no data folder: exit 78 before anything starts"
 like "$ROOM/nodata.out" "EDIT 2" "and the line to edit is named"
 KOLO_RUN=$ROOM/bad KOLO_ARGS="lr=fast" submit bad resnet_imagenet.sh
 is $? 78 "a wrong option: the job ends with kolo's status"
+
+# ---- the bench of sums, site files, GPUs ----
+unset KOLO_RECIPE KOLO_DATA KOLO_RUN
+KOLO_ARGS="max=1M iterations=5" submit bench nccl_bench.sh --ntasks-per-node=2
+is $? 0 "nccl_bench.sh on CPUs"
+like "$ROOM/bench.out" "^# kolo bench allreduce: 4 ranks on 2 nodes, CPUs, shared memory \+ MPI, in place" "says what it measures"
+like "$ROOM/bench.out" "^ +1048576 +262144 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$" "in the columns of nccl-tests"
+like "$ROOM/bench.out" "Out of bounds values : 0 OK" "every sum is right"
+
+dry() { # NAME TEMPLATE [VARIABLE=VALUE...]: outside of Slurm, up to the srun line
+    local name=$1 template=$2
+    shift 2
+    env KOLO_DRY_RUN=1 KOLO_ARGS= "$@" bash "$TOP/jobs/$template" > "$ROOM/$name.out" 2>&1
+}
+for site in infiniband slingshot ethernet efa; do
+    dry "$site" nccl_bench.sh KOLO_SITE_ENV=$site SLURM_JOB_NUM_NODES=2
+    is $? 0 "site file $site"
+    like "$ROOM/$site.out" "^    NCCL_SOCKET_IFNAME=" "what it sets is printed"
+done
+like "$ROOM/slingshot.out" "^    NCCL_NET=AWS Libfabric" "Slingshot: several nodes insist on libfabric"
+dry one nccl_bench.sh KOLO_SITE_ENV=slingshot NCCL_CROSS_NIC=0
+! grep -q NCCL_NET= "$ROOM/one.out"
+ok $? "one node does not"
+like "$ROOM/one.out" "^    NCCL_CROSS_NIC=0" "and what the user has set stays"
+grep -rnE 'NCCL_P2P_DISABLE|NCCL_ALGO|CUDA_LAUNCH_BLOCKING' "$TOP/jobs" "$TOP/share/site" > "$ROOM/banned.out"
+is $? 1 "no template or site file carries a setting that is for debugging"
+dry nosite nccl_bench.sh KOLO_SITE_ENV=nowhere
+is $? 78 "an unknown site file: exit 78"
+like "$ROOM/nosite.out" "efa ethernet infiniband slingshot" "with the names of those that there are"
+
+submit idle nccl_bench.sh --nodes=1 --gpus-per-node=2 --ntasks-per-node=1
+is $? 78 "more GPUs than tasks: exit 78 before a GPU idles"
+like "$ROOM/idle.out" "sbatch --ntasks-per-node=2" "and the flag to add is named"
 done_testing
