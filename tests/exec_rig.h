@@ -22,6 +22,7 @@ typedef struct rig {
 
 typedef struct rig_config {
     const char *model;
+    int (*build)(kolo_graph **graph, const kolo_model_config *config); /* instead of a model of the table */
     int64_t rows, side, channels; /* of a micro-batch */
     int slots, ranks, rank;
     int bn;
@@ -77,7 +78,7 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
                            .train = !c->eval,
                            .mean = {.5f, .5f, .5f},
                            .std = {.25f, .25f, .25f}};
-    KOLO_TRY(kolo_model_graph(&r->graph, c->model, &m));
+    KOLO_TRY(c->build ? c->build(&r->graph, &m) : kolo_model_graph(&r->graph, c->model, &m));
     kolo_plan_config p = {.ranks = c->ranks ? c->ranks : 1,
                           .slots = c->slots ? c->slots : 1,
                           .bn = c->bn,
