@@ -1,4 +1,4 @@
-/* kolo bench train: steps on synthetic data, timed; with --profile the time of every kind of action. */
+/* kolo bench train: steps, timed, on synthetic data or on packed pictures (data=); with --profile the time of every kind of action. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,41 +46,6 @@ static int drain(kolo_session *session)
     do KOLO_TRY(kolo_exec_drain(session->exec, &metrics));
     while (metrics.step >= 0);
     return kolo_comm_barrier(session->comm);
-}
-
-typedef struct row {
-    const char *name;
-    double seconds;
-    int64_t calls;
-} row;
-
-static int slower(const void *a, const void *b)
-{
-    double x = ((const row *)a)->seconds, y = ((const row *)b)->seconds;
-    return (x < y) - (x > y);
-}
-
-static void print_profile(const kolo_session *session, const kolo_exec_profile *profile, int64_t steps)
-{
-    static const char *const kind[] = {
-        [KOLO_ACTION_LOAD] = "load",     [KOLO_ACTION_SUM] = "sum",        [KOLO_ACTION_FOLD] = "fold",
-        [KOLO_ACTION_REDUCE] = "reduce", [KOLO_ACTION_WAIT] = "wait",      [KOLO_ACTION_NORM] = "norm",
-        [KOLO_ACTION_UPDATE] = "update", [KOLO_ACTION_BUFFERS] = "buffers"};
-    const kolo_plan *plan = session->plan;
-    row rows[KOLO_OP_COUNT + 16] = {{0}};
-    for (int64_t i = 0; i < plan->actions; i++) {
-        const kolo_action *a = &plan->action[i];
-        int op = a->kind == KOLO_ACTION_RUN ? (int)plan->graph->node[a->node].op : -1;
-        row *r = op >= 0 ? &rows[op] : &rows[KOLO_OP_COUNT + (int)a->kind];
-        r->name = op >= 0 ? kolo_op_table[op].name : kind[a->kind];
-        r->seconds += profile[i].seconds;
-        r->calls += profile[i].calls;
-    }
-    qsort(rows, sizeof rows / sizeof *rows, sizeof *rows, slower);
-    printf("%-22s %10s %8s\n", "action", "ms/step", "calls");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && rows[i].calls; i++)
-        printf("%-22s %10.3f %8.1f\n", rows[i].name, rows[i].seconds * 1e3 / (double)steps,
-               (double)rows[i].calls / (double)steps);
 }
 
 /* By arena, and what the process or the GPU really holds. */
@@ -135,7 +100,7 @@ static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled
     KOLO_TRY_GOTO(rc, drain(&session));
     double seconds = kolo_time() - begin;
     if (launch->rank == 0) {
-        if (profile) print_profile(&session, profile, steps);
+        if (profile) KOLO_TRY_GOTO(rc, kolo_bench_profile(session.plan, profile, steps));
         print_result(&session, steps, seconds, fastest, host);
     }
 fail:
@@ -149,15 +114,18 @@ int kolo_command_bench(int n, char **words)
     kolo_options options;
     kolo_launch *launch;
     const char *what[1];
+    if (n > 0 && !strcmp(words[0], "allreduce")) return kolo_bench_allreduce(n - 1, words + 1);
     bool profiled = kolo_command_flag(&n, words, "--profile");
     KOLO_TRY(kolo_command_words(&options, n, words, 1, what));
     int rc;
     if (!what[0] || strcmp(what[0], "train")) {
         rc = kolo_fail(KOLO_ECONFIG,
-                       "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16|tf32|fp16 steps=N [--profile]");
+                       "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16|tf32|fp16 steps=N [data=DIR] [--profile]");
     } else {
-        free(options.data);
-        options.data = kolo_strdup("synthetic");
+        if (!*options.data) {
+            free(options.data);
+            options.data = kolo_strdup("synthetic");
+        }
         rc = options.data ? kolo_command_launch(&options, &launch) : KOLO_ECONFIG;
         if (rc == 0) rc = bench_train(launch, &options, profiled);
     }

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "base/option.h"
+#include "exec/exec.h"
 #include "launch/launch.h"
 
 typedef struct kolo_command {
@@ -35,6 +36,8 @@ extern volatile sig_atomic_t kolo_command_stop;
 
 /* What `kolo bench` can measure beside training: words after its name. */
 int kolo_bench_allreduce(int n, char **words);
+/* Prints the time of the plan's actions, measured over `steps` steps, by kind and by kernel. profile: [plan->actions]. */
+int kolo_bench_profile(const kolo_plan *plan, const kolo_exec_profile *profile, int64_t steps);
 
 #define COMMAND(name, usage, help) int kolo_command_##name(int n, char **words);
 #include "cmd/commands.def"

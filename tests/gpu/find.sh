@@ -38,6 +38,12 @@ find_one() {
 # Sets CUDA_PATHS (for LD_LIBRARY_PATH), says what was found; false if something is missing.
 find_cuda() {
     local needed name folder at missing='' folders=() paths=()
+    add_optional() { # NAME FOLDER...: it is opened when it is wanted, if it is there
+        local there
+        there=$(find_one "$@" "${folders[@]}")
+        echo "library: $1 ${there:+in }${there:-is not here}"
+        [ -z "$there" ] || [ "$there" = system ] || paths+=("$there")
+    }
     CUDA_PATHS=''
     [ -f "$LIBRARY" ] || { echo "$LIBRARY is not there: build with make CUDA=1$([ -z "$DRY" ] || echo ', or make tests for the rehearsal')" >&2 && return 1; }
     [ -z "$DRY" ] || return 0
@@ -59,8 +65,9 @@ find_cuda() {
         echo "library: $name in $at"
         record library "name=$name" "folder=$at"
         # cuDNN compiles some kernels at run time
-        case $name in libcudart.so.*) folder=$(find_one "libnvrtc.so.${name##*.}" "$at" "${folders[@]}") && [ "$folder" != system ] && paths+=("$folder") ;; esac
+        case $name in libcudart.so.*) add_optional "libnvrtc.so.${name##*.}" "$at" ;; esac
     done
+    add_optional libnccl.so.2
     if [ -n "$missing" ]; then
         {
             echo "missing:$missing"
@@ -72,4 +79,12 @@ find_cuda() {
         return 1
     fi
     [ ${#paths[@]} = 0 ] || CUDA_PATHS=$(printf '%s\n' "${paths[@]}" | awk '!seen[$0]++' | paste -sd :)
+}
+
+# Is there a GPU that the program can use? Otherwise what it says of that.
+find_gpu() {
+    limited 90 kolo doctor device=cuda > "$OUT/logs/doctor" 2>&1
+    doctor=$?
+    grep '^FAIL gpu' "$OUT/logs/doctor" >&2 && return 1
+    return 0
 }

@@ -12,7 +12,7 @@ run_begin() { # OUT DRY
     : > "$OUT/results.jsonl"
     ROOM=$(mktemp -d "${TMPDIR:-/tmp}/kolo-gpu-room-XXXXXX") || exit 3
     trap 'rm -rf "$ROOM"' EXIT
-    count=0 failed=0 part='' table=''
+    count=0 failed=0 part='' table='' doctor=1
     export KOLO_CACHE=$ROOM/cache # choices of this run only
     TOP=$(cd "$HERE/../.." && pwd)
     if [ -x "$TOP/bin/with" ]; then # a bundle
@@ -73,7 +73,7 @@ pass() { count=$((count + 1)) && echo "ok $count - $part: $*"; }
 fail() {
     count=$((count + 1)) failed=$((failed + 1))
     echo "not ok $count - $part: $*"
-    failures+="  $part: $*"$'\n'
+    failures+="  $part: $(cut -c 1-140 <<< "$*")"$'\n'
 }
 skip() { count=$((count + 1)) && echo "ok $count - $part: # SKIP $*"; }
 ok() { # STATUS TEXT
