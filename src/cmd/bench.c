@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -13,28 +12,17 @@
 
 enum { WARM_UP = 3 }; /* at the third a GPU's step has been recorded */
 
-/* Processor time of this thread: what a step costs the host, waits left out. */
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* host: gains the processor time that this step cost the calling thread. */
-static int one(kolo_session *session, int64_t step, double *host)
+static int one(kolo_session *session, int64_t step)
 {
     kolo_batch batch;
     kolo_metrics metrics;
     KOLO_TRY(kolo_loader_next(session->loader, &batch));
-    const double begin = cpu_seconds();
     kolo_step parameters = {.step = step,
                             .epoch = batch.epoch,
                             .first = step == 0,
                             .lr = (float)session->options->lr,
                             .momentum = (float)session->options->momentum};
     int rc = kolo_exec_step(session->exec, &batch, &parameters, &metrics);
-    *host += cpu_seconds() - begin;
     kolo_loader_release(session->loader, &batch);
     return rc;
 }
@@ -78,27 +66,26 @@ static int bench_train(kolo_launch *launch, kolo_options *options, bool profiled
     kolo_exec_profile *profile = NULL;
     int rc;
     int64_t steps = options->steps ? options->steps : 20;
-    double host = 0;
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN));
     KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, 0));
     KOLO_TRY_GOTO(rc, kolo_loader_seek(session.loader, 0, 0));
-    for (int64_t i = 0; i < WARM_UP; i++) KOLO_TRY_GOTO(rc, one(&session, i, &host));
+    for (int64_t i = 0; i < WARM_UP; i++) KOLO_TRY_GOTO(rc, one(&session, i));
     if (profiled && !(profile = kolo_alloc((size_t)session.plan->actions * sizeof *profile))) {
         rc = KOLO_ECONFIG;
         goto fail;
     }
     KOLO_TRY_GOTO(rc, kolo_exec_set_profile(session.exec, profile));
     KOLO_TRY_GOTO(rc, drain(&session));
-    double begin = kolo_time(), fastest = 1e30;
-    host = 0;
+    double begin = kolo_time(), fastest = 1e30, host = kolo_exec_issue_seconds(session.exec);
     for (int64_t i = 0; i < steps; i++) {
         double t = kolo_time();
-        KOLO_TRY_GOTO(rc, one(&session, WARM_UP + i, &host));
+        KOLO_TRY_GOTO(rc, one(&session, WARM_UP + i));
         t = kolo_time() - t;
         if (t < fastest) fastest = t;
     }
     KOLO_TRY_GOTO(rc, drain(&session));
     double seconds = kolo_time() - begin;
+    host = kolo_exec_issue_seconds(session.exec) - host;
     if (launch->rank == 0) {
         if (profile) KOLO_TRY_GOTO(rc, kolo_bench_profile(session.plan, profile, steps));
         print_result(&session, steps, seconds, fastest, host);

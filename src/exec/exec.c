@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "exec/parts.h"
 #include "kolo/error.h"
 
@@ -60,6 +61,8 @@ int64_t kolo_exec_position(const kolo_exec *exec)
 {
     return atomic_load_explicit(&exec->position, memory_order_relaxed);
 }
+
+double kolo_exec_issue_seconds(const kolo_exec *exec) { return exec->issuing; }
 
 void kolo_exec_use_ema(kolo_exec *exec, bool ema)
 {
@@ -259,6 +262,7 @@ static int add_times(kolo_exec *e)
 
 int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_metrics *metrics)
 {
+    const double start = kolo_time();
     *metrics = (kolo_metrics){.step = -1};
     KOLO_TRY(begin(e, batch, step, &e->turn[e->issued % EXEC_TURNS].step));
     KOLO_TRY(offer(e, batch));
@@ -266,6 +270,7 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     KOLO_TRY(carry_out(e, step->step));
     KOLO_TRY(exec_send_back(e));
     if (e->plan->config.optimizer) e->copied = ++e->changes;
+    e->issuing += kolo_time() - start;
     if (e->profile) KOLO_TRY(add_times(e));
     if (e->full) KOLO_TRY(exec_await(e, e->full));
     if (e->issued - e->told > e->ahead) KOLO_TRY(exec_tell_next(e, metrics));

@@ -45,6 +45,9 @@ int kolo_exec_step(kolo_exec *exec, const kolo_batch *batch, const kolo_step *st
  * Before a checkpoint, an evaluation's result, the end. */
 int kolo_exec_drain(kolo_exec *exec, kolo_metrics *metrics);
 
+/* Seconds that the host has spent on steps since creation, without waiting for a device: what launching costs. */
+double kolo_exec_issue_seconds(const kolo_exec *exec);
+
 /* Where the executor stands, for the watchdog; readable from another thread. */
 int64_t kolo_exec_position(const kolo_exec *exec); /* action, -1 between steps */
 

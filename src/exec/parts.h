@@ -53,6 +53,7 @@ struct kolo_exec {
     kolo_event *done[EXEC_TURNS];
     int64_t issued, told; /* steps since the start; steps whose metrics were given out */
     int ahead;            /* steps that may be issued and not told */
+    double issuing;       /* seconds */
 
     kolo_exec_profile *profile;
     kolo_event **mark; /* [plan->actions + 1], made with the first profile */

@@ -118,18 +118,18 @@ int kolo_event_after(kolo_event *e, enum kolo_lane lane)
 
 int kolo_event_done(kolo_event *e) { return e->device ? e->backend->type->device->event_done(e->device) : 1; }
 
-/* What is nearly there is polled for; then the core is left to others. */
+/* What is nearly there is polled for; then the core is left to others, the longer the longer it takes. */
 int kolo_event_wait(kolo_event *e, double timeout)
 {
-    const struct timespec nap = {.tv_nsec = 20000};
-    const double begin = kolo_time();
+    const double begin = kolo_time(), shortest = 20e-6, longest = 500e-6;
     for (;;) {
         int done = kolo_event_done(e);
         if (done) return done < 0 ? done : 0;
         double waited = kolo_time() - begin;
         if (waited > timeout)
             return kolo_fail(KOLO_ELAUNCH, "the device has not reached this point after %.3g s", waited);
-        if (waited > 20e-6) nanosleep(&nap, NULL);
+        double nap = waited / 8 < shortest ? shortest : waited / 8 > longest ? longest : waited / 8;
+        if (waited > shortest) nanosleep(&(struct timespec){.tv_nsec = (long)(nap * 1e9)}, NULL);
     }
 }
 
