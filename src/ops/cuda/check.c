@@ -87,6 +87,8 @@ int kolo_cuda_dnn_check(cudnnStatus_t rc, const char *call, const char *file, in
         status = KOLO_ELAUNCH, text = "the cuDNN that was found is not whole: see LD_LIBRARY_PATH, all its libraries must be of one version";
         break;
     default:
+        if (CUDNN_STATUS_CATEGORY(rc) == CUDNN_STATUS_NOT_SUPPORTED)
+            status = KOLO_ECONFIG, text = "this cuDNN cannot do it on this GPU; another version may";
         if (rc >= CUDNN_STATUS_EXECUTION_FAILED) status = KOLO_ELAUNCH, text = device_failed;
     }
     return kolo_fail(status, "%s: %s failed: %s%s%s, %s:%d; %s", gpu, call, cudnnGetErrorString(rc), *words ? ": " : "", words, file, line,

@@ -64,8 +64,9 @@ static int multiply(linear *l, const cublasLtMatmulAlgo_t *algorithm, void *cons
     const float one = 1, zero = 0;
     const int a = products[l->pass].a, b = products[l->pass].b, d = products[l->pass].d;
     if (l->fused) KOLO_TRY(set(l, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p[BIAS], sizeof p[BIAS]));
-    return KOLO_BLAS(cublasLtMatmul(l->handle, l->product, &one, p[a], l->matrix[a], p[b], l->matrix[b], &zero, p[d],
-                                    l->matrix[d], p[d], l->matrix[d], algorithm, workspace, bytes, stream));
+    cublasStatus_t rc = cublasLtMatmul(l->handle, l->product, &one, p[a], l->matrix[a], p[b], l->matrix[b], &zero, p[d],
+                                       l->matrix[d], p[d], l->matrix[d], algorithm, workspace, bytes, stream);
+    return kolo_cuda_blas_check(rc, "cublasLtMatmul", __FILE__, __LINE__);
 }
 
 static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)

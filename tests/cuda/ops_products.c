@@ -1,0 +1,187 @@
+/* Convolutions and linear layers of the CUDA backend against the CPU's, which computes in f32 from values that the
+ * GPU's type holds: outputs, all gradients, padding; and the choices that the clock makes. */
+#include "cuda_rig.h"
+#include "ops_rig.h"
+
+static kolo_backend *cpu, *gpu;
+
+/* A layer, x (rows, in, height, width) or, without a height, (rows, in). */
+typedef struct layer {
+    const char *what;
+    int64_t rows, in, height, width, out, kernel[2], stride[2], pad[2], groups;
+    bool bias;
+} layer;
+
+static const layer layers[] = {
+    {"3 x 3", 2, 16, 9, 9, 24, {3, 3}, {1, 1}, {1, 1}, 1, false},
+    {"3 x 3, stride 2, with bias", 3, 8, 10, 7, 16, {3, 3}, {2, 2}, {1, 1}, 1, true},
+    {"1 x 1, stride 2", 2, 24, 8, 8, 8, {1, 1}, {2, 2}, {0, 0}, 1, false},
+    {"7 x 7 of 3 channels", 2, 3, 20, 20, 8, {7, 7}, {2, 2}, {3, 3}, 1, false},
+    {"channels 5 to 11, with bias", 2, 5, 6, 6, 11, {3, 3}, {1, 1}, {0, 0}, 1, true},
+    {"oblong", 2, 8, 7, 11, 8, {1, 5}, {1, 2}, {0, 2}, 1, true},
+    {"two groups", 2, 16, 6, 6, 32, {3, 3}, {1, 1}, {1, 1}, 2, true},
+    {"depthwise", 2, 16, 6, 6, 16, {3, 3}, {1, 1}, {1, 1}, 16, false},
+    {"linear", 8, 64, 0, 0, 16, {0}, {0}, {0}, 0, true},
+    {"linear without bias", 5, 24, 0, 0, 40, {0}, {0}, {0}, 0, false},
+    {"linear, odd", 3, 33, 0, 0, 7, {0}, {0}, {0}, 0, true},
+    {"linear to 1", 9, 17, 0, 0, 1, {0}, {0}, {0}, 0, true},
+};
+#define LAYERS (sizeof layers / sizeof *layers)
+
+static rig open_layer(kolo_backend *b, enum kolo_dtype dtype, const layer *l)
+{
+    rig r = rig_open(b, dtype, b == cpu ? 8 : RIG_OWN);
+    const int64_t dim[4] = {l->rows, l->in, l->height, l->width};
+    int x = rig_input(&r, "x", l->height ? 4 : 2, dim), y;
+    if (l->height) {
+        kolo_conv_spec s = {
+            .out = l->out, .groups = l->groups, .bias = l->bias, .weight = rig_init, .bias_init = rig_init};
+        memcpy(s.kernel, l->kernel, sizeof s.kernel);
+        memcpy(s.stride, l->stride, sizeof s.stride);
+        memcpy(s.pad, l->pad, sizeof s.pad);
+        y = kolo_conv(r.g, "l", x, &s);
+    } else y = kolo_linear(r.g, "l", x, l->out, l->bias, rig_init, rig_init);
+    rig_check(y, l->what);
+    rig_backward(&r, y);
+    rig_layout(&r);
+    return r;
+}
+
+static float rounded(float x, enum kolo_dtype t)
+{
+    return t == KOLO_BF16 ? kolo_from_bf16(kolo_to_bf16(x)) : t == KOLO_F16 ? kolo_from_f16(kolo_to_f16(x)) : x;
+}
+
+static void fill(rig *a, rig *b, enum kolo_dtype dtype)
+{
+    uint64_t state = 5;
+    for (int t = 0; t < (int)a->g->tensors; t++) {
+        if (a->g->tensor[t].producer >= 0) continue;
+        int64_t n = kolo_tensor_count(&a->g->tensor[t]);
+        float *v = malloc((size_t)n * sizeof *v);
+        for (int64_t i = 0; i < n; i++) {
+            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            v[i] = rounded((float)(state >> 40) * 0x1p-23f - 1, dtype);
+        }
+        rig_set(a, t, v);
+        rig_set(b, t, v);
+        free(v);
+    }
+}
+
+/* Distance of a tensor on both sides over the l2 norm of the first. */
+static double distance(rig *a, rig *b, int t)
+{
+    int64_t n = kolo_tensor_count(&a->g->tensor[t]);
+    float *want = malloc((size_t)n * sizeof *want), *got = malloc((size_t)n * sizeof *got);
+    double far = 0, norm = 0;
+    rig_get(a, t, want);
+    rig_get(b, t, got);
+    for (int64_t i = 0; i < n; i++) {
+        far += pow((double)want[i] - (double)got[i], 2);
+        norm += pow((double)want[i], 2);
+    }
+    free(want);
+    free(got);
+    return sqrt(far / norm);
+}
+
+/* Whether what lies between the channels of a weight's gradient is zero: no more numbers than its own differ from 0. */
+static bool gradient_padding_is_zero(rig *r, int t)
+{
+    const int64_t n = kolo_tensor_count(&r->g->tensor[t]), all = (int64_t)(r->layout[t].bytes / sizeof(float));
+    float *own = malloc((size_t)n * sizeof *own), *raw = rig_raw(r, t);
+    int64_t difference = 0;
+    rig_get(r, t, own);
+    for (int64_t i = 0; i < all; i++) difference += raw[i] != 0;
+    for (int64_t i = 0; i < n; i++) difference -= own[i] != 0;
+    free(own);
+    free(raw);
+    return difference == 0;
+}
+
+static void test_layer(const layer *l, enum kolo_dtype dtype, const char *name, double allowed)
+{
+    rig a = open_layer(cpu, KOLO_F32, l), b = open_layer(gpu, dtype, l);
+    bool padded = true;
+    double worst = 0;
+    fill(&a, &b, dtype);
+    rig_run(&a);
+    rig_run(&b);
+    for (int t = 0; t < (int)a.g->tensors; t++) {
+        const kolo_tensor *x = &a.g->tensor[t];
+        if (x->producer < 0) continue;
+        double far = distance(&a, &b, t);
+        if (!(far <= allowed)) diag("%s: %g from the CPU's, allowed %g", x->name, far, allowed);
+        if (!(far <= worst)) worst = far;
+        if (x->role == KOLO_ROLE_GRADIENT) padded &= gradient_padding_is_zero(&b, t);
+    }
+    ok(worst <= allowed, "%s, %s: output and gradients are the CPU's (%.1e)", l->what, name, worst);
+    ok(padded && rig_padding_is_zero(&b), "%s, %s: padding is zero", l->what, name);
+    rig_close(&a);
+    rig_close(&b);
+}
+
+/* ---- choices --------------------------------------------------------------------------------------------------- */
+
+/* Prepares every layer, and runs it; the kernels' names, one a line. */
+static char *names_of(const kolo_backend_config *config, char **choices)
+{
+    kolo_backend *b = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    rig_check(kolo_backend_create(&b, "cuda", config), "backend");
+    for (size_t i = 0; i < LAYERS; i++) {
+        rig r = open_layer(b, KOLO_BF16, &layers[i]);
+        for (int n = 0; n < (int)r.g->nodes; n++) {
+            kolo_kernel *k;
+            size_t bytes;
+            rig_check(kolo_backend_prepare(b, r.g, n, r.layout, &k, &bytes), "prepare");
+            fprintf(f, "%s\n", kolo_kernel_name(k));
+        }
+        rig_close(&r);
+    }
+    fclose(f);
+    *choices = kolo_backend_choices(b);
+    kolo_backend_destroy(&b);
+    return text;
+}
+
+static void test_choices(void)
+{
+    kolo_backend_config config = {.threads = 1};
+    char *made, *used, *none, *names = names_of(&config, &made);
+    config.choices = made;
+    char *again = names_of(&config, &used);
+    is_text(again, names, "with the choices of one process another prepares the same kernels");
+    is_text(used, made, "and hands on the same choices");
+    config = (kolo_backend_config){.threads = 1, .deterministic = true};
+    char *ruled = names_of(&config, &none), *ruled_again;
+    is_text(none, "", "deterministic=true: nothing is chosen by a clock");
+    free(none);
+    ruled_again = names_of(&config, &none);
+    is_text(ruled_again, ruled, "and the rule says the same every time");
+    free(ruled_again), free(ruled), free(none), free(again), free(used), free(names), free(made);
+}
+
+int main(void)
+{
+    cuda_rig();
+    kolo_backend_config config = {.threads = 1, .deterministic = true};
+    cpu = rig_backend(2);
+    rig_check(kolo_backend_create(&gpu, "cuda", &config), "backend");
+    for (size_t i = 0; i < LAYERS; i++) {
+        test_layer(&layers[i], KOLO_F32, "f32", 2e-6);
+        test_layer(&layers[i], KOLO_BF16, "bf16", 4e-3);
+        test_layer(&layers[i], KOLO_F16, "f16", 6e-4);
+    }
+    kolo_backend_destroy(&gpu);
+    config.tf32 = true;
+    rig_check(kolo_backend_create(&gpu, "cuda", &config), "backend");
+    for (size_t i = 0; i < LAYERS; i++) test_layer(&layers[i], KOLO_F32, "tf32", 1e-3);
+    kolo_backend_destroy(&gpu);
+    test_choices();
+    kolo_backend_destroy(&cpu);
+    return done_testing();
+}
