@@ -65,6 +65,8 @@ define link_library
 	  lacks=$$(nm -D --undefined-only $@ | sed -n 's/^ *U \(kolo_[A-Za-z0-9_]*\)$$/\1/p' | sort -u | comm -23 - $@.has); rm -f $@.has; \
 	  if [ -n "$$lacks" ]; then echo "$@ needs what neither it nor $(BUILD)/bin/kolo has:" $$lacks >&2; exit 1; fi
 endef
+.PHONY: kernels
+kernels: $(CUDA_KERNELS)
 $(CUDA_LIBRARY): $(CUDA_OBJECTS) $(CUDA_KERNELS) | $(BUILD)/bin/kolo
 	$(call link_library,$(CUDA_LINK))
 
