@@ -29,7 +29,7 @@ typedef struct kolo_cuda {
     char name[64];     /* "NVIDIA H200" */
     char place[128];   /* "GPU 0 (NVIDIA H200, 0000:1b:00.0)" */
     char machine[192]; /* GPU, capability, cuDNN, cuBLASLt, driver: what timed choices depend on */
-    /* Scratch of timing at plan time: grown on demand, freed when the backend closes its last trial. Not used in a step. */
+    /* Scratch of timing at plan time: freed when a choice is made, so that none is held beside the arenas. Not used in a step. */
     void *trial;
     size_t trial_bytes;
     /* "Last block done" counters of kernels that finish a sum over blocks: zero between launches (the last block resets its own). */
