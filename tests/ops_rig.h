@@ -131,7 +131,8 @@ static void rig_set(rig *r, int tensor, const float *values)
     rig_check(kolo_backend_write(r->backend, r->buffer[tensor], host, layout->bytes), "write");
     free(host);
     if (r->half[tensor])
-        rig_check(kolo_backend_narrow(r->backend, r->half[tensor], r->g->dtype, r->buffer[tensor], (int64_t)(layout->bytes / 4)),
+        rig_check(kolo_backend_narrow(r->backend, r->half[tensor], r->g->dtype, r->buffer[tensor],
+                                      (int64_t)(layout->bytes / 4)),
                   "narrow");
 }
 
@@ -146,7 +147,8 @@ static void *rig_raw(const rig *r, int64_t tensor)
 static void rig_get(rig *r, int tensor, float *values)
 {
     void *host = rig_raw(r, tensor);
-    rig_check(kolo_backend_to_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], host, values), "to canonical");
+    rig_check(kolo_backend_to_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], host, values),
+              "to canonical");
     free(host);
 }
 
@@ -163,7 +165,9 @@ static int rig_run_node(rig *r, int i)
     for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? r->buffer[n->out[k]] : NULL;
     int over = kolo_op_table[n->op].overwrite;
     if (r->in_place && over >= 0) { /* a copy of the input stands in for both */
-        rig_check(kolo_backend_copy(r->backend, KOLO_LANE_COMPUTE, args[n->n_in], args[over], r->layout[n->in[over]].bytes), "copy");
+        rig_check(
+            kolo_backend_copy(r->backend, KOLO_LANE_COMPUTE, args[n->n_in], args[over], r->layout[n->in[over]].bytes),
+            "copy");
         args[over] = args[n->n_in];
     }
     if (r->there) rig_check(kolo_backend_write(r->backend, r->there, &r->step, sizeof r->step), "step");

@@ -40,7 +40,12 @@ static uint32_t next(uint64_t *state)
 }
 
 /* What tensors are filled with. */
-enum fill { SMOOTH, LEVELS /* few values, so that maxima are shared */, STRANGE /* infinities, NaN, -0 among them */, BYTES };
+enum fill {
+    SMOOTH,
+    LEVELS /* few values, so that maxima are shared */,
+    STRANGE /* infinities, NaN, -0 among them */,
+    BYTES
+};
 
 static float value(enum fill fill, uint64_t *state)
 {
@@ -77,8 +82,8 @@ static int64_t unlike(pair *p, int t, double tolerance, double least)
         double apart = fabs((double)w - (double)got[i]), size = fmax(fabs((double)w), least);
         bool alike = same(w, got[i]) || (tolerance > 0 && apart <= tolerance * size);
         if (!alike && wrong < 3 && failures < 10)
-            diag("%s %s %s, %s[%ld]: %.9g, the CPU has %.9g", p->what, kolo_dtype_name(p->dtype), p->shape, x->name, (long)i,
-                 (double)got[i], (double)w);
+            diag("%s %s %s, %s[%ld]: %.9g, the CPU has %.9g", p->what, kolo_dtype_name(p->dtype), p->shape, x->name,
+                 (long)i, (double)got[i], (double)w);
         wrong += !alike;
     }
     free(want);
@@ -121,7 +126,8 @@ static void element(enum kolo_dtype dtype, int rank, const int64_t *dim, bool in
         r->in_place = in_place;
         rig_layout(r);
     }
-    snprintf(p.shape, sizeof p.shape, "%ldx%ld of rank %d%s", (long)dim[0], (long)dim[1], rank, in_place ? " in place" : "");
+    snprintf(p.shape, sizeof p.shape, "%ldx%ld of rank %d%s", (long)dim[0], (long)dim[1], rank,
+             in_place ? " in place" : "");
     pair_fill(&p, a, fill);
     pair_fill(&p, b, fill);
     pair_fill(&p, dy, fill);
@@ -150,7 +156,8 @@ static void normalize(enum kolo_dtype dtype)
     for (int64_t c = 1; c <= 4; c++)
         for (int s = 0; s < 3; s++) {
             pair p = pair_open(dtype, "normalize");
-            snprintf(p.shape, sizeof p.shape, "%ld pictures %ldx%ldx%ld", (long)side[s][0], (long)side[s][1], (long)side[s][2], (long)c);
+            snprintf(p.shape, sizeof p.shape, "%ld pictures %ldx%ldx%ld", (long)side[s][0], (long)side[s][1],
+                     (long)side[s][2], (long)c);
             int x = 0;
             for (int i = 0; i < 2; i++) {
                 x = kolo_input(p.side[i].g, side[s][0], side[s][1], side[s][2], c);
@@ -187,8 +194,8 @@ static void pool(enum kolo_dtype dtype, enum kind kind, const window *w, const i
         dy = rig_backward(r, y);
         rig_layout(r);
     }
-    snprintf(p.shape, sizeof p.shape, "%ldx%ldx%ldx%ld, window %ld stride %ld pad %ld", (long)dim[0], (long)dim[1], (long)dim[2],
-             (long)dim[3], (long)w->kernel, (long)w->stride, (long)w->pad);
+    snprintf(p.shape, sizeof p.shape, "%ldx%ldx%ldx%ld, window %ld stride %ld pad %ld", (long)dim[0], (long)dim[1],
+             (long)dim[2], (long)dim[3], (long)w->kernel, (long)w->stride, (long)w->pad);
     pair_fill(&p, x, fill);
     pair_fill(&p, dy, SMOOTH);
     /* the CPU may join a product and a sum in one rounding; so may the GPU */
@@ -197,8 +204,10 @@ static void pool(enum kolo_dtype dtype, enum kind kind, const window *w, const i
 
 static void pools(enum kolo_dtype dtype, enum kind kind)
 {
-    static const window windows[] = {{2, 2, 0}, {3, 2, 1}, {3, 1, 1}, {5, 2, 2}, {1, 2, 0}, {3, 4, 1}, {2, 1, 1}, {4, 3, 2}, {7, 7, 3}};
-    static const int64_t dims[][4] = {{1, 1, 1, 1}, {3, 3, 7, 7}, {2, 8, 13, 9}, {5, 10, 4, 6}, {1, 17, 13, 9}, {1, 64, 9, 16}};
+    static const window windows[] = {{2, 2, 0}, {3, 2, 1}, {3, 1, 1}, {5, 2, 2}, {1, 2, 0},
+                                     {3, 4, 1}, {2, 1, 1}, {4, 3, 2}, {7, 7, 3}};
+    static const int64_t dims[][4] = {{1, 1, 1, 1},  {3, 3, 7, 7},   {2, 8, 13, 9},
+                                      {5, 10, 4, 6}, {1, 17, 13, 9}, {1, 64, 9, 16}};
     int64_t cases = 0;
     failures = 0;
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
@@ -212,8 +221,10 @@ static void pools(enum kolo_dtype dtype, enum kind kind)
             pool(dtype, kind, w, dims[k], STRANGE);
         }
     ok(!failures && cases > 30, "%s: %s and its gradient, %ld windows and shapes%s", kolo_dtype_name(dtype),
-       kind == MAX ? "max_pool" : kind == AVERAGE ? "avg_pool" : "avg_pool that counts padding", (long)cases,
-       kind == MAX ? ", with ties, NaN and infinities: the CPU's bits and indices" : "");
+       kind == MAX       ? "max_pool"
+       : kind == AVERAGE ? "avg_pool"
+                         : "avg_pool that counts padding",
+       (long)cases, kind == MAX ? ", with ties, NaN and infinities: the CPU's bits and indices" : "");
 }
 
 /* A window whose sides differ. */
@@ -227,7 +238,8 @@ static void oblong(enum kolo_dtype dtype)
         for (int i = 0; i < 2; i++) {
             rig *r = &p.side[i];
             x = rig_input(r, "x", 4, (const int64_t[]){2, 10, 5, 11});
-            int node = kolo_graph_node(r->g, maximum ? KOLO_OP_max_pool : KOLO_OP_avg_pool, 1, &x, maximum ? 2 : 1, &a, "y");
+            int node =
+                kolo_graph_node(r->g, maximum ? KOLO_OP_max_pool : KOLO_OP_avg_pool, 1, &x, maximum ? 2 : 1, &a, "y");
             rig_check(node, "pool");
             dy = rig_backward(r, r->g->node[node].out[0]);
             rig_layout(r);
@@ -255,7 +267,8 @@ static void whole(enum kolo_dtype dtype, const char *what, int (*make)(rig *, in
             dy = rig_backward(&p.side[i], y);
             rig_layout(&p.side[i]);
         }
-        snprintf(p.shape, sizeof p.shape, "%ldx%ldx%ldx%ld", (long)dims[k][0], (long)dims[k][1], (long)dims[k][2], (long)dims[k][3]);
+        snprintf(p.shape, sizeof p.shape, "%ldx%ldx%ldx%ld", (long)dims[k][0], (long)dims[k][1], (long)dims[k][2],
+                 (long)dims[k][3]);
         pair_fill(&p, x, SMOOTH);
         pair_fill(&p, dy, SMOOTH);
         pair_check(&p, tolerance);
@@ -271,7 +284,7 @@ static int make_wider_by_6(rig *r, int x) { return kolo_shortcut_a(r->g, "y", x,
 
 static void wholes(enum kolo_dtype dtype)
 {
-    static const int64_t any[][4] = {{1, 1, 1, 1},  {3, 3, 7, 7},   {2, 8, 13, 9},   {5, 10, 4, 6},   {1, 17, 13, 9},
+    static const int64_t any[][4] = {{1, 1, 1, 1},  {3, 3, 7, 7},   {2, 8, 13, 9},  {5, 10, 4, 6},   {1, 17, 13, 9},
                                      {2, 64, 7, 7}, {2, 300, 7, 7}, {1, 1, 28, 28}, {1, 40, 40, 41}, {3, 520, 1, 1}};
     static const int64_t even[][4] = {{1, 2, 1, 1}, {3, 16, 8, 8}, {2, 10, 13, 9}, {2, 64, 7, 4}};
     whole(dtype, "global_avg_pool", make_global, any, 10, ulp(dtype));
@@ -297,8 +310,8 @@ typedef struct loss {
 static loss loss_open(enum kolo_dtype dtype, const entropy *e)
 {
     loss l = {.p = pair_open(dtype, "cross_entropy")};
-    snprintf(l.p.shape, sizeof l.p.shape, "%ld rows of %ld classes, %d valid, smoothing %g", (long)e->rows, (long)e->classes, e->valid,
-             e->smoothing);
+    snprintf(l.p.shape, sizeof l.p.shape, "%ld rows of %ld classes, %d valid, smoothing %g", (long)e->rows,
+             (long)e->classes, e->valid, e->smoothing);
     for (int i = 0; i < 2; i++) {
         rig *r = &l.p.side[i];
         kolo_graph *g = r->g;
@@ -330,9 +343,10 @@ static void set_labels(loss *l, int64_t classes, const int32_t *label)
 static void cross_entropy(enum kolo_dtype dtype)
 {
     static const entropy cases[] = {
-        {1, 2, INT32_MAX, 0, SMOOTH},   {5, 10, 5, 0.1, SMOOTH},     {5, 10, 3, 0, SMOOTH},    {5, 17, 0, 0.1, SMOOTH},
-        {3, 1000, 2, 0.1, SMOOTH},      {600, 10, 599, 0, SMOOTH},   {2, 65536, 2, 0.1, SMOOTH}, {4, 129, 4, 0, LEVELS},
-        {5, 1000, INT32_MAX, 0, LEVELS}, {300, 7, 290, 0.5, LEVELS}, {40, 10, 40, 0, STRANGE},  {40, 33, 39, 0.1, STRANGE},
+        {1, 2, INT32_MAX, 0, SMOOTH}, {5, 10, 5, 0.1, SMOOTH},   {5, 10, 3, 0, SMOOTH},
+        {5, 17, 0, 0.1, SMOOTH},      {3, 1000, 2, 0.1, SMOOTH}, {600, 10, 599, 0, SMOOTH},
+        {2, 65536, 2, 0.1, SMOOTH},   {4, 129, 4, 0, LEVELS},    {5, 1000, INT32_MAX, 0, LEVELS},
+        {300, 7, 290, 0.5, LEVELS},   {40, 10, 40, 0, STRANGE},  {40, 33, 39, 0.1, STRANGE},
     };
     failures = 0;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -344,8 +358,10 @@ static void cross_entropy(enum kolo_dtype dtype)
         failures += unlike(&l.p, l.dx, 2 * ulp(dtype), 1e-4) > 0;
         pair_close(&l.p);
     }
-    is_int(failures, 0, "%s: loss, top-1, top-5, rows and the gradient of %ld cases: rows that do not count, ties, NaN, 65536 classes",
-           kolo_dtype_name(dtype), (long)(sizeof cases / sizeof *cases));
+    is_int(
+        failures, 0,
+        "%s: loss, top-1, top-5, rows and the gradient of %ld cases: rows that do not count, ties, NaN, 65536 classes",
+        kolo_dtype_name(dtype), (long)(sizeof cases / sizeof *cases));
 }
 
 static void loss_scale(void)
@@ -377,8 +393,9 @@ static void bad_labels(void)
     ok(!step->bad_slot, "a label out of range in a row that does not count is not reported");
     set_labels(&l, e.classes, two);
     rig_run(&l.p.side[1]);
-    ok(step->bad_slot == 1 && step->bad_row == 2 && step->bad_label == 10, "the first label out of range is reported: slot %d, row %d, label %d",
-       step->bad_slot - 1, step->bad_row, step->bad_label);
+    ok(step->bad_slot == 1 && step->bad_row == 2 && step->bad_label == 10,
+       "the first label out of range is reported: slot %d, row %d, label %d", step->bad_slot - 1, step->bad_row,
+       step->bad_label);
     rig_get(&l.p.side[1], l.metrics, metric);
     rig_get(&l.p.side[1], l.dx, dx);
     bool zero = true;

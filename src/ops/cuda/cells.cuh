@@ -36,7 +36,8 @@ static inline int kolo_cells_of(const kolo_cuda_view *v, kolo_cells *cells)
 {
     int64_t vectors = v->stored / (v->dtype == KOLO_F32 ? 4 : 8), items = v->rows * v->pixels * vectors;
     if (items > INT32_MAX)
-        return kolo_fail(KOLO_ECONFIG, "a tensor of %ld x %ld x %ld x %ld elements is too large; use a smaller micro_batch",
+        return kolo_fail(KOLO_ECONFIG,
+                         "a tensor of %ld x %ld x %ld x %ld elements is too large; use a smaller micro_batch",
                          (long)v->rows, (long)v->channels, (long)v->height, (long)v->width);
     cells->items = (uint32_t)items;
     cells->vectors = kolo_divisor_of(vectors);

@@ -45,7 +45,8 @@ __global__ void __launch_bounds__(THREADS) element_kernel(T *out, const T *a, co
         for (int l = 0; l < N; l++) x[l] = element_of<OP>(x[l], y[l]);
         kolo_store16(out + i * N, x);
     }
-    int64_t rest = vectors * N + first; /* (N, F) need not fill its last vector: the first threads of all take what is left */
+    int64_t rest =
+        vectors * N + first; /* (N, F) need not fill its last vector: the first threads of all take what is left */
     if (rest < count && first < N)
         kolo_round(element_of<OP>(kolo_widen(a[rest]), OP == KOLO_OP_relu ? 0 : kolo_widen(b[rest])), &out[rest]);
 }

@@ -12,9 +12,9 @@ enum { THREADS = 256, TILE = 1024 };
 /* A transposition of every row's (pixels, stored) to (channels, pixels): a block takes a tile of 2^wide channels and TILE / 2^wide pixels. */
 typedef struct flatten {
     int rows, channels, stored, pixels;
-    int wide;              /* log2 of a tile's channels */
-    int across, down;      /* tiles of a row: over channels, over pixels */
-    size_t bytes;          /* of an element */
+    int wide;         /* log2 of a tile's channels */
+    int across, down; /* tiles of a row: over channels, over pixels */
+    size_t bytes;     /* of an element */
     bool back;
 } flatten;
 
@@ -36,7 +36,8 @@ template <typename T> __global__ void __launch_bounds__(THREADS) flatten_kernel(
     for (int k = (int)threadIdx.x; k < TILE; k += THREADS) {
         const int c = p.back ? k & (channels - 1) : k >> high, i = p.back ? k >> p.wide : k & (pixels - 1);
         if (c0 + c >= (p.back ? p.stored : p.channels) || i0 + i >= p.pixels) continue;
-        if (p.back) to[map + (int64_t)(i0 + i) * p.stored + c0 + c] = c0 + c < p.channels ? tile[c * (pixels + 1) + i] : 0;
+        if (p.back)
+            to[map + (int64_t)(i0 + i) * p.stored + c0 + c] = c0 + c < p.channels ? tile[c * (pixels + 1) + i] : 0;
         else to[row + (int64_t)(c0 + c) * p.pixels + i0 + i] = tile[c * (pixels + 1) + i];
     }
 }
@@ -49,8 +50,8 @@ static int run_flatten(const kolo_kernel *k, void *const *args, void *, const ko
     if (p->bytes == 2)
         return KOLO_LAUNCH(flatten_kernel<uint16_t>, grid, THREADS, 0, stream, (uint16_t *)args[1],
                            (const uint16_t *)args[0], *p);
-    return KOLO_LAUNCH(flatten_kernel<uint32_t>, grid, THREADS, 0, stream, (uint32_t *)args[1], (const uint32_t *)args[0],
-                       *p);
+    return KOLO_LAUNCH(flatten_kernel<uint32_t>, grid, THREADS, 0, stream, (uint32_t *)args[1],
+                       (const uint32_t *)args[0], *p);
 }
 
 static int prepare_flatten(const kolo_request *r, kolo_kernel *k)
@@ -81,7 +82,7 @@ static int prepare_flatten(const kolo_request *r, kolo_kernel *k)
 
 /* y (n, h, w, c) = x (n, h stride, w stride, c - shift), and back; a thread makes a vector of the result. */
 typedef struct shortcut {
-    kolo_cells cells; /* of the result */
+    kolo_cells cells;                    /* of the result */
     int height, width, channels, stored; /* of what is read */
     int result_channels, shift;          /* channel c of the result is channel c - shift of what is read */
     int stride[2];

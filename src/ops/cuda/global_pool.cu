@@ -71,8 +71,8 @@ static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step 
 {
     const global *p = (const global *)k->state;
     KOLO_FOR_DTYPE(p->dtype, T,
-                   return KOLO_LAUNCH(mean_kernel<T>, p->rows * p->groups, THREADS, 0, kolo_cuda_stream(k), (T *)args[1],
-                                      (const T *)args[0], *p));
+                   return KOLO_LAUNCH(mean_kernel<T>, p->rows * p->groups, THREADS, 0, kolo_cuda_stream(k),
+                                      (T *)args[1], (const T *)args[0], *p));
 }
 
 static int run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
@@ -89,7 +89,8 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
     const kolo_cuda_view x = backward ? kolo_cuda_view_out(r, 0) : kolo_cuda_view_in(r, 0);
     const int64_t vectors = x.stored / (x.dtype == KOLO_F32 ? 4 : 8);
     if (x.pixels > INT32_MAX / 64 || x.rows * vectors > INT32_MAX)
-        return kolo_fail(KOLO_ECONFIG, "a tensor of %ld x %ld x %ld x %ld elements is too large; use a smaller micro_batch",
+        return kolo_fail(KOLO_ECONFIG,
+                         "a tensor of %ld x %ld x %ld x %ld elements is too large; use a smaller micro_batch",
                          (long)x.rows, (long)x.channels, (long)x.height, (long)x.width);
     global *p = (global *)kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;

@@ -102,8 +102,11 @@ int kolo_cuda_weight_layout(const kolo_request *r, int tensor, kolo_layout *layo
         w.in_stored = grouped ? w.in : kolo_cuda_padded(w.in, dtype);
         const kolo_cuda_weight *shared;
         KOLO_TRY(weight_find(kolo_cuda_of(r->backend), &w, &shared));
-        layout[param] = (kolo_layout){
-            .block = 1, .opaque = shared, .hash = weight_hash(&w), .bytes = weight_bytes(&w), .half = dtype != KOLO_F32};
+        layout[param] = (kolo_layout){.block = 1,
+                                      .opaque = shared,
+                                      .hash = weight_hash(&w),
+                                      .bytes = weight_bytes(&w),
+                                      .half = dtype != KOLO_F32};
     }
     layout[tensor] = layout[param];
     return 0;
@@ -158,7 +161,8 @@ static int order_of(const kolo_tensor *t, const kolo_layout *layout, order *o)
     return 0;
 }
 
-int kolo_cuda_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from, float *to)
+int kolo_cuda_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from,
+                           float *to)
 {
     (void)b;
     order o;
@@ -170,7 +174,8 @@ int kolo_cuda_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_lay
     return 0;
 }
 
-int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const float *from, void *to)
+int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const float *from,
+                             void *to)
 {
     (void)b;
     order o;

@@ -15,9 +15,9 @@ typedef struct entropy {
     enum kolo_dtype dtype;
 } entropy;
 typedef struct row_result {
-    double sum, total;   /* of exp(logit - largest), of the logits */
-    float largest, own;  /* logit; the label's */
-    int32_t rank, bad;   /* classes before the label; label out of range */
+    double sum, total;  /* of exp(logit - largest), of the logits */
+    float largest, own; /* logit; the label's */
+    int32_t rank, bad;  /* classes before the label; label out of range */
 } row_result;
 
 /* The sum of all threads' values, for every thread. */
@@ -99,7 +99,8 @@ static __device__ double row_loss(const entropy &p, const row_result &r)
 
 /* One block: the metrics of all valid rows, and the first label out of range, unless an earlier slot had one. */
 __global__ void __launch_bounds__(FINISH_THREADS)
-    finish_kernel(float *metric, const row_result *result, const int32_t *labels, entropy p, const kolo_step *step, int slot)
+    finish_kernel(float *metric, const row_result *result, const int32_t *labels, entropy p, const kolo_step *step,
+                  int slot)
 {
     const int rows = valid_rows(p, step, slot);
     double loss = 0;
@@ -158,10 +159,10 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     row_result *result = (row_result *)workspace;
     cudaStream_t stream = kolo_cuda_stream(k);
     KOLO_FOR_DTYPE(p->dtype, T,
-                   KOLO_TRY(KOLO_LAUNCH(row_kernel<T>, p->rows, p->threads, 0, stream, result, (const T *)args[0], labels,
-                                        *p, step, slot)));
-    return KOLO_LAUNCH(finish_kernel, 1, FINISH_THREADS, 0, stream, (float *)args[2], (const row_result *)result, labels,
-                       *p, step, slot);
+                   KOLO_TRY(KOLO_LAUNCH(row_kernel<T>, p->rows, p->threads, 0, stream, result, (const T *)args[0],
+                                        labels, *p, step, slot)));
+    return KOLO_LAUNCH(finish_kernel, 1, FINISH_THREADS, 0, stream, (float *)args[2], (const row_result *)result,
+                       labels, *p, step, slot);
 }
 
 /* in: logits, labels; out: dlogits */
@@ -177,8 +178,8 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
 {
     const kolo_tensor *x = kolo_request_in(r, 0);
     if (x->dim[0] > INT32_MAX || x->dim[1] > INT32_MAX / 2)
-        return kolo_fail(KOLO_ECONFIG, "%ld rows of %ld classes are too many; use a smaller micro_batch", (long)x->dim[0],
-                         (long)x->dim[1]);
+        return kolo_fail(KOLO_ECONFIG, "%ld rows of %ld classes are too many; use a smaller micro_batch",
+                         (long)x->dim[0], (long)x->dim[1]);
     entropy *p = (entropy *)kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;
     p->rows = (int)x->dim[0];

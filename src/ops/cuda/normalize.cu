@@ -15,8 +15,7 @@ typedef struct normalize {
 } normalize;
 
 /* A block first makes a table of the normalised values, for two divisions a value would cost more than the memory takes. */
-template <typename T>
-__global__ void __launch_bounds__(THREADS) normalize_kernel(T *y, const uint8_t *x, normalize p)
+template <typename T> __global__ void __launch_bounds__(THREADS) normalize_kernel(T *y, const uint8_t *x, normalize p)
 {
     const int N = kolo_vector<T>::N;
     __shared__ float table[4][THREADS];
@@ -31,8 +30,7 @@ __global__ void __launch_bounds__(THREADS) normalize_kernel(T *y, const uint8_t 
         for (int u = 0; u < UNROLL; u++) {
             const int64_t i = begin + u * THREADS;
 #pragma unroll
-            for (int c = 0; c < 4; c++)
-                pixel[u][c] = i < p.pixels && c < p.channels ? x[i * p.channels + c] : 0;
+            for (int c = 0; c < 4; c++) pixel[u][c] = i < p.pixels && c < p.channels ? x[i * p.channels + c] : 0;
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {

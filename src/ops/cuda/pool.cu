@@ -9,7 +9,7 @@ extern "C" {
 enum { THREADS = 256 };
 
 typedef struct pool {
-    kolo_cells cells; /* of the result: y, or dx */
+    kolo_cells cells;                                 /* of the result: y, or dx */
     int height, width, out_height, out_width, stored; /* of x, of y, of both */
     int kernel[2], stride[2], pad[2];
     kolo_divisor step[2]; /* division by stride */
@@ -18,7 +18,8 @@ typedef struct pool {
 } pool;
 
 /* The window position of every channel of a vector: a byte each. */
-template <typename T> struct __attribute__((may_alias)) __align__(16 / sizeof(T)) positions {
+template <typename T> struct __attribute__((may_alias)) __align__(16 / sizeof(T)) positions
+{
     uint32_t at[4 / sizeof(T)];
 };
 
@@ -132,12 +133,15 @@ KOLO_INLINE float share(const pool *p, int h, int w)
     return 1.0f / ((float)rows * (float)columns);
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) avg_kernel(T *y, const T *x, pool p)
+template <typename T>
+__global__ void __launch_bounds__(THREADS, 4 /* resident: so many registers are not spilled */)
+    avg_kernel(T *y, const T *x, pool p)
 {
     const int N = kolo_vector<T>::N;
     const uint32_t item = blockIdx.x * THREADS + threadIdx.x;
     if (item >= p.cells.items) return;
     const kolo_cell c = kolo_cell_at(&p.cells, item);
+    const float scale = share(&p, c.h, c.w);
     const int top = c.h * p.stride[0] - p.pad[0], left = c.w * p.stride[1] - p.pad[1];
     const int bottom = smaller_of(top + p.kernel[0], p.height), right = smaller_of(left + p.kernel[1], p.width);
     float sum[N] = {};
@@ -148,7 +152,6 @@ template <typename T> __global__ void __launch_bounds__(THREADS) avg_kernel(T *y
 #pragma unroll
             for (int l = 0; l < N; l++) sum[l] += v[l];
         }
-    const float scale = share(&p, c.h, c.w);
 #pragma unroll
     for (int l = 0; l < N; l++) sum[l] *= scale;
     kolo_store16(y + (int64_t)item * N, sum);

@@ -6,8 +6,12 @@
 #include "ops/element.h"
 
 /* Storage types: kolo_bf16 and kolo_f16 are the bit patterns, so that host and device convert by the same lines of element.h. */
-struct kolo_bf16 { uint16_t bits; };
-struct kolo_f16 { uint16_t bits; };
+struct kolo_bf16 {
+    uint16_t bits;
+};
+struct kolo_f16 {
+    uint16_t bits;
+};
 
 KOLO_INLINE float kolo_widen(float x) { return x; }
 KOLO_INLINE float kolo_widen(kolo_bf16 x) { return kolo_from_bf16(x.bits); }
@@ -54,7 +58,9 @@ KOLO_INLINE uint32_t kolo_repack(const kolo_f16 *, const float *from)
 
 /* 16 bytes as they are moved: in four registers, however many numbers they hold. may_alias: they lie in arrays of T. */
 struct __attribute__((may_alias)) __align__(16) kolo_words { uint32_t at[4]; };
-template <typename T> struct kolo_vector { enum { N = 16 / sizeof(T) }; }; /* kolo_vector<T>::N numbers */
+template <typename T> struct kolo_vector {
+    enum { N = 16 / sizeof(T) };
+}; /* kolo_vector<T>::N numbers */
 
 template <typename T> KOLO_INLINE kolo_words kolo_read16(const T *from) { return *(const kolo_words *)from; }
 template <typename T> KOLO_INLINE void kolo_write16(T *to, const kolo_words &words) { *(kolo_words *)to = words; }
@@ -81,13 +87,22 @@ template <typename T> KOLO_INLINE void kolo_store16(T *to, const float (&from)[1
 }
 
 /* Calls `body` with T = the storage type of `dtype` (F32, BF16, F16): KOLO_FOR_DTYPE(dtype, T, rc = launch<T>(...)). */
-#define KOLO_FOR_DTYPE(dtype, T, ...)                                   \
-    do {                                                                \
-        switch (dtype) {                                                \
-        case KOLO_BF16: { using T = kolo_bf16; __VA_ARGS__; } break;    \
-        case KOLO_F16: { using T = kolo_f16; __VA_ARGS__; } break;      \
-        default: { using T = float; __VA_ARGS__; } break;               \
-        }                                                               \
+#define KOLO_FOR_DTYPE(dtype, T, ...) \
+    do {                              \
+        switch (dtype) {              \
+        case KOLO_BF16: {             \
+            using T = kolo_bf16;      \
+            __VA_ARGS__;              \
+        } break;                      \
+        case KOLO_F16: {              \
+            using T = kolo_f16;       \
+            __VA_ARGS__;              \
+        } break;                      \
+        default: {                    \
+            using T = float;          \
+            __VA_ARGS__;              \
+        } break;                      \
+        }                             \
     } while (0)
 
 #endif
