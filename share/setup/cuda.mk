@@ -54,7 +54,7 @@ $(CUDA_KERNELS): $(BUILD)/%.cu.o: %.cu $(BUILD)/flags.cuda
 $(HOST_KERNELS): $(BUILD)/standin/%.cu.o: %.cu $(BUILD)/flags.cuda
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -x c++ -DKOLO_EMULATE=1 -Itests $(KOLO_CXXFLAGS) $(CUDA_CPPFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CXX) -x c++ -DKOLO_EMULATE=1 -Itests $(KOLO_CXXFLAGS) -fsanitize=alignment,bounds $(CUDA_CPPFLAGS) -MMD -MP -c $< -o $@
 
 # Whatever name of ours the library takes from the program must be there: said now, not when a GPU node opens it.
 define link_library
