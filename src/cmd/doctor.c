@@ -168,13 +168,6 @@ static void say_reducers(report *r)
     }
 }
 
-static void say_versions(report *r, int driver, int runtime)
-{
-    say(r, GOOD, 0, "cuda", "driver for CUDA %d.%d, runtime %d.%d; %s", driver / 1000, driver % 1000 / 10, runtime / 1000,
-        runtime % 1000 / 10, kolo_backend_version("cuda"));
-    say_reducers(r);
-}
-
 /* Opens the backend on it: streams, cuDNN, cuBLASLt and a first kernel. */
 static void check_gpu(report *r, int index, const kolo_device *device)
 {
@@ -234,7 +227,8 @@ static int check_gpus(report *r, kolo_launch *launch, const kolo_options *option
         return 0;
     }
     if (n > 0) {
-        say_versions(r, driver, runtime);
+        say(r, GOOD, 0, "cuda", "%s; driver for CUDA up to %d.%d", kolo_backend_version("cuda"), driver / 1000, driver % 1000 / 10);
+        say_reducers(r);
         list_gpus(r, list, n);
     }
     if (offline) { /* a login node need not have what the job will have */

@@ -26,7 +26,9 @@ static const char *version(void)
 {
     static __thread char text[96];
     size_t dnn = cudnnGetVersion(), blas = cublasLtGetVersion();
-    snprintf(text, sizeof text, "CUDA %d.%d, cuDNN %zu.%zu.%zu, cuBLASLt %zu.%zu.%zu", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+    int cuda = CUDART_VERSION;
+    cudaRuntimeGetVersion(&cuda);
+    snprintf(text, sizeof text, "CUDA %d.%d, cuDNN %zu.%zu.%zu, cuBLASLt %zu.%zu.%zu", cuda / 1000, cuda % 1000 / 10,
              dnn / 10000, dnn / 100 % 100, dnn % 100, blas / 10000, blas / 100 % 100, blas % 100);
     return text;
 }

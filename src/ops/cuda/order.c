@@ -194,8 +194,9 @@ static int event_record(kolo_backend *b, void *event, enum kolo_lane lane)
     KOLO_TRY(lane_captured(b, lane, &captured));
     e->capture = captured ? kolo_cuda_of(b)->captures : 0;
     if (!captured) return KOLO_CUDA(cudaEventRecord(e->outside, s));
-    KOLO_TRY(KOLO_CUDA(cudaEventRecord(e->inside, s)));
-    return KOLO_CUDA(cudaEventRecordWithFlags(e->outside, s, cudaEventRecordExternal));
+    /* in this order: the record for others is a node of its own, which must have joined too when the capture ends */
+    KOLO_TRY(KOLO_CUDA(cudaEventRecordWithFlags(e->outside, s, cudaEventRecordExternal)));
+    return KOLO_CUDA(cudaEventRecord(e->inside, s));
 }
 
 static int event_after(kolo_backend *b, void *event, enum kolo_lane lane)
