@@ -408,6 +408,30 @@ static void bad_labels(void)
     pair_close(&l.p);
 }
 
+/* Kernels count a map's pixels in 32 bits: larger ones are refused when the plan is made. Nothing is allocated here. */
+static void too_large(void)
+{
+    kolo_graph *g = NULL;
+    rig_check(kolo_graph_create(&g, "large", true, KOLO_BF16), "graph");
+    int x = kolo_graph_tensor(g, "x", KOLO_ROLE_ACTIVATION, KOLO_BF16, 4, (const int64_t[]){16384, 64, 1024, 1024});
+    rig_check(kolo_relu(g, "relu", x), "relu"); /* node 0: has no such limit */
+    rig_check(kolo_max_pool(g, "max", x, 2, 2, 0), "max_pool");
+    rig_check(kolo_avg_pool(g, "avg", x, 2, 2, 0, false), "avg_pool");
+    rig_check(kolo_flatten(g, "flat", x), "flatten");
+    rig_check(kolo_shortcut_a(g, "short", x, 128), "shortcut");
+    kolo_layout *layout = calloc((size_t)g->tensors, sizeof *layout);
+    rig_check(kolo_backend_layout(gpu, g, NULL, NULL, layout), "layout");
+    kolo_kernel *kernel;
+    size_t bytes;
+    int refused = 0;
+    for (int i = 1; i < (int)g->nodes; i++)
+        refused += kolo_backend_prepare(gpu, g, i, layout, &kernel, &bytes) == KOLO_ECONFIG;
+    is_int(refused, g->nodes - 1, "maps of 2^31 vectors are refused: %s", kolo_error_text());
+    is_int(kolo_backend_prepare(gpu, g, 0, layout, &kernel, &bytes), 0, "relu takes them");
+    free(layout);
+    kolo_graph_destroy(&g);
+}
+
 int main(void)
 {
     cuda_rig();
@@ -424,6 +448,7 @@ int main(void)
     }
     loss_scale();
     bad_labels();
+    too_large();
     kolo_backend_destroy(&gpu);
     kolo_backend_destroy(&cpu);
     return done_testing();
