@@ -26,9 +26,9 @@ static int explain(cudaError_t rc, int driver, int runtime)
                          cudaGetErrorString(rc));
     if (driver / 1000 < runtime / 1000)
         return kolo_fail(KOLO_ELAUNCH,
-                         "the NVIDIA driver knows CUDA up to %d.%d, and kolo was built with CUDA %d.%d: update the driver, or build "
-                         "with CUDA %d (make CUDA=1 CUDA_HOME=...)",
-                         driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, driver / 1000);
+                         "the NVIDIA driver knows CUDA up to %d.%d, and kolo was built with CUDA %d.%d: update the driver, or build kolo "
+                         "with an older CUDA, 12.0 at least (make CUDA=1 CUDA_HOME=...)",
+                         driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     return kolo_fail(KOLO_ELAUNCH, "the GPUs of this node cannot be used: %s (%s); see `nvidia-smi` there, or use device=cpu",
                      cudaGetErrorString(rc), cudaGetErrorName(rc));
 }

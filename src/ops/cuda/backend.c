@@ -101,6 +101,7 @@ static void close_cuda(kolo_backend *b)
     if (c->counter) cudaFree(c->counter);
     for (int lane = 0; lane < KOLO_LANES; lane++)
         if (c->stream[lane]) cudaStreamDestroy(c->stream[lane]);
+    cudaGetLastError(); /* nobody asks any more */
     kolo_cuda_weights_free(c);
     free(c);
     b->state = NULL;

@@ -38,6 +38,7 @@ static const meaning meanings[] = {
     {cudaErrorInvalidResourceHandle, KOLO_EINTERNAL, defect},
     {cudaErrorInvalidDevice, KOLO_EINTERNAL, defect},
     {cudaErrorLaunchOutOfResources, KOLO_EINTERNAL, defect},
+    {cudaErrorIllegalState, KOLO_EINTERNAL, defect},
     {cudaErrorNotPermitted, KOLO_EINTERNAL, defect},
     {cudaErrorNotSupported, KOLO_EINTERNAL, defect},
     {cudaErrorStreamCaptureUnsupported, KOLO_EINTERNAL, defect},

@@ -21,6 +21,16 @@ void kolo_cuda_enter(kolo_backend *b)
 static cudaStream_t stream_of(kolo_backend *b, enum kolo_lane lane) { return kolo_cuda_of(b)->stream[lane]; }
 static void *stream(kolo_backend *b, enum kolo_lane lane) { return stream_of(b, lane); }
 
+/* Whoever frees memory or closes the backend in the middle of a capture has given it up; it would forbid that, too. */
+static void drop_capture(kolo_cuda *c)
+{
+    cudaGraph_t graph = NULL;
+    if (!c->capturing) return;
+    c->capturing = false;
+    if (cudaStreamEndCapture(c->stream[KOLO_LANE_COMPUTE], &graph) == cudaSuccess && graph) cudaGraphDestroy(graph);
+    cudaGetLastError();
+}
+
 /* ---- memory -------------------------------------------------------------------------------------------------------- */
 
 static void *alloc(kolo_backend *b, size_t bytes)
@@ -52,6 +62,7 @@ static void release(kolo_backend *b, void *memory, size_t bytes)
 {
     (void)bytes;
     kolo_cuda_enter(b);
+    drop_capture(kolo_cuda_of(b));
     cudaFree(memory);
 }
 
@@ -250,6 +261,7 @@ static int capture_end(kolo_backend *b, void **replay)
     cudaGraphExec_t made = NULL;
     *replay = NULL;
     kolo_cuda_enter(b);
+    if (!c->capturing) return kolo_fail(KOLO_EINTERNAL, "%s: the end of a capture that does not go on", c->place);
     c->capturing = false;
     int rc = KOLO_CUDA(cudaStreamEndCapture(s, &graph));
     if (rc >= 0) rc = KOLO_CUDA(cudaGraphInstantiate(&made, graph, 0));
@@ -270,9 +282,7 @@ static void replay_destroy(void *replay) { cudaGraphExecDestroy(replay); }
 
 void kolo_cuda_order_close(kolo_cuda *c)
 {
-    cudaGraph_t graph = NULL;
-    if (c->capturing && cudaStreamEndCapture(c->stream[KOLO_LANE_COMPUTE], &graph) == cudaSuccess && graph) cudaGraphDestroy(graph);
-    c->capturing = false;
+    drop_capture(c);
     for (int lane = 0; lane < KOLO_LANES; lane++)
         if (c->stream[lane]) cudaStreamSynchronize(c->stream[lane]);
     for (int64_t i = 0; i < c->pins; i++) cudaHostUnregister(c->pin[i].begin);
