@@ -149,22 +149,26 @@ template <int W, int KINDS>
 static __device__ void kolo_columns_combine(const double (&sum)[KINDS][W], const kolo_columns &c, const kolo_place &p, double *partial)
 {
     /* a value a row of the block's threads; the rows' distance keeps a warp's reads apart in the banks */
-    __shared__ double lane[KINDS * W * (KOLO_COLUMN_THREADS + (W == 1 ? 32 : 8))];
+    __shared__ double lane[KINDS * W * (KOLO_COLUMN_THREADS + (W == 1 ? 32 : 8))], part[KOLO_COLUMN_THREADS];
     const int row = KOLO_COLUMN_THREADS + c.across, thread = (int)threadIdx.x;
     for (int kind = 0; kind < KINDS; kind++)
         for (int k = 0; k < W; k++) lane[(kind * W + k) * row + thread] = sum[kind][k];
     __syncthreads();
-    for (int i = thread; i < KINDS * W * c.across; i += KOLO_COLUMN_THREADS) {
-        int value = i / c.across, x = i - value * c.across, kind = value / W, channel = (p.tile * c.across + x) * W + value % W;
-        double s = 0;
-        for (int y = 0; y < c.down; y++) s += lane[value * row + y * c.across + x];
-        if (channel < c.stored) partial[((int64_t)p.chunk * KINDS + kind) * c.stored + channel] = s;
-    }
+    /* all threads add: `parts` of them every part-th line of one channel's value, then the first of these the parts */
+    const int columns = KINDS * W * c.across, parts = KOLO_COLUMN_THREADS / columns, mine = thread / columns, column = thread - mine * columns;
+    const int value = column / c.across, x = column - value * c.across, kind = value / W, channel = (p.tile * c.across + x) * W + value % W;
+    double s = 0;
+    for (int y = mine; mine < parts && y < c.down; y += parts) s += lane[value * row + y * c.across + x];
+    part[thread] = s;
+    __syncthreads();
+    if (mine > 0 || channel >= c.stored) return;
+    for (int i = 1; i < parts; i++) s += part[i * columns + column];
+    partial[((int64_t)p.chunk * KINDS + kind) * c.stored + channel] = s;
 }
 
 /* ---- the second kernel of a sum ------------------------------------------------------------------------------------- */
 
-enum { KOLO_FINISH_ACROSS = 8, KOLO_FINISH_DOWN = KOLO_COLUMN_THREADS / KOLO_FINISH_ACROSS };
+enum { KOLO_FINISH_ACROSS = 4 /* 32 bytes, a sector */, KOLO_FINISH_DOWN = KOLO_COLUMN_THREADS / KOLO_FINISH_ACROSS };
 
 static inline int kolo_columns_finish_blocks(const kolo_columns *c, int kinds)
 {
@@ -178,7 +182,7 @@ typedef struct kolo_finish {
     double sum;
 } kolo_finish;
 
-/* Thread (x, y) of a block adds chunks y, y + DOWN, ... of the block's column x; then the first line of threads adds these. All threads call it once. */
+/* Thread (x, y) of a block adds chunks y, y + DOWN, ... of the block's column x; a tree adds these. All threads call it once. */
 static __device__ kolo_finish kolo_columns_finish(const double *partial, const kolo_columns &c, int kinds)
 {
     __shared__ double lane[KOLO_COLUMN_THREADS];
@@ -190,8 +194,11 @@ static __device__ kolo_finish kolo_columns_finish(const double *partial, const k
     for (int i = y; i < c.chunks; i += KOLO_FINISH_DOWN)
         if (column < columns) s += partial[(int64_t)i * columns + column];
     lane[threadIdx.x] = s;
-    __syncthreads();
-    for (int i = 0; y == 0 && i < KOLO_FINISH_DOWN; i++) f.sum += lane[i * KOLO_FINISH_ACROSS + x];
+    for (unsigned half = KOLO_COLUMN_THREADS / 2; half >= KOLO_FINISH_ACROSS; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) lane[threadIdx.x] = s += lane[threadIdx.x + half];
+    }
+    f.sum = s;
     f.mine = y == 0 && column < columns && f.channel < c.channels;
     return f;
 }

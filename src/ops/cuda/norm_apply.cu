@@ -40,7 +40,7 @@ static __device__ affine affine_of(const forward &f, int channels, int c, bool w
 
 /* y may be x. */
 template <typename T, int W, bool RESIDUAL>
-__global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL ? 3 : 4)
 norm_forward_kernel(kolo_columns c, forward f, T *y, const T *x, const T *residual)
 {
     __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE];

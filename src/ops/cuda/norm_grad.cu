@@ -55,7 +55,7 @@ KOLO_INLINE void lines_take(const lines<T, W, SIGN> &from, int u, const channels
 
 /* Partial sums of g and g (x - mean). */
 template <typename T, int W, int SIGN>
-__global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 2)
 norm_grad_sum_kernel(kolo_columns c, backward b, source<T> s, double *partial)
 {
     __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE];
@@ -113,7 +113,7 @@ norm_grad_sum_finish_kernel(kolo_columns c, backward b, double *dsums, float *dw
 
 /* dx may be dy; dr may be NULL. */
 template <typename T, int W, int SIGN>
-__global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 2)
 norm_backward_kernel(kolo_columns c, backward b, source<T> s, T *dx, T *dr)
 {
     __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE], mean_g_of[KOLO_COLUMN_TILE],

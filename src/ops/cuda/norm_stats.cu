@@ -29,7 +29,7 @@ int kolo_norm_prepare(const kolo_request *r, kolo_kernel *k, int input)
 }
 
 template <typename T, int W>
-__global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 4)
 norm_sum_kernel(kolo_columns c, const T *x, double *partial, const kolo_step *step, int slot)
 {
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, true);
