@@ -116,7 +116,7 @@ static int act(kolo_exec *e, const kolo_action *a)
 {
     const kolo_plan *p = e->plan;
     const kolo_bucket *b = a->bucket >= 0 && p->buckets ? &p->bucket[a->bucket] : NULL;
-    const int *slice = e->first_slice + a->bucket;
+    const int *slice = e->first_slice;
     switch (a->kind) {
     case KOLO_ACTION_LOAD: return load(e, a);
     case KOLO_ACTION_RUN:
@@ -128,7 +128,8 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, a->bucket);
     case KOLO_ACTION_WAIT: return kolo_comm_wait(e->comm, a->bucket);
     case KOLO_ACTION_NORM: return norm(e);
-    case KOLO_ACTION_UPDATE: return kolo_updater_update(e->updater, slice[0], slice[1] - slice[0], e->step);
+    case KOLO_ACTION_UPDATE:
+        return kolo_updater_update(e->updater, slice[a->bucket], slice[a->bucket + 1] - slice[a->bucket], e->step);
     case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater, e->step);
     }
     return kolo_fail(KOLO_EINTERNAL, "unknown action");
