@@ -15,7 +15,7 @@
 /* What is known of a step before its metrics are. */
 typedef struct issue {
     int64_t step, epoch;
-    double lr, seconds, wait; /* seconds: the host's, from asking for the batch until it was read */
+    double lr, wait; /* wait: for its batch, seconds */
 } issue;
 
 typedef struct trainer {
@@ -37,6 +37,8 @@ typedef struct trainer {
     double started;     /* this start, seconds */
     double waited;      /* loader wait of this start until the last step, seconds */
     issue issued[KOLO_EXEC_AHEAD + 1]; /* step number i in [i % (KOLO_EXEC_AHEAD + 1)] */
+    int untold;         /* steps issued, not told */
+    double told_at;     /* time: when the last step was told, or the first of a row was begun */
     double loss;        /* of the last step that was told, mean */
     double loss_scale;  /* after it */
     int64_t first_step; /* of this start */
@@ -169,6 +171,9 @@ static int tell(trainer *t, const kolo_metrics *m)
 {
     if (m->step < 0) return 0;
     const issue *i = issue_of(t, m->step);
+    double now = kolo_time(), seconds = now - t->told_at; /* where steps overlap: its share */
+    t->told_at = now;
+    t->untold--;
     double rows = m->rows > 0 ? m->rows : 1;
     t->loss = m->loss / rows;
     if (!speaks(t)) return 0;
@@ -178,9 +183,9 @@ static int tell(trainer *t, const kolo_metrics *m)
                              .lr = i->lr,
                              .top1 = m->top1 / rows,
                              .grad_norm = m->grad_norm,
-                             .seconds = i->seconds,
+                             .seconds = seconds,
                              .wait = i->wait};
-    kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (kolo_time() - t->started));
+    kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started));
     KOLO_TRY(kolo_events_step(t->events, &event));
     if (m->loss_scale == t->loss_scale) return 0;
     t->loss_scale = m->loss_scale;
@@ -224,7 +229,7 @@ static int one_step(trainer *t)
     kolo_batch batch;
     kolo_metrics m;
     kolo_loader_stats stats;
-    double begin = kolo_time();
+    if (t->untold == 0) t->told_at = kolo_time();
     KOLO_TRY(kolo_loader_next(s->loader, &batch));
     int64_t step = t->position.step;
     kolo_step parameters = {.step = step,
@@ -237,12 +242,12 @@ static int one_step(trainer *t)
     int rc = kolo_exec_step(s->exec, &batch, &parameters, &m);
     kolo_loader_release(s->loader, &batch);
     KOLO_TRY(rc);
+    t->untold++;
     t->position.step = step + 1;
     kolo_loader_get_stats(s->loader, &stats);
     *issue_of(t, step) = (issue){.step = step,
                                  .epoch = batch.epoch,
                                  .lr = (double)parameters.lr,
-                                 .seconds = kolo_time() - begin,
                                  .wait = stats.wait_seconds - t->waited};
     t->waited = stats.wait_seconds;
     return tell(t, &m);
@@ -283,6 +288,7 @@ static int loop(trainer *t)
 static int finish(trainer *t, int rc)
 {
     if (!speaks(t) || !t->run || t->complete) return rc;
+    t->position.step -= t->untold; /* what nobody has seen to be sound was not done */
     char reason[512];
     snprintf(reason, sizeof reason, "%s", rc < 0 ? kolo_error_text() : "");
     if (rc == 0 || rc == KOLO_EREQUEUE) {
