@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "data/manifest.h"
 #include "data/shard_file.h"
+#include "data/targets.h"
 #include "kolo/error.h"
 
 typedef struct open_shard {
@@ -19,7 +20,8 @@ typedef struct open_shard {
     int fd;
     int64_t first, count;
     kolo_shard_places places;
-    uint64_t *offsets; /* [count + 1], jpeg */
+    uint64_t *offsets;    /* [count + 1], jpeg and mixed */
+    uint16_t (*sizes)[2]; /* [count], likewise */
 } open_shard;
 
 struct kolo_dataset {
@@ -28,7 +30,9 @@ struct kolo_dataset {
     int32_t *labels;     /* [info.count] */
     uint32_t *crcs;      /* [info.count] */
     char **classes;      /* [info.classes] */
+    uint8_t *codecs;     /* [info.count], mixed */
     size_t sample_bytes; /* raw */
+    kolo_targets *targets;
 };
 
 /* Hundreds of shards stay open at once; the soft limit of 1024 files may be lower than the hard one. */
@@ -66,7 +70,7 @@ static int check_shard(const char *path, const kolo_dataset_info *info, const ko
             h->uuid, info->uuid);
     if (h->count != entry->count || h->first != entry->first || h->bytes != entry->bytes || h->shard != index ||
         h->shards != info->shards || h->encoding != info->encoding || h->channels != info->channels ||
-        h->classes != info->classes || h->total != info->count ||
+        h->classes != info->classes || h->total != info->count || strcmp(h->task, info->task) != 0 ||
         (h->encoding == KOLO_ENCODING_RAW && (h->height != info->height || h->width != info->width)))
         return kolo_fail(KOLO_EINPUT, "%s contradicts the manifest (counts, shape or position); pack this split again",
                          path);
@@ -78,6 +82,24 @@ static int check_shard(const char *path, const kolo_dataset_info *info, const ko
     return check_states(path, h, a);
 }
 
+/* Pixels in a mixed shard have the length that their size says; the loader trusts it. */
+static int take_codecs(kolo_dataset *d, const char *path, const kolo_shard_header *h, const kolo_shard_arrays *a)
+{
+    const kolo_shard_table *codec = kolo_shard_find_table(a, "codec", KOLO_TABLE_U8, h->count, 1);
+    if (!codec) return kolo_fail(KOLO_EINPUT, "%s: mixed, but /codec is missing; pack this split again", path);
+    uint8_t *codecs = d->codecs + h->first;
+    memcpy(codecs, codec->data, (size_t)h->count);
+    for (int64_t i = 0; i < h->count; i++) {
+        const uint64_t bytes = a->offsets[i + 1] - a->offsets[i];
+        if (codecs[i] == KOLO_CODEC_JPEG) continue;
+        if (codecs[i] != KOLO_CODEC_RAW ||
+            bytes != (uint64_t)a->sizes[i][0] * a->sizes[i][1] * (uint64_t)h->channels)
+            return kolo_fail(KOLO_EINPUT, "%s: sample %lld contradicts its /size or /codec; pack this split again", path,
+                             (long long)i);
+    }
+    return 0;
+}
+
 static int open_one(kolo_dataset *d, const char *folder, const kolo_manifest *m, int s)
 {
     open_shard *shard = &d->shards[s];
@@ -87,11 +109,15 @@ static int open_one(kolo_dataset *d, const char *folder, const kolo_manifest *m,
     if (!shard->path) return KOLO_ECONFIG;
     KOLO_TRY(kolo_shard_inspect(shard->path, &h, &shard->places, &a));
     int rc = check_shard(shard->path, &d->info, &m->shards[s], s, &h, &a);
+    if (rc == 0 && h.encoding == KOLO_ENCODING_MIXED) rc = take_codecs(d, shard->path, &h, &a);
+    if (rc == 0) rc = kolo_targets_add(&d->targets, shard->path, &h, &a);
     if (rc == 0) {
         shard->first = h.first;
         shard->count = h.count;
         shard->offsets = a.offsets;
+        shard->sizes = a.sizes;
         a.offsets = NULL;
+        a.sizes = NULL;
         memcpy(d->labels + h.first, a.labels, sizeof *a.labels * (size_t)h.count);
         memcpy(d->crcs + h.first, a.crcs, sizeof *a.crcs * (size_t)h.count);
     }
@@ -111,10 +137,12 @@ static int open_all(kolo_dataset *d, const char *folder, const kolo_manifest *m)
     d->shards = kolo_alloc(sizeof *d->shards * (size_t)m->info.shards);
     d->labels = kolo_alloc(sizeof *d->labels * n + 8);
     d->crcs = kolo_alloc(sizeof *d->crcs * n + 8);
-    if (!d->shards || !d->labels || !d->crcs) return KOLO_ECONFIG;
+    d->codecs = m->info.encoding == KOLO_ENCODING_MIXED ? kolo_alloc(n + 8) : NULL;
+    if (!d->shards || !d->labels || !d->crcs || (!d->codecs && m->info.encoding == KOLO_ENCODING_MIXED)) return KOLO_ECONFIG;
     for (int s = 0; s < m->info.shards; s++) d->shards[s].fd = -1;
     allow_files(m->info.shards);
     for (int s = 0; s < m->info.shards; s++) KOLO_TRY(open_one(d, folder, m, s));
+    KOLO_TRY(kolo_targets_finish(d->targets, d->info.count));
     return kolo_shard_read_classes(d->shards[0].path, d->info.classes, &d->classes, NULL);
 }
 
@@ -139,11 +167,14 @@ void kolo_dataset_close(kolo_dataset **dataset)
         if (d->shards[s].path && d->shards[s].fd >= 0) close(d->shards[s].fd);
         free(d->shards[s].path);
         free(d->shards[s].offsets);
+        free(d->shards[s].sizes);
     }
     free(d->shards);
     free(d->labels);
     free(d->crcs);
+    free(d->codecs);
     free(d->classes);
+    kolo_targets_free(&d->targets);
     free(d);
     *dataset = NULL;
 }
@@ -178,6 +209,21 @@ const char *kolo_dataset_shard_path(const kolo_dataset *dataset, int shard) { re
 int32_t kolo_dataset_label(const kolo_dataset *dataset, int64_t sample) { return dataset->labels[sample]; }
 
 uint32_t kolo_dataset_crc(const kolo_dataset *dataset, int64_t sample) { return dataset->crcs[sample]; }
+
+const kolo_targets *kolo_dataset_targets(const kolo_dataset *dataset) { return dataset->targets; }
+
+enum kolo_codec kolo_dataset_codec(const kolo_dataset *dataset, int64_t sample)
+{
+    if (dataset->codecs) return (enum kolo_codec)dataset->codecs[sample];
+    return dataset->info.encoding == KOLO_ENCODING_RAW ? KOLO_CODEC_RAW : KOLO_CODEC_JPEG;
+}
+
+void kolo_dataset_size(const kolo_dataset *dataset, int64_t sample, int *height, int *width)
+{
+    const open_shard *shard = shard_of(dataset, sample);
+    *height = shard->sizes ? shard->sizes[sample - shard->first][0] : dataset->info.height;
+    *width = shard->sizes ? shard->sizes[sample - shard->first][1] : dataset->info.width;
+}
 
 size_t kolo_dataset_bytes(const kolo_dataset *dataset, int64_t sample)
 {

@@ -1,10 +1,14 @@
 #include "data/h5.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 static pthread_mutex_t h5_mutex = PTHREAD_MUTEX_INITIALIZER;
 
+#define LONGEST_TEXT 60000 /* an attribute must stay below 64 KiB */
 #define SMALL_OBJECT 65536   /* objects below this are not aligned */
 #define ALIGNMENT (1u << 20) /* data begins on a 1 MiB boundary: a multiple of Lustre stripes, fit for O_DIRECT */
 
@@ -82,10 +86,11 @@ static int put_attribute(hid_t object, const char *name, hid_t type, hid_t space
 
 int kolo_h5_put_text(hid_t object, const char *name, const char *text, size_t size)
 {
-    char buffer[1024] = {0};
     size_t length = strlen(text);
     if (size == 0) size = length ? length : 1;
-    if (size > sizeof buffer) size = sizeof buffer;
+    if (size > LONGEST_TEXT) size = LONGEST_TEXT;
+    char *buffer = kolo_alloc(size);
+    if (!buffer) return -1;
     memcpy(buffer, text, length < size ? length : size);
     hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
     int bad = -1;
@@ -94,6 +99,7 @@ int kolo_h5_put_text(hid_t object, const char *name, const char *text, size_t si
         bad = put_attribute(object, name, type, space, buffer);
     if (space >= 0) H5Sclose(space);
     if (type >= 0) H5Tclose(type);
+    free(buffer);
     return bad;
 }
 

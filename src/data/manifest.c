@@ -11,11 +11,13 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
+static const char *const encodings[] = {"raw", "jpeg", "mixed"};
+
 static void print_info(FILE *out, const kolo_dataset_info *i)
 {
-    fprintf(out, "name=%s split=%s encoding=%s color=%s classes=%d height=%d width=%d mean=", i->name, i->split,
-            i->encoding == KOLO_ENCODING_RAW ? "raw" : "jpeg", i->channels == 1 ? "gray" : "rgb", i->classes, i->height,
-            i->width);
+    fprintf(out, "name=%s split=%s task=%s encoding=%s color=%s classes=%d height=%d width=%d mean=", i->name, i->split,
+            i->task[0] ? i->task : "classification", encodings[i->encoding], i->channels == 1 ? "gray" : "rgb",
+            i->classes, i->height, i->width);
     for (int c = 0; c < i->channels; c++) fprintf(out, "%s%.9g", c ? "," : "", (double)i->mean[c]);
     fprintf(out, " std=");
     for (int c = 0; c < i->channels; c++) fprintf(out, "%s%.9g", c ? "," : "", (double)i->std[c]);
@@ -147,7 +149,12 @@ static int parse_info(const char *line, kolo_dataset_info *i)
         number_of(line, "classes", 1 << 24, &classes) < 0 || number_of(line, "height", 65500, &height) < 0 ||
         number_of(line, "width", 65500, &width) < 0)
         return -1;
-    i->encoding = strcmp(encoding, "raw") == 0 ? KOLO_ENCODING_RAW : KOLO_ENCODING_JPEG;
+    int known = 0;
+    while (known < 3 && strcmp(encoding, encodings[known]) != 0) known++;
+    if (known == 3) return -1;
+    i->encoding = (enum kolo_encoding)known;
+    if (value_of(line, "task", i->task, sizeof i->task) < 0) /* 1.0 */
+        snprintf(i->task, sizeof i->task, "classification");
     i->channels = strcmp(color, "gray") == 0 ? 1 : 3;
     i->classes = (int)classes;
     i->height = (int)height;

@@ -1,7 +1,7 @@
 /* The manifest of a split, NAME-SPLIT.index: text, one line a shard.
  *
  *   kolo 1 uuid=U samples=N bytes=B shards=S crc32c=X          X: of everything after this line
- *   name=.. split=.. encoding=raw|jpeg color=gray|rgb classes=K height=H width=W mean=a,b,c std=a,b,c
+ *   name=.. split=.. task=.. encoding=raw|jpeg|mixed color=gray|rgb classes=K height=H width=W mean=a,b,c std=a,b,c
  *   FILE SAMPLES BYTES FIRST_SAMPLE METADATA_CRC32C ok
  *
  * It is written last: a split without it is not there. */

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "data/h5.h"
+#include "data/shard_table.h"
 #include "kolo/error.h"
 
 static int damaged(const char *path, const char *what)
@@ -39,10 +40,27 @@ static int get_int(hid_t file, const char *path, const char *name, uint64_t limi
     return 0;
 }
 
+static int check_task(const char *path, const char *task)
+{
+    static const char *const known[] = {"classification", "detection", "multilabel", "pairs"};
+    for (const char *at = task; *at;) {
+        const size_t n = strcspn(at, ",");
+        bool found = false;
+        for (int i = 0; i < 4; i++) found |= strlen(known[i]) == n && strncmp(known[i], at, n) == 0;
+        if (!found)
+            return kolo_fail(KOLO_EINPUT,
+                             "%s: task `%s` is not known to this version (it reads classification, detection, "
+                             "multilabel and pairs); install a newer kolo",
+                             path, task);
+        at += n + (at[n] == ',');
+    }
+    return 0;
+}
+
 static int read_words(hid_t file, const char *path, kolo_shard_header *h)
 {
-    char task[32], encoding[16], color[16];
-    if (kolo_h5_get_text(file, "task", task, sizeof task) < 0 ||
+    char encoding[16], color[16];
+    if (kolo_h5_get_text(file, "task", h->task, sizeof h->task) < 0 ||
         kolo_h5_get_text(file, "encoding", encoding, sizeof encoding) < 0 ||
         kolo_h5_get_text(file, "color", color, sizeof color) < 0 ||
         kolo_h5_get_text(file, "dataset", h->dataset, sizeof h->dataset) < 0 ||
@@ -50,14 +68,15 @@ static int read_words(hid_t file, const char *path, kolo_shard_header *h)
         kolo_h5_get_text(file, "dataset_uuid", h->uuid, sizeof h->uuid) < 0)
         return damaged(path, "a root attribute is missing");
     if (kolo_h5_get_text(file, "generator", h->generator, sizeof h->generator) < 0) h->generator[0] = 0;
-    if (strcmp(task, "classification") != 0)
-        return kolo_fail(KOLO_EINPUT, "%s: task `%s` is not known to this version (it reads classification)", path,
-                         task);
+    if (kolo_h5_get_text(file, "box_form", h->box_form, sizeof h->box_form) < 0) h->box_form[0] = 0;
+    if (kolo_h5_get_text(file, "tables", h->tables, sizeof h->tables) < 0) h->tables[0] = 0; /* 1.0 has none */
+    KOLO_TRY(check_task(path, h->task));
     if (strcmp(encoding, "raw") == 0) h->encoding = KOLO_ENCODING_RAW;
     else if (strcmp(encoding, "jpeg") == 0) h->encoding = KOLO_ENCODING_JPEG;
+    else if (strcmp(encoding, "mixed") == 0) h->encoding = KOLO_ENCODING_MIXED;
     else
-        return kolo_fail(KOLO_EINPUT, "%s: encoding `%s` is not known to this version (it reads raw and jpeg)", path,
-                         encoding);
+        return kolo_fail(KOLO_EINPUT, "%s: encoding `%s` is not known to this version (it reads raw, jpeg and mixed)",
+                         path, encoding);
     if (strcmp(color, "gray") != 0 && strcmp(color, "rgb") != 0)
         return damaged(path, "attribute color is neither gray nor rgb");
     h->channels = strcmp(color, "gray") == 0 ? 1 : 3;
@@ -125,35 +144,47 @@ static int check_offsets(const char *path, const kolo_shard_header *h, const uin
     return 0;
 }
 
-static int load_arrays(hid_t file, const char *path, const kolo_shard_header *h, kolo_shard_arrays *a)
+static int read_core(hid_t file, const char *path, const kolo_shard_header *h, kolo_shard_arrays *a)
 {
-    const size_t n = (size_t)h->count;
-    const bool jpeg = h->encoding == KOLO_ENCODING_JPEG;
-    a->labels = kolo_alloc(sizeof *a->labels * n + 8);
-    a->crcs = kolo_alloc(sizeof *a->crcs * n + 8);
-    a->states = kolo_alloc(n + 8);
-    a->offsets = jpeg ? kolo_alloc(sizeof *a->offsets * (n + 1)) : NULL;
-    if (!a->labels || !a->crcs || !a->states || (jpeg && !a->offsets)) return KOLO_ECONFIG;
-    const hsize_t rows = n, rows1 = n + 1;
+    const hsize_t n = (hsize_t)h->count, n1 = n + 1;
+    const bool blobs = h->encoding != KOLO_ENCODING_RAW;
     uint64_t place;
-    if (kolo_h5_place(file, "label", H5T_STD_I32LE, 1, &rows, &place) < 0 ||
-        (jpeg && kolo_h5_place(file, "offset", H5T_STD_U64LE, 1, &rows1, &place) < 0))
+    if (kolo_h5_place(file, "label", H5T_STD_I32LE, 1, &n, &place) < 0 ||
+        (blobs && kolo_h5_place(file, "offset", H5T_STD_U64LE, 1, &n1, &place) < 0))
         return damaged(path, "/label or /offset is missing or of another shape");
     if ((n && (kolo_h5_get_array(file, "label", H5T_NATIVE_INT32, a->labels) < 0 ||
                kolo_h5_get_array(file, "crc32c", H5T_NATIVE_UINT32, a->crcs) < 0 ||
-               kolo_h5_get_array(file, "state", H5T_NATIVE_UINT8, a->states) < 0)) ||
-        (jpeg && kolo_h5_get_array(file, "offset", H5T_NATIVE_UINT64, a->offsets) < 0))
+               kolo_h5_get_array(file, "state", H5T_NATIVE_UINT8, a->states) < 0 ||
+               (blobs && kolo_h5_get_array(file, "size", H5T_NATIVE_UINT16, a->sizes) < 0))) ||
+        (blobs && kolo_h5_get_array(file, "offset", H5T_NATIVE_UINT64, a->offsets) < 0))
         return kolo_fail(KOLO_EIO, "%s: cannot read its tables", path);
-    if (jpeg) KOLO_TRY(check_offsets(path, h, a->offsets));
+    return blobs ? check_offsets(path, h, a->offsets) : 0;
+}
+
+static int load_arrays(hid_t file, const char *path, const kolo_shard_header *h, kolo_shard_arrays *a)
+{
+    const size_t n = (size_t)h->count;
+    const bool blobs = h->encoding != KOLO_ENCODING_RAW;
+    a->labels = kolo_alloc(sizeof *a->labels * n + 8);
+    a->crcs = kolo_alloc(sizeof *a->crcs * n + 8);
+    a->states = kolo_alloc(n + 8);
+    a->offsets = blobs ? kolo_alloc(sizeof *a->offsets * (n + 1)) : NULL;
+    a->sizes = blobs ? kolo_alloc(sizeof *a->sizes * n + 8) : NULL;
+    if (!a->labels || !a->crcs || !a->states || (blobs && (!a->offsets || !a->sizes))) return KOLO_ECONFIG;
+    KOLO_TRY(read_core(file, path, h, a));
+    KOLO_TRY(kolo_shard_load_tables(file, path, h, a));
     uint32_t crc = kolo_crc32c(0, a->labels, sizeof *a->labels * n);
     crc = kolo_crc32c(crc, a->crcs, sizeof *a->crcs * n);
-    if (jpeg) crc = kolo_crc32c(crc, a->offsets, sizeof *a->offsets * (n + 1));
-    a->metadata_crc = kolo_crc32c(crc, a->states, n);
+    if (blobs) crc = kolo_crc32c(crc, a->offsets, sizeof *a->offsets * (n + 1));
+    crc = kolo_crc32c(crc, a->states, n);
+    for (int i = 0; i < a->table_count; i++)
+        crc = kolo_crc32c(crc, a->tables[i].data, kolo_shard_table_bytes(&a->tables[i]));
+    a->metadata_crc = crc;
     return 0;
 }
 
 /* HDF5 of a truncated file may refuse to open it, or open it happily when only pictures are cut off. */
-static int open_checked(const char *path, hid_t *file)
+int kolo_shard_open(const char *path, hid_t *file)
 {
     int64_t bytes = kolo_file_size(path);
     if (bytes < 0) return (int)bytes;
@@ -186,7 +217,7 @@ int kolo_shard_inspect(const char *path, kolo_shard_header *header, kolo_shard_p
     int rc;
     if (arrays) *arrays = (kolo_shard_arrays){0};
     kolo_h5_lock();
-    KOLO_TRY_GOTO(rc, open_checked(path, &file));
+    KOLO_TRY_GOTO(rc, kolo_shard_open(path, &file));
     KOLO_TRY_GOTO(rc, read_header(file, path, &h));
     KOLO_TRY_GOTO(rc, locate(file, path, &h, &p));
     KOLO_TRY_GOTO(rc, check_length(path, &h, &p));
@@ -207,6 +238,8 @@ void kolo_shard_arrays_free(kolo_shard_arrays *arrays)
     free(arrays->crcs);
     free(arrays->offsets);
     free(arrays->states);
+    free(arrays->sizes);
+    kolo_shard_free_tables(arrays);
     *arrays = (kolo_shard_arrays){0};
 }
 
@@ -217,7 +250,7 @@ int kolo_shard_read_stats(const char *path, kolo_shard_stats *stats)
     *stats = (kolo_shard_stats){0};
     hid_t file = -1;
     kolo_h5_lock();
-    int rc = open_checked(path, &file);
+    int rc = kolo_shard_open(path, &file);
     for (int i = 0; rc == 0 && i < 5; i++) {
         hsize_t n = 0;
         if (kolo_h5_shape(file, names[i], 1, &n) < 0 || n > 4 ||
@@ -259,7 +292,7 @@ int kolo_shard_read_classes(const char *path, int classes, char ***names, uint64
     hsize_t n = 0;
     *names = NULL;
     kolo_h5_lock();
-    int rc = open_checked(path, &file);
+    int rc = kolo_shard_open(path, &file);
     if (rc == 0 && (read_names(file, classes, names) < 0 ||
                     (counts && (kolo_h5_shape(file, "classes/count", 1, &n) < 0 || n != (hsize_t)classes ||
                                 kolo_h5_get_array(file, "classes/count", H5T_NATIVE_UINT64, counts) < 0)))) {
@@ -272,12 +305,26 @@ int kolo_shard_read_classes(const char *path, int classes, char ***names, uint64
     return rc;
 }
 
+int kolo_shard_read_class_ids(const char *path, int classes, int64_t *ids)
+{
+    hid_t file = -1;
+    hsize_t n = 0;
+    kolo_h5_lock();
+    int rc = kolo_shard_open(path, &file);
+    if (rc == 0 && (kolo_h5_shape(file, "classes/source_id", 1, &n) < 0 || n != (hsize_t)classes ||
+                    (n && kolo_h5_get_array(file, "classes/source_id", H5T_NATIVE_INT64, ids) < 0)))
+        rc = damaged(path, "/classes/source_id is missing or of another shape");
+    if (file >= 0) H5Fclose(file);
+    kolo_h5_unlock();
+    return rc;
+}
+
 int kolo_shard_read_note(const char *path, const char *key, char *text, size_t size)
 {
     hid_t file = -1, group = -1;
     text[0] = 0;
     kolo_h5_lock();
-    int rc = open_checked(path, &file);
+    int rc = kolo_shard_open(path, &file);
     if (rc == 0 && kolo_h5_has(file, "provenance")) group = H5Gopen2(file, "provenance", H5P_DEFAULT);
     if (group >= 0) {
         if (kolo_h5_get_text(group, key, text, size) < 0) text[0] = 0;

@@ -1,16 +1,21 @@
 #include "data/shard_file.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "data/h5.h"
+#include "data/shard_table.h"
 #include "kolo/error.h"
 
 #define TRY(call)                  \
     do {                           \
         if ((call) < 0) return -1; \
     } while (0)
+
+static const char *const encodings[] = {"raw", "jpeg", "mixed"};
 
 static int put_header(hid_t file, const kolo_shard_spec *s)
 {
@@ -20,8 +25,8 @@ static int put_header(hid_t file, const kolo_shard_spec *s)
     TRY(kolo_h5_put_text(file, "generator", s->generator, 0));
     TRY(kolo_h5_put_text(file, "dataset", s->dataset, 0));
     TRY(kolo_h5_put_text(file, "split", s->split, 0));
-    TRY(kolo_h5_put_text(file, "task", "classification", 0));
-    TRY(kolo_h5_put_text(file, "encoding", s->encoding == KOLO_ENCODING_RAW ? "raw" : "jpeg", 0));
+    TRY(kolo_h5_put_text(file, "task", s->task ? s->task : "classification", 0));
+    TRY(kolo_h5_put_text(file, "encoding", encodings[s->encoding], 0));
     TRY(kolo_h5_put_text(file, "color", s->channels == 1 ? "gray" : "rgb", 0));
     TRY(kolo_h5_put_text(file, "layout", "NHWC", 0));
     TRY(kolo_h5_put_text(file, "dataset_uuid", "", 36));
@@ -32,6 +37,7 @@ static int put_header(hid_t file, const kolo_shard_spec *s)
     TRY(kolo_h5_put_u64(file, "shard_count", (uint64_t)s->shards));
     TRY(kolo_h5_put_u64(file, "num_classes", (uint64_t)s->classes));
     TRY(kolo_h5_put_u64(file, "pack_seed", s->pack_seed));
+    if (s->box_form) TRY(kolo_h5_put_text(file, "box_form", s->box_form, 0));
     return kolo_h5_put_u64(file, "complete", 0);
 }
 
@@ -59,6 +65,28 @@ static int put_samples(hid_t file, const kolo_shard_spec *s)
     TRY(bad);
     TRY(kolo_h5_put_array(file, "source_offset", H5T_STD_U64LE, 1, &n1, s->source_offsets));
     return kolo_h5_put_array(file, "source", H5T_STD_U8LE, 1, &text, s->sources);
+}
+
+/* Attribute `tables` names them: readers ask for what is there, and whoever adds a dataset of his own breaks nothing. */
+static int put_tables(hid_t file, const kolo_shard_spec *s)
+{
+    char names[KOLO_SHARD_TABLE_NAMES] = "";
+    size_t used = 0;
+    if (s->table_count > KOLO_SHARD_MOST_TABLES) return -1;
+    for (int i = 0; i < s->table_count; i++) {
+        const kolo_shard_table *t = &s->tables[i];
+        const hsize_t shape[2] = {(hsize_t)t->dim[0], (hsize_t)t->dim[1]};
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? "," : "", t->name);
+        if (used >= sizeof names) return -1;
+        TRY(kolo_h5_put_array(file, t->name, kolo_shard_table_type(t->type), t->rank, shape, t->data));
+        if (!t->note) continue;
+        hid_t set = H5Dopen2(file, t->name, H5P_DEFAULT);
+        TRY(set);
+        int bad = kolo_h5_put_text(set, "long_name", t->note, 0);
+        H5Dclose(set);
+        TRY(bad);
+    }
+    return s->table_count ? kolo_h5_put_text(file, "tables", names, 0) : 0;
 }
 
 static int put_class_names(hid_t file, const kolo_shard_spec *s)
@@ -90,7 +118,7 @@ static int put_classes(hid_t file, const kolo_shard_spec *s)
     TRY(put_class_names(file, s));
     int64_t *ids = kolo_alloc(sizeof *ids * (size_t)s->classes + 8);
     if (!ids) return -1;
-    for (int i = 0; i < s->classes; i++) ids[i] = i;
+    for (int i = 0; i < s->classes; i++) ids[i] = s->class_ids ? s->class_ids[i] : i;
     int bad = kolo_h5_put_array(file, "classes/source_id", H5T_STD_I64LE, 1, &n, ids);
     free(ids);
     TRY(bad);
@@ -129,7 +157,11 @@ static int label_dimensions(hid_t file, const kolo_shard_spec *s)
     TRY(set);
     int bad = s->encoding == KOLO_ENCODING_RAW
                   ? kolo_h5_put_text(set, "dims", "NHWC", 0)
-                  : kolo_h5_put_text(set, "long_name", "JPEG files; picture i is bytes[offset[i]:offset[i+1]]", 0);
+                  : kolo_h5_put_text(set, "long_name",
+                                     s->encoding == KOLO_ENCODING_JPEG
+                                         ? "JPEG files; picture i is bytes[offset[i]:offset[i+1]]"
+                                         : "JPEG files and pixels as codec[i] says; picture i is bytes[offset[i]:offset[i+1]]",
+                                     0);
     H5Dclose(set);
     return bad;
 }
@@ -141,6 +173,7 @@ int kolo_shard_create(const char *path, const kolo_shard_spec *spec)
     int bad = file < 0 ? -1 : 0;
     if (!bad) bad = put_header(file, spec);
     if (!bad) bad = put_samples(file, spec);
+    if (!bad) bad = put_tables(file, spec);
     if (!bad) bad = put_classes(file, spec);
     if (!bad) bad = put_stats(file, spec->channels);
     if (!bad) bad = put_provenance(file, spec);
