@@ -27,19 +27,18 @@ typedef struct kolo_norm {
 /* Makes kernel->state; input: the one whose shape is normalised. norm_stats.cu */
 int kolo_norm_prepare(const kolo_request *request, kolo_kernel *kernel, int input);
 
-/* Of channel c, from sums f64 (2C + 1). */
+/* Of a channel. Every block begins with these, so there is one division and nothing that waits for a comparison. No valid line: all sums are 0. */
 typedef struct kolo_moments {
-    double mean, variance, inverse, count; /* inverse: of the deviation */
+    double mean, variance, inverse, share; /* inverse: of the deviation; share: of one line in a mean */
 } kolo_moments;
 
-KOLO_INLINE kolo_moments kolo_moments_of(const double *sums, int channels, int c, double epsilon)
+KOLO_INLINE kolo_moments kolo_moments_of(double sum, double square, double count, double epsilon)
 {
-    kolo_moments m = {0, 0, 0, sums[2 * channels]};
-    if (m.count > 0) {
-        m.mean = sums[c] / m.count;
-        m.variance = fmax(0.0, sums[channels + c] / m.count - m.mean * m.mean);
-    }
-    m.inverse = 1 / sqrt(m.variance + epsilon);
+    kolo_moments m;
+    m.share = 1 / fmax(count, 1.0);
+    m.mean = sum * m.share;
+    m.variance = fmax(0.0, square * m.share - m.mean * m.mean);
+    m.inverse = rsqrt(m.variance + epsilon);
     return m;
 }
 

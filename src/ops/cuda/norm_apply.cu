@@ -18,23 +18,26 @@ typedef struct affine {
     float mean, scale, bias;
 } affine;
 
-static __device__ affine affine_of(const forward &f, int channels, int c, bool writes)
+/* writes: this block is the one that writes the statistic of its channels. All loads come first. */
+static __device__ affine affine_of(const forward &f, int channels, int channel, bool writes)
 {
+    const bool real = channel < channels;
+    const int c = real ? channel : 0;
+    const float w = f.w[c], b = f.b[c];
     affine a = {0, 0, 0};
-    if (c >= channels) return a;
-    a.bias = f.b[c];
     if (!f.sums) {
-        a.mean = f.running[0][c];
-        a.scale = (float)((double)f.w[c] / sqrt((double)f.running[1][c] + f.epsilon));
+        const float mean = f.running[0][c], variance = f.running[1][c];
+        if (real) a = {mean, (float)((double)w * rsqrt((double)variance + f.epsilon)), b};
         return a;
     }
-    const kolo_moments m = kolo_moments_of(f.sums, channels, c, f.epsilon);
-    a.mean = (float)m.mean;
-    a.scale = (float)(m.inverse * (double)f.w[c]);
+    const double sum = f.sums[c], square = f.sums[channels + c], count = f.sums[2 * channels];
+    const kolo_moments m = kolo_moments_of(sum, square, count, f.epsilon);
+    if (!real) return a;
+    a = {(float)m.mean, (float)(m.inverse * (double)w), b};
     if (!writes) return a;
     f.statistic[c] = a.mean;
-    f.statistic[channels + c] = (float)(m.variance * (m.count / fmax(m.count - 1, 1.0)));
-    if (c == 0) f.statistic[2 * channels] = m.count > 0 ? 1.0f : 0.0f;
+    f.statistic[channels + c] = (float)(m.variance * (count / fmax(count - 1, 1.0)));
+    if (c == 0) f.statistic[2 * channels] = count > 0 ? 1.0f : 0.0f;
     return a;
 }
 
@@ -67,14 +70,16 @@ norm_forward_kernel(kolo_columns c, forward f, T *y, const T *x, const T *residu
         for (int u = 0; u < KOLO_COLUMN_BATCH; u++) {
             if (l + u * c.down >= p.end) continue;
             float value[W], other[W];
-            kolo_columns_widen(value, v[u]);
-            if (RESIDUAL) kolo_columns_widen(other, r[RESIDUAL ? u : 0]);
-            const bool real = l + u * c.down < valid;
-            for (int k = 0; k < W; k++) {
-                value[k] = kolo_norm1(value[k], mean[k], scale[k], bias[k]);
-                if (RESIDUAL) value[k] += other[k];
-                if (f.relu) value[k] = kolo_relu1(value[k]);
-                if (!real) value[k] = 0;
+            if (l + u * c.down < valid) {
+                kolo_columns_widen(value, v[u]);
+                if (RESIDUAL) kolo_columns_widen(other, r[RESIDUAL ? u : 0]);
+                for (int k = 0; k < W; k++) {
+                    value[k] = kolo_norm1(value[k], mean[k], scale[k], bias[k]);
+                    if (RESIDUAL) value[k] += other[k];
+                    if (f.relu) value[k] = kolo_relu1(value[k]);
+                }
+            } else {
+                for (int k = 0; k < W; k++) value[k] = 0;
             }
             kolo_columns_store(y + at + u * line, value);
         }

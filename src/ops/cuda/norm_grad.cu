@@ -17,6 +17,12 @@ typedef struct backward {
     int slot;
 } backward;
 
+static __device__ kolo_moments moments_at(const backward &b, const kolo_columns &c, int channel)
+{
+    const double sum = b.sums[channel], square = b.sums[c.channels + channel], count = b.sums[2 * c.channels];
+    return kolo_moments_of(sum, square, count, b.epsilon);
+}
+
 /* A few lines of the source, loaded. */
 template <typename T, int W, int SIGN> struct lines {
     enum { BATCH = KOLO_COLUMN_BATCH };
@@ -66,10 +72,12 @@ norm_grad_sum_kernel(kolo_columns c, backward b, source<T> s, double *partial)
     lines_load(&v, s, c, at, p.first, p.end);
     if (thread < c.across * W) {
         const bool real = channel < c.channels;
-        const kolo_moments m = kolo_moments_of(b.sums, c.channels, real ? channel : 0, b.epsilon);
+        const int i = real ? channel : 0;
+        const float w = SIGN == FROM_X ? b.w[i] : 0, bias = SIGN == FROM_X ? b.b[i] : 0;
+        const kolo_moments m = moments_at(b, c, i);
         mean_of[thread] = real ? (float)m.mean : 0;
-        scale_of[thread] = real && SIGN == FROM_X ? (float)(m.inverse * (double)b.w[channel]) : 0;
-        bias_of[thread] = real && SIGN == FROM_X ? b.b[channel] : 0;
+        scale_of[thread] = real ? (float)(m.inverse * (double)w) : 0;
+        bias_of[thread] = real ? bias : 0;
     }
     __syncthreads();
     channels_of<W> own;
@@ -104,7 +112,8 @@ norm_grad_sum_finish_kernel(kolo_columns c, backward b, double *dsums, float *dw
 {
     const kolo_finish f = kolo_columns_finish(partial, c, 2);
     if (!f.mine) return;
-    const double sum = f.kind ? f.sum * kolo_moments_of(b.sums, c.channels, f.channel, b.epsilon).inverse : f.sum;
+    const kolo_moments m = moments_at(b, c, f.channel);
+    const double sum = f.kind ? f.sum * m.inverse : f.sum;
     dsums[f.kind * c.channels + f.channel] = sum;
     (f.kind ? dw : db)[f.channel] = (float)sum;
 }
@@ -126,13 +135,15 @@ norm_backward_kernel(kolo_columns c, backward b, source<T> s, T *dx, T *dr)
     lines_load(&v, s, c, at, p.first, p.end);
     if (thread < c.across * W) {
         const bool real = channel < c.channels;
-        const kolo_moments m = kolo_moments_of(b.sums, c.channels, real ? channel : 0, b.epsilon);
-        const double count = fmax(m.count, 1.0);
+        const int i = real ? channel : 0;
+        const float w = b.w[i], bias = SIGN == FROM_X ? b.b[i] : 0;
+        const double sum_g = b.dsums[i], sum_gx = b.dsums[c.channels + i];
+        const kolo_moments m = moments_at(b, c, i);
         mean_of[thread] = real ? (float)m.mean : 0;
-        scale_of[thread] = real ? (float)(m.inverse * (double)b.w[channel]) : 0;
-        bias_of[thread] = real && SIGN == FROM_X ? b.b[channel] : 0;
-        mean_g_of[thread] = real ? (float)(b.dsums[channel] / count) : 0;
-        slope_of[thread] = real ? (float)(b.dsums[c.channels + channel] / count * m.inverse) : 0;
+        scale_of[thread] = real ? (float)(m.inverse * (double)w) : 0;
+        bias_of[thread] = real ? bias : 0;
+        mean_g_of[thread] = real ? (float)(sum_g * m.share) : 0;
+        slope_of[thread] = real ? (float)(sum_gx * m.share * m.inverse) : 0;
     }
     __syncthreads();
     channels_of<W> own;
@@ -147,11 +158,11 @@ norm_backward_kernel(kolo_columns c, backward b, source<T> s, T *dx, T *dr)
         for (int u = 0; u < KOLO_COLUMN_BATCH; u++) {
             if (l + u * c.down >= p.end) continue;
             float g[W], x[W];
-            lines_take(v, u, own, g, x);
-            const bool real = l + u * c.down < valid;
-            for (int k = 0; k < W; k++) {
-                if (!real) g[k] = 0;
-                x[k] = real ? kolo_norm_grad1(g[k], x[k], own.mean[k], own.scale[k], mean_g[k], slope[k]) : 0;
+            if (l + u * c.down < valid) {
+                lines_take(v, u, own, g, x);
+                for (int k = 0; k < W; k++) x[k] = kolo_norm_grad1(g[k], x[k], own.mean[k], own.scale[k], mean_g[k], slope[k]);
+            } else {
+                for (int k = 0; k < W; k++) g[k] = x[k] = 0;
             }
             kolo_columns_store(dx + at + u * line, x);
             if (dr) kolo_columns_store(dr + at + u * line, g);
