@@ -3,7 +3,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lint/tap.sh
-mapfile -t FILES < <(sources src include hdf5_tools | grep -E '\.(c|h|cu|def)$')
+mapfile -t FILES < <(sources src include hdf5_tools | grep -E '\.(c|h|cuh?|def)$')
 
 # code only, as file:line:text: comments, strings and characters blanked
 code() {

@@ -8,7 +8,7 @@ mapfile -t FILES < <(sources . | while IFS= read -r file; do
 done)
 ((${#FILES[@]} > 50))
 ok $? "the text files are found (${#FILES[@]})"
-mapfile -t CODE < <(printf '%s\n' "${FILES[@]}" | grep -E '\.([ch]|cu|def)$')
+mapfile -t CODE < <(printf '%s\n' "${FILES[@]}" | grep -E '\.([ch]|cuh?|def)$')
 none "each ends with a newline" \
     "$(for file in "${FILES[@]}"; do [[ -z $(tail -c 1 "$file") ]] || echo "$file"; done)"
 none "no line ends with a blank" "$(grep -nE '[[:blank:]]+$' "${FILES[@]}" | cut -c 1-120)"
@@ -20,6 +20,6 @@ none "no private paths" \
 none "no merge marks" "$(grep -nE '^(<<<<<<<|>>>>>>>) ' "${FILES[@]}")"
 # a header can be included twice
 none "every header has its guard" "$(for file in "${CODE[@]}"; do
-    [[ $file != *.h ]] || grep -qE '^#ifndef [A-Z_0-9]+_H$' "$file" || echo "$file"
+    [[ $file != *.h && $file != *.cuh ]] || grep -qE '^#ifndef [A-Z_0-9]+_C?U?H$' "$file" || echo "$file"
 done)"
 done_testing
