@@ -9,40 +9,64 @@
 
 #include "standin/standin.h"
 
-enum { PAGE = 4096, GRAIN = 256, BLANK = 0xFF };
+enum { PAGE = 4096, GRAIN = 256, BLANK = 0xFF, REGIONS = 16384 };
 #define FILLED ((size_t)256 << 20) /* larger ones are not filled: nothing here computes with so much */
 
+enum state { EMPTY, CLOSED, OPENED, PINNED };
 typedef struct region {
     unsigned char *address;
     size_t bytes;    /* asked for */
     size_t reserved; /* bytes rounded up: also blank, and looked at when freed */
-    void *map;
+    unsigned char *map;
     size_t map_bytes;
     const char *what; /* device: which call made it */
-    bool device;
+    _Atomic int state;
 } region;
 
-static region *regions;
-static int count, capacity;
+/* A region never moves and is whole before its state says so: the fault handler reads this without the lock. */
+static region regions[REGIONS];
+static _Atomic int highest; /* all regions lie below */
 static size_t used;
-static bool opened;
+static bool working; /* the device thread is: what it touches is opened */
 static struct sigaction former;
 
-static void region_add(region r)
+static region *region_add(void)
 {
-    if (count == capacity) {
-        capacity = capacity ? 2 * capacity : 64;
-        regions = realloc(regions, (size_t)capacity * sizeof *regions);
-        if (!regions) abort();
-    }
-    regions[count++] = r;
+    int i = 0;
+    while (i < REGIONS && regions[i].state != EMPTY) i++;
+    if (i == REGIONS) abort();
+    if (i >= highest) highest = i + 1;
+    return &regions[i];
 }
+
+static bool is_device(const region *r) { return r->state == CLOSED || r->state == OPENED; }
 
 static region *region_at(const void *address, bool device)
 {
-    for (int i = 0; i < count; i++)
-        if (regions[i].address == address && regions[i].device == device) return &regions[i];
+    for (int i = 0; i < highest; i++)
+        if (regions[i].state != EMPTY && regions[i].address == address && is_device(&regions[i]) == device) return &regions[i];
     return NULL;
+}
+
+/* The pages between the two that stay closed. */
+static bool region_open(region *r, bool open)
+{
+    if (STANDIN_SANITIZED) return true;
+    return mprotect(r->map + PAGE, r->map_bytes - (size_t)2 * PAGE, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
+}
+
+/* The device thread's first touch of a region since it began to work. */
+static bool open_for_device(const unsigned char *at)
+{
+    if (!standin_on_device_thread() || !working) return false;
+    for (int i = 0; i < highest; i++) {
+        region *r = &regions[i];
+        if (r->state != CLOSED || at < r->map + PAGE || at >= r->map + r->map_bytes - PAGE) continue;
+        if (!region_open(r, true)) return false;
+        r->state = OPENED;
+        return true;
+    }
+    return false;
 }
 
 static void say(const char *format, const char *what, size_t a, size_t b)
@@ -56,12 +80,12 @@ static void say(const char *format, const char *what, size_t a, size_t b)
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     const unsigned char *at = info->si_addr;
+    if (open_for_device(at)) return;
     const char *kernel = standin_on_device_thread() ? standin_kernel_at_work() : NULL;
     if (kernel) say("stand-in GPU: kernel %s touched what is not its own, at 0x%zx\n", kernel, (size_t)at, 0);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < highest; i++) {
         const region *r = &regions[i];
-        const unsigned char *map = r->map;
-        if (!r->device || at < map || at >= map + r->map_bytes) continue;
+        if (!is_device(r) || at < r->map || at >= r->map + r->map_bytes) continue;
         say(kernel ? "stand-in GPU: this is in a %s, byte %zu of %zu\n"
                    : "stand-in GPU: the host touched device memory: a %s, byte %zu of %zu\n",
             r->what, (size_t)(at - r->address), r->bytes);
@@ -97,31 +121,28 @@ static bool map_region(region *r)
     if (map == MAP_FAILED) return false;
     r->map = map;
     r->address = map + PAGE + pages - r->reserved; /* its end touches the closed page */
-    return mprotect(map + PAGE, pages, PROT_READ | PROT_WRITE) == 0;
-}
-
-static void region_open(const region *r, bool open)
-{
-    if (STANDIN_SANITIZED || !r->device) return;
-    mprotect((char *)r->map + PAGE, r->map_bytes - (size_t)2 * PAGE, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    return region_open(r, true);
 }
 
 void *standin_device_alloc(size_t bytes, const char *what)
 {
-    region r = {.bytes = bytes, .reserved = (bytes + GRAIN - 1) / GRAIN * GRAIN, .what = what, .device = true};
     standin_hold();
     watch_faults();
-    bool fits = r.reserved >= bytes && used + r.reserved <= limit() && map_region(&r);
-    if (fits) {
-        used += r.reserved;
-        memset(r.address, BLANK, r.reserved < FILLED ? r.reserved : FILLED);
-        region_add(r);
-        region_open(&r, opened);
+    region *r = region_add();
+    *r = (region){.bytes = bytes, .reserved = (bytes + GRAIN - 1) / GRAIN * GRAIN, .what = what};
+    size_t reserved = r->reserved;
+    if (reserved < bytes || used + reserved > limit() || !map_region(r)) {
+        standin_release();
+        return NULL;
     }
+    void *address = r->address;
+    used += reserved;
+    memset(address, BLANK, r->reserved < FILLED ? r->reserved : FILLED);
+    region_open(r, false);
+    r->state = CLOSED;
     standin_release();
-    if (!fits) return NULL;
-    standin_track(what, r.address);
-    return r.address;
+    standin_track(what, address);
+    return address;
 }
 
 bool standin_device_free(void *address, const char *what)
@@ -138,24 +159,27 @@ bool standin_device_free(void *address, const char *what)
     used -= (r->bytes + GRAIN - 1) / GRAIN * GRAIN;
     if (STANDIN_SANITIZED) free(r->map);
     else munmap(r->map, r->map_bytes);
-    *r = regions[--count];
+    r->state = EMPTY;
     standin_release();
     return true;
 }
 
 void standin_device_open(bool open)
 {
-    if (opened == open) return;
-    opened = open;
-    for (int i = 0; i < count; i++) region_open(&regions[i], open);
+    working = open;
+    for (int i = 0; !open && i < highest; i++)
+        if (regions[i].state == OPENED) {
+            region_open(&regions[i], false);
+            regions[i].state = CLOSED;
+        }
 }
 
 int standin_pin(void *address, size_t bytes)
 {
-    region r = {.address = address, .bytes = bytes, .reserved = bytes};
     if (standin_place_of(address, bytes) != STANDIN_HOST) return -1;
     standin_hold();
-    region_add(r);
+    region *r = region_add();
+    *r = (region){.address = address, .bytes = bytes, .reserved = bytes, .state = PINNED};
     standin_release();
     return 0;
 }
@@ -164,7 +188,7 @@ bool standin_unpin(void *address)
 {
     standin_hold();
     region *r = region_at(address, false);
-    if (r) *r = regions[--count];
+    if (r) r->state = EMPTY;
     standin_release();
     return r != NULL;
 }
@@ -172,15 +196,13 @@ bool standin_unpin(void *address)
 enum standin_place standin_place_of(const void *address, size_t bytes)
 {
     enum standin_place place = STANDIN_HOST;
-    const unsigned char *from = address, *to = from + bytes;
+    const unsigned char *from = address, *to = from + (bytes ? bytes : 1);
     standin_hold();
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < highest; i++) {
         const region *r = &regions[i];
-        if (to <= r->address || from >= r->address + r->bytes) {
-            if (!(bytes == 0 && from >= r->address && from < r->address + r->bytes)) continue;
-        }
+        if (r->state == EMPTY || to <= r->address || from >= r->address + r->bytes) continue;
         bool whole = from >= r->address && to <= r->address + r->bytes;
-        place = !whole ? STANDIN_NOWHERE : r->device ? STANDIN_DEVICE : STANDIN_PINNED;
+        place = !whole ? STANDIN_NOWHERE : is_device(r) ? STANDIN_DEVICE : STANDIN_PINNED;
         break;
     }
     standin_release();

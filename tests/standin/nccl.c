@@ -21,8 +21,13 @@ typedef struct reduction {
     ncclDataType_t type;
 } reduction;
 
+typedef struct registration {
+    struct registration *next;
+} registration;
+
 struct ncclComm {
     nccl_segment *segment;
+    registration *registered;
     char name[64];
     int rank, size, references;
     bool blocking, joined, finalizing;
@@ -36,7 +41,7 @@ struct ncclComm {
     uint64_t calls, turn; /* of the device thread: sums begun, chunks done */
 };
 
-static uint64_t chance;
+static __thread uint64_t chance;
 static __thread char last_words[256];
 
 static ncclResult_t enter(const char *call, enum standin_kind kind)
@@ -355,6 +360,11 @@ static ncclResult_t leave(ncclComm_t c, bool abort)
     if (!abort && !c->finalizing) standin_defect("ncclCommDestroy before ncclCommFinalize has ended");
     if (!c->joined) nccl_segment_remove(c->name);
     c->aborted = true;
+    for (registration *r = c->registered, *next; abort && r; r = next) { /* an abort takes them with it */
+        next = r->next;
+        standin_untrack("NCCL registration", r);
+        free(r);
+    }
     standin_hold();
     if (c->late.run) reduction_drop(c->late.argument);
     c->late.run = NULL;
@@ -393,17 +403,14 @@ ncclResult_t ncclMemFree(void *memory)
     return standin_device_free(memory, "ncclMemAlloc") ? ncclSuccess : ncclInvalidArgument;
 }
 
-typedef struct registration {
-    void *memory;
-} registration;
-
 ncclResult_t ncclCommRegister(const ncclComm_t c, void *memory, size_t bytes, void **out)
 {
     ENTER(STANDIN_CREATION);
     if (!known(c) || !on_device(memory, bytes)) return ncclInvalidArgument;
     registration *r = malloc(sizeof *r);
     if (!r) abort();
-    r->memory = memory;
+    *r = (registration){c->registered};
+    c->registered = r;
     standin_track("NCCL registration", r);
     *out = r;
     return ncclSuccess;
@@ -413,6 +420,9 @@ ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle)
 {
     ENTER(STANDIN_CREATION);
     if (!known(c) || !standin_untrack("NCCL registration", handle)) return ncclInvalidArgument;
+    registration **at = &c->registered;
+    while (*at && *at != handle) at = &(*at)->next;
+    if (*at) *at = (*at)->next;
     free(handle);
     return ncclSuccess;
 }

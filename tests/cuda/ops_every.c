@@ -1,0 +1,219 @@
+/* Every operation of the table, forward and backward, on the CUDA backend beside the CPU's, in every precision: three small networks in shapes that
+ * leave rests everywhere, with all rows valid and with few. Each operation starts from the CPU's values, as the device's type holds them. */
+#include <stdio.h>
+
+#include "cuda_rig.h"
+#include "ops_rig.h"
+#include "parity_compare.h"
+#include "standin/ask.h"
+
+typedef struct shape {
+    const char *name;
+    int64_t rows, valid, height, width, channels, width_of_net, classes;
+} shape;
+
+static const shape shapes[] = {
+    {"even", 4, 4, 12, 12, 3, 16, 10},
+    {"odd", 3, 2, 11, 9, 1, 6, 7},
+    {"no valid row", 2, 0, 10, 10, 3, 8, 5},
+};
+
+enum net { FUSED, APART, EVALUATED, NETS };
+static const char *const net_name[] = {"fused", "apart", "evaluated"};
+
+typedef struct precision {
+    const char *name;
+    enum kolo_dtype dtype;
+    bool tf32;
+} precision;
+
+static const precision precisions[] = {{"f32", KOLO_F32, false}, {"tf32", KOLO_F32, true}, {"bf16", KOLO_BF16, false}, {"fp16", KOLO_F16, false}};
+
+static int seen[KOLO_OP_COUNT];
+
+static int conv(kolo_graph *g, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, bool bias)
+{
+    kolo_conv_spec s = {.out = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .pad = {kernel / 2, kernel / 2}, .bias = bias,
+                        .weight = {KOLO_INIT_NORMAL, 0.2}, .bias_init = {KOLO_INIT_NORMAL, 0.1}};
+    return kolo_conv(g, name, x, &s);
+}
+
+/* Two blocks: one whose shortcut takes every second pixel, one that pools. */
+static void build(rig *r, const shape *s, enum net net)
+{
+    static const float mean[4] = {.5f, .4f, .3f, .2f}, std[4] = {.2f, .3f, .25f, .2f};
+    const kolo_init some = {KOLO_INIT_NORMAL, 0.2};
+    kolo_graph *g = r->g;
+    const int64_t c = s->width_of_net;
+    g->train = net != EVALUATED;
+    int x = kolo_normalize(g, kolo_input(g, s->rows, s->height, s->width, s->channels), mean, std);
+    x = kolo_relu(g, "r0", kolo_batch_norm(g, "n0", conv(g, "c0", x, c, 5, 1, false), 1e-5, 0.1, 1));
+    x = kolo_max_pool(g, "mp", x, 3, 2, 1);
+    int y = kolo_relu(g, "r1", kolo_batch_norm(g, "n1", conv(g, "c1", x, 2 * c, 3, 2, false), 1e-5, 0.1, 1));
+    y = kolo_batch_norm(g, "n2", conv(g, "c2", y, 2 * c, 3, 1, false), 1e-5, 0.1, 1);
+    x = kolo_relu(g, "r2", kolo_add(g, "a", y, kolo_shortcut_a(g, "s", x, 2 * c)));
+    x = kolo_avg_pool(g, "ap", x, 3, 1, 1, net == APART);
+    x = conv(g, "c3", x, 2 * c, 1, 1, true);
+    int features = kolo_linear(g, "f", kolo_flatten(g, "flat", x), 2 * c, false, some, some);
+    features = kolo_relu(g, "r3", kolo_add(g, "a2", features, kolo_global_avg_pool(g, "gap", x)));
+    rig_check(kolo_cross_entropy(g, kolo_linear(g, "l", features, s->classes, true, some, some), 0.1), "network");
+    if (net != APART) rig_check(kolo_graph_fuse(g), "fuse");
+    if (net != EVALUATED) rig_check(kolo_graph_backward(g), "backward");
+}
+
+static rig open_side(kolo_backend *b, enum kolo_dtype dtype, const shape *s, enum net net)
+{
+    rig r = rig_open(b, dtype, RIG_OWN);
+    build(&r, s, net);
+    rig_layout(&r);
+    r.step.valid[0] = (int32_t)s->valid;
+    r.step.valid_global = s->valid;
+    r.step.scaler.scale = dtype == KOLO_F16 ? 256 : 1;
+    return r;
+}
+
+/* The same values on both sides: those that the device holds. */
+static void give(rig *cpu, rig *gpu, int t, float *v)
+{
+    rig_set(gpu, t, v);
+    if (gpu->half[t]) { /* its operations read the rounded copy */
+        for (int64_t i = 0, n = kolo_tensor_count(&cpu->g->tensor[t]); i < n; i++)
+            v[i] = gpu->g->dtype == KOLO_BF16 ? kolo_from_bf16(kolo_to_bf16(v[i])) : kolo_from_f16(kolo_to_f16(v[i]));
+    } else rig_get(gpu, t, v);
+    rig_set(cpu, t, v);
+}
+
+static void give_raw(rig *cpu, rig *gpu, int t, const void *bytes)
+{
+    rig_check(kolo_backend_write(gpu->backend, gpu->buffer[t], bytes, gpu->layout[t].bytes), "write");
+    rig_check(kolo_backend_write(cpu->backend, cpu->buffer[t], bytes, cpu->layout[t].bytes), "write");
+}
+
+static void first_values(rig *cpu, rig *gpu, const shape *s)
+{
+    for (int t = 0; t < (int)cpu->g->tensors; t++) {
+        const kolo_tensor *x = &cpu->g->tensor[t];
+        const int64_t n = kolo_tensor_count(x);
+        if (x->producer >= 0) continue;
+        float *v = malloc((size_t)n * sizeof *v);
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t u = (uint32_t)(i + 1000 * t) * 2654435761u;
+            v[i] = kolo_initial_value(x, 1, i) + (x->rank == 1 ? 0.3f * ((float)(u >> 8) * 0x1p-24f - 0.5f) : 0);
+            if (x->role == KOLO_ROLE_LABEL) ((int32_t *)v)[i] = (int32_t)(u % (uint32_t)s->classes);
+            if (x->role == KOLO_ROLE_INPUT) ((uint8_t *)v)[i] = (uint8_t)(u >> 24);
+        }
+        if (x->role == KOLO_ROLE_LABEL || x->role == KOLO_ROLE_INPUT) give_raw(cpu, gpu, t, v);
+        else give(cpu, gpu, t, v);
+        free(v);
+    }
+}
+
+/* Both results of an output, as f64. */
+static double *values(rig *r, int t)
+{
+    const kolo_tensor *x = &r->g->tensor[t];
+    const int64_t n = kolo_tensor_count(x);
+    double *wide = malloc((size_t)(n + 1) * sizeof *wide);
+    if (x->dtype == KOLO_F64) {
+        rig_check(kolo_backend_read(r->backend, wide, r->buffer[t], (size_t)n * sizeof *wide), "read");
+        return wide;
+    }
+    float *v = malloc((size_t)(n + 1) * sizeof *v);
+    rig_get(r, t, v);
+    for (int64_t i = 0; i < n; i++) wide[i] = (double)v[i];
+    free(v);
+    return wide;
+}
+
+/* Share of what is allowed; afterwards both sides hold the CPU's values. */
+static double compare(rig *cpu, rig *gpu, const kolo_node *n, int t, const char *name)
+{
+    const kolo_tensor *x = &gpu->g->tensor[t];
+    const int64_t count = kolo_tensor_count(x);
+    if (x->dtype == KOLO_U8) return 0; /* which element of a window: the gradient shows it */
+    double *want = values(cpu, t), *got = values(gpu, t), tolerance = parity_allowed(name, n->op, x);
+    double least = x->dtype == KOLO_F16 ? 6e-8 * sqrt((double)count) / tolerance : 0;
+    double share = n->op == KOLO_OP_norm_stats ? parity_sums(got, want, count, tolerance)
+                                               : parity_distance(got, want, count, least, tolerance, parity_strays(n->op, count));
+    if (x->dtype == KOLO_F64) give_raw(cpu, gpu, t, want);
+    else {
+        float *v = malloc((size_t)(count + 1) * sizeof *v);
+        for (int64_t i = 0; i < count; i++) v[i] = (float)want[i];
+        give(cpu, gpu, t, v);
+        free(v);
+    }
+    free(want);
+    free(got);
+    return share;
+}
+
+/* Runs node i on the device again: threads, blocks and copies then come in another order, and the bits must not. */
+static bool same_again(rig *gpu, int i)
+{
+    const kolo_node *n = &gpu->g->node[i];
+    void *first[KOLO_MAX_ARGS] = {NULL};
+    bool same = true;
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] >= 0) first[k] = rig_raw(gpu, n->out[k]);
+    rig_check(rig_run_node(gpu, i), "again");
+    for (int k = 0; k < n->n_out; k++) {
+        if (n->out[k] < 0) continue;
+        void *again = rig_raw(gpu, n->out[k]);
+        same &= !memcmp(first[k], again, gpu->layout[n->out[k]].bytes);
+        free(first[k]);
+        free(again);
+    }
+    return same;
+}
+
+static void check(kolo_backend *on_cpu, kolo_backend *on_gpu, const precision *p, const shape *s, enum net net)
+{
+    rig cpu = open_side(on_cpu, KOLO_F32, s, net), gpu = open_side(on_gpu, p->dtype, s, net);
+    cpu.step.scaler.scale = gpu.step.scaler.scale;
+    first_values(&cpu, &gpu, s);
+    double worst = 0;
+    const char *where = "", *unsteady = "";
+    for (int i = 0; i < (int)gpu.g->nodes; i++) {
+        const kolo_node *n = &gpu.g->node[i];
+        rig_check(rig_run_node(&cpu, i), kolo_op_table[n->op].name);
+        rig_check(rig_run_node(&gpu, i), kolo_op_table[n->op].name);
+        seen[n->op]++;
+        if (!same_again(&gpu, i)) unsteady = kolo_op_table[n->op].name;
+        for (int k = 0; k < n->n_out; k++) {
+            double share = n->out[k] < 0 ? 0 : compare(&cpu, &gpu, n, n->out[k], p->name);
+            if (share > 1) diag("%s, output %d: %.3g of what is allowed", kolo_op_table[n->op].name, k, share);
+            if (share > worst) worst = share, where = gpu.g->tensor[n->out[k]].name;
+        }
+    }
+    if (!rig_padding_is_zero(&gpu)) unsteady = "padding that is not zero";
+    ok(worst <= 1 && !*unsteady, "%s, %s, %s: %d operations as the CPU does them (worst %.2f of what is allowed: %s) %s", p->name, s->name,
+       net_name[net], (int)gpu.g->nodes, worst, where, unsteady);
+    rig_close(&cpu);
+    rig_close(&gpu);
+}
+
+int main(void)
+{
+    const int standin = cuda_rig();
+    const kolo_backend_config config = {.threads = 1, .direct = true, .deterministic = true};
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
+        kolo_backend_config on_gpu = config;
+        kolo_backend *cpu = NULL, *gpu = NULL;
+        on_gpu.tf32 = precisions[i].tf32;
+        rig_check(kolo_backend_create(&cpu, "cpu", &config), "cpu");
+        rig_check(kolo_backend_create(&gpu, "cuda", &on_gpu), "cuda");
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+            for (int net = 0; net < NETS; net++) check(cpu, gpu, &precisions[i], &shapes[k], (enum net)net);
+        kolo_backend_destroy(&gpu);
+        kolo_backend_destroy(&cpu);
+    }
+    for (int op = 0; op < KOLO_OP_COUNT; op++)
+        if (!seen[op]) ok(0, "%s was run", kolo_op_table[op].name);
+    ok(1, "no operation of the table was left out");
+    if (standin) {
+        is_int(ask_count("defects"), 0, "nothing that a GPU would punish");
+        if (ask_defect(0)) diag("%s", ask_defect(0));
+        is_int(ask_count("alive"), 0, "everything that was made on the GPU is gone");
+    }
+    return done_testing();
+}
