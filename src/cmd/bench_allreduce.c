@@ -1,5 +1,5 @@
-/* kolo bench allreduce: how fast ranks sum, through the same buckets as training, and whether they sum right. Prints the columns of nccl-tests
- * (calls back to back, one number for all ranks), or with format=osu those of the OSU benchmarks (each call alone, then a barrier). */
+/* kolo bench allreduce: how fast ranks sum, through the same buckets as training, and whether they sum right. Prints the
+ * columns of nccl-tests (calls back to back), or with format=osu OSU's (each call alone, then a barrier). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ typedef struct bench {
     int sizes;
 } bench;
 
-/* ---- words ---------------------------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------------------------- */
 
 /* Takes KEY=NUMBER, with K, M or G for powers of 1024, out of the words. */
 static int take(int *n, char **words, const char *key, int64_t low, int64_t *value)
@@ -66,9 +66,12 @@ static int read_words(bench *b, kolo_options *options, int n, char **words)
     return kolo_command_words(options, n, words, 0, NULL);
 }
 
-/* ---- one size ------------------------------------------------------------------------------------------------------- */
+/* ---- one size -------------------------------------------------------------------------------------------------- */
 
-static int64_t size_at(const bench *b, int i) { return (b->min << i) / (int64_t)sizeof(float) * (int64_t)sizeof(float); }
+static int64_t size_at(const bench *b, int i)
+{
+    return (b->min << i) / (int64_t)sizeof(float) * (int64_t)sizeof(float);
+}
 static int64_t calls_of(const bench *b, int64_t bytes)
 {
     return b->iterations ? b->iterations : bytes <= SMALL_BYTES ? 1000 : 50;
@@ -162,14 +165,14 @@ static int measure(bench *b, int bucket, int64_t bytes, timing *t)
     return over_ranks(b, seconds / (double)calls, t);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------ */
+/* ---- the table ------------------------------------------------------------------------------------------------- */
 
 static void print_head(const bench *b)
 {
     const kolo_session *s = &b->session;
     const kolo_launch *l = s->launch;
-    printf("# kolo bench allreduce: %d rank%s on %d node%s, %s, %s, in place\n", l->size, l->size > 1 ? "s" : "", l->nodes,
-           l->nodes > 1 ? "s" : "", s->cuda ? s->device.name : "CPUs", kolo_comm_name(s->comm));
+    printf("# kolo bench allreduce: %d rank%s on %d node%s, %s, %s, in place\n", l->size, l->size > 1 ? "s" : "",
+           l->nodes, l->nodes > 1 ? "s" : "", s->cuda ? s->device.name : "CPUs", kolo_comm_name(s->comm));
     if (b->osu) printf("# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n");
     else
         printf("#\n#       size         count      type   redop    root     time   algbw   busbw  #wrong\n"
@@ -206,15 +209,18 @@ static int measure_all(bench *b)
     }
     if (b->session.launch->rank == 0 && !b->osu)
         printf("# Out of bounds values : %" PRId64 " %s\n# Avg bus bandwidth    : %g\n", b->wrong,
-               b->wrong ? "FAILED" : b->check ? "OK" : "not checked", b->busbw / (b->sizes ? b->sizes : 1));
+               b->wrong   ? "FAILED"
+               : b->check ? "OK"
+                          : "not checked",
+               b->busbw / (b->sizes ? b->sizes : 1));
     fflush(stdout);
     if (b->wrong)
-        return kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong sums by %s: a defect of it, or of the network or GPU below", b->wrong,
-                         kolo_comm_name(b->session.comm));
+        return kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong sums by %s: a defect of it, or of the network or GPU below",
+                         b->wrong, kolo_comm_name(b->session.comm));
     return 0;
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------------------------ */
 
 static int open_comm(bench *b)
 {

@@ -44,14 +44,14 @@ int kolo_comm_create(kolo_comm **comm, kolo_launch *launch, const kolo_comm_conf
  * killed job leaves nothing behind). */
 void kolo_comm_destroy(kolo_comm **comm);
 
-/* This rank's arena: arena_bytes, zeroed, touched, KOLO_ALIGN aligned; device memory with config.device. Owned by comm. */
+/* This rank's arena: arena_bytes, zeroed, touched, KOLO_ALIGN aligned; with config.device in its memory. Owned by comm. */
 void *kolo_comm_arena(kolo_comm *comm);
 
 /* Before commit: declares bucket number 0, 1, ...: `count` f32 elements at byte `offset` of the arena, to be summed
  * over ranks. Same calls on all ranks. */
 int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count);
-/* Collective: checks that all ranks declared the same. On a device it also reduces every bucket once, so that what a library
- * connects at first use is connected and a path that does not work is found now: the arena must still be zero. */
+/* Collective: checks that all ranks declared the same. On a device it also reduces every bucket once, so that what a
+ * library connects at first use is connected and a path that does not work is found now: the arena must still be zero. */
 int kolo_comm_commit(kolo_comm *comm);
 
 /* The bucket's last gradient of this rank is written: the reduction may begin. Returns at once. Buckets must be
@@ -63,16 +63,16 @@ int kolo_comm_wait(kolo_comm *comm, int bucket);
 /* Sum of `count` f64 over ranks, in place, identical on all; after commit. data: memory of the communicator's device. */
 int kolo_comm_sum(kolo_comm *comm, double *data, int64_t count);
 
-/* With a device, start, wait and sum only enqueue, in the order of its compute stream, and may be captured into a graph that
- * is replayed (in the same order on all ranks). They come from one thread. What then goes wrong shows here: 0, or the first
- * failure since create, from any thread. A failed communicator lets the streams run on with wrong numbers, so that no host
- * waits for ever: whoever waited for results must ask this before believing them. Graphs go before the communicator. */
+/* With a device, start, wait and sum only enqueue, in the order of its compute stream, and may be captured into a graph
+ * that is replayed (in the same order on all ranks). They come from one thread. What then goes wrong shows here: 0, or the
+ * first failure since create, from any thread. A failed communicator lets the streams run on with wrong numbers, so that no
+ * host waits for ever: whoever waited for results must ask before believing them. Graphs go before the communicator. */
 int kolo_comm_status(kolo_comm *comm);
 /* "nccl 2.28.9", "staged", "shared memory", "shared memory + MPI", "none" */
 const char *kolo_comm_name(const kolo_comm *comm);
 
-/* Small blocking collectives in host memory, run by the progress thread in the order of the calls; same order on all ranks, not while
- * a bucket is in flight on another thread's behalf unless that order is the same everywhere. In place. Sums are formed
+/* Small blocking collectives in host memory, run by the progress thread in the order of the calls; same order on all ranks,
+ * not while a bucket is in flight on another thread's behalf unless that order is the same everywhere. In place. Sums are formed
  * in the same order as a bucket's, identical on all ranks. */
 int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dtype_wire type, enum kolo_reduce_op op);
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root);
@@ -81,13 +81,14 @@ int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all,
 int kolo_comm_barrier(kolo_comm *comm);
 
 /* Where every rank stands, for the watchdog: each rank publishes a number (plan index; -1: between steps) and a step;
- * readable by the ranks of the same node at any time, without locks. With a device a thread looks ten times a second: a rank of
- * the node that died, or that stands within a step for longer than the timeout, breaks the communicator. */
+ * readable by the ranks of the same node at any time, without locks. With a device a thread looks ten times a second: a
+ * rank of the node that died, or that stands within a step for longer than the timeout, breaks the communicator. */
 void kolo_comm_publish(kolo_comm *comm, int64_t step, int64_t action);
 /* Of local peer `local_rank`: last published, and seconds since (by that rank's clock on the same machine). */
 void kolo_comm_peer(kolo_comm *comm, int local_rank, int64_t *step, int64_t *action, double *age);
 
-/* Totals since create: bytes reduced (by NCCL: as enqueued, replays not counted), seconds spent in kolo_comm_wait on the host. */
+/* Totals since create: bytes reduced (by NCCL: as enqueued, replays not counted), seconds the host waited in
+ * kolo_comm_wait. */
 typedef struct kolo_comm_stats {
     double wait_seconds;
     int64_t bytes, calls;

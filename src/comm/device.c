@@ -1,4 +1,4 @@
-/* The device half of a communicator: which row of the CUDA library's reducers serves it, and the calls that go there. */
+/* The device half of a communicator: which of the CUDA library's reducers serves it, and the calls that go there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ typedef struct decision {
     char note[NOTE], why[REASON];
 } decision;
 
-/* ---- which one ------------------------------------------------------------------------------------------------------ */
+/* ---- which one ------------------------------------------------------------------------------------------------- */
 
 static int by_uuid(const void *a, const void *b)
 {
@@ -80,7 +80,7 @@ static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, 
     return true;
 }
 
-/* On rank 0: the first row that fits; why: the reason against the last one before it that was not meant for fewer ranks. */
+/* On rank 0: the first row that fits; why: what is said against the last one before it that was meant for as many. */
 static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name, const card *all)
 {
     decision d = {.row = -1};
@@ -97,11 +97,15 @@ static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *ty
     return d;
 }
 
-static void fill_card(card *mine, const kolo_reducer_type *const *type, const kolo_comm_device *device)
+/* Rows that come to be judged are asked, no others: that may open a library. */
+static void fill_card(card *mine, const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name,
+                      const char *uuid)
 {
-    snprintf(mine->uuid, sizeof mine->uuid, "%s", device->uuid ? device->uuid : "");
+    snprintf(mine->uuid, sizeof mine->uuid, "%s", uuid ? uuid : "");
     for (int i = 0; type[i] && i < ROWS; i++) {
+        if (name && strcmp(type[i]->name, name)) continue;
         mine->row[i].usable = type[i]->ready(mine->row[i].note, NOTE) == 0;
+        if (mine->row[i].usable && comm_alone(comm)) return;
         if (!mine->row[i].usable) snprintf(mine->row[i].note, NOTE, "%s", kolo_error_text());
     }
 }
@@ -123,7 +127,7 @@ static int agree_on_row(kolo_comm *control, kolo_comm *comm, const kolo_comm_dev
     const kolo_reducer_type *const *type = kolo_cuda_symbol("kolo_cuda_reducer");
     card mine = {.uuid = ""}, *all = NULL;
     int rc = !type ? KOLO_ELAUNCH : name ? check_name(type, name) : 0;
-    if (rc == 0) fill_card(&mine, type, device);
+    if (rc == 0) fill_card(&mine, comm, type, name, device->uuid);
     if (rc == 0 && first && !(all = kolo_alloc((size_t)comm->launch->size * sizeof *all))) rc = KOLO_ECONFIG;
     KOLO_TRY_GOTO(rc, kolo_comm_agree(control, rc));
     KOLO_TRY_GOTO(rc, kolo_comm_gather(control, &mine, sizeof mine, all, 0));
@@ -150,19 +154,22 @@ int comm_device_choose(kolo_comm *comm, const kolo_comm_config *config)
     const char *name = comm->device.type->name;
     snprintf(comm->device.name, sizeof comm->device.name, "%s%s%.40s", name, *d.note ? " " : "", d.note);
     if (comm_alone(comm)) kolo_debug("gradients of the only rank: %s", comm->device.name);
-    else if (comm_on_host(comm)) kolo_info("gradients travel through host memory (%s)%s%s", name, *d.why ? "; " : "", d.why);
+    else if (comm_on_host(comm))
+        kolo_info("gradients travel through host memory (%s)%s%s", name, *d.why ? "; " : "", d.why);
     else kolo_info("gradients are summed by %s between %d GPUs", comm->device.name, comm->launch->size);
     return 0;
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------------------------ */
 
 /* All or none: where one rank fails, what the others have opened is ended without waiting for it. */
 static int all_or_none(kolo_comm *comm, int rc)
 {
     char text[COMM_TEXT];
+    bool own = rc < 0;
     rc = kolo_comm_agree(comm, rc);
     if (rc == 0) return 0;
+    if (own) rc = kolo_comm_host_fail(comm, rc);
     snprintf(text, sizeof text, "%s", kolo_error_text());
     comm_device_abort(comm, text);
     return kolo_fail(rc, "%s", text);
@@ -188,7 +195,12 @@ static int reduce_once(kolo_comm *comm)
     return kolo_comm_status(comm);
 }
 
-int comm_device_commit(kolo_comm *comm) { return all_or_none(comm, reduce_once(comm)); }
+int comm_device_commit(kolo_comm *comm)
+{
+    int rc = reduce_once(comm);
+    if (rc < 0) rc = kolo_comm_host_fail(comm, rc); /* others may wait for this rank's part */
+    return all_or_none(comm, rc);
+}
 
 void comm_device_close(kolo_comm *comm, bool orderly)
 {
@@ -202,11 +214,11 @@ void comm_device_close(kolo_comm *comm, bool orderly)
 
 void comm_device_abort(kolo_comm *comm, const char *text)
 {
-    kolo_comm_host_break(comm, text);
+    if (!comm_alone(comm)) comm_node_break(&comm->node, text);
     if (comm->device.reducer) comm->device.type->abort(comm->device.reducer, text);
 }
 
-/* ---- calls ---------------------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------------------------- */
 
 int kolo_comm_sum(kolo_comm *comm, double *data, int64_t count)
 {
@@ -222,7 +234,7 @@ int kolo_comm_status(kolo_comm *comm)
 {
     const comm_device *d = &comm->device;
     int rc = kolo_comm_host_status(comm);
-    if (rc == 0 && d->reducer) rc = d->type->status(d->reducer);
+    if (rc == 0 && d->reducer && (rc = d->type->status(d->reducer)) < 0) rc = kolo_comm_host_fail(comm, rc);
     if (rc == 0) return 0;
     char text[COMM_TEXT];
     snprintf(text, sizeof text, "%s", kolo_error_text());
@@ -237,7 +249,7 @@ const char *kolo_comm_name(const kolo_comm *comm)
     return comm->launch->nodes > 1 ? "shared memory + MPI" : "shared memory";
 }
 
-/* ---- what reducers ask of the host half ----------------------------------------------------------------------------- */
+/* ---- what reducers ask of the host half ------------------------------------------------------------------------ */
 
 int kolo_comm_agree(kolo_comm *comm, int status)
 {
@@ -259,7 +271,12 @@ int kolo_comm_agree(kolo_comm *comm, int status)
                      word.text);
 }
 
-void kolo_comm_host_break(kolo_comm *comm, const char *text)
+int kolo_comm_host_fail(kolo_comm *comm, int status)
 {
-    if (!comm_alone(comm)) comm_node_break(&comm->node, text);
+    char text[COMM_TEXT], told[COMM_TEXT + 320];
+    if (comm_alone(comm)) return status;
+    snprintf(text, sizeof text, "%s", kolo_error_text());
+    snprintf(told, sizeof told, "rank %d on host %s: %s", comm->launch->rank, comm->launch->host, text);
+    comm_node_break(&comm->node, told);
+    return kolo_fail(status, "%s", text);
 }

@@ -1,5 +1,5 @@
-/* The watchdog of a communicator on a device. Streams wait without looking who is dead, so a thread does, ten times a second; when
- * it finds something wrong it breaks both halves, upon which the streams run on and every wait on the host ends. */
+/* The watchdog of a communicator on a device. Streams wait without looking who is dead, so a thread looks, ten times a
+ * second; when it finds something wrong it breaks both halves: the streams run on, and every wait on the host ends. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -20,8 +20,8 @@ int kolo_comm_host_status(kolo_comm *comm)
         /* in this order: who leaves says so before he is gone */
         if (comm_node_alive(node, l) || atomic_load(&peer->departed)) continue;
         return kolo_fail(KOLO_ELAUNCH,
-                         "rank %d on host %s (pid %d) died; it last reported step %lld, action %lld; see that rank's own "
-                         "message, or its node's log",
+                         "rank %d on host %s (pid %d) died; it last reported step %lld, action %lld; see that rank's "
+                         "own message, or its node's log",
                          node->rank_of[l], comm_node_host(node, node->rank_of[l]), peer->pid,
                          (long long)atomic_load(&peer->step), (long long)atomic_load(&peer->action));
     }
@@ -48,12 +48,12 @@ static int look_for_standstill(kolo_comm *comm)
     if (longest < node->timeout) return 0;
     int rank = node->rank_of[last];
     kolo_comm_peer(comm, last, &step, &action, &age);
-    return kolo_fail(KOLO_ELAUNCH,
-                     "no progress for %.0f s: of the ranks on host %s, rank %d (pid %d) is furthest behind, for %.0f s at step "
-                     "%lld, action %lld; if all stand there, a rank of another node keeps them waiting: see its log; a slow but "
-                     "healthy job needs a larger timeout=",
-                     longest, comm_node_host(node, rank), rank, node->control[last]->pid, age, (long long)step,
-                     (long long)action);
+    return kolo_fail(
+        KOLO_ELAUNCH,
+        "no progress for %.0f s: of the ranks on host %s, rank %d (pid %d) is furthest behind, for %.0f s "
+        "at step %lld, action %lld; if all stand there, a rank of another node keeps them waiting: see its "
+        "log; a slow but healthy job needs a larger timeout=",
+        longest, comm_node_host(node, rank), rank, node->control[last]->pid, age, (long long)step, (long long)action);
 }
 
 static void *watch_main(void *of)

@@ -1,8 +1,8 @@
-/* Sums by NCCL: one communicator, one stream, one issuing thread. The communicator does not block: what NCCL has not finished is polled,
- * so that our own deadline holds and the watchdog can end it.
+/* Sums by NCCL: one communicator, one stream, one issuing thread. The communicator does not block: what NCCL has not
+ * finished is polled, so that our own deadline holds and the watchdog can end it.
  *
- * The same bits on all ranks always. Run to run the same bits come from the same ranks on the same machines with the same settings, except
- * where NVLink switches do the sums (NVLS), whose order is not fixed: deterministic=true leaves those out. */
+ * All ranks get the same bits, always. From run to run they are the same for the same ranks, machines and settings,
+ * except where NVLink switches do the sums (NVLS), whose order is not fixed: deterministic=true leaves those out. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "comm/cuda/nccl_calls.h"
 #include "comm/cuda/parts.h"
 
-enum { RANKS_A_ROOT = 128, CLOSE_SECONDS = 20 };
+enum { RANKS_A_ROOT = 128, CLOSE_SECONDS = 20, PATIENT = 1000 /* polls */ };
 
 struct kolo_reducer {
     comm_cuda c;
@@ -36,11 +36,17 @@ static int nccl_ready(char *note, size_t bytes)
     return 0;
 }
 
-/* ---- errors ----------------------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------------------------- */
 
+/* NCCL often notices first that a process is gone, but not which: the host half finds it a moment later. */
 static int fail(const kolo_reducer *r, const char *call, ncclResult_t rc)
 {
     const char *last = r->calls->GetLastError ? r->calls->GetLastError(NULL) : NULL;
+    const double begin = kolo_time(), patience = 0.5;
+    while (kolo_time() - begin < patience) {
+        KOLO_TRY(kolo_comm_host_status(r->c.comm));
+        comm_cuda_rest(PATIENT);
+    }
     if (last && !*last) last = NULL;
     return kolo_fail(KOLO_ELAUNCH, "nccl%s: %s%s%s; see the other ranks' messages; NCCL_DEBUG=INFO says more", call,
                      r->calls->GetErrorString(rc), last ? ": " : "", last ? last : "");
@@ -100,7 +106,7 @@ static int nccl_status(kolo_reducer *r)
     return comm_cuda_status(r);
 }
 
-/* ---- a step ----------------------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------------------------- */
 
 static int reduce(kolo_reducer *r, void *data, int64_t count, ncclDataType_t type, cudaEvent_t ready, cudaEvent_t done)
 {
@@ -128,9 +134,10 @@ static int nccl_sum(kolo_reducer *r, double *data, int64_t count)
     return COMM_CUDA(cudaStreamWaitEvent(r->c.compute, r->sum_done, 0));
 }
 
-/* ---- joining ---------------------------------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------------------------- */
 
-/* The rank that makes id `i` of `roots`: NCCL cuts the ranks into as many runs, the longer ones first, and asks the first of each. */
+/* The rank that makes id `i` of `roots`: NCCL cuts the ranks into as many runs, longer ones first, and asks the first
+ * rank of each. */
 static int root_rank(int i, int roots, int size)
 {
     int longer = size % roots;
@@ -154,7 +161,7 @@ static int join(kolo_reducer *r, const kolo_launch *launch, ncclUniqueId *ids, i
     ncclResult_t rc;
     if (roots > 1) rc = r->calls->CommInitRankScalable(&r->nccl, launch->size, launch->rank, roots, ids, &config);
     else rc = r->calls->CommInitRankConfig(&r->nccl, launch->size, ids[0], launch->rank, &config);
-    return settle(r, "CommInitRank", rc, r->c.timeout);
+    return settle(r, roots > 1 ? "CommInitRankScalable" : "CommInitRankConfig", rc, r->c.timeout);
 }
 
 /* Ids go to rank 0 and from there to all, over the host half: a rank that does not come this far is named by it. */
@@ -171,7 +178,7 @@ static int connect(kolo_reducer *r, const kolo_launch *launch, int rc)
     for (int i = 0; all && i < roots; i++) ids[i] = all[root_rank(i, roots, launch->size)];
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(r->c.comm, ids, (size_t)roots * sizeof *ids, 0));
     rc = join(r, launch, ids, roots);
-    if (rc < 0) nccl_abort(r, kolo_error_text());
+    if (rc < 0) rc = kolo_comm_host_fail(r->c.comm, rc); /* others wait for this rank within NCCL */
     rc = kolo_comm_agree(r->c.comm, rc);
 fail:
     free(ids);
@@ -198,11 +205,12 @@ static int make_arena(kolo_reducer *r)
         calls->CommDeregister(r->nccl, r->registered);
         r->registered = NULL;
     }
-    kolo_debug("gradients: %zu bytes, %s", r->c.bytes, registered ? "registered with NCCL" : "not registered with NCCL");
+    kolo_debug("gradients: %zu bytes, %s", r->c.bytes,
+               registered ? "registered with NCCL" : "not registered with NCCL");
     return 0;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------------------------ */
 
 static void leave(kolo_reducer *r, bool orderly)
 {

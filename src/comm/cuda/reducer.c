@@ -25,7 +25,7 @@ int comm_cuda_check(cudaError_t rc, const char *call, const char *file, int line
                      cudaGetErrorString(rc), cudaGetErrorName(rc), file, line);
 }
 
-/* ---- parts ---------------------------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------------------------- */
 
 int comm_cuda_event(cudaEvent_t *event) { return COMM_CUDA(cudaEventCreateWithFlags(event, cudaEventDisableTiming)); }
 
@@ -77,14 +77,15 @@ void comm_cuda_rest(int polls)
     else nanosleep(&rest, NULL);
 }
 
-/* ---- entries that rows share ---------------------------------------------------------------------------------------- */
+/* ---- entries that rows share ----------------------------------------------------------------------------------- */
 
 void *comm_cuda_arena(kolo_reducer *r) { return comm_cuda_of(r)->arena; }
 
 int comm_cuda_add(kolo_reducer *r, int bucket, size_t offset, int64_t count)
 {
     comm_cuda *c = comm_cuda_of(r);
-    if (bucket != c->buckets) return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d after %lld", bucket, (long long)c->buckets);
+    if (bucket != c->buckets)
+        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d after %lld", bucket, (long long)c->buckets);
     KOLO_TRY(kolo_grow(&c->bucket, &c->capacity, c->buckets, sizeof *c->bucket));
     comm_cuda_bucket *b = &c->bucket[c->buckets++];
     *b = (comm_cuda_bucket){.offset = offset, .count = count};
@@ -109,8 +110,9 @@ int comm_cuda_finish(kolo_reducer *r)
         if (rc != cudaErrorNotReady) return COMM_CUDA(rc);
         KOLO_TRY(kolo_comm_status(c->comm));
         if (kolo_time() - begin > c->timeout)
-            return kolo_fail(KOLO_ELAUNCH, "comm: the GPU's work did not end within %.0f s; if it only is slow, raise timeout=",
-                             c->timeout);
+            return kolo_fail(
+                KOLO_ELAUNCH,
+                "comm: the GPU's work did not end within %.0f s; if it only is slow, raise timeout=", c->timeout);
         comm_cuda_rest(polls);
     }
 }
@@ -132,7 +134,7 @@ void comm_cuda_abort(kolo_reducer *r, const char *text)
     atomic_store(&fault->state, 2);
 }
 
-/* ---- one rank ------------------------------------------------------------------------------------------------------- */
+/* ---- one rank -------------------------------------------------------------------------------------------------- */
 
 struct kolo_reducer {
     comm_cuda c;

@@ -1,12 +1,12 @@
-/* Sums that travel through host memory: for ranks that share a GPU, for systems without NCCL, for canonical sums. The host arena of the
- * communicator's host half is page-locked; what crosses to it and back is enqueued like everything else:
+/* Sums that travel through host memory: for ranks that share a GPU, for systems without NCCL, for canonical sums. The
+ * arena of the communicator's host half is page-locked; crossing to it and back is enqueued like everything else:
  *
  *   side:  bucket ready -> copy to the host arena -> host function: start
  *   back:                                            -> host function: wait -> copy to the device -> bucket done
  *
- * Every start stands on one stream, in the order of the calls, which is the same on all ranks; so no wait can hold up a start that another
- * rank waits for, even where CUDA runs all host functions on one thread. Host functions may not call CUDA, and this one cannot fail the
- * stream: an error is kept for status(), and what follows passes through unsummed. */
+ * Every start stands on one stream, in the order of the calls, which is the same on all ranks; so no wait can hold up a
+ * start that another rank waits for, even where CUDA runs all host functions on one thread. Host functions may not call
+ * CUDA, nor can they fail the stream: an error is kept for status(), and what follows passes through unsummed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,13 +36,14 @@ static int staged_ready(char *note, size_t bytes)
     return 0;
 }
 
-/* ---- on CUDA's own thread --------------------------------------------------------------------------------------------- */
+/* ---- on CUDA's own thread -------------------------------------------------------------------------------------- */
 
 static void host_start(void *of)
 {
     staged_slot *slot = of;
     if (comm_cuda_status(slot->reducer) < 0) return;
-    if (kolo_comm_host_start(slot->reducer->c.comm, slot->bucket) < 0) comm_cuda_abort(slot->reducer, kolo_error_text());
+    if (kolo_comm_host_start(slot->reducer->c.comm, slot->bucket) < 0)
+        comm_cuda_abort(slot->reducer, kolo_error_text());
 }
 
 static void host_wait(void *of)
@@ -52,7 +53,7 @@ static void host_wait(void *of)
     if (kolo_comm_host_wait(slot->reducer->c.comm, slot->bucket) < 0) comm_cuda_abort(slot->reducer, kolo_error_text());
 }
 
-/* ---- a step ----------------------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------------------------- */
 
 static int round_trip(kolo_reducer *r, staged_slot *slot, void *device, size_t offset, size_t bytes, cudaEvent_t ready,
                       cudaEvent_t done)
@@ -71,7 +72,8 @@ static int round_trip(kolo_reducer *r, staged_slot *slot, void *device, size_t o
 static int staged_start(kolo_reducer *r, int bucket)
 {
     const comm_cuda_bucket *b = &r->c.bucket[bucket];
-    return round_trip(r, r->slot[bucket], r->c.arena + b->offset, b->offset, (size_t)b->count * sizeof(float), b->ready, b->done);
+    return round_trip(r, r->slot[bucket], r->c.arena + b->offset, b->offset, (size_t)b->count * sizeof(float), b->ready,
+                      b->done);
 }
 
 /* The host half sums the whole slot; what lies behind `count` is whatever stood there, and nobody reads it. */
@@ -96,7 +98,7 @@ static int staged_bucket(kolo_reducer *r, int bucket, size_t offset, int64_t cou
     return comm_cuda_add(r, bucket, offset, count);
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------------------------ */
 
 static void staged_close(kolo_reducer **out, bool orderly)
 {
@@ -125,8 +127,7 @@ static int staged_make(kolo_reducer *r)
     KOLO_TRY(comm_cuda_event(&r->sum_ready));
     KOLO_TRY(comm_cuda_event(&r->sum_done));
     int rc = COMM_CUDA(cudaHostRegister(r->host, bytes, cudaHostRegisterPortable));
-    if (rc < 0)
-        return kolo_fail_in(rc, "page-locking %zu bytes for gradients (ulimit -l must allow them): ", bytes);
+    if (rc < 0) return kolo_fail_in(rc, "page-locking %zu bytes for gradients (ulimit -l must allow them): ", bytes);
     r->pinned = true;
     return comm_cuda_alloc(&r->c);
 }
