@@ -16,7 +16,7 @@ static void print_plan(const packing *p)
     for (int c = 0; c < s->classes && c < 12; c++) printf("%s%s", c ? ", " : ": ", s->class_names[c]);
     printf("%s\n", s->classes > 12 ? ", ..." : "");
     int64_t bytes = 0;
-    for (int64_t i = 0; i < s->count; i++) bytes += s->file_bytes[i];
+    for (int64_t i = 0; i < s->count; i++) bytes += s->kind->load ? 0 : s->places[i].bytes;
     if (p->height)
         printf("samples of %d x %d x %d bytes, %.1f MB\n", p->height, p->width, p->channels ? p->channels : 3,
                (double)s->count * p->height * p->width * (p->channels ? p->channels : 3) / 1e6);

@@ -26,9 +26,10 @@ enum pack_color { PACK_COLOR_AUTO, PACK_COLOR_RGB, PACK_COLOR_GRAY, PACK_COLOR_K
 
 typedef struct pack_options {
     const source_kind *kind;
-    const char *in[PACK_MOST_INPUTS];
-    int in_count;
-    char name[64], split[16];
+    const char *in[PACK_MOST_INPUTS], *annotations[PACK_MOST_INPUTS];
+    int in_count, annotation_count;
+    char name[64];
+    char split[16]; /* the part of the source that is listed: train, val, test */
     const char *out, *stats_from;
     enum kolo_encoding encoding;
     enum pack_resize resize;

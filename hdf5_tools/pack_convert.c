@@ -59,10 +59,10 @@ static int wanted_channels(const packing *p) { return p->channels; }
 static int load_picture(converter *c, int64_t i)
 {
     const source *s = &c->p->source;
-    KOLO_TRY(s->kind->load(s, i, &c->file));
-    if (!s->kind->pixels)
+    KOLO_TRY(source_load(s, i, &c->file));
+    if (!c->file.height)
         return kolo_picture_decode(c->jpeg, c->file.data, c->file.bytes, wanted_channels(c->p), &c->picture);
-    KOLO_TRY(kolo_picture_shape(&c->picture, s->height, s->width, s->channels));
+    KOLO_TRY(kolo_picture_shape(&c->picture, c->file.height, c->file.width, c->file.channels));
     memcpy(c->picture.pixels, c->file.data, c->file.bytes);
     return kolo_picture_convert(&c->picture, wanted_channels(c->p));
 }
@@ -134,7 +134,7 @@ static void measure(const kolo_picture *p, pack_record *r)
 static bool keeps_bytes(const converter *c, const kolo_picture *result)
 {
     kolo_jpeg_info info;
-    if (c->p->source.kind->pixels || result != &c->picture) return false;
+    if (c->file.height || result != &c->picture) return false;
     if (kolo_picture_sniff(c->file.data, c->file.bytes) != KOLO_PICTURE_JPEG) return false;
     return kolo_jpeg_inspect(c->jpeg, c->file.data, c->file.bytes, &info) == 0 &&
            !(c->p->channels == 1 && info.components != 1);
@@ -189,8 +189,8 @@ int converter_run(converter *c, int64_t i, const uint8_t **data, pack_record *re
     record->status = rc == 0 ? PACK_GOOD : PACK_BAD;
     record_seal(record);
     if (rc == 0) return 0;
-    source_path(&c->p->source, i, path, sizeof path);
-    return kolo_fail_in(rc, "%s%s%s: ", c->p->source.root ? c->p->source.root : "", c->p->source.root ? "/" : "", path);
+    source_full_path(&c->p->source, i, path, sizeof path);
+    return kolo_fail_in(rc, "%s: ", path);
 }
 
 int converter_shape(converter *c, int64_t i, int *height, int *width)

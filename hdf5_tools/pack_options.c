@@ -12,6 +12,7 @@
 enum field {
     SOURCE,
     IN,
+    ANNOTATIONS,
     SPLIT,
     OUT,
     NAME,
@@ -43,8 +44,9 @@ typedef struct option {
 } option;
 
 static const option table[] = {
-    {"--source", SOURCE, "KIND", "imagefolder, mnist-idx, cifar-bin or shapes (below)"},
+    {"--source", SOURCE, "KIND", "what --in is (below)"},
     {"--in", IN, "PATH", "folder or file of the source; may be given several times (not for shapes)"},
+    {"--annotations", ANNOTATIONS, "FILE", "file of labels or boxes, where a source asks for one; may be given several times"},
     {"--split", SPLIT, "train|val|test", "which split this is [train]"},
     {"--out", OUT, "DIR", "where the shards go; one folder is one split"},
     {"--name", NAME, "X", "name of the data set [from --in]"},
@@ -88,7 +90,7 @@ void pack_options_help(void)
         printf(strlen(left) > 26 ? "  %s\n  %-26s %s\n" : "  %-26s%.0s %s\n", left, "", table[i].help);
     }
     printf("\nsources:\n");
-    for (int i = 0; i < source_kind_count; i++) printf("  %-14s %s\n", source_kinds[i].name, source_kinds[i].help);
+    for (int i = 0; i < source_kind_count; i++) printf("  %-14s %s\n", source_kinds[i]->name, source_kinds[i]->help);
     printf("\nexit status: 0 done, 2 bad input, 3 reading or writing failed, 69 launcher, 75 stopped (use --resume), "
            "78 usage\n");
 }
@@ -152,16 +154,22 @@ static int word_of(const char *name, const char *text, char *to, size_t size)
 
 static int set(pack_options *o, const option *e, const char *v, bool *encoded, bool *cropped, bool *resized)
 {
+    char names[512];
     int i = 0;
     switch (e->field) {
     case SOURCE:
         o->kind = source_find(v);
-        return o->kind ? 0
-                       : kolo_fail(KOLO_ECONFIG,
-                                   "--source %s: unknown; imagefolder, mnist-idx, cifar-bin and shapes are known", v);
+        if (o->kind) return 0;
+        source_names(names, sizeof names);
+        return kolo_fail(KOLO_ECONFIG, "--source %s: unknown; %s are known", v, names);
     case IN:
         if (o->in_count == PACK_MOST_INPUTS) return kolo_fail(KOLO_ECONFIG, "--in: at most %d", PACK_MOST_INPUTS);
         o->in[o->in_count++] = v;
+        return 0;
+    case ANNOTATIONS:
+        if (o->annotation_count == PACK_MOST_INPUTS)
+            return kolo_fail(KOLO_ECONFIG, "--annotations: at most %d", PACK_MOST_INPUTS);
+        o->annotations[o->annotation_count++] = v;
         return 0;
     case SPLIT: KOLO_TRY(choose(e->name, e->value, v, &i)); return word_of(e->name, v, o->split, sizeof o->split);
     case OUT: o->out = v; return 0;
@@ -233,7 +241,7 @@ static void name_from(pack_options *o)
 
 static int complete(pack_options *o, bool encoded, bool cropped, bool resized)
 {
-    if (!o->kind) return kolo_fail(KOLO_ECONFIG, "--source is missing: imagefolder, mnist-idx, cifar-bin or shapes");
+    if (!o->kind) return kolo_fail(KOLO_ECONFIG, "--source is missing; kolo-pack --help lists them");
     if (!o->out && !o->dry_run) return kolo_fail(KOLO_ECONFIG, "--out is missing: the folder for the shards");
     const bool shapes = strcmp(o->kind->name, "shapes") == 0;
     if (o->in_count == 0 && !shapes)

@@ -32,27 +32,11 @@ int pack_agree(packing *p, int status)
     return kolo_fail(worst, "%s", "");
 }
 
-/* 128 bits that mix every byte; not for adversaries. */
-static void mix(uint64_t hash[2], const void *data, size_t bytes)
-{
-    const uint8_t *at = data;
-    for (size_t i = 0; i < bytes; i++) {
-        hash[0] = (hash[0] ^ at[i]) * 0x100000001B3ull;
-        hash[1] = (hash[1] + at[i] + 1) * 0xBF58476D1CE4E5B9ull;
-        hash[1] ^= hash[1] >> 29;
-    }
-}
-
 static void make_fingerprint(packing *p)
 {
-    const source *s = &p->source;
     uint64_t h[2] = {0xCBF29CE484222325ull, 0x9E3779B97F4A7C15ull};
-    mix(h, p->options_text, strlen(p->options_text));
-    for (int c = 0; c < s->classes; c++) mix(h, s->class_names[c], strlen(s->class_names[c]) + 1);
-    mix(h, s->labels, sizeof *s->labels * (size_t)s->count);
-    mix(h, s->file_bytes, sizeof *s->file_bytes * (size_t)s->count);
-    mix(h, s->path_offsets, sizeof *s->path_offsets * (size_t)(s->count + 1));
-    mix(h, s->paths, s->path_offsets[s->count]);
+    source_mix(h, p->options_text, strlen(p->options_text));
+    source_list_mix(&p->source, h);
     memcpy(p->fingerprint, h, sizeof h);
 }
 
@@ -65,95 +49,40 @@ static int read_training(packing *p)
     char *path = kolo_format("%s/%s", p->options.stats_from, m.shards[0].file);
     int rc = path ? kolo_shard_read_classes(path, m.info.classes, &names, NULL) : KOLO_ECONFIG;
     if (rc == 0) rc = kolo_shard_read_stats(path, &p->stats);
-    for (int c = 0; c < m.info.classes && rc == 0; c++) rc = source_add_class(&p->source, names[c]);
+    int64_t *ids = kolo_alloc(sizeof *ids * (size_t)m.info.classes + 8);
+    if (rc == 0) rc = ids ? kolo_shard_read_class_ids(path, m.info.classes, ids) : KOLO_ECONFIG;
+    for (int c = 0; c < m.info.classes && rc == 0; c++) rc = source_add_class(&p->source, names[c], ids[c]);
+    free(ids);
     p->stats_given = true;
+    p->source.class_rule = SOURCE_CLASSES_FIXED;
     free(names);
     free(path);
     kolo_manifest_free(&m);
     return rc;
 }
 
-/* The list of a walked source, for the ranks that did not walk: header, classes, then "bytes label path" lines. */
-static int write_list(packing *p)
+static char *list_path(const packing *p) { return kolo_format("%s/list", p->work); }
+
+static int write_list(const packing *p)
 {
-    const source *s = &p->source;
-    char *text = NULL, *path = kolo_format("%s/list", p->work);
-    size_t length;
-    FILE *out = path ? open_memstream(&text, &length) : NULL;
-    if (!out) {
-        free(path);
-        return kolo_fail(KOLO_ECONFIG, "out of memory for the list of pictures");
-    }
-    fprintf(out, "%" PRId64 " %d\n%s\n", s->count, s->classes, s->root ? s->root : "");
-    for (int c = 0; c < s->classes; c++) fprintf(out, "%s\n", s->class_names[c]);
-    for (int64_t i = 0; i < s->count; i++)
-        fprintf(out, "%" PRId64 " %d %.*s\n", s->file_bytes[i], s->labels[i],
-                (int)(s->path_offsets[i + 1] - s->path_offsets[i]), s->paths + s->path_offsets[i]);
-    int rc = fclose(out) == 0 ? kolo_file_write_atomic(path, text, length)
-                              : kolo_fail(KOLO_ECONFIG, "out of memory for the list of pictures");
-    free(text);
+    char *path = list_path(p);
+    int rc = path ? source_list_write(&p->source, path) : KOLO_ECONFIG;
     free(path);
     return rc;
 }
 
-/* Cuts the next line off *at. */
-static char *next_line(char **at)
+static int map_list(packing *p)
 {
-    char *line = *at, *end = strchr(line, '\n');
-    if (!end) return NULL;
-    *end = 0;
-    *at = end + 1;
-    return line;
-}
-
-static int parse_list(packing *p, char *text)
-{
-    source *s = &p->source;
-    int64_t count = 0;
-    int classes = 0, used = 0;
-    char *line = next_line(&text);
-    if (!line || sscanf(line, "%" SCNd64 " %d", &count, &classes) != 2 || !(line = next_line(&text))) return -1;
-    if (!(s->root = kolo_strdup(line))) return KOLO_ECONFIG;
-    while (s->classes > 0) free(s->class_names[--s->classes]);
-    for (int c = 0; c < classes; c++) {
-        if (!(line = next_line(&text))) return -1;
-        KOLO_TRY(source_add_class(s, line));
-    }
-    for (int64_t i = 0; i < count; i++) {
-        int64_t bytes;
-        int label;
-        if (!(line = next_line(&text)) || sscanf(line, "%" SCNd64 " %d%n", &bytes, &label, &used) < 2 ||
-            line[used] != ' ')
-            return -1;
-        KOLO_TRY(source_add(s, label, line + used + 1, bytes));
-    }
-    return 0;
-}
-
-static int read_list(packing *p)
-{
-    char *text = NULL, *path = kolo_format("%s/list", p->work);
-    if (!path) return KOLO_ECONFIG;
-    int rc = kolo_file_read(path, &text, NULL);
-    if (rc == 0) rc = parse_list(p, text);
-    if (rc == -1) rc = kolo_fail(KOLO_EINTERNAL, "%s is damaged", path);
-    free(text);
+    char *path = list_path(p);
+    int rc = path ? source_list_map(&p->source, path) : KOLO_ECONFIG;
     free(path);
     return rc;
 }
 
 static int open_source(packing *p)
 {
-    p->source.kind = p->options.kind;
     KOLO_TRY(read_training(p));
-    KOLO_TRY(p->options.kind->open(&p->source, &p->options));
-    for (int64_t i = 0; i < p->source.count; i++)
-        if (p->source.labels[i] < 0 || p->source.labels[i] >= p->source.classes)
-            return kolo_fail(KOLO_EINPUT, "sample %" PRId64 " has label %d, but there are %d classes%s", i,
-                             p->source.labels[i], p->source.classes,
-                             p->options.stats_from ? " in the training split" : "");
-    make_fingerprint(p);
-    return 0;
+    return source_open(&p->source, p->options.kind, &p->options);
 }
 
 static bool is_output(const char *name)
@@ -271,7 +200,7 @@ static int claim_output(packing *p)
     if (rc == 0 && p->resumed) rc = take_back(p);
     if (rc == 0 && !p->resumed) {
         rc = kolo_folder_make(p->work);
-        if (rc == 0 && o->kind->listed) rc = write_list(p);
+        if (rc == 0 && !o->kind->load) rc = write_list(p);
         if (rc == 0) rc = kolo_file_write_atomic(plan, text, strlen(text));
     }
     free(plan);
@@ -358,6 +287,7 @@ int pack_plan(packing *p)
     p->work = kolo_format("%s/.pack", p->options.out ? p->options.out : ".");
     if (!p->options_text || !p->work) return KOLO_ECONFIG;
     if (first) rc = open_source(p);
+    if (rc == 0 && first) make_fingerprint(p);
     if (rc == 0 && first && !p->options.dry_run) rc = claim_output(p);
     KOLO_TRY(pack_agree(p, rc));
     KOLO_TRY(share_flag(p, rc == 1, &p->complete));
@@ -365,14 +295,11 @@ int pack_plan(packing *p)
     if (p->complete) return 0;
     if (!first) {
         p->source.kind = p->options.kind;
-        if (p->options.kind->listed && !p->options.dry_run) {
-            rc = read_training(p);
-            if (rc == 0) rc = read_list(p);
-            if (rc == 0) make_fingerprint(p);
-        } else {
-            rc = open_source(p);
-        }
+        if (p->options.kind->load || p->options.dry_run) rc = open_source(p);
+        else rc = map_list(p);
+        if (rc == 0) make_fingerprint(p);
     }
+    if (rc == 0) rc = source_prepare(&p->source);
     if (rc == 0) rc = make_order(p);
     if (rc == 0) rc = choose_shape(p);
     const int cpus = kolo_cpu_count() / (p->launch.local_size > 0 ? p->launch.local_size : 1);

@@ -1,4 +1,17 @@
-/* Where pictures come from. A new source is a file source_NAME.c and a line in source.c. */
+/* Where pictures come from. A source is a file source_NAME.c that defines a source_kind, and a line of sources.def.
+ *
+ * Its `open` lists the samples and what belongs to them, in an order that follows from the input alone:
+ *
+ *   classes   source_add_class, or source_find_class where names come in any order
+ *   samples   source_add (a file below root), source_add_range (bytes of a tar or another file), or, where `load`
+ *             makes the bytes, source_add with any path that tells a reader where the sample came from
+ *   targets   source_add_box, source_add_tag, source_add_pair: in any order, for samples that were added before
+ *
+ * and returns; choosing (--limit, --subset, --holdout), order, decoding, boxes through resize and crop, what becomes of
+ * pairs whose picture was rejected, and all of the parallel work are the packer's. Nothing else is asked of a source.
+ *
+ * Only rank 0 opens a source that has no `load`: the others map its list (source_list.c), so nothing that `open` keeps
+ * in `state` is needed later. A source with `load` is opened by every rank and must list the same each time. */
 #ifndef HDF5_TOOLS_SOURCE_H
 #define HDF5_TOOLS_SOURCE_H
 
@@ -12,52 +25,141 @@ typedef struct source source;
 typedef struct source_buffer { /* kept by the caller from sample to sample */
     uint8_t *data;
     size_t bytes, capacity;
+    int height, width, channels; /* of pixels, u8 (height, width, channels); height 0: data is a picture file of any kind */
 } source_buffer;
 
 typedef struct source_kind {
     const char *name, *help;
-    bool pixels; /* load gives pixels (height, width, channels), not a picture file */
-    bool listed; /* made by walking folders: rank 0 does it, the others read the plan */
+    bool pixels; /* load gives pixels, not picture files: the default encoding is raw, the default colour what they have */
     int (*open)(source *s, const struct pack_options *options);
-    int (*load)(const source *s, int64_t i, source_buffer *buffer); /* thread-safe; error text without the path */
-    void (*close)(source *s);
+    /* NULL: the bytes are those of files and ranges. Thread-safe; the error text begins after the sample's path
+     * ("is empty"). i counts from 0 in the order of source_add. */
+    int (*load)(const source *s, int64_t i, source_buffer *buffer);
+    void (*close)(source *s); /* frees s->state; may be NULL, and is called on what open left when it failed */
 } source_kind;
+
+/* How the four numbers of a box are meant; attribute box_form of the shards. */
+enum source_box_form {
+    SOURCE_BOX_NONE,      /* the source has no boxes */
+    SOURCE_BOX_CXCYWH,    /* YOLO: middle, width, height as parts of the picture's width and height */
+    SOURCE_BOX_XYWH,      /* COCO: corner, width, height in pixels from 0 */
+    SOURCE_BOX_XYXY,      /* VOC: first and last pixel, counted from 1 */
+    SOURCE_BOX_NORM_XYXY, /* Open Images: two corners as parts of width and height */
+};
+
+typedef struct source_box {
+    int64_t sample, id; /* id: the source's own number of the annotation, or -1 */
+    double numbers[4];  /* exactly as the source gives them */
+    float area;         /* in pixels of the source picture (COCO: of the mask); negative: not given, width x height */
+    int32_t label;      /* class */
+    uint8_t flags;      /* KOLO_BOX_* of data/targets.h */
+    uint8_t unused[7];
+} source_box;
+
+typedef struct source_tag {
+    int64_t sample;
+    int32_t tag; /* class */
+    float value; /* 1: present; Open Images gives 0 to labels that people rejected, and confidences in between */
+} source_tag;
+
+typedef struct source_pair {
+    int64_t a, b; /* samples */
+    int32_t set, fold;
+    uint8_t same, unused[7];
+} source_pair;
+
+typedef struct source_place { /* where the bytes are */
+    int64_t offset, bytes;    /* bytes -1: to the end of the file, not known */
+    int32_t archive;          /* -1: the file root/path */
+    int32_t height, width;    /* of the picture as the annotations say, 0 0: they do not */
+    int32_t unused;
+} source_place;
+
+#define SOURCE_MOST_PAIR_SETS 12
+#define SOURCE_UNLABELLED (-1) /* a sample without class, as in detection */
+#define SOURCE_LEFT_OUT (-2)   /* of a class that --classes leaves out: such samples, boxes and tags are taken and dropped */
 
 struct source {
     const source_kind *kind;
     int64_t count;
-    int32_t *labels;        /* [count] */
-    char *paths;            /* relative, one after the other */
-    uint64_t *path_offsets; /* [count + 1] */
-    int64_t *file_bytes;    /* [count], listed sources */
+    int32_t *labels;             /* [count] */
+    char *paths;                 /* one after the other, relative to root where there is one */
+    uint64_t *path_offsets;      /* [count + 1] */
+    source_place *places;        /* [count] */
+    int64_t *ids;                /* [count] the source's own numbers (COCO image id), or the running number */
+    int64_t boxes, tags, pairs;  /* how many */
+    source_box *box;             /* sorted by sample (stable) once source_finish has run, as are tags */
+    source_tag *tag;
+    source_pair *pair;
+    uint64_t *box_offsets, *tag_offsets; /* [count + 1], by source_finish */
+    enum source_box_form box_form;       /* set by open before the first box */
+    int64_t other_boxes;                 /* dropped, being of classes that --classes leaves out */
     int classes;
     char **class_names;          /* [classes] */
-    int channels, height, width; /* of pixels sources */
-    char *root;                  /* folder that paths are relative to */
-    void *state;
-    int64_t labels_capacity, paths_capacity, offsets_capacity, bytes_capacity, classes_capacity;
+    int64_t *class_ids;          /* [classes] the source's own numbers (COCO 1..90), or 0, 1, ... */
+    int pair_sets, archives;
+    char *pair_set_names[SOURCE_MOST_PAIR_SETS], **archive_paths;
+    int channels, height, width; /* of pixels sources: of every sample; 0 where they differ */
+    char *root;                  /* folder that paths are relative to, or NULL */
+    void *state;                 /* of the kind */
+
+    /* the rest is source.c's and source_list.c's own */
+    enum { SOURCE_CLASSES_OPEN, SOURCE_CLASSES_FIXED, SOURCE_CLASSES_CHOSEN } class_rule;
+    bool *class_seen;            /* [classes] */
+    int *class_table;            /* [class_room] hash table of 1 + class */
+    int64_t class_room;
+    _Atomic int *archive_fds;    /* [archives] 1 + descriptor, 0: not opened */
+    void *list;                  /* a mapped list, which then holds all arrays of samples, boxes, tags and pairs */
+    size_t list_bytes;
+    int64_t capacity[12];
 };
 
-extern const source_kind source_kinds[];
+extern const source_kind *const source_kinds[];
 extern const int source_kind_count;
 const source_kind *source_find(const char *name); /* NULL: unknown */
+void source_names(char *text, size_t size);       /* "a, b and c", for messages */
 
-int source_add_class(source *s, const char *name);
+/* ---- for `open` ----------------------------------------------------------------------------------------------- */
+
+/* Appends a class. Where the class list is given (--stats-from, --classes) use source_find_class. */
+int source_add_class(source *s, const char *name, int64_t id);
+/* The label of class `name`, which is appended if it is new. With --stats-from a new one is an error, with --classes
+ * *label becomes SOURCE_LEFT_OUT. `id` is the source's own number of the class; -1: it has none (the label then). */
+int source_find_class(source *s, const char *name, int64_t id, int32_t *label);
+
+/* label: a class, SOURCE_UNLABELLED or SOURCE_LEFT_OUT. path: without line breaks. The sample's number is
+ * s->count - 1 afterwards. file_bytes -1: not known; a source with `load` gives what it likes. */
 int source_add(source *s, int32_t label, const char *path, int64_t file_bytes);
-void source_path(const source *s, int64_t i, char *text, size_t size);
-int source_grow(source_buffer *buffer, size_t bytes);
+/* `bytes` bytes from `offset` of a file, uncompressed. */
+int source_add_range(source *s, int32_t label, const char *path, int archive, int64_t offset, int64_t bytes);
+/* *archive: number for source_add_range. Opened when needed, kept open. path: as it is to be opened. */
+int source_add_archive(source *s, const char *path, int *archive);
+void source_set_id(source *s, int64_t sample, int64_t id);
+/* Size of the picture as the annotations say. A picture of another size is an error, unless it is the size before its
+ * EXIF turn: then boxes are turned with it. */
+void source_set_size(source *s, int64_t sample, int height, int width);
+
+int source_add_box(source *s, int64_t sample, const double numbers[4], int32_t label, uint8_t flags, double area,
+                   int64_t id);
+int source_add_tag(source *s, int64_t sample, int32_t label, double value);
+/* set: a word ("dev_train"); a, b: samples; fold: from 0. */
+int source_add_pair(source *s, const char *set, int64_t a, int64_t b, bool same, int fold);
+
+/* ---- for the packer ------------------------------------------------------------------------------------------- */
+
+int source_open(source *s, const source_kind *kind, const struct pack_options *options); /* open, then source_finish */
+int source_finish(source *s);                                          /* sorts targets by sample, checks labels */
+int source_prepare(source *s);                                         /* before the first source_load */
+int source_load(const source *s, int64_t i, source_buffer *buffer);    /* by kind->load, or from file or range */
+int64_t source_known_bytes(const source *s, int64_t i);                /* of a file or range; -1: not known */
+void source_path(const source *s, int64_t i, char *text, size_t size); /* as it was added */
+void source_full_path(const source *s, int64_t i, char *text, size_t size); /* for messages: with root or archive */
+int source_grow(source_buffer *buffer, size_t bytes);                  /* sets bytes, height 0 */
 void source_free(source *s);
 
-int source_folder_open(source *s, const struct pack_options *options);
-int source_folder_load(const source *s, int64_t i, source_buffer *buffer);
-int source_idx_open(source *s, const struct pack_options *options);
-int source_idx_load(const source *s, int64_t i, source_buffer *buffer);
-void source_idx_close(source *s);
-int source_cifar_open(source *s, const struct pack_options *options);
-int source_cifar_load(const source *s, int64_t i, source_buffer *buffer);
-void source_cifar_close(source *s);
-int source_shapes_open(source *s, const struct pack_options *options);
-int source_shapes_load(const source *s, int64_t i, source_buffer *buffer);
-void source_shapes_close(source *s);
+int source_list_write(const source *s, const char *path);
+int source_list_map(source *s, const char *path); /* KOLO_EINTERNAL: damaged */
+void source_list_mix(const source *s, uint64_t hash[2]); /* everything in the list goes into the hash */
+void source_mix(uint64_t hash[2], const void *data, size_t bytes);
 
 #endif

@@ -40,7 +40,7 @@ static int add_file(source *s, cifar *c, const char *path, const char *name)
             return kolo_fail(KOLO_EINPUT, "%s: record %lld has label %d; labels are 0 to %d", path, (long long)i, label,
                              most - 1);
         snprintf(text, sizeof text, "%.64s/%05lld", name, (long long)i);
-        KOLO_TRY(source_add(s, label, text, 0));
+        KOLO_TRY(source_add(s, label, text, -1));
     }
     c->first[++c->files] = s->count;
     return 0;
@@ -69,44 +69,46 @@ static int add_folder(source *s, cifar *c, const char *folder, const char *split
     return 0;
 }
 
-/* One name a line, in label order. True if the file is there and has them all. */
-static int read_names(source *s, const char *folder, const char *file, int classes)
+/* One name a line, in label order. 1: there is no such file. */
+static int read_names(source *s, const char *folder, const char *file, int classes, int32_t *labels)
 {
     char *path = kolo_format("%s/%s", folder, file), *text = NULL;
+    int found = 0;
     if (!path) return KOLO_ECONFIG;
     int rc = kolo_file_exists(path) ? kolo_file_read(path, &text, NULL) : 1;
     free(path);
     if (rc != 0) return rc;
-    for (char *line = text; *line && rc == 0 && s->classes < classes;) {
+    for (char *line = text; *line && rc == 0 && found < classes;) {
         char *end = line + strcspn(line, "\r\n");
         char *next = end + strspn(end, "\r\n");
         *end = 0;
-        if (*line) rc = source_add_class(s, line);
+        if (*line) rc = source_find_class(s, line, found, &labels[found]);
+        found += *line != 0;
         line = next;
     }
     free(text);
-    return rc < 0                  ? rc
-           : s->classes == classes ? 0
-                                   : kolo_fail(KOLO_EINPUT, "%s/%s has fewer than %d names", folder, file, classes);
+    if (rc < 0 || found == classes) return rc;
+    return kolo_fail(KOLO_EINPUT, "%s/%s has fewer than %d names", folder, file, classes);
 }
 
-static int add_classes(source *s, const cifar *c, const char *folder)
+/* Samples were listed with the numbers of the files; now that the names are known they get their labels. */
+static int name_classes(source *s, const cifar *c, const char *folder)
 {
     static const char *const ten[] = {"airplane", "automobile", "bird",  "cat",  "deer",
                                       "dog",      "frog",       "horse", "ship", "truck"};
     const int classes = c->record == 3073 ? 10 : 100;
-    if (s->classes) return 0; /* the training split's */
-    int rc = read_names(s, folder, classes == 10 ? "batches.meta.txt" : "fine_label_names.txt", classes);
-    if (rc <= 0) return rc;
-    for (int i = 0; i < classes; i++) {
+    int32_t labels[100] = {0};
+    int rc = read_names(s, folder, classes == 10 ? "batches.meta.txt" : "fine_label_names.txt", classes, labels);
+    for (int i = 0; i < classes && rc == 1; i++) {
         char text[24];
         snprintf(text, sizeof text, "class_%02d", i);
-        KOLO_TRY(source_add_class(s, classes == 10 ? ten[i] : text));
+        KOLO_TRY(source_find_class(s, classes == 10 ? ten[i] : text, i, &labels[i]));
     }
-    return 0;
+    for (int64_t i = 0; i < s->count && rc >= 0; i++) s->labels[i] = labels[s->labels[i]];
+    return rc < 0 ? rc : 0;
 }
 
-int source_cifar_open(source *s, const pack_options *o)
+static int open_cifar(source *s, const pack_options *o)
 {
     cifar *c = s->state = kolo_alloc(sizeof *c);
     struct stat info;
@@ -126,12 +128,12 @@ int source_cifar_open(source *s, const pack_options *o)
         if (slash) *slash = 0;
         else folder[0] = '.', folder[1] = 0;
     }
-    int rc = add_classes(s, c, folder);
+    int rc = name_classes(s, c, folder);
     free(folder);
     return rc;
 }
 
-int source_cifar_load(const source *s, int64_t i, source_buffer *buffer)
+static int load(const source *s, int64_t i, source_buffer *buffer)
 {
     const cifar *c = s->state;
     int file = 0;
@@ -140,10 +142,11 @@ int source_cifar_load(const source *s, int64_t i, source_buffer *buffer)
     KOLO_TRY(source_grow(buffer, 3 * PLANE));
     for (int p = 0; p < PLANE; p++)
         for (int k = 0; k < 3; k++) buffer->data[3 * p + k] = planes[k * PLANE + p];
+    buffer->height = buffer->width = SIDE, buffer->channels = 3;
     return 0;
 }
 
-void source_cifar_close(source *s)
+static void close_cifar(source *s)
 {
     cifar *c = s->state;
     if (!c) return;
@@ -151,3 +154,10 @@ void source_cifar_close(source *s)
     free(c);
     s->state = NULL;
 }
+
+const source_kind source_cifar = {.name = "cifar-bin",
+                                  .help = "CIFAR-10 and CIFAR-100 binary files: a folder, or the .bin files",
+                                  .pixels = true,
+                                  .open = open_cifar,
+                                  .load = load,
+                                  .close = close_cifar};

@@ -1,13 +1,11 @@
 /* Image folders: the class is the folder below PATH/SPLIT or PATH, classes and files in byte order. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -108,25 +106,12 @@ static int walk(source *s, int32_t label, const char *relative, int depth)
     return rc;
 }
 
-static int find_class(const source *s, const char *name)
+static int walk_class(source *s, const char *name)
 {
-    for (int i = 0; i < s->classes; i++)
-        if (strcmp(s->class_names[i], name) == 0) return i;
-    return -1;
-}
-
-/* given: classes are those of the training split, in its order. */
-static int walk_class(source *s, const char *name, bool given)
-{
-    int label = s->classes;
-    if (given) {
-        label = find_class(s, name);
-        if (label < 0)
-            return kolo_fail(KOLO_EINPUT, "%s/%s: the training split (--stats-from) has no class `%s`", s->root, name,
-                             name);
-    } else {
-        KOLO_TRY(source_add_class(s, name));
-    }
+    int32_t label;
+    int rc = source_find_class(s, name, -1, &label);
+    if (rc < 0) return kolo_fail_in(rc, "%s/%s: ", s->root, name);
+    if (label == SOURCE_LEFT_OUT) return 0;
     const int64_t before = s->count;
     KOLO_TRY(walk(s, label, name, 0));
     if (s->count == before)
@@ -164,17 +149,16 @@ static int choose_root(source *s, const pack_options *o)
                                           kolo_file_exists(s->root) ? "not a folder" : "no such folder");
 }
 
-int source_folder_open(source *s, const pack_options *o)
+static int open_folder(source *s, const pack_options *o)
 {
     names n;
-    const bool given = s->classes > 0;
     KOLO_TRY(choose_root(s, o));
     KOLO_TRY(list_folder(s->root, &n));
     int rc = 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         char *path = kolo_format("%s/%s", s->root, n.list[i]);
         if (!path) rc = KOLO_ECONFIG;
-        else if (is_folder(path)) rc = walk_class(s, n.list[i], given);
+        else if (is_folder(path)) rc = walk_class(s, n.list[i]);
         free(path);
     }
     free_names(&n);
@@ -185,18 +169,5 @@ int source_folder_open(source *s, const pack_options *o)
     return 0;
 }
 
-int source_folder_load(const source *s, int64_t i, source_buffer *buffer)
-{
-    const uint64_t length = s->path_offsets[i + 1] - s->path_offsets[i];
-    char *path = kolo_format("%s/%.*s", s->root, (int)length, s->paths + s->path_offsets[i]);
-    if (!path) return KOLO_ECONFIG;
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
-    if (fd < 0 && leads_nowhere()) rc = kolo_fail(KOLO_EINPUT, "a link to a file that is not there");
-    else if (fd < 0 || fstat(fd, &info) != 0) rc = kolo_fail(KOLO_EIO, "%s", strerror(errno));
-    if (rc == 0) rc = source_grow(buffer, (size_t)info.st_size);
-    if (rc == 0 && info.st_size > 0) rc = kolo_file_pread(fd, path, buffer->data, (size_t)info.st_size, 0);
-    if (fd >= 0) close(fd);
-    free(path);
-    return rc;
-}
+const source_kind source_folder = {
+    .name = "imagefolder", .help = "PATH/SPLIT/CLASS/... or PATH/CLASS/...: picture files", .open = open_folder};

@@ -104,16 +104,17 @@ static int find_files(const pack_options *o, char **images, char **labels)
 static int add_all(source *s, const idx *x, int64_t n, const char *name)
 {
     int classes = 0;
+    int32_t label[256];
     char text[64];
     for (int64_t i = 0; i < n; i++)
         if (x->labels[8 + i] >= classes) classes = x->labels[8 + i] + 1;
-    for (int c = s->classes; c < classes; c++) {
+    for (int c = 0; c < classes; c++) {
         snprintf(text, sizeof text, "%d", c);
-        KOLO_TRY(source_add_class(s, text));
+        KOLO_TRY(source_find_class(s, text, c, &label[c]));
     }
     for (int64_t i = 0; i < n; i++) {
         snprintf(text, sizeof text, "%.40s/%06lld", name, (long long)i);
-        KOLO_TRY(source_add(s, x->labels[8 + i], text, 0));
+        KOLO_TRY(source_add(s, label[x->labels[8 + i]], text, -1));
     }
     return 0;
 }
@@ -144,7 +145,7 @@ static int open_files(source *s, idx *x, const char *images, const char *labels)
     return add_all(s, x, n, slash ? slash + 1 : images);
 }
 
-int source_idx_open(source *s, const pack_options *o)
+static int open_idx(source *s, const pack_options *o)
 {
     char *images = NULL, *labels = NULL;
     idx *x = s->state = kolo_alloc(sizeof *x);
@@ -155,16 +156,17 @@ int source_idx_open(source *s, const pack_options *o)
     return rc;
 }
 
-int source_idx_load(const source *s, int64_t i, source_buffer *buffer)
+static int load(const source *s, int64_t i, source_buffer *buffer)
 {
     const idx *x = s->state;
     const size_t bytes = (size_t)s->height * (size_t)s->width;
     KOLO_TRY(source_grow(buffer, bytes));
     memcpy(buffer->data, x->images + 16 + (size_t)i * bytes, bytes);
+    buffer->height = s->height, buffer->width = s->width, buffer->channels = 1;
     return 0;
 }
 
-void source_idx_close(source *s)
+static void close_idx(source *s)
 {
     idx *x = s->state;
     if (!x) return;
@@ -173,3 +175,10 @@ void source_idx_close(source *s)
     free(x);
     s->state = NULL;
 }
+
+const source_kind source_idx = {.name = "mnist-idx",
+                                .help = "IDX files, also .gz: a folder, or images and labels",
+                                .pixels = true,
+                                .open = open_idx,
+                                .load = load,
+                                .close = close_idx};

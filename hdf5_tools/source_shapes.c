@@ -18,34 +18,41 @@ typedef struct shapes {
     int64_t first;
 } shapes;
 
-int source_shapes_open(source *s, const pack_options *o)
+static int open_shapes(source *s, const pack_options *o)
 {
     const int64_t n = o->count ? o->count : strcmp(o->split, "train") == 0 ? 4000 : 1000;
     shapes *state = s->state = calloc(1, sizeof *state);
     if (!state) return kolo_fail(KOLO_ECONFIG, "out of memory");
     state->first = first_number(o->split);
-    const bool given = s->classes > 0;
-    for (int c = 0; c < SHAPES_CLASSES && !given; c++) KOLO_TRY(source_add_class(s, shapes_names[c]));
+    int32_t label[SHAPES_CLASSES];
+    for (int c = 0; c < SHAPES_CLASSES; c++) KOLO_TRY(source_find_class(s, shapes_names[c], c, &label[c]));
     for (int64_t i = 0; i < n; i++) {
         char path[64];
         snprintf(path, sizeof path, "%s/%06lld.jpg", shapes_names[i % SHAPES_CLASSES], (long long)i);
-        KOLO_TRY(source_add(s, (int32_t)(i % SHAPES_CLASSES), path, 0));
+        KOLO_TRY(source_add(s, label[i % SHAPES_CLASSES], path, -1));
     }
     return 0;
 }
 
-int source_shapes_load(const source *s, int64_t i, source_buffer *buffer)
+static int load(const source *s, int64_t i, source_buffer *buffer)
 {
     const shapes *state = s->state;
     kolo_picture picture = {0};
     int quality = 0, rc = shapes_draw(state->first + i, &picture, &quality);
     if (rc == 0) rc = kolo_jpeg_encode(&picture, quality, &buffer->data, &buffer->capacity, &buffer->bytes);
     kolo_picture_free(&picture);
+    buffer->height = 0;
     return rc;
 }
 
-void source_shapes_close(source *s)
+static void close_shapes(source *s)
 {
     free(s->state);
     s->state = NULL;
 }
+
+const source_kind source_shapes = {.name = "shapes",
+                                   .help = "procedural photos of ten classes, made on the spot (--count)",
+                                   .open = open_shapes,
+                                   .load = load,
+                                   .close = close_shapes};
