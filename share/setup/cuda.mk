@@ -106,6 +106,7 @@ $(GPU_PROGRAMS): $(BUILD)/tests/gpu/%: tests/gpu/%.cu $(BUILD)/flags.cuda
 # Without NCCL, or without a header, there is no stand-in; without a library nothing for tests/toolkit. The list is for prove.
 ifneq ($(and $(CUDA_HEADERS),$(filter-out 0,$(NCCL))),)
 CUDA_TESTS := $(CUDA_UNIT) $(if $(and $(CUDA_LIBS),$(CUDNN_LIBS),$(NCCL_LIBS)),$(TOOLKIT_UNIT))
+CUDA_WATCHED := $(CUDA_UNIT) # by the address sanitizer; what the undefined one looks for stops kernels on the stand-in anyway
 tests: $(STANDIN_LIBRARY) $(CUDA_TESTS)
 endif
 tests: $(BUILD)/tests/cuda.list

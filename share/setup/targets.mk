@@ -56,7 +56,7 @@ ubsan:
 tsan:
 	$(call sanitized,tsan,-fsanitize=thread) prove-tsan
 .PHONY: prove-asan prove-ubsan prove-tsan
-prove-asan: $(UNIT)
+prove-asan: $(UNIT) $(CUDA_WATCHED)
 	$(Q)ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$(abspath tests/lsan.supp):print_suppressions=0 \
 	  OMP_NUM_THREADS=2 prove -j2 $^
 prove-ubsan: $(UNIT)

@@ -20,6 +20,6 @@ none "no private paths" \
 none "no merge marks" "$(grep -nE '^(<<<<<<<|>>>>>>>) ' "${FILES[@]}")"
 # a header can be included twice
 none "every header has its guard" "$(for file in "${CODE[@]}"; do
-    [[ $file != *.h && $file != *.cuh ]] || grep -qE '^#ifndef [A-Z_0-9]+_C?U?H$' "$file" || echo "$file"
+    [[ $file != *.h && $file != *.cuh ]] || grep -qE '^#ifndef [A-Z_0-9]+_(CU)?H$' "$file" || echo "$file"
 done)"
 done_testing

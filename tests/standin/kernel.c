@@ -354,6 +354,9 @@ static void report(const place_in_source *at, const char *what)
 }
 
 /* The compiler calls these by their names, with its own description of the place first. */
+#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__) /* then it knows them, with other types */
+#pragma GCC diagnostic ignored "-Wbuiltin-declaration-mismatch"
+#endif
 void __ubsan_handle_type_mismatch_v1(const place_in_source *at, uintptr_t pointer);
 void __ubsan_handle_type_mismatch_v1(const place_in_source *at, uintptr_t pointer)
 {
