@@ -1,5 +1,6 @@
-/* Updates on CUDA beside those on the CPU: the same bits in weights, state, average, 16-bit copy and running statistics, whatever the options;
- * what no slice covers stays as it is; a step that is skipped changes nothing; the norm and what follows from it. */
+/* Updates on CUDA beside those on the CPU: the same bits in weights, state, average, 16-bit copy and running
+ * statistics, whatever the options; what no slice covers stays as it is; a step that is skipped changes nothing; the
+ * norm and what follows from it. */
 #include <math.h>
 #include <string.h>
 
@@ -29,7 +30,8 @@ static float chance(void)
 
 enum arena { PARAM, GRAD, STATE, EMA, HALF, STATISTIC, RUNNING, ARENAS };
 enum { COUNT = 90000, BYTES = COUNT * 4 };
-static const int64_t slices[][2] = {{0, 16}, {16, 48}, {64, 4096}, {4160, 8208}, {12800, 65536}, {80000, 10}, {80016, 4097}};
+static const int64_t slices[][2] = {{0, 16},        {16, 48},    {64, 4096},   {4160, 8208},
+                                    {12800, 65536}, {80000, 10}, {80016, 4097}};
 enum { SLICES = sizeof slices / sizeof *slices };
 static const int64_t channels[] = {1, 64, 256, 300};
 enum { RUNNINGS = 4, SPACE = 1024 /* elements apart */ };
@@ -61,18 +63,31 @@ static void open_side(world *w, int s)
     for (int i = 0; i < SLICES; i++) {
         float *base[ARENAS];
         for (int a = 0; a < ARENAS; a++) base[a] = (float *)w->arena[s][a] + slices[i][0];
-        slice[i] = (kolo_slice){.param = base[PARAM], .grad = base[GRAD], .state = {base[STATE]}, .ema = w->ema ? base[EMA] : NULL,
-                                .count = slices[i][1], .decay = i % 2};
-        if (w->half != KOLO_F32) slice[i].half = (uint16_t *)w->arena[s][HALF] + slices[i][0], slice[i].half_type = w->half;
+        slice[i] = (kolo_slice){.param = base[PARAM],
+                                .grad = base[GRAD],
+                                .state = {base[STATE]},
+                                .ema = w->ema ? base[EMA] : NULL,
+                                .count = slices[i][1],
+                                .decay = i % 2};
+        if (w->half != KOLO_F32)
+            slice[i].half = (uint16_t *)w->arena[s][HALF] + slices[i][0], slice[i].half_type = w->half;
     }
     for (int i = 0; i < RUNNINGS; i++) {
         float *r = (float *)w->arena[s][RUNNING] + 4 * i * SPACE;
-        running[i] = (kolo_running){.statistic = (float *)w->arena[s][STATISTIC] + i * SPACE, .running = {r, r + SPACE},
-                                    .channels = channels[i], .momentum = 0.1f};
+        running[i] = (kolo_running){.statistic = (float *)w->arena[s][STATISTIC] + i * SPACE,
+                                    .running = {r, r + SPACE},
+                                    .channels = channels[i],
+                                    .momentum = 0.1f};
         if (w->ema) running[i].ema[0] = r + 2 * SPACE, running[i].ema[1] = r + 3 * SPACE;
     }
-    const kolo_updater_config config = {.backend = backend[s], .optimizer = kolo_optimizer_find("sgd"), .options = &w->options,
-                                        .slice = slice, .slices = SLICES, .running = running, .runnings = RUNNINGS, .dynamic_scale = true};
+    const kolo_updater_config config = {.backend = backend[s],
+                                        .optimizer = kolo_optimizer_find("sgd"),
+                                        .options = &w->options,
+                                        .slice = slice,
+                                        .slices = SLICES,
+                                        .running = running,
+                                        .runnings = RUNNINGS,
+                                        .dynamic_scale = true};
     check(kolo_updater_create(&w->updater[s], &config), "updater");
 }
 
@@ -112,7 +127,8 @@ static int differing(const world *w)
         n++;
         for (int i = 0; i < COUNT; i++)
             if (((uint32_t *)bytes[CPU])[i] != ((uint32_t *)bytes[GPU])[i]) {
-                diag("arena %d, element %d: %08x, wanted %08x", a, i, ((uint32_t *)bytes[GPU])[i], ((uint32_t *)bytes[CPU])[i]);
+                diag("arena %d, element %d: %08x, wanted %08x", a, i, ((uint32_t *)bytes[GPU])[i],
+                     ((uint32_t *)bytes[CPU])[i]);
                 break;
             }
     }
@@ -149,8 +165,12 @@ static void test_update(const kase *k)
     open_world(&w);
     int wrong = 0;
     for (int t = 0; t < 3; t++) {
-        const kolo_step step = {.lr = 0.1f / (float)(t + 1), .momentum = k->momentum, .weight_decay = k->decay, .ema_decay = 0.9f + 0.03f * (float)t,
-                                .first = t == 0, .clip = t == 1 ? 0.37f : 1};
+        const kolo_step step = {.lr = 0.1f / (float)(t + 1),
+                                .momentum = k->momentum,
+                                .weight_decay = k->decay,
+                                .ema_decay = 0.9f + 0.03f * (float)t,
+                                .first = t == 0,
+                                .clip = t == 1 ? 0.37f : 1};
         fill(&w, GRAD, 0);
         set_step(&w, &step);
         update_both(&w, 0, t == 2 ? 3 : SLICES); /* some, then the others but one */
@@ -221,10 +241,11 @@ static int norm_differs(world *w, int64_t count, int64_t spoilt, float by)
     free(v);
     const kolo_step *c = &got[CPU], *g = &got[GPU];
     bool norm = isfinite(c->norm) ? fabs(c->norm - g->norm) <= 1e-12 * c->norm : !isfinite(g->norm);
-    bool same = norm && fabs((double)c->clip - (double)g->clip) <= 2e-7 * fabs((double)c->clip) && c->skip == g->skip && g->step == 7 &&
-                !memcmp(&c->scaler, &g->scaler, sizeof c->scaler);
-    if (!same) diag("%ld elements: norm %.17g, wanted %.17g; clip %.9g, wanted %.9g; skip %d, wanted %d", (long)count, g->norm, c->norm,
-                    (double)g->clip, (double)c->clip, g->skip, c->skip);
+    bool same = norm && fabs((double)c->clip - (double)g->clip) <= 2e-7 * fabs((double)c->clip) && c->skip == g->skip &&
+                g->step == 7 && !memcmp(&c->scaler, &g->scaler, sizeof c->scaler);
+    if (!same)
+        diag("%ld elements: norm %.17g, wanted %.17g; clip %.9g, wanted %.9g; skip %d, wanted %d", (long)count, g->norm,
+             c->norm, (double)g->clip, (double)c->clip, g->skip, c->skip);
     return !same + (c->skip != (spoilt >= 0 && spoilt < count)); /* the case is what it should be */
 }
 
@@ -237,24 +258,34 @@ static void test_norm(double clip_norm)
     open_world(&w);
     int wrong = 0;
     for (int i = 0; i < 9; i++) wrong += norm_differs(&w, counts[i], -1, 0);
-    wrong += norm_differs(&w, COUNT, COUNT - 1, INFINITY) + norm_differs(&w, 1025, 1024, NAN) + norm_differs(&w, 1024, 1024, NAN);
+    wrong += norm_differs(&w, COUNT, COUNT - 1, INFINITY) + norm_differs(&w, 1025, 1024, NAN) +
+             norm_differs(&w, 1024, 1024, NAN);
     is_int(wrong, 0, "the norm, clip_norm=%g, and the loss scale", clip_norm);
     close_world(&w);
     kolo_options_free(&w.options);
 }
 
-static void test_unknown(void)
+static int make_with(const kolo_optimizer *optimizer)
 {
-    kolo_optimizer odd = *kolo_optimizer_find("sgd");
-    odd.name = "fresh";
     kolo_options options;
     kolo_options_default(&options);
-    const kolo_updater_config config = {.backend = backend[GPU], .optimizer = &odd, .options = &options};
+    const kolo_updater_config config = {.backend = backend[GPU], .optimizer = optimizer, .options = &options};
     kolo_updater *u = NULL;
     int rc = kolo_updater_create(&u, &config);
-    ok(rc == KOLO_ECONFIG && !u && strstr(kolo_error_text(), "optimizer=fresh"), "an optimizer without a kernel is refused: %s",
-       kolo_error_text());
+    kolo_updater_destroy(&u);
     kolo_options_free(&options);
+    return rc;
+}
+
+static void test_optimizers(void)
+{
+    for (int i = 0; i < kolo_optimizer_count; i++)
+        is_int(make_with(&kolo_optimizer_table[i]), 0, "%s has a kernel", kolo_optimizer_table[i].name);
+    kolo_optimizer odd = *kolo_optimizer_find("sgd");
+    odd.name = "fresh";
+    int rc = make_with(&odd);
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "optimizer=fresh"),
+       "an optimizer without a kernel is refused: %s", kolo_error_text());
 }
 
 int main(void)
@@ -267,7 +298,12 @@ int main(void)
         {.name = "with a bf16 copy", .momentum = 0.9f, .decay = 0.01f, .half = KOLO_BF16},
         {.name = "with an f16 copy, averaged", .momentum = 0.9f, .decay = 0.01f, .ema = true, .half = KOLO_F16},
         {.name = "with dampening and clip_value", .momentum = 0.8f, .dampening = 0.2, .clip_value = 0.3},
-        {.name = "of Nesterov's kind", .momentum = 0.9f, .decay = 0.1f, .nesterov = true, .ema = true, .half = KOLO_BF16},
+        {.name = "of Nesterov's kind",
+         .momentum = 0.9f,
+         .decay = 0.1f,
+         .nesterov = true,
+         .ema = true,
+         .half = KOLO_BF16},
     };
     cuda_rig();
     kolo_backend_config config = {.threads = 1, .deterministic = true};
@@ -279,7 +315,7 @@ int main(void)
     test_running(true);
     test_norm(0);
     test_norm(5);
-    test_unknown();
+    test_optimizers();
     kolo_backend_destroy(&backend[GPU]);
     kolo_backend_destroy(&backend[CPU]);
     return done_testing();

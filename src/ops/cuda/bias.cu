@@ -1,5 +1,5 @@
-/* Biases of convolutions and linear layers where the library does not add them itself, and their gradients. For each element 4 bytes in 16-bit
- * types (y read and written) and 2 (dy read) pass through the memory; f32: twice as many. */
+/* Biases of convolutions and linear layers where the library does not add them itself, and their gradients. For each
+ * element 4 bytes in 16-bit types (y read and written) and 2 (dy read) pass through the memory; f32: twice as many. */
 #include "ops/cuda/columns.cuh"
 
 template <typename T, int W>
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS) bias_sum_kernel(kolo_colu
 }
 
 static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
-bias_sum_finish_kernel(kolo_columns c, float *dbias, const double *partial)
+    bias_sum_finish_kernel(kolo_columns c, float *dbias, const double *partial)
 {
     const kolo_finish f = kolo_columns_finish(partial, c, 1);
     if (f.mine) dbias[f.channel] = (float)f.sum;
@@ -57,13 +57,15 @@ bias_sum_finish_kernel(kolo_columns c, float *dbias, const double *partial)
 
 static cudaStream_t stream_of(const kolo_backend *b) { return kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE]; }
 
-int kolo_cuda_bias_add(kolo_backend *b, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows, int64_t stored, int64_t channels)
+int kolo_cuda_bias_add(kolo_backend *b, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows, int64_t stored,
+                       int64_t channels)
 {
     kolo_columns c = {};
     KOLO_TRY(kolo_columns_cut(&c, rows, 1, stored, channels, dtype));
     int rc = 0;
     KOLO_FOR_COLUMNS(dtype, &c, T, W,
-                     rc = KOLO_LAUNCH((bias_add_kernel<T, W>), kolo_columns_blocks(&c), KOLO_COLUMN_THREADS, 0, stream_of(b), c, (T *)y, bias));
+                     rc = KOLO_LAUNCH((bias_add_kernel<T, W>), kolo_columns_blocks(&c), KOLO_COLUMN_THREADS, 0,
+                                      stream_of(b), c, (T *)y, bias));
     return rc;
 }
 
@@ -74,23 +76,24 @@ size_t kolo_cuda_bias_workspace(const kolo_backend *b, int64_t rows, int64_t sto
     size_t most = 0;
     for (int i = 0; i < 2; i++) {
         kolo_columns c = {};
-        if (kolo_columns_cut(&c, rows, 1, stored, stored, i ? KOLO_BF16 : KOLO_F32) < 0) return 0; /* the launch will say why */
+        if (kolo_columns_cut(&c, rows, 1, stored, stored, i ? KOLO_BF16 : KOLO_F32) < 0)
+            return 0; /* the launch will say why */
         size_t bytes = kolo_columns_workspace(&c, 1);
         most = bytes > most ? bytes : most;
     }
     return most;
 }
 
-int kolo_cuda_bias_grad(kolo_backend *b, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows, int64_t stored, int64_t channels,
-                        void *workspace)
+int kolo_cuda_bias_grad(kolo_backend *b, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows,
+                        int64_t stored, int64_t channels, void *workspace)
 {
     kolo_columns c = {};
     KOLO_TRY(kolo_columns_cut(&c, rows, 1, stored, channels, dtype));
     int rc = 0;
     KOLO_FOR_COLUMNS(dtype, &c, T, W,
-                     rc = KOLO_LAUNCH((bias_sum_kernel<T, W>), kolo_columns_blocks(&c), KOLO_COLUMN_THREADS, 0, stream_of(b), c,
-                                      (const T *)dy, (double *)workspace));
+                     rc = KOLO_LAUNCH((bias_sum_kernel<T, W>), kolo_columns_blocks(&c), KOLO_COLUMN_THREADS, 0,
+                                      stream_of(b), c, (const T *)dy, (double *)workspace));
     KOLO_TRY(rc);
-    return KOLO_LAUNCH(bias_sum_finish_kernel, kolo_columns_finish_blocks(&c, 1), KOLO_COLUMN_THREADS, 0, stream_of(b), c, dbias,
-                       (const double *)workspace);
+    return KOLO_LAUNCH(bias_sum_finish_kernel, kolo_columns_finish_blocks(&c, 1), KOLO_COLUMN_THREADS, 0, stream_of(b),
+                       c, dbias, (const double *)workspace);
 }

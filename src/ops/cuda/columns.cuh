@@ -1,15 +1,17 @@
-/* Work on the columns of a tensor seen as lines of stored channels, a line being one pixel of one row (NHWC): sums over all lines
- * (norms, biases) and arithmetic with one value for each channel.
+/* Work on the columns of a tensor seen as lines of stored channels, a line being one pixel of one row (NHWC): sums over
+ * all lines (norms, biases) and arithmetic with one value for each channel.
  *
- * The tensor is cut into rectangles, one for each block: `lines` lines of a tile of channels. Its threads stand `across` side by side, each with
- * a vector of channels that it keeps, and `down` lines below each other; all of them walk down, KOLO_COLUMN_BATCH lines at a time, whose
- * loads are under way together. A line of a tile is 128 bytes, whole sectors and whole lines of the cache; where a tensor is narrower, neighbouring lines adjoin.
- * The cut follows from the shape alone, so sums have one order on every GPU.
+ * The tensor is cut into rectangles, one for each block: `lines` lines of a tile of channels. Its threads stand
+ * `across` side by side, each with a vector of channels that it keeps, and `down` lines below each other; all of them
+ * walk down, KOLO_COLUMN_BATCH lines at a time, whose loads are under way together. A line of a tile is 128 bytes,
+ * whole sectors and whole lines of the cache; where a tensor is narrower, neighbouring lines adjoin. The cut follows
+ * from the shape alone, so sums have one order on every GPU.
  *
- * Sums: a thread adds at most KOLO_COLUMN_RUN lines in f32, then everything is f64: its block's threads in shared memory, and the blocks'
- * partial sums by a second, small kernel (kolo_columns_finish_kernel). So the error is that of 128 additions in f32 whatever the size.
- * Blocks of sums begin at the tensor's end and blocks that write at its beginning: what the one leaves in the second-level cache the other
- * finds there, and a sum finds the end of what was written before it. */
+ * Sums: a thread adds at most KOLO_COLUMN_RUN lines in f32, then everything is f64: its block's threads in shared
+ * memory, and the blocks' partial sums by a second, small kernel (kolo_columns_finish). So the error is that of 128
+ * additions in f32 whatever the size. Blocks of sums begin at the tensor's end and blocks that write at its beginning:
+ * what the one leaves in the second-level cache the other finds there, and a sum finds the end of what was written
+ * before it. */
 #ifndef KOLO_OPS_CUDA_COLUMNS_CUH
 #define KOLO_OPS_CUDA_COLUMNS_CUH
 
@@ -17,14 +19,15 @@
 
 enum {
     KOLO_COLUMN_THREADS = 256,
-    KOLO_COLUMN_BATCH = 4,     /* lines whose loads a thread starts together */
-    KOLO_COLUMN_RUN = 128,     /* most lines of a thread */
-    KOLO_COLUMN_BLOCKS = 2048, /* wanted: a few waves of any GPU (132 multiprocessors hold 4 each), so that the last one costs little */
+    KOLO_COLUMN_BATCH = 4, /* lines whose loads a thread starts together */
+    KOLO_COLUMN_RUN = 128, /* most lines of a thread */
+    /* wanted: a few waves on any GPU (132 multiprocessors hold 4 each), so that the last one costs little */
+    KOLO_COLUMN_BLOCKS = 2048,
 };
 
 typedef struct kolo_columns {
     int channels, stored;
-    int width;  /* channels of a vector: 16 bytes of them, or 1 where `stored` is no multiple of that ((N, F) only) */
+    int width; /* channels of a vector: 16 bytes of them, or 1 where `stored` is no multiple of that ((N, F) only) */
     int across, down, tiles;
     int lines;  /* of a block: a multiple of down * KOLO_COLUMN_BATCH */
     int chunks; /* blocks of a tile */
@@ -35,19 +38,25 @@ typedef struct kolo_columns {
 static inline int64_t kolo_columns_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Fails for 2^31 lines or more. */
-static inline int kolo_columns_cut(kolo_columns *c, int64_t rows, int64_t pixels, int64_t stored, int64_t channels, enum kolo_dtype dtype)
+static inline int kolo_columns_cut(kolo_columns *c, int64_t rows, int64_t pixels, int64_t stored, int64_t channels,
+                                   enum kolo_dtype dtype)
 {
-    int64_t full = dtype == KOLO_F32 ? 4 : 8, width = stored % full ? 1 : full, vectors = stored / width, all = rows * pixels;
+    int64_t full = dtype == KOLO_F32 ? 4 : 8, width = stored % full ? 1 : full, vectors = stored / width,
+            all = rows * pixels;
     if (all > INT32_MAX - (1 << 20))
-        return kolo_fail(KOLO_ECONFIG, "a tensor of %ld rows of %ld pixels is too large for this GPU's kernels; use a smaller micro_batch",
-                         (long)rows, (long)pixels);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "a tensor of %ld rows of %ld pixels is too large for this GPU's kernels; use a smaller micro_batch",
+            (long)rows, (long)pixels);
     int64_t tiles = kolo_columns_ceil(vectors, width == 1 ? 32 : 8), across = kolo_columns_ceil(vectors, tiles);
     int64_t down = KOLO_COLUMN_THREADS / across, unit = down * KOLO_COLUMN_BATCH;
     int64_t units = kolo_columns_ceil(kolo_columns_ceil(all * tiles, KOLO_COLUMN_BLOCKS), unit);
-    if (units < 2) units = tiles * kolo_columns_ceil(all, 2 * unit) < KOLO_COLUMN_BLOCKS / 4 ? 1 : 2; /* small: rather more blocks */
+    /* two batches a thread at least, but rather more blocks where there are few */
+    if (units < 2) units = tiles * kolo_columns_ceil(all, 2 * unit) < KOLO_COLUMN_BLOCKS / 4 ? 1 : 2;
     if (units > KOLO_COLUMN_RUN / KOLO_COLUMN_BATCH) units = KOLO_COLUMN_RUN / KOLO_COLUMN_BATCH;
-    *c = {(int)channels,       (int)stored, (int)width, (int)across, (int)down, (int)tiles, (int)(units * unit),
-          (int)kolo_columns_ceil(all, units * unit), (int)all, (int)pixels};
+    *c = {(int)channels, (int)stored, (int)width,          (int)across,
+          (int)down,     (int)tiles,  (int)(units * unit), (int)kolo_columns_ceil(all, units * unit),
+          (int)all,      (int)pixels};
     return 0;
 }
 
@@ -59,20 +68,26 @@ static inline size_t kolo_columns_workspace(const kolo_columns *c, int kinds)
 }
 
 /* Calls `body` with T = the storage type and W = the channels of a vector, both constants. */
-#define KOLO_FOR_COLUMNS(dtype, columns, T, W, ...)                 \
-    KOLO_FOR_DTYPE(dtype, T, if ((columns)->width == 1) {           \
-        enum { W = 1 };                                             \
-        __VA_ARGS__;                                                \
-    } else {                                                        \
-        enum { W = 16 / sizeof(T) };                                \
-        __VA_ARGS__;                                                \
-    })
+#define KOLO_FOR_COLUMNS(dtype, columns, T, W, ...) \
+    KOLO_FOR_DTYPE(                                 \
+        dtype, T,                                   \
+        if ((columns)->width == 1) {                \
+            enum { W = 1 };                         \
+            __VA_ARGS__;                            \
+        } else {                                    \
+            enum { W = 16 / sizeof(T) };            \
+            __VA_ARGS__;                            \
+        })
 
-/* ---- in a kernel --------------------------------------------------------------------------------------------------- */
+/* ---- in a kernel ------------------------------------------------------------------------------------------------- */
 
 /* A vector as it was loaded; widened where it is used, so that many may be under way in few registers. */
-template <typename T, int W> struct kolo_loaded { kolo_words words; };
-template <typename T> struct kolo_loaded<T, 1> { T one; };
+template <typename T, int W> struct kolo_loaded {
+    kolo_words words;
+};
+template <typename T> struct kolo_loaded<T, 1> {
+    T one;
+};
 
 template <typename T, int W> KOLO_INLINE void kolo_columns_load(kolo_loaded<T, W> *to, const T *from)
 {
@@ -86,7 +101,8 @@ template <typename T, int W> KOLO_INLINE void kolo_columns_widen(float (&to)[W],
 }
 /* Starts the loads of lines l, l + down, ... below `end`, which `at` points at. */
 template <typename T, int W, int BATCH>
-KOLO_INLINE void kolo_columns_load_batch(kolo_loaded<T, W> (&to)[BATCH], const T *at, const kolo_columns &c, int l, int end)
+KOLO_INLINE void kolo_columns_load_batch(kolo_loaded<T, W> (&to)[BATCH], const T *at, const kolo_columns &c, int l,
+                                         int end)
 {
     const int64_t line = (int64_t)c.down * c.stored;
 #pragma unroll
@@ -107,7 +123,8 @@ typedef struct kolo_place {
 } kolo_place;
 
 /* backwards: the first block has the last lines */
-template <int W> KOLO_INLINE kolo_place kolo_place_of(const kolo_columns &c, unsigned block, unsigned thread, bool backwards)
+template <int W>
+KOLO_INLINE kolo_place kolo_place_of(const kolo_columns &c, unsigned block, unsigned thread, bool backwards)
 {
     kolo_place p;
     int chunk = (int)(block / (unsigned)c.tiles), y = (int)(thread / (unsigned)c.across);
@@ -144,9 +161,11 @@ template <int W> KOLO_INLINE void kolo_columns_take(float (&to)[W], const float 
 
 enum { KOLO_COLUMN_TILE = 64 }; /* most channels of a tile */
 
-/* Adds the threads' sums of every channel, line below line, and writes this block's partial sums. All threads call it once. */
+/* Adds the threads' sums of every channel, line below line, and writes this block's partial sums. All threads call it
+ * once. */
 template <int W, int KINDS>
-static __device__ void kolo_columns_combine(const double (&sum)[KINDS][W], const kolo_columns &c, const kolo_place &p, double *partial)
+static __device__ void kolo_columns_combine(const double (&sum)[KINDS][W], const kolo_columns &c, const kolo_place &p,
+                                            double *partial)
 {
     /* a value a row of the block's threads; the rows' distance keeps a warp's reads apart in the banks */
     __shared__ double lane[KINDS * W * (KOLO_COLUMN_THREADS + (W == 1 ? 32 : 8))], part[KOLO_COLUMN_THREADS];
@@ -155,8 +174,10 @@ static __device__ void kolo_columns_combine(const double (&sum)[KINDS][W], const
         for (int k = 0; k < W; k++) lane[(kind * W + k) * row + thread] = sum[kind][k];
     __syncthreads();
     /* all threads add: `parts` of them every part-th line of one channel's value, then the first of these the parts */
-    const int columns = KINDS * W * c.across, parts = KOLO_COLUMN_THREADS / columns, mine = thread / columns, column = thread - mine * columns;
-    const int value = column / c.across, x = column - value * c.across, kind = value / W, channel = (p.tile * c.across + x) * W + value % W;
+    const int columns = KINDS * W * c.across, parts = KOLO_COLUMN_THREADS / columns, mine = thread / columns,
+              column = thread - mine * columns;
+    const int value = column / c.across, x = column - value * c.across, kind = value / W,
+              channel = (p.tile * c.across + x) * W + value % W;
     double s = 0;
     for (int y = mine; mine < parts && y < c.down; y += parts) s += lane[value * row + y * c.across + x];
     part[thread] = s;
@@ -166,7 +187,7 @@ static __device__ void kolo_columns_combine(const double (&sum)[KINDS][W], const
     partial[((int64_t)p.chunk * KINDS + kind) * c.stored + channel] = s;
 }
 
-/* ---- the second kernel of a sum ------------------------------------------------------------------------------------- */
+/* ---- the second kernel of a sum ---------------------------------------------------------------------------------- */
 
 enum { KOLO_FINISH_ACROSS = 4 /* 32 bytes, a sector */, KOLO_FINISH_DOWN = KOLO_COLUMN_THREADS / KOLO_FINISH_ACROSS };
 
@@ -182,7 +203,8 @@ typedef struct kolo_finish {
     double sum;
 } kolo_finish;
 
-/* Thread (x, y) of a block adds chunks y, y + DOWN, ... of the block's column x; a tree adds these. All threads call it once. */
+/* Thread (x, y) of a block adds chunks y, y + DOWN, ... of the block's column x; a tree adds these. All threads call it
+ * once. */
 static __device__ kolo_finish kolo_columns_finish(const double *partial, const kolo_columns &c, int kinds)
 {
     __shared__ double lane[KOLO_COLUMN_THREADS];
@@ -194,9 +216,9 @@ static __device__ kolo_finish kolo_columns_finish(const double *partial, const k
     for (int i = y; i < c.chunks; i += KOLO_FINISH_DOWN)
         if (column < columns) s += partial[(int64_t)i * columns + column];
     lane[threadIdx.x] = s;
-    for (unsigned half = KOLO_COLUMN_THREADS / 2; half >= KOLO_FINISH_ACROSS; half /= 2) {
+    for (unsigned left = KOLO_COLUMN_THREADS / 2; left >= KOLO_FINISH_ACROSS; left /= 2) {
         __syncthreads();
-        if (threadIdx.x < half) lane[threadIdx.x] = s += lane[threadIdx.x + half];
+        if (threadIdx.x < left) lane[threadIdx.x] = s += lane[threadIdx.x + left];
     }
     f.sum = s;
     f.mine = y == 0 && column < columns && f.channel < c.channels;

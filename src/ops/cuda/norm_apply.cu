@@ -1,10 +1,11 @@
-/* norm_apply and norm_infer: y = (x - mean) scale + bias [+ residual] [, relu]; norm_apply also writes the batch's statistic.
- * norm.cuh says how many bytes that takes. Each block computes the values of its own channels while its first loads are under way. */
+/* norm_apply and norm_infer: y = (x - mean) scale + bias [+ residual] [, relu]; norm_apply also writes the batch's
+ * statistic. norm.cuh says how many bytes that takes. Each block computes the values of its own channels while its
+ * first loads are under way. */
 #include "ops/cuda/norm.cuh"
 
 typedef struct forward {
-    const double *sums; /* norm_apply; NULL: norm_infer, */
-    const float *running[2]; /* whose mean and variance these are */
+    const double *sums;      /* norm_apply's, or NULL, and then */
+    const float *running[2]; /* norm_infer's mean and variance */
     const float *w, *b;
     float *statistic; /* (2C + 1), of norm_apply */
     double epsilon;
@@ -44,7 +45,7 @@ static __device__ affine affine_of(const forward &f, int channels, int channel, 
 /* y may be x. */
 template <typename T, int W, bool RESIDUAL>
 __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL ? 3 : 4)
-norm_forward_kernel(kolo_columns c, forward f, T *y, const T *x, const T *residual)
+    norm_forward_kernel(kolo_columns c, forward f, T *y, const T *x, const T *residual)
 {
     __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE];
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, false);
@@ -98,12 +99,12 @@ static int run_forward(const kolo_kernel *k, const forward *f, void *y, const vo
     int rc = 0;
     if (residual)
         KOLO_FOR_COLUMNS(n->dtype, c, T, W,
-                         rc = KOLO_LAUNCH((norm_forward_kernel<T, W, true>), blocks, KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, *f,
-                                          (T *)y, (const T *)x, (const T *)residual));
+                         rc = KOLO_LAUNCH((norm_forward_kernel<T, W, true>), blocks, KOLO_COLUMN_THREADS, 0,
+                                          kolo_cuda_stream(k), *c, *f, (T *)y, (const T *)x, (const T *)residual));
     else
         KOLO_FOR_COLUMNS(n->dtype, c, T, W,
-                         rc = KOLO_LAUNCH((norm_forward_kernel<T, W, false>), blocks, KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, *f,
-                                          (T *)y, (const T *)x, (const T *)NULL));
+                         rc = KOLO_LAUNCH((norm_forward_kernel<T, W, false>), blocks, KOLO_COLUMN_THREADS, 0,
+                                          kolo_cuda_stream(k), *c, *f, (T *)y, (const T *)x, (const T *)NULL));
     return rc;
 }
 
@@ -111,8 +112,15 @@ static int run_forward(const kolo_kernel *k, const forward *f, void *y, const vo
 static int run_apply(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
-    const forward f = {(const double *)args[1], {NULL, NULL}, (const float *)args[2], (const float *)args[3],
-                       (float *)args[n->inputs + 1], n->epsilon, n->relu, step, slot};
+    const forward f = {(const double *)args[1],
+                       {NULL, NULL},
+                       (const float *)args[2],
+                       (const float *)args[3],
+                       (float *)args[n->inputs + 1],
+                       n->epsilon,
+                       n->relu,
+                       step,
+                       slot};
     return run_forward(k, &f, args[n->inputs], args[0], n->inputs > 4 ? args[4] : NULL);
 }
 
@@ -120,8 +128,15 @@ static int run_apply(const kolo_kernel *k, void *const *args, void *, const kolo
 static int run_infer(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
-    const forward f = {NULL, {(const float *)args[3], (const float *)args[4]}, (const float *)args[1], (const float *)args[2],
-                       NULL, n->epsilon, n->relu, step, slot};
+    const forward f = {NULL,
+                       {(const float *)args[3], (const float *)args[4]},
+                       (const float *)args[1],
+                       (const float *)args[2],
+                       NULL,
+                       n->epsilon,
+                       n->relu,
+                       step,
+                       slot};
     return run_forward(k, &f, args[n->inputs], args[0], n->inputs > 5 ? args[5] : NULL);
 }
 

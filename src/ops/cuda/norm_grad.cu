@@ -1,6 +1,6 @@
-/* norm_grad_stats: sums of g and of g xhat of every channel, which are the gradients of bias and weight; norm_grad_apply: dx, and g itself where
- * a residual was added. g is dy, or with relu dy where y > 0; without y (no residual) its sign is computed anew from x, by the lines that made
- * y. norm.cuh says how many bytes that takes. */
+/* norm_grad_stats: sums of g and of g xhat of every channel, which are the gradients of bias and weight;
+ * norm_grad_apply: dx, and g itself where a residual was added. g is dy, or with relu dy where y > 0; without y (no
+ * residual) its sign is computed anew from x, by the lines that made y. norm.cuh says how many bytes that takes. */
 #include "ops/cuda/norm.cuh"
 
 enum sign { ANY, FROM_Y, FROM_X };
@@ -30,7 +30,8 @@ template <typename T, int W, int SIGN> struct lines {
 };
 
 template <typename T, int W, int SIGN>
-KOLO_INLINE void lines_load(lines<T, W, SIGN> *to, const source<T> &s, const kolo_columns &c, int64_t at, int l, int end)
+KOLO_INLINE void lines_load(lines<T, W, SIGN> *to, const source<T> &s, const kolo_columns &c, int64_t at, int l,
+                            int end)
 {
     kolo_columns_load_batch(to->dy, s.dy + at, c, l, end);
     kolo_columns_load_batch(to->x, s.x + at, c, l, end);
@@ -57,16 +58,17 @@ KOLO_INLINE void lines_take(const lines<T, W, SIGN> &from, int u, const channels
         for (int k = 0; k < W; k++) g[k] = kolo_relu_grad1(g[k], kolo_norm1(x[k], c.mean[k], c.scale[k], c.bias[k]));
 }
 
-/* ---- sums ---------------------------------------------------------------------------------------------------------- */
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 /* Partial sums of g and g (x - mean). */
 template <typename T, int W, int SIGN>
 __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 2)
-norm_grad_sum_kernel(kolo_columns c, backward b, source<T> s, double *partial)
+    norm_grad_sum_kernel(kolo_columns c, backward b, source<T> s, double *partial)
 {
     __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE];
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, true);
-    const int thread = (int)threadIdx.x, channel = p.tile * c.across * W + thread, valid = kolo_columns_valid(c, b.step->valid[b.slot]);
+    const int thread = (int)threadIdx.x, channel = p.tile * c.across * W + thread,
+              valid = kolo_columns_valid(c, b.step->valid[b.slot]);
     lines<T, W, SIGN> v;
     int64_t at = p.at;
     lines_load(&v, s, c, at, p.first, p.end);
@@ -108,7 +110,7 @@ norm_grad_sum_kernel(kolo_columns c, backward b, source<T> s, double *partial)
 
 /* dsums f64 (2C), dw and db (C) from partial sums (chunks, 2, stored) */
 static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
-norm_grad_sum_finish_kernel(kolo_columns c, backward b, double *dsums, float *dw, float *db, const double *partial)
+    norm_grad_sum_finish_kernel(kolo_columns c, backward b, double *dsums, float *dw, float *db, const double *partial)
 {
     const kolo_finish f = kolo_columns_finish(partial, c, 2);
     if (!f.mine) return;
@@ -118,18 +120,19 @@ norm_grad_sum_finish_kernel(kolo_columns c, backward b, double *dsums, float *dw
     (f.kind ? dw : db)[f.channel] = (float)sum;
 }
 
-/* ---- element by element -------------------------------------------------------------------------------------------- */
+/* ---- element by element ------------------------------------------------------------------------------------------ */
 
 /* dx may be dy; dr may be NULL. */
 template <typename T, int W, int SIGN>
 __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 2)
-norm_backward_kernel(kolo_columns c, backward b, source<T> s, T *dx, T *dr)
+    norm_backward_kernel(kolo_columns c, backward b, source<T> s, T *dx, T *dr)
 {
-    __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE], mean_g_of[KOLO_COLUMN_TILE],
-        slope_of[KOLO_COLUMN_TILE];
+    __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE],
+        mean_g_of[KOLO_COLUMN_TILE], slope_of[KOLO_COLUMN_TILE];
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, false);
     const int64_t line = (int64_t)c.down * c.stored;
-    const int thread = (int)threadIdx.x, channel = p.tile * c.across * W + thread, valid = kolo_columns_valid(c, b.step->valid[b.slot]);
+    const int thread = (int)threadIdx.x, channel = p.tile * c.across * W + thread,
+              valid = kolo_columns_valid(c, b.step->valid[b.slot]);
     lines<T, W, SIGN> v;
     int64_t at = p.at;
     lines_load(&v, s, c, at, p.first, p.end);
@@ -160,7 +163,8 @@ norm_backward_kernel(kolo_columns c, backward b, source<T> s, T *dx, T *dr)
             float g[W], x[W];
             if (l + u * c.down < valid) {
                 lines_take(v, u, own, g, x);
-                for (int k = 0; k < W; k++) x[k] = kolo_norm_grad1(g[k], x[k], own.mean[k], own.scale[k], mean_g[k], slope[k]);
+                for (int k = 0; k < W; k++)
+                    x[k] = kolo_norm_grad1(g[k], x[k], own.mean[k], own.scale[k], mean_g[k], slope[k]);
             } else {
                 for (int k = 0; k < W; k++) g[k] = x[k] = 0;
             }
@@ -173,18 +177,27 @@ norm_backward_kernel(kolo_columns c, backward b, source<T> s, T *dx, T *dr)
     }
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static enum sign sign_of(const kolo_norm *n, void *const *args) { return !n->relu ? ANY : args[2] ? FROM_Y : FROM_X; }
 
 /* Calls `body` with the constants T, W (columns.cuh) and SIGN. */
-#define FOR_SIGN(n, args, T, W, SIGN, ...)                                                  \
-    do {                                                                                    \
-        switch (sign_of(n, args)) {                                                         \
-        case ANY: { enum { SIGN = ANY }; KOLO_FOR_COLUMNS((n)->dtype, &(n)->columns, T, W, __VA_ARGS__); } break;       \
-        case FROM_Y: { enum { SIGN = FROM_Y }; KOLO_FOR_COLUMNS((n)->dtype, &(n)->columns, T, W, __VA_ARGS__); } break; \
-        case FROM_X: { enum { SIGN = FROM_X }; KOLO_FOR_COLUMNS((n)->dtype, &(n)->columns, T, W, __VA_ARGS__); } break; \
-        }                                                                                   \
+#define FOR_SIGN(n, args, T, W, SIGN, ...)                                  \
+    do {                                                                    \
+        switch (sign_of(n, args)) {                                         \
+        case ANY: {                                                         \
+            enum { SIGN = ANY };                                            \
+            KOLO_FOR_COLUMNS((n)->dtype, &(n)->columns, T, W, __VA_ARGS__); \
+        } break;                                                            \
+        case FROM_Y: {                                                      \
+            enum { SIGN = FROM_Y };                                         \
+            KOLO_FOR_COLUMNS((n)->dtype, &(n)->columns, T, W, __VA_ARGS__); \
+        } break;                                                            \
+        case FROM_X: {                                                      \
+            enum { SIGN = FROM_X };                                         \
+            KOLO_FOR_COLUMNS((n)->dtype, &(n)->columns, T, W, __VA_ARGS__); \
+        } break;                                                            \
+        }                                                                   \
     } while (0)
 
 template <typename T> static source<T> source_of(void *const *args)
@@ -197,15 +210,17 @@ static int run_grad_stats(const kolo_kernel *k, void *const *args, void *workspa
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
     const kolo_columns *c = &n->columns;
-    const backward b = {(const double *)args[3], NULL, (const float *)args[4], (const float *)args[5], n->epsilon, step, slot};
+    const backward b = {
+        (const double *)args[3], NULL, (const float *)args[4], (const float *)args[5], n->epsilon, step, slot};
     double *partial = (double *)workspace;
     int rc = 0;
     FOR_SIGN(n, args, T, W, SIGN,
-             rc = KOLO_LAUNCH((norm_grad_sum_kernel<T, W, SIGN>), kolo_columns_blocks(c), KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, b,
-                              source_of<T>(args), partial));
+             rc = KOLO_LAUNCH((norm_grad_sum_kernel<T, W, SIGN>), kolo_columns_blocks(c), KOLO_COLUMN_THREADS, 0,
+                              kolo_cuda_stream(k), *c, b, source_of<T>(args), partial));
     KOLO_TRY(rc);
-    return KOLO_LAUNCH(norm_grad_sum_finish_kernel, kolo_columns_finish_blocks(c, 2), KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, b,
-                       (double *)args[n->inputs], (float *)args[n->inputs + 1], (float *)args[n->inputs + 2], partial);
+    return KOLO_LAUNCH(norm_grad_sum_finish_kernel, kolo_columns_finish_blocks(c, 2), KOLO_COLUMN_THREADS, 0,
+                       kolo_cuda_stream(k), *c, b, (double *)args[n->inputs], (float *)args[n->inputs + 1],
+                       (float *)args[n->inputs + 2], partial);
 }
 
 /* in: dy, x, y, sums, dsums, w, b; out: dx[, dresidual] */
@@ -213,12 +228,18 @@ static int run_grad_apply(const kolo_kernel *k, void *const *args, void *, const
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
     const kolo_columns *c = &n->columns;
-    const backward b = {(const double *)args[3], (const double *)args[4], (const float *)args[5], (const float *)args[6], n->epsilon, step, slot};
+    const backward b = {(const double *)args[3],
+                        (const double *)args[4],
+                        (const float *)args[5],
+                        (const float *)args[6],
+                        n->epsilon,
+                        step,
+                        slot};
     void *dr = n->outputs > 1 ? args[n->inputs + 1] : NULL;
     int rc = 0;
     FOR_SIGN(n, args, T, W, SIGN,
-             rc = KOLO_LAUNCH((norm_backward_kernel<T, W, SIGN>), kolo_columns_blocks(c), KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, b,
-                              source_of<T>(args), (T *)args[n->inputs], (T *)dr));
+             rc = KOLO_LAUNCH((norm_backward_kernel<T, W, SIGN>), kolo_columns_blocks(c), KOLO_COLUMN_THREADS, 0,
+                              kolo_cuda_stream(k), *c, b, source_of<T>(args), (T *)args[n->inputs], (T *)dr));
     return rc;
 }
 

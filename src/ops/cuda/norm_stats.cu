@@ -1,7 +1,8 @@
 /* norm_stats: sums of x and x^2 of every channel over the valid lines. norm.cuh says how many bytes that takes.
  *
- * A thread adds x - k and (x - k)^2, k being the first value it meets: as close to its other values as they are to each other, so f32 loses nothing
- * to a mean that is large beside the deviation. The sums of x and x^2 follow exactly enough in f64 and are f64 from there on. */
+ * A thread adds x - k and (x - k)^2, k being the first value it meets: as close to its other values as they are to each
+ * other, so f32 loses nothing to a mean that is large beside the deviation. The sums of x and x^2 follow exactly enough
+ * in f64 and are f64 from there on. */
 #include <stdlib.h>
 
 #include "ops/cuda/norm.cuh"
@@ -23,21 +24,22 @@ int kolo_norm_prepare(const kolo_request *r, kolo_kernel *k, int input)
     n->inputs = r->node->n_in;
     n->outputs = r->node->n_out;
     KOLO_TRY(kolo_columns_cut(&n->columns, v.rows, v.pixels, v.stored, v.channels, v.dtype));
-    snprintf(k->name, sizeof k->name, "own %s, %d blocks of %d lines", kolo_dtype_name(v.dtype), kolo_columns_blocks(&n->columns),
-             n->columns.lines);
+    snprintf(k->name, sizeof k->name, "own %s, %d blocks of %d lines", kolo_dtype_name(v.dtype),
+             kolo_columns_blocks(&n->columns), n->columns.lines);
     return 0;
 }
 
 template <typename T, int W>
 __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 4)
-norm_sum_kernel(kolo_columns c, const T *x, double *partial, const kolo_step *step, int slot)
+    norm_sum_kernel(kolo_columns c, const T *x, double *partial, const kolo_step *step, int slot)
 {
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, true);
     const int valid = kolo_columns_valid(c, step->valid[slot]);
     float shift[W], sum[W], square[W];
     for (int k = 0; k < W; k++) shift[k] = sum[k] = square[k] = 0;
     const T *at = x + p.at;
-    for (int l = p.first; l < p.end; l += KOLO_COLUMN_BATCH * c.down, at += (int64_t)KOLO_COLUMN_BATCH * c.down * c.stored) {
+    for (int l = p.first; l < p.end;
+         l += KOLO_COLUMN_BATCH * c.down, at += (int64_t)KOLO_COLUMN_BATCH * c.down * c.stored) {
         kolo_loaded<T, W> v[KOLO_COLUMN_BATCH];
         kolo_columns_load_batch(v, at, c, l, p.end);
         if (l == p.first) kolo_columns_widen(shift, v[0]);
@@ -64,7 +66,7 @@ norm_sum_kernel(kolo_columns c, const T *x, double *partial, const kolo_step *st
 
 /* sums f64 (2C + 1) from partial sums (chunks, 2, stored) */
 static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
-norm_sum_finish_kernel(kolo_columns c, double *sums, const double *partial, const kolo_step *step, int slot)
+    norm_sum_finish_kernel(kolo_columns c, double *sums, const double *partial, const kolo_step *step, int slot)
 {
     const kolo_finish f = kolo_columns_finish(partial, c, 2);
     if (f.mine) sums[f.kind * c.channels + f.channel] = f.sum;
@@ -79,11 +81,11 @@ static int run_stats(const kolo_kernel *k, void *const *args, void *workspace, c
     double *partial = (double *)workspace;
     int rc = 0;
     KOLO_FOR_COLUMNS(n->dtype, c, T, W,
-                     rc = KOLO_LAUNCH((norm_sum_kernel<T, W>), kolo_columns_blocks(c), KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c,
-                                      (const T *)args[0], partial, step, slot));
+                     rc = KOLO_LAUNCH((norm_sum_kernel<T, W>), kolo_columns_blocks(c), KOLO_COLUMN_THREADS, 0,
+                                      kolo_cuda_stream(k), *c, (const T *)args[0], partial, step, slot));
     KOLO_TRY(rc);
-    return KOLO_LAUNCH(norm_sum_finish_kernel, kolo_columns_finish_blocks(c, 2), KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c,
-                       (double *)args[1], partial, step, slot);
+    return KOLO_LAUNCH(norm_sum_finish_kernel, kolo_columns_finish_blocks(c, 2), KOLO_COLUMN_THREADS, 0,
+                       kolo_cuda_stream(k), *c, (double *)args[1], partial, step, slot);
 }
 
 static int prepare_stats(const kolo_request *r, kolo_kernel *k)

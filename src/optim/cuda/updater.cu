@@ -1,7 +1,8 @@
-/* Updates on a GPU: any number of slices in one launch. When the updater is made its slices are cut into pieces, whose table lies in the GPU's memory;
- * a block updates a piece: reads weights, gradient, state and average, writes them, and rounds the 16-bit copy, all in one pass (SGD
- * with momentum and copy: 22 bytes an element). The arithmetic is that of optim/rules.h; this file is compiled without contraction
- * to fused multiply-adds (-fmad=false), as the C loops are, so that the bits are theirs.
+/* Updates on a GPU: any number of slices in one launch. When the updater is made its slices are cut into pieces, whose
+ * table lies in the GPU's memory; a block updates a piece: reads weights, gradient, state and average, writes them, and
+ * rounds the 16-bit copy, all in one pass (SGD with momentum and copy: 22 bytes an element). The arithmetic is that of
+ * optim/rules.h; this file is compiled without contraction to fused multiply-adds (-fmad=false), as the C loops are, so
+ * that the bits are theirs.
  *
  * An optimizer is one struct below, of the form of `sgd`, and one row of `optimizers`. */
 #include <stdlib.h>
@@ -45,12 +46,12 @@ typedef struct updater {
     size_t bytes;
     kolo_slice *piece; /* of all slices, in their order */
     running_piece *running;
-    double *square; /* [SQUARE_BLOCKS] */
+    double *square;   /* [SQUARE_BLOCKS] */
     int *first_piece; /* [slices + 1] */
     int running_pieces;
 } updater;
 
-/* ---- optimizers: of(options) on the host, begin(step) and element() on the GPU -------------------------------------- */
+/* ---- optimizers: of(options) on the host, begin(step) and element() on the GPU ----------------------------------- */
 
 struct sgd {
     enum { STATES = 1 };
@@ -70,7 +71,8 @@ struct sgd {
     }
     __device__ void begin(const kolo_step *step, bool decay)
     {
-        rule = kolo_rule_sgd_at(step->lr, decay ? step->weight_decay : 0, step->momentum, take, nesterov, step->first != 0);
+        rule = kolo_rule_sgd_at(step->lr, decay ? step->weight_decay : 0, step->momentum, take, nesterov,
+                                step->first != 0);
         clip = step->clip;
         used = step->momentum != 0;
     }
@@ -136,7 +138,8 @@ static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slic
     else if (s.half) few_narrow((kolo_f16 *)s.half + i, f->w);
 }
 
-template <typename RULE> __global__ void __launch_bounds__(THREADS) update_kernel(const kolo_slice *piece, RULE rule, const kolo_step *step)
+template <typename RULE>
+__global__ void __launch_bounds__(THREADS) update_kernel(const kolo_slice *piece, RULE rule, const kolo_step *step)
 {
     if (step->skip) return;
     const kolo_slice s = piece[blockIdx.x];
@@ -159,9 +162,13 @@ template <typename RULE> __global__ void __launch_bounds__(THREADS) update_kerne
     }
 }
 
-static cudaStream_t stream_of(const kolo_updater *u) { return kolo_cuda_of(u->config.backend)->stream[KOLO_LANE_COMPUTE]; }
+static cudaStream_t stream_of(const kolo_updater *u)
+{
+    return kolo_cuda_of(u->config.backend)->stream[KOLO_LANE_COMPUTE];
+}
 
-template <typename RULE> static int update_launch(const kolo_updater *u, const kolo_slice *piece, int pieces, const kolo_step *step)
+template <typename RULE>
+static int update_launch(const kolo_updater *u, const kolo_slice *piece, int pieces, const kolo_step *step)
 {
     return KOLO_LAUNCH(update_kernel<RULE>, pieces, THREADS, 0, stream_of(u), piece, RULE::of(u->config.options), step);
 }
@@ -207,18 +214,20 @@ static __device__ double block_sum(double mine)
     __shared__ double lane[THREADS];
     lane[threadIdx.x] = mine;
     __syncthreads();
-    for (unsigned half = THREADS / 2; half; half /= 2) {
-        if (threadIdx.x < half) lane[threadIdx.x] += lane[threadIdx.x + half];
+    for (unsigned left = THREADS / 2; left; left /= 2) {
+        if (threadIdx.x < left) lane[threadIdx.x] += lane[threadIdx.x + left];
         __syncthreads();
     }
     return lane[0];
 }
 
 /* A block takes `size` elements, a multiple of 4 THREADS; each thread adds in four sums. */
-static __global__ void __launch_bounds__(THREADS) square_kernel(double *partial, const float *x, int64_t count, int64_t size)
+static __global__ void __launch_bounds__(THREADS)
+    square_kernel(double *partial, const float *x, int64_t count, int64_t size)
 {
     enum { LOADS = 4 };
-    const int64_t begin = size * blockIdx.x, end = begin + size < count ? begin + size : count, fours = end & ~(int64_t)3;
+    const int64_t begin = size * blockIdx.x, end = begin + size < count ? begin + size : count,
+                  fours = end & ~(int64_t)3;
     double sum[4] = {0, 0, 0, 0};
     for (int64_t first = begin + 4 * (int64_t)threadIdx.x; first < fours; first += 4 * THREADS * LOADS) {
         float v[LOADS][4];
@@ -235,7 +244,8 @@ static __global__ void __launch_bounds__(THREADS) square_kernel(double *partial,
     if (threadIdx.x == 0) partial[blockIdx.x] = all;
 }
 
-static __global__ void __launch_bounds__(THREADS) judge_kernel(const double *partial, int partials, kolo_judge_rule rule, kolo_step *step)
+static __global__ void __launch_bounds__(THREADS)
+    judge_kernel(const double *partial, int partials, kolo_judge_rule rule, kolo_step *step)
 {
     double sum = 0;
     for (int i = (int)threadIdx.x; i < partials; i += THREADS) sum += partial[i];
@@ -246,8 +256,10 @@ static __global__ void __launch_bounds__(THREADS) judge_kernel(const double *par
 static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
 {
     const updater *own = (const updater *)u->state;
-    if ((uintptr_t)grad % 16) return kolo_fail(KOLO_EINTERNAL, "updater: the gradients do not begin at a multiple of 16 bytes");
-    int64_t line = 4 * THREADS, lines = (count + line - 1) / line, size = (lines + SQUARE_BLOCKS - 1) / SQUARE_BLOCKS * line;
+    if ((uintptr_t)grad % 16)
+        return kolo_fail(KOLO_EINTERNAL, "updater: the gradients do not begin at a multiple of 16 bytes");
+    int64_t line = 4 * THREADS, lines = (count + line - 1) / line,
+            size = (lines + SQUARE_BLOCKS - 1) / SQUARE_BLOCKS * line;
     int blocks = count > 0 ? (int)((count + size - 1) / size) : 0;
     const kolo_judge_rule rule = {(float)u->config.options->clip_norm, u->config.dynamic_scale};
     if (blocks) KOLO_TRY(KOLO_LAUNCH(square_kernel, blocks, THREADS, 0, stream_of(u), own->square, grad, count, size));
@@ -261,7 +273,8 @@ static int slice_check(const kolo_slice *s, int states)
     const void *all[8] = {s->param, s->grad, s->ema, s->half};
     for (int i = 0; i < states; i++) all[4 + i] = s->state[i];
     for (int i = 0; i < 8; i++)
-        if ((uintptr_t)all[i] % 16) return kolo_fail(KOLO_EINTERNAL, "updater: a slice does not begin at a multiple of 16 bytes");
+        if ((uintptr_t)all[i] % 16)
+            return kolo_fail(KOLO_EINTERNAL, "updater: a slice does not begin at a multiple of 16 bytes");
     return 0;
 }
 
@@ -295,9 +308,12 @@ static int running_cut(const kolo_updater_config *c, running_piece *piece)
         for (int j = 0; j < 2; j++)
             for (int64_t at = 0; at < r->channels; at += THREADS, n++) {
                 if (!piece) continue;
-                piece[n] = {r->statistic + j * r->channels + at, r->statistic + 2 * r->channels, r->running[j] + at,
+                piece[n] = {r->statistic + j * r->channels + at,
+                            r->statistic + 2 * r->channels,
+                            r->running[j] + at,
                             r->ema[j] ? r->ema[j] + at : NULL,
-                            (int)(r->channels - at < (int64_t)THREADS ? r->channels - at : (int64_t)THREADS), r->momentum};
+                            (int)(r->channels - at < (int64_t)THREADS ? r->channels - at : (int64_t)THREADS),
+                            r->momentum};
             }
     }
     return n;
@@ -333,7 +349,8 @@ static int create(kolo_updater *u)
     for (const optimizer &o : optimizers)
         if (!strcmp(o.name, c->optimizer->name)) own->rule = &o;
     if (!own->rule)
-        return kolo_fail(KOLO_ECONFIG, "optimizer=%s has no CUDA kernel; use device=cpu, or optimizer=%s", c->optimizer->name, optimizers[0].name);
+        return kolo_fail(KOLO_ECONFIG, "optimizer=%s has no CUDA kernel; use device=cpu, or optimizer=%s",
+                         c->optimizer->name, optimizers[0].name);
     for (int i = 0; i < c->slices; i++) KOLO_TRY(slice_check(&c->slice[i], c->optimizer->states));
     return tables_write(u, own);
 }
