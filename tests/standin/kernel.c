@@ -148,33 +148,30 @@ static bool resume_some(void)
     return any;
 }
 
+static int divisor(int a, int b) { return b ? divisor(b, a % b) : a; }
+
 static void mix_order(void)
 {
     static const int strides[] = {1, -1, 7, 11, 13, 33, -5, 67};
     uint64_t r = standin_random(&chance);
-    int stride = strides[r % 8], begin = (int)((r >> 8) % (uint64_t)threads);
-    for (int i = 0; i < threads; i++) order[i] = (int)(((int64_t)begin + (int64_t)i * stride % threads + threads) % threads);
-    char seen[MOST] = {0};
-    int different = 0;
-    for (int i = 0; i < threads; i++) different += !seen[order[i]]++;
-    for (int i = 0; different < threads && i < threads; i++) order[i] = i; /* the stride divides them */
+    int stride = (strides[r % 8] % threads + threads) % threads, at = (int)((r >> 8) % (uint64_t)threads);
+    if (divisor(threads, stride) != 1) stride = 1;
+    for (int i = 0; i < threads; i++) {
+        order[i] = at;
+        at += stride;
+        if (at >= threads) at -= threads;
+    }
 }
 
-static void blank_shared(size_t dynamic);
-
-static void block_run(const launch *l, int64_t block)
+static void block_run(int64_t block)
 {
     arrived = next_new = 0;
-    memset(warps, 0, sizeof warps);
+    for (int w = 0; w < threads / WARP; w++) warps[w].arrived = 0;
     for (int t = 0; t < threads; t++) {
         lanes[t].state = NEW;
-        lanes[t].now.thread = (uint3){(unsigned)t, 0, 0};
-        lanes[t].now.block = (uint3){(unsigned)block, 0, 0};
-        lanes[t].now.threads = (dim3){(unsigned)threads, 1, 1};
-        lanes[t].now.blocks = (dim3){(unsigned)l->config.grid, 1, 1};
+        lanes[t].now.block.x = (unsigned)block;
     }
     mix_order();
-    blank_shared(l->config.shared);
     begin_some();
     while (resume_some()) continue;
     int ended = 0, line = 0;
@@ -242,7 +239,12 @@ static int kernel_run(standin_op *op)
     at_work = l;
     threads = (int)l->config.block;
     wrong[0] = 0;
-    for (int64_t i = 0; i < grid && !wrong[0]; i++) block_run(l, ((backwards ? -i : i) + begin + grid) % grid);
+    for (int t = 0; t < threads; t++)
+        lanes[t].now = (kolo_emulate_thread){{(unsigned)t, 0, 0}, {0, 0, 0}, {(unsigned)threads, 1, 1}, {(unsigned)grid, 1, 1}};
+    for (int64_t i = 0; i < grid && !wrong[0]; i++) {
+        if (i < 4 || i % 16 == 0) blank_shared(l->config.shared); /* not for each: it takes longer than most blocks */
+        block_run(((backwards ? -i : i) + begin + grid) % grid);
+    }
     at_work = NULL;
     if (!wrong[0]) return STANDIN_DONE;
     standin_defect("kernel %s (launched at %s:%d): %s", l->config.name, l->config.file, l->config.line, wrong);
