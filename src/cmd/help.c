@@ -60,8 +60,11 @@ static int print_topic(const char *topic)
         for (int i = 0; i < kolo_schedule_count; i++)
             printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
     } else if (!strcmp(topic, "augmentations")) {
-        for (int i = 0; i < kolo_augmentation_count; i++)
-            printf("  %-14s %s\n", kolo_augmentation_table[i].name, kolo_augmentation_table[i].help);
+        for (int i = 0; i < kolo_augmentation_count; i++) {
+            char usage[256];
+            kolo_augment_usage(&kolo_augmentation_table[i], usage, sizeof usage);
+            printf("  %s\n      %s\n", usage, kolo_augmentation_table[i].help);
+        }
     } else {
         return 1;
     }

@@ -1,35 +1,62 @@
 /* From a stored picture to the network's input: where to crop (geometry), then what to change (augmentations).
- * Every draw comes from a stream keyed by (seed, epoch, sample, operation). */
+ * Every draw comes from a stream keyed by (seed, epoch, view, sample, operation). */
 #ifndef KOLO_DATA_AUGMENT_H
 #define KOLO_DATA_AUGMENT_H
 
 #include "base/philox.h"
+#include "data/adjust.h"
 #include "data/loader.h"
 #include "data/resample.h"
 
-/* An augmentation changes `pixels` (height, width, channels) in place. */
-typedef void kolo_augment_function(uint8_t *pixels, int height, int width, int channels, kolo_random *random);
+enum { KOLO_AUGMENT_PARAMETERS = 6 };
+
+/* An augmentation changes the canvas; parameter: [KOLO_AUGMENT_PARAMETERS], those it has, in order. */
+typedef void kolo_augment_function(kolo_canvas *canvas, const double *parameter, kolo_random *random);
+
+typedef struct kolo_augment_parameter {
+    const char *name; /* NULL behind the last */
+    double standard, low, high;
+    bool whole, rises; /* a whole number; not less than the parameter before */
+} kolo_augment_parameter;
 
 typedef struct kolo_augmentation {
     const char *name, *help;
     kolo_augment_function *apply;
+    kolo_augment_parameter parameter[KOLO_AUGMENT_PARAMETERS];
 } kolo_augmentation;
 
 extern const kolo_augmentation kolo_augmentation_table[];
 extern const int kolo_augmentation_count;
 
-#define AUGMENT(name, help) kolo_augment_function kolo_augment_##name;
+#define AUGMENT(name, help, ...) kolo_augment_function kolo_augment_##name;
 #include "data/augment.def"
 #undef AUGMENT
 
-/* Parses a comma separated list of names into indices of the table. *n <= most. KOLO_ECONFIG: unknown name. */
-int kolo_augment_parse(const char *names, int *list, int most, int *n);
+/* One entry of the option `augment`. */
+typedef struct kolo_augment_step {
+    int index;  /* in the table */
+    int before; /* entries of the same name before this one */
+    double parameter[KOLO_AUGMENT_PARAMETERS];
+} kolo_augment_step;
 
-/* The stream of one operation on one sample in one epoch. */
-enum { KOLO_OPERATION_CROP = 1, KOLO_OPERATION_FLIP = 2, KOLO_OPERATION_AUGMENT = 16 };
-static inline kolo_random kolo_augment_random(uint64_t seed, int64_t epoch, int64_t sample, int operation)
+/* Parses entries NAME or NAME(NUMBER,...) with commas between; numbers that are not given take their standard value.
+ * *n <= most. KOLO_ECONFIG: unknown name (the nearest is offered), a number too many, out of range, no number. */
+int kolo_augment_parse(const char *text, kolo_augment_step *list, int most, int *n);
+/* "name(parameter=standard, ...)" of one line of the table. */
+void kolo_augment_usage(const kolo_augmentation *augmentation, char *text, size_t size);
+/* `pass` as kolo_augment_pass makes it. */
+void kolo_augment_apply(const kolo_augment_step *list, int n, kolo_canvas *canvas, uint64_t seed, int64_t pass,
+                        int64_t sample);
+
+/* Repeated augmentation shows `view` 0, 1, ... of one sample in an epoch. */
+static inline int64_t kolo_augment_pass(int64_t epoch, int64_t view) { return epoch | view << 32; }
+
+/* The stream of one operation on one sample in one pass. Operations up to 255; augmentation i of the table has
+ * KOLO_OPERATION_AUGMENT + i. */
+enum { KOLO_OPERATION_CROP = 1, KOLO_OPERATION_FLIP = 2, KOLO_OPERATION_MIX = 3, KOLO_OPERATION_AUGMENT = 16 };
+static inline kolo_random kolo_augment_random(uint64_t seed, int64_t pass, int64_t sample, int operation)
 {
-    return kolo_random_at(kolo_random_key(seed, KOLO_RANDOM_AUGMENT), (uint64_t)epoch,
+    return kolo_random_at(kolo_random_key(seed, KOLO_RANDOM_AUGMENT), (uint64_t)pass,
                           (uint64_t)sample | (uint64_t)operation << 40);
 }
 
@@ -41,7 +68,7 @@ typedef struct kolo_view {
 } kolo_view;
 
 /* The view of a picture of height x width as `config` asks; random is used where training crops at random. */
-void kolo_view_choose(kolo_view *view, const kolo_loader_config *config, int height, int width, int64_t epoch,
+void kolo_view_choose(kolo_view *view, const kolo_loader_config *config, int height, int width, int64_t pass,
                       int64_t sample);
 
 /* Single views, for tests. `short_side` 0: just large enough to cover the output (nothing is resized if it fits). */

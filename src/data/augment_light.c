@@ -1,32 +1,36 @@
 #include "data/augment.h"
 
 /* factor * (pixel - centre) + centre by table: 256 roundings instead of one per pixel */
-static void stretch(uint8_t *pixels, size_t bytes, float centre, float factor)
+static void stretch(kolo_canvas *c, float centre, float factor)
 {
     uint8_t table[256];
+    const size_t bytes = kolo_canvas_bytes(c);
     for (int i = 0; i < 256; i++) {
         const float value = factor * ((float)i - centre) + centre + 0.5f;
         table[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
     }
-    for (size_t i = 0; i < bytes; i++) pixels[i] = table[pixels[i]];
+    for (size_t i = 0; i < bytes; i++) c->pixels[i] = table[c->pixels[i]];
 }
 
-void kolo_augment_brightness(uint8_t *pixels, int height, int width, int channels, kolo_random *random)
+void kolo_augment_brightness(kolo_canvas *c, const double *parameter, kolo_random *random)
 {
-    stretch(pixels, (size_t)height * (size_t)width * (size_t)channels, 0, 0.6f + 0.8f * kolo_random_uniform(random));
+    (void)parameter;
+    stretch(c, 0, 0.6f + 0.8f * kolo_random_uniform(random));
 }
 
-void kolo_augment_contrast(uint8_t *pixels, int height, int width, int channels, kolo_random *random)
+void kolo_augment_contrast(kolo_canvas *c, const double *parameter, kolo_random *random)
 {
-    const size_t bytes = (size_t)height * (size_t)width * (size_t)channels;
+    const size_t bytes = kolo_canvas_bytes(c);
     uint64_t sum = 0;
-    for (size_t i = 0; i < bytes; i++) sum += pixels[i];
-    stretch(pixels, bytes, (float)sum / (float)bytes, 0.6f + 0.8f * kolo_random_uniform(random));
+    (void)parameter;
+    for (size_t i = 0; i < bytes; i++) sum += c->pixels[i];
+    stretch(c, (float)sum / (float)bytes, 0.6f + 0.8f * kolo_random_uniform(random));
 }
 
-void kolo_augment_invert(uint8_t *pixels, int height, int width, int channels, kolo_random *random)
+void kolo_augment_invert(kolo_canvas *c, const double *parameter, kolo_random *random)
 {
+    (void)parameter;
     if (kolo_random_u32(random) & 1) return;
-    const size_t bytes = (size_t)height * (size_t)width * (size_t)channels;
-    for (size_t i = 0; i < bytes; i++) pixels[i] = (uint8_t)(255 - pixels[i]);
+    const size_t bytes = kolo_canvas_bytes(c);
+    for (size_t i = 0; i < bytes; i++) c->pixels[i] = (uint8_t)(255 - c->pixels[i]);
 }

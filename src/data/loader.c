@@ -19,7 +19,8 @@ enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
 
 typedef struct slot {
     uint8_t *pixels;
-    int32_t *labels;
+    int32_t *labels, *labels2; /* labels2 and mix: NULL if nothing is mixed */
+    float *mix;
     int64_t *samples;
     int64_t epoch, step, valid, valid_global;
     int64_t taken, done; /* rows given to readers, rows finished */
@@ -35,7 +36,7 @@ struct kolo_loader {
     int readers, slots;
     slot *slot;
     size_t slot_bytes;
-    int32_t *labels; /* of all slots */
+    int32_t *labels; /* labels, labels2 and mix of all slots */
     size_t labels_bytes;
     uint8_t *noise;     /* synthetic: the pixels of every batch */
     bool shared_pixels; /* all slots show the noise itself: no batch is short */
@@ -55,6 +56,12 @@ struct kolo_loader {
 
 static slot *slot_of(kolo_loader *l, int64_t batch) { return &l->slot[batch % l->slots]; }
 
+/* Of a row of this rank in the order of the epoch. */
+static int64_t position_of(const kolo_loader *l, const slot *s, int64_t row)
+{
+    return s->step * l->recipe.config.batch + l->recipe.config.rank * l->rows + row;
+}
+
 /* Which samples the next batch has. Lock held; order is that of l->epoch. */
 static void open_batch(kolo_loader *l)
 {
@@ -70,10 +77,13 @@ static void open_batch(kolo_loader *l)
     for (int64_t i = 0; i < l->rows; i++) {
         const bool valid = i < s->valid;
         const int64_t position = first + mine + i;
-        s->samples[i] = !valid ? -1 : l->order ? l->order[position] : position;
+        s->samples[i] = !valid ? -1 : l->order ? l->order[position / c->repeat] : position;
         s->labels[i] = !valid       ? -1
                        : c->dataset ? kolo_dataset_label(c->dataset, s->samples[i])
                                     : kolo_synthetic_label(c, s->samples[i]);
+        if (!s->mix) continue;
+        s->labels2[i] = s->labels[i];
+        s->mix[i] = 1;
     }
     s->taken = s->done = 0;
     s->status = 0;
@@ -128,6 +138,28 @@ typedef struct result {
     int64_t row, samples, bytes;
 } result;
 
+/* Rows `repeat` apart are a pair, so that no picture is mixed with another view of itself. A pair lies in one chunk of one
+ * rank, so who reads it needs no other reader, and neither readers nor ranks change what is mixed with what. */
+static void mix_rows(const kolo_loader *l, slot *s, int64_t first, int64_t count)
+{
+    const kolo_loader_config *c = &l->recipe.config;
+    const size_t bytes = l->recipe.sample_bytes;
+    for (int64_t i = first; i < first + count; i++) {
+        const int64_t j = i + c->repeat;
+        if (i / c->repeat % 2 == 1 || j >= s->valid) continue;
+        kolo_mix mix;
+        const int64_t number = c->mix.by_pair ? position_of(l, s, i) : s->step;
+        kolo_random random = kolo_augment_random(c->seed, s->epoch, number, KOLO_OPERATION_MIX);
+        kolo_mix_draw(&mix, &c->mix, c->height, c->width, &random);
+        if (mix.kind == KOLO_MIX_NONE) continue;
+        kolo_mix_apply(&mix, s->pixels + (size_t)i * bytes, s->pixels + (size_t)j * bytes, c->height, c->width,
+                       c->channels);
+        s->labels2[i] = s->labels[j];
+        s->labels2[j] = s->labels[i];
+        s->mix[i] = s->mix[j] = mix.weight;
+    }
+}
+
 static void fill_rows(const kolo_loader *l, kolo_worker *worker, slot *s, int64_t first, int64_t count, result *r)
 {
     const kolo_recipe *recipe = &l->recipe;
@@ -146,9 +178,11 @@ static void fill_rows(const kolo_loader *l, kolo_worker *worker, slot *s, int64_
     } else {
         for (int64_t i = 0; i < valid && r->status == 0; i++) {
             r->row = first + i;
-            r->status =
-                kolo_worker_make(worker, s->epoch, s->samples[r->row], s->pixels + (size_t)r->row * bytes, &r->bytes);
+            const int64_t view = position_of(l, s, r->row) % recipe->config.repeat;
+            const int64_t pass = kolo_augment_pass(s->epoch, view);
+            r->status = kolo_worker_make(worker, pass, s->samples[r->row], s->pixels + (size_t)r->row * bytes, &r->bytes);
         }
+        if (s->mix && r->status == 0) mix_rows(l, s, first, count);
     }
     r->samples = valid;
     memset(s->pixels + (size_t)(first + valid) * bytes, 0, (size_t)(count - valid) * bytes);
@@ -218,6 +252,13 @@ static int check_config(const kolo_loader_config *c, int64_t count)
         return kolo_fail(KOLO_ECONFIG,
                          "batch=%lld is larger than the data set (%lld samples); use a smaller batch or tail=pad",
                          (long long)c->batch, (long long)count);
+    const int64_t unit = 2 * (c->repeat > 0 ? c->repeat : 1);
+    if (c->train && kolo_mix_wanted(&c->mix) && c->batch / c->ranks % unit != 0)
+        return kolo_fail(KOLO_ECONFIG,
+                         "mixup and cutmix mix rows of one rank: batch=%lld gives each of %d ranks %lld rows, which is no "
+                         "multiple of %lld (2 x repeat); use a batch that is a multiple of %lld",
+                         (long long)c->batch, c->ranks, (long long)(c->batch / c->ranks), (long long)unit,
+                         (long long)(unit * c->ranks));
     return check_shape(c);
 }
 
@@ -226,6 +267,8 @@ static int make_recipe(kolo_loader *l, const kolo_loader_config *config)
     kolo_recipe *r = &l->recipe;
     r->config = *config;
     r->config.augment = NULL; /* parsed here; the caller's text is not kept */
+    if (!config->train || config->repeat < 1) r->config.repeat = 1;
+    if (!config->train) r->config.mix = (kolo_mix_config){0};
     r->sample_bytes = (size_t)config->height * (size_t)config->width * (size_t)config->channels;
     if (config->train) KOLO_TRY(kolo_augment_parse(config->augment, r->augment, KOLO_AUGMENT_MOST, &r->augments));
     if (!config->dataset) return 0;
@@ -247,14 +290,15 @@ static int choose_readers(const kolo_loader_config *c)
     return cpus < 16 ? cpus : 16;
 }
 
-/* Large chunks where a row costs a microsecond, single rows where it costs a decode. */
+/* Large chunks where a row costs a microsecond, single rows where it costs a decode; pairs that are mixed stay together. */
 static int64_t choose_chunk(const kolo_loader *l)
 {
+    const kolo_loader_config *c = &l->recipe.config;
+    const bool jpeg = c->dataset && kolo_dataset_get_info(c->dataset)->encoding == KOLO_ENCODING_JPEG;
     const int64_t share = (l->rows + 2 * l->readers - 1) / (2 * l->readers);
-    const int64_t most = l->recipe.sample_bytes < 16384 ? 256 : 8;
-    if (l->recipe.config.dataset && kolo_dataset_get_info(l->recipe.config.dataset)->encoding == KOLO_ENCODING_JPEG)
-        return share < 4 ? share : 4;
-    return share < most ? share : most;
+    const int64_t most = jpeg ? 4 : l->recipe.sample_bytes < 16384 ? 256 : 8;
+    const int64_t chunk = share < most ? share : most, unit = kolo_mix_wanted(&c->mix) ? 2 * c->repeat : 1;
+    return (chunk + unit - 1) / unit * unit;
 }
 
 static int make_slots(kolo_loader *l)
@@ -269,14 +313,19 @@ static int make_slots(kolo_loader *l)
         if (!l->noise) return KOLO_ECONFIG;
         kolo_synthetic_fill(c, l->rows, l->noise);
     }
-    const size_t stride = kolo_round_up(sizeof *l->labels * (size_t)l->rows, KOLO_ALIGN);
-    l->labels_bytes = stride * (size_t)l->slots;
+    const bool mixes = kolo_mix_wanted(&c->mix);
+    const size_t stride = kolo_round_up(sizeof *l->labels * (size_t)l->rows, KOLO_ALIGN), arrays = mixes ? 3 : 1;
+    l->labels_bytes = stride * arrays * (size_t)l->slots;
     l->labels = kolo_pages_alloc(l->labels_bytes);
     if (!l->labels) return KOLO_ECONFIG;
     for (int i = 0; i < l->slots; i++) {
         slot *s = &l->slot[i];
         s->pixels = l->shared_pixels ? l->noise : kolo_pages_alloc(l->slot_bytes);
-        s->labels = l->labels + (size_t)i * (stride / sizeof *l->labels);
+        s->labels = l->labels + (size_t)i * arrays * (stride / sizeof *l->labels);
+        if (mixes) {
+            s->labels2 = s->labels + stride / sizeof *s->labels;
+            s->mix = (float *)(s->labels2 + stride / sizeof *s->labels2);
+        }
         s->samples = kolo_alloc(sizeof *s->samples * (size_t)l->rows);
         if (!s->pixels || !s->samples) return KOLO_ECONFIG;
     }
@@ -382,6 +431,8 @@ static void show(const kolo_loader *l, const slot *s, kolo_batch *batch)
     *batch = (kolo_batch){.pixels = s->pixels,
                           .labels = s->labels,
                           .samples = s->samples,
+                          .labels2 = s->labels2,
+                          .mix = s->mix,
                           .rows = l->rows,
                           .valid = s->valid,
                           .valid_global = s->valid_global,

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "data/mix.h"
 #include "data/shard.h"
 
 typedef struct kolo_loader kolo_loader;
@@ -26,7 +27,11 @@ typedef struct kolo_loader_config {
     int crop, crop_pad; /* KOLO_crop_*; train */
     double area_min, area_max;
     bool flip;
-    const char *augment; /* names from the augmentation table, comma separated, in order; NULL or "": none */
+    const char *augment; /* entries as kolo_augment_parse takes them, in order; NULL or "": none */
+    int interpolation;   /* KOLO_interpolation_* */
+    int repeat;          /* train: so many views of a sample follow each other; 0: 1 */
+    kolo_mix_config mix; /* train: pairs of rows are mixed; then rows must be a multiple of 2 * repeat */
+    float mean[4], std[4]; /* per channel, in [0, 1], for augmentations that fill or add noise; std 0: not known */
     int resize;          /* validation: short side before the centre crop; 0: none */
     int readers, prefetch;
 } kolo_loader_config;
@@ -36,6 +41,8 @@ typedef struct kolo_batch {
     const uint8_t *pixels;  /* (rows, height, width, channels) */
     const int32_t *labels;  /* (rows) */
     const int64_t *samples; /* (rows) global sample numbers, -1 for padding */
+    const int32_t *labels2; /* (rows) label of the picture mixed into this one, or its own; NULL if nothing is mixed */
+    const float *mix;       /* (rows) weight of labels; labels2 have 1 - mix; NULL like labels2 */
     int64_t rows, valid;    /* of this rank; rows = batch / ranks */
     int64_t valid_global;   /* over all ranks */
     int64_t epoch, step;    /* step within the epoch */

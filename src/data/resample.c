@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/option.h"
 #include "kolo/error.h"
 
 #define BITS 22 /* fraction bits of a weight: 255 * 2^22 still fits an int32 */
@@ -15,6 +16,7 @@ typedef struct taps {
     int *first, *count;
     int32_t *weights;
     int stride;
+    bool clip;              /* sums may leave 0..255 */
     int64_t spans, numbers; /* allocated */
 } taps;
 
@@ -83,14 +85,44 @@ static double triangle(double x)
     return x < 1 ? 1 - x : 0;
 }
 
+/* Keys' cubic, a = -1/2 */
+static double cubic(double x)
+{
+    x = fabs(x);
+    if (x < 1) return ((-0.5 + 2) * x - (-0.5 + 3)) * x * x + 1;
+    return x < 2 ? (((x - 5) * x + 8) * x - 4) * -0.5 : 0;
+}
+
+static double sinc(double x) { return x == 0 ? 1 : sin(x * M_PI) / (x * M_PI); }
+static double lanczos(double x) { return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0; }
+static double box(double x) { return x > -0.5 && x <= 0.5 ? 1 : 0; }
+
+static const struct filter {
+    double (*weight)(double x);
+    double support;
+    bool negative; /* has negative weights */
+} filters[] = {
+    [KOLO_interpolation_bilinear] = {triangle, 1, false},
+    [KOLO_interpolation_bicubic] = {cubic, 2, true},
+    [KOLO_interpolation_lanczos] = {lanczos, 3, true},
+    [KOLO_interpolation_box] = {box, 0.5, false},
+};
+
+double kolo_resample_support(int filter) { return filters[filter].support; }
+
+static int32_t to_integer(double weight) { return (int32_t)((weight < 0 ? -0.5 : 0.5) + weight * (1 << BITS)); }
+
 /* Inputs are [low, high) of the picture's axis; the box starts at `start` >= low and has length `length`; it becomes
  * `full` outputs, of which n from `from` are wanted. Coordinates count from `low`, as if the box had been cut out. */
-static int make_taps(kolo_resampler *r, taps *t, double start, double length, int full, int from, int n, bool flip)
+static int make_taps(kolo_resampler *r, taps *t, const struct filter *filter, double start, double length, int full,
+                     int from, int n, bool flip)
 {
-    const double scale = length / full, support = scale > 1 ? scale : 1, inverse = 1 / support;
+    const double scale = length / full, coarse = scale > 1 ? scale : 1, inverse = 1 / coarse;
+    const double support = coarse * filter->support;
     const int low = (int)floor(start), size = (int)ceil(start + length - 1e-9) - low;
     const double offset = start - low;
     t->stride = (int)ceil(support) * 2 + 1;
+    t->clip = filter->negative;
     KOLO_TRY(grow_taps(r, t, n));
     for (int i = 0; i < n; i++) {
         const double center = offset + (from + i + 0.5) * scale;
@@ -100,11 +132,11 @@ static int make_taps(kolo_resampler *r, taps *t, double start, double length, in
         if (first >= size) first = size - 1;
         if (last > size) last = size;
         if (last <= first) last = first + 1;
-        for (int k = first; k < last; k++) sum += r->kernel[k - first] = triangle((k - center + 0.5) * inverse);
+        for (int k = first; k < last; k++) sum += r->kernel[k - first] = filter->weight((k - center + 0.5) * inverse);
         const int at = flip ? n - 1 - i : i;
         int32_t *weights = t->weights + (int64_t)at * t->stride;
         for (int k = 0; k < last - first; k++)
-            weights[k] = (int32_t)(0.5 + (sum > 0 ? r->kernel[k] / sum : 1) * (1 << BITS));
+            weights[k] = to_integer(sum != 0 ? r->kernel[k] / sum : 1);
         t->first[at] = low + first;
         t->count[at] = last - first;
     }
@@ -129,8 +161,21 @@ typedef uint8_t bytes8 __attribute__((vector_size(8)));
 
 #define ALWAYS static inline __attribute__((always_inline))
 
+/* To 0..255, without a branch. */
+ALWAYS void clip4(lanes4 *v)
+{
+    const lanes4 low = *v & ~(*v >> 31), over = (255 - low) >> 31;
+    *v = (low & ~over) | (over & 255);
+}
+
+ALWAYS void clip8(lanes8 *v)
+{
+    const lanes8 low = *v & ~(*v >> 31), over = (255 - low) >> 31;
+    *v = (low & ~over) | (over & 255);
+}
+
 /* One row of RGB: the fourth lane computes on the next pixel's red and is dropped. */
-ALWAYS void across_rgb(const taps *t, const uint8_t *row, uint8_t *to, int n)
+ALWAYS void across_rgb(const taps *t, const uint8_t *row, uint8_t *to, int n, bool clip)
 {
     for (int i = 0; i < n; i++, to += 3) {
         const uint8_t *p = row + 3 * (size_t)t->first[i];
@@ -143,6 +188,7 @@ ALWAYS void across_rgb(const taps *t, const uint8_t *row, uint8_t *to, int n)
             sum += __builtin_convertvector(pixel, lanes4) * weights[k];
         }
         sum >>= BITS;
+        if (clip) clip4(&sum);
         to[0] = (uint8_t)sum[0];
         to[1] = (uint8_t)sum[1];
         to[2] = (uint8_t)sum[2];
@@ -156,12 +202,14 @@ ALWAYS void across_gray(const taps *t, const uint8_t *row, uint8_t *to, int n)
         const int32_t *weights = t->weights + (int64_t)i * t->stride;
         int32_t sum = HALF;
         for (int k = 0; k < t->count[i]; k++) sum += p[k] * weights[k];
-        to[i] = (uint8_t)(sum >> BITS);
+        sum >>= BITS;
+        to[i] = (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
     }
 }
 
 /* One output row of `bytes` bytes out of `count` input rows. Reads up to 15 bytes past a row's end. */
-ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights, int count, uint8_t *to, size_t bytes)
+ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights, int count, uint8_t *to, size_t bytes,
+                     bool clip)
 {
     for (size_t x = 0; x < bytes; x += 16) {
         lanes8 a = {HALF, HALF, HALF, HALF, HALF, HALF, HALF, HALF}, b = a;
@@ -173,7 +221,13 @@ ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights,
             a += __builtin_convertvector(low, lanes8) * weights[k];
             b += __builtin_convertvector(high, lanes8) * weights[k];
         }
-        const bytes8 out[2] = {__builtin_convertvector(a >> BITS, bytes8), __builtin_convertvector(b >> BITS, bytes8)};
+        a >>= BITS;
+        b >>= BITS;
+        if (clip) {
+            clip8(&a);
+            clip8(&b);
+        }
+        const bytes8 out[2] = {__builtin_convertvector(a, bytes8), __builtin_convertvector(b, bytes8)};
         memcpy(to + x, out, bytes - x < 16 ? bytes - x : 16);
     }
 }
@@ -185,16 +239,21 @@ ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights,
         const size_t from_stride = (size_t)p->width * (size_t)p->channels,                                             \
                      to_stride = (size_t)n * (size_t)p->channels;                                                      \
         for (int y = low; y < high; y++, to += to_stride) {                                                            \
-            if (p->channels == 3) across_rgb(t, p->pixels + (size_t)y * from_stride, to, n);                           \
-            else across_gray(t, p->pixels + (size_t)y * from_stride, to, n);                                           \
+            const uint8_t *row = p->pixels + (size_t)y * from_stride;                                                  \
+            if (p->channels != 3) across_gray(t, row, to, n);                                                          \
+            else if (t->clip) across_rgb(t, row, to, n, true);                                                         \
+            else across_rgb(t, row, to, n, false);                                                                     \
         }                                                                                                              \
     }                                                                                                                  \
     attribute static void down_##suffix(const taps *t, const uint8_t *rows, int low, size_t bytes, uint8_t *to,        \
                                         size_t stride, int n)                                                          \
     {                                                                                                                  \
-        for (int y = 0; y < n; y++)                                                                                    \
-            down_row(rows + (size_t)(t->first[y] - low) * bytes, bytes, t->weights + (int64_t)y * t->stride,           \
-                     t->count[y], to + (size_t)y * stride, bytes);                                                     \
+        for (int y = 0; y < n; y++) {                                                                                  \
+            const uint8_t *first = rows + (size_t)(t->first[y] - low) * bytes;                                         \
+            const int32_t *weights = t->weights + (int64_t)y * t->stride;                                              \
+            if (t->clip) down_row(first, bytes, weights, t->count[y], to + (size_t)y * stride, bytes, true);           \
+            else down_row(first, bytes, weights, t->count[y], to + (size_t)y * stride, bytes, false);                  \
+        }                                                                                                              \
     }
 
 PASSES(base, )
@@ -220,8 +279,9 @@ int kolo_resample(kolo_resampler *r, const kolo_picture *p, const kolo_resize *q
 {
     int low, high;
     if (q->rows < 1 || q->columns < 1) return 0;
-    KOLO_TRY(make_taps(r, &r->down, q->top, q->height, q->full_height, q->row, q->rows, false));
-    KOLO_TRY(make_taps(r, &r->across, q->left, q->width, q->full_width, q->column, q->columns, q->flip));
+    const struct filter *f = &filters[q->filter];
+    KOLO_TRY(make_taps(r, &r->down, f, q->top, q->height, q->full_height, q->row, q->rows, false));
+    KOLO_TRY(make_taps(r, &r->across, f, q->left, q->width, q->full_width, q->column, q->columns, q->flip));
     needed(&r->down, q->rows, &low, &high);
     const size_t bytes = (size_t)q->columns * (size_t)p->channels;
     KOLO_TRY(grow_rows(r, bytes * (size_t)(high - low)));

@@ -1,5 +1,5 @@
-/* Antialiased bilinear resize, the same bits as Pillow's Image.resize(BILINEAR): horizontal, then vertical, each
- * rounded to u8, weights as integers at 2^22. */
+/* Antialiased resize, the same bits as Pillow's Image.resize: horizontal, then vertical, each rounded to u8, weights as
+ * integers at 2^22. */
 #ifndef KOLO_DATA_RESAMPLE_H
 #define KOLO_DATA_RESAMPLE_H
 
@@ -15,10 +15,14 @@ typedef struct kolo_resize {
     int full_height, full_width;     /* size that the box becomes */
     int row, column, rows, columns;  /* the part of that result which is wanted */
     bool flip;                       /* the wanted part is mirrored left to right */
+    int filter;                      /* KOLO_interpolation_*; 0: bilinear */
 } kolo_resize;
 
 /* to: (rows, columns, channels), `stride` bytes from row to row. */
 int kolo_resample(kolo_resampler *resampler, const kolo_picture *picture, const kolo_resize *resize, uint8_t *to,
                   size_t stride);
+
+/* How far a filter reaches, in pixels of the coarser of input and output. */
+double kolo_resample_support(int filter);
 
 #endif

@@ -119,20 +119,22 @@ bool kolo_view_is_whole(const kolo_view *view, int height, int width)
            q->full_width == width && q->row == 0 && q->column == 0 && q->rows == height && q->columns == width;
 }
 
-void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, int width, int64_t epoch,
+void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, int width, int64_t pass,
                       int64_t sample)
 {
     if (!c->train) {
         kolo_view_center(view, height, width, c->height, c->width, c->resize);
+        view->resize.filter = c->interpolation;
         return;
     }
-    kolo_random random = kolo_augment_random(c->seed, epoch, sample, KOLO_OPERATION_CROP);
+    kolo_random random = kolo_augment_random(c->seed, pass, sample, KOLO_OPERATION_CROP);
     if (c->crop == KOLO_crop_resized)
         kolo_view_resized(view, height, width, c->height, c->width, c->area_min, c->area_max, &random);
     else if (c->crop == KOLO_crop_pad) kolo_view_pad(view, height, width, c->height, c->width, c->crop_pad, &random);
     else kolo_view_center(view, height, width, c->height, c->width, 0);
+    view->resize.filter = c->interpolation;
     if (!c->flip) return;
-    random = kolo_augment_random(c->seed, epoch, sample, KOLO_OPERATION_FLIP);
+    random = kolo_augment_random(c->seed, pass, sample, KOLO_OPERATION_FLIP);
     if (kolo_random_u32(&random) >> 31) kolo_view_flip(view, c->width);
 }
 

@@ -14,6 +14,7 @@ struct kolo_worker {
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
     kolo_picture picture, turned;
+    kolo_canvas *canvas; /* NULL: no augmentations */
     uint8_t *blob;
     size_t blob_bytes;
 };
@@ -26,6 +27,9 @@ int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe)
     w->recipe = recipe;
     KOLO_TRY_GOTO(rc, kolo_jpeg_create(&w->jpeg));
     KOLO_TRY_GOTO(rc, kolo_resampler_create(&w->resampler));
+    const kolo_loader_config *c = &recipe->config;
+    if (recipe->augments)
+        KOLO_TRY_GOTO(rc, kolo_canvas_create(&w->canvas, c->height, c->width, c->channels, c->mean, c->std));
     return 0;
 fail:
     kolo_worker_destroy(worker);
@@ -38,6 +42,7 @@ void kolo_worker_destroy(kolo_worker **worker)
     if (!w) return;
     kolo_jpeg_destroy(&w->jpeg);
     kolo_resampler_destroy(&w->resampler);
+    kolo_canvas_destroy(&w->canvas);
     kolo_picture_free(&w->picture);
     kolo_picture_free(&w->turned);
     free(w->blob);
@@ -74,7 +79,8 @@ static kolo_jpeg_window needed_window(const kolo_view *view, int height, int wid
 {
     const kolo_resize *q = &view->resize;
     const double y = q->height / q->full_height, x = q->width / q->full_width;
-    const double margin_y = (y > 1 ? y : 1) + 1, margin_x = (x > 1 ? x : 1) + 1;
+    const double reach = kolo_resample_support(q->filter);
+    const double margin_y = (y > 1 ? y : 1) * reach + 1, margin_x = (x > 1 ? x : 1) * reach + 1;
     const int column = q->column;
     double top = q->top + q->row * y - margin_y, bottom = q->top + (q->row + q->rows) * y + margin_y;
     double left = q->left + column * x - margin_x, right = q->left + (column + q->columns) * x + margin_x;
@@ -88,7 +94,7 @@ static kolo_jpeg_window needed_window(const kolo_view *view, int height, int wid
     return w;
 }
 
-static int render_jpeg(kolo_worker *w, size_t bytes, int64_t epoch, int64_t sample, uint8_t *to)
+static int render_jpeg(kolo_worker *w, size_t bytes, int64_t pass, int64_t sample, uint8_t *to)
 {
     const kolo_loader_config *c = &w->recipe->config;
     kolo_jpeg_info info;
@@ -97,10 +103,10 @@ static int render_jpeg(kolo_worker *w, size_t bytes, int64_t epoch, int64_t samp
     if (info.orientation != 1) {
         KOLO_TRY(kolo_jpeg_decode(w->jpeg, w->blob, bytes, c->channels, 1, NULL, &w->turned, NULL));
         KOLO_TRY(kolo_picture_turn(&w->turned, info.orientation, &w->picture));
-        kolo_view_choose(&view, c, w->picture.height, w->picture.width, epoch, sample);
+        kolo_view_choose(&view, c, w->picture.height, w->picture.width, pass, sample);
         return kolo_view_render(&view, w->resampler, &w->picture, 1, 0, 0, c->height, c->width, to);
     }
-    kolo_view_choose(&view, c, info.height, info.width, epoch, sample);
+    kolo_view_choose(&view, c, info.height, info.width, pass, sample);
     if (view.resize.rows < 1 || view.resize.columns < 1) {
         memset(to, 0, w->recipe->sample_bytes);
         return 0;
@@ -113,12 +119,12 @@ static int render_jpeg(kolo_worker *w, size_t bytes, int64_t epoch, int64_t samp
                             to);
 }
 
-static int render_raw(kolo_worker *w, int64_t epoch, int64_t sample, uint8_t *to)
+static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
 {
     const kolo_loader_config *c = &w->recipe->config;
     const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
     kolo_view view;
-    kolo_view_choose(&view, c, info->height, info->width, epoch, sample);
+    kolo_view_choose(&view, c, info->height, info->width, pass, sample);
     if (w->recipe->direct && info->channels == c->channels && kolo_view_is_whole(&view, c->height, c->width) &&
         !view.resize.flip)
         return kolo_dataset_read(c->dataset, sample, to);
@@ -141,7 +147,7 @@ static int in_sample(const kolo_worker *w, int rc, int64_t sample)
                      (long long)sample, (long long)index, shard, source[0] ? ", made from " : "", source, cause);
 }
 
-int kolo_worker_make(kolo_worker *w, int64_t epoch, int64_t sample, uint8_t *to, int64_t *bytes)
+int kolo_worker_make(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to, int64_t *bytes)
 {
     const kolo_recipe *r = w->recipe;
     const kolo_loader_config *c = &r->config;
@@ -149,15 +155,15 @@ int kolo_worker_make(kolo_worker *w, int64_t epoch, int64_t sample, uint8_t *to,
     int rc;
     if (kolo_dataset_get_info(c->dataset)->encoding == KOLO_ENCODING_JPEG) {
         rc = read_blob(w, sample, length);
-        if (rc == 0) rc = render_jpeg(w, length, epoch, sample, to);
+        if (rc == 0) rc = render_jpeg(w, length, pass, sample, to);
     } else {
-        rc = render_raw(w, epoch, sample, to);
+        rc = render_raw(w, pass, sample, to);
     }
     if (rc < 0) return in_sample(w, rc, sample);
     *bytes += (int64_t)length;
-    for (int i = 0; i < r->augments; i++) {
-        kolo_random random = kolo_augment_random(c->seed, epoch, sample, KOLO_OPERATION_AUGMENT + r->augment[i]);
-        kolo_augmentation_table[r->augment[i]].apply(to, c->height, c->width, c->channels, &random);
+    if (w->canvas) {
+        w->canvas->pixels = to;
+        kolo_augment_apply(r->augment, r->augments, w->canvas, c->seed, pass, sample);
     }
     return 0;
 }

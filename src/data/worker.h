@@ -2,6 +2,7 @@
 #ifndef KOLO_DATA_WORKER_H
 #define KOLO_DATA_WORKER_H
 
+#include "data/augment.h"
 #include "data/loader.h"
 
 #define KOLO_AUGMENT_MOST 16
@@ -9,7 +10,8 @@
 /* What all readers share; made once from the configuration. */
 typedef struct kolo_recipe {
     kolo_loader_config config;
-    int augment[KOLO_AUGMENT_MOST], augments;
+    kolo_augment_step augment[KOLO_AUGMENT_MOST];
+    int augments;
     bool direct;         /* a raw sample is the input as it lies on disk (but for flip and augmentations) */
     size_t sample_bytes; /* of the output */
 } kolo_recipe;
@@ -18,8 +20,8 @@ typedef struct kolo_worker kolo_worker;
 
 int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe);
 void kolo_worker_destroy(kolo_worker **worker);
-/* to: (height, width, channels). *bytes grows by what was read. The error names sample, file and cause. */
-int kolo_worker_make(kolo_worker *worker, int64_t epoch, int64_t sample, uint8_t *to, int64_t *bytes);
+/* to: (height, width, channels). pass: kolo_augment_pass(). *bytes grows by what was read. The error names sample, file and cause. */
+int kolo_worker_make(kolo_worker *worker, int64_t pass, int64_t sample, uint8_t *to, int64_t *bytes);
 /* Validation of direct samples: n consecutive ones by as few reads as possible. */
 int kolo_worker_make_run(kolo_worker *worker, int64_t sample, int64_t n, uint8_t *to, int64_t *bytes);
 

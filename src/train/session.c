@@ -280,8 +280,17 @@ static kolo_loader_config loader_config(const kolo_session *s, bool train)
                                  .area_max = o->crop_area_max,
                                  .flip = train && o->flip,
                                  .augment = train ? o->augment : NULL,
+                                 .interpolation = o->interpolation,
+                                 .repeat = (int)o->repeat,
+                                 .mix = {.mixup = o->mixup,
+                                         .cutmix = o->cutmix,
+                                         .probability = o->mix_probability,
+                                         .cutmix_share = o->cutmix_share,
+                                         .by_pair = o->mix == KOLO_mix_pair},
                                  .readers = (int)o->readers,
                                  .prefetch = (int)o->prefetch};
+    memcpy(config.mean, s->mean, sizeof config.mean);
+    memcpy(config.std, s->std, sizeof config.std);
     if (train) return config;
     config.resize = (int)o->val_resize;
     if (!config.resize && o->crop == KOLO_crop_resized) config.resize = (int)lrint((double)config.height * 256 / 224);
@@ -344,6 +353,11 @@ static int check_options(const kolo_options *o)
     if (o->label_smoothing >= 1)
         return kolo_fail(KOLO_ECONFIG, "label_smoothing=%g leaves nothing of the label: give less than 1",
                          o->label_smoothing);
+    if (o->mixup > 0 || o->cutmix > 0)
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s gives every picture two labels with weights, and the loss of this network takes one whole "
+                         "label; leave mixup and cutmix at 0",
+                         o->mixup > 0 ? "mixup" : "cutmix");
     return kolo_optim_check(o);
 }
 
