@@ -2,7 +2,7 @@
 #include "optim/optim.h"
 
 #include "optim/rules.h"
-#include "optim/wide.h"
+#include "base/wide.h"
 
 enum { CHUNK = 1 << 14 }; /* elements one thread takes at a time: 4 arrays of 64 KiB */
 

@@ -1,6 +1,6 @@
 /* The square of a long vector's norm, formed in a fixed number of parts, so that it does not depend on the threads. */
 #include "optim/optim.h"
-#include "optim/wide.h"
+#include "base/wide.h"
 
 enum { PARTS = 256, LANES = 16 };
 
