@@ -72,19 +72,19 @@ folder_of() { # SPLIT PICTURES-A-CLASS: some photos of every class, as links
 }
 data=$out/share/data
 if [ -d "$shared/data/imagenette224/train" ]; then
-    folder_of train 60
+    folder_of train 40
     folder_of val 10
     pack --source imagefolder --in "$work/photos" --split train --name imagenette224 --encoding jpeg --out "$data/photos/train"
     pack --source imagefolder --in "$work/photos" --split val --name imagenette224 --encoding jpeg --out "$data/photos/val" --stats-from "$data/photos/train"
 else
-    pack --source shapes --split train --count 600 --out "$data/photos/train"
+    pack --source shapes --split train --count 400 --out "$data/photos/train"
     pack --source shapes --split val --count 100 --out "$data/photos/val" --stats-from "$data/photos/train"
 fi
 if [ -f "$shared/data/cifar10/data_batch_1_first4000.bin" ]; then
-    head -c $((3073 * 1500)) "$shared/data/cifar10/data_batch_1_first4000.bin" >"$work/data_batch_1.bin"
+    head -c $((3073 * 1024)) "$shared/data/cifar10/data_batch_1_first4000.bin" >"$work/data_batch_1.bin"
     pack --source cifar-bin --in "$work/data_batch_1.bin" --split train --name cifar10 --out "$data/small/train"
 else
-    pack --source shapes --split train --count 1500 --size 32 --encoding raw --out "$data/small/train"
+    pack --source shapes --split train --count 1024 --size 32 --encoding raw --out "$data/small/train"
 fi
 if [ -d "$shared/golden/models" ]; then
     mkdir -p "$out"/share/golden/{models,train,ops}

@@ -1,10 +1,11 @@
 # shellcheck shell=bash
 # What the parts of tests/gpu/run share: where things are, headings, TAP lines, limits of time, results.
 # DRY is empty, or 1 for the rehearsal without a GPU. ROOM: scratch, removed at the end. OUT: logs and results.
-BUDGET=540 # seconds of the whole run
+BUDGET=540 # seconds of the whole run, and of each part in it at most: what does not fit is left out, and said
+declare -A PART_BUDGET=([facts]=30 [ops]=120 [golden]=40 [train]=60 [graph]=40 [determinism]=45 [share]=35 [sanitizer]=60 [bench]=130 [peer]=200)
 
-run_begin() { # OUT DRY
-    DRY=$2
+run_begin() { # OUT DRY ONLY
+    DRY=$2 ONLY=$3
     BEGIN=$SECONDS
     OUT=${1:-$(mktemp -d "${TMPDIR:-/tmp}/kolo-gpu-XXXXXX")}
     mkdir -p "$OUT/logs" || exit 3
@@ -12,17 +13,17 @@ run_begin() { # OUT DRY
     : > "$OUT/results.jsonl"
     ROOM=$(mktemp -d "${TMPDIR:-/tmp}/kolo-gpu-room-XXXXXX") || exit 3
     trap 'rm -rf "$ROOM"' EXIT
-    count=0 failed=0 part='' table='' doctor=1
+    count=0 failed=0 part=start part_start=$SECONDS table='' doctor=1
     export KOLO_CACHE=$ROOM/cache # choices of this run only
     TOP=$(cd "$HERE/../.." && pwd)
     if [ -x "$TOP/bin/with" ]; then # a bundle
         WITH=("$TOP/bin/with")
-        DATA=$TOP/share/data GOLDEN=$TOP/share/golden
+        DATA=$TOP/share/data GOLDEN=$TOP/share/golden RECIPES=$TOP/share/kolo/recipes
         UNITS=$("${WITH[@]}" sh -c 'ls "$(dirname "$(command -v parity)")"' | grep -E '^(ops|optim|comm|exec|launch)_')
     else
         local build=${KOLO_BUILD:-$TOP/build}
         WITH=(env "PATH=$build/bin:$build/tests:$build/tests/cuda:$build/tests/gpu:$PATH")
-        DATA=$ROOM/data GOLDEN=${KOLO_SHARED:-$TOP/../shared}/golden
+        DATA=$ROOM/data GOLDEN=${KOLO_SHARED:-$TOP/../shared}/golden RECIPES=$TOP/share/recipes
         UNITS=$(cd "$build/tests/cuda" 2> /dev/null && find . -maxdepth 1 -type f -perm -u+x -printf '%f\n' | sort)
         LIBRARY=$build/lib/libkolo_cuda.so
         [ -z "$DRY" ] || LIBRARY=$build/standin/libkolo_cuda.so
@@ -35,7 +36,7 @@ run_begin() { # OUT DRY
 # Pictures: the bundle's, or drawn here. photos: of many sizes, JPEG; small: 32 x 32, raw.
 need_data() {
     [ -d "$DATA/small" ] && return
-    local photos=600 small=1500
+    local photos=400 small=1024
     [ -z "$DRY" ] || photos=48 small=96
     with kolo-pack --source shapes --split train --count $photos --out "$DATA/photos/train" > "$OUT/logs/pack" 2>&1 &&
         with kolo-pack --source shapes --split train --count $small --size 32 --encoding raw --out "$DATA/small/train" >> "$OUT/logs/pack" 2>&1
@@ -45,11 +46,18 @@ need_data() {
 with() { LD_LIBRARY_PATH=${CUDA_PATHS:+$CUDA_PATHS:}${LD_LIBRARY_PATH:-} "${WITH[@]}" "$@"; }
 
 elapsed() { echo $((SECONDS - BEGIN)); }
-left() { # SECONDS: these, or what is left of the whole
-    local rest=$((BUDGET - SECONDS + BEGIN))
-    echo $((rest < 5 ? 5 : rest < $1 ? rest : $1))
+left() { # [SECONDS]: these, or what is left of the part and of the whole
+    local rest=$((BUDGET - SECONDS + BEGIN)) of_part=$((${PART_BUDGET[$part]:-BUDGET} - SECONDS + part_start)) most=${1:-$BUDGET}
+    [ -n "$DRY$ONLY" ] && of_part=$rest
+    rest=$((of_part < rest ? of_part : rest))
+    echo $((rest < 1 ? 1 : rest < most ? rest : most))
 }
-# limited SECONDS COMMAND...: exit status 124 after so many. A function is run in a shell of its own.
+enough() { # NAME: is there time for it?
+    [ "$(left)" -gt 4 ] && return 0
+    skip "$1: left out, the time is over (--only $part has more)"
+    return 1
+}
+# limited SECONDS COMMAND...: exit status 124 after so many
 limited() {
     local seconds
     seconds=$(left "$1")
@@ -100,22 +108,24 @@ record() {
 tap() {
     local name=$1 seconds=$2 log=$OUT/logs/$part.${1//[^A-Za-z0-9.]/_} status good bad skipped
     shift 2
+    enough "$name" || return 1
     limited "$seconds" "$@" > "$log" 2>&1
     status=$?
     good=$(grep -cE '^ok ' "$log") bad=$(grep -cE '^not ok |^Bail out' "$log") skipped=$(grep -cE '^(ok [0-9]+|1\.\.0) # SKIP' "$log")
     record tap "part=$part" "name=$name" "passed=$((good - skipped))" "failed=$bad" "status=$status"
-    if [ $status = 124 ] || [ $status = 137 ]; then fail "$name did not end in $seconds s ($good passed until then)" && tail_of "$log" 3
+    if [ $status = 124 ] || [ $status = 137 ]; then fail "$name did not end in its time ($good passed until then)" && tail_of "$log" 3
     elif [ "$bad" -gt 0 ]; then fail "$name: $bad of $((good + bad)) failed" && grep -E '^(not ok|#|Bail out)' "$log" | head -n 12 | cut -c 1-240 | sed 's/^/#   /'
     elif [ $status != 0 ]; then fail "$name: exit status $status" && tail_of "$log"
     elif [ "$good" = 0 ] || [ "$good" = "$skipped" ]; then skip "$name: $(grep -m 1 -o 'SKIP.*' "$log" | cut -c 6-)"
     else pass "$name: $((good - skipped)) passed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"; fi
 }
 
-# train NAME SECONDS ARGS...: kolo train into $ROOM/NAME; true if it ended well
+# train NAME SECONDS RECIPE ARGS...: kolo train into $ROOM/NAME; true if it ended well
 train() {
-    local name=$1 seconds=$2 status
-    shift 2
-    limited "$seconds" kolo train "$@" val=none run="$ROOM/$name" > "$OUT/logs/$part.$name" 2>&1
+    local name=$1 seconds=$2 recipe=$RECIPES/$3.yaml status
+    shift 3
+    enough "$name" || return 1
+    limited "$seconds" kolo train "$recipe" "$@" val=none run="$ROOM/$name" > "$OUT/logs/$part.$name" 2>&1
     status=$?
     [ $status = 0 ] || { fail "$name: kolo train ended with status $status" && tail_of "$OUT/logs/$part.$name" 5; }
     return $status
@@ -135,7 +145,7 @@ same_bits() { # RUN RUN TEXT
     else pass "$3: the same $(wc -l <<< "$a") losses and weights"; fi
 }
 
-ratio() { awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN {printf "%.3f", b > 0 ? a / b : 0}'; }
+ratio() { awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN {printf "%.3f", (b > 0) ? a / b : 0}'; }
 at_least() { awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN {exit !(a + 0 >= b + 0)}'; } # A B
 
 # goal TEXT VALUE WANTED: at least WANTED; at most, where it is negative. A goal that is missed is told, it is no failure.

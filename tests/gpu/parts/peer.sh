@@ -9,7 +9,10 @@ else
         local name=$1 seconds status log=$OUT/logs/peer.$1
         seconds=$(left "$2")
         shift 2
-        TORCHINDUCTOR_CACHE_DIR=$OUT/inductor timeout -k 10 "$seconds" "$python" "$HERE/peer.py" "$@" > "$log" 2> "$log.err"
+        img=0
+        enough "PyTorch $name" || return
+        # what it has compiled once is kept for a second run
+        TORCHINDUCTOR_CACHE_DIR=${TMPDIR:-/tmp}/kolo-inductor-$(id -u) timeout -k 10 "$seconds" "$python" "$HERE/peer.py" "$@" > "$log" 2> "$log.err"
         status=$?
         img=$(sed -n 's/.*"best_img_s": \([0-9.]*\).*/\1/p' "$log")
         if [ $status = 0 ] && [ -n "$img" ]; then

@@ -14,6 +14,7 @@ else
         watched() { # TOOL NAME SECONDS COMMAND...
             local tool=$1 name=$2 seconds=$3 log=$OUT/logs/sanitizer.$1.$2 status
             shift 3
+            enough "$tool $name" || return
             limited "$seconds" "$sanitizer" --tool "$tool" --error-exitcode 9 --target-processes all --print-limit 20 "$@" > "$log" 2>&1
             status=$?
             case $status in

@@ -4,7 +4,7 @@ need_data || fail "packing: $(tail -n 1 "$OUT/logs/pack")"
 if ! with sh -c 'command -v mpiexec' > /dev/null; then
     skip "no mpiexec"
 else
-    args=(resnet20_cifar data="$DATA/small/train" val=none bn=ghost reduce=canonical deterministic=true schedule=constant warmup=0 seed=4 device=cuda share_gpu=true)
+    args=("$RECIPES/resnet20_cifar.yaml" data="$DATA/small/train" val=none bn=ghost reduce=canonical deterministic=true schedule=constant warmup=0 seed=4 device=cuda share_gpu=true)
     if [ -n "$DRY" ]; then args+=(batch=16 micro_batch=8 steps=3 precision=f32); else args+=(batch=128 micro_batch=64 steps=20 precision=bf16); fi
     ranks() { # NAME RANKS ARGS
         local name=$1 n=$2

@@ -22,7 +22,7 @@ run_both() { # NAME FIRST LATER TEXT ARGS-ON-CPU -- ARGS
 }
 common=(data="$DATA/small/train" lr=0.01 schedule=constant warmup=0 seed=1)
 batch=128
-[ -z "$DRY" ] || batch=8
+[ -z "$DRY" ] || batch=4 common+=(deterministic=true)
 run_both small.f32 1e-5 1e-3 "ResNet-20, f32" "" resnet20_cifar "${common[@]}" batch=$batch precision=f32
 run_both small.bf16 2e-2 5e-2 "ResNet-20, bf16 beside f32 on the CPU" "precision=f32" resnet20_cifar "${common[@]}" batch=$batch precision=bf16
 if [ -z "$DRY" ]; then
