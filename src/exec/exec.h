@@ -13,12 +13,14 @@ typedef struct kolo_exec_profile {
     int64_t calls;
 } kolo_exec_profile; /* per action */
 
-/* Bytes of backend memory that an executor of `plan` takes for itself; share: the plan of the executor that it will share with, or NULL. */
+/* Bytes of backend memory that an executor of `plan` takes for itself; share: the plan of the executor that it will share
+ * with, or NULL. */
 size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share);
 
 /* Allocates the arenas (GRADIENT comes from `comm`, which must have been made with arena_bytes[KOLO_ARENA_GRADIENT] and is
  * given this plan's buckets and committed here), compares the plan's hash over ranks (a mismatch names the first differing action).
- * `share`: NULL, or the training executor whose PARAM, BUFFER and EMA arenas an evaluation executor uses, and which outlives it. Collective if ranks > 1. */
+ * `share`: NULL, or the training executor whose PARAM, BUFFER and EMA arenas an evaluation executor uses, and which
+ * outlives it. Collective if ranks > 1. */
 int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm,
                      const kolo_options *options, kolo_exec *share);
 void kolo_exec_destroy(kolo_exec **exec);
@@ -56,16 +58,16 @@ int kolo_exec_read_arena(kolo_exec *exec, enum kolo_arena arena, void *to);
 /* Loss scaling's state, part of a checkpoint. */
 int kolo_exec_get_scaler(kolo_exec *exec, kolo_scaler *scaler);
 int kolo_exec_set_scaler(kolo_exec *exec, const kolo_scaler *scaler);
-/* Canonical copies of one tensor by name, for checkpoints, export, tests. which: "param" (parameters and buffers), "ema", "gradient" (of a
- * parameter; or a statistic or metric itself), an optimizer state's name, or, in a plan with `keep`, "activation" (micro-batch 0).
- * count = kolo_tensor_count. Only between steps. */
+/* Canonical copies of one tensor by name, for checkpoints, export, tests; between steps. which: "param" (parameters and
+ * buffers), "ema", "gradient" (of a parameter; or a statistic or metric itself), an optimizer state's name, or, in a plan with
+ * `keep`, "activation" (micro-batch 0). count = kolo_tensor_count. */
 int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);
 /* Evaluate with the averaged weights (EMA) instead of PARAM and BUFFER; for evaluation executors. */
 void kolo_exec_use_ema(kolo_exec *exec, bool ema);
 
-/* Times every action from now on (per action of the plan); NULL stops. profile: [plan->actions], zeroed by the caller. Meanwhile every step
- * is waited for, and nothing is replayed. */
+/* Times every action from now on (per action of the plan); NULL stops. profile: [plan->actions], zeroed by the caller.
+ * Meanwhile every step is waited for, and nothing is replayed. */
 int kolo_exec_set_profile(kolo_exec *exec, kolo_exec_profile *profile);
 
 #endif

@@ -6,7 +6,8 @@
 
 #include "exec/exec.h"
 
-/* A step on its way, in pinned host memory: the host fills the first part of `step`, the backend sends back the second and the metrics. */
+/* A step on its way, in pinned host memory: the host fills the first part of `step`, the backend sends back the second and
+ * the metrics. */
 typedef struct exec_turn {
     kolo_step step;
     float metrics[4];

@@ -1,5 +1,5 @@
-/* What comes back from a step: metrics, the judgement of its gradients, and whether something went wrong. Nobody waits for it in the step
- * itself: it is copied behind the step's last action, and looked at when the host is KOLO_EXEC_AHEAD steps further. */
+/* What comes back from a step: metrics, the judgement of its gradients, and whether something went wrong. Nobody waits for it
+ * in the step itself: it is copied behind the step's last action, and looked at when the host is KOLO_EXEC_AHEAD further. */
 #include <inttypes.h>
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* Tensors in and out by name of what they are: initial values, and canonical copies for checkpoints, export and tests. Not in a step. */
+/* Tensors in and out by name of what they are: initial values, and canonical copies for checkpoints, export and tests. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +82,8 @@ int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
 
 /* ---- one tensor ---- */
 
-/* Where `which` of a tensor is, in backend memory; *tensor becomes the one whose layout it has (a gradient's). NULL: error text set. */
+/* Where `which` of a tensor is, in backend memory; *tensor becomes the one whose layout it has (a gradient's). NULL: error
+ * text set. */
 static void *place(const kolo_exec *e, const char *which, int *tensor)
 {
     const kolo_plan *p = e->plan;
