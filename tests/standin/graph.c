@@ -214,16 +214,18 @@ static cudaError_t end_capture(struct CUstream_st *s, list **nodes)
     return rc;
 }
 
+/* Whatever is wrong: afterwards nothing is captured. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
-    STANDIN_ENTER(STANDIN_CAPTURE);
     list *nodes = NULL;
+    cudaError_t wrong = standin_enter(__func__, STANDIN_CAPTURE);
     *graph = NULL;
     standin_hold();
     struct CUstream_st *s = standin_stream(stream);
+    if (wrong != cudaSuccess && s && s->capture) s->capture->spoiled = true;
     cudaError_t rc = !s ? cudaErrorInvalidResourceHandle : !s->capture ? cudaErrorIllegalState : end_capture(s, &nodes);
     standin_release();
-    if (rc != cudaSuccess) return standin_set_error(rc);
+    if (rc != cudaSuccess) return standin_set_error(wrong != cudaSuccess ? wrong : rc);
     struct CUgraph_st *g = calloc(1, sizeof *g);
     if (!g) abort();
     g->nodes = nodes;
@@ -247,10 +249,9 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 
 /* ---- graphs ---- */
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
+static cudaError_t instantiate(const char *call, cudaGraphExec_t *exec, cudaGraph_t graph)
 {
-    STANDIN_ENTER(STANDIN_CREATION);
-    (void)flags;
+    STANDIN_ENTER_AS(call, STANDIN_CREATION);
     if (!standin_is("graph", graph)) return standin_set_error(cudaErrorInvalidValue);
     struct CUgraphExec_st *e = calloc(1, sizeof *e);
     if (!e) abort();
@@ -263,9 +264,16 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     return cudaSuccess;
 }
 
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
+{
+    (void)flags;
+    return instantiate(__func__, exec, graph);
+}
+
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
-    return cudaGraphInstantiate(exec, graph, flags);
+    (void)flags;
+    return instantiate(__func__, exec, graph);
 }
 
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)

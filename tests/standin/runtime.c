@@ -163,11 +163,10 @@ cudaError_t cudaHostUnregister(void *memory)
     return standin_set_error(standin_sticky);
 }
 
-cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
+static cudaError_t alloc_host(const char *call, void **memory, size_t bytes)
 {
-    STANDIN_ENTER(STANDIN_ALLOCATION);
-    (void)flags;
-    cudaError_t rc = forbidden(__func__);
+    STANDIN_ENTER_AS(call, STANDIN_ALLOCATION);
+    cudaError_t rc = forbidden(call);
     *memory = NULL;
     if (rc == cudaSuccess && posix_memalign(memory, 4096, bytes ? bytes : 1)) rc = cudaErrorMemoryAllocation;
     if (rc != cudaSuccess) return standin_set_error(rc);
@@ -176,7 +175,12 @@ cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
     standin_track("pinned host memory", *memory);
     return cudaSuccess;
 }
-cudaError_t cudaMallocHost(void **memory, size_t bytes) { return cudaHostAlloc(memory, bytes, 0); }
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return alloc_host(__func__, memory, bytes);
+}
+cudaError_t cudaMallocHost(void **memory, size_t bytes) { return alloc_host(__func__, memory, bytes); }
 
 cudaError_t cudaFreeHost(void *memory)
 {
@@ -318,9 +322,9 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return standin_set_error(rc == cudaSuccess ? wait_for(NULL) : rc);
 }
 
-cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
+static cudaError_t fill(const char *call, enum standin_kind kind, void *to, int byte, size_t bytes, cudaStream_t stream)
 {
-    STANDIN_ENTER(STANDIN_COPY);
+    STANDIN_ENTER_AS(call, kind);
     copy c = {to, NULL, bytes, byte};
     if (standin_stream_device(stream) < 0) return standin_set_error(cudaErrorInvalidResourceHandle);
     if (bytes == 0) return cudaSuccess;
@@ -333,9 +337,14 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t strea
     return standin_set_error(standin_enqueue(stream, &work, NULL));
 }
 
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
+{
+    return fill(__func__, STANDIN_COPY, to, byte, bytes, stream);
+}
+
 cudaError_t cudaMemset(void *to, int byte, size_t bytes)
 {
-    cudaError_t rc = cudaMemsetAsync(to, byte, bytes, NULL);
+    cudaError_t rc = fill(__func__, STANDIN_SYNCHRONISATION, to, byte, bytes, NULL);
     return rc == cudaSuccess ? wait_for(NULL) : rc;
 }
 

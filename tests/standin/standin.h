@@ -180,11 +180,12 @@ const char *standin_kernel_at_work(void); /* for the device thread; NULL: none *
 cudaError_t standin_set_error(cudaError_t error); /* this thread's last one; returns it */
 /* What every CUDA runtime entry begins with: counted, refused after a lasting error and inside host functions. */
 cudaError_t standin_enter(const char *call, enum standin_kind kind);
-#define STANDIN_ENTER(kind)                                          \
+#define STANDIN_ENTER_AS(call, kind)                                 \
     do {                                                             \
-        cudaError_t enter_ = standin_enter(__func__, (kind));        \
+        cudaError_t enter_ = standin_enter((call), (kind));          \
         if (enter_ != cudaSuccess) return standin_set_error(enter_); \
     } while (0)
+#define STANDIN_ENTER(kind) STANDIN_ENTER_AS(__func__, kind)
 int standin_device(void);                         /* this thread's current GPU */
 const char *standin_device_uuid(int device);      /* "GPU-..." as text, of a visible device */
 int standin_devices(void);

@@ -90,10 +90,9 @@ cudaError_t standin_enqueue(cudaStream_t stream, const standin_work *work, stand
 
 /* ---- streams ---- */
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+static cudaError_t create_stream(const char *call, cudaStream_t *stream, unsigned flags)
 {
-    STANDIN_ENTER(STANDIN_CREATION);
-    (void)priority;
+    STANDIN_ENTER_AS(call, STANDIN_CREATION);
     struct CUstream_st *s = calloc(1, sizeof *s);
     if (!s) abort();
     s->flags = flags;
@@ -108,11 +107,13 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
-    return cudaStreamCreateWithPriority(stream, flags, 0);
+    (void)priority;
+    return create_stream(__func__, stream, flags);
 }
-cudaError_t cudaStreamCreate(cudaStream_t *stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) { return create_stream(__func__, stream, flags); }
+cudaError_t cudaStreamCreate(cudaStream_t *stream) { return create_stream(__func__, stream, 0); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
@@ -234,9 +235,9 @@ void standin_event_set(struct CUevent_st *event, standin_op *op)
     event->last.count = 0;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+static cudaError_t create_event(const char *call, cudaEvent_t *event, unsigned flags)
 {
-    STANDIN_ENTER(STANDIN_CREATION);
+    STANDIN_ENTER_AS(call, STANDIN_CREATION);
     struct CUevent_st *e = calloc(1, sizeof *e);
     if (!e) abort();
     e->flags = flags;
@@ -247,7 +248,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
     *event = e;
     return cudaSuccess;
 }
-cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) { return create_event(__func__, event, flags); }
+cudaError_t cudaEventCreate(cudaEvent_t *event) { return create_event(__func__, event, 0); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
@@ -262,9 +264,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return standin_set_error(standin_sticky);
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+static cudaError_t record_event(const char *call, cudaEvent_t event, cudaStream_t stream, unsigned flags)
 {
-    STANDIN_ENTER(STANDIN_EVENT);
+    STANDIN_ENTER_AS(call, STANDIN_EVENT);
     cudaError_t rc = cudaSuccess;
     standin_hold();
     struct CUstream_st *s = standin_stream(stream);
@@ -280,7 +282,11 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     standin_release();
     return standin_set_error(rc);
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return cudaEventRecordWithFlags(event, stream, 0); }
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+    return record_event(__func__, event, stream, flags);
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return record_event(__func__, event, stream, 0); }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
