@@ -1,10 +1,12 @@
 /* kolo-pack: pictures to HDF5 shards. See pack.h for the way a packing goes. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/thread.h"
 #include "kolo/error.h"
 #include "pack.h"
@@ -12,15 +14,36 @@
 static void print_plan(const packing *p)
 {
     const source *s = &p->source;
-    printf("%s\n%" PRId64 " pictures, %d classes", p->options_text, s->count, s->classes);
+    const int channels = p->channels ? p->channels : 3;
+    int64_t bytes = 0, unknown = 0, boxes = 0, tags = 0;
+    for (int64_t i = 0; i < p->slot_count; i++) {
+        const int64_t from = p->order[i], known = source_known_bytes(s, from);
+        bytes += known > 0 ? known : 0;
+        unknown += known < 0;
+        boxes += (int64_t)(s->box_offsets[from + 1] - s->box_offsets[from]);
+        tags += (int64_t)(s->tag_offsets[from + 1] - s->tag_offsets[from]);
+    }
+    const bool raw = p->options.encoding == KOLO_ENCODING_RAW;
+    if (raw) bytes = p->slot_count * p->height * p->width * channels;
+    if (p->options.json) {
+        printf("{\"event\":\"plan\",\"split\":\"%s\",\"samples\":%" PRId64 ",\"of\":%" PRId64
+               ",\"classes\":%d,\"boxes\":%" PRId64 ",\"tags\":%" PRId64 ",\"height\":%d,\"width\":%d,\"channels\":%d,"
+               "\"%s\":%" PRId64 "}\n",
+               p->options.out_split, p->slot_count, s->count, s->classes, boxes, tags, p->height, p->width, channels,
+               raw ? "bytes" : "source_bytes", bytes);
+        return;
+    }
+    printf("%s\n%" PRId64 " pictures", p->options_text, p->slot_count);
+    if (p->slot_count < s->count) printf(" of %" PRId64, s->count);
+    printf(", %d classes", s->classes);
     for (int c = 0; c < s->classes && c < 12; c++) printf("%s%s", c ? ", " : ": ", s->class_names[c]);
     printf("%s\n", s->classes > 12 ? ", ..." : "");
-    int64_t bytes = 0;
-    for (int64_t i = 0; i < s->count; i++) bytes += s->kind->load ? 0 : s->places[i].bytes;
-    if (p->height)
-        printf("samples of %d x %d x %d bytes, %.1f MB\n", p->height, p->width, p->channels ? p->channels : 3,
-               (double)s->count * p->height * p->width * (p->channels ? p->channels : 3) / 1e6);
-    else if (bytes) printf("source files: %.1f MB\n", (double)bytes / 1e6);
+    if (s->box_form != SOURCE_BOX_NONE) printf("%" PRId64 " boxes\n", boxes);
+    if (s->tags) printf("%" PRId64 " tags\n", tags);
+    if (raw) printf("samples of %d x %d x %d bytes, %.1f MB\n", p->height, p->width, channels, (double)bytes / 1e6);
+    else if (bytes)
+        printf("source files: %.1f MB%s%s\n", (double)bytes / 1e6, unknown ? ", and some of unknown size" : "",
+               p->options.resize == PACK_RESIZE_NONE ? "; JPEG files keep their bytes" : "; pictures are made anew");
     printf("nothing was written (--dry-run)\n");
 }
 
@@ -28,15 +51,24 @@ static void print_result(const packing *p, double seconds)
 {
     const pack_options *o = &p->options;
     if (o->json) {
-        printf("{\"event\":\"done\",\"samples\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"shards\":%d,\"rejects\":%" PRId64
-               ",\"seconds\":%.3f}\n",
-               p->count, p->bytes, p->shards, p->bad, seconds);
+        printf("{\"event\":\"done\",\"split\":\"%s\",\"samples\":%" PRId64 ",\"bytes\":%" PRIu64
+               ",\"shards\":%d,\"rejects\":%" PRId64 ",\"boxes\":%" PRId64 ",\"boxes_outside\":%" PRId64
+               ",\"tags\":%" PRId64 ",\"pairs\":%" PRId64 ",\"pairs_dropped\":%" PRId64 ",\"seconds\":%.3f}\n",
+               o->out_split, p->count, p->bytes, p->shards, p->bad, p->boxes, p->outside_boxes, p->tags, p->pairs,
+               p->dropped_pairs, seconds);
         return;
     }
     fprintf(stderr, "%s: %" PRId64 " samples, %d classes, %.1f MB in %d shard%s, %.0f img/s", o->out, p->count,
             p->source.classes, (double)p->bytes / 1e6, p->shards, p->shards == 1 ? "" : "s",
             seconds > 0 ? (double)p->count / seconds : 0);
-    if (p->bad) fprintf(stderr, "; %" PRId64 " rejected, listed in %s-%s.rejects", p->bad, o->name, o->split);
+    if (p->source.box_form != SOURCE_BOX_NONE) fprintf(stderr, "; %" PRId64 " boxes", p->boxes);
+    if (p->outside_boxes) fprintf(stderr, " (%" PRId64 " of them outside of what is stored)", p->outside_boxes);
+    if (p->source.other_boxes) fprintf(stderr, "; %" PRId64 " boxes of other classes left out", p->source.other_boxes);
+    if (p->tags) fprintf(stderr, "; %" PRId64 " tags", p->tags);
+    if (p->source.pairs) fprintf(stderr, "; %" PRId64 " pairs", p->pairs);
+    if (p->dropped_pairs)
+        fprintf(stderr, " (%" PRId64 " dropped: one of the two pictures is not here)", p->dropped_pairs);
+    if (p->bad) fprintf(stderr, "; %" PRId64 " rejected, listed in %s-%s.rejects", p->bad, o->name, o->out_split);
     fprintf(stderr, "\n");
 }
 
@@ -59,11 +91,46 @@ static int run(packing *p)
     KOLO_TRY(pack_finish(p));
     if (first) {
         print_result(p, kolo_time() - begin);
-        if (strcmp(p->options.split, "train") != 0 && !p->stats_given)
+        if (strcmp(p->options.out_split, "train") != 0 && !p->stats_given)
             kolo_warn(
                 "mean and standard deviation are those of this split; --stats-from TRAIN takes the training split's");
     }
     return 0;
+}
+
+/* One split from beginning to end; what it left behind in memory is freed. */
+static int pack_split(packing *p)
+{
+    int rc = run(p);
+    /* ranks without an error of their own leave the word to the one that has it */
+    if (rc < 0 && kolo_error_text()[0]) fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
+    fflush(stdout);
+    if (rc == KOLO_EINPUT && p->launch.rank == 0 && p->claimed && !p->resumed && kolo_folder_remove(p->work) < 0)
+        kolo_warn("%s", kolo_error_text());
+    pack_free(p);
+    return rc;
+}
+
+/* --holdout without --split: the rest first, as the part that is held out takes its mean from there. */
+static int pack_both(const pack_options *options, const kolo_launch *launch)
+{
+    const char *const parts[] = {"train", options->holdout};
+    char *folders[2] = {NULL, NULL};
+    int rc = 0;
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        packing p = {.options = *options, .launch = *launch};
+        pack_options *o = &p.options;
+        folders[i] = kolo_format("%s/%s", options->out ? options->out : ".", parts[i]);
+        if (!folders[i]) return KOLO_ECONFIG;
+        o->out = folders[i];
+        snprintf(o->out_split, sizeof o->out_split, "%s", parts[i]);
+        if (o->default_seed) o->shuffle_seed = i == 0 ? 42 : 0;
+        if (i == 1 && !o->stats_from && !o->dry_run) o->stats_from = folders[0];
+        rc = pack_split(&p);
+    }
+    free(folders[0]);
+    free(folders[1]);
+    return rc;
 }
 
 int main(int argc, char **argv)
@@ -85,13 +152,8 @@ int main(int argc, char **argv)
         return -rc;
     }
     pack_catch_signals(); /* after MPI has set its own */
-    rc = run(&p);
-    /* ranks without an error of their own leave the word to the one that has it */
-    if (rc < 0 && kolo_error_text()[0]) fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
-    fflush(stdout);
-    if (rc == KOLO_EINPUT && p.launch.rank == 0 && p.claimed && !p.resumed && kolo_folder_remove(p.work) < 0)
-        kolo_warn("%s", kolo_error_text());
-    kolo_launch_finish(&p.launch);
-    pack_free(&p);
+    kolo_launch launch = p.launch;
+    rc = p.options.both ? pack_both(&p.options, &launch) : pack_split(&p);
+    kolo_launch_finish(&launch);
     return -rc;
 }

@@ -15,11 +15,18 @@
 #include <stdint.h>
 
 #include "data/picture.h"
+#include "data/resample.h"
 #include "data/shard_file.h"
 #include "launch/launch.h"
 #include "source.h"
 
-enum pack_resize { PACK_RESIZE_NONE, PACK_RESIZE_SHORTER, PACK_RESIZE_LONGER, PACK_RESIZE_EXACT };
+enum pack_resize {
+    PACK_RESIZE_NONE,
+    PACK_RESIZE_SHORTER,
+    PACK_RESIZE_LONGER,
+    PACK_RESIZE_EXACT,
+    PACK_RESIZE_LETTERBOX
+};
 enum pack_color { PACK_COLOR_AUTO, PACK_COLOR_RGB, PACK_COLOR_GRAY, PACK_COLOR_KEEP };
 
 #define PACK_MOST_INPUTS 64
@@ -29,14 +36,21 @@ typedef struct pack_options {
     const char *in[PACK_MOST_INPUTS], *annotations[PACK_MOST_INPUTS];
     int in_count, annotation_count;
     char name[64];
-    char split[16]; /* the part of the source that is listed: train, val, test */
-    const char *out, *stats_from;
+    char split[16];     /* the part of the source that is listed: train, val, test */
+    char out_split[16]; /* name of what is written; another one than `split` with --holdout */
+    char holdout[16];   /* name of the part that is held out; "": --holdout is not given */
+    double holdout_part;
+    const char *group; /* regular expression over paths, or NULL */
+    const char *out, *stats_from, *classes, *subset;
     enum kolo_encoding encoding;
     enum pack_resize resize;
     enum pack_color color;
-    bool crop, skip, resume, force, dry_run, json, help, version;
+    int filter; /* KOLO_interpolation_* */
+    bool crop, skip, decode_all, resume, force, dry_run, json, help, version;
+    bool both;         /* --holdout without --split: OUT/train, then OUT/<holdout> */
+    bool default_seed; /* of the order: 42 for train, else 0 */
     int size, quality, shards, threads;
-    int64_t shuffle_seed, max_bad, count; /* shuffle_seed -1: not given; max_bad -1: no limit */
+    int64_t shuffle_seed, holdout_seed, max_bad, count, limit; /* max_bad -1: no limit */
 } pack_options;
 
 /* 0, or KOLO_ECONFIG with the text set. */
@@ -51,8 +65,10 @@ typedef struct pack_record {
     uint16_t size[2], orig_size[2]; /* height, width */
     uint8_t status;                 /* PACK_* below */
     uint8_t channels, source_channels, low[3], high[3], state;
-    uint8_t unused[6];
-    uint64_t pixels, sum[3], square[3];
+    uint8_t orientation; /* EXIF, as the source file states it */
+    uint8_t codec;       /* enum kolo_codec */
+    uint8_t unused[4];
+    uint64_t pixels, sum[3], square[3]; /* pixels 0: not measured */
     uint32_t check, zero; /* crc32c of what stands before */
 } pack_record;
 
@@ -60,9 +76,11 @@ enum { PACK_UNKNOWN, PACK_GOOD, PACK_BAD };
 
 typedef struct pack_shard {
     int64_t first, count;
-    uint64_t *offsets; /* [count + 1] in the data */
-    char *file, *path; /* final name; path under OUT/.pack while it is made */
+    uint64_t *offsets;     /* [count + 1] in the data */
+    uint64_t *box_offsets; /* [count + 1] in the boxes; NULL: the source has none */
+    char *file, *path;     /* final name; path under OUT/.pack while it is made */
     kolo_shard_places places;
+    uint64_t box_place, flags_place, area_place, transform_place;
     int fd;
 } pack_shard;
 
@@ -83,19 +101,23 @@ typedef struct packing {
     bool stats_given;
     kolo_shard_stats stats; /* of --stats-from */
 
-    int64_t *order; /* [source.count] slot -> source number */
-    int journal;    /* file, [source.count] records by slot */
+    int64_t slot_count; /* samples that were chosen of the source's */
+    int64_t *order;     /* [slot_count] slot -> source number */
+    int journal;        /* file, [slot_count] records by slot */
     char *journal_path;
-    pack_record *records;       /* [source.count] by slot */
-    uint8_t **cache;            /* [source.count] by slot: bytes kept from the probe, or NULL */
+    pack_record *records;       /* [slot_count] by slot */
+    uint8_t **cache;            /* [slot_count] by slot: bytes kept from the probe, or NULL */
     _Atomic int64_t cache_left; /* bytes */
     char *reject_path;          /* of this rank: lines "slot<TAB>path<TAB>cause" */
     char *rejects;              /* of all ranks, in source order, "path<TAB>cause"; rank 0, after the layout */
 
     int64_t *slots; /* [count] position -> slot */
     int64_t count, bad;
-    uint64_t bytes;         /* sample bytes of the output */
+    int64_t boxes, outside_boxes, tags, pairs, dropped_pairs; /* of the output; outside: after pack_finish */
+    uint64_t bytes;                                           /* sample bytes of the output */
     uint64_t *class_counts; /* [source.classes] */
+    bool labelled;          /* some sample has a label */
+    source_pair *pair;      /* [pairs] a, b: positions */
     int shards;
     pack_shard *shard; /* [shards] */
 } packing;
@@ -108,19 +130,55 @@ int pack_write(packing *p);
 int pack_finish(packing *p);
 void pack_free(packing *p);
 
+/* Which samples, in which order: --limit, --subset, --holdout, --shuffle-seed. Fills order and slot_count. */
+int pack_choose(packing *p);
 bool pack_needs_probe(const packing *p);
 /* The worst status of all ranks. A rank that had no error itself gets an empty error text. Collective. */
 int pack_agree(packing *p, int status);
 int pack_load_journal(packing *p);
 int pack_clear_output(const packing *p);
 
+/* ---- geometry (pack_frame.c) ---- */
+
+typedef struct pack_frame { /* how a picture becomes a sample; pixels */
+    int source_height, source_width; /* upright */
+    int full_height, full_width;     /* after resizing */
+    int top, left, rows, columns;    /* the part of that which is kept */
+    int height, width;               /* of the sample */
+    int above, before;               /* bars: rows above, columns left of the picture */
+} pack_frame;
+
+#define PACK_BAR 114 /* gray of letterbox bars */
+
+/* KOLO_EINPUT: smaller than the crop; the text begins after the picture's path. */
+int pack_frame_of(const pack_options *o, int height, int width, pack_frame *frame);
+bool pack_frame_is_whole(const pack_frame *frame); /* the sample has the picture's own pixels */
+void pack_frame_transform(const pack_frame *frame, float transform[4]);
+/* Do the annotations belong to the picture before its EXIF turn? height, width: upright. */
+bool pack_is_turned(const source_place *place, int orientation, int height, int width);
+/* turn: the EXIF orientation by which boxes are turned with the picture, or 1. */
+void pack_place_box(const pack_frame *frame, const source_box *from, enum source_box_form form, int turn, float box[4],
+                    uint8_t *flags, float *area);
+
+/* ---- tables of a shard (pack_tables.c) ---- */
+
+extern const char *const pack_filter_names[]; /* by KOLO_interpolation_* */
+void pack_task_text(const packing *p, char *text, size_t size);
+int pack_create_shard(const packing *p, int k);
+int pack_place_tables(pack_shard *s); /* after the shard is there */
+/* Boxes and transforms of `count` samples from `index` of the shard, computed from their records, and written. */
+int pack_store_targets(const packing *p, const pack_shard *s, int64_t index, int64_t count);
+
 /* One thread's tools. */
 typedef struct converter converter;
 int converter_create(converter **c, const packing *p);
 void converter_destroy(converter **c);
-/* Source sample i to stored bytes (owned by the converter until its next call) and its record. The error text begins
- * with the picture's path. */
-int converter_run(converter *c, int64_t i, const uint8_t **data, pack_record *record);
+/* Source sample i to stored bytes (owned by the converter until its next call) and its record. Where the bytes of a JPEG
+ * file are kept it is decoded only if `look` (or --check decode) asks for it. The error text begins with the picture's
+ * path. */
+int converter_run(converter *c, int64_t i, bool look, const uint8_t **data, pack_record *record);
+/* Is the picture in this slot one of those that mean and standard deviation are taken from? */
+bool pack_measures(const packing *p, int64_t slot);
 /* Decodes just so far that the size is known. */
 int converter_shape(converter *c, int64_t i, int *height, int *width);
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/manifest.h"
+#include "data/targets.h"
 #include "kolo/error.h"
 #include "pack.h"
 
@@ -23,6 +24,7 @@ static void make_stats(const packing *p, kolo_shard_stats *stats)
     *stats = (kolo_shard_stats){0};
     for (int64_t i = 0; i < p->count; i++) {
         const pack_record *r = &p->records[p->slots[i]];
+        if (r->pixels == 0) continue;
         pixels += r->pixels;
         for (int c = 0; c < p->channels; c++) {
             const int k = r->channels == 1 ? 0 : c; /* a gray JPEG in a colour set */
@@ -43,26 +45,15 @@ static void make_stats(const packing *p, kolo_shard_stats *stats)
     }
 }
 
-static void mix(uint64_t hash[2], const void *data, size_t bytes)
-{
-    const uint8_t *at = data;
-    for (size_t i = 0; i < bytes; i++) {
-        hash[0] = (hash[0] ^ at[i]) * 0x100000001B3ull;
-        hash[1] = (hash[1] + at[i] + 1) * 0x94D049BB133111EBull;
-        hash[1] ^= hash[1] >> 31;
-    }
-}
-
-/* From content and options: the same input gives the same name, whoever packs it. Form of a version 8 UUID. */
+/* From list, options and content: the same input gives the same name, whoever packs it. Form of a version 8 UUID. */
 static void make_uuid(const packing *p, char uuid[40])
 {
     uint64_t h[2] = {0xCBF29CE484222325ull, 0x2545F4914F6CDD1Dull};
-    mix(h, p->options_text, strlen(p->options_text));
-    for (int c = 0; c < p->source.classes; c++) mix(h, p->source.class_names[c], strlen(p->source.class_names[c]) + 1);
+    source_mix(h, p->fingerprint, sizeof p->fingerprint);
     for (int64_t i = 0; i < p->count; i++) {
         const pack_record *r = &p->records[p->slots[i]];
         const uint32_t words[3] = {r->crc, r->bytes, (uint32_t)p->source.labels[p->order[p->slots[i]]]};
-        mix(h, words, sizeof words);
+        source_mix(h, words, sizeof words);
     }
     h[0] = (h[0] & ~0xF000ull) | 0x8000;
     h[1] = (h[1] & ~(3ull << 62)) | 2ull << 62;
@@ -92,6 +83,9 @@ static int complete_shard(packing *p, int k, const char *uuid, const kolo_shard_
     KOLO_TRY(kolo_shard_inspect(s->path, &h, NULL, &a));
     *entry =
         (kolo_manifest_shard){.count = h.count, .first = h.first, .bytes = h.bytes, .metadata_crc = a.metadata_crc};
+    const kolo_shard_table *flags = kolo_shard_find_table(&a, "box_flags", KOLO_TABLE_U8, -1, 1);
+    for (int64_t i = 0; flags && i < flags->dim[0]; i++)
+        p->outside_boxes += (((const uint8_t *)flags->data)[i] & KOLO_BOX_OUTSIDE) != 0;
     kolo_shard_arrays_free(&a);
     const int n = snprintf(entry->file, sizeof entry->file, "%s", s->file);
     if (n < 0 || n >= (int)sizeof entry->file) return kolo_fail(KOLO_ECONFIG, "--name %s is too long", p->options.name);
@@ -114,7 +108,8 @@ static void describe(const packing *p, const char *uuid, const kolo_shard_stats 
                              .shards = p->shards,
                              .bytes = p->bytes};
     snprintf(i->name, sizeof i->name, "%s", o->name);
-    snprintf(i->split, sizeof i->split, "%s", o->split);
+    snprintf(i->split, sizeof i->split, "%s", o->out_split);
+    pack_task_text(p, i->task, sizeof i->task);
     snprintf(i->uuid, sizeof i->uuid, "%s", uuid);
     for (int c = 0; c < p->channels; c++) {
         i->mean[c] = (float)stats->mean[c];
@@ -125,7 +120,7 @@ static void describe(const packing *p, const char *uuid, const kolo_shard_stats 
 static int write_rejects(const packing *p)
 {
     if (!p->rejects || !p->rejects[0]) return 0;
-    char *path = kolo_format("%s/%s-%s.rejects", p->options.out, p->options.name, p->options.split);
+    char *path = kolo_format("%s/%s-%s.rejects", p->options.out, p->options.name, p->options.out_split);
     if (!path) return KOLO_ECONFIG;
     int rc = kolo_file_write_atomic(path, p->rejects, strlen(p->rejects));
     free(path);
@@ -162,14 +157,16 @@ void pack_free(packing *p)
         free(p->shard[k].file);
         free(p->shard[k].path);
         free(p->shard[k].offsets);
+        free(p->shard[k].box_offsets);
     }
-    for (int64_t i = 0; p->cache && i < p->source.count; i++) free(p->cache[i]);
+    for (int64_t i = 0; p->cache && i < p->slot_count; i++) free(p->cache[i]);
     if (p->journal > 0) close(p->journal);
     free(p->shard);
     free(p->cache);
     free(p->records);
     free(p->order);
     free(p->slots);
+    free(p->pair);
     free(p->class_counts);
     free(p->rejects);
     free(p->reject_path);

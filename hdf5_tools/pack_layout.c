@@ -6,11 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-#include <hdf5.h>
-#include <jpeglib.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -22,29 +18,87 @@
 
 static uint64_t sample_bytes(const packing *p, int64_t slot)
 {
-    if (p->options.encoding == KOLO_ENCODING_JPEG) return p->records[slot].bytes;
+    if (p->options.encoding != KOLO_ENCODING_RAW) return p->records[slot].bytes;
     return (uint64_t)p->height * (uint64_t)p->width * (uint64_t)p->channels;
+}
+
+/* What /classes/count says: samples by label; where none has a label, boxes by class, or else tags. */
+static void count_classes(packing *p)
+{
+    const source *s = &p->source;
+    for (int64_t i = 0; i < p->count; i++) {
+        const int32_t label = s->labels[p->order[p->slots[i]]];
+        if (label < 0) continue;
+        p->class_counts[label]++;
+        p->labelled = true;
+    }
+    for (int64_t i = 0; i < p->count && !p->labelled; i++) {
+        const int64_t from = p->order[p->slots[i]];
+        const bool boxes = s->box_form != SOURCE_BOX_NONE;
+        const uint64_t *rows = boxes ? s->box_offsets : s->tag_offsets;
+        for (uint64_t k = rows[from]; k < rows[from + 1]; k++)
+            p->class_counts[boxes ? s->box[k].label : s->tag[k].tag]++;
+    }
 }
 
 /* Slots without the bad ones, in order. */
 static int choose_samples(packing *p)
 {
     const source *s = &p->source;
-    p->slots = kolo_alloc(sizeof *p->slots * (size_t)s->count);
+    p->slots = kolo_alloc(sizeof *p->slots * (size_t)p->slot_count + 8);
     p->class_counts = kolo_alloc(sizeof *p->class_counts * (size_t)s->classes + 8);
     if (!p->slots || !p->class_counts) return KOLO_ECONFIG;
-    for (int64_t slot = 0; slot < s->count; slot++) {
+    for (int64_t slot = 0; slot < p->slot_count; slot++) {
+        const int64_t from = p->order[slot];
         if (p->records[slot].status == PACK_BAD) {
             p->bad++;
             continue;
         }
         p->slots[p->count++] = slot;
         p->bytes += sample_bytes(p, slot);
-        p->class_counts[s->labels[p->order[slot]]]++;
+        p->boxes += (int64_t)(s->box_offsets[from + 1] - s->box_offsets[from]);
+        p->tags += (int64_t)(s->tag_offsets[from + 1] - s->tag_offsets[from]);
     }
-    if (p->count == 0) return kolo_fail(KOLO_EINPUT, "none of the %" PRId64 " pictures can be read", s->count);
+    if (p->count == 0) return kolo_fail(KOLO_EINPUT, "none of the %" PRId64 " pictures can be read", p->slot_count);
+    count_classes(p);
     for (int c = 0; c < s->classes && p->launch.rank == 0; c++)
         if (p->class_counts[c] == 0) kolo_warn("class %s has no pictures in this split", s->class_names[c]);
+    return 0;
+}
+
+/* Pairs name samples of the source; in the shards they name samples of the split. A pair of which one was left out or
+ * rejected is dropped. */
+static int place_pairs(packing *p)
+{
+    const source *s = &p->source;
+    if (s->pairs == 0) return 0;
+    if (p->count > INT32_MAX) return kolo_fail(KOLO_ECONFIG, "pairs need a split of less than 2^31 samples");
+    int64_t *position = kolo_alloc(sizeof *position * (size_t)s->count);
+    p->pair = kolo_alloc(sizeof *p->pair * (size_t)s->pairs);
+    if (!position || !p->pair) {
+        free(position);
+        return KOLO_ECONFIG;
+    }
+    for (int64_t i = 0; i < s->count; i++) position[i] = -1;
+    for (int64_t i = 0; i < p->count; i++) position[p->order[p->slots[i]]] = i;
+    for (int64_t i = 0; i < s->pairs; i++) {
+        source_pair pair = s->pair[i];
+        pair.a = position[pair.a], pair.b = position[pair.b];
+        if (pair.a < 0 || pair.b < 0) p->dropped_pairs++;
+        else p->pair[p->pairs++] = pair;
+    }
+    free(position);
+    return 0;
+}
+
+static int lay_boxes(const packing *p, pack_shard *s)
+{
+    s->box_offsets = kolo_alloc(sizeof *s->box_offsets * (size_t)(s->count + 1));
+    if (!s->box_offsets) return KOLO_ECONFIG;
+    for (int64_t i = 0; i < s->count; i++) {
+        const uint64_t *rows = &p->source.box_offsets[p->order[p->slots[s->first + i]]];
+        s->box_offsets[i + 1] = s->box_offsets[i] + rows[1] - rows[0];
+    }
     return 0;
 }
 
@@ -62,12 +116,13 @@ static int cut_shards(packing *p)
         s->fd = -1;
         s->first = p->count * k / p->shards;
         s->count = p->count * (k + 1) / p->shards - s->first;
-        s->file = kolo_format("%s-%s-%05d-of-%05d.h5", o->name, o->split, k, p->shards);
+        s->file = kolo_format("%s-%s-%05d-of-%05d.h5", o->name, o->out_split, k, p->shards);
         s->path = s->file ? kolo_format("%s/%s", p->work, s->file) : NULL;
         s->offsets = kolo_alloc(sizeof *s->offsets * (size_t)(s->count + 1));
         if (!s->path || !s->offsets) return KOLO_ECONFIG;
         for (int64_t i = 0; i < s->count; i++)
             s->offsets[i + 1] = s->offsets[i] + sample_bytes(p, p->slots[s->first + i]);
+        if (p->source.box_form != SOURCE_BOX_NONE) KOLO_TRY(lay_boxes(p, s));
     }
     return 0;
 }
@@ -85,117 +140,13 @@ static int64_t used_bytes(const packing *p)
 static int ask_space(const packing *p)
 {
     const int64_t free_bytes = kolo_file_free_bytes(p->options.out);
-    const int64_t need = (int64_t)p->bytes + p->count * 64 + p->shards * (int64_t)(2 << 20) - used_bytes(p);
+    const int64_t tables = p->count * (int64_t)(64 + (p->boxes ? 24 : 0)) + p->boxes * 73 + p->tags * 8;
+    const int64_t need = (int64_t)p->bytes + tables + p->shards * (int64_t)(2 << 20) - used_bytes(p);
     if (free_bytes < 0) return (int)free_bytes;
     if (need <= free_bytes) return 0;
     return kolo_fail(
         KOLO_EIO, "%s: %.1f MB are needed, %.1f MB are free; choose another --out, a smaller --size or --encoding jpeg",
         p->options.out, (double)need / 1e6, (double)free_bytes / 1e6);
-}
-
-/* Tables of one shard, in memory while it is created. */
-typedef struct tables {
-    int32_t *labels;
-    int64_t *ids;
-    char *sources;
-    uint64_t *source_offsets;
-} tables;
-
-static void free_tables(tables *t)
-{
-    free(t->labels);
-    free(t->ids);
-    free(t->sources);
-    free(t->source_offsets);
-}
-
-static int make_tables(const packing *p, const pack_shard *s, tables *t)
-{
-    const source *src = &p->source;
-    const size_t n = (size_t)s->count;
-    t->labels = kolo_alloc(sizeof *t->labels * n);
-    t->ids = kolo_alloc(sizeof *t->ids * n);
-    t->source_offsets = kolo_alloc(sizeof *t->source_offsets * (n + 1));
-    if (!t->labels || !t->ids || !t->source_offsets) return KOLO_ECONFIG;
-    for (int64_t i = 0; i < s->count; i++) {
-        const int64_t from = p->order[p->slots[s->first + i]];
-        t->labels[i] = src->labels[from];
-        t->ids[i] = from;
-        t->source_offsets[i + 1] = t->source_offsets[i] + (src->path_offsets[from + 1] - src->path_offsets[from]);
-    }
-    t->sources = kolo_alloc(t->source_offsets[s->count] + 1);
-    if (!t->sources) return KOLO_ECONFIG;
-    for (int64_t i = 0; i < s->count; i++)
-        memcpy(t->sources + t->source_offsets[i], src->paths + src->path_offsets[t->ids[i]],
-               t->source_offsets[i + 1] - t->source_offsets[i]);
-    return 0;
-}
-
-/* A time only where the environment fixes one: outputs are to be the same bytes. */
-static void created_text(char *text, size_t size)
-{
-    const char *epoch = getenv("SOURCE_DATE_EPOCH");
-    time_t t = epoch ? (time_t)strtoll(epoch, NULL, 10) : 0;
-    struct tm tm;
-    text[0] = 0;
-    if (epoch && gmtime_r(&t, &tm)) strftime(text, size, "%Y-%m-%dT%H:%M:%SZ", &tm);
-}
-
-static int create_shard(const packing *p, int k)
-{
-    const pack_options *o = &p->options;
-    const pack_shard *s = &p->shard[k];
-    char fingerprint[40], hdf5[32], jpeg[32], created[32];
-    unsigned major, minor, release;
-    H5get_libversion(&major, &minor, &release);
-    snprintf(hdf5, sizeof hdf5, "%u.%u.%u", major, minor, release);
-#ifdef LIBJPEG_TURBO_VERSION_NUMBER
-    snprintf(jpeg, sizeof jpeg, "libjpeg-turbo %d", LIBJPEG_TURBO_VERSION_NUMBER);
-#else
-    snprintf(jpeg, sizeof jpeg, "libjpeg %d", JPEG_LIB_VERSION);
-#endif
-    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64 "%016" PRIx64, p->fingerprint[0], p->fingerprint[1]);
-    created_text(created, sizeof created);
-    const kolo_shard_note notes[] = {{"tool", "kolo-pack " KOLO_VERSION},
-                                     {"options", p->options_text},
-                                     {"fingerprint", fingerprint},
-                                     {"filter", "bilinear, antialiased"},
-                                     {"hdf5", hdf5},
-                                     {"jpeg", jpeg},
-                                     {"created_utc", created}};
-    tables t = {0};
-    int rc = make_tables(p, s, &t);
-    const kolo_shard_spec spec = {.dataset = o->name,
-                                  .split = o->split,
-                                  .generator = "kolo-pack " KOLO_VERSION,
-                                  .encoding = o->encoding,
-                                  .channels = p->channels,
-                                  .height = p->height,
-                                  .width = p->width,
-                                  .count = s->count,
-                                  .first = s->first,
-                                  .total = p->count,
-                                  .shard = k,
-                                  .shards = p->shards,
-                                  .classes = p->source.classes,
-                                  .class_names = (const char *const *)p->source.class_names,
-                                  .class_counts = p->class_counts,
-                                  .pack_seed = (uint64_t)o->shuffle_seed,
-                                  .labels = t.labels,
-                                  .ids = t.ids,
-                                  .offsets = s->offsets,
-                                  .sources = t.sources,
-                                  .source_offsets = t.source_offsets,
-                                  .rejects = k == 0 && p->rejects ? p->rejects : "",
-                                  .notes = notes,
-                                  .note_count = (int)(sizeof notes / sizeof *notes) - (created[0] ? 0 : 1)};
-    /* under another name first: a kill in between leaves no half-made file where a resume looks */
-    char *fresh = kolo_format("%s.new", s->path);
-    if (rc == 0) rc = fresh ? kolo_shard_create(fresh, &spec) : KOLO_ECONFIG;
-    if (rc == 0 && rename(fresh, s->path) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", s->path, strerror(errno));
-    free(fresh);
-    free_tables(&t);
-    return rc;
 }
 
 static bool shard_is_there(const packing *p, int k)
@@ -210,7 +161,7 @@ static bool shard_is_there(const packing *p, int k)
 static int create_mine(packing *p)
 {
     for (int k = p->launch.rank; k < p->shards; k += p->launch.size)
-        if (!shard_is_there(p, k)) KOLO_TRY(create_shard(p, k));
+        if (!shard_is_there(p, k)) KOLO_TRY(pack_create_shard(p, k));
     return 0;
 }
 
@@ -219,6 +170,7 @@ static int open_all(packing *p)
     for (int k = 0; k < p->shards; k++) {
         pack_shard *s = &p->shard[k];
         KOLO_TRY(kolo_shard_inspect(s->path, NULL, &s->places, NULL));
+        KOLO_TRY(pack_place_tables(s));
         s->fd = open(s->path, O_RDWR | O_CLOEXEC);
         if (s->fd < 0) return kolo_fail(KOLO_EIO, "%s: %s", s->path, strerror(errno));
     }
@@ -285,6 +237,7 @@ static int gather_rejects(packing *p)
 int pack_layout(packing *p)
 {
     int rc = choose_samples(p);
+    if (rc == 0) rc = place_pairs(p);
     if (rc == 0) rc = cut_shards(p);
     if (rc == 0 && p->launch.rank == 0) rc = ask_space(p);
     if (rc == 0 && p->launch.rank == 0) rc = gather_rejects(p);

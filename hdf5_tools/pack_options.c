@@ -10,25 +10,33 @@
 #include "pack.h"
 
 enum field {
-    SOURCE,
+    SOURCE_KIND,
     IN,
     ANNOTATIONS,
     SPLIT,
     OUT,
     NAME,
+    CLASSES,
+    SUBSET,
+    LIMIT,
+    HOLDOUT,
+    GROUP,
     ENCODING,
     SIZE,
     RESIZE,
     CROP,
+    FILTER,
     QUALITY,
+    COLOR,
     SHARDS,
     SHUFFLE,
+    NO_SHUFFLE,
     ON_ERROR,
     MAX_BAD,
-    COUNT,
-    COLOR,
-    THREADS,
+    CHECK,
     STATS_FROM,
+    COUNT,
+    THREADS,
     RESUME,
     FORCE,
     DRY_RUN,
@@ -44,29 +52,45 @@ typedef struct option {
 } option;
 
 static const option table[] = {
-    {"--source", SOURCE, "KIND", "what --in is (below)"},
-    {"--in", IN, "PATH", "folder or file of the source; may be given several times (not for shapes)"},
-    {"--annotations", ANNOTATIONS, "FILE", "file of labels or boxes, where a source asks for one; may be given several times"},
+    {"--source", SOURCE_KIND, "KIND", "what --in is (below)"},
+    {"--in", IN, "PATH", "folder or file of the source; may be given several times"},
+    {"--annotations", ANNOTATIONS, "FILE",
+     "file of labels or boxes, for sources that ask for one; may be given several times"},
     {"--split", SPLIT, "train|val|test", "which split this is [train]"},
     {"--out", OUT, "DIR", "where the shards go; one folder is one split"},
     {"--name", NAME, "X", "name of the data set [from --in]"},
-    {"--encoding", ENCODING, "raw|jpeg",
-     "store pixels, or JPEG files (JPEG sources keep their bytes unless resized) [raw with --size, for mnist-idx and "
-     "cifar-bin; else jpeg]"},
+    {"--classes", CLASSES, "FILE", "only these classes, one name a line, in this order"},
+    {"--subset", SUBSET, "FILE", "only these pictures, one path a line as the source names them"},
+    {"--limit", LIMIT, "N", "only N pictures, spread evenly over the source"},
+    {"--holdout", HOLDOUT, "val|test=PART",
+     "hold out a part (0.1: a tenth) of every class: without --split packs both, to DIR/train and DIR/val; with --split "
+     "train or val only that one, to DIR"},
+    {"--group", GROUP, "REGEX",
+     "with --holdout: pictures for whose path the expression (or its first parenthesis) matches the same text stay "
+     "together, as those of one patient or one video"},
+    {"--encoding", ENCODING, "raw|jpeg|mixed",
+     "raw: pixels, all of one size. jpeg: JPEG files; those of the source keep their bytes unless resized, the others are "
+     "encoded here. mixed: JPEG files that keep their bytes, everything else as pixels of its own size: nothing loses "
+     "by encoding [raw with --size, for mnist-idx and cifar-bin; else jpeg]"},
     {"--size", SIZE, "N", "side in pixels for --resize and --crop"},
-    {"--resize", RESIZE, "shorter|longer|exact|none",
-     "what --size sets: short side, long side, both sides [shorter with --size]"},
+    {"--resize", RESIZE, "shorter|longer|exact|letterbox|none",
+     "what --size sets: short side, long side, both sides, long side with gray bars [shorter with --size]"},
     {"--crop", CROP, "center|none", "cut the middle N x N [center for raw with --resize shorter]"},
+    {"--filter", FILTER, "bilinear|bicubic|lanczos3|area", "how pictures are resized, all with antialias [bilinear]"},
     {"--quality", QUALITY, "Q", "of JPEG that is made here, 1 to 100 [90]"},
     {"--color", COLOR, "rgb|gray|keep",
      "keep: gray if every picture is gray [rgb for files, as they are for mnist-idx and cifar-bin]"},
     {"--shards", SHARDS, "N", "files to make [one per 2 GiB]"},
     {"--shuffle-seed", SHUFFLE, "N", "order of the samples; 0: as in the source [42 for train, else 0]"},
+    {"--no-shuffle", NO_SHUFFLE, NULL, "as --shuffle-seed 0"},
     {"--on-error", ON_ERROR, "fail|skip", "a picture that cannot be read: stop, or leave it out and list it [fail]"},
     {"--max-bad", MAX_BAD, "N", "with --on-error skip: stop when more than N are bad [no limit]"},
+    {"--check", CHECK, "headers|decode",
+     "JPEG files that keep their bytes: look at headers and end, and decode about a thousand, from which mean and "
+     "standard deviation are taken; or decode all [headers]"},
     {"--stats-from", STATS_FROM, "DIR",
      "packed training split: mean, standard deviation and class list are taken from there"},
-    {"--count", COUNT, "N", "shapes: how many [4000 for train, else 1000]"},
+    {"--count", COUNT, "N", "sources that make their pictures: how many [4000 for train, else 1000]"},
     {"--threads", THREADS, "T", "threads per rank [CPUs / ranks on the node]"},
     {"--resume", RESUME, NULL, "go on with an interrupted packing of the same source and options"},
     {"--force", FORCE, NULL, "replace what is in DIR"},
@@ -75,7 +99,22 @@ static const option table[] = {
     {"--help", HELP, NULL, "this text"},
     {"--version", VERSION, NULL, "the version"},
 };
+const char *const pack_filter_names[] = {"bilinear", "bicubic", "lanczos3", "area"};
+
 #define OPTIONS ((int)(sizeof table / sizeof *table))
+
+/* Words of `text` beside `left`, in lines of 120 columns. */
+static void print_wrapped(const char *left, int column, const char *text)
+{
+    int at = printf("  %-*s ", column, left);
+    while (*text) {
+        const int n = (int)strcspn(text, " ");
+        if (at + n > 119) at = printf("\n  %-*s ", column, "") - 1;
+        at += printf("%.*s%s", n, text, text[n] ? " " : "");
+        text += n + (text[n] == ' ');
+    }
+    printf("\n");
+}
 
 void pack_options_help(void)
 {
@@ -85,12 +124,13 @@ void pack_options_help(void)
         "writes the same bytes. Ctrl-C, SIGTERM and SIGUSR1 stop it cleanly (exit 75); --resume goes on.\n\n");
     for (int i = 0; i < OPTIONS; i++) {
         char left[64];
-        snprintf(left, sizeof left, "%s%s%s", table[i].name, table[i].value ? " " : "",
-                 table[i].value ? table[i].value : "");
-        printf(strlen(left) > 26 ? "  %s\n  %-26s %s\n" : "  %-26s%.0s %s\n", left, "", table[i].help);
+        const int n = snprintf(left, sizeof left, "%s%s%s", table[i].name, table[i].value ? " " : "",
+                               table[i].value ? table[i].value : "");
+        if (n > 26) printf("  %s\n", left);
+        print_wrapped(n > 26 ? "" : left, 26, table[i].help);
     }
     printf("\nsources:\n");
-    for (int i = 0; i < source_kind_count; i++) printf("  %-14s %s\n", source_kinds[i]->name, source_kinds[i]->help);
+    for (int i = 0; i < source_kind_count; i++) print_wrapped(source_kinds[i]->name, 14, source_kinds[i]->help);
     printf("\nexit status: 0 done, 2 bad input, 3 reading or writing failed, 69 launcher, 75 stopped (use --resume), "
            "78 usage\n");
 }
@@ -152,12 +192,29 @@ static int word_of(const char *name, const char *text, char *to, size_t size)
     return 0;
 }
 
-static int set(pack_options *o, const option *e, const char *v, bool *encoded, bool *cropped, bool *resized)
+static int holdout(pack_options *o, const char *name, const char *v)
+{
+    char part[16], *end;
+    const char *equal = strchr(v, '=');
+    snprintf(part, sizeof part, "%.*s", equal ? (int)(equal - v) : 0, v);
+    o->holdout_part = equal ? strtod(equal + 1, &end) : 0;
+    if ((strcmp(part, "val") != 0 && strcmp(part, "test") != 0) || *end || !(o->holdout_part > 0) ||
+        !(o->holdout_part < 1))
+        return kolo_fail(KOLO_ECONFIG, "%s %s: val=PART or test=PART is wanted, with a part between 0 and 1", name, v);
+    snprintf(o->holdout, sizeof o->holdout, "%s", part);
+    return 0;
+}
+
+typedef struct given { /* what the command line said itself */
+    bool encoding, crop, resize, split, seed, unshuffled;
+} given;
+
+static int set(pack_options *o, const option *e, const char *v, given *g)
 {
     char names[512];
     int i = 0;
     switch (e->field) {
-    case SOURCE:
+    case SOURCE_KIND:
         o->kind = source_find(v);
         if (o->kind) return 0;
         source_names(names, sizeof names);
@@ -171,29 +228,46 @@ static int set(pack_options *o, const option *e, const char *v, bool *encoded, b
             return kolo_fail(KOLO_ECONFIG, "--annotations: at most %d", PACK_MOST_INPUTS);
         o->annotations[o->annotation_count++] = v;
         return 0;
-    case SPLIT: KOLO_TRY(choose(e->name, e->value, v, &i)); return word_of(e->name, v, o->split, sizeof o->split);
+    case SPLIT:
+        KOLO_TRY(choose(e->name, e->value, v, &i));
+        g->split = true;
+        return word_of(e->name, v, o->split, sizeof o->split);
+    case CLASSES: o->classes = v; return 0;
+    case SUBSET: o->subset = v; return 0;
+    case LIMIT: return number(e->name, v, 1, INT64_MAX, &o->limit);
+    case HOLDOUT: return holdout(o, e->name, v);
+    case GROUP: o->group = v; return 0;
     case OUT: o->out = v; return 0;
     case NAME: return word_of(e->name, v, o->name, sizeof o->name);
     case ENCODING:
         KOLO_TRY(choose(e->name, e->value, v, &i));
-        o->encoding = i == 0 ? KOLO_ENCODING_RAW : KOLO_ENCODING_JPEG;
-        *encoded = true;
+        o->encoding = (enum kolo_encoding)i;
+        g->encoding = true;
         return 0;
     case SIZE: return small(e->name, v, 1, 8192, &o->size);
     case RESIZE:
         KOLO_TRY(choose(e->name, e->value, v, &i));
-        o->resize =
-            (enum pack_resize[]){PACK_RESIZE_SHORTER, PACK_RESIZE_LONGER, PACK_RESIZE_EXACT, PACK_RESIZE_NONE}[i];
-        *resized = true;
+        o->resize = (enum pack_resize[]){PACK_RESIZE_SHORTER, PACK_RESIZE_LONGER, PACK_RESIZE_EXACT,
+                                         PACK_RESIZE_LETTERBOX, PACK_RESIZE_NONE}[i];
+        g->resize = true;
         return 0;
     case CROP:
         KOLO_TRY(choose(e->name, e->value, v, &i));
         o->crop = i == 0;
-        *cropped = true;
+        g->crop = true;
         return 0;
+    case FILTER: return choose(e->name, e->value, v, &o->filter);
     case QUALITY: return small(e->name, v, 1, 100, &o->quality);
     case SHARDS: return small(e->name, v, 1, 99999, &o->shards);
-    case SHUFFLE: return number(e->name, v, 0, INT64_MAX, &o->shuffle_seed);
+    case SHUFFLE: g->seed = true; return number(e->name, v, 0, INT64_MAX, &o->shuffle_seed);
+    case NO_SHUFFLE:
+        g->unshuffled = true;
+        o->shuffle_seed = 0;
+        return 0;
+    case CHECK:
+        KOLO_TRY(choose(e->name, e->value, v, &i));
+        o->decode_all = i == 1;
+        return 0;
     case ON_ERROR:
         KOLO_TRY(choose(e->name, e->value, v, &i));
         o->skip = i == 1;
@@ -221,7 +295,7 @@ static void name_from(pack_options *o)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s", o->in_count ? o->in[0] : o->kind->name);
-    if (o->kind->pixels) snprintf(path, sizeof path, "%s", strcmp(o->kind->name, "mnist-idx") == 0 ? "mnist" : "cifar");
+    if (o->kind->data_name) snprintf(path, sizeof path, "%s", o->kind->data_name);
     for (;;) {
         size_t n = strlen(path);
         while (n > 1 && path[n - 1] == '/') path[--n] = 0;
@@ -239,23 +313,57 @@ static void name_from(pack_options *o)
     if (o->name[0] == 0 || o->name[0] == '.' || o->name[0] == '-') snprintf(o->name, sizeof o->name, "data");
 }
 
-static int complete(pack_options *o, bool encoded, bool cropped, bool resized)
+static int check_source(const pack_options *o)
 {
     if (!o->kind) return kolo_fail(KOLO_ECONFIG, "--source is missing; kolo-pack --help lists them");
     if (!o->out && !o->dry_run) return kolo_fail(KOLO_ECONFIG, "--out is missing: the folder for the shards");
-    const bool shapes = strcmp(o->kind->name, "shapes") == 0;
-    if (o->in_count == 0 && !shapes)
+    if (o->in_count == 0 && !o->kind->made)
         return kolo_fail(KOLO_ECONFIG, "--in is missing: the folder or file(s) of the source");
-    if (o->in_count > 0 && shapes) return kolo_fail(KOLO_ECONFIG, "--source shapes reads nothing; leave --in away");
-    if (o->count && !shapes) return kolo_fail(KOLO_ECONFIG, "--count belongs to --source shapes");
+    if (o->in_count > 0 && o->kind->made)
+        return kolo_fail(KOLO_ECONFIG, "--source %s reads nothing; leave --in away", o->kind->name);
+    if (o->count && !o->kind->made)
+        return kolo_fail(KOLO_ECONFIG, "--count belongs to sources that make their pictures; --limit takes a part");
+    if (o->annotation_count && !o->kind->annotations)
+        return kolo_fail(KOLO_ECONFIG, "--source %s takes no --annotations", o->kind->name);
+    return 0;
+}
+
+static int check_together(const pack_options *o, const given *g)
+{
     if (o->resume && o->force)
         return kolo_fail(KOLO_ECONFIG, "--resume keeps what is there, --force replaces it; give one of them");
-    if (!resized) o->resize = o->size ? PACK_RESIZE_SHORTER : PACK_RESIZE_NONE;
     if (o->resize != PACK_RESIZE_NONE && !o->size) return kolo_fail(KOLO_ECONFIG, "--resize needs --size");
-    if (!encoded) o->encoding = o->kind->pixels || o->size ? KOLO_ENCODING_RAW : KOLO_ENCODING_JPEG;
-    if (!cropped) o->crop = o->size && o->encoding == KOLO_ENCODING_RAW && o->resize == PACK_RESIZE_SHORTER;
     if (o->crop && !o->size) return kolo_fail(KOLO_ECONFIG, "--crop needs --size");
-    if (o->shuffle_seed < 0) o->shuffle_seed = strcmp(o->split, "train") == 0 ? 42 : 0;
+    if (o->crop && o->resize == PACK_RESIZE_LETTERBOX)
+        return kolo_fail(KOLO_ECONFIG, "--resize letterbox keeps the whole picture; leave --crop away");
+    if (o->size && o->resize == PACK_RESIZE_NONE && !o->crop)
+        return kolo_fail(KOLO_ECONFIG, "--size with --resize none and no --crop changes nothing; leave it away");
+    if (g->seed && g->unshuffled) return kolo_fail(KOLO_ECONFIG, "--shuffle-seed and --no-shuffle: give one of them");
+    if (o->classes && o->stats_from)
+        return kolo_fail(KOLO_ECONFIG, "--stats-from brings the training split's classes; leave --classes away");
+    if (o->group && !o->holdout[0]) return kolo_fail(KOLO_ECONFIG, "--group belongs to --holdout");
+    if (o->max_bad >= 0 && !o->skip) return kolo_fail(KOLO_ECONFIG, "--max-bad belongs to --on-error skip");
+    if (o->holdout[0] && g->split && strcmp(o->split, "train") != 0 && strcmp(o->split, o->holdout) != 0)
+        return kolo_fail(KOLO_ECONFIG, "--split %s: --holdout %s makes the splits train and %s", o->split, o->holdout,
+                         o->holdout);
+    return 0;
+}
+
+static int complete(pack_options *o, const given *g)
+{
+    KOLO_TRY(check_source(o));
+    if (!g->resize) o->resize = o->size ? PACK_RESIZE_SHORTER : PACK_RESIZE_NONE;
+    if (!g->encoding) o->encoding = o->kind->pixels || o->size ? KOLO_ENCODING_RAW : KOLO_ENCODING_JPEG;
+    if (!g->crop) o->crop = o->size && o->encoding == KOLO_ENCODING_RAW && o->resize == PACK_RESIZE_SHORTER;
+    KOLO_TRY(check_together(o, g));
+    snprintf(o->out_split, sizeof o->out_split, "%s", o->split);
+    if (o->holdout[0]) { /* both parts are cut from the same samples */
+        snprintf(o->split, sizeof o->split, "train");
+        o->both = !g->split;
+        o->holdout_seed = o->shuffle_seed >= 0 ? o->shuffle_seed : 42;
+    }
+    o->default_seed = o->shuffle_seed < 0;
+    if (o->shuffle_seed < 0) o->shuffle_seed = strcmp(o->out_split, "train") == 0 ? 42 : 0;
     if (o->color == PACK_COLOR_AUTO) o->color = o->kind->pixels ? PACK_COLOR_KEEP : PACK_COLOR_RGB;
     if (o->quality == 0) o->quality = 90;
     if (o->name[0] == 0) name_from(o);
@@ -264,7 +372,7 @@ static int complete(pack_options *o, bool encoded, bool cropped, bool resized)
 
 int pack_options_read(pack_options *o, int argc, char **argv)
 {
-    bool encoded = false, cropped = false, resized = false;
+    given g = {0};
     *o = (pack_options){.shuffle_seed = -1, .max_bad = -1, .split = "train"};
     for (int i = 1; i < argc; i++) {
         char name[32];
@@ -279,19 +387,25 @@ int pack_options_read(pack_options *o, int argc, char **argv)
             value = argv[++i];
         }
         if (!e->value && value) return kolo_fail(KOLO_ECONFIG, "%s takes no value", name);
-        KOLO_TRY(set(o, e, value, &encoded, &cropped, &resized));
+        KOLO_TRY(set(o, e, value, &g));
         if (o->help || o->version) return 0;
     }
-    return complete(o, encoded, cropped, resized);
+    return complete(o, &g);
 }
 
 char *pack_options_text(const pack_options *o)
 {
-    static const char *const resizes[] = {"none", "shorter", "longer", "exact"}, *const colors[] = {"auto", "rgb",
-                                                                                                    "gray", "keep"};
-    return kolo_format("source=%s split=%s name=%s encoding=%s size=%d resize=%s crop=%s quality=%d color=%s shards=%d "
-                       "shuffle_seed=%lld on_error=%s",
-                       o->kind->name, o->split, o->name, o->encoding == KOLO_ENCODING_RAW ? "raw" : "jpeg", o->size,
-                       resizes[o->resize], o->crop ? "center" : "none", o->quality, colors[o->color], o->shards,
-                       (long long)o->shuffle_seed, o->skip ? "skip" : "fail");
+    static const char *const resizes[] = {"none", "shorter", "longer", "exact", "letterbox"},
+                            *const colors[] = {"auto", "rgb", "gray", "keep"},
+                            *const encodings[] = {"raw", "jpeg", "mixed"};
+    char part[64] = "";
+    if (o->holdout[0])
+        snprintf(part, sizeof part, " holdout=%s=%g,%lld", o->holdout, o->holdout_part, (long long)o->holdout_seed);
+    return kolo_format("source=%s split=%s name=%s encoding=%s size=%d resize=%s crop=%s filter=%s quality=%d color=%s "
+                       "shards=%d shuffle_seed=%lld limit=%lld%s%s%s%s%s check=%s on_error=%s",
+                       o->kind->name, o->out_split, o->name, encodings[o->encoding], o->size, resizes[o->resize],
+                       o->crop ? "center" : "none", pack_filter_names[o->filter], o->quality, colors[o->color],
+                       o->shards, (long long)o->shuffle_seed, (long long)o->limit, part, o->group ? " group=" : "",
+                       o->group ? o->group : "", o->classes ? " classes=chosen" : "", o->subset ? " subset=chosen" : "",
+                       o->decode_all ? "decode" : "headers", o->skip ? "skip" : "fail");
 }

@@ -11,10 +11,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/philox.h"
 #include "base/thread.h"
 #include "data/manifest.h"
-#include "data/sampler.h"
 #include "kolo/error.h"
 #include "pack.h"
 
@@ -37,6 +35,7 @@ static void make_fingerprint(packing *p)
     uint64_t h[2] = {0xCBF29CE484222325ull, 0x9E3779B97F4A7C15ull};
     source_mix(h, p->options_text, strlen(p->options_text));
     source_list_mix(&p->source, h);
+    source_mix(h, p->order, sizeof *p->order * (size_t)p->slot_count);
     memcpy(p->fingerprint, h, sizeof h);
 }
 
@@ -54,10 +53,30 @@ static int read_training(packing *p)
     for (int c = 0; c < m.info.classes && rc == 0; c++) rc = source_add_class(&p->source, names[c], ids[c]);
     free(ids);
     p->stats_given = true;
-    p->source.class_rule = SOURCE_CLASSES_FIXED;
+    p->source.class_rule = p->options.classes ? SOURCE_CLASSES_CHOSEN : SOURCE_CLASSES_FIXED;
     free(names);
     free(path);
     kolo_manifest_free(&m);
+    return rc;
+}
+
+/* --classes: one name a line, in the order of their labels. */
+static int read_classes(packing *p)
+{
+    char *text = NULL;
+    if (!p->options.classes || p->stats_given) return 0;
+    KOLO_TRY(kolo_file_read(p->options.classes, &text, NULL));
+    int rc = 0;
+    for (char *line = text; *line && rc == 0;) {
+        char *end = line + strcspn(line, "\r\n"), *next = end + strspn(end, "\r\n");
+        *end = 0;
+        if (*line) rc = source_add_class(&p->source, line, p->source.classes);
+        line = next;
+    }
+    free(text);
+    if (rc == 0 && p->source.classes == 0)
+        rc = kolo_fail(KOLO_EINPUT, "--classes %s: the file is empty; one class name a line is wanted", p->options.classes);
+    p->source.class_rule = SOURCE_CLASSES_CHOSEN;
     return rc;
 }
 
@@ -82,6 +101,7 @@ static int map_list(packing *p)
 static int open_source(packing *p)
 {
     KOLO_TRY(read_training(p));
+    KOLO_TRY(read_classes(p));
     return source_open(&p->source, p->options.kind, &p->options);
 }
 
@@ -123,7 +143,7 @@ static bool has_output(const char *folder)
 static char *fingerprint_text(const packing *p)
 {
     return kolo_format("kolo-plan 1 %016" PRIx64 "%016" PRIx64 "\n%s\nsamples=%" PRId64 " classes=%d\n",
-                       p->fingerprint[0], p->fingerprint[1], p->options_text, p->source.count, p->source.classes);
+                       p->fingerprint[0], p->fingerprint[1], p->options_text, p->slot_count, p->source.classes);
 }
 
 static int compare_plan(packing *p, const char *path, const char *want)
@@ -210,11 +230,11 @@ static int claim_output(packing *p)
 
 static int open_journal(packing *p)
 {
-    const off_t bytes = (off_t)sizeof *p->records * p->source.count;
+    const off_t bytes = (off_t)sizeof *p->records * p->slot_count;
     p->journal_path = kolo_format("%s/journal", p->work);
     p->reject_path = kolo_format("%s/rejects-%06d-%d", p->work, p->launch.rank, (int)getpid());
-    p->records = kolo_alloc(sizeof *p->records * (size_t)p->source.count);
-    p->cache = kolo_alloc(sizeof *p->cache * (size_t)p->source.count);
+    p->records = kolo_alloc(sizeof *p->records * (size_t)p->slot_count);
+    p->cache = kolo_alloc(sizeof *p->cache * (size_t)p->slot_count);
     if (!p->journal_path || !p->reject_path || !p->records || !p->cache) return KOLO_ECONFIG;
     p->journal = open(p->journal_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (p->journal < 0) return kolo_fail(KOLO_EIO, "%s: %s", p->journal_path, strerror(errno));
@@ -225,19 +245,9 @@ static int open_journal(packing *p)
 
 int pack_load_journal(packing *p)
 {
-    KOLO_TRY(kolo_file_pread(p->journal, p->journal_path, p->records, sizeof *p->records * (size_t)p->source.count, 0));
-    for (int64_t i = 0; i < p->source.count; i++)
+    KOLO_TRY(kolo_file_pread(p->journal, p->journal_path, p->records, sizeof *p->records * (size_t)p->slot_count, 0));
+    for (int64_t i = 0; i < p->slot_count; i++)
         if (!record_valid(&p->records[i])) p->records[i] = (pack_record){0};
-    return 0;
-}
-
-static int make_order(packing *p)
-{
-    const int64_t n = p->source.count, seed = p->options.shuffle_seed;
-    p->order = kolo_alloc(sizeof *p->order * (size_t)n);
-    if (!p->order) return KOLO_ECONFIG;
-    for (int64_t i = 0; i < n; i++) p->order[i] = i;
-    if (seed) kolo_shuffle(kolo_random_key((uint64_t)seed, KOLO_RANDOM_PACK), 0, n, p->order);
     return 0;
 }
 
@@ -248,24 +258,23 @@ static int choose_shape(packing *p)
     const source *s = &p->source;
     p->channels = o->color == PACK_COLOR_RGB ? 3 : o->color == PACK_COLOR_GRAY ? 1 : s->channels;
     if (o->encoding != KOLO_ENCODING_RAW) return 0;
-    if (o->crop || o->resize == PACK_RESIZE_EXACT) {
+    if (o->crop || o->resize == PACK_RESIZE_EXACT || o->resize == PACK_RESIZE_LETTERBOX) {
         p->height = p->width = o->size;
         return 0;
     }
     converter *c;
     KOLO_TRY(converter_create(&c, p));
     int rc = 0;
-    for (int64_t i = 0; i < s->count; i++) {
-        rc = converter_shape(c, i, &p->height, &p->width);
+    int64_t i = 0;
+    for (; i < p->slot_count; i++) {
+        rc = converter_shape(c, p->order[i], &p->height, &p->width);
         if (rc == 0 || !o->skip) break;
     }
     converter_destroy(&c);
-    if (rc < 0) {
-        char path[1024];
-        source_path(s, 0, path, sizeof path);
-        return kolo_fail_in(rc, "%s%s%s: ", s->root ? s->root : "", s->root ? "/" : "", path);
-    }
-    return 0;
+    if (rc == 0) return 0;
+    char path[4096];
+    source_full_path(s, p->order[i < p->slot_count ? i : 0], path, sizeof path);
+    return kolo_fail_in(rc, "%s: ", path);
 }
 
 /* Rank 0's flag to all. */
@@ -287,6 +296,7 @@ int pack_plan(packing *p)
     p->work = kolo_format("%s/.pack", p->options.out ? p->options.out : ".");
     if (!p->options_text || !p->work) return KOLO_ECONFIG;
     if (first) rc = open_source(p);
+    if (rc == 0 && first) rc = pack_choose(p);
     if (rc == 0 && first) make_fingerprint(p);
     if (rc == 0 && first && !p->options.dry_run) rc = claim_output(p);
     KOLO_TRY(pack_agree(p, rc));
@@ -297,10 +307,10 @@ int pack_plan(packing *p)
         p->source.kind = p->options.kind;
         if (p->options.kind->load || p->options.dry_run) rc = open_source(p);
         else rc = map_list(p);
+        if (rc == 0) rc = pack_choose(p);
         if (rc == 0) make_fingerprint(p);
     }
     if (rc == 0) rc = source_prepare(&p->source);
-    if (rc == 0) rc = make_order(p);
     if (rc == 0) rc = choose_shape(p);
     const int cpus = kolo_cpu_count() / (p->launch.local_size > 0 ? p->launch.local_size : 1);
     p->threads = p->options.threads ? p->options.threads : cpus > 1 ? cpus : 1;

@@ -161,7 +161,7 @@ static int probe_block(pass *t, converter *c, source_buffer *buffer, int64_t fir
             board_add(t->board, 1, 0, r->status == PACK_BAD, 1);
             continue;
         }
-        int rc = converter_run(c, p->order[slot], &data, r);
+        int rc = converter_run(c, p->order[slot], pack_measures(p, slot), &data, r);
         if (rc < 0 && !(is_bad_picture(rc) && p->options.skip)) {
             *r = (pack_record){0};
             return rc;
@@ -184,12 +184,12 @@ static int probe_block(pass *t, converter *c, source_buffer *buffer, int64_t fir
 
 bool pack_needs_probe(const packing *p)
 {
-    return p->options.encoding == KOLO_ENCODING_JPEG || p->options.skip || p->channels == 0;
+    return p->options.encoding != KOLO_ENCODING_RAW || p->options.skip || p->channels == 0;
 }
 
 static int probe_once(packing *p, const char *phase)
 {
-    const int64_t n = p->source.count, rank = p->launch.rank, size = p->launch.size;
+    const int64_t n = p->slot_count, rank = p->launch.rank, size = p->launch.size;
     pass t = {.p = p, .first = n * rank / size, .end = n * (rank + 1) / size, .step = 8, .work = probe_block};
     int rc = run_pass(&t, phase, n);
     if (t.rejects) fclose(t.rejects);
@@ -206,10 +206,10 @@ int pack_probe(packing *p)
     if (p->channels) return 0;
     /* --color keep: gray only if all are gray; then what was measured as gray is measured again in colour */
     p->channels = 1;
-    for (int64_t i = 0; i < p->source.count; i++)
+    for (int64_t i = 0; i < p->slot_count; i++)
         if (p->records[i].status == PACK_GOOD && p->records[i].source_channels == 3) p->channels = 3;
     bool again = false;
-    for (int64_t i = 0; i < p->source.count; i++) {
+    for (int64_t i = 0; i < p->slot_count; i++) {
         if (p->records[i].status != PACK_GOOD || p->records[i].channels == p->channels) continue;
         p->records[i] = (pack_record){0};
         again = true;
@@ -246,7 +246,7 @@ static int make_sample(packing *p, converter *c, int64_t slot, uint8_t *to, uint
         p->cache[slot] = NULL;
         return 0;
     }
-    KOLO_TRY(converter_run(c, p->order[slot], &data, &fresh));
+    KOLO_TRY(converter_run(c, p->order[slot], pack_measures(p, slot), &data, &fresh));
     if (r->status == PACK_GOOD && (fresh.crc != r->crc || fresh.bytes != r->bytes)) {
         char path[1024];
         source_path(&p->source, p->order[slot], path, sizeof path);
@@ -295,6 +295,7 @@ static int store_block(packing *p, const block *b, const uint8_t *data)
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->crcs, 4 * n, s->places.crc + 4 * at));
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->sizes, 4 * n, s->places.size + 4 * at));
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->orig_sizes, 4 * n, s->places.orig_size + 4 * at));
+    KOLO_TRY(pack_store_targets(p, s, b->index, b->count));
     if (!pack_needs_probe(p)) { /* without probe positions are slots */
         pack_record records[16];
         for (int64_t i = 0; i < b->count; i += 16) {

@@ -30,7 +30,10 @@ typedef struct source_buffer { /* kept by the caller from sample to sample */
 
 typedef struct source_kind {
     const char *name, *help;
+    const char *annotations; /* what --annotations names, for the help; NULL: this source takes none */
+    const char *data_name;   /* default of --name; NULL: from --in */
     bool pixels; /* load gives pixels, not picture files: the default encoding is raw, the default colour what they have */
+    bool made;   /* needs no --in, but --count */
     int (*open)(source *s, const struct pack_options *options);
     /* NULL: the bytes are those of files and ranges. Thread-safe; the error text begins after the sample's path
      * ("is empty"). i counts from 0 in the order of source_add. */

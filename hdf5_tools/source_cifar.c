@@ -157,6 +157,7 @@ static void close_cifar(source *s)
 
 const source_kind source_cifar = {.name = "cifar-bin",
                                   .help = "CIFAR-10 and CIFAR-100 binary files: a folder, or the .bin files",
+                                  .data_name = "cifar",
                                   .pixels = true,
                                   .open = open_cifar,
                                   .load = load,

@@ -178,6 +178,7 @@ static void close_idx(source *s)
 
 const source_kind source_idx = {.name = "mnist-idx",
                                 .help = "IDX files, also .gz: a folder, or images and labels",
+                                .data_name = "mnist",
                                 .pixels = true,
                                 .open = open_idx,
                                 .load = load,

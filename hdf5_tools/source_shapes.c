@@ -53,6 +53,7 @@ static void close_shapes(source *s)
 
 const source_kind source_shapes = {.name = "shapes",
                                    .help = "procedural photos of ten classes, made on the spot (--count)",
+                                   .made = true,
                                    .open = open_shapes,
                                    .load = load,
                                    .close = close_shapes};
