@@ -159,7 +159,7 @@ typedef struct scene {
     int things, behind;
 } scene;
 
-static void make_scene(scene *s, kolo_random *r, int kind, float height, float width)
+static void make_background(scene *s, kolo_random *r)
 {
     const float angle = between(r, 0, TAU);
     s->low = any_color(r);
@@ -171,6 +171,11 @@ static void make_scene(scene *s, kolo_random *r, int kind, float height, float w
     make_cloud(&s->coarse, r, between(r, 1.5f, 4));
     make_cloud(&s->fine, r, between(r, 5, 7.9f));
     make_cloud(&s->shade, r, between(r, 1, 3));
+}
+
+static void make_scene(scene *s, kolo_random *r, int kind, float height, float width)
+{
+    make_background(s, r);
     const color middle = {
         {(s->low.v[0] + s->high.v[0]) / 2, (s->low.v[1] + s->high.v[1]) / 2, (s->low.v[2] + s->high.v[2]) / 2}};
     s->main.kind = kind;
@@ -189,17 +194,32 @@ static void make_scene(scene *s, kolo_random *r, int kind, float height, float w
     }
 }
 
-static color scene_at(const scene *s, float x, float y, float u, float v)
+static color background_at(const scene *s, float u, float v, float *shade)
 {
     const float t = clamp(.5f + s->along_x * (u - .5f) + s->along_y * (v - .5f), 0, 1);
     const float rough = s->rough * (cloud_at(&s->coarse, u, v) + .6f * cloud_at(&s->fine, u, v));
-    const float shade = .18f * cloud_at(&s->shade, u, v);
+    *shade = .18f * cloud_at(&s->shade, u, v);
     color c;
     for (int i = 0; i < 3; i++) c.v[i] = s->low.v[i] + t * (s->high.v[i] - s->low.v[i]) + rough;
+    return c;
+}
+
+static color scene_at(const scene *s, float x, float y, float u, float v)
+{
+    float shade;
+    color c = background_at(s, u, v, &shade);
     for (int i = 0; i < s->behind; i++) paint(&s->thing[i], x, y, shade, &c);
     paint(&s->main, x, y, shade, &c);
     for (int i = s->behind; i < s->things; i++) paint(&s->thing[i], x, y, shade, &c);
     return c;
+}
+
+/* One channel with contrast, light and grain: the sum of a word's four bytes is nearly normal, mean 510, deviation 148. */
+static uint8_t expose(float value, float contrast, float light, float grain, kolo_random *r)
+{
+    const uint32_t w = kolo_random_u32(r);
+    const float normal = ((float)((w & 255) + (w >> 8 & 255) + (w >> 16 & 255) + (w >> 24)) - 510) / 148;
+    return (uint8_t)clamp(128 + contrast * (value - 128) + light + grain * normal + .5f, 0, 255);
 }
 
 int shapes_draw(int64_t number, kolo_picture *picture, int *quality)
@@ -215,12 +235,124 @@ int shapes_draw(int64_t number, kolo_picture *picture, int *quality)
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++) {
             const color c = scene_at(&s, (float)x, (float)y, (float)x / (float)width, (float)y / (float)height);
-            for (int i = 0; i < 3; i++) {
-                /* the sum of the word's four bytes is nearly normal: mean 510, deviation 148 */
-                const uint32_t w = kolo_random_u32(r);
-                const float normal = ((float)((w & 255) + (w >> 8 & 255) + (w >> 16 & 255) + (w >> 24)) - 510) / 148;
-                *out++ = (uint8_t)clamp(128 + contrast * (c.v[i] - 128) + light + s.grain * normal + .5f, 0, 255);
-            }
+            for (int i = 0; i < 3; i++) *out++ = expose(c.v[i], contrast, light, s.grain, r);
+        }
+    return 0;
+}
+
+/* ---- scenes: several figures ------------------------------------------------------------------------------------ */
+
+typedef struct crowd {
+    int height, width, quality, count;
+    figure figure[SHAPES_MOST];
+    scene ground;
+} crowd;
+
+/* A tenth of the pictures are empty. Later figures lie over earlier ones; some reach over the border. */
+static void make_crowd(crowd *c, kolo_random *r)
+{
+    c->height = 128 + (int)kolo_random_below(r, 97), c->width = 128 + (int)kolo_random_below(r, 97);
+    c->quality = 78 + (int)kolo_random_below(r, 18);
+    make_background(&c->ground, r);
+    c->count = kolo_random_below(r, 10) ? 1 + (int)kolo_random_below(r, SHAPES_MOST) : 0;
+    for (int i = 0; i < c->count; i++) {
+        figure *f = &c->figure[i];
+        place(f, r, (float)c->height, (float)c->width, .08f, .28f);
+        f->x = between(r, 0, (float)c->width);
+        f->y = between(r, 0, (float)c->height);
+        f->kind = (int)kolo_random_below(r, SHAPES_CLASSES);
+        f->front = color_unlike(r, c->ground.low, 130);
+        f->back = color_unlike(r, f->front, 150);
+    }
+}
+
+static kolo_random random_of_scene(int64_t number)
+{
+    return kolo_random_at(kolo_random_key(1, KOLO_RANDOM_SHAPES), (uint64_t)number, 0);
+}
+
+static bool covers(const figure *f, float x, float y)
+{
+    const float dx = (x - f->x) / f->radius, dy = (y - f->y) / f->radius;
+    if (dx * dx + dy * dy > 3) return false;
+    const float u = (f->cosine * dx + f->sine * dy) * f->stretch, v = (f->cosine * dy - f->sine * dx) / f->stretch;
+    return outline(f, u, v) <= 0;
+}
+
+typedef struct extent {
+    int left, top, right, bottom; /* half open */
+} extent;
+
+static extent reach(const crowd *c, const figure *f)
+{
+    const float r = 1.74f * f->radius;
+    return (extent){(int)clamp(f->x - r, 0, (float)c->width), (int)clamp(f->y - r, 0, (float)c->height),
+                    (int)clamp(f->x + r + 1, 0, (float)c->width), (int)clamp(f->y + r + 1, 0, (float)c->height)};
+}
+
+/* The pixels of figure k in the picture: all of them, and those that no later figure covers. */
+static int64_t survey(const crowd *c, int k, extent *box, int64_t *visible)
+{
+    const extent e = reach(c, &c->figure[k]);
+    int64_t pixels = 0;
+    *box = (extent){c->width, c->height, 0, 0};
+    *visible = 0;
+    for (int y = e.top; y < e.bottom; y++)
+        for (int x = e.left; x < e.right; x++) {
+            if (!covers(&c->figure[k], (float)x, (float)y)) continue;
+            bool hidden = false;
+            for (int later = k + 1; later < c->count && !hidden; later++)
+                hidden = covers(&c->figure[later], (float)x, (float)y);
+            pixels++;
+            *visible += !hidden;
+            if (x < box->left) box->left = x;
+            if (y < box->top) box->top = y;
+            if (x >= box->right) box->right = x + 1;
+            if (y >= box->bottom) box->bottom = y + 1;
+        }
+    return pixels;
+}
+
+int shapes_list_scene(int64_t number, int *height, int *width, shapes_box boxes[SHAPES_MOST])
+{
+    kolo_random r = random_of_scene(number);
+    crowd c;
+    int count = 0;
+    make_crowd(&c, &r);
+    *height = c.height, *width = c.width;
+    for (int k = 0; k < c.count; k++) {
+        extent e;
+        int64_t visible;
+        const int64_t pixels = survey(&c, k, &e, &visible);
+        if (visible < 40 || visible * 4 < pixels) continue; /* nobody would draw a box around it */
+        boxes[count++] = (shapes_box){.label = c.figure[k].kind,
+                                      .x = e.left,
+                                      .y = e.top,
+                                      .width = e.right - e.left,
+                                      .height = e.bottom - e.top,
+                                      .area = (double)pixels,
+                                      .occluded = visible * 10 < pixels * 8,
+                                      .truncated = e.left == 0 || e.top == 0 || e.right == c.width ||
+                                                   e.bottom == c.height};
+    }
+    return count;
+}
+
+int shapes_draw_scene(int64_t number, kolo_picture *picture, int *quality)
+{
+    kolo_random random = random_of_scene(number), *r = &random;
+    crowd c;
+    make_crowd(&c, r);
+    KOLO_TRY(kolo_picture_shape(picture, c.height, c.width, 3));
+    *quality = c.quality;
+    const float contrast = between(r, .75f, 1.15f), light = between(r, -18, 18);
+    uint8_t *out = picture->pixels;
+    for (int y = 0; y < c.height; y++)
+        for (int x = 0; x < c.width; x++) {
+            float shade;
+            color at = background_at(&c.ground, (float)x / (float)c.width, (float)y / (float)c.height, &shade);
+            for (int k = 0; k < c.count; k++) paint(&c.figure[k], (float)x, (float)y, shade, &at);
+            for (int i = 0; i < 3; i++) *out++ = expose(at.v[i], contrast, light, c.ground.grain, r);
         }
     return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,6 +167,8 @@ int source_add_box(source *s, int64_t sample, const double numbers[4], int32_t l
         s->other_boxes++;
         return 0;
     }
+    for (int i = 0; i < 4; i++)
+        if (!isfinite(numbers[i])) return kolo_fail(KOLO_EINPUT, "number %d of a box is not finite", i + 1);
     KOLO_TRY(kolo_grow(&s->box, &s->capacity[BOXES], s->boxes, sizeof *s->box));
     source_box *b = &s->box[s->boxes++];
     memset(b, 0, sizeof *b);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "data/jpeg.h"
+#include "data/targets.h"
 #include "kolo/error.h"
 #include "pack.h"
 #include "shapes.h"
@@ -45,6 +46,44 @@ static int load(const source *s, int64_t i, source_buffer *buffer)
     return rc;
 }
 
+static int open_scenes(source *s, const pack_options *o)
+{
+    const int64_t n = o->count ? o->count : strcmp(o->split, "train") == 0 ? 2000 : 400;
+    shapes *state = s->state = calloc(1, sizeof *state);
+    int32_t label[SHAPES_CLASSES];
+    if (!state) return kolo_fail(KOLO_ECONFIG, "out of memory");
+    state->first = first_number(o->split);
+    for (int c = 0; c < SHAPES_CLASSES; c++) KOLO_TRY(source_find_class(s, shapes_names[c], c + 1, &label[c]));
+    s->box_form = SOURCE_BOX_XYWH;
+    for (int64_t i = 0; i < n; i++) {
+        char path[64];
+        shapes_box boxes[SHAPES_MOST];
+        int height, width;
+        snprintf(path, sizeof path, "scene/%06lld.jpg", (long long)i);
+        KOLO_TRY(source_add(s, SOURCE_UNLABELLED, path, -1));
+        const int count = shapes_list_scene(state->first + i, &height, &width, boxes);
+        source_set_size(s, i, height, width);
+        for (int k = 0; k < count; k++) {
+            const shapes_box *b = &boxes[k];
+            const double numbers[4] = {b->x, b->y, b->width, b->height};
+            const int flags = (b->occluded ? KOLO_BOX_OCCLUDED : 0) | (b->truncated ? KOLO_BOX_TRUNCATED : 0);
+            KOLO_TRY(source_add_box(s, i, numbers, label[b->label], (uint8_t)flags, b->area, s->boxes + 1));
+        }
+    }
+    return 0;
+}
+
+static int load_scene(const source *s, int64_t i, source_buffer *buffer)
+{
+    const shapes *state = s->state;
+    kolo_picture picture = {0};
+    int quality = 0, rc = shapes_draw_scene(state->first + i, &picture, &quality);
+    if (rc == 0) rc = kolo_jpeg_encode(&picture, quality, &buffer->data, &buffer->capacity, &buffer->bytes);
+    kolo_picture_free(&picture);
+    buffer->height = 0;
+    return rc;
+}
+
 static void close_shapes(source *s)
 {
     free(s->state);
@@ -56,4 +95,11 @@ const source_kind source_shapes = {.name = "shapes",
                                    .made = true,
                                    .open = open_shapes,
                                    .load = load,
+                                   .close = close_shapes};
+
+const source_kind source_scenes = {.name = "scenes",
+                                   .help = "procedural photos of several shapes each, with boxes (--count)",
+                                   .made = true,
+                                   .open = open_scenes,
+                                   .load = load_scene,
                                    .close = close_shapes};
