@@ -88,8 +88,7 @@ int shards_info(int argc, char **argv)
     uint64_t *counts = kolo_alloc(sizeof *counts * (size_t)info->classes + 8);
     int rc = counts ? kolo_shard_inspect(kolo_dataset_shard_path(d, 0), &h, NULL, NULL) : KOLO_ECONFIG;
     if (rc == 0) rc = kolo_shard_read_note(kolo_dataset_shard_path(d, 0), "options", options, sizeof options);
-    for (int64_t i = 0; rc == 0 && i < info->count; i++)
-        if (kolo_dataset_label(d, i) >= 0) counts[kolo_dataset_label(d, i)]++;
+    if (rc == 0) kolo_dataset_count_classes(d, counts);
     if (rc == 0 && json) print_json(d, &h, counts);
     if (rc == 0 && !json) {
         print_header(d, &h, options);

@@ -84,8 +84,7 @@ static int check_counts(const kolo_dataset *d)
              *want = kolo_alloc(sizeof *want * (size_t)info->classes + 8);
     char **names = NULL;
     int rc = have && want ? 0 : KOLO_ECONFIG;
-    for (int64_t i = 0; rc == 0 && i < info->count; i++)
-        if (kolo_dataset_label(d, i) >= 0) have[kolo_dataset_label(d, i)]++;
+    if (rc == 0) kolo_dataset_count_classes(d, have);
     for (int s = 0; rc == 0 && s < info->shards; s++) {
         rc = kolo_shard_read_classes(kolo_dataset_shard_path(d, s), info->classes, &names, want);
         for (int c = 0; rc == 0 && c < info->classes; c++)

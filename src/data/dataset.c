@@ -210,6 +210,21 @@ int32_t kolo_dataset_label(const kolo_dataset *dataset, int64_t sample) { return
 
 uint32_t kolo_dataset_crc(const kolo_dataset *dataset, int64_t sample) { return dataset->crcs[sample]; }
 
+void kolo_dataset_count_classes(const kolo_dataset *d, uint64_t *counts)
+{
+    const kolo_targets *t = d->targets;
+    bool labelled = false;
+    memset(counts, 0, sizeof *counts * (size_t)d->info.classes);
+    for (int64_t i = 0; i < d->info.count; i++) {
+        if (d->labels[i] < 0) continue;
+        counts[d->labels[i]]++;
+        labelled = true;
+    }
+    if (labelled || !t) return;
+    const bool boxes = t->box_offset != NULL;
+    for (int64_t i = 0; i < (boxes ? t->boxes : t->tags); i++) counts[boxes ? t->box_class[i] : t->tag[i]]++;
+}
+
 const kolo_targets *kolo_dataset_targets(const kolo_dataset *dataset) { return dataset->targets; }
 
 enum kolo_codec kolo_dataset_codec(const kolo_dataset *dataset, int64_t sample)
