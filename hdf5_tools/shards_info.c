@@ -10,6 +10,8 @@
 #include "kolo/error.h"
 #include "shards.h"
 
+static const char *const encodings[] = {"raw", "jpeg", "mixed"};
+
 static void print_header(const kolo_dataset *d, const kolo_shard_header *h, const char *options)
 {
     const kolo_dataset_info *i = kolo_dataset_get_info(d);
@@ -19,7 +21,7 @@ static void print_header(const kolo_dataset *d, const kolo_shard_header *h, cons
            (double)i->bytes / 1e6);
     if (i->encoding == KOLO_ENCODING_RAW) printf("encoding    raw, %d x %d x %d\n", i->height, i->width, i->channels);
     else
-        printf("encoding    jpeg, %s, %.0f bytes on average\n", i->channels == 1 ? "gray" : "rgb",
+        printf("encoding    %s, %s, %.0f bytes on average\n", encodings[i->encoding], i->channels == 1 ? "gray" : "rgb",
                i->count ? (double)i->bytes / (double)i->count : 0);
     printf("order       %s", h->pack_seed ? "shuffled, seed " : "as in the source\n");
     if (h->pack_seed) printf("%" PRIu64 "\n", h->pack_seed);
@@ -56,7 +58,7 @@ static void print_json(const kolo_dataset *d, const kolo_shard_header *h, const 
     printf(",\"split\":\"%s\",\"uuid\":\"%s\",\"format\":\"%u.%u\",\"encoding\":\"%s\",\"channels\":%d,\"height\":%d,"
            "\"width\":%d,\"samples\":%" PRId64 ",\"shards\":%d,\"bytes\":%" PRIu64 ",\"pack_seed\":%" PRIu64
            ",\"mean\":[",
-           i->split, i->uuid, h->version[0], h->version[1], i->encoding == KOLO_ENCODING_RAW ? "raw" : "jpeg",
+           i->split, i->uuid, h->version[0], h->version[1], encodings[i->encoding],
            i->channels, i->height, i->width, i->count, i->shards, i->bytes, h->pack_seed);
     for (int c = 0; c < i->channels; c++) printf("%s%.9g", c ? "," : "", (double)i->mean[c]);
     printf("],\"std\":[");

@@ -51,11 +51,13 @@ static int load(const show *s, int64_t sample, kolo_picture *p)
     const size_t bytes = kolo_dataset_bytes(s->dataset, sample);
     uint8_t *data = kolo_alloc(bytes + 1);
     int rc = data ? kolo_dataset_read(s->dataset, sample, data) : KOLO_ECONFIG;
-    if (rc == 0 && info->encoding == KOLO_ENCODING_JPEG) {
+    if (rc == 0 && kolo_dataset_codec(s->dataset, sample) == KOLO_CODEC_JPEG) {
         rc = kolo_picture_decode(s->jpeg, data, bytes, 3, p);
         if (rc < 0) kolo_fail_in(rc, "sample %" PRId64 " ", sample);
     } else if (rc == 0) {
-        rc = kolo_picture_shape(p, info->height, info->width, info->channels);
+        int height, width;
+        kolo_dataset_size(s->dataset, sample, &height, &width);
+        rc = kolo_picture_shape(p, height, width, info->channels);
         if (rc == 0) memcpy(p->pixels, data, bytes);
         if (rc == 0) rc = kolo_picture_convert(p, 3);
     }
@@ -75,7 +77,7 @@ static int save_jpeg(const show *s, int64_t sample, const kolo_picture *p)
     uint8_t *data = NULL;
     size_t capacity = 0, bytes = 0;
     int rc;
-    if (sample >= 0 && kolo_dataset_get_info(s->dataset)->encoding == KOLO_ENCODING_JPEG) {
+    if (sample >= 0 && kolo_dataset_codec(s->dataset, sample) == KOLO_CODEC_JPEG) {
         bytes = kolo_dataset_bytes(s->dataset, sample);
         data = kolo_alloc(bytes + 1);
         rc = data ? kolo_dataset_read(s->dataset, sample, data) : KOLO_ECONFIG;

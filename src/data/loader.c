@@ -294,7 +294,7 @@ static int choose_readers(const kolo_loader_config *c)
 static int64_t choose_chunk(const kolo_loader *l)
 {
     const kolo_loader_config *c = &l->recipe.config;
-    const bool jpeg = c->dataset && kolo_dataset_get_info(c->dataset)->encoding == KOLO_ENCODING_JPEG;
+    const bool jpeg = c->dataset && kolo_dataset_get_info(c->dataset)->encoding != KOLO_ENCODING_RAW;
     const int64_t share = (l->rows + 2 * l->readers - 1) / (2 * l->readers);
     const int64_t most = jpeg ? 4 : l->recipe.sample_bytes < 16384 ? 256 : 8;
     const int64_t chunk = share < most ? share : most, unit = kolo_mix_wanted(&c->mix) ? 2 * c->repeat : 1;

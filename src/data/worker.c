@@ -124,11 +124,13 @@ static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
     const kolo_loader_config *c = &w->recipe->config;
     const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
     kolo_view view;
-    kolo_view_choose(&view, c, info->height, info->width, pass, sample);
+    int height, width;
+    kolo_dataset_size(c->dataset, sample, &height, &width);
+    kolo_view_choose(&view, c, height, width, pass, sample);
     if (w->recipe->direct && info->channels == c->channels && kolo_view_is_whole(&view, c->height, c->width) &&
         !view.resize.flip)
         return kolo_dataset_read(c->dataset, sample, to);
-    KOLO_TRY(kolo_picture_shape(&w->picture, info->height, info->width, info->channels));
+    KOLO_TRY(kolo_picture_shape(&w->picture, height, width, info->channels));
     KOLO_TRY(kolo_dataset_read(c->dataset, sample, w->picture.pixels));
     KOLO_TRY(kolo_picture_convert(&w->picture, c->channels));
     return kolo_view_render(&view, w->resampler, &w->picture, 1, 0, 0, c->height, c->width, to);
@@ -153,7 +155,7 @@ int kolo_worker_make(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to, 
     const kolo_loader_config *c = &r->config;
     const size_t length = kolo_dataset_bytes(c->dataset, sample);
     int rc;
-    if (kolo_dataset_get_info(c->dataset)->encoding == KOLO_ENCODING_JPEG) {
+    if (kolo_dataset_codec(c->dataset, sample) == KOLO_CODEC_JPEG) {
         rc = read_blob(w, sample, length);
         if (rc == 0) rc = render_jpeg(w, length, pass, sample, to);
     } else {
