@@ -22,6 +22,9 @@ typedef struct fixture {
     int shards, height, width, channels, classes;
     enum kolo_encoding encoding;
     int orientation; /* EXIF, put into every JPEG; 0: none */
+    const char *task, *box_form;
+    /* Fills in what samples first .. first + n - 1 have beside their label; returns how many tables. Their data are freed here. */
+    int (*tables)(int64_t first, int64_t n, kolo_shard_table *tables);
 } fixture;
 
 /* Smooth, so that JPEG keeps it nearly; different for every sample. */
@@ -98,7 +101,12 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
                             .offsets = offsets,
                             .sources = text,
                             .source_offsets = sources,
-                            .rejects = ""};
+                            .rejects = "",
+                            .task = f->task,
+                            .box_form = f->box_form};
+    kolo_shard_table tables[KOLO_SHARD_MOST_TABLES] = {0};
+    spec.tables = tables;
+    spec.table_count = f->tables ? f->tables(first, n, tables) : 0;
     kolo_manifest_shard *e = &m->shards[s];
     char path[512];
     kolo_shard_places p;
@@ -124,6 +132,7 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
     kolo_shard_arrays_free(&a);
     for (int64_t i = 0; i < n; i++) free(blobs[i]);
     free(blobs), free(offsets), free(sources), free(labels), free(ids), free(crcs), free(text), free(states);
+    for (int i = 0; i < spec.table_count; i++) free((void *)tables[i].data);
     kolo_picture_free(&picture);
     return 0;
 }
@@ -137,6 +146,7 @@ static inline int fixture_make(fixture *f)
     if (f->classes == 0) f->classes = 10;
     m.info.encoding = f->encoding, m.info.channels = f->channels, m.info.count = f->count, m.info.classes = f->classes,
     m.info.shards = f->shards;
+    snprintf(m.info.task, sizeof m.info.task, "%s", f->task ? f->task : "classification");
     if (f->encoding == KOLO_ENCODING_RAW) m.info.height = f->height, m.info.width = f->width;
     for (int c = 0; c < 3; c++) m.info.mean[c] = .5f, m.info.std[c] = .25f;
     m.shards = kolo_alloc(sizeof *m.shards * (size_t)f->shards);
