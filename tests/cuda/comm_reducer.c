@@ -1,7 +1,11 @@
 /* Sums in a GPU's memory: ranks as processes, each with a GPU of its own (or one for all), against the documented sums;
  * enqueued one by one and as a replayed graph; which reducer is chosen and why; dead, late and failing ranks. On a real
- * GPU only what one GPU can show. */
+ * GPU only what one GPU can show.
+ * mpiexec -n 2, 3 or 4 comm_reducer apart: ranks on several nodes, simulated by a node map, so that the sums cross MPI. */
 #include <cuda_runtime_api.h>
+#ifdef KOLO_MPI
+#include <mpi.h>
+#endif
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -175,6 +179,7 @@ static void ask_standin(outcome *o)
     int64_t (*count)(const char *);
     const char *(*defect)(int);
     void *of_count = kolo_cuda_symbol("standin_count"), *of_defect = kolo_cuda_symbol("standin_defect_text");
+    if (!of_count || !of_defect) return;
     memcpy(&count, &of_count, sizeof count);
     memcpy(&defect, &of_defect, sizeof defect);
     const char *text = defect(0);
@@ -529,11 +534,65 @@ static void check_nccl(void)
     check_open_failure("nccl", 1, "ncclAllReduce:1");
 }
 
-int main(void)
+/* ---- several nodes ---------------------------------------------------------------------------------------------- */
+
+#ifdef KOLO_MPI
+static void together(int me, int size, const int *node_of, const char *where, const setting *set, work what, int exact,
+                     const char *how)
+{
+    static int serial;
+    rank r = {.set = *set};
+    snprintf(job, sizeof job, "test-reducer.%d.%d", (int)getpid(), serial++);
+    MPI_Bcast(job, sizeof job, MPI_CHAR, 0, MPI_COMM_WORLD);
+    world_fill(&r.w, me, size, node_of, job);
+    r.w.launch.mpi = true;
+    long long value = what(&r, exact), bad = value < 0 ? 1000000 : value, all = 0;
+    if (value < 0) diag("rank %d: %s", me, kolo_error_text());
+    rank_close(&r);
+    MPI_Allreduce(&bad, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    if (me == 0) is_int(all, 0, "%s, %d ranks as %s: the right sums, %s", set->reducer, size, where, how);
+}
+
+static int main_apart(int argc, char **argv)
+{
+    static const struct {
+        int size;
+        const char *name;
+        int node_of[4];
+    } maps[] = {{2, "1+1", {0, 1}}, {3, "2+1", {0, 0, 1}}, {3, "1+1+1", {0, 1, 2}}, {4, "2+2 cyclic", {0, 1, 0, 1}}};
+    int provided, me, size;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (size_t m = 0; m < sizeof maps / sizeof *maps; m++) {
+        if (maps[m].size != size) continue;
+        setting set = {.reducer = "staged"};
+        together(me, size, maps[m].node_of, maps[m].name, &set, one_by_one, false, "one by one");
+        together(me, size, maps[m].node_of, maps[m].name, &set, as_graph, false, "as a replayed graph");
+        set.canonical = true;
+        together(me, size, maps[m].node_of, maps[m].name, &set, one_by_one, false, "in the canonical order");
+        set = (setting){.reducer = "nccl"};
+        together(me, size, maps[m].node_of, maps[m].name, &set, one_by_one, true, "one by one");
+    }
+    MPI_Finalize();
+    return me == 0 ? done_testing() : tap_failed;
+}
+#endif
+
+int main(int argc, char **argv)
 {
     standin = cuda_rig();
     kolo_log_set_level(KOLO_LOG_WARN);
     snprintf(job, sizeof job, "test-reducer.%d", (int)getpid());
+    if (argc > 1 && strcmp(argv[1], "apart") == 0) {
+        setenv("STANDIN_DEVICES", "4", 1);
+        outcomes = calloc(WORLD_MAX, sizeof *outcomes);
+#ifdef KOLO_MPI
+        return main_apart(argc, argv);
+#else
+        skip_all("built without MPI");
+#endif
+    }
     outcomes = mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (outcomes == MAP_FAILED) skip_all("no shared memory");
 #ifdef __SANITIZE_THREAD__
