@@ -1,5 +1,6 @@
-/* For tests of the CUDA half: which libkolo_cuda.so they open. KOLO_CUDA_LIBRARY if it is set (on a machine with a GPU: the real one), else
- * the one with the stand-in for CUDA's libraries that lies in the same build folder. Call it first. */
+/* For tests of the CUDA half: which libkolo_cuda.so they open. KOLO_CUDA_LIBRARY if it is set (on a machine with a
+ * GPU: the real one), else the one with the stand-in for CUDA's libraries that lies in the same build folder. Call it
+ * first. */
 #ifndef TESTS_CUDA_RIG_H
 #define TESTS_CUDA_RIG_H
 

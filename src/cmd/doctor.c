@@ -153,7 +153,7 @@ static void check_environment(report *r)
             getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
 }
 
-/* ---- GPUs: a failure where the job was given some or device=cuda asks for them, else a remark ------------------------- */
+/* ---- GPUs: a failure where the job was given some or device=cuda asks for them, else a remark ------------------- */
 
 /* What the ways of gradients between GPUs say of themselves: a version, or why not. */
 static void say_reducers(report *r)
@@ -163,7 +163,9 @@ static void say_reducers(report *r)
     for (; row && *row; row++) {
         bool ready = (*row)->ready(note, sizeof note) == 0;
         if (ready && *note) say(r, GOOD, 0, "reducer", "gradients may travel by %s %s", (*row)->name, note);
-        if (!ready) say(r, WARN, 0, "reducer", "gradients cannot travel by %s, but through host memory: %s", (*row)->name, kolo_error_text());
+        if (!ready)
+            say(r, WARN, 0, "reducer", "gradients cannot travel by %s, but through host memory: %s", (*row)->name,
+                kolo_error_text());
         *note = 0;
     }
 }
@@ -179,7 +181,8 @@ static void check_gpu(report *r, int index, const kolo_device *device)
     if (rc < 0) say(r, BAD, rc, "gpu", "%s", kolo_error_text());
     else {
         size_t bytes = kolo_backend_memory(backend, &place);
-        say(r, GOOD, 0, "gpu", "this rank's is %s, %s, capability %d.%d: %.1f of %.1f GiB may be used; opened in %.0f ms", place,
+        say(r, GOOD, 0, "gpu",
+            "this rank's is %s, %s, capability %d.%d: %.1f of %.1f GiB may be used; opened in %.0f ms", place,
             device->uuid, device->major, device->minor, (double)bytes / 0x1p30, (double)device->memory_bytes / 0x1p30,
             (kolo_time() - begin) * 1e3);
     }
@@ -190,13 +193,17 @@ static void check_gpu(report *r, int index, const kolo_device *device)
 static int check_shared(report *r, kolo_launch *launch, const kolo_device *mine, bool allowed)
 {
     kolo_device *all = kolo_alloc((size_t)launch->size * sizeof *all);
-    int rc = all ? kolo_launch_exchange(launch, mine, sizeof *mine, all) : KOLO_ECONFIG;
-    for (int other = 0; rc >= 0 && other < launch->rank; other++) {
-        if (strcmp(all[other].uuid, mine->uuid) != 0) continue;
-        say(r, allowed ? WARN : BAD, KOLO_ECONFIG, "gpu", "%s is rank %d's too: give every rank its own (--gpus-per-node), or set share_gpu=true",
-            mine->uuid, other);
-        break;
+    int rc = all ? kolo_launch_exchange(launch, mine, sizeof *mine, all) : KOLO_ECONFIG, gpus = 0;
+    for (int rank = 0; rc >= 0 && rank < launch->size; rank++) {
+        int first = 0;
+        while (strcmp(all[first].uuid, all[rank].uuid) != 0) first++;
+        gpus += first == rank;
+        if (rank == launch->rank && first < rank)
+            say(r, allowed ? WARN : BAD, KOLO_ECONFIG, "gpu",
+                "%s is rank %d's too: give every rank its own (--gpus-per-node), or set share_gpu=true", mine->uuid,
+                first);
     }
+    if (rc >= 0) say(r, GOOD, 0, "gpu", "%d ranks use %d GPUs", launch->size, gpus);
     free(all);
     return rc;
 }
@@ -206,8 +213,9 @@ static void list_gpus(report *r, const kolo_device *list, int n)
     uint8_t distance[KOLO_MAX_DEVICES];
     kolo_device_distances(list, n, distance);
     for (int i = 0; i < n; i++)
-        say(r, GOOD, 0, "gpu", "%d: %s, %.1f GiB, capability %d.%d, %s, %s, distance %d", i, list[i].name, (double)list[i].memory_bytes / 0x1p30,
-            list[i].major, list[i].minor, list[i].bus, list[i].uuid, distance[i]);
+        say(r, GOOD, 0, "gpu", "%d: %s, %.1f GiB, capability %d.%d, %s, %s, distance %d", i, list[i].name,
+            (double)list[i].memory_bytes / 0x1p30, list[i].major, list[i].minor, list[i].bus, list[i].uuid,
+            distance[i]);
 }
 
 static int check_gpus(report *r, kolo_launch *launch, const kolo_options *options, bool offline)
@@ -223,11 +231,15 @@ static int check_gpus(report *r, kolo_launch *launch, const kolo_options *option
     if (!asked && !given) {
         if (n > 0) list_gpus(r, list, n);
         say(r, GOOD, 0, "gpu", "this job was given none, so device=auto computes on CPUs%s%s",
-            n > 0 ? "; device=cuda would use those above" : n < 0 ? ": " : "", n < 0 ? kolo_error_text() : "");
+            n > 0   ? "; device=cuda would use those above"
+            : n < 0 ? ": "
+                    : "",
+            n < 0 ? kolo_error_text() : "");
         return 0;
     }
     if (n > 0) {
-        say(r, GOOD, 0, "cuda", "%s; driver for CUDA up to %d.%d", kolo_backend_version("cuda"), driver / 1000, driver % 1000 / 10);
+        say(r, GOOD, 0, "cuda", "%s; driver for CUDA up to %d.%d", kolo_backend_version("cuda"), driver / 1000,
+            driver % 1000 / 10);
         say_reducers(r);
         list_gpus(r, list, n);
     }

@@ -23,7 +23,7 @@ int kolo_device_granted(void)
     return count && atoi(count) > 0;
 }
 
-/* ---- the rule ------------------------------------------------------------------------------------------------------ */
+/* ---- the rule --------------------------------------------------------------------------------------------------- */
 
 /* How many of the first picks lie on that GPU. */
 static int uses_of(const kolo_device_view *view, const int *pick, int ranks, uint32_t uuid)
@@ -33,8 +33,8 @@ static int uses_of(const kolo_device_view *view, const int *pick, int ranks, uin
     return uses;
 }
 
-/* Again and again the best pair of a rank without a GPU and a GPU that it sees: least used, then of the rank that has the smallest choice,
- * then nearest, then in order of rank and list. */
+/* Again and again the best pair of a rank without a GPU and a GPU that it sees: least used, then of the rank that has
+ * the smallest choice, then nearest, then in order of rank and list. */
 void kolo_device_assign(const kolo_device_view *view, int ranks, int *pick)
 {
     for (int r = 0; r < ranks; r++) pick[r] = -1;
@@ -52,7 +52,7 @@ void kolo_device_assign(const kolo_device_view *view, int ranks, int *pick)
     }
 }
 
-/* ---- distance ------------------------------------------------------------------------------------------------------ */
+/* ---- distance --------------------------------------------------------------------------------------------------- */
 
 /* Only what /sys says: hwloc's own plug-ins for GPUs would load drivers and make contexts. */
 static hwloc_topology_t load_topology(void)
@@ -94,7 +94,7 @@ void kolo_device_distances(const kolo_device *list, int n, uint8_t *distance)
     if (topology) hwloc_topology_destroy(topology);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------------------------- */
+/* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 static uint32_t hash_text(const char *text) /* FNV-1a */
 {
@@ -112,9 +112,10 @@ static void list_devices(kolo_device *list, kolo_device_view *view)
     memcpy(&devices, &symbol, sizeof devices); /* ISO C knows no cast from object to function */
     int n = symbol ? devices(list, &driver, &runtime) : KOLO_ELAUNCH;
     if (n == 0)
-        n = kolo_fail(KOLO_ELAUNCH,
-                      "this rank sees no GPU (CUDA_VISIBLE_DEVICES=%s): ask for some (--gpus-per-node=N), or use device=cpu",
-                      getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
+        n = kolo_fail(
+            KOLO_ELAUNCH,
+            "this rank sees no GPU (CUDA_VISIBLE_DEVICES=%s): ask for some (--gpus-per-node=N), or use device=cpu",
+            getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
     for (int i = 0; i < n; i++) view->uuid[i] = hash_text(list[i].uuid);
     if (n > 1) kolo_device_distances(list, n, view->distance);
     view->status = n;

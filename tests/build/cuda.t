@@ -42,15 +42,4 @@ doctor "$ROOM/lib/libkolo_cuda.so"
 is $? 69 "so is what is no library"
 like "$ROOM/out" '^FAIL +gpu .*libkolo_cuda.so: .*(file too short|ELF)' "with the linker's words"
 
-STANDIN=$BUILD/standin/libkolo_cuda.so
-if [ -e "$STANDIN" ]; then
-    KOLO_CUDA_LIBRARY=$STANDIN kolo doctor device=cuda > "$ROOM/out" 2>&1
-    is $? 0 "doctor finds nothing wrong with the stand-in for a GPU" || sed 's/^/# /' "$ROOM/out"
-    like "$ROOM/out" '^ok +cuda +CUDA [0-9.]+, cuDNN [0-9.]+, cuBLASLt [0-9.]+; driver for CUDA' "it tells all versions"
-    like "$ROOM/out" '^ok +reducer .*nccl [0-9]' "that of NCCL too"
-    like "$ROOM/out" '^ok +gpu .*GPU-[0-9a-f]{8}-.*capability' "and the GPU"
-    like "$ROOM/out" "^ok +gpu +this rank's is .*GiB may be used" "and opens it"
-else
-    skip "no stand-in for a GPU here: it needs the headers of CUDA, cuDNN and NCCL"
-fi
 done_testing

@@ -66,7 +66,8 @@ static void test_pins(void)
 static void test_lanes(void)
 {
     kolo_event *there = NULL, *done = NULL;
-    float *x = kolo_backend_alloc(b, sizeof host), *sum = kolo_backend_alloc(b, sizeof host), *copy = kolo_backend_alloc(b, sizeof host);
+    float *x = kolo_backend_alloc(b, sizeof host), *sum = kolo_backend_alloc(b, sizeof host),
+          *copy = kolo_backend_alloc(b, sizeof host);
     ok(kolo_event_create(b, &there, true) == 0 && kolo_event_create(b, &done, true) == 0, "events");
     is_int(kolo_event_done(there), 1, "one that was never recorded is reached");
     kolo_backend_pin(b, host, sizeof host);
@@ -78,7 +79,9 @@ static void test_lanes(void)
         if (rc == 0) rc = kolo_event_record(there, KOLO_LANE_UPLOAD);
         if (rc == 0) rc = kolo_event_after(there, KOLO_LANE_COMPUTE);
         if (rc == 0) rc = kolo_backend_fold(b, sum, x, N);
-        if (rc == 0) rc = kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 0xff, sizeof host); /* NaN, if the next copy does not wait */
+        if (rc == 0)
+            rc =
+                kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 0xff, sizeof host); /* NaN, if the next copy does not wait */
         if (rc == 0) rc = kolo_event_record(done, KOLO_LANE_COMPUTE);
     }
     if (rc == 0) rc = kolo_event_after(done, KOLO_LANE_COMM);
@@ -102,7 +105,8 @@ typedef struct step {
     kolo_event *uploaded, *fork, *join, *free;
 } step;
 
-/* What a training step looks like: waits for an upload, branches to COMM and back, tells others when the input is free again. */
+/* What a training step looks like: waits for an upload, branches to COMM and back, tells others when the input is free
+ * again. */
 static int enqueue_step(const step *s)
 {
     KOLO_TRY(kolo_event_after(s->uploaded, KOLO_LANE_COMPUTE));
@@ -129,7 +133,8 @@ static void step_make(step *s)
 {
     int rc = 0;
     kolo_event **event[] = {&s->uploaded, &s->fork, &s->join, &s->free};
-    s->x = kolo_backend_alloc(b, sizeof host), s->sum = kolo_backend_alloc(b, sizeof host), s->copy = kolo_backend_alloc(b, sizeof host);
+    s->x = kolo_backend_alloc(b, sizeof host), s->sum = kolo_backend_alloc(b, sizeof host),
+    s->copy = kolo_backend_alloc(b, sizeof host);
     for (int i = 0; i < 4; i++) rc |= kolo_event_create(b, event[i], i == 1);
     ok(s->x && s->sum && s->copy && rc == 0, "memory and events of a step");
 }

@@ -48,12 +48,13 @@ static int find_device(kolo_cuda *c, int device)
     c->minor = d->minor;
     snprintf(c->name, sizeof c->name, "%s", d->name);
     snprintf(c->place, sizeof c->place, "GPU %d (%s, %s)", device, d->name, d->bus);
-    snprintf(c->machine, sizeof c->machine, "%s, sm_%d%d, %s, driver %d.%d", d->name, d->major, d->minor, version(), driver / 1000,
-             driver % 1000 / 10);
+    snprintf(c->machine, sizeof c->machine, "%s, sm_%d%d, %s, driver %d.%d", d->name, d->major, d->minor, version(),
+             driver / 1000, driver % 1000 / 10);
     kolo_cuda_check_name(c->place);
     if (d->major < 8)
-        return kolo_fail(KOLO_ELAUNCH, "%s has compute capability %d.%d; kolo needs 8.0 (A100, RTX 30) or later: use device=cpu", c->place,
-                         d->major, d->minor);
+        return kolo_fail(KOLO_ELAUNCH,
+                         "%s has compute capability %d.%d; kolo needs 8.0 (A100, RTX 30) or later: use device=cpu",
+                         c->place, d->major, d->minor);
     return 0;
 }
 
@@ -81,7 +82,8 @@ static int open_cuda(kolo_backend *b)
     KOLO_TRY(open_streams(c));
     KOLO_TRY(KOLO_CUDA(cudaMalloc((void **)&c->counter, KOLO_CUDA_COUNTERS * sizeof *c->counter)));
     c->counters = KOLO_CUDA_COUNTERS;
-    KOLO_TRY(KOLO_CUDA(cudaMemsetAsync(c->counter, 0, KOLO_CUDA_COUNTERS * sizeof *c->counter, c->stream[KOLO_LANE_COMPUTE])));
+    KOLO_TRY(KOLO_CUDA(
+        cudaMemsetAsync(c->counter, 0, KOLO_CUDA_COUNTERS * sizeof *c->counter, c->stream[KOLO_LANE_COMPUTE])));
     KOLO_TRY(kolo_cuda_ready(c));
     KOLO_TRY(KOLO_DNN(cudnnCreate(&c->dnn)));
     KOLO_TRY(KOLO_DNN(cudnnSetStream(c->dnn, c->stream[KOLO_LANE_COMPUTE])));

@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "ops/cuda/cuda.h"
 
-/* Left to what allocates by itself after the plan was made: cuDNN's and our kernels as they are first used (300 MiB), NCCL's buffers (500 MiB),
- * graphs. */
+/* Left to what allocates by itself after the plan was made: cuDNN's and our kernels as they are first used (300 MiB),
+ * NCCL's buffers (500 MiB), graphs. */
 static const size_t reserve_bytes = (size_t)1 << 30;
 
 /* The CUDA runtime keeps a current GPU for each thread. */
@@ -31,7 +31,7 @@ static void drop_capture(kolo_cuda *c)
     cudaGetLastError();
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 static void *alloc(kolo_backend *b, size_t bytes)
 {
@@ -45,7 +45,8 @@ static void *alloc(kolo_backend *b, size_t bytes)
         cudaGetLastError();
         cudaMemGetInfo(&left, &all);
         kolo_fail(KOLO_ECONFIG,
-                  "%s: %.1f MiB of memory were asked for, %.1f of %.1f MiB are free; a smaller micro_batch= needs less (`kolo plan` shows what "
+                  "%s: %.1f MiB of memory were asked for, %.1f of %.1f MiB are free; a smaller micro_batch= needs less "
+                  "(`kolo plan` shows what "
                   "for), precision=bf16 about half; others may be using this GPU (nvidia-smi)",
                   c->place, (double)bytes / 0x1p20, (double)left / 0x1p20, (double)all / 0x1p20);
         return NULL;
@@ -75,7 +76,7 @@ static size_t memory(kolo_backend *b, const char **source)
     return left > reserve_bytes ? left - reserve_bytes : 0;
 }
 
-/* ---- page-locked host memory ----------------------------------------------------------------------------------------- */
+/* ---- page-locked host memory ------------------------------------------------------------------------------------ */
 
 /* A range is locked once, however often it or a part of it is pinned, and unlocked by the last unpin. */
 struct kolo_cuda_pin {
@@ -119,7 +120,7 @@ static void unpin(kolo_backend *b, void *host)
     *known = c->pin[--c->pins];
 }
 
-/* ---- copies ---------------------------------------------------------------------------------------------------------- */
+/* ---- copies ----------------------------------------------------------------------------------------------------- */
 
 static int copy(kolo_backend *b, enum kolo_lane lane, void *to, const void *from, size_t bytes)
 {
@@ -150,13 +151,20 @@ static int copy_now(kolo_backend *b, void *to, const void *from, size_t bytes)
     return KOLO_CUDA(cudaStreamSynchronize(stream_of(b, KOLO_LANE_COMPUTE)));
 }
 
-static int read_memory(kolo_backend *b, void *host, const void *from, size_t bytes) { return copy_now(b, host, from, bytes); }
-static int write_memory(kolo_backend *b, void *to, const void *host, size_t bytes) { return copy_now(b, to, host, bytes); }
+static int read_memory(kolo_backend *b, void *host, const void *from, size_t bytes)
+{
+    return copy_now(b, host, from, bytes);
+}
+static int write_memory(kolo_backend *b, void *to, const void *host, size_t bytes)
+{
+    return copy_now(b, to, host, bytes);
+}
 
-/* ---- events ---------------------------------------------------------------------------------------------------------- */
+/* ---- events ----------------------------------------------------------------------------------------------------- */
 
-/* A record inside a capture has two meanings: lanes of the same capture that wait for it follow in the graph (`inside`), and everyone else waits
- * until a replay has come to that point (`outside`, recorded by a node of the graph). Which one a wait means is known when it is enqueued. */
+/* A record inside a capture has two meanings: lanes of the same capture that wait for it follow in the graph
+ * (`inside`), and everyone else waits until a replay has come to that point (`outside`, recorded by a node of the
+ * graph). Which one a wait means is known when it is enqueued. */
 typedef struct cuda_event {
     kolo_backend *backend;
     cudaEvent_t outside, inside;
@@ -217,7 +225,8 @@ static int event_after(kolo_backend *b, void *event, enum kolo_lane lane)
     cudaStream_t s = stream_of(b, lane);
     bool captured;
     kolo_cuda_enter(b);
-    if (c->capturing && e->capture == c->captures) return KOLO_CUDA(cudaStreamWaitEvent(s, e->inside, cudaEventWaitDefault));
+    if (c->capturing && e->capture == c->captures)
+        return KOLO_CUDA(cudaStreamWaitEvent(s, e->inside, cudaEventWaitDefault));
     KOLO_TRY(lane_captured(b, lane, &captured));
     return KOLO_CUDA(cudaStreamWaitEvent(s, e->outside, captured ? cudaEventWaitExternal : cudaEventWaitDefault));
 }
@@ -227,7 +236,8 @@ static int event_done(void *event)
     cuda_event *e = event;
     kolo_cuda_enter(e->backend);
     cudaError_t rc = cudaEventQuery(e->outside);
-    if (rc != cudaErrorNotReady) return rc == cudaSuccess ? 1 : kolo_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
+    if (rc != cudaErrorNotReady)
+        return rc == cudaSuccess ? 1 : kolo_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
     cudaGetLastError(); /* not a failure */
     return 0;
 }
@@ -235,13 +245,15 @@ static int event_done(void *event)
 static double event_seconds(void *from, void *to)
 {
     float ms;
-    return cudaEventElapsedTime(&ms, ((cuda_event *)from)->outside, ((cuda_event *)to)->outside) == cudaSuccess ? (double)ms * 1e-3 : NAN;
+    return cudaEventElapsedTime(&ms, ((cuda_event *)from)->outside, ((cuda_event *)to)->outside) == cudaSuccess
+               ? (double)ms * 1e-3
+               : NAN;
 }
 
-/* ---- replay ---------------------------------------------------------------------------------------------------------- */
+/* ---- replay ----------------------------------------------------------------------------------------------------- */
 
-/* Only this thread's calls are recorded, so readers and others may go on. The COMM lane joins when it waits for an event of COMPUTE, and must have been
- * waited for by COMPUTE at the end. */
+/* Only this thread's calls are recorded, so readers and others may go on. The COMM lane joins when it waits for an
+ * event of COMPUTE, and must have been waited for by COMPUTE at the end. */
 static int capture(kolo_backend *b)
 {
     kolo_cuda *c = kolo_cuda_of(b);

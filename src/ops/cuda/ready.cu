@@ -1,5 +1,5 @@
-/* A first kernel: whether this library holds code for the GPU, and whether the GPU does what it is told. Said when the backend opens and
- * not in the middle of a plan. */
+/* A first kernel: whether this library holds code for the GPU, and whether the GPU does what it is told. Said when the
+ * backend opens and not in the middle of a plan. */
 #include "ops/cuda/launch.cuh"
 
 static const uint32_t word = 0x6b6f6c6fu;
@@ -18,7 +18,8 @@ extern "C" int kolo_cuda_ready(kolo_cuda *cuda)
     KOLO_TRY(KOLO_CUDA(cudaMemsetAsync(cuda->counter, 0, sizeof got, stream)));
     KOLO_TRY(KOLO_CUDA(cudaStreamSynchronize(stream)));
     if (got != word)
-        return kolo_fail(KOLO_ELAUNCH, "%s: a first kernel wrote %08x instead of %08x: the GPU does not work; use another node", cuda->place,
-                         (unsigned)got, (unsigned)word);
+        return kolo_fail(KOLO_ELAUNCH,
+                         "%s: a first kernel wrote %08x instead of %08x: the GPU does not work; use another node",
+                         cuda->place, (unsigned)got, (unsigned)word);
     return 0;
 }
