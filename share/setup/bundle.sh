@@ -67,7 +67,7 @@ folder_of() { # SPLIT PICTURES-A-CLASS: some photos of every class, as links
     local class
     for class in "$shared/data/imagenette224/$1"/*/; do
         mkdir -p "$work/photos/$1/$(basename "$class")"
-        find "$(readlink -f "$class")" -name '*.JPEG' | sort | head -n "$2" | xargs -r ln -st "$work/photos/$1/$(basename "$class")"
+        find "$(readlink -f "$class")" -name '*.JPEG' | sort | awk -v n="$2" "NR <= n" | xargs -r ln -st "$work/photos/$1/$(basename "$class")"
     done
 }
 data=$out/share/data
@@ -109,7 +109,7 @@ else
     say CUDA "none: this build is for CPUs (make CUDA=1 bundle)"
 fi
 if [ "$bytes" -gt $LIMIT ]; then
-    find "$out" -type f -printf '%s %P\n' | sort -rn | head -n 12 >&2
+    find "$out" -type f -printf '%s %P\n' | sort -rn | sed -n 1,12p >&2
     stop "$out has $bytes bytes, more than $LIMIT"
 fi
 tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$folder" -czf "$out.tar.gz" "$name"

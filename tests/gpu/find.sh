@@ -32,7 +32,8 @@ find_one() {
     for folder; do
         [ -e "$folder/$name" ] && echo "$folder" && return 0
     done
-    [ -n "$(listed "$name")" ] && echo system
+    folder=$(listed "$name")
+    [ -n "$folder" ] && [ -e "$folder" ] && echo system
 }
 
 # Sets CUDA_PATHS (for LD_LIBRARY_PATH), says what was found; false if something is missing.
