@@ -73,4 +73,19 @@ like "$ROOM/nosite.out" "efa ethernet infiniband slingshot" "with the names of t
 submit idle nccl_bench.sh --nodes=1 --gpus-per-node=2 --ntasks-per-node=1
 is $? 78 "more GPUs than tasks: exit 78 before a GPU idles"
 like "$ROOM/idle.out" "sbatch --ntasks-per-node=2" "and the flag to add is named"
+
+# the templates on GPUs, by flags of sbatch alone; the stand-in is the GPU
+if [ -e "$BUILD/standin/libkolo_cuda.so" ]; then
+    export KOLO_CUDA_LIBRARY=$BUILD/standin/libkolo_cuda.so STANDIN_DEVICES=2
+    KOLO_ARGS="max=64K iterations=3" submit gpubench nccl_bench.sh --nodes=1 --gpus-per-node=2 --ntasks-per-node=2
+    is $? 0 "nccl_bench.sh on 2 GPUs"
+    like "$ROOM/gpubench.out" "^# kolo bench allreduce: 2 ranks on 1 node, Stand-in GPU, nccl [0-9.]+, in place" "sums by NCCL"
+    like "$ROOM/gpubench.out" "Out of bounds values : 0 OK" "and sums right"
+    export KOLO_RECIPE=shapes KOLO_DATA=$ROOM/data KOLO_ARGS="steps=2 batch=16 threads=1"
+    KOLO_RUN=$ROOM/gpurun submit gputrain resnet_imagenet.sh --nodes=1 --gpus-per-task=1 --ntasks-per-node=2
+    is $? 0 "resnet_imagenet.sh trains on 2 GPUs, even if each task was to see one"
+    like "$ROOM/gputrain.out" "computing on Stand-in GPU .* sums over ranks: nccl" "every task took its own"
+else
+    skip "the stand-in for a GPU is not built (make tests, with CUDA's headers)"
+fi
 done_testing
