@@ -39,9 +39,10 @@ static void say(report *r, enum verdict verdict, int status, const char *check, 
     if (verdict == BAD && r->worst < BAD) r->status = status;
     if ((int)verdict > r->worst) r->worst = (int)verdict;
     if (verdict == GOOD && r->launch && r->launch->rank != 0) return; /* the others speak of trouble only */
-    printf("%-4s %-10s ", name[verdict], check);
-    if (r->launch && r->launch->size > 1) printf("[rank %d %s] ", r->launch->rank, r->launch->host);
-    printf("%s\n", text);
+    char who[300] = "", line[1400]; /* written at once: the lines of many ranks do not mix */
+    if (r->launch && r->launch->size > 1) snprintf(who, sizeof who, "[rank %d %s] ", r->launch->rank, r->launch->host);
+    snprintf(line, sizeof line, "%-4s %-10s %s%s\n", name[verdict], check, who, text);
+    fputs(line, stdout);
     fflush(stdout);
 }
 
