@@ -22,6 +22,7 @@ typedef struct open_shard {
     kolo_shard_places places;
     uint64_t *offsets;    /* [count + 1], jpeg and mixed */
     uint16_t (*sizes)[2]; /* [count], likewise */
+    const uint8_t *memory; /* the samples, or NULL */
 } open_shard;
 
 struct kolo_dataset {
@@ -248,18 +249,55 @@ size_t kolo_dataset_bytes(const kolo_dataset *dataset, int64_t sample)
     return shard->offsets[i + 1] - shard->offsets[i];
 }
 
+/* Of the sample number i of a shard, behind places.data. */
+static uint64_t offset_in(const kolo_dataset *d, const open_shard *shard, int64_t i)
+{
+    return shard->offsets ? shard->offsets[i] : (uint64_t)i * d->sample_bytes;
+}
+
 int kolo_dataset_read(const kolo_dataset *dataset, int64_t sample, void *data)
 {
     if (sample < 0 || sample >= dataset->info.count)
         return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample,
                          (long long)dataset->info.count);
     const open_shard *shard = shard_of(dataset, sample);
-    const int64_t i = sample - shard->first;
-    if (dataset->info.encoding == KOLO_ENCODING_RAW)
-        return kolo_file_pread(shard->fd, shard->path, data, dataset->sample_bytes,
-                               shard->places.data + (uint64_t)i * dataset->sample_bytes);
-    return kolo_file_pread(shard->fd, shard->path, data, shard->offsets[i + 1] - shard->offsets[i],
-                           shard->places.data + shard->offsets[i]);
+    const uint64_t at = offset_in(dataset, shard, sample - shard->first);
+    const size_t bytes = (size_t)(offset_in(dataset, shard, sample - shard->first + 1) - at);
+    if (!shard->memory) return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
+    memcpy(data, shard->memory + at, bytes);
+    return 0;
+}
+
+void kolo_dataset_advise(const kolo_dataset *dataset, int64_t first, int64_t count)
+{
+    for (int64_t n; count > 0; first += n, count -= n) {
+        const open_shard *shard = shard_of(dataset, first);
+        const int64_t i = first - shard->first;
+        n = kolo_dataset_run(dataset, first, count);
+        const uint64_t at = offset_in(dataset, shard, i), end = offset_in(dataset, shard, i + n);
+        if (!shard->memory)
+            posix_fadvise(shard->fd, (off_t)(shard->places.data + at), (off_t)(end - at), POSIX_FADV_WILLNEED);
+    }
+}
+
+void kolo_dataset_set_memory(kolo_dataset *dataset, int shard, const void *samples) { dataset->shards[shard].memory = samples; }
+
+const uint8_t *kolo_dataset_memory(const kolo_dataset *dataset, int64_t sample)
+{
+    const open_shard *shard = shard_of(dataset, sample);
+    return shard->memory ? shard->memory + offset_in(dataset, shard, sample - shard->first) : NULL;
+}
+
+void kolo_dataset_get_extent(const kolo_dataset *dataset, int shard, kolo_dataset_extent *extent)
+{
+    const open_shard *s = &dataset->shards[shard];
+    *extent = (kolo_dataset_extent){s->fd, s->places.data, offset_in(dataset, s, s->count), s->first, s->count};
+}
+
+uint64_t kolo_dataset_offset(const kolo_dataset *dataset, int64_t sample)
+{
+    const open_shard *shard = shard_of(dataset, sample);
+    return offset_in(dataset, shard, sample - shard->first);
 }
 
 int64_t kolo_dataset_run(const kolo_dataset *dataset, int64_t first, int64_t count)
@@ -272,8 +310,11 @@ int64_t kolo_dataset_run(const kolo_dataset *dataset, int64_t first, int64_t cou
 int kolo_dataset_read_run(const kolo_dataset *dataset, int64_t first, int64_t count, void *data)
 {
     const open_shard *shard = shard_of(dataset, first);
-    return kolo_file_pread(shard->fd, shard->path, data, dataset->sample_bytes * (size_t)count,
-                           shard->places.data + (uint64_t)(first - shard->first) * dataset->sample_bytes);
+    const uint64_t at = (uint64_t)(first - shard->first) * dataset->sample_bytes;
+    const size_t bytes = dataset->sample_bytes * (size_t)count;
+    if (!shard->memory) return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
+    memcpy(data, shard->memory + at, bytes);
+    return 0;
 }
 
 int kolo_dataset_source(const kolo_dataset *dataset, int64_t sample, char *text, size_t size)

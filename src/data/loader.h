@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "data/latency.h"
 #include "data/mix.h"
 #include "data/shard.h"
 
@@ -21,18 +22,22 @@ typedef struct kolo_loader_config {
     int classes;
     bool train; /* permuted and augmented; else source order, validation transform */
     uint64_t seed;
-    int64_t batch;      /* global batch */
+    const char *shuffle; /* train: as kolo_order_parse takes it (data/order.h); NULL or "": full */
+    const int *node_of;  /* [ranks] for shuffle=local, used by kolo_loader_create only; NULL: one node */
+    int64_t
+        max_bad;   /* train: so many different samples that cannot be decoded are replaced by the next one, per rank */
+    int64_t batch; /* global batch */
     int rank, ranks;    /* this rank takes rows [rank*batch/ranks, (rank+1)*batch/ranks) of each global batch */
     int tail;           /* KOLO_tail_drop or KOLO_tail_pad (validation: always pad) */
     int crop, crop_pad; /* KOLO_crop_*; train */
     double area_min, area_max;
     bool flip;
-    const char *augment; /* entries as kolo_augment_parse takes them, in order; NULL or "": none */
-    int interpolation;   /* KOLO_interpolation_* */
-    int repeat;          /* train: so many views of a sample follow each other; 0: 1 */
-    kolo_mix_config mix; /* train: pairs of rows are mixed; then rows must be a multiple of 2 * repeat */
+    const char *augment;   /* entries as kolo_augment_parse takes them, in order; NULL or "": none */
+    int interpolation;     /* KOLO_interpolation_* */
+    int repeat;            /* train: so many views of a sample follow each other; 0: 1 */
+    kolo_mix_config mix;   /* train: pairs of rows are mixed; then rows must be a multiple of 2 * repeat */
     float mean[4], std[4]; /* per channel, in [0, 1], for augmentations that fill or add noise; std 0: not known */
-    int resize;          /* validation: short side before the centre crop; 0: none */
+    int resize;            /* validation: short side before the centre crop; 0: none */
     int readers, prefetch;
 } kolo_loader_config;
 
@@ -64,9 +69,14 @@ void kolo_loader_release(kolo_loader *loader, const kolo_batch *batch);
  * page-locked, so that they can be copied from while the host goes on; they stay until the loader is destroyed. */
 int kolo_loader_memory(const kolo_loader *loader, int i, void **base, size_t *bytes);
 
-typedef struct kolo_loader_stats {
-    double wait_seconds;    /* the consumer waited in kolo_loader_next */
-    int64_t samples, bytes; /* read */
+typedef struct kolo_loader_stats { /* of the batches that kolo_loader_next has given */
+    double wait_seconds;           /* the consumer waited in kolo_loader_next */
+    int64_t samples, bytes;        /* read */
+    int64_t hits;                  /* samples that came from the RAM cache */
+    int64_t bad;                   /* samples that were replaced */
+    kolo_latency read,
+        sample; /* of a read (not of hits), and of a sample from its read to its place in the batch; where samples are
+                                      below 16 KiB every eighth */
 } kolo_loader_stats;
 void kolo_loader_get_stats(const kolo_loader *loader, kolo_loader_stats *stats); /* since create */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "data/augment.h"
 #include "data/dataset.h"
 #include "data/jpeg.h"
@@ -17,6 +18,8 @@ struct kolo_worker {
     kolo_canvas *canvas; /* NULL: no augmentations */
     uint8_t *blob;
     size_t blob_bytes;
+    bool timed;
+    kolo_loader_stats *stats; /* of the chunk that is made */
 };
 
 int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe)
@@ -50,15 +53,27 @@ void kolo_worker_destroy(kolo_worker **worker)
     *worker = NULL;
 }
 
-static int read_blob(kolo_worker *w, int64_t sample, size_t bytes)
+static int read_sample(kolo_worker *w, int64_t sample, void *to)
 {
+    const double begin = w->timed ? kolo_time() : 0;
+    KOLO_TRY(kolo_dataset_read(w->recipe->config.dataset, sample, to));
+    if (w->timed) kolo_latency_add(&w->stats->read, kolo_time() - begin);
+    return 0;
+}
+
+/* The stored bytes, where they lie in memory or in the worker's own. */
+static int get_blob(kolo_worker *w, int64_t sample, size_t bytes, const uint8_t **blob)
+{
+    *blob = kolo_dataset_memory(w->recipe->config.dataset, sample);
+    if (*blob) return 0;
     if (bytes > w->blob_bytes) {
         free(w->blob);
         w->blob = kolo_alloc(bytes + bytes / 2);
         w->blob_bytes = w->blob ? bytes + bytes / 2 : 0;
         if (!w->blob) return KOLO_ECONFIG;
     }
-    return kolo_dataset_read(w->recipe->config.dataset, sample, w->blob);
+    *blob = w->blob;
+    return read_sample(w, sample, w->blob);
 }
 
 /* Training may decode at half, quarter or eighth size as long as the crop keeps at least the output's pixels.
@@ -94,14 +109,14 @@ static kolo_jpeg_window needed_window(const kolo_view *view, int height, int wid
     return w;
 }
 
-static int render_jpeg(kolo_worker *w, size_t bytes, int64_t pass, int64_t sample, uint8_t *to)
+static int render_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, int64_t pass, int64_t sample, uint8_t *to)
 {
     const kolo_loader_config *c = &w->recipe->config;
     kolo_jpeg_info info;
     kolo_view view;
-    KOLO_TRY(kolo_jpeg_inspect(w->jpeg, w->blob, bytes, &info));
+    KOLO_TRY(kolo_jpeg_inspect(w->jpeg, blob, bytes, &info));
     if (info.orientation != 1) {
-        KOLO_TRY(kolo_jpeg_decode(w->jpeg, w->blob, bytes, c->channels, 1, NULL, &w->turned, NULL));
+        KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, c->channels, 1, NULL, &w->turned, NULL));
         KOLO_TRY(kolo_picture_turn(&w->turned, info.orientation, &w->picture));
         kolo_view_choose(&view, c, w->picture.height, w->picture.width, pass, sample);
         return kolo_view_render(&view, w->resampler, &w->picture, 1, 0, 0, c->height, c->width, to);
@@ -114,7 +129,7 @@ static int render_jpeg(kolo_worker *w, size_t bytes, int64_t pass, int64_t sampl
     const int denominator = choose_denominator(c, &view);
     const kolo_jpeg_window window = needed_window(&view, info.height, info.width);
     kolo_jpeg_window origin;
-    KOLO_TRY(kolo_jpeg_decode(w->jpeg, w->blob, bytes, c->channels, denominator, &window, &w->picture, &origin));
+    KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, c->channels, denominator, &window, &w->picture, &origin));
     return kolo_view_render(&view, w->resampler, &w->picture, denominator, origin.top, origin.left, c->height, c->width,
                             to);
 }
@@ -129,9 +144,9 @@ static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
     kolo_view_choose(&view, c, height, width, pass, sample);
     if (w->recipe->direct && info->channels == c->channels && kolo_view_is_whole(&view, c->height, c->width) &&
         !view.resize.flip)
-        return kolo_dataset_read(c->dataset, sample, to);
+        return read_sample(w, sample, to);
     KOLO_TRY(kolo_picture_shape(&w->picture, height, width, info->channels));
-    KOLO_TRY(kolo_dataset_read(c->dataset, sample, w->picture.pixels));
+    KOLO_TRY(read_sample(w, sample, w->picture.pixels));
     KOLO_TRY(kolo_picture_convert(&w->picture, c->channels));
     return kolo_view_render(&view, w->resampler, &w->picture, 1, 0, 0, c->height, c->width, to);
 }
@@ -149,20 +164,25 @@ static int in_sample(const kolo_worker *w, int rc, int64_t sample)
                      (long long)sample, (long long)index, shard, source[0] ? ", made from " : "", source, cause);
 }
 
-int kolo_worker_make(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to, int64_t *bytes)
+int kolo_worker_make(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to, bool timed, kolo_loader_stats *stats)
 {
     const kolo_recipe *r = w->recipe;
     const kolo_loader_config *c = &r->config;
     const size_t length = kolo_dataset_bytes(c->dataset, sample);
+    const bool cached = kolo_dataset_memory(c->dataset, sample);
     int rc;
+    w->timed = timed && !cached;
+    w->stats = stats;
     if (kolo_dataset_codec(c->dataset, sample) == KOLO_CODEC_JPEG) {
-        rc = read_blob(w, sample, length);
-        if (rc == 0) rc = render_jpeg(w, length, pass, sample, to);
+        const uint8_t *blob;
+        rc = get_blob(w, sample, length, &blob);
+        if (rc == 0) rc = render_jpeg(w, blob, length, pass, sample, to);
     } else {
         rc = render_raw(w, pass, sample, to);
     }
     if (rc < 0) return in_sample(w, rc, sample);
-    *bytes += (int64_t)length;
+    stats->bytes += (int64_t)length;
+    stats->hits += cached;
     if (w->canvas) {
         w->canvas->pixels = to;
         kolo_augment_apply(r->augment, r->augments, w->canvas, c->seed, pass, sample);
@@ -170,14 +190,17 @@ int kolo_worker_make(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to, 
     return 0;
 }
 
-int kolo_worker_make_run(kolo_worker *w, int64_t sample, int64_t n, uint8_t *to, int64_t *bytes)
+int kolo_worker_make_run(kolo_worker *w, int64_t sample, int64_t n, uint8_t *to, kolo_loader_stats *stats)
 {
     const kolo_recipe *r = w->recipe;
     while (n > 0) {
         const int64_t run = kolo_dataset_run(r->config.dataset, sample, n);
+        const double begin = kolo_time();
         int rc = kolo_dataset_read_run(r->config.dataset, sample, run, to);
         if (rc < 0) return in_sample(w, rc, sample);
-        *bytes += run * (int64_t)r->sample_bytes;
+        stats->bytes += run * (int64_t)r->sample_bytes;
+        if (kolo_dataset_memory(r->config.dataset, sample)) stats->hits += run;
+        else kolo_latency_add(&stats->read, kolo_time() - begin);
         to += (size_t)run * r->sample_bytes;
         sample += run;
         n -= run;

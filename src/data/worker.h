@@ -20,9 +20,11 @@ typedef struct kolo_worker kolo_worker;
 
 int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe);
 void kolo_worker_destroy(kolo_worker **worker);
-/* to: (height, width, channels). pass: kolo_augment_pass(). *bytes grows by what was read. The error names sample, file and cause. */
-int kolo_worker_make(kolo_worker *worker, int64_t pass, int64_t sample, uint8_t *to, int64_t *bytes);
+/* to: (height, width, channels). pass: kolo_augment_pass(). The error names sample, file and cause. stats->bytes, hits and, if `timed`, read
+ * grow by what was read. */
+int kolo_worker_make(kolo_worker *worker, int64_t pass, int64_t sample, uint8_t *to, bool timed,
+                     kolo_loader_stats *stats);
 /* Validation of direct samples: n consecutive ones by as few reads as possible. */
-int kolo_worker_make_run(kolo_worker *worker, int64_t sample, int64_t n, uint8_t *to, int64_t *bytes);
+int kolo_worker_make_run(kolo_worker *worker, int64_t sample, int64_t n, uint8_t *to, kolo_loader_stats *stats);
 
 #endif

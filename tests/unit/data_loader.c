@@ -321,6 +321,64 @@ static void test_damage(void)
     fixture_remove(&f);
 }
 
+/* Samples 30, 31 and 77 of 100 are damaged. */
+static void damage_three(const fixture *f)
+{
+    static const int which[] = {30, 31, 77};
+    char path[512];
+    kolo_shard_places p;
+    kolo_shard_arrays a;
+    uint8_t junk[64];
+    memset(junk, 0xFF, sizeof junk);
+    snprintf(path, sizeof path, "%s/toy-train-00000-of-00001.h5", f->folder);
+    kolo_shard_inspect(path, NULL, &p, &a);
+    int fd = open(path, O_RDWR);
+    for (int i = 0; i < 3; i++) kolo_file_pwrite(fd, path, junk, 64, p.data + a.offsets[which[i]] + 20);
+    close(fd);
+    kolo_shard_arrays_free(&a);
+}
+
+static void test_bad_samples(void)
+{
+    fixture f = {.count = 100, .shards = 1, .height = 40, .width = 40, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+    kolo_dataset *d;
+    kolo_loader *l;
+    kolo_batch b;
+    kolo_loader_stats s;
+    int counted[100] = {0}, wrong = 0, rc = 0;
+    fixture_make(&f);
+    kolo_dataset_open(&d, f.folder);
+    kolo_loader_config c = config_of(d);
+    c.batch = 20, c.max_bad = 3, c.readers = 3;
+    look(c, 1, 0, 10, &one);
+    damage_three(&f);
+    kolo_loader_create(&l, &c);
+    for (int t = 0; t < 10 && (rc = kolo_loader_next(l, &b)) == 0; t++) { /* two epochs */
+        for (int i = 0; i < 20; i++) {
+            const int64_t was = one.sample[t * 20 + i], is = b.samples[i];
+            if (t < 5) counted[is]++;
+            wrong += is != (was == 30 || was == 31 ? 32 : was == 77 ? 78 : was) || b.labels[i] != is % 10;
+        }
+        kolo_loader_release(l, &b);
+    }
+    kolo_loader_get_stats(l, &s);
+    ok(rc == 0 && wrong == 0 && counted[32] == 3 && counted[78] == 2 && counted[30] == 0,
+       "damaged samples are replaced by the next sound one, with its label");
+    is_int(s.bad, 6, "and counted each time");
+    kolo_loader_destroy(&l);
+    look(c, 1, 0, 10, &one);
+    look(c, 4, 0, 10, &two);
+    ok(one.n == 200 && equal(&one, &two), "4 ranks replace them as one does");
+    c.max_bad = 2;
+    kolo_loader_create(&l, &c);
+    for (rc = 0; rc == 0 && (rc = kolo_loader_next(l, &b)) == 0;) kolo_loader_release(l, &b);
+    ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "more than max_bad=2") && strstr(kolo_error_text(), "pic0000"),
+       "a third one is too many for max_bad=2: %s", kolo_error_text());
+    kolo_loader_destroy(&l);
+    kolo_dataset_close(&d);
+    fixture_remove(&f);
+}
+
 static void test_synthetic(void)
 {
     kolo_loader_config c = {.synthetic_count = 1000,
@@ -362,8 +420,12 @@ static void test_speed(void)
     const double seconds = kolo_time() - begin;
     diag("%.0f samples/s of 784 bytes with one reader, %.0f %% of the time spent waiting", (double)n / seconds,
          100 * s.wait_seconds / seconds);
-    ok(s.samples >= n && s.bytes >= n * 784 && s.wait_seconds <= seconds,
+    ok(s.samples == n && s.bytes == n * 784 && s.wait_seconds <= seconds && s.hits == 0 && s.bad == 0,
        "statistics count samples, bytes and the wait");
+    const double p50 = kolo_latency_quantile(&s.sample, .5), p99 = kolo_latency_quantile(&s.sample, .99);
+    ok(p50 > 0 && p50 <= p99 && kolo_latency_quantile(&s.read, .5) <= p50 && p50 * (double)n < 4 * seconds,
+       "latencies: a read %.2f us, a sample %.2f us, one of a hundred above %.2f us", kolo_latency_quantile(&s.read, .5) * 1e6,
+       p50 * 1e6, p99 * 1e6);
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
     fixture_remove(&f);
@@ -388,6 +450,7 @@ int main(void)
     test_orientation();
     test_refusals(r);
     test_damage();
+    test_bad_samples();
     test_synthetic();
     test_speed();
     kolo_dataset_close(&r);

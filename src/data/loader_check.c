@@ -1,0 +1,89 @@
+/* What a loader can do with a configuration, and what it chooses where the configuration leaves it open. */
+#include "base/option.h"
+#include "base/thread.h"
+#include "data/augment.h"
+#include "data/loader_parts.h"
+#include "kolo/error.h"
+
+static int check_shape(const kolo_loader_config *c)
+{
+    if (c->channels != 1 && c->channels != 3)
+        return kolo_fail(KOLO_ECONFIG, "loader: %d channels; 1 or 3 are possible", c->channels);
+    if (c->height < 1 || c->width < 1 || c->height > 8192 || c->width > 8192)
+        return kolo_fail(KOLO_ECONFIG, "loader: pictures of %d x %d pixels; 1 to 8192 a side are possible", c->height,
+                         c->width);
+    if (c->dataset) {
+        const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
+        if (info->channels == 3 && c->channels == 1)
+            return kolo_fail(
+                KOLO_EINPUT,
+                "data set %s has colour pictures, the network takes 1 channel; pack again with --color gray",
+                info->name);
+        if (info->classes > c->classes)
+            return kolo_fail(KOLO_EINPUT, "data set %s has %d classes, the network %d; set classes=%d", info->name,
+                             info->classes, c->classes, info->classes);
+    }
+    return 0;
+}
+
+int loader_check(const kolo_loader_config *c, int64_t count)
+{
+    if (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks)
+        return kolo_fail(KOLO_EINTERNAL, "loader: rank %d of %d", c->rank, c->ranks);
+    if (c->batch < 1 || c->batch % c->ranks != 0)
+        return kolo_fail(KOLO_ECONFIG, "batch=%lld does not divide among %d ranks; use a multiple of %d",
+                         (long long)c->batch, c->ranks, c->ranks);
+    if (count < 1) return kolo_fail(KOLO_EINPUT, "the data set has no samples");
+    if (c->train && c->tail == KOLO_tail_drop && count < c->batch)
+        return kolo_fail(KOLO_ECONFIG,
+                         "batch=%lld is larger than the data set (%lld samples); use a smaller batch or tail=pad",
+                         (long long)c->batch, (long long)count);
+    const int64_t unit = 2 * (c->repeat > 0 ? c->repeat : 1);
+    if (c->train && kolo_mix_wanted(&c->mix) && c->batch / c->ranks % unit != 0)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "mixup and cutmix mix rows of one rank: batch=%lld gives each of %d ranks %lld rows, which is no "
+            "multiple of %lld (2 x repeat); use a batch that is a multiple of %lld",
+            (long long)c->batch, c->ranks, (long long)(c->batch / c->ranks), (long long)unit,
+            (long long)(unit * c->ranks));
+    return check_shape(c);
+}
+
+int loader_make_recipe(kolo_recipe *r, const kolo_loader_config *config)
+{
+    r->config = *config;
+    r->config.augment = r->config.shuffle = NULL; /* the caller's texts are not kept */
+    r->config.node_of = NULL;
+    if (!config->train || config->repeat < 1) r->config.repeat = 1;
+    if (!config->train) r->config.mix = (kolo_mix_config){0};
+    r->sample_bytes = (size_t)config->height * (size_t)config->width * (size_t)config->channels;
+    if (config->train) KOLO_TRY(kolo_augment_parse(config->augment, r->augment, KOLO_AUGMENT_MOST, &r->augments));
+    if (!config->dataset) return 0;
+    const kolo_dataset_info *info = kolo_dataset_get_info(config->dataset);
+    kolo_view view;
+    kolo_view_center(&view, config->height, config->width, config->height, config->width,
+                     config->train ? 0 : config->resize);
+    r->direct = info->encoding == KOLO_ENCODING_RAW && info->height == config->height && info->width == config->width &&
+                info->channels == config->channels && kolo_view_is_whole(&view, config->height, config->width);
+    return 0;
+}
+
+int loader_choose_readers(const kolo_loader_config *c)
+{
+    if (c->readers > 0) return c->readers;
+    if (!c->dataset) return 1;
+    const int cpus = kolo_cpu_count();
+    if (kolo_dataset_get_info(c->dataset)->encoding == KOLO_ENCODING_RAW) return cpus < 2 ? 1 : 2;
+    return cpus < 16 ? cpus : 16;
+}
+
+/* Large chunks where a row costs a microsecond, single rows where it costs a decode; pairs that are mixed stay together. */
+int64_t loader_choose_chunk(const kolo_loader *l)
+{
+    const kolo_loader_config *c = &l->recipe.config;
+    const bool jpeg = c->dataset && kolo_dataset_get_info(c->dataset)->encoding != KOLO_ENCODING_RAW;
+    const int64_t share = (l->rows + 2 * l->readers - 1) / (2 * l->readers);
+    const int64_t most = jpeg ? 4 : l->recipe.sample_bytes < 16384 ? 256 : 8;
+    const int64_t chunk = share < most ? share : most, unit = kolo_mix_wanted(&c->mix) ? 2 * c->repeat : 1;
+    return (chunk + unit - 1) / unit * unit;
+}

@@ -1,0 +1,100 @@
+/* Rows of a batch, made by one reader: samples, what is mixed, what is replaced. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "data/augment.h"
+#include "data/dataset.h"
+#include "data/loader_parts.h"
+#include "kolo/error.h"
+
+int64_t loader_position(const kolo_loader *l, const loader_slot *s, int64_t row)
+{
+    return s->step * l->recipe.config.batch + l->recipe.config.rank * l->rows + row;
+}
+
+/* Rows `repeat` apart are a pair, so that no picture is mixed with another view of itself. A pair lies in one chunk of one
+ * rank, so who reads it needs no other reader, and neither readers nor ranks change what is mixed with what. */
+static void mix_rows(const kolo_loader *l, loader_slot *s, int64_t first, int64_t count)
+{
+    const kolo_loader_config *c = &l->recipe.config;
+    const size_t bytes = l->recipe.sample_bytes;
+    for (int64_t i = first; i < first + count; i++) {
+        const int64_t j = i + c->repeat;
+        if (i / c->repeat % 2 == 1 || j >= s->valid) continue;
+        kolo_mix mix;
+        const int64_t number = c->mix.by_pair ? loader_position(l, s, i) : s->step;
+        kolo_random random = kolo_augment_random(c->seed, s->epoch, number, KOLO_OPERATION_MIX);
+        kolo_mix_draw(&mix, &c->mix, c->height, c->width, &random);
+        if (mix.kind == KOLO_MIX_NONE) continue;
+        kolo_mix_apply(&mix, s->pixels + (size_t)i * bytes, s->pixels + (size_t)j * bytes, c->height, c->width,
+                       c->channels);
+        s->labels2[i] = s->labels[j];
+        s->labels2[j] = s->labels[i];
+        s->mix[i] = s->mix[j] = mix.weight;
+    }
+}
+
+/* 0: this sample may be replaced; else the error that its decoder left. */
+static int allow_bad(kolo_loader *l, int64_t sample, int rc)
+{
+    const int64_t most = l->recipe.config.max_bad;
+    bool known = false;
+    if (rc != KOLO_EINPUT || !l->recipe.config.train || most == 0) return rc;
+    pthread_mutex_lock(&l->lock);
+    for (int64_t i = 0; i < l->bad_count; i++) known |= l->bad[i] == sample;
+    const bool take = !known && l->bad_count < most;
+    if (take) l->bad[l->bad_count++] = sample;
+    pthread_mutex_unlock(&l->lock);
+    if (take) kolo_warn("%s; the sample after it takes its place", kolo_error_text());
+    return known || take ? 0 : kolo_fail_in(rc, "more than max_bad=%lld samples cannot be decoded: ", (long long)most);
+}
+
+/* A sample that cannot be decoded is replaced by the next one of the split that can: the same one wherever it is met. */
+static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t row, kolo_loader_stats *stats)
+{
+    const kolo_recipe *r = &l->recipe;
+    const int64_t pass = kolo_augment_pass(s->epoch, loader_position(l, s, row) % r->config.repeat);
+    const int64_t first = s->samples[row];
+    const bool timed = row % 8 == 0 || r->sample_bytes >= 16384;
+    const double begin = timed ? kolo_time() : 0;
+    uint8_t *to = s->pixels + (size_t)row * r->sample_bytes;
+    for (int rc; (rc = kolo_worker_make(worker, pass, s->samples[row], to, timed, stats)) < 0;) {
+        KOLO_TRY(allow_bad(l, s->samples[row], rc));
+        s->samples[row] = (s->samples[row] + 1) % l->count;
+        if (s->samples[row] == first) return kolo_fail(KOLO_EINPUT, "no sample of the split can be decoded");
+    }
+    if (s->samples[row] != first) {
+        stats->bad++;
+        s->labels[row] = kolo_dataset_label(r->config.dataset, s->samples[row]);
+        if (s->labels2) s->labels2[row] = s->labels[row];
+    }
+    if (timed) kolo_latency_add(&stats->sample, kolo_time() - begin);
+    return 0;
+}
+
+void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t first, int64_t count, loader_result *r)
+{
+    const kolo_recipe *recipe = &l->recipe;
+    const size_t bytes = recipe->sample_bytes;
+    const int64_t left = s->valid - first, valid = left < 0 ? 0 : left < count ? left : count;
+    if (l->shared_pixels) {
+        r->stats.samples = valid;
+        return;
+    }
+    if (l->noise) {
+        memcpy(s->pixels + (size_t)first * bytes, l->noise + (size_t)first * bytes, (size_t)valid * bytes);
+    } else if (recipe->direct && !recipe->config.train && recipe->augments == 0 && valid > 0) {
+        r->row = first;
+        r->status =
+            kolo_worker_make_run(worker, s->samples[first], valid, s->pixels + (size_t)first * bytes, &r->stats);
+    } else {
+        for (int64_t i = 0; i < valid && r->status == 0; i++) {
+            r->row = first + i;
+            r->status = make_row(l, worker, s, r->row, &r->stats);
+        }
+        if (s->mix && r->status == 0) mix_rows(l, s, first, count);
+    }
+    r->stats.samples = valid;
+    memset(s->pixels + (size_t)(first + valid) * bytes, 0, (size_t)(count - valid) * bytes);
+}

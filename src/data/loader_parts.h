@@ -1,0 +1,73 @@
+/* What the files of the loader share: its state. */
+#ifndef KOLO_DATA_LOADER_PARTS_H
+#define KOLO_DATA_LOADER_PARTS_H
+
+#include <pthread.h>
+
+#include "data/loader.h"
+#include "data/order.h"
+#include "data/worker.h"
+
+/* A slot goes free -> filling (readers take rows of it) -> ready (all rows done) -> held (by the consumer) -> free. */
+enum loader_slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
+
+typedef struct loader_slot {
+    uint8_t *pixels;
+    int32_t *labels, *labels2; /* labels2 and mix: NULL if nothing is mixed */
+    float *mix;
+    int64_t *samples;
+    int64_t epoch, step, valid, valid_global;
+    int64_t taken, done; /* rows given to readers, rows finished */
+    enum loader_slot_state state;
+    int status; /* of the failed row with the lowest number */
+    int64_t failed_row;
+    char error[1024];
+    kolo_loader_stats stats; /* of its making */
+} loader_slot;
+
+struct kolo_loader {
+    kolo_recipe recipe;
+    int64_t count, rows, steps, chunk;
+    int readers, slots;
+    loader_slot *slot;
+    size_t slot_bytes;
+    int32_t *labels; /* labels, labels2 and mix of all slots */
+    size_t labels_bytes;
+    uint8_t *noise;      /* synthetic: the pixels of every batch */
+    bool shared_pixels;  /* all slots show the noise itself: no batch is short */
+    kolo_order *sampler; /* NULL: source order */
+
+    pthread_mutex_t lock; /* everything below */
+    pthread_cond_t work, ready;
+    int64_t *order[2], order_epoch[2]; /* of epoch e in [e % 2]; the next one is made while this one is read */
+    bool ordering;                     /* a reader makes an order, without the lock */
+    int64_t *advice, advised;          /* samples that will soon be read; their number. NULL: none are ever told */
+    bool advising;                     /* a reader tells them, without the lock */
+    int64_t epoch, step;               /* of the batch that is opened next */
+    int64_t opened, consumed;          /* batches since seek; batch i lives in slot i % slots */
+    int busy;                          /* readers at work on a chunk */
+    bool stop, pause, finished;        /* finished: no batch is left to open (validation) */
+    int64_t *bad, bad_count;           /* [max_bad] samples that were replaced */
+    kolo_loader_stats stats;
+    pthread_t *threads;
+    int started;
+};
+
+/* What became of a chunk of rows. */
+typedef struct loader_result {
+    int status;
+    int64_t row; /* where it failed */
+    kolo_loader_stats stats;
+} loader_result;
+
+int loader_check(const kolo_loader_config *config, int64_t count);
+int loader_make_recipe(kolo_recipe *recipe, const kolo_loader_config *config);
+int loader_choose_readers(const kolo_loader_config *config);
+int64_t loader_choose_chunk(const kolo_loader *loader);
+/* Of a row of this rank in the order of the epoch. */
+int64_t loader_position(const kolo_loader *loader, const loader_slot *slot, int64_t row);
+/* By a reader, without the lock; nobody else touches these rows. */
+void loader_fill(kolo_loader *loader, kolo_worker *worker, loader_slot *slot, int64_t first, int64_t count,
+                 loader_result *result);
+
+#endif
