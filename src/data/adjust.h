@@ -44,8 +44,8 @@ void kolo_adjust_grayscale(kolo_canvas *canvas); /* luma into all channels */
 
 /* torchvision v2: adjust_contrast, adjust_saturation, adjust_hue (in turns, -0.5 to 0.5). Its adjust_brightness is
  * kolo_adjust_brightness. */
-void kolo_jitter_contrast(kolo_canvas *canvas, float factor);
-void kolo_jitter_saturation(kolo_canvas *canvas, float factor);
+void kolo_jitter_contrast(kolo_canvas *canvas, double factor);
+void kolo_jitter_saturation(kolo_canvas *canvas, double factor);
 void kolo_jitter_hue(kolo_canvas *canvas, float turn);
 
 /* Gaussian of 2 * radius + 1 taps, mirrored at the borders without repeating the border pixel, as torchvision's

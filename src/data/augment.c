@@ -10,9 +10,18 @@
 
 const kolo_augmentation kolo_augmentation_table[] = {
 #define AUGMENT(name, help, ...) {#name, help, kolo_augment_##name, {__VA_ARGS__}},
-#define P(name, standard, low, high) {#name, standard, low, high, false, false}
-#define P_WHOLE(name, standard, low, high) {#name, standard, low, high, true, false}
-#define P_RISES(name, standard, low, high) {#name, standard, low, high, false, true}
+#define P(name, standard, low, high)             \
+    {                                            \
+#name, standard, low, high, false, false \
+    }
+#define P_WHOLE(name, standard, low, high)      \
+    {                                           \
+#name, standard, low, high, true, false \
+    }
+#define P_RISES(name, standard, low, high)      \
+    {                                           \
+#name, standard, low, high, false, true \
+    }
 #include "data/augment.def"
 #undef AUGMENT
 #undef P

@@ -48,6 +48,13 @@ void kolo_augment_usage(const kolo_augmentation *augmentation, char *text, size_
 void kolo_augment_apply(const kolo_augment_step *list, int n, kolo_canvas *canvas, uint64_t seed, int64_t pass,
                         int64_t sample);
 
+/* The operations that RandAugment and TrivialAugment are made of, for tests. torchvision's: number 0 .. 13 in the order
+ * Identity, ShearX, ShearY, TranslateX, TranslateY, Rotate, Brightness, Color, Contrast, Sharpness, Posterize, Solarize,
+ * AutoContrast, Equalize; bin 0 .. 30; wide: TrivialAugmentWide. timm's: number 0 .. 14 in the order of its increasing
+ * transforms (AutoContrast .. TranslateYRel). */
+void kolo_rand_operation(kolo_canvas *canvas, bool wide, int operation, int bin, bool negative);
+void kolo_timm_operation(kolo_canvas *canvas, int operation, double magnitude, bool negative, bool cubic);
+
 /* Repeated augmentation shows `view` 0, 1, ... of one sample in an epoch. */
 static inline int64_t kolo_augment_pass(int64_t epoch, int64_t view) { return epoch | view << 32; }
 

@@ -9,7 +9,8 @@ static void stretch(kolo_canvas *c, float centre, float factor)
         const float value = factor * ((float)i - centre) + centre + 0.5f;
         table[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
     }
-    for (size_t i = 0; i < bytes; i++) c->pixels[i] = table[c->pixels[i]];
+    uint8_t *p = c->pixels;
+    for (size_t i = 0; i < bytes; i++) p[i] = table[p[i]];
 }
 
 void kolo_augment_brightness(kolo_canvas *c, const double *parameter, kolo_random *random)
@@ -32,5 +33,6 @@ void kolo_augment_invert(kolo_canvas *c, const double *parameter, kolo_random *r
     (void)parameter;
     if (kolo_random_u32(random) & 1) return;
     const size_t bytes = kolo_canvas_bytes(c);
-    for (size_t i = 0; i < bytes; i++) c->pixels[i] = (uint8_t)(255 - c->pixels[i]);
+    uint8_t *p = c->pixels;
+    for (size_t i = 0; i < bytes; i++) p[i] = (uint8_t)(255 - p[i]);
 }
