@@ -107,6 +107,7 @@ static int pack_split(packing *p)
     fflush(stdout);
     if (rc == KOLO_EINPUT && p->launch.rank == 0 && p->claimed && !p->resumed && kolo_folder_remove(p->work) < 0)
         kolo_warn("%s", kolo_error_text());
+    if (p->lock.fd >= 0) kolo_lock_release(&p->lock);
     pack_free(p);
     return rc;
 }

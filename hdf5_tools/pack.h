@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/lock.h"
 #include "data/picture.h"
 #include "data/resample.h"
 #include "data/shard_file.h"
@@ -82,6 +83,7 @@ typedef struct pack_shard {
     kolo_shard_places places;
     uint64_t box_place, flags_place, area_place, transform_place;
     int fd;
+    bool fresh; /* made by this rank, in this run */
 } pack_shard;
 
 /* One packing, as a rank sees it. A slot is a place in the shuffled source, a position one in the output: positions
@@ -90,7 +92,8 @@ typedef struct packing {
     pack_options options;
     kolo_launch launch;
     source source;
-    char *work; /* OUT/.pack */
+    char *work;    /* OUT/.pack */
+    run_lock lock; /* rank 0: one packing at a time in a folder */
     char *options_text;
     uint64_t fingerprint[2];
     int channels, height, width; /* of the output; channels 0: not yet decided; height 0: they differ */

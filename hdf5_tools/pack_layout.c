@@ -158,11 +158,43 @@ static bool shard_is_there(const packing *p, int k)
            h.channels == p->channels;
 }
 
+/* Asks the file system for all of a shard's room at once: a full disk or a quota is told now, not after hours. Where
+ * it cannot promise room the writers will find out. */
+static int reserve(const pack_shard *s)
+{
+    const int64_t bytes = kolo_file_size(s->path);
+    const int fd = open(s->path, O_WRONLY | O_CLOEXEC);
+    if (bytes < 0 || fd < 0) {
+        if (fd >= 0) close(fd);
+        return kolo_fail(KOLO_EIO, "%s: %s", s->path, strerror(errno));
+    }
+    const bool refused = fallocate(fd, 0, 0, bytes) != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
+    const int cause = errno;
+    close(fd);
+    if (!refused) return 0;
+    return kolo_fail(KOLO_EIO,
+                     "%s: the file system refuses %.1f MB: %s; free space or choose another --out, a smaller --size or "
+                     "--encoding jpeg, then go on with --resume",
+                     s->path, (double)bytes / 1e6, strerror(cause));
+}
+
+/* Every rank makes its share. What this run made is removed again when there is no room for all. */
 static int create_mine(packing *p)
 {
+    int rc = 0, k = p->launch.rank;
+    for (; k < p->shards && rc == 0; k += p->launch.size) {
+        p->shard[k].fresh = !shard_is_there(p, k);
+        if (!p->shard[k].fresh) continue;
+        rc = pack_create_shard(p, k);
+        if (rc == 0) rc = reserve(&p->shard[k]);
+    }
+    return rc;
+}
+
+static void remove_fresh(packing *p)
+{
     for (int k = p->launch.rank; k < p->shards; k += p->launch.size)
-        if (!shard_is_there(p, k)) KOLO_TRY(pack_create_shard(p, k));
-    return 0;
+        if (p->shard[k].fresh) unlink(p->shard[k].path);
 }
 
 static int open_all(packing *p)
@@ -242,6 +274,8 @@ int pack_layout(packing *p)
     if (rc == 0 && p->launch.rank == 0) rc = ask_space(p);
     if (rc == 0 && p->launch.rank == 0) rc = gather_rejects(p);
     KOLO_TRY(pack_agree(p, rc));
-    KOLO_TRY(pack_agree(p, create_mine(p)));
+    rc = pack_agree(p, create_mine(p));
+    if (rc < 0) remove_fresh(p);
+    KOLO_TRY(rc);
     return pack_agree(p, open_all(p));
 }

@@ -201,12 +201,36 @@ static int take_back(packing *p)
     return rc;
 }
 
+/* Shards within the source would be listed with it the next time. */
+static int check_apart(const pack_options *o)
+{
+    char *out = kolo_strdup(o->out), *real = NULL;
+    int rc = out ? 0 : KOLO_ECONFIG;
+    while (rc == 0 && !(real = realpath(out, NULL))) { /* the nearest folder that is there */
+        char *slash = strrchr(out, '/');
+        if (slash && slash != out) *slash = 0;
+        else strcpy(out, slash ? "/" : ".");
+    }
+    for (int i = 0; i < o->in_count && rc == 0; i++) {
+        struct stat info;
+        char *in = stat(o->in[i], &info) == 0 && S_ISDIR(info.st_mode) ? realpath(o->in[i], NULL) : NULL;
+        const size_t n = in ? strlen(in) : 0;
+        if (in && real && strncmp(real, in, n) == 0 && (real[n] == '/' || real[n] == 0))
+            rc = kolo_fail(KOLO_ECONFIG, "--out %s lies within --in %s; choose a folder beside it", o->out, o->in[i]);
+        free(in);
+    }
+    free(real);
+    free(out);
+    return rc;
+}
+
 /* Rank 0: is the folder ours to write? */
 static int claim_output(packing *p)
 {
     const pack_options *o = &p->options;
     char *plan = kolo_format("%s/plan", p->work), *text = fingerprint_text(p);
     int rc = plan && text ? kolo_folder_make(o->out) : KOLO_ECONFIG;
+    if (rc == 0) rc = kolo_lock_take(&p->lock, o->out, ".pack-lock", "--out");
     const bool begun = rc == 0 && kolo_file_exists(plan);
     if (rc == 0 && o->force) rc = pack_clear_output(p);
     else if (rc == 0 && begun && o->resume) rc = compare_plan(p, plan, text);
@@ -292,10 +316,12 @@ int pack_plan(packing *p)
 {
     const bool first = p->launch.rank == 0;
     int rc = 0;
+    p->lock.fd = -1;
     p->options_text = pack_options_text(&p->options);
     p->work = kolo_format("%s/.pack", p->options.out ? p->options.out : ".");
     if (!p->options_text || !p->work) return KOLO_ECONFIG;
-    if (first) rc = open_source(p);
+    if (first && p->options.out) rc = check_apart(&p->options);
+    if (rc == 0 && first) rc = open_source(p);
     if (rc == 0 && first) rc = pack_choose(p);
     if (rc == 0 && first) make_fingerprint(p);
     if (rc == 0 && first && !p->options.dry_run) rc = claim_output(p);

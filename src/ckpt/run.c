@@ -30,7 +30,7 @@ int kolo_run_open(kolo_run **run, const char *folder)
     r->checkpoints = kolo_format("%s/checkpoints", folder);
     if (!r->folder || !r->checkpoints) goto fail;
     KOLO_TRY_GOTO(rc, kolo_folder_make(folder));
-    KOLO_TRY_GOTO(rc, kolo_lock_take(&r->lock, folder));
+    KOLO_TRY_GOTO(rc, kolo_lock_take(&r->lock, folder, "lock", "run= folder"));
     KOLO_TRY_GOTO(rc, check_space(folder));
     KOLO_TRY_GOTO(rc, kolo_folder_make(r->checkpoints));
     KOLO_TRY_GOTO(rc, kolo_store_sweep(r->checkpoints));

@@ -3,7 +3,7 @@
 #define KOLO_CKPT_RUN_H
 
 #include "ckpt/ckpt.h"
-#include "ckpt/lock.h"
+#include "base/lock.h"
 
 struct saver; /* checkpoint.c: snapshot and writer thread; made at the first save */
 

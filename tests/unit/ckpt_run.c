@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "ckpt/ckpt.h"
-#include "ckpt/owner.h"
+#include "base/owner.h"
 #include "kolo/error.h"
 #include "tap.h"
 

@@ -1,4 +1,4 @@
-#include "ckpt/lock.h"
+#include "base/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "ckpt/owner.h"
-#include "ckpt/stream.h"
+#include "base/owner.h"
 #include "kolo/error.h"
 
 enum { PATIENCE_MS = 10000, POLL_MS = 50, SETTLE_MS = 500 };
@@ -24,31 +23,37 @@ static void sleep_ms(long ms)
     while (nanosleep(&t, &t) < 0 && errno == EINTR) continue;
 }
 
-static int fail_held(const char *folder, const owner *o, const char *state)
+static int fail_io(const run_lock *lock, const char *verb)
+{
+    return kolo_fail(KOLO_EIO, "%s: cannot %s: %s; check its permissions and the free space, or choose another %s",
+                     lock->path, verb, strerror(errno), lock->what);
+}
+
+static int fail_held(const run_lock *lock, const char *folder, const owner *o, const char *state)
 {
     char who[512];
     kolo_owner_text(o, who, sizeof who);
     return kolo_fail(
         KOLO_ECONFIG,
-        "%s: this run folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another run= folder", folder,
-        who, *state ? " (" : "", state, *state ? ")" : "", *o->job ? ": scancel " : "", o->job);
+        "%s: this folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another %s", folder, who,
+        *state ? " (" : "", state, *state ? ")" : "", *o->job ? ": scancel " : "", o->job, lock->what);
 }
 
-static int fail_unknown(const char *folder, const owner *o)
+static int fail_unknown(const run_lock *lock, const char *folder, const owner *o)
 {
     char who[512];
     kolo_owner_text(o, who, sizeof who);
     return kolo_fail(KOLO_ECONFIG,
-                     "%s: this run folder belongs to %s, and it cannot be told from here whether that still runs: "
-                     "if it does not, remove %s/lock and start again; else choose another run= folder",
-                     folder, who, folder);
+                     "%s: this folder belongs to %s, and it cannot be told from here whether that still runs: "
+                     "if it does not, remove %s and start again; else choose another %s",
+                     folder, who, lock->path, lock->what);
 }
 
 /* Opens the file that has this name now. */
-static int open_lock(const char *path)
+static int open_lock(const run_lock *lock)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    return fd >= 0 ? fd : kolo_fail_io("open", path);
+    int fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    return fd >= 0 ? fd : fail_io(lock, "open");
 }
 
 static bool still_there(int fd, const char *path)
@@ -71,7 +76,7 @@ static bool read_owner(const char *path, owner *o)
 static int take_kernel_lock(run_lock *lock, const char *folder)
 {
     for (int waited = 0;; waited += POLL_MS) {
-        lock->fd = open_lock(lock->path);
+        lock->fd = open_lock(lock);
         if (lock->fd < 0) return lock->fd;
         int rc = flock(lock->fd, LOCK_EX | LOCK_NB);
         bool held =
@@ -83,7 +88,7 @@ static int take_kernel_lock(run_lock *lock, const char *folder)
         lock->fd = -1;
         kolo_owner_self(&me);
         bool dying = !known || (!strcmp(o.boot, me.boot) && !kolo_owner_process_runs(&o));
-        if (held && (!dying || waited >= PATIENCE_MS)) return fail_held(folder, &o, "");
+        if (held && (!dying || waited >= PATIENCE_MS)) return fail_held(lock, folder, &o, "");
         if (held) sleep_ms(POLL_MS);
     }
 }
@@ -92,20 +97,20 @@ static int write_owner(const run_lock *lock, const owner *me)
 {
     char *text = kolo_owner_write(me);
     if (!text) return kolo_fail(KOLO_ECONFIG, "%s: out of memory", lock->path);
-    int rc = ftruncate(lock->fd, 0) < 0 ? kolo_fail_io("write", lock->path) : 0;
+    int rc = ftruncate(lock->fd, 0) < 0 ? fail_io(lock, "write") : 0;
     if (rc == 0) rc = kolo_file_pwrite(lock->fd, lock->path, text, strlen(text), 0);
-    if (rc == 0 && fsync(lock->fd) < 0) rc = kolo_fail_io("write", lock->path);
+    if (rc == 0 && fsync(lock->fd) < 0) rc = fail_io(lock, "write");
     free(text);
     return rc < 0 ? KOLO_EIO : 0;
 }
 
 /* What the content says about taking this lock over. */
-static int judge(const char *folder, const owner *was, const owner *me)
+static int judge(const run_lock *lock, const char *folder, const owner *was, const owner *me)
 {
     char state[64], who[512];
     enum owner_state is = kolo_owner_look(was, me, state, sizeof state);
-    if (is == OWNER_ALIVE) return fail_held(folder, was, state);
-    if (is == OWNER_UNKNOWN) return fail_unknown(folder, was);
+    if (is == OWNER_ALIVE) return fail_held(lock, folder, was, state);
+    if (is == OWNER_UNKNOWN) return fail_unknown(lock, folder, was);
     kolo_owner_text(was, who, sizeof who);
     if (is == OWNER_GONE) kolo_warn("%s: was in use by %s, which is gone: this run takes the folder over", folder, who);
     return 0;
@@ -116,19 +121,19 @@ static int take_over(run_lock *lock, const char *folder)
     owner me, was, now;
     kolo_owner_self(&me);
     bool old = read_owner(lock->path, &was);
-    if (old) KOLO_TRY(judge(folder, &was, &me));
+    if (old) KOLO_TRY(judge(lock, folder, &was, &me));
     KOLO_TRY(write_owner(lock, &me));
     if (!old || !strcmp(was.boot, me.boot)) return 0;
     /* Two machines may have judged the same old lock at once, where flock does not reach from one to the other: the
      * last to write owns it, and both see that now. */
     sleep_ms(SETTLE_MS);
-    if (read_owner(lock->path, &now) && !kolo_owner_equal(&now, &me)) return fail_held(folder, &now, "");
+    if (read_owner(lock->path, &now) && !kolo_owner_equal(&now, &me)) return fail_held(lock, folder, &now, "");
     return 0;
 }
 
-int kolo_lock_take(run_lock *lock, const char *folder)
+int kolo_lock_take(run_lock *lock, const char *folder, const char *file, const char *what)
 {
-    *lock = (run_lock){.fd = -1, .path = kolo_format("%s/lock", folder)};
+    *lock = (run_lock){.fd = -1, .path = kolo_format("%s/%s", folder, file), .what = what};
     if (!lock->path) return KOLO_ECONFIG;
     int rc = take_kernel_lock(lock, folder);
     if (rc == 0) rc = take_over(lock, folder);

@@ -1,4 +1,4 @@
-#include "ckpt/owner.h"
+#include "base/owner.h"
 
 #include <cjson/cJSON.h>
 #include <ctype.h>

@@ -1,6 +1,6 @@
-/* Who owns a run folder, as RUN/lock tells it, and whether that process still runs. */
-#ifndef KOLO_CKPT_OWNER_H
-#define KOLO_CKPT_OWNER_H
+/* Who owns a locked folder (base/lock.h), as its lock file tells it, and whether that process still runs. */
+#ifndef KOLO_BASE_OWNER_H
+#define KOLO_BASE_OWNER_H
 
 #include <stdbool.h>
 #include <stddef.h>
