@@ -2,7 +2,7 @@
 # What the parts of tests/gpu/run share: where things are, headings, TAP lines, limits of time, results.
 # DRY is empty, or 1 for the rehearsal without a GPU. ROOM: scratch, removed at the end. OUT: logs and results.
 BUDGET=540 # seconds of the whole run, and of each part in it at most: what does not fit is left out, and said
-declare -A PART_BUDGET=([facts]=30 [ops]=120 [golden]=40 [train]=60 [graph]=40 [determinism]=45 [share]=35 [sanitizer]=60 [bench]=130 [peer]=200)
+declare -A PART_BUDGET=([facts]=30 [ops]=100 [golden]=35 [train]=50 [graph]=35 [determinism]=35 [share]=30 [sanitizer]=50 [bench]=190 [peer]=220)
 
 run_begin() { # OUT DRY ONLY
     DRY=$2 ONLY=$3

@@ -3,7 +3,7 @@
 # trying candidates takes long on the stand-in: a rehearsal does it once
 free=()
 if [ -n "$DRY" ]; then batches=(2) big=(model=resnet20 size=8 steps=2) small=(model=resnet20 size=8 batch=2 steps=2) free=(deterministic=true)
-else batches=(128 256 512) big=(model=resnet50 size=224 steps=40) small=(model=resnet20 size=32 batch=1024 steps=200); fi
+else batches=(256 512 128) big=(model=resnet50 size=224 steps=40) small=(model=resnet20 size=32 batch=1024 steps=200); fi
 if [ -z "$DRY" ]; then
     if limited 60 ceilings > "$OUT/logs/ceilings" 2>&1; then
         grep -h '"ceiling"\|"gpu"' "$OUT/logs/ceilings" | tee -a "$OUT/results.jsonl" | sed 's/[{}"]//g; s/^what: /# /'
@@ -14,18 +14,18 @@ if [ -z "$DRY" ]; then
 fi
 ceiling() { sed -n "s/.*\"name\": \"$1\", \"[a-z_]*\": \([0-9.e+]*\)}.*/\1/p" "$OUT/logs/ceilings" 2> /dev/null | head -n 1; } # NAME
 field() { sed -n "s|^train .*$2.*|\1|p" "$OUT/logs/bench.$1" | tail -n 1; } # NAME PATTERN
-# bench NAME ARGS...: one run of kolo bench train; figures to $rate $ms $host $peak $planned
+# bench NAME ARGS...: one run of kolo bench train; figures to $rate $ms $host $peak $planned. The first of a shape tries candidates and takes long.
 bench() {
-    local name=$1
+    local name=$1 start=$SECONDS
     shift
     rate=0 ms=0 host=0 peak=0 planned=0
     enough "$name" || return 1
-    limited 60 kolo bench train device=cuda "$@" > "$OUT/logs/bench.$name" 2>&1 || { fail "$name: status $?, $(tail -n 1 "$OUT/logs/bench.$name" | cut -c 1-200)" && return 1; }
+    limited 120 kolo bench train device=cuda "$@" > "$OUT/logs/bench.$name" 2>&1 || { fail "$name: status $?, $(tail -n 1 "$OUT/logs/bench.$name" | cut -c 1-200)" && return 1; }
     rate=$(field "$name" ': \([0-9.]*\) img/s') ms=$(field "$name" ' \([0-9.]*\) ms/step')
     host=$(field "$name" 'host \([0-9.]*\)') peak=$(field "$name" 'peak \([0-9.]*\) MiB') planned=$(field "$name" 'planned \([0-9.]*\) MiB')
     [ -n "$rate" ] || { fail "$name: no figure in $OUT/logs/bench.$name" && return 1; }
-    record bench "name=$name" "img_s=$rate" "ms=$ms" "host_us=$(awk -v h="$host" 'BEGIN {print 1000 * h}')" "peak_mib=$peak" "planned_mib=$planned" "args=$*"
-    pass "$name: $rate img/s, $ms ms a step, host $host ms, memory $peak MiB of $planned planned"
+    record bench "name=$name" "img_s=$rate" "ms=$ms" "host_us=$(awk -v h="$host" 'BEGIN {print 1000 * h}')" "peak_mib=$peak" "planned_mib=$planned" "seconds=$((SECONDS - start))" "args=$*"
+    pass "$name: $rate img/s, $ms ms a step, host $host ms, memory $peak MiB of $planned planned (run: $((SECONDS - start)) s)"
 }
 best=0 best_batch=${batches[0]}
 for batch in "${batches[@]}"; do

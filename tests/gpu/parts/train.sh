@@ -22,12 +22,14 @@ run_both() { # NAME FIRST LATER TEXT ARGS-ON-CPU -- ARGS
 }
 common=(data="$DATA/small/train" lr=0.01 schedule=constant warmup=0 seed=1)
 batch=128
-[ -z "$DRY" ] || batch=4 common+=(deterministic=true)
+[ -z "$DRY" ] || batch=4
+# engines by rule: they start at once
+common+=(deterministic=true)
 run_both small.f32 1e-5 1e-3 "ResNet-20, f32" "" resnet20_cifar "${common[@]}" batch=$batch precision=f32
 run_both small.bf16 2e-2 5e-2 "ResNet-20, bf16 beside f32 on the CPU" "precision=f32" resnet20_cifar "${common[@]}" batch=$batch precision=bf16
 if [ -z "$DRY" ]; then
     run_both small.tf32 2e-3 1e-2 "ResNet-20, TF32 beside f32 on the CPU" "precision=f32" resnet20_cifar "${common[@]}" batch=$batch precision=tf32
-    run_both small.fp16 5e-3 2e-2 "ResNet-20, fp16 with loss scaling beside f32 on the CPU" "precision=f32" resnet20_cifar "${common[@]}" batch=$batch precision=fp16
+    run_both small.fp16 5e-3 2e-2 "ResNet-20, fp16 with a scaled loss beside f32 on the CPU" "precision=f32" resnet20_cifar "${common[@]}" batch=$batch precision=fp16 loss_scale=1024
     common[0]=data=$DATA/photos/train
     run_both photos.f32 1e-4 5e-2 "ResNet-50 at 96 pixels, f32" "" resnet50_imagenet "${common[@]}" batch=32 size=96 precision=f32
     run_both photos.bf16 2e-2 1e-1 "ResNet-50 at 96 pixels, bf16 beside f32 on the CPU" "precision=f32" resnet50_imagenet "${common[@]}" batch=32 size=96 precision=bf16
