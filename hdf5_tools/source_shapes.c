@@ -67,7 +67,7 @@ static int open_scenes(source *s, const pack_options *o)
             const shapes_box *b = &boxes[k];
             const double numbers[4] = {b->x, b->y, b->width, b->height};
             const int flags = (b->occluded ? KOLO_BOX_OCCLUDED : 0) | (b->truncated ? KOLO_BOX_TRUNCATED : 0);
-            KOLO_TRY(source_add_box(s, i, numbers, label[b->label], (uint8_t)flags, b->area, s->boxes + 1));
+            KOLO_TRY(source_add_box(s, i, numbers, label[b->label], (uint8_t)flags, b->area, i * SHAPES_MOST + k + 1));
         }
     }
     return 0;
