@@ -107,7 +107,8 @@ int kolo_command_bench(int n, char **words)
     int rc;
     if (!what[0] || strcmp(what[0], "train")) {
         rc = kolo_fail(KOLO_ECONFIG,
-                       "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16|tf32|fp16 steps=N [data=DIR] [--profile]");
+                       "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16|tf32|fp16 steps=N [data=DIR] [--profile], or "
+                       "kolo bench allreduce [min=8 max=64M iterations=N check=1 format=nccl|osu]");
     } else {
         if (!*options.data) {
             free(options.data);
