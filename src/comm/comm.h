@@ -68,6 +68,9 @@ int kolo_comm_sum(kolo_comm *comm, double *data, int64_t count);
  * first failure since create, from any thread. A failed communicator lets the streams run on with wrong numbers, so that no
  * host waits for ever: whoever waited for results must ask before believing them. Graphs go before the communicator. */
 int kolo_comm_status(kolo_comm *comm);
+/* With a device: this rank goes no further, for the reason that stands in the error text. Sums under way are given up, so that nothing here waits for
+ * them on the way out, and the other ranks are told. Returns rc, with the same text. */
+int kolo_comm_abort(kolo_comm *comm, int rc);
 /* "nccl 2.28.9", "staged", "shared memory", "shared memory + MPI", "none" */
 const char *kolo_comm_name(const kolo_comm *comm);
 

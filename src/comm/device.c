@@ -242,6 +242,14 @@ int kolo_comm_status(kolo_comm *comm)
     return comm_alone(comm) ? kolo_fail(rc, "%s", text) : comm_node_broken_text(&comm->node); /* the first one */
 }
 
+int kolo_comm_abort(kolo_comm *comm, int rc)
+{
+    char text[COMM_TEXT];
+    snprintf(text, sizeof text, "%s", kolo_error_text());
+    if (comm->device.reducer) comm_device_abort(comm, text);
+    return kolo_fail(rc, "%s", text);
+}
+
 const char *kolo_comm_name(const kolo_comm *comm)
 {
     if (comm->device.type) return comm->device.name;

@@ -34,8 +34,9 @@ int exec_await(kolo_exec *e, kolo_event *event)
         int rc = kolo_event_wait(event, left < slice ? left : slice);
         if (rc >= 0 || kolo_event_done(event) != 0) return rc;
         KOLO_TRY(comm_status(e)); /* a peer that is gone is the better reason */
-        if (left < slice)
-            return kolo_fail(KOLO_ELAUNCH, "the GPU has not finished within timeout=%g s", e->options->timeout);
+        if (left >= slice) continue;
+        rc = kolo_fail(KOLO_ELAUNCH, "the GPU has not finished within timeout=%g s", e->options->timeout);
+        return e->comm ? kolo_comm_abort(e->comm, rc) : rc; /* what closes after this waits for the GPU */
     }
 }
 

@@ -107,7 +107,7 @@ int comm_cuda_finish(kolo_reducer *r)
     KOLO_TRY(COMM_CUDA(cudaEventRecord(c->idle, c->compute)));
     for (int polls = 0;; polls++) {
         cudaError_t rc = cudaEventQuery(c->idle);
-        if (rc != cudaErrorNotReady) return COMM_CUDA(rc);
+        if (rc != cudaErrorNotReady) return comm_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
         KOLO_TRY(kolo_comm_status(c->comm));
         if (kolo_time() - begin > c->timeout)
             return kolo_fail(
