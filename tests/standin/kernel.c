@@ -233,7 +233,9 @@ static void blank_shared(size_t dynamic)
 static int kernel_run(standin_op *op)
 {
     const launch *l = op->work.argument;
-    if (l->faults) return -(int)cudaErrorIllegalAddress;
+    int code;
+    bool faults = standin_begin("run", STANDIN_OTHER, &code) || l->faults;
+    if (faults) return -(int)cudaErrorIllegalAddress;
     int64_t grid = l->config.grid, begin = (int64_t)(standin_random(&chance) % (uint64_t)grid);
     bool backwards = standin_random(&chance) & 1;
     at_work = l;
