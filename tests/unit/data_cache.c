@@ -1,0 +1,215 @@
+/* The RAM cache: the same bytes, one copy for all processes, filled once, whoever dies. */
+#include "tap.h"
+#include "data_fixture.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "base/option.h"
+#include "data/cache.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+
+static fixture raw = {.count = 3000, .shards = 3, .height = 64, .width = 64, .channels = 3}; /* 36 MB */
+static fixture jpeg = {
+    .count = 60, .shards = 2, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+
+static int there(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "/dev/shm%s", name);
+    return access(path, F_OK) == 0;
+}
+
+static void test_bytes(const fixture *f, const char *kind)
+{
+    kolo_dataset *d, *plain;
+    kolo_cache *c;
+    kolo_cache_info info;
+    uint8_t a[20000], b[20000];
+    int same = 1;
+    kolo_dataset_open(&d, f->folder);
+    kolo_dataset_open(&plain, f->folder);
+    is_int(kolo_cache_open(&c, d, 2), 0, "%s: a cache is filled", kind);
+    kolo_cache_get_info(c, &info);
+    ok(info.filled == info.pieces && there(info.name), "all %lld pieces by the only process", (long long)info.pieces);
+    for (int64_t i = 0; i < f->count; i++) {
+        const size_t n = kolo_dataset_bytes(d, i);
+        same &= kolo_dataset_read(d, i, a) == 0 && kolo_dataset_read(plain, i, b) == 0 && !memcmp(a, b, n);
+        same &= kolo_dataset_memory(d, i) && !kolo_dataset_memory(plain, i);
+    }
+    ok(same, "%s: every sample is that of the file", kind);
+    uint32_t crc[2] = {0, 0};
+    int64_t hits[2];
+    for (int k = 0; k < 2; k++) {
+        kolo_loader *l;
+        kolo_batch batch;
+        kolo_loader_stats s;
+        const kolo_loader_config config = {.dataset = k ? d : plain,
+                                           .channels = 3,
+                                           .height = 24,
+                                           .width = 24,
+                                           .classes = 10,
+                                           .train = true,
+                                           .seed = 1,
+                                           .batch = 30,
+                                           .ranks = 1,
+                                           .crop = KOLO_crop_resized,
+                                           .area_min = .2,
+                                           .area_max = 1,
+                                           .flip = true,
+                                           .readers = 2,
+                                           .prefetch = 2};
+        kolo_loader_create(&l, &config);
+        for (int t = 0; t < 4 && kolo_loader_next(l, &batch) == 0; t++) {
+            crc[k] = kolo_crc32c(crc[k], batch.pixels, 30 * 24 * 24 * 3);
+            kolo_loader_release(l, &batch);
+        }
+        kolo_loader_get_stats(l, &s);
+        hits[k] = s.hits;
+        kolo_loader_destroy(&l);
+    }
+    ok(crc[0] == crc[1] && hits[0] == 0 && hits[1] == 120, "%s: batches do not change, and hits are counted", kind);
+    kolo_cache_close(&c);
+    ok(!there(info.name) && !kolo_dataset_memory(d, 0), "%s: the last to leave removes it", kind);
+    kolo_dataset_close(&d);
+    kolo_dataset_close(&plain);
+}
+
+static int64_t sum_of(const kolo_dataset *d)
+{
+    static uint8_t data[64 * 64 * 3];
+    int64_t sum = 0;
+    for (int64_t i = 0; i < raw.count; i += 7)
+        if (kolo_dataset_read(d, i, data) == 0) sum += data[5] + data[12000];
+    return sum;
+}
+
+/* A child fills what it can claim, tells how much, and stays until its input is closed. */
+static pid_t start(int *from, int *to)
+{
+    int out[2], in[2];
+    if (pipe(out) < 0 || pipe(in) < 0) return -1;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        kolo_dataset *d;
+        kolo_cache *c;
+        kolo_cache_info info = {0};
+        char end;
+        close(out[0]), close(in[1]);
+        kolo_dataset_open(&d, raw.folder);
+        if (kolo_cache_open(&c, d, 1) < 0) _exit(1);
+        kolo_cache_get_info(c, &info);
+        int64_t told[2] = {info.filled, sum_of(d)};
+        if (write(out[1], told, sizeof told) < 0 || read(in[0], &end, 1) < 0) _exit(2);
+        kolo_cache_close(&c);
+        kolo_dataset_close(&d);
+        _exit(0);
+    }
+    close(out[1]), close(in[0]);
+    *from = out[0], *to = in[1];
+    return pid;
+}
+
+static void test_sharing(void)
+{
+    enum { MOST = 4 };
+    pid_t pid[MOST];
+    int from[MOST], to[MOST];
+    kolo_dataset *d;
+    kolo_cache *c;
+    kolo_cache_info info;
+    int64_t told[2], filled = 0, want, agree = 0;
+    int status = 0, bad = 0;
+    kolo_dataset_open(&d, raw.folder);
+    want = sum_of(d);
+    for (int i = 0; i < MOST; i++) pid[i] = start(&from[i], &to[i]);
+    for (int i = 0; i < MOST; i++) {
+        if (read(from[i], told, sizeof told) != sizeof told) bad++;
+        else filled += told[0], agree += told[1] == want;
+    }
+    kolo_cache_open(&c, d, 1);
+    kolo_cache_get_info(c, &info);
+    ok(!bad && filled == info.pieces && info.filled == 0, "four processes fill %lld pieces together, each once",
+       (long long)info.pieces);
+    is_int(agree, MOST, "and read the same");
+    kolo_cache_close(&c);
+    ok(there(info.name), "it stays while somebody reads it");
+    for (int i = 0; i < MOST; i++) kill(pid[i], SIGKILL);
+    for (int i = 0; i < MOST; i++) waitpid(pid[i], &status, 0), close(from[i]), close(to[i]);
+    ok(there(info.name), "killed processes leave it");
+    kolo_cache_open(&c, d, 1);
+    kolo_cache_get_info(c, &info);
+    ok(info.filled == 0 && sum_of(d) == want, "and the next uses it as it is");
+    kolo_cache_close(&c);
+    ok(!there(info.name), "then it is gone");
+    kolo_dataset_close(&d);
+}
+
+static void test_left_ones(void)
+{
+    kolo_dataset *d, *other;
+    kolo_cache *c;
+    kolo_cache_info info;
+    int from, to;
+    pid_t pid = start(&from, &to);
+    int64_t told[2];
+    if (read(from, told, sizeof told) != sizeof told) diag("the child told nothing");
+    kolo_dataset_open(&d, raw.folder);
+    kolo_cache_open(&c, d, 1);
+    kolo_cache_get_info(c, &info);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    kolo_dataset_open(&other, jpeg.folder);
+    kolo_cache *second;
+    kolo_cache_open(&second, other, 1);
+    ok(there(info.name), "a cache of another split that is used stays");
+    kolo_cache_close(&second);
+    kolo_cache_close(&c);
+    pid = start(&from, &to);
+    if (read(from, told, sizeof told) != sizeof told) diag("the child told nothing");
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    kolo_cache_open(&second, other, 1);
+    ok(!there(info.name), "one that a killed process left is removed when another split is cached");
+    kolo_cache_close(&second);
+    kolo_dataset_close(&other);
+    kolo_dataset_close(&d);
+}
+
+static void test_refusals(void)
+{
+    kolo_dataset *d;
+    kolo_cache *c;
+    kolo_dataset_open(&d, raw.folder);
+    setenv("SLURM_MEM_PER_NODE", "20", 1);
+    is_int(kolo_cache_open(&c, d, 1), KOLO_ECONFIG, "36 MB do not fit into a job of 20: %s", kolo_error_text());
+    ok(strstr(kolo_error_text(), "are missing") && !c, "the shortfall is told");
+    unsetenv("SLURM_MEM_PER_NODE");
+    char path[512];
+    kolo_shard_places p;
+    snprintf(path, sizeof path, "%s/toy-train-00001-of-00003.h5", raw.folder);
+    kolo_shard_inspect(path, NULL, &p, NULL);
+    const uint8_t wrong = 0xEE;
+    int fd = open(path, O_RDWR);
+    kolo_file_pwrite(fd, path, &wrong, 1, p.data + 700 * 12288 + 5);
+    close(fd);
+    is_int(kolo_cache_open(&c, d, 3), KOLO_EINPUT, "a changed byte is found by its checksum");
+    ok(strstr(kolo_error_text(), "sample 1700 (number 700 of") && strstr(kolo_error_text(), "00001-of"), "%s",
+       kolo_error_text());
+    kolo_dataset_close(&d);
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    if (fixture_make(&raw) < 0 || fixture_make(&jpeg) < 0) diag("%s", kolo_error_text());
+    test_bytes(&raw, "raw");
+    test_bytes(&jpeg, "jpeg");
+    test_sharing();
+    test_left_ones();
+    test_refusals();
+    fixture_remove(&raw);
+    fixture_remove(&jpeg);
+    return done_testing();
+}
