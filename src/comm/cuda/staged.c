@@ -127,7 +127,7 @@ static int staged_make(kolo_reducer *r)
     KOLO_TRY(comm_cuda_event(&r->sum_ready));
     KOLO_TRY(comm_cuda_event(&r->sum_done));
     int rc = COMM_CUDA(cudaHostRegister(r->host, bytes, cudaHostRegisterPortable));
-    if (rc < 0) return kolo_fail_in(rc, "page-locking %zu bytes for gradients (ulimit -l must allow them): ", bytes);
+    if (rc < 0) return kolo_fail_in(rc, "page-locking %zu bytes of host memory for gradients: ", bytes);
     r->pinned = true;
     return comm_cuda_alloc(&r->c);
 }
