@@ -1,78 +1,18 @@
 /* Image folders: the class is the folder below PATH/SPLIT or PATH, classes and files in byte order. */
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "folder.h"
 #include "kolo/error.h"
 #include "pack.h"
 
 #define MOST_DEPTH 16
-
-typedef struct names {
-    char **list;
-    int64_t count, capacity;
-} names;
-
-static void free_names(names *n)
-{
-    for (int64_t i = 0; i < n->count; i++) free(n->list[i]);
-    free(n->list);
-    *n = (names){0};
-}
-
-static int compare(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-/* Everything in a folder but hidden entries, in byte order. */
-static int list_folder(const char *path, names *n)
-{
-    DIR *dir = opendir(path);
-    struct dirent *entry;
-    int rc = 0;
-    *n = (names){0};
-    if (!dir)
-        return kolo_fail(errno == ENOENT || errno == ENOTDIR ? KOLO_EINPUT : KOLO_EIO, "%s: %s", path, strerror(errno));
-    while (rc == 0 && (entry = readdir(dir))) {
-        if (entry->d_name[0] == '.') continue;
-        if (strchr(entry->d_name, '\n')) {
-            rc = kolo_fail(KOLO_EINPUT, "%s: the name of an entry holds a line break; rename it", path);
-            break;
-        }
-        rc = kolo_grow(&n->list, &n->capacity, n->count, sizeof *n->list);
-        if (rc == 0) {
-            n->list[n->count] = kolo_strdup(entry->d_name);
-            rc = n->list[n->count] ? 0 : KOLO_ECONFIG;
-        }
-        if (rc == 0) n->count++;
-    }
-    closedir(dir);
-    if (rc < 0) free_names(n);
-    else if (n->count) qsort(n->list, (size_t)n->count, sizeof *n->list, compare);
-    return rc;
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-/* Files of other kinds (check sums, readme) lie in image folders too; pictures of unknown kinds are told at decoding. */
-static bool picture_name(const char *name)
-{
-    static const char *const known[] = {"jpg", "jpeg", "jpe", "png",  "bmp",  "ppm",
-                                        "pgm", "pnm",  "tif", "tiff", "webp", "gif"};
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof known / sizeof *known; i++)
-        if (strcasecmp(dot + 1, known[i]) == 0) return true;
-    return false;
-}
 
 /* After a failed stat or open: a link to something that is not there. Such a picture is told, or skipped, at decoding. */
 static bool leads_nowhere(void) { return errno == ENOENT || errno == ELOOP; }
@@ -80,13 +20,13 @@ static bool leads_nowhere(void) { return errno == ENOENT || errno == ELOOP; }
 /* All pictures below root/relative, with symbolic links followed. */
 static int walk(source *s, int32_t label, const char *relative, int depth)
 {
-    names n;
+    folder_names n;
     int rc = 0;
     char *path = kolo_format("%s/%s", s->root, relative);
     if (!path) return KOLO_ECONFIG;
     if (depth > MOST_DEPTH)
         rc = kolo_fail(KOLO_EINPUT, "%s: folders nest deeper than %d; does a link point upwards?", path, MOST_DEPTH);
-    if (rc == 0) rc = list_folder(path, &n);
+    if (rc == 0) rc = folder_list(path, &n);
     free(path);
     if (rc < 0) return rc;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
@@ -96,13 +36,13 @@ static int walk(source *s, int32_t label, const char *relative, int depth)
         if (!full) rc = KOLO_ECONFIG;
         else if (stat(full, &info) != 0 && !leads_nowhere())
             rc = kolo_fail(KOLO_EIO, "%s: %s; make it readable, or remove it", full, strerror(errno));
-        else if (stat(full, &info) != 0) rc = picture_name(n.list[i]) ? source_add(s, label, below, 0) : 0;
+        else if (stat(full, &info) != 0) rc = folder_is_picture(n.list[i]) ? source_add(s, label, below, 0) : 0;
         else if (S_ISDIR(info.st_mode)) rc = walk(s, label, below, depth + 1);
-        else if (S_ISREG(info.st_mode) && picture_name(n.list[i])) rc = source_add(s, label, below, info.st_size);
+        else if (S_ISREG(info.st_mode) && folder_is_picture(n.list[i])) rc = source_add(s, label, below, info.st_size);
         free(full);
         free(below);
     }
-    free_names(&n);
+    folder_free(&n);
     return rc;
 }
 
@@ -124,7 +64,7 @@ static int try_root(source *s, const char *path, const char *name)
 {
     free(s->root);
     s->root = kolo_format("%s/%s", path, name);
-    return !s->root ? KOLO_ECONFIG : is_folder(s->root);
+    return !s->root ? KOLO_ECONFIG : folder_exists(s->root);
 }
 
 static int choose_root(source *s, const pack_options *o)
@@ -144,24 +84,24 @@ static int choose_root(source *s, const pack_options *o)
     if (found)
         return kolo_fail(KOLO_EINPUT, "--in %s has a folder train, but none for --split %s; give that folder itself",
                          s->root, o->split);
-    return is_folder(s->root) ? 0
+    return folder_exists(s->root) ? 0
                               : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root,
                                           kolo_file_exists(s->root) ? "not a folder" : "no such folder");
 }
 
 static int open_folder(source *s, const pack_options *o)
 {
-    names n;
+    folder_names n;
     KOLO_TRY(choose_root(s, o));
-    KOLO_TRY(list_folder(s->root, &n));
+    KOLO_TRY(folder_list(s->root, &n));
     int rc = 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         char *path = kolo_format("%s/%s", s->root, n.list[i]);
         if (!path) rc = KOLO_ECONFIG;
-        else if (is_folder(path)) rc = walk_class(s, n.list[i]);
+        else if (folder_exists(path)) rc = walk_class(s, n.list[i]);
         free(path);
     }
-    free_names(&n);
+    folder_free(&n);
     if (rc < 0) return rc;
     if (s->count == 0)
         return kolo_fail(KOLO_EINPUT, "%s: no class folders with pictures; expected %s/CLASS/picture.jpg", s->root,
