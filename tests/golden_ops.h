@@ -148,11 +148,12 @@ static void golden_op_running(golden_op *c, int statistic, bool variance)
     const cJSON *record = golden_at(golden_at(c->json, "outputs"), variance ? "new_var" : "new_mean");
     double m = golden_number(c->config, "momentum", 0.1);
     int64_t n;
-    float *old = golden_op_values(c, variance ? "running_var" : "running_mean", &n), *s = c->rig.buffer[statistic];
+    float *old = golden_op_values(c, variance ? "running_var" : "running_mean", &n), *s = rig_raw(&c->rig, statistic);
     for (int64_t i = 0; record && i < n; i++)
         old[i] = (float)((1 - m) * (double)old[i] + m * (double)s[variance * n + i]);
     if (record) golden_floats(&c->worst, record, "running", c->seed, old, n);
     free(old);
+    free(s);
 }
 
 static void golden_op_norm(golden_op *c)
@@ -231,11 +232,16 @@ static void golden_op_cross_entropy(golden_op *c)
     }
     rig_layout(&c->rig);
     golden_op_set(c, x, "x");
+    int32_t *labels = malloc((size_t)rows * sizeof *labels);
     golden_labels(golden_text(golden_at(golden_at(c->json, "labels"), "labels"), "name", ""), c->seed,
-                  g->tensor[x].dim[1], c->rig.buffer[g->label], rows);
+                  g->tensor[x].dim[1], labels, rows);
+    rig_check(kolo_backend_write(c->rig.backend, c->rig.buffer[g->label], labels, (size_t)rows * sizeof *labels), "labels");
+    free(labels);
     c->rig.step.valid_global = rows;
     rig_run(&c->rig);
-    double mean = (double)((float *)c->rig.buffer[m])[0] / (double)rows;
+    float metrics[4];
+    rig_get(&c->rig, m, metrics);
+    double mean = (double)metrics[0] / (double)rows;
     golden_values(&c->worst, golden_at(golden_at(c->json, "outputs"), "loss"), "loss", c->seed, &mean, 1);
     golden_op_gradient(c, x, "x");
 }
@@ -256,12 +262,13 @@ static const golden_op_kind golden_op_kinds[] = {{"conv2d", golden_op_conv},
                                                  {"shortcut_a", NULL}};
 
 /* Runs one case in the layouts B = 1, 8, 16 and NHWC; skips what this build has no operation for. */
-static void golden_op_case(const char *name, const cJSON *json)
+/* device: NULL, for the CPU in all layouts; or a backend, in the one that it wants. */
+static void golden_op_case(const char *name, const cJSON *json, kolo_backend *device)
 {
     static const struct {
         int64_t block;
         const char *name;
-    } layout[] = {{1, "nchw"}, {8, "nChw8c"}, {16, "nChw16c"}, {RIG_NHWC, "nhwc"}};
+    } all[] = {{1, "nchw"}, {8, "nChw8c"}, {16, "nChw16c"}, {RIG_NHWC, "nhwc"}, {RIG_OWN, "its own layout"}}, *layout = all;
     golden_op c = {
         .name = name, .json = json, .config = golden_at(json, "config"), .inputs = golden_at(json, "inputs")};
     const char *op = golden_text(c.config, "op", "");
@@ -272,9 +279,15 @@ static void golden_op_case(const char *name, const cJSON *json)
         skip("%s: this build has no operation %s", name, op);
         return;
     }
+    int64_t w[8] = {4, 4};
+    if (device && golden_number(c.config, "groups", 1) > 1 && golden_op_dims(&c, "w", w) && (w[0] % 4 || w[1] % 4)) {
+        skip("%s: groups of few channels are not for a device", name);
+        return;
+    }
     c.seed = (uint64_t)golden_number(json, "seed", 1);
-    kolo_backend *backend = rig_backend(2);
-    for (int i = 0; i < 4; i++) {
+    kolo_backend *backend = device ? device : rig_backend(2);
+    if (device) layout = &all[4];
+    for (int i = 0; i < (device ? 1 : 4); i++) {
         c.rig = rig_open(backend, KOLO_F32, layout[i].block);
         c.worst = (golden_worst){0};
         if (kind->run) kind->run(&c);
@@ -283,7 +296,7 @@ static void golden_op_case(const char *name, const cJSON *json)
         if (!rig_padding_is_zero(&c.rig)) ok(0, "%s %s: the padding is zero", name, layout[i].name);
         rig_close(&c.rig);
     }
-    kolo_backend_destroy(&backend);
+    if (!device) kolo_backend_destroy(&backend);
 }
 
 #endif

@@ -16,7 +16,7 @@ int main(void)
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof path, "%s/ops/%s", folder, list[i]->d_name);
         cJSON *json = golden_read(path);
-        if (json) golden_op_case(golden_text(json, "case", list[i]->d_name), json);
+        if (json) golden_op_case(golden_text(json, "case", list[i]->d_name), json, NULL);
         else ok(0, "%s can be read", path);
         cJSON_Delete(json);
         free(list[i]);

@@ -1,11 +1,13 @@
-# ResNet-18, 50 and 20 on the GPU against PyTorch's figures
+# operations, ResNet-18, 50 and 20 on the GPU against PyTorch's figures
 # shellcheck shell=bash
 if [ ! -d "$GOLDEN/models" ]; then
     skip "no golden figures here"
 elif [ -n "$DRY" ]; then
     tap lenet5 60 golden device=cuda "$GOLDEN/models/lenet5.json"
-    tap resnet20_sgd 120 golden device=cuda "$GOLDEN/models/resnet20_cifar_a_16.json"
+    tap resnet20_cifar_a_16 120 golden device=cuda "$GOLDEN/models/resnet20_cifar_a_16.json"
+    tap "single operations" 120 golden device=cuda "$GOLDEN/ops"
 else
+    tap "single operations" 30 golden device=cuda "$GOLDEN/ops"
     for model in resnet18 resnet50 resnet20 lenet5; do
         for file in "$GOLDEN/models/$model"_*.json "$GOLDEN/models/$model.json"; do
             [ ! -f "$file" ] || tap "$(basename "$file" .json)" 30 golden device=cuda "$file"
