@@ -246,7 +246,9 @@ int kolo_comm_abort(kolo_comm *comm, int rc)
 {
     char text[COMM_TEXT];
     snprintf(text, sizeof text, "%s", kolo_error_text());
-    if (comm->device.reducer) comm_device_abort(comm, text);
+    if (!comm->device.reducer) return rc;
+    kolo_comm_host_fail(comm, rc); /* the others read whose text it is */
+    comm_device_abort(comm, text);
     return kolo_fail(rc, "%s", text);
 }
 
