@@ -11,4 +11,10 @@ const char *session_precision(const kolo_session *session);
 int session_check_memory(kolo_session *session); /* before any arena is allocated */
 void session_tell_device(const kolo_session *session);
 
+/* session_data.c */
+int session_open_data(kolo_session *s, int parts);
+int session_make_loaders(kolo_session *s, int parts);
+void session_close_loaders(kolo_session *s);
+void session_close_data(kolo_session *s);
+
 #endif

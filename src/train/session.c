@@ -43,21 +43,6 @@ static char *channels_text(const float *values, int64_t channels)
     return kolo_strdup(text);
 }
 
-static int open_data(kolo_session *s, int parts)
-{
-    kolo_options *o = s->options;
-    bool synthetic = !strcmp(o->data, "synthetic");
-    if ((parts & KOLO_SESSION_TRAIN) && !(parts & KOLO_SESSION_NO_DATA) && !synthetic) {
-        if (!*o->data)
-            return kolo_fail(KOLO_ECONFIG,
-                             "no training data: give data=DIR (a folder made by kolo-pack) or data=synthetic");
-        KOLO_TRY(kolo_dataset_open(&s->train_set, o->data));
-    }
-    if (!(parts & KOLO_SESSION_NO_DATA) && *o->val && strcmp(o->val, "none") && strcmp(o->val, "synthetic"))
-        KOLO_TRY(kolo_dataset_open(&s->val_set, o->val));
-    return 0;
-}
-
 /* Class count, channels and picture size come from the data unless the recipe states them. */
 static int resolve_shape(kolo_session *s, const kolo_model *model)
 {
@@ -257,82 +242,6 @@ static int make_executors(kolo_session *s)
     return 0;
 }
 
-static kolo_loader_config loader_config(const kolo_session *s, bool train)
-{
-    const kolo_options *o = s->options;
-    const kolo_graph *g = train ? s->graph : s->eval_graph;
-    const kolo_tensor *x = &g->tensor[g->input];
-    kolo_loader_config config = {.dataset = train ? s->train_set : s->val_set,
-                                 .synthetic_count = s->samples,
-                                 .channels = (int)o->channels,
-                                 .height = (int)x->dim[1],
-                                 .width = (int)x->dim[2],
-                                 .classes = (int)o->classes,
-                                 .train = train,
-                                 .seed = (uint64_t)o->seed,
-                                 .shuffle = o->shuffle,
-                                 .node_of = s->launch->node_of,
-                                 .max_bad = o->max_bad,
-                                 .batch = train ? o->batch : s->rows * s->ranks,
-                                 .rank = s->launch->rank,
-                                 .ranks = s->ranks,
-                                 .tail = train ? o->tail : KOLO_tail_pad,
-                                 .crop = o->crop,
-                                 .crop_pad = (int)o->crop_pad,
-                                 .area_min = o->crop_area_min,
-                                 .area_max = o->crop_area_max,
-                                 .flip = train && o->flip,
-                                 .augment = train ? o->augment : NULL,
-                                 .interpolation = o->interpolation,
-                                 .repeat = (int)o->repeat,
-                                 .mix = {.mixup = o->mixup,
-                                         .cutmix = o->cutmix,
-                                         .probability = o->mix_probability,
-                                         .cutmix_share = o->cutmix_share,
-                                         .by_pair = o->mix == KOLO_mix_pair},
-                                 .readers = (int)o->readers,
-                                 .prefetch = (int)o->prefetch};
-    memcpy(config.mean, s->mean, sizeof config.mean);
-    memcpy(config.std, s->std, sizeof config.std);
-    if (train) return config;
-    config.resize = (int)o->val_resize;
-    if (!config.resize && o->crop == KOLO_crop_resized) config.resize = (int)lrint((double)config.height * 256 / 224);
-    return config;
-}
-
-/* A GPU fetches batches by itself while the host goes on. */
-static int pin(const kolo_session *s, const kolo_loader *loader)
-{
-    void *base;
-    size_t bytes;
-    for (int i = 0; kolo_loader_memory(loader, i, &base, &bytes); i++)
-        KOLO_TRY(kolo_backend_pin(s->backend, base, bytes));
-    return 0;
-}
-
-static void close_loader(const kolo_session *s, kolo_loader **loader)
-{
-    void *base;
-    size_t bytes;
-    for (int i = 0; *loader && kolo_loader_memory(*loader, i, &base, &bytes); i++) kolo_backend_unpin(s->backend, base);
-    kolo_loader_destroy(loader);
-}
-
-static int make_loaders(kolo_session *s, int parts)
-{
-    if (parts & KOLO_SESSION_TRAIN) {
-        kolo_loader_config config = loader_config(s, true);
-        KOLO_TRY(kolo_loader_create(&s->loader, &config));
-        KOLO_TRY(pin(s, s->loader));
-    }
-    if ((parts & KOLO_SESSION_EVAL) && s->val_set) {
-        kolo_loader_config config = loader_config(s, false);
-        KOLO_TRY(kolo_loader_create(&s->val_loader, &config));
-        KOLO_TRY(pin(s, s->val_loader));
-    }
-    return 0;
-}
-
 static int choose_threads(kolo_session *s)
 {
     kolo_options *o = s->options;
@@ -371,7 +280,7 @@ static int open_parts(kolo_session *s, int parts)
     if (!model) return KOLO_ECONFIG;
     KOLO_TRY(check_options(o));
     s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
-    KOLO_TRY(open_data(s, parts));
+    KOLO_TRY(session_open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));
     KOLO_TRY(resolve_batch(s));
     KOLO_TRY(resolve_length(s));
@@ -382,7 +291,7 @@ static int open_parts(kolo_session *s, int parts)
     KOLO_TRY(agree_on_plans(s, parts));
     if (parts & KOLO_SESSION_PLAN_ONLY) return 0;
     KOLO_TRY(session_check_memory(s));
-    if (!(parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(make_loaders(s, parts)); /* readers fill while memory is touched */
+    if (!(parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(session_make_loaders(s, parts)); /* readers fill while memory is touched */
     return make_executors(s);
 }
 
@@ -396,8 +305,7 @@ int kolo_session_open(kolo_session *s, kolo_options *options, kolo_launch *launc
 
 void kolo_session_close(kolo_session *s)
 {
-    close_loader(s, &s->loader);
-    close_loader(s, &s->val_loader);
+    session_close_loaders(s);
     kolo_exec_destroy(&s->eval_exec);
     kolo_exec_destroy(&s->exec);
     kolo_comm_destroy(&s->comm);
@@ -406,6 +314,5 @@ void kolo_session_close(kolo_session *s)
     kolo_backend_destroy(&s->backend);
     kolo_graph_destroy(&s->eval_graph);
     kolo_graph_destroy(&s->graph);
-    kolo_dataset_close(&s->train_set);
-    kolo_dataset_close(&s->val_set);
+    session_close_data(s);
 }

@@ -5,7 +5,10 @@
 
 #include "base/option.h"
 #include "comm/comm.h"
+#include "data/cache.h"
 #include "data/loader.h"
+#include "data/order.h"
+#include "data/stage.h"
 #include "exec/exec.h"
 #include "launch/device.h"
 #include "launch/launch.h"
@@ -35,6 +38,8 @@ typedef struct kolo_session {
     int64_t height, width;
     float mean[4], std[4];
     kolo_dataset *train_set, *val_set;
+    kolo_stage *stage[2]; /* of training, validation; NULL: read where they are */
+    kolo_cache *cache[2]; /* likewise */
     int64_t samples, val_samples, steps_per_epoch, steps; /* steps: of the whole run */
     kolo_graph *graph, *eval_graph;
     kolo_backend *backend;

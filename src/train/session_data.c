@@ -1,0 +1,166 @@
+/* What a session reads: splits where they are, staged or cached, and the loaders over them. */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "kolo/error.h"
+#include "train/parts.h"
+
+/* Each node copies what it will show: with shuffle=local its own share of the training samples. */
+static int stage(kolo_session *s, const char *source, kolo_stage **stage, bool train)
+{
+    const kolo_options *o = s->options;
+    kolo_order_rule rule;
+    kolo_stage_info info;
+    KOLO_TRY(kolo_order_parse(o->shuffle, &rule));
+    const bool local = train && rule.kind == KOLO_ORDER_LOCAL;
+    const kolo_stage_config config = {.source = source,
+                                      .folder = o->stage,
+                                      .strict = o->stage_full == KOLO_stage_full_fail,
+                                      .keep = o->stage_keep,
+                                      .node = s->launch->node,
+                                      .ranks = s->ranks,
+                                      .node_of = local ? s->launch->node_of : NULL};
+    const double begin = kolo_time();
+    KOLO_TRY(kolo_stage_open(stage, &config));
+    kolo_stage_get_info(*stage, &info);
+    kolo_info("%s is staged in %s: of %d shards %d copied (%.1f MB), %d there already, %d read from the source; %.1f s",
+              source, kolo_stage_folder(*stage), info.shards, info.copied, (double)info.bytes / 1e6, info.reused,
+              info.linked, kolo_time() - begin);
+    return 0;
+}
+
+static int cache(const kolo_session *s, kolo_dataset *set, kolo_cache **cache)
+{
+    const kolo_options *o = s->options;
+    const int cpus = kolo_cpu_count(), threads = o->readers ? (int)o->readers : cpus < 8 ? cpus : 8;
+    const double begin = kolo_time();
+    kolo_cache_info info;
+    KOLO_TRY(kolo_cache_open(cache, set, threads));
+    kolo_cache_get_info(*cache, &info);
+    kolo_info("%s is in memory, one copy a node: /dev/shm%s, %.1f MB, %lld of %lld pieces filled by this rank; %.1f s",
+              kolo_dataset_get_info(set)->name, info.name, (double)info.bytes / 1e6, (long long)info.filled,
+              (long long)info.pieces, kolo_time() - begin);
+    return 0;
+}
+
+static int open_split(kolo_session *s, const char *folder, kolo_dataset **set, kolo_stage **staged, kolo_cache **cached,
+                      bool train, int parts)
+{
+    const kolo_options *o = s->options;
+    const bool reads = !(parts & KOLO_SESSION_PLAN_ONLY);
+    if (reads && *o->stage) {
+        KOLO_TRY(stage(s, folder, staged, train));
+        folder = kolo_stage_folder(*staged);
+    }
+    KOLO_TRY(kolo_dataset_open(set, folder));
+    return reads && o->cache == KOLO_cache_ram ? cache(s, *set, cached) : 0;
+}
+
+int session_open_data(kolo_session *s, int parts)
+{
+    kolo_options *o = s->options;
+    bool synthetic = !strcmp(o->data, "synthetic");
+    if ((parts & KOLO_SESSION_TRAIN) && !(parts & KOLO_SESSION_NO_DATA) && !synthetic) {
+        if (!*o->data)
+            return kolo_fail(KOLO_ECONFIG,
+                             "no training data: give data=DIR (a folder made by kolo-pack) or data=synthetic");
+        KOLO_TRY(open_split(s, o->data, &s->train_set, &s->stage[0], &s->cache[0], true, parts));
+    }
+    if (!(parts & KOLO_SESSION_NO_DATA) && *o->val && strcmp(o->val, "none") && strcmp(o->val, "synthetic"))
+        KOLO_TRY(open_split(s, o->val, &s->val_set, &s->stage[1], &s->cache[1], false, parts));
+    return 0;
+}
+
+void session_close_data(kolo_session *s)
+{
+    kolo_dataset **set[2] = {&s->train_set, &s->val_set};
+    for (int i = 0; i < 2; i++) {
+        kolo_cache_close(&s->cache[i]);
+        kolo_dataset_close(set[i]);
+        kolo_stage_close(&s->stage[i]);
+    }
+}
+
+static kolo_loader_config loader_config(const kolo_session *s, bool train)
+{
+    const kolo_options *o = s->options;
+    const kolo_graph *g = train ? s->graph : s->eval_graph;
+    const kolo_tensor *x = &g->tensor[g->input];
+    kolo_loader_config config = {.dataset = train ? s->train_set : s->val_set,
+                                 .synthetic_count = s->samples,
+                                 .channels = (int)o->channels,
+                                 .height = (int)x->dim[1],
+                                 .width = (int)x->dim[2],
+                                 .classes = (int)o->classes,
+                                 .train = train,
+                                 .seed = (uint64_t)o->seed,
+                                 .shuffle = o->shuffle,
+                                 .node_of = s->launch->node_of,
+                                 .max_bad = o->max_bad,
+                                 .batch = train ? o->batch : s->rows * s->ranks,
+                                 .rank = s->launch->rank,
+                                 .ranks = s->ranks,
+                                 .tail = train ? o->tail : KOLO_tail_pad,
+                                 .crop = o->crop,
+                                 .crop_pad = (int)o->crop_pad,
+                                 .area_min = o->crop_area_min,
+                                 .area_max = o->crop_area_max,
+                                 .flip = train && o->flip,
+                                 .augment = train ? o->augment : NULL,
+                                 .interpolation = o->interpolation,
+                                 .repeat = (int)o->repeat,
+                                 .mix = {.mixup = o->mixup,
+                                         .cutmix = o->cutmix,
+                                         .probability = o->mix_probability,
+                                         .cutmix_share = o->cutmix_share,
+                                         .by_pair = o->mix == KOLO_mix_pair},
+                                 .readers = (int)o->readers,
+                                 .prefetch = (int)o->prefetch};
+    memcpy(config.mean, s->mean, sizeof config.mean);
+    memcpy(config.std, s->std, sizeof config.std);
+    if (train) return config;
+    config.resize = (int)o->val_resize;
+    if (!config.resize && o->crop == KOLO_crop_resized) config.resize = (int)lrint((double)config.height * 256 / 224);
+    return config;
+}
+
+/* A GPU fetches batches by itself while the host goes on. */
+static int pin(const kolo_session *s, const kolo_loader *loader)
+{
+    void *base;
+    size_t bytes;
+    for (int i = 0; kolo_loader_memory(loader, i, &base, &bytes); i++)
+        KOLO_TRY(kolo_backend_pin(s->backend, base, bytes));
+    return 0;
+}
+
+static void close_loader(const kolo_session *s, kolo_loader **loader)
+{
+    void *base;
+    size_t bytes;
+    for (int i = 0; *loader && kolo_loader_memory(*loader, i, &base, &bytes); i++) kolo_backend_unpin(s->backend, base);
+    kolo_loader_destroy(loader);
+}
+
+int session_make_loaders(kolo_session *s, int parts)
+{
+    if (parts & KOLO_SESSION_TRAIN) {
+        kolo_loader_config config = loader_config(s, true);
+        KOLO_TRY(kolo_loader_create(&s->loader, &config));
+        KOLO_TRY(pin(s, s->loader));
+    }
+    if ((parts & KOLO_SESSION_EVAL) && s->val_set) {
+        kolo_loader_config config = loader_config(s, false);
+        KOLO_TRY(kolo_loader_create(&s->val_loader, &config));
+        KOLO_TRY(pin(s, s->val_loader));
+    }
+    return 0;
+}
+
+void session_close_loaders(kolo_session *s)
+{
+    close_loader(s, &s->loader);
+    close_loader(s, &s->val_loader);
+}
