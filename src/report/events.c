@@ -166,6 +166,25 @@ int kolo_events_step(kolo_events *events, const kolo_step_event *event)
     return put_line(events, false);
 }
 
+int kolo_events_data(kolo_events *events, const kolo_data_event *e)
+{
+    FILE *f = events->line;
+    rewind(f);
+    fprintf(f, "{\"event\":\"data\",\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"steps\":%" PRId64, e->step, e->epoch,
+            e->steps);
+    put_number(f, "img_per_s", e->img_per_s);
+    put_number(f, "mb_per_s", e->mb_per_s);
+    put_number(f, "busy", e->busy);
+    put_number(f, "wait", e->wait);
+    put_number(f, "read_p50_us", e->read_p50 * 1e6);
+    put_number(f, "read_p99_us", e->read_p99 * 1e6);
+    put_number(f, "sample_p50_us", e->sample_p50 * 1e6);
+    put_number(f, "sample_p99_us", e->sample_p99 * 1e6);
+    fprintf(f, ",\"samples\":%" PRId64 ",\"cache_hits\":%" PRId64 ",\"bad_samples\":%" PRId64 "}\n", e->samples,
+            e->cache_hits, e->bad_samples);
+    return put_line(events, false);
+}
+
 /* Copies JSON text; outside strings nan and inf become null, inside them control characters are escaped. */
 static void put_members(FILE *f, const char *text)
 {

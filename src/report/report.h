@@ -23,6 +23,15 @@ typedef struct kolo_step_event {
         wait; /* loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
 } kolo_step_event;
 int kolo_events_step(kolo_events *events, const kolo_step_event *event);
+/* "data": what reading was like since the last one, over all ranks; once an epoch. */
+typedef struct kolo_data_event {
+    int64_t step, epoch, steps; /* the last step, its epoch, how many steps */
+    double img_per_s, mb_per_s; /* of stored bytes */
+    double busy, wait;          /* compute / (compute + wait); wait: s in the loader, of a rank on average */
+    double read_p50, read_p99, sample_p50, sample_p99; /* s; written in microseconds */
+    int64_t samples, cache_hits, bad_samples;
+} kolo_data_event;
+int kolo_events_data(kolo_events *events, const kolo_data_event *event);
 /* Any other event: the members of the object behind "event": NAME, as JSON text: "\"step\":%ld,\"path\":%s" (strings by
  * kolo_json_quote of base/json.h where they may hold quotes). nan and inf become null. */
 int kolo_events_write(kolo_events *events, const char *name, const char *format, ...)
@@ -36,6 +45,8 @@ typedef struct kolo_summary {
     double loss, top1, top5; /* of the last validation (or training loss); fractions; negative: none */
     double best_top1;
     double img_per_s, wait_share, wall_seconds;
+    double mb_per_s;                 /* read, in the epochs of this start */
+    int64_t cache_hits, bad_samples; /* likewise */
     int ranks, nodes, threads;
     uint64_t peak_bytes, planned_bytes;
     double node_hours;

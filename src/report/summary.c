@@ -37,7 +37,8 @@ static const field fields[] = {
     FIELD(top5, FIELD_SCORE),          FIELD(best_top1, FIELD_SCORE),      FIELD(img_per_s, FIELD_REAL),
     FIELD(wait_share, FIELD_REAL),     FIELD(wall_seconds, FIELD_REAL),    FIELD(ranks, FIELD_INT),
     FIELD(nodes, FIELD_INT),           FIELD(threads, FIELD_INT),          FIELD(peak_bytes, FIELD_BYTES),
-    FIELD(planned_bytes, FIELD_BYTES), FIELD(node_hours, FIELD_REAL),      FIELD(next, FIELD_TEXT),
+    FIELD(planned_bytes, FIELD_BYTES), FIELD(node_hours, FIELD_REAL),      FIELD(mb_per_s, FIELD_REAL),
+    FIELD(cache_hits, FIELD_COUNT),    FIELD(bad_samples, FIELD_COUNT),    FIELD(next, FIELD_TEXT),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 

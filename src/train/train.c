@@ -11,6 +11,7 @@
 #include "ckpt/ckpt.h"
 #include "kolo/error.h"
 #include "report/report.h"
+#include "train/epoch.h"
 
 /* What is known of a step before its metrics are. */
 typedef struct issue {
@@ -42,6 +43,7 @@ typedef struct trainer {
     double loss;        /* of the last step that was told, mean */
     double loss_scale;  /* after it */
     int64_t first_step; /* of this start */
+    kolo_epoch epoch;   /* what its loaders did */
     bool complete;      /* the run was complete already: its summary stands */
 } trainer;
 
@@ -106,6 +108,9 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     s->threads = (int)t->options->threads;
     s->peak_bytes = kolo_memory_peak();
     s->planned_bytes = kolo_plan_bytes(session->plan);
+    if (t->epoch.seconds > 0) s->mb_per_s = (double)t->epoch.bytes / t->epoch.seconds / 1e6;
+    s->cache_hits = t->epoch.hits;
+    s->bad_samples = t->epoch.bad;
     s->node_hours = wall / 3600 * t->launch->nodes;
 }
 
@@ -253,16 +258,26 @@ static int one_step(trainer *t)
     return tell(t, &m);
 }
 
+/* Behind settle(): every step of it is done. */
+static int tell_epoch(trainer *t)
+{
+    kolo_data_event event;
+    KOLO_TRY(kolo_epoch_end(&t->epoch, &t->session, t->position.step, &event));
+    return speaks(t) ? kolo_events_data(t->events, &event) : 0;
+}
+
 static int loop(trainer *t)
 {
     kolo_session *s = &t->session;
     const kolo_options *o = t->options;
     bool stop = false;
     KOLO_TRY(kolo_loader_seek(s->loader, t->position.step / s->steps_per_epoch, t->position.step % s->steps_per_epoch));
+    kolo_epoch_begin(&t->epoch, s, t->position.step);
     while (t->position.step < s->steps) {
         KOLO_TRY(agree_to_stop(t, &stop));
         if (stop) {
             KOLO_TRY(settle(t));
+            if (t->position.step > t->epoch.first) KOLO_TRY(tell_epoch(t));
             KOLO_TRY(save(t));
             return kolo_fail(KOLO_EREQUEUE,
                              "stopped on request after step %ld of %ld; the same command goes on from there",
@@ -274,12 +289,14 @@ static int loop(trainer *t)
         bool evaluated = end || (epoch_end && o->eval_epochs && epoch % o->eval_epochs == 0);
         bool saved = end || (o->checkpoint_steps ? step % o->checkpoint_steps == 0 : epoch_end);
         double best = t->position.best_top1;
-        if (evaluated || saved) KOLO_TRY(settle(t));
+        if (evaluated || saved || epoch_end) KOLO_TRY(settle(t));
+        if (end || epoch_end) KOLO_TRY(tell_epoch(t));
         if (evaluated) KOLO_TRY(evaluate(t));
         if (saved || t->position.best_top1 > best) {
             KOLO_TRY(save(t));
             if (speaks(t) && t->position.best_top1 > best) KOLO_TRY(kolo_checkpoint_mark_best(t->run, step));
         }
+        if (epoch_end) kolo_epoch_begin(&t->epoch, s, step);
     }
     return 0;
 }

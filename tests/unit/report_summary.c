@@ -31,6 +31,9 @@ int main(void)
                                              .peak_bytes = 123456789012,
                                              .planned_bytes = 1ull << 40,
                                              .node_hours = 555.5,
+                                             .mb_per_s = 99.5,
+                                             .cache_hits = 5000000000,
+                                             .bad_samples = 3,
                                              .next = "say \"go\"\nor stop"};
     is_int(kolo_summary_read(folder, &got), 0, "none yet");
     setenv("SLURM_JOB_ACCOUNT", "proj1", 1);
@@ -48,7 +51,8 @@ int main(void)
     ok(got.steps == want.steps && got.repeated_steps == 7 && got.restarts == 2 && got.ranks == 8 &&
            got.peak_bytes == want.peak_bytes && got.planned_bytes == want.planned_bytes,
        "counts survive");
-    ok(got.loss == want.loss && got.top1 == want.top1 && got.best_top1 == 0 && got.top5 < 0 && got.wall_seconds == 1e6,
+    ok(got.loss == want.loss && got.top1 == want.top1 && got.best_top1 == 0 && got.top5 < 0 && got.wall_seconds == 1e6 &&
+           got.mb_per_s == 99.5 && got.cache_hits == 5000000000 && got.bad_samples == 3,
        "figures survive");
     kolo_file_read(path, &text, NULL);
     cJSON *o = cJSON_Parse(text);
@@ -56,7 +60,7 @@ int main(void)
     static const char *const promised[] = {"steps",      "repeated_steps", "restarts",     "epochs",     "loss",
                                            "top1",       "top5",           "img_per_s",    "wait_share", "ranks",
                                            "nodes",      "peak_bytes",     "wall_seconds", "account",    "partition",
-                                           "node_hours", "version"};
+                                           "node_hours", "version",        "mb_per_s",     "cache_hits", "bad_samples"};
     int there = 0, n = sizeof promised / sizeof *promised;
     for (int i = 0; i < n; i++) there += cJSON_HasObjectItem(o, promised[i]);
     is_int(there, n, "every promised key is there");
