@@ -95,7 +95,7 @@ static void test_types(void)
     refused("flip", "2", "neither true nor false");
     accepted("precision", "bf16", "bf16");
     is_int(o.precision, KOLO_precision_bf16, "a choice has its enum value");
-    refused("precision", "fp16", "one of f32, bf16");
+    refused("precision", "fp64", "one of f32, bf16");
     refused("precision", "F32", "one of f32, bf16");
     refused("data", "a\nb", "control character");
     accepted("data", "", "");
