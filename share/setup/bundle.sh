@@ -58,7 +58,7 @@ closure "${elf[@]}" | while read -r soname file; do
     strip --strip-unneeded -o "$work/system/$soname" "$(readlink -f "$file")"
     say library "$soname $(stat -c %s "$work/system/$soname")"
 done >"$work/libraries"
-tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work/system" -cf - . | xz -6 -T0 >"$out/lib/system.tar.xz"
+tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work/system" -cf - . | xz -T0 >"$out/lib/system.tar.xz"
 needs=$(objdump -T "${elf[@]}" "$work/system"/*.so* 2>/dev/null | grep -oE 'GLIBC_[0-9]+\.[0-9]+' | sort -uV | tail -n 1)
 
 # ---- data, figures, scripts --------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ need xz strip objdump unshare
 for program in kolo kolo-pack kolo-shards; do [ -x "$BUILD/bin/$program" ] || skip_all "$program is not built"; done
 tests=()
 [ ! -x "$BUILD/tests/golden" ] || tests+=("$BUILD/tests/golden")
-share/setup/bundle.sh "$BUILD" 9.8.7 "$ROOM" "${tests[@]}" > "$ROOM/log" 2>&1
+XZ_OPT=-0 share/setup/bundle.sh "$BUILD" 9.8.7 "$ROOM" "${tests[@]}" > "$ROOM/log" 2>&1
 ok $? "the bundle is written" || exit
 sed 's/^/# /' "$ROOM/log" | tail -n 12
 made=$(find "$ROOM" -maxdepth 1 -type d -name 'kolo-bundle-9.8.7-*')
