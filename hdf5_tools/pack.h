@@ -73,7 +73,8 @@ typedef struct pack_record {
     uint32_t check, zero; /* crc32c of what stands before */
 } pack_record;
 
-enum { PACK_UNKNOWN, PACK_GOOD, PACK_BAD };
+/* PACK_SIZED: a JPEG file that keeps its bytes: their number is known, the rest when they are written. */
+enum { PACK_UNKNOWN, PACK_GOOD, PACK_BAD, PACK_SIZED };
 
 typedef struct pack_shard {
     int64_t first, count;
@@ -180,6 +181,9 @@ void converter_destroy(converter **c);
  * file are kept it is decoded only if `look` (or --check decode) asks for it. The error text begins with the picture's
  * path. */
 int converter_run(converter *c, int64_t i, bool look, const uint8_t **data, pack_record *record);
+/* 1: by its first and last bytes sample i is a JPEG file whose bytes go into the shard, and `record` is PACK_SIZED.
+ * 0: it takes converter_run to know. */
+int converter_peek(converter *c, int64_t i, pack_record *record);
 /* Is the picture in this slot one of those that mean and standard deviation are taken from? */
 bool pack_measures(const packing *p, int64_t slot);
 /* Decodes just so far that the size is known. */

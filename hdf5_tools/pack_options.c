@@ -86,7 +86,7 @@ static const option table[] = {
     {"--on-error", ON_ERROR, "fail|skip", "a picture that cannot be read: stop, or leave it out and list it [fail]"},
     {"--max-bad", MAX_BAD, "N", "with --on-error skip: stop when more than N are bad [no limit]"},
     {"--check", CHECK, "headers|decode",
-     "JPEG files that keep their bytes: look at headers and end, and decode about a thousand, from which mean and "
+     "JPEG files that keep their bytes: look at headers and end, and decode 512 or so, from which mean and "
      "standard deviation are taken; or decode all [headers]"},
     {"--stats-from", STATS_FROM, "DIR",
      "packed training split: mean, standard deviation and class list are taken from there"},

@@ -161,6 +161,11 @@ static int probe_block(pass *t, converter *c, source_buffer *buffer, int64_t fir
             board_add(t->board, 1, 0, r->status == PACK_BAD, 1);
             continue;
         }
+        if (converter_peek(c, p->order[slot], r)) {
+            KOLO_TRY(write_records(p, r, slot, 1));
+            board_add(t->board, 1, 0, 0, 0);
+            continue;
+        }
         int rc = converter_run(c, p->order[slot], pack_measures(p, slot), &data, r);
         if (rc < 0 && !(is_bad_picture(rc) && p->options.skip)) {
             *r = (pack_record){0};
@@ -247,9 +252,9 @@ static int make_sample(packing *p, converter *c, int64_t slot, uint8_t *to, uint
         return 0;
     }
     KOLO_TRY(converter_run(c, p->order[slot], pack_measures(p, slot), &data, &fresh));
-    if (r->status == PACK_GOOD && (fresh.crc != r->crc || fresh.bytes != r->bytes)) {
-        char path[1024];
-        source_path(&p->source, p->order[slot], path, sizeof path);
+    if ((r->status == PACK_GOOD && fresh.crc != r->crc) || (r->status != PACK_UNKNOWN && fresh.bytes != r->bytes)) {
+        char path[4096];
+        source_full_path(&p->source, p->order[slot], path, sizeof path);
         return kolo_fail(KOLO_EINPUT, "%s changed while it was packed; start again with --force", path);
     }
     *r = fresh;
@@ -296,13 +301,10 @@ static int store_block(packing *p, const block *b, const uint8_t *data)
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->sizes, 4 * n, s->places.size + 4 * at));
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->orig_sizes, 4 * n, s->places.orig_size + 4 * at));
     KOLO_TRY(pack_store_targets(p, s, b->index, b->count));
-    if (!pack_needs_probe(p)) { /* without probe positions are slots */
-        pack_record records[16];
-        for (int64_t i = 0; i < b->count; i += 16) {
-            const int64_t some = b->count - i < 16 ? b->count - i : 16;
-            memcpy(records, &p->records[b->position + i], sizeof *records * (size_t)some);
-            KOLO_TRY(write_records(p, records, b->position + i, some));
-        }
+    for (int64_t i = 0, run; i < b->count; i += run) { /* bad samples leave gaps between the slots */
+        const int64_t slot = p->slots[b->position + i];
+        for (run = 1; i + run < b->count && p->slots[b->position + i + run] == slot + run;) run++;
+        KOLO_TRY(write_records(p, &p->records[slot], slot, run));
     }
     return kolo_file_pwrite(s->fd, s->path, b->states, n, s->places.state + at);
 }

@@ -358,6 +358,24 @@ int source_load(const source *s, int64_t i, source_buffer *buffer)
     return s->places[i].archive >= 0 ? load_range(s, i, buffer) : load_file(s, i, buffer);
 }
 
+int64_t source_peek(const source *s, int64_t i, uint8_t *head, size_t size, uint8_t tail[2])
+{
+    const source_place *place = &s->places[i];
+    char path[4096];
+    struct stat info;
+    int64_t bytes = place->bytes;
+    if (s->kind->load) return 0;
+    source_full_path(s, i, path, sizeof path);
+    const int fd = place->archive >= 0 ? archive_fd(s, place->archive) : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    if (place->archive < 0) bytes = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
+    if (bytes < (int64_t)size + 2 || pread(fd, head, size, place->offset) != (ssize_t)size ||
+        pread(fd, tail, 2, place->offset + bytes - 2) != 2)
+        bytes = 0;
+    if (place->archive < 0) close(fd);
+    return bytes;
+}
+
 int64_t source_known_bytes(const source *s, int64_t i) { return s->kind->load ? -1 : s->places[i].bytes; }
 
 int source_prepare(source *s)

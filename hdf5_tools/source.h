@@ -154,6 +154,9 @@ int source_open(source *s, const source_kind *kind, const struct pack_options *o
 int source_finish(source *s);                                          /* sorts targets by sample, checks labels */
 int source_prepare(source *s);                                         /* before the first source_load */
 int source_load(const source *s, int64_t i, source_buffer *buffer);    /* by kind->load, or from file or range */
+/* Of a file or range: its length, `size` bytes from its beginning and the two last bytes. 0: it has no bytes to look at
+ * (made by load), is shorter, or cannot be read; source_load says why. */
+int64_t source_peek(const source *s, int64_t i, uint8_t *head, size_t size, uint8_t tail[2]);
 int64_t source_known_bytes(const source *s, int64_t i);                /* of a file or range; -1: not known */
 void source_path(const source *s, int64_t i, char *text, size_t size); /* as it was added */
 void source_full_path(const source *s, int64_t i, char *text, size_t size); /* for messages: with root or archive */
