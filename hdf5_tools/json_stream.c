@@ -301,7 +301,9 @@ static int hex4(json_stream *j, uint32_t *code)
     *code = 0;
     for (int i = 0; i < 4; i++) {
         const int c = look(j);
-        const int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        const int digit = c >= '0' && c <= '9'                 ? c - '0'
+                          : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                               : -1;
         if (c < 0 || digit < 0) return unexpected(j, c, "a hexadecimal digit");
         *code = *code << 4 | (uint32_t)digit;
         j->at++;
@@ -321,7 +323,8 @@ static int unicode(json_stream *j, uint32_t *code)
         j->at++;
     }
     KOLO_TRY(hex4(j, &low));
-    if (*code > 0xDBFF || low < 0xDC00 || low > 0xDFFF) return json_fail(j, "\\u%04x\\u%04x is no character", *code, low);
+    if (*code > 0xDBFF || low < 0xDC00 || low > 0xDFFF)
+        return json_fail(j, "\\u%04x\\u%04x is no character", *code, low);
     *code = 0x10000 + ((*code - 0xD800) << 10) + (low - 0xDC00);
     return 0;
 }
@@ -371,8 +374,10 @@ static int take_string(json_stream *j, bool keep)
     while ((c = look(j)) != '"') {
         const size_t run = plain_run(j);
         uint32_t code;
-        if (c < 32) return c == END || c < END ? unexpected(j, c, "the end of a string")
-                                               : json_fail(j, "byte %02x in a string; it must be written as \\u%04x", (unsigned)c, (unsigned)c);
+        if (c < 32)
+            return c == END || c < END
+                       ? unexpected(j, c, "the end of a string")
+                       : json_fail(j, "byte %02x in a string; it must be written as \\u%04x", (unsigned)c, (unsigned)c);
         if (keep) KOLO_TRY(make_room(j, used + run + 8));
         if (run) {
             if (keep) memcpy(j->text + used, j->block + j->at, run);

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define JSON_MOST_DEPTH 64       /* objects and arrays in each other */
+#define JSON_MOST_DEPTH 64         /* objects and arrays in each other */
 #define JSON_MOST_STRING (1 << 24) /* bytes of a string that the caller reads; strings passed over may be longer */
 
 typedef struct json_stream {
@@ -23,9 +23,9 @@ typedef struct json_stream {
     uint64_t is_object, is_begun; /* bit d: of the container at depth d */
     uint8_t *block;               /* bytes at .. end of it are not yet read */
     size_t at, end;
-    int64_t start, stop;        /* the part of the file that is read */
+    int64_t start, stop; /* the part of the file that is read */
     int64_t block_offset;
-    char *text;                 /* the last string or number */
+    char *text; /* the last string or number */
     size_t text_capacity;
 } json_stream;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "folder.h"
 #include "kolo/error.h"
 #include "text_rows.h"
 
@@ -60,6 +61,18 @@ void names_free(names *n)
     *n = (names){0};
 }
 
+int names_all_differ(const char *path, char *const *list, int64_t count)
+{
+    names n = {0};
+    int rc = 0;
+    for (int64_t i = 0, number; i < count && rc == 0; i++) {
+        rc = names_add(&n, list[i], &number);
+        if (rc == 0 && number != i) rc = kolo_fail(KOLO_EINPUT, "%s: two classes have the name `%s`", path, list[i]);
+    }
+    names_free(&n);
+    return rc;
+}
+
 /* ---- classes --------------------------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b, void *n)
@@ -81,33 +94,34 @@ static int64_t largest_number(const names *n)
     return most;
 }
 
-/* Of a file of names, without its blank lines: 1 and the next, 0 at the end. */
-static int next_name(text_rows *rows, char **name)
+/* The lines of a file, without blank ones. */
+static int read_list(const char *path, folder_names *list)
 {
+    text_rows rows;
+    char *line;
+    KOLO_TRY(text_open(&rows, path));
     int rc;
-    while ((rc = text_next(rows, name)) > 0 && !**name) {}
+    while ((rc = text_next(&rows, &line)) > 0) {
+        if (*line) rc = list->count < MOST_NUMBER ? folder_add(list, line) : text_fail(&rows, "too many classes");
+        if (rc < 0) break;
+    }
+    text_close(&rows);
     return rc;
 }
 
-/* All lines of `list` become classes; labels go to 0 .. most. */
-static int add_named(source *s, const char *list, int64_t most, int32_t *label)
+/* All lines of `path` become classes; labels go to 0 .. most. */
+static int add_named(source *s, const char *path, int64_t most, int32_t *label)
 {
-    text_rows rows;
-    char *name;
+    folder_names list = {0};
     int32_t other;
-    int64_t c = 0;
-    KOLO_TRY(text_open(&rows, list));
-    int rc;
-    while ((rc = next_name(&rows, &name)) > 0) {
-        rc = c < MOST_NUMBER ? source_find_class(s, name, c, c <= most ? &label[c] : &other)
-                             : text_fail(&rows, "more than %d classes", MOST_NUMBER);
-        if (rc < 0) break;
-        c++;
-    }
-    text_close(&rows);
-    if (rc == 0 && c <= most)
-        rc = kolo_fail(KOLO_EINPUT, "%s names %lld classes, but there is a label %lld", list, (long long)c,
+    int rc = read_list(path, &list);
+    if (rc == 0) rc = names_all_differ(path, list.list, list.count);
+    for (int64_t c = 0; c < list.count && rc == 0; c++)
+        rc = source_find_class(s, list.list[c], c, c <= most ? &label[c] : &other);
+    if (rc == 0 && list.count <= most)
+        rc = kolo_fail(KOLO_EINPUT, "%s names %lld classes, but there is a label %lld", path, (long long)list.count,
                        (long long)most);
+    folder_free(&list);
     return rc;
 }
 
@@ -124,9 +138,7 @@ static int add_numbers(source *s, int64_t most, int32_t *label)
 static int number_classes(const names *n, source *s, const char *list, int64_t most, int32_t *label)
 {
     int32_t *of_number = kolo_alloc(sizeof *of_number * (size_t)(most + 1));
-    int rc = !of_number ? KOLO_ECONFIG
-             : list     ? add_named(s, list, most, of_number)
-                        : add_numbers(s, most, of_number);
+    int rc = !of_number ? KOLO_ECONFIG : list ? add_named(s, list, most, of_number) : add_numbers(s, most, of_number);
     for (int64_t i = 0; i < n->count && rc == 0; i++) {
         int64_t value = 0;
         text_integer(names_text(n, i), &value);

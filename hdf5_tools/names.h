@@ -7,7 +7,7 @@
 #include "source.h"
 
 typedef struct names {
-    char *text; /* one after the other, each ended by a zero */
+    char *text;     /* one after the other, each ended by a zero */
     int64_t *place; /* [count] where name i begins in text */
     int64_t count;
     int64_t *table; /* [room] hash table of 1 + number */
@@ -25,6 +25,8 @@ void names_free(names *n);
 int names_to_classes(const names *n, source *s, const char *list, int32_t **label);
 /* The same in the order of the names themselves. */
 int names_to_classes_in_order(const names *n, source *s, int32_t **label);
+/* KOLO_EINPUT where two of them are the same: classes of one name would become one class. */
+int names_all_differ(const char *path, char *const *list, int64_t count);
 /* Samples were added with the number of their class's name as label: puts the label in its place. */
 void names_relabel(source *s, const int32_t *label);
 

@@ -26,8 +26,9 @@ static int next_row(table *t, char *fields[2])
         if (!*line) continue;
         const int n = text_split(line, '\t', fields, 2);
         if (n == 2 && *fields[0] && *fields[1]) return 1;
-        KOLO_TRY(faults_take(&t->wrong, n == 2 ? text_fail(&t->rows, "the path or the label is empty")
-                                               : text_fail(&t->rows, "2 columns `path TAB label` are expected, this line has %d", n)));
+        KOLO_TRY(faults_take(
+            &t->wrong, n == 2 ? text_fail(&t->rows, "the path or the label is empty")
+                              : text_fail(&t->rows, "2 columns `path TAB label` are expected, this line has %d", n)));
     }
     return rc;
 }
@@ -86,8 +87,8 @@ static int open_table(source *s, const pack_options *o)
     return rc;
 }
 
-const source_kind source_table = {
-    .name = "list",
-    .help = "a text file of lines `path TAB label`; a label is a name, or a number from 0",
-    .annotations = "the names of labels that are numbers, one a line",
-    .open = open_table};
+const source_kind source_table = {.name = "list",
+                                  .help =
+                                      "a text file of lines `path TAB label`; a label is a name, or a number from 0",
+                                  .annotations = "the names of labels that are numbers, one a line",
+                                  .open = open_table};

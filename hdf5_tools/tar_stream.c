@@ -33,14 +33,18 @@ static int start(tar_stream *t, const char *path)
 {
     uint8_t magic[6] = {0};
     if (t->end >= (int64_t)sizeof magic) KOLO_TRY(kolo_file_pread(t->fd, path, magic, sizeof magic, (uint64_t)t->at));
-    const char *packed = magic[0] == 0x1F && magic[1] == 0x8B           ? "gzip"
-                         : memcmp(magic, "BZh", 3) == 0                 ? "bzip2"
-                         : memcmp(magic, "\xFD" "7zXZ", 5) == 0         ? "xz"
+    const char *packed = magic[0] == 0x1F && magic[1] == 0x8B ? "gzip"
+                         : memcmp(magic, "BZh", 3) == 0       ? "bzip2"
+                         : memcmp(magic,
+                                  "\xFD"
+                                  "7zXZ",
+                                  5) == 0
+                             ? "xz"
                          : memcmp(magic, "\x28\xB5\x2F\xFD", 4) == 0 ? "zstd"
-                                                                        : NULL;
+                                                                     : NULL;
     if (packed)
-        return kolo_fail(KOLO_EINPUT, "%s: compressed by %s; uncompress it, so that pictures can be read in place", path,
-                         packed);
+        return kolo_fail(KOLO_EINPUT, "%s: compressed by %s; uncompress it, so that pictures can be read in place",
+                         path, packed);
     return 0;
 }
 
@@ -51,10 +55,10 @@ int tar_open(tar_stream *t, const char *path)
     if (t->fd < 0 && errno == ENOENT) return kolo_fail(KOLO_EINPUT, "%s: no such file", path);
     if (t->fd < 0) return kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
     t->path = kolo_strdup(path);
-    int rc = !t->path                      ? KOLO_ECONFIG
-             : fstat(t->fd, &info) != 0    ? kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno))
-             : !S_ISREG(info.st_mode)      ? kolo_fail(KOLO_EINPUT, "%s: is not a file", path)
-                                           : 0;
+    int rc = !t->path                   ? KOLO_ECONFIG
+             : fstat(t->fd, &info) != 0 ? kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno))
+             : !S_ISREG(info.st_mode)   ? kolo_fail(KOLO_EINPUT, "%s: is not a file", path)
+                                        : 0;
     if (rc == 0) {
         t->end = info.st_size;
         posix_fadvise(t->fd, 0, 0, POSIX_FADV_RANDOM); /* headers are far apart; reading ahead would read all */
@@ -117,21 +121,22 @@ static bool checksum_fits(const header *h)
 }
 
 /* Copies a path without "./" before it. */
-static int set_path(const tar_stream *t, char to[TAR_MOST_PATH], const char *prefix, size_t prefix_length, const char *name,
-                    size_t length)
+static int set_path(const tar_stream *t, char to[TAR_MOST_PATH], const char *prefix, size_t prefix_length,
+                    const char *name, size_t length)
 {
     char text[TAR_MOST_PATH];
     prefix_length = strnlen(prefix, prefix_length), length = strnlen(name, length);
     const size_t all = prefix_length + (prefix_length > 0) + length;
     if (all >= sizeof text) return fail_at(t, "a path of more than 4095 bytes");
-    if (memchr(prefix, '\n', prefix_length) || memchr(name, '\n', length)) return fail_at(t, "a path with a line break");
+    if (memchr(prefix, '\n', prefix_length) || memchr(name, '\n', length))
+        return fail_at(t, "a path with a line break");
     snprintf(text, sizeof text, "%.*s%s%.*s", (int)prefix_length, prefix, prefix_length ? "/" : "", (int)length, name);
     const char *from = text;
     while (from[0] == '.' && from[1] == '/') {
         from += 2;
         while (*from == '/') from++;
     }
-    strcpy(to, from);
+    memcpy(to, from, strlen(from) + 1);
     return 0;
 }
 
@@ -216,7 +221,8 @@ static int take_member(tar_stream *t, const header *h, int64_t bytes, const exte
 /* Two blocks of zeros end a tar. Without them it was perhaps cut off between two members. */
 static int finish(tar_stream *t, bool closed)
 {
-    if (!closed) kolo_log0(KOLO_LOG_WARN, "%s: ends without the blocks of zeros that close a tar; is it whole?", t->path);
+    if (!closed)
+        kolo_log0(KOLO_LOG_WARN, "%s: ends without the blocks of zeros that close a tar; is it whole?", t->path);
     t->at = t->end;
     return 0;
 }
@@ -235,7 +241,8 @@ int tar_next(tar_stream *t, tar_member *m)
             t->finished = true;
             return finish(t, true);
         }
-        if (!checksum_fits(&h)) return fail_at(t, "no tar header (its checksum is wrong); the file is damaged, or no tar");
+        if (!checksum_fits(&h))
+            return fail_at(t, "no tar header (its checksum is wrong); the file is damaged, or no tar");
         if (!number(h.size, sizeof h.size, &bytes)) return fail_at(t, "a member without a size; the file is damaged");
         if (h.type == 'L' || h.type == 'K' || h.type == 'x' || h.type == 'g') {
             KOLO_TRY(read_extended(t, &h, bytes, m, &e));

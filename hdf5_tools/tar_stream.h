@@ -20,7 +20,7 @@ typedef struct tar_stream {
     char *path; /* for messages: of a tar within a tar, "outer.tar:inner.tar" */
     int fd;
     bool own_file, finished; /* finished: the closing zeros have been seen */
-    int64_t at, end; /* of the file: the next header, and where the tar stops */
+    int64_t at, end;         /* of the file: the next header, and where the tar stops */
 } tar_stream;
 
 int tar_open(tar_stream *t, const char *path);

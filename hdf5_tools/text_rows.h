@@ -37,7 +37,7 @@ int text_split_csv(char *line, char **fields, int most);
 /* The whole text is a number: decimal and finite; decimal and of 64 bits. Blanks around it are no part of a number. */
 bool text_number(const char *text, double *value);
 bool text_integer(const char *text, int64_t *value);
-bool text_is_utf8(const char *text); /* overlong forms and halves of characters are none */
+bool text_is_utf8(const char *text);        /* overlong forms and halves of characters are none */
 size_t text_put_utf8(char *to, uint32_t c); /* 1 to 4 bytes, of which it returns how many */
 /* Does the text begin, or end, with this? */
 bool text_begins(const char *text, const char *with);

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # For the tests of kolo-pack's sources, after lib.sh. What is packed lies in $ROOM/out.
-small_pictures() { # COUNT: $ROOM/pictures/0.jpg ... of 32 x 32 pixels
+small_pictures() { # COUNT: $ROOM/pictures/0.jpg ..., of several small sizes
     kolo-pack --source shapes --count "$1" --shuffle-seed 0 --out "$ROOM/shapes" > "$ROOM/log" 2>&1
     mkdir -p "$ROOM/pictures"
     local i
@@ -39,10 +39,18 @@ attribute() { h5dump -a "/$1" "$ROOM"/out/*.h5 | sed -n 's/.*(0): "\{0,1\}\([^"\
 # paths of the samples, in their order
 paths() {
     h5dump -b -d /source -o "$ROOM/blob" "$ROOM"/out/*.h5 > /dev/null
-    local offsets i
-    read -r -a offsets <<< "$(table source_offset)"
-    for ((i = 0; i + 1 < ${#offsets[@]}; i++)); do
-        dd if="$ROOM/blob" bs=1 skip="${offsets[i]}" count=$((offsets[i + 1] - offsets[i])) status=none
-        [ $((i + 2)) -lt ${#offsets[@]} ] && printf ' '
-    done
+    table source_offset > "$ROOM/offsets"
+    perl -e 'local $/; my ($blob, $at) = map { open my $f, "<", $_ or die; <$f> } @ARGV; my @at = split " ", $at;
+        print join " ", map { substr $blob, $at[$_], $at[$_ + 1] - $at[$_] } 0 .. $#at - 1' "$ROOM/blob" "$ROOM/offsets"
+}
+# a line for each box, in the order of the samples: path class flags and the four numbers of the source
+boxes() {
+    local name
+    paths | tr ' ' '\n' > "$ROOM/t.paths"
+    for name in box_offset box_class box_flags; do table $name | tr ' ' '\n' > "$ROOM/t.$name"; done
+    h5dump -w 0 -y -m '%.17g' -o "$ROOM/t.box_source" -d /box_source "$ROOM"/out/*.h5 > "$ROOM/dump.log" 2>&1
+    perl -e 'sub column { open my $f, "<", "$ARGV[0]/t.$_[0]" or die; local $/; split /[\s,]+/, <$f> =~ s/^\s+//r }
+        my ($p, $o, $c, $f, $n) = map { [column($_)] } qw(paths box_offset box_class box_flags box_source);
+        for my $i (0 .. $#$p) { for my $b ($o->[$i] .. $o->[$i + 1] - 1) {
+            print join(" ", $p->[$i], $c->[$b], $f->[$b], map { 0 + $n->[4 * $b + $_] } 0 .. 3), "\n" } }' "$ROOM"
 }
