@@ -235,7 +235,8 @@ static void golden_op_cross_entropy(golden_op *c)
     int32_t *labels = malloc((size_t)rows * sizeof *labels);
     golden_labels(golden_text(golden_at(golden_at(c->json, "labels"), "labels"), "name", ""), c->seed,
                   g->tensor[x].dim[1], labels, rows);
-    rig_check(kolo_backend_write(c->rig.backend, c->rig.buffer[g->label], labels, (size_t)rows * sizeof *labels), "labels");
+    rig_check(kolo_backend_write(c->rig.backend, c->rig.buffer[g->label], labels, (size_t)rows * sizeof *labels),
+              "labels");
     free(labels);
     c->rig.step.valid_global = rows;
     rig_run(&c->rig);
@@ -268,7 +269,8 @@ static void golden_op_case(const char *name, const cJSON *json, kolo_backend *de
     static const struct {
         int64_t block;
         const char *name;
-    } all[] = {{1, "nchw"}, {8, "nChw8c"}, {16, "nChw16c"}, {RIG_NHWC, "nhwc"}, {RIG_OWN, "its own layout"}}, *layout = all;
+    } all[] = {{1, "nchw"}, {8, "nChw8c"}, {16, "nChw16c"}, {RIG_NHWC, "nhwc"}, {RIG_OWN, "its own layout"}},
+      *layout = all;
     golden_op c = {
         .name = name, .json = json, .config = golden_at(json, "config"), .inputs = golden_at(json, "inputs")};
     const char *op = golden_text(c.config, "op", "");

@@ -55,8 +55,8 @@ static void print_result(const kolo_session *session, int64_t steps, double seco
     printf("\ntrain %s batch %ld size %ldx%ld %s, %s, %.3f ms/step (fastest %.3f%s), peak %.0f MiB (planned %.0f MiB): "
            "%.1f img/s\n",
            o->model, (long)o->batch, (long)session->height, (long)session->width,
-           kolo_option_find("precision")->choices[o->precision], where, seconds * 1e3 / (double)steps, fastest * 1e3, busy,
-           peak / 0x1p20, (double)kolo_exec_bytes(plan, NULL) / 0x1p20, (double)(steps * o->batch) / seconds);
+           kolo_option_find("precision")->choices[o->precision], where, seconds * 1e3 / (double)steps, fastest * 1e3,
+           busy, peak / 0x1p20, (double)kolo_exec_bytes(plan, NULL) / 0x1p20, (double)(steps * o->batch) / seconds);
     fflush(stdout);
 }
 
@@ -106,9 +106,9 @@ int kolo_command_bench(int n, char **words)
     KOLO_TRY(kolo_command_words(&options, n, words, 1, what));
     int rc;
     if (!what[0] || strcmp(what[0], "train")) {
-        rc = kolo_fail(KOLO_ECONFIG,
-                       "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16|tf32|fp16 steps=N [data=DIR] [--profile], or "
-                       "kolo bench allreduce [min=8 max=64M iterations=N check=1 format=nccl|osu]");
+        rc = kolo_fail(KOLO_ECONFIG, "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16|tf32|fp16 "
+                                     "steps=N [data=DIR] [--profile], or "
+                                     "kolo bench allreduce [min=8 max=64M iterations=N check=1 format=nccl|osu]");
     } else {
         if (!*options.data) {
             free(options.data);

@@ -1,5 +1,5 @@
-/* kolo bench train --profile: the time of every kind of action, and of the slowest kernels, with the bytes that they cannot but move and the
- * arithmetic that they cannot but do over it: rates to be held against what the machine can do at most. */
+/* kolo bench train --profile: the time of every kind of action, and of the slowest kernels, with the bytes that they
+ * cannot but move and the arithmetic that they cannot but do over it: rates to be held against what the machine can do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,7 +123,8 @@ static void print_kernels(const kolo_plan *plan, const kolo_exec_profile *profil
         add(&rows[k], plan, a, &profile[i]);
     }
     qsort(rows, (size_t)n, sizeof *rows, slower);
-    printf("%-22s %10s %8s %8s %8s  %s\n", "kernel", "ms/step", "calls", "GB/s", "TFLOP/s", "first input, first output; how");
+    printf("%-22s %10s %8s %8s %8s  %s\n", "kernel", "ms/step", "calls", "GB/s", "TFLOP/s",
+           "first input, first output; how");
     for (int64_t k = 0; k < n && k < SLOWEST; k++) {
         const kolo_node *node = rows[k].node;
         printf("%-22s", kolo_op_table[node->op].name);

@@ -1,5 +1,5 @@
-/* ceilings [--versions] [--quick]: what this GPU can do at most, as JSON lines: bandwidth of a copy and of reading, matrix products by
- * cuBLASLt on random numbers, the bus, and what a launch costs. Measured times of operations are held against these.
+/* ceilings [--versions] [--quick]: what this GPU can do at most, as JSON lines: bandwidth of a copy and of reading, matrix
+ * products by cuBLASLt on random numbers, the bus, and what a launch costs. Times of operations are held against these.
  * --versions: only which libraries and driver are here; needs no GPU. --quick: small sizes, one round. */
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -19,22 +19,23 @@ static void check(int rc, const char *words, const char *call, int line)
     fprintf(stderr, "ceilings.cu:%d: %s: %s (%d)\n", line, call, words, rc);
     exit(69);
 }
-#define CUDA(call)                                                             \
-    do {                                                                       \
-        cudaError_t rc_ = (call);                                              \
-        check((int)rc_, cudaGetErrorString(rc_), #call, __LINE__);             \
+#define CUDA(call)                                                 \
+    do {                                                           \
+        cudaError_t rc_ = (call);                                  \
+        check((int)rc_, cudaGetErrorString(rc_), #call, __LINE__); \
     } while (0)
-#define BLAS(call)                                                             \
-    do {                                                                       \
-        cublasStatus_t rc_ = (call);                                           \
-        check((int)rc_, cublasLtGetStatusName(rc_), #call, __LINE__);          \
+#define BLAS(call)                                                    \
+    do {                                                              \
+        cublasStatus_t rc_ = (call);                                  \
+        check((int)rc_, cublasLtGetStatusName(rc_), #call, __LINE__); \
     } while (0)
 
-/* ---- kernels --------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ---------------------------------------------------------------------------------------------------- */
 
 static __global__ void copy_kernel(uint4 *to, const uint4 *from, size_t n)
 {
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) to[i] = from[i];
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
+        to[i] = from[i];
 }
 
 static __global__ void read_kernel(const uint4 *from, size_t n, uint32_t *never)
@@ -59,7 +60,7 @@ template <typename T> static __global__ void fill_kernel(T *to, size_t n, uint32
     }
 }
 
-/* ---- timing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- timing ----------------------------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -95,7 +96,7 @@ static void tell(const char *name, double value, const char *unit)
     fflush(stdout);
 }
 
-/* ---- memory and bus -------------------------------------------------------------------------------------------------------- */
+/* ---- memory and bus --------------------------------------------------------------------------------------------- */
 
 static void memory(size_t bytes, int blocks)
 {
@@ -116,8 +117,12 @@ static void memory(size_t bytes, int blocks)
     void *host;
     size_t part = bytes < (size_t)256 << 20 ? bytes : (size_t)256 << 20;
     CUDA(cudaMallocHost(&host, part));
-    tell("upload", 1e-9 * (double)part / seconds([&] { CUDA(cudaMemcpyAsync(a, host, part, cudaMemcpyHostToDevice)); }, 2), "gb_s");
-    tell("download", 1e-9 * (double)part / seconds([&] { CUDA(cudaMemcpyAsync(host, a, part, cudaMemcpyDeviceToHost)); }, 2), "gb_s");
+    tell("upload",
+         1e-9 * (double)part / seconds([&] { CUDA(cudaMemcpyAsync(a, host, part, cudaMemcpyHostToDevice)); }, 2),
+         "gb_s");
+    tell("download",
+         1e-9 * (double)part / seconds([&] { CUDA(cudaMemcpyAsync(host, a, part, cudaMemcpyDeviceToHost)); }, 2),
+         "gb_s");
     CUDA(cudaFreeHost(host));
     CUDA(cudaFree(a));
     CUDA(cudaFree(b));
@@ -142,7 +147,7 @@ static void launches(void)
     CUDA(cudaStreamDestroy(stream));
 }
 
-/* ---- matrix products --------------------------------------------------------------------------------------------------------- */
+/* ---- matrix products -------------------------------------------------------------------------------------------- */
 
 typedef struct product {
     const char *name;
@@ -177,18 +182,24 @@ static void matrix(const product *p, int side, int blocks)
     BLAS(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
     BLAS(cublasLtMatrixLayoutCreate(&layout, p->type, (uint64_t)side, (uint64_t)side, side));
     BLAS(cublasLtMatmulPreferenceCreate(&preference));
-    BLAS(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &scratch, sizeof scratch));
+    BLAS(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &scratch,
+                                              sizeof scratch));
     CUDA(cudaMalloc(&a, n * p->size));
     CUDA(cudaMalloc(&b, n * p->size));
     CUDA(cudaMalloc(&c, n * p->size));
     CUDA(cudaMalloc(&workspace, scratch));
     fill(a, p->type, n, blocks, 1u);
     fill(b, p->type, n, blocks, 2u);
-    BLAS(cublasLtMatmulAlgoGetHeuristic(handle, desc, layout, layout, layout, layout, preference, CANDIDATES, found, &count));
+    BLAS(cublasLtMatmulAlgoGetHeuristic(handle, desc, layout, layout, layout, layout, preference, CANDIDATES, found,
+                                        &count));
     double best = 1e30;
     for (int i = 0; i < count; i++) {
-        double t = seconds([&] { BLAS(cublasLtMatmul(handle, desc, &one, a, layout, b, layout, &zero, c, layout, c, layout, &found[i].algo,
-                                                     workspace, scratch, 0)); }, 2);
+        double t = seconds(
+            [&] {
+                BLAS(cublasLtMatmul(handle, desc, &one, a, layout, b, layout, &zero, c, layout, c, layout,
+                                    &found[i].algo, workspace, scratch, 0));
+            },
+            2);
         if (t < best) best = t;
     }
     if (count) tell(p->name, 2e-12 * (double)n * side / best, "tflop_s");
@@ -202,7 +213,7 @@ static void matrix(const product *p, int side, int blocks)
     cublasLtDestroy(handle);
 }
 
-/* ---- what is here ------------------------------------------------------------------------------------------------------------- */
+/* ---- what is here ----------------------------------------------------------------------------------------------- */
 
 static void version_of(const char *library, const char *function, const char *name)
 {
@@ -221,8 +232,8 @@ static void versions(void)
     void *so = dlopen("libnccl.so.2", RTLD_NOW);
     if (so) *(void **)&ask = dlsym(so, "ncclGetVersion");
     if (ask) ask(&nccl);
-    printf("{\"what\": \"versions\", \"runtime\": %d, \"driver_supports\": %d, \"cublaslt\": %zu, \"nccl\": %d", runtime, driver,
-           cublasLtGetVersion(), nccl);
+    printf("{\"what\": \"versions\", \"runtime\": %d, \"driver_supports\": %d, \"cublaslt\": %zu, \"nccl\": %d",
+           runtime, driver, cublasLtGetVersion(), nccl);
     version_of("libcudnn.so.9", "cudnnGetVersion", "cudnn");
     printf("}\n");
 }
@@ -244,7 +255,8 @@ int main(int argc, char **argv)
     versions();
     CUDA(cudaGetDeviceProperties(&d, 0));
     CUDA(cudaMemGetInfo(&free_bytes, &total));
-    printf("{\"what\": \"gpu\", \"name\": \"%s\", \"capability\": \"%d.%d\", \"processors\": %d, \"l2_mib\": %d, \"memory_mib\": %zu, "
+    printf("{\"what\": \"gpu\", \"name\": \"%s\", \"capability\": \"%d.%d\", \"processors\": %d, \"l2_mib\": %d, "
+           "\"memory_mib\": %zu, "
            "\"free_mib\": %zu}\n",
            d.name, d.major, d.minor, d.multiProcessorCount, d.l2CacheSize >> 20, total >> 20, free_bytes >> 20);
     if (quick) rounds = 1;

@@ -23,5 +23,5 @@ if [ -z "$DRY" ]; then
 fi
 limited 60 kolo version > "$OUT/logs/version" 2>&1
 ok $? "kolo version: $(paste -sd ' ' "$OUT/logs/version" | cut -c 1-200)"
-ok "$doctor" "kolo doctor device=cuda"
+ok "${doctor:-1}" "kolo doctor device=cuda"
 sed 's/^/#   /' "$OUT/logs/doctor" | cut -c 1-220
