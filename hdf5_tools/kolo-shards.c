@@ -1,4 +1,4 @@
-/* kolo-shards: looks at packed splits. */
+/* kolo-shards: looks at packed splits, checks them, and makes others of them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,21 +7,27 @@
 #include "shards.h"
 
 static const shards_command commands[] = {
-    {"info", "info DIR [--json]", "header, statistics, class histogram", shards_info},
-    {"verify", "verify DIR [--threads T]", "checks every sample's checksum, tables and counts", shards_verify},
-    {"show", "show DIR [--index I] [--count N] [--out FILE.png|FILE.jpg]",
-     "one picture, or a contact sheet, at the terminal or to a file", shards_show},
+    {"info", "DIR", "header, statistics, tables, class histogram", shards_info},
+    {"verify", "DIR", "checks every sample's checksum, tables and counts; decodes", shards_verify},
+    {"show", "DIR", "a picture or a contact sheet, boxes drawn, at the terminal or to a file", shards_show},
+    {"subset", "DIR --out NEW", "some of the samples: by class, by list, so many", shards_subset},
+    {"merge", "A B ... --out NEW", "several splits to one", shards_merge},
+    {"reshard", "DIR --out NEW --shards M", "another number of files, another order", shards_reshard},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))
 
 static void usage(FILE *out)
 {
     fprintf(out, "usage: kolo-shards COMMAND DIR ...   (DIR: a split that kolo-pack wrote)\n\n");
-    for (int i = 0; i < COMMANDS; i++)
-        fprintf(out, "  kolo-shards %s\n      %s\n", commands[i].usage, commands[i].help);
+    for (int i = 0; i < COMMANDS; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].words);
+        fprintf(out, "  %-40s %s\n", left, commands[i].help);
+    }
     fprintf(
         out,
-        "\nexit status: 0 fine, 2 bad input (verify: a difference was found), 3 reading or writing failed, 78 usage\n");
+        "\nkolo-shards COMMAND --help lists its options.\n"
+        "exit status: 0 fine, 2 bad input (verify: a difference was found), 3 reading or writing failed, 78 usage\n");
 }
 
 static int unknown(const char *word)
@@ -52,8 +58,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) != 0) continue;
         const int rc = commands[i].run(argc - 1, argv + 1);
         if (rc < 0) fprintf(stderr, "kolo-shards: %s\n", kolo_error_text());
-        if (rc == KOLO_ECONFIG) fprintf(stderr, "usage: kolo-shards %s\n", commands[i].usage);
-        return -rc;
+        return rc < 0 ? -rc : 0;
     }
     return unknown(argv[1]);
 }

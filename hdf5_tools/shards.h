@@ -1,15 +1,96 @@
-/* kolo-shards: one line of the table in kolo-shards.c and one file shards_NAME.c a subcommand. */
+/* kolo-shards: one line of the table in kolo-shards.c and one function shards_NAME a subcommand. What they share: the
+ * words of a command line, work on blocks by threads, pictures out of samples, drawing; and shards_write.h. */
 #ifndef HDF5_TOOLS_SHARDS_H
 #define HDF5_TOOLS_SHARDS_H
 
-/* argv[0] is the subcommand's name. Returns 0, or a negative status with the error text set. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "data/dataset.h"
+#include "data/jpeg.h"
+#include "data/picture.h"
+
+/* argv[0] is the subcommand's name. Returns 0, 1 (its help was printed), or a negative status with the text set. */
 typedef int shards_function(int argc, char **argv);
 
 typedef struct shards_command {
-    const char *name, *usage, *help;
+    const char *name, *words, *help;
     shards_function *run;
 } shards_command;
 
-shards_function shards_info, shards_verify, shards_show;
+shards_function shards_info, shards_verify, shards_show, shards_stats, shards_extract, shards_subset, shards_merge,
+    shards_reshard, shards_manifest, shards_bench, shards_convert;
+
+/* ---- words (shards_words.c) ------------------------------------------------------------------------------------- */
+
+enum shards_value { SHARDS_FLAG, SHARDS_NUMBER, SHARDS_TEXT };
+
+typedef struct shards_option {
+    const char *name, *value, *help; /* "--out", "DIR", one sentence */
+    enum shards_value kind;
+    void *to;          /* bool *, int64_t * or const char ** */
+    int64_t low, high; /* of a number */
+} shards_option;
+
+typedef struct shards_line {
+    const char *usage, *help; /* "verify DIR"; a paragraph */
+    const shards_option *options;
+    int option_count, least, most; /* how many words that are no options */
+    const char **words;            /* [most] */
+    int *word_count;               /* may be NULL */
+} shards_line;
+
+/* `--name value` and `--name=value`. 0; 1: --help was given and answered; KOLO_ECONFIG. */
+int shards_read(const shards_line *line, int argc, char **argv);
+/* Calls `use` for every word between commas; stops at the first negative status. */
+int shards_each_word(const char *text, int (*use)(void *context, const char *word), void *context);
+
+/* ---- work (shards_work.c) --------------------------------------------------------------------------------------- */
+
+typedef struct shards_work {
+    const char *what; /* for the progress line, or NULL: none */
+    int64_t total, block;
+    int threads;
+    /* Does first .. last-1. thread: 0 .. threads-1. Adds the bytes that it has worked on to *bytes. */
+    int (*run)(void *context, int thread, int64_t first, int64_t last, int64_t *bytes);
+    void *context;
+    int64_t bytes;  /* out */
+    double seconds; /* out */
+} shards_work;
+
+/* Blocks are taken in turn by the threads. After an error no new block is begun; the status and text of the lowest
+ * block that failed are returned. */
+int shards_run(shards_work *work);
+
+/* ---- pictures (shards_picture.c) -------------------------------------------------------------------------------- */
+
+/* One thread's: memory for stored bytes, a decoder. Zeroed by the caller, freed by shards_reader_free. */
+typedef struct shards_reader {
+    kolo_jpeg *jpeg;
+    uint8_t *data;
+    size_t bytes, capacity;
+} shards_reader;
+
+int shards_read_bytes(shards_reader *reader, const kolo_dataset *dataset, int64_t sample); /* to data, bytes */
+/* Decodes what shards_read_bytes has read: upright. channels 1, 3, or 0: as the split has them. */
+int shards_decode(shards_reader *reader, const kolo_dataset *dataset, int64_t sample, int channels,
+                  kolo_picture *picture);
+void shards_reader_free(shards_reader *reader);
+bool shards_ends_with(const char *text, const char *end);
+
+/* ---- drawing (shards_draw.c): colour pictures; what lies outside is left out ------------------------------------- */
+
+typedef struct shards_color {
+    uint8_t r, g, b;
+} shards_color;
+
+shards_color shards_class_color(int label);
+void shards_fill(kolo_picture *picture, int left, int top, int width, int height, shards_color color);
+/* The frame of a box, `line` pixels wide. */
+void shards_frame(kolo_picture *picture, int left, int top, int right, int bottom, int line, shards_color color);
+/* Letters of 3 x 5 pixels times `scale`, capitals; returns the width that the text takes. */
+int shards_text(kolo_picture *picture, int left, int top, int scale, shards_color color, const char *text);
+int shards_text_width(const char *text, int scale);
 
 #endif
