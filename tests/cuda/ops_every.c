@@ -1,5 +1,6 @@
-/* Every operation of the table, forward and backward, on the CUDA backend beside the CPU's, in every precision: three small networks in shapes that
- * leave rests everywhere, with all rows valid and with few. Each operation starts from the CPU's values, as the device's type holds them. */
+/* Every operation of the table, forward and backward, on the CUDA backend beside the CPU's, in every precision:
+ * three small networks in shapes that leave rests everywhere, with all rows valid and with few. Each operation
+ * starts from the CPU's values, as the device's type holds them. */
 #include <stdio.h>
 
 #include "cuda_rig.h"
@@ -27,14 +28,20 @@ typedef struct precision {
     bool tf32;
 } precision;
 
-static const precision precisions[] = {{"f32", KOLO_F32, false}, {"tf32", KOLO_F32, true}, {"bf16", KOLO_BF16, false}, {"fp16", KOLO_F16, false}};
+static const precision precisions[] = {
+    {"f32", KOLO_F32, false}, {"tf32", KOLO_F32, true}, {"bf16", KOLO_BF16, false}, {"fp16", KOLO_F16, false}};
 
 static int seen[KOLO_OP_COUNT];
 
 static int conv(kolo_graph *g, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, bool bias)
 {
-    kolo_conv_spec s = {.out = out, .kernel = {kernel, kernel}, .stride = {stride, stride}, .pad = {kernel / 2, kernel / 2}, .bias = bias,
-                        .weight = {KOLO_INIT_NORMAL, 0.2}, .bias_init = {KOLO_INIT_NORMAL, 0.1}};
+    kolo_conv_spec s = {.out = out,
+                        .kernel = {kernel, kernel},
+                        .stride = {stride, stride},
+                        .pad = {kernel / 2, kernel / 2},
+                        .bias = bias,
+                        .weight = {KOLO_INIT_NORMAL, 0.2},
+                        .bias_init = {KOLO_INIT_NORMAL, 0.1}};
     return kolo_conv(g, name, x, &s);
 }
 
@@ -133,8 +140,9 @@ static double compare(rig *cpu, rig *gpu, const kolo_node *n, int t, const char 
     if (x->dtype == KOLO_U8) return 0; /* which element of a window: the gradient shows it */
     double *want = values(cpu, t), *got = values(gpu, t), tolerance = parity_allowed(name, n->op, x);
     double least = x->dtype == KOLO_F16 ? 6e-8 * sqrt((double)count) / tolerance : 0;
-    double share = n->op == KOLO_OP_norm_stats ? parity_sums(got, want, count, tolerance)
-                                               : parity_distance(got, want, count, least, tolerance, parity_strays(n->op, count));
+    double share = n->op == KOLO_OP_norm_stats
+                       ? parity_sums(got, want, count, tolerance)
+                       : parity_distance(got, want, count, least, tolerance, parity_strays(n->op, count));
     if (x->dtype == KOLO_F64) give_raw(cpu, gpu, t, want);
     else {
         float *v = malloc((size_t)(count + 1) * sizeof *v);
@@ -186,7 +194,8 @@ static void check(kolo_backend *on_cpu, kolo_backend *on_gpu, const precision *p
         }
     }
     if (!rig_padding_is_zero(&gpu)) unsteady = "padding that is not zero";
-    ok(worst <= 1 && !*unsteady, "%s, %s, %s: %d operations as the CPU does them (worst %.2f of what is allowed: %s) %s", p->name, s->name,
+    ok(worst <= 1 && !*unsteady,
+       "%s, %s, %s: %d operations as the CPU does them (worst %.2f of what is allowed: %s) %s", p->name, s->name,
        net_name[net], (int)gpu.g->nodes, worst, where, unsteady);
     rig_close(&cpu);
     rig_close(&gpu);

@@ -1,5 +1,5 @@
-/* The stand-in for cuDNN beside the real library, which needs no GPU to judge descriptors: both are given the same right and wrong things, and must
- * say the same. Skipped where libcudnn.so.9 is not found. */
+/* The stand-in for cuDNN beside the real library, which needs no GPU to judge descriptors: both are given the same
+ * right and wrong things, and must say the same. Skipped where libcudnn.so.9 is not found. */
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -18,7 +18,8 @@ typedef struct library {
 
 static library open_library(const char *name, void *from)
 {
-    static const char *const call[] = {"CreateDescriptor", "DestroyDescriptor", "SetAttribute", "GetAttribute", "Finalize"};
+    static const char *const call[] = {"CreateDescriptor", "DestroyDescriptor", "SetAttribute", "GetAttribute",
+                                       "Finalize"};
     library l = {.name = name};
     void **entry[] = {(void **)&l.create, (void **)&l.destroy, (void **)&l.set, (void **)&l.get, (void **)&l.finalize};
     for (int i = 0; i < 5; i++) {
@@ -62,7 +63,8 @@ static int set_child(const library *l, descriptor d, cudnnBackendAttributeName_t
     return l->set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &child);
 }
 
-static descriptor tensor(const library *l, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w, cudnnDataType_t type)
+static descriptor tensor(const library *l, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w,
+                         cudnnDataType_t type)
 {
     descriptor d = make(l, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const int64_t dim[4] = {n, c, h, w}, stride[4] = {c * h * w, 1, c * w, c}, align = 16;
@@ -119,13 +121,15 @@ static int64_t answers_of_get(const library *l, descriptor d, int64_t room, bool
 
 static int knob_twice(const library *l)
 {
-    descriptor config = make(l, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR), knob = make(l, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    descriptor config = make(l, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR),
+               knob = make(l, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
     const cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_TILE_SIZE;
     const int64_t value = 1;
     l->set(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
     set_ints(l, knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 1, &value);
     l->finalize(knob);
-    return l->set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, 2, (descriptor[]){knob, knob});
+    return l->set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, 2,
+                  (descriptor[]){knob, knob});
 }
 
 static int pack(const library *l, int64_t pointers, bool change)
@@ -141,13 +145,34 @@ static int pack(const library *l, int64_t pointers, bool change)
 }
 
 enum { CASES = 28 };
-static const char *const case_name[CASES] = {
-    "a descriptor of no kind", "destroying none", "setting an attribute of none", "an attribute of another type", "two values for one",
-    "no value", "no array", "an attribute of another kind", "a tensor without anything", "asking before it is finalized",
-    "as many strides as dimensions", "finalizing twice", "setting afterwards", "asking for another type", "asking for another kind's attribute",
-    "asking how many", "asking for two of four", "asking without an array", "an operation with a geometry that is not finalized",
-    "an operation whose output is too high", "one whose channels do not fit", "an empty operation", "a factor that is no number", "a right operation",
-    "a graph of it", "a knob twice", "a pack with too few pointers", "changing a pack"};
+static const char *const case_name[CASES] = {"a descriptor of no kind",
+                                             "destroying none",
+                                             "setting an attribute of none",
+                                             "an attribute of another type",
+                                             "two values for one",
+                                             "no value",
+                                             "no array",
+                                             "an attribute of another kind",
+                                             "a tensor without anything",
+                                             "asking before it is finalized",
+                                             "as many strides as dimensions",
+                                             "finalizing twice",
+                                             "setting afterwards",
+                                             "asking for another type",
+                                             "asking for another kind's attribute",
+                                             "asking how many",
+                                             "asking for two of four",
+                                             "asking without an array",
+                                             "an operation with a geometry that is not finalized",
+                                             "an operation whose output is too high",
+                                             "one whose channels do not fit",
+                                             "an empty operation",
+                                             "a factor that is no number",
+                                             "a right operation",
+                                             "a graph of it",
+                                             "a knob twice",
+                                             "a pack with too few pointers",
+                                             "changing a pack"};
 
 static int64_t answer(const library *l, int n)
 {

@@ -1,4 +1,5 @@
-/* Every call is counted by name and by kind, traced if wanted, and fails where STANDIN_FAIL says so. What is alive at exit is a leak. */
+/* Every call is counted by name and by kind, traced if wanted, and fails where STANDIN_FAIL says so. What is alive
+ * at exit is a leak. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,8 +11,8 @@
 #include "standin/tell.h"
 
 static const char *const kind_name[STANDIN_KINDS] = {
-    "other", "allocations", "synchronisations", "launches", "copies", "pageable", "events",
-    "queries", "awaited",   "creations",        "captures", "graph_launches", "host_functions"};
+    "other",   "allocations", "synchronisations", "launches", "copies",         "pageable",      "events",
+    "queries", "awaited",     "creations",        "captures", "graph_launches", "host_functions"};
 
 typedef struct entry {
     char name[96];

@@ -28,19 +28,35 @@ cudnnStatus_t dnn_fail(cudnnStatus_t status, const char *format, ...)
 size_t cudnnGetVersion(void) { return CUDNN_VERSION; }
 size_t cudnnGetCudartVersion(void) { return CUDART_VERSION; }
 
+static const struct {
+    cudnnStatus_t status;
+    const char *name;
+} words[] = {
+#define WORD(name)  \
+    {               \
+        name, #name \
+    }
+    WORD(CUDNN_STATUS_SUCCESS),
+    WORD(CUDNN_STATUS_NOT_INITIALIZED),
+    WORD(CUDNN_STATUS_BAD_PARAM),
+    WORD(CUDNN_STATUS_BAD_PARAM_NULL_POINTER),
+    WORD(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER),
+    WORD(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED),
+    WORD(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE),
+    WORD(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE),
+    WORD(CUDNN_STATUS_NOT_SUPPORTED),
+    WORD(CUDNN_STATUS_INTERNAL_ERROR),
+    WORD(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED),
+    WORD(CUDNN_STATUS_EXECUTION_FAILED),
+    WORD(CUDNN_STATUS_EXECUTION_FAILED_CUDART),
+#undef WORD
+};
+
 const char *cudnnGetErrorString(cudnnStatus_t status)
 {
-    switch ((int)status) {
-#define WORD(name) case name: return #name;
-        WORD(CUDNN_STATUS_SUCCESS) WORD(CUDNN_STATUS_NOT_INITIALIZED) WORD(CUDNN_STATUS_BAD_PARAM)
-        WORD(CUDNN_STATUS_BAD_PARAM_NULL_POINTER) WORD(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER)
-        WORD(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED) WORD(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE)
-        WORD(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE) WORD(CUDNN_STATUS_NOT_SUPPORTED)
-        WORD(CUDNN_STATUS_INTERNAL_ERROR) WORD(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)
-        WORD(CUDNN_STATUS_EXECUTION_FAILED) WORD(CUDNN_STATUS_EXECUTION_FAILED_CUDART)
-#undef WORD
-    default: return "CUDNN_STATUS_(another one)";
-    }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].status == status) return words[i].name;
+    return "CUDNN_STATUS_(another one)";
 }
 
 void cudnnGetLastErrorString(char *text, size_t size)
@@ -57,9 +73,9 @@ static cudnnStatus_t enter(const char *call, enum standin_kind kind, cudnnStatus
     if (standin_on_host_function()) standin_defect("%s was called in a host function", call);
     return CUDNN_STATUS_SUCCESS;
 }
-#define ENTER(kind, otherwise)                                         \
-    do {                                                               \
-        cudnnStatus_t enter_ = enter(__func__, (kind), (otherwise));   \
+#define ENTER(kind, otherwise)                                                                       \
+    do {                                                                                             \
+        cudnnStatus_t enter_ = enter(__func__, (kind), (otherwise));                                 \
         if (enter_ != CUDNN_STATUS_SUCCESS) return dnn_fail(enter_, "a failure that was asked for"); \
     } while (0)
 
@@ -159,7 +175,8 @@ dnn_object *dnn_child(const dnn_object *o, cudnnBackendAttributeName_t name, int
 }
 
 /* data: values, or objects, whose references this takes. */
-void dnn_put(dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void *data)
+void dnn_put(dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+             const void *data)
 {
     size_t bytes = (size_t)count * dnn_type_size(type);
     dnn_value v = {name, type, count, malloc(bytes + 1)};
@@ -181,7 +198,8 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cu
 {
     ENTER(STANDIN_CREATION, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED);
     if (!dnn_kind_known(type))
-        return dnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "descriptors of type %d are unknown", (int)type);
+        return dnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "descriptors of type %d are unknown",
+                        (int)type);
     handle *h = calloc(1, sizeof *h);
     if (!h) abort();
     h->object = dnn_new(type);
@@ -209,8 +227,8 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                                       int64_t count, const void *data)
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count, const void *data)
 {
     ENTER(STANDIN_OTHER, CUDNN_STATUS_INTERNAL_ERROR);
     handle *h = known(d);
@@ -252,8 +270,8 @@ static cudnnStatus_t give_descriptors(const dnn_value *v, int64_t n, void *data)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                                       int64_t room, int64_t *count, void *data)
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t room, int64_t *count, void *data)
 {
     ENTER(STANDIN_OTHER, CUDNN_STATUS_INTERNAL_ERROR);
     const handle *h = known(d);
@@ -329,12 +347,16 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
 {
     ENTER(STANDIN_LAUNCH, CUDNN_STATUS_EXECUTION_FAILED);
     const handle *p = known(plan), *v = known(pack);
-    if (!standin_is("cuDNN handle", h) || !p || !v) return dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no handle, plan or pack");
-    if (p->object->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR || v->object->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+    if (!standin_is("cuDNN handle", h) || !p || !v)
+        return dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no handle, plan or pack");
+    if (p->object->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
+        v->object->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
         return dnn_fail(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE, "not a plan, or not a pack");
-    if (!p->object->finalized || !v->object->finalized) return dnn_fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finalized");
+    if (!p->object->finalized || !v->object->finalized)
+        return dnn_fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finalized");
     const dnn_value *of = dnn_find(p->object, CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
-    if (!of || *(const cudnnHandle_t *)of->data != h) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "a plan of another handle");
+    if (!of || *(const cudnnHandle_t *)of->data != h)
+        return dnn_fail(CUDNN_STATUS_BAD_PARAM, "a plan of another handle");
     execution *e = calloc(1, sizeof *e);
     if (!e) abort();
     e->conv = *p->object->conv;
@@ -344,10 +366,13 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
         return rc;
     }
     static const char *const name[] = {"convolution", "convolution, data gradient", "convolution, weight gradient"};
-    static const double rate[] = {[DNN_PLAIN] = 1e13, [DNN_TF32] = 4e13, [DNN_RANDOM] = 3e13, [DNN_WINOGRAD] = 2e13, [DNN_HALF_SUMS] = 5e13};
+    static const double rate[] = {
+        [DNN_PLAIN] = 1e13, [DNN_TF32] = 4e13, [DNN_RANDOM] = 3e13, [DNN_WINOGRAD] = 2e13, [DNN_HALF_SUMS] = 5e13};
     double seconds = 3e-6 + dnn_conv_flops(&e->conv) / rate[e->conv.flavour];
     standin_count_kernel(name[e->conv.pass]);
-    cudaError_t below = standin_enqueue(h->stream, &(standin_work){name[e->conv.pass], execute, free, e, seconds}, NULL);
+    cudaError_t below =
+        standin_enqueue(h->stream, &(standin_work){name[e->conv.pass], execute, free, e, seconds}, NULL);
     if (below == cudaSuccess && standin_sticky) below = standin_sticky;
-    return below == cudaSuccess ? CUDNN_STATUS_SUCCESS : dnn_fail(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "%s", cudaGetErrorName(below));
+    return below == cudaSuccess ? CUDNN_STATUS_SUCCESS
+                                : dnn_fail(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "%s", cudaGetErrorName(below));
 }

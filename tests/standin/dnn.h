@@ -1,8 +1,8 @@
-/* Inside the stand-in for cuDNN. dnn.c: descriptors as tables of attributes; dnn_rules.c: what each kind must hold to be finalized, and what
- * cuDNN then tells of it; dnn_conv.c: the arithmetic.
+/* Inside the stand-in for cuDNN. dnn.c: descriptors as tables of attributes; dnn_rules.c: what each kind must hold
+ * to be finalized, and what cuDNN then tells of it; dnn_conv.c: the arithmetic.
  *
- * The statuses are those that cuDNN 9.19 was seen to give (tests/toolkit/ops_standin.c compares them). Where it crashes, or goes on with something
- * that makes no sense, a defect is counted. */
+ * The statuses are those that cuDNN 9.19 was seen to give (tests/cuda/standin_dnn.c compares them). Where it
+ * crashes, or goes on with something that makes no sense, a defect is counted. */
 #ifndef TESTS_STANDIN_DNN_H
 #define TESTS_STANDIN_DNN_H
 
@@ -32,15 +32,16 @@ cudnnStatus_t dnn_fail(cudnnStatus_t status, const char *format, ...) __attribut
 size_t dnn_type_size(cudnnBackendAttributeType_t type);
 /* NULL when it was not set. */
 const dnn_value *dnn_find(const dnn_object *object, cudnnBackendAttributeName_t name);
-int64_t dnn_int(const dnn_object *object, cudnnBackendAttributeName_t name, int i);    /* INT64 or an enumeration */
+int64_t dnn_int(const dnn_object *object, cudnnBackendAttributeName_t name, int i);       /* INT64 or an enumeration */
 dnn_object *dnn_child(const dnn_object *object, cudnnBackendAttributeName_t name, int i); /* a descriptor; NULL: none */
-void dnn_put(dnn_object *object, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void *data);
+void dnn_put(dnn_object *object, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+             const void *data);
 dnn_object *dnn_new(cudnnBackendDescriptorType_t type);
 void dnn_drop(dnn_object *object);
 
 /* dnn_rules.c */
-cudnnStatus_t dnn_may_set(const dnn_object *object, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-                          const void *data);
+cudnnStatus_t dnn_may_set(const dnn_object *object, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                          int64_t count, const void *data);
 cudnnStatus_t dnn_may_get(const dnn_object *object, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type);
 cudnnStatus_t dnn_finalize(dnn_object *object); /* checks; adds what can be asked for afterwards */
 size_t dnn_kind_known(cudnnBackendDescriptorType_t type);

@@ -1,9 +1,11 @@
-/* CUDA's device language, as far as our kernels use it, for an ordinary C++ compiler: the same .cu files run on the host. The threads of
- * a block are fibers that change places at barriers and shuffles (kernel.c); blocks follow one another; both in an order that chance decides.
+/* CUDA's device language, as far as our kernels use it, for an ordinary C++ compiler: the same .cu files run on the
+ * host. The threads of a block are fibers that change places at barriers and shuffles (kernel.c); blocks follow one
+ * another; both in an order that chance decides.
  *
- * What is checked while a kernel runs: every thread reaches the same barriers, all lanes of a warp the same shuffles, and, when compiled with
- * -fsanitize=alignment,bounds (checks.c takes the reports; no library is needed), that every access is aligned for its type and stays in its array.
- * What was not written is NaN: shared memory before a block begins, device memory when it is allocated. */
+ * What is checked while a kernel runs: every thread reaches the same barriers, all lanes of a warp the same
+ * shuffles, and, when compiled with -fsanitize=alignment,bounds (kernel.c takes the reports; no library is needed),
+ * that every access is aligned for its type and stays in its array. What was not written is NaN: shared memory
+ * before a block begins, device memory when it is allocated. */
 #ifndef TESTS_STANDIN_EMULATE_H
 #define TESTS_STANDIN_EMULATE_H
 
@@ -48,7 +50,8 @@ typedef struct kolo_emulate_config {
 /* 0, or sets CUDA's last error. body: called once for every thread, then released. */
 void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*call)(void *), void (*release)(void *));
 void kolo_emulate_barrier(int line);
-const uint64_t *kolo_emulate_exchange(uint64_t mine, unsigned mask, int line); /* of all 32 lanes; valid until the next one */
+const uint64_t *kolo_emulate_exchange(uint64_t mine, unsigned mask,
+                                      int line); /* of all 32 lanes; valid until the next one */
 void *kolo_emulate_shared(void);
 int kolo_cuda_check(cudaError_t rc, const char *call, const char *file, int line);
 }
@@ -70,28 +73,32 @@ template <typename... P> struct kolo_emulated {
         static_assert((sizeof(P) + ... + 0) <= 4096, "a kernel's parameters are 4 KiB at most");
         auto call = [kernel = kernel, argument...] { kernel(argument...); };
         typedef decltype(call) body;
-        kolo_emulate_launch(&config, new body(call), [](void *b) { (*(const body *)b)(); }, [](void *b) { delete (body *)b; });
+        kolo_emulate_launch(
+            &config, new body(call), [](void *b) { (*(const body *)b)(); }, [](void *b) { delete (body *)b; });
     }
 };
-template <typename... P> static inline kolo_emulated<P...> kolo_emulate(void (*kernel)(P...), kolo_emulate_config config)
+template <typename... P>
+static inline kolo_emulated<P...> kolo_emulate(void (*kernel)(P...), kolo_emulate_config config)
 {
     config.kernel = (const void *)kernel;
     return kolo_emulated<P...>{kernel, config};
 }
 
-#define KOLO_LAUNCH(kernel, grid, block, shared, stream, ...)                                                               \
-    (kolo_emulate((kernel), kolo_emulate_config{#kernel, __FILE__, __LINE__, (int64_t)(grid), (int64_t)(block), (shared),   \
-                                                (stream), NULL})(__VA_ARGS__),                                              \
+#define KOLO_LAUNCH(kernel, grid, block, shared, stream, ...)                                                   \
+    (kolo_emulate((kernel), kolo_emulate_config{#kernel, __FILE__, __LINE__, (int64_t)(grid), (int64_t)(block), \
+                                                (shared), (stream), NULL})(__VA_ARGS__),                        \
      kolo_cuda_check(cudaGetLastError(), "launch of " #kernel, __FILE__, __LINE__))
 #define KOLO_SHARED(type, name) type *name = (type *)kolo_emulate_shared()
 
 /* As cuda_runtime.h has them for C++. */
-template <typename T> static inline cudaError_t cudaFuncSetAttribute(T *kernel, enum cudaFuncAttribute attribute, int value)
+template <typename T>
+static inline cudaError_t cudaFuncSetAttribute(T *kernel, enum cudaFuncAttribute attribute, int value)
 {
     return cudaFuncSetAttribute((const void *)kernel, attribute, value);
 }
 template <typename T>
-static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, T *kernel, int block, size_t shared)
+static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, T *kernel, int block,
+                                                                        size_t shared)
 {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)kernel, block, shared);
 }
@@ -159,7 +166,10 @@ static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_
 /* Whole numbers only: sums of values in the order of arrival are not allowed here. One fiber runs at a time. */
 static inline uint32_t atomicAdd(uint32_t *at, uint32_t value) { return (*at += value) - value; }
 static inline int32_t atomicAdd(int32_t *at, int32_t value) { return (*at += value) - value; }
-static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long value) { return (*at += value) - value; }
+static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long value)
+{
+    return (*at += value) - value;
+}
 static inline uint32_t atomicInc(uint32_t *at, uint32_t most)
 {
     uint32_t was = *at;
@@ -174,8 +184,14 @@ template <typename T> static inline T kolo_emulate_swap(T *at, T value)
     return was;
 }
 template <typename T> static inline T atomicExch(T *at, T value) { return kolo_emulate_swap(at, value); }
-template <typename T> static inline T atomicMax(T *at, T value) { return kolo_emulate_swap(at, *at > value ? *at : value); }
-template <typename T> static inline T atomicMin(T *at, T value) { return kolo_emulate_swap(at, *at < value ? *at : value); }
+template <typename T> static inline T atomicMax(T *at, T value)
+{
+    return kolo_emulate_swap(at, *at > value ? *at : value);
+}
+template <typename T> static inline T atomicMin(T *at, T value)
+{
+    return kolo_emulate_swap(at, *at < value ? *at : value);
+}
 template <typename T> static inline T atomicOr(T *at, T value) { return kolo_emulate_swap(at, (T)(*at | value)); }
 template <typename T> static inline T atomicCAS(T *at, T compare, T value)
 {

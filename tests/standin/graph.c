@@ -1,4 +1,5 @@
-/* Capture and graphs. A node keeps what it follows, and nothing more: a replay may do the rest in any order, as a GPU may. */
+/* Capture and graphs. A node keeps what it follows, and nothing more: a replay may do the rest in any order, as a
+ * GPU may. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,7 +241,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     standin_hold();
     struct CUstream_st *s = standin_stream(stream);
     if (s)
-        *status = !s->capture            ? cudaStreamCaptureStatusNone
+        *status = !s->capture           ? cudaStreamCaptureStatusNone
                   : s->capture->spoiled ? cudaStreamCaptureStatusInvalidated
                                         : cudaStreamCaptureStatusActive;
     standin_release();

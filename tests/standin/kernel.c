@@ -1,5 +1,6 @@
-/* Runs a kernel: block after block, each thread a fiber. A fiber that never meets a barrier goes on with the next thread, so a kernel without
- * barriers changes no stack; one with them changes it once a thread and barrier. Which thread goes first is left to chance. */
+/* Runs a kernel: block after block, each thread a fiber. A fiber that never meets a barrier goes on with the next
+ * thread, so a kernel without barriers changes no stack; one with them changes it once a thread and barrier. Which
+ * thread goes first is left to chance. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -242,7 +243,8 @@ static int kernel_run(standin_op *op)
     threads = (int)l->config.block;
     wrong[0] = 0;
     for (int t = 0; t < threads; t++)
-        lanes[t].now = (kolo_emulate_thread){{(unsigned)t, 0, 0}, {0, 0, 0}, {(unsigned)threads, 1, 1}, {(unsigned)grid, 1, 1}};
+        lanes[t].now =
+            (kolo_emulate_thread){{(unsigned)t, 0, 0}, {0, 0, 0}, {(unsigned)threads, 1, 1}, {(unsigned)grid, 1, 1}};
     for (int64_t i = 0; i < grid && !wrong[0]; i++) {
         if (i < 4 || i % 16 == 0) blank_shared(l->config.shared); /* not for each: it takes longer than most blocks */
         block_run(((backwards ? -i : i) + begin + grid) % grid);
@@ -308,7 +310,8 @@ static cudaError_t launch_check(const kolo_emulate_config *c)
         standin_defect("kernel %s: grid %lld, block %lld", c->name, (long long)c->grid, (long long)c->block);
         return cudaErrorInvalidConfiguration;
     }
-    if (c->block % WARP) standin_defect("kernel %s: a block of %lld threads is not whole warps", c->name, (long long)c->block);
+    if (c->block % WARP)
+        standin_defect("kernel %s: a block of %lld threads is not whole warps", c->name, (long long)c->block);
     if (c->shared > allowed_shared(c->kernel)) {
         standin_defect("kernel %s: %zu bytes of shared memory were not allowed", c->name, c->shared);
         return cudaErrorInvalidValue;
@@ -325,7 +328,9 @@ void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*c
     int code;
     bool faults = standin_begin("launch", STANDIN_LAUNCH, &code);
     standin_count_kernel(config->name);
-    cudaError_t rc = standin_on_host_function() ? cudaErrorNotPermitted : standin_sticky ? standin_sticky : launch_check(config);
+    cudaError_t rc = standin_on_host_function() ? cudaErrorNotPermitted
+                     : standin_sticky           ? standin_sticky
+                                                : launch_check(config);
     if (rc != cudaSuccess || config->block % WARP) {
         release(body);
         standin_set_error(rc);
@@ -335,7 +340,8 @@ void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*c
     if (!l) abort();
     *l = (launch){*config, body, call, release, faults};
     double seconds = 2e-6 + (double)(config->grid * config->block) * 1e-11;
-    standin_set_error(standin_enqueue(config->stream, &(standin_work){config->name, kernel_run, launch_drop, l, seconds}, NULL));
+    standin_set_error(
+        standin_enqueue(config->stream, &(standin_work){config->name, kernel_run, launch_drop, l, seconds}, NULL));
 }
 
 /* ---- reports of -fsanitize=alignment,bounds in kernels ---- */

@@ -1,5 +1,6 @@
-/* Device memory is host memory that only the device thread may touch: while that rests, its pages are closed, so a host that
- * follows a device pointer is caught. Behind every allocation lies a closed page; what was never written is NaN. */
+/* Device memory is host memory that only the device thread may touch: while that rests, its pages are closed, so a
+ * host that follows a device pointer is caught. Behind every allocation lies a closed page; what was never written
+ * is NaN. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,8 @@ static bool is_device(const region *r) { return r->state == CLOSED || r->state =
 static region *region_at(const void *address, bool device)
 {
     for (int i = 0; i < highest; i++)
-        if (regions[i].state != EMPTY && regions[i].address == address && is_device(&regions[i]) == device) return &regions[i];
+        if (regions[i].state != EMPTY && regions[i].address == address && is_device(&regions[i]) == device)
+            return &regions[i];
     return NULL;
 }
 

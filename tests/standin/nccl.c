@@ -1,8 +1,10 @@
-/* NCCL between ranks on this machine. Every sum is formed in rank order. A communicator that was asked not to block does not: making it, closing it,
- * and by chance a call too, are under way until the program has polled, and what it enqueues before that comes first.
+/* NCCL between ranks on this machine. Every sum is formed in rank order. A communicator that was asked not to block
+ * does not: making it, closing it, and by chance a call too, are under way until the program has polled, and what it
+ * enqueues before that comes first.
  *
- * STANDIN_NCCL=FAULT:RANK[:CALL] makes a rank fail: `absent` never comes, `die` is killed at its CALL-th sum, `hang` never does that one,
- * `error` fails at it with ncclSystemError. The others are told of a rank that is dead, unless STANDIN_NCCL_SILENT=1, and not of one that hangs. */
+ * STANDIN_NCCL=FAULT:RANK[:CALL] makes a rank fail: `absent` never comes, `die` is killed at its CALL-th sum, `hang`
+ * never does that one, `error` fails at it with ncclSystemError. The others are told of a rank that is dead, unless
+ * STANDIN_NCCL_SILENT=1, and not of one that hangs. */
 #include <nccl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,7 +39,7 @@ struct ncclComm {
     standin_chain chain;
     standin_work late; /* a call that is under way: run NULL: none */
     cudaStream_t late_stream;
-    _Atomic int busy; /* sums begun and not done */
+    _Atomic int busy;     /* sums begun and not done */
     uint64_t calls, turn; /* of the device thread: sums begun, chunks done */
 };
 
@@ -51,10 +53,10 @@ static ncclResult_t enter(const char *call, enum standin_kind kind)
     if (standin_on_host_function()) standin_defect("%s was called in a host function", call);
     return ncclSuccess;
 }
-#define ENTER(kind)                                         \
-    do {                                                    \
-        ncclResult_t enter_ = enter(__func__, (kind));      \
-        if (enter_ != ncclSuccess) return enter_;           \
+#define ENTER(kind)                                    \
+    do {                                               \
+        ncclResult_t enter_ = enter(__func__, (kind)); \
+        if (enter_ != ncclSuccess) return enter_;      \
     } while (0)
 
 /* "FAULT:RANK[:CALL]": the call, -1 where none is named, or -2: not this fault, or not this rank. */
@@ -75,8 +77,13 @@ ncclResult_t ncclGetVersion(int *version)
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
-    static const char *const words[] = {"no error",         "unhandled cuda error", "unhandled system error", "internal error",
-                                        "invalid argument", "invalid usage",        "remote process exited or there was a network error",
+    static const char *const words[] = {"no error",
+                                        "unhandled cuda error",
+                                        "unhandled system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
+                                        "remote process exited or there was a network error",
                                         "NCCL operation in progress"};
     return (unsigned)result < sizeof words / sizeof *words ? words[result] : "unknown result code";
 }
@@ -129,7 +136,8 @@ static bool all_here(struct ncclComm *c)
         if (!c->segment->slot[r].pid) return false;
     for (int r = 0; r < c->size; r++)
         for (int q = 0; q < r; q++)
-            if (!strcmp(c->segment->slot[r].uuid, c->segment->slot[q].uuid)) set_error(c, ncclInvalidUsage, "duplicate GPU");
+            if (!strcmp(c->segment->slot[r].uuid, c->segment->slot[q].uuid))
+                set_error(c, ncclInvalidUsage, "duplicate GPU");
     return true;
 }
 
@@ -170,7 +178,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
     return init(comm, size, &id, rank, config);
 }
 
-ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int size, int rank, int ids, ncclUniqueId *id, ncclConfig_t *config)
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int size, int rank, int ids, ncclUniqueId *id,
+                                      ncclConfig_t *config)
 {
     ENTER(STANDIN_CREATION);
     if (ids < 1 || ids > size) return ncclInvalidArgument;
@@ -314,7 +323,8 @@ static void reduction_drop(void *argument)
 
 static bool on_device(const void *p, size_t bytes) { return standin_place_of(p, bytes) == STANDIN_DEVICE; }
 
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t stream)
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
+                           cudaStream_t stream)
 {
     ENTER(STANDIN_LAUNCH);
     if (!known(c)) return ncclInvalidArgument;
@@ -335,7 +345,8 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
     c->references++;
     standin_release();
     standin_count_kernel("ncclAllReduce");
-    c->late = (standin_work){"ncclAllReduce", reduction_run, reduction_drop, r, 1e-5 + (double)(count * type_size(type)) / 2e11};
+    c->late = (standin_work){"ncclAllReduce", reduction_run, reduction_drop, r,
+                             1e-5 + (double)(count * type_size(type)) / 2e11};
     c->late_stream = stream;
     c->polls = (int)(standin_random(&chance) % 3);
     if (!c->blocking && standin_random(&chance) % 2) return ncclInProgress;

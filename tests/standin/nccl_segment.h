@@ -1,4 +1,5 @@
-/* Inside the stand-in for NCCL: the memory that the ranks of one communicator share, processes of one machine or threads of one process. */
+/* Inside the stand-in for NCCL: the memory that the ranks of one communicator share, processes of one machine or
+ * threads of one process. */
 #ifndef TESTS_STANDIN_NCCL_SEGMENT_H
 #define TESTS_STANDIN_NCCL_SEGMENT_H
 
@@ -22,7 +23,7 @@ typedef struct nccl_slot {
 } nccl_slot;
 
 typedef struct nccl_segment {
-    _Atomic int32_t size; /* ranks, as the first one said */
+    _Atomic int32_t size;   /* ranks, as the first one said */
     _Atomic int32_t broken; /* some rank has given up */
     nccl_slot slot[NCCL_RANKS];
 } nccl_segment;

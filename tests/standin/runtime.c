@@ -48,7 +48,10 @@ static const struct {
     cudaError_t error;
     const char *name, *text;
 } words[] = {
-#define WORD(name, text) {name, #name, text}
+#define WORD(name, text)  \
+    {                     \
+        name, #name, text \
+    }
     WORD(cudaSuccess, "no error"),
     WORD(cudaErrorInvalidValue, "invalid argument"),
     WORD(cudaErrorMemoryAllocation, "out of memory"),
@@ -78,7 +81,8 @@ static const struct {
     WORD(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
     WORD(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
     WORD(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
-    WORD(cudaErrorStreamCaptureImplicit, "operation would make the legacy stream depend on a capturing blocking stream"),
+    WORD(cudaErrorStreamCaptureImplicit,
+         "operation would make the legacy stream depend on a capturing blocking stream"),
     WORD(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
     WORD(cudaErrorStreamCaptureWrongThread, "attempt to terminate a thread-local capture sequence from another thread"),
     WORD(cudaErrorUnknown, "unknown error"),
@@ -115,7 +119,8 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
     STANDIN_ENTER(STANDIN_ALLOCATION);
     *memory = NULL;
     cudaError_t rc = forbidden(__func__);
-    if (rc == cudaSuccess && bytes && !(*memory = standin_device_alloc(bytes, __func__))) rc = cudaErrorMemoryAllocation;
+    if (rc == cudaSuccess && bytes && !(*memory = standin_device_alloc(bytes, __func__)))
+        rc = cudaErrorMemoryAllocation;
     return standin_set_error(rc);
 }
 
@@ -301,7 +306,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     standin_work work = copy_work(&c);
     if (pageable && is_captured(stream)) standin_defect("a copy of host memory that is not pinned was captured");
     rc = standin_enqueue(stream, &work, NULL);
-    if (rc == cudaSuccess && pageable && !is_captured(stream)) { /* goes through the runtime's own memory, and the host waits */
+    if (rc == cudaSuccess && pageable &&
+        !is_captured(stream)) { /* goes through the runtime's own memory, and the host waits */
         standin_count_more(STANDIN_PAGEABLE);
         rc = wait_for(stream);
     }
@@ -408,5 +414,6 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     host_call *call = malloc(sizeof *call);
     if (!call) abort();
     *call = (host_call){function, argument};
-    return standin_set_error(standin_enqueue(stream, &(standin_work){"host function", host_run, free, call, 1e-5}, NULL));
+    return standin_set_error(
+        standin_enqueue(stream, &(standin_work){"host function", host_run, free, call, 1e-5}, NULL));
 }

@@ -112,7 +112,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     (void)priority;
     return create_stream(__func__, stream, flags);
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) { return create_stream(__func__, stream, flags); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    return create_stream(__func__, stream, flags);
+}
 cudaError_t cudaStreamCreate(cudaStream_t *stream) { return create_stream(__func__, stream, 0); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
@@ -248,7 +251,10 @@ static cudaError_t create_event(const char *call, cudaEvent_t *event, unsigned f
     *event = e;
     return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) { return create_event(__func__, event, flags); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    return create_event(__func__, event, flags);
+}
 cudaError_t cudaEventCreate(cudaEvent_t *event) { return create_event(__func__, event, 0); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)

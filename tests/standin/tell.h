@@ -1,4 +1,5 @@
-/* What a test may ask the stand-in. The functions are exported by the emulated libkolo_cuda.so: dlsym them (tests/standin/ask.h does). */
+/* What a test may ask the stand-in. The functions are exported by the emulated libkolo_cuda.so: dlsym them
+ * (tests/standin/ask.h does). */
 #ifndef TESTS_STANDIN_TELL_H
 #define TESTS_STANDIN_TELL_H
 
@@ -8,7 +9,8 @@
 extern "C" {
 #endif
 
-/* "alive", "defects", a kind ("allocations", "synchronisations", "launches", "copies", ...), a call ("cudaMalloc"), or a kernel's name */
+/* "alive", "defects", a kind ("allocations", "synchronisations", "launches", "copies", ...), a call ("cudaMalloc"),
+ * or a kernel's name */
 int64_t standin_count(const char *what);
 const char *standin_defect_text(int i); /* NULL: no such */
 void standin_forgive(void);             /* the test provoked those defects: none so far */
