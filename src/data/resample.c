@@ -135,8 +135,7 @@ static int make_taps(kolo_resampler *r, taps *t, const struct filter *filter, do
         for (int k = first; k < last; k++) sum += r->kernel[k - first] = filter->weight((k - center + 0.5) * inverse);
         const int at = flip ? n - 1 - i : i;
         int32_t *weights = t->weights + (int64_t)at * t->stride;
-        for (int k = 0; k < last - first; k++)
-            weights[k] = to_integer(sum != 0 ? r->kernel[k] / sum : 1);
+        for (int k = 0; k < last - first; k++) weights[k] = to_integer(sum != 0 ? r->kernel[k] / sum : 1);
         t->first[at] = low + first;
         t->count[at] = last - first;
     }
@@ -156,8 +155,7 @@ static void needed(const taps *t, int n, int *low, int *high)
 
 typedef int32_t lanes4 __attribute__((vector_size(16)));
 typedef uint8_t bytes4 __attribute__((vector_size(4)));
-typedef int32_t lanes8 __attribute__((vector_size(32)));
-typedef uint8_t bytes8 __attribute__((vector_size(8)));
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
 
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -168,11 +166,61 @@ ALWAYS void clip4(lanes4 *v)
     *v = (low & ~over) | (over & 255);
 }
 
-ALWAYS void clip8(lanes8 *v)
+/* Bytes to lanes and back. As shuffles, because compilers take a conversion of vectors of different sizes lane by lane. */
+#if defined __has_builtin && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#if __has_builtin(__builtin_shufflevector)
+#define SHUFFLES 1
+#endif
+#endif
+
+#ifdef SHUFFLES
+#define WIDEN(v, k)                                                                                                  \
+    ((lanes4)__builtin_shufflevector(v, (bytes16){0}, 4 * (k), 16, 16, 16, 4 * (k) + 1, 16, 16, 16, 4 * (k) + 2, 16, \
+                                     16, 16, 4 * (k) + 3, 16, 16, 16))
+ALWAYS void widen4(const uint8_t *p, lanes4 *to)
 {
-    const lanes8 low = *v & ~(*v >> 31), over = (255 - low) >> 31;
-    *v = (low & ~over) | (over & 255);
+    int32_t four;
+    memcpy(&four, p, 4);
+    *to = WIDEN((bytes16)((lanes4){four, 0, 0, 0}), 0);
 }
+
+ALWAYS void widen16(const uint8_t *p, lanes4 to[4])
+{
+    bytes16 v;
+    memcpy(&v, p, 16);
+    to[0] = WIDEN(v, 0);
+    to[1] = WIDEN(v, 1);
+    to[2] = WIDEN(v, 2);
+    to[3] = WIDEN(v, 3);
+}
+
+/* Of values 0 to 255. */
+ALWAYS void narrow16(const lanes4 from[4], bytes16 *to)
+{
+    const bytes16 a = __builtin_shufflevector((bytes16)from[0], (bytes16)from[1], 0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8,
+                                              12, 16, 20, 24, 28);
+    const bytes16 b = __builtin_shufflevector((bytes16)from[2], (bytes16)from[3], 0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8,
+                                              12, 16, 20, 24, 28);
+    *to = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+}
+#else
+ALWAYS void widen4(const uint8_t *p, lanes4 *to)
+{
+    bytes4 v;
+    memcpy(&v, p, 4);
+    *to = __builtin_convertvector(v, lanes4);
+}
+
+ALWAYS void widen16(const uint8_t *p, lanes4 to[4])
+{
+    for (int i = 0; i < 4; i++) widen4(p + 4 * i, &to[i]);
+}
+
+ALWAYS void narrow16(const lanes4 from[4], bytes16 *to)
+{
+    for (int i = 0; i < 16; i++) (*to)[i] = (uint8_t)from[i / 4][i % 4];
+}
+#endif
 
 /* One row of RGB: the fourth lane computes on the next pixel's red and is dropped. */
 ALWAYS void across_rgb(const taps *t, const uint8_t *row, uint8_t *to, int n, bool clip)
@@ -183,9 +231,9 @@ ALWAYS void across_rgb(const taps *t, const uint8_t *row, uint8_t *to, int n, bo
         const int count = t->count[i];
         lanes4 sum = {HALF, HALF, HALF, HALF};
         for (int k = 0; k < count; k++, p += 3) {
-            bytes4 pixel;
-            memcpy(&pixel, p, 4);
-            sum += __builtin_convertvector(pixel, lanes4) * weights[k];
+            lanes4 pixel;
+            widen4(p, &pixel);
+            sum += pixel * weights[k];
         }
         sum >>= BITS;
         if (clip) clip4(&sum);
@@ -212,23 +260,21 @@ ALWAYS void down_row(const uint8_t *rows, size_t stride, const int32_t *weights,
                      bool clip)
 {
     for (size_t x = 0; x < bytes; x += 16) {
-        lanes8 a = {HALF, HALF, HALF, HALF, HALF, HALF, HALF, HALF}, b = a;
+        const lanes4 half = {HALF, HALF, HALF, HALF};
+        lanes4 sum[4] = {half, half, half, half};
         const uint8_t *p = rows + x;
         for (int k = 0; k < count; k++, p += stride) {
-            bytes8 low, high;
-            memcpy(&low, p, 8);
-            memcpy(&high, p + 8, 8);
-            a += __builtin_convertvector(low, lanes8) * weights[k];
-            b += __builtin_convertvector(high, lanes8) * weights[k];
+            lanes4 in[4];
+            widen16(p, in);
+            for (int i = 0; i < 4; i++) sum[i] += in[i] * weights[k];
         }
-        a >>= BITS;
-        b >>= BITS;
-        if (clip) {
-            clip8(&a);
-            clip8(&b);
+        for (int i = 0; i < 4; i++) {
+            sum[i] >>= BITS;
+            if (clip) clip4(&sum[i]);
         }
-        const bytes8 out[2] = {__builtin_convertvector(a, bytes8), __builtin_convertvector(b, bytes8)};
-        memcpy(to + x, out, bytes - x < 16 ? bytes - x : 16);
+        bytes16 out;
+        narrow16(sum, &out);
+        memcpy(to + x, &out, bytes - x < 16 ? bytes - x : 16);
     }
 }
 

@@ -1,0 +1,192 @@
+/* Samples a second of the loader and of the plain loops that bound it, hot:
+ *   data_bench pread DIR THREADS        every sample by one pread, in random order, to a ring of batches
+ *   data_bench decode DIR THREADS       the same, and libjpeg's whole decode, written here
+ *   data_bench loader DIR THREADS [KEY=VALUE ...]   our loader with these options; normalise=1: then to f32 as a graph would
+ * Prints one number, the best of three rounds of a second, after one pass over the data. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+
+#include "base/memory.h"
+#include "base/option.h"
+#include "base/thread.h"
+#include "data/cache.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "kolo/error.h"
+
+enum { BATCH = 256, RING = 4, ROUNDS = 3 };
+
+typedef struct task {
+    const kolo_dataset *set;
+    const int64_t *order;
+    int64_t from, to, made;
+    bool decode;
+    double seconds; /* 0: one pass */
+    uint8_t *ring;
+    size_t stride;
+    pthread_t thread;
+} task;
+
+static int stop(void)
+{
+    fprintf(stderr, "data_bench: %s\n", kolo_error_text());
+    return 1;
+}
+
+/* One decompressor for all pictures; a damaged one ends the program by libjpeg's own handler. */
+static void decode(struct jpeg_decompress_struct *j, const uint8_t *data, size_t bytes, uint8_t *to, size_t room)
+{
+    jpeg_mem_src(j, data, bytes);
+    jpeg_read_header(j, TRUE);
+    j->out_color_space = JCS_RGB;
+    jpeg_start_decompress(j);
+    const size_t row = (size_t)j->output_width * 3;
+    while (j->output_scanline < j->output_height && (j->output_scanline + 1) * row <= room) {
+        JSAMPROW rows[1] = {to + j->output_scanline * row};
+        jpeg_read_scanlines(j, rows, 1);
+    }
+    jpeg_abort_decompress(j);
+}
+
+static void *run(void *argument)
+{
+    task *t = argument;
+    const size_t room = 64 << 20;
+    struct jpeg_error_mgr errors;
+    struct jpeg_decompress_struct j = {.err = jpeg_std_error(&errors)};
+    uint8_t *pixels = t->decode ? malloc(room) : NULL;
+    const double begin = kolo_time();
+    jpeg_create_decompress(&j);
+    for (int64_t i = t->from; t->seconds > 0 || i < t->to; t->made++, i++) {
+        if (i == t->to) i = t->from;
+        if (t->seconds > 0 && t->made % 64 == 0 && kolo_time() - begin > t->seconds) break;
+        uint8_t *to = t->ring + (size_t)(t->made % (BATCH * RING)) * t->stride;
+        if (kolo_dataset_read(t->set, t->order[i], to) < 0) break;
+        if (pixels) decode(&j, to, kolo_dataset_bytes(t->set, t->order[i]), pixels, room);
+    }
+    jpeg_destroy_decompress(&j);
+    free(pixels);
+    return NULL;
+}
+
+/* Samples a second of all threads, each with its own share. */
+static double loop_rate(const kolo_dataset *set, int threads, bool decodes, double seconds)
+{
+    const int64_t n = kolo_dataset_get_info(set)->count;
+    int64_t *order = kolo_alloc(sizeof *order * (size_t)n), made = 0;
+    task *t = kolo_alloc(sizeof *t * (size_t)threads);
+    size_t stride = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (kolo_dataset_bytes(set, i) > stride) stride = kolo_dataset_bytes(set, i);
+    kolo_permutation(1, 0, n, order);
+    const double begin = kolo_time();
+    for (int i = 0; i < threads; i++) {
+        t[i] = (task){.set = set,
+                      .order = order,
+                      .from = n * i / threads,
+                      .to = n * (i + 1) / threads,
+                      .decode = decodes,
+                      .seconds = seconds,
+                      .stride = stride,
+                      .ring = kolo_pages_alloc(stride * BATCH * RING)};
+        pthread_create(&t[i].thread, NULL, run, &t[i]);
+    }
+    for (int i = 0; i < threads; i++) {
+        pthread_join(t[i].thread, NULL);
+        made += t[i].made;
+        kolo_pages_free(&t[i].ring, stride * BATCH * RING);
+    }
+    const double rate = (double)made / (kolo_time() - begin);
+    free(order);
+    free(t);
+    return rate;
+}
+
+static void normalise(const kolo_batch *b, size_t bytes, float *to)
+{
+    static const float scale[3] = {1 / 58.4f, 1 / 57.1f, 1 / 57.4f}, shift[3] = {-2.12f, -2.04f, -1.8f};
+    for (size_t i = 0; i + 3 <= (size_t)b->rows * bytes; i += 3)
+        for (size_t c = 0; c < 3; c++) to[i + c] = (float)b->pixels[i + c] * scale[c] + shift[c];
+}
+
+static double loader_rate(const kolo_dataset *set, int threads, const kolo_options *o, bool normal)
+{
+    const kolo_dataset_info *info = kolo_dataset_get_info(set);
+    const int side = o->size ? (int)o->size : info->height;
+    const kolo_loader_config c = {.dataset = set,
+                                  .channels = info->channels,
+                                  .height = side,
+                                  .width = side,
+                                  .classes = info->classes,
+                                  .train = true,
+                                  .seed = 1,
+                                  .batch = BATCH,
+                                  .ranks = 1,
+                                  .shuffle = o->shuffle,
+                                  .crop = o->crop,
+                                  .crop_pad = (int)o->crop_pad,
+                                  .area_min = o->crop_area_min,
+                                  .area_max = o->crop_area_max,
+                                  .flip = o->flip,
+                                  .augment = o->augment,
+                                  .interpolation = o->interpolation,
+                                  .readers = threads,
+                                  .prefetch = RING - 1};
+    const size_t bytes = (size_t)side * (size_t)side * (size_t)info->channels;
+    kolo_loader *l;
+    kolo_batch b;
+    float *floats = normal ? kolo_pages_alloc(bytes * BATCH * sizeof *floats) : NULL;
+    double best = 0;
+    if (kolo_loader_create(&l, &c) < 0) return -1;
+    for (int round = 0; round < ROUNDS; round++) {
+        double begin = kolo_time(), seconds = 0;
+        int64_t made = 0;
+        while (seconds < 1) {
+            if (kolo_loader_next(l, &b) != 0) return -1;
+            if (normal) normalise(&b, bytes, floats);
+            made += b.rows;
+            kolo_loader_release(l, &b);
+            seconds = kolo_time() - begin;
+        }
+        if ((double)made / seconds > best) best = (double)made / seconds;
+    }
+    kolo_loader_destroy(&l);
+    if (floats) kolo_pages_free(&floats, bytes * BATCH * sizeof *floats);
+    return best;
+}
+
+int main(int count, char **word)
+{
+    kolo_dataset *set;
+    kolo_cache *cache = NULL;
+    kolo_options o;
+    bool normal = false;
+    double rate = 0;
+    kolo_options_default(&o);
+    if (count < 4) return fprintf(stderr, "usage: data_bench pread|decode|loader DIR THREADS [KEY=VALUE ...]\n"), 2;
+    const int threads = atoi(word[3]);
+    if (count > 4 && !strcmp(word[count - 1], "normalise=1")) normal = true, count--;
+    if (kolo_options_read_arguments(&o, count - 4, word + 4, NULL, NULL) < 0 || threads < 1) return stop();
+    if (kolo_dataset_open(&set, word[2]) < 0) return stop();
+    if (o.cache == KOLO_cache_ram && kolo_cache_open(&cache, set, threads) < 0) return stop();
+    loop_rate(set, threads, false, 0); /* into the page cache */
+    if (!strcmp(word[1], "loader")) {
+        rate = loader_rate(set, threads, &o, normal);
+    } else {
+        for (int round = 0; round < ROUNDS; round++) {
+            const double r = loop_rate(set, threads, !strcmp(word[1], "decode"), 1);
+            if (r > rate) rate = r;
+        }
+    }
+    if (rate < 0) return stop();
+    printf("%.0f\n", rate);
+    kolo_cache_close(&cache);
+    kolo_dataset_close(&set);
+    kolo_options_free(&o);
+    return 0;
+}
