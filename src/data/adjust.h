@@ -1,6 +1,6 @@
-/* Elementary changes of a u8 picture, in place: what augmentations are put together from. Where nothing else is said the
- * arithmetic is Pillow's (ImageOps, ImageEnhance, Image.transform), byte for byte; `jitter` functions are torchvision's
- * v2 on u8 tensors. Nothing here allocates or draws random numbers. */
+/* Elementary changes of a u8 picture, in place: what augmentations are put together from. Where nothing else is said
+ * the arithmetic is Pillow's (ImageOps, ImageEnhance, Image.transform), byte for byte; `jitter` functions are
+ * torchvision's v2 on u8 tensors. Nothing here allocates or draws random numbers. */
 #ifndef KOLO_DATA_ADJUST_H
 #define KOLO_DATA_ADJUST_H
 

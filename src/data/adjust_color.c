@@ -1,4 +1,4 @@
-/* Changes by a factor: brightness, contrast, colour, sharpness; and torchvision's forms of contrast, saturation, hue. */
+/* Changes by a factor: brightness, contrast, colour, sharpness; torchvision's forms of contrast, saturation, hue. */
 #include "data/adjust.h"
 
 #include <math.h>
@@ -171,10 +171,10 @@ void kolo_jitter_hue(kolo_canvas *c, float turn)
 }
 
 /* 3 x 3 mean in which the middle counts five times, and from it to the picture and beyond, over one row's inside. */
-KOLO_WIDE static void sharpen_row(const uint8_t *restrict from, uint8_t *restrict to, size_t stride, size_t step,
-                                  size_t bytes, float factor)
+KOLO_WIDE static void sharpen_row(const uint8_t *restrict from, uint8_t *restrict to, ptrdiff_t stride, ptrdiff_t step,
+                                  float factor)
 {
-    for (size_t x = step; x < bytes - step; x++) {
+    for (ptrdiff_t x = step; x < stride - step; x++) {
         const uint8_t *m = from + x, *u = m - stride, *d = m + stride;
         const int around = u[-step] + u[0] + u[step] + m[-step] + m[step] + d[-step] + d[0] + d[step];
         const uint16_t twice = (uint16_t)(2 * (around + 5 * m[0]) + 13);
@@ -188,6 +188,6 @@ void kolo_adjust_sharpness(kolo_canvas *c, float factor)
     if (c->height < 3 || c->width < 3) return; /* all border, which stays as it is */
     memcpy(c->spare, c->pixels, kolo_canvas_bytes(c));
     for (int y = 1; y < c->height - 1; y++)
-        sharpen_row(c->spare + (size_t)y * stride, c->pixels + (size_t)y * stride, stride, (size_t)c->channels, stride,
+        sharpen_row(c->spare + (size_t)y * stride, c->pixels + (size_t)y * stride, (ptrdiff_t)stride, c->channels,
                     factor);
 }

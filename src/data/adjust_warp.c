@@ -69,8 +69,8 @@ ALWAYS void find(run *r, const kolo_canvas *c, const double *m, int row, int col
 
 static inline int inside(int i, int n) { return i < 0 ? 0 : i < n ? i : n - 1; }
 
-/* Offsets of the pixels that count, from the first of them where they lie side by side; at the border the outermost counts
- * again and again. */
+/* Offsets of the pixels that count, from the first of them where they lie side by side; at the border the outermost
+ * counts again and again. */
 ALWAYS size_t corner(const kolo_canvas *c, const run *r, int i, int channels, int reach, size_t *rows, size_t *columns)
 {
     const size_t stride = (size_t)c->width * (size_t)channels;

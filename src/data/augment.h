@@ -49,9 +49,9 @@ void kolo_augment_apply(const kolo_augment_step *list, int n, kolo_canvas *canva
                         int64_t sample);
 
 /* The operations that RandAugment and TrivialAugment are made of, for tests. torchvision's: number 0 .. 13 in the order
- * Identity, ShearX, ShearY, TranslateX, TranslateY, Rotate, Brightness, Color, Contrast, Sharpness, Posterize, Solarize,
- * AutoContrast, Equalize; bin 0 .. 30; wide: TrivialAugmentWide. timm's: number 0 .. 14 in the order of its increasing
- * transforms (AutoContrast .. TranslateYRel). */
+ * Identity, ShearX, ShearY, TranslateX, TranslateY, Rotate, Brightness, Color, Contrast, Sharpness, Posterize,
+ * Solarize, AutoContrast, Equalize; bin 0 .. 30; wide: TrivialAugmentWide. timm's: number 0 .. 14 in the order of its
+ * increasing transforms (AutoContrast .. TranslateYRel). */
 void kolo_rand_operation(kolo_canvas *canvas, bool wide, int operation, int bin, bool negative);
 void kolo_timm_operation(kolo_canvas *canvas, int operation, double magnitude, bool negative, bool cubic);
 

@@ -28,8 +28,8 @@ static void erase(kolo_canvas *c, int top, int left, int height, int width, bool
     }
 }
 
-/* probability, area_min, area_max, aspect_min, aspect_max, noise: Zhong et al. 2017 in torchvision's form (RandomErasing);
- * ten tries at a box that fits. */
+/* probability, area_min, area_max, aspect_min, aspect_max, noise: Zhong et al. 2017 in torchvision's form
+ * (RandomErasing); ten tries at a box that fits. */
 void kolo_augment_erase(kolo_canvas *c, const double *p, kolo_random *random)
 {
     const double pixels = (double)c->height * c->width, low = log(p[3]), high = log(p[4]);

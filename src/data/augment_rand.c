@@ -62,8 +62,8 @@ typedef struct space {
 static const space rand_space = {0.3, 150.0 / 331.0, 30, 0.9, true, 4};
 static const space trivial_space = {0.99, 32, 135, 0.99, false, 6};
 
-/* Element `bin` of BINS numbers from 0 to high, as torch.linspace has them: in f32, from both ends, and the last product and
- * difference rounded once (so that the middle of 0 to 32 is 15.999999). */
+/* Element `bin` of BINS numbers from 0 to high, as torch.linspace has them: in f32, from both ends, and the last product
+ * and difference rounded once (so that the middle of 0 to 32 is 15.999999). */
 static double spaced(double high, int bin)
 {
     const float step = (float)high / (BINS - 1);

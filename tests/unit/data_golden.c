@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include "base/file.h"
+#include "base/option.h"
 #include "data/augment.h"
 #include "data/jpeg.h"
 #include "kolo/error.h"
@@ -104,6 +105,8 @@ static void check_photo(const char *root, const cJSON *photo)
            view.resize.column == number(want, "corner", 1),
        "%s: the validation crop lies where torchvision's does", name);
     check_crop(name, "validation crop", want, &view, &p);
+    view.resize.filter = KOLO_interpolation_bicubic;
+    check_crop(name, "bicubic validation crop", cJSON_GetObjectItem(photo, "eval_bicubic"), &view, &p);
     want = cJSON_GetObjectItem(photo, "random_resized_crop");
     const int side = number(want, "size", 0);
     view = (kolo_view){.resize = {.top = number(want, "box_ijhw", 0),
