@@ -13,6 +13,7 @@ static const shards_command commands[] = {
     {"subset", "DIR --out NEW", "some of the samples: by class, by list, so many", shards_subset},
     {"merge", "A B ... --out NEW", "several splits to one", shards_merge},
     {"reshard", "DIR --out NEW --shards M", "another number of files, another order", shards_reshard},
+    {"manifest", "DIR", "makes the .index anew from the shards", shards_manifest},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))
 

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "data/dataset.h"
 #include "data/shard_file.h"
+#include "data/targets.h"
 #include "kolo/error.h"
 #include "shards.h"
 
@@ -50,6 +51,91 @@ static void print_histogram(const kolo_dataset *d, const uint64_t *counts)
     }
 }
 
+typedef struct extent { /* smallest, middle and largest of the samples */
+    int64_t low, middle, high;
+} extent;
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static extent extent_of(int64_t *values, int64_t n)
+{
+    qsort(values, (size_t)n, sizeof *values, by_number);
+    return n ? (extent){values[0], values[n / 2], values[n - 1]} : (extent){0, 0, 0};
+}
+
+enum { HEIGHT, WIDTH, BYTES, BOXES, EXTENTS };
+static const char *const extent_names[] = {"height", "width", "bytes", "boxes"};
+
+/* BOXES only where there are boxes: 0 0 0 else. */
+static int measure(const kolo_dataset *d, extent of[EXTENTS])
+{
+    const int64_t n = kolo_dataset_get_info(d)->count;
+    const kolo_targets *t = kolo_dataset_targets(d);
+    int64_t *values = kolo_alloc(sizeof *values * (size_t)n * EXTENTS + 8);
+    if (!values) return KOLO_ECONFIG;
+    for (int64_t i = 0; i < n; i++) {
+        int height, width;
+        kolo_dataset_size(d, i, &height, &width);
+        values[HEIGHT * n + i] = height, values[WIDTH * n + i] = width;
+        values[BYTES * n + i] = (int64_t)kolo_dataset_bytes(d, i);
+        values[BOXES * n + i] = t && t->box_offset ? t->box_offset[i + 1] - t->box_offset[i] : 0;
+    }
+    for (int k = 0; k < EXTENTS; k++) of[k] = extent_of(values + k * n, n);
+    free(values);
+    return 0;
+}
+
+static void print_targets(const kolo_dataset *d, const kolo_shard_header *h, const extent of[EXTENTS])
+{
+    const kolo_targets *t = kolo_dataset_targets(d);
+    printf("sizes       height %" PRId64 " to %" PRId64 " (middle %" PRId64 "), width %" PRId64 " to %" PRId64
+           " (%" PRId64 "), bytes %" PRId64 " to %" PRId64 " (%" PRId64 ")\n",
+           of[HEIGHT].low, of[HEIGHT].high, of[HEIGHT].middle, of[WIDTH].low, of[WIDTH].high, of[WIDTH].middle,
+           of[BYTES].low, of[BYTES].high, of[BYTES].middle);
+    printf("task        %s\n", h->task);
+    if (h->tables[0]) printf("tables      %s\n", h->tables);
+    if (t && t->box_offset) {
+        int64_t flags[8] = {0}, background = 0;
+        static const char *const names[] = {"crowd",    "difficult", "truncated", "group-of",
+                                            "occluded", "depiction", "inside",    "outside"};
+        for (int64_t k = 0; k < t->boxes; k++)
+            for (int f = 0; f < 8; f++) flags[f] += t->box_flags[k] >> f & 1;
+        for (int64_t i = 0; i < kolo_dataset_get_info(d)->count; i++)
+            background += t->box_offset[i] == t->box_offset[i + 1];
+        printf("boxes       %" PRId64 ", at most %" PRId64 " a picture, numbers of the source as %s; %" PRId64
+               " pictures without",
+               t->boxes, of[BOXES].high, t->box_form, background);
+        for (int f = 0; f < 8; f++)
+            if (flags[f]) printf("; %" PRId64 " %s", flags[f], names[f]);
+        printf("\n");
+    }
+    if (t && t->tag_offset) printf("tags        %" PRId64 "\n", t->tags);
+    for (int s = 0; t && s < t->pair_sets; s++) {
+        int64_t same = 0;
+        for (int64_t i = 0; i < t->pairs[s].count; i++) same += t->pairs[s].same[i];
+        printf("pairs       %s: %" PRId64 ", %" PRId64 " of them of the same class\n", t->pairs[s].name,
+               t->pairs[s].count, same);
+    }
+}
+
+static void print_json_targets(const kolo_dataset *d, const kolo_shard_header *h, const extent of[EXTENTS])
+{
+    const kolo_targets *t = kolo_dataset_targets(d);
+    printf(",\"task\":\"%s\",\"tables\":\"%s\",\"boxes\":%" PRId64 ",\"box_form\":\"%s\",\"tags\":%" PRId64, h->task,
+           h->tables, t ? t->boxes : 0, t ? t->box_form : "", t ? t->tags : 0);
+    for (int k = 0; k < EXTENTS; k++)
+        printf(",\"%s_range\":[%" PRId64 ",%" PRId64 ",%" PRId64 "]", extent_names[k], of[k].low, of[k].middle,
+               of[k].high);
+    printf(",\"pairs\":{");
+    for (int s = 0; t && s < t->pair_sets; s++)
+        printf("%s\"%s\":%" PRId64, s ? "," : "", t->pairs[s].name, t->pairs[s].count);
+    printf("}}\n");
+}
+
 static void print_json(const kolo_dataset *d, const kolo_shard_header *h, const uint64_t *counts)
 {
     const kolo_dataset_info *i = kolo_dataset_get_info(d);
@@ -58,8 +144,8 @@ static void print_json(const kolo_dataset *d, const kolo_shard_header *h, const 
     printf(",\"split\":\"%s\",\"uuid\":\"%s\",\"format\":\"%u.%u\",\"encoding\":\"%s\",\"channels\":%d,\"height\":%d,"
            "\"width\":%d,\"samples\":%" PRId64 ",\"shards\":%d,\"bytes\":%" PRIu64 ",\"pack_seed\":%" PRIu64
            ",\"mean\":[",
-           i->split, i->uuid, h->version[0], h->version[1], encodings[i->encoding],
-           i->channels, i->height, i->width, i->count, i->shards, i->bytes, h->pack_seed);
+           i->split, i->uuid, h->version[0], h->version[1], encodings[i->encoding], i->channels, i->height, i->width,
+           i->count, i->shards, i->bytes, h->pack_seed);
     for (int c = 0; c < i->channels; c++) printf("%s%.9g", c ? "," : "", (double)i->mean[c]);
     printf("],\"std\":[");
     for (int c = 0; c < i->channels; c++) printf("%s%.9g", c ? "," : "", (double)i->std[c]);
@@ -69,34 +155,47 @@ static void print_json(const kolo_dataset *d, const kolo_shard_header *h, const 
         kolo_json_string(stdout, kolo_dataset_class_name(d, c));
         printf(",\"count\":%" PRIu64 "}", counts[c]);
     }
-    printf("]}\n");
+    printf("]");
+}
+
+static int print(const kolo_dataset *d, bool json)
+{
+    const char *path = kolo_dataset_shard_path(d, 0);
+    kolo_shard_header h = {0};
+    char options[512];
+    extent of[EXTENTS];
+    uint64_t *counts = kolo_alloc(sizeof *counts * (size_t)kolo_dataset_get_info(d)->classes + 8);
+    int rc = counts ? kolo_shard_inspect(path, &h, NULL, NULL) : KOLO_ECONFIG;
+    if (rc == 0) rc = kolo_shard_read_note(path, "options", options, sizeof options);
+    if (rc == 0) rc = measure(d, of);
+    if (rc == 0) kolo_dataset_count_classes(d, counts);
+    if (rc == 0 && json) {
+        print_json(d, &h, counts);
+        print_json_targets(d, &h, of);
+    } else if (rc == 0) {
+        print_header(d, &h, options);
+        print_targets(d, &h, of);
+        print_histogram(d, counts);
+    }
+    free(counts);
+    return rc;
 }
 
 int shards_info(int argc, char **argv)
 {
-    const char *folder = NULL;
+    const char *folder;
     bool json = false;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) json = true;
-        else if (argv[i][0] == '-' || folder) return kolo_fail(KOLO_ECONFIG, "info: unexpected word %s", argv[i]);
-        else folder = argv[i];
-    }
-    if (!folder) return kolo_fail(KOLO_ECONFIG, "info: which folder?");
+    const shards_option options[] = {{"--json", NULL, "the same as one line of JSON", SHARDS_FLAG, &json, 0, 0}};
+    const shards_line line = {
+        "info DIR", "What a split is: header, statistics, sizes, boxes, tags, pairs, and a histogram of its classes.",
+        options,    1,
+        1,          1,
+        &folder,    NULL};
+    int rc = shards_read(&line, argc, argv);
+    if (rc) return rc;
     kolo_dataset *d;
     KOLO_TRY(kolo_dataset_open(&d, folder));
-    const kolo_dataset_info *info = kolo_dataset_get_info(d);
-    kolo_shard_header h = {0};
-    char options[512];
-    uint64_t *counts = kolo_alloc(sizeof *counts * (size_t)info->classes + 8);
-    int rc = counts ? kolo_shard_inspect(kolo_dataset_shard_path(d, 0), &h, NULL, NULL) : KOLO_ECONFIG;
-    if (rc == 0) rc = kolo_shard_read_note(kolo_dataset_shard_path(d, 0), "options", options, sizeof options);
-    if (rc == 0) kolo_dataset_count_classes(d, counts);
-    if (rc == 0 && json) print_json(d, &h, counts);
-    if (rc == 0 && !json) {
-        print_header(d, &h, options);
-        print_histogram(d, counts);
-    }
-    free(counts);
+    rc = print(d, json);
     kolo_dataset_close(&d);
     return rc;
 }

@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,80 +9,62 @@
 #include "data/augment.h"
 #include "data/dataset.h"
 #include "data/jpeg.h"
+#include "data/targets.h"
 #include "kolo/error.h"
 #include "shards.h"
 
 typedef struct show {
     const char *folder, *out;
     int64_t index, count;
+    bool plain;
     kolo_dataset *dataset;
-    kolo_jpeg *jpeg;
+    shards_reader reader;
     kolo_resampler *resampler;
 } show;
 
-static int number(const char *name, const char *text, int64_t high, int64_t *value)
+/* Every box in the colour of its class, with its name; `scale` is the size of the letters and lines. */
+static void draw_boxes(const show *s, int64_t sample, kolo_picture *p)
 {
-    char *end;
-    errno = 0;
-    *value = strtoll(text, &end, 10);
-    if (end == text || *end || errno || *value < 0 || *value > high)
-        return kolo_fail(KOLO_ECONFIG, "show: %s %s: a number from 0 to %" PRId64 " is wanted", name, text, high);
+    const kolo_targets *t = kolo_dataset_targets(s->dataset);
+    const int side = p->height < p->width ? p->height : p->width, scale = side < 300 ? 1 : side < 800 ? 2 : 3;
+    if (s->plain || !t || !t->box_offset) return;
+    for (int64_t k = t->box_offset[sample]; k < t->box_offset[sample + 1]; k++) {
+        const float *b = t->box[k];
+        const int left = (int)b[0], top = (int)b[1], right = (int)(b[2] + .5f), bottom = (int)(b[3] + .5f);
+        const shards_color color = shards_class_color(t->box_class[k]);
+        if (t->box_flags[k] & KOLO_BOX_OUTSIDE) continue;
+        char text[64];
+        snprintf(text, sizeof text, "%.40s%s", kolo_dataset_class_name(s->dataset, t->box_class[k]),
+                 t->box_flags[k] & KOLO_BOX_CROWD ? " (crowd)" : "");
+        shards_frame(p, left, top, right, bottom, scale, color);
+        shards_fill(p, left, top, shards_text_width(text, scale) + scale, 7 * scale, color);
+        shards_text(p, left + scale, top + scale, scale, (shards_color){0, 0, 0}, text);
+    }
+}
+
+/* Decoded, upright, in colour, with its boxes. */
+static int load(show *s, int64_t sample, kolo_picture *p)
+{
+    KOLO_TRY(shards_read_bytes(&s->reader, s->dataset, sample));
+    KOLO_TRY(shards_decode(&s->reader, s->dataset, sample, 3, p));
+    draw_boxes(s, sample, p);
     return 0;
 }
 
-static int read_words(show *s, int argc, char **argv)
+static bool has_boxes(const show *s, int64_t sample)
 {
-    for (int i = 1; i < argc; i++) {
-        const bool more = i + 1 < argc;
-        if (strcmp(argv[i], "--index") == 0 && more) KOLO_TRY(number("--index", argv[++i], INT64_MAX, &s->index));
-        else if (strcmp(argv[i], "--count") == 0 && more) KOLO_TRY(number("--count", argv[++i], 10000, &s->count));
-        else if (strcmp(argv[i], "--out") == 0 && more) s->out = argv[++i];
-        else if (argv[i][0] == '-' || s->folder) return kolo_fail(KOLO_ECONFIG, "show: unexpected word %s", argv[i]);
-        else s->folder = argv[i];
-    }
-    return s->folder ? 0 : kolo_fail(KOLO_ECONFIG, "show: which folder?");
+    const kolo_targets *t = kolo_dataset_targets(s->dataset);
+    return !s->plain && t && t->box_offset && t->box_offset[sample + 1] > t->box_offset[sample];
 }
 
-/* Decoded, upright, in colour. */
-static int load(const show *s, int64_t sample, kolo_picture *p)
-{
-    const kolo_dataset_info *info = kolo_dataset_get_info(s->dataset);
-    const size_t bytes = kolo_dataset_bytes(s->dataset, sample);
-    uint8_t *data = kolo_alloc(bytes + 1);
-    int rc = data ? kolo_dataset_read(s->dataset, sample, data) : KOLO_ECONFIG;
-    if (rc == 0 && kolo_dataset_codec(s->dataset, sample) == KOLO_CODEC_JPEG) {
-        rc = kolo_picture_decode(s->jpeg, data, bytes, 3, p);
-        if (rc < 0) kolo_fail_in(rc, "sample %" PRId64 " ", sample);
-    } else if (rc == 0) {
-        int height, width;
-        kolo_dataset_size(s->dataset, sample, &height, &width);
-        rc = kolo_picture_shape(p, height, width, info->channels);
-        if (rc == 0) memcpy(p->pixels, data, bytes);
-        if (rc == 0) rc = kolo_picture_convert(p, 3);
-    }
-    free(data);
-    return rc;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-/* A JPEG sample goes out as its stored bytes. */
+/* A JPEG sample on which nothing is drawn goes out as its stored bytes. */
 static int save_jpeg(const show *s, int64_t sample, const kolo_picture *p)
 {
+    if (sample >= 0 && kolo_dataset_codec(s->dataset, sample) == KOLO_CODEC_JPEG && !has_boxes(s, sample))
+        return kolo_file_write_atomic(s->out, s->reader.data, s->reader.bytes);
     uint8_t *data = NULL;
     size_t capacity = 0, bytes = 0;
-    int rc;
-    if (sample >= 0 && kolo_dataset_codec(s->dataset, sample) == KOLO_CODEC_JPEG) {
-        bytes = kolo_dataset_bytes(s->dataset, sample);
-        data = kolo_alloc(bytes + 1);
-        rc = data ? kolo_dataset_read(s->dataset, sample, data) : KOLO_ECONFIG;
-    } else {
-        rc = kolo_jpeg_encode(p, 92, &data, &capacity, &bytes);
-    }
+    int rc = kolo_jpeg_encode(p, 92, &data, &capacity, &bytes);
     if (rc == 0) rc = kolo_file_write_atomic(s->out, data, bytes);
     free(data);
     return rc;
@@ -91,8 +72,8 @@ static int save_jpeg(const show *s, int64_t sample, const kolo_picture *p)
 
 static int save(const show *s, int64_t sample, const kolo_picture *p)
 {
-    if (ends_with(s->out, ".png")) return kolo_picture_write_png(p, s->out);
-    if (ends_with(s->out, ".jpg") || ends_with(s->out, ".jpeg")) return save_jpeg(s, sample, p);
+    if (shards_ends_with(s->out, ".png")) return kolo_picture_write_png(p, s->out);
+    if (shards_ends_with(s->out, ".jpg") || shards_ends_with(s->out, ".jpeg")) return save_jpeg(s, sample, p);
     return kolo_fail(KOLO_ECONFIG, "show: --out %s: a name that ends in .png or .jpg is wanted", s->out);
 }
 
@@ -131,19 +112,34 @@ static int print(const show *s, const kolo_picture *p)
     return 0;
 }
 
-static int show_one(const show *s)
+static void tell(const show *s, const kolo_picture *p, const char *source)
+{
+    const int label = kolo_dataset_label(s->dataset, s->index);
+    const kolo_targets *t = kolo_dataset_targets(s->dataset);
+    printf("sample %" PRId64 ": ", s->index);
+    if (label >= 0) printf("%s (label %d), ", kolo_dataset_class_name(s->dataset, label), label);
+    printf("%d x %d, %zu bytes, from %s\n", p->width, p->height, kolo_dataset_bytes(s->dataset, s->index), source);
+    for (int64_t k = t && t->box_offset ? t->box_offset[s->index] : 0;
+         t && t->box_offset && k < t->box_offset[s->index + 1]; k++)
+        printf("  box %s%s: %.1f %.1f to %.1f %.1f\n", kolo_dataset_class_name(s->dataset, t->box_class[k]),
+               t->box_flags[k] & KOLO_BOX_OUTSIDE ? " (outside)"
+               : t->box_flags[k] & KOLO_BOX_CROWD ? " (crowd)"
+                                                  : "",
+               (double)t->box[k][0], (double)t->box[k][1], (double)t->box[k][2], (double)t->box[k][3]);
+    for (int64_t k = t && t->tag_offset ? t->tag_offset[s->index] : 0;
+         t && t->tag_offset && k < t->tag_offset[s->index + 1]; k++)
+        printf("  tag %s: %g\n", kolo_dataset_class_name(s->dataset, t->tag[k]), (double)t->tag_value[k]);
+}
+
+static int show_one(show *s)
 {
     char source[512];
     kolo_picture p = {0};
-    const int label = kolo_dataset_label(s->dataset, s->index);
     int rc = kolo_dataset_source(s->dataset, s->index, source, sizeof source);
     if (rc == 0) rc = load(s, s->index, &p);
     if (rc == 0 && s->out) rc = save(s, s->index, &p);
     else if (rc == 0) rc = print(s, &p);
-    if (rc == 0)
-        printf("sample %" PRId64 ": %s (label %d), %d x %d, %zu bytes, from %s\n", s->index,
-               kolo_dataset_class_name(s->dataset, label), label, p.width, p.height,
-               kolo_dataset_bytes(s->dataset, s->index), source);
+    if (rc == 0) tell(s, &p, source);
     kolo_picture_free(&p);
     return rc;
 }
@@ -152,7 +148,7 @@ static int show_one(const show *s)
 #define GAP 4
 
 /* The middle of every picture, scaled to a tile. */
-static int show_sheet(const show *s)
+static int show_sheet(show *s)
 {
     int64_t n = kolo_dataset_get_info(s->dataset)->count - s->index;
     if (n > s->count) n = s->count;
@@ -184,17 +180,26 @@ static int show_sheet(const show *s)
 int shards_show(int argc, char **argv)
 {
     show s = {.count = 1};
-    KOLO_TRY(read_words(&s, argc, argv));
+    const shards_option options[] = {
+        {"--index", "I", "the first sample [0]", SHARDS_NUMBER, &s.index, 0, INT64_MAX},
+        {"--count", "N", "so many samples as a contact sheet [1: one picture]", SHARDS_NUMBER, &s.count, 1, 10000},
+        {"--out", "FILE", "a file that ends in .png or .jpg [the terminal]", SHARDS_TEXT, &s.out, 0, 0},
+        {"--plain", NULL, "without its boxes; a JPEG file then comes out as it is stored", SHARDS_FLAG, &s.plain, 0,
+         0}};
+    const shards_line line = {"show DIR", "One picture with its boxes, or a contact sheet, and what is known of it.",
+                              options,    (int)(sizeof options / sizeof *options),
+                              1,          1,
+                              &s.folder,  NULL};
+    int rc = shards_read(&line, argc, argv);
+    if (rc) return rc;
     KOLO_TRY(kolo_dataset_open(&s.dataset, s.folder));
     const int64_t count = kolo_dataset_get_info(s.dataset)->count;
-    int rc = s.index < count
-                 ? 0
-                 : kolo_fail(KOLO_ECONFIG, "show: --index %" PRId64 ": there are %" PRId64 " samples, 0 to %" PRId64,
-                             s.index, count, count - 1);
-    if (rc == 0) rc = kolo_jpeg_create(&s.jpeg);
+    if (s.index >= count)
+        rc = kolo_fail(KOLO_ECONFIG, "show: --index %" PRId64 ": there are %" PRId64 " samples, 0 to %" PRId64, s.index,
+                       count, count - 1);
     if (rc == 0) rc = kolo_resampler_create(&s.resampler);
     if (rc == 0) rc = s.count > 1 ? show_sheet(&s) : show_one(&s);
-    kolo_jpeg_destroy(&s.jpeg);
+    shards_reader_free(&s.reader);
     kolo_resampler_destroy(&s.resampler);
     kolo_dataset_close(&s.dataset);
     return rc;

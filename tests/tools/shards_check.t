@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# kolo-shards verify and manifest in their details; boxes in show; shards without any tool of kolo.
+. "$(dirname "$0")/../lib.sh"
+need kolo-pack kolo-shards
+kolo-pack --source scenes --count 60 --shards 3 --out "$ROOM/s" > "$ROOM/log" 2>&1 || exit 1
+kolo-shards verify "$ROOM/s" --decode --json > "$ROOM/log" 2>&1
+ok $? "verify --decode"
+like "$ROOM/log" '"whole":true,"samples":60,"of":60,"bad":0,.*"decoded":true' "--json says what was done"
+kolo-shards verify "$ROOM/s" --sample 9 > "$ROOM/log" 2>&1
+like "$ROOM/log" ': 9 of 60 samples ' "--sample looks at so many"
+kolo-shards verify "$ROOM/s" --sample 9 --full > "$ROOM/log" 2>&1
+is $? 78 "--sample and --full contradict each other: exit 78"
+
+# files that were kept are those of the source
+kolo-shards show "$ROOM/s" --help > "$ROOM/log" && mkdir -p "$ROOM/files/a" "$ROOM/files/b"
+for i in 0 1 2 3; do
+    kolo-shards show "$ROOM/s" --index $i --plain --out "$ROOM/files/a/$i.jpg" && kolo-shards show "$ROOM/s" --index $((i + 4)) --plain --out "$ROOM/files/b/$i.jpg"
+done > "$ROOM/log" 2>&1
+kolo-pack --source imagefolder --in "$ROOM/files" --out "$ROOM/kept" > "$ROOM/log" 2>&1
+kolo-shards verify "$ROOM/kept" --against "$ROOM/files" > "$ROOM/log" 2>&1
+ok $? "verify --against the source"
+like "$ROOM/log" '; 8 are the source.s files, 0 were made anew' "all of them kept their bytes"
+printf 'x' >> "$ROOM/files/b/2.jpg"
+kolo-shards verify "$ROOM/kept" --against "$ROOM/files" > "$ROOM/log" 2>&1
+is $? 2 "a file that differs: exit 2"
+like "$ROOM/log" 'made from b/2.jpg\): is not the file of this name' "and is named"
+
+# a box outside of its picture, written by somebody else: the table's checksum tells, and without it the box itself
+cp -r "$ROOM/s" "$ROOM/box"
+at=$(h5dump -H -p -d /box "$ROOM/box/scenes-train-00000-of-00003.h5" 2> /dev/null | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p')
+if [ -n "$at" ]; then
+    printf '\000\000\100\306' | dd of="$ROOM/box/scenes-train-00000-of-00003.h5" bs=1 seek="$at" conv=notrunc 2> /dev/null # -12288
+    kolo-shards verify "$ROOM/box" > "$ROOM/log" 2>&1
+    is $? 2 "a changed table: exit 2"
+    like "$ROOM/log" 'tables do not have the manifest.s checksum' "by its checksum"
+    kolo-shards manifest "$ROOM/box" --force > "$ROOM/log" 2>&1 && kolo-shards verify "$ROOM/box" > "$ROOM/log" 2>&1
+    is $? 2 "a box that leaves its picture: exit 2"
+    like "$ROOM/log" 'box 0 \(-12288.00 .*\) leaves a picture of' "box and picture are named"
+else
+    skip "no h5dump"
+fi
+
+cp -r "$ROOM/s" "$ROOM/m" && rm "$ROOM/m/scenes-train.index"
+kolo-shards manifest "$ROOM/m" > "$ROOM/log" 2>&1
+ok $? "manifest"
+cmp "$ROOM/m/scenes-train.index" "$ROOM/s/scenes-train.index" > "$ROOM/log" 2>&1
+ok $? "makes the same bytes anew"
+kolo-shards manifest "$ROOM/m" > "$ROOM/log" 2>&1
+is $? 78 "does not replace one unasked: exit 78"
+mv "$ROOM/m/scenes-train-00001-of-00003.h5" "$ROOM/kept/"
+kolo-shards manifest "$ROOM/m" --force > "$ROOM/log" 2>&1
+is $? 2 "a missing shard: exit 2"
+like "$ROOM/log" 'shard 1 of 3 is missing' "which one"
+kolo-shards manifest "$ROOM/kept" --force > "$ROOM/log" 2>&1
+is $? 2 "a shard of another packing: exit 2"
+
+kolo-shards show "$ROOM/s" --index 3 --out "$ROOM/drawn.png" > "$ROOM/log" && kolo-shards show "$ROOM/s" --index 3 --plain --out "$ROOM/plain.png" > "$ROOM/log2"
+! cmp -s "$ROOM/drawn.png" "$ROOM/plain.png"
+ok $? "show draws boxes"
+like "$ROOM/log" '^  box [a-z]+: [0-9.]+ [0-9.]+ to [0-9.]+ [0-9.]+$' "and lists them"
+for command in info verify show subset merge reshard manifest; do
+    kolo-shards $command --help > "$ROOM/log" 2>&1 && grep -q "^usage: kolo-shards $command " "$ROOM/log" || echo "$command"
+done > "$ROOM/log2"
+is "$(cat "$ROOM/log2")" "" "every command has --help"
+
+FILE=$ROOM/s/scenes-train-00000-of-00003.h5
+if command -v h5ls > /dev/null && command -v h5dump > /dev/null; then
+    h5ls -r "$FILE" > "$ROOM/log" 2>&1
+    ok $? "h5ls"
+    like "$ROOM/log" '^/box_offset +Dataset \{21\}' "lists the tables"
+    h5dump -d /classes/name "$FILE" > "$ROOM/log" 2>&1
+    ok $? "h5dump"
+    like "$ROOM/log" '"stripes\\000", "triangle"' "reads the classes"
+else
+    skip "no h5ls, h5dump"
+fi
+if python3 -c 'import h5py' 2> /dev/null; then
+    is "$(python3 -c 'import h5py, sys; f = h5py.File(sys.argv[1]); print(len(f["label"]), f["box"].shape[1], f["bytes"][0], f["bytes"][1], f.attrs["encoding"].decode())' "$FILE")" \
+        "20 4 255 216 jpeg" "h5py"
+else
+    skip "no h5py"
+fi
+done_testing
