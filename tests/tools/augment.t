@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The options augment, interpolation, repeat, mixup: from the command line or a recipe into a run and its record.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+shapes_data 128 32
+LIST='randaugment(2,9),erase(0.25),jitter(0.4,0.4,0.4,0.1)'
+train() { # RUN OPTION...
+    local run=$1
+    shift
+    kolo train shapes data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/$run" batch=32 epochs=1 threads=1 "$@" > "$ROOM/log" 2>&1
+}
+losses() { grep -o '"loss":[0-9.e+-]*' "$ROOM/$1/events.jsonl"; }
+
+train one augment="$LIST" interpolation=bicubic repeat=2 readers=1
+is $? 0 "a run with parameters, bicubic resizing and two views of a picture"
+like "$ROOM/one/recipe.yaml" "^augment: .*randaugment\(2,9\),erase\(0.25\),jitter\(0.4,0.4,0.4,0.1\)" "its record holds the text"
+train two augment="$LIST" interpolation=bicubic repeat=2 readers=3
+is "$(losses two)" "$(losses one)" "the same losses with three readers"
+train three augment="randaugment(2,10),erase(0.25),jitter(0.4,0.4,0.4,0.1)" interpolation=bicubic repeat=2
+[ "$(losses three)" != "$(losses one)" ]
+ok $? "another magnitude: other losses"
+train one augment="$LIST,cutout" interpolation=bicubic repeat=2 epochs=2
+is $? 78 "going on with other augmentations is refused"
+like "$ROOM/log" "augment" "and the difference is named"
+
+printf 'model: resnet20\nsize: 32\ncrop: resized\naugment: [randaugment(2,9), erase(0.25)]\n' > "$ROOM/recipe.yaml"
+kolo train "$ROOM/recipe.yaml" data="$ROOM/data/train" run="$ROOM/four" batch=32 steps=1 threads=1 > "$ROOM/log" 2>&1
+is $? 0 "a list in a recipe"
+like "$ROOM/four/recipe.yaml" "randaugment\(2,9\),erase\(0.25\)" "is one text in the record"
+
+train five augment="randaugmnet(2,9)"
+is $? 78 "an unknown name: exit 78"
+like "$ROOM/log" "did you mean .randaugment." "with the nearest one"
+train five augment="erase(1.5)"
+is $? 78 "a number out of its range: exit 78"
+like "$ROOM/log" "probability=1.5 lies outside 0 to 1" "named with its range"
+for key in mixup cutmix; do
+    train five $key=0.8
+    is $? 78 "$key with a loss of one label: exit 78"
+    like "$ROOM/log" "$key gives every picture two labels" "and says why"
+done
+kolo help augmentations > "$ROOM/help"
+like "$ROOM/help" "erase\(probability=0.5, area_min=0.02, area_max=0.33, aspect_min=0.3, aspect_max=3.3, noise=0\)" "help shows parameters and their standard values"
+done_testing
