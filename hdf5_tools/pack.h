@@ -137,6 +137,8 @@ void pack_free(packing *p);
 /* Which samples, in which order: --limit, --subset, --holdout, --shuffle-seed. Fills order and slot_count. */
 int pack_choose(packing *p);
 bool pack_needs_probe(const packing *p);
+/* Samples are shared out in order: this rank's are from pack_share(n, launch, 0) to pack_share(n, launch, 1). */
+int64_t pack_share(int64_t n, const kolo_launch *launch, int after);
 /* The worst status of all ranks. A rank that had no error itself gets an empty error text. Collective. */
 int pack_agree(packing *p, int status);
 int pack_load_journal(packing *p);

@@ -197,10 +197,13 @@ static void remove_fresh(packing *p)
         if (p->shard[k].fresh) unlink(p->shard[k].path);
 }
 
-static int open_all(packing *p)
+/* The shards that this rank writes to; rank 0, which completes them, opens all. */
+static int open_mine(packing *p)
 {
+    const int64_t first = pack_share(p->count, &p->launch, 0), end = pack_share(p->count, &p->launch, 1);
     for (int k = 0; k < p->shards; k++) {
         pack_shard *s = &p->shard[k];
+        if (p->launch.rank != 0 && (s->first >= end || s->first + s->count <= first)) continue;
         KOLO_TRY(kolo_shard_inspect(s->path, NULL, &s->places, NULL));
         KOLO_TRY(pack_place_tables(s));
         s->fd = open(s->path, O_RDWR | O_CLOEXEC);
@@ -277,5 +280,5 @@ int pack_layout(packing *p)
     rc = pack_agree(p, create_mine(p));
     if (rc < 0) remove_fresh(p);
     KOLO_TRY(rc);
-    return pack_agree(p, open_all(p));
+    return pack_agree(p, open_mine(p));
 }

@@ -112,6 +112,11 @@ static int run_pass(pass *t, const char *phase, int64_t total)
     return pack_agree(p, rc);
 }
 
+int64_t pack_share(int64_t n, const kolo_launch *launch, int after)
+{
+    return n * (launch->rank + after) / launch->size;
+}
+
 static int write_records(packing *p, const pack_record *records, int64_t slot, int64_t count)
 {
     return kolo_file_pwrite(p->journal, p->journal_path, records, sizeof *records * (size_t)count,
@@ -194,8 +199,12 @@ bool pack_needs_probe(const packing *p)
 
 static int probe_once(packing *p, const char *phase)
 {
-    const int64_t n = p->slot_count, rank = p->launch.rank, size = p->launch.size;
-    pass t = {.p = p, .first = n * rank / size, .end = n * (rank + 1) / size, .step = 8, .work = probe_block};
+    const int64_t n = p->slot_count;
+    pass t = {.p = p,
+              .first = pack_share(n, &p->launch, 0),
+              .end = pack_share(n, &p->launch, 1),
+              .step = 8,
+              .work = probe_block};
     int rc = run_pass(&t, phase, n);
     if (t.rejects) fclose(t.rejects);
     KOLO_TRY(rc);
@@ -363,10 +372,12 @@ static int sync_shards(packing *p, int64_t first, int64_t end)
 
 int pack_write(packing *p)
 {
-    const int64_t n = p->count, rank = p->launch.rank, size = p->launch.size;
-    pass t = {
-        .p = p, .first = n * rank / size, .end = n * (rank + 1) / size, .step = choose_step(p), .work = write_block};
-    int rc = run_pass(&t, "write", n), synced = 0;
+    pass t = {.p = p,
+              .first = pack_share(p->count, &p->launch, 0),
+              .end = pack_share(p->count, &p->launch, 1),
+              .step = choose_step(p),
+              .work = write_block};
+    int rc = run_pass(&t, "write", p->count), synced = 0;
     if (rc == 0 || rc == KOLO_EREQUEUE) synced = sync_shards(p, t.first, t.end);
     return rc < 0 ? rc : pack_agree(p, synced);
 }

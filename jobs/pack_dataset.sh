@@ -30,14 +30,15 @@ done
 . "$jobs/lib.sh" || exit 78
 
 job_begin "$jobs"
-if [ "$KOLO_SOURCE" != shapes ] && [ ! -e "$KOLO_IN" ]; then
+case $KOLO_SOURCE in shapes | scenes) KOLO_IN= ;; esac # made on the spot
+if [ -n "$KOLO_IN" ] && [ ! -e "$KOLO_IN" ]; then
     job_die 78 "KOLO_IN=$KOLO_IN is not there: edit the line marked EDIT 2"
 fi
 for split in $KOLO_SPLITS; do
     out=$KOLO_OUT/$split
     flags=()
     [ -d "$out" ] && flags+=(--resume)
-    [ "$KOLO_SOURCE" != shapes ] && flags+=(--in "$KOLO_IN")
+    [ -n "$KOLO_IN" ] && flags+=(--in "$KOLO_IN")
     [ "$split" != train ] && [ -d "$KOLO_OUT/train" ] && flags+=(--stats-from "$KOLO_OUT/train")
     # shellcheck disable=SC2086 # KOLO_ARGS is a list of words
     job_srun kolo-pack --source "$KOLO_SOURCE" --split "$split" --out "$out" "${flags[@]}" $KOLO_ARGS
