@@ -43,12 +43,23 @@ static char *channels_text(const float *values, int64_t channels)
     return kolo_strdup(text);
 }
 
+/* A class for every sample is what this program trains with so far. */
+static int check_task(const kolo_dataset *set, const char *folder)
+{
+    const kolo_dataset_info *info = set ? kolo_dataset_get_info(set) : NULL;
+    if (!info || strstr(info->task, "classification")) return 0;
+    return kolo_fail(KOLO_EINPUT, "%s: %s is packed for %s and has no class for each sample; pack a source that has them",
+                     folder, info->name, info->task);
+}
+
 /* Class count, channels and picture size come from the data unless the recipe states them. */
 static int resolve_shape(kolo_session *s, const kolo_model *model)
 {
     kolo_options *o = s->options;
     const kolo_dataset *set = s->train_set ? s->train_set : s->val_set;
     const kolo_dataset_info *info = set ? kolo_dataset_get_info(set) : NULL;
+    KOLO_TRY(check_task(s->train_set, o->data));
+    KOLO_TRY(check_task(s->val_set, o->val));
     if (info) {
         snprintf(s->data_uuid, sizeof s->data_uuid, "%s", info->uuid);
         if (o->classes && o->classes < info->classes)
