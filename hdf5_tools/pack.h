@@ -132,6 +132,7 @@ int pack_probe(packing *p);  /* converts everything once, where sizes or bad pic
 int pack_layout(packing *p); /* what goes where; shards are created */
 int pack_write(packing *p);
 int pack_finish(packing *p);
+int pack_tell_twins(const packing *p); /* rank 0: warns of pictures that are there twice */
 void pack_free(packing *p);
 
 /* Which samples, in which order: --limit, --subset, --holdout, --shuffle-seed. Fills order and slot_count. */

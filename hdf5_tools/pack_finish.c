@@ -134,6 +134,7 @@ static int finish(packing *p)
     char uuid[40];
     KOLO_TRY(pack_load_journal(p));
     KOLO_TRY(check_records(p));
+    KOLO_TRY(pack_tell_twins(p));
     if (p->stats_given) stats = p->stats;
     else make_stats(p, &stats);
     make_uuid(p, uuid);

@@ -75,12 +75,29 @@ static int grow_class_table(source *s)
     return 0;
 }
 
+/* Names are stored as UTF-8 text; other readers of the shards rely on it. */
+static bool is_utf8(const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p;) {
+        const int more = *p < 0x80 ? 0 : *p < 0xC2 ? -1 : *p < 0xE0 ? 1 : *p < 0xF0 ? 2 : *p < 0xF5 ? 3 : -1;
+        if (more < 0) return false;
+        if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
+            (p[0] == 0xF4 && p[1] > 0x8F))
+            return false;
+        for (int i = 1; i <= more; i++)
+            if ((p[i] & 0xC0) != 0x80) return false;
+        p += more + 1;
+    }
+    return true;
+}
+
 int source_add_class(source *s, const char *name, int64_t id)
 {
     const int n = s->classes;
     KOLO_TRY(kolo_grow(&s->class_names, &s->capacity[CLASSES], n, sizeof *s->class_names));
     KOLO_TRY(kolo_grow(&s->class_ids, &s->capacity[CLASS_IDS], n, sizeof *s->class_ids));
     KOLO_TRY(kolo_grow(&s->class_seen, &s->capacity[SEEN], n, sizeof *s->class_seen));
+    if (!is_utf8(name)) return kolo_fail(KOLO_EINPUT, "class %d: its name is not UTF-8 (`%s`); rename it", n, name);
     if (strchr(name, '\n')) return kolo_fail(KOLO_EINPUT, "the name of class %d holds a line break", n);
     s->class_names[n] = kolo_strdup(name);
     if (!s->class_names[n]) return KOLO_ECONFIG;

@@ -45,6 +45,12 @@ fails 2 'bad/c: a class folder without pictures' "an empty class" "${IN[@]}"
 bad && : > "$ROOM/bad/a/x" && echo hello > "$ROOM/bad/README.txt" && : > "$ROOM/bad/.hidden"
 kolo-pack "${IN[@]}" --out "$ROOM/out2" > "$ROOM/log" 2>&1
 ok $? "other files beside the pictures are passed over"
+bad && cp "$ROOM/good/a/1.jpg" "$ROOM/bad/b/copy.jpg" && cp "$ROOM/good/a/1.jpg" "$ROOM/bad/a/other.jpg"
+kolo-pack "${IN[@]}" --out "$ROOM/twins" > "$ROOM/log" 2>&1
+is $? 0 "a picture that is there twice is packed twice"
+like "$ROOM/log" '2 pictures are in this split twice, 1 of them with two classes: for example (a/1|a/other|b/copy).jpg and ' "and told"
+bad && mv "$ROOM/bad/a" "$ROOM/bad/$(printf 'caf\351')"
+fails 2 'its name is not UTF-8' "a class whose name is not UTF-8" "${IN[@]}"
 fails 2 'no such folder' "a folder that is not there" --source imagefolder --in "$ROOM/nowhere"
 mkdir "$ROOM/void"
 fails 2 'no class folders' "an empty folder" --source imagefolder --in "$ROOM/void"
