@@ -23,19 +23,19 @@
 
 static int64_t here(const json_stream *j) { return j->block_offset + (int64_t)j->at; }
 
-/* Lines are counted only when there is something to tell: COCO's files are a single line. */
-static int64_t line_of(const json_stream *j, int64_t offset)
+/* Lines are counted only when there is something to tell, going on where the last count ended. */
+static int64_t line_here(json_stream *j)
 {
-    int64_t line = 1;
     char text[4096];
-    for (int64_t at = j->start; at < offset;) {
-        const size_t want = offset - at < (int64_t)sizeof text ? (size_t)(offset - at) : sizeof text;
-        const ssize_t got = pread(j->fd, text, want, at);
+    if (here(j) < j->counted) j->counted = j->start, j->lines = 0;
+    while (j->counted < here(j)) {
+        const int64_t left = here(j) - j->counted;
+        const ssize_t got = pread(j->fd, text, left < (int64_t)sizeof text ? (size_t)left : sizeof text, j->counted);
         if (got <= 0) break;
-        for (const char *p = text; (p = memchr(p, '\n', (size_t)(text + got - p))); p++) line++;
-        at += got;
+        for (const char *p = text; (p = memchr(p, '\n', (size_t)(text + got - p))); p++) j->lines++;
+        j->counted += got;
     }
-    return line;
+    return j->lines + 1;
 }
 
 int json_fail(json_stream *j, const char *format, ...)
@@ -45,7 +45,7 @@ int json_fail(json_stream *j, const char *format, ...)
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    return kolo_fail(KOLO_EINPUT, "%s:%lld, byte %lld: %s", j->path, (long long)line_of(j, here(j)),
+    return kolo_fail(KOLO_EINPUT, "%s:%lld, byte %lld: %s", j->path, (long long)line_here(j),
                      (long long)(here(j) - j->start), text);
 }
 
@@ -98,7 +98,7 @@ static int unexpected(json_stream *j, int c, const char *wanted)
 
 int json_open_part(json_stream *j, const char *path, int fd, int64_t offset, int64_t bytes)
 {
-    *j = (json_stream){.fd = fd, .start = offset, .block_offset = offset, .stop = offset + bytes};
+    *j = (json_stream){.fd = fd, .start = offset, .counted = offset, .block_offset = offset, .stop = offset + bytes};
     j->path = kolo_strdup(path);
     j->block = malloc(BLOCK);
     if (j->path && !j->block) kolo_fail(KOLO_ECONFIG, "out of memory: %d bytes to read %s", BLOCK, path);

@@ -25,7 +25,8 @@ typedef struct json_stream {
     size_t at, end;
     int64_t start, stop; /* the part of the file that is read */
     int64_t block_offset;
-    char *text; /* the last string or number */
+    int64_t counted, lines; /* lines up to that byte, for messages */
+    char *text;             /* the last string or number */
     size_t text_capacity;
 } json_stream;
 

@@ -11,10 +11,10 @@
 
 #define MOST_NUMBER 1000000 /* classes that are numbers */
 
-const char *names_text(const names *n, int64_t number) { return n->text + n->place[number]; }
+const char *names_text(const name_table *n, int64_t number) { return n->text + n->place[number]; }
 
 /* Where `name` is in the hash table, or the free place where it belongs. */
-static int64_t place_of(const names *n, const char *name)
+static int64_t place_of(const name_table *n, const char *name)
 {
     uint64_t hash[2] = {0, 0};
     source_mix(hash, name, strlen(name));
@@ -23,9 +23,9 @@ static int64_t place_of(const names *n, const char *name)
     return at;
 }
 
-int64_t names_find(const names *n, const char *name) { return n->room ? n->table[place_of(n, name)] - 1 : -1; }
+int64_t names_find(const name_table *n, const char *name) { return n->room ? n->table[place_of(n, name)] - 1 : -1; }
 
-static int grow_table(names *n)
+static int grow_table(name_table *n)
 {
     if (2 * (n->count + 1) <= n->room) return 0;
     const int64_t room = n->room ? 4 * n->room : 64;
@@ -37,7 +37,7 @@ static int grow_table(names *n)
     return 0;
 }
 
-int names_add(names *n, const char *name, int64_t *number)
+int names_add(name_table *n, const char *name, int64_t *number)
 {
     KOLO_TRY(grow_table(n));
     const int64_t at = place_of(n, name), bytes = (int64_t)strlen(name) + 1;
@@ -53,17 +53,17 @@ int names_add(names *n, const char *name, int64_t *number)
     return 0;
 }
 
-void names_free(names *n)
+void names_free(name_table *n)
 {
     free(n->text);
     free(n->place);
     free(n->table);
-    *n = (names){0};
+    *n = (name_table){0};
 }
 
 int names_all_differ(const char *path, char *const *list, int64_t count)
 {
-    names n = {0};
+    name_table n = {0};
     int rc = 0;
     for (int64_t i = 0, number; i < count && rc == 0; i++) {
         rc = names_add(&n, list[i], &number);
@@ -81,7 +81,7 @@ static int compare(const void *a, const void *b, void *n)
 }
 
 /* The largest number; -1: not all names are numbers; or an error. */
-static int64_t largest_number(const names *n)
+static int64_t largest_number(const name_table *n)
 {
     int64_t most = -1, value;
     for (int64_t i = 0; i < n->count; i++) {
@@ -135,7 +135,7 @@ static int add_numbers(source *s, int64_t most, int32_t *label)
     return 0;
 }
 
-static int number_classes(const names *n, source *s, const char *list, int64_t most, int32_t *label)
+static int number_classes(const name_table *n, source *s, const char *list, int64_t most, int32_t *label)
 {
     int32_t *of_number = kolo_alloc(sizeof *of_number * (size_t)(most + 1));
     int rc = !of_number ? KOLO_ECONFIG : list ? add_named(s, list, most, of_number) : add_numbers(s, most, of_number);
@@ -148,7 +148,7 @@ static int number_classes(const names *n, source *s, const char *list, int64_t m
     return rc;
 }
 
-static int find_classes(const names *n, source *s, const int64_t *order, int32_t *label)
+static int find_classes(const name_table *n, source *s, const int64_t *order, int32_t *label)
 {
     for (int64_t k = 0; k < n->count; k++) {
         const int64_t i = order ? order[k] : k;
@@ -157,13 +157,13 @@ static int find_classes(const names *n, source *s, const int64_t *order, int32_t
     return 0;
 }
 
-int names_to_classes_in_order(const names *n, source *s, int32_t **label)
+int names_to_classes_in_order(const name_table *n, source *s, int32_t **label)
 {
     *label = kolo_alloc(sizeof **label * (size_t)n->count);
     return *label ? find_classes(n, s, NULL, *label) : KOLO_ECONFIG;
 }
 
-int names_to_classes(const names *n, source *s, const char *list, int32_t **label)
+int names_to_classes(const name_table *n, source *s, const char *list, int32_t **label)
 {
     const int64_t most = largest_number(n);
     if (most < -1) return (int)most;

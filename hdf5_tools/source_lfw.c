@@ -22,7 +22,7 @@
 #define MOST_FOLDS 1000
 
 typedef struct lfw {
-    names pictures; /* "Name_0001" -> sample */
+    name_table pictures; /* "Name_0001" -> sample */
     faults wrong;
 } lfw;
 

@@ -11,7 +11,7 @@
 
 typedef struct table {
     text_rows rows;
-    names labels;
+    name_table labels;
     faults wrong;
     char *folder; /* of the list */
     bool any_absolute;
