@@ -203,7 +203,7 @@ static int verify(verifying *v)
     int64_t index;
     const char *path = kolo_dataset_shard_of(v->dataset, v->first_bad, &index);
     return kolo_fail(KOLO_EINPUT,
-                     "%" PRId64 " fault%s in %" PRId64 " samples: they are damaged, first %s sample %" PRId64
+                     "%" PRId64 " fault%s in %" PRId64 " samples, first %s sample %" PRId64
                      "; copy the shard again or pack again",
                      v->bad, v->bad == 1 ? "" : "s", v->count, path, index);
 }
