@@ -59,6 +59,9 @@ static int choose_samples(packing *p)
         p->boxes += (int64_t)(s->box_offsets[from + 1] - s->box_offsets[from]);
         p->tags += (int64_t)(s->tag_offsets[from + 1] - s->tag_offsets[from]);
     }
+    if (p->options.max_bad >= 0 && p->bad > p->options.max_bad)
+        return kolo_fail(KOLO_EINPUT, "%" PRId64 " bad pictures, more than --max-bad %" PRId64 " allows", p->bad,
+                         p->options.max_bad);
     if (p->count == 0) return kolo_fail(KOLO_EINPUT, "none of the %" PRId64 " pictures can be read", p->slot_count);
     count_classes(p);
     for (int c = 0; c < s->classes && p->launch.rank == 0; c++)

@@ -155,41 +155,52 @@ static void keep_bytes(packing *p, int64_t slot, const uint8_t *data, uint32_t b
 /* A status that is the picture's fault, not the machine's. */
 static bool is_bad_picture(int rc) { return rc == KOLO_EINPUT; }
 
+static int check_bad(pass *t)
+{
+    const int64_t most = t->p->options.max_bad;
+    pthread_mutex_lock(&t->lock);
+    const bool enough = most >= 0 && t->bad > most;
+    pthread_mutex_unlock(&t->lock);
+    if (!enough) return 0;
+    return kolo_fail_in(KOLO_EINPUT, "more than --max-bad %lld bad pictures, the last one ", (long long)most);
+}
+
+static int probe_sample(pass *t, converter *c, int64_t slot)
+{
+    packing *p = t->p;
+    pack_record *r = &p->records[slot];
+    const uint8_t *data;
+    int rc = converter_run(c, p->order[slot], pack_measures(p, slot), &data, r);
+    if (rc < 0 && !(is_bad_picture(rc) && p->options.skip)) {
+        *r = (pack_record){0};
+        return rc;
+    }
+    if (rc < 0) note_reject(t, slot);
+    else keep_bytes(p, slot, data, r->bytes);
+    KOLO_TRY(write_records(p, r, slot, 1));
+    board_add(t->board, 1, r->bytes, rc < 0, 0);
+    return rc < 0 ? check_bad(t) : 0;
+}
+
+/* What took a decode is written down at once; what took a look, with its neighbours. */
 static int probe_block(pass *t, converter *c, source_buffer *buffer, int64_t first, int64_t count)
 {
     packing *p = t->p;
+    int64_t slot = first, written = first;
     (void)buffer;
-    for (int64_t slot = first; slot < first + count && !board_stopping(t->board); slot++) {
+    for (; slot < first + count && !board_stopping(t->board); slot++) {
         pack_record *r = &p->records[slot];
-        const uint8_t *data;
         if (r->status != PACK_UNKNOWN) {
             board_add(t->board, 1, 0, r->status == PACK_BAD, 1);
-            continue;
-        }
-        if (converter_peek(c, p->order[slot], r)) {
-            KOLO_TRY(write_records(p, r, slot, 1));
+        } else if (converter_peek(c, p->order[slot], r)) {
             board_add(t->board, 1, 0, 0, 0);
-            continue;
-        }
-        int rc = converter_run(c, p->order[slot], pack_measures(p, slot), &data, r);
-        if (rc < 0 && !(is_bad_picture(rc) && p->options.skip)) {
-            *r = (pack_record){0};
-            return rc;
-        }
-        if (rc < 0) note_reject(t, slot);
-        else keep_bytes(p, slot, data, r->bytes);
-        KOLO_TRY(write_records(p, r, slot, 1));
-        board_add(t->board, 1, r->bytes, rc < 0, 0);
-        if (rc < 0 && p->options.max_bad >= 0) {
-            pthread_mutex_lock(&t->lock);
-            const bool enough = t->bad > p->options.max_bad;
-            pthread_mutex_unlock(&t->lock);
-            if (enough)
-                return kolo_fail_in(KOLO_EINPUT, "more than --max-bad %lld bad pictures, the last one ",
-                                    (long long)p->options.max_bad);
+        } else {
+            KOLO_TRY(write_records(p, &p->records[written], written, slot - written));
+            KOLO_TRY(probe_sample(t, c, slot));
+            written = slot + 1;
         }
     }
-    return 0;
+    return write_records(p, &p->records[written], written, slot - written);
 }
 
 bool pack_needs_probe(const packing *p)
@@ -203,7 +214,7 @@ static int probe_once(packing *p, const char *phase)
     pass t = {.p = p,
               .first = pack_share(n, &p->launch, 0),
               .end = pack_share(n, &p->launch, 1),
-              .step = 8,
+              .step = n / p->launch.size / p->threads / 4 < 64 ? 8 : 64,
               .work = probe_block};
     int rc = run_pass(&t, phase, n);
     if (t.rejects) fclose(t.rejects);

@@ -121,6 +121,13 @@ for encoding in raw jpeg; do
     pack "${MORE[@]}" --out "$ROOM/killed-$encoding" --resume
     is "$(sums "$ROOM/killed-$encoding")" "$(sums "$ROOM/whole-$encoding")" "$encoding: resumed, the same bytes"
 done
+if command -v kolo > /dev/null; then
+    kolo train shapes data="$ROOM/none" val="$ROOM/none" run="$ROOM/run" > "$ROOM/log" 2>&1
+    is $? 2 "kolo train, which wants a class for each sample, refuses them"
+    like "$ROOM/log" 'packed for detection and has no class' "and says why"
+else
+    skip "no kolo"
+fi
 printf 'ring\nstar\n' > "$ROOM/two"
 pack --count 120 --classes "$ROOM/two" --out "$ROOM/some"
 like "$ROOM/log" '2 classes.* boxes of other classes left out' "--classes leaves out boxes of other classes, and says so"
