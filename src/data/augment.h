@@ -60,7 +60,16 @@ static inline int64_t kolo_augment_pass(int64_t epoch, int64_t view) { return ep
 
 /* The stream of one operation on one sample in one pass. Operations up to 255; augmentation i of the table has
  * KOLO_OPERATION_AUGMENT + i. */
-enum { KOLO_OPERATION_CROP = 1, KOLO_OPERATION_FLIP = 2, KOLO_OPERATION_MIX = 3, KOLO_OPERATION_AUGMENT = 16 };
+enum {
+    KOLO_OPERATION_CROP = 1,
+    KOLO_OPERATION_FLIP = 2,
+    KOLO_OPERATION_MIX = 3,
+    KOLO_OPERATION_MOSAIC = 4,     /* detection: which pictures, and where */
+    KOLO_OPERATION_WARP = 5,       /* detection: the affine map */
+    KOLO_OPERATION_DETECT_MIX = 6, /* detection: mixup's picture, its size and place */
+    KOLO_OPERATION_HSV = 7,
+    KOLO_OPERATION_AUGMENT = 16
+};
 static inline kolo_random kolo_augment_random(uint64_t seed, int64_t pass, int64_t sample, int operation)
 {
     return kolo_random_at(kolo_random_key(seed, KOLO_RANDOM_AUGMENT), (uint64_t)pass,

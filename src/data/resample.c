@@ -101,11 +101,13 @@ static const struct filter {
     double (*weight)(double x);
     double support;
     bool negative; /* has negative weights */
+    bool narrow;   /* does not widen where the picture becomes smaller */
 } filters[] = {
-    [KOLO_interpolation_bilinear] = {triangle, 1, false},
-    [KOLO_interpolation_bicubic] = {cubic, 2, true},
-    [KOLO_interpolation_lanczos] = {lanczos, 3, true},
-    [KOLO_interpolation_box] = {box, 0.5, false},
+    [KOLO_interpolation_bilinear] = {triangle, 1, false, false},
+    [KOLO_interpolation_bicubic] = {cubic, 2, true, false},
+    [KOLO_interpolation_lanczos] = {lanczos, 3, true, false},
+    [KOLO_interpolation_box] = {box, 0.5, false, false},
+    [KOLO_interpolation_plain] = {triangle, 1, false, true},
 };
 
 double kolo_resample_support(int filter) { return filters[filter].support; }
@@ -117,7 +119,7 @@ static int32_t to_integer(double weight) { return (int32_t)((weight < 0 ? -0.5 :
 static int make_taps(kolo_resampler *r, taps *t, const struct filter *filter, double start, double length, int full,
                      int from, int n, bool flip)
 {
-    const double scale = length / full, coarse = scale > 1 ? scale : 1, inverse = 1 / coarse;
+    const double scale = length / full, coarse = scale > 1 && !filter->narrow ? scale : 1, inverse = 1 / coarse;
     const double support = coarse * filter->support;
     const int low = (int)floor(start), size = (int)ceil(start + length - 1e-9) - low;
     const double offset = start - low;

@@ -1,5 +1,6 @@
 /* Antialiased resize, the same bits as Pillow's Image.resize: horizontal, then vertical, each rounded to u8, weights as
- * integers at 2^22. */
+ * integers at 2^22. (KOLO_interpolation_plain is not Pillow's: two pixels a side without antialias, within a level of
+ * OpenCV's INTER_LINEAR.) */
 #ifndef KOLO_DATA_RESAMPLE_H
 #define KOLO_DATA_RESAMPLE_H
 
