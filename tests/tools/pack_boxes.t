@@ -133,4 +133,31 @@ pack --count 120 --classes "$ROOM/two" --out "$ROOM/some"
 like "$ROOM/log" '2 classes.* boxes of other classes left out' "--classes leaves out boxes of other classes, and says so"
 is "$("$TARGETS" "$ROOM/some" | awk '$1 == "box" { print $10, $3 }' | sort)" \
     "$(awk '$1 == "box" && ($3 == 4 || $3 == 6) { print $10, $3 == 6 }' "$ROOM/none.txt" | sort)" "the boxes of the two, numbered as in the file"
+
+# boxes of a picture that EXIF turns: 1800 x 1200 as stored, upright 1200 x 1800 for orientations 5 to 8
+TURNED=$KOLO_SHARED/data/odd-images/exif-Portrait_8.jpg
+if [ -e "$TURNED" ] && command -v perl > /dev/null; then
+    mkdir -p "$ROOM/voc/Annotations" "$ROOM/voc/JPEGImages" "$ROOM/voc/ImageSets/Main"
+    echo turned > "$ROOM/voc/ImageSets/Main/train.txt"
+    turned() { # ORIENTATION WIDTH HEIGHT (as the annotation says): x0 y0 x1 y1 of its box, or the message
+        perl -0777 -pe "s/\x12\x01\x03\x00\x01\x00\x00\x00\x08/\x12\x01\x03\x00\x01\x00\x00\x00\x0$1/; s/\x01\x12\x00\x03\x00\x00\x00\x01\x00\x08/\x01\x12\x00\x03\x00\x00\x00\x01\x00\x0$1/" \
+            "$TURNED" > "$ROOM/voc/JPEGImages/turned.jpg"
+        echo "<annotation><filename>turned.jpg</filename><size><width>$2</width><height>$3</height><depth>3</depth></size>
+            <object><name>dog</name><difficult>0</difficult>
+            <bndbox><xmin>101</xmin><ymin>51</ymin><xmax>300</xmax><ymax>250</ymax></bndbox></object></annotation>" > "$ROOM/voc/Annotations/turned.xml"
+        rm -rf "$ROOM/turned"
+        kolo-pack --source voc-xml --in "$ROOM/voc" --out "$ROOM/turned" > "$ROOM/log" 2>&1 || { tail -n 1 "$ROOM/log" && return; }
+        "$TARGETS" "$ROOM/turned" | awk '$1 == "box" { print $5, $6, $7, $8 }'
+    }
+    is "$(turned 1 1800 1200)" "100 50 300 250" "a picture that is not turned"
+    is "$(turned 3 1800 1200)" "100 50 300 250" "half a turn leaves the size: boxes belong to the upright picture"
+    is "$(turned 5 1800 1200)" "50 100 250 300" "annotated before the turn: boxes are turned with it (5)"
+    is "$(turned 6 1800 1200)" "950 100 1150 300" "annotated before the turn (6)"
+    is "$(turned 7 1800 1200)" "950 1500 1150 1700" "annotated before the turn (7)"
+    is "$(turned 8 1800 1200)" "50 1500 250 1700" "annotated before the turn (8)"
+    is "$(turned 8 1200 1800)" "100 50 300 250" "annotated upright"
+    like <(turned 8 900 600) 'turned.jpg: has 1200 x 1800 pixels, its annotation says 900 x 600' "annotated for a picture of another size: refused"
+else
+    skip "no turned picture here"
+fi
 done_testing
