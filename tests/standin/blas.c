@@ -336,14 +336,23 @@ static float *gather(const problem *q, const matrix *m, const void *p, bool tran
     return out;
 }
 
+/* Sixteen sums side by side, as wide vectors have them, added up from one end or the other. */
+static float sum_products(const float *a, const float *b, int64_t n, bool backwards)
+{
+    enum { LANES = 16 };
+    float lane[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) lane[l] += a[i + l] * b[i + l];
+    for (int l = 0; i + l < n; l++) lane[l] += a[i + l] * b[i + l];
+    for (int l = 0; l < LANES; l++) sum += lane[backwards ? LANES - 1 - l : l];
+    return sum;
+}
+
 static float dot(const call *c, const float *a, const float *b, bool backwards)
 {
     const int64_t k = c->q.k, half = c->g.split > 1 ? k / 2 : k;
-    float part[2] = {0, 0};
-    for (int64_t i = 0; i < k; i++) {
-        int64_t at = backwards ? k - 1 - i : i;
-        part[at >= half] += a[at] * b[at];
-    }
+    float part[2] = {sum_products(a, b, half, backwards), sum_products(a + half, b + half, k - half, backwards)};
     if (c->g.scheme == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)
         return rounded(part[0], c->q.d.type) + rounded(part[1], c->q.d.type);
     return part[0] + part[1];
