@@ -57,7 +57,7 @@ wrong 'NaN' "NaN" '{"id": 8, "image_id": 20, "category_id": 9, "bbox": [NaN, 1, 
 wrong '1e999 is larger' "a number that is too large" '{"id": 8, "image_id": 20, "category_id": 9, "bbox": [1e999, 1, 2, 2]}'
 wrong '3.5 where a whole number' "half an id" '{"id": 8, "image_id": 3.5, "category_id": 9, "bbox": [1, 1, 2, 2]}'
 wrong '`t` where a number is expected' "a truth as a number" '{"id": 8, "image_id": true}'
-wrong 'nest deeper than 63' "deep nesting" "{\"segmentation\": $(printf '[%.0s' {1..100000})"
+wrong 'objects and arrays nest deeper than 63' "deep nesting" "{\"segmentation\": $(printf '[%.0s' {1..100000})"
 bad 'two pictures have the id 30' "an id twice" "$IMAGES, {\"id\": 30, \"file_name\": \"3.jpg\"}" '' "$CATEGORIES"
 bad 'two categories have the id 9' "a category twice" "$IMAGES" '' "$CATEGORIES, {\"id\": 9, \"name\": \"bee\"}"
 bad 'two classes have the name `ant`' "a name twice" "$IMAGES" '' "$CATEGORIES, {\"id\": 10, \"name\": \"ant\"}"
