@@ -22,6 +22,9 @@ struct kolo_reducer {
     const comm_nccl_calls *calls;
     pthread_mutex_t lock; /* of `nccl`: nobody else is inside NCCL when it is aborted */
     ncclComm_t nccl;      /* NULL: not there yet, or aborted */
+    ncclComm_t aborted;   /* what `aborter` ends */
+    pthread_t aborter;
+    bool joinable;
     cudaEvent_t sum_ready, sum_done;
     bool own_memory; /* the arena is NCCL's */
     void *registered;
@@ -52,13 +55,26 @@ static int fail(const kolo_reducer *r, const char *call, ncclResult_t rc)
                      r->calls->GetErrorString(rc), last ? ": " : "", last ? last : "");
 }
 
+static void *abort_main(void *of)
+{
+    kolo_reducer *r = of;
+    r->calls->CommAbort(r->aborted);
+    return NULL;
+}
+
+/* ncclCommAbort lets the streams run on at once, but returns only when every graph that holds a call of this
+ * communicator is destroyed. The caller may be the one who has to do that, so a thread of its own waits for it. */
 static void nccl_abort(kolo_reducer *r, const char *text)
 {
     comm_cuda_abort(r, text);
     pthread_mutex_lock(&r->lock);
     ncclComm_t nccl = r->nccl;
     r->nccl = NULL;
-    if (nccl) r->calls->CommAbort(nccl);
+    if (nccl) {
+        r->aborted = nccl;
+        r->joinable = pthread_create(&r->aborter, NULL, abort_main, r) == 0;
+        if (!r->joinable) abort_main(r);
+    }
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -223,6 +239,8 @@ static void leave(kolo_reducer *r, bool orderly)
         if (orderly) r->nccl = NULL;
     }
     nccl_abort(r, "the communicator was closed");
+    if (r->joinable) pthread_join(r->aborter, NULL);
+    r->joinable = false;
 }
 
 static void nccl_close(kolo_reducer **out, bool orderly)
