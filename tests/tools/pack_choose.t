@@ -80,6 +80,21 @@ refuses 2 'names .zebra., which the source does not have' "--classes with a clas
 refuses 78 'leave --classes away' "--classes and --stats-from" --classes "$ROOM/classes" --stats-from "$ROOM/train"
 refuses 78 'takes no --annotations' "--annotations for a source without" --annotations "$ROOM/list"
 
+# pairs name pictures; a pair of which one picture is rejected or not chosen goes too
+mkdir -p "$ROOM/lfw/Al" "$ROOM/lfw/Bo" && for file in Al/Al_0001 Al/Al_0002 Bo/Bo_0001; do cp "$ROOM/one.jpg" "$ROOM/lfw/$file.jpg"; done
+printf '1\nAl\t1\t2\nAl\t1\tBo\t1\n' > "$ROOM/pairsDevTest.txt"
+LFW=(--source lfw --in "$ROOM/lfw" --annotations "$ROOM/pairsDevTest.txt")
+kolo-pack "${LFW[@]}" --shuffle-seed 9 --out "$ROOM/pairs" > "$ROOM/log" 2>&1
+is "$("$TARGETS" "$ROOM/pairs" | grep '^pair')" "pair dev_test Al/Al_0001.jpg Al/Al_0002.jpg 1 0
+pair dev_test Al/Al_0001.jpg Bo/Bo_0001.jpg 0 0" "pairs follow their pictures through the shuffle"
+: > "$ROOM/lfw/Bo/Bo_0001.jpg"
+kolo-pack "${LFW[@]}" --out "$ROOM/pairs-bad" > "$ROOM/log" 2>&1
+is $? 2 "a picture of a pair that is bad stops the packing"
+like "$ROOM/log" 'Bo/Bo_0001.jpg: is empty' "and is named"
+kolo-pack "${LFW[@]}" --on-error skip --out "$ROOM/pairs-skip" > "$ROOM/log" 2>&1
+like "$ROOM/log" '; 1 pairs \(1 dropped: one of the two pictures is not here\); 1 rejected' "or goes with its pairs, which are counted"
+is "$("$TARGETS" "$ROOM/pairs-skip" | grep '^pair')" "pair dev_test Al/Al_0001.jpg Al/Al_0002.jpg 1 0" "the other pair stays"
+
 kolo-pack "${PHOTOS[@]}" --dry-run --limit 30 --json > "$ROOM/log" 2>&1
 like "$ROOM/log" '"event":"plan","split":"train","samples":30,"of":120,"classes":3,.*"source_bytes":' "--dry-run --json"
 kolo-pack "${PHOTOS[@]}" --dry-run --size 64 --holdout val=0.1 > "$ROOM/log" 2>&1
