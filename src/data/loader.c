@@ -18,13 +18,14 @@ static loader_slot *slot_of(kolo_loader *l, int64_t batch) { return &l->slot[bat
 /* The samples of one global batch that differ; the unit of block and local orders. 1: the batch is no whole number of them. */
 static int64_t distinct_rows(const kolo_loader_config *c) { return c->batch % c->repeat ? 1 : c->batch / c->repeat; }
 
-/* In block order: what this rank reads in the window after the one that begins here. Lock held. */
+/* In block order: what this rank reads in the window after the one that begins here; at first, in that one too. Lock held. */
 static void note_advice(kolo_loader *l, const int64_t *order)
 {
     const kolo_loader_config *c = &l->recipe.config;
     if (!l->advice || l->advised || distinct_rows(c) * c->repeat != c->batch) return;
     const int64_t first = c->rank * l->rows / c->repeat, last = ((c->rank + 1) * l->rows + c->repeat - 1) / c->repeat;
-    l->advised = kolo_order_window(l->sampler, order, l->step, first, last - first, 1, l->advice);
+    for (int ahead = l->step > 0; ahead < 2; ahead++)
+        l->advised += kolo_order_window(l->sampler, order, l->step, first, last - first, ahead, l->advice + l->advised);
 }
 
 /* Which samples the next batch has. Lock held; the order of l->epoch is there. */
@@ -211,7 +212,7 @@ static int make_sampler(kolo_loader *l, const kolo_loader_config *config)
         l->order_epoch[i] = -1;
         if (!l->order[i]) return KOLO_ECONFIG;
     }
-    const int64_t most = kolo_order_window_most(l->sampler, l->rows / c->repeat + 2);
+    const int64_t most = 2 * kolo_order_window_most(l->sampler, l->rows / c->repeat + 2);
     l->advice = most > 0 ? kolo_alloc(sizeof *l->advice * (size_t)most) : NULL;
     l->bad = kolo_alloc(sizeof *l->bad * (size_t)(c->max_bad + 1));
     return (most > 0 && !l->advice) || !l->bad ? KOLO_ECONFIG : 0;

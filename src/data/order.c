@@ -10,8 +10,6 @@
 #include "data/sampler.h"
 #include "kolo/error.h"
 
-#define MOST_LANES 64
-
 /* A lane is a group of rows of the batch that takes its samples, in their turn, from a stretch of its own of `sequence`. */
 struct kolo_order {
     kolo_order_config config;
@@ -34,7 +32,7 @@ static int refuse(const char *text)
 
 static int parse_block(const char *text, const char *numbers, kolo_order_rule *rule)
 {
-    long long k = 0, w = 8;
+    long long k = 0, w = 64;
     int end = 0;
     if (sscanf(numbers, ":%lld%n", &k, &end) != 1) return refuse(text);
     if (numbers[end] && (sscanf(numbers, ":%lld:%lld%n", &k, &w, &end) != 2 || numbers[end])) return refuse(text);
@@ -69,10 +67,18 @@ void kolo_order_share(int64_t count, int ranks, const int *node_of, int node, in
     *last = part(count, before + here, ranks);
 }
 
+/* Samples that a lane mixes. */
+static int64_t lane_window(const kolo_order *o)
+{
+    const int64_t blocks = o->config.rule.window / o->lanes;
+    return o->config.rule.block * (blocks > 0 ? blocks : 1);
+}
+
 static int lay_block_lanes(kolo_order *o)
 {
     const int64_t rows = o->config.rows;
-    for (o->lanes = rows < MOST_LANES ? (int)rows : MOST_LANES; rows % o->lanes; o->lanes--) continue;
+    const int64_t most = o->config.rule.window;
+    for (o->lanes = (int)(rows < most ? rows : most); rows % o->lanes; o->lanes--) continue;
     o->start = kolo_alloc(sizeof *o->start * (size_t)(o->lanes + 1));
     if (!o->start) return KOLO_ECONFIG;
     for (int64_t i = 0; i < rows; i++) o->lane[i] = (int32_t)(i / (rows / o->lanes));
@@ -143,7 +149,7 @@ static uint64_t stream(int64_t epoch, int64_t number) { return (uint64_t)epoch <
 static void permute_blocks(kolo_order *o, int64_t epoch)
 {
     const kolo_order_config *c = &o->config;
-    const int64_t k = c->rule.block, blocks = (c->count + k - 1) / k, window = k * c->rule.window;
+    const int64_t k = c->rule.block, blocks = (c->count + k - 1) / k, window = lane_window(o);
     const uint64_t key = kolo_random_key(c->seed, KOLO_RANDOM_WINDOW);
     int64_t at = 0, number = 0;
     kolo_shuffle(kolo_random_key(c->seed, KOLO_RANDOM_PERMUTE), (uint64_t)epoch, blocks, o->pool);
@@ -213,7 +219,7 @@ int64_t kolo_order_window_most(const kolo_order *o, int64_t n)
     const kolo_order_config *c = &o->config;
     if (c->rule.kind != KOLO_ORDER_BLOCK) return 0;
     const int64_t per_lane = c->rows / o->lanes, lanes = (n + per_lane - 1) / per_lane + 1;
-    return lanes * (c->rule.block * c->rule.window + per_lane);
+    return lanes * (lane_window(o) + per_lane);
 }
 
 int64_t kolo_order_window(const kolo_order *o, const int64_t *filled, int64_t step, int64_t first, int64_t n,
@@ -221,8 +227,7 @@ int64_t kolo_order_window(const kolo_order *o, const int64_t *filled, int64_t st
 {
     const kolo_order_config *c = &o->config;
     if (c->rule.kind != KOLO_ORDER_BLOCK) return 0;
-    const int64_t window = c->rule.block * c->rule.window, per_lane = c->rows / o->lanes,
-                  most = c->count / c->rows * per_lane;
+    const int64_t window = lane_window(o), per_lane = c->rows / o->lanes, most = c->count / c->rows * per_lane;
     int64_t from = ((step * per_lane + window - 1) / window + ahead) * window, found = 0;
     int64_t to = (((step + 1) * per_lane + window - 1) / window + ahead) * window;
     if (to > most) to = most;

@@ -1,9 +1,9 @@
 /* The order in which an epoch shows its samples: a table of rules, each a function of (seed, epoch) and of what its line says.
  *
  *   full              one permutation of all samples. Depends on nothing else.
- *   block:K[:W]       blocks of K consecutive samples are permuted and dealt to lanes: groups of rows of the batch, at most 64. Each lane
- *                     mixes W blocks (default 8) at a time. A rank reads whole blocks, only those of its lanes. Depends on the batch, and on
- *                     repeat; not on ranks.
+ *   block:K[:W]   blocks of K consecutive samples are permuted, and W of them (default 64) are mixed at a time. The blocks
+ *                 are dealt to lanes, groups of rows of the batch, at most W; each lane mixes W / lanes blocks. So a rank
+ *                 reads whole blocks, and only those of its lanes. Depends on the batch, and on repeat; not on ranks.
  *   local[:Q]         each node shows its own consecutive share of the samples, permuted anew in every epoch, and for one epoch at a time a
  *                     fraction Q (default 0) of other nodes' samples instead of as many of its own. Depends on the batch, on repeat and on
  *                     which rank is on which node: a run that goes on with other nodes sees other batches.
@@ -18,7 +18,7 @@ enum kolo_order_kind { KOLO_ORDER_FULL, KOLO_ORDER_BLOCK, KOLO_ORDER_LOCAL };
 
 typedef struct kolo_order_rule {
     enum kolo_order_kind kind;
-    int64_t block, window; /* samples; blocks */
+    int64_t block, window; /* samples; blocks, over all lanes */
     double exchange;       /* fraction */
 } kolo_order_rule;
 

@@ -1,13 +1,16 @@
 /* Samples a second of the loader and of the plain loops that bound it, hot:
  *   data_bench pread DIR THREADS        every sample by one pread, in random order, to a ring of batches
  *   data_bench decode DIR THREADS       the same, and libjpeg's whole decode, written here
- *   data_bench loader DIR THREADS [KEY=VALUE ...]   our loader with these options; normalise=1: then to f32 as a graph would
+ *   data_bench loader DIR THREADS [KEY=VALUE ...]   our loader with these options; normalise=1: then to f32 as a graph would;
+ *                                                   cold=1: one epoch each time, of files that are not in the page cache
  * Prints one number, the best of three rounds of a second, after one pass over the data. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jpeglib.h>
 
@@ -114,7 +117,18 @@ static void normalise(const kolo_batch *b, size_t bytes, float *to)
         for (size_t c = 0; c < 3; c++) to[i + c] = (float)b->pixels[i + c] * scale[c] + shift[c];
 }
 
-static double loader_rate(const kolo_dataset *set, int threads, const kolo_options *o, bool normal)
+/* Out of the page cache. */
+static void forget(const kolo_dataset *set)
+{
+    for (int s = 0; s < kolo_dataset_get_info(set)->shards; s++) {
+        const int fd = open(kolo_dataset_shard_path(set, s), O_RDONLY);
+        fsync(fd);
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(fd);
+    }
+}
+
+static double loader_rate(const kolo_dataset *set, int threads, const kolo_options *o, bool normal, bool cold)
 {
     const kolo_dataset_info *info = kolo_dataset_get_info(set);
     const int side = o->size ? (int)o->size : info->height;
@@ -144,12 +158,16 @@ static double loader_rate(const kolo_dataset *set, int threads, const kolo_optio
     double best = 0;
     if (kolo_loader_create(&l, &c) < 0) return -1;
     for (int round = 0; round < ROUNDS; round++) {
+        if (cold) kolo_loader_seek(l, 0, kolo_loader_steps(l) - 1); /* what was read ahead is of another epoch */
+        if (cold) forget(set);
+        if (cold) kolo_loader_seek(l, round + 2, 0);
         double begin = kolo_time(), seconds = 0;
-        int64_t made = 0;
-        while (seconds < 1) {
+        int64_t made = 0, steps = 0;
+        while (cold ? steps < kolo_loader_steps(l) : seconds < 1) {
             if (kolo_loader_next(l, &b) != 0) return -1;
             if (normal) normalise(&b, bytes, floats);
             made += b.rows;
+            steps++;
             kolo_loader_release(l, &b);
             seconds = kolo_time() - begin;
         }
@@ -165,18 +183,19 @@ int main(int count, char **word)
     kolo_dataset *set;
     kolo_cache *cache = NULL;
     kolo_options o;
-    bool normal = false;
+    bool normal = false, cold = false;
     double rate = 0;
     kolo_options_default(&o);
     if (count < 4) return fprintf(stderr, "usage: data_bench pread|decode|loader DIR THREADS [KEY=VALUE ...]\n"), 2;
     const int threads = atoi(word[3]);
     if (count > 4 && !strcmp(word[count - 1], "normalise=1")) normal = true, count--;
+    if (count > 4 && !strcmp(word[count - 1], "cold=1")) cold = true, count--;
     if (kolo_options_read_arguments(&o, count - 4, word + 4, NULL, NULL) < 0 || threads < 1) return stop();
     if (kolo_dataset_open(&set, word[2]) < 0) return stop();
     if (o.cache == KOLO_cache_ram && kolo_cache_open(&cache, set, threads) < 0) return stop();
     loop_rate(set, threads, false, 0); /* into the page cache */
     if (!strcmp(word[1], "loader")) {
-        rate = loader_rate(set, threads, &o, normal);
+        rate = loader_rate(set, threads, &o, normal, cold);
     } else {
         for (int round = 0; round < ROUNDS; round++) {
             const double r = loop_rate(set, threads, !strcmp(word[1], "decode"), 1);

@@ -55,6 +55,7 @@ compare "raw 32 px (3 KiB), 1 reader | pread loop" ">= 0.80" "ours loader $room/
 compare "raw 256 px from the RAM cache | pread loop" "> 1" "ours loader $room/large 1 cache=ram" "ours pread $room/large 1"
 compare "raw 256 px, 2 readers | 1 reader" ">= 1.8" "ours loader $room/large 2" "ours loader $room/large 1"
 compare "raw 32 px, block order | full order" ">= 1" "ours loader $room/small 1 shuffle=block:64" "ours loader $room/small 1"
+compare "the same, not in the page cache" "> 2" "ours loader $room/small 1 shuffle=block:64 cold=1" "ours loader $room/small 1 cold=1"
 compare "JPEG, crop, flip, normalise, 1 core | bare decode" "1" "one $BUILD/tests/data_bench loader $room/photos 1 $rrc" \
     "one $BUILD/tests/data_bench decode $room/photos 1"
 compare "raw 256 px, 1 reader | h5py" "> 1" "ours loader $room/large 1" "peer h5py raw $room/large 0"
