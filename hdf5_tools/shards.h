@@ -52,7 +52,8 @@ typedef struct shards_work {
     const char *what; /* for the progress line, or NULL: none */
     int64_t total, block;
     int threads;
-    /* Does first .. last-1. thread: 0 .. threads-1. Adds the bytes that it has worked on to *bytes. */
+    /* Does first .. last-1. thread: 0 .. threads-1. Adds the bytes that it has worked on to *bytes. 1: enough, no more
+     * blocks. */
     int (*run)(void *context, int thread, int64_t first, int64_t last, int64_t *bytes);
     void *context;
     int64_t bytes;  /* out */

@@ -38,8 +38,8 @@ static void *run_thread(void *argument)
         const int rc = w->run(w->context, thread, first, last, &bytes);
         atomic_fetch_add(&t->bytes, bytes);
         atomic_fetch_add(&t->done, last - first);
+        if (rc) atomic_store(&t->next, w->total);
         if (rc >= 0) continue;
-        atomic_store(&t->next, w->total);
         pthread_mutex_lock(&t->lock);
         if (t->status == 0 || first < t->failed) {
             t->status = rc;

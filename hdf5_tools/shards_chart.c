@@ -1,0 +1,124 @@
+#include "shards_chart.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "shards.h"
+
+#define MOST_PRINTED 60
+#define MOST_DRAWN 200
+
+int shards_chart_create(shards_chart *c, const char *title, int bars)
+{
+    *c = (shards_chart){.title = title, .bars = bars};
+    c->label = kolo_alloc(sizeof *c->label * (size_t)bars + 8);
+    c->count = kolo_alloc(sizeof *c->count * (size_t)bars + 8);
+    return c->label && c->count ? 0 : KOLO_ECONFIG;
+}
+
+void shards_chart_free(shards_chart *c)
+{
+    free(c->label);
+    free(c->count);
+    *c = (shards_chart){0};
+}
+
+int shards_chart_of(shards_chart *c, const char *title, const double *values, int64_t n, bool whole)
+{
+    double low = n ? values[0] : 0, high = low;
+    for (int64_t i = 0; i < n; i++) low = fmin(low, values[i]), high = fmax(high, values[i]);
+    double width = whole ? ceil((high - low + 1) / SHARDS_CHART_BARS) : (high - low) / SHARDS_CHART_BARS;
+    if (!(width > 0)) width = 1;
+    int bars = whole ? (int)((high - low) / width) + 1 : high > low ? SHARDS_CHART_BARS : 1;
+    KOLO_TRY(shards_chart_create(c, title, bars));
+    for (int64_t i = 0; i < n; i++) {
+        const int k = (int)((values[i] - low) / width);
+        c->count[k < bars ? k : bars - 1]++;
+    }
+    for (int k = 0; k < bars; k++) {
+        const double from = low + k * width, to = whole ? from + width - 1 : from + width;
+        if (whole && width <= 1) snprintf(c->label[k], sizeof *c->label, "%.0f", from);
+        else snprintf(c->label[k], sizeof *c->label, whole ? "%.0f-%.0f" : "%.3g-%.3g", from, to);
+    }
+    return 0;
+}
+
+static uint64_t most_of(const shards_chart *c)
+{
+    uint64_t most = 1;
+    for (int k = 0; k < c->bars; k++)
+        if (c->count[k] > most) most = c->count[k];
+    return most;
+}
+
+void shards_chart_print(const shards_chart *c)
+{
+    const uint64_t most = most_of(c);
+    int width = 8;
+    for (int k = 0; k < c->bars; k++)
+        if ((int)strlen(c->label[k]) > width) width = (int)strlen(c->label[k]);
+    printf("\n%s\n", c->title);
+    for (int k = 0; k < c->bars && k < MOST_PRINTED; k++) {
+        printf("  %-*s %10" PRIu64 "  ", width, c->label[k], c->count[k]);
+        for (uint64_t i = 0; i < (c->count[k] * 50 + most / 2) / most; i++) putchar('#');
+        putchar('\n');
+    }
+    if (c->bars > MOST_PRINTED) printf("  ... and %d more\n", c->bars - MOST_PRINTED);
+}
+
+void shards_chart_json(const shards_chart *c)
+{
+    printf("{\"title\":");
+    kolo_json_string(stdout, c->title);
+    printf(",\"bars\":[");
+    for (int k = 0; k < c->bars; k++) {
+        printf("%s[", k ? "," : "");
+        kolo_json_string(stdout, c->label[k]);
+        printf(",%" PRIu64 "]", c->count[k]);
+    }
+    printf("]}");
+}
+
+#define WIDTH 760
+#define ROW 14
+#define LABELS 200 /* columns for the labels, and behind the bars for the counts */
+#define COUNTS 100
+
+static int rows_of(const shards_chart *c) { return (c->bars < MOST_DRAWN ? c->bars : MOST_DRAWN) + 3; }
+
+static void draw(const shards_chart *c, int top, kolo_picture *p)
+{
+    const shards_color ink = {40, 40, 40}, faint = {235, 235, 235}, bar = {70, 130, 200};
+    const uint64_t most = most_of(c);
+    shards_text(p, 10, top + 4, 2, ink, c->title);
+    shards_fill(p, 10, top + 17, WIDTH - 20, 1, ink);
+    for (int k = 0; k < c->bars && k < MOST_DRAWN; k++) {
+        const int y = top + ROW * k + 22,
+                  length = (int)((double)c->count[k] / (double)most * (WIDTH - LABELS - COUNTS - 20));
+        char text[24];
+        snprintf(text, sizeof text, "%" PRIu64, c->count[k]);
+        shards_fill(p, LABELS, y, WIDTH - LABELS - COUNTS - 20, ROW - 4, faint);
+        shards_fill(p, LABELS, y, length, ROW - 4, bar);
+        shards_text(p, LABELS - 6 - shards_text_width(c->label[k], 2), y, 2, ink, c->label[k]);
+        shards_text(p, WIDTH - COUNTS - 10, y, 2, ink, text);
+    }
+}
+
+int shards_chart_draw(const shards_chart *charts, int n, kolo_picture *p)
+{
+    int rows = 0, top = ROW / 2;
+    for (int i = 0; i < n; i++) rows += rows_of(&charts[i]);
+    KOLO_TRY(kolo_picture_shape(p, rows * ROW + ROW, WIDTH, 3));
+    shards_fill(p, 0, 0, p->width, p->height, (shards_color){255, 255, 255});
+    for (int i = 0; i < n; i++) {
+        draw(&charts[i], top, p);
+        top += rows_of(&charts[i]) * ROW;
+    }
+    return 0;
+}
