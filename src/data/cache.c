@@ -39,6 +39,7 @@ typedef struct piece {
 
 struct kolo_cache {
     kolo_dataset *dataset;
+    int64_t first, last; /* samples */
     char name[128];
     int fd;
     head *head; /* the mapping */
@@ -62,15 +63,18 @@ static int cut_pieces(kolo_cache *c, uint64_t *total)
     for (int s = 0; s < shards; s++) {
         kolo_dataset_extent e;
         kolo_dataset_get_extent(c->dataset, s, &e);
-        for (int64_t i = e.first, n; i < e.first + e.count; i += n) {
-            const uint64_t from = kolo_dataset_offset(c->dataset, i);
-            uint64_t to = from;
-            for (n = 0; i + n < e.first + e.count && (n == 0 || to - from < PIECE_BYTES); n++)
-                to = kolo_dataset_offset(c->dataset, i + n) + kolo_dataset_bytes(c->dataset, i + n);
+        const int64_t low = e.first > c->first ? e.first : c->first;
+        const int64_t high = e.first + e.count < c->last ? e.first + e.count : c->last;
+        const uint64_t base = low < high ? kolo_dataset_offset(c->dataset, low) : 0;
+        uint64_t to = base;
+        for (int64_t i = low, n; i < high; i += n) {
+            const uint64_t from = to;
+            for (n = 0; i + n < high && (n == 0 || to - from < PIECE_BYTES); n++)
+                to += kolo_dataset_bytes(c->dataset, i + n);
             KOLO_TRY(kolo_grow(&c->pieces, &c->capacity, c->count, sizeof *c->pieces));
-            c->pieces[c->count++] = (piece){s, i, n, *total + from, to - from};
+            c->pieces[c->count++] = (piece){s, i, n, *total + from - base, to - from};
         }
-        *total = kolo_round_up(*total + e.bytes, PAGE);
+        *total = kolo_round_up(*total + to - base, PAGE);
     }
     return 0;
 }
@@ -90,7 +94,7 @@ static int choose_name(kolo_cache *c)
 {
     const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
     uint32_t crc = 0;
-    for (int64_t i = 0; i < info->count; i++) {
+    for (int64_t i = c->first; i < c->last; i++) {
         const uint32_t one = kolo_dataset_crc(c->dataset, i);
         crc = kolo_crc32c(crc, &one, sizeof one);
     }
@@ -230,18 +234,23 @@ static int fill(kolo_cache *c, int threads)
 {
     const kolo_share share = {c->fd, c->count, threads, c, piece_done, fill_piece};
     KOLO_TRY(kolo_share_run(&share));
-    for (int64_t i = 0; i < c->count; i++)
-        if (i == 0 || c->pieces[i].shard != c->pieces[i - 1].shard)
-            kolo_dataset_set_memory(c->dataset, c->pieces[i].shard, (const uint8_t *)c->head + c->pieces[i].at);
+    for (int64_t i = 0, n; i < c->count; i += n) {
+        const piece *p = &c->pieces[i];
+        int64_t samples = 0;
+        for (n = 0; i + n < c->count && p[n].shard == p->shard; n++) samples += p[n].count;
+        kolo_dataset_set_memory(c->dataset, p->shard, p->first, samples, (const uint8_t *)c->head + p->at);
+    }
     return 0;
 }
 
-int kolo_cache_open(kolo_cache **cache, kolo_dataset *dataset, int threads)
+int kolo_cache_open(kolo_cache **cache, kolo_dataset *dataset, int64_t first, int64_t last, int threads)
 {
     int rc;
     kolo_cache *c = *cache = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;
     c->dataset = dataset;
+    c->first = first;
+    c->last = last;
     c->fd = -1;
     KOLO_TRY_GOTO(rc, lay_out(c));
     KOLO_TRY_GOTO(rc, choose_name(c));
@@ -259,7 +268,8 @@ void kolo_cache_close(kolo_cache **cache)
     kolo_cache *c = *cache;
     struct stat info;
     if (!c) return;
-    for (int s = 0; s < kolo_dataset_get_info(c->dataset)->shards; s++) kolo_dataset_set_memory(c->dataset, s, NULL);
+    for (int s = 0; s < kolo_dataset_get_info(c->dataset)->shards; s++)
+        kolo_dataset_set_memory(c->dataset, s, 0, 0, NULL);
     if (c->head) munmap(c->head, c->bytes);
     /* of two that leave at once, each gives up its shared lock first, so one of them gets the whole lock */
     if (c->fd >= 0 && flock(c->fd, LOCK_EX | LOCK_NB) == 0 && fstat(c->fd, &info) == 0 && info.st_nlink > 0)

@@ -17,10 +17,11 @@ typedef struct kolo_cache_info {
     char name[128];         /* of the segment */
 } kolo_cache_info;
 
-/* Returns when every sample is there. From then on reads of `dataset` come from memory. Not collective: each rank calls it.
+/* Returns when the samples [first, last) are there: all, or the share of a node that shows only its own (data/order.h). From
+ * then on reads of them come from memory, others from the files. Not collective: each rank calls it.
  * KOLO_ECONFIG: it does not fit into /dev/shm or this job's memory (with the shortfall); KOLO_EINPUT: a sample does not have its
  * checksum (shard and sample named); KOLO_EIO. */
-int kolo_cache_open(kolo_cache **cache, kolo_dataset *dataset, int threads);
+int kolo_cache_open(kolo_cache **cache, kolo_dataset *dataset, int64_t first, int64_t last, int threads);
 /* Behind all reading, before the dataset is closed. */
 void kolo_cache_close(kolo_cache **cache);
 void kolo_cache_get_info(const kolo_cache *cache, kolo_cache_info *info);

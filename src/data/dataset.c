@@ -22,7 +22,8 @@ typedef struct open_shard {
     kolo_shard_places places;
     uint64_t *offsets;    /* [count + 1], jpeg and mixed */
     uint16_t (*sizes)[2]; /* [count], likewise */
-    const uint8_t *memory; /* the samples, or NULL */
+    const uint8_t *memory; /* samples [from, to), or NULL */
+    int64_t from, to;
 } open_shard;
 
 struct kolo_dataset {
@@ -95,8 +96,8 @@ static int take_codecs(kolo_dataset *d, const char *path, const kolo_shard_heade
         if (codecs[i] == KOLO_CODEC_JPEG) continue;
         if (codecs[i] != KOLO_CODEC_RAW ||
             bytes != (uint64_t)a->sizes[i][0] * a->sizes[i][1] * (uint64_t)h->channels)
-            return kolo_fail(KOLO_EINPUT, "%s: sample %lld contradicts its /size or /codec; pack this split again", path,
-                             (long long)i);
+            return kolo_fail(KOLO_EINPUT, "%s: sample %lld contradicts its /size or /codec; pack this split again",
+                             path, (long long)i);
     }
     return 0;
 }
@@ -139,7 +140,8 @@ static int open_all(kolo_dataset *d, const char *folder, const kolo_manifest *m)
     d->labels = kolo_alloc(sizeof *d->labels * n + 8);
     d->crcs = kolo_alloc(sizeof *d->crcs * n + 8);
     d->codecs = m->info.encoding == KOLO_ENCODING_MIXED ? kolo_alloc(n + 8) : NULL;
-    if (!d->shards || !d->labels || !d->crcs || (!d->codecs && m->info.encoding == KOLO_ENCODING_MIXED)) return KOLO_ECONFIG;
+    if (!d->shards || !d->labels || !d->crcs || (!d->codecs && m->info.encoding == KOLO_ENCODING_MIXED))
+        return KOLO_ECONFIG;
     for (int s = 0; s < m->info.shards; s++) d->shards[s].fd = -1;
     allow_files(m->info.shards);
     for (int s = 0; s < m->info.shards; s++) KOLO_TRY(open_one(d, folder, m, s));
@@ -255,6 +257,13 @@ static uint64_t offset_in(const kolo_dataset *d, const open_shard *shard, int64_
     return shard->offsets ? shard->offsets[i] : (uint64_t)i * d->sample_bytes;
 }
 
+const uint8_t *kolo_dataset_memory(const kolo_dataset *dataset, int64_t sample)
+{
+    const open_shard *s = shard_of(dataset, sample);
+    if (!s->memory || sample < s->from || sample >= s->to) return NULL;
+    return s->memory + (offset_in(dataset, s, sample - s->first) - offset_in(dataset, s, s->from - s->first));
+}
+
 int kolo_dataset_read(const kolo_dataset *dataset, int64_t sample, void *data)
 {
     if (sample < 0 || sample >= dataset->info.count)
@@ -263,8 +272,9 @@ int kolo_dataset_read(const kolo_dataset *dataset, int64_t sample, void *data)
     const open_shard *shard = shard_of(dataset, sample);
     const uint64_t at = offset_in(dataset, shard, sample - shard->first);
     const size_t bytes = (size_t)(offset_in(dataset, shard, sample - shard->first + 1) - at);
-    if (!shard->memory) return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
-    memcpy(data, shard->memory + at, bytes);
+    const uint8_t *there = kolo_dataset_memory(dataset, sample);
+    if (!there) return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
+    memcpy(data, there, bytes);
     return 0;
 }
 
@@ -275,17 +285,16 @@ void kolo_dataset_advise(const kolo_dataset *dataset, int64_t first, int64_t cou
         const int64_t i = first - shard->first;
         n = kolo_dataset_run(dataset, first, count);
         const uint64_t at = offset_in(dataset, shard, i), end = offset_in(dataset, shard, i + n);
-        if (!shard->memory)
+        if (!kolo_dataset_memory(dataset, first))
             posix_fadvise(shard->fd, (off_t)(shard->places.data + at), (off_t)(end - at), POSIX_FADV_WILLNEED);
     }
 }
 
-void kolo_dataset_set_memory(kolo_dataset *dataset, int shard, const void *samples) { dataset->shards[shard].memory = samples; }
-
-const uint8_t *kolo_dataset_memory(const kolo_dataset *dataset, int64_t sample)
+void kolo_dataset_set_memory(kolo_dataset *dataset, int shard, int64_t first, int64_t count, const void *samples)
 {
-    const open_shard *shard = shard_of(dataset, sample);
-    return shard->memory ? shard->memory + offset_in(dataset, shard, sample - shard->first) : NULL;
+    dataset->shards[shard].memory = samples;
+    dataset->shards[shard].from = first;
+    dataset->shards[shard].to = first + count;
 }
 
 void kolo_dataset_get_extent(const kolo_dataset *dataset, int shard, kolo_dataset_extent *extent)
@@ -312,8 +321,10 @@ int kolo_dataset_read_run(const kolo_dataset *dataset, int64_t first, int64_t co
     const open_shard *shard = shard_of(dataset, first);
     const uint64_t at = (uint64_t)(first - shard->first) * dataset->sample_bytes;
     const size_t bytes = dataset->sample_bytes * (size_t)count;
-    if (!shard->memory) return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
-    memcpy(data, shard->memory + at, bytes);
+    const uint8_t *there = kolo_dataset_memory(dataset, first);
+    if (!there || first + count > shard->to)
+        return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
+    memcpy(data, there, bytes);
     return 0;
 }
 

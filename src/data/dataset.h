@@ -17,9 +17,9 @@ int kolo_dataset_read_run(const kolo_dataset *dataset, int64_t first, int64_t co
 /* Tells the file system that these samples will soon be read. A hint: nothing fails. */
 void kolo_dataset_advise(const kolo_dataset *dataset, int64_t first, int64_t count);
 
-/* Where the samples of a shard lie in memory (data/cache.h), one after the other as in the file; NULL: they do not. The caller's; before
- * and behind all reading. */
-void kolo_dataset_set_memory(kolo_dataset *dataset, int shard, const void *samples);
+/* Where the samples [first, first + count) of a shard lie in memory (data/cache.h), one after the other as in the file; NULL:
+ * nowhere. The caller's; before and behind all reading. */
+void kolo_dataset_set_memory(kolo_dataset *dataset, int shard, int64_t first, int64_t count, const void *samples);
 /* Where this sample lies in memory, or NULL. */
 const uint8_t *kolo_dataset_memory(const kolo_dataset *dataset, int64_t sample);
 

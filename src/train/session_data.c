@@ -7,21 +7,25 @@
 #include "kolo/error.h"
 #include "train/parts.h"
 
-/* Each node copies what it will show: with shuffle=local its own share of the training samples. */
+/* Does each node show its own share of the training samples? */
+static bool is_local(const kolo_session *s, bool train)
+{
+    kolo_order_rule rule;
+    return train && kolo_order_parse(s->options->shuffle, &rule) == 0 && rule.kind == KOLO_ORDER_LOCAL;
+}
+
+/* Each node copies what it will show. */
 static int stage(kolo_session *s, const char *source, kolo_stage **stage, bool train)
 {
     const kolo_options *o = s->options;
-    kolo_order_rule rule;
     kolo_stage_info info;
-    KOLO_TRY(kolo_order_parse(o->shuffle, &rule));
-    const bool local = train && rule.kind == KOLO_ORDER_LOCAL;
     const kolo_stage_config config = {.source = source,
                                       .folder = o->stage,
                                       .strict = o->stage_full == KOLO_stage_full_fail,
                                       .keep = o->stage_keep,
                                       .node = s->launch->node,
                                       .ranks = s->ranks,
-                                      .node_of = local ? s->launch->node_of : NULL};
+                                      .node_of = is_local(s, train) ? s->launch->node_of : NULL};
     const double begin = kolo_time();
     KOLO_TRY(kolo_stage_open(stage, &config));
     kolo_stage_get_info(*stage, &info);
@@ -31,17 +35,20 @@ static int stage(kolo_session *s, const char *source, kolo_stage **stage, bool t
     return 0;
 }
 
-static int cache(const kolo_session *s, kolo_dataset *set, kolo_cache **cache)
+static int cache(const kolo_session *s, kolo_dataset *set, kolo_cache **cache, bool train)
 {
     const kolo_options *o = s->options;
     const int cpus = kolo_cpu_count(), threads = o->readers ? (int)o->readers : cpus < 8 ? cpus : 8;
     const double begin = kolo_time();
+    int64_t first = 0, last = kolo_dataset_get_info(set)->count;
     kolo_cache_info info;
-    KOLO_TRY(kolo_cache_open(cache, set, threads));
+    if (is_local(s, train)) kolo_order_share(last, s->ranks, s->launch->node_of, s->launch->node, &first, &last);
+    KOLO_TRY(kolo_cache_open(cache, set, first, last, threads));
     kolo_cache_get_info(*cache, &info);
-    kolo_info("%s is in memory, one copy a node: /dev/shm%s, %.1f MB, %lld of %lld pieces filled by this rank; %.1f s",
-              kolo_dataset_get_info(set)->name, info.name, (double)info.bytes / 1e6, (long long)info.filled,
-              (long long)info.pieces, kolo_time() - begin);
+    kolo_info("%s is in memory, one copy a node: /dev/shm%s, %.1f MB, samples %lld to %lld, %lld of %lld pieces filled "
+              "by this rank; %.1f s",
+              kolo_dataset_get_info(set)->name, info.name, (double)info.bytes / 1e6, (long long)first, (long long)last,
+              (long long)info.filled, (long long)info.pieces, kolo_time() - begin);
     return 0;
 }
 
@@ -55,7 +62,7 @@ static int open_split(kolo_session *s, const char *folder, kolo_dataset **set, k
         folder = kolo_stage_folder(*staged);
     }
     KOLO_TRY(kolo_dataset_open(set, folder));
-    return reads && o->cache == KOLO_cache_ram ? cache(s, *set, cached) : 0;
+    return reads && o->cache == KOLO_cache_ram ? cache(s, *set, cached, train) : 0;
 }
 
 int session_open_data(kolo_session *s, int parts)

@@ -192,7 +192,8 @@ int main(int count, char **word)
     if (count > 4 && !strcmp(word[count - 1], "cold=1")) cold = true, count--;
     if (kolo_options_read_arguments(&o, count - 4, word + 4, NULL, NULL) < 0 || threads < 1) return stop();
     if (kolo_dataset_open(&set, word[2]) < 0) return stop();
-    if (o.cache == KOLO_cache_ram && kolo_cache_open(&cache, set, threads) < 0) return stop();
+    if (o.cache == KOLO_cache_ram && kolo_cache_open(&cache, set, 0, kolo_dataset_get_info(set)->count, threads) < 0)
+        return stop();
     loop_rate(set, threads, false, 0); /* into the page cache */
     if (!strcmp(word[1], "loader")) {
         rate = loader_rate(set, threads, &o, normal, cold);

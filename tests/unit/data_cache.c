@@ -30,7 +30,7 @@ static void test_bytes(const fixture *f, const char *kind)
     int same = 1;
     kolo_dataset_open(&d, f->folder);
     kolo_dataset_open(&plain, f->folder);
-    is_int(kolo_cache_open(&c, d, 2), 0, "%s: a cache is filled", kind);
+    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 2), 0, "%s: a cache is filled", kind);
     kolo_cache_get_info(c, &info);
     ok(info.filled == info.pieces && there(info.name), "all %lld pieces by the only process", (long long)info.pieces);
     for (int64_t i = 0; i < f->count; i++) {
@@ -76,6 +76,35 @@ static void test_bytes(const fixture *f, const char *kind)
     kolo_dataset_close(&plain);
 }
 
+/* A node's share begins and ends within shards. */
+static void test_share(void)
+{
+    kolo_dataset *d;
+    kolo_cache *c;
+    kolo_cache_info info;
+    static uint8_t got[64 * 64 * 3], want[64 * 64 * 3], run[20 * 64 * 64 * 3];
+    int same = 1, placed = 1;
+    kolo_dataset_open(&d, raw.folder);
+    if (kolo_cache_open(&c, d, 700, 2100, 2) < 0) diag("%s", kolo_error_text());
+    kolo_cache_get_info(c, &info);
+    for (int64_t i = 0; i < raw.count; i++) {
+        fixture_pixels(&raw, i, want);
+        same &= kolo_dataset_read(d, i, got) == 0 && !memcmp(got, want, sizeof want);
+        placed &= (kolo_dataset_memory(d, i) != NULL) == (i >= 700 && i < 2100);
+    }
+    ok(same && placed && info.bytes < 1400 * 12288 + 4 * 4096,
+       "a share: its samples in memory, the others in the files");
+    for (int64_t i = 690; same && i < 2110; i += 10) {
+        const int64_t n = kolo_dataset_run(d, i, 20);
+        same = kolo_dataset_read_run(d, i, n, run) == 0;
+        fixture_pixels(&raw, i + n - 1, want);
+        same &= !memcmp(run + (n - 1) * 12288, want, sizeof want);
+    }
+    ok(same, "runs over its ends are whole");
+    kolo_cache_close(&c);
+    kolo_dataset_close(&d);
+}
+
 static int64_t sum_of(const kolo_dataset *d)
 {
     static uint8_t data[64 * 64 * 3];
@@ -98,7 +127,7 @@ static pid_t start(int *from, int *to)
         char end;
         close(out[0]), close(in[1]);
         kolo_dataset_open(&d, raw.folder);
-        if (kolo_cache_open(&c, d, 1) < 0) _exit(1);
+        if (kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1) < 0) _exit(1);
         kolo_cache_get_info(c, &info);
         int64_t told[2] = {info.filled, sum_of(d)};
         if (write(out[1], told, sizeof told) < 0 || read(in[0], &end, 1) < 0) _exit(2);
@@ -128,7 +157,7 @@ static void test_sharing(void)
         if (read(from[i], told, sizeof told) != sizeof told) bad++;
         else filled += told[0], agree += told[1] == want;
     }
-    kolo_cache_open(&c, d, 1);
+    kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1);
     kolo_cache_get_info(c, &info);
     ok(!bad && filled == info.pieces && info.filled == 0, "four processes fill %lld pieces together, each once",
        (long long)info.pieces);
@@ -138,7 +167,7 @@ static void test_sharing(void)
     for (int i = 0; i < MOST; i++) kill(pid[i], SIGKILL);
     for (int i = 0; i < MOST; i++) waitpid(pid[i], &status, 0), close(from[i]), close(to[i]);
     ok(there(info.name), "killed processes leave it");
-    kolo_cache_open(&c, d, 1);
+    kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1);
     kolo_cache_get_info(c, &info);
     ok(info.filled == 0 && sum_of(d) == want, "and the next uses it as it is");
     kolo_cache_close(&c);
@@ -156,13 +185,13 @@ static void test_left_ones(void)
     int64_t told[2];
     if (read(from, told, sizeof told) != sizeof told) diag("the child told nothing");
     kolo_dataset_open(&d, raw.folder);
-    kolo_cache_open(&c, d, 1);
+    kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1);
     kolo_cache_get_info(c, &info);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     kolo_dataset_open(&other, jpeg.folder);
     kolo_cache *second;
-    kolo_cache_open(&second, other, 1);
+    kolo_cache_open(&second, other, 0, kolo_dataset_get_info(other)->count, 1);
     ok(there(info.name), "a cache of another split that is used stays");
     kolo_cache_close(&second);
     kolo_cache_close(&c);
@@ -170,7 +199,7 @@ static void test_left_ones(void)
     if (read(from, told, sizeof told) != sizeof told) diag("the child told nothing");
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    kolo_cache_open(&second, other, 1);
+    kolo_cache_open(&second, other, 0, kolo_dataset_get_info(other)->count, 1);
     ok(!there(info.name), "one that a killed process left is removed when another split is cached");
     kolo_cache_close(&second);
     kolo_dataset_close(&other);
@@ -183,7 +212,8 @@ static void test_refusals(void)
     kolo_cache *c;
     kolo_dataset_open(&d, raw.folder);
     setenv("SLURM_MEM_PER_NODE", "20", 1);
-    is_int(kolo_cache_open(&c, d, 1), KOLO_ECONFIG, "36 MB do not fit into a job of 20: %s", kolo_error_text());
+    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1), KOLO_ECONFIG,
+           "36 MB do not fit into a job of 20: %s", kolo_error_text());
     ok(strstr(kolo_error_text(), "are missing") && !c, "the shortfall is told");
     unsetenv("SLURM_MEM_PER_NODE");
     char path[512];
@@ -194,7 +224,8 @@ static void test_refusals(void)
     int fd = open(path, O_RDWR);
     kolo_file_pwrite(fd, path, &wrong, 1, p.data + 700 * 12288 + 5);
     close(fd);
-    is_int(kolo_cache_open(&c, d, 3), KOLO_EINPUT, "a changed byte is found by its checksum");
+    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 3), KOLO_EINPUT,
+           "a changed byte is found by its checksum");
     ok(strstr(kolo_error_text(), "sample 1700 (number 700 of") && strstr(kolo_error_text(), "00001-of"), "%s",
        kolo_error_text());
     kolo_dataset_close(&d);
@@ -206,6 +237,7 @@ int main(void)
     if (fixture_make(&raw) < 0 || fixture_make(&jpeg) < 0) diag("%s", kolo_error_text());
     test_bytes(&raw, "raw");
     test_bytes(&jpeg, "jpeg");
+    test_share();
     test_sharing();
     test_left_ones();
     test_refusals();

@@ -92,13 +92,13 @@ int main(void)
     if (fixture_make(&f) < 0 || kolo_dataset_open(&d, f.folder) < 0) diag("%s", kolo_error_text());
     soak(d, "files", "full");
     soak(d, "files", "block:8:2");
-    if (kolo_cache_open(&c, d, 1) < 0) diag("%s", kolo_error_text());
+    if (kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1) < 0) diag("%s", kolo_error_text());
     soak(d, "cache", "local:0.5");
     kolo_cache_close(&c);
     const int before = descriptors();
     int same = 1;
     for (int i = 0; i < 20; i++) {
-        same &= kolo_cache_open(&c, d, 2) == 0;
+        same &= kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 2) == 0;
         kolo_cache_close(&c);
     }
     ok(same && descriptors() == before, "caches opened and closed leave no descriptor");
