@@ -16,6 +16,7 @@ enum { CANDIDATES = 12, OF_ONE_ENGINE = 5 };
 
 typedef struct conv {
     enum kolo_dnn_pass pass;
+    kolo_dnn_graph *graph; /* lives as long as its plan: cuDNN does not say that the plan holds a copy */
     kolo_dnn_plan *plan;
     int at[4]; /* args of X, W, Y, BIAS; -1: not there */
     /* The workspace: the weight's gradient as cuDNN writes it (16-bit types); the plan's, or the bias gradient's. */
@@ -29,6 +30,7 @@ static void release(void *state)
     conv *c = state;
     if (!c) return;
     kolo_dnn_plan_destroy(&c->plan);
+    kolo_dnn_graph_destroy(&c->graph);
     free(c);
 }
 
@@ -237,15 +239,13 @@ static int recall(const kolo_request *r, const kolo_dnn_graph *g, const kolo_dnn
     return 1;
 }
 
-static int select_plan(const kolo_request *r, const kolo_dnn_conv *c, kolo_dnn_plan **out)
+static int select_plan(const kolo_request *r, const kolo_dnn_conv *c, kolo_dnn_graph **g, kolo_dnn_plan **out)
 {
-    kolo_dnn_graph *g = NULL;
     const kolo_dnn_rules rules = rules_of(r->backend, c);
     char *key = key_of(r, c, &rules);
-    int rc = key ? kolo_dnn_graph_create(&g, kolo_cuda_of(r->backend), c) : KOLO_ECONFIG;
-    if (rc >= 0) rc = recall(r, g, &rules, key, out);
-    if (rc > 0) rc = choose(r, g, c, &rules, key, out);
-    kolo_dnn_graph_destroy(&g);
+    int rc = key ? kolo_dnn_graph_create(g, kolo_cuda_of(r->backend), c) : KOLO_ECONFIG;
+    if (rc >= 0) rc = recall(r, *g, &rules, key, out);
+    if (rc > 0) rc = choose(r, *g, c, &rules, key, out);
     free(key);
     return rc;
 }
@@ -265,7 +265,7 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
     c->pass = p.pass;
     memcpy(c->at, p.at, sizeof c->at);
     c->y = kolo_cuda_view_of(&r->graph->tensor[p.tensor[Y]], &r->layout[p.tensor[Y]]);
-    KOLO_TRY(select_plan(r, &shape, &c->plan));
+    KOLO_TRY(select_plan(r, &shape, &c->graph, &c->plan));
     size_t scratch = c->plan->workspace, bias = 0;
     if (p.pass == KOLO_DNN_WEIGHT) {
         if (p.tensor[BIAS] >= 0) bias = kolo_cuda_bias_workspace(r->backend, c->y.rows * c->y.pixels, c->y.stored);
