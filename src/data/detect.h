@@ -91,6 +91,10 @@ typedef struct kolo_detect_draw {
     int hue, saturation, value;
 } kolo_detect_draw;
 
+/* The affine map that eight numbers in [0, 1) mean: angle, scale, shear x and y, translation x and y (rotation and scale
+ * about the corner, as YOLOX's get_affine_matrix), perspective x and y about the canvas's middle (as Ultralytics'). */
+void kolo_detect_matrix(double *matrix, const kolo_detect_config *config, const double *part);
+
 /* count: samples of the split. offset: [count + 1] boxes of sample i from offset[i], to take only pictures with boxes for
  * mixup; NULL: not known. pass: kolo_augment_pass(). */
 void kolo_detect_choose(kolo_detect_draw *draw, const kolo_detect_config *config, uint64_t seed, int64_t pass,

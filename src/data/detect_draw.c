@@ -28,9 +28,11 @@ void kolo_detect_yolox(kolo_detect_config *c, int height, int width, bool small)
                               .filter = KOLO_interpolation_plain};
 }
 
+static double spread(double part, double low, double high) { return low + (high - low) * part; }
+
 static double between(kolo_random *random, double low, double high)
 {
-    return low + (high - low) * (double)kolo_random_uniform(random);
+    return spread((double)kolo_random_uniform(random), low, high);
 }
 
 static int64_t any_sample(kolo_random *random, int64_t count)
@@ -48,18 +50,16 @@ static void choose_mosaic(kolo_detect_draw *d, const kolo_detect_config *c, int6
     for (int k = 1; k < 4; k++) d->sample[k] = any_sample(random, count);
 }
 
-/* Rotation and scale about the corner, shear, translation, as YOLOX's get_affine_matrix; before that a perspective about
- * the canvas's middle, as Ultralytics'. */
-static void choose_matrix(kolo_detect_draw *d, const kolo_detect_config *c, kolo_random *random)
+void kolo_detect_matrix(double *matrix, const kolo_detect_config *c, const double *part)
 {
-    const double angle = between(random, -c->degrees, c->degrees) * (M_PI / 180);
-    const double scale = between(random, c->scale_min, c->scale_max);
-    const double shear_x = tan(between(random, -c->shear, c->shear) * (M_PI / 180));
-    const double shear_y = tan(between(random, -c->shear, c->shear) * (M_PI / 180));
-    const double right = between(random, -c->translate, c->translate) * c->width;
-    const double down = between(random, -c->translate, c->translate) * c->height;
-    const double px = between(random, -c->perspective, c->perspective);
-    const double py = between(random, -c->perspective, c->perspective);
+    const double angle = spread(part[0], -c->degrees, c->degrees) * (M_PI / 180);
+    const double scale = spread(part[1], c->scale_min, c->scale_max);
+    const double shear_x = tan(spread(part[2], -c->shear, c->shear) * (M_PI / 180));
+    const double shear_y = tan(spread(part[3], -c->shear, c->shear) * (M_PI / 180));
+    const double right = spread(part[4], -c->translate, c->translate) * c->width;
+    const double down = spread(part[5], -c->translate, c->translate) * c->height;
+    const double px = spread(part[6], -c->perspective, c->perspective);
+    const double py = spread(part[7], -c->perspective, c->perspective);
     const double cosine = scale * cos(angle), sine = scale * sin(angle);
     const double m[2][3] = {{cosine - shear_y * sine, sine + shear_y * cosine, right},
                             {-sine + shear_x * cosine, cosine + shear_x * sine, down}};
@@ -69,8 +69,8 @@ static void choose_matrix(kolo_detect_draw *d, const kolo_detect_config *c, kolo
                             {c->height * px, 1 + c->height * py, c->height * (depth - 1)},
                             {px, py, depth}};
     for (int i = 0; i < 2; i++)
-        for (int k = 0; k < 3; k++) d->matrix[3 * i + k] = m[i][0] * p[0][k] + m[i][1] * p[1][k] + m[i][2] * p[2][k];
-    for (int k = 0; k < 3; k++) d->matrix[6 + k] = p[2][k];
+        for (int k = 0; k < 3; k++) matrix[3 * i + k] = m[i][0] * p[0][k] + m[i][1] * p[1][k] + m[i][2] * p[2][k];
+    for (int k = 0; k < 3; k++) matrix[6 + k] = p[2][k];
 }
 
 /* Only pictures with boxes, if there are such: a split of backgrounds ends the search. */
@@ -114,7 +114,9 @@ void kolo_detect_choose(kolo_detect_draw *d, const kolo_detect_config *c, uint64
     kolo_random random = kolo_augment_random(seed, pass, sample, KOLO_OPERATION_MOSAIC);
     choose_mosaic(d, c, count, &random);
     random = kolo_augment_random(seed, pass, sample, KOLO_OPERATION_WARP);
-    choose_matrix(d, c, &random);
+    double part[8];
+    for (int k = 0; k < 8; k++) part[k] = (double)kolo_random_uniform(&random);
+    kolo_detect_matrix(d->matrix, c, part);
     random = kolo_augment_random(seed, pass, sample, KOLO_OPERATION_DETECT_MIX);
     choose_mixup(d, c, count, offset, &random);
     random = kolo_augment_random(seed, pass, sample, KOLO_OPERATION_HSV);
