@@ -34,6 +34,7 @@ typedef struct writing {
     int shards;
     uint32_t *crcs; /* [count] */
     char uuid[40];
+    kolo_shard_stats stats;
     double seconds;
 } writing;
 
@@ -292,7 +293,7 @@ static int complete_shard(const writing *w, int k, kolo_manifest_shard *entry)
     const new_shard *s = &w->shard[k];
     kolo_shard_header h;
     kolo_shard_arrays a;
-    KOLO_TRY(kolo_shard_complete(s->path, w->uuid, &w->plan->stats));
+    KOLO_TRY(kolo_shard_complete(s->path, w->uuid, &w->stats));
     KOLO_TRY(sync_file(s->path));
     KOLO_TRY(kolo_shard_inspect(s->path, &h, NULL, &a));
     *entry =
@@ -313,13 +314,15 @@ static int complete(writing *w)
                                 .classes = p->classes,
                                 .shards = w->shards,
                                 .bytes = p->offsets[p->count]}};
+    w->stats = p->stats;
+    if (p->measure) p->measure(p->context, &w->stats);
     make_uuid(w);
     snprintf(m.info.name, sizeof m.info.name, "%s", p->target.name);
     snprintf(m.info.split, sizeof m.info.split, "%s", p->target.split);
     snprintf(m.info.task, sizeof m.info.task, "%s", p->task);
     snprintf(m.info.uuid, sizeof m.info.uuid, "%s", w->uuid);
     for (int c = 0; c < p->channels; c++)
-        m.info.mean[c] = (float)p->stats.mean[c], m.info.std[c] = (float)p->stats.std[c];
+        m.info.mean[c] = (float)w->stats.mean[c], m.info.std[c] = (float)w->stats.std[c];
     m.shards = kolo_alloc(sizeof *m.shards * (size_t)w->shards);
     int rc = m.shards ? 0 : KOLO_ECONFIG;
     for (int k = 0; k < w->shards && rc == 0; k++) rc = complete_shard(w, k, &m.shards[k]);

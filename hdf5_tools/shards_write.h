@@ -55,6 +55,8 @@ typedef struct shards_plan {
     int (*load)(const void *context, int64_t sample, uint8_t *data);
     /* The tables of a shard: at most KOLO_SHARD_MOST_TABLES; `data` is freed by the caller, names stay. NULL: none. */
     int (*tables)(const void *context, int64_t first, int64_t count, kolo_shard_table *tables, int *table_count);
+    /* Called once all samples are loaded, where statistics are known only then; NULL: `stats` above. */
+    void (*measure)(const void *context, kolo_shard_stats *stats);
     const void *context;
 } shards_plan;
 

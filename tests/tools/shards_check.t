@@ -58,7 +58,7 @@ kolo-shards show "$ROOM/s" --index 3 --out "$ROOM/drawn.png" > "$ROOM/log" && ko
 ! cmp -s "$ROOM/drawn.png" "$ROOM/plain.png"
 ok $? "show draws boxes"
 like "$ROOM/log" '^  box [a-z]+: [0-9.]+ [0-9.]+ to [0-9.]+ [0-9.]+$' "and lists them"
-for command in info verify show subset merge reshard manifest; do
+for command in info verify show stats extract subset merge reshard manifest convert bench; do
     kolo-shards $command --help > "$ROOM/log" 2>&1 && grep -q "^usage: kolo-shards $command " "$ROOM/log" || echo "$command"
 done > "$ROOM/log2"
 is "$(cat "$ROOM/log2")" "" "every command has --help"

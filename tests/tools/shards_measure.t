@@ -38,7 +38,7 @@ is "$(value "$ROOM/json" 'all(c["samples"] > 0 and abs(c["mb_per_s"] * c["second
     "bytes and samples belong together"
 kolo-shards bench "$ROOM/raw" --io pread --threads 2 --cold > "$ROOM/log" 2>&1
 like "$ROOM/log" '^pread +2 +[1-9][0-9]* ' "--cold"
-kolo-shards bench "$ROOM/s" --io pread > "$ROOM/log" 2>&1
+kolo-shards bench "$ROOM/s" --io prad > "$ROOM/log" 2>&1
 is $? 78 "an unknown way: exit 78"
 like "$ROOM/log" 'did you mean pread' "the nearest is offered"
 kolo-shards bench "$ROOM/s" --threads 0 > "$ROOM/log" 2>&1

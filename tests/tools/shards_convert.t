@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# kolo-shards convert: pictures in HDF5 files of others.
+. "$(dirname "$0")/../lib.sh"
+need kolo-pack kolo-shards h5dump
+kolo-pack --source shapes --count 60 --size 12 --no-shuffle --shards 1 --name a --out "$ROOM/a" > "$ROOM/log" 2>&1 || exit 1
+FROM=$(echo "$ROOM/a"/*.h5)
+dump() { h5dump -d "$2" -y -w 100 "$1" | grep -v '^HDF5'; }
+same() { dump "$FROM" "$2" | cmp -s - <(dump "$(echo "$1"/*.h5)" "$2"); }
+
+kolo-shards convert "$FROM" --images images --labels label --out "$ROOM/b" > "$ROOM/log" 2>&1
+ok $? "an array of bytes"
+same "$ROOM/b" /images && same "$ROOM/b" /label && same "$ROOM/b" /crc32c && same "$ROOM/b" /stats/mean
+ok $? "the same pictures, labels, checksums and mean"
+kolo-shards verify "$ROOM/b" > "$ROOM/log" 2>&1
+ok $? "which verify"
+if command -v h5repack > /dev/null; then
+    h5repack -l images:CHUNK=7x12x12x3 -f images:GZIP=4 "$FROM" "$ROOM/packed.h5" > "$ROOM/log" 2>&1
+    kolo-shards convert "$ROOM/packed.h5" --images images --labels label --out "$ROOM/c" --threads 3 > "$ROOM/log" 2>&1 && same "$ROOM/c" /images
+    ok $? "chunked and compressed"
+else
+    skip "no h5repack"
+fi
+kolo-shards convert "$FROM" --images images --labels label --out "$ROOM/d" --shards 3 --reshuffle 2 --classes a,b,c,d,e,f,g,h,i,j > "$ROOM/log" 2>&1
+kolo-shards info "$ROOM/d" > "$ROOM/log"
+like "$ROOM/log" ' 9 +j +6 ' "class names, an order, more shards"
+kolo-shards convert "$FROM" --images images --labels label --classes a,b --out "$ROOM/no" > "$ROOM/log" 2>&1
+is $? 2 "a label beyond the names: exit 2"
+like "$ROOM/log" '/label\[[0-9]+\] is [2-9], but --classes names 2' "and is named"
+kolo-shards convert "$FROM" --images image --out "$ROOM/no" > "$ROOM/log" 2>&1
+is $? 2 "no such array: exit 2"
+kolo-shards convert "$FROM" --images stats/mean --out "$ROOM/no" > "$ROOM/log" 2>&1
+is $? 2 "an array of another shape: exit 2"
+kolo-shards convert "$FROM" --out "$ROOM/no" > "$ROOM/log" 2>&1
+is $? 78 "which array? exit 78"
+echo "no pictures" > "$ROOM/text.h5"
+kolo-shards convert "$ROOM/text.h5" --images x --out "$ROOM/no" > "$ROOM/log" 2>&1
+is $? 2 "not HDF5: exit 2"
+
+if python3 -c 'import h5py' 2> /dev/null; then
+    python3 - "$ROOM" << 'END'
+import h5py, numpy as np, sys
+room = sys.argv[1]
+r = np.random.default_rng(1)
+x, y = r.integers(0, 256, (50, 20, 24, 3), dtype=np.uint8), r.integers(0, 7, 50)
+with h5py.File(room + "/x.h5", "w") as f:
+    f["nchw"], f["onehot"] = np.transpose(x, (0, 3, 1, 2)).astype(np.float32) / 255, np.eye(7, dtype=np.float32)[y]
+    f["gray"], f["flat"], f["y"], f["big"] = x[..., 0].astype(np.int16), x.reshape(50, -1), y, np.full((5, 4, 4), 300, np.int32)
+np.savez(room + "/x.npz", x=x, y=y)
+END
+    kolo-shards convert "$ROOM/x.h5" --images nchw --labels onehot --scale 255 --reshuffle 3 --out "$ROOM/o1" > "$ROOM/log" 2>&1
+    kolo-shards convert "$ROOM/x.h5" --images gray --labels y --out "$ROOM/o2" > "$ROOM/log" 2>&1
+    kolo-shards convert "$ROOM/x.h5" --images flat --shape 20x24x3 --labels y --out "$ROOM/o3" > "$ROOM/log" 2>&1
+    is "$(python3 - "$ROOM" << 'END'
+import glob, h5py, numpy as np, sys
+room = sys.argv[1]
+d = np.load(room + "/x.npz")
+for n in ("o1", "o2", "o3"):
+    f = h5py.File(glob.glob(f"{room}/{n}/*.h5")[0])
+    i, a = f["id"][:], f["images"][:]
+    print((a == d["x"][i][..., : a.shape[-1]]).all() and (f["label"][:] == d["y"][i]).all(), end=" ")
+END
+    )" "True True True " "planes of fractions with rows of ones, 16-bit gray, flat rows: as h5py reads them"
+    kolo-shards convert "$ROOM/x.h5" --images big --out "$ROOM/no" > "$ROOM/log" 2>&1
+    is $? 2 "a value that is no byte: exit 2"
+    kolo-shards convert "$ROOM/x.h5" --images nchw --out "$ROOM/no" > "$ROOM/log" 2>&1
+    is $? 78 "fractions without --scale: exit 78"
+else
+    skip "no h5py"
+fi
+done_testing
