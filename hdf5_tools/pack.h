@@ -70,7 +70,7 @@ typedef struct pack_record {
     uint8_t codec;       /* enum kolo_codec */
     uint8_t unused[4];
     uint64_t pixels, sum[3], square[3]; /* pixels 0: not measured */
-    uint32_t check, zero; /* crc32c of what stands before */
+    uint32_t check, zero;               /* crc32c of what stands before */
 } pack_record;
 
 /* PACK_SIZED: a JPEG file that keeps its bytes: their number is known, the rest when they are written. */
@@ -119,9 +119,9 @@ typedef struct packing {
     int64_t count, bad;
     int64_t boxes, outside_boxes, tags, pairs, dropped_pairs; /* of the output; outside: after pack_finish */
     uint64_t bytes;                                           /* sample bytes of the output */
-    uint64_t *class_counts; /* [source.classes] */
-    bool labelled;          /* some sample has a label */
-    source_pair *pair;      /* [pairs] a, b: positions */
+    uint64_t *class_counts;                                   /* [source.classes] */
+    bool labelled;                                            /* some sample has a label */
+    source_pair *pair;                                        /* [pairs] a, b: positions */
     int shards;
     pack_shard *shard; /* [shards] */
 } packing;
@@ -147,7 +147,7 @@ int pack_clear_output(const packing *p);
 
 /* ---- geometry (pack_frame.c) ---- */
 
-typedef struct pack_frame { /* how a picture becomes a sample; pixels */
+typedef struct pack_frame {          /* how a picture becomes a sample; pixels */
     int source_height, source_width; /* upright */
     int full_height, full_width;     /* after resizing */
     int top, left, rows, columns;    /* the part of that which is kept */
@@ -180,9 +180,9 @@ int pack_store_targets(const packing *p, const pack_shard *s, int64_t index, int
 typedef struct converter converter;
 int converter_create(converter **c, const packing *p);
 void converter_destroy(converter **c);
-/* Source sample i to stored bytes (owned by the converter until its next call) and its record. Where the bytes of a JPEG
- * file are kept it is decoded only if `look` (or --check decode) asks for it. The error text begins with the picture's
- * path. */
+/* Source sample i to stored bytes (owned by the converter until its next call) and its record. Where the bytes of a
+ * JPEG file are kept it is decoded only if `look` (or --check decode) asks for it. The error text begins with the
+ * picture's path. */
 int converter_run(converter *c, int64_t i, bool look, const uint8_t **data, pack_record *record);
 /* 1: by its first and last bytes sample i is a JPEG file whose bytes go into the shard, and `record` is PACK_SIZED.
  * 0: it takes converter_run to know. */

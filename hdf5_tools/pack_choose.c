@@ -43,7 +43,8 @@ static int read_paths(path_set *s, char *text)
 {
     int64_t lines = 1;
     for (const char *at = text; (at = strchr(at, '\n')); at++) lines++;
-    for (s->room = 64; s->room < 2 * lines; s->room *= 2) {}
+    for (s->room = 64; s->room < 2 * lines; s->room *= 2) {
+    }
     s->line = kolo_alloc(sizeof *s->line * (size_t)s->room);
     s->length = kolo_alloc(sizeof *s->length * (size_t)s->room);
     s->found = kolo_alloc(sizeof *s->found * (size_t)s->room);
@@ -69,14 +70,15 @@ static int choose_subset(const packing *p, uint8_t *chosen)
     int rc = kolo_file_read(p->options.subset, &text, NULL);
     if (rc == 0) rc = read_paths(&set, text);
     for (int64_t i = 0; i < src->count && rc == 0; i++) {
-        const int64_t at = path_place(&set, src->paths + src->path_offsets[i],
-                                      src->path_offsets[i + 1] - src->path_offsets[i]);
+        const int64_t at =
+            path_place(&set, src->paths + src->path_offsets[i], src->path_offsets[i + 1] - src->path_offsets[i]);
         chosen[i] &= set.line[at] != NULL;
         set.found[at] |= set.line[at] != NULL;
     }
     for (int64_t at = 0; at < set.room && rc == 0; at++)
         if (set.line[at] && !set.found[at])
-            rc = kolo_fail(KOLO_EINPUT, "--subset %s: the source has no picture `%.*s`; paths are as in /source, below --in",
+            rc = kolo_fail(KOLO_EINPUT,
+                           "--subset %s: the source has no picture `%.*s`; paths are as in /source, below --in",
                            p->options.subset, (int)set.length[at], set.line[at]);
     free_paths(&set);
     free(text);
@@ -92,7 +94,7 @@ typedef struct member {
 } member;
 
 typedef struct group {
-    uint64_t draw, name; /* draw: random, decides who is held out */
+    uint64_t draw, name;  /* draw: random, decides who is held out */
     int64_t first, count; /* members */
     int32_t label;        /* the most frequent one of its members */
 } group;

@@ -117,14 +117,13 @@ static int reshape(converter *c, const pack_frame *f, kolo_picture **result)
                            .columns = f->columns,
                            .filter = c->p->options.filter};
     KOLO_TRY(kolo_picture_shape(&c->resized, f->height, f->width, c->picture.channels));
-    if (f->rows != f->height || f->columns != f->width)
-        memset(c->resized.pixels, PACK_BAR, stride * (size_t)f->height);
+    if (f->rows != f->height || f->columns != f->width) memset(c->resized.pixels, PACK_BAR, stride * (size_t)f->height);
     *result = &c->resized;
     return kolo_resample(c->resampler, &c->picture, &q,
                          c->resized.pixels + (size_t)f->above * stride + (size_t)f->before * channels, stride);
 }
 
-/* Does the end marker come after the start of the scan? Files that were cut off lack it; nothing in a scan looks like it. */
+/* Does the end marker come after the start of the scan? Files that were cut off lack it; nothing in a scan looks so. */
 static bool jpeg_has_end(const uint8_t *p, size_t bytes)
 {
     size_t at = 2;
@@ -137,7 +136,7 @@ static bool jpeg_has_end(const uint8_t *p, size_t bytes)
     return false;
 }
 
-#define LANES 48 /* bytes side by side: a multiple of 3 and of a vector, so that a lane stays within one channel */
+#define LANES 48   /* bytes side by side: a multiple of 3 and of a vector, so that a lane stays within one channel */
 #define ROUNDS 256 /* 256 * 255 fits 16 bits */
 
 /* Sums over n bytes, n <= LANES * ROUNDS; byte i belongs to lane i % LANES. */
@@ -166,8 +165,8 @@ static void measure(const kolo_picture *p, pack_record *r)
     uint8_t low[LANES], high[LANES] = {0};
     memset(low, 255, sizeof low);
     for (size_t at = 0; at < bytes; at += LANES * (ROUNDS - 1))
-        add_lanes(p->pixels + at, bytes - at < LANES * (ROUNDS - 1) ? bytes - at : LANES * (ROUNDS - 1), sum, square, low,
-                  high);
+        add_lanes(p->pixels + at, bytes - at < LANES * (ROUNDS - 1) ? bytes - at : LANES * (ROUNDS - 1), sum, square,
+                  low, high);
     r->pixels = bytes / (size_t)p->channels;
     for (int k = 0; k < p->channels; k++) r->low[k] = 255;
     for (int i = 0; i < LANES; i++) {

@@ -63,13 +63,15 @@ static const option table[] = {
     {"--subset", SUBSET, "FILE", "only these pictures, one path a line as the source names them"},
     {"--limit", LIMIT, "N", "only N pictures, spread evenly over the source"},
     {"--holdout", HOLDOUT, "val|test=PART",
-     "hold out a part (0.1: a tenth) of every class: without --split packs both, to DIR/train and DIR/val; with --split "
+     "hold out a part (0.1: a tenth) of every class: without --split packs both, to DIR/train and DIR/val; with "
+     "--split "
      "train or val only that one, to DIR"},
     {"--group", GROUP, "REGEX",
      "with --holdout: pictures for whose path the expression (or its first parenthesis) matches the same text stay "
      "together, as those of one patient or one video"},
     {"--encoding", ENCODING, "raw|jpeg|mixed",
-     "raw: pixels, all of one size. jpeg: JPEG files; those of the source keep their bytes unless resized, the others are "
+     "raw: pixels, all of one size. jpeg: JPEG files; those of the source keep their bytes unless resized, the others "
+     "are "
      "encoded here. mixed: JPEG files that keep their bytes, everything else as pixels of its own size: nothing loses "
      "by encoding [raw with --size, for mnist-idx and cifar-bin; else jpeg]"},
     {"--size", SIZE, "N", "side in pixels for --resize and --crop"},
@@ -396,8 +398,8 @@ int pack_options_read(pack_options *o, int argc, char **argv)
 char *pack_options_text(const pack_options *o)
 {
     static const char *const resizes[] = {"none", "shorter", "longer", "exact", "letterbox"},
-                            *const colors[] = {"auto", "rgb", "gray", "keep"},
-                            *const encodings[] = {"raw", "jpeg", "mixed"};
+                             *const colors[] = {"auto", "rgb", "gray", "keep"},
+                             *const encodings[] = {"raw", "jpeg", "mixed"};
     char part[64] = "";
     if (o->holdout[0])
         snprintf(part, sizeof part, " holdout=%s=%g,%lld", o->holdout, o->holdout_part, (long long)o->holdout_seed);

@@ -75,7 +75,8 @@ static int read_classes(packing *p)
     }
     free(text);
     if (rc == 0 && p->source.classes == 0)
-        rc = kolo_fail(KOLO_EINPUT, "--classes %s: the file is empty; one class name a line is wanted", p->options.classes);
+        rc = kolo_fail(KOLO_EINPUT, "--classes %s: the file is empty; one class name a line is wanted",
+                       p->options.classes);
     p->source.class_rule = SOURCE_CLASSES_CHOSEN;
     return rc;
 }
@@ -208,8 +209,13 @@ static int check_apart(const pack_options *o)
     int rc = out ? 0 : KOLO_ECONFIG;
     while (rc == 0 && !(real = realpath(out, NULL))) { /* the nearest folder that is there */
         char *slash = strrchr(out, '/');
-        if (slash && slash != out) *slash = 0;
-        else strcpy(out, slash ? "/" : ".");
+        if (slash && slash != out) {
+            *slash = 0;
+            continue;
+        }
+        free(out);
+        out = kolo_strdup(slash ? "/" : ".");
+        if (!out) rc = KOLO_ECONFIG;
     }
     for (int i = 0; i < o->in_count && rc == 0; i++) {
         struct stat info;

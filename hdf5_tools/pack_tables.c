@@ -79,7 +79,8 @@ static int make_core(const packing *p, const pack_shard *s, tables *t)
 static int make_codecs(const packing *p, const pack_shard *s, tables *t)
 {
     if (p->options.encoding != KOLO_ENCODING_MIXED) return 0;
-    uint8_t *codec = add_table(t, "codec", KOLO_TABLE_U8, s->count, 1, "0 pixels (height, width, channels), 1 JPEG file");
+    uint8_t *codec =
+        add_table(t, "codec", KOLO_TABLE_U8, s->count, 1, "0 pixels (height, width, channels), 1 JPEG file");
     if (!codec) return KOLO_ECONFIG;
     for (int64_t i = 0; i < s->count; i++) codec[i] = p->records[p->slots[s->first + i]].codec;
     return 0;
@@ -163,8 +164,9 @@ static int make_pairs(const packing *p, const pack_shard *s, tables *t)
 void pack_task_text(const packing *p, char *text, size_t size)
 {
     const source *s = &p->source;
-    const char *const words[] = {p->labelled ? "classification" : NULL, s->box_form != SOURCE_BOX_NONE ? "detection" : NULL,
-                                 s->tags ? "multilabel" : NULL, s->pairs ? "pairs" : NULL};
+    const char *const words[] = {p->labelled ? "classification" : NULL,
+                                 s->box_form != SOURCE_BOX_NONE ? "detection" : NULL, s->tags ? "multilabel" : NULL,
+                                 s->pairs ? "pairs" : NULL};
     size_t used = 0;
     text[0] = 0;
     for (int i = 0; i < 4; i++)
@@ -280,8 +282,7 @@ static int place_boxes(const packing *p, const pack_shard *s, int64_t index, int
         pack_frame frame;
         KOLO_TRY(pack_frame_of(&p->options, r->orig_size[0], r->orig_size[1], &frame));
         pack_frame_transform(&frame, out->transform[i]);
-        const bool turned =
-            pack_is_turned(&p->source.places[from], r->orientation, r->orig_size[0], r->orig_size[1]);
+        const bool turned = pack_is_turned(&p->source.places[from], r->orientation, r->orig_size[0], r->orig_size[1]);
         for (uint64_t k = p->source.box_offsets[from]; k < p->source.box_offsets[from + 1]; k++, at++)
             pack_place_box(&frame, &p->source.box[k], p->source.box_form, turned ? r->orientation : 1, out->box[at],
                            &out->flags[at], &out->area[at]);

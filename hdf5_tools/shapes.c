@@ -214,7 +214,7 @@ static color scene_at(const scene *s, float x, float y, float u, float v)
     return c;
 }
 
-/* One channel with contrast, light and grain: the sum of a word's four bytes is nearly normal, mean 510, deviation 148. */
+/* One channel with contrast, light and grain: a word's four bytes add up to nearly normal, mean 510, deviation 148. */
 static uint8_t expose(float value, float contrast, float light, float grain, kolo_random *r)
 {
     const uint32_t w = kolo_random_u32(r);
@@ -325,15 +325,15 @@ int shapes_list_scene(int64_t number, int *height, int *width, shapes_box boxes[
         int64_t visible;
         const int64_t pixels = survey(&c, k, &e, &visible);
         if (visible < 40 || visible * 4 < pixels) continue; /* nobody would draw a box around it */
-        boxes[count++] = (shapes_box){.label = c.figure[k].kind,
-                                      .x = e.left,
-                                      .y = e.top,
-                                      .width = e.right - e.left,
-                                      .height = e.bottom - e.top,
-                                      .area = (double)pixels,
-                                      .occluded = visible * 10 < pixels * 8,
-                                      .truncated = e.left == 0 || e.top == 0 || e.right == c.width ||
-                                                   e.bottom == c.height};
+        boxes[count++] =
+            (shapes_box){.label = c.figure[k].kind,
+                         .x = e.left,
+                         .y = e.top,
+                         .width = e.right - e.left,
+                         .height = e.bottom - e.top,
+                         .area = (double)pixels,
+                         .occluded = visible * 10 < pixels * 8,
+                         .truncated = e.left == 0 || e.top == 0 || e.right == c.width || e.bottom == c.height};
     }
     return count;
 }

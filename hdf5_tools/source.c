@@ -136,8 +136,8 @@ int source_add(source *s, int32_t label, const char *path, int64_t file_bytes)
 {
     const size_t length = strlen(path);
     const uint64_t end = s->count ? s->path_offsets[s->count] : 0;
-    if (strchr(path, '\n')) return kolo_fail(KOLO_EINPUT, "sample %lld: its path holds a line break; rename it",
-                                             (long long)s->count);
+    if (strchr(path, '\n'))
+        return kolo_fail(KOLO_EINPUT, "sample %lld: its path holds a line break; rename it", (long long)s->count);
     KOLO_TRY(kolo_grow(&s->labels, &s->capacity[LABELS], s->count, sizeof *s->labels));
     KOLO_TRY(kolo_grow(&s->ids, &s->capacity[IDS], s->count, sizeof *s->ids));
     KOLO_TRY(kolo_grow(&s->places, &s->capacity[PLACES], s->count, sizeof *s->places));
@@ -227,7 +227,7 @@ int source_add_pair(source *s, const char *set, int64_t a, int64_t b, bool same,
 
 /* ---- from the list to the packer ------------------------------------------------------------------------------- */
 
-/* Brings rows of `element` bytes, which begin with their sample's number, into order of samples; offsets [count + 1]. */
+/* Sorts rows of `element` bytes, which begin with their sample's number, by samples; offsets [count + 1]. */
 static int sort_rows(source *s, void *array, int64_t rows, size_t element, uint64_t **offsets)
 {
     char *from, *sorted = kolo_alloc(element * (size_t)rows + 8);
@@ -325,7 +325,8 @@ static int open_input(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) return fd;
-    if (errno == ENOENT || errno == ELOOP) return kolo_fail(KOLO_EINPUT, "no such file, or a link to a file that is not there");
+    if (errno == ENOENT || errno == ELOOP)
+        return kolo_fail(KOLO_EINPUT, "no such file, or a link to a file that is not there");
     return kolo_fail(KOLO_EIO, "%s", strerror(errno));
 }
 
@@ -336,11 +337,11 @@ static int load_file(const source *s, int64_t i, source_buffer *buffer)
     source_full_path(s, i, path, sizeof path);
     const int fd = open_input(path);
     if (fd < 0) return fd;
-    int rc = fstat(fd, &info) != 0        ? kolo_fail(KOLO_EIO, "%s", strerror(errno))
-             : !S_ISREG(info.st_mode)     ? kolo_fail(KOLO_EINPUT, "is not a file")
-             : info.st_size > INT32_MAX   ? kolo_fail(KOLO_EINPUT, "has %lld bytes, too many for a picture",
-                                                      (long long)info.st_size)
-                                          : source_grow(buffer, (size_t)info.st_size);
+    int rc = fstat(fd, &info) != 0    ? kolo_fail(KOLO_EIO, "%s", strerror(errno))
+             : !S_ISREG(info.st_mode) ? kolo_fail(KOLO_EINPUT, "is not a file")
+             : info.st_size > INT32_MAX
+                 ? kolo_fail(KOLO_EINPUT, "has %lld bytes, too many for a picture", (long long)info.st_size)
+                 : source_grow(buffer, (size_t)info.st_size);
     if (rc == 0 && info.st_size > 0) rc = kolo_file_pread(fd, path, buffer->data, (size_t)info.st_size, 0);
     close(fd);
     return rc;
@@ -416,7 +417,7 @@ void source_free(source *s)
     for (int i = 0; s->archive_fds && i < s->archives; i++)
         if (s->archive_fds[i]) close(s->archive_fds[i] - 1);
     for (int i = 0; i < s->archives; i++) free(s->archive_paths[i]);
-    void *const arrays[] = {s->labels, s->paths, s->path_offsets, s->places, s->ids,
+    void *const arrays[] = {s->labels, s->paths, s->path_offsets, s->places,      s->ids,
                             s->box,    s->tag,   s->pair,         s->box_offsets, s->tag_offsets};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays && !s->list; i++) free(arrays[i]);
     if (s->list) munmap(s->list, s->list_bytes);

@@ -25,14 +25,14 @@ typedef struct source source;
 typedef struct source_buffer { /* kept by the caller from sample to sample */
     uint8_t *data;
     size_t bytes, capacity;
-    int height, width, channels; /* of pixels, u8 (height, width, channels); height 0: data is a picture file of any kind */
+    int height, width, channels; /* of pixels, u8 (height, width, channels); height 0: data is a picture file */
 } source_buffer;
 
 typedef struct source_kind {
     const char *name, *help;
     const char *annotations; /* what --annotations names, for the help; NULL: this source takes none */
     const char *data_name;   /* default of --name; NULL: from --in */
-    bool pixels; /* load gives pixels, not picture files: the default encoding is raw, the default colour what they have */
+    bool pixels; /* load gives pixels, not picture files: then raw is the default encoding, and their colour is kept */
     bool made;   /* needs no --in, but --count */
     int (*open)(source *s, const struct pack_options *options);
     /* NULL: the bytes are those of files and ranges. Thread-safe; the error text begins after the sample's path
@@ -80,26 +80,26 @@ typedef struct source_place { /* where the bytes are */
 
 #define SOURCE_MOST_PAIR_SETS 12
 #define SOURCE_UNLABELLED (-1) /* a sample without class, as in detection */
-#define SOURCE_LEFT_OUT (-2)   /* of a class that --classes leaves out: such samples, boxes and tags are taken and dropped */
+#define SOURCE_LEFT_OUT (-2)   /* of a class that --classes leaves out: such samples, boxes, tags are taken and dropped */
 
 struct source {
     const source_kind *kind;
     int64_t count;
-    int32_t *labels;             /* [count] */
-    char *paths;                 /* one after the other, relative to root where there is one */
-    uint64_t *path_offsets;      /* [count + 1] */
-    source_place *places;        /* [count] */
-    int64_t *ids;                /* [count] the source's own numbers (COCO image id), or the running number */
-    int64_t boxes, tags, pairs;  /* how many */
-    source_box *box;             /* sorted by sample (stable) once source_finish has run, as are tags */
+    int32_t *labels;            /* [count] */
+    char *paths;                /* one after the other, relative to root where there is one */
+    uint64_t *path_offsets;     /* [count + 1] */
+    source_place *places;       /* [count] */
+    int64_t *ids;               /* [count] the source's own numbers (COCO image id), or the running number */
+    int64_t boxes, tags, pairs; /* how many */
+    source_box *box;            /* sorted by sample (stable) once source_finish has run, as are tags */
     source_tag *tag;
     source_pair *pair;
     uint64_t *box_offsets, *tag_offsets; /* [count + 1], by source_finish */
     enum source_box_form box_form;       /* set by open before the first box */
     int64_t other_boxes;                 /* dropped, being of classes that --classes leaves out */
     int classes;
-    char **class_names;          /* [classes] */
-    int64_t *class_ids;          /* [classes] the source's own numbers (COCO 1..90), or 0, 1, ... */
+    char **class_names; /* [classes] */
+    int64_t *class_ids; /* [classes] the source's own numbers (COCO 1..90), or 0, 1, ... */
     int pair_sets, archives;
     char *pair_set_names[SOURCE_MOST_PAIR_SETS], **archive_paths;
     int channels, height, width; /* of pixels sources: of every sample; 0 where they differ */
@@ -108,11 +108,11 @@ struct source {
 
     /* the rest is source.c's and source_list.c's own */
     enum { SOURCE_CLASSES_OPEN, SOURCE_CLASSES_FIXED, SOURCE_CLASSES_CHOSEN } class_rule;
-    bool *class_seen;            /* [classes] */
-    int *class_table;            /* [class_room] hash table of 1 + class */
+    bool *class_seen; /* [classes] */
+    int *class_table; /* [class_room] hash table of 1 + class */
     int64_t class_room;
-    _Atomic int *archive_fds;    /* [archives] 1 + descriptor, 0: not opened */
-    void *list;                  /* a mapped list, which then holds all arrays of samples, boxes, tags and pairs */
+    _Atomic int *archive_fds; /* [archives] 1 + descriptor, 0: not opened */
+    void *list;               /* a mapped list, which then holds all arrays of samples, boxes, tags and pairs */
     size_t list_bytes;
     int64_t capacity[12];
 };
@@ -151,20 +151,20 @@ int source_add_pair(source *s, const char *set, int64_t a, int64_t b, bool same,
 /* ---- for the packer ------------------------------------------------------------------------------------------- */
 
 int source_open(source *s, const source_kind *kind, const struct pack_options *options); /* open, then source_finish */
-int source_finish(source *s);                                          /* sorts targets by sample, checks labels */
-int source_prepare(source *s);                                         /* before the first source_load */
-int source_load(const source *s, int64_t i, source_buffer *buffer);    /* by kind->load, or from file or range */
+int source_finish(source *s);                                       /* sorts targets by sample, checks labels */
+int source_prepare(source *s);                                      /* before the first source_load */
+int source_load(const source *s, int64_t i, source_buffer *buffer); /* by kind->load, or from file or range */
 /* Of a file or range: its length, `size` bytes from its beginning and the two last bytes. 0: it has no bytes to look at
  * (made by load), is shorter, or cannot be read; source_load says why. */
 int64_t source_peek(const source *s, int64_t i, uint8_t *head, size_t size, uint8_t tail[2]);
-int64_t source_known_bytes(const source *s, int64_t i);                /* of a file or range; -1: not known */
-void source_path(const source *s, int64_t i, char *text, size_t size); /* as it was added */
+int64_t source_known_bytes(const source *s, int64_t i);                     /* of a file or range; -1: not known */
+void source_path(const source *s, int64_t i, char *text, size_t size);      /* as it was added */
 void source_full_path(const source *s, int64_t i, char *text, size_t size); /* for messages: with root or archive */
-int source_grow(source_buffer *buffer, size_t bytes);                  /* sets bytes, height 0 */
+int source_grow(source_buffer *buffer, size_t bytes);                       /* sets bytes, height 0 */
 void source_free(source *s);
 
 int source_list_write(const source *s, const char *path);
-int source_list_map(source *s, const char *path); /* KOLO_EINTERNAL: damaged */
+int source_list_map(source *s, const char *path);        /* KOLO_EINTERNAL: damaged */
 void source_list_mix(const source *s, uint64_t hash[2]); /* everything in the list goes into the hash */
 void source_mix(uint64_t hash[2], const void *data, size_t bytes);
 

@@ -34,9 +34,8 @@ static int fail_held(const run_lock *lock, const char *folder, const owner *o, c
     char who[512];
     kolo_owner_text(o, who, sizeof who);
     return kolo_fail(
-        KOLO_ECONFIG,
-        "%s: this folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another %s", folder, who,
-        *state ? " (" : "", state, *state ? ")" : "", *o->job ? ": scancel " : "", o->job, lock->what);
+        KOLO_ECONFIG, "%s: this folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another %s", folder,
+        who, *state ? " (" : "", state, *state ? ")" : "", *o->job ? ": scancel " : "", o->job, lock->what);
 }
 
 static int fail_unknown(const run_lock *lock, const char *folder, const owner *o)

@@ -8,7 +8,7 @@
 
 static pthread_mutex_t h5_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-#define LONGEST_TEXT 60000 /* an attribute must stay below 64 KiB */
+#define LONGEST_TEXT 60000   /* an attribute must stay below 64 KiB */
 #define SMALL_OBJECT 65536   /* objects below this are not aligned */
 #define ALIGNMENT (1u << 20) /* data begins on a 1 MiB boundary: a multiple of Lustre stripes, fit for O_DIRECT */
 

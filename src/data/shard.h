@@ -15,7 +15,8 @@
  *     box_source f64 [B,4]: the numbers of the source, in the form that root attribute `box_form` names:
  *     cxcywh (YOLO, normalised), xywh (COCO, pixels), xyxy (VOC, pixels from 1), norm_xyxy (Open Images)
  *   multilabel: tag i32 [T] (class), tag_value f32 [T], tag_offset u64 [N+1]
- *   pairs, in the first shard: pair_set_NAME i32 [P,2] (samples of the split), pair_same_NAME u8 [P], pair_fold_NAME i32 [P]
+ *   pairs, in the first shard: pair_set_NAME i32 [P,2] (samples of the split), pair_same_NAME u8 [P],
+ *     pair_fold_NAME i32 [P]
  * Root attribute `task`: classification, detection, multilabel, pairs; several with commas. */
 #ifndef KOLO_DATA_SHARD_H
 #define KOLO_DATA_SHARD_H

@@ -23,14 +23,7 @@ typedef struct kolo_shard_note {
 } kolo_shard_note; /* attributes of /provenance */
 
 /* What a shard has beyond the core: any contiguous array, by name. */
-enum kolo_table_type {
-    KOLO_TABLE_U8,
-    KOLO_TABLE_I32,
-    KOLO_TABLE_I64,
-    KOLO_TABLE_U64,
-    KOLO_TABLE_F32,
-    KOLO_TABLE_F64
-};
+enum kolo_table_type { KOLO_TABLE_U8, KOLO_TABLE_I32, KOLO_TABLE_I64, KOLO_TABLE_U64, KOLO_TABLE_F32, KOLO_TABLE_F64 };
 
 typedef struct kolo_shard_table {
     const char *name; /* "box_offset": letters, digits and `_` */
@@ -96,7 +89,7 @@ typedef struct kolo_shard_arrays {
     uint32_t *crcs;
     uint64_t *offsets; /* [count + 1]; raw: NULL */
     uint8_t *states;
-    uint16_t (*sizes)[2]; /* [count] height, width; raw: NULL */
+    uint16_t (*sizes)[2];     /* [count] height, width; raw: NULL */
     kolo_shard_table *tables; /* [table_count] all that `tables` names, with their data */
     int table_count;
     uint32_t metadata_crc; /* crc32c over labels, crcs, offsets, states, tables, as stored */

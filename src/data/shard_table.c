@@ -115,8 +115,7 @@ const kolo_shard_table *kolo_shard_find_table(const kolo_shard_arrays *a, const 
 
 static bool fits(const kolo_shard_table *have, const kolo_shard_table *want)
 {
-    return have->type == want->type && have->rank == want->rank &&
-           (want->dim[0] < 0 || want->dim[0] == have->dim[0]) &&
+    return have->type == want->type && have->rank == want->rank && (want->dim[0] < 0 || want->dim[0] == have->dim[0]) &&
            (want->rank == 1 || want->dim[1] < 0 || want->dim[1] == have->dim[1]);
 }
 
@@ -129,7 +128,8 @@ int kolo_shard_read_table(const char *path, kolo_shard_table *table, void **data
     int rc = kolo_shard_open(path, &file);
     const bool there = rc == 0 && kolo_h5_has(file, table->name);
     if (there) rc = load(file, path, &have);
-    if (rc == 0 && there && !fits(&have, table)) rc = bad_table(path, table->name, "has another type or shape than expected");
+    if (rc == 0 && there && !fits(&have, table))
+        rc = bad_table(path, table->name, "has another type or shape than expected");
     if (file >= 0) H5Fclose(file);
     kolo_h5_unlock();
     if (rc < 0) free((void *)have.data);

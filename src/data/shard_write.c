@@ -67,7 +67,7 @@ static int put_samples(hid_t file, const kolo_shard_spec *s)
     return kolo_h5_put_array(file, "source", H5T_STD_U8LE, 1, &text, s->sources);
 }
 
-/* Attribute `tables` names them: readers ask for what is there, and whoever adds a dataset of his own breaks nothing. */
+/* Attribute `tables` names them: readers ask for what is there, and a dataset that somebody adds breaks nothing. */
 static int put_tables(hid_t file, const kolo_shard_spec *s)
 {
     char names[KOLO_SHARD_TABLE_NAMES] = "";
@@ -157,11 +157,12 @@ static int label_dimensions(hid_t file, const kolo_shard_spec *s)
     TRY(set);
     int bad = s->encoding == KOLO_ENCODING_RAW
                   ? kolo_h5_put_text(set, "dims", "NHWC", 0)
-                  : kolo_h5_put_text(set, "long_name",
-                                     s->encoding == KOLO_ENCODING_JPEG
-                                         ? "JPEG files; picture i is bytes[offset[i]:offset[i+1]]"
-                                         : "JPEG files and pixels as codec[i] says; picture i is bytes[offset[i]:offset[i+1]]",
-                                     0);
+                  : kolo_h5_put_text(
+                        set, "long_name",
+                        s->encoding == KOLO_ENCODING_JPEG
+                            ? "JPEG files; picture i is bytes[offset[i]:offset[i+1]]"
+                            : "JPEG files and pixels as codec[i] says; picture i is bytes[offset[i]:offset[i+1]]",
+                        0);
     H5Dclose(set);
     return bad;
 }

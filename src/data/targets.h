@@ -26,17 +26,17 @@ typedef struct kolo_pair_set {
 
 typedef struct kolo_targets { /* arrays of the whole split, in order of samples; N: samples of the split */
     int64_t boxes, tags;
-    char box_form[16];    /* in which the source gave its numbers; "" : the split has no boxes */
-    int64_t *box_offset;  /* [N + 1], or NULL */
-    float (*box)[4];      /* [boxes] x0 y0 x1 y1 in pixels of the stored picture, 0 at its left and upper border */
-    int32_t *box_class;   /* [boxes] */
-    uint8_t *box_flags;   /* [boxes] KOLO_BOX_* */
-    float *box_area;      /* [boxes] of the object in pixels of the source picture (COCO's `area`); 0 if outside */
-    int64_t *box_id;      /* [boxes] number of the annotation in the source, -1: none */
+    char box_form[16];     /* in which the source gave its numbers; "" : the split has no boxes */
+    int64_t *box_offset;   /* [N + 1], or NULL */
+    float (*box)[4];       /* [boxes] x0 y0 x1 y1 in pixels of the stored picture, 0 at its left and upper border */
+    int32_t *box_class;    /* [boxes] */
+    uint8_t *box_flags;    /* [boxes] KOLO_BOX_* */
+    float *box_area;       /* [boxes] of the object in pixels of the source picture (COCO's `area`); 0 if outside */
+    int64_t *box_id;       /* [boxes] number of the annotation in the source, -1: none */
     float (*transform)[4]; /* [N] sx sy dx dy: stored = source picture * s + d; NULL without boxes */
-    int64_t *tag_offset;  /* [N + 1], or NULL */
-    int32_t *tag;         /* [tags] class */
-    float *tag_value;     /* [tags] */
+    int64_t *tag_offset;   /* [N + 1], or NULL */
+    int32_t *tag;          /* [tags] class */
+    float *tag_value;      /* [tags] */
     int pair_sets;
     kolo_pair_set *pairs; /* [pair_sets] */
 } kolo_targets;

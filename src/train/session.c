@@ -48,8 +48,9 @@ static int check_task(const kolo_dataset *set, const char *folder)
 {
     const kolo_dataset_info *info = set ? kolo_dataset_get_info(set) : NULL;
     if (!info || strstr(info->task, "classification")) return 0;
-    return kolo_fail(KOLO_EINPUT, "%s: %s is packed for %s and has no class for each sample; pack a source that has them",
-                     folder, info->name, info->task);
+    return kolo_fail(KOLO_EINPUT,
+                     "%s: %s is packed for %s and has no class for each sample; pack a source that has them", folder,
+                     info->name, info->task);
 }
 
 /* Class count, channels and picture size come from the data unless the recipe states them. */
@@ -302,7 +303,8 @@ static int open_parts(kolo_session *s, int parts)
     KOLO_TRY(agree_on_plans(s, parts));
     if (parts & KOLO_SESSION_PLAN_ONLY) return 0;
     KOLO_TRY(session_check_memory(s));
-    if (!(parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(session_make_loaders(s, parts)); /* readers fill while memory is touched */
+    if (!(parts & KOLO_SESSION_NO_DATA))
+        KOLO_TRY(session_make_loaders(s, parts)); /* readers fill while memory is touched */
     return make_executors(s);
 }
 

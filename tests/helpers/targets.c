@@ -55,9 +55,9 @@ static void print_sample(const kolo_dataset *d, const kolo_targets *t, const sha
     printf("\n");
     for (int64_t b = t && t->box_offset ? t->box_offset[i] : 0; t && t->box_offset && b < t->box_offset[i + 1]; b++) {
         const double *n = &s->numbers[4 * (b - s->first_box)];
-        printf("box %" PRId64 " %d %d %.9g %.9g %.9g %.9g %.9g %" PRId64 " %.17g %.17g %.17g %.17g\n", i, t->box_class[b],
-               t->box_flags[b], (double)t->box[b][0], (double)t->box[b][1], (double)t->box[b][2], (double)t->box[b][3],
-               (double)t->box_area[b], t->box_id[b], n[0], n[1], n[2], n[3]);
+        printf("box %" PRId64 " %d %d %.9g %.9g %.9g %.9g %.9g %" PRId64 " %.17g %.17g %.17g %.17g\n", i,
+               t->box_class[b], t->box_flags[b], (double)t->box[b][0], (double)t->box[b][1], (double)t->box[b][2],
+               (double)t->box[b][3], (double)t->box_area[b], t->box_id[b], n[0], n[1], n[2], n[3]);
     }
     for (int64_t k = t && t->tag_offset ? t->tag_offset[i] : 0; t && t->tag_offset && k < t->tag_offset[i + 1]; k++)
         printf("tag %" PRId64 " %d %.9g\n", i, t->tag[k], (double)t->tag_value[k]);

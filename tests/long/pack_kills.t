@@ -22,7 +22,7 @@ disturbed() {
         ranks=$((start % 3 + 1))
         command -v mpiexec > /dev/null || ranks=1
         local run=(kolo-pack)
-        [ $ranks -gt 1 ] && run=(mpiexec -n $ranks kolo-pack)
+        [ $ranks -gt 1 ] && run=(mpiexec -n "$ranks" kolo-pack)
         "${run[@]}" "$@" --shards 3 --out "$ROOM/$name-killed" --resume > "$ROOM/log" 2>&1 &
         pid=$!
         if [ $killed -lt "$kills" ]; then

@@ -60,7 +60,7 @@ like <("$TARGETS" "$ROOM/none" | awk '$1 == "sample" { if (n == 0 && seen) empty
 
 # letterbox bars are gray 114, outside of what the transform says is picture
 if command -v python3 > /dev/null; then
-    kolo-shards show "$ROOM/letterbox" --index 0 --out "$ROOM/bars.png" > /dev/null &&
+    kolo-shards show "$ROOM/letterbox" --plain --index 0 --out "$ROOM/bars.png" > /dev/null &&
         python3 - "$ROOM/bars.png" "$ROOM/letterbox.txt" > "$ROOM/bars" << 'EOF'
 import struct, sys, zlib
 data = open(sys.argv[1], "rb").read()
@@ -106,7 +106,7 @@ else
     skip "no mpiexec"
 fi
 for encoding in raw jpeg; do
-    MORE=(--count 400 --shards 3 --encoding $encoding)
+    MORE=(--count 400 --shards 3 --encoding "$encoding")
     [ $encoding = raw ] && MORE+=(--size 64)
     pack "${MORE[@]}" --out "$ROOM/whole-$encoding"
     kolo-pack --source scenes "${MORE[@]}" --out "$ROOM/killed-$encoding" > "$ROOM/log" 2>&1 &

@@ -61,7 +61,8 @@ static int tags_and_pairs_of(int64_t first, int64_t n, kolo_shard_table *t)
 
 static fixture make(int64_t count, int shards, const char *task, int (*tables)(int64_t, int64_t, kolo_shard_table *))
 {
-    fixture f = {.count = count, .shards = shards, .height = 8, .width = 8, .channels = 3, .task = task, .tables = tables};
+    fixture f = {
+        .count = count, .shards = shards, .height = 8, .width = 8, .channels = 3, .task = task, .tables = tables};
     f.box_form = strcmp(task, "detection") == 0 ? "xywh" : NULL;
     if (fixture_make(&f) < 0) diag("%s", kolo_error_text());
     return f;
@@ -80,8 +81,9 @@ static void test_boxes(int shards)
         same &= t->box_offset[i + 1] - t->box_offset[i] == i % 3 && t->transform[i][1] == (float)i;
         for (int64_t k = 0; k < i % 3; k++) {
             const int64_t at = t->box_offset[i] + k;
-            same &= t->box_class[at] == (i + k) % 10 && t->box_id[at] == i * 1000000007 + k && t->box[at][0] == (float)k &&
-                    t->box[at][3] == (float)(i % 5 + 2) && t->box_flags[at] == (k ? KOLO_BOX_CROWD : 0);
+            same &= t->box_class[at] == (i + k) % 10 && t->box_id[at] == i * 1000000007 + k &&
+                    t->box[at][0] == (float)k && t->box[at][3] == (float)(i % 5 + 2) &&
+                    t->box_flags[at] == (k ? KOLO_BOX_CROWD : 0);
         }
     }
     ok(same, "%d shards: every box belongs to its sample", shards);
