@@ -17,6 +17,15 @@ static void clip(int corner, int full, int side, int *from, int *count, int *to)
     *to = first;
 }
 
+/* Where nothing is resized: the wanted rows and columns as they are. */
+static void copy(const kolo_picture *from, const kolo_resize *q, uint8_t *to, size_t stride)
+{
+    const size_t channels = (size_t)from->channels, bytes = (size_t)q->columns * channels;
+    for (int y = 0; y < q->rows; y++)
+        memcpy(to + (size_t)y * stride,
+               from->pixels + ((size_t)(q->row + y) * (size_t)from->width + (size_t)q->column) * channels, bytes);
+}
+
 int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_picture *from, const kolo_detect_place *place,
                     kolo_picture *canvas)
 {
@@ -30,8 +39,13 @@ int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_picture *f
     int top, left;
     clip(place->top, place->full_height, canvas->height, &q.row, &q.rows, &top);
     clip(place->left, place->full_width, canvas->width, &q.column, &q.columns, &left);
+    if (q.rows < 1 || q.columns < 1) return 0;
     if (place->flip) q.column = place->full_width - q.column - q.columns;
-    return kolo_resample(resampler, from, &q, canvas->pixels + (size_t)top * stride + (size_t)left * channels, stride);
+    uint8_t *to = canvas->pixels + (size_t)top * stride + (size_t)left * channels;
+    if (q.flip || q.full_height != from->height || q.full_width != from->width)
+        return kolo_resample(resampler, from, &q, to, stride);
+    copy(from, &q, to, stride);
+    return 0;
 }
 
 void kolo_detect_letterbox(int height, int width, int out_height, int out_width, bool middle, kolo_detect_place *place,
