@@ -81,6 +81,32 @@ if command -v mpiexec > /dev/null; then
 else
     skip "no mpiexec"
 fi
+# pictures within tar files, which are read where they lie
+mkdir "$ROOM/loose" "$ROOM/tars"
+for i in $(seq 100 139); do
+    kolo-shards show "$ROOM/r0" --index "$i" --out "$ROOM/loose/$i.jpg" > /dev/null && echo $((i % 4)) > "$ROOM/loose/$i.cls"
+done
+(cd "$ROOM/loose" && tar -cf ../tars/a-0.tar 10* 11* && tar -cf ../tars/a-1.tar 12* 13*)
+tars() { pack --source webdataset-tar --in "$ROOM/tars" --shards 2 "$@"; }
+tars --out "$ROOM/tar1"
+ok $? "tar files pack"
+kolo-shards show "$ROOM/tar1" --index 7 --out "$ROOM/one.jpg" > "$ROOM/one.txt"
+cmp -s "$ROOM/one.jpg" "$ROOM/loose/$(sed 's|.*[/ :]||; s/\.jpg$//' "$ROOM/one.txt").jpg"
+ok $? "a picture of a tar file is kept byte for byte"
+if command -v mpiexec > /dev/null; then
+    for ranks in 2 3 5; do
+        mpiexec -n $ranks kolo-pack --source webdataset-tar --in "$ROOM/tars" --shards 2 --out "$ROOM/tar$ranks" > "$ROOM/log" 2>&1
+        is "$(sums "$ROOM/tar$ranks")" "$(sums "$ROOM/tar1")" "$ranks ranks make the same of tar files"
+    done
+else
+    skip "no mpiexec"
+fi
+tars --size 40 --threads 1 --out "$ROOM/tar-raw1" && tars --size 40 --threads 3 --out "$ROOM/tar-raw3"
+is "$(sums "$ROOM/tar-raw3")" "$(sums "$ROOM/tar-raw1")" "resized too, on three threads or one"
+truncate -s 30000 "$ROOM/tars/a-1.tar"
+pack --source webdataset-tar --in "$ROOM/tars" --out "$ROOM/tar-cut"
+is $? 2 "a tar file that is cut off: exit 2"
+
 shapes --out "$ROOM/later" --shuffle-seed 43
 [ "$(sums "$ROOM/later")" != "$want" ]
 ok $? "another seed gives another order"
