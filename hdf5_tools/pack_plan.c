@@ -318,36 +318,49 @@ static int share_flag(packing *p, int mine, bool *flag)
     return rc;
 }
 
+/* Rank 0: what there is to pack, and may it be written? 1: it has been. */
+static int begin(packing *p)
+{
+    if (p->options.out) KOLO_TRY(check_apart(&p->options));
+    KOLO_TRY(open_source(p));
+    KOLO_TRY(pack_choose(p));
+    make_fingerprint(p);
+    return p->options.dry_run ? 0 : claim_output(p);
+}
+
+/* The other ranks take over what rank 0 has found. */
+static int follow(packing *p)
+{
+    p->source.kind = p->options.kind;
+    KOLO_TRY(p->options.kind->load ? open_source(p) : map_list(p));
+    KOLO_TRY(pack_choose(p));
+    make_fingerprint(p);
+    return 0;
+}
+
+static int prepare(packing *p)
+{
+    const int cpus = kolo_cpu_count() / (p->launch.local_size > 0 ? p->launch.local_size : 1);
+    p->threads = p->options.threads ? p->options.threads : cpus > 1 ? cpus : 1;
+    KOLO_TRY(source_prepare(&p->source));
+    KOLO_TRY(choose_shape(p));
+    return p->options.dry_run ? 0 : open_journal(p);
+}
+
 int pack_plan(packing *p)
 {
     const bool first = p->launch.rank == 0;
-    int rc = 0;
     p->lock.fd = -1;
     p->options_text = pack_options_text(&p->options);
     p->work = kolo_format("%s/.pack", p->options.out ? p->options.out : ".");
-    if (!p->options_text || !p->work) return KOLO_ECONFIG;
-    if (first && p->options.out) rc = check_apart(&p->options);
-    if (rc == 0 && first) rc = open_source(p);
-    if (rc == 0 && first) rc = pack_choose(p);
-    if (rc == 0 && first) make_fingerprint(p);
-    if (rc == 0 && first && !p->options.dry_run) rc = claim_output(p);
+    int rc = !p->options_text || !p->work ? KOLO_ECONFIG : first ? begin(p) : 0;
     KOLO_TRY(pack_agree(p, rc));
     KOLO_TRY(share_flag(p, rc == 1, &p->complete));
     KOLO_TRY(share_flag(p, p->resumed, &p->resumed));
     if (p->complete) return 0;
-    if (!first) {
-        p->source.kind = p->options.kind;
-        if (p->options.kind->load || p->options.dry_run) rc = open_source(p);
-        else rc = map_list(p);
-        if (rc == 0) rc = pack_choose(p);
-        if (rc == 0) make_fingerprint(p);
-    }
-    if (rc == 0) rc = source_prepare(&p->source);
-    if (rc == 0) rc = choose_shape(p);
-    const int cpus = kolo_cpu_count() / (p->launch.local_size > 0 ? p->launch.local_size : 1);
-    p->threads = p->options.threads ? p->options.threads : cpus > 1 ? cpus : 1;
-    if (rc == 0 && !p->options.dry_run) rc = open_journal(p);
+    if (p->options.dry_run) return first ? prepare(p) : 0;
+    if (!first) rc = follow(p);
+    if (rc == 0) rc = prepare(p);
     KOLO_TRY(pack_agree(p, rc));
-    if (p->options.dry_run) return 0;
     return pack_agree(p, pack_load_journal(p));
 }
