@@ -80,6 +80,22 @@ if [ -w /dev/full ] && [ -d /dev/shm ] && mkdir -p "$ROOM/small" && mount -t tmp
 else
     skip "no file system of a given size can be mounted"
 fi
+LFW=$KOLO_SHARED/data/lfw
+if [ -e "$LFW/pairs_folds1-2.txt" ] && kolo-pack --help | grep -q '^  lfw'; then
+    kolo-pack --source lfw --in "$LFW/crop150" --annotations "$LFW/pairs_folds1-2.txt" --shards 3 --out "$ROOM/lfw" > "$ROOM/log" 2>&1
+    kolo-shards reshard "$ROOM/lfw" --shards 2 --reshuffle 5 --out "$ROOM/lfw2" > "$ROOM/log" 2>&1
+    ok $? "pairs of real faces in another order"
+    kolo-shards extract "$ROOM/lfw" --out "$ROOM/lfw.files" > "$ROOM/log" 2>&1 && kolo-shards extract "$ROOM/lfw2" --out "$ROOM/lfw2.files" > "$ROOM/log" 2>&1
+    is "$(cksum < "$ROOM/lfw2.files/pairs-view2.tsv")" "$(cksum < "$ROOM/lfw.files/pairs-view2.tsv")" "they name the same pictures"
+    is "$(wc -l < "$ROOM/lfw2.files/pairs-view2.tsv")" 1200 "all 1200 of them"
+    kolo-shards subset "$ROOM/lfw" --limit 300 --out "$ROOM/few" > "$ROOM/log" 2>&1 && kolo-shards extract "$ROOM/few" --out "$ROOM/few.files" > "$ROOM/log" 2>&1
+    find "$ROOM/few.files" -name '*.jpg' | sed "s|^$ROOM/few.files/||" | sort > "$ROOM/list"
+    is "$(sort "$ROOM/few.files/pairs-view2.tsv" | cksum)" \
+        "$(awk -F '\t' 'NR == FNR { have[$1]; next } $1 in have && $2 in have' "$ROOM/list" "$ROOM/lfw.files/pairs-view2.tsv" | sort | cksum)" \
+        "a subset keeps the pairs of which both pictures are there"
+else
+    skip "no LFW here"
+fi
 FILE=$ROOM/a/scenes-train-00001-of-00003.h5
 at=$(grep -abo -m 1 JFIF "$FILE" | head -n 1 | cut -d: -f 1)
 printf '\377\377' | dd of="$FILE" bs=1 seek=$((at + 20000)) conv=notrunc 2> /dev/null
