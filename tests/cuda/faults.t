@@ -82,6 +82,9 @@ like "$ROOM/log" "error: kolo train: .*(has|did) not (finished|end).* within .*3
 ranks error:1:3
 is $status 69 "NCCL fails on a rank: exit 69"
 like "$ROOM/log" "error: kolo train: .*ncclAllReduce: unhandled system error" "the message names the call"
+ranks error:1:9
+is $status 69 "NCCL fails in a step that is replayed: exit 69"
+like "$ROOM/log" "error: kolo train: .*ncclAllReduce: unhandled system error" "the message names the call"
 ranks die:1:3
 [ $status != 0 ]
 ok $? "a rank is killed: the job ends with an error"

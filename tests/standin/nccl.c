@@ -1,6 +1,6 @@
 /* NCCL between ranks on this machine. Every sum is formed in rank order. A communicator that was asked not to block
  * does not: making it, closing it, and by chance a call too, are under way until the program has polled, and what it
- * enqueues before that comes first.
+ * enqueues before that comes first. It ends, even by an abort, only when no graph holds a call of it any more.
  *
  * STANDIN_NCCL=FAULT:RANK[:CALL] makes a rank fail: `absent` never comes, `die` is killed at its CALL-th sum, `hang`
  * never does that one, `error` fails at it with ncclSystemError. The others are told of a rank that is dead, unless
@@ -21,6 +21,7 @@ typedef struct reduction {
     void *to;
     size_t count;
     ncclDataType_t type;
+    bool captured;
 } reduction;
 
 typedef struct registration {
@@ -40,6 +41,7 @@ struct ncclComm {
     standin_work late; /* a call that is under way: run NULL: none */
     cudaStream_t late_stream;
     _Atomic int busy;     /* sums begun and not done */
+    _Atomic int captured; /* sums that graphs hold */
     uint64_t calls, turn; /* of the device thread: sums begun, chunks done */
 };
 
@@ -196,14 +198,20 @@ static bool known(ncclComm_t c)
 static ncclResult_t give(struct ncclComm *c)
 {
     standin_work work = c->late;
+    reduction *r = work.argument;
     c->late.run = NULL;
+    standin_hold();
+    const struct CUstream_st *s = standin_stream(c->late_stream);
+    r->captured = s && s->capture;
+    c->captured += r->captured;
+    standin_release();
     return standin_enqueue(c->late_stream, &work, &c->chain) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 static bool at_rest(struct ncclComm *c)
 {
     standin_hold();
-    bool rest = c->busy == 0 && (!c->chain.op || c->chain.op->done);
+    bool rest = c->busy == 0 && c->captured == 0 && (!c->chain.op || c->chain.op->done);
     if (!rest) standin_nudge();
     standin_release();
     return rest;
@@ -317,6 +325,7 @@ static int reduction_run(standin_op *op)
 static void reduction_drop(void *argument)
 {
     reduction *r = argument;
+    r->comm->captured -= r->captured;
     comm_drop(r->comm);
     free(r);
 }
@@ -340,7 +349,7 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
     }
     reduction *r = malloc(sizeof *r);
     if (!r) abort();
-    *r = (reduction){c, from, to, count, type};
+    *r = (reduction){c, from, to, count, type, false};
     standin_hold();
     c->references++;
     standin_release();
@@ -376,6 +385,7 @@ static ncclResult_t leave(ncclComm_t c, bool abort)
         standin_untrack("NCCL registration", r);
         free(r);
     }
+    while (c->captured) usleep(1000);
     standin_hold();
     if (c->late.run) reduction_drop(c->late.argument);
     c->late.run = NULL;
