@@ -197,7 +197,10 @@ static int end(const char *command, int status)
     int mine = launched ? launch.rank : rank ? atoi(rank) : 0;
     if (mine > 0) wait_for_rank_0(-status);
     kolo_error("kolo %s: %s", command, text);
-    if (launched && launch.size > 1) kolo_launch_abort(&launch, -status);
+    if (launched && launch.size > 1) {
+        usleep(100000); /* or a launcher may end all before it has passed the message on */
+        kolo_launch_abort(&launch, -status);
+    }
     if (launched) kolo_launch_finish(&launch);
     return -status;
 }
