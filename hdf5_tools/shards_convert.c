@@ -11,6 +11,7 @@
 #include "data/h5.h"
 #include "data/sampler.h"
 #include "kolo/error.h"
+#include "shards_tally.h"
 #include "shards_write.h"
 
 #define CHUNK_CACHE ((size_t)256 << 20)
@@ -28,7 +29,7 @@ typedef struct convert {
     int height, width, channels;
     float *row;     /* one sample as it is read; used under the lock of HDF5 */
     uint8_t *plane; /* likewise, of bytes */
-    uint64_t tally[3][256];
+    shards_tally tally;
     int64_t *order;
     char **names;
     int64_t name_count, name_room;
@@ -263,7 +264,7 @@ static int load_locked(convert *c, int64_t from, uint8_t *data)
     if (!c->bytes) KOLO_TRY(round_row(c, from, n));
     if (!c->planes) memcpy(data, c->plane, n);
     for (size_t i = 0; i < n && c->planes; i++) data[i % pixels * (size_t)c->channels + i / pixels] = c->plane[i];
-    for (size_t i = 0; i < n; i++) c->tally[i % (size_t)c->channels][data[i]]++;
+    shards_tally_add(&c->tally, data, pixels, c->channels);
     return 0;
 }
 
@@ -279,18 +280,7 @@ static int load(const void *context, int64_t sample, uint8_t *data)
 static void measure(const void *context, kolo_shard_stats *stats)
 {
     const convert *c = context;
-    for (int ch = 0; ch < c->channels; ch++) {
-        double n = 0, sum = 0, square = 0; /* whole numbers, exact below 2^53 */
-        stats->min[ch] = 1;
-        for (int v = 0; v < 256; v++) {
-            const double k = (double)c->tally[ch][v];
-            if (k <= 0) continue;
-            n += k, sum += k * v, square += k * v * v;
-            stats->min[ch] = fmin(stats->min[ch], v / 255.0), stats->max[ch] = fmax(stats->max[ch], v / 255.0);
-        }
-        const double mean = sum / n, variance = square / n - mean * mean;
-        stats->mean[ch] = mean / 255, stats->std[ch] = sqrt(variance > 0 ? variance : 0) / 255, stats->count[ch] = n;
-    }
+    shards_tally_stats(&c->tally, c->channels, stats);
 }
 
 typedef struct arrays {

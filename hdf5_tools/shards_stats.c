@@ -12,13 +12,9 @@
 #include "kolo/error.h"
 #include "shards.h"
 #include "shards_chart.h"
+#include "shards_tally.h"
 
 #define MOST_CHARTS 12
-
-typedef struct tally { /* how often every value occurs: one thread's, then all */
-    uint64_t value[3][256];
-    uint8_t unused[64]; /* keeps threads off each other's cache lines */
-} tally;
 
 typedef struct counting {
     const char *folder, *out;
@@ -28,7 +24,7 @@ typedef struct counting {
     int64_t count; /* samples that are decoded */
     shards_reader *readers;
     kolo_picture *pictures;
-    tally *tallies; /* [threads] */
+    shards_tally *tallies; /* [threads] */
     kolo_shard_stats stats, stored;
     shards_chart charts[MOST_CHARTS];
     int chart_count;
@@ -39,46 +35,14 @@ static int count_block(void *context, int thread, int64_t first, int64_t last, i
     counting *c = context;
     shards_reader *r = &c->readers[thread];
     kolo_picture *p = &c->pictures[thread];
-    tally *t = &c->tallies[thread];
     for (int64_t i = first; i < last; i++) {
         const int64_t sample = (int64_t)((__int128)i * kolo_dataset_get_info(c->dataset)->count / c->count);
         KOLO_TRY(shards_read_bytes(r, c->dataset, sample));
         KOLO_TRY(shards_decode(r, c->dataset, sample, 0, p));
-        const size_t n = (size_t)p->height * (size_t)p->width;
-        if (p->channels == 1)
-            for (size_t k = 0; k < n; k++) t->value[0][p->pixels[k]]++;
-        else
-            for (size_t k = 0; k < n; k++)
-                t->value[0][p->pixels[3 * k]]++, t->value[1][p->pixels[3 * k + 1]]++,
-                    t->value[2][p->pixels[3 * k + 2]]++;
+        shards_tally_add(&c->tallies[thread], p->pixels, (size_t)p->height * (size_t)p->width, p->channels);
         *bytes += (int64_t)r->bytes;
     }
     return 0;
-}
-
-/* Sums of whole numbers: the same for any order and number of threads. */
-static void add_up(counting *c)
-{
-    for (int64_t t = 1; t < c->threads; t++)
-        for (int ch = 0; ch < 3; ch++)
-            for (int v = 0; v < 256; v++) c->tallies[0].value[ch][v] += c->tallies[t].value[ch][v];
-    for (int ch = 0; ch < kolo_dataset_get_info(c->dataset)->channels; ch++) {
-        unsigned __int128 sum = 0, square = 0;
-        uint64_t n = 0;
-        int low = 255, high = 0;
-        for (int v = 0; v < 256; v++) {
-            const uint64_t k = c->tallies[0].value[ch][v];
-            if (!k) continue;
-            n += k, sum += (unsigned __int128)k * (unsigned)v, square += (unsigned __int128)k * (unsigned)(v * v);
-            low = v < low ? v : low, high = v > high ? v : high;
-        }
-        if (!n) continue;
-        const double mean = (double)sum / (double)n, variance = (double)square / (double)n - mean * mean;
-        c->stats.mean[ch] = mean / 255;
-        c->stats.std[ch] = sqrt(variance > 0 ? variance : 0) / 255;
-        c->stats.min[ch] = low / 255.0, c->stats.max[ch] = high / 255.0;
-        c->stats.count[ch] = (double)n;
-    }
 }
 
 /* ---- charts ----------------------------------------------------------------------------------------------------- */
@@ -228,7 +192,8 @@ static int stats(counting *c)
                         .run = count_block,
                         .context = c};
     KOLO_TRY(shards_run(&work));
-    add_up(c);
+    for (int64_t t = 1; t < c->threads; t++) shards_tally_join(&c->tallies[0], &c->tallies[t]);
+    shards_tally_stats(&c->tallies[0], kolo_dataset_get_info(c->dataset)->channels, &c->stats);
     KOLO_TRY(chart_classes(c));
     KOLO_TRY(chart_sizes(c));
     KOLO_TRY(chart_boxes(c));
