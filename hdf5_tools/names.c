@@ -148,19 +148,22 @@ static int number_classes(const name_table *n, source *s, const char *list, int6
     return rc;
 }
 
-static int find_classes(const name_table *n, source *s, const int64_t *order, int32_t *label)
+static int add_sorted(const name_table *n, source *s, int32_t *label)
 {
-    for (int64_t k = 0; k < n->count; k++) {
-        const int64_t i = order ? order[k] : k;
-        KOLO_TRY(source_find_class(s, names_text(n, i), -1, &label[i]));
-    }
-    return 0;
+    int64_t *order = kolo_alloc(sizeof *order * (size_t)n->count);
+    int rc = order ? 0 : KOLO_ECONFIG;
+    for (int64_t i = 0; i < n->count && rc == 0; i++) order[i] = i;
+    if (rc == 0 && n->count) qsort_r(order, (size_t)n->count, sizeof *order, compare, (void *)(uintptr_t)n);
+    for (int64_t k = 0; k < n->count && rc == 0; k++)
+        rc = source_find_class(s, names_text(n, order[k]), -1, &label[order[k]]);
+    free(order);
+    return rc;
 }
 
-int names_to_classes_in_order(const name_table *n, source *s, int32_t **label)
+int names_to_sorted_classes(const name_table *n, source *s, int32_t **label)
 {
     *label = kolo_alloc(sizeof **label * (size_t)n->count);
-    return *label ? find_classes(n, s, NULL, *label) : KOLO_ECONFIG;
+    return *label ? add_sorted(n, s, *label) : KOLO_ECONFIG;
 }
 
 int names_to_classes(const name_table *n, source *s, const char *list, int32_t **label)
@@ -169,15 +172,7 @@ int names_to_classes(const name_table *n, source *s, const char *list, int32_t *
     if (most < -1) return (int)most;
     *label = kolo_alloc(sizeof **label * (size_t)n->count);
     if (!*label) return KOLO_ECONFIG;
-    if (n->count == 0) return 0;
-    if (most >= 0) return number_classes(n, s, list, most, *label);
-    int64_t *order = kolo_alloc(sizeof *order * (size_t)n->count);
-    if (!order) return KOLO_ECONFIG;
-    for (int64_t i = 0; i < n->count; i++) order[i] = i;
-    qsort_r(order, (size_t)n->count, sizeof *order, compare, (void *)(uintptr_t)n);
-    int rc = find_classes(n, s, order, *label);
-    free(order);
-    return rc;
+    return most >= 0 ? number_classes(n, s, list, most, *label) : add_sorted(n, s, *label);
 }
 
 void names_relabel(source *s, const int32_t *label)

@@ -23,8 +23,8 @@ void names_free(name_table *n);
 /* Names to classes of the source: label[i] of name i, which the caller frees. Whole numbers from 0 are labels as they
  * stand; `list` (may be NULL) is then a file that names them, one a line. Other names become classes in byte order. */
 int names_to_classes(const name_table *n, source *s, const char *list, int32_t **label);
-/* The same in the order of the names themselves. */
-int names_to_classes_in_order(const name_table *n, source *s, int32_t **label);
+/* The same with names only: a number is a name like others. */
+int names_to_sorted_classes(const name_table *n, source *s, int32_t **label);
 /* KOLO_EINPUT where two of them are the same: classes of one name would become one class. */
 int names_all_differ(const char *path, char *const *list, int64_t count);
 /* Samples were added with the number of their class's name as label: puts the label in its place. */

@@ -272,7 +272,7 @@ static int open_imagenet(source *s, const pack_options *o)
     if (rc == 0) rc = check_annotations(n);
     for (int i = 0; i < o->in_count && rc == 0; i++)
         rc = folder_exists(o->in[i]) ? read_folder(s, n, o, o->in[i]) : read_outer(s, n, o->in[i]);
-    if (rc == 0) rc = names_to_classes(&n->synsets, s, NULL, &label);
+    if (rc == 0) rc = names_to_sorted_classes(&n->synsets, s, &label);
     if (rc == 0) names_relabel(s, label);
     if (rc == 0) rc = check_published(s, n, o);
     if (rc == 0) faults_tell(&n->wrong);

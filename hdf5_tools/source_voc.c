@@ -254,7 +254,7 @@ static int make_classes(source *s, const voc *v, int32_t **label)
         "diningtable", "dog",     "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"};
     int64_t known = 0;
     for (int c = 0; c < 20; c++) known += names_find(&v->names, challenge[c]) >= 0;
-    if (known == 0 || known < v->names.count) return names_to_classes(&v->names, s, NULL, label);
+    if (known == 0 || known < v->names.count) return names_to_sorted_classes(&v->names, s, label);
     *label = kolo_alloc(sizeof **label * (size_t)v->names.count);
     if (!*label) return KOLO_ECONFIG;
     for (int c = 0; c < 20; c++) {
