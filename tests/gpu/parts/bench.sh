@@ -3,7 +3,7 @@
 # trying candidates takes long on the stand-in: a rehearsal does it once
 free=()
 if [ -n "$DRY" ]; then batches=(2) big=(model=resnet20 size=8 steps=2) small=(model=resnet20 size=8 batch=2 steps=2) free=(deterministic=true)
-else batches=(256 512 128) big=(model=resnet50 size=224 steps=40) small=(model=resnet20 size=32 batch=1024 steps=200); fi
+else batches=(256 512) big=(model=resnet50 size=224 steps=40) small=(model=resnet20 size=32 batch=1024 steps=200); fi
 if [ -z "$DRY" ]; then
     if limited 60 ceilings > "$OUT/logs/ceilings" 2>&1; then
         grep -h '"ceiling"\|"gpu"' "$OUT/logs/ceilings" | tee -a "$OUT/results.jsonl" | sed 's/[{}"]//g; s/^what: /# /'
@@ -52,6 +52,10 @@ need_data
 if bench packed "${big[@]}" "${free[@]}" precision=bf16 batch="$best_batch" data="$DATA/photos/train"; then note "packed pictures: $(ratio "$rate" "$best") of the synthetic speed"; fi
 bench resnet20.f32 "${small[@]}" "${free[@]}" precision=f32
 bench resnet20.bf16 "${small[@]}" "${free[@]}" precision=bf16 && echo "$rate" > "$OUT/best20"
+if [ -z "$DRY" ] && bench synthetic.128 "${big[@]}" precision=bf16 batch=128; then
+    at_least "$best" "$rate" || best=$rate best_host=$host best_peak=$peak best_planned=$planned
+    echo "$best" > "$OUT/best"
+fi
 if [ -z "$DRY" ]; then bench resnet50.fp16 "${big[@]}" precision=fp16 batch="$best_batch" && bench resnet50.tf32 "${big[@]}" precision=tf32 batch=128; fi
 goal "ResNet-50 bf16, img/s: the floor" "$best" 2470
 goal "ResNet-50 bf16, img/s: good" "$best" 3400
