@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kolo-shards convert: pictures in HDF5 files of others.
+# kolo-shards convert: pictures in files of others.
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards h5dump
 kolo-pack --source shapes --count 60 --size 12 --no-shuffle --shards 1 --name a --out "$ROOM/a" > "$ROOM/log" 2>&1 || exit 1
@@ -66,5 +66,64 @@ END
     is $? 78 "fractions without --scale: exit 78"
 else
     skip "no h5py"
+fi
+# FFCV's format, written with numpy by its own definitions: FILE jpeg|raw|mixed
+kolo-pack --source shapes --count 12 --no-shuffle --shards 1 --out "$ROOM/jpeg" > "$ROOM/log" 2>&1
+for i in 0 1 2 3 4 5; do kolo-shards show "$ROOM/jpeg" --index $i --plain --out "$ROOM/$i.jpg" && kolo-shards show "$ROOM/jpeg" --index $i --out "$ROOM/$i.png"; done > "$ROOM/sizes" 2>&1
+if python3 -c 'import numpy' 2> /dev/null; then
+    cat > "$ROOM/beton.py" << 'END'
+import numpy as np, re, sys
+room, mode = sys.argv[1:]
+r = np.random.default_rng(2)
+header = np.dtype([("version", "<u2"), ("num_fields", "<u2"), ("page_size", "<u4"), ("num_samples", "<u8"), ("alloc_table_ptr", "<u8")], align=True)
+alloc = np.dtype([("sample_id", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
+field = np.dtype([("type_id", "<u1"), ("name", ("<u1", 16)), ("arguments", ("<u1", (1024,)))], align=True)
+image = np.dtype([("mode", "<u1"), ("width", "<u2"), ("height", "<u2"), ("data_ptr", "<u8")])
+record = np.dtype([("", np.dtype("<f8")), ("", image), ("", np.dtype("<i8"))], align=True)
+sizes = [tuple(map(int, m)) for m in re.findall(r"(\d+) x (\d+), \d+ bytes", open(room + "/sizes").read())][::2]
+n = len(sizes)
+h, d, m, a = np.zeros(1, header), np.zeros(3, field), np.zeros(n, record), np.zeros(n, alloc)
+h["version"], h["num_fields"], h["page_size"], h["num_samples"] = 2, 3, 1 << 21, n
+for i, (t, name) in enumerate([(0, b"weight"), (2, b"image"), (1, b"label")]):
+    d[i]["type_id"] = t
+    d[i]["name"][: len(name)] = np.frombuffer(name, "<u1")
+start = 1 << 21
+blob = b""
+for i in range(n):
+    jpeg = mode == "jpeg" or (mode == "mixed" and i % 2)
+    width, height = sizes[i] if jpeg or mode == "mixed" else (8, 6)
+    data = open(f"{room}/{i}.jpg", "rb").read() if jpeg else r.integers(0, 256, (height, width, 3), dtype=np.uint8).tobytes()
+    m["f1"][i] = (0 if jpeg else 1, width, height, start + len(blob))
+    m["f0"][i], m["f2"][i] = i / 2, (3 * i) % 4
+    a[n - 1 - i] = (i, start + len(blob), len(data))
+    open(f"{room}/{mode}.{i}", "wb").write(data)
+    blob += data + bytes(7)
+h["alloc_table_ptr"] = start + len(blob)
+top = h.tobytes() + d.tobytes() + m.tobytes()
+open(f"{room}/{mode}.beton", "wb").write(top + bytes(start - len(top)) + blob + a.tobytes())
+END
+    for mode in jpeg raw mixed; do
+        python3 "$ROOM/beton.py" "$ROOM" $mode > "$ROOM/log" 2>&1
+        kolo-shards convert "$ROOM/$mode.beton" --out "$ROOM/$mode.split" > "$ROOM/log" 2>&1
+        ok $? ".beton of $mode"
+        kolo-shards verify "$ROOM/$mode.split" --decode > "$ROOM/log" 2>&1
+        ok $? "verifies"
+        kolo-shards info "$ROOM/$mode.split" > "$ROOM/log"
+        like "$ROOM/log" "^encoding +$mode" "keeps its encoding"
+        FILE=$(echo "$ROOM/$mode.split"/*.h5)
+        key=$([ $mode = raw ] && echo images || echo bytes)
+        h5dump -d /$key -b LE -o "$ROOM/stored" "$FILE" > "$ROOM/log" 2>&1
+        cat "$ROOM/$mode".[0-5] | cmp -s - "$ROOM/stored"
+        ok $? "and every byte of it"
+        is "$(h5dump -d /label -y "$FILE" | sed -n '/DATA {/,/}/p' | tr -dc '0-9,')" "0,3,2,1,0,3" "and the labels"
+    done
+    kolo-shards convert "$ROOM/raw.beton" --images label --out "$ROOM/no" > "$ROOM/log" 2>&1
+    is $? 2 "a field that holds no pictures: exit 2"
+    head -c -30 "$ROOM/raw.beton" > "$ROOM/short.beton"
+    kolo-shards convert "$ROOM/short.beton" --out "$ROOM/no" > "$ROOM/log" 2>&1
+    is $? 2 "a .beton that is cut off: exit 2"
+    like "$ROOM/log" 'truncated or damaged' "says so"
+else
+    skip "no numpy"
 fi
 done_testing
