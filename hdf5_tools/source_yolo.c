@@ -14,6 +14,7 @@
 #include "faults.h"
 #include "folder.h"
 #include "kolo/error.h"
+#include "names.h"
 #include "text_rows.h"
 #include "yolo_config.h"
 
@@ -203,32 +204,41 @@ static int parse_row(const yolo *y, const text_rows *rows, int n, double numbers
     return box[2] > 0 && box[3] > 0 ? 0 : text_fail(rows, "a box without area: width %g, height %g", box[2], box[3]);
 }
 
-/* Has this picture had the same box before? */
-static bool is_duplicate(const source *s, int64_t first, const double box[4], int32_t label)
+/* 1: this picture has had the same box before. */
+static int is_duplicate(name_table *seen, const double box[4], int64_t class)
 {
-    for (int64_t i = first; i < s->boxes; i++)
-        if (s->box[i].label == label && memcmp(s->box[i].numbers, box, 4 * sizeof *box) == 0) return true;
-    return false;
+    char text[160];
+    int64_t number;
+    const int64_t before = seen->count;
+    snprintf(text, sizeof text, "%lld %a %a %a %a", (long long)class, box[0], box[1], box[2], box[3]);
+    KOLO_TRY(names_add(seen, text, &number));
+    return number < before;
+}
+
+static int take_row(source *s, yolo *y, const text_rows *rows, int n, double *numbers, name_table *seen)
+{
+    double box[4];
+    int64_t class = 0;
+    int rc = parse_row(y, rows, n, numbers, box, &class);
+    if (rc < 0) return faults_take(&y->wrong, rc);
+    rc = is_duplicate(seen, box, class);
+    if (rc == 0) return source_add_box(s, s->count - 1, box, y->label[class], 0, -1, -1);
+    y->duplicates += rc > 0;
+    return rc < 0 ? rc : 0;
 }
 
 static int read_labels(source *s, yolo *y, const char *path, double *numbers)
 {
     text_rows rows;
+    name_table seen = {0};
     char *line;
-    const int64_t first = s->boxes;
     KOLO_TRY(text_open(&rows, path));
     int rc;
     while ((rc = text_next(&rows, &line)) > 0) {
-        double box[4];
-        int64_t class = 0;
         const int n = text_words(line, y->fields, MOST_FIELDS);
-        if (n == 0) continue;
-        rc = parse_row(y, &rows, n, numbers, box, &class);
-        if (rc < 0) rc = faults_take(&y->wrong, rc);
-        else if (is_duplicate(s, first, box, y->label[class])) y->duplicates++;
-        else rc = source_add_box(s, s->count - 1, box, y->label[class], 0, -1, -1);
-        if (rc < 0) break;
+        if (n && (rc = take_row(s, y, &rows, n, numbers, &seen)) < 0) break;
     }
+    names_free(&seen);
     text_close(&rows);
     return rc;
 }
