@@ -1,5 +1,5 @@
 # The targets that are not building: run, tests, sanitizers, lint, installation. Part of the GNUmakefile.
-.PHONY: run check check-long bench asan ubsan tsan lint format \
+.PHONY: run check check-long bench asan ubsan tsan fuzz fuzzers lint format \
         docs install uninstall dist bundle bundle-now clean distclean deps help
 
 # make starts itself again, with as many jobs as there are CPUs where the user named no number
@@ -67,6 +67,25 @@ prove-tsan: $(TSAN_UNIT)
 	$(Q)UCX_MEM_MMAP_HOOK_MODE=none TSAN_OPTIONS='suppressions=$(abspath tests/tsan.supp) halt_on_error=1 history_size=7' OMP_NUM_THREADS=1 \
 	  $$(setarch "$$(uname -m)" -R true 2>/dev/null && echo setarch "$$(uname -m)" -R) prove -j2 $^
 
+# ---- readers of untrusted files: tests/fuzz/NAME.c is a harness for libFuzzer, or for tests/fuzz/mutate.c ---------------
+FUZZ_ALL     := $(filter-out input mutate,$(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c))))
+FUZZ         ?= $(FUZZ_ALL)
+FUZZ_SECONDS ?= 600
+FUZZ_CC      ?= clang
+FUZZ_MAIN     = $(BUILD)/tests/fuzz/mutate.o
+FUZZ_FLAGS   := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/input.o $$(FUZZ_MAIN) $(TOOL_PARTS) $(call room_archive,ckpt) \
+                       $(call archives_until,data)
+	$(linking)
+tests: $(FUZZ_ALL:%=$(BUILD)/tests/fuzz/%)
+fuzz:
+	$(Q)command -v $(FUZZ_CC) >/dev/null || { echo 'make fuzz needs clang with libFuzzer and the sanitizers (compiler-rt); FUZZ_CC= names it' >&2; exit 1; }
+	$(again) programs
+	+$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) MPI=0 PMIX=0 FUZZ_MAIN= FUZZ='$(FUZZ)' \
+	  SANITIZE='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link' CFLAGS='-O1 -g -fno-omit-frame-pointer' LDFLAGS=-fsanitize=fuzzer fuzzers
+	$(Q)KOLO_BUILD='$(abspath $(BUILD))' FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(FUZZ)
+fuzzers: $(FUZZ:%=$(BUILD)/tests/fuzz/%)
+
 # ---- lint -------------------------------------------------------------------------------------------------------------
 C_FILES = $(sort $(wildcard include/*/*.h src/*/*.[ch] src/*/*/*.[ch] hdf5_tools/*.[ch] tests/*.h tests/*/*.[ch]))
 lint:
@@ -119,6 +138,7 @@ Targets
   check        installs what is missing, builds, runs every test; check-long: the slow ones too
   bench        speed on this machine; bench-NAME runs tests/peers/NAME.sh
   asan ubsan tsan   unit tests under a sanitizer, built in $(BUILD)/asan and so on
+  fuzz         readers of files under clang's libFuzzer, $(FUZZ_SECONDS) s each: FUZZ_SECONDS=, FUZZ=name; crashes in $(BUILD)/fuzz/crashes
   lint format  rules of the sources; format lays them out by clang-format
   install uninstall   PREFIX=$(PREFIX) DESTDIR=; the installed tree may be moved
   dist         a source archive of the last commit

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Small inputs for the harnesses: seeds.sh FOLDER makes FOLDER/NAME/*, by the programs on the PATH. With KOLO_SHARED (real data
+# sets, may be absent) and a second word `real` also some of its files.
+set -eu
+TO=$1 REAL=${2:-}
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/kolo-seeds-XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+for name in shard manifest idx cifar tar json coco voc text list yolo safetensors recipe picture exif; do mkdir -p "$TO/$name"; done
+pack() { # NAME ARGUMENTS...
+    kolo-pack --out "$WORK/$1" --count 3 --shards 1 --threads 1 "${@:2}" > "$WORK/log" 2>&1 || { cat "$WORK/log" >&2 && exit 1; }
+}
+
+pack raw --source shapes --size 8 --encoding raw
+pack jpeg --source scenes --size 16 --encoding jpeg
+pack mixed --source scenes --size 16 --encoding mixed --color gray
+for kind in raw jpeg mixed; do
+    cp "$WORK/$kind"/*.h5 "$TO/shard/$kind"
+    cp "$WORK/$kind"/*.index "$TO/manifest/$kind"
+done
+
+perl -e 'print pack("C4N3", 0, 0, 8, 3, 16, 4, 4), map { chr($_ % 256) } 1 .. 256' > "$TO/idx/images"
+perl -e 'print pack("C4N", 0, 0, 8, 1, 16), map { chr($_ % 10) } 1 .. 16' > "$TO/idx/labels"
+gzip -nc "$TO/idx/images" > "$TO/idx/images.gz"
+perl -e 'print chr(3), "x" x 3072' > "$TO/cifar/ten"
+perl -e 'print chr(3), chr(77), "x" x 3072' > "$TO/cifar/hundred"
+
+folder=$(printf 'l%.0s' {1..60})/$(printf 'm%.0s' {1..60})
+mkdir -p "$WORK/tree/$folder"
+echo one > "$WORK/tree/one.txt"
+echo two > "$WORK/tree/$folder/two.txt"
+tar -C "$WORK/tree" --format=gnu -cf "$WORK/tree/$folder/inner.tar" one.txt
+for format in gnu ustar pax; do tar -C "$WORK/tree" --format=$format -cf "$TO/tar/$format" one.txt "$folder"; done
+ln -s one.txt "$WORK/tree/link" && tar -C "$WORK/tree" -cf "$TO/tar/link" link one.txt
+
+cat > "$TO/coco/a" << 'END'
+{"images": [{"id": 9, "file_name": "0.jpg", "height": 480, "width": 640}, {"id": 10, "file_name": "x\u00e9\ud83d\ude00.jpg"}],
+ "annotations": [{"id": 1, "image_id": 9, "category_id": 17, "bbox": [1.5, 2, 30.25, 4e1], "area": 12.5, "iscrowd": 0,
+   "segmentation": [[1, 2, 3, 4, 5, 6]]}], "categories": [{"id": 17, "name": "cat"}, {"id": 90, "name": "tooth brush"}]}
+END
+sed 's/"images"/"info": {"a": [true, false, null, -1.5e-7]}, "images"/' "$TO/coco/a" > "$TO/coco/b"
+cp "$TO/coco/a" "$TO/json/coco"
+printf '[[[1, -2.5E+3, "\\n\\u0041\\"", {}, []], {"a": {"b": [null, true, false]}}]]\n' > "$TO/json/values"
+cat > "$TO/voc/a" << 'END'
+<?xml version="1.0"?>
+<!-- one --><annotation><filename>a.jpg</filename><size><width>640</width><height>480</height><depth>3</depth></size>
+<object><name>dog &amp; cat&#x41;</name><difficult>1</difficult><truncated>0</truncated><pose a="b"/>
+<bndbox><xmin>1</xmin><ymin>2.5</ymin><xmax>30</xmax><ymax>40</ymax></bndbox></object></annotation>
+END
+printf 'a,b,c\r\n"q ""u"", x",1.5e3,-7\n  two words\t3\n\xc3\xa9\n' > "$TO/text/rows"
+gzip -nc "$TO/text/rows" > "$TO/text/rows.gz"
+printf 'a/0.jpg\tcat\nb/1.jpg\tdog\n' > "$TO/list/names"
+printf 'a/0.jpg\t0\n/b/1.jpg\t1\n' > "$TO/list/numbers"
+printf '0 0.5 0.5 0.25 0.125\n7 .1 .1 .9 .1 .9 .9\n' > "$TO/yolo/labels"
+printf 'path: .\ntrain: [images/train, images/train]\nval: images/val\nnc: 2\nnames:\n  0: cat\n  1: "dog"\n' > "$TO/yolo/map"
+printf 'train: images/train\nnc: 2\nnames: [cat, dog]\n' > "$TO/yolo/row"
+
+perl -e 'my $h = q({"__metadata__":{"format":"pt"},"a.weight":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},) .
+    q("b":{"dtype":"BF16","shape":[4],"data_offsets":[16,24]},"n":{"dtype":"I64","shape":[],"data_offsets":[24,32]}});
+    $h .= " " while length($h) % 8; print pack("Q<", length $h), $h, map { chr } 1 .. 32' > "$TO/safetensors/three"
+printf 'model: resnet18\nbatch: 64 # words\nlr: 0.1\nepochs: 3\ndata: "a b"\n' > "$TO/recipe/plain"
+printf '{model: resnet20, lr: 1e-3, seed: 7}\n' > "$TO/recipe/flow"
+
+kolo-shards show "$WORK/jpeg" --plain --out "$TO/picture/jpeg.jpg" > /dev/null
+kolo-shards show "$WORK/raw" --plain --out "$TO/picture/png.png" > /dev/null
+perl -e 'print "BM", pack("VvvVVVVvvVVVVVV", 54 + 24, 0, 0, 54, 40, 2, 3, 1, 24, 0, 24, 0, 0, 0, 0), "x" x 24' > "$TO/picture/bmp"
+perl -e 'print "BM", pack("VvvVVVVvvVVVVVV", 62 + 4, 0, 0, 62, 40, 2, 1, 1, 8, 0, 4, 0, 0, 2, 0), pack("V2", 7, 0xFFFFFF), "\0\1\0\0"' > "$TO/picture/bmp8"
+printf 'P6\n# a\n2 2\n255\nabcdefghijkl' > "$TO/picture/ppm"
+printf 'P5 2 2 255\nabcd' > "$TO/picture/pgm"
+head -c 2 "$TO/picture/jpeg.jpg" > "$TO/exif/big"
+printf '\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0' >> "$TO/exif/big"
+printf '\xff\xd8\xff\xe0\0\x04ab\xff\xe1\0\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x08\0\0\0\0\0\0\0' > "$TO/exif/little"
+{ cat "$TO/exif/big" && tail -c +3 "$TO/picture/jpeg.jpg"; } > "$TO/picture/turned.jpg"
+
+[ "$REAL" = real ] && [ -n "${KOLO_SHARED:-}" ] && [ -d "$KOLO_SHARED/data" ] || exit 0
+find "$KOLO_SHARED/data/odd-images" -type f -size -40k \( -name '*.jpg' -o -name '*.png' \) -exec cp {} "$TO/picture" \;
+cp "$TO"/picture/*.jpg "$TO/exif"
+find "$KOLO_SHARED/data/detection" -name '*.xml' -size -4k | sort | head -n 8 | while read -r file; do cp "$file" "$TO/voc"; done
+find "$KOLO_SHARED/data/detection" -path '*labels*' -name '*.txt' -size -2k | sort | head -n 8 | while read -r file; do cp "$file" "$TO/yolo"; done
+find "$KOLO_SHARED/data/detection" -name '*.yaml' | while read -r file; do cp "$file" "$TO/yolo"; done
