@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/wide.h"
+
 /* (0, 1), never an end of it */
 static double open_uniform(kolo_random *random) { return (kolo_random_u32(random) + 0.5) * 0x1p-32; }
 
@@ -59,7 +61,7 @@ void kolo_mix_draw(kolo_mix *mix, const kolo_mix_config *c, int height, int widt
     kolo_mix_box(mix, lambda, y, x, height, width);
 }
 
-static void blend(uint8_t *restrict a, uint8_t *restrict b, size_t bytes, int weight)
+KOLO_WIDE static void blend(uint8_t *restrict a, uint8_t *restrict b, size_t bytes, int weight)
 {
     for (size_t i = 0; i < bytes; i++) {
         const int share = ((a[i] - b[i]) * weight + (1 << 14)) >> 15, sum = a[i] + b[i];
