@@ -2,7 +2,7 @@
 # Finds every library this program needs and writes what it found as makefile lines to stdout; the GNUmakefile keeps
 # them in $(BUILD)/probe.mk. Each library is looked for in its *_HOME, then as its own tool or pkg-config tells it, then
 # where the compiler looks anyway; a candidate counts only when a program that uses it compiles and links.
-# Environment: CC, CXX, PROBE_KEY (recorded), MPI PMIX CUDA NCCL (0: without), *_HOME, and *_CFLAGS with *_LIBS to decide yourself.
+# Environment: CC, CXX, PROBE_KEY (recorded), MPI PMIX CUDA NCCL TIFF WEBP (0: without), *_HOME, and *_CFLAGS with *_LIBS to decide yourself.
 set -u
 CC=${CC:-cc}
 work=$(mktemp -d) || exit 1
@@ -87,6 +87,12 @@ find_library() {
     fi
     missing="$missing $1"
     return 1
+}
+
+# A library that the program does without where it is not found, and nobody said where it is.
+optional_library() {
+    before=$missing
+    find_library "$@" || [ -n "$home$own_libs" ] || missing=$before
 }
 
 program() { printf '%s\n' "$@" >"$work/t.c"; }
@@ -192,6 +198,14 @@ program '#include <stdio.h>' '#include <jpeglib.h>' \
 find_library JPEG -ljpeg libjpeg
 program '#include <png.h>' 'int main(void) { return png_access_version_number() == 0; }'
 find_library PNG '-lpng -lz' libpng
+if [ "${TIFF:-1}" != 0 ]; then
+    program '#include <tiffio.h>' 'int main(void) { return TIFFGetVersion() == 0; }'
+    optional_library TIFF -ltiff libtiff-4
+fi
+if [ "${WEBP:-1}" != 0 ]; then
+    program '#include <webp/decode.h>' 'int main(void) { return WebPGetDecoderVersion() == 0; }'
+    optional_library WEBP -lwebp libwebp
+fi
 program '#include <zlib.h>' 'int main(void) { return zlibVersion() == 0; }'
 find_library ZLIB -lz zlib
 program '#include <yaml.h>' 'int main(void) { yaml_parser_t p; return yaml_parser_initialize(&p); }'

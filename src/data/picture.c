@@ -42,6 +42,10 @@ enum kolo_picture_kind kolo_picture_sniff(const void *data, size_t bytes)
     if (bytes >= 2 && p[0] == 'B' && p[1] == 'M') return KOLO_PICTURE_BMP;
     if (bytes >= 3 && p[0] == 'P' && p[1] >= '1' && p[1] <= '6' && strchr(" \t\r\n#", p[2]) && p[2])
         return KOLO_PICTURE_PNM;
+    if (bytes >= 4 && (memcmp(p, "II*\0", 4) == 0 || memcmp(p, "MM\0*", 4) == 0 || memcmp(p, "II+\0", 4) == 0 ||
+                       memcmp(p, "MM\0+", 4) == 0))
+        return KOLO_PICTURE_TIFF;
+    if (bytes >= 12 && memcmp(p, "RIFF", 4) == 0 && memcmp(p + 8, "WEBP", 4) == 0) return KOLO_PICTURE_WEBP;
     return KOLO_PICTURE_UNKNOWN;
 }
 
@@ -66,9 +70,11 @@ int kolo_picture_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int cha
     case KOLO_PICTURE_PNG: return kolo_picture_decode_png(data, bytes, channels, picture);
     case KOLO_PICTURE_BMP: return kolo_picture_decode_bmp(data, bytes, channels, picture);
     case KOLO_PICTURE_PNM: return kolo_picture_decode_pnm(data, bytes, channels, picture);
+    case KOLO_PICTURE_TIFF: return kolo_picture_decode_tiff(data, bytes, channels, picture);
+    case KOLO_PICTURE_WEBP: return kolo_picture_decode_webp(data, bytes, channels, picture);
     case KOLO_PICTURE_UNKNOWN: break;
     }
-    return kolo_fail(KOLO_EINPUT, "is not a picture (by its first bytes neither JPEG, PNG, BMP nor PPM)");
+    return kolo_fail(KOLO_EINPUT, "is not a picture (by its first bytes neither JPEG, PNG, BMP, PPM, TIFF nor WebP)");
 }
 
 static uint8_t luma(const uint8_t *rgb)

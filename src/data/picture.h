@@ -25,7 +25,9 @@ enum kolo_picture_kind {
     KOLO_PICTURE_JPEG,
     KOLO_PICTURE_PNG,
     KOLO_PICTURE_BMP,
-    KOLO_PICTURE_PNM
+    KOLO_PICTURE_PNM,
+    KOLO_PICTURE_TIFF, /* these two: where their libraries were found when this program was built */
+    KOLO_PICTURE_WEBP
 };
 enum kolo_picture_kind kolo_picture_sniff(const void *data, size_t bytes); /* by the first bytes, never by a name */
 
@@ -37,6 +39,8 @@ int kolo_picture_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int cha
 int kolo_picture_decode_png(const void *data, size_t bytes, int channels, kolo_picture *picture);
 int kolo_picture_decode_bmp(const void *data, size_t bytes, int channels, kolo_picture *picture);
 int kolo_picture_decode_pnm(const void *data, size_t bytes, int channels, kolo_picture *picture);
+int kolo_picture_decode_tiff(const void *data, size_t bytes, int channels, kolo_picture *picture);
+int kolo_picture_decode_webp(const void *data, size_t bytes, int channels, kolo_picture *picture);
 
 /* Gray to RGB by repetition, RGB to gray by luma (ITU-R 601, 16-bit integers), in place. */
 int kolo_picture_convert(kolo_picture *picture, int channels);
