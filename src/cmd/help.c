@@ -47,6 +47,13 @@ static void print_models(void)
     for (int i = 0; i < kolo_model_count; i++) print_model(&kolo_model_table[i]);
 }
 
+static void print_augmentation(const kolo_augmentation *a)
+{
+    char usage[256];
+    kolo_augment_usage(a, usage, sizeof usage);
+    printf("  %s\n      %s\n", usage, a->help);
+}
+
 static int print_topic(const char *topic)
 {
     if (!strcmp(topic, "options")) {
@@ -60,11 +67,7 @@ static int print_topic(const char *topic)
         for (int i = 0; i < kolo_schedule_count; i++)
             printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
     } else if (!strcmp(topic, "augmentations")) {
-        for (int i = 0; i < kolo_augmentation_count; i++) {
-            char usage[256];
-            kolo_augment_usage(&kolo_augmentation_table[i], usage, sizeof usage);
-            printf("  %s\n      %s\n", usage, kolo_augmentation_table[i].help);
-        }
+        for (int i = 0; i < kolo_augmentation_count; i++) print_augmentation(&kolo_augmentation_table[i]);
     } else {
         return 1;
     }
@@ -79,8 +82,10 @@ static bool print_name(const char *word)
         if (!strcmp(word, table[i].name)) return printf("  %s (%s): %s\n", word, kind, table[i].help) > 0
     LOOK_IN("optimizer", kolo_optimizer_table, kolo_optimizer_count);
     LOOK_IN("schedule", kolo_schedule_table, kolo_schedule_count);
-    LOOK_IN("augmentation", kolo_augmentation_table, kolo_augmentation_count);
 #undef LOOK_IN
+    for (int i = 0; i < kolo_augmentation_count; i++)
+        if (!strcmp(word, kolo_augmentation_table[i].name))
+            return print_augmentation(&kolo_augmentation_table[i]), true;
     for (int i = 0; i < kolo_model_count; i++)
         if (!strcmp(word, kolo_model_table[i].name)) return print_model(&kolo_model_table[i]), true;
     return false;
