@@ -11,9 +11,11 @@
 #include "kolo/error.h"
 #include "pack.h"
 
+/* What would be written. Pictures that are made anew as JPEG have sizes that only making them tells. */
 static void print_plan(const packing *p)
 {
     const source *s = &p->source;
+    const pack_options *o = &p->options;
     const int channels = p->channels ? p->channels : 3;
     int64_t bytes = 0, unknown = 0, boxes = 0, tags = 0;
     for (int64_t i = 0; i < p->slot_count; i++) {
@@ -23,13 +25,14 @@ static void print_plan(const packing *p)
         boxes += (int64_t)(s->box_offsets[from + 1] - s->box_offsets[from]);
         tags += (int64_t)(s->tag_offsets[from + 1] - s->tag_offsets[from]);
     }
-    const bool raw = p->options.encoding == KOLO_ENCODING_RAW;
+    const bool raw = o->encoding == KOLO_ENCODING_RAW, kept = o->resize == PACK_RESIZE_NONE && !o->crop && !unknown;
     if (raw) bytes = p->slot_count * p->height * p->width * channels;
-    if (p->options.json) {
+    const int shards = raw || kept ? pack_shard_count(o, (uint64_t)bytes) : o->shards;
+    if (o->json) {
         printf("{\"event\":\"plan\",\"split\":\"%s\",\"samples\":%" PRId64 ",\"of\":%" PRId64
-               ",\"classes\":%d,\"boxes\":%" PRId64 ",\"tags\":%" PRId64 ",\"height\":%d,\"width\":%d,\"channels\":%d,"
-               "\"%s\":%" PRId64 "}\n",
-               p->options.out_split, p->slot_count, s->count, s->classes, boxes, tags, p->height, p->width, channels,
+               ",\"classes\":%d,\"boxes\":%" PRId64 ",\"tags\":%" PRId64
+               ",\"height\":%d,\"width\":%d,\"channels\":%d,\"shards\":%d,\"%s\":%" PRId64 "}\n",
+               o->out_split, p->slot_count, s->count, s->classes, boxes, tags, p->height, p->width, channels, shards,
                raw ? "bytes" : "source_bytes", bytes);
         return;
     }
@@ -40,11 +43,12 @@ static void print_plan(const packing *p)
     printf("%s\n", s->classes > 12 ? ", ..." : "");
     if (s->box_form != SOURCE_BOX_NONE) printf("%" PRId64 " boxes\n", boxes);
     if (s->tags) printf("%" PRId64 " tags\n", tags);
-    if (raw) printf("samples of %d x %d x %d bytes, %.1f MB\n", p->height, p->width, channels, (double)bytes / 1e6);
-    else if (bytes)
-        printf("source files: %.1f MB%s%s\n", (double)bytes / 1e6, unknown ? ", and some of unknown size" : "",
-               p->options.resize == PACK_RESIZE_NONE ? "; JPEG files keep their bytes" : "; pictures are made anew");
-    printf("nothing was written (--dry-run)\n");
+    if (raw) printf("samples of %d x %d x %d bytes, ", p->height, p->width, channels);
+    else printf("%s files, ", kept ? "JPEG files keep their bytes; source" : "pictures are made anew; source");
+    if (bytes) printf("%.1f MB", (double)bytes / 1e6);
+    else printf("of unknown size");
+    if (shards) printf(" in %d shard%s", shards, shards == 1 ? "" : "s");
+    printf("\nnothing was written (--dry-run)\n");
 }
 
 static void print_result(const packing *p, double seconds)

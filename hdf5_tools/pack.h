@@ -138,6 +138,7 @@ void pack_free(packing *p);
 /* Which samples, in which order: --limit, --subset, --holdout, --shuffle-seed. Fills order and slot_count. */
 int pack_choose(packing *p);
 bool pack_needs_probe(const packing *p);
+int pack_shard_count(const pack_options *o, uint64_t bytes); /* files for so many sample bytes */
 /* Samples are shared out in order: this rank's are from pack_share(n, launch, 0) to pack_share(n, launch, 1). */
 int64_t pack_share(int64_t n, const kolo_launch *launch, int after);
 /* The worst status of all ranks. A rank that had no error itself gets an empty error text. Collective. */

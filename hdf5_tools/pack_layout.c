@@ -105,11 +105,16 @@ static int lay_boxes(const packing *p, pack_shard *s)
     return 0;
 }
 
+int pack_shard_count(const pack_options *o, uint64_t bytes)
+{
+    const int shards = o->shards ? o->shards : (int)((bytes + SHARD_BYTES - 1) / SHARD_BYTES);
+    return shards < 1 ? 1 : shards;
+}
+
 static int cut_shards(packing *p)
 {
     const pack_options *o = &p->options;
-    p->shards = o->shards ? o->shards : (int)((p->bytes + SHARD_BYTES - 1) / SHARD_BYTES);
-    if (p->shards < 1) p->shards = 1;
+    p->shards = pack_shard_count(o, p->bytes);
     if (p->shards > p->count)
         return kolo_fail(KOLO_ECONFIG, "--shards %d for %" PRId64 " samples; use fewer", p->shards, p->count);
     p->shard = kolo_alloc(sizeof *p->shard * (size_t)p->shards);

@@ -404,10 +404,11 @@ char *pack_options_text(const pack_options *o)
     if (o->holdout[0])
         snprintf(part, sizeof part, " holdout=%s=%g,%lld", o->holdout, o->holdout_part, (long long)o->holdout_seed);
     return kolo_format("source=%s split=%s name=%s encoding=%s size=%d resize=%s crop=%s filter=%s quality=%d color=%s "
-                       "shards=%d shuffle_seed=%lld limit=%lld%s%s%s%s%s check=%s on_error=%s",
+                       "shards=%d shuffle_seed=%lld limit=%lld%s%s%s%s%s%s check=%s on_error=%s",
                        o->kind->name, o->out_split, o->name, encodings[o->encoding], o->size, resizes[o->resize],
                        o->crop ? "center" : "none", pack_filter_names[o->filter], o->quality, colors[o->color],
                        o->shards, (long long)o->shuffle_seed, (long long)o->limit, part, o->group ? " group=" : "",
                        o->group ? o->group : "", o->classes ? " classes=chosen" : "", o->subset ? " subset=chosen" : "",
+                       o->stats_from ? " stats=given" : "",
                        o->decode_all ? "decode" : "headers", o->skip ? "skip" : "fail");
 }
