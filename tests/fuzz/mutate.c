@@ -40,8 +40,8 @@ static uint32_t below(kolo_random *r, size_t most) { return most ? kolo_random_u
 /* Numbers at the borders of types and of buffers, of 1 to 8 bytes, either end first. */
 static void put_number(kolo_random *r, size_t at)
 {
-    static const uint64_t borders[] = {0,          1,         0x7F,       0x80,        0xFF,      0xFFFF,    0x7FFFFFFF,
-                                       0x80000000, ~0ull >> 32, ~0ull >> 1, 1ull << 63, ~0ull,     ~0ull - 7, 1ull << 40};
+    static const uint64_t borders[] = {0,          1,           0x7F,       0x80,       0xFF,  0xFFFF,    0x7FFFFFFF,
+                                       0x80000000, ~0ull >> 32, ~0ull >> 1, 1ull << 63, ~0ull, ~0ull - 7, 1ull << 40};
     const uint64_t value = borders[below(r, sizeof borders / sizeof *borders)];
     const size_t width = (size_t)1 << below(r, 4);
     const bool big = below(r, 2);

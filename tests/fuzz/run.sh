@@ -13,7 +13,7 @@ TMPDIR=$(mktemp -d "$MEMORY/kolo-fuzzing-XXXXXX") || exit 1
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 tests/fuzz/seeds.sh "$BUILD/fuzz/seeds" real || exit 1
-export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
+export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:quarantine_size_mb=32 UBSAN_OPTIONS=print_stacktrace=1
 LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
 export LSAN_OPTIONS
 failed=0
@@ -21,7 +21,6 @@ for name; do
     program=$BUILD/fuzz/tests/fuzz/$name crashes=$BUILD/fuzz/crashes/$name
     mkdir -p "$BUILD/fuzz/corpus/$name" "$crashes"
     words=(-max_total_time="$SECONDS_EACH" -timeout=25 -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix="$crashes/")
-    [ ! -e "tests/fuzz/$name.dict" ] || words+=(-dict="tests/fuzz/$name.dict")
     log=$BUILD/fuzz/$name.log
     nice -n 10 "$program" "${words[@]}" "$BUILD/fuzz/corpus/$name" "$BUILD/fuzz/seeds/$name" > "$log" 2>&1
     status=$?

@@ -5,7 +5,7 @@ set -eu
 TO=$1 REAL=${2:-}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/kolo-seeds-XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
-for name in shard manifest idx cifar tar json coco voc text list yolo safetensors recipe picture exif; do mkdir -p "$TO/$name"; done
+for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset safetensors recipe picture exif; do mkdir -p "$TO/$name"; done
 pack() { # NAME ARGUMENTS...
     kolo-pack --out "$WORK/$1" --count 3 --shards 1 --threads 1 "${@:2}" > "$WORK/log" 2>&1 || { cat "$WORK/log" >&2 && exit 1; }
 }
@@ -53,6 +53,20 @@ printf 'a/0.jpg\t0\n/b/1.jpg\t1\n' > "$TO/list/numbers"
 printf '0 0.5 0.5 0.25 0.125\n7 .1 .1 .9 .1 .9 .9\n' > "$TO/yolo/labels"
 printf 'path: .\ntrain: [images/train, images/train]\nval: images/val\nnc: 2\nnames:\n  0: cat\n  1: "dog"\n' > "$TO/yolo/map"
 printf 'train: images/train\nnc: 2\nnames: [cat, dog]\n' > "$TO/yolo/row"
+
+printf '1\nA\t1\t2\nA\t1\tB\t2\n' > "$TO/lfw/plain"
+printf '2\t1\nA\t1\t2\nA\t1\tB\t2\nB\t1\t2\nB\t1\tA\t2\n' > "$TO/lfw/folds"
+printf 'ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside
+0,xclick,/m/a,1,0.1,0.9,0.25,0.75,1,0,-1,0,0\n' > "$TO/openimages/boxes"
+printf 'ImageID,Source,LabelName,Confidence\n0,verification,/m/b,0.5\n1,verification,/m/a,1\n' > "$TO/openimages/labels"
+printf 'LabelName,DisplayName\n/m/a,"Cat, tame"\n/m/b,Dog\n' > "$TO/openimages/classes"
+mkdir "$WORK/web"
+echo 7 > "$WORK/web/a.cls"
+echo '{"label": "dog", "x": [1]}' > "$WORK/web/b.json"
+cp "$TO/cifar/ten" "$WORK/web/a.jpg"
+cp "$TO/cifar/ten" "$WORK/web/b.png"
+tar -C "$WORK/web" -cf "$TO/webdataset/two" a.cls a.jpg b.json b.png
+tar -C "$WORK/web" --format=pax -cf "$TO/webdataset/pax" ./a.cls ./a.jpg
 
 perl -e 'my $h = q({"__metadata__":{"format":"pt"},"a.weight":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},) .
     q("b":{"dtype":"BF16","shape":[4],"data_offsets":[16,24]},"n":{"dtype":"I64","shape":[],"data_offsets":[24,32]}});
