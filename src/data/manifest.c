@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,7 @@ static int floats_of(const char *line, const char *key, float *values, int n)
     if (value_of(line, key, text, sizeof text) < 0) return -1;
     for (int i = 0; i < n; i++, at = end + 1) {
         values[i] = strtof(at, &end);
-        if (end == at || *end != (i + 1 < n ? ',' : 0)) return -1;
+        if (end == at || *end != (i + 1 < n ? ',' : 0) || !isfinite(values[i])) return -1;
     }
     return 0;
 }
@@ -173,7 +174,7 @@ static int parse_shards(const char *path, char *line, kolo_manifest *m)
                    &e->metadata_crc, state) != 6)
             return bad(path, s + 3, "not a shard line");
         if (strchr(e->file, '/') || e->file[0] == '.') return bad(path, s + 3, "shards must lie beside the manifest");
-        if (strcmp(state, "ok") != 0 || e->first != next || e->count < 0)
+        if (strcmp(state, "ok") != 0 || e->first != next || e->count < 0 || e->count > m->info.count - next)
             return bad(path, s + 3, "shards are not in order");
         next += e->count;
         line = strchr(line, '\n');

@@ -1,6 +1,7 @@
 /* The manifest of a split. Its checksum is put right first: else nearly every change would end there. */
 #include "data/manifest.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         next += m.shards[s].count;
     }
     fuzz_require(next == m.info.count, "as many samples as the shards have");
+    for (int c = 0; c < m.info.channels; c++)
+        fuzz_require(isfinite(m.info.mean[c]) && isfinite(m.info.std[c]), "finite statistics");
     kolo_manifest_free(&m);
     return 0;
 }

@@ -7,16 +7,18 @@ WORK=$(mktemp -d "${TMPDIR:-/tmp}/kolo-seeds-XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
 for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset safetensors recipe picture exif; do mkdir -p "$TO/$name"; done
 pack() { # NAME ARGUMENTS...
-    kolo-pack --out "$WORK/$1" --count 3 --shards 1 --threads 1 "${@:2}" > "$WORK/log" 2>&1 || { cat "$WORK/log" >&2 && exit 1; }
+    kolo-pack --out "$WORK/$1" --count 3 --threads 1 "${@:2}" > "$WORK/log" 2>&1 || { cat "$WORK/log" >&2 && exit 1; }
 }
 
-pack raw --source shapes --size 8 --encoding raw
-pack jpeg --source scenes --size 16 --encoding jpeg
-pack mixed --source scenes --size 16 --encoding mixed --color gray
+pack raw --source shapes --size 8 --encoding raw --shards 1
+pack jpeg --source scenes --size 16 --encoding jpeg --shards 1
+pack mixed --source scenes --size 16 --encoding mixed --color gray --shards 1
 for kind in raw jpeg mixed; do
     cp "$WORK/$kind"/*.h5 "$TO/shard/$kind"
     cp "$WORK/$kind"/*.index "$TO/manifest/$kind"
 done
+pack two --source shapes --size 8 --encoding raw --shards 2
+cp "$WORK/two"/*.index "$TO/manifest/two"
 
 perl -e 'print pack("C4N3", 0, 0, 8, 3, 16, 4, 4), map { chr($_ % 256) } 1 .. 256' > "$TO/idx/images"
 perl -e 'print pack("C4N", 0, 0, 8, 1, 16), map { chr($_ % 10) } 1 .. 16' > "$TO/idx/labels"
