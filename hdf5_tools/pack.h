@@ -73,6 +73,11 @@ typedef struct pack_record {
     uint32_t check, zero;               /* crc32c of what stands before */
 } pack_record;
 
+typedef struct pack_brief { /* of a record, what the layout of all samples follows from */
+    uint32_t bytes;
+    uint8_t status, codec, channels, source_channels;
+} pack_brief;
+
 /* PACK_SIZED: a JPEG file that keeps its bytes: their number is known, the rest when they are written. */
 enum { PACK_UNKNOWN, PACK_GOOD, PACK_BAD, PACK_SIZED };
 
@@ -109,8 +114,11 @@ typedef struct packing {
     int64_t *order;     /* [slot_count] slot -> source number */
     int journal;        /* file, [slot_count] records by slot */
     char *journal_path;
-    pack_record *records;       /* [slot_count] by slot */
-    uint8_t **cache;            /* [slot_count] by slot: bytes kept from the probe, or NULL */
+    pack_brief *brief;   /* [slot_count] by slot */
+    pack_record *window; /* records of the slots from window_first on, which this rank works on */
+    int64_t window_first;
+    uint8_t **cache; /* [cache_count] by slot from cache_first on: bytes kept from the probe, or NULL */
+    int64_t cache_first, cache_count;
     _Atomic int64_t cache_left; /* bytes */
     char *reject_path;          /* of this rank: lines "slot<TAB>path<TAB>cause" */
     char *rejects;              /* of all ranks, in source order, "path<TAB>cause"; rank 0, after the layout */
@@ -132,7 +140,8 @@ int pack_probe(packing *p);  /* converts everything once, where sizes or bad pic
 int pack_layout(packing *p); /* what goes where; shards are created */
 int pack_write(packing *p);
 int pack_finish(packing *p);
-int pack_tell_twins(const packing *p); /* rank 0: warns of pictures that are there twice */
+/* Rank 0: warns of pictures that are there twice. keys [count]: checksum and length of every sample. */
+int pack_tell_twins(const packing *p, const uint64_t *keys);
 void pack_free(packing *p);
 
 /* Which samples, in which order: --limit, --subset, --holdout, --shuffle-seed. Fills order and slot_count. */
@@ -143,8 +152,20 @@ int pack_shard_count(const pack_options *o, uint64_t bytes); /* files for so man
 int64_t pack_share(int64_t n, const kolo_launch *launch, int after);
 /* The worst status of all ranks. A rank that had no error itself gets an empty error text. Collective. */
 int pack_agree(packing *p, int status);
-int pack_load_journal(packing *p);
 int pack_clear_output(const packing *p);
+
+/* ---- the journal (pack_journal.c) ---- */
+
+void record_seal(pack_record *record); /* with its checksum */
+int pack_journal_open(packing *p);
+void pack_journal_close(packing *p);
+int pack_journal_brief(packing *p);                                    /* of all slots, after all ranks have written */
+int pack_journal_window(packing *p, int64_t first, int64_t end);       /* reads the records of these slots */
+pack_record *pack_journal_at(const packing *p, int64_t slot);          /* in the window */
+int pack_journal_write(const packing *p, int64_t slot, int64_t count); /* from the window */
+/* Every record in the file, in order; unwritten ones are PACK_UNKNOWN. Ends with the first that `take` does not like. */
+int pack_journal_each(const packing *p, int64_t first, int64_t end,
+                      int (*take)(void *state, int64_t slot, const pack_record *record), void *state);
 
 /* ---- geometry (pack_frame.c) ---- */
 
@@ -192,9 +213,6 @@ int converter_peek(converter *c, int64_t i, pack_record *record);
 bool pack_measures(const packing *p, int64_t slot);
 /* Decodes just so far that the size is known. */
 int converter_shape(converter *c, int64_t i, int *height, int *width);
-
-void record_seal(pack_record *record);
-bool record_valid(const pack_record *record);
 
 /* Progress, and the wish to stop, over all ranks: by a small file, as the file system is shared anyway. */
 typedef struct board board;

@@ -49,13 +49,6 @@ void converter_destroy(converter **converter_in)
     *converter_in = NULL;
 }
 
-void record_seal(pack_record *r) { r->check = kolo_crc32c(0, r, offsetof(pack_record, check)); }
-
-bool record_valid(const pack_record *r)
-{
-    return r->status != PACK_UNKNOWN && r->check == kolo_crc32c(0, r, offsetof(pack_record, check));
-}
-
 /* Fills c->picture with the whole, upright picture. */
 static int load_pixels(converter *c, pack_record *r)
 {

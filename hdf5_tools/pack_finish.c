@@ -15,61 +15,72 @@
 #include "kolo/error.h"
 #include "pack.h"
 
-/* Sums of integers: the same for any order of the samples. */
-static void make_stats(const packing *p, kolo_shard_stats *stats)
+/* What all records together say. Sums of integers: the same for any order of the samples. */
+typedef struct totals {
+    const packing *p;
+    int64_t position;
+    unsigned __int128 sum[3], square[3];
+    uint64_t pixels, hash[2];
+    uint8_t low[3], high[3];
+    uint64_t *keys; /* [count] checksum and length */
+} totals;
+
+static int take_record(void *state, int64_t slot, const pack_record *r)
 {
-    unsigned __int128 sum[3] = {0}, square[3] = {0};
-    uint64_t pixels = 0;
-    uint8_t low[3] = {255, 255, 255}, high[3] = {0};
-    *stats = (kolo_shard_stats){0};
-    for (int64_t i = 0; i < p->count; i++) {
-        const pack_record *r = &p->records[p->slots[i]];
-        if (r->pixels == 0) continue;
-        pixels += r->pixels;
-        for (int c = 0; c < p->channels; c++) {
-            const int k = r->channels == 1 ? 0 : c; /* a gray JPEG in a colour set */
-            sum[c] += r->sum[k];
-            square[c] += r->square[k];
-            if (r->low[k] < low[c]) low[c] = r->low[k];
-            if (r->high[k] > high[c]) high[c] = r->high[k];
-        }
+    totals *t = state;
+    const packing *p = t->p;
+    if (r->status == PACK_BAD) return 0;
+    if (r->status != PACK_GOOD)
+        return kolo_fail(KOLO_EINTERNAL, "sample %" PRId64 " has no record after writing; run again with --resume",
+                         t->position);
+    const uint32_t words[3] = {r->crc, r->bytes, (uint32_t)p->source.labels[p->order[slot]]};
+    source_mix(t->hash, words, sizeof words);
+    t->keys[t->position++] = (uint64_t)r->crc << 32 | r->bytes;
+    t->pixels += r->pixels;
+    for (int c = 0; c < p->channels && r->pixels; c++) {
+        const int k = r->channels == 1 ? 0 : c; /* a gray JPEG in a colour set */
+        t->sum[c] += r->sum[k];
+        t->square[c] += r->square[k];
+        if (r->low[k] < t->low[c]) t->low[c] = r->low[k];
+        if (r->high[k] > t->high[c]) t->high[c] = r->high[k];
     }
-    for (int c = 0; c < p->channels && pixels; c++) {
-        const double n = (double)pixels, mean = (double)sum[c] / n;
-        const double variance = (double)square[c] / n - mean * mean;
+    return 0;
+}
+
+static void make_stats(const totals *t, kolo_shard_stats *stats)
+{
+    *stats = (kolo_shard_stats){0};
+    for (int c = 0; c < t->p->channels && t->pixels; c++) {
+        const double n = (double)t->pixels, mean = (double)t->sum[c] / n;
+        const double variance = (double)t->square[c] / n - mean * mean;
         stats->mean[c] = mean / 255;
         stats->std[c] = sqrt(variance > 0 ? variance : 0) / 255;
-        stats->min[c] = low[c] / 255.0;
-        stats->max[c] = high[c] / 255.0;
+        stats->min[c] = t->low[c] / 255.0;
+        stats->max[c] = t->high[c] / 255.0;
         stats->count[c] = n;
     }
 }
 
 /* From list, options and content: the same input gives the same name, whoever packs it. Form of a version 8 UUID. */
-static void make_uuid(const packing *p, char uuid[40])
+static void make_uuid(const uint64_t hash[2], char uuid[40])
 {
-    uint64_t h[2] = {0xCBF29CE484222325ull, 0x2545F4914F6CDD1Dull};
-    source_mix(h, p->fingerprint, sizeof p->fingerprint);
-    for (int64_t i = 0; i < p->count; i++) {
-        const pack_record *r = &p->records[p->slots[i]];
-        const uint32_t words[3] = {r->crc, r->bytes, (uint32_t)p->source.labels[p->order[p->slots[i]]]};
-        source_mix(h, words, sizeof words);
-    }
-    h[0] = (h[0] & ~0xF000ull) | 0x8000;
-    h[1] = (h[1] & ~(3ull << 62)) | 2ull << 62;
-    snprintf(uuid, 40, "%08x-%04x-%04x-%04x-%012" PRIx64, (uint32_t)(h[0] >> 32), (uint32_t)(h[0] >> 16 & 0xFFFF),
-             (uint32_t)(h[0] & 0xFFFF), (uint32_t)(h[1] >> 48), (uint64_t)(h[1] & 0xFFFFFFFFFFFFull));
+    const uint64_t a = (hash[0] & ~0xF000ull) | 0x8000, b = (hash[1] & ~(3ull << 62)) | 2ull << 62;
+    snprintf(uuid, 40, "%08x-%04x-%04x-%04x-%012" PRIx64, (uint32_t)(a >> 32), (uint32_t)(a >> 16 & 0xFFFF),
+             (uint32_t)(a & 0xFFFF), (uint32_t)(b >> 48), (uint64_t)(b & 0xFFFFFFFFFFFFull));
 }
 
-static int check_records(const packing *p)
+static int sum_up(const packing *p, kolo_shard_stats *stats, char uuid[40])
 {
-    for (int64_t i = 0; i < p->count; i++) {
-        const pack_record *r = &p->records[p->slots[i]];
-        if (r->status != PACK_GOOD)
-            return kolo_fail(KOLO_EINTERNAL, "sample %" PRId64 " has no record after writing; run again with --resume",
-                             i);
-    }
-    return 0;
+    totals t = {.p = p, .hash = {0xCBF29CE484222325ull, 0x2545F4914F6CDD1Dull}, .low = {255, 255, 255}};
+    source_mix(t.hash, p->fingerprint, sizeof p->fingerprint);
+    t.keys = kolo_alloc(sizeof *t.keys * (size_t)p->count + 8);
+    int rc = t.keys ? pack_journal_each(p, 0, p->slot_count, take_record, &t) : KOLO_ECONFIG;
+    if (rc == 0) rc = pack_tell_twins(p, t.keys);
+    free(t.keys);
+    make_stats(&t, stats);
+    if (p->stats_given) *stats = p->stats;
+    make_uuid(t.hash, uuid);
+    return rc;
 }
 
 static int complete_shard(packing *p, int k, const char *uuid, const kolo_shard_stats *stats,
@@ -132,12 +143,7 @@ static int finish(packing *p)
     kolo_manifest m = {0};
     kolo_shard_stats stats;
     char uuid[40];
-    KOLO_TRY(pack_load_journal(p));
-    KOLO_TRY(check_records(p));
-    KOLO_TRY(pack_tell_twins(p));
-    if (p->stats_given) stats = p->stats;
-    else make_stats(p, &stats);
-    make_uuid(p, uuid);
+    KOLO_TRY(sum_up(p, &stats, uuid));
     describe(p, uuid, &stats, &m.info);
     m.shards = kolo_alloc(sizeof *m.shards * (size_t)p->shards);
     int rc = m.shards ? write_rejects(p) : KOLO_ECONFIG;
@@ -160,18 +166,15 @@ void pack_free(packing *p)
         free(p->shard[k].offsets);
         free(p->shard[k].box_offsets);
     }
-    for (int64_t i = 0; p->cache && i < p->slot_count; i++) free(p->cache[i]);
-    if (p->journal > 0) close(p->journal);
+    for (int64_t i = 0; p->cache && i < p->cache_count; i++) free(p->cache[i]);
+    pack_journal_close(p);
     free(p->shard);
     free(p->cache);
-    free(p->records);
     free(p->order);
     free(p->slots);
     free(p->pair);
     free(p->class_counts);
     free(p->rejects);
-    free(p->reject_path);
-    free(p->journal_path);
     free(p->options_text);
     free(p->work);
     source_free(&p->source);

@@ -18,7 +18,7 @@
 
 static uint64_t sample_bytes(const packing *p, int64_t slot)
 {
-    if (p->options.encoding != KOLO_ENCODING_RAW) return p->records[slot].bytes;
+    if (p->options.encoding != KOLO_ENCODING_RAW) return p->brief[slot].bytes;
     return (uint64_t)p->height * (uint64_t)p->width * (uint64_t)p->channels;
 }
 
@@ -50,7 +50,7 @@ static int choose_samples(packing *p)
     if (!p->slots || !p->class_counts) return KOLO_ECONFIG;
     for (int64_t slot = 0; slot < p->slot_count; slot++) {
         const int64_t from = p->order[slot];
-        if (p->records[slot].status == PACK_BAD) {
+        if (p->brief[slot].status == PACK_BAD) {
             p->bad++;
             continue;
         }

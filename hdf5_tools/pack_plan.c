@@ -258,29 +258,6 @@ static int claim_output(packing *p)
     return rc;
 }
 
-static int open_journal(packing *p)
-{
-    const off_t bytes = (off_t)sizeof *p->records * p->slot_count;
-    p->journal_path = kolo_format("%s/journal", p->work);
-    p->reject_path = kolo_format("%s/rejects-%06d-%d", p->work, p->launch.rank, (int)getpid());
-    p->records = kolo_alloc(sizeof *p->records * (size_t)p->slot_count);
-    p->cache = kolo_alloc(sizeof *p->cache * (size_t)p->slot_count);
-    if (!p->journal_path || !p->reject_path || !p->records || !p->cache) return KOLO_ECONFIG;
-    p->journal = open(p->journal_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (p->journal < 0) return kolo_fail(KOLO_EIO, "%s: %s", p->journal_path, strerror(errno));
-    if (p->launch.rank == 0 && ftruncate(p->journal, bytes) != 0)
-        return kolo_fail(KOLO_EIO, "%s: %s", p->journal_path, strerror(errno));
-    return 0;
-}
-
-int pack_load_journal(packing *p)
-{
-    KOLO_TRY(kolo_file_pread(p->journal, p->journal_path, p->records, sizeof *p->records * (size_t)p->slot_count, 0));
-    for (int64_t i = 0; i < p->slot_count; i++)
-        if (!record_valid(&p->records[i])) p->records[i] = (pack_record){0};
-    return 0;
-}
-
 /* Size of the output where every sample has the same: from the options, else the first readable picture's. */
 static int choose_shape(packing *p)
 {
@@ -344,7 +321,7 @@ static int prepare(packing *p)
     p->threads = p->options.threads ? p->options.threads : cpus > 1 ? cpus : 1;
     KOLO_TRY(source_prepare(&p->source));
     KOLO_TRY(choose_shape(p));
-    return p->options.dry_run ? 0 : open_journal(p);
+    return p->options.dry_run ? 0 : pack_journal_open(p);
 }
 
 int pack_plan(packing *p)
@@ -362,5 +339,5 @@ int pack_plan(packing *p)
     if (!first) rc = follow(p);
     if (rc == 0) rc = prepare(p);
     KOLO_TRY(pack_agree(p, rc));
-    return pack_agree(p, pack_load_journal(p));
+    return pack_agree(p, pack_journal_brief(p));
 }

@@ -117,12 +117,6 @@ int64_t pack_share(int64_t n, const kolo_launch *launch, int after)
     return n * (launch->rank + after) / launch->size;
 }
 
-static int write_records(packing *p, const pack_record *records, int64_t slot, int64_t count)
-{
-    return kolo_file_pwrite(p->journal, p->journal_path, records, sizeof *records * (size_t)count,
-                            sizeof *records * (uint64_t)slot);
-}
-
 /* ---- probe ---------------------------------------------------------------------------------------------------- */
 
 static void note_reject(pass *t, int64_t slot)
@@ -141,6 +135,7 @@ static void note_reject(pass *t, int64_t slot)
 
 static void keep_bytes(packing *p, int64_t slot, const uint8_t *data, uint32_t bytes)
 {
+    uint8_t **place = &p->cache[slot - p->cache_first];
     if (atomic_fetch_sub(&p->cache_left, bytes) < (int64_t)bytes) {
         atomic_fetch_add(&p->cache_left, bytes);
         return;
@@ -148,8 +143,18 @@ static void keep_bytes(packing *p, int64_t slot, const uint8_t *data, uint32_t b
     uint8_t *copy = malloc(bytes ? bytes : 1);
     if (!copy) return;
     memcpy(copy, data, bytes);
-    free(p->cache[slot]);
-    p->cache[slot] = copy;
+    free(*place);
+    *place = copy;
+}
+
+/* Bytes kept from the probe, which become the caller's, or NULL. */
+static uint8_t *take_kept(packing *p, int64_t slot)
+{
+    const int64_t i = slot - p->cache_first;
+    if (i < 0 || i >= p->cache_count) return NULL;
+    uint8_t *kept = p->cache[i];
+    p->cache[i] = NULL;
+    return kept;
 }
 
 /* A status that is the picture's fault, not the machine's. */
@@ -168,7 +173,7 @@ static int check_bad(pass *t)
 static int probe_sample(pass *t, converter *c, int64_t slot)
 {
     packing *p = t->p;
-    pack_record *r = &p->records[slot];
+    pack_record *r = pack_journal_at(p, slot);
     const uint8_t *data;
     int rc = converter_run(c, p->order[slot], pack_measures(p, slot), &data, r);
     if (rc < 0 && !(is_bad_picture(rc) && p->options.skip)) {
@@ -177,9 +182,16 @@ static int probe_sample(pass *t, converter *c, int64_t slot)
     }
     if (rc < 0) note_reject(t, slot);
     else keep_bytes(p, slot, data, r->bytes);
-    KOLO_TRY(write_records(p, r, slot, 1));
+    KOLO_TRY(pack_journal_write(p, slot, 1));
     board_add(t->board, 1, r->bytes, rc < 0, 0);
     return rc < 0 ? check_bad(t) : 0;
+}
+
+/* Does the record of an earlier probe hold? One of a gray picture does not once colour is decided. */
+static bool stands(const packing *p, uint8_t status, uint8_t channels)
+{
+    if (status != PACK_GOOD) return status != PACK_UNKNOWN;
+    return p->channels == 0 || channels == p->channels;
 }
 
 /* What took a decode is written down at once; what took a look, with its neighbours. */
@@ -189,18 +201,18 @@ static int probe_block(pass *t, converter *c, source_buffer *buffer, int64_t fir
     int64_t slot = first, written = first;
     (void)buffer;
     for (; slot < first + count && !board_stopping(t->board); slot++) {
-        pack_record *r = &p->records[slot];
-        if (r->status != PACK_UNKNOWN) {
+        pack_record *r = pack_journal_at(p, slot);
+        if (stands(p, r->status, r->channels)) {
             board_add(t->board, 1, 0, r->status == PACK_BAD, 1);
-        } else if (converter_peek(c, p->order[slot], r)) {
+        } else if (r->status == PACK_UNKNOWN && converter_peek(c, p->order[slot], r)) {
             board_add(t->board, 1, 0, 0, 0);
         } else {
-            KOLO_TRY(write_records(p, &p->records[written], written, slot - written));
+            KOLO_TRY(pack_journal_write(p, written, slot - written));
             KOLO_TRY(probe_sample(t, c, slot));
             written = slot + 1;
         }
     }
-    return write_records(p, &p->records[written], written, slot - written);
+    return pack_journal_write(p, written, slot - written);
 }
 
 bool pack_needs_probe(const packing *p)
@@ -216,29 +228,35 @@ static int probe_once(packing *p, const char *phase)
               .end = pack_share(n, &p->launch, 1),
               .step = n / p->launch.size / p->threads / 4 < 64 ? 8 : 64,
               .work = probe_block};
+    KOLO_TRY(pack_agree(p, pack_journal_window(p, t.first, t.end)));
     int rc = run_pass(&t, phase, n);
     if (t.rejects) fclose(t.rejects);
     KOLO_TRY(rc);
-    return pack_agree(p, pack_load_journal(p));
+    return pack_agree(p, pack_journal_brief(p));
+}
+
+static int open_cache(packing *p)
+{
+    const int ranks = p->launch.local_size > 0 ? p->launch.local_size : 1;
+    p->cache_left = (int64_t)(kolo_memory_limit(NULL) / 4 / (size_t)ranks);
+    p->cache_first = pack_share(p->slot_count, &p->launch, 0);
+    p->cache_count = pack_share(p->slot_count, &p->launch, 1) - p->cache_first;
+    p->cache = kolo_alloc(sizeof *p->cache * (size_t)p->cache_count + 8);
+    return p->cache ? 0 : KOLO_ECONFIG;
 }
 
 int pack_probe(packing *p)
 {
     if (!pack_needs_probe(p)) return 0;
-    p->cache_left =
-        (int64_t)(kolo_memory_limit(NULL) / 4 / (size_t)(p->launch.local_size > 0 ? p->launch.local_size : 1));
+    KOLO_TRY(pack_agree(p, open_cache(p)));
     KOLO_TRY(probe_once(p, "check"));
     if (p->channels) return 0;
     /* --color keep: gray only if all are gray; then what was measured as gray is measured again in colour */
+    bool again = false;
     p->channels = 1;
     for (int64_t i = 0; i < p->slot_count; i++)
-        if (p->records[i].status == PACK_GOOD && p->records[i].source_channels == 3) p->channels = 3;
-    bool again = false;
-    for (int64_t i = 0; i < p->slot_count; i++) {
-        if (p->records[i].status != PACK_GOOD || p->records[i].channels == p->channels) continue;
-        p->records[i] = (pack_record){0};
-        again = true;
-    }
+        if (p->brief[i].status == PACK_GOOD && p->brief[i].source_channels == 3) p->channels = 3;
+    for (int64_t i = 0; i < p->slot_count; i++) again |= !stands(p, p->brief[i].status, p->brief[i].channels);
     return again ? probe_once(p, "color") : 0;
 }
 
@@ -263,12 +281,12 @@ static bool is_kept(const pack_record *r, const uint8_t *data, uint64_t bytes)
 
 static int make_sample(packing *p, converter *c, int64_t slot, uint8_t *to, uint64_t bytes)
 {
-    pack_record *r = &p->records[slot], fresh;
+    pack_record *r = pack_journal_at(p, slot), fresh;
     const uint8_t *data;
-    if (p->cache[slot]) {
-        memcpy(to, p->cache[slot], bytes);
-        free(p->cache[slot]);
-        p->cache[slot] = NULL;
+    uint8_t *kept = take_kept(p, slot);
+    if (kept) {
+        memcpy(to, kept, bytes);
+        free(kept);
         return 0;
     }
     KOLO_TRY(converter_run(c, p->order[slot], pack_measures(p, slot), &data, &fresh));
@@ -297,11 +315,11 @@ static int fill_block(pass *t, converter *c, block *b, uint8_t *data, int64_t *m
         const int64_t slot = p->slots[b->position + i];
         uint8_t *to = data + (s->offsets[b->index + i] - base);
         const uint64_t bytes = s->offsets[b->index + i + 1] - s->offsets[b->index + i];
-        if (b->states[i] == KOLO_SAMPLE_EMPTY || !is_kept(&p->records[slot], to, bytes)) {
+        if (b->states[i] == KOLO_SAMPLE_EMPTY || !is_kept(pack_journal_at(p, slot), to, bytes)) {
             KOLO_TRY(make_sample(p, c, slot, to, bytes));
             ++*made;
         }
-        const pack_record *r = &p->records[slot];
+        const pack_record *r = pack_journal_at(p, slot);
         b->states[i] = r->state;
         b->crcs[i] = r->crc;
         memcpy(&b->sizes[2 * i], r->size, 4);
@@ -324,7 +342,7 @@ static int store_block(packing *p, const block *b, const uint8_t *data)
     for (int64_t i = 0, run; i < b->count; i += run) { /* bad samples leave gaps between the slots */
         const int64_t slot = p->slots[b->position + i];
         for (run = 1; i + run < b->count && p->slots[b->position + i + run] == slot + run;) run++;
-        KOLO_TRY(write_records(p, &p->records[slot], slot, run));
+        KOLO_TRY(pack_journal_write(p, slot, run));
     }
     return kolo_file_pwrite(s->fd, s->path, b->states, n, s->places.state + at);
 }
@@ -388,6 +406,8 @@ int pack_write(packing *p)
               .end = pack_share(p->count, &p->launch, 1),
               .step = choose_step(p),
               .work = write_block};
+    const int64_t slot = t.first < t.end ? p->slots[t.first] : 0;
+    KOLO_TRY(pack_agree(p, pack_journal_window(p, slot, t.first < t.end ? p->slots[t.end - 1] + 1 : 0)));
     int rc = run_pass(&t, "write", p->count), synced = 0;
     if (rc == 0 || rc == KOLO_EREQUEUE) synced = sync_shards(p, t.first, t.end);
     return rc < 0 ? rc : pack_agree(p, synced);

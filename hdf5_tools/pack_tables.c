@@ -82,7 +82,7 @@ static int make_codecs(const packing *p, const pack_shard *s, tables *t)
     uint8_t *codec =
         add_table(t, "codec", KOLO_TABLE_U8, s->count, 1, "0 pixels (height, width, channels), 1 JPEG file");
     if (!codec) return KOLO_ECONFIG;
-    for (int64_t i = 0; i < s->count; i++) codec[i] = p->records[p->slots[s->first + i]].codec;
+    for (int64_t i = 0; i < s->count; i++) codec[i] = p->brief[p->slots[s->first + i]].codec;
     return 0;
 }
 
@@ -278,7 +278,7 @@ static int place_boxes(const packing *p, const pack_shard *s, int64_t index, int
     uint64_t at = 0;
     for (int64_t i = 0; i < count; i++) {
         const int64_t slot = p->slots[s->first + index + i], from = p->order[slot];
-        const pack_record *r = &p->records[slot];
+        const pack_record *r = pack_journal_at(p, slot);
         pack_frame frame;
         KOLO_TRY(pack_frame_of(&p->options, r->orig_size[0], r->orig_size[1], &frame));
         pack_frame_transform(&frame, out->transform[i]);

@@ -59,16 +59,13 @@ static int compare(const packing *p, const print *list, found *f)
     return rc;
 }
 
-int pack_tell_twins(const packing *p)
+int pack_tell_twins(const packing *p, const uint64_t *keys)
 {
     found f = {0};
     char a[1024], b[1024], torn[64] = "";
     print *list = kolo_alloc(sizeof *list * (size_t)p->count);
     if (!list) return KOLO_ECONFIG;
-    for (int64_t i = 0; i < p->count; i++) {
-        const pack_record *r = &p->records[p->slots[i]];
-        list[i] = (print){(uint64_t)r->crc << 32 | r->bytes, i};
-    }
+    for (int64_t i = 0; i < p->count; i++) list[i] = (print){keys[i], i};
     qsort(list, (size_t)p->count, sizeof *list, by_key);
     int rc = compare(p, list, &f);
     free(list);

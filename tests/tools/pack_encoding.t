@@ -47,6 +47,19 @@ if command -v mpiexec > /dev/null; then
 else
     skip "no mpiexec"
 fi
+# --color keep: gray as long as all pictures are
+kolo-pack --source shapes --count 3 --color gray --encoding jpeg --size 40 --out "$ROOM/grays" > "$ROOM/log" 2>&1
+mkdir -p "$ROOM/keep/a" && for i in 0 1 2; do kolo-shards show "$ROOM/grays" --index $i --out "$ROOM/keep/a/$i.jpg" > /dev/null; done
+colour() { # of the split that the folder becomes
+    rm -rf "$ROOM/kept"
+    pack --in "$ROOM/keep" --color keep --encoding jpeg --out "$ROOM/kept" && kolo-shards verify "$ROOM/kept" > "$ROOM/log" 2>&1 &&
+        sed -n 's/.* color=\([a-z]*\) .*/\1/p' "$ROOM/kept"/*.index
+}
+is "$(colour)" "gray" "--color keep: gray files stay gray"
+cp "$ROOM/in/jpeg/0.jpg" "$ROOM/keep/a/colour.jpg"
+is "$(colour)" "rgb" "one in colour, and all are; gray files keep their bytes all the same"
+pack --in "$ROOM/keep" --color keep --size 24 --out "$ROOM/keep24"
+like <(kolo-shards info "$ROOM/keep24") 'raw, 24 x 24 x 3' "pixels become colour"
 for filter in bilinear bicubic lanczos3 area; do
     pack --in "$ROOM/in" --size 24 --filter $filter --out "$ROOM/$filter" --name x && h5sum=$(sha256sum < "$ROOM/$filter"/x-train-00000-of-00001.h5) &&
         echo "$h5sum"
