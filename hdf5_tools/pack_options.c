@@ -132,7 +132,12 @@ void pack_options_help(void)
         print_wrapped(n > 26 ? "" : left, 26, table[i].help);
     }
     printf("\nsources:\n");
-    for (int i = 0; i < source_kind_count; i++) print_wrapped(source_kinds[i]->name, 14, source_kinds[i]->help);
+    for (int i = 0; i < source_kind_count; i++) {
+        char text[512];
+        const char *files = source_kinds[i]->annotations;
+        snprintf(text, sizeof text, "%s%s%s", source_kinds[i]->help, files ? ". --annotations: " : "", files ? files : "");
+        print_wrapped(source_kinds[i]->name, 14, text);
+    }
     printf("\nexit status: 0 done, 2 bad input, 3 reading or writing failed, 69 launcher, 75 stopped (use --resume), "
            "78 usage\n");
 }

@@ -32,6 +32,7 @@ slurmd  | slurmd           | slurm-slurmd     | slurm         | the same
 sbatch  | slurm-client     | slurm            | slurm         | the same
 munged  | munge            | munge            | munge         | the same
 prove   | perl             | perl-Test-Harness | perl         | runs the tests
+h5dump  | hdf5-tools       | hdf5             | hdf5          | reads shards back in tests
 shellcheck | shellcheck    | ShellCheck       | shellcheck    | checks the shell scripts
 modulecmd | environment-modules | environment-modules | environment-modules | tests the module file
 '
@@ -58,7 +59,7 @@ has() {
 without() { # GOAL: commands it needs that are not here
     case $1 in
     run) tools='mpiexec slurmctld slurmd sbatch munged' ;;
-    check) tools='mpiexec slurmctld slurmd sbatch munged prove shellcheck modulecmd' ;;
+    check) tools='mpiexec slurmctld slurmd sbatch munged prove h5dump shellcheck modulecmd' ;;
     *) tools='' ;;
     esac
     [ "${MPI:-1}" = 0 ] && tools=$(echo "$tools" | sed 's/mpiexec//')
@@ -121,7 +122,7 @@ go_on_without() { # GOAL NAME...
     for name; do
         case $goal-$name in
         check-prove) return 1 ;;
-        check-mpiexec | check-s* | check-munged | check-modulecmd) ;;
+        check-mpiexec | check-s* | check-munged | check-h5dump | check-modulecmd) ;;
         run-mpiexec | run-s* | run-munged) [ "$cluster" = yes ] || return 1 ;;
         *) return 1 ;;
         esac
