@@ -1,7 +1,7 @@
-/* Cityscapes: PATH/gtFine/SPLIT/CITY/ID_gtFine_polygons.json and PATH/leftImg8bit/SPLIT/CITY/ID_leftImg8bit.png. Of every
- * instance the box around its polygon is kept, with the polygon's area: the whole object as it was outlined, also where
- * another one stands before it. Classes are the eight whose instances are evaluated; "cargroup" and the like, outlines of
- * several objects, become boxes with the group-of flag. */
+/* Cityscapes: PATH/gtFine/SPLIT/CITY/ID_gtFine_polygons.json and PATH/leftImg8bit/SPLIT/CITY/ID_leftImg8bit.png. Of
+ * every instance the box around its polygon is kept, with the polygon's area: the whole object as it was outlined, also
+ * where another one stands before it. Classes are the eight whose instances are evaluated; "cargroup" and the like,
+ * outlines of several objects, become boxes with the group-of flag. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

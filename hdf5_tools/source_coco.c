@@ -1,6 +1,6 @@
 /* COCO: instances_SPLIT.json and a folder of pictures. The file is read as a stream (the published one has 470 MB):
- * pictures, categories, then annotations; where annotations come before the others, they are passed over and come back to.
- * Boxes are x y width height in pixels from 0; categories become classes by ascending id. */
+ * pictures, categories, then annotations; where annotations come before the others, they are passed over and come back
+ * to. Boxes are x y width height in pixels from 0; categories become classes by ascending id. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Labeled Faces in the Wild: folders People_Name/People_Name_0001.jpg, and files of pairs, each of which becomes a set of
- * pairs in the shards: pairsDevTrain.txt dev_train, pairsDevTest.txt dev_test, pairs.txt (folds) view2.
+/* Labeled Faces in the Wild: folders People_Name/People_Name_0001.jpg, and files of pairs, each of which becomes a set
+ * of pairs in the shards: pairsDevTrain.txt dev_train, pairsDevTest.txt dev_test, pairs.txt (folds) view2.
  *
  * Pairs file: first line N (pairs of a kind), or F TAB N (folds); then, fold by fold, N lines `name TAB i TAB j` of one
  * person and N lines `name TAB i TAB name TAB j` of two. */

@@ -253,8 +253,8 @@ static int find_files(const char *folder, const char *begin, folder_names *files
     return rc < 0 ? rc : found;
 }
 
-/* Boxes, human image labels and classes of the split: of the set of 600 boxable classes where that is there, as every one
- * of its files is a part of another. */
+/* Boxes, human image labels and classes of the split: of the set of 600 boxable classes where that is there, as every
+ * one of its files is a part of another. */
 static int find_usual(const pack_options *o, const char *folder, folder_names *files)
 {
     char *boxes = kolo_format("%s-annotations-bbox", long_split(o));

@@ -1,9 +1,9 @@
 /* YFCC100M: rows of metadata (yfcc100m_dataset, 23 or 25 columns) and those of its photos that are there. The tags that
- * people gave become tags of the samples; where a file of autotags (id TAB tag:score,...) is given, it has them instead,
- * with their scores.
+ * people gave become tags of the samples; where a file of autotags (id TAB tag:score,...) is given, it has them
+ * instead, with their scores.
  *
- * A photo is looked for as abc/def/abcdef....jpg by its hash (as Multimedia Commons keeps them), by its hash, by its id, and
- * by the name in its URL; the first way that finds one is taken for all. Videos are passed over. */
+ * A photo is looked for as abc/def/abcdef....jpg by its hash (as Multimedia Commons keeps them), by its hash, by its
+ * id, and by the name in its URL; the first way that finds one is taken for all. Videos are passed over. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

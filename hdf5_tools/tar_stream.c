@@ -89,7 +89,8 @@ static int fail_at(const tar_stream *t, const char *text)
     return kolo_fail(KOLO_EINPUT, "%s, byte %lld: %s", t->path, (long long)t->at, text);
 }
 
-/* Octal digits between blanks, ended by a blank, a zero or the field; or, where the first bit is set, a big-endian number. */
+/* Octal digits between blanks, ended by a blank, a zero or the field; or, where the first bit is set, a big-endian
+ * number. */
 static bool number(const char *field, size_t size, int64_t *value)
 {
     const uint8_t *p = (const uint8_t *)field, *end = p + size;

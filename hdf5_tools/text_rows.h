@@ -1,5 +1,5 @@
-/* Text files of annotations, line by line, plain or .gz: lists, labels, CSV and TSV. Memory is that of the longest line.
- * Errors are KOLO_EINPUT (KOLO_EIO: reading failed) and begin with path and line. */
+/* Text files of annotations, line by line, plain or .gz: lists, labels, CSV and TSV. Memory is that of the longest
+ * line. Errors are KOLO_EINPUT (KOLO_EIO: reading failed) and begin with path and line. */
 #ifndef HDF5_TOOLS_TEXT_ROWS_H
 #define HDF5_TOOLS_TEXT_ROWS_H
 

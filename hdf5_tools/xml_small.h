@@ -1,11 +1,11 @@
-/* XML files of annotations (VOC): elements and their text. The file is read whole, one element after the other is looked
- * at; attributes, comments and processing instructions are checked and passed over.
+/* XML files of annotations (VOC): elements and their text. The file is read whole, one element after the other is
+ * looked at; attributes, comments and processing instructions are checked and passed over.
  *
  *   while ((rc = xml_child(x, &name)) > 0) ... xml_text, or children of its own, or xml_skip ...
  *
- * A document type (<!DOCTYPE) is refused: with it go entities that grow without bound and files read from elsewhere, and
- * no annotations have one. Bytes must be UTF-8 whatever encoding is declared. Errors are KOLO_EINPUT and begin with path
- * and line. */
+ * A document type (<!DOCTYPE) is refused: with it go entities that grow without bound and files read from elsewhere,
+ * and no annotations have one. Bytes must be UTF-8 whatever encoding is declared. Errors are KOLO_EINPUT and begin with
+ * path and line. */
 #ifndef HDF5_TOOLS_XML_SMALL_H
 #define HDF5_TOOLS_XML_SMALL_H
 
