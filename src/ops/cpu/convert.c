@@ -5,32 +5,7 @@
 #include "kolo/error.h"
 #include "ops/cpu/access.h"
 #include "ops/cpu/cpu.h"
-
-/* Memory element i as a number. */
-static float read_element(const void *p, int64_t i, enum kolo_dtype t)
-{
-    switch (t) {
-    case KOLO_F32: return ((const float *)p)[i];
-    case KOLO_BF16: return kolo_from_bf16(((const uint16_t *)p)[i]);
-    case KOLO_F16: return kolo_from_f16(((const uint16_t *)p)[i]);
-    case KOLO_F64: return (float)((const double *)p)[i];
-    case KOLO_I32: return (float)((const int32_t *)p)[i];
-    case KOLO_U8: return (float)((const uint8_t *)p)[i];
-    }
-    return 0;
-}
-
-static void write_element(void *p, int64_t i, enum kolo_dtype t, float x)
-{
-    switch (t) {
-    case KOLO_F32: ((float *)p)[i] = x; break;
-    case KOLO_BF16: ((uint16_t *)p)[i] = kolo_to_bf16(x); break;
-    case KOLO_F16: ((uint16_t *)p)[i] = kolo_to_f16(x); break;
-    case KOLO_F64: ((double *)p)[i] = (double)x; break;
-    case KOLO_I32: ((int32_t *)p)[i] = (int32_t)x; break;
-    case KOLO_U8: ((uint8_t *)p)[i] = (uint8_t)x; break;
-    }
-}
+#include "ops/number.h"
 
 static int by_dnnl(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from, void *to,
                    bool canonical)
@@ -61,13 +36,13 @@ int kolo_cpu_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layo
     if (layout->opaque) return by_dnnl(b, t, layout, from, to, true);
     int64_t count = kolo_tensor_count(t);
     if (!kolo_tensor_is_map(t)) {
-        for (int64_t i = 0; i < count; i++) to[i] = read_element(from, i, t->dtype);
+        for (int64_t i = 0; i < count; i++) to[i] = kolo_number_read(from, i, t->dtype);
         return 0;
     }
     kolo_view v = kolo_cpu_view(t, layout);
     for (int64_t i = 0; i < count; i++) {
         int64_t plane = i / v.pixels;
-        to[i] = read_element(from, place(&v, plane / v.channels, plane % v.channels, i % v.pixels), t->dtype);
+        to[i] = kolo_number_read(from, place(&v, plane / v.channels, plane % v.channels, i % v.pixels), t->dtype);
     }
     return 0;
 }
@@ -78,14 +53,14 @@ int kolo_cpu_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_la
     if (layout->opaque) return by_dnnl(b, t, layout, from, to, false);
     int64_t count = kolo_tensor_count(t);
     if (!kolo_tensor_is_map(t)) {
-        for (int64_t i = 0; i < count; i++) write_element(to, i, t->dtype, from[i]);
+        for (int64_t i = 0; i < count; i++) kolo_number_write(to, i, t->dtype, from[i]);
         return 0;
     }
     kolo_view v = kolo_cpu_view(t, layout);
     memset(to, 0, layout->bytes);
     for (int64_t i = 0; i < count; i++) {
         int64_t plane = i / v.pixels;
-        write_element(to, place(&v, plane / v.channels, plane % v.channels, i % v.pixels), t->dtype, from[i]);
+        kolo_number_write(to, place(&v, plane / v.channels, plane % v.channels, i % v.pixels), t->dtype, from[i]);
     }
     return 0;
 }

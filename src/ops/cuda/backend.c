@@ -80,10 +80,6 @@ static int open_cuda(kolo_backend *b)
     KOLO_TRY(KOLO_CUDA(cudaSetDevice(c->device)));
     KOLO_TRY(KOLO_CUDA(cudaDeviceGetAttribute(&c->processors, cudaDevAttrMultiProcessorCount, c->device)));
     KOLO_TRY(open_streams(c));
-    KOLO_TRY(KOLO_CUDA(cudaMalloc((void **)&c->counter, KOLO_CUDA_COUNTERS * sizeof *c->counter)));
-    c->counters = KOLO_CUDA_COUNTERS;
-    KOLO_TRY(KOLO_CUDA(
-        cudaMemsetAsync(c->counter, 0, KOLO_CUDA_COUNTERS * sizeof *c->counter, c->stream[KOLO_LANE_COMPUTE])));
     KOLO_TRY(kolo_cuda_ready(c));
     KOLO_TRY(KOLO_DNN(cudnnCreate(&c->dnn)));
     KOLO_TRY(KOLO_DNN(cudnnSetStream(c->dnn, c->stream[KOLO_LANE_COMPUTE])));
@@ -100,7 +96,6 @@ static void close_cuda(kolo_backend *b)
     kolo_cuda_trial_end(b);
     if (c->blas) cublasLtDestroy(c->blas);
     if (c->dnn) cudnnDestroy(c->dnn);
-    if (c->counter) cudaFree(c->counter);
     for (int lane = 0; lane < KOLO_LANES; lane++)
         if (c->stream[lane]) cudaStreamDestroy(c->stream[lane]);
     cudaGetLastError(); /* nobody asks any more */

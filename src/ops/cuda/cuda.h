@@ -32,9 +32,6 @@ typedef struct kolo_cuda {
     /* Scratch of timing at plan time: freed when a choice is made, so that none is held beside the arenas. Not used in a step. */
     void *trial;
     size_t trial_bytes;
-    /* "Last block done" counters of kernels that finish a sum over blocks: zero between launches (the last block resets its own). */
-    uint32_t *counter;
-    int counters;
     struct kolo_cuda_weight **weight; /* what layout.opaque of convolution weights points to: layout.c */
     int64_t weights, weight_capacity;
     /* order.c: what is being captured, and host memory that is page-locked */
@@ -43,7 +40,6 @@ typedef struct kolo_cuda {
     struct kolo_cuda_pin *pin;
     int64_t pins, pin_capacity;
 } kolo_cuda;
-enum { KOLO_CUDA_COUNTERS = 8192 };
 
 static inline kolo_cuda *kolo_cuda_of(const kolo_backend *backend) { return (kolo_cuda *)backend->state; }
 static inline cudaStream_t kolo_cuda_stream(const kolo_kernel *kernel)

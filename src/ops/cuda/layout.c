@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "ops/cuda/cuda.h"
-#include "ops/element.h"
+#include "ops/number.h"
 
 /* ---- activations --------------------------------------------------------------------------------------------------- */
 
@@ -114,31 +114,6 @@ int kolo_cuda_weight_layout(const kolo_request *r, int tensor, kolo_layout *layo
 
 /* ---- canonical order ----------------------------------------------------------------------------------------------- */
 
-static float read_element(const void *p, int64_t i, enum kolo_dtype dtype)
-{
-    switch (dtype) {
-    case KOLO_F32: return ((const float *)p)[i];
-    case KOLO_BF16: return kolo_from_bf16(((const uint16_t *)p)[i]);
-    case KOLO_F16: return kolo_from_f16(((const uint16_t *)p)[i]);
-    case KOLO_F64: return (float)((const double *)p)[i];
-    case KOLO_I32: return (float)((const int32_t *)p)[i];
-    case KOLO_U8: return (float)((const uint8_t *)p)[i];
-    }
-    return 0;
-}
-
-static void write_element(void *p, int64_t i, enum kolo_dtype dtype, float x)
-{
-    switch (dtype) {
-    case KOLO_F32: ((float *)p)[i] = x; break;
-    case KOLO_BF16: ((uint16_t *)p)[i] = kolo_to_bf16(x); break;
-    case KOLO_F16: ((uint16_t *)p)[i] = kolo_to_f16(x); break;
-    case KOLO_F64: ((double *)p)[i] = (double)x; break;
-    case KOLO_I32: ((int32_t *)p)[i] = (int32_t)x; break;
-    case KOLO_U8: ((uint8_t *)p)[i] = (uint8_t)x; break;
-    }
-}
-
 /* A stored tensor as rows of pixels of channels: channel c of pixel i of row n lies at (n pixels + i) stored + c, and stands at
  * (n channels + c) pixels + i of the canonical order. Plain tensors are one row of one channel. */
 typedef struct order {
@@ -170,7 +145,7 @@ int kolo_cuda_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_lay
     for (int64_t n = 0; n < o.rows; n++)
         for (int64_t c = 0; c < o.channels; c++)
             for (int64_t i = 0; i < o.pixels; i++)
-                *to++ = read_element(from, (n * o.pixels + i) * o.stored + c, t->dtype);
+                *to++ = kolo_number_read(from, (n * o.pixels + i) * o.stored + c, t->dtype);
     return 0;
 }
 
@@ -184,6 +159,6 @@ int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_l
     for (int64_t n = 0; n < o.rows; n++)
         for (int64_t c = 0; c < o.channels; c++)
             for (int64_t i = 0; i < o.pixels; i++)
-                write_element(to, (n * o.pixels + i) * o.stored + c, t->dtype, *from++);
+                kolo_number_write(to, (n * o.pixels + i) * o.stored + c, t->dtype, *from++);
     return 0;
 }

@@ -9,17 +9,26 @@ static __global__ void write_word(uint32_t *to, uint32_t value)
     if (threadIdx.x == 0) *to = value;
 }
 
-extern "C" int kolo_cuda_ready(kolo_cuda *cuda)
+static int write_and_read(kolo_cuda *cuda, uint32_t *at)
 {
     uint32_t got = 0;
     cudaStream_t stream = cuda->stream[KOLO_LANE_COMPUTE];
-    KOLO_TRY(KOLO_LAUNCH(write_word, 1, 32, 0, stream, cuda->counter, word));
-    KOLO_TRY(KOLO_CUDA(cudaMemcpyAsync(&got, cuda->counter, sizeof got, cudaMemcpyDefault, stream)));
-    KOLO_TRY(KOLO_CUDA(cudaMemsetAsync(cuda->counter, 0, sizeof got, stream)));
+    KOLO_TRY(KOLO_CUDA(cudaMemsetAsync(at, 0, sizeof *at, stream))); /* an earlier process may have left the word */
+    KOLO_TRY(KOLO_LAUNCH(write_word, 1, 32, 0, stream, at, word));
+    KOLO_TRY(KOLO_CUDA(cudaMemcpyAsync(&got, at, sizeof got, cudaMemcpyDefault, stream)));
     KOLO_TRY(KOLO_CUDA(cudaStreamSynchronize(stream)));
     if (got != word)
         return kolo_fail(KOLO_ELAUNCH,
                          "%s: a first kernel wrote %08x instead of %08x: the GPU does not work; use another node",
                          cuda->place, (unsigned)got, (unsigned)word);
     return 0;
+}
+
+extern "C" int kolo_cuda_ready(kolo_cuda *cuda)
+{
+    uint32_t *at = NULL;
+    KOLO_TRY(KOLO_CUDA(cudaMalloc((void **)&at, sizeof *at)));
+    int rc = write_and_read(cuda, at);
+    cudaFree(at);
+    return rc;
 }
