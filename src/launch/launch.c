@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,7 +24,7 @@ static const kolo_method *const methods[] = {
     &kolo_method_slurm,
     &kolo_method_single,
 };
-enum { METHODS = sizeof methods / sizeof *methods, ABORT_SECONDS = 3 };
+enum { METHODS = sizeof methods / sizeof *methods, ABORT_SECONDS = 3, HEARD_MS = 1000 };
 
 static const kolo_method *find_method(const char *name)
 {
@@ -130,13 +132,32 @@ static void *end_late(void *status)
     _exit((int)(intptr_t)status);
 }
 
+/* Bytes that we wrote and the launcher has not read: a launcher that is told to end the job drops what is still in its pipes. */
+static int unheard(int fd)
+{
+    struct stat what;
+    int bytes = 0;
+    if (fstat(fd, &what) != 0) return 0;
+    if (S_ISFIFO(what.st_mode) && ioctl(fd, FIONREAD, &bytes) == 0) return bytes;
+    if (S_ISSOCK(what.st_mode) && ioctl(fd, TIOCOUTQ, &bytes) == 0) return bytes;
+    return 0;
+}
+
+static void wait_until_heard(void)
+{
+    for (int ms = 0; ms < HEARD_MS && (unheard(STDOUT_FILENO) > 0 || unheard(STDERR_FILENO) > 0); ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 void kolo_launch_abort(kolo_launch *launch, int exit_status)
 {
     pthread_t late;
     if (exit_status < 1 || exit_status > 255) exit_status = -KOLO_EINTERNAL;
     kolo_launch_state *state = launch ? kolo_state(launch) : NULL;
-    if (state && pthread_create(&late, NULL, end_late, (void *)(intptr_t)exit_status) == 0)
+    if (state && pthread_create(&late, NULL, end_late, (void *)(intptr_t)exit_status) == 0) {
+        wait_until_heard();
         state->method->abort(launch, exit_status);
+    }
     _exit(exit_status);
 }
 

@@ -87,6 +87,21 @@ static void show_binding(void)
     printf("bind %d threads %d processors %s\n", launch.rank, threads, mask);
 }
 
+/* In one write: MPICH takes stdout's buffer away, and pieces of several ranks' lines would mix. */
+static void say_map(void)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *line = open_memstream(&text, &bytes);
+    if (!line) return;
+    fprintf(line, "job %s map", launch.job);
+    for (int r = 0; r < launch.size; r++) fprintf(line, " %s:%d", launch.host_of[launch.node_of[r]], launch.local_of[r]);
+    fputc('\n', line);
+    fclose(line);
+    fputs(text, stdout);
+    free(text);
+}
+
 int main(int argc, char **argv)
 {
     const char *method = "auto";
@@ -110,11 +125,7 @@ int main(int argc, char **argv)
     }
     printf("%s rank %d size %d node %d nodes %d local %d of %d host %s mpi %d\n", launch.method, launch.rank,
            launch.size, launch.node, launch.nodes, launch.local_rank, launch.local_size, launch.host, launch.mpi);
-    if (launch.rank == 0) {
-        printf("job %s map", launch.job);
-        for (int r = 0; r < launch.size; r++) printf(" %s:%d", launch.host_of[launch.node_of[r]], launch.local_of[r]);
-        printf("\n");
-    }
+    if (launch.rank == 0) say_map();
     fflush(stdout);
     if (bytes > 0) exchange(bytes);
     if (sum) sum_ranks();
