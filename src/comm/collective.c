@@ -74,9 +74,9 @@ static int allreduce_chunk(kolo_comm *comm, const char *what, char *data, int64_
     return 0;
 }
 
-int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dtype_wire type, enum kolo_reduce_op op)
+int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_wire type, enum kolo_reduce op)
 {
-    if (count < 0 || (unsigned)type > KOLO_WIRE_U8 || (unsigned)op > KOLO_MIN)
+    if (count < 0 || !comm_combine_of(type, op))
         return kolo_fail(KOLO_EINTERNAL, "kolo_comm_allreduce: count %lld, type %d, op %d", (long long)count, (int)type,
                          (int)op);
     if (comm_alone(comm)) return 0;

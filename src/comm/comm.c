@@ -202,7 +202,7 @@ void *kolo_comm_arena(kolo_comm *comm)
 
 /* ---- buckets ------------------------------------------------------------------------------------------------------ */
 
-static int add_bucket(kolo_comm *comm, size_t offset, int64_t count, enum kolo_dtype_wire type)
+static int add_bucket(kolo_comm *comm, size_t offset, int64_t count, enum kolo_wire type)
 {
     KOLO_TRY(kolo_grow(&comm->bucket, &comm->capacity, comm->buckets, sizeof *comm->bucket));
     comm_bucket *b = &comm->bucket[comm->buckets];

@@ -13,19 +13,18 @@
  * MPI is at SERIALIZED: from start to wait, and within every call, the progress thread uses it; otherwise it is free.
  * So a process has at most one communicator over several nodes in use at a time. A communicator whose peer died or
  * was late stays broken: every further call returns that error at once. */
-#ifndef KOLO_COMM_H
-#define KOLO_COMM_H
+#ifndef KOLO_COMM_COMM_H
+#define KOLO_COMM_COMM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kolo/comm.h"
 #include "launch/launch.h"
 
 typedef struct kolo_comm kolo_comm;
 
-enum kolo_dtype_wire { KOLO_WIRE_F32, KOLO_WIRE_F64, KOLO_WIRE_I64, KOLO_WIRE_U8 };
-enum kolo_reduce_op { KOLO_SUM, KOLO_MAX, KOLO_MIN };
 
 typedef struct kolo_comm_config {
     size_t arena_bytes;    /* equal on all ranks */
@@ -77,7 +76,7 @@ const char *kolo_comm_name(const kolo_comm *comm);
 /* Small blocking collectives in host memory, run by the progress thread in the order of the calls; same order on all ranks,
  * not while a bucket is in flight on another thread's behalf unless that order is the same everywhere. In place. Sums are formed
  * in the same order as a bucket's, identical on all ranks. */
-int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dtype_wire type, enum kolo_reduce_op op);
+int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_wire type, enum kolo_reduce op);
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root);
 int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all,
                      int root); /* all: size * bytes at root */

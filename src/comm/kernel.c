@@ -46,16 +46,22 @@ COMBINE(sum_u8, uint8_t, a + b)
 COMBINE(max_u8, uint8_t, a > b ? a : b)
 COMBINE(min_u8, uint8_t, a < b ? a : b)
 
-static const comm_combine table[4][3] = {
-    [KOLO_WIRE_F32] = {sum_f32, max_f32, min_f32},
-    [KOLO_WIRE_F64] = {sum_f64, max_f64, min_f64},
-    [KOLO_WIRE_I64] = {sum_i64, max_i64, min_i64},
-    [KOLO_WIRE_U8] = {sum_u8, max_u8, min_u8},
+static const struct row {
+    size_t width;
+    comm_combine combine[KOLO_REDUCE_COUNT];
+} table[KOLO_WIRE_COUNT] = {
+    [KOLO_WIRE_F32] = {4, {[KOLO_SUM] = sum_f32, [KOLO_MAX] = max_f32, [KOLO_MIN] = min_f32}},
+    [KOLO_WIRE_F64] = {8, {[KOLO_SUM] = sum_f64, [KOLO_MAX] = max_f64, [KOLO_MIN] = min_f64}},
+    [KOLO_WIRE_I64] = {8, {[KOLO_SUM] = sum_i64, [KOLO_MAX] = max_i64, [KOLO_MIN] = min_i64}},
+    [KOLO_WIRE_U8] = {1, {[KOLO_SUM] = sum_u8, [KOLO_MAX] = max_u8, [KOLO_MIN] = min_u8}},
 };
 
-comm_combine comm_combine_of(enum kolo_dtype_wire type, enum kolo_reduce_op op) { return table[type][op]; }
+comm_combine comm_combine_of(enum kolo_wire type, enum kolo_reduce op)
+{
+    return (unsigned)type < KOLO_WIRE_COUNT && (unsigned)op < KOLO_REDUCE_COUNT ? table[type].combine[op] : NULL;
+}
 
-size_t comm_width(enum kolo_dtype_wire type) { return (const size_t[]){4, 8, 8, 1}[type]; }
+size_t comm_width(enum kolo_wire type) { return table[type].width; }
 
 enum { TILE = 4096, LEVELS = 12 }; /* bytes: source tiles and partial sums stay in the first cache */
 _Static_assert(COMM_FOLD_MAX < 1 << (LEVELS - 2), "a partial sum for every level of the tree");

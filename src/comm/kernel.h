@@ -11,8 +11,9 @@
 /* out[i] = left[i] op right[i]; out may be left or right. max and min of f32 and f64 pass a NaN on. */
 typedef void (*comm_combine)(void *out, const void *left, const void *right, int64_t count);
 
-comm_combine comm_combine_of(enum kolo_dtype_wire type, enum kolo_reduce_op op);
-size_t comm_width(enum kolo_dtype_wire type);
+/* NULL: this type has no such operation. */
+comm_combine comm_combine_of(enum kolo_wire type, enum kolo_reduce op);
+size_t comm_width(enum kolo_wire type);
 
 enum { COMM_FOLD_MAX = 512 }; /* sources of one fold */
 

@@ -83,7 +83,7 @@ typedef struct comm_bucket {
     int index, slices;
     size_t offset;          /* bytes in the arena */
     int64_t count;          /* elements */
-    enum kolo_dtype_wire type;
+    enum kolo_wire type;
     _Atomic uint64_t round; /* started by this rank */
     uint64_t waited;
 } comm_bucket;

@@ -1,5 +1,7 @@
 #include "comm/transport.h"
 
+#include <string.h>
+
 static char *address(const comm_run *run, comm_place place)
 {
     return run->buffer[place.buffer] + (size_t)place.at * run->width;
@@ -20,6 +22,9 @@ int comm_run_poll(comm_run *run)
             break;
         case COMM_COMBINE:
             run->combine(address(run, a->out), address(run, a->left), address(run, a->right), a->count);
+            break;
+        case COMM_COPY:
+            memmove(address(run, a->out), address(run, a->left), (size_t)a->count * run->width);
             break;
         case COMM_WAIT:
             rc = t->done(run->lane, a->count);

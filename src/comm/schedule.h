@@ -8,10 +8,11 @@
 
 #include "comm/tree.h"
 
-enum comm_action_kind { COMM_SEND, COMM_RECEIVE, COMM_WAIT, COMM_COMBINE };
+enum comm_action_kind { COMM_SEND, COMM_RECEIVE, COMM_WAIT, COMM_COMBINE, COMM_COPY };
 
-/* Buffers: scratch, the vector itself, and the vector as summed in this node's fragment i. */
-enum { COMM_SCRATCH = 0, COMM_OWN = 1, COMM_PART = 2 };
+/* Buffers: scratch, the vector itself, and the vector as summed in this node's fragment i. In the library half (algorithm/) there are no
+ * parts, and COMM_INPUT is what the member brings. */
+enum { COMM_SCRATCH = 0, COMM_OWN = 1, COMM_PART = 2, COMM_INPUT = 2 };
 
 typedef struct comm_place {
     int32_t buffer;
@@ -20,7 +21,7 @@ typedef struct comm_place {
 
 typedef struct comm_action {
     int32_t kind, peer;          /* peer: member of the group */
-    comm_place out, left, right; /* send: left; receive: out; combine: out = left op right */
+    comm_place out, left, right; /* send: left; receive: out; combine: out = left op right; copy: out = left */
     int64_t count;               /* elements; wait: all requests up to this serial number, from 0 */
 } comm_action;
 

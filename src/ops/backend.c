@@ -116,7 +116,7 @@ int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, c
     for (int backward = 1; backward >= 0; backward--) /* the weight gradient speaks first */
         for (int64_t n = 0; n < g->nodes; n++) {
             const kolo_op_row *row = type->rows[g->node[n].op];
-            kolo_request request = {backend, g, &g->node[n], layout};
+            kolo_kernel_request request = {backend, g, &g->node[n], layout};
             if (row && row->layout && g->node[n].backward == !!backward) KOLO_TRY(row->layout(&request, layout));
         }
     for (int64_t t = 0; t < g->tensors; t++)
@@ -135,7 +135,7 @@ int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_g
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------- */
 
-static void write_tensor(FILE *f, const kolo_request *r, int t)
+static void write_tensor(FILE *f, const kolo_kernel_request *r, int t)
 {
     if (t < 0) {
         fputs(" -", f);
@@ -148,7 +148,7 @@ static void write_tensor(FILE *f, const kolo_request *r, int t)
 }
 
 /* Everything that decides what a kernel does. Caller frees. */
-static char *make_key(const kolo_request *r)
+static char *make_key(const kolo_kernel_request *r)
 {
     char *text = NULL;
     size_t size = 0;
@@ -175,7 +175,7 @@ static char *make_key(const kolo_request *r)
     return text;
 }
 
-static int prepare_new(const kolo_request *r, const kolo_op_row *row, char **key, kolo_kernel **out)
+static int prepare_new(const kolo_kernel_request *r, const kolo_op_row *row, char **key, kolo_kernel **out)
 {
     kolo_backend *b = r->backend;
     KOLO_TRY(kolo_grow(&b->kernel, &b->kernel_capacity, b->kernels, sizeof *b->kernel));
@@ -198,7 +198,7 @@ int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, c
 {
     *kernel = NULL;
     if (backend->type->enter) backend->type->enter(backend);
-    kolo_request r = {backend, g, &g->node[node], layout};
+    kolo_kernel_request r = {backend, g, &g->node[node], layout};
     const kolo_op_row *row = backend->type->rows[r.node->op];
     const char *name = kolo_op_table[r.node->op].name;
     if (!row || !row->prepare)

@@ -7,12 +7,12 @@
 #include "ops/choices.h"
 
 /* One operation of a graph, as a row sees it while the plan is made. */
-typedef struct kolo_request {
+typedef struct kolo_kernel_request {
     kolo_backend *backend;
     const kolo_graph *graph;
     const kolo_node *node;
     const kolo_layout *layout;
-} kolo_request;
+} kolo_kernel_request;
 
 struct kolo_kernel {
     int (*run)(const kolo_kernel *kernel, void *const *args, void *workspace, const kolo_step *step, int slot);
@@ -27,9 +27,9 @@ struct kolo_kernel {
 typedef struct kolo_op_row {
     /* Chooses layouts of parameters (NULL: they stay plain). `layout` holds the activations' already; a parameter that
      * has an opaque layout is not to be changed. */
-    int (*layout)(const kolo_request *request, kolo_layout *layout);
+    int (*layout)(const kolo_kernel_request *request, kolo_layout *layout);
     /* Fills kernel->{run, release, state, workspace, name}. */
-    int (*prepare)(const kolo_request *request, kolo_kernel *kernel);
+    int (*prepare)(const kolo_kernel_request *request, kolo_kernel *kernel);
 } kolo_op_row;
 
 /* Memory and order of work of a backend that has its own (backend.h says what each does). */
@@ -91,11 +91,11 @@ struct kolo_backend {
 extern const kolo_backend_type kolo_cpu_backend;
 
 /* NULL for an optional tensor that is not there. */
-static inline const kolo_tensor *kolo_request_in(const kolo_request *r, int i)
+static inline const kolo_tensor *kolo_request_in(const kolo_kernel_request *r, int i)
 {
     return i < r->node->n_in && r->node->in[i] >= 0 ? &r->graph->tensor[r->node->in[i]] : NULL;
 }
-static inline const kolo_tensor *kolo_request_out(const kolo_request *r, int i)
+static inline const kolo_tensor *kolo_request_out(const kolo_kernel_request *r, int i)
 {
     return i < r->node->n_out && r->node->out[i] >= 0 ? &r->graph->tensor[r->node->out[i]] : NULL;
 }

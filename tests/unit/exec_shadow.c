@@ -32,7 +32,7 @@ static void release_rounded(void *state)
     free(l);
 }
 
-static int prepare_rounded(const kolo_request *r, kolo_kernel *k)
+static int prepare_rounded(const kolo_kernel_request *r, kolo_kernel *k)
 {
     rounded *l = calloc(1, sizeof *l);
     const kolo_op_row *row = kolo_cpu_backend.rows[r->node->op];

@@ -95,7 +95,7 @@ static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layo
          i--) { /* the weight gradients, which decide the weights' layout, come last in a graph */
         const kolo_node *n = &g->node[i];
         const kolo_op_row *row = b->type->rows[n->op];
-        kolo_request r = {b, g, n, layout};
+        kolo_kernel_request r = {b, g, n, layout};
         if (!is_conv(n->op)) continue;
         int rc = row->layout ? row->layout(&r, layout) : 0;
         for (int64_t j = g->nodes - 1; j > i && !took[i]; j--)

@@ -82,7 +82,7 @@ typedef struct parts {
     const kolo_layout *lx, *lw, *ly;
 } parts;
 
-static parts parts_of(const kolo_request *r)
+static parts parts_of(const kolo_kernel_request *r)
 {
     const kolo_node *n = r->node;
     parts p = {.pass = KOLO_DNNL_FORWARD};
@@ -127,7 +127,7 @@ static const kolo_dnnl_desc *map_desc(kolo_dnnl *d, const kolo_tensor *t, enum k
 }
 
 /* dtype: of the activations inside the primitive */
-static int conv_spec(const kolo_request *r, const parts *p, bool winograd, enum kolo_dtype dtype, kolo_dnnl_conv *c)
+static int conv_spec(const kolo_kernel_request *r, const parts *p, bool winograd, enum kolo_dtype dtype, kolo_dnnl_conv *c)
 {
     kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     const kolo_attributes *a = &r->node->a;
@@ -146,7 +146,7 @@ static int conv_spec(const kolo_request *r, const parts *p, bool winograd, enum 
 }
 
 /* How the parameter (or its gradient) lies. */
-static const kolo_dnnl_desc *param_desc(const kolo_request *r, const parts *p)
+static const kolo_dnnl_desc *param_desc(const kolo_kernel_request *r, const parts *p)
 {
     int64_t dim[5];
     int rank = weight_dims(p, r->node->a.groups, dim);
@@ -172,7 +172,7 @@ static const candidate candidates[] = {{"small", true, false, false, false},
 
 static size_t bias_bytes(const parts *p) { return p->bias ? (size_t)p->bias->dim[0] * sizeof(float) : 0; }
 
-static int build_small(const kolo_request *r, const parts *p, const kolo_dnnl_desc *param, conv **out)
+static int build_small(const kolo_kernel_request *r, const parts *p, const kolo_dnnl_desc *param, conv **out)
 {
     const kolo_attributes *a = &r->node->a;
     const int64_t *x = p->x->dim, *y = p->y->dim;
@@ -205,7 +205,7 @@ static int build_small(const kolo_request *r, const parts *p, const kolo_dnnl_de
 }
 
 /* The primitive, what rearranges its weight, and their places in the workspace. */
-static int build_main(const kolo_request *r, const kolo_dnnl_conv *spec, const kolo_dnnl_desc *param, conv *c)
+static int build_main(const kolo_kernel_request *r, const kolo_dnnl_conv *spec, const kolo_dnnl_desc *param, conv *c)
 {
     kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     int rc = kolo_dnnl_make_conv(d, spec, &c->main);
@@ -224,7 +224,7 @@ static int build_main(const kolo_request *r, const kolo_dnnl_conv *spec, const k
 }
 
 /* 0; 1: not available, or the same as an earlier candidate; negative: error */
-static int build(const kolo_request *r, const candidate *choice, conv **out)
+static int build(const kolo_kernel_request *r, const candidate *choice, conv **out)
 {
     parts p = parts_of(r);
     kolo_dnnl_conv spec;
@@ -279,7 +279,7 @@ static double seconds_of(const conv *c, double best)
     return s;
 }
 
-static void shape_text(const kolo_request *r, const parts *p, char *text, size_t size)
+static void shape_text(const kolo_kernel_request *r, const parts *p, char *text, size_t size)
 {
     const int64_t *x = p->x->dim, *w = p->w->dim;
     const kolo_attributes *a = &r->node->a;
@@ -291,7 +291,7 @@ static void shape_text(const kolo_request *r, const parts *p, char *text, size_t
 }
 
 /* The fastest by the clock, or the first. */
-static int choose(const kolo_request *r, conv *made[CANDIDATES], bool clock, int *best)
+static int choose(const kolo_kernel_request *r, conv *made[CANDIDATES], bool clock, int *best)
 {
     double least = 0;
     *best = -1;
@@ -312,7 +312,7 @@ static int choose(const kolo_request *r, conv *made[CANDIDATES], bool clock, int
                      p.x->dtype == KOLO_BF16 ? "; use precision=f32" : "");
 }
 
-static int build_all(const kolo_request *r, conv *made[CANDIDATES], int *count)
+static int build_all(const kolo_kernel_request *r, conv *made[CANDIDATES], int *count)
 {
     *count = 0;
     for (int i = 0; i < CANDIDATES; i++) {
@@ -329,7 +329,7 @@ static int build_all(const kolo_request *r, conv *made[CANDIDATES], int *count)
     return 0;
 }
 
-static int select_by_rule(const kolo_request *r, conv **out)
+static int select_by_rule(const kolo_kernel_request *r, conv **out)
 {
     for (int i = 0; i < CANDIDATES; i++) {
         int rc = build(r, &candidates[i], out);
@@ -340,7 +340,7 @@ static int select_by_rule(const kolo_request *r, conv **out)
     return choose(r, none, false, &best);
 }
 
-static int select_by_clock(const kolo_request *r, const char *key, conv **out)
+static int select_by_clock(const kolo_kernel_request *r, const char *key, conv **out)
 {
     conv *made[CANDIDATES] = {NULL};
     int count, best = -1, rc = build_all(r, made, &count);
@@ -354,7 +354,7 @@ static int select_by_clock(const kolo_request *r, const char *key, conv **out)
 }
 
 /* As chosen before, here or by rank 0; else by the clock, or by rule where there is none. */
-static int select_conv(const kolo_request *r, conv **out)
+static int select_conv(const kolo_kernel_request *r, conv **out)
 {
     parts p = parts_of(r);
     char key[256];
@@ -369,7 +369,7 @@ static int select_conv(const kolo_request *r, conv **out)
     return select_by_clock(r, key, out);
 }
 
-double kolo_cpu_conv_seconds(const kolo_request *r)
+double kolo_cpu_conv_seconds(const kolo_kernel_request *r)
 {
     conv *c = NULL;
     int rc = select_conv(r, &c);
@@ -391,7 +391,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return execute(c, pointer, workspace);
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     conv *c = NULL;
     KOLO_TRY(select_conv(r, &c));
@@ -411,7 +411,7 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
 }
 
 /* The parameter gets the layout that this pass writes or reads best. */
-static int choose_layout(const kolo_request *r, int param, kolo_layout *layout)
+static int choose_layout(const kolo_kernel_request *r, int param, kolo_layout *layout)
 {
     if (param < 0 || layout[param].opaque) return 0;
     parts p = parts_of(r);
@@ -431,11 +431,11 @@ static int choose_layout(const kolo_request *r, int param, kolo_layout *layout)
     return 0;
 }
 
-static int layout_forward(const kolo_request *r, kolo_layout *layout)
+static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout)
 {
     return choose_layout(r, r->node->in[1], layout);
 }
-static int layout_gradient(const kolo_request *r, kolo_layout *layout)
+static int layout_gradient(const kolo_kernel_request *r, kolo_layout *layout)
 {
     int gradient = r->node->out[0], param = r->graph->tensor[gradient].of;
     KOLO_TRY(choose_layout(r, param, layout));

@@ -120,12 +120,12 @@ kolo_view kolo_cpu_view(const kolo_tensor *t, const kolo_layout *layout)
     return v;
 }
 
-kolo_view kolo_cpu_view_in(const kolo_request *r, int i)
+kolo_view kolo_cpu_view_in(const kolo_kernel_request *r, int i)
 {
     return kolo_cpu_view(kolo_request_in(r, i), &r->layout[r->node->in[i]]);
 }
 
-kolo_view kolo_cpu_view_out(const kolo_request *r, int i)
+kolo_view kolo_cpu_view_out(const kolo_kernel_request *r, int i)
 {
     return kolo_cpu_view(kolo_request_out(r, i), &r->layout[r->node->out[i]]);
 }

@@ -31,8 +31,8 @@ typedef struct kolo_view {
 kolo_view kolo_cpu_view(const kolo_tensor *tensor, const kolo_layout *layout);
 static inline int64_t kolo_view_plane(const kolo_view *v) { return v->pixels * v->block; }
 static inline int64_t kolo_view_count(const kolo_view *v) { return v->rows * v->blocks * kolo_view_plane(v); }
-kolo_view kolo_cpu_view_in(const kolo_request *request, int i);
-kolo_view kolo_cpu_view_out(const kolo_request *request, int i);
+kolo_view kolo_cpu_view_in(const kolo_kernel_request *request, int i);
+kolo_view kolo_cpu_view_out(const kolo_kernel_request *request, int i);
 
 /* Threads worth starting for work on `elements`; results never depend on it. */
 int kolo_cpu_threads(const kolo_backend *backend, int64_t elements);
@@ -47,7 +47,7 @@ static inline void *kolo_at_out(void *base, int64_t i, bool bf16) { return (char
 int kolo_cpu_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
                     const kolo_layout *like_layout, kolo_layout *layout);
 /* conv.c: seconds of this node of the graph under `layout`, its algorithms chosen; negative status on failure */
-double kolo_cpu_conv_seconds(const kolo_request *request);
+double kolo_cpu_conv_seconds(const kolo_kernel_request *request);
 /* convert.c */
 int kolo_cpu_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from,
                           float *to);

@@ -123,7 +123,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     return 0;
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     entropy *e = kolo_alloc(sizeof *e);
     if (!e) return KOLO_ECONFIG;

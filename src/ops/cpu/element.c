@@ -73,7 +73,7 @@ RUN(relu, 1, 0, 0)
 RUN(add, 2, 0, 1)
 RUN(relu_grad, 2, 0, 1)
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     element *e = kolo_alloc(sizeof *e);
     if (!e) return KOLO_ECONFIG;

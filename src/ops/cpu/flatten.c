@@ -58,7 +58,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     return move_all(k->state, args[1], args[0], false);
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     bool backward = r->node->op == KOLO_OP_flatten_grad;
     flatten *f = kolo_alloc(sizeof *f);

@@ -102,7 +102,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     return 0;
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     bool backward = r->node->op == KOLO_OP_global_avg_pool_grad;
     global *g = kolo_alloc(sizeof *g);

@@ -65,7 +65,7 @@ static enum kolo_dnnl_pass pass_of(const kolo_node *n)
                                                : KOLO_DNNL_WEIGHT;
 }
 
-static int make(const kolo_request *r, linear *l, kolo_kernel *k)
+static int make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
 {
     kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
     const kolo_node *n = r->node;
@@ -111,7 +111,7 @@ static int make(const kolo_request *r, linear *l, kolo_kernel *k)
     return 0;
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     linear *l = kolo_alloc(sizeof *l);
     if (!l) return KOLO_ECONFIG;

@@ -25,7 +25,7 @@ enum { TILE = 2048 }; /* elements */
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* input: the one whose shape is normalised */
-static norm *make_norm(const kolo_request *r, kolo_kernel *k, int input)
+static norm *make_norm(const kolo_kernel_request *r, kolo_kernel *k, int input)
 {
     norm *n = kolo_alloc(sizeof *n);
     if (!n) return NULL;
@@ -120,7 +120,7 @@ static int run_stats(const kolo_kernel *k, void *const *args, void *workspace, c
     return 0;
 }
 
-static int prepare_stats(const kolo_request *r, kolo_kernel *k)
+static int prepare_stats(const kolo_kernel_request *r, kolo_kernel *k)
 {
     norm *n = make_norm(r, k, 0);
     if (!n) return KOLO_ECONFIG;
@@ -242,7 +242,7 @@ static int run_grad_stats(const kolo_kernel *k, void *const *args, void *workspa
     return 0;
 }
 
-static int prepare_grad_stats(const kolo_request *r, kolo_kernel *k)
+static int prepare_grad_stats(const kolo_kernel_request *r, kolo_kernel *k)
 {
     norm *n = make_norm(r, k, 1);
     if (!n) return KOLO_ECONFIG;
@@ -315,7 +315,7 @@ static int run_apply(const kolo_kernel *k, void *const *args, void *workspace, c
     return 0;
 }
 
-static int prepare_apply(const kolo_request *r, kolo_kernel *k)
+static int prepare_apply(const kolo_kernel_request *r, kolo_kernel *k)
 {
     norm *n = make_norm(r, k, 0);
     if (!n) return KOLO_ECONFIG;
@@ -345,7 +345,7 @@ static int run_infer(const kolo_kernel *k, void *const *args, void *workspace, c
     return 0;
 }
 
-static int prepare_infer(const kolo_request *r, kolo_kernel *k)
+static int prepare_infer(const kolo_kernel_request *r, kolo_kernel *k)
 {
     norm *n = make_norm(r, k, 0);
     if (!n) return KOLO_ECONFIG;
@@ -394,7 +394,7 @@ static int run_grad_apply(const kolo_kernel *k, void *const *args, void *workspa
     return 0;
 }
 
-static int prepare_grad_apply(const kolo_request *r, kolo_kernel *k)
+static int prepare_grad_apply(const kolo_kernel_request *r, kolo_kernel *k)
 {
     norm *n = make_norm(r, k, 1);
     if (!n) return KOLO_ECONFIG;

@@ -53,7 +53,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return 0;
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     normalize *p = kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;

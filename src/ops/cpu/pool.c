@@ -340,7 +340,7 @@ static int run_avg_grad(const kolo_kernel *k, void *const *args, void *workspace
     return run_grad(k->state, args[1], args[0], NULL, workspace);
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_attributes *a = &r->node->a;
     enum kolo_op op = r->node->op;

@@ -82,7 +82,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return 0;
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     bool backward = r->node->op == KOLO_OP_shortcut_a_grad;
     kolo_view x = backward ? kolo_cpu_view_out(r, 0) : kolo_cpu_view_in(r, 0),

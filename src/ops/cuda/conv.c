@@ -72,7 +72,7 @@ static parts parts_of(const kolo_node *n)
     return p;
 }
 
-static int describe(const kolo_request *r, const parts *p, kolo_dnn_conv *c)
+static int describe(const kolo_kernel_request *r, const parts *p, kolo_dnn_conv *c)
 {
     const kolo_attributes *a = &r->node->a;
     const kolo_tensor *t = r->graph->tensor;
@@ -119,7 +119,7 @@ static kolo_dnn_rules rules_of(const kolo_backend *b, const kolo_dnn_conv *c)
     return rules;
 }
 
-static char *key_of(const kolo_request *r, const kolo_dnn_conv *c, const kolo_dnn_rules *rules)
+static char *key_of(const kolo_kernel_request *r, const kolo_dnn_conv *c, const kolo_dnn_rules *rules)
 {
     return kolo_format("%s %s n %ld x %ld %ld %ld y %ld %ld %ld k %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld not %x",
                        kolo_op_table[r->node->op].name, kolo_dtype_name(c->dtype), (long)c->rows, (long)c->in,
@@ -206,7 +206,7 @@ static int fastest(kolo_backend *b, const kolo_dnn_conv *c, kolo_dnn_plan *const
     return *best < 0 ? rc : 0;
 }
 
-static int choose(const kolo_request *r, const kolo_dnn_graph *g, const kolo_dnn_conv *c, const kolo_dnn_rules *rules,
+static int choose(const kolo_kernel_request *r, const kolo_dnn_graph *g, const kolo_dnn_conv *c, const kolo_dnn_rules *rules,
                   const char *key, kolo_dnn_plan **out)
 {
     kolo_backend *b = r->backend;
@@ -227,7 +227,7 @@ static int choose(const kolo_request *r, const kolo_dnn_graph *g, const kolo_dnn
 }
 
 /* As chosen before, here or by rank 0. 1: nothing is known, or it is not to be had any more. */
-static int recall(const kolo_request *r, const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const char *key,
+static int recall(const kolo_kernel_request *r, const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const char *key,
                   kolo_dnn_plan **out)
 {
     kolo_dnn_choice choice;
@@ -239,7 +239,7 @@ static int recall(const kolo_request *r, const kolo_dnn_graph *g, const kolo_dnn
     return 1;
 }
 
-static int select_plan(const kolo_request *r, const kolo_dnn_conv *c, kolo_dnn_graph **g, kolo_dnn_plan **out)
+static int select_plan(const kolo_kernel_request *r, const kolo_dnn_conv *c, kolo_dnn_graph **g, kolo_dnn_plan **out)
 {
     const kolo_dnn_rules rules = rules_of(r->backend, c);
     char *key = key_of(r, c, &rules);
@@ -252,7 +252,7 @@ static int select_plan(const kolo_request *r, const kolo_dnn_conv *c, kolo_dnn_g
 
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const parts p = parts_of(r->node);
     kolo_dnn_conv shape;
@@ -277,12 +277,12 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
     return 0;
 }
 
-static int layout_forward(const kolo_request *r, kolo_layout *layout)
+static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout)
 {
     return kolo_cuda_weight_layout(r, r->node->in[1], layout);
 }
 
-static int layout_weight(const kolo_request *r, kolo_layout *layout)
+static int layout_weight(const kolo_kernel_request *r, kolo_layout *layout)
 {
     return kolo_cuda_weight_layout(r, r->node->out[0], layout);
 }

@@ -75,8 +75,8 @@ typedef struct kolo_cuda_view {
     enum kolo_dtype dtype;
 } kolo_cuda_view;
 kolo_cuda_view kolo_cuda_view_of(const kolo_tensor *tensor, const kolo_layout *layout);
-kolo_cuda_view kolo_cuda_view_in(const kolo_request *request, int i);
-kolo_cuda_view kolo_cuda_view_out(const kolo_request *request, int i);
+kolo_cuda_view kolo_cuda_view_in(const kolo_kernel_request *request, int i);
+kolo_cuda_view kolo_cuda_view_out(const kolo_kernel_request *request, int i);
 
 /* order.c: streams, events, copies; ready.cu: a first kernel, run and read back when the backend opens */
 extern const kolo_device_table kolo_cuda_device;
@@ -94,7 +94,7 @@ int kolo_cuda_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_
 /* Of a convolution's weight or its gradient; sets half too. request: the convolution or one of its gradients; layout: [graph->tensors].
  * With groups the channels of one group lie side by side, so the weight is stored (O, KH, KW, I/groups) without padding; the maps keep theirs at the
  * end of all channels. A layout that is there already (of another graph's parameter) stays. */
-int kolo_cuda_weight_layout(const kolo_request *request, int tensor, kolo_layout *layout);
+int kolo_cuda_weight_layout(const kolo_kernel_request *request, int tensor, kolo_layout *layout);
 void kolo_cuda_weights_free(kolo_cuda *cuda); /* when the backend closes */
 int kolo_cuda_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
 int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from,

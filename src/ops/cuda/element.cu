@@ -73,7 +73,7 @@ static int relu_grad(const kolo_kernel *k, void *const *args, void *, const kolo
     return element_run<KOLO_OP_relu_grad>(k, args[2], args[0], args[1]);
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     element *e = (element *)kolo_alloc(sizeof *e);
     if (!e) return KOLO_ECONFIG;

@@ -54,7 +54,7 @@ static int run_flatten(const kolo_kernel *k, void *const *args, void *, const ko
                        (const uint32_t *)args[0], *p);
 }
 
-static int prepare_flatten(const kolo_request *r, kolo_kernel *k)
+static int prepare_flatten(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool back = r->node->op == KOLO_OP_flatten_grad;
     const kolo_cuda_view v = back ? kolo_cuda_view_out(r, 0) : kolo_cuda_view_in(r, 0);
@@ -120,7 +120,7 @@ static int run_shortcut(const kolo_kernel *k, void *const *args, void *, const k
                                       (const T *)args[0], *p));
 }
 
-static int prepare_shortcut(const kolo_request *r, kolo_kernel *k)
+static int prepare_shortcut(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool back = r->node->op == KOLO_OP_shortcut_a_grad;
     const kolo_cuda_view from = kolo_cuda_view_in(r, 0), to = kolo_cuda_view_out(r, 0);

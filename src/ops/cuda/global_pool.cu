@@ -83,7 +83,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_
                                       (T *)args[1], (const T *)args[0], *p));
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_global_avg_pool_grad;
     const kolo_cuda_view x = backward ? kolo_cuda_view_out(r, 0) : kolo_cuda_view_in(r, 0);

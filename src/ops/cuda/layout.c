@@ -37,12 +37,12 @@ kolo_cuda_view kolo_cuda_view_of(const kolo_tensor *t, const kolo_layout *layout
     return v;
 }
 
-kolo_cuda_view kolo_cuda_view_in(const kolo_request *r, int i)
+kolo_cuda_view kolo_cuda_view_in(const kolo_kernel_request *r, int i)
 {
     return kolo_cuda_view_of(kolo_request_in(r, i), &r->layout[r->node->in[i]]);
 }
 
-kolo_cuda_view kolo_cuda_view_out(const kolo_request *r, int i)
+kolo_cuda_view kolo_cuda_view_out(const kolo_kernel_request *r, int i)
 {
     return kolo_cuda_view_of(kolo_request_out(r, i), &r->layout[r->node->out[i]]);
 }
@@ -89,7 +89,7 @@ static size_t weight_bytes(const kolo_cuda_weight *w)
     return (size_t)(w->out_stored * w->height * w->width * w->in_stored) * sizeof(float);
 }
 
-int kolo_cuda_weight_layout(const kolo_request *r, int tensor, kolo_layout *layout)
+int kolo_cuda_weight_layout(const kolo_kernel_request *r, int tensor, kolo_layout *layout)
 {
     if (tensor < 0) return 0;
     const kolo_tensor *t = &r->graph->tensor[tensor];

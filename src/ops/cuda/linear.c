@@ -84,7 +84,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 
 /* ---- what is asked ---------------------------------------------------------------------------------------------- */
 
-static void describe(const kolo_request *r, linear *l)
+static void describe(const kolo_kernel_request *r, linear *l)
 {
     const kolo_node *n = r->node;
     const int out = n->n_in, bias_in = n->n_in > 2 && n->in[2] >= 0 ? 2 : -1;
@@ -287,7 +287,7 @@ static int check_known(linear *l, const char *known)
     return 0;
 }
 
-static int select_algorithm(const kolo_request *r, linear *l, const char *key)
+static int select_algorithm(const kolo_kernel_request *r, linear *l, const char *key)
 {
     kolo_backend *b = r->backend;
     cublasLtMatmulHeuristicResult_t result[CANDIDATES];
@@ -315,7 +315,7 @@ static int32_t setting(const linear *l, cublasLtMatmulAlgoConfigAttributes_t nam
     return rc == CUBLAS_STATUS_SUCCESS ? value : -1;
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     linear *l = kolo_alloc(sizeof *l);
     if (!l) return KOLO_ECONFIG;
@@ -339,7 +339,7 @@ static int prepare(const kolo_request *r, kolo_kernel *k)
 }
 
 /* The weight stays row-major; in 16-bit graphs it is read from its copy. */
-static int layout_forward(const kolo_request *r, kolo_layout *layout)
+static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout)
 {
     layout[r->node->in[1]].half = r->graph->dtype != KOLO_F32;
     return 0;

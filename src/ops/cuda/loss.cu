@@ -174,7 +174,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_
                                       (const T *)args[0], (const int32_t *)args[1], *p, step, slot));
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_tensor *x = kolo_request_in(r, 0);
     if (x->dim[0] > INT32_MAX || x->dim[1] > INT32_MAX / 2)

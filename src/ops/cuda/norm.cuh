@@ -33,7 +33,7 @@ typedef struct kolo_norm {
 } kolo_norm;
 
 /* Makes kernel->state; input: the one whose shape is normalised. norm_stats.cu */
-int kolo_norm_prepare(const kolo_request *request, kolo_kernel *kernel, int input);
+int kolo_norm_prepare(const kolo_kernel_request *request, kolo_kernel *kernel, int input);
 
 /* Of a channel. Every block begins with these, so there is one division and nothing that waits for a comparison. No
  * valid line: all sums are 0. */

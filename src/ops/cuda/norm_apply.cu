@@ -140,7 +140,7 @@ static int run_infer(const kolo_kernel *k, void *const *args, void *, const kolo
     return run_forward(k, &f, args[n->inputs], args[0], n->inputs > 5 ? args[5] : NULL);
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     KOLO_TRY(kolo_norm_prepare(r, k, 0));
     k->run = r->node->op == KOLO_OP_norm_apply ? run_apply : run_infer;

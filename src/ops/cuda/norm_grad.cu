@@ -243,7 +243,7 @@ static int run_grad_apply(const kolo_kernel *k, void *const *args, void *, const
     return rc;
 }
 
-static int prepare_grad_stats(const kolo_request *r, kolo_kernel *k)
+static int prepare_grad_stats(const kolo_kernel_request *r, kolo_kernel *k)
 {
     KOLO_TRY(kolo_norm_prepare(r, k, 1));
     k->run = run_grad_stats;
@@ -252,7 +252,7 @@ static int prepare_grad_stats(const kolo_request *r, kolo_kernel *k)
 }
 const kolo_op_row kolo_cuda_norm_grad_stats = {NULL, prepare_grad_stats};
 
-static int prepare_grad_apply(const kolo_request *r, kolo_kernel *k)
+static int prepare_grad_apply(const kolo_kernel_request *r, kolo_kernel *k)
 {
     KOLO_TRY(kolo_norm_prepare(r, k, 1));
     k->run = run_grad_apply;

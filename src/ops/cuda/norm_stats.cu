@@ -11,7 +11,7 @@ extern "C" {
 #include "base/memory.h"
 }
 
-int kolo_norm_prepare(const kolo_request *r, kolo_kernel *k, int input)
+int kolo_norm_prepare(const kolo_kernel_request *r, kolo_kernel *k, int input)
 {
     kolo_norm *n = (kolo_norm *)kolo_alloc(sizeof *n);
     if (!n) return KOLO_ECONFIG;
@@ -88,7 +88,7 @@ static int run_stats(const kolo_kernel *k, void *const *args, void *workspace, c
                        kolo_cuda_stream(k), *c, (double *)args[1], partial, step, slot);
 }
 
-static int prepare_stats(const kolo_request *r, kolo_kernel *k)
+static int prepare_stats(const kolo_kernel_request *r, kolo_kernel *k)
 {
     KOLO_TRY(kolo_norm_prepare(r, k, 0));
     k->run = run_stats;

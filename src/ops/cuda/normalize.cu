@@ -53,7 +53,7 @@ static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step 
                                       (const uint8_t *)args[0], *p));
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     kolo_cuda_view y = kolo_cuda_view_out(r, 0);
     if (y.channels > 4 || y.stored != kolo_cuda_padded(y.channels, y.dtype))

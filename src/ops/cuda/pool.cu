@@ -247,7 +247,7 @@ static int fill(pool *p, const kolo_attributes *a, const kolo_cuda_view *x, cons
     return 0;
 }
 
-static int prepare(const kolo_request *r, kolo_kernel *k)
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const enum kolo_op op = r->node->op;
     const bool backward = op == KOLO_OP_max_pool_grad || op == KOLO_OP_avg_pool_grad;

@@ -1,0 +1,187 @@
+/* Collectives between the ranks of a job, for any C or C++ program: libkolo_comm.so, `pkg-config kolo-comm`.
+ *
+ * A world is all ranks of the job step, however it was started (srun with PMIx or pmi2, mpiexec, alone, or from within a program
+ * that has called MPI_Init). A group is some of its ranks (a process set). A request is one collective of one group.
+ *
+ * Two ways in. A request without a name is matched by order: the i-th unnamed request of a group on one rank belongs to the i-th on
+ * every other, nothing is negotiated. A named request may be submitted in any order on any rank: it begins when all ranks of the group
+ * have submitted that name, and small ones that are ready together are fused. Both share the algorithms, and the bits of a result
+ * are the same on all ranks of the group.
+ *
+ * Functions return 0 or a negative status (kolo/error.h) with a sentence in kolo_error_text(). Requests that do not match (shape, type,
+ * operation, root, ...) fail on EVERY rank of the group with KOLO_EINPUT and a text that names the ranks and what each brought; nothing
+ * was sent, and the world stays usable. A dead or stopped peer fails what waits for it within the deadline with KOLO_ELAUNCH, naming
+ * rank, host, operation and how far it came; the world is then broken: every later call returns the same.
+ *
+ * Any thread may call. Nothing is allocated per call once a request of the same kind has been seen. */
+#ifndef KOLO_PUBLIC_COMM_H
+#define KOLO_PUBLIC_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kolo/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum kolo_wire {
+    KOLO_WIRE_U8,
+    KOLO_WIRE_I8,
+    KOLO_WIRE_U16,
+    KOLO_WIRE_I16,
+    KOLO_WIRE_I32,
+    KOLO_WIRE_I64,
+    KOLO_WIRE_F16,
+    KOLO_WIRE_BF16,
+    KOLO_WIRE_F32,
+    KOLO_WIRE_F64,
+    KOLO_WIRE_BOOL, /* one byte, 0 or 1: sum and max are "or", product and min are "and" */
+    KOLO_WIRE_COUNT
+};
+
+/* Sums of f16 and bf16 are formed in f32 and rounded once. Integer sums wrap; an integer average is the exact quotient, rounded
+ * toward zero. NaN wins min and max. */
+enum kolo_reduce { KOLO_SUM, KOLO_AVERAGE, KOLO_MIN, KOLO_MAX, KOLO_PRODUCT, KOLO_ADASUM, KOLO_REDUCE_COUNT };
+
+enum kolo_collective {
+    KOLO_ALLREDUCE,
+    KOLO_REDUCE_SCATTER, /* cuts dim[0]; the first dim[0] mod n ranks get one row more; sum and average, min, max, product */
+    KOLO_ALLGATHER,      /* dim[0] may differ from rank to rank; joined by rank */
+    KOLO_BROADCAST,
+    KOLO_GATHER,         /* as allgather, at root only */
+    KOLO_SCATTER,        /* root's dim[0] is cut by `splits` (NULL: as reduce_scatter) */
+    KOLO_ALLTOALL,       /* dim[0] is cut by `splits` (NULL: evenly, must divide) */
+    KOLO_BARRIER,
+    KOLO_JOIN,           /* this rank has no more data: see kolo_join */
+    KOLO_SPARSE_ALLREDUCE, /* (index, row) pairs; see kolo_request */
+    KOLO_COLLECTIVE_COUNT
+};
+
+typedef struct kolo_world kolo_world;
+typedef struct kolo_group kolo_group;
+typedef int64_t kolo_handle; /* of a submitted request; 0 is none. A handle that was released is recognised */
+
+/* ---- the world ------------------------------------------------------------------------------------------------------- */
+
+/* A configuration of zeros is good; every field has a KOLO_COMM_ environment variable that a field of 0 or NULL asks. */
+typedef struct kolo_world_config {
+    const char *method;    /* KOLO_COMM_METHOD: "auto", "pmix", "mpi", "slurm", "single" */
+    const void *mpi_comm;  /* points to an MPI_Comm of a program that has called MPI_Init: the world is its ranks */
+    const char *transport; /* KOLO_COMM_TRANSPORT, between nodes: "auto", "mpi", "tcp" */
+    const char *algorithm; /* KOLO_COMM_ALGORITHM: forces one (`kolo bench --algorithms` lists them), else the table or the model chooses */
+    const char *table;     /* KOLO_COMM_TABLE: file of measured costs, written by `kolo bench --tune` */
+    double timeout;        /* KOLO_COMM_TIMEOUT: seconds until a wait gives up (300) */
+    size_t shared_bytes;   /* KOLO_COMM_SHARED: this rank's part of the node's shared memory for kolo_world_alloc (64 MiB) */
+    size_t fusion_bytes;   /* KOLO_COMM_FUSION: named requests are fused up to this size (64 MiB; 1: not at all) */
+    double cycle;          /* KOLO_COMM_CYCLE: seconds the engine lets named requests gather (0: as they come) */
+    double stall_warning;  /* KOLO_COMM_STALL_WARNING: seconds until a name that some rank has not submitted is reported (60; negative: never) */
+    double stall_end;      /* KOLO_COMM_STALL_END: seconds until it is an error (0: never) */
+    const char *timeline;  /* KOLO_COMM_TIMELINE: folder for a Chrome trace of every rank, NULL or "": none */
+    bool autotune;         /* KOLO_COMM_AUTOTUNE: fusion_bytes and cycle are tuned while running */
+} kolo_world_config;
+
+/* Collective over the job. One world a process at a time. config may be NULL. */
+int kolo_world_open(kolo_world **world, const kolo_world_config *config);
+/* Collective unless the world is broken. Requests still under way are completed first. Ends MPI only if open began it. */
+void kolo_world_close(kolo_world **world);
+/* This rank cannot go on: every rank's waits end with `reason`. Not collective. */
+void kolo_world_abort(kolo_world *world, const char *reason);
+
+int kolo_world_rank(const kolo_world *world);
+int kolo_world_size(const kolo_world *world);
+int kolo_world_local_rank(const kolo_world *world);
+int kolo_world_local_size(const kolo_world *world);
+int kolo_world_node(const kolo_world *world);
+int kolo_world_nodes(const kolo_world *world);
+
+/* Memory that the ranks of the node share: vectors that lie in it are reduced in place, without a copy. KOLO_ECONFIG when
+ * shared_bytes is used up. Not collective. */
+int kolo_world_alloc(kolo_world *world, size_t bytes, void **memory);
+void kolo_world_free(kolo_world *world, void *memory);
+
+/* ---- groups ---------------------------------------------------------------------------------------------------------- */
+
+/* All ranks; id 0; cannot be freed. */
+kolo_group *kolo_world_group(kolo_world *world);
+/* Collective over ALL ranks of the world, with the same list everywhere (members are numbered by world rank). A rank twice, a rank
+ * out of range, the same set again: KOLO_EINPUT on all ranks. A rank that is no member gets a group too, which it may only free. */
+int kolo_group_create(kolo_group **group, kolo_world *world, const int *ranks, int count);
+/* The groups that an MPI communicator of the program cuts out: every rank brings its own communicator. Collective over all ranks. */
+int kolo_group_create_mpi(kolo_group **group, kolo_world *world, const void *mpi_comm);
+int kolo_group_free(kolo_group **group); /* collective over all ranks; requests under way are completed first */
+int kolo_group_rank(const kolo_group *group); /* -1: not a member */
+int kolo_group_size(const kolo_group *group);
+int kolo_group_id(const kolo_group *group); /* the same on all ranks; used again after a free */
+
+/* ---- requests -------------------------------------------------------------------------------------------------------- */
+
+enum { KOLO_WIRE_DIMS = 8 };
+
+typedef struct kolo_request {
+    enum kolo_collective what;
+    const char *name; /* NULL: matched by order. Copied */
+    const void *in;   /* stays untouched; NULL: in place, that is in `out` */
+    void *out;        /* NULL: the library makes it, see kolo_output (the only way where its size is not known before) */
+    enum kolo_wire type;
+    int dims; /* of `in` as this rank brings it; 0: one element */
+    int64_t dim[KOLO_WIRE_DIMS];
+    enum kolo_reduce reduce;
+    double prescale, postscale; /* factors on what goes in and what comes out; 0 counts as 1. Integers are scaled in f64 */
+    int root;                   /* member of the group */
+    const int64_t *splits;      /* [group size] rows of dim[0] for every member; copied */
+    const int64_t *index;       /* sparse: [dim[0]] row numbers of `in` (dim[0] rows of dim[1] elements); rows named twice add up */
+    int64_t rows;               /* sparse: rows of the dense matrix */
+    const char *compression;    /* NULL, "bf16", "fp16", "int8", ...: of allreduce of f32 (sum, average); comm/compress.h lists them */
+} kolo_request;
+
+/* The vectors stay the library's until the request is complete. handle may be NULL only for requests without a result. */
+int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *handle);
+/* Some named allreduces (or allgathers, or reduce-scatters) that begin only when all of them are ready on all ranks, and are fused
+ * together. Either all are submitted or none. */
+int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int count, kolo_handle *handle);
+/* 1: complete (or failed: wait says how); 0: not yet. */
+int kolo_test(kolo_world *world, kolo_handle handle);
+/* Waits, and says how it ended. A handle of a request with an `out` of the caller's is released by this; otherwise kolo_release does. */
+int kolo_wait(kolo_world *world, kolo_handle handle);
+
+typedef struct kolo_output {
+    const void *data; /* of the library, until kolo_release */
+    int dims;
+    int64_t dim[KOLO_WIRE_DIMS];
+    const int64_t *splits; /* [group size] rows that came from every member (allgather, gather, alltoall); NULL otherwise */
+    const int64_t *index;  /* sparse: [dim[0]] row numbers, ascending; NULL: the result is dense, dim[0] = rows */
+    int last;              /* join: the last rank that joined */
+} kolo_output;
+/* After kolo_wait has returned 0. */
+int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output);
+void kolo_release(kolo_world *world, kolo_handle handle);
+
+/* ---- blocking, matched by order -------------------------------------------------------------------------------------- */
+
+/* in may be NULL: in place. count: elements. */
+int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce);
+/* count: elements in all; this member's part (first (count mod n) members: one more) goes to out. */
+int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce);
+/* counts: [group size] elements of every member, the same on all, or NULL: `count` each. */
+int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type);
+int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_wire type, int root);
+int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root);
+int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root);
+/* send[i]: elements for member i; receive[i]: from member i. Parts lie one behind the other. */
+int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_wire type);
+int kolo_barrier(kolo_group *group);
+/* No more data on this rank. Until all ranks of the group have joined, it takes part in the others' named allreduces with the neutral element
+ * of the reduction (sum 0, product 1, min the largest, ...), and an average counts the ranks that brought data; other named collectives
+ * fail on the ranks that ask for them. *last: the last rank that joined, the same on all. */
+int kolo_join(kolo_group *group, int *last);
+/* Root's bytes, whose number the others need not know: *data is the library's, until kolo_release_object. */
+int kolo_broadcast_object(kolo_group *group, const void *mine, size_t bytes, int root, void **data, size_t *got);
+void kolo_release_object(void **data);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

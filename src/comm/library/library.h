@@ -1,0 +1,116 @@
+/* The library half, for the files of this folder: include/kolo/comm.h in front, comm_schedule, comm_algorithm and comm_router behind.
+ *
+ *   submit.c      checks a request, copies it into an entry, hands it on           (any thread)
+ *   negotiate*.c  which named entries are ready on all ranks of a group, in an order that is the same everywhere (engine)
+ *   execute.c     carries out batches: packs, runs the schedule or the push, unpacks, completes the entries      (engine)
+ *   engine.c      the thread that does both, turn by turn; sleeps when there is nothing
+ *
+ * An unnamed request goes straight to its group's queue, in the order of the calls. A blocking small unnamed allreduce or barrier of a group that lies on
+ * one node is done by its caller (comm_push), without the engine, when nothing of that group is under way. */
+#ifndef KOLO_COMM_LIBRARY_H
+#define KOLO_COMM_LIBRARY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "comm/algorithm/algorithm.h"
+#include "comm/transport/router.h"
+#include "kolo/comm.h"
+
+enum lib_state { LIB_FREE, LIB_SUBMITTED, LIB_AGREED, LIB_RUNNING, LIB_DONE };
+
+/* One request of this rank, from submit to release. Entries lie in chunks that never move; the handle is index and generation. */
+typedef struct lib_entry {
+    kolo_request r;    /* name, splits, index: copies, owned */
+    kolo_group *group;
+    uint64_t sequence; /* of the group's unnamed requests; 0: named */
+    uint32_t bundle;   /* > 0: submitted together with others: begins only with all of them; unique on this rank while under way */
+    int bundle_size;
+    double submitted;  /* kolo_time() */
+    _Atomic int state; /* enum lib_state */
+    int status;        /* from LIB_DONE on: 0 or negative, then text */
+    char *text;
+    kolo_output output; /* and the memory behind it, kept from use to use */
+    void *memory;
+    size_t memory_bytes;
+    int64_t *received; /* [group size] */
+    uint32_t generation;
+    int index;         /* of the entry, in the world's table */
+    struct lib_entry *next;
+} lib_entry;
+
+/* Entries to be carried out together, the same on all ranks of the group, in this order. joined: entries that this rank did not submit, because it has
+ * joined, are NULL in entry[] and described by `stand_in`. */
+typedef struct lib_batch {
+    kolo_group *group;
+    lib_entry **entry; /* [entries] */
+    int entries;
+    bool fused;        /* one allreduce (or allgather, reduce_scatter) over all of them */
+    const kolo_request *stand_in; /* [entries] or NULL */
+    int contributors;  /* ranks that bring data: the divisor of an average */
+    const int64_t *rows; /* [entries][members] dim[0] of every member: allgather, gather; alltoall: [members][members] rows from, to; NULL otherwise */
+    uint64_t number;   /* of batches of this group, from 1: for messages */
+} lib_batch;
+
+struct kolo_group {
+    kolo_world *world;
+    int id, rank, size; /* rank: -1 if not a member */
+    int *rank_of;       /* [size] world ranks, ascending */
+    int *node_of;       /* [size] */
+    bool one_node;
+    comm_push *push;    /* one_node: else NULL */
+    lib_entry *first, *last; /* unnamed, agreed by their order */
+    uint64_t submitted, finished; /* unnamed */
+    struct lib_negotiator *negotiator; /* of this group */
+    struct lib_cache *schedules; /* made schedules by kind of request */
+    bool busy; /* a batch of this group is under way */
+};
+
+struct kolo_world {
+    kolo_launch *launch;
+    bool own_launch;
+    kolo_world_config config; /* resolved: environment asked, strings owned */
+    comm_router *router;
+    comm_selector *selector;
+    kolo_group **group; /* [groups] by id; NULL: free id */
+    int groups;
+    pthread_mutex_t lock; /* entries, queues, inboxes; never held while data moves */
+    pthread_t engine;
+    struct lib_entries *entries;
+    struct lib_timeline *timeline; /* NULL: off */
+};
+
+/* ---- negotiate: which named entries begin, and in which order ------------------------------------------------------------ */
+typedef struct lib_negotiator lib_negotiator;
+int lib_negotiator_open(lib_negotiator **negotiator, kolo_group *group);
+void lib_negotiator_close(lib_negotiator **negotiator);
+/* A named entry (or all entries of a bundle). Duplicate name under way: KOLO_EINPUT, none is taken. world->lock is held. */
+int lib_negotiator_add(lib_negotiator *negotiator, lib_entry *const *entry, int entries);
+/* One step of the state machine, by the engine; never waits. Returns how many batches stand in *batch (memory of the negotiator, good until the next turn), or
+ * negative when the world is broken. Entries that do not match are completed here (lib_complete) with the text on every rank. *busy: messages are
+ * under way, poll again soon. */
+int lib_negotiator_turn(lib_negotiator *negotiator, lib_batch **batch, bool *busy);
+
+/* ---- execute -------------------------------------------------------------------------------------------------------------- */
+typedef struct lib_execution lib_execution;
+/* begin: takes the batch (copies what it needs). poll: 1 complete: all its entries are, 0 not yet, negative: broken. */
+int lib_execute_begin(lib_execution **execution, const lib_batch *batch);
+int lib_execute_poll(lib_execution *execution);
+
+/* The entry ends: wakes who waits. text: NULL for success. Engine, or negotiate's turn. */
+void lib_complete(lib_entry *entry, int status, const char *text);
+
+/* A schedule over the group's router lanes, for control messages as well as data: run by comm_run_poll. */
+typedef struct lib_lane lib_lane;
+int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests, size_t scratch_bytes); /* channel: own tag space, by creation order per group */
+comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce);
+void lib_lane_free(lib_lane **lane);
+
+/* ---- timeline --------------------------------------------------------------------------------------------------------------- */
+/* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap enough to leave on. */
+int lib_timeline_open(struct lib_timeline **timeline, const char *folder, int rank, const char *host);
+void lib_timeline_close(struct lib_timeline **timeline);
+/* phase: a constant such as "negotiate", "pack", "allreduce", "unpack", "wait"; name: of the tensor or NULL; times by kolo_time(). */
+void lib_timeline_add(struct lib_timeline *timeline, const char *phase, const char *name, double begin, double end, int64_t bytes);
+
+#endif

@@ -1,0 +1,60 @@
+/* The router: one comm_transport for the library half that carries every message by the means that fits its peer: itself (a copy), shared
+ * memory on the node, MPI or TCP between nodes. Its lanes hold a lane of each means. Owns the liveness of peers on all of them. */
+#ifndef KOLO_COMM_ROUTER_H
+#define KOLO_COMM_ROUTER_H
+
+#include "comm/transport.h"
+#include "kolo/comm.h"
+
+typedef struct comm_router_config {
+    const char *between;  /* "auto", "mpi", "tcp" */
+    double timeout;       /* seconds without any sign of progress until a wait fails */
+    size_t shared_bytes;  /* of this rank, for comm_router_alloc */
+} comm_router_config;
+
+typedef struct comm_router comm_router; /* the `state` of comm_routed */
+
+extern const comm_transport comm_routed;
+
+/* Collective. */
+int comm_router_open(comm_router **router, kolo_launch *launch, const comm_router_config *config);
+void comm_router_close(comm_router **router, bool orderly);
+
+/* Node-shared memory (any thread). Messages and pushes from and to it are not copied. */
+int comm_router_alloc(comm_router *router, size_t bytes, void **memory);
+void comm_router_free(comm_router *router, void *memory);
+/* True: all `bytes` lie in this rank's shared memory; *offset as comm_push takes it. */
+bool comm_router_shared(const comm_router *router, const void *memory, size_t bytes, size_t *offset);
+
+/* Liveness. status: 0, or KOLO_ELAUNCH with the text of whoever broke first (peer dead, stopped, late, or comm_router_break). Cheap: called in
+ * every turn of the engine. A peer that died (any transport) shows within 10 s without waiting for a deadline. */
+int comm_router_status(comm_router *router);
+/* Breaks the world for all ranks that can be reached, with this text; the first wins. Returns KOLO_ELAUNCH with the winning text. */
+int comm_router_break(comm_router *router, const char *text);
+/* What this rank does now, for others' messages: operation (a name that outlives the call), its number in its group, and how far it came. */
+void comm_router_tell(comm_router *router, const char *operation, uint64_t sequence);
+/* A sentence about rank `rank`: host, pid, last told operation and number, seconds since; for texts. */
+void comm_router_describe(comm_router *router, int rank, char *text, size_t bytes);
+
+/* Lets the engine sleep until a message may have come, somebody calls comm_router_wake, or `seconds` have passed. */
+void comm_router_rest(comm_router *router, double seconds);
+void comm_router_wake(comm_router *router);      /* this rank's own engine; any thread */
+void comm_router_wake_peer(comm_router *router, int rank); /* a rank of this node; no-op for others */
+
+/* ---- push: reductions within a node without messages ---------------------------------------------------------------------
+ * A set of ranks of one node reduces vectors of up to any size: each member owns a slice, reduces it over all members' memory in blocks,
+ * and writes the result into every member's memory (the fastest known form on a node; reference: measured 3 to 9 times MPI_Allreduce).
+ * Vectors in shared memory are used where they lie; others go through staging blocks of the segment, pipelined. Order of a sum: members in
+ * order, or the binary tree (tree). The same bits on all members. Callable from any thread, one call at a time per set. */
+typedef struct comm_push comm_push;
+/* Collective over the members (ranks of the world, ascending, all on this node). id: names the set, equal on all, not in use. */
+int comm_push_open(comm_push **push, comm_router *router, int id, const int *rank, int members);
+void comm_push_close(comm_push **push);
+/* Starts round n = 1, 2, ... of this set; in == out: in place. Returns at once; small vectors (<= 4 KiB) are reduced by the caller without any other thread. */
+int comm_push_start(comm_push *push, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce, double prescale, double postscale);
+/* 1 complete, 0 not yet, negative: broken. Does blocks of work itself when there are some. */
+int comm_push_poll(comm_push *push);
+/* Polls, then sleeps on a futex; fails by the router's timeout naming who is late. */
+int comm_push_wait(comm_push *push);
+
+#endif
