@@ -121,7 +121,8 @@ typedef struct packing {
     int64_t cache_first, cache_count;
     _Atomic int64_t cache_left; /* bytes */
     char *reject_path;          /* of this rank: lines "slot<TAB>path<TAB>cause" */
-    char *rejects;              /* of all ranks, in source order, "path<TAB>cause"; rank 0, after the layout */
+    char *
+        rejects; /* lines "annotation or path<TAB>cause", pictures of all ranks in source order; rank 0, after layout */
 
     int64_t *slots; /* [count] position -> slot */
     int64_t count, bad;

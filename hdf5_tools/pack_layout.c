@@ -220,7 +220,7 @@ static int open_mine(packing *p)
     return 0;
 }
 
-/* ---- rejects: one file a rank and run, brought into source order ------------------------------------------------ */
+/* ---- rejects: wrong annotations, then pictures: one file a rank and run, brought into source order ------------------------------------------------ */
 
 typedef struct reject {
     int64_t number;
@@ -267,6 +267,7 @@ static int gather_rejects(packing *p)
     size_t length = 0;
     FILE *out = open_memstream(&p->rejects, &length);
     if (!out) rc = kolo_fail(KOLO_ECONFIG, "out of memory for the list of rejects");
+    if (out && p->source.faults.lines) fputs(p->source.faults.lines, out);
     for (int64_t i = 0; i < count; i++) {
         if (out && list[i].number != last) fprintf(out, "%s\n", list[i].line);
         last = list[i].number;

@@ -85,8 +85,11 @@ static const option table[] = {
     {"--shards", SHARDS, "N", "files to make [one per 2 GiB]"},
     {"--shuffle-seed", SHUFFLE, "N", "order of the samples; 0: as in the source [42 for train, else 0]"},
     {"--no-shuffle", NO_SHUFFLE, NULL, "as --shuffle-seed 0"},
-    {"--on-error", ON_ERROR, "fail|skip", "a picture that cannot be read: stop, or leave it out and list it [fail]"},
-    {"--max-bad", MAX_BAD, "N", "with --on-error skip: stop when more than N are bad [no limit]"},
+    {"--on-error", ON_ERROR, "fail|skip",
+     "a picture that cannot be read, an annotation that is wrong (malformed, of an unknown class, a box outside of its "
+     "picture): stop, or leave it out and list it, with file, line and cause, in NAME-SPLIT.rejects [fail]"},
+    {"--max-bad", MAX_BAD, "N",
+     "with --on-error skip: stop when more than N pictures, or N annotations, are bad [no limit]"},
     {"--check", CHECK, "headers|decode",
      "JPEG files that keep their bytes: look at headers and end, and decode 512 or so, from which mean and "
      "standard deviation are taken; or decode all [headers]"},
@@ -135,7 +138,8 @@ void pack_options_help(void)
     for (int i = 0; i < source_kind_count; i++) {
         char text[512];
         const char *files = source_kinds[i]->annotations;
-        snprintf(text, sizeof text, "%s%s%s", source_kinds[i]->help, files ? ". --annotations: " : "", files ? files : "");
+        snprintf(text, sizeof text, "%s%s%s", source_kinds[i]->help, files ? ". --annotations: " : "",
+                 files ? files : "");
         print_wrapped(source_kinds[i]->name, 14, text);
     }
     printf("\nexit status: 0 done, 2 bad input, 3 reading or writing failed, 69 launcher, 75 stopped (use --resume), "
@@ -414,6 +418,6 @@ char *pack_options_text(const pack_options *o)
                        o->crop ? "center" : "none", pack_filter_names[o->filter], o->quality, colors[o->color],
                        o->shards, (long long)o->shuffle_seed, (long long)o->limit, part, o->group ? " group=" : "",
                        o->group ? o->group : "", o->classes ? " classes=chosen" : "", o->subset ? " subset=chosen" : "",
-                       o->stats_from ? " stats=given" : "",
-                       o->decode_all ? "decode" : "headers", o->skip ? "skip" : "fail");
+                       o->stats_from ? " stats=given" : "", o->decode_all ? "decode" : "headers",
+                       o->skip ? "skip" : "fail");
 }

@@ -177,6 +177,19 @@ void source_set_size(source *s, int64_t sample, int height, int width)
     s->places[sample].width = width;
 }
 
+/* Of a box in pixels whose picture's size the annotations say. */
+static int check_inside(const source *s, int64_t sample, const double n[4])
+{
+    const source_place *p = &s->places[sample];
+    const bool corners = s->box_form == SOURCE_BOX_XYXY;
+    if (!p->height || !(corners || s->box_form == SOURCE_BOX_XYWH)) return 0;
+    const double left = corners ? n[0] - 1 : n[0], top = corners ? n[1] - 1 : n[1];
+    const double right = corners ? n[2] : left + n[2], bottom = corners ? n[3] : top + n[3];
+    if (left < p->width && top < p->height && right > 0 && bottom > 0) return 0;
+    return kolo_fail(KOLO_EINPUT, "a box from (%g, %g) to (%g, %g) outside of its picture of %d x %d", left, top, right,
+                     bottom, p->width, p->height);
+}
+
 int source_add_box(source *s, int64_t sample, const double numbers[4], int32_t label, uint8_t flags, double area,
                    int64_t id)
 {
@@ -186,6 +199,7 @@ int source_add_box(source *s, int64_t sample, const double numbers[4], int32_t l
     }
     for (int i = 0; i < 4; i++)
         if (!isfinite(numbers[i])) return kolo_fail(KOLO_EINPUT, "number %d of a box is not finite", i + 1);
+    KOLO_TRY(check_inside(s, sample, numbers));
     KOLO_TRY(kolo_grow(&s->box, &s->capacity[BOXES], s->boxes, sizeof *s->box));
     source_box *b = &s->box[s->boxes++];
     memset(b, 0, sizeof *b);
@@ -284,7 +298,9 @@ int source_finish(source *s)
 int source_open(source *s, const source_kind *kind, const struct pack_options *options)
 {
     s->kind = kind;
+    s->faults.options = options;
     KOLO_TRY(kind->open(s, options));
+    KOLO_TRY(source_end_faults(s));
     return source_finish(s);
 }
 
@@ -426,6 +442,7 @@ void source_free(source *s)
     free(s->class_seen);
     free(s->class_table);
     free(s->archive_paths);
+    free(s->faults.lines);
     free((void *)s->archive_fds);
     free(s->root);
     *s = (source){0};

@@ -78,9 +78,16 @@ typedef struct source_place { /* where the bytes are */
     int32_t unused;
 } source_place;
 
+typedef struct source_faults { /* annotations that are wrong */
+    const struct pack_options *options;
+    int64_t count;
+    char *lines; /* "where TAB cause" for the list of rejects, or NULL */
+    int64_t bytes, capacity;
+} source_faults;
+
 #define SOURCE_MOST_PAIR_SETS 12
 #define SOURCE_UNLABELLED (-1) /* a sample without class, as in detection */
-#define SOURCE_LEFT_OUT (-2)   /* of a class that --classes leaves out: such samples, boxes, tags are taken and dropped */
+#define SOURCE_LEFT_OUT (-2) /* of a class that --classes leaves out: such samples, boxes, tags are taken and dropped */
 
 struct source {
     const source_kind *kind;
@@ -104,7 +111,8 @@ struct source {
     char *pair_set_names[SOURCE_MOST_PAIR_SETS], **archive_paths;
     int channels, height, width; /* of pixels sources: of every sample; 0 where they differ */
     char *root;                  /* folder that paths are relative to, or NULL */
-    void *state;                 /* of the kind */
+    source_faults faults;
+    void *state; /* of the kind */
 
     /* the rest is source.c's and source_list.c's own */
     enum { SOURCE_CLASSES_OPEN, SOURCE_CLASSES_FIXED, SOURCE_CLASSES_CHOSEN } class_rule;
@@ -142,15 +150,20 @@ void source_set_id(source *s, int64_t sample, int64_t id);
  * EXIF turn: then boxes are turned with it. */
 void source_set_size(source *s, int64_t sample, int height, int width);
 
+/* KOLO_EINPUT: numbers that are not finite, or a box that lies outside of its picture, where the size of that is known. */
 int source_add_box(source *s, int64_t sample, const double numbers[4], int32_t label, uint8_t flags, double area,
                    int64_t id);
 int source_add_tag(source *s, int64_t sample, int32_t label, double value);
 /* set: a word ("dev_train"); a, b: samples; fold: from 0. */
 int source_add_pair(source *s, const char *set, int64_t a, int64_t b, bool same, int fold);
+/* What to do about an annotation that is wrong, where the text has just been set and begins with "file:line: ": 0 if it
+ * is to be left out (--on-error skip), and is then counted and listed; else `status` itself. */
+int source_fault(source *s, int status);
 
 /* ---- for the packer ------------------------------------------------------------------------------------------- */
 
 int source_open(source *s, const source_kind *kind, const struct pack_options *options); /* open, then source_finish */
+int source_end_faults(source *s);                                                        /* tells how many there were */
 int source_finish(source *s);                                       /* sorts targets by sample, checks labels */
 int source_prepare(source *s);                                      /* before the first source_load */
 int source_load(const source *s, int64_t i, source_buffer *buffer); /* by kind->load, or from file or range */

@@ -9,10 +9,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/targets.h"
-#include "faults.h"
 #include "folder.h"
 #include "json_stream.h"
 #include "kolo/error.h"
+#include "pack.h"
 #include "text_rows.h"
 
 static const struct {
@@ -42,7 +42,6 @@ typedef struct outline { /* of one object */
 
 typedef struct cityscapes {
     json_stream json;
-    faults wrong;
     int32_t label[THINGS];
     const char *annotations; /* folder of the cities' folders */
     outline *found;          /* of the picture at hand, [objects] */
@@ -193,11 +192,15 @@ static int add_picture(source *s, cityscapes *c, const char *city, const char *f
         rc = read_annotation(c);
         json_close(&c->json);
     }
-    if (rc < 0) rc = faults_take(&c->wrong, rc);
+    if (rc < 0) rc = source_fault(s, rc);
     else {
         rc = source_add(s, SOURCE_UNLABELLED, picture, -1);
         if (rc == 0) source_set_size(s, s->count - 1, (int)c->height, (int)c->width);
-        for (int64_t i = 0; i < c->objects && rc == 0; i++) rc = add_box(s, c, &c->found[i]);
+        for (int64_t i = 0; i < c->objects && rc == 0; i++) {
+            rc = add_box(s, c, &c->found[i]);
+            if (rc == KOLO_EINPUT)
+                rc = source_fault(s, kolo_fail_in(rc, "%s: a %s: ", path, things[c->found[i].thing].name));
+        }
     }
     free(picture);
     free(path);
@@ -245,18 +248,18 @@ static int find_folders(source *s, const pack_options *o, char **annotations)
 }
 
 /* The published sets of fine annotations have so many pictures. */
-static int check_published(const source *s, cityscapes *c, const pack_options *o)
+static int check_published(source *s, const cityscapes *c, const pack_options *o)
 {
     const int64_t want = strcmp(o->split, "train") == 0 ? 2975 : strcmp(o->split, "val") == 0 ? 500 : 1525;
     if (s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no CITY/*_polygons.json", c->annotations);
     if (o->annotation_count || s->count == want || s->count < want * 9 / 10) return 0;
-    return faults_take(&c->wrong, kolo_fail(KOLO_EINPUT, "%s: %lld pictures, the published set has %lld",
-                                            c->annotations, (long long)s->count, (long long)want));
+    return source_fault(s, kolo_fail(KOLO_EINPUT, "%s: %lld pictures, the published set has %lld", c->annotations,
+                                     (long long)s->count, (long long)want));
 }
 
 static int open_cityscapes(source *s, const pack_options *o)
 {
-    cityscapes c = {.json.fd = -1, .wrong = {.options = o}};
+    cityscapes c = {.json.fd = -1};
     char *annotations = NULL;
     folder_names cities = {0};
     s->box_form = SOURCE_BOX_XYWH;
@@ -266,7 +269,6 @@ static int open_cityscapes(source *s, const pack_options *o)
     if (rc == 0) rc = folder_list(annotations, &cities);
     for (int64_t i = 0; i < cities.count && rc == 0; i++) rc = add_city(s, &c, cities.list[i]);
     if (rc == 0) rc = check_published(s, &c, o);
-    if (rc == 0) faults_tell(&c.wrong);
     folder_free(&cities);
     free(annotations);
     free(c.found);

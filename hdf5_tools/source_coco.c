@@ -9,11 +9,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/targets.h"
-#include "faults.h"
 #include "folder.h"
 #include "json_stream.h"
 #include "kolo/error.h"
 #include "names.h"
+#include "pack.h"
 #include "text_rows.h"
 
 typedef struct numbered {
@@ -23,7 +23,6 @@ typedef struct numbered {
 
 typedef struct coco {
     json_stream json;
-    faults wrong;
     numbered *image, *category; /* sorted by id once all are read */
     int64_t images, categories, annotations, capacity[2];
     folder_names category_names; /* in the order of the file */
@@ -180,8 +179,12 @@ static int read_annotation(source *s, coco *c)
     const numbered *category = find_id(c->category, c->categories, a.category);
     c->annotations++;
     rc = check_annotation(c, &a, image, category);
-    if (rc < 0) return faults_take(&c->wrong, rc);
-    return source_add_box(s, image->place, a.box, (int32_t)category->place, a.crowd ? KOLO_BOX_CROWD : 0, a.area, a.id);
+    if (rc == 0) {
+        rc = source_add_box(s, image->place, a.box, (int32_t)category->place, a.crowd ? KOLO_BOX_CROWD : 0, a.area,
+                            a.id);
+        if (rc == KOLO_EINPUT) json_fail(&c->json, "annotation %lld: %s", (long long)a.id, kolo_error_text());
+    }
+    return rc < 0 ? source_fault(s, rc) : 0;
 }
 
 /* ---- the file -------------------------------------------------------------------------------------------------- */
@@ -323,7 +326,7 @@ static int find_pictures(source *s, const pack_options *o, const char *stem)
 }
 
 /* The published files have so many pictures and annotations. */
-static int check_published(const source *s, coco *c, const char *stem)
+static int check_published(source *s, const coco *c, const char *stem)
 {
     static const struct {
         const char *stem;
@@ -335,18 +338,17 @@ static int check_published(const source *s, coco *c, const char *stem)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(stem, known[i].stem) != 0 || s->count < known[i].images / 2) continue;
         if (s->count == known[i].images && c->annotations == known[i].annotations) return 0;
-        return faults_take(&c->wrong,
-                           kolo_fail(KOLO_EINPUT,
-                                     "%s: %lld pictures and %lld annotations, the published file has %lld and %lld",
-                                     c->json.path, (long long)s->count, (long long)c->annotations,
-                                     (long long)known[i].images, (long long)known[i].annotations));
+        return source_fault(s, kolo_fail(KOLO_EINPUT,
+                                         "%s: %lld pictures and %lld annotations, the published file has %lld and %lld",
+                                         c->json.path, (long long)s->count, (long long)c->annotations,
+                                         (long long)known[i].images, (long long)known[i].annotations));
     }
     return 0;
 }
 
 static int open_coco(source *s, const pack_options *o)
 {
-    coco c = {.json.fd = -1, .wrong = {.options = o}};
+    coco c = {.json.fd = -1};
     char *path = NULL, *stem = NULL;
     s->box_form = SOURCE_BOX_XYWH;
     int rc = find_file(o, &path);
@@ -355,7 +357,6 @@ static int open_coco(source *s, const pack_options *o)
     if (rc == 0) rc = read_file(s, &c);
     if (rc == 0) rc = check_published(s, &c, stem);
     if (rc == 0) rc = find_pictures(s, o, stem);
-    if (rc == 0) faults_tell(&c.wrong);
     json_close(&c.json);
     free(c.image);
     free(c.category);

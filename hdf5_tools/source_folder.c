@@ -85,8 +85,8 @@ static int choose_root(source *s, const pack_options *o)
         return kolo_fail(KOLO_EINPUT, "--in %s has a folder train, but none for --split %s; give that folder itself",
                          s->root, o->split);
     return folder_exists(s->root) ? 0
-                              : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root,
-                                          kolo_file_exists(s->root) ? "not a folder" : "no such folder");
+                                  : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root,
+                                              kolo_file_exists(s->root) ? "not a folder" : "no such folder");
 }
 
 static int open_folder(source *s, const pack_options *o)

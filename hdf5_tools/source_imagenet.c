@@ -14,10 +14,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "faults.h"
 #include "folder.h"
 #include "kolo/error.h"
 #include "names.h"
+#include "pack.h"
 #include "tar_stream.h"
 #include "text_rows.h"
 
@@ -32,7 +32,6 @@ typedef struct imagenet {
     int32_t truth[VAL_PICTURES]; /* ILSVRC2012_ID of picture i + 1 */
     int32_t of_id[CLASSES + 1];  /* 1 + synset of an ILSVRC2012_ID; 0: unknown */
     int64_t truths, ids;
-    faults wrong;
 } imagenet;
 
 /* ---- labels ---------------------------------------------------------------------------------------------------- */
@@ -174,7 +173,7 @@ static int add_member(source *s, imagenet *n, const tar_stream *t, const tar_mem
     if (!folder_is_picture(m->path) && !m->is_link) return 0;
     if (m->is_link) rc = tar_refuse_link(t, m);
     else if (synset < 0 && (rc = find_synset(n, m->path, &synset)) < 0) kolo_fail_in(rc, "%s:", t->path);
-    if (rc < 0) return faults_take(&n->wrong, rc);
+    if (rc < 0) return source_fault(s, rc);
     return source_add_range(s, synset, m->path, archive, m->offset, m->bytes);
 }
 
@@ -267,7 +266,6 @@ static int open_imagenet(source *s, const pack_options *o)
     imagenet *n = kolo_alloc(sizeof *n);
     int32_t *label = NULL;
     int rc = n ? 0 : KOLO_ECONFIG;
-    if (n) n->wrong.options = o;
     for (int i = 0; i < o->annotation_count && rc == 0; i++) rc = read_annotations(n, o->annotations[i]);
     if (rc == 0) rc = check_annotations(n);
     for (int i = 0; i < o->in_count && rc == 0; i++)
@@ -275,7 +273,6 @@ static int open_imagenet(source *s, const pack_options *o)
     if (rc == 0) rc = names_to_sorted_classes(&n->synsets, s, &label);
     if (rc == 0) names_relabel(s, label);
     if (rc == 0) rc = check_published(s, n, o);
-    if (rc == 0) faults_tell(&n->wrong);
     if (n) {
         names_free(&n->synsets);
         names_free(&n->pictures);

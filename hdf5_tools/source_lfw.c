@@ -11,10 +11,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "faults.h"
 #include "folder.h"
 #include "kolo/error.h"
 #include "names.h"
+#include "pack.h"
 #include "text_rows.h"
 
 #define FULL_PICTURES 13233 /* of the published set, of each of its alignments too */
@@ -23,7 +23,6 @@
 
 typedef struct lfw {
     name_table pictures; /* "Name_0001" -> sample */
-    faults wrong;
 } lfw;
 
 /* ---- pictures -------------------------------------------------------------------------------------------------- */
@@ -46,9 +45,8 @@ static int add_picture(source *s, lfw *l, int32_t label, const char *person, con
     int64_t number;
     if (!folder_is_picture(file)) return 0;
     if (!picture_stem(person, file, stem, sizeof stem))
-        return faults_take(&l->wrong,
-                           kolo_fail(KOLO_EINPUT, "%s/%s/%s: the name is not %s_NNNN.jpg, as its folder asks for",
-                                     s->root, person, file, person));
+        return source_fault(s, kolo_fail(KOLO_EINPUT, "%s/%s/%s: the name is not %s_NNNN.jpg, as its folder asks for",
+                                         s->root, person, file, person));
     KOLO_TRY(names_add(&l->pictures, stem, &number));
     if (number != s->count)
         return kolo_fail(KOLO_EINPUT, "%s/%s/%s: a second picture of this name", s->root, person, file);
@@ -88,13 +86,13 @@ static int add_people(source *s, lfw *l)
 }
 
 /* A set that is nearly the published one is meant to be that. */
-static int check_full(const source *s, faults *wrong)
+static int check_full(source *s)
 {
     if (s->classes < FULL_PEOPLE - 50 || (s->classes == FULL_PEOPLE && s->count == FULL_PICTURES)) return 0;
-    return faults_take(wrong, kolo_fail(KOLO_EINPUT,
-                                        "%s: %lld pictures of %d people, the published set has %d of %d; "
-                                        "fetch it again",
-                                        s->root, (long long)s->count, s->classes, FULL_PICTURES, FULL_PEOPLE));
+    return source_fault(s, kolo_fail(KOLO_EINPUT,
+                                     "%s: %lld pictures of %d people, the published set has %d of %d; "
+                                     "fetch it again",
+                                     s->root, (long long)s->count, s->classes, FULL_PICTURES, FULL_PEOPLE));
 }
 
 /* ---- pairs ----------------------------------------------------------------------------------------------------- */
@@ -116,13 +114,13 @@ static int add_pair(source *s, lfw *l, const text_rows *rows, const char *set, c
 {
     int64_t a = 0, b = 0;
     if (n != (same ? 3 : 4))
-        return faults_take(&l->wrong, text_fail(rows, "%d columns, a pair of %s has %d", n,
-                                                same ? "one person" : "two people", same ? 3 : 4));
+        return source_fault(
+            s, text_fail(rows, "%d columns, a pair of %s has %d", n, same ? "one person" : "two people", same ? 3 : 4));
     int rc = find_picture(l, rows, fields[0], fields[1], &a);
     if (rc == 0) rc = find_picture(l, rows, fields[same ? 0 : 2], fields[same ? 2 : 3], &b);
     if (rc == 0 && !same && strcmp(fields[0], fields[2]) == 0)
         rc = text_fail(rows, "a pair of two people names %s twice", fields[0]);
-    if (rc < 0) return faults_take(&l->wrong, rc);
+    if (rc < 0) return source_fault(s, rc);
     return source_add_pair(s, set, a, b, same, fold);
 }
 
@@ -214,12 +212,11 @@ static int read_all_pairs(source *s, lfw *l, const pack_options *o)
 
 static int open_lfw(source *s, const pack_options *o)
 {
-    lfw l = {.wrong = {.options = o}};
+    lfw l = {0};
     int rc = find_root(s, o);
     if (rc == 0) rc = add_people(s, &l);
-    if (rc == 0) rc = check_full(s, &l.wrong);
+    if (rc == 0) rc = check_full(s);
     if (rc == 0) rc = read_all_pairs(s, &l, o);
-    if (rc == 0) faults_tell(&l.wrong);
     names_free(&l.pictures);
     return rc;
 }

@@ -11,10 +11,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/targets.h"
-#include "faults.h"
 #include "folder.h"
 #include "kolo/error.h"
 #include "names.h"
+#include "pack.h"
 #include "text_rows.h"
 
 #define MOST_COLUMNS 64
@@ -48,7 +48,6 @@ typedef struct openimages {
     name_table images, labels; /* labels: /m/... in the order of the classes */
     int32_t *class_of;         /* [labels] */
     int64_t room, rows, absent;
-    faults wrong;
     int place[COLUMNS]; /* of the file at hand; -1: it has no such column */
     int columns;
 } openimages;
@@ -184,7 +183,7 @@ static int read_file(source *s, openimages *x, const char *path, bool classes)
             while ((rc = text_next(&rows, &line)) > 0) {
                 n = text_split_csv(line, fields, MOST_COLUMNS);
                 rc = n < 0 ? text_fail(&rows, "a quote is not closed") : add_row(s, x, &rows, fields, n);
-                if (rc < 0 && (rc = faults_take(&x->wrong, rc)) < 0) break;
+                if (rc < 0 && (rc = source_fault(s, rc)) < 0) break;
             }
     } else if (rc >= 0) rc = kolo_fail(KOLO_EINPUT, "%s: empty, or no comma separated values", path);
     text_close(&rows);
@@ -296,13 +295,12 @@ static int check_rows(const source *s, const openimages *x)
     if (x->absent)
         kolo_log0(KOLO_LOG_WARN, "%lld of %lld rows are of pictures that are not in %s", (long long)x->absent,
                   (long long)x->rows, s->root);
-    faults_tell(&x->wrong);
     return 0;
 }
 
 static int open_openimages(source *s, const pack_options *o)
 {
-    openimages x = {.wrong = {.options = o}};
+    openimages x = {0};
     folder_names files = {0};
     s->box_form = SOURCE_BOX_NORM_XYXY;
     int rc = find_root(s, o);

@@ -4,21 +4,20 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "faults.h"
 #include "kolo/error.h"
 #include "names.h"
+#include "pack.h"
 #include "text_rows.h"
 
 typedef struct table {
     text_rows rows;
     name_table labels;
-    faults wrong;
     char *folder; /* of the list */
     bool any_absolute;
 } table;
 
 /* 1: a line with a path and a label; 0: the end. Blank lines are passed over. */
-static int next_row(table *t, char *fields[2])
+static int next_row(table *t, source *s, char *fields[2])
 {
     char *line;
     int rc;
@@ -26,9 +25,9 @@ static int next_row(table *t, char *fields[2])
         if (!*line) continue;
         const int n = text_split(line, '\t', fields, 2);
         if (n == 2 && *fields[0] && *fields[1]) return 1;
-        KOLO_TRY(faults_take(
-            &t->wrong, n == 2 ? text_fail(&t->rows, "the path or the label is empty")
-                              : text_fail(&t->rows, "2 columns `path TAB label` are expected, this line has %d", n)));
+        KOLO_TRY(source_fault(
+            s, n == 2 ? text_fail(&t->rows, "the path or the label is empty")
+                      : text_fail(&t->rows, "2 columns `path TAB label` are expected, this line has %d", n)));
     }
     return rc;
 }
@@ -65,13 +64,13 @@ static int read_rows(table *t, source *s, const char *path)
     KOLO_TRY(look_for_absolute(t, path));
     if (!t->any_absolute && !(s->root = kolo_strdup(t->folder))) return KOLO_ECONFIG;
     KOLO_TRY(text_open(&t->rows, path));
-    while ((rc = next_row(t, fields)) > 0) KOLO_TRY(add_row(t, s, fields));
+    while ((rc = next_row(t, s, fields)) > 0) KOLO_TRY(add_row(t, s, fields));
     return rc;
 }
 
 static int open_table(source *s, const pack_options *o)
 {
-    table t = {.wrong = {.options = o}};
+    table t = {0};
     int32_t *label = NULL;
     if (o->in_count != 1 || o->annotation_count > 1)
         return kolo_fail(KOLO_ECONFIG, "--source list takes one --in LIST, and one --annotations NAMES at most");
@@ -79,7 +78,6 @@ static int open_table(source *s, const pack_options *o)
     if (rc == 0 && s->count == 0) rc = kolo_fail(KOLO_EINPUT, "%s: no lines `path TAB label`", o->in[0]);
     if (rc == 0) rc = names_to_classes(&t.labels, s, o->annotation_count ? o->annotations[0] : NULL, &label);
     if (rc == 0) names_relabel(s, label);
-    if (rc == 0) faults_tell(&t.wrong);
     text_close(&t.rows);
     names_free(&t.labels);
     free(t.folder);

@@ -8,10 +8,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/targets.h"
-#include "faults.h"
 #include "folder.h"
 #include "kolo/error.h"
 #include "names.h"
+#include "pack.h"
 #include "text_rows.h"
 #include "xml_small.h"
 
@@ -25,7 +25,6 @@ typedef struct voc {
     name_table names;
     voc_box *box; /* of all pictures: classes are known when the last has been read */
     int64_t boxes, capacity;
-    faults wrong;
     const char *root; /* that is being read */
 } voc;
 
@@ -180,7 +179,7 @@ static int add_picture(source *s, voc *v, const char *id)
     free(path);
     if (rc < 0) {
         v->boxes = before; /* no part of a damaged annotation */
-        return faults_take(&v->wrong, rc);
+        return source_fault(s, rc);
     }
     KOLO_TRY(add_file(s, v, id, &p));
     if (p.height && p.width) source_set_size(s, s->count - 1, (int)p.height, (int)p.width);
@@ -285,7 +284,11 @@ static int add_boxes(source *s, voc *v)
     if (rc == 0) rc = make_classes(s, v, &label);
     for (int64_t i = 0; i < v->boxes && rc == 0; i++) {
         const voc_box *b = &v->box[i];
+        char path[4096];
         rc = source_add_box(s, b->sample, b->numbers, label[b->name], b->flags, -1, -1);
+        if (rc != KOLO_EINPUT) continue;
+        source_path(s, b->sample, path, sizeof path);
+        rc = source_fault(s, kolo_fail_in(rc, "%s: ", path));
     }
     free(label);
     return rc;
@@ -293,7 +296,7 @@ static int add_boxes(source *s, voc *v)
 
 static int open_voc(source *s, const pack_options *o)
 {
-    voc v = {.wrong = {.options = o}};
+    voc v = {0};
     s->box_form = SOURCE_BOX_XYXY;
     if (o->annotation_count && o->annotation_count != o->in_count)
         return kolo_fail(KOLO_ECONFIG, "--source voc-xml takes one --annotations list for each --in, or none");
@@ -302,7 +305,6 @@ static int open_voc(source *s, const pack_options *o)
     for (int i = 0; i < o->in_count && rc == 0; i++) rc = read_root(s, &v, o, i);
     if (rc == 0 && s->count == 0) rc = kolo_fail(KOLO_EINPUT, "%s: no pictures for --split %s", o->in[0], o->split);
     if (rc == 0) rc = add_boxes(s, &v);
-    if (rc == 0) faults_tell(&v.wrong);
     names_free(&v.names);
     free(v.box);
     return rc;

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "faults.h"
 #include "folder.h"
 #include "json_stream.h"
 #include "kolo/error.h"
 #include "names.h"
+#include "pack.h"
 #include "tar_stream.h"
 #include "text_rows.h"
 
@@ -20,7 +20,6 @@
 
 typedef struct webdataset {
     name_table labels;
-    faults wrong;
     char key[TAR_MOST_PATH];
     tar_member picture; /* of the group at hand; path empty: none yet */
     bool is_left_out;
@@ -45,7 +44,7 @@ static int end_group(source *s, webdataset *w, const tar_stream *t, int archive)
 {
     if (w->key[0] == 0 || w->is_left_out) return 0;
     int rc = add_group(s, w, t, archive);
-    return rc < 0 ? faults_take(&w->wrong, rc) : 0;
+    return rc < 0 ? source_fault(s, rc) : 0;
 }
 
 static void begin_group(webdataset *w, const char *path, size_t length)
@@ -156,7 +155,7 @@ static int read_tar(source *s, webdataset *w, const char *path)
         if (!w->is_left_out) rc = take_member(w, &t, &m);
         if (rc < 0) {
             w->is_left_out = true;
-            rc = faults_take(&w->wrong, rc);
+            rc = source_fault(s, rc);
         }
     }
     if (rc == 0) rc = end_group(s, w, &t, archive);
@@ -215,12 +214,10 @@ static int open_webdataset(source *s, const pack_options *o)
     int rc = w ? 0 : KOLO_ECONFIG;
     if (o->annotation_count > 1)
         rc = kolo_fail(KOLO_ECONFIG, "--source webdataset-tar takes one --annotations at most");
-    if (w) w->wrong.options = o;
     for (int i = 0; i < o->in_count && rc == 0; i++) rc = read_input(s, w, o->in[i]);
     if (rc == 0 && s->count == 0) rc = kolo_fail(KOLO_EINPUT, "%s: no samples", o->in[0]);
     if (rc == 0) rc = names_to_classes(&w->labels, s, o->annotation_count ? o->annotations[0] : NULL, &label);
     if (rc == 0) names_relabel(s, label);
-    if (rc == 0) faults_tell(&w->wrong);
     if (w) names_free(&w->labels);
     free(w);
     free(label);

@@ -12,9 +12,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "faults.h"
 #include "kolo/error.h"
 #include "names.h"
+#include "pack.h"
 #include "text_rows.h"
 
 #define MOST_CLASSES 100000
@@ -34,7 +34,6 @@ typedef struct yfcc {
     int64_t tags, capacity, room, rows, absent, videos;
     int way; /* how photos are found; -1: not known yet */
     bool has_autotags;
-    faults wrong;
 } yfcc;
 
 /* ---- photos ---------------------------------------------------------------------------------------------------- */
@@ -182,7 +181,7 @@ static int read_file(source *s, yfcc *y, const char *path, bool autotags)
     while ((rc = text_next(&rows, &line)) > 0) {
         if (!*line) continue;
         rc = take_line(s, y, &rows, line, autotags);
-        if (rc < 0 && (rc = faults_take(&y->wrong, rc)) < 0) break;
+        if (rc < 0 && (rc = source_fault(s, rc)) < 0) break;
     }
     text_close(&rows);
     return rc;
@@ -245,7 +244,7 @@ static int add_tags(source *s, const yfcc *y)
 
 static int open_yfcc(source *s, const pack_options *o)
 {
-    yfcc y = {.way = -1, .wrong = {.options = o}};
+    yfcc y = {.way = -1};
     if (o->in_count != 1 || o->annotation_count == 0)
         return kolo_fail(KOLO_ECONFIG, "--source yfcc100m takes one --in folder of photos, and --annotations "
                                        "yfcc100m_dataset (uncompressed, or .gz)");
@@ -253,7 +252,6 @@ static int open_yfcc(source *s, const pack_options *o)
     int rc = s->root ? read_files(s, &y, o) : KOLO_ECONFIG;
     if (rc == 0) rc = check_found(s, &y, o);
     if (rc == 0) rc = add_tags(s, &y);
-    if (rc == 0) faults_tell(&y.wrong);
     names_free(&y.names);
     names_free(&y.ids);
     free(y.tag);

@@ -11,10 +11,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "faults.h"
 #include "folder.h"
 #include "kolo/error.h"
 #include "names.h"
+#include "pack.h"
 #include "text_rows.h"
 #include "yolo_config.h"
 
@@ -25,7 +25,6 @@ typedef struct yolo {
     folder_names pictures; /* full paths */
     char *root;
     int32_t *label; /* [classes] */
-    faults wrong;
     int64_t label_files, duplicates;
     char **fields;
 } yolo;
@@ -220,7 +219,7 @@ static int take_row(source *s, yolo *y, const text_rows *rows, int n, double *nu
     double box[4];
     int64_t class = 0;
     int rc = parse_row(y, rows, n, numbers, box, &class);
-    if (rc < 0) return faults_take(&y->wrong, rc);
+    if (rc < 0) return source_fault(s, rc);
     rc = is_duplicate(seen, box, class);
     if (rc == 0) return source_add_box(s, s->count - 1, box, y->label[class], 0, -1, -1);
     y->duplicates += rc > 0;
@@ -282,7 +281,6 @@ static int check_found(const yolo *y, const pack_options *o)
         if (y->duplicates)
             kolo_log0(KOLO_LOG_WARN, "%lld rows that repeat another of the same picture were left out",
                       (long long)y->duplicates);
-        faults_tell(&y->wrong);
         return 0;
     }
     char *path = label_path(n->list[0]);
@@ -294,7 +292,7 @@ static int check_found(const yolo *y, const pack_options *o)
 
 static int open_yolo(source *s, const pack_options *o)
 {
-    yolo y = {.wrong = {.options = o}};
+    yolo y = {0};
     s->box_form = SOURCE_BOX_CXCYWH;
     int rc = read_config(&y, o);
     for (int64_t i = 0; i < y.config.parts.count && rc == 0; i++) rc = add_part(&y, y.config.parts.list[i]);

@@ -30,6 +30,7 @@ left_out() { # COUNT TEXT ARGUMENTS...
     shift 2
     packs "$text" "$@" --on-error skip
     like "$ROOM/log" "$count wrong annotations? w" "and told"
+    is "$(grep -c '^[^	]*	[^	]*$' "$ROOM"/out/*.rejects)" "$count" "and listed"
 }
 # what is in the only shard, in words: all numbers of a table; all strings
 h5() { h5dump -w 0 -y -o "$ROOM/values" "$@" "$ROOM"/out/*.h5 > "$ROOM/dump.log" 2>&1 && tr -s ' ,\n\t' ' ' < "$ROOM/values" | sed 's/^ //; s/ $//'; }

@@ -41,6 +41,8 @@ packs "pictures and file in one folder" --source coco-json --in "$ROOM/flat" --a
 packs "some classes" "${COCO[@]}" --classes <(echo ant)
 is "$(table box_class)" "0" "leave the others' boxes out"
 
+whole "${IMAGES/\"id\": 20/\"id\": 20, \"width\": 1, \"height\": 1}" "" "$CATEGORIES"
+kolo-pack "${COCO[@]}" --out "$ROOM/no" > "$ROOM/size" 2>&1
 bad() { # PATTERN TEXT IMAGES ANNOTATIONS CATEGORIES
     whole "$3" "$4" "$5"
     fails 2 "$1" "$2" "${COCO[@]}"
@@ -49,6 +51,15 @@ wrong() { bad "instances_train2017.json:3, byte [0-9]+: $1" "$2" "$IMAGES" "$ANN
 wrong 'annotation 8: there is no category with id 7' "an unknown category" '{"id": 8, "image_id": 20, "category_id": 7, "bbox": [1, 1, 2, 2]}'
 left_out 1 "is left out with --on-error skip" "${COCO[@]}"
 is "$(table box_id)" "6 5 7" "and no other"
+is "$(cat "$ROOM"/out/*.rejects)" "annotations/instances_train2017.json:3, byte $(sed -n 's/.*:3, byte \([0-9]*\):.*/\1/p' "$ROOM/log")	annotation 8: there is no category with id 7" \
+    "with file, place and cause"
+is "$(cmp -s <(h5dump -d /provenance/rejects -b -o "$ROOM/listed" "$ROOM"/out/*.h5 > "$ROOM/dump.log" && cat "$ROOM/listed") "$ROOM"/out/*.rejects; echo $?)" 0 "in the shard too"
+SIZED=${IMAGES/\"id\": 20/\"id\": 20, \"width\": $(sed -n 's/.*has \([0-9]*\) x.*/\1/p' "$ROOM/size"), \"height\": $(sed -n 's/.*has [0-9]* x \([0-9]*\).*/\1/p' "$ROOM/size")}
+whole "$SIZED" "$ANNOTATIONS, {\"id\": 8, \"image_id\": 20, \"category_id\": 9, \"bbox\": [1, 4000, 2, 2]}" "$CATEGORIES"
+fails 2 'annotation 8: a box from \(1, 4000\) to \(3, 4002\) outside of its picture of' "a box outside of its picture" "${COCO[@]}"
+left_out 1 "is left out with --on-error skip" "${COCO[@]}" --json
+like "$ROOM/log" '"event":"done".*"annotations_rejected":1,"boxes":3,' "and counted"
+fails 2 'more than --max-bad 0 annotations are wrong, the last: .*annotation 8: a box' "unless --max-bad forbids it" "${COCO[@]}" --on-error skip --max-bad 0
 wrong 'annotation 8: there is no picture with id 21' "an unknown picture" '{"id": 8, "image_id": 21, "category_id": 9, "bbox": [1, 1, 2, 2]}'
 wrong 'annotation 8: bbox has 3 numbers' "a box of three numbers" '{"id": 8, "image_id": 20, "category_id": 9, "bbox": [1, 1, 2]}'
 wrong 'annotation 8: bbox with width -2' "a negative width" '{"id": 8, "image_id": 20, "category_id": 9, "bbox": [1, 1, -2, 2]}'
