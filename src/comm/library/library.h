@@ -27,8 +27,8 @@ typedef struct lib_entry {
     uint32_t bundle;   /* > 0: submitted together with others: begins only with all of them; unique on this rank while under way */
     int bundle_size;
     double submitted;  /* kolo_time() */
-    _Atomic int state; /* enum lib_state */
-    int status;        /* from LIB_DONE on: 0 or negative, then text */
+    _Atomic uint32_t state; /* enum lib_state; a futex */
+    int status;             /* from LIB_DONE on: 0 or negative, then text */
     char *text;
     kolo_output output; /* and the memory behind it, kept from use to use */
     void *memory;
@@ -84,7 +84,8 @@ struct kolo_world {
 typedef struct lib_negotiator lib_negotiator;
 int lib_negotiator_open(lib_negotiator **negotiator, kolo_group *group);
 void lib_negotiator_close(lib_negotiator **negotiator);
-/* A named entry (or all entries of a bundle). Duplicate name under way: KOLO_EINPUT, none is taken. world->lock is held. */
+/* A named entry, all entries of a bundle, or a join (KOLO_JOIN comes here with or without a name, and is completed by
+ * the negotiator itself, with output.last; it makes no batch). Batches of named requests and unnamed ones have lanes of their own, so their orders are independent. Duplicate name under way: KOLO_EINPUT, none is taken. world->lock is held. */
 int lib_negotiator_add(lib_negotiator *negotiator, lib_entry *const *entry, int entries);
 /* One step of the state machine, by the engine; never waits. Returns how many batches stand in *batch (memory of the negotiator, good until the next turn), or
  * negative when the world is broken. Entries that do not match are completed here (lib_complete) with the text on every rank. *busy: messages are
@@ -105,6 +106,11 @@ typedef struct lib_lane lib_lane;
 int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests, size_t scratch_bytes); /* channel: own tag space, by creation order per group */
 comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce);
 void lib_lane_free(lib_lane **lane);
+
+/* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */
+void lib_describe(const kolo_request *request, char *text, size_t bytes);
+/* Of all that must be equal on the members of a group (type, shape without a free first dimension, operation, root, factors, compression); never 0. */
+uint64_t lib_signature(const kolo_request *request);
 
 /* ---- timeline --------------------------------------------------------------------------------------------------------------- */
 /* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap enough to leave on. */

@@ -3,6 +3,7 @@
 #ifndef KOLO_COMM_ROUTER_H
 #define KOLO_COMM_ROUTER_H
 
+#include "comm/kernel.h"
 #include "comm/transport.h"
 #include "kolo/comm.h"
 
@@ -50,11 +51,14 @@ typedef struct comm_push comm_push;
 /* Collective over the members (ranks of the world, ascending, all on this node). id: names the set, equal on all, not in use. */
 int comm_push_open(comm_push **push, comm_router *router, int id, const int *rank, int members);
 void comm_push_close(comm_push **push);
-/* Starts round n = 1, 2, ... of this set; in == out: in place. Returns at once; small vectors (<= 4 KiB) are reduced by the caller without any other thread. */
-int comm_push_start(comm_push *push, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce, double prescale, double postscale);
-/* 1 complete, 0 not yet, negative: broken. Does blocks of work itself when there are some. */
+/* Starts round n = 1, 2, ... of this set; in == out: in place. Returns at once; small vectors (<= 4 KiB) are reduced by the caller without any other
+ * thread. how: scaling, divisor and order, as in comm_fold; copied. signature: of what the caller brings; when all have come, every member compares all of
+ * them, and where two differ nobody reads or writes a vector: the round ends with COMM_PUSH_DIFFERS on every member. count 0: a meeting, nothing else. */
+int comm_push_start(comm_push *push, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature);
+enum { COMM_PUSH_DIFFERS = 2 };
+/* 1 complete, 0 not yet, COMM_PUSH_DIFFERS, negative: broken. Does blocks of work itself when there are some. */
 int comm_push_poll(comm_push *push);
-/* Polls, then sleeps on a futex; fails by the router's timeout naming who is late. */
+/* Polls, then sleeps on a futex: 1 or COMM_PUSH_DIFFERS; fails by the router's timeout naming who is late. */
 int comm_push_wait(comm_push *push);
 
 #endif
