@@ -2,9 +2,22 @@
  * Pure functions of their arguments: no state, no MPI, nothing mutable outside the schedule, so they run unchanged under SimGrid SMPI with
  * hundreds of ranks in one process, and a schedule is made once and run any number of times.
  *
- * Buffers of a run: COMM_SCRATCH (schedule->scratch elements), COMM_OWN (the output, count_out elements; in place also the input), COMM_INPUT
- * (the input, never written; the same address as COMM_OWN's part of it where the request is in place: then the schedule is made with
- * in_place). All lengths in elements of the wire type; data is moved as count * width bytes, so byte blobs have width 1. */
+ * Buffers of a run: COMM_SCRATCH (schedule->scratch elements), COMM_OWN (where the result goes), COMM_INPUT (what this member brings; never
+ * written when out of place). In place COMM_INPUT is the address in COMM_OWN at which the contribution lies:
+ *
+ *                    COMM_INPUT                COMM_OWN                        in place, COMM_INPUT is COMM_OWN +
+ *   allreduce        count                     count                           0
+ *   reduce_scatter   count = sum of counts     counts[me] (in place: count)    0; the result stands at 0, the rest is then undefined
+ *   allgather        counts[me]                sum of counts                   sum of counts before me
+ *   broadcast        root: count               count                           0
+ *   gather           counts[me]                root: sum of counts             root: sum of counts before me; others: 0
+ *   scatter          root: sum of counts       counts[me]                      root: 0; the result stands at 0, the rest is kept or lost
+ *   alltoall         sum of send               sum of receive                  0 (room for the larger sum)
+ *   barrier          nothing                   nothing
+ *
+ * All lengths in elements of the wire type; data is moved as count * width bytes, so byte blobs have width 1. No message is empty; none is
+ * longer than COMM_MESSAGE_MAX elements. Messages between two members are matched by their order. in_place may differ from member to member;
+ * all else of a problem but me, send and receive must be the same on all. */
 #ifndef KOLO_COMM_ALGORITHM_H
 #define KOLO_COMM_ALGORITHM_H
 
@@ -17,16 +30,18 @@ typedef struct comm_problem {
     int me, members;       /* in the group */
     int root;              /* broadcast, gather, scatter */
     bool in_place;
-    int64_t count;         /* allreduce, broadcast: elements; reduce_scatter: elements in all */
+    int64_t count;         /* allreduce, broadcast: elements; reduce_scatter: elements in all; alltoall: elements of every pair where that is
+                              known to be one number on all members, else 0 */
     const int64_t *counts; /* [members] reduce_scatter, allgather, gather, scatter: every member's part */
     const int64_t *send, *receive; /* [members] alltoall: elements for, and from, every member */
     const int *node_of;    /* [members] node of every member; NULL: all on one */
     size_t width;
     int radix;             /* k of recursive multiplying, butterfly, knomial; 0: the algorithm's own choice */
     int64_t segment;       /* elements a segment of pipelined algorithms; 0: own choice */
+    const double *links;   /* [members][members] GB/s from, to, measured one pair at a time: packed_trees; NULL: unknown. comm_selector_links */
 } comm_problem;
 
-/* Seconds a message, seconds a byte, seconds a byte reduced; [0] within a node, [1] between nodes. */
+/* Seconds a message, seconds a byte, seconds a byte reduced; [0] within a node, [1] between nodes (of one node's link, which its members share). */
 typedef struct comm_cost {
     double alpha[2], beta[2], gamma;
 } comm_cost;
@@ -35,20 +50,42 @@ typedef struct comm_cost {
 typedef struct comm_algorithm_row {
     const char *name, *help;
     enum kolo_collective what;
-    bool ordered;  /* an element's sum does not depend on its offset nor on the count: fused = unfused, bit by bit */
-    int (*fits)(const comm_problem *problem); /* 1, or 0 where it cannot serve this number of members */
-    int (*make)(comm_schedule *schedule, const comm_problem *problem);
-    double (*cost)(const comm_problem *problem, const comm_cost *cost); /* seconds */
+    /* 1: an element's sum is the binary tree over members that splits at the largest power of two below their number (tree.h), whatever its offset
+     * and the count: fused = unfused, and all such algorithms give the same bits. Always 1 where nothing is reduced. */
+    int (*ordered)(const comm_problem *problem);
+    int (*fits)(const comm_problem *problem); /* 1, or 0 where it cannot serve this group */
+    int (*make)(comm_schedule *schedule, const comm_problem *problem); /* replaces the actions (memory is kept); 0 or negative */
+    double (*cost)(const comm_problem *problem, const comm_cost *cost); /* seconds; the same on all members */
 } comm_algorithm_row;
 
 extern const comm_algorithm_row comm_algorithm_table[]; /* ended by a row without a name */
 
 const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what, const char *name); /* NULL: error text, nearest offered */
-/* Measured costs of a cluster: `kolo bench --tune` writes them, KOLO_COMM_TABLE names the file. */
+const char *comm_collective_name(enum kolo_collective what);  /* "allreduce", ... */
+
+/* What was measured of a cluster: `kolo bench --tune` writes it, KOLO_COMM_TABLE names the file. Text, a fact a line, # begins a comment:
+ *
+ *   kolo-comm-table 1
+ *   cost LEVEL ALPHA BETA                    LEVEL: node or network; seconds a message, seconds a byte
+ *   cost reduce GAMMA                        seconds a byte reduced
+ *   order free                               algorithms without the fixed order of sums may be chosen, too (default: order fixed)
+ *   links N                                  then N lines of N numbers: GB/s from, to, between N ranks of a node
+ *   use COLLECTIVE MEMBERS NODES BYTES NAME [k=RADIX] [segment=ELEMENTS]
+ *                                            for groups of MEMBERS on NODES nodes, up to BYTES (* : beyond), where NAME fits
+ *
+ * Of several `use` lines that reach a problem the one with the least BYTES holds. */
 typedef struct comm_selector comm_selector;
-int comm_selector_open(comm_selector **selector, const char *path, const char *forced); /* NULL path: built-in costs; forced: name of an algorithm or NULL */
+/* NULL path: built-in costs. forced: name of an algorithm for the collectives that have one of that name, or NULL. KOLO_ECONFIG or KOLO_EINPUT: file,
+ * line and what is wrong with it, or an unknown name with the nearest one. */
+int comm_selector_open(comm_selector **selector, const char *path, const char *forced);
 void comm_selector_close(comm_selector **selector);
-/* The cheapest ordered row by the table file's measurements where they reach, else by cost. Never NULL: every collective has a row that fits any group. */
-const comm_algorithm_row *comm_algorithm_select(const comm_problem *problem, const comm_selector *selector);
+const comm_cost *comm_selector_costs(const comm_selector *selector);
+/* The measured links of a node, if `members` were measured; else NULL. For comm_problem.links. */
+const double *comm_selector_links(const comm_selector *selector, int members);
+/* Of all that the choice depends on: ranks whose digests differ would choose differently. */
+uint32_t comm_selector_digest(const comm_selector *selector);
+/* What is forced if it fits; else what the file's measurements say, where they reach; else the cheapest by cost among the ordered. Sets radix and
+ * segment of the problem if the choice has its own and they are 0. Never NULL: every collective has a row that fits any group. */
+const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const comm_selector *selector);
 
 #endif
