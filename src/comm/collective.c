@@ -46,7 +46,8 @@ static int reduce_across(kolo_comm *comm, const char *what, int64_t count, int t
         const void *source[COMM_MAX_LOCAL];
         for (int i = 0; i < node->fragment[f].n; i++) source[i] = stage_of(comm, node->fragment[f].local[i]);
         void *home = stage_of(comm, comm_node_home(node, f, 0));
-        comm_fold(comm_combine_of(type, op), width, node->tree, &home, 1, source, node->fragment[f].n, count);
+        comm_fold(&(comm_folding){.type = type, .op = op, .tree = node->tree}, &home, 1, source, node->fragment[f].n,
+                  count);
         comm->engine.small.buffer[COMM_PART + f] = home;
     }
     if (node->me == 0)
@@ -70,7 +71,7 @@ static int allreduce_chunk(kolo_comm *comm, const char *what, char *data, int64_
     const void *source[COMM_MAX_LOCAL];
     void *out = data;
     for (int l = 0; l < node->ranks; l++) source[l] = stage_of(comm, l);
-    comm_fold(comm_combine_of(type, op), comm_width(type), node->tree, &out, 1, source, node->ranks, count);
+    comm_fold(&(comm_folding){.type = type, .op = op, .tree = node->tree}, &out, 1, source, node->ranks, count);
     return 0;
 }
 
@@ -86,6 +87,7 @@ int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_wi
         KOLO_TRY(
             allreduce_chunk(comm, "an allreduce", chunk, count - at < most ? count - at : most, (int)type, (int)op));
     }
+    if (op == KOLO_AVERAGE) comm_scale(data, data, count, type, comm->launch->size, 1);
     return 0;
 }
 

@@ -78,7 +78,7 @@ int comm_node_home(const comm_node *node, int f, int slice)
  * sum goes to its home, from where the network takes it. */
 static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int64_t from, int64_t count)
 {
-    comm_combine sum = comm_combine_of(b->type, KOLO_SUM);
+    const comm_folding sum = {.type = b->type, .op = KOLO_SUM, .tree = node->tree};
     const void *source[COMM_MAX_LOCAL];
     void *out[COMM_MAX_LOCAL];
     size_t width = comm_width(b->type), at = b->offset + (size_t)from * width;
@@ -89,7 +89,7 @@ static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int
         if (node->nodes > 1) out[0] = node->arena[comm_node_home(node, f, s)] + at;
         else
             for (outs = 0; outs < m->n; outs++) out[outs] = node->arena[m->local[outs]] + at;
-        comm_fold(sum, width, node->tree, out, outs, source, m->n, count);
+        comm_fold(&sum, out, outs, source, m->n, count);
     }
 }
 

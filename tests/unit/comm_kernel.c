@@ -40,7 +40,7 @@ static int wrong(int n, int64_t count, bool as_tree, int target)
         source[r] = data[r];
         out[r] = data[(r + target) % n];
     }
-    comm_fold(comm_combine_of(KOLO_WIRE_F32, KOLO_SUM), 4, as_tree, out, n, source, n, count);
+    comm_fold(&(comm_folding){.type = KOLO_WIRE_F32, .op = KOLO_SUM, .tree = as_tree}, out, n, source, n, count);
     for (int64_t i = 0; i < count; i++) {
         float v[SOURCES];
         for (int r = 0; r < n; r++) v[r] = value(r, i);
