@@ -81,6 +81,9 @@ typedef struct kolo_world_config {
     double stall_end;      /* KOLO_COMM_STALL_END: seconds until it is an error (0: never) */
     const char *timeline;  /* KOLO_COMM_TIMELINE: folder for a Chrome trace of every rank, NULL or "": none */
     bool autotune;         /* KOLO_COMM_AUTOTUNE: fusion_bytes and cycle are tuned while running */
+    int cache;             /* KOLO_COMM_CACHE: names that a group remembers, so that asking again costs one bit (1024; negative: none) */
+    bool fixed_order;      /* KOLO_COMM_FIXED_ORDER: named requests begin in the order in which the group's first member submits them, and only what was
+                            * submitted grouped is fused, so every run forms the same batches */
 } kolo_world_config;
 
 /* Collective over the job. One world a process at a time. config may be NULL. */

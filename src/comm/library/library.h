@@ -48,7 +48,8 @@ typedef struct lib_batch {
     bool fused;        /* one allreduce (or allgather, reduce_scatter) over all of them */
     const kolo_request *stand_in; /* [entries] or NULL */
     int contributors;  /* ranks that bring data: the divisor of an average */
-    const int64_t *rows; /* [entries][members] dim[0] of every member: allgather, gather; alltoall: [members][members] rows from, to; NULL otherwise */
+    const int64_t *rows; /* [entries][members] dim[0] of every member: allgather, gather, sparse; scatter: rows for every member; alltoall: [members][members]
+                          * rows from, to; NULL otherwise */
     uint64_t number;   /* of batches of this group, from 1: for messages */
 } lib_batch;
 
@@ -115,6 +116,9 @@ uint64_t lib_signature(const kolo_request *request);
 /* ---- timeline --------------------------------------------------------------------------------------------------------------- */
 /* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap enough to leave on. */
 int lib_timeline_open(struct lib_timeline **timeline, const char *folder, int rank, const char *host);
+/* Collective over the world, after the router is open and before the engine runs: measures by pings how far this rank's clock is from rank 0's, for `kolo
+ * timeline merge`. Only where timeline is set on all ranks. */
+int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world);
 void lib_timeline_close(struct lib_timeline **timeline);
 /* phase: a constant such as "negotiate", "pack", "allreduce", "unpack", "wait"; name: of the tensor or NULL; times by kolo_time(). */
 void lib_timeline_add(struct lib_timeline *timeline, const char *phase, const char *name, double begin, double end, int64_t bytes);
