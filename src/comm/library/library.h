@@ -3,7 +3,7 @@
  *   submit.c      checks a request, copies it into an entry, hands it on           (any thread)
  *   negotiate*.c  which named entries are ready on all ranks of a group, in an order that is the same everywhere (engine)
  *   execute.c     carries out batches: packs, runs the schedule or the push, unpacks, completes the entries      (engine)
- *   engine.c      the thread that does both, turn by turn; sleeps when there is nothing
+ *   engine.c      does both, turn by turn: whoever waits for a request takes the turns (no thread has to be woken), else a thread of the library
  *
  * An unnamed request goes straight to its group's queue, in the order of the calls. A blocking small unnamed allreduce or barrier of a group that lies on
  * one node is done by its caller (comm_push), without the engine, when nothing of that group is under way. */
@@ -21,7 +21,11 @@ enum lib_state { LIB_FREE, LIB_SUBMITTED, LIB_AGREED, LIB_RUNNING, LIB_DONE };
 
 /* One request of this rank, from submit to release. Entries lie in chunks that never move; the handle is index and generation. */
 typedef struct lib_entry {
-    kolo_request r;    /* name, splits, index: copies, owned */
+    kolo_request r;    /* name, compression, splits: copies, in `keep` */
+    void *keep;
+    size_t keep_bytes;
+    char *fault;       /* what is wrong with the request in itself; NULL: nothing */
+    bool detached;     /* nobody has the handle: free when complete */
     kolo_group *group;
     uint64_t sequence; /* of the group's unnamed requests; 0: named */
     uint32_t bundle;   /* > 0: submitted together with others: begins only with all of them; unique on this rank while under way */
@@ -59,12 +63,11 @@ struct kolo_group {
     int *rank_of;       /* [size] world ranks, ascending */
     int *node_of;       /* [size] */
     bool one_node;
-    comm_push *push;    /* one_node: else NULL */
-    lib_entry *first, *last; /* unnamed, agreed by their order */
+    lib_entry *first, *last; /* unnamed, not begun yet */
     uint64_t submitted, finished; /* unnamed */
     struct lib_negotiator *negotiator; /* of this group */
-    struct lib_cache *schedules; /* made schedules by kind of request */
-    bool busy; /* a batch of this group is under way */
+    struct lib_stream *unnamed, *named; /* parts.h: what carries batches */
+    int channels; /* of lanes, given out so far */
 };
 
 struct kolo_world {
@@ -76,8 +79,8 @@ struct kolo_world {
     kolo_group **group; /* [groups] by id; NULL: free id */
     int groups;
     pthread_mutex_t lock; /* entries, queues, inboxes; never held while data moves */
-    pthread_t engine;
     struct lib_entries *entries;
+    struct lib_engine *engine;
     struct lib_timeline *timeline; /* NULL: off */
 };
 
@@ -109,9 +112,11 @@ comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own,
 void lib_lane_free(lib_lane **lane);
 
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */
-void lib_describe(const kolo_request *request, char *text, size_t bytes);
-/* Of all that must be equal on the members of a group (type, shape without a free first dimension, operation, root, factors, compression); never 0. */
-uint64_t lib_signature(const kolo_request *request);
+void lib_describe(const lib_entry *entry, char *text, size_t bytes);
+/* Of all that must be equal on the members of a group (type, shape without a free first dimension, operation, root, factors, compression); never 0. A request
+ * that is wrong in itself has a fault, which is part of both: it goes the way of all others, so that every rank learns of it (execute fails it where all
+ * brought the same). */
+uint64_t lib_signature(const lib_entry *entry);
 
 /* ---- timeline --------------------------------------------------------------------------------------------------------------- */
 /* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap enough to leave on. */
