@@ -74,8 +74,14 @@ void fuzz_require(bool condition, const char *what)
 
 void fuzz_source(const char *kind, const char *in, const char *annotations)
 {
+    fuzz_source_of_two(kind, in, annotations, NULL);
+}
+
+void fuzz_source_of_two(const char *kind, const char *in, const char *annotations, const char *more)
+{
     pack_options o = {.kind = source_find(kind), .in = {in}, .in_count = 1, .split = "train", .max_bad = -1};
     if (annotations) o.annotations[0] = annotations, o.annotation_count = 1;
+    if (more) o.annotations[1] = more, o.annotation_count = 2;
     fuzz_require(o.kind != NULL, "a source of this name");
     for (int skip = 0; skip < 2; skip++) { /* --on-error fail, then skip: that goes further into the file */
         source s = {0};

@@ -5,7 +5,7 @@ set -eu
 TO=$1 REAL=${2:-}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/kolo-seeds-XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
-for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset safetensors recipe picture exif; do mkdir -p "$TO/$name"; done
+for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset imagenet cityscapes yfcc beton safetensors recipe picture exif; do mkdir -p "$TO/$name"; done
 pack() { # NAME ARGUMENTS...
     kolo-pack --out "$WORK/$1" --count 3 --threads 1 "${@:2}" > "$WORK/log" 2>&1 || { cat "$WORK/log" >&2 && exit 1; }
 }
@@ -70,6 +70,28 @@ cp "$TO/cifar/ten" "$WORK/web/b.png"
 tar -C "$WORK/web" -cf "$TO/webdataset/two" a.cls a.jpg b.json b.png
 tar -C "$WORK/web" --format=pax -cf "$TO/webdataset/pax" ./a.cls ./a.jpg
 
+mkdir "$WORK/net"
+cp "$TO/cifar/ten" "$WORK/net/n01440764_1.JPEG"
+cp "$TO/cifar/ten" "$WORK/net/ILSVRC2012_val_00000001.JPEG"
+tar -C "$WORK/net" -cf "$TO/imagenet/class" n01440764_1.JPEG
+tar -C "$WORK/net" -cf "$TO/imagenet/flat" ILSVRC2012_val_00000001.JPEG
+cp "$TO/imagenet/class" "$WORK/net/n01440764.tar"
+cp "$TO/imagenet/class" "$WORK/net/n01443537.tar"
+tar -C "$WORK/net" -cf "$TO/imagenet/outer" n01440764.tar n01443537.tar
+printf 'ImageId,PredictionString\nILSVRC2012_val_00000001,n01440764 1 2 3 4\n' > "$TO/imagenet/map"
+printf 'ILSVRC2012_val_00000001.JPEG n01443537\n2 n01443537 goldfish\n1861 n00001740\n' > "$TO/imagenet/ids"
+
+cat > "$TO/cityscapes/a" << 'END'
+{"imgHeight": 1024, "imgWidth": 2048, "objects": [{"label": "road", "polygon": [[0, 769], [290, 574], [528, 445]]},
+ {"label": "cargroup", "polygon": [[1, 2], [3.5, 2], [3, 4], [-1, 2]], "deleted": 0, "id": 7, "user": null},
+ {"label": "person", "polygon": [[5, 5], [9, 5], [9, 9]], "draw": true, "verified": 1}]}
+END
+tr ' \n' '\t\r' < "$TO/cityscapes/a" > "$TO/cityscapes/b"
+row=$'user\tnick\t2012-01-01\t1\tCanon\ttitle\ttext\tnew+york%2C,red%20car,,red+car\tm%41\t-1.5\t2\t16\thttp://a/p/1/\thttp://a/1.jpg\tCC\thttp://c\t1\t2\tse\tso\tjpg'
+printf '1\t%s\t0\n' "$row" > "$TO/yfcc/first"
+printf '0\t1\tabcdef1234\t%s\t0\n\n1\t2\tx\t%s\t1\n' "$row" "$row" > "$TO/yfcc/second"
+printf '1\tpeople:0.876,portrait:0.61\n2\tx:1\n' > "$TO/yfcc/autotags"
+
 perl -e 'my $h = q({"__metadata__":{"format":"pt"},"a.weight":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},) .
     q("b":{"dtype":"BF16","shape":[4],"data_offsets":[16,24]},"n":{"dtype":"I64","shape":[],"data_offsets":[24,32]}});
     $h .= " " while length($h) % 8; print pack("Q<", length $h), $h, map { chr } 1 .. 32' > "$TO/safetensors/three"
@@ -78,6 +100,14 @@ printf '{model: resnet20, lr: 1e-3, seed: 7}\n' > "$TO/recipe/flow"
 
 kolo-shards show "$WORK/jpeg" --plain --out "$TO/picture/jpeg.jpg" > /dev/null
 kolo-shards show "$WORK/raw" --plain --out "$TO/picture/png.png" > /dev/null
+# FFCV: a picture of JPEG and one of pixels, with labels
+perl -e 'local $/; open my $f, "<", $ARGV[0]; my $jpeg = <$f>; my $pixels = "\1\2\3" x 4;
+    my $field = sub { pack("Ca16x1024", @_) };
+    my $begin = 24 + 2 * 1041 + 2 * 24;
+    my $record = sub { pack("CvvQ<x3q<", @_) };
+    print pack("vvVQ<Q<", 2, 2, 1 << 21, 2, $begin + length "$jpeg$pixels"), $field->(2, "image"), $field->(1, "label"),
+        $record->(0, 16, 16, $begin, 3), $record->(1, 2, 2, $begin + length $jpeg, 0), $jpeg, $pixels,
+        pack("Q<3Q<3", 0, $begin, length $jpeg, 1, $begin + length $jpeg, length $pixels)' "$TO/picture/jpeg.jpg" > "$TO/beton/two"
 perl -e 'print "BM", pack("VvvVVVVvvVVVVVV", 54 + 24, 0, 0, 54, 40, 2, 3, 1, 24, 0, 24, 0, 0, 0, 0), "x" x 24' > "$TO/picture/bmp"
 perl -e 'print "BM", pack("VvvVVVVvvVVVVVV", 62 + 4, 0, 0, 62, 40, 2, 1, 1, 8, 0, 4, 0, 0, 2, 0), pack("V2", 7, 0xFFFFFF), "\0\1\0\0"' > "$TO/picture/bmp8"
 printf 'P6\n# a\n2 2\n255\nabcdefghijkl' > "$TO/picture/ppm"
@@ -85,6 +115,19 @@ printf 'P5 2 2 255\nabcd' > "$TO/picture/pgm"
 head -c 2 "$TO/picture/jpeg.jpg" > "$TO/exif/big"
 printf '\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0' >> "$TO/exif/big"
 printf '\xff\xd8\xff\xe0\0\x04ab\xff\xe1\0\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x08\0\0\0\0\0\0\0' > "$TO/exif/little"
+# WebP of one pixel without loss and with; TIFF: pixels as they are, and packed, big-endian
+printf 'RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f\0\0\0\x10\x07\x10\x11\x11\x88\x88\xfe\x07\0' > "$TO/picture/webp"
+base64 -d <<< 'UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA' > "$TO/picture/webp-lossy"
+tiff() { # PACK LETTERS OF 2 AND 4 BYTES, ORDER, COMPRESSION, PIXELS
+    perl -e 'my ($s, $l, $order, $packed, $pixels) = @ARGV; $pixels = pack "H*", $pixels;
+        my @tags = ([256, 4, 2], [257, 4, 2], [258, 3, 8], [259, 3, $packed], [262, 3, 1], [273, 4, 8], [277, 3, 1], [278, 4, 2],
+            [279, 4, length $pixels]);
+        my $rows = join "", map { pack("$s$s$l", $_->[0], $_->[1], 1) . ($_->[1] == 3 ? pack("$s$s", $_->[2], 0) : pack($l, $_->[2])) } @tags;
+        my $pad = "\0" x (length($pixels) % 2);
+        print $order, pack("$s$l", 42, 8 + length "$pixels$pad"), $pixels, $pad, pack($s, scalar @tags), $rows, pack($l, 0)' "$@"
+}
+tiff v V II 1 0a40c0ff > "$TO/picture/tiff"
+tiff n N MM 32773 010a40ffc0 > "$TO/picture/tiff-packed"
 { cat "$TO/exif/big" && tail -c +3 "$TO/picture/jpeg.jpg"; } > "$TO/picture/turned.jpg"
 
 [ "$REAL" = real ] && [ -n "${KOLO_SHARED:-}" ] && [ -d "$KOLO_SHARED/data" ] || exit 0
