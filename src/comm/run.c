@@ -26,6 +26,9 @@ int comm_run_poll(comm_run *run)
         case COMM_COPY:
             memmove(address(run, a->out), address(run, a->left), (size_t)a->count * run->width);
             break;
+        case COMM_CALL:
+            rc = run->call(run->context, run, a);
+            break;
         case COMM_WAIT:
             rc = t->done(run->lane, a->count);
             if (rc == 0) return 0;

@@ -8,11 +8,12 @@
 
 #include "comm/tree.h"
 
-enum comm_action_kind { COMM_SEND, COMM_RECEIVE, COMM_WAIT, COMM_COMBINE, COMM_COPY };
+enum comm_action_kind { COMM_SEND, COMM_RECEIVE, COMM_WAIT, COMM_COMBINE, COMM_COPY, COMM_CALL };
 
 /* Buffers: scratch, the vector itself, and the vector as summed in this node's fragment i. In the library half (algorithm/) there are no
  * parts, and COMM_INPUT is what the member brings. */
 enum { COMM_SCRATCH = 0, COMM_OWN = 1, COMM_PART = 2, COMM_INPUT = 2 };
+enum { COMM_MESSAGE_MAX = 1 << 28 }; /* elements; longer ones are cut */
 
 typedef struct comm_place {
     int32_t buffer;
@@ -22,15 +23,15 @@ typedef struct comm_place {
 typedef struct comm_action {
     int32_t kind, peer;          /* peer: member of the group */
     comm_place out, left, right; /* send: left; receive: out; combine: out = left op right; copy: out = left */
-    int64_t count;               /* elements; wait: all requests up to this serial number, from 0 */
-} comm_action;
+    int64_t count;               /* elements; wait: all requests up to this serial number, from 0; call: an argument */
+} comm_action; /* call: arithmetic that the run brings (compression, Adasum); peer says which */
 
 typedef struct comm_schedule {
     comm_action *action;
     int64_t actions, capacity;
     int64_t posts;     /* sends and receives */
     int64_t scratch;   /* elements */
-    comm_place *place; /* direct: where each fragment's share stands, while the schedule is made */
+    comm_place *place; /* where what is to be summed stands, while the schedule is made */
     int64_t places;
     int status; /* of the first failed allocation while it was made */
 } comm_schedule;
