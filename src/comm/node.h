@@ -10,6 +10,7 @@
 
 #include "comm/comm.h"
 #include "comm/kernel.h"
+#include "comm/segment.h"
 #include "launch/launch.h"
 
 enum {
@@ -17,7 +18,6 @@ enum {
     COMM_MAX_BUCKETS = 4096,
     COMM_STAGE = 65536, /* bytes a rank brings to one round of a small collective */
     COMM_BLOCK = 16384, /* elements (64 KiB of f32) that one thread reduces at a time */
-    COMM_TEXT = 1024,
 };
 
 /* Of one rank's share of one bucket. Counters only grow, so a round needs no reset: round g of a slice of b blocks
@@ -38,19 +38,14 @@ typedef struct comm_shared_bucket {
 
 /* What each rank puts into shared memory, before its arena. */
 typedef struct comm_control {
-    uint64_t magic, arena_bytes;
-    int32_t pid, rank, cpus;
-    unsigned char cpu_mask[128];
-    _Atomic uint32_t stage; /* of setting up */
-    _Atomic uint32_t departed;
+    comm_segment_head head;
     _Alignas(64) _Atomic int64_t step, action;      /* published */
     _Atomic int64_t published;                      /* nanoseconds */
     _Alignas(64) _Atomic uint32_t doorbell, asleep; /* of the progress thread */
     _Atomic int32_t lagging;                        /* rank whose message the progress thread waits for; -1: none */
     _Alignas(64) _Atomic uint32_t entered;          /* small collectives begun by this rank */
     _Alignas(64) _Atomic uint32_t gathered, released, result, sleepers; /* leader only: see collective.c */
-    _Alignas(64) _Atomic uint32_t broken; /* leader only: 0, 1 (being written), 2 (text stands) */
-    char text[COMM_TEXT];
+    _Alignas(64) _Atomic uint32_t broken; /* leader only: 0, 1 (being written), 2 (head.text stands) */
     comm_slice slice[COMM_MAX_BUCKETS];
     comm_shared_bucket bucket[COMM_MAX_BUCKETS]; /* leader only */
     _Alignas(64) char staging[2][COMM_STAGE];
@@ -74,8 +69,8 @@ typedef struct comm_node {
     comm_members *fragment;
     int spin;
     double timeout;
-    int *fd; /* [ranks] NULL: liveness is not watched. Each rank holds a lock on its own segment. */
-    size_t segment_bytes, arena_offset, collect_offset;
+    comm_segments segments; /* all zeros: liveness is not watched */
+    size_t arena_offset, collect_offset;
 } comm_node;
 
 /* One bucket as this process sees it. */

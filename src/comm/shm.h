@@ -1,12 +1,11 @@
-/* The node's shared memory: one segment a rank (control, collecting space, arena), mapped by all ranks of the node.
- * Named after the job, 0600, locked by its living owner, unlinked as soon as all have mapped it. */
+/* The compiled half's segments: control, collecting space, arena. */
 #ifndef KOLO_COMM_SHM_H
 #define KOLO_COMM_SHM_H
 
 #include "comm/node.h"
 
 /* Collective over the node. collect_bytes: for gathering on the leader. Needs node->{launch, me, ranks, rank_of,
- * timeout}; fills control, arena, fd, spin (if negative), segment_bytes and the offsets. */
+ * timeout}; fills control, arena, segments, spin (if negative) and the offsets. */
 int comm_shm_open(comm_node *node, size_t arena_bytes, size_t collect_bytes);
 /* busy: the network may still use the memory; it stays mapped. */
 void comm_shm_close(comm_node *node, bool busy);

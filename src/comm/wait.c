@@ -1,6 +1,5 @@
 /* Waiting for the ranks of the node: a few polls, then a futex; every quarter second a look at who is dead or late. */
 #include <stdio.h>
-#include <sys/file.h>
 
 #include "base/thread.h"
 #include "comm/node.h"
@@ -13,7 +12,7 @@ bool comm_node_broken(const comm_node *node) { return atomic_load(&node->control
 int comm_node_broken_text(const comm_node *node)
 {
     for (int i = 0; i < 1000 && atomic_load(&node->control[0]->broken) == 1; i++) sched_yield();
-    return kolo_fail(KOLO_ELAUNCH, "%.*s", COMM_TEXT - 1, node->control[0]->text);
+    return kolo_fail(KOLO_ELAUNCH, "%.*s", COMM_TEXT - 1, node->control[0]->head.text);
 }
 
 int comm_node_break(comm_node *node, const char *text)
@@ -21,21 +20,14 @@ int comm_node_break(comm_node *node, const char *text)
     comm_control *leader = node->control[0];
     uint32_t whole = 0;
     if (atomic_compare_exchange_strong(&leader->broken, &whole, 1)) {
-        snprintf(leader->text, sizeof leader->text, "%s", text);
+        snprintf(leader->head.text, sizeof leader->head.text, "%s", text);
         atomic_store(&leader->broken, 2);
         for (int l = 0; l < node->ranks; l++) comm_node_ring(node, l);
     }
     return comm_node_broken_text(node);
 }
 
-/* A rank holds an exclusive lock on its segment from birth to death, however it dies; the kernel lets go of it. */
-bool comm_node_alive(const comm_node *node, int local)
-{
-    if (!node->fd || local == node->me) return true;
-    if (flock(node->fd[local], LOCK_SH | LOCK_NB) < 0) return true;
-    flock(node->fd[local], LOCK_UN);
-    return false;
-}
+bool comm_node_alive(const comm_node *node, int local) { return comm_segment_alive(&node->segments, local); }
 
 const char *comm_node_host(const comm_node *node, int rank)
 {
@@ -73,7 +65,7 @@ static int fail_peer(comm_node *node, const cause *c, int local, const char *how
     snprintf(text, sizeof text,
              "rank %d on host %s (pid %d) %s: rank %d was waiting for it in %s; it had begun round %llu of it and last "
              "reported step %lld, action %lld; see that rank's own message, or its node's log",
-             rank, comm_node_host(node, rank), peer->pid, how, node->launch->rank, operation,
+             rank, comm_node_host(node, rank), peer->head.pid, how, node->launch->rank, operation,
              (unsigned long long)reached(node, c, local), (long long)atomic_load(&peer->step),
              (long long)atomic_load(&peer->action));
     return comm_node_break(node, text);
@@ -104,7 +96,7 @@ static int look(comm_node *node, const cause *c, double waited)
     if (comm_node_broken(node)) return comm_node_broken_text(node);
     for (int l = 0; l < node->ranks; l++) {
         if (comm_node_alive(node, l)) continue;
-        bool left = atomic_load(&node->control[l]->departed);
+        bool left = atomic_load(&node->control[l]->head.departed);
         if (left && (int64_t)(reached(node, c, l) - c->round) >= 0) continue; /* it did its part and went home */
         return fail_peer(node, c, l, left ? "left before the end" : "died");
     }

@@ -9,13 +9,20 @@
 
 typedef struct comm_router_config {
     const char *between;  /* "auto", "mpi", "tcp" */
-    double timeout;       /* seconds without any sign of progress until a wait fails */
-    size_t shared_bytes;  /* of this rank, for comm_router_alloc */
+    double timeout;       /* seconds without any sign of progress until a wait fails; 0: 300 */
+    size_t shared_bytes;  /* of every rank, for comm_router_alloc; the same on all. Pages are taken when they are handed out */
+    /* Every rank gives `bytes`, gets size * bytes in rank order; NULL: kolo_launch_exchange. Collective. */
+    int (*exchange)(void *of, const void *mine, size_t bytes, void *all);
+    void *exchange_of;
 } comm_router_config;
 
 typedef struct comm_router comm_router; /* the `state` of comm_routed */
 
 extern const comm_transport comm_routed;
+
+/* The messages of a patient lane may be late for any time, as long as their sender lives: those that come only when somebody has something
+ * to say (negotiation). Of other lanes a message that is `timeout` late breaks the world. Right after lane_make. */
+void comm_router_patient(void *lane, bool patient);
 
 /* Collective. */
 int comm_router_open(comm_router **router, kolo_launch *launch, const comm_router_config *config);
@@ -37,7 +44,8 @@ void comm_router_tell(comm_router *router, const char *operation, uint64_t seque
 /* A sentence about rank `rank`: host, pid, last told operation and number, seconds since; for texts. */
 void comm_router_describe(comm_router *router, int rank, char *text, size_t bytes);
 
-/* Lets the engine sleep until a message may have come, somebody calls comm_router_wake, or `seconds` have passed. */
+/* Lets the engine sleep until a message may have come, a push of this node went on, somebody calls comm_router_wake, or `seconds` have passed. May
+ * return at once without a reason: the caller looks again and comes back. */
 void comm_router_rest(comm_router *router, double seconds);
 void comm_router_wake(comm_router *router);      /* this rank's own engine; any thread */
 void comm_router_wake_peer(comm_router *router, int rank); /* a rank of this node; no-op for others */

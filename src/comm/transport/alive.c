@@ -1,0 +1,251 @@
+/* Who is dead, stopped or late; how all ranks learn of it; and how the engine sleeps. */
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/transport/inside.h"
+#include "kolo/error.h"
+
+static const double LOOK_EVERY = 0.1, ABSENT = 2; /* seconds */
+
+static int64_t nanoseconds(double time) { return (int64_t)(1e9 * time); }
+
+/* ---- breaking --------------------------------------------------------------------------------------------------------- */
+
+bool router_broken(const comm_router *router)
+{
+    return atomic_load_explicit(&router->control[0]->broken, memory_order_acquire) != 0;
+}
+
+int router_broken_text(const comm_router *router)
+{
+    for (int i = 0; i < 1000 && atomic_load(&router->control[0]->broken) == 1; i++) sched_yield();
+    return kolo_fail(KOLO_ELAUNCH, "%.*s", COMM_TEXT - 1, router->control[0]->head.text);
+}
+
+void router_ring(comm_router *router, int local)
+{
+    router_control *c = router->control[local];
+    if (atomic_load(&c->asleep) == 0) return;
+    atomic_fetch_add(&c->doorbell, 1);
+    kolo_futex_wake(&c->doorbell);
+    if (atomic_load(&c->nudged)) lines_nudge(router, local);
+}
+
+int comm_router_break(comm_router *router, const char *text)
+{
+    router_control *leader = router->control[0];
+    uint32_t whole = 0;
+    if (atomic_compare_exchange_strong(&leader->broken, &whole, 1)) {
+        snprintf(leader->head.text, sizeof leader->head.text, "%s", text);
+        atomic_store(&leader->broken, 2);
+        for (int l = 0; l < router->ranks; l++) router_ring(router, l);
+    }
+    return router_broken_text(router);
+}
+
+/* ---- telling ---------------------------------------------------------------------------------------------------------- */
+
+void comm_router_tell(comm_router *router, const char *operation, uint64_t sequence)
+{
+    router_control *own = router->control[router->me];
+    if (operation != router->told) {
+        uint64_t word[ROUTER_TOLD] = {0};
+        size_t bytes = operation ? strlen(operation) : 0;
+        memcpy(word, operation ? operation : "", bytes < sizeof word ? bytes : sizeof word - 1);
+        for (int i = 0; i < ROUTER_TOLD; i++) atomic_store_explicit(&own->operation[i], word[i], memory_order_relaxed);
+        router->told = operation;
+    }
+    atomic_store_explicit(&own->sequence, sequence, memory_order_relaxed);
+    atomic_store_explicit(&own->told_at, nanoseconds(kolo_time()), memory_order_relaxed);
+}
+
+/* What a rank of this node said last; told_at 0: nothing. */
+void router_last_word(const comm_router *router, int local, router_word *word)
+{
+    const router_control *c = router->control[local];
+    uint64_t text[ROUTER_TOLD];
+    for (int i = 0; i < ROUTER_TOLD; i++) text[i] = atomic_load_explicit(&c->operation[i], memory_order_relaxed);
+    memcpy(word->operation, text, sizeof word->operation);
+    word->operation[sizeof word->operation - 1] = 0;
+    word->sequence = atomic_load_explicit(&c->sequence, memory_order_relaxed);
+    int64_t at = atomic_load_explicit(&c->told_at, memory_order_relaxed);
+    word->age = at ? kolo_time() - 1e-9 * (double)at : -1;
+    word->waits_for = atomic_load_explicit(&c->waits_for, memory_order_relaxed);
+}
+
+const char *router_host(const comm_router *router, int rank)
+{
+    const kolo_launch *l = router->launch;
+    return l->host_of ? l->host_of[l->node_of[rank]] : l->host;
+}
+
+void comm_router_describe(comm_router *router, int rank, char *text, size_t bytes)
+{
+    router_word word = {.age = -1, .waits_for = -1};
+    int local = router_local(router, rank), pid = 0;
+    if (local >= 0) {
+        router_last_word(router, local, &word);
+        pid = router->control[local]->head.pid;
+    } else {
+        lines_last_word(router, rank, &word, &pid);
+    }
+    int n = snprintf(text, bytes, "rank %d on host %s", rank, router_host(router, rank));
+    if (pid && n < (int)bytes) n += snprintf(text + n, bytes - (size_t)n, " (pid %d)", pid);
+    if (word.age >= 0 && n < (int)bytes)
+        snprintf(text + n, bytes - (size_t)n, ", which began %s number %llu %.1f s ago", word.operation,
+                 (unsigned long long)word.sequence, word.age);
+    else if (n < (int)bytes) snprintf(text + n, bytes - (size_t)n, ", of which no operation is known");
+}
+
+int router_fail_peer(comm_router *router, int rank, const char *how)
+{
+    char text[COMM_TEXT], peer[320];
+    router_word mine;
+    comm_router_describe(router, rank, peer, sizeof peer);
+    router_last_word(router, router->me, &mine);
+    snprintf(text, sizeof text, "%s, %s; rank %d on host %s found it at %s number %llu; see that rank's own message, or its node's log",
+             peer, how, router->launch->rank, router->launch->host, mine.age < 0 ? "no operation," : mine.operation,
+             (unsigned long long)mine.sequence);
+    return comm_router_break(router, text);
+}
+
+/* ---- looking ------------------------------------------------------------------------------------------------------------ */
+
+static int look_at(comm_router *router, int local, double now)
+{
+    router_control *c = router->control[local];
+    if (!comm_segment_alive(&router->segments, local)) {
+        /* in this order: who leaves says so before he is gone */
+        return atomic_load(&c->head.departed) ? 0 : router_fail_peer(router, router->rank_of[local], "died");
+    }
+    double beat = 1e-9 * (double)atomic_load_explicit(&c->beat, memory_order_relaxed);
+    if (beat == 0 || atomic_load(&c->head.departed)) return 0;
+    double from = beat > router->stood_up_at ? beat : router->stood_up_at;
+    if (now - from < router->config.timeout) return 0;
+    char how[96];
+    snprintf(how, sizeof how, "gave no sign of life for %.0f s: it is stopped, or its node is", now - beat);
+    return router_fail_peer(router, router->rank_of[local], how);
+}
+
+int router_look(comm_router *router)
+{
+    int rc = 0;
+    if (pthread_mutex_trylock(&router->look) != 0) return 0;
+    double now = kolo_time();
+    if (now - router->looked_at > ABSENT) router->stood_up_at = now; /* this process itself was away */
+    if (now - router->looked_at >= LOOK_EVERY) {
+        for (int l = 0; l < router->ranks && rc == 0; l++)
+            if (l != router->me) rc = look_at(router, l, now);
+        router->looked_at = now;
+    }
+    pthread_mutex_unlock(&router->look);
+    return rc;
+}
+
+/* Rank that keeps an impatient lane waiting longest, and for how long. */
+static int latest(const comm_router *router, double *late)
+{
+    int rank = -1;
+    *late = 0;
+    for (const router_lane *lane = router->lanes; lane; lane = lane->next) {
+        if (lane->patient || lane->first == lane->posted || router->now - lane->moved_at < *late) continue;
+        *late = router->now - lane->moved_at;
+        rank = lane->request[lane->first].rank;
+    }
+    return rank;
+}
+
+/* A rank that itself waits for another is not at fault: whoever waits for the one that is will say so; but not for ever. */
+static int check_late(comm_router *router)
+{
+    double late;
+    int rank = latest(router, &late);
+    router_word word = {.age = -1, .waits_for = -1};
+    char how[96];
+    int pid;
+    atomic_store_explicit(&router->control[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1, memory_order_relaxed);
+    if (rank < 0 || rank == router->launch->rank) return 0;
+    int local = router_local(router, rank);
+    if (local < 0 && late > router->config.timeout / 2) lines_ask(router, rank);
+    if (local >= 0 && atomic_load(&router->control[local]->head.departed))
+        return router_fail_peer(router, rank, "left before the end");
+    if (late < router->config.timeout) return 0;
+    if (local >= 0) router_last_word(router, local, &word);
+    else lines_last_word(router, rank, &word, &pid);
+    if (word.waits_for >= 0 && word.waits_for != router->launch->rank && late < 2 * router->config.timeout) return 0;
+    snprintf(how, sizeof how, "is alive but did not come for %.0f s", late);
+    return router_fail_peer(router, rank, how);
+}
+
+/* Of the engine's turn. */
+int router_watch(comm_router *router)
+{
+    router_control *own = router->control[router->me];
+    if (router_broken(router)) {
+        if (!router->spread) lines_spread(router);
+        return router_broken_text(router);
+    }
+    if (router->now - router->turned_at < LOOK_EVERY / 4) return 0;
+    atomic_store_explicit(&own->beat, nanoseconds(router->now), memory_order_relaxed);
+    router->turned_at = router->now;
+    KOLO_TRY(router_look(router));
+    return check_late(router);
+}
+
+int comm_router_status(comm_router *router)
+{
+    router->now = kolo_time();
+    return router_watch(router);
+}
+
+/* ---- sleeping ---------------------------------------------------------------------------------------------------------- */
+
+enum { YIELDS = 100 };
+static const double SPIN = 50e-6, NAP = 0.25; /* seconds; nobody sleeps longer than a nap: he gives signs of life */
+
+/* MPI tells nobody when a message comes: while one is awaited, first yield, then sleep up to 100 us (1 ms for messages that may be late) at a time. */
+static double nap_with_mpi(comm_router *router)
+{
+    bool pending = false, patient = true;
+    for (const router_lane *lane = router->lanes; lane; lane = lane->next) {
+        if (!lane->mpi || lane->first == lane->posted || lane->mpi_posted == 0) continue;
+        pending = true;
+        patient = patient && lane->patient;
+    }
+    if (!pending) return NAP;
+    int more = (router->idle - YIELDS) / 8;
+    double most = patient ? 1e-3 : 1e-4, nap = 1e-5 * (more < 0 ? 1 : more + 1);
+    return router->idle < YIELDS ? 0 : nap < most ? nap : most;
+}
+
+void comm_router_rest(comm_router *router, double seconds)
+{
+    router_control *own = router->control[router->me];
+    double now = kolo_time();
+    if (now - router->active_at < SPIN && !router->crowded) return;
+    double nap = nap_with_mpi(router);
+    if (seconds >= 0 && seconds < nap) nap = seconds;
+    router->idle = now - router->active_at < 0.01 ? router->idle + 1 : YIELDS + 80;
+    if (nap == 0) {
+        sched_yield();
+        return;
+    }
+    if (!router->armed) { /* who does something for us from now on rings; what was done before, the caller finds when he looks again */
+        router->bell = atomic_load(&own->doorbell);
+        atomic_fetch_add(&own->asleep, 1);
+        router->armed = true;
+        return;
+    }
+    if (router->lines) lines_sleep(router, nap);
+    else kolo_futex_wait(&own->doorbell, router->bell, nap, 0);
+    atomic_fetch_sub(&own->asleep, 1);
+    router->armed = false;
+}
+
+void comm_router_wake(comm_router *router) { router_ring(router, router->me); }
+
+void comm_router_wake_peer(comm_router *router, int rank)
+{
+    int local = router_local(router, rank);
+    if (local >= 0) router_ring(router, local);
+}

@@ -1,0 +1,217 @@
+/* The router, for the files of this folder.
+ *
+ *   router.c    opens and closes it; lanes: numbers requests and gives each to the means that reaches its peer
+ *   self.c      messages to oneself
+ *   talk.c      messages to a peer through two rings of frames, whoever moves their bytes:
+ *   channel.c     rings in the node's shared memory
+ *   tcp.c         rings behind sockets; line.c connects them
+ *   (mpi        is comm_mpi of this room)
+ *   heap.c      memory in this rank's segment
+ *   alive.c     who is dead or late, breaking, sleeping
+ *   push*.c     reductions within a node without messages */
+#ifndef KOLO_COMM_ROUTER_INSIDE_H
+#define KOLO_COMM_ROUTER_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "comm/kernel.h"
+#include "comm/segment.h"
+#include "comm/transport/router.h"
+
+enum { ROUTER_MAX_LOCAL = COMM_FOLD_MAX, ROUTER_SETS = 1024, ROUTER_TOLD = 6 };
+
+/* Heap and rings lie behind it. Written by its owner, except where noted. */
+typedef struct router_control {
+    comm_segment_head head;
+    _Alignas(64) _Atomic uint32_t doorbell, asleep; /* anyone rings; asleep: threads of the owner that sleep */
+    _Atomic uint32_t nudged;                        /* asleep in epoll: it takes a datagram */
+    _Alignas(64) _Atomic int64_t beat;              /* kolo_time() in ns, of the owner's last turn */
+    _Atomic int32_t waits_for;                      /* rank whose message the owner waits for; -1: none */
+    _Atomic uint64_t sequence, told_at;
+    _Atomic uint64_t operation[ROUTER_TOLD];        /* text */
+    _Alignas(64) _Atomic uint32_t broken;           /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
+    _Atomic uint64_t ring[ROUTER_MAX_LOCAL];        /* offset of the ring to this local rank; 0: not made yet */
+    struct {
+        _Atomic uint64_t id; /* + 1; 0: free */
+        _Atomic uint64_t at; /* offset of the set's memory */
+    } set[ROUTER_SETS];      /* of sets whose first member the owner is */
+} router_control;
+
+/* A message of a lane, or the place for one. */
+typedef struct router_request {
+    struct router_request *next; /* in a queue of its means */
+    struct router_lane *lane;
+    int32_t rank, tag;
+    char *data;
+    size_t bytes, moved;
+    uint64_t serial;  /* the sender's */
+    int64_t mpi;      /* number in the MPI lane; -1: of another means */
+    bool sends, complete;
+    uint8_t owes;     /* enum frame_kind of the answer that is due */
+    uint64_t source;  /* where the data lies in the sender's segment */
+} router_request;
+
+/* What a rank told of itself. */
+typedef struct router_word {
+    char operation[8 * ROUTER_TOLD];
+    uint64_t sequence;
+    double age; /* seconds; negative: nothing was told */
+    int waits_for;
+} router_word;
+
+typedef struct router_queue {
+    router_request *first, *last;
+} router_queue;
+
+static inline void queue_put(router_queue *q, router_request *r)
+{
+    r->next = NULL;
+    if (q->last) q->last->next = r;
+    else q->first = r;
+    q->last = r;
+}
+
+/* Takes out `r`, which stands behind `before` (NULL: first). */
+static inline void queue_cut(router_queue *q, router_request *before, router_request *r)
+{
+    if (before) before->next = r->next;
+    else q->first = r->next;
+    if (q->last == r) q->last = before;
+    r->next = NULL;
+}
+
+static inline router_request *queue_take_tag(router_queue *q, int tag)
+{
+    for (router_request *r = q->first, *before = NULL; r; before = r, r = r->next) {
+        if (r->tag != tag) continue;
+        queue_cut(q, before, r);
+        return r;
+    }
+    return NULL;
+}
+
+static inline router_request *queue_take_serial(router_queue *q, uint64_t serial)
+{
+    for (router_request *r = q->first, *before = NULL; r; before = r, r = r->next) {
+        if (r->serial != serial) continue;
+        queue_cut(q, before, r);
+        return r;
+    }
+    return NULL;
+}
+
+void queue_drop(router_queue *q, router_request *r); /* wherever it stands, if it does */
+
+typedef struct router_lane {
+    comm_router *router;
+    struct router_lane *next;
+    router_request *request;
+    int64_t posted, first, capacity; /* requests before `first` are complete */
+    void *mpi;                       /* NULL: not in use */
+    int64_t mpi_posted;
+    bool patient;
+    double moved_at; /* when something was last posted or completed */
+} router_lane;
+
+/* ---- heap: first fit in part of this rank's segment; any thread ------------------------------------------------------- */
+typedef struct router_heap {
+    pthread_mutex_t lock;
+    size_t offset, bytes; /* in the segment */
+    struct heap_block *first;
+} router_heap;
+int heap_open(router_heap *heap, size_t offset, size_t bytes);
+void heap_close(router_heap *heap);
+int heap_take(comm_router *router, router_heap *heap, size_t bytes, uint64_t *offset);
+void heap_give(router_heap *heap, uint64_t offset);
+
+/* ---- means: rows of a table in router.c ------------------------------------------------------------------------------- */
+typedef struct router_means {
+    const char *name;
+    bool (*reaches)(const comm_router *router, int rank);
+    int (*post)(comm_router *router, router_request *request);
+    int (*turn)(comm_router *router);                            /* moves what can be moved; sets router->moved */
+    void (*forget)(comm_router *router, router_request *request); /* an incomplete request goes; the world is broken */
+} router_means;
+extern const router_means means_self, means_channel, means_mpi, means_tcp;
+
+struct comm_router {
+    kolo_launch *launch;
+    comm_router_config config;
+    int me, ranks;            /* local */
+    int *rank_of;             /* [ranks] */
+    comm_segments segments;
+    router_control **control; /* [ranks] */
+    router_heap inner, heap;  /* for rings and sets; for comm_router_alloc */
+    const router_means **by;  /* [size] */
+    router_lane *lanes;
+    router_queue to_self, from_self;
+    struct talk **channel;    /* [ranks] */
+    struct tcp_lines *lines;  /* NULL: one node */
+    void *mpi;                /* state of comm_mpi; NULL: not in use */
+    int spin;                 /* polls */
+    bool crowded;             /* more ranks than CPUs */
+    bool moved;               /* by the turn under way */
+    double active_at;         /* when something last moved */
+    bool mpi_busy;            /* a failing MPI may still use the memory */
+    size_t ring_bytes;
+    uint32_t bell;            /* doorbell when the engine last rose */
+    bool armed;
+    int idle;                 /* rests in a row with MPI in flight */
+    double now;               /* of the turn under way */
+    double turned_at, looked_at, stood_up_at; /* stood_up_at: last return from an absence (this process was stopped) */
+    _Atomic uint32_t spread;  /* the break was told to the other nodes */
+    const char *told;
+    pthread_mutex_t look, sets;
+};
+
+static inline char *router_at(const comm_router *r, int local, uint64_t offset) { return (char *)r->control[local] + offset; }
+static inline int router_local(const comm_router *r, int rank)
+{
+    return r->launch->node_of[rank] == r->launch->node ? r->launch->local_of[rank] : -1;
+}
+void router_last_word(const comm_router *router, int local, router_word *word);
+const char *router_host(const comm_router *router, int rank);
+/* One turn of all means; negative: broken. Engine only. */
+int router_turn(comm_router *router);
+static inline void router_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+/* Something of this request has moved. */
+static inline void router_moved(comm_router *router, router_request *r)
+{
+    router->moved = true;
+    router->active_at = r->lane->moved_at = router->now;
+}
+/* Part of a turn: this rank's own sign of life, and a look at the others'. */
+int router_watch(comm_router *router);
+/* Rings a local rank if it sleeps. */
+void router_ring(comm_router *router, int local);
+bool router_broken(const comm_router *router);
+int router_broken_text(const comm_router *router);
+/* Looks for dead ranks of this node, at most every 0.1 s; any thread. */
+int router_look(comm_router *router);
+/* Break with a formatted text about the peer. */
+int router_fail_peer(comm_router *router, int rank, const char *how);
+
+/* ---- talk ------------------------------------------------------------------------------------------------------------------ */
+int channel_open(comm_router *router);
+void channel_close(comm_router *router);
+
+/* ---- lines to other nodes: for messages where MPI does not carry them, and for signs of life --------------------------------- */
+int lines_open(comm_router *router, int status); /* collective; fails on all ranks where it fails on one */
+void lines_close(comm_router *router, bool orderly);
+void lines_last_word(const comm_router *router, int rank, router_word *word, int *pid); /* as its last sign of life said */
+void lines_ask(comm_router *router, int rank);  /* makes a line to it, if there is none: its signs of life will come */
+void lines_spread(comm_router *router);         /* tells the break to the other nodes */
+void lines_sleep(comm_router *router, double seconds);
+void lines_nudge(comm_router *router, int local); /* a rank of this node that sleeps in lines_sleep */
+
+/* ---- push: see push.c ------------------------------------------------------------------------------------------------------ */
+
+#endif

@@ -1,0 +1,383 @@
+#include "comm/transport/push.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kolo/error.h"
+
+static const double NAP = 0.1; /* seconds between two looks at who is dead */
+
+/* ---- the set --------------------------------------------------------------------------------------------------------- */
+
+/* The first member makes the memory and puts it up under the set's id. */
+static int put_up(comm_push *p)
+{
+    comm_router *router = p->router;
+    router_control *own = router->control[router->me];
+    size_t bytes = sizeof(push_set) + (size_t)p->members * sizeof(push_member);
+    KOLO_TRY(heap_take(router, &router->inner, bytes, &p->set_at));
+    p->set = (push_set *)(void *)push_at(p, 0, p->set_at);
+    memset(p->set, 0, bytes); /* it may have been used before */
+    pthread_mutex_lock(&router->sets);
+    while (p->slot < ROUTER_SETS && atomic_load(&own->set[p->slot].id) != 0) p->slot++;
+    if (p->slot < ROUTER_SETS) {
+        atomic_store(&own->set[p->slot].at, p->set_at);
+        atomic_store(&own->set[p->slot].id, (uint64_t)p->id + 1);
+    }
+    pthread_mutex_unlock(&router->sets);
+    if (p->slot < ROUTER_SETS) return 0;
+    heap_give(&router->inner, p->set_at);
+    p->set = NULL;
+    return kolo_fail(KOLO_ECONFIG, "comm: more than %d groups of one node begin with rank %d", ROUTER_SETS,
+                     router->launch->rank);
+}
+
+static bool find(comm_push *p)
+{
+    router_control *first = p->router->control[p->local[0]];
+    for (int i = 0; i < ROUTER_SETS && !p->set; i++)
+        if (atomic_load(&first->set[i].id) == (uint64_t)p->id + 1)
+            p->set = (push_set *)(void *)push_at(p, 0, atomic_load(&first->set[i].at));
+    return p->set != NULL;
+}
+
+/* Waits for the others while the set is opened or closed. */
+static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
+{
+    double begin = kolo_time();
+    for (int i = 0; !there(p); i++) {
+        struct timespec nap = {0, 100000};
+        if (i > 100) nanosleep(&nap, NULL);
+        else sched_yield();
+        if (router_broken(p->router)) return router_broken_text(p->router);
+        KOLO_TRY(router_look(p->router));
+        if (kolo_time() - begin > p->router->config.timeout)
+            return router_fail_peer(p->router, rank, "did not come to open or close a group");
+    }
+    return 0;
+}
+
+static bool all_opened(comm_push *p) { return atomic_load(&p->set->opened) == (uint32_t)p->members; }
+static bool all_closed(comm_push *p) { return atomic_load(&p->set->closed) == (uint32_t)p->members; }
+
+static int members_of(comm_push *p, const int *rank)
+{
+    const comm_router *router = p->router;
+    p->me = -1;
+    for (int i = 0; i < p->members; i++) {
+        p->local[i] = rank[i] >= 0 && rank[i] < router->launch->size ? router_local(router, rank[i]) : -1;
+        if (p->local[i] < 0 || (i > 0 && rank[i] <= rank[i - 1]))
+            return kolo_fail(KOLO_EINTERNAL, "comm: rank %d cannot push with rank %d", router->launch->rank, rank[i]);
+        if (rank[i] == router->launch->rank) p->me = i;
+    }
+    return p->me >= 0 ? 0 : kolo_fail(KOLO_EINTERNAL, "comm: rank %d is no member", router->launch->rank);
+}
+
+int comm_push_open(comm_push **out, comm_router *router, int id, const int *rank, int members)
+{
+    int rc;
+    comm_push *p = kolo_alloc(sizeof *p);
+    if (!p) return KOLO_ECONFIG;
+    p->router = router;
+    p->id = id;
+    p->members = members;
+    p->local = kolo_alloc((size_t)members * sizeof *p->local);
+    p->source = kolo_alloc((size_t)members * sizeof *p->source);
+    p->target = kolo_alloc((size_t)members * sizeof *p->target);
+    if (!p->local || !p->source || !p->target) KOLO_TRY_GOTO(rc, KOLO_ECONFIG);
+    KOLO_TRY_GOTO(rc, members_of(p, rank));
+    if (p->me == 0) KOLO_TRY_GOTO(rc, put_up(p));
+    else KOLO_TRY_GOTO(rc, await(p, find, rank[0]));
+    atomic_fetch_add(&p->set->opened, 1);
+    KOLO_TRY_GOTO(rc, await(p, all_opened, rank[p->me == members - 1 ? 0 : members - 1]));
+    *out = p;
+    return 0;
+fail:
+    free(p->local);
+    free(p->source);
+    free(p->target);
+    free(p);
+    return rc;
+}
+
+void comm_push_close(comm_push **out)
+{
+    comm_push *p = *out;
+    if (!p) return;
+    comm_router *router = p->router;
+    uint64_t stage = atomic_load(&p->set->member[p->me].stage);
+    atomic_fetch_add(&p->set->closed, 1);
+    if (p->me == 0 && await(p, all_closed, router->rank_of[p->local[p->members - 1]]) == 0) {
+        atomic_store(&router->control[router->me]->set[p->slot].id, 0);
+        heap_give(&router->inner, p->set_at);
+    }
+    if (stage) heap_give(&router->inner, stage);
+    free(p->local);
+    free(p->source);
+    free(p->target);
+    free(p);
+    *out = NULL;
+}
+
+void push_publish(comm_push *p)
+{
+    atomic_thread_fence(memory_order_seq_cst); /* either we see that somebody wants to be rung, or he sees what we did */
+    for (int i = 0; i < p->members; i++)
+        if (i != p->me && atomic_load_explicit(&p->set->member[i].wants, memory_order_relaxed))
+            router_ring(p->router, p->local[i]);
+}
+
+/* ---- a round --------------------------------------------------------------------------------------------------------- */
+
+static int64_t part_of_block(const comm_push *p, int member) { return p->blocks * member / p->members; }
+
+static void begin_direct(comm_push *p)
+{
+    int64_t grain = (int64_t)(4096 / p->width), most = (int64_t)(PUSH_BLOCK / p->width);
+    p->block = (p->count + p->members - 1) / p->members;
+    p->block = p->block > most ? most : (p->block + grain - 1) / grain * grain;
+    p->blocks = (p->count + p->block - 1) / p->block;
+    p->finished += (uint64_t)p->blocks;
+}
+
+/* -1: nothing is left of this slice. A counter of an earlier round counts as 0. */
+static int64_t claim(comm_push *p, int member)
+{
+    _Atomic uint64_t *word = &p->set->member[member].claimed;
+    uint64_t now = atomic_load_explicit(word, memory_order_relaxed), tag = (uint64_t)p->round << 32;
+    int64_t first = part_of_block(p, member), blocks = part_of_block(p, member + 1) - first;
+    for (;;) {
+        uint64_t taken = now >> 32 == p->round ? now & UINT32_MAX : 0;
+        if ((int64_t)taken >= blocks) return -1;
+        if (atomic_compare_exchange_weak(word, &now, tag | (taken + 1))) return first + (int64_t)taken;
+    }
+}
+
+static void fold_block(comm_push *p, int64_t block)
+{
+    int64_t from = block * p->block, count = p->count - from < p->block ? p->count - from : p->block;
+    size_t at = (size_t)from * p->width;
+    for (int i = 0; i < p->members; i++) {
+        const push_line *line = push_line_of(p, i);
+        p->source[i] = i == p->me ? p->in + at : push_at(p, i, line->in) + at;
+        p->target[i] = i == p->me ? p->out + at : push_at(p, i, line->out) + at;
+    }
+    comm_fold(&p->how, p->target, p->members, p->source, p->members, count);
+}
+
+static int step_direct(comm_push *p)
+{
+    if (atomic_load_explicit(&p->set->done, memory_order_acquire) == p->round) return PUSH_COMPLETE;
+    for (int i = 0; i < p->members; i++) {
+        int64_t block = claim(p, (p->me + i) % p->members);
+        if (block < 0) continue;
+        fold_block(p, block);
+        if (atomic_fetch_add(&p->set->finished, 1) + 1 == p->finished) {
+            atomic_store(&p->set->done, p->round);
+            push_publish(p);
+        }
+        return PUSH_WORKED;
+    }
+    return PUSH_IDLE;
+}
+
+static const char *bytes_of(const comm_push *p, int member)
+{
+    if (member == p->me) return p->in;
+    const push_line *line = push_line_of(p, member);
+    return (size_t)p->count * p->width <= PUSH_INLINE ? line->bytes : p->set->member[member].small[p->round & 1];
+}
+
+static void fold_small(comm_push *p)
+{
+    void *out = p->out;
+    for (int i = 0; i < p->members; i++) p->source[i] = bytes_of(p, i);
+    if (p->count) comm_fold(&p->how, &out, 1, p->source, p->members, p->count);
+}
+
+/* All lines stand and agree: which way? */
+static int begin(comm_push *p)
+{
+    bool direct = true;
+    p->way = PUSH_SMALLEST;
+    if ((size_t)p->count * p->width <= PUSH_SMALL) return 0;
+    for (int i = 0; i < p->members; i++) {
+        const push_line *line = push_line_of(p, i);
+        direct = direct && line->in_shared && line->out_shared;
+    }
+    p->way = direct ? PUSH_DIRECT : PUSH_STAGED;
+    if (!direct) return push_staged_begin(p);
+    begin_direct(p);
+    return 0;
+}
+
+/* All lines stand, and all bring the same; or not. */
+static int meet(comm_push *p)
+{
+    for (; p->seen < p->members; p->seen++)
+        if (atomic_load_explicit(&push_line_of(p, p->seen)->round, memory_order_acquire) != p->round) return PUSH_IDLE;
+    const push_line *a = push_line_of(p, 0);
+    for (int i = 1; i < p->members; i++) {
+        const push_line *b = push_line_of(p, i);
+        if (a->signature != b->signature || a->count != b->count || a->width != b->width) return COMM_PUSH_DIFFERS;
+    }
+    KOLO_TRY(begin(p));
+    return PUSH_WORKED;
+}
+
+static void put_line(comm_push *p, uint64_t signature)
+{
+    push_member *mine = &p->set->member[p->me];
+    push_line *line = push_line_of(p, p->me);
+    size_t bytes = (size_t)p->count * p->width, at = 0;
+    line->width = (uint8_t)p->width;
+    line->count = p->count;
+    line->signature = signature;
+    if (bytes <= PUSH_INLINE) {
+        if (bytes) memcpy(line->bytes, p->in, bytes);
+    } else if (bytes <= PUSH_SMALL) {
+        memcpy(mine->small[p->round & 1], p->in, bytes);
+    } else {
+        line->in_shared = comm_router_shared(p->router, p->in, bytes, &at);
+        line->in = at;
+        line->out_shared = comm_router_shared(p->router, p->out, bytes, &at);
+        line->out = at;
+    }
+    atomic_store_explicit(&line->round, p->round, memory_order_release);
+}
+
+int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature)
+{
+    if (router_broken(p->router)) return router_broken_text(p->router);
+    if (p->way != PUSH_NONE) return kolo_fail(KOLO_EINTERNAL, "comm: a push began before the last one's end");
+    if (count < 0 || !comm_width(how->type) || !comm_combine_of(how->type, how->op))
+        return kolo_fail(KOLO_EINTERNAL, "comm: a push of %lld elements of type %d with operation %d", (long long)count,
+                         (int)how->type, (int)how->op);
+    p->how = *how;
+    p->round++;
+    p->in = in;
+    p->out = out;
+    p->count = count;
+    p->width = comm_width(how->type);
+    p->seen = p->polls = 0;
+    p->way = PUSH_ALONE;
+    if (p->members == 1) return 0;
+    p->way = PUSH_MEETING;
+    put_line(p, signature);
+    /* whoever comes last rings those who sleep: the others would wake them for nothing */
+    if (atomic_fetch_add(&p->set->arrived, 1) + 1 == (uint64_t)p->members * p->round) push_publish(p);
+    return 0;
+}
+
+static int step(comm_push *p)
+{
+    const void *in = p->in;
+    void *out = p->out;
+    switch (p->way) {
+    case PUSH_MEETING: return meet(p);
+    case PUSH_ALONE:
+        if (p->count) comm_fold(&p->how, &out, 1, &in, 1, p->count);
+        return PUSH_COMPLETE;
+    case PUSH_SMALLEST: fold_small(p); return PUSH_COMPLETE;
+    case PUSH_DIRECT: return step_direct(p);
+    case PUSH_STAGED: return push_staged_step(p);
+    case PUSH_NONE: break;
+    }
+    return kolo_fail(KOLO_EINTERNAL, "comm: no push is under way");
+}
+
+/* As step, but a small vector in one go. */
+static int poll(comm_push *p)
+{
+    int rc = step(p);
+    if (rc == PUSH_WORKED && p->way == PUSH_SMALLEST) rc = step(p);
+    if (rc == PUSH_COMPLETE || rc == COMM_PUSH_DIFFERS) {
+        p->way = PUSH_NONE;
+        if (p->polls > 0) atomic_store_explicit(&p->set->member[p->me].wants, 0, memory_order_relaxed);
+    }
+    return rc;
+}
+
+enum { PATIENT = 64 }; /* polls in vain until the others are asked to ring */
+
+int comm_push_poll(comm_push *p)
+{
+    int rc = poll(p);
+    if (rc == PUSH_IDLE && router_broken(p->router)) return router_broken_text(p->router);
+    if (rc == PUSH_IDLE && ++p->polls == PATIENT) {
+        atomic_store(&p->set->member[p->me].wants, 1);
+        rc = poll(p); /* what was done before they knew */
+    }
+    if (rc != PUSH_WORKED) return rc;
+    p->polls = p->polls < PATIENT ? 0 : p->polls;
+    return PUSH_IDLE;
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------------- */
+
+/* The member furthest behind. */
+static int latest(const comm_push *p)
+{
+    int last = p->me;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < p->members; i++) {
+        const push_member *m = &p->set->member[i];
+        uint64_t came = atomic_load(&m->line[p->round & 1].round) != p->round
+                            ? 0
+                            : 1 + atomic_load(&m->copied) + atomic_load(&m->folded) + atomic_load(&m->taken);
+        if (i == p->me || came >= least) continue;
+        least = came;
+        last = i;
+    }
+    return last;
+}
+
+static int look(comm_push *p)
+{
+    comm_router *router = p->router;
+    if (router_broken(router)) return router_broken_text(router);
+    KOLO_TRY(router_look(router));
+    int late = latest(p), rank = router->rank_of[p->local[late]];
+    double waited = kolo_time() - p->moved_at;
+    char how[96];
+    if (atomic_load(&router->control[p->local[late]]->head.departed))
+        return router_fail_peer(router, rank, "left before the end");
+    if (waited < router->config.timeout) return 0;
+    snprintf(how, sizeof how, "is alive but did not come for %.0f s", waited);
+    return router_fail_peer(router, rank, how);
+}
+
+static int sleep_once(comm_push *p)
+{
+    router_control *own = p->router->control[p->router->me];
+    push_member *mine = &p->set->member[p->me];
+    uint32_t bell = atomic_load(&own->doorbell);
+    atomic_fetch_add(&own->asleep, 1);
+    atomic_store(&mine->wants, 1);
+    int rc = poll(p);
+    if (rc == PUSH_IDLE && !kolo_futex_wait(&own->doorbell, bell, NAP, 0)) rc = look(p);
+    atomic_fetch_sub(&own->asleep, 1);
+    atomic_store_explicit(&mine->wants, 0, memory_order_relaxed);
+    return rc;
+}
+
+int comm_push_wait(comm_push *p)
+{
+    int spin = p->router->spin;
+    p->moved_at = kolo_time();
+    for (int i = 0;;) {
+        int rc = poll(p);
+        if (rc == PUSH_IDLE && i++ < spin) {
+            router_pause();
+            continue;
+        }
+        if (rc == PUSH_IDLE) {
+            rc = sleep_once(p);
+            if (rc == PUSH_WORKED) p->moved_at = kolo_time();
+        }
+        if (rc == PUSH_WORKED) i = 0;
+        else if (rc != PUSH_IDLE) return rc;
+    }
+}

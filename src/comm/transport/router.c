@@ -1,0 +1,274 @@
+#include "comm/transport/router.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/transport/inside.h"
+#include "kolo/error.h"
+
+/* The first that reaches a peer carries its messages. */
+static const router_means *const table[] = {&means_self, &means_mpi};
+enum { MEANS = sizeof table / sizeof *table };
+
+/* ---- lanes ------------------------------------------------------------------------------------------------------------ */
+
+static int lane_make(void *state, int64_t requests, void **out)
+{
+    comm_router *router = state;
+    router_lane *lane = kolo_alloc(sizeof *lane);
+    if (!lane) return KOLO_ECONFIG;
+    *lane = (router_lane){.router = router, .capacity = requests, .next = router->lanes};
+    lane->request = kolo_alloc((size_t)(requests + 1) * sizeof *lane->request);
+    int rc = lane->request ? 0 : KOLO_ECONFIG;
+    if (rc == 0 && router->mpi) rc = comm_mpi.lane_make(router->mpi, requests, &lane->mpi);
+    if (rc < 0) {
+        free(lane->request);
+        free(lane);
+        return rc;
+    }
+    router->lanes = lane;
+    *out = lane;
+    return 0;
+}
+
+static void lane_free(void **out, bool *busy)
+{
+    router_lane *lane = *out;
+    if (!lane) return;
+    comm_router *router = lane->router;
+    for (int64_t i = lane->first; i < lane->posted; i++) { /* only when the job is failing */
+        router_request *r = &lane->request[i];
+        if (r->mpi < 0 && !r->complete) router->by[r->rank]->forget(router, r);
+    }
+    if (lane->mpi) comm_mpi.lane_free(&lane->mpi, busy);
+    for (router_lane **at = &router->lanes; *at; at = &(*at)->next)
+        if (*at == lane) {
+            *at = lane->next;
+            break;
+        }
+    free(lane->request);
+    free(lane);
+    *out = NULL;
+}
+
+static void reset(void *of)
+{
+    router_lane *lane = of;
+    lane->posted = lane->first = lane->mpi_posted = 0;
+    if (lane->mpi) comm_mpi.reset(lane->mpi);
+}
+
+static int post(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count, size_t width)
+{
+    comm_router *router = lane->router;
+    if (lane->posted >= lane->capacity)
+        return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
+    router_request *r = &lane->request[lane->posted++];
+    *r = (router_request){.lane = lane,
+                          .rank = rank,
+                          .tag = tag,
+                          .data = data,
+                          .bytes = (size_t)count * width,
+                          .mpi = -1,
+                          .sends = sends};
+    if (lane->first == lane->posted - 1) lane->moved_at = router->now;
+    return router->by[rank]->post(router, r);
+}
+
+static int lane_send(void *of, int rank, int tag, const void *data, int64_t count, size_t width)
+{
+    void *same; /* nobody writes there */
+    memcpy(&same, &data, sizeof same);
+    return post(of, true, rank, tag, same, count, width);
+}
+
+static int lane_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
+{
+    return post(of, false, rank, tag, data, count, width);
+}
+
+static int advance(router_lane *lane, int64_t serial)
+{
+    while (lane->first <= serial) {
+        router_request *r = &lane->request[lane->first];
+        int rc = r->mpi < 0 ? r->complete : comm_mpi.done(lane->mpi, r->mpi);
+        if (rc <= 0) return rc;
+        lane->first++;
+        router_moved(lane->router, r);
+    }
+    return 1;
+}
+
+static int done(void *of, int64_t serial)
+{
+    router_lane *lane = of;
+    int rc = advance(lane, serial);
+    if (rc != 0) return rc;
+    KOLO_TRY(router_turn(lane->router));
+    return advance(lane, serial);
+}
+
+static int lagging(void *of)
+{
+    router_lane *lane = of;
+    return lane->first < lane->posted ? lane->request[lane->first].rank : -1;
+}
+
+const comm_transport comm_routed = {"router", lane_make, lane_free, reset, lane_send, lane_receive, done, lagging};
+
+void comm_router_patient(void *of, bool patient) { ((router_lane *)of)->patient = patient; }
+
+void queue_drop(router_queue *q, router_request *r)
+{
+    for (router_request *at = q->first, *before = NULL; at; before = at, at = at->next) {
+        if (at != r) continue;
+        queue_cut(q, before, r);
+        return;
+    }
+}
+
+int router_turn(comm_router *router)
+{
+    router->now = kolo_time();
+    for (int i = 0; i < MEANS; i++) KOLO_TRY(table[i]->turn(router));
+    return router_watch(router);
+}
+
+/* ---- MPI: its requests are numbered by the lane's own MPI lane --------------------------------------------------------- */
+
+static bool mpi_reaches(const comm_router *router, int rank)
+{
+    (void)rank;
+    return router->mpi != NULL;
+}
+
+static int mpi_post(comm_router *router, router_request *r)
+{
+    router_lane *lane = r->lane;
+    (void)router;
+    r->mpi = lane->mpi_posted++;
+    if (r->sends) return comm_mpi.send(lane->mpi, r->rank, r->tag, r->data, (int64_t)r->bytes, 1);
+    return comm_mpi.receive(lane->mpi, r->rank, r->tag, r->data, (int64_t)r->bytes, 1);
+}
+
+static int mpi_turn(comm_router *router)
+{
+    (void)router;
+    return 0; /* done() asks for what it waits for */
+}
+
+static void mpi_forget(comm_router *router, router_request *r)
+{
+    (void)router;
+    (void)r; /* the MPI lane knows */
+}
+
+const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, mpi_turn, mpi_forget};
+
+/* ---- opening ------------------------------------------------------------------------------------------------------------ */
+
+enum { RING_MOST = 1 << 18, RING_LEAST = 1 << 15, RINGS = 16 << 20, SETS = 256 << 20 };
+
+static int open_segments(comm_router *router)
+{
+    const kolo_launch *l = router->launch;
+    size_t head = kolo_round_up(sizeof(router_control), 4096);
+    for (router->ring_bytes = RING_MOST; router->ring_bytes > RING_LEAST; router->ring_bytes /= 2)
+        if (router->ring_bytes * (size_t)router->ranks <= RINGS) break;
+    size_t inner = (size_t)router->ranks * (router->ring_bytes + 4096) + SETS;
+    size_t shared = kolo_round_up(router->config.shared_bytes, 4096);
+    router->segments = (comm_segments){.launch = l,
+                                       .kind = "-r",
+                                       .me = router->me,
+                                       .ranks = router->ranks,
+                                       .rank_of = router->rank_of,
+                                       .timeout = router->config.timeout,
+                                       .bytes = head + inner + shared,
+                                       .head = head,
+                                       .sparse = true};
+    KOLO_TRY(comm_segments_open(&router->segments));
+    for (int i = 0; i < router->ranks; i++) router->control[i] = (router_control *)(void *)router->segments.base[i];
+    atomic_store(&router->control[router->me]->waits_for, -1);
+    router->spin = comm_segments_spin(&router->segments);
+    router->crowded = router->spin < 100;
+    KOLO_TRY(heap_open(&router->inner, head, inner));
+    return heap_open(&router->heap, head + inner, shared);
+}
+
+static int find_node(comm_router *router)
+{
+    const kolo_launch *l = router->launch;
+    router->me = l->local_rank;
+    router->ranks = l->local_size;
+    if (router->ranks > ROUTER_MAX_LOCAL)
+        return kolo_fail(KOLO_ECONFIG, "comm: %d ranks on host %s; at most %d are served", router->ranks, l->host,
+                         ROUTER_MAX_LOCAL);
+    router->rank_of = kolo_alloc((size_t)router->ranks * sizeof *router->rank_of);
+    router->control = kolo_alloc((size_t)router->ranks * sizeof(router_control *));
+    router->by = kolo_alloc((size_t)l->size * sizeof(router_means *));
+    if (!router->rank_of || !router->control || !router->by) return KOLO_ECONFIG;
+    for (int r = 0; r < l->size; r++)
+        if (l->node_of[r] == l->node) router->rank_of[l->local_of[r]] = r;
+    return 0;
+}
+
+/* Which means serves between nodes: the same on all ranks, because all have the same launcher. */
+static int choose_between(const comm_router *router, bool *mpi)
+{
+    const char *name = router->config.between;
+    bool any = !name || !*name || strcmp(name, "auto") == 0;
+    *mpi = router->launch->size > 1 && (any ? router->launch->mpi : strcmp(name, "mpi") == 0);
+    if (any || strcmp(name, "mpi") == 0 || strcmp(name, "tcp") == 0) return 0;
+    return kolo_fail(KOLO_ECONFIG, "comm: transport \"%s\" is not known; use auto, mpi or tcp", name);
+}
+
+static int open_all(comm_router *router)
+{
+    bool mpi;
+    KOLO_TRY(find_node(router));
+    KOLO_TRY(choose_between(router, &mpi));
+    int rc = open_segments(router);
+    if (mpi) rc = comm_mpi_open(router->launch, rc, &router->mpi);
+    if (router->launch->nodes > 1) rc = lines_open(router, rc);
+    KOLO_TRY(rc);
+    for (int r = 0; r < router->launch->size; r++) {
+        int i = 0;
+        while (i < MEANS && !table[i]->reaches(router, r)) i++;
+        router->by[r] = table[i];
+    }
+    return 0;
+}
+
+int comm_router_open(comm_router **out, kolo_launch *launch, const comm_router_config *config)
+{
+    comm_router *router = kolo_alloc(sizeof *router);
+    if (!router) return KOLO_ECONFIG;
+    router->launch = launch;
+    router->config = *config;
+    if (!(router->config.timeout > 0)) router->config.timeout = 300;
+    router->now = router->turned_at = router->stood_up_at = kolo_time();
+    pthread_mutex_init(&router->look, NULL);
+    pthread_mutex_init(&router->sets, NULL);
+    int rc = open_all(router);
+    if (rc < 0) comm_router_close(&router, false);
+    *out = router;
+    return rc;
+}
+
+void comm_router_close(comm_router **out, bool orderly)
+{
+    comm_router *router = *out;
+    if (!router) return;
+    lines_close(router, orderly);
+    comm_mpi_close(&router->mpi, orderly);
+    comm_segments_close(&router->segments, !orderly && router->mpi_busy);
+    heap_close(&router->inner);
+    heap_close(&router->heap);
+    pthread_mutex_destroy(&router->look);
+    pthread_mutex_destroy(&router->sets);
+    free(router->rank_of);
+    free(router->control);
+    free(router->by);
+    free(router);
+    *out = NULL;
+}
