@@ -16,7 +16,8 @@ static const shards_command commands[] = {
     {"merge", "A B ... --out NEW", "several splits to one", shards_merge},
     {"reshard", "DIR --out NEW --shards M", "another number of files, another order", shards_reshard},
     {"manifest", "DIR", "makes the .index anew from the shards", shards_manifest},
-    {"convert", "FILE.h5|FILE.beton --out NEW", "pictures of other HDF5 files and of FFCV to a split", shards_convert},
+    {"convert", "FILE.h5|FILE.beton|LMDB --out NEW", "pictures of other HDF5 files, of FFCV, LMDB, to a split",
+     shards_convert},
     {"bench", "DIR", "how fast samples can be read, by way and threads", shards_bench},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))

@@ -135,6 +135,11 @@ typedef struct packing {
     pack_shard *shard; /* [shards] */
 } packing;
 
+/* All of what follows, in its order; --dry-run only says what would be done. p: options and launch are set; the caller
+ * releases p->lock, where it has one, and calls pack_free, whatever happened. Collective. */
+int pack_split(packing *p);
+void pack_tell(const packing *p, double seconds); /* rank 0, after it: what was done */
+
 /* In this order; all collective. KOLO_EREQUEUE: a signal asked to stop and everything is flushed. */
 int pack_plan(packing *p);   /* list, fingerprint, order, journal */
 int pack_probe(packing *p);  /* converts everything once, where sizes or bad pictures must be known beforehand */

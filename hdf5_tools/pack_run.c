@@ -334,7 +334,10 @@ static int store_block(packing *p, const block *b, const uint8_t *data)
     const pack_shard *s = b->shard;
     const size_t n = (size_t)b->count;
     const uint64_t base = s->offsets[b->index], at = (uint64_t)b->index;
-    KOLO_TRY(kolo_file_pwrite(s->fd, s->path, data, s->offsets[b->index + b->count] - base, s->places.data + base));
+    const uint64_t bytes = s->offsets[b->index + b->count] - base;
+    KOLO_TRY(kolo_file_pwrite(s->fd, s->path, data, bytes, s->places.data + base));
+    /* The disk begins now rather than at the sync that ends the pass, which tells of errors; so this one's are none. */
+    (void)sync_file_range(s->fd, (off_t)(s->places.data + base), (off_t)bytes, SYNC_FILE_RANGE_WRITE);
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->crcs, 4 * n, s->places.crc + 4 * at));
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->sizes, 4 * n, s->places.size + 4 * at));
     KOLO_TRY(kolo_file_pwrite(s->fd, s->path, b->orig_sizes, 4 * n, s->places.orig_size + 4 * at));
@@ -379,15 +382,14 @@ static int write_block(pass *t, converter *c, source_buffer *buffer, int64_t fir
     return rc;
 }
 
-/* About 2 MiB a block: few system calls for small samples; where a sample costs a decode, few are lost by a kill. */
+/* About 2 MiB a block: few system calls for small samples, and a kill loses little. */
 static int64_t choose_step(const packing *p)
 {
     const uint64_t mean = p->count ? p->bytes / (uint64_t)p->count : 1;
     int64_t step = (int64_t)((2u << 20) / (mean ? mean : 1));
     const int64_t share = p->count / p->launch.size / p->threads / 4;
     if (step > share) step = share;
-    const int64_t most = p->source.kind->pixels ? MOST_IN_BLOCK : 32;
-    return step < 1 ? 1 : step > most ? most : step;
+    return step < 1 ? 1 : step > MOST_IN_BLOCK ? MOST_IN_BLOCK : step;
 }
 
 static int sync_shards(packing *p, int64_t first, int64_t end)

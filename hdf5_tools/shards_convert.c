@@ -1,4 +1,4 @@
-/* convert: pictures in an array of another HDF5 file (chunked, compressed, of any number type), or in a .beton. */
+/* convert: pictures in an array of another HDF5 file (chunked, compressed, of any number type), a .beton or an LMDB. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "data/h5.h"
 #include "kolo/error.h"
+#include "lmdb_file.h"
 #include "shards_foreign.h"
 #include "shards_tally.h"
 
@@ -265,8 +266,11 @@ static int read_words(convert *c, int argc, char **argv)
 {
     const shards_option options[] = {
         {"--images", "KEY", "the array of pictures: (N,H,W,C), (N,C,H,W) or (N,H,W)", SHARDS_TEXT, &c->f.images, 0, 0},
-        {"--labels", "KEY", "the array of labels: a number a picture, or rows of one 1 among zeros", SHARDS_TEXT,
-         &c->f.labels, 0, 0},
+        {"--labels", "KEY|FILE",
+         "the array of labels: a number a picture, or rows of one 1 among zeros; of LMDB a file of rows `key TAB "
+         "label` "
+         "[the folder in the key], or the names of Datums' labels, one a line",
+         SHARDS_TEXT, &c->f.labels, 0, 0},
         {"--layout", "nhwc|nchw", "where the channels are [where there are 1 or 3]", SHARDS_TEXT, &c->layout, 0, 0},
         {"--shape", "HxW[xC]", "what a flat row of values is (CxHxW of it with --layout nchw)", SHARDS_TEXT, &c->shape,
          0, 0},
@@ -274,12 +278,15 @@ static int read_words(convert *c, int argc, char **argv)
         {"--classes", "A,B|FILE", "their names, from label 0 on [0, 1, 2, ...]", SHARDS_TEXT, &c->f.classes, 0, 0},
         SHARDS_TARGET_OPTIONS(&c->f.target)};
     const shards_line line = {
-        "convert FILE --out NEW [--images KEY] [--labels KEY]",
+        "convert FILE --out NEW [--images KEY] [--labels KEY|FILE]",
         "FILE.h5: pictures in an array of any HDF5 file, also chunked, compressed, or of other numbers than bytes, to "
         "raw\n"
         "pictures; values that are no bytes after --scale are an error. FILE.beton (FFCV, version 2): its pictures as "
         "they\n"
-        "are stored, JPEG files with their bytes; KEY is a field, the first that fits where it is not given.",
+        "are stored, JPEG files with their bytes; KEY is a field, the first that fits where it is not given. LMDB, a\n"
+        "folder or file: picture files (LSUN), or Caffe's Datums with their labels, likewise; kolo-pack --source lmdb "
+        "does\n"
+        "the same and resizes, encodes and chooses.",
         options,
         (int)(sizeof options / sizeof *options),
         1,
@@ -288,10 +295,12 @@ static int read_words(convert *c, int argc, char **argv)
         NULL};
     const int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
-    const bool beton = shards_ends_with(c->f.path, ".beton");
-    if (beton && (c->shape || c->scale_text || strcmp(c->layout, "auto") != 0))
+    const bool beton = shards_ends_with(c->f.path, ".beton"), lmdb = lmdb_is_one(c->f.path);
+    if ((beton || lmdb) && (c->shape || c->scale_text || strcmp(c->layout, "auto") != 0))
         return kolo_fail(KOLO_ECONFIG, "convert: --layout, --shape and --scale are for HDF5 files");
-    if (!c->f.images && !beton)
+    if (lmdb && (c->f.images || c->f.classes))
+        return kolo_fail(KOLO_ECONFIG, "convert: --images and --classes are not for LMDB");
+    if (!c->f.images && !beton && !lmdb)
         return kolo_fail(KOLO_ECONFIG, "convert: --images KEY is wanted; h5ls -r %s lists the arrays", c->f.path);
     if (strcmp(c->layout, "auto") != 0 && strcmp(c->layout, "nhwc") != 0 && strcmp(c->layout, "nchw") != 0)
         return kolo_fail(KOLO_ECONFIG, "convert: --layout %s: nhwc or nchw is wanted", c->layout);
@@ -309,7 +318,9 @@ int shards_convert(int argc, char **argv)
     convert c = {.layout = "auto", .file = -1, .set = -1};
     int rc = read_words(&c, argc, argv);
     if (rc) return rc;
-    rc = shards_ends_with(c.f.path, ".beton") ? shards_convert_beton(&c.f) : convert_h5(&c);
+    rc = shards_ends_with(c.f.path, ".beton") ? shards_convert_beton(&c.f)
+         : lmdb_is_one(c.f.path)              ? shards_convert_lmdb(&c.f)
+                                              : convert_h5(&c);
     shards_foreign_free(&c.f);
     return rc;
 }

@@ -39,5 +39,7 @@ void shards_foreign_free(shards_foreign *f);
 
 /* Files that end in .beton: FFCV's format, version 2. */
 int shards_convert_beton(shards_foreign *f);
+/* LMDB: `labels` is a file, as kolo-pack's --annotations; there is no `classes`. */
+int shards_convert_lmdb(shards_foreign *f);
 
 #endif

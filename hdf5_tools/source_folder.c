@@ -33,10 +33,11 @@ static int walk(source *s, int32_t label, const char *relative, int depth)
         struct stat info;
         char *below = kolo_format("%s/%s", relative, n.list[i]),
              *full = below ? kolo_format("%s/%s", s->root, below) : NULL;
+        const bool found = full && stat(full, &info) == 0;
         if (!full) rc = KOLO_ECONFIG;
-        else if (stat(full, &info) != 0 && !leads_nowhere())
+        else if (!found && !leads_nowhere())
             rc = kolo_fail(KOLO_EIO, "%s: %s; make it readable, or remove it", full, strerror(errno));
-        else if (stat(full, &info) != 0) rc = folder_is_picture(n.list[i]) ? source_add(s, label, below, 0) : 0;
+        else if (!found) rc = folder_is_picture(n.list[i]) ? source_add(s, label, below, 0) : 0;
         else if (S_ISDIR(info.st_mode)) rc = walk(s, label, below, depth + 1);
         else if (S_ISREG(info.st_mode) && folder_is_picture(n.list[i])) rc = source_add(s, label, below, info.st_size);
         free(full);

@@ -5,7 +5,7 @@ set -eu
 TO=$1 REAL=${2:-}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/kolo-seeds-XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
-for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset imagenet cityscapes yfcc beton safetensors recipe picture exif; do mkdir -p "$TO/$name"; done
+for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset imagenet cityscapes yfcc beton datum lmdb safetensors recipe picture exif; do mkdir -p "$TO/$name"; done
 pack() { # NAME ARGUMENTS...
     kolo-pack --out "$WORK/$1" --count 3 --threads 1 "${@:2}" > "$WORK/log" 2>&1 || { cat "$WORK/log" >&2 && exit 1; }
 }
@@ -108,6 +108,28 @@ perl -e 'local $/; open my $f, "<", $ARGV[0]; my $jpeg = <$f>; my $pixels = "\1\
     print pack("vvVQ<Q<", 2, 2, 1 << 21, 2, $begin + length "$jpeg$pixels"), $field->(2, "image"), $field->(1, "label"),
         $record->(0, 16, 16, $begin, 3), $record->(1, 2, 2, $begin + length $jpeg, 0), $jpeg, $pixels,
         pack("Q<3Q<3", 0, $begin, length $jpeg, 1, $begin + length $jpeg, length $pixels)' "$TO/picture/jpeg.jpg" > "$TO/beton/two"
+# Caffe's Datum, and LMDB of such and of pictures: heads, a branch of two leaves, a value on pages of its own
+perl -e 'print "\x08\3\x10\2\x18\2\x22\x0c", "abcdefghijkl", "\x28\7\x38\0"' > "$TO/datum/pixels"
+perl -e 'local $/; open my $f, "<", $ARGV[0]; my $jpeg = <$f>; print "\x38\1\x22", chr(length($jpeg) % 128 | 128), chr(length($jpeg) >> 7), $jpeg,
+    "\x28\1\x52\1x"' "$TO/picture/jpeg.jpg" > "$TO/datum/encoded"
+lmdb() { # KEY FILE KEY FILE
+    perl -e 'my $page = 512; my @nodes; my @more; local $/;
+        while (my ($key, $file) = splice @ARGV, 0, 2) {
+            open my $f, "<", $file; my $data = <$f>; my $n = length $data; my $own = $n > 300;
+            if ($own) { my $run = int(($n + 15) / $page) + 1;
+                push @more, [$n + 16, pack("Q<vvV", 5 + $used, 0, 4, $run) . $data]; $data = pack("Q<", 5 + $used); $used += $run }
+            push @nodes, pack("vvvv", $n & 65535, $n >> 16, $own, length $key) . $key . $data }
+        sub tree { my ($number, $kind, @n) = @_; my ($at, $body, @place) = ($page, "");
+            for (@n) { $_ .= "\0" x (length() % 2); $at -= length; push @place, $at; $body = $_ . $body }
+            my $top = pack("Q<vvvv", $number, 0, $kind, 16 + 2 * @n, $at) . pack("v*", @place);
+            return $top . "\0" x ($at - length $top) . $body }
+        sub head { my $h = pack("Q<vvV", $_[0], 0, 8, 0) . pack("VVQ<2", 0xBEEFC0DE, 1, 0, 1 << 20) . pack("VvvQ<5", $page, 0, 0, 0, 0, 0, 0, -1) .
+            pack("VvvQ<5", 0, 0, 2, 1, 2, $used, 2, 2) . pack("Q<2", 4 + $used, $_[0]); return $h . "\0" x ($page - length $h) }
+        print head(0), head(1), tree(2, 1, pack("vvvv", 3, 0, 0, 0), pack("vvvv", 4, 0, 0, 1) . "b"), tree(3, 2, $nodes[0]), tree(4, 2, $nodes[1]);
+        print $_->[1], "\0" x (-$_->[0] % $page) for @more' "$@"
+}
+lmdb a/0.jpg "$TO/picture/jpeg.jpg" b/1.png "$TO/picture/png.png" > "$TO/lmdb/pictures"
+lmdb 0 "$TO/datum/pixels" c "$TO/datum/encoded" > "$TO/lmdb/datums"
 perl -e 'print "BM", pack("VvvVVVVvvVVVVVV", 54 + 24, 0, 0, 54, 40, 2, 3, 1, 24, 0, 24, 0, 0, 0, 0), "x" x 24' > "$TO/picture/bmp"
 perl -e 'print "BM", pack("VvvVVVVvvVVVVVV", 62 + 4, 0, 0, 62, 40, 2, 1, 1, 8, 0, 4, 0, 0, 2, 0), pack("V2", 7, 0xFFFFFF), "\0\1\0\0"' > "$TO/picture/bmp8"
 printf 'P6\n# a\n2 2\n255\nabcdefghijkl' > "$TO/picture/ppm"
