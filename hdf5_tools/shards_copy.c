@@ -19,6 +19,7 @@ typedef struct copy {
     shards_input *inputs;
     int64_t *base; /* [inputs + 1] number of its first sample through all inputs */
     int32_t **class_map;
+    int boxed; /* the first input that has boxes, or -1 */
     int classes;
     char **class_names;
     int64_t *class_ids;
@@ -58,13 +59,29 @@ static int check_inputs(const copy *c)
                 "split; pack one of them again",
                 a->name, a->split, encodings[a->encoding], a->height, a->width, a->channels, b->name, b->split,
                 encodings[b->encoding], b->height, b->width, b->channels);
-        if (strcmp(c->inputs[0].parts[0].header.box_form, c->inputs[i].parts[0].header.box_form) != 0)
+    }
+    return 0;
+}
+
+static const char *box_form(const copy *c, int input) { return c->inputs[input].parts[0].header.box_form; }
+
+/* Where some have boxes, the others are background. */
+static int match_boxes(copy *c)
+{
+    c->boxed = -1;
+    for (int i = 0; i < c->job->input_count; i++) {
+        const int k = c->boxed;
+        if (!box_form(c, i)[0]) continue;
+        if (k < 0) c->boxed = i;
+        else if (strcmp(box_form(c, k), box_form(c, i)) != 0)
             return kolo_fail(
                 KOLO_EINPUT,
-                "%s-%s and %s-%s have boxes of different forms (`%s` and `%s`): they do not go into one split", a->name,
-                a->split, b->name, b->split, c->inputs[0].parts[0].header.box_form,
-                c->inputs[i].parts[0].header.box_form);
+                "%s-%s and %s-%s have boxes of different forms (`%s` and `%s`): they do not go into one split",
+                info_of(c, k)->name, info_of(c, k)->split, info_of(c, i)->name, info_of(c, i)->split, box_form(c, k),
+                box_form(c, i));
     }
+    for (int i = 0; i < c->job->input_count && c->boxed >= 0; i++)
+        if (!box_form(c, i)[0]) KOLO_TRY(shards_input_to_background(&c->inputs[i], &c->inputs[c->boxed]));
     return 0;
 }
 
@@ -101,6 +118,8 @@ static int map_classes(copy *c)
         if (!map) return KOLO_ECONFIG;
         for (int k = 0; k < own; k++) {
             const char *name = kolo_dataset_class_name(j->inputs[i], k);
+            map[k] = -1;
+            if (c->inputs[i].is_background) continue;
             map[k] = i == 0 && !j->classes ? -1 : class_number(c, name); /* names of one split may repeat */
             if (map[k] < 0 && !j->classes) {
                 KOLO_TRY(add_class(c, name, c->inputs[i].class_ids[k]));
@@ -332,7 +351,8 @@ static int describe(copy *c)
     }
     c->from = from, c->rejects = rejects;
     if (!from || !rejects) return KOLO_ECONFIG;
-    for (int i = 0; i < c->job->input_count; i++) KOLO_TRY(shards_each_word(info_of(c, i)->task, add_task, c));
+    for (int i = 0; i < c->job->input_count; i++)
+        if (!c->inputs[i].is_background) KOLO_TRY(shards_each_word(info_of(c, i)->task, add_task, c));
     pool_stats(c);
     return 0;
 }
@@ -344,6 +364,7 @@ static int prepare(copy *c)
     if (!c->inputs) return KOLO_ECONFIG;
     for (int i = 0; i < j->input_count; i++) KOLO_TRY(shards_input_load(&c->inputs[i], j->inputs[i], i));
     KOLO_TRY(check_inputs(c));
+    KOLO_TRY(match_boxes(c));
     KOLO_TRY(list_parts(c));
     KOLO_TRY(map_classes(c));
     KOLO_TRY(place_samples(c));
@@ -382,7 +403,7 @@ int shards_copy(const shards_copying *job)
                                                        : 0;
         shards_plan plan = {.target = job->target,
                             .task = c->task,
-                            .box_form = first->header.box_form[0] ? first->header.box_form : NULL,
+                            .box_form = c->boxed < 0 ? NULL : box_form(c, c->boxed),
                             .encoding = a->encoding,
                             .channels = a->channels,
                             .height = a->height,

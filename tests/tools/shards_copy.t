@@ -35,6 +35,32 @@ kolo-shards merge "$ROOM/a" "$ROOM/raw" --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "JPEG and raw: exit 2"
 like "$ROOM/log" 'raw, 16 x 16.*do not go into one split' "with the difference"
 
+# background: the pictures of scenes once more, as a folder, which has no boxes
+kolo-pack --source scenes --count 12 --no-shuffle --out "$ROOM/twelve" > "$ROOM/log" 2>&1
+mkdir -p "$ROOM/folder/nothing"
+for i in 0 1 2 3 4 5 6 7 8 9 10 11; do kolo-shards show "$ROOM/twelve" --index $i --plain --out "$ROOM/folder/nothing/$(printf %02d $i).jpg"; done > "$ROOM/log" 2>&1
+for case in "none" "letterbox --resize letterbox --size 40" "crop --size 32" "exact --resize exact --size 40 --encoding jpeg"; do
+    read -r name options <<< "$case"
+    # shellcheck disable=SC2086
+    kolo-pack --source scenes --count 12 --no-shuffle --out "$ROOM/boxed-$name" $options > "$ROOM/log" 2>&1
+    # shellcheck disable=SC2086
+    kolo-pack --source imagefolder --in "$ROOM/folder" --no-shuffle --shards 2 --out "$ROOM/plain-$name" $options > "$ROOM/log" 2>&1
+    kolo-shards merge "$ROOM/plain-$name" "$ROOM/boxed-$name" --out "$ROOM/background-$name" > "$ROOM/log" 2>&1
+    ok $? "merge of boxed and unboxed pictures, $name"
+    "$TARGETS" "$ROOM/background-$name" > "$ROOM/both"
+    is "$(awk '$1 == "box" { print $3, $4, $5, $6, $7, $8 }' "$ROOM/both")" "$("$TARGETS" "$ROOM/boxed-$name" | awk '$1 == "box" { print $3, $4, $5, $6, $7, $8 }')" "all boxes are those of the boxed ones"
+    is "$(awk '$1 == "sample" && $2 < 12 { print $8, $10, $11, $12, $13 }' "$ROOM/both")" "$(awk '$1 == "sample" && $2 >= 12 { print $8, $10, $11, $12, $13 }' "$ROOM/both")" \
+        "the others are unlabelled, with the same places of the same pictures"
+    kolo-shards verify "$ROOM/background-$name" > "$ROOM/log" 2>&1
+    ok $? "which verifies"
+done
+kolo-shards info "$ROOM/background-none" > "$ROOM/info"
+is "$(grep -c ' nothing ' "$ROOM/info")" 0 "the folder's class is left aside"
+kolo-shards merge "$ROOM/plain-crop" "$ROOM/plain-crop" --out "$ROOM/twice" > "$ROOM/log" 2>&1
+kolo-shards merge "$ROOM/twice" "$ROOM/boxed-crop" --out "$ROOM/no" > "$ROOM/log" 2>&1
+is $? 2 "cropped pictures of which it is not known how: exit 2"
+like "$ROOM/log" 'not come straight from kolo-pack: it cannot be background' "and said"
+
 kolo-shards subset "$ROOM/raw" --classes star,circle --out "$ROOM/two" --json > "$ROOM/log" 2>&1
 like "$ROOM/log" '"samples":10,' "subset by classes"
 kolo-shards info "$ROOM/two" > "$ROOM/log" && like "$ROOM/log" '0 +star +5 ' "which are numbered in the order asked for"
