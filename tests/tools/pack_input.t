@@ -101,8 +101,40 @@ if [ -d "$ODD" ]; then
     is "$(cut -f 1 "$ROOM"/odd-out/*.rejects | sed 's|all/||' | tr '\n' ' ')" \
         "$(awk -F'|' '$6 ~ /FAIL/ { gsub(/ /, "", $2); print $2 }' "$ODD/TABLE.md" | LC_ALL=C sort | tr '\n' ' ')" \
         "rejected are those that Pillow cannot load, and no others"
-    kolo-shards verify "$ROOM/odd-out" > "$ROOM/log"
+    kolo-shards verify "$ROOM/odd-out" --decode > "$ROOM/log"
     ok $? "the others verify"
+    # what libjpeg's own djpeg says of them, where it says more than that there is an error
+    cat > "$ROOM/causes" << 'END'
+jd-32d08f4a5eb10332506ebedbb9bc7257.jpg	Premature end of JPEG file
+jd-40bb78b1ac031125a6d8466b374962a8.jpg	Unsupported marker type 0xf7
+jd-empty.jpg	is empty (0 bytes)
+jd-jpeg_lossless_sel1.jpg	Unsupported JPEG process: SOF type 0xc3
+jd-max_size.jpg	Maximum supported image dimension is 65500 pixels
+jd-missing-sof.jpg	Premature end of JPEG file
+jd-missing-sos.jpg	Invalid JPEG file structure: missing SOS marker
+jd-null_height.jpg	Empty JPEG image (DNL not supported)
+ljt-monkey12.jpg	Unsupported JPEG data precision 12
+pil-truncated_image.png	PNG: truncated
+pil-truncated_jpeg.jpg	Premature end of JPEG file
+END
+    is "$(sed 's|^all/||' "$ROOM"/odd-out/*.rejects)" "$(cat "$ROOM/causes")" "each with its cause"
+    kolo-shards extract "$ROOM/odd-out" --out "$ROOM/odd-files" > "$ROOM/log" 2>&1
+    kept=0 same=0
+    for file in "$ROOM/odd-files/all"/*.jpg; do
+        cmp -s "$file" "$ODD/${file##*/}" && same=$((same + 1))
+        kept=$((kept + 1))
+    done
+    is "$kept $same $(find "$ODD" -name '*.jpg' -o -name '*.png' | wc -l)" "19 17 30" "all others are there, JPEG files byte for byte; two PNGs became JPEG"
+    alone=0
+    while IFS=$'\t' read -r file cause; do
+        rm -rf "$ROOM/trio" "$ROOM/out" && mkdir -p "$ROOM/trio/x"
+        cp "$ODD/$file" "$ROOM/trio/x/b.${file##*.}" && cp "$ODD/jd-jpg-gray.jpg" "$ROOM/trio/x/a.jpg" && cp "$ODD/jd-restarts.jpg" "$ROOM/trio/x/c.jpg"
+        kolo-pack --source imagefolder --in "$ROOM/trio" --out "$ROOM/out" > "$ROOM/log" 2>&1
+        [ $? = 2 ] && grep -qF "trio/x/b.${file##*.}: $cause" "$ROOM/log" || { alone=1 && echo "# $file is not refused as it should be"; }
+        kolo-pack --source imagefolder --in "$ROOM/trio" --on-error skip --out "$ROOM/out" > "$ROOM/log" 2>&1 &&
+            [ "$(kolo-shards info "$ROOM/out" | awk '$1 == "samples" { print $2 }')" = 2 ] || { alone=1 && echo "# $file takes a neighbour with it"; }
+    done < "$ROOM/causes"
+    ok $alone "each between two good ones: refused by name and cause, or left out alone"
 else
     skip "no odd pictures here"
 fi
