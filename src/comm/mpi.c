@@ -117,12 +117,13 @@ int comm_mpi_open(const kolo_launch *launch, int status, void **state)
                                       "comm: %d nodes, but MPI was not started by launch method \"%s\"; use srun "
                                       "--mpi=pmix, srun --mpi=pmi2 or mpiexec",
                                       launch->nodes, launch->method ? launch->method : "?");
-    KOLO_TRY(check(MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce"));
+    MPI_Comm ranks = launch->mpi_comm ? *(const MPI_Comm *)launch->mpi_comm : MPI_COMM_WORLD;
+    KOLO_TRY(check(MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, ranks), "MPI_Allreduce"));
     if (status < 0) return status;
     if (worst < 0) return kolo_fail(worst, "comm: another rank could not set up; its own message says why");
     network *n = kolo_alloc(sizeof *n);
     if (!n) return KOLO_ECONFIG;
-    int rc = check(MPI_Comm_dup(MPI_COMM_WORLD, &n->world), "MPI_Comm_dup");
+    int rc = check(MPI_Comm_dup(ranks, &n->world), "MPI_Comm_dup");
     if (rc < 0) {
         free(n);
         return rc;

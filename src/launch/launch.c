@@ -83,13 +83,8 @@ static void warn_alone(const kolo_launch *launch)
                   kolo_launch_cure());
 }
 
-int kolo_launch_start(kolo_launch *launch, const char *method)
+static int start(kolo_launch *launch, const kolo_method *found, bool adopt, const void *comm)
 {
-    memset(launch, 0, sizeof *launch);
-    const kolo_method *found = find_method(method);
-    if (!found)
-        return kolo_fail(KOLO_ECONFIG, "launch: method \"%s\" is not known; use auto, pmix, mpi, slurm or single",
-                         method);
     kolo_launch_state *state = kolo_alloc(sizeof *state);
     if (!state) return KOLO_ECONFIG;
     launch->state = state;
@@ -100,17 +95,33 @@ int kolo_launch_start(kolo_launch *launch, const char *method)
     kolo_env_host(state->me.name, sizeof state->me.name);
 
     int rc;
-    KOLO_TRY_GOTO(rc, found->start(launch));
+    KOLO_TRY_GOTO(rc, adopt ? kolo_mpi_adopt(launch, comm) : found->start(launch));
     launch->method = found->name;
     identify_log(launch, state);
     KOLO_TRY_GOTO(rc, introduce(launch));
     if (state->method->wired) KOLO_TRY_GOTO(rc, state->method->wired(launch));
-    warn_alone(launch);
+    if (!adopt) warn_alone(launch);
     return 0;
 fail:
     state->broken = true;
     identify_log(launch, state);
     return rc;
+}
+
+int kolo_launch_start(kolo_launch *launch, const char *method)
+{
+    memset(launch, 0, sizeof *launch);
+    const kolo_method *found = find_method(method);
+    if (!found)
+        return kolo_fail(KOLO_ECONFIG, "launch: method \"%s\" is not known; use auto, pmix, mpi, slurm or single",
+                         method);
+    return start(launch, found, false, NULL);
+}
+
+int kolo_launch_adopt(kolo_launch *launch, const void *mpi_comm)
+{
+    memset(launch, 0, sizeof *launch);
+    return start(launch, &kolo_method_mpi, true, mpi_comm);
 }
 
 void kolo_launch_finish(kolo_launch *launch)

@@ -16,6 +16,7 @@ typedef struct kolo_launch {
     int *local_of;              /* [size] local rank of every rank */
     char **host_of;             /* [nodes] */
     bool mpi;                   /* MPI is initialised (thread level SERIALIZED) and its size was checked against ours */
+    const void *mpi_comm;       /* points to the MPI_Comm whose ranks these are; NULL: MPI_COMM_WORLD */
     char job[128]; /* unique to this job step on this machine: name for shared-memory segments; [A-Za-z0-9._-] */
     void *state;   /* of the method */
 } kolo_launch;
@@ -24,6 +25,12 @@ typedef struct kolo_launch {
  * checks that launcher, PMIx and MPI agree on the number of ranks. Starts MPI only where size > 1. Collective.
  * KOLO_ELAUNCH with the cure when, for example, every rank believes it is 0 of 1. On success logs identify by rank. */
 int kolo_launch_start(kolo_launch *launch, const char *method);
+
+/* The ranks of a communicator (const MPI_Comm *; NULL: MPI_COMM_WORLD) of a program that has called MPI_Init, which goes on using it: nothing of MPI is ended by finish.
+ * Collective over the communicator. */
+int kolo_launch_adopt(kolo_launch *launch, const void *mpi_comm);
+/* Somebody has called MPI_Init, and nobody MPI_Finalize. */
+bool kolo_launch_mpi_runs(void);
 
 /* Collective; the job ends well only after this. Idempotent. */
 void kolo_launch_finish(kolo_launch *launch);

@@ -21,6 +21,15 @@ static struct {
 
 bool kolo_mpi_built(void) { return true; }
 
+static int check_level(int level)
+{
+    if (level >= MPI_THREAD_SERIALIZED) return 0;
+    return kolo_fail(KOLO_ELAUNCH,
+                     "launch: MPI runs at thread level %d, kolo needs SERIALIZED (%d): ask MPI_Init_thread for it; if that gives less, "
+                     "use an MPI built with threads",
+                     level, MPI_THREAD_SERIALIZED);
+}
+
 int kolo_mpi_start(int *rank, int *size)
 {
     int there = 0, level = MPI_THREAD_SINGLE;
@@ -32,15 +41,19 @@ int kolo_mpi_start(int *rank, int *size)
             return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Init_thread failed; %s", kolo_launch_cure());
         library.started = true;
     }
-    if (level < MPI_THREAD_SERIALIZED)
-        return kolo_fail(KOLO_ELAUNCH,
-                         "launch: this MPI library gives thread level %d, kolo needs SERIALIZED (%d); use an "
-                         "MPI built with threads",
-                         level, MPI_THREAD_SERIALIZED);
+    KOLO_TRY(check_level(level));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, rank);
     MPI_Comm_size(MPI_COMM_WORLD, size);
     return 0;
+}
+
+bool kolo_launch_mpi_runs(void)
+{
+    int there = 0, over = 0;
+    MPI_Initialized(&there);
+    MPI_Finalized(&over);
+    return there && !over;
 }
 
 void kolo_mpi_finish(void)
@@ -67,11 +80,11 @@ typedef struct mpi_own {
 } mpi_own; /* apart from other users of MPI */
 
 /* The lowest rank of those that share memory with us, or -1 where the library cannot say. */
-static int shared_group(int rank)
+static int shared_group(MPI_Comm comm, int rank)
 {
     MPI_Comm node = MPI_COMM_NULL;
     int lowest = rank;
-    if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) != MPI_SUCCESS) return -1;
+    if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) != MPI_SUCCESS) return -1;
     if (MPI_Bcast(&lowest, 1, MPI_INT, 0, node) != MPI_SUCCESS) lowest = -1;
     MPI_Comm_free(&node);
     return lowest;
@@ -119,7 +132,29 @@ static int mpi_start(kolo_launch *launch)
     state->own = own;
     if (MPI_Comm_dup(MPI_COMM_WORLD, &own->comm) != MPI_SUCCESS)
         return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Comm_dup failed on rank %d of %d", launch->rank, size);
-    state->me.group = shared_group(launch->rank);
+    state->me.group = shared_group(own->comm, launch->rank);
+    launch->mpi = true;
+    return 0;
+}
+
+int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm)
+{
+    kolo_launch_state *state = kolo_state(launch);
+    int level = MPI_THREAD_SINGLE;
+    if (!kolo_launch_mpi_runs()) return kolo_fail(KOLO_ELAUNCH, "launch: a communicator is given, but MPI_Init was not called, or MPI_Finalize was");
+    MPI_Query_thread(&level);
+    KOLO_TRY(check_level(level));
+    name_host(&state->me);
+    mpi_own *own = malloc(sizeof *own);
+    if (!own) return kolo_fail(KOLO_ECONFIG, "launch: out of memory");
+    own->comm = MPI_COMM_NULL;
+    state->own = own;
+    if (MPI_Comm_dup(mpi_comm ? *(const MPI_Comm *)mpi_comm : MPI_COMM_WORLD, &own->comm) != MPI_SUCCESS) return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Comm_dup failed");
+    MPI_Comm_set_errhandler(own->comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(own->comm, &launch->rank);
+    MPI_Comm_size(own->comm, &launch->size);
+    state->me.group = shared_group(own->comm, launch->rank);
+    launch->mpi_comm = &own->comm;
     launch->mpi = true;
     return 0;
 }
@@ -150,7 +185,7 @@ static void mpi_finish(kolo_launch *launch)
 {
     kolo_launch_state *state = kolo_state(launch);
     mpi_own *own = state->own;
-    if (own && own->comm != MPI_COMM_NULL && !state->broken) MPI_Comm_free(&own->comm);
+    if (own && own->comm != MPI_COMM_NULL && !state->broken && kolo_launch_mpi_runs()) MPI_Comm_free(&own->comm);
     free(own);
     state->own = NULL;
     if (!state->broken) kolo_mpi_finish();
@@ -173,6 +208,14 @@ int kolo_mpi_start(int *rank, int *size)
     return kolo_fail(KOLO_ELAUNCH, "launch: kolo was built without MPI");
 }
 
+int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm)
+{
+    (void)launch;
+    (void)mpi_comm;
+    return kolo_fail(KOLO_ELAUNCH, "launch: kolo was built without MPI");
+}
+
+bool kolo_launch_mpi_runs(void) { return false; }
 void kolo_mpi_finish(void) {}
 void kolo_mpi_abort(int exit_status) { (void)exit_status; }
 
