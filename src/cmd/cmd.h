@@ -39,7 +39,7 @@ int kolo_bench_allreduce(int n, char **words);
 /* Prints the time of the plan's actions, measured over `steps` steps, by kind and by kernel. profile: [plan->actions]. */
 int kolo_bench_profile(const kolo_plan *plan, const kolo_exec_profile *profile, int64_t steps);
 
-#define COMMAND(name, usage, help) int kolo_command_##name(int n, char **words);
+#define COMMAND(name, word, usage, help) int kolo_command_##name(int n, char **words);
 #include "cmd/commands.def"
 #undef COMMAND
 

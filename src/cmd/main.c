@@ -13,7 +13,7 @@
 #include "kolo/error.h"
 
 const kolo_command kolo_command_table[] = {
-#define COMMAND(name, usage, help) {#name, usage, help, kolo_command_##name},
+#define COMMAND(name, word, usage, help) {word, usage, help, kolo_command_##name},
 #include "cmd/commands.def"
 #undef COMMAND
 };

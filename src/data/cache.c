@@ -89,16 +89,11 @@ static int lay_out(kolo_cache *c)
     return 0;
 }
 
-/* The same split packed again has another uuid; the checksums are in the name as well. */
 static int choose_name(kolo_cache *c)
 {
     const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
-    uint32_t crc = 0;
-    for (int64_t i = c->first; i < c->last; i++) {
-        const uint32_t one = kolo_dataset_crc(c->dataset, i);
-        crc = kolo_crc32c(crc, &one, sizeof one);
-    }
-    snprintf(c->name, sizeof c->name, "/kolo-data-%u-%s-%08x", (unsigned)geteuid(), info->uuid, crc);
+    snprintf(c->name, sizeof c->name, "/kolo-data-%u-%s-%08x", (unsigned)geteuid(), info->uuid,
+             kolo_dataset_checksum(c->dataset, c->first, c->last));
     return strchr(c->name + 1, '/')
                ? kolo_fail(KOLO_EINPUT, "cache=ram: the uuid %s of the split is no name", info->uuid)
                : 0;

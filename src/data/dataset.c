@@ -213,6 +213,13 @@ int32_t kolo_dataset_label(const kolo_dataset *dataset, int64_t sample) { return
 
 uint32_t kolo_dataset_crc(const kolo_dataset *dataset, int64_t sample) { return dataset->crcs[sample]; }
 
+uint32_t kolo_dataset_checksum(const kolo_dataset *dataset, int64_t first, int64_t last)
+{
+    uint32_t crc = 0;
+    for (int64_t i = first; i < last; i++) crc = kolo_crc32c(crc, &dataset->crcs[i], sizeof *dataset->crcs);
+    return crc;
+}
+
 void kolo_dataset_count_classes(const kolo_dataset *d, uint64_t *counts)
 {
     const kolo_targets *t = d->targets;

@@ -9,6 +9,8 @@ const char *kolo_dataset_shard_of(const kolo_dataset *dataset, int64_t sample, i
 const char *kolo_dataset_shard_path(const kolo_dataset *dataset, int shard);
 /* What /classes/count says: [classes] samples by label; where no sample has a label boxes by class, or else tags. */
 void kolo_dataset_count_classes(const kolo_dataset *dataset, uint64_t *counts);
+/* Of the checksums of the samples [first, last): the same split packed again has another uuid, another content another checksum. */
+uint32_t kolo_dataset_checksum(const kolo_dataset *dataset, int64_t first, int64_t last);
 /* How many of the samples first, first+1, ... lie one after the other in one file, at most `count`. */
 int64_t kolo_dataset_run(const kolo_dataset *dataset, int64_t first, int64_t count);
 /* raw only: reads such a run by one pread. Thread-safe. */

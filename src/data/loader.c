@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "data/dataset.h"
 #include "data/loader_parts.h"
+#include "data/serve_client.h"
 #include "data/synthetic.h"
 #include "kolo/error.h"
 
@@ -22,7 +23,7 @@ static int64_t distinct_rows(const kolo_loader_config *c) { return c->batch % c-
 static void note_advice(kolo_loader *l, const int64_t *order)
 {
     const kolo_loader_config *c = &l->recipe.config;
-    if (!l->advice || l->advised || distinct_rows(c) * c->repeat != c->batch) return;
+    if (!l->advice || l->advised || (l->client && kolo_client_serves(l->client)) || distinct_rows(c) * c->repeat != c->batch) return;
     const int64_t first = c->rank * l->rows / c->repeat, last = ((c->rank + 1) * l->rows + c->repeat - 1) / c->repeat;
     for (int ahead = l->step > 0; ahead < 2; ahead++)
         l->advised += kolo_order_window(l->sampler, order, l->step, first, last - first, ahead, l->advice + l->advised);
@@ -132,6 +133,7 @@ static void add_stats(kolo_loader_stats *to, const kolo_loader_stats *from)
     to->samples += from->samples;
     to->bytes += from->bytes;
     to->hits += from->hits;
+    to->served += from->served;
     to->bad += from->bad;
     kolo_latency_merge(&to->read, &from->read);
     kolo_latency_merge(&to->sample, &from->sample);
@@ -158,8 +160,10 @@ static void *reader(void *argument)
         s->done += count;
         if (--l->busy == 0 && l->pause) pthread_cond_broadcast(&l->ready);
         if (s->done == l->rows) {
+            const int64_t position = s->epoch * l->steps + s->step;
             s->state = SLOT_READY;
             pthread_cond_broadcast(&l->ready);
+            if (l->client) kolo_client_done(l->client, position);
         }
     }
     pthread_mutex_unlock(&l->lock);
@@ -170,30 +174,24 @@ static void *reader(void *argument)
 static int make_slots(kolo_loader *l)
 {
     const kolo_loader_config *c = &l->recipe.config;
-    l->slots = (c->prefetch > 0 ? c->prefetch : 3) + 1; /* one more: the one that the consumer holds */
-    l->slot_bytes = (size_t)l->rows * l->recipe.sample_bytes;
+    const size_t pixels = (size_t)l->rows * l->recipe.sample_bytes;
+    loader_layout layout;
+    l->slots = loader_choose_slots(c);
     l->slot = kolo_alloc(sizeof *l->slot * (size_t)l->slots);
     if (!l->slot) return KOLO_ECONFIG;
     if (!c->dataset) {
-        l->noise = kolo_pages_alloc(l->slot_bytes);
+        l->noise_bytes = pixels;
+        l->noise = kolo_pages_alloc(pixels);
         if (!l->noise) return KOLO_ECONFIG;
         kolo_synthetic_fill(c, l->rows, l->noise);
     }
-    const bool mixes = kolo_mix_wanted(&c->mix);
-    const size_t stride = kolo_round_up(sizeof *l->labels * (size_t)l->rows, KOLO_ALIGN), arrays = mixes ? 3 : 1;
-    l->labels_bytes = stride * arrays * (size_t)l->slots;
-    l->labels = kolo_pages_alloc(l->labels_bytes);
-    if (!l->labels) return KOLO_ECONFIG;
+    loader_lay_slot(&layout, l->rows, l->shared_pixels ? 0 : pixels, kolo_mix_wanted(&c->mix));
+    l->memory_bytes = layout.bytes * (size_t)l->slots;
+    l->memory = c->memory ? c->memory : kolo_pages_alloc(l->memory_bytes);
+    if (!l->memory) return KOLO_ECONFIG;
     for (int i = 0; i < l->slots; i++) {
-        loader_slot *s = &l->slot[i];
-        s->pixels = l->shared_pixels ? l->noise : kolo_pages_alloc(l->slot_bytes);
-        s->labels = l->labels + (size_t)i * arrays * (stride / sizeof *l->labels);
-        if (mixes) {
-            s->labels2 = s->labels + stride / sizeof *s->labels;
-            s->mix = (float *)(s->labels2 + stride / sizeof *s->labels2);
-        }
-        s->samples = kolo_alloc(sizeof *s->samples * (size_t)l->rows);
-        if (!s->pixels || !s->samples) return KOLO_ECONFIG;
+        loader_point_slot(&l->slot[i], &layout, l->memory + (size_t)i * layout.bytes);
+        if (l->shared_pixels) l->slot[i].pixels = l->noise;
     }
     return 0;
 }
@@ -257,6 +255,7 @@ int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
     l->chunk = loader_choose_chunk(l);
     KOLO_TRY_GOTO(rc, make_slots(l));
     KOLO_TRY_GOTO(rc, make_sampler(l, config));
+    if (config->train && config->serve && *config->serve) KOLO_TRY_GOTO(rc, kolo_client_open(&l->client, l, config));
     KOLO_TRY_GOTO(rc, start_readers(l));
     return 0;
 fail:
@@ -272,13 +271,11 @@ void kolo_loader_destroy(kolo_loader **loader)
     l->stop = true;
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
+    if (l->client) kolo_client_interrupt(l->client);
     for (int i = 0; i < l->started; i++) pthread_join(l->threads[i], NULL);
-    for (int i = 0; l->slot && i < l->slots; i++) {
-        if (l->slot[i].pixels && !l->shared_pixels) kolo_pages_free(&l->slot[i].pixels, l->slot_bytes);
-        free(l->slot[i].samples);
-    }
-    if (l->noise) kolo_pages_free(&l->noise, l->slot_bytes);
-    kolo_pages_free(&l->labels, l->labels_bytes);
+    kolo_client_close(&l->client);
+    if (!l->recipe.config.memory) kolo_pages_free(&l->memory, l->memory_bytes);
+    kolo_pages_free(&l->noise, l->noise_bytes);
     free(l->slot);
     kolo_order_destroy(&l->sampler);
     free(l->order[0]);
@@ -302,12 +299,14 @@ int kolo_loader_seek(kolo_loader *l, int64_t epoch, int64_t step)
                          (long long)step, (long long)l->steps);
     pthread_mutex_lock(&l->lock);
     l->pause = true;
+    if (l->client) kolo_client_interrupt(l->client);
     while (l->busy > 0 || l->ordering) pthread_cond_wait(l->ordering ? &l->work : &l->ready, &l->lock);
     for (int i = 0; i < l->slots; i++) l->slot[i].state = SLOT_FREE;
     l->opened = l->consumed = l->advised = 0;
     l->finished = !l->recipe.config.train && step == l->steps;
     l->epoch = step == l->steps ? epoch + 1 : epoch;
     l->step = step == l->steps ? 0 : step;
+    if (l->client) kolo_client_seek(l->client, l->epoch * l->steps + l->step);
     l->pause = false;
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
@@ -368,10 +367,9 @@ void kolo_loader_release(kolo_loader *l, const kolo_batch *batch)
 
 int kolo_loader_memory(const kolo_loader *l, int i, void **base, size_t *bytes)
 {
-    const int pieces = l->shared_pixels ? 2 : 1 + l->slots;
-    if (i >= pieces) return 0;
-    *base = i == 0 ? (void *)l->labels : l->slot[i - 1].pixels;
-    *bytes = i == 0 ? l->labels_bytes : l->slot_bytes;
+    if (i > l->shared_pixels) return 0;
+    *base = i == 0 ? l->memory : l->noise;
+    *bytes = i == 0 ? l->memory_bytes : l->noise_bytes;
     return 1;
 }
 

@@ -39,6 +39,9 @@ typedef struct kolo_loader_config {
     float mean[4], std[4]; /* per channel, in [0, 1], for augmentations that fill or add noise; std 0: not known */
     int resize;            /* validation: short side before the centre crop; 0: none */
     int readers, prefetch;
+    const char *serve; /* train: name of a server whose batches are taken (data/serve.h); NULL or "": none */
+    double serve_wait; /* seconds, as data/serve.h has them */
+    void *memory;      /* [kolo_loader_memory_bytes] for the batches, zeroed, page aligned; NULL: the loader's own */
 } kolo_loader_config;
 
 /* One batch of this rank, valid until kolo_loader_release. Rows >= valid are zero with label -1; valid may be 0. */
@@ -58,12 +61,15 @@ int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config);
 void kolo_loader_destroy(kolo_loader **loader);       /* also in the middle of an epoch */
 int64_t kolo_loader_steps(const kolo_loader *loader); /* per epoch */
 
-/* Starts reading at (epoch, step); discards what was prefetched. After the last step of an epoch training goes on
+/* Starts reading at (epoch, step); discards what was prefetched. From the first seek on batches come from the server of serve=. After the last step of an epoch training goes on
  * with the next epoch by itself; validation ends (kolo_loader_next returns 1). */
 int kolo_loader_seek(kolo_loader *loader, int64_t epoch, int64_t step);
 /* 0: *batch is filled; 1: end of validation; negative: error (a reader's, with its text: sample, file, cause). */
 int kolo_loader_next(kolo_loader *loader, kolo_batch *batch);
 void kolo_loader_release(kolo_loader *loader, const kolo_batch *batch);
+
+/* Of the memory that batches of this configuration lie in. */
+size_t kolo_loader_memory_bytes(const kolo_loader_config *config);
 
 /* The page-backed pieces that batches lie in, number i = 0, 1, ...: 1 and *base, *bytes, or 0 behind the last. For a GPU they are
  * page-locked, so that they can be copied from while the host goes on; they stay until the loader is destroyed. */
@@ -73,6 +79,7 @@ typedef struct kolo_loader_stats { /* of the batches that kolo_loader_next has g
     double wait_seconds;           /* the consumer waited in kolo_loader_next */
     int64_t samples, bytes;        /* read */
     int64_t hits;                  /* samples that came from the RAM cache */
+    int64_t served;                /* samples that came from a server; they count neither as bytes nor as hits */
     int64_t bad;                   /* samples that were replaced */
     kolo_latency read,
         sample; /* of a read (not of hits), and of a sample from its read to its place in the batch; where samples are

@@ -1,4 +1,5 @@
 /* What a loader can do with a configuration, and what it chooses where the configuration leaves it open. */
+#include "base/memory.h"
 #include "base/option.h"
 #include "base/thread.h"
 #include "data/augment.h"
@@ -49,10 +50,45 @@ int loader_check(const kolo_loader_config *c, int64_t count)
     return check_shape(c);
 }
 
+static size_t next_line(size_t at, size_t bytes) { return kolo_round_up(at + bytes, KOLO_ALIGN); }
+
+void loader_lay_slot(loader_layout *l, int64_t rows, size_t pixels, bool mixes)
+{
+    *l = (loader_layout){.labels = next_line(0, pixels)};
+    l->samples = next_line(l->labels, sizeof(int32_t) * (size_t)rows);
+    l->bytes = next_line(l->samples, sizeof(int64_t) * (size_t)rows);
+    if (mixes) {
+        l->labels2 = l->bytes;
+        l->mix = next_line(l->labels2, sizeof(int32_t) * (size_t)rows);
+        l->bytes = next_line(l->mix, sizeof(float) * (size_t)rows);
+    }
+    l->bytes = kolo_round_up(l->bytes, 4096);
+}
+
+void loader_point_slot(loader_slot *s, const loader_layout *l, uint8_t *base)
+{
+    s->pixels = base;
+    s->labels = (int32_t *)(base + l->labels);
+    s->samples = (int64_t *)(base + l->samples);
+    s->labels2 = l->mix ? (int32_t *)(base + l->labels2) : NULL;
+    s->mix = l->mix ? (float *)(base + l->mix) : NULL;
+}
+
+int loader_choose_slots(const kolo_loader_config *c) { return (c->prefetch > 0 ? c->prefetch : 3) + 1; }
+
+size_t kolo_loader_memory_bytes(const kolo_loader_config *c)
+{
+    loader_layout layout;
+    const size_t sample = (size_t)c->height * (size_t)c->width * (size_t)c->channels;
+    const int64_t rows = c->batch / c->ranks;
+    loader_lay_slot(&layout, rows, sample * (size_t)rows, c->train && kolo_mix_wanted(&c->mix));
+    return layout.bytes * (size_t)loader_choose_slots(c);
+}
+
 int loader_make_recipe(kolo_recipe *r, const kolo_loader_config *config)
 {
     r->config = *config;
-    r->config.augment = r->config.shuffle = NULL; /* the caller's texts are not kept */
+    r->config.augment = r->config.shuffle = r->config.serve = NULL; /* the caller's texts are not kept */
     r->config.node_of = NULL;
     if (!config->train || config->repeat < 1) r->config.repeat = 1;
     if (!config->train) r->config.mix = (kolo_mix_config){0};

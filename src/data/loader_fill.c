@@ -6,6 +6,7 @@
 #include "data/augment.h"
 #include "data/dataset.h"
 #include "data/loader_parts.h"
+#include "data/serve_client.h"
 #include "kolo/error.h"
 
 int64_t loader_position(const kolo_loader *l, const loader_slot *s, int64_t row)
@@ -79,6 +80,10 @@ void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t fi
     const size_t bytes = recipe->sample_bytes;
     const int64_t left = s->valid - first, valid = left < 0 ? 0 : left < count ? left : count;
     if (l->shared_pixels) {
+        r->stats.samples = valid;
+        return;
+    }
+    if (l->client && kolo_client_take(l->client, s, first, count, &r->stats)) {
         r->stats.samples = valid;
         return;
     }

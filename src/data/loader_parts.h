@@ -25,17 +25,24 @@ typedef struct loader_slot {
     kolo_loader_stats stats; /* of its making */
 } loader_slot;
 
+/* Where the arrays of a slot begin, bytes behind its pixels, and where the next slot does. labels2 and mix: 0 if nothing is mixed. */
+typedef struct loader_layout {
+    size_t labels, labels2, mix, samples, bytes;
+} loader_layout;
+
+typedef struct kolo_client kolo_client;
+
 struct kolo_loader {
     kolo_recipe recipe;
     int64_t count, rows, steps, chunk;
     int readers, slots;
     loader_slot *slot;
-    size_t slot_bytes;
-    int32_t *labels; /* labels, labels2 and mix of all slots */
-    size_t labels_bytes;
+    uint8_t *memory; /* all slots; the caller's if the configuration says so */
+    size_t memory_bytes, noise_bytes;
     uint8_t *noise;      /* synthetic: the pixels of every batch */
     bool shared_pixels;  /* all slots show the noise itself: no batch is short */
     kolo_order *sampler; /* NULL: source order */
+    kolo_client *client; /* NULL: no server is asked */
 
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t work, ready;
@@ -64,6 +71,11 @@ int loader_check(const kolo_loader_config *config, int64_t count);
 int loader_make_recipe(kolo_recipe *recipe, const kolo_loader_config *config);
 int loader_choose_readers(const kolo_loader_config *config);
 int64_t loader_choose_chunk(const kolo_loader *loader);
+int loader_choose_slots(const kolo_loader_config *config); /* one more than prefetch: the one that the consumer holds */
+/* pixels: bytes of them in a slot. */
+void loader_lay_slot(loader_layout *layout, int64_t rows, size_t pixels, bool mixes);
+/* The arrays of the slot that begins at `base`. */
+void loader_point_slot(loader_slot *slot, const loader_layout *layout, uint8_t *base);
 /* Of a row of this rank in the order of the epoch. */
 int64_t loader_position(const kolo_loader *loader, const loader_slot *slot, int64_t row);
 /* By a reader, without the lock; nobody else touches these rows. */

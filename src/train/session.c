@@ -296,6 +296,7 @@ static int open_parts(kolo_session *s, int parts)
     KOLO_TRY(resolve_shape(s, model));
     KOLO_TRY(resolve_batch(s));
     KOLO_TRY(resolve_length(s));
+    if (parts & KOLO_SESSION_DATA_ONLY) return 0;
     KOLO_TRY(choose_threads(s));
     KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
     KOLO_TRY(make_graph(s, true, &s->graph));

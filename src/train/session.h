@@ -21,6 +21,7 @@ enum kolo_session_part {
     KOLO_SESSION_NO_DATA =
         4, /* no data set is opened and no loader made: shapes come from options and the model's usual input */
     KOLO_SESSION_PLAN_ONLY = 8, /* no memory, no comm, no executor */
+    KOLO_SESSION_DATA_ONLY = 16, /* data sets alone: kolo_session_loader is all that one can ask for */
 };
 
 typedef struct kolo_session {
@@ -52,6 +53,8 @@ typedef struct kolo_session {
 
 /* Collective over the launch unless PLAN_ONLY. On error everything is closed. */
 int kolo_session_open(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts);
+/* What a loader of this session is made with; texts are the options'. */
+kolo_loader_config kolo_session_loader(const kolo_session *session, bool train);
 /* Bytes of its GPU that were taken since the session chose its plans; 0 on a CPU. */
 size_t kolo_session_taken(const kolo_session *session);
 void kolo_session_close(kolo_session *session);

@@ -90,16 +90,15 @@ void session_close_data(kolo_session *s)
     }
 }
 
-static kolo_loader_config loader_config(const kolo_session *s, bool train)
+kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
 {
     const kolo_options *o = s->options;
-    const kolo_graph *g = train ? s->graph : s->eval_graph;
-    const kolo_tensor *x = &g->tensor[g->input];
+    const int64_t side = train ? 0 : o->val_size; /* as make_graph has it */
     kolo_loader_config config = {.dataset = train ? s->train_set : s->val_set,
                                  .synthetic_count = s->samples,
                                  .channels = (int)o->channels,
-                                 .height = (int)x->dim[1],
-                                 .width = (int)x->dim[2],
+                                 .height = (int)(side ? side : s->height),
+                                 .width = (int)(side ? side : s->width),
                                  .classes = (int)o->classes,
                                  .train = train,
                                  .seed = (uint64_t)o->seed,
@@ -124,7 +123,9 @@ static kolo_loader_config loader_config(const kolo_session *s, bool train)
                                          .cutmix_share = o->cutmix_share,
                                          .by_pair = o->mix == KOLO_mix_pair},
                                  .readers = (int)o->readers,
-                                 .prefetch = (int)o->prefetch};
+                                 .prefetch = (int)o->prefetch,
+                                 .serve = train ? o->serve : NULL,
+                                 .serve_wait = o->serve_wait};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     if (train) return config;
@@ -154,12 +155,12 @@ static void close_loader(const kolo_session *s, kolo_loader **loader)
 int session_make_loaders(kolo_session *s, int parts)
 {
     if (parts & KOLO_SESSION_TRAIN) {
-        kolo_loader_config config = loader_config(s, true);
+        kolo_loader_config config = kolo_session_loader(s, true);
         KOLO_TRY(kolo_loader_create(&s->loader, &config));
         KOLO_TRY(pin(s, s->loader));
     }
     if ((parts & KOLO_SESSION_EVAL) && s->val_set) {
-        kolo_loader_config config = loader_config(s, false);
+        kolo_loader_config config = kolo_session_loader(s, false);
         KOLO_TRY(kolo_loader_create(&s->val_loader, &config));
         KOLO_TRY(pin(s, s->val_loader));
     }

@@ -58,7 +58,7 @@ kolo version | grep -q "^kolo $(cat VERSION)"
 ok $? "version"
 missing=""
 # shellcheck disable=SC2013 # names are single words
-for command in $(sed -n 's/^COMMAND(\([a-z]*\),.*/\1/p' src/cmd/commands.def); do
+for command in $(sed -n 's/^COMMAND([a-z_]*, "\([a-z-]*\)",.*/\1/p' src/cmd/commands.def); do
     kolo "$command" --help | grep -q "^kolo $command" || missing="$missing $command"
 done
 is "$missing" "" "every command has --help"
