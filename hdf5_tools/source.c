@@ -402,7 +402,8 @@ int64_t source_peek(const source *s, int64_t i, uint8_t *head, size_t size, uint
     source_full_path(s, i, path, sizeof path);
     const int fd = place->archive >= 0 ? archive_fd(s, place->archive) : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return 0;
-    if (place->archive < 0) bytes = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
+    /* a size that the listing found is compared with what is read later */
+    if (bytes <= 0) bytes = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
     if (bytes < (int64_t)size + 2 || pread(fd, head, size, place->offset) != (ssize_t)size ||
         pread(fd, tail, 2, place->offset + bytes - 2) != 2)
         bytes = 0;
