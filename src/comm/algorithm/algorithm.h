@@ -27,18 +27,20 @@
 /* One collective of one group as one member sees it. */
 typedef struct comm_problem {
     enum kolo_collective what;
-    int me, members;       /* in the group */
-    int root;              /* broadcast, gather, scatter */
+    int me, members; /* in the group */
+    int root;        /* broadcast, gather, scatter */
     bool in_place;
-    int64_t count;         /* allreduce, broadcast: elements; reduce_scatter: elements in all; alltoall: elements of every pair where that is
+    int64_t
+        count; /* allreduce, broadcast: elements; reduce_scatter: elements in all; alltoall: elements of every pair where that is
                               known to be one number on all members, else 0 */
-    const int64_t *counts; /* [members] reduce_scatter, allgather, gather, scatter: every member's part */
+    const int64_t *counts;         /* [members] reduce_scatter, allgather, gather, scatter: every member's part */
     const int64_t *send, *receive; /* [members] alltoall: elements for, and from, every member */
-    const int *node_of;    /* [members] node of every member; NULL: all on one */
+    const int *node_of;            /* [members] node of every member; NULL: all on one */
     size_t width;
-    int radix;             /* k of recursive multiplying, butterfly, knomial; 0: the algorithm's own choice */
-    int64_t segment;       /* elements a segment of pipelined algorithms; 0: own choice */
-    const double *links;   /* [members][members] GB/s from, to, measured one pair at a time: packed_trees; NULL: unknown. comm_selector_links */
+    int radix;       /* k of recursive multiplying, butterfly, knomial; 0: the algorithm's own choice */
+    int64_t segment; /* elements a segment of pipelined algorithms; 0: own choice */
+    const double *
+        links; /* [members][members] GB/s from, to, measured one pair at a time: packed_trees; NULL: unknown. comm_selector_links */
 } comm_problem;
 
 /* Seconds a message, seconds a byte, seconds a byte reduced; [0] within a node, [1] between nodes (of one node's link, which its members share). */
@@ -54,14 +56,16 @@ typedef struct comm_algorithm_row {
      * and the count: fused = unfused, and all such algorithms give the same bits. Always 1 where nothing is reduced. */
     int (*ordered)(const comm_problem *problem);
     int (*fits)(const comm_problem *problem); /* 1, or 0 where it cannot serve this group */
-    int (*make)(comm_schedule *schedule, const comm_problem *problem); /* replaces the actions (memory is kept); 0 or negative */
+    int (*make)(comm_schedule *schedule,
+                const comm_problem *problem); /* replaces the actions (memory is kept); 0 or negative */
     double (*cost)(const comm_problem *problem, const comm_cost *cost); /* seconds; the same on all members */
 } comm_algorithm_row;
 
 extern const comm_algorithm_row comm_algorithm_table[]; /* ended by a row without a name */
 
-const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what, const char *name); /* NULL: error text, nearest offered */
-const char *comm_collective_name(enum kolo_collective what);  /* "allreduce", ... */
+const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what,
+                                               const char *name); /* NULL: error text, nearest offered */
+const char *comm_collective_name(enum kolo_collective what);      /* "allreduce", ... */
 
 /* What was measured of a cluster: `kolo bench --tune` writes it, KOLO_COMM_TABLE names the file. Text, a fact a line, # begins a comment:
  *

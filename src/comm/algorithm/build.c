@@ -1,0 +1,169 @@
+#include "comm/algorithm/build.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem)
+{
+    schedule->actions = schedule->posts = schedule->scratch = 0;
+    schedule->status = 0;
+    return (comm_build){
+        .s = schedule, .me = problem->me, .n = problem->members, .sum = comm_own(0), .brought = !problem->in_place};
+}
+
+int comm_build_end(comm_build *b, comm_range r)
+{
+    if (b->brought) comm_build_copy(b, comm_build_sum(b, r.from), comm_input(r.from), comm_length(r));
+    return b->s->status;
+}
+
+static void add(comm_build *b, comm_action action)
+{
+    comm_schedule *s = b->s;
+    if (s->status < 0) return;
+    if (kolo_grow(&s->action, &s->capacity, s->actions, sizeof action) < 0) {
+        s->status = KOLO_ECONFIG;
+        return;
+    }
+    s->action[s->actions++] = action;
+}
+
+static void need(comm_build *b, comm_place at, int64_t count)
+{
+    if (at.buffer == COMM_SCRATCH && at.at + count > b->s->scratch) b->s->scratch = at.at + count;
+}
+
+static void post(comm_build *b, int kind, int peer, comm_place at, int64_t count)
+{
+    if (count > 0) need(b, at, count);
+    for (int64_t done = 0; done < count; done += COMM_MESSAGE_MAX) {
+        comm_action a = {.kind = kind, .peer = b->member ? b->member[peer] : peer};
+        *(kind == COMM_SEND ? &a.left : &a.out) = comm_shift(at, done);
+        a.count = count - done < COMM_MESSAGE_MAX ? count - done : COMM_MESSAGE_MAX;
+        add(b, a);
+        b->s->posts++;
+    }
+}
+
+void comm_build_send(comm_build *b, int to, comm_place at, int64_t count) { post(b, COMM_SEND, to, at, count); }
+
+void comm_build_receive(comm_build *b, int from, comm_place at, int64_t count)
+{
+    post(b, COMM_RECEIVE, from, at, count);
+}
+
+void comm_build_wait(comm_build *b, int64_t serial)
+{
+    const comm_schedule *s = b->s;
+    const comm_action *last = s->actions ? &s->action[s->actions - 1] : NULL;
+    if (serial < 0 || (last && last->kind == COMM_WAIT && last->count >= serial)) return;
+    add(b, (comm_action){.kind = COMM_WAIT, .count = serial});
+}
+
+void comm_build_wait_all(comm_build *b) { comm_build_wait(b, b->s->posts - 1); }
+
+void comm_build_combine(comm_build *b, comm_place out, comm_place left, comm_place right, int64_t count)
+{
+    if (count <= 0) return;
+    need(b, out, count);
+    add(b, (comm_action){.kind = COMM_COMBINE, .out = out, .left = left, .right = right, .count = count});
+}
+
+void comm_build_copy(comm_build *b, comm_place out, comm_place from, int64_t count)
+{
+    if (count <= 0) return;
+    need(b, out, count);
+    add(b, (comm_action){.kind = COMM_COPY, .out = out, .left = from, .count = count});
+}
+
+void comm_build_call(comm_build *b, int what, int64_t argument)
+{
+    add(b, (comm_action){.kind = COMM_CALL, .peer = what, .count = argument});
+}
+
+comm_place comm_build_sum(const comm_build *b, int64_t at) { return comm_shift(b->sum, at); }
+
+comm_place comm_build_mine(const comm_build *b, int64_t at)
+{
+    return b->brought ? comm_input(at) : comm_build_sum(b, at);
+}
+
+comm_place *comm_build_places(comm_build *b, int n)
+{
+    comm_schedule *s = b->s;
+    if (s->places < n) {
+        free(s->place);
+        s->place = kolo_alloc((size_t)n * sizeof *s->place);
+        s->places = s->place ? n : 0;
+        if (!s->place) s->status = KOLO_ECONFIG;
+    }
+    return s->place;
+}
+
+/* The sum of place[first .. first + n - 1] then stands at place[first]. */
+static void fold(comm_build *b, comm_place *place, int first, int n, int mine, comm_place out, int64_t count)
+{
+    if (n == 1) return;
+    int half = comm_power_until(n - 1);
+    fold(b, place, first, half, mine, out, count);
+    fold(b, place, first + half, n - half, mine, out, count);
+    comm_place to = mine >= first && mine < first + n ? out : place[first];
+    comm_build_combine(b, to, place[first], place[first + half], count);
+    place[first] = to;
+}
+
+void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_place out, int64_t count)
+{
+    fold(b, place, 0, n, mine, out, count);
+}
+
+static int in_circle(const comm_circle *c, int i) { return c->first + i * c->stride; }
+
+comm_range comm_circle_reduce(comm_build *b, const comm_circle *c, comm_range r)
+{
+    comm_range mine = c->me < c->owners ? comm_cut(r, c->owners, c->me) : (comm_range){r.from, r.from};
+    comm_place *place = comm_build_places(b, c->size);
+    if (!place) return mine;
+    int64_t slot = b->spare;
+    for (int i = 0; i < c->size; i++) {
+        place[i] = i == c->me ? comm_build_mine(b, mine.from) : comm_scratch(slot);
+        if (i == c->me) continue;
+        comm_build_receive(b, in_circle(c, i), place[i], comm_length(mine));
+        slot += comm_length(mine);
+    }
+    for (int k = 1; k < c->size; k++) { /* each begins with its neighbour */
+        int to = (c->me + k) % c->size;
+        if (to >= c->owners) continue;
+        comm_range theirs = comm_cut(r, c->owners, to);
+        comm_build_send(b, in_circle(c, to), comm_build_mine(b, theirs.from), comm_length(theirs));
+    }
+    comm_build_wait_all(b);
+    if (c->size > 1) {
+        comm_build_fold(b, place, c->size, c->me, comm_build_sum(b, mine.from), comm_length(mine));
+        b->brought = false;
+    }
+    return mine;
+}
+
+void comm_circle_spread(comm_build *b, const comm_circle *c, comm_range r)
+{
+    comm_range mine = c->me < c->owners ? comm_cut(r, c->owners, c->me) : (comm_range){r.from, r.from};
+    for (int k = 1; k < c->size; k++) {
+        int to = (c->me + k) % c->size, of = (c->me + c->size - k) % c->size;
+        if (of < c->owners) {
+            comm_range theirs = comm_cut(r, c->owners, of);
+            comm_build_receive(b, in_circle(c, of), comm_build_sum(b, theirs.from), comm_length(theirs));
+        }
+        comm_build_send(b, in_circle(c, to), comm_build_sum(b, mine.from), comm_length(mine));
+    }
+    comm_build_wait_all(b);
+}
+
+int64_t *comm_offsets(const int64_t *counts, int n)
+{
+    int64_t *offset = kolo_alloc((size_t)(n + 1) * sizeof *offset);
+    for (int i = 0; offset && i < n; i++) offset[i + 1] = offset[i] + counts[i];
+    return offset;
+}

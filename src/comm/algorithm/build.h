@@ -1,0 +1,107 @@
+/* What the algorithms write their actions with. A builder is one member's view of a team: all members of a group, or some of them in an order of the
+ * algorithm's own. Places and ranges are in elements of the vector. */
+#ifndef KOLO_COMM_BUILD_H
+#define KOLO_COMM_BUILD_H
+
+#include "comm/algorithm/algorithm.h"
+
+typedef struct comm_range {
+    int64_t from, to;
+} comm_range;
+
+typedef struct comm_build {
+    comm_schedule *s;
+    int me, n;
+    const int *member; /* [n] numbers in the group; NULL: the team is the group */
+    comm_place sum;    /* of element 0 of the running sum */
+    int64_t spare;     /* scratch is free from here on */
+    bool brought;      /* nothing was added yet: what this member brings stands in COMM_INPUT, and only there */
+} comm_build;
+
+static inline comm_place comm_own(int64_t at) { return (comm_place){COMM_OWN, at}; }
+static inline comm_place comm_input(int64_t at) { return (comm_place){COMM_INPUT, at}; }
+static inline comm_place comm_scratch(int64_t at) { return (comm_place){COMM_SCRATCH, at}; }
+static inline comm_place comm_shift(comm_place p, int64_t by) { return (comm_place){p.buffer, p.at + by}; }
+static inline int64_t comm_length(comm_range r) { return r.to - r.from; }
+static inline comm_range comm_both(comm_range a, comm_range b) /* what lies in both; may be empty */
+{
+    comm_range r = {a.from > b.from ? a.from : b.from, a.to < b.to ? a.to : b.to};
+    return r.to > r.from ? r : (comm_range){r.from, r.from};
+}
+/* Part i of `parts` that differ by at most one element. */
+static inline comm_range comm_cut(comm_range r, int parts, int i)
+{
+    int64_t each = comm_length(r) / parts, more = comm_length(r) % parts;
+    int64_t from = r.from + each * i + (i < more ? i : more);
+    return (comm_range){from, from + each + (i < more)};
+}
+static inline int comm_power_until(int n) /* largest power of two <= n, n >= 1 */
+{
+    int p = 1;
+    while (p <= n / 2) p *= 2;
+    return p;
+}
+
+/* Empties the schedule. Sums of the problem go to COMM_OWN. */
+comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem);
+/* Whoever added nothing to what it brought, copies it. Returns the schedule's status. */
+int comm_build_end(comm_build *b, comm_range r);
+
+/* Of nothing: no action. to, from: numbers in the team. */
+void comm_build_send(comm_build *b, int to, comm_place at, int64_t count);
+void comm_build_receive(comm_build *b, int from, comm_place at, int64_t count);
+void comm_build_wait(comm_build *b, int64_t serial); /* until all requests up to this one are complete */
+void comm_build_wait_all(comm_build *b);
+void comm_build_combine(comm_build *b, comm_place out, comm_place left, comm_place right, int64_t count);
+void comm_build_copy(comm_build *b, comm_place out, comm_place from, int64_t count);
+/* Arithmetic that the run brings (comm_run.call); what: which. */
+void comm_build_call(comm_build *b, int what, int64_t argument);
+/* Where element `at` of this member's sum so far stands, and where it will. */
+comm_place comm_build_mine(const comm_build *b, int64_t at);
+comm_place comm_build_sum(const comm_build *b, int64_t at);
+/* n places, memory of the schedule, good until the next call. NULL: the schedule's status says so. */
+comm_place *comm_build_places(comm_build *b, int n);
+/* Sums n >= 1 places (which it changes) in the tree that splits at the largest power of two below n. What place[mine] goes into is written to `out`, the rest to
+ * the places themselves, which must be scratch. */
+void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_place out, int64_t count);
+
+/* Members first, first + stride, ... of the team; the first `owners` get a part each of what all bring. */
+typedef struct comm_circle {
+    int first, stride, size, owners, me; /* me: in the circle */
+} comm_circle;
+/* All at once; sums in the order of the circle. Returns this member's part, empty if it owns none. */
+comm_range comm_circle_reduce(comm_build *b, const comm_circle *c, comm_range r);
+/* The owners' parts go to all of the circle. */
+void comm_circle_spread(comm_build *b, const comm_circle *c, comm_range r);
+
+/* ---- algorithms that others consist of: allreduce of a range, in COMM_OWN at the end ------------------------------------------ */
+void comm_multiply(comm_build *b, comm_range r, int k); /* recursive multiplying; k: power of two */
+void comm_halve(comm_build *b, comm_range r);           /* Rabenseifner */
+void comm_ring(comm_build *b, comm_range r, int64_t segment);
+/* Part k of the range is summed by member k. tree: NULL for that over members; else its fragments stand in COMM_PART + index (schedule.h). */
+int comm_direct(comm_build *b, comm_range r, const comm_tree *tree);
+
+void comm_knomial(comm_build *b, int root, int k, comm_place from, int64_t count);
+/* offset: [n + 1] of every member's part in COMM_OWN. Parts me .. me + held - 1 of member i stand there already: held[i]; NULL: its own. */
+void comm_ring_gather(comm_build *b, const int64_t *offset, const int *held);
+/* Sums of counts[0 .. i - 1], n + 1 of them; caller frees. NULL: error text. */
+int64_t *comm_offsets(const int64_t *counts, int n);
+
+/* One member's place in a tree along which segments of a range flow, up to the root as sums, down from it as results. */
+enum { COMM_LIMB_CHILDREN = 16 };
+typedef struct comm_limb {
+    int parent, children, child[COMM_LIMB_CHILDREN]; /* parent: -1 at the root */
+    int before;                                      /* children whose sums stand left of this member's */
+    int depth;
+    comm_range range;
+} comm_limb;
+/* Several trees side by side, segment by segment (0: a size of its own). deepest: no member of any tree stands lower, and sums flow up first; -1: what the
+ * root has flows down only. from: element 0 of what this member brings. */
+void comm_flow(comm_build *b, const comm_limb *limb, int limbs, int64_t segment, int deepest, comm_place from);
+
+#define ROW(collective, name, ordered, fits, cost, help) \
+    int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *problem);
+#include "comm/algorithm/algorithms.def"
+#undef ROW
+
+#endif

@@ -1,0 +1,309 @@
+/* What each algorithm costs, in seconds, by the messages of its slowest member: alpha + bytes x beta, and gamma a byte summed (Thakur, Rabenseifner, Gropp, IJHPCA 2005).
+ * Members of a node that send to other nodes at the same time share its link, so the placement of members counts. */
+#include "comm/algorithm/pack.h"
+#include "comm/algorithm/rows.h"
+#include "comm/algorithm/stages.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define EXTRA .25 /* of alpha: each further message that is under way at the same time */
+
+typedef enum pattern { XOR, SHIFT } pattern;
+
+static double most(double a, double b) { return a > b ? a : b; }
+
+static int node_at(const comm_problem *p, int i) { return p->node_of ? p->node_of[i] : 0; }
+
+static int nodes_of(const comm_problem *p)
+{
+    uint64_t seen[1024] = {0};
+    int nodes = 0;
+    for (int i = 0; i < p->members; i++) {
+        unsigned node = (unsigned)node_at(p, i) % 65536;
+        nodes += !(seen[node / 64] >> node % 64 & 1);
+        seen[node / 64] |= UINT64_C(1) << node % 64;
+    }
+    return nodes;
+}
+
+/* Every member sends `bytes` to the one d apart. */
+static double step(const comm_problem *p, const comm_cost *c, pattern how, int64_t d, double bytes)
+{
+    int crossing = 0, n = p->members, nodes = nodes_of(p);
+    for (int i = 0; i < n && nodes > 1; i++) {
+        int64_t to = how == XOR ? (i ^ d) : (i + d) % n;
+        crossing += to < n && node_at(p, (int)to) != node_at(p, i);
+    }
+    if (!crossing) return c->alpha[0] + bytes * c->beta[0];
+    int share = (crossing + nodes - 1) / nodes;
+    return c->alpha[1] + most(bytes * c->beta[1] * share, bytes * c->beta[0]);
+}
+
+/* Every member sends `bytes` to each other one at once. */
+static double all_to_all(const comm_problem *p, const comm_cost *c, double bytes)
+{
+    int n = p->members, nodes = nodes_of(p);
+    double each = (double)n / nodes, out = each * (n - each) * bytes;
+    if (n == 1) return 0;
+    return c->alpha[nodes > 1] * (1 + EXTRA * (n - 2)) +
+           most(out * (nodes > 1 ? c->beta[1] : 0), (each - 1) * bytes * c->beta[0]);
+}
+
+static double vector(const comm_problem *p) { return (double)p->count * (double)p->width; }
+
+static double total(const comm_problem *p) /* of counts, in bytes */
+{
+    int64_t sum = 0;
+    for (int i = 0; i < p->members; i++) sum += p->counts[i];
+    return (double)sum * (double)p->width;
+}
+
+static double largest(const comm_problem *p)
+{
+    int64_t most_of_all = 0;
+    for (int i = 0; i < p->members; i++)
+        if (p->counts[i] > most_of_all) most_of_all = p->counts[i];
+    return (double)most_of_all * (double)p->width;
+}
+
+static int log2_up(int n)
+{
+    int levels = 0;
+    while ((INT64_C(1) << levels) < n) levels++;
+    return levels;
+}
+
+/* ---- allreduce ---------------------------------------------------------------------------------------------------------------- */
+
+/* Whole vectors within groups of k; a short last group serves several members each. */
+static double by_groups_of(const comm_problem *p, const comm_cost *c, int64_t k)
+{
+    double seconds = 0, bytes = vector(p);
+    for (int64_t d = 1; d < p->members; d *= k) {
+        int64_t groups = (p->members + d - 1) / d < k ? (p->members + d - 1) / d : k, rest = p->members % d;
+        double serves = rest && d * k >= p->members ? (double)((d + rest - 1) / rest) : 1;
+        double one = 0, all = 0;
+        for (int64_t j = 1; j < groups; j++) {
+            double t = step(p, c, XOR, j * d, bytes);
+            one = most(one, t);
+            all += j > 1 ? t - c->alpha[0] * (1 - EXTRA) : t;
+        }
+        seconds += most(one, all) + (serves - 1) * bytes * c->beta[p->node_of != NULL] +
+                   (double)(groups - 1) * bytes * c->gamma;
+    }
+    return seconds;
+}
+
+double comm_cost_doubling(const comm_problem *p, const comm_cost *c) { return by_groups_of(p, c, 2); }
+
+double comm_cost_multiplying(const comm_problem *p, const comm_cost *c)
+{
+    int64_t k = 2;
+    while (p->radix >= 2 && k * 2 <= p->radix) k *= 2;
+    return by_groups_of(p, c, p->radix >= 2 ? k : 4);
+}
+
+double comm_cost_one_shot(const comm_problem *p, const comm_cost *c)
+{
+    return all_to_all(p, c, vector(p)) + (p->members - 1) * vector(p) * c->gamma;
+}
+
+/* Steps of halving; where a right half of m < d is short, its holders send all that they have to d / m members, and get it back. */
+static double halving_steps(const comm_problem *p, const comm_cost *c, double bytes, bool back)
+{
+    double seconds = 0, held = bytes;
+    for (int64_t d = 1; d < p->members; d *= 2) {
+        int64_t right = p->members % (2 * d) - d, holders = 1;
+        while (right > 0 && holders * 2 <= right) holders *= 2;
+        if (2 * d <= p->members) {
+            seconds += (back ? 2 : 1) * step(p, c, XOR, d, held / 2) + held / 2 * c->gamma;
+            held /= 2;
+        }
+        if (right > 0) seconds += (back ? 2 : 1) * step(p, c, SHIFT, d, bytes / (double)holders) + held * c->gamma;
+    }
+    return seconds;
+}
+
+double comm_cost_halving(const comm_problem *p, const comm_cost *c) { return halving_steps(p, c, vector(p), true); }
+
+double comm_cost_halving_far(const comm_problem *p, const comm_cost *c)
+{
+    double seconds = 0, held = vector(p);
+    int64_t d = 1, rest = p->members;
+    while (d * 2 <= p->members) d *= 2;
+    for (int64_t half = d / 2; half >= 1; half /= 2, held /= 2)
+        seconds += 2 * step(p, c, XOR, half, held / 2) + held / 2 * c->gamma;
+    for (rest -= d; rest > 0; rest -= d) { /* a smaller block hands over */
+        while (d > rest) d /= 2;
+        seconds += 2 * step(p, c, SHIFT, d, vector(p) / (double)d) + held * c->gamma;
+    }
+    return seconds;
+}
+
+double comm_cost_direct_allreduce(const comm_problem *p, const comm_cost *c)
+{
+    double part = vector(p) / p->members;
+    return 2 * all_to_all(p, c, part) + (p->members - 1) * part * c->gamma;
+}
+
+double comm_cost_two_level(const comm_problem *p, const comm_cost *c)
+{
+    int nodes = nodes_of(p);
+    double each = (double)p->members / nodes, bytes = vector(p), part = bytes / each;
+    double rail =
+        log2_up(nodes) * c->alpha[1] + (1 - 1. / nodes) * bytes * c->beta[1]; /* the rails share a node's link */
+    double within = each > 1 ? c->alpha[0] * (1 + EXTRA * (each - 2)) + (each - 1) * part * c->beta[0] : 0;
+    return 2 * within + (each - 1) * part * c->gamma + 2 * rail + (1 - 1. / nodes) * part * c->gamma;
+}
+
+double comm_cost_butterfly(const comm_problem *p, const comm_cost *c)
+{
+    int radix[COMM_STAGES], stages = comm_radices(p->members, p->radix, radix), stride = 1;
+    double seconds = 0, held = vector(p);
+    for (int i = 0; i < stages; stride *= radix[i++]) {
+        held /= radix[i];
+        seconds += 2 * step(p, c, SHIFT, stride, held * (radix[i] - 1)) + (radix[i] - 1) * held * c->gamma +
+                   2 * EXTRA * (radix[i] - 2) * c->alpha[1];
+    }
+    return seconds;
+}
+
+double comm_cost_elimination(const comm_problem *p, const comm_cost *c)
+{
+    comm_problem pairs = *p;
+    pairs.members = 1;
+    while (pairs.members * 2 <= p->members) pairs.members *= 2;
+    double extra = p->members > pairs.members ? 2 * step(p, c, SHIFT, 2, vector(p) / 2) : 0;
+    return halving_steps(&pairs, c, vector(p), true) + extra;
+}
+
+static double along_ring(const comm_problem *p, const comm_cost *c, double part)
+{
+    return (p->members - 1) * step(p, c, SHIFT, 1, part);
+}
+
+double comm_cost_ring_allreduce(const comm_problem *p, const comm_cost *c)
+{
+    double part = vector(p) / p->members;
+    return 2 * along_ring(p, c, part) + (p->members - 1) * part * c->gamma;
+}
+
+double comm_cost_segmented_ring(const comm_problem *p, const comm_cost *c)
+{
+    double part = vector(p) / p->members, move = along_ring(p, c, part), sum = (p->members - 1) * part * c->gamma;
+    double segments = part / (4. * 65536);
+    return move + most(move, sum) + (p->members - 1) * segments * c->alpha[0];
+}
+
+double comm_cost_double_tree(const comm_problem *p, const comm_cost *c)
+{
+    const double segment = 131072;
+    double bytes = vector(p), first = bytes < segment ? bytes : segment;
+    return 2 * log2_up(p->members) * step(p, c, SHIFT, 1, first) + 2 * (step(p, c, SHIFT, 1, bytes) - c->alpha[0]) +
+           bytes / segment * 2 * c->alpha[0] + bytes * c->gamma;
+}
+
+/* Of a broadcast, or of an allreduce whose two ways use a link's two directions. */
+double comm_cost_packed(const comm_problem *p, const comm_cost *c)
+{
+    bool both = p->what == KOLO_ALLREDUCE;
+    double rate = 1e9 * comm_pack_bound(p->links, p->members, both ? 0 : p->root, both);
+    return vector(p) / rate + (both ? 2 : 1) * log2_up(p->members) * 2 * c->alpha[0] +
+           (both ? vector(p) * c->gamma : 0);
+}
+
+/* ---- halves of it, and moves -------------------------------------------------------------------------------------------------------- */
+
+double comm_cost_direct_half(const comm_problem *p, const comm_cost *c)
+{
+    return all_to_all(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma;
+}
+
+double comm_cost_halving_half(const comm_problem *p, const comm_cost *c)
+{
+    return halving_steps(p, c, total(p), false) + (p->members > 1 ? step(p, c, SHIFT, p->members / 2, largest(p)) : 0);
+}
+
+double comm_cost_ring_half(const comm_problem *p, const comm_cost *c)
+{
+    return along_ring(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma;
+}
+
+double comm_cost_ring_gather(const comm_problem *p, const comm_cost *c) { return along_ring(p, c, largest(p)); }
+
+double comm_cost_bruck_gather(const comm_problem *p, const comm_cost *c)
+{
+    double seconds = 0, part = total(p) / p->members;
+    for (int64_t d = 1; d < p->members; d *= 2)
+        seconds += step(p, c, SHIFT, d, part * (double)(d < p->members - d ? d : p->members - d));
+    return seconds;
+}
+
+double comm_cost_direct_gather(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, largest(p)); }
+
+static double tree_steps(const comm_problem *p, const comm_cost *c, int k)
+{
+    double seconds = 0;
+    for (int64_t d = 1; d < p->members; d *= k)
+        seconds += step(p, c, SHIFT, d, 0) + (k - 1) * (step(p, c, SHIFT, d, vector(p)) - step(p, c, SHIFT, d, 0)) +
+                   (k - 2) * EXTRA * c->alpha[0];
+    return seconds;
+}
+
+double comm_cost_binomial(const comm_problem *p, const comm_cost *c) { return tree_steps(p, c, 2); }
+double comm_cost_knomial(const comm_problem *p, const comm_cost *c)
+{
+    return tree_steps(p, c, p->radix >= 2 ? p->radix : 4);
+}
+
+double comm_cost_scatter_allgather(const comm_problem *p, const comm_cost *c)
+{
+    double seconds = along_ring(p, c, vector(p) / p->members), bytes = vector(p) / 2;
+    for (int64_t d = 1; d < p->members; d *= 2, bytes /= 2)
+        seconds += step(p, c, SHIFT, p->members / (d * 2) + 1, bytes);
+    return seconds;
+}
+
+double comm_cost_pipelined(const comm_problem *p, const comm_cost *c)
+{
+    const double segment = 131072;
+    double bytes = vector(p), first = bytes < segment ? bytes : segment;
+    return (log2_up(p->members) + 1) * step(p, c, SHIFT, 1, first) + step(p, c, SHIFT, 1, bytes) +
+           bytes / segment * c->alpha[0];
+}
+
+double comm_cost_binomial_gather(const comm_problem *p, const comm_cost *c)
+{
+    int levels = log2_up(p->members);
+    bool far = nodes_of(p) > 1;
+    return levels * c->alpha[far] + 2 * total(p) * c->beta[far]; /* what inner members forward is moved again */
+}
+
+double comm_cost_direct_rooted(const comm_problem *p, const comm_cost *c)
+{
+    bool far = nodes_of(p) > 1;
+    return c->alpha[far] * (1 + EXTRA * (p->members - 1)) + total(p) * c->beta[far];
+}
+
+/* Of uneven exchanges each member knows its own part only, so only the number of messages counts. */
+double comm_cost_direct_alltoall(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, vector(p)); }
+
+double comm_cost_pairwise(const comm_problem *p, const comm_cost *c)
+{
+    return (p->members - 1) * step(p, c, SHIFT, p->members / 2, vector(p));
+}
+
+double comm_cost_bruck_alltoall(const comm_problem *p, const comm_cost *c)
+{
+    double seconds = 0, half = vector(p) * p->members / 2;
+    for (int64_t d = 1; d < p->members; d *= 2) seconds += step(p, c, SHIFT, d, half) + 2 * half * c->gamma;
+    return seconds;
+}
+
+double comm_cost_dissemination(const comm_problem *p, const comm_cost *c)
+{
+    double seconds = 0;
+    for (int64_t d = 1; d < p->members; d *= 2) seconds += step(p, c, SHIFT, d, 1);
+    return seconds;
+}

@@ -1,0 +1,116 @@
+/* Everybody with everybody: allgather by doubling, alltoall, barrier. */
+#include "comm/algorithm/build.h"
+
+#include <stdlib.h>
+
+static int after(const comm_build *b, int d) { return (b->me + d) % b->n; }
+static int before(const comm_build *b, int d) { return (b->me + b->n - d) % b->n; }
+
+/* Parts of `parts` members from `first` on, around the end: two messages there. */
+static void move_parts(comm_build *b, bool sending, int peer, int first, int parts, const int64_t *offset)
+{
+    int head = first + parts <= b->n ? parts : b->n - first;
+    for (int i = 0; i < 2; i++) {
+        int from = i ? 0 : first, to = i ? parts - head : first + head;
+        if (sending) comm_build_send(b, peer, comm_own(offset[from]), offset[to] - offset[from]);
+        else comm_build_receive(b, peer, comm_own(offset[from]), offset[to] - offset[from]);
+    }
+}
+
+static int allgather(comm_schedule *schedule, const comm_problem *p, bool pairs)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    int64_t *offset = comm_offsets(p->counts, p->members);
+    if (!offset) return KOLO_ECONFIG;
+    if (!p->in_place) comm_build_copy(&b, comm_own(offset[p->me]), comm_input(0), p->counts[p->me]);
+    for (int d = 1; d < p->members; d *= 2) {
+        if (pairs) { /* this member holds the parts of its block of d */
+            move_parts(&b, false, p->me ^ d, (p->me ^ d) & ~(d - 1), d, offset);
+            move_parts(&b, true, p->me ^ d, p->me & ~(d - 1), d, offset);
+        } else { /* its own and those of the d - 1 members behind it */
+            int parts = d < p->members - d ? d : p->members - d;
+            move_parts(&b, false, after(&b, d), after(&b, d), parts, offset);
+            move_parts(&b, true, before(&b, d), p->me, parts, offset);
+        }
+        comm_build_wait_all(&b);
+    }
+    free(offset);
+    return schedule->status;
+}
+
+int comm_make_allgather_recursive_doubling(comm_schedule *schedule, const comm_problem *p)
+{
+    return allgather(schedule, p, true);
+}
+
+/* Bruck et al., IEEE TPDS 1997; every part goes to its place at once. */
+int comm_make_allgather_bruck(comm_schedule *schedule, const comm_problem *p) { return allgather(schedule, p, false); }
+
+static int alltoall(comm_schedule *schedule, const comm_problem *p, bool one_by_one)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    int64_t *to = comm_offsets(p->send, p->members), *from = comm_offsets(p->receive, p->members);
+    comm_place input = comm_input(0);
+    if (to && from) {
+        if (p->in_place) {
+            input = comm_scratch(0);
+            comm_build_copy(&b, input, comm_own(0), to[p->members]);
+        }
+        comm_build_copy(&b, comm_own(from[p->me]), comm_shift(input, to[p->me]), p->send[p->me]);
+        for (int d = 1; d < p->members; d++) {
+            int next = after(&b, d), previous = before(&b, d);
+            comm_build_receive(&b, previous, comm_own(from[previous]), p->receive[previous]);
+            comm_build_send(&b, next, comm_shift(input, to[next]), p->send[next]);
+            if (one_by_one) comm_build_wait_all(&b);
+        }
+        comm_build_wait_all(&b);
+    } else {
+        schedule->status = KOLO_ECONFIG;
+    }
+    free(to);
+    free(from);
+    return schedule->status;
+}
+
+int comm_make_alltoall_direct(comm_schedule *schedule, const comm_problem *p) { return alltoall(schedule, p, false); }
+int comm_make_alltoall_pairwise(comm_schedule *schedule, const comm_problem *p) { return alltoall(schedule, p, true); }
+
+/* Block i is for the member i further; those with bit d set in i travel d members at a time (Bruck et al., IEEE TPDS 1997). */
+int comm_make_alltoall_bruck(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    int n = p->members;
+    int64_t c = p->count, pack = n * c, arrive = pack + (n + 1) / 2 * c;
+    comm_build_copy(&b, comm_scratch(0), comm_input(p->me * c), (n - p->me) * c);
+    comm_build_copy(&b, comm_scratch((n - p->me) * c), comm_input(0), p->me * c);
+    for (int d = 1; d < n; d *= 2) {
+        int64_t blocks = 0;
+        for (int out = 1; out >= 0; out--) { /* runs of d blocks are packed; what came is put in their place */
+            blocks = 0;
+            for (int i = d; i < n; i += 2 * d) {
+                int64_t run = i + d < n ? d : n - i;
+                comm_place block = comm_scratch(i * c);
+                if (out) comm_build_copy(&b, comm_scratch(pack + blocks * c), block, run * c);
+                else comm_build_copy(&b, block, comm_scratch(arrive + blocks * c), run * c);
+                blocks += run;
+            }
+            if (!out) break;
+            comm_build_receive(&b, before(&b, d), comm_scratch(arrive), blocks * c);
+            comm_build_send(&b, after(&b, d), comm_scratch(pack), blocks * c);
+            comm_build_wait_all(&b);
+        }
+    }
+    for (int i = 0; i < n; i++) comm_build_copy(&b, comm_own(before(&b, i) * c), comm_scratch(i * c), c);
+    return schedule->status;
+}
+
+int comm_make_barrier_dissemination(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    for (int d = 1; d < p->members; d *= 2) {
+        comm_build_receive(&b, before(&b, d), comm_scratch(1), 1);
+        comm_build_send(&b, after(&b, d), comm_scratch(0), 1);
+        comm_build_wait_all(&b);
+    }
+    return schedule->status;
+}

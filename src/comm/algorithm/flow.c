@@ -1,0 +1,176 @@
+/* Trees along which a vector flows segment by segment, several side by side: sums up, results down. Two binary trees in which nobody is inner twice carry half of
+ * the vector each (Sanders, Speck, Träff, Parallel Computing 2009). */
+#include "comm/algorithm/build.h"
+
+enum { FLOW_SEGMENT = 32768 }; /* elements */
+
+typedef struct flow {
+    const comm_limb *limb;
+    int limbs;
+    int64_t segment;
+    int deepest;     /* sums flow up through as many levels first; -1: they do not */
+    comm_place from; /* of element 0 of what this member brings */
+} flow;
+
+static comm_range segment_of(const flow *f, const comm_limb *l, int64_t k)
+{
+    if (k < 0 || k > comm_length(l->range) / f->segment) return (comm_range){0, 0};
+    int64_t from = l->range.from + k * f->segment;
+    return (comm_range){from, from + f->segment < l->range.to ? from + f->segment : l->range.to};
+}
+
+/* The segment that this member handles in a round, on its way up and down. What a member sends in a round, its neighbour takes in the next one, in every tree: so
+ * messages between two members come in one order, and nobody waits in a circle. The 2: the request that sent a sum is over before the result
+ * comes into the same memory. */
+static comm_range going_up(const flow *f, const comm_limb *l, int64_t round)
+{
+    return segment_of(f, l, f->deepest < 0 ? -1 : round - (f->deepest - l->depth));
+}
+static comm_range going_down(const flow *f, const comm_limb *l, int64_t round)
+{
+    return segment_of(f, l, round - l->depth - (f->deepest < 0 ? 0 : f->deepest + 2));
+}
+
+static comm_place slot(const comm_build *b, const flow *f, int tree, int child, int64_t round)
+{
+    int64_t index = 0;
+    for (int t = 0; t < tree; t++) index += f->limb[t].children;
+    return comm_scratch(b->spare + (2 * (index + child) + round % 2) * f->segment);
+}
+
+/* Receives of a round are posted in the round before. */
+static int64_t post_receives(comm_build *b, const flow *f, int64_t round)
+{
+    for (int t = 0; t < f->limbs; t++) {
+        comm_range r = going_up(f, &f->limb[t], round);
+        for (int c = 0; c < f->limb[t].children; c++)
+            comm_build_receive(b, f->limb[t].child[c], slot(b, f, t, c, round), comm_length(r));
+    }
+    for (int t = 0; t < f->limbs; t++) {
+        comm_range r = going_down(f, &f->limb[t], round);
+        if (f->limb[t].parent >= 0) comm_build_receive(b, f->limb[t].parent, comm_build_sum(b, r.from), comm_length(r));
+    }
+    return b->s->posts - 1;
+}
+
+static void send_up(comm_build *b, const flow *f, int t, int64_t round)
+{
+    const comm_limb *l = &f->limb[t];
+    comm_range r = going_up(f, l, round);
+    comm_place place[COMM_LIMB_CHILDREN + 1], sum = comm_shift(f->from, r.from);
+    if (l->children) {
+        for (int c = 0; c < l->children; c++) place[c + (c >= l->before)] = slot(b, f, t, c, round);
+        place[l->before] = sum;
+        sum = comm_build_sum(b, r.from);
+        comm_build_fold(b, place, l->children + 1, l->before, sum, comm_length(r));
+    }
+    if (l->parent >= 0) comm_build_send(b, l->parent, sum, comm_length(r));
+}
+
+static void send_down(comm_build *b, const flow *f, int t, int64_t round)
+{
+    const comm_limb *l = &f->limb[t];
+    comm_range r = going_down(f, l, round);
+    comm_place from = f->deepest >= 0 || l->parent >= 0 ? comm_build_sum(b, r.from) : comm_shift(f->from, r.from);
+    for (int c = 0; c < l->children; c++) comm_build_send(b, l->child[c], from, comm_length(r));
+}
+
+void comm_flow(comm_build *b, const comm_limb *limb, int limbs, int64_t segment, int deepest, comm_place from)
+{
+    flow f = {limb, limbs, segment > 0 ? segment : FLOW_SEGMENT, deepest, from};
+    int64_t longest = 0, last = 0;
+    for (int t = 0; t < limbs; t++) {
+        if (comm_length(limb[t].range) > longest) longest = comm_length(limb[t].range);
+        if (limb[t].depth > last) last = limb[t].depth;
+    }
+    if (f.segment > longest) f.segment = longest ? longest : 1;
+    int64_t rounds = (longest + f.segment - 1) / f.segment + last + (deepest < 0 ? 0 : deepest + 2);
+    int64_t due = post_receives(b, &f, 0);
+    for (int64_t round = 0; round < rounds; round++) {
+        int64_t next = post_receives(b, &f, round + 1);
+        comm_build_wait(b, due);
+        for (int t = 0; t < limbs; t++) send_up(b, &f, t, round);
+        for (int t = 0; t < limbs; t++) send_down(b, &f, t, round);
+        due = next;
+    }
+    comm_build_wait_all(b);
+}
+
+/* The in-order binary tree over 1 .. n - 1 with 0 on top: a number's lowest bit is its height. */
+static void binary_limb(comm_limb *l, int v, int n)
+{
+    int bit = v & -v;
+    *l = (comm_limb){.parent = -1};
+    if (v == 0) {
+        if (n > 1) l->child[l->children++] = comm_power_until(n - 1);
+        return;
+    }
+    for (int at = v; at; l->depth++) { /* up to the root */
+        int low = at & -at, up = (at ^ low) | (low * 2);
+        at = up < n ? up : at ^ low;
+        if (l->parent < 0) l->parent = at;
+    }
+    if (bit == 1) return;
+    l->child[l->children++] = v - bit / 2;
+    l->before = 1;
+    for (bit /= 2; bit; bit /= 2) {
+        if (v + bit >= n) continue;
+        l->child[l->children++] = v + bit;
+        break;
+    }
+}
+
+/* limb[0]: the tree; limb[1]: the same on members shifted by one, or mirrored, so that leaves become inner. First members: `root` and the last or next one. */
+static void two_trees(comm_limb limb[2], const comm_problem *p, int root)
+{
+    int n = p->members, v = (p->me - root + n) % n;
+    comm_range whole = {0, p->count};
+    for (int t = 0; t < 2; t++) {
+        int at = t == 0 ? v : n % 2 == 0 ? n - 1 - v : (v + n - 1) % n;
+        binary_limb(&limb[t], at, n);
+        for (int c = -1; c < limb[t].children; c++) {
+            int *who = c < 0 ? &limb[t].parent : &limb[t].child[c];
+            if (*who >= 0) *who = ((t == 0 ? *who : n % 2 == 0 ? n - 1 - *who : *who + 1) + root) % n;
+        }
+        limb[t].range = comm_cut(whole, 2, t);
+    }
+}
+
+int comm_make_allreduce_double_binary_tree(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    comm_limb limb[2];
+    two_trees(limb, p, 0);
+    int deepest = 0;
+    while (p->members > 1 << deepest) deepest++;
+    comm_flow(&b, limb, 2, p->segment, deepest, p->in_place ? comm_own(0) : comm_input(0));
+    b.brought = b.brought && p->members == 1;
+    return comm_build_end(&b, (comm_range){0, p->count});
+}
+
+/* The root feeds both trees: it stands on top of them, above the two trees over the other members. */
+int comm_make_broadcast_pipelined_tree(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    comm_limb limb[2];
+    comm_problem others = *p;
+    int n = p->members - 1, mine = (p->me - p->root + n) % (n + 1); /* number among the others, root + 1 being 0 */
+    bool root = p->me == p->root;
+    comm_range whole = {0, p->count};
+    others.members = n;
+    others.me = mine;
+    for (int t = 0; t < 2; t++) limb[t] = (comm_limb){.parent = -1, .range = comm_cut(whole, 2, t)};
+    if (n > 0 && !root) two_trees(limb, &others, 0);
+    for (int t = 0; t < 2 && n > 0; t++) {
+        int top = t == 0 ? 0 : n % 2 == 0 ? n - 1 : 1 % n;
+        if (root) limb[t].child[limb[t].children++] = (p->root + 1 + top) % p->members;
+        limb[t].depth += !root;
+        for (int c = -1; c < limb[t].children && !root; c++) {
+            int *who = c < 0 ? &limb[t].parent : &limb[t].child[c];
+            *who = *who < 0 ? p->root : (*who + p->root + 1) % p->members;
+        }
+    }
+    comm_flow(&b, limb, 2, p->segment, -1, root && !p->in_place ? comm_input(0) : comm_own(0));
+    b.brought = root && !p->in_place;
+    return comm_build_end(&b, whole);
+}

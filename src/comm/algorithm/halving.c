@@ -1,0 +1,155 @@
+/* Rabenseifner's algorithm, nearest partner first: at level d the members form blocks of 2d, cut into a left half (always whole) and a right half of up to d
+ * members. Where both are whole, partners halve what they hold; where the right one is short it hands over its sum and rests (binary blocks). So for each
+ * element the sum is the tree of tree.h. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
+#include "comm/algorithm/build.h"
+
+#include <stdlib.h>
+
+typedef struct level {
+    int base, middle, right;
+} level; /* right: members of the right half, 0 if there is none */
+
+static level level_of(const comm_build *b, int d)
+{
+    int base = b->me & ~(2 * d - 1), middle = base + d, end = base + 2 * d < b->n ? base + 2 * d : b->n;
+    return (level){base, middle, end > middle ? end - middle : 0};
+}
+
+static comm_range half_of(comm_range r, int high)
+{
+    int64_t middle = r.from + (r.to - r.from) / 2;
+    return high ? (comm_range){middle, r.to} : (comm_range){r.from, middle};
+}
+
+/* The piece that member i of a whole block of d holds: bit 0 chose first. */
+static comm_range piece_of(comm_range r, int i, int d)
+{
+    for (int bit = 1; bit < d; bit *= 2) r = half_of(r, (i & bit) != 0);
+    return r;
+}
+
+/* sum[at] = mine op what was received, or the other way round. */
+static void add_received(comm_build *b, comm_range r, bool mine_left)
+{
+    comm_place mine = comm_build_mine(b, r.from), other = comm_scratch(b->spare);
+    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine,
+                       comm_length(r));
+    b->brought = false;
+}
+
+/* One level of the reduce-scatter. Returns false when this member hands over what it holds and rests. */
+static bool reduce_level(comm_build *b, int d, level v, comm_range whole, comm_range *mine)
+{
+    bool left = b->me < v.middle;
+    if (v.right == d) {
+        int peer = b->me ^ d;
+        comm_range keep = half_of(*mine, !left), give = half_of(*mine, left);
+        comm_build_receive(b, peer, comm_scratch(b->spare), comm_length(keep));
+        comm_build_send(b, peer, comm_build_mine(b, give.from), comm_length(give));
+        comm_build_wait_all(b);
+        add_received(b, keep, left);
+        *mine = keep;
+        return true;
+    }
+    int holders = comm_power_until(v.right); /* of the right half's sum: its first members */
+    if (left) {
+        comm_build_receive(b, v.middle + (b->me - v.base) % holders, comm_scratch(b->spare), comm_length(*mine));
+        comm_build_wait_all(b);
+        add_received(b, *mine, true);
+        return true;
+    }
+    for (int i = b->me - v.middle; i < d; i += holders) {
+        comm_range r = piece_of(whole, i, d);
+        comm_build_send(b, v.base + i, comm_build_mine(b, r.from), comm_length(r));
+    }
+    comm_build_wait_all(b);
+    return false;
+}
+
+/* The same level on the way back: what was given away returns. before: what this member held before that level. */
+static void gather_level(comm_build *b, int d, level v, comm_range whole, comm_range mine, comm_range before)
+{
+    int holders = comm_power_until(v.right);
+    bool left = b->me < v.middle;
+    if (v.right == d) {
+        comm_range other = half_of(before, left);
+        comm_build_receive(b, b->me ^ d, comm_build_sum(b, other.from), comm_length(other));
+        comm_build_send(b, b->me ^ d, comm_build_sum(b, mine.from), comm_length(mine));
+    } else if (left) {
+        comm_build_send(b, v.middle + (b->me - v.base) % holders, comm_build_sum(b, mine.from), comm_length(mine));
+    } else {
+        for (int i = b->me - v.middle; i < d; i += holders) {
+            comm_range r = piece_of(whole, i, d);
+            comm_build_receive(b, v.base + i, comm_build_sum(b, r.from), comm_length(r));
+        }
+    }
+    comm_build_wait_all(b);
+}
+
+enum { LEVELS = 32 };
+
+/* The reduce-scatter. before: what this member held before each level; returns how many levels it took part in. */
+static int reduce_levels(comm_build *b, comm_range whole, comm_range before[LEVELS], comm_range *mine, bool *holds)
+{
+    int levels = 0;
+    *mine = whole;
+    *holds = true;
+    for (int d = 1; d < b->n && *holds; d *= 2, levels++) {
+        level v = level_of(b, d);
+        before[levels] = *mine;
+        if (v.right) *holds = reduce_level(b, d, v, whole, mine);
+    }
+    return levels;
+}
+
+void comm_halve(comm_build *b, comm_range r)
+{
+    comm_range before[LEVELS], mine;
+    bool holds;
+    int levels = reduce_levels(b, r, before, &mine, &holds);
+    for (int l = levels - 1; l >= 0; l--) {
+        level v = level_of(b, 1 << l);
+        if (v.right) gather_level(b, 1 << l, v, r, mine, before[l]);
+        mine = before[l];
+    }
+}
+
+int comm_make_allreduce_rabenseifner(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    comm_halve(&b, (comm_range){0, p->count});
+    b.brought = b.brought && p->members == 1;
+    return comm_build_end(&b, (comm_range){0, p->count});
+}
+
+/* Sums are formed in scratch; pieces are halves of halves, wherever the parts' borders lie. Then the holders send the parts to their owners. */
+int comm_make_reduce_scatter_recursive_halving(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    int64_t *offset = comm_offsets(p->counts, p->members);
+    if (!offset) return KOLO_ECONFIG;
+    comm_range whole = {0, offset[p->members]}, before[LEVELS], mine;
+    comm_range own = {offset[p->me], offset[p->me + 1]};
+    bool holds;
+    b.brought = true;
+    if ((p->me ^ 1) < p->members) {
+        comm_range kept = half_of(whole, p->me & 1);
+        b.sum = comm_scratch(-kept.from);
+        b.spare = comm_length(kept);
+    }
+    reduce_levels(&b, whole, before, &mine, &holds);
+    int holders = comm_power_until(p->members);
+    for (int i = 0; i < holders; i++) {
+        comm_range r = comm_both(piece_of(whole, i, holders), own);
+        if (i != p->me) comm_build_receive(&b, i, comm_own(r.from - own.from), comm_length(r));
+    }
+    for (int k = 0; holds && k < p->members; k++) {
+        comm_range r = comm_both(mine, (comm_range){offset[k], offset[k + 1]});
+        if (k != p->me) comm_build_send(&b, k, comm_build_mine(&b, r.from), comm_length(r));
+        else if (!p->in_place || p->members > 1)
+            comm_build_copy(&b, comm_own(r.from - own.from), comm_build_mine(&b, r.from), comm_length(r));
+    }
+    comm_build_wait_all(&b);
+    free(offset);
+    return schedule->status;
+}

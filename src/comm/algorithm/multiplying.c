@@ -1,0 +1,69 @@
+/* Recursive multiplying: at level d, groups of d members form blocks of k groups, and each member exchanges whole vectors with one of every other group of
+ * its block. Where a group is short, each of its members serves several. k = 2 is recursive doubling, k >= n the one shot in which everybody
+ * sends everything to everybody. With k a power of two the sum is the tree of tree.h. */
+#include "comm/algorithm/build.h"
+
+typedef struct block {
+    int base, d, n; /* members base, base + 1, ... in groups of d, until n members of the team */
+} block;
+
+static int group_size(const block *v, int g)
+{
+    int64_t left = (int64_t)v->n - v->base - (int64_t)g * v->d;
+    return left <= 0 ? 0 : left < v->d ? (int)left : v->d;
+}
+
+static void level(comm_build *b, comm_range r, const block *v, int k, comm_place *place)
+{
+    int mine = (b->me - v->base) / v->d, i = (b->me - v->base) % v->d, size = group_size(v, mine), groups = 0;
+    int64_t slot = b->spare, count = comm_length(r);
+    while (groups < k && group_size(v, groups) > 0) groups++;
+    if (groups == 1) return;
+    for (int g = 0; g < groups; g++) {
+        place[g] = g == mine ? comm_build_mine(b, r.from) : comm_scratch(slot);
+        if (g == mine) continue;
+        comm_build_receive(b, v->base + g * v->d + i % group_size(v, g), place[g], count);
+        slot += count;
+    }
+    for (int t = 1; t < groups; t++) {
+        int g = (mine + t) % groups;
+        for (int to = i; to < group_size(v, g); to += size)
+            comm_build_send(b, v->base + g * v->d + to, comm_build_mine(b, r.from), count);
+    }
+    comm_build_wait_all(b);
+    comm_build_fold(b, place, groups, mine, comm_build_sum(b, r.from), count);
+    b->brought = false;
+}
+
+void comm_multiply(comm_build *b, comm_range r, int k)
+{
+    comm_place *place = comm_build_places(b, k);
+    for (int64_t d = 1; place && d < b->n; d *= k) {
+        block v = {(int)(b->me - b->me % (d * k)), (int)d, b->n};
+        level(b, r, &v, k, place);
+    }
+}
+
+static int make(comm_schedule *schedule, const comm_problem *p, int k)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    comm_multiply(&b, (comm_range){0, p->count}, k);
+    return comm_build_end(&b, (comm_range){0, p->count});
+}
+
+int comm_make_allreduce_recursive_doubling(comm_schedule *schedule, const comm_problem *p)
+{
+    return make(schedule, p, 2);
+}
+
+int comm_make_allreduce_recursive_multiplying(comm_schedule *schedule, const comm_problem *p)
+{
+    return make(schedule, p, p->radix >= 2 ? comm_power_until(p->radix) : 4);
+}
+
+int comm_make_allreduce_one_shot(comm_schedule *schedule, const comm_problem *p)
+{
+    int k = 2;
+    while (k < p->members) k *= 2;
+    return make(schedule, p, k);
+}

@@ -1,0 +1,198 @@
+/* Several spanning trees use the links that a single ring or tree leaves idle (Wang et al., Blink, MLSys 2020). Blink packs them by multiplicative weights and then
+ * thins out the many trees it gets. Edmonds' theorem is shorter and exact: as long as every rank can still be reached by a flow of k - w from the root
+ * when a tree of weight w is taken away, that many more trees fit (Lovász, "On two minimax theorems in graph", JCT B 1976, is the proof that we follow):
+ * a tree grows link by link, and a link is taken if the flow to its end stays large enough. */
+#include "comm/algorithm/pack.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/algorithm/build.h"
+
+enum { RANKS = COMM_PACK_RANKS, UNITS = 240 }; /* UNITS: into which the bound is cut */
+
+typedef struct net {
+    int n, root;
+    double cap[RANKS][RANKS];
+} net;
+
+static double larger(double a, double b) { return a > b ? a : b; }
+static double lesser(double a, double b) { return a < b ? a : b; }
+
+static void net_open(net *g, const double *links, int n, int root, bool both)
+{
+    *g = (net){.n = n, .root = root};
+    for (int u = 0; u < n; u++)
+        for (int v = 0; v < n; v++) {
+            double c = links[u * n + v], back = links[v * n + u];
+            if (both && !(back >= c)) c = back;
+            if (u != v && c > 0 && isfinite(c)) g->cap[u][v] = c;
+        }
+}
+
+/* Augments along the shortest path; returns by how much, 0 when there is none. */
+static double augment(double rest[RANKS][RANKS], int n, int root, int to)
+{
+    int from[RANKS], queue[RANKS], head = 0, tail = 0;
+    for (int v = 0; v < n; v++) from[v] = -1;
+    from[root] = root;
+    queue[tail++] = root;
+    while (head < tail && from[to] < 0) {
+        int u = queue[head++];
+        for (int v = 0; v < n; v++)
+            if (from[v] < 0 && rest[u][v] > 1e-9) {
+                from[v] = u;
+                queue[tail++] = v;
+            }
+    }
+    if (from[to] < 0) return 0;
+    double least = INFINITY;
+    for (int v = to; v != root; v = from[v]) least = lesser(least, rest[from[v]][v]);
+    for (int v = to; v != root; v = from[v]) {
+        rest[from[v]][v] -= least;
+        rest[v][from[v]] += least;
+    }
+    return least;
+}
+
+/* The largest flow from the root, or `enough`, where it is more. */
+static double flow_to(const net *g, int to, double enough)
+{
+    double rest[RANKS][RANKS], flow = 0, more;
+    memcpy(rest, g->cap, sizeof rest);
+    while (flow < enough && (more = augment(rest, g->n, g->root, to)) > 0) flow += more;
+    return lesser(flow, enough);
+}
+
+static double least_flow(const net *g)
+{
+    double least = INFINITY;
+    for (int v = 0; v < g->n; v++)
+        if (v != g->root) least = flow_to(g, v, least);
+    return g->n > 1 ? least : 0;
+}
+
+double comm_pack_bound(const double *links, int n, int root, bool both)
+{
+    net g;
+    net_open(&g, links, n, root, both);
+    return least_flow(&g);
+}
+
+/* Takes a tree of weight w out of the net such that a flow of `left` to everybody stays; false: there is none, and nothing is taken. */
+static bool grow(net *g, int w, double left, int parent[RANKS])
+{
+    int in[RANKS] = {g->root}, count = 1;
+    const net before = *g;
+    for (int v = 0; v < g->n; v++) parent[v] = -1;
+    while (count < g->n) {
+        bool found = false;
+        for (int i = 0; i < count && !found; i++) /* nearest to the root first: shallow trees */
+            for (int v = 0; v < g->n && !found; v++) {
+                double *cap = &g->cap[in[i]][v];
+                if (v == g->root || parent[v] >= 0 || *cap < w) continue;
+                *cap -= w;
+                found = flow_to(g, v, left) >= left;
+                if (!found) *cap += w;
+                else parent[v] = in[i];
+                if (found) in[count++] = v;
+            }
+        if (!found) {
+            *g = before;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The largest capacity below `limit` that a link still has. */
+static int next_weight(const net *g, int limit)
+{
+    double best = 1;
+    for (int u = 0; u < g->n; u++)
+        for (int v = 0; v < g->n; v++)
+            if (g->cap[u][v] < limit) best = larger(best, g->cap[u][v]);
+    return (int)best;
+}
+
+void comm_pack(comm_packing *packing, const double *links, int n, int root, bool both)
+{
+    net g;
+    *packing = (comm_packing){0};
+    net_open(&g, links, n, root, both);
+    double bound = least_flow(&g), unit = bound / UNITS;
+    if (!(bound > 0)) return;
+    for (int u = 0; u < n; u++) /* whole units from here on: all sums are exact */
+        for (int v = 0; v < n; v++) g.cap[u][v] = lesser(floor(g.cap[u][v] / unit + 1e-6), UNITS);
+    int rest = (int)least_flow(&g);
+    while (rest > 0 && packing->trees < COMM_PACK_TREES) {
+        int w = rest;
+        while (!grow(&g, w, rest - w, packing->parent[packing->trees])) w = next_weight(&g, w); /* w = 1 always grows */
+        packing->weight[packing->trees++] = w;
+        packing->units += w;
+        rest -= w;
+    }
+    packing->rate = packing->units * unit;
+}
+
+static int depth_of(const int *parent, int v)
+{
+    int depth = 0;
+    for (; parent[v] >= 0; v = parent[v]) depth++;
+    return depth;
+}
+
+static int deepest_of(const comm_packing *packing, int n)
+{
+    int deepest = 0;
+    for (int t = 0; t < packing->trees; t++)
+        for (int v = 0; v < n; v++)
+            if (depth_of(packing->parent[t], v) > deepest) deepest = depth_of(packing->parent[t], v);
+    return deepest;
+}
+
+static void limb_of(comm_limb *l, const int *parent, int n, int me)
+{
+    *l = (comm_limb){.parent = parent[me], .depth = depth_of(parent, me)};
+    for (int v = 0; v < n; v++)
+        if (parent[v] == me) l->child[l->children++] = v;
+}
+
+/* The vector is cut in proportion to the trees' weights. */
+static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    comm_packing *packing = kolo_alloc(sizeof *packing);
+    comm_limb *limb = kolo_alloc(COMM_PACK_TREES * sizeof *limb);
+    bool source = up || p->me == p->root;
+    if (packing && limb) {
+        comm_pack(packing, p->links, p->members, up ? 0 : p->root, up);
+        int64_t before = 0;
+        for (int t = 0; t < packing->trees; t++) {
+            limb_of(&limb[t], packing->parent[t], p->members, p->me);
+            int64_t from = p->count / packing->units * before + p->count % packing->units * before / packing->units;
+            before += packing->weight[t];
+            limb[t].range.from = from;
+            limb[t].range.to = p->count / packing->units * before + p->count % packing->units * before / packing->units;
+        }
+        comm_flow(&b, limb, packing->trees, p->segment, up ? deepest_of(packing, p->members) : -1,
+                  source && !p->in_place ? comm_input(0) : comm_own(0));
+    } else {
+        schedule->status = KOLO_ECONFIG;
+    }
+    free(packing);
+    free(limb);
+    b.brought = source && !p->in_place && (!up || p->members == 1);
+    return comm_build_end(&b, (comm_range){0, p->count});
+}
+
+int comm_make_allreduce_packed_trees(comm_schedule *schedule, const comm_problem *p)
+{
+    return packed(schedule, p, true);
+}
+int comm_make_broadcast_packed_trees(comm_schedule *schedule, const comm_problem *p)
+{
+    return packed(schedule, p, false);
+}

@@ -1,0 +1,22 @@
+/* Spanning trees packed into links of unlike speed, for the ranks of one node. */
+#ifndef KOLO_COMM_PACK_H
+#define KOLO_COMM_PACK_H
+
+#include "comm/algorithm/algorithm.h"
+
+enum { COMM_PACK_RANKS = 16, COMM_PACK_TREES = 32 };
+
+typedef struct comm_packing {
+    int trees, units; /* units: sum of weights */
+    double rate;      /* GB/s that all trees together carry from the root to everybody */
+    int weight[COMM_PACK_TREES];
+    int parent[COMM_PACK_TREES][COMM_PACK_RANKS]; /* -1: the root */
+} comm_packing;
+
+/* The least of the largest flows from the root to each other rank, GB/s: what no broadcast can exceed. links: [n][n], from, to; negative or no numbers count as 0.
+ * both: a link counts as its slower direction (sums flow up the trees, results down). */
+double comm_pack_bound(const double *links, int n, int root, bool both);
+/* Trees of which no link carries more than it can, with `rate` close to the bound; 0 trees: some rank cannot be reached. */
+void comm_pack(comm_packing *packing, const double *links, int n, int root, bool both);
+
+#endif

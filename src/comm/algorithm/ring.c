@@ -1,0 +1,145 @@
+/* Rings: everything moves to the next member, n - 1 times. Bandwidth-optimal for any n and gentle to any network; but an element's order of sums depends on
+ * where it lies. Patarasuk and Yuan, JPDC 2009. */
+#include "comm/algorithm/build.h"
+
+#include <stdlib.h>
+
+enum { RING_SEGMENT = 65536 }; /* elements */
+
+typedef struct ring {
+    comm_range whole;
+    int64_t segment, segments; /* of the largest chunk */
+} ring;
+
+static comm_range chunk_of(const comm_build *b, const ring *g, int chunk)
+{
+    int64_t count = comm_length(g->whole), from = comm_part(count, b->n, chunk), to = comm_part(count, b->n, chunk + 1);
+    return (comm_range){g->whole.from + from, g->whole.from + to};
+}
+
+/* Segment k of the chunk that this member sends (step = 0: its own) in a step. */
+static comm_range ring_piece(const comm_build *b, const ring *g, int step, int64_t k)
+{
+    comm_range r = chunk_of(b, g, ((b->me - step) % b->n + b->n) % b->n);
+    r.from = r.from + k * g->segment < r.to ? r.from + k * g->segment : r.to;
+    r.to = r.from + g->segment < r.to ? r.from + g->segment : r.to;
+    return r;
+}
+
+static comm_place slot(const comm_build *b, const ring *g, int64_t item)
+{
+    return comm_scratch(b->spare + item % 2 * g->segment);
+}
+
+/* Posts the receive of item t of `items` ahead of its turn; returns its serial number or the last one posted. */
+static int64_t ring_ahead(comm_build *b, const ring *g, int64_t t, int64_t items, bool gather)
+{
+    if (t < items) {
+        comm_range r = ring_piece(b, g, (int)(t / g->segments) + (gather ? 0 : 1), t % g->segments);
+        comm_place into = gather ? comm_build_sum(b, r.from) : slot(b, g, t);
+        comm_build_receive(b, (b->me + b->n - 1) % b->n, into, comm_length(r));
+    }
+    return b->s->posts - 1;
+}
+
+/* One segment is received ahead, so that combining and the network overlap. */
+void comm_ring(comm_build *b, comm_range r, int64_t segment)
+{
+    ring g = {r, 0, 1};
+    int64_t largest = 1;
+    for (int i = 0; i < b->n; i++) {
+        comm_range chunk = chunk_of(b, &g, i);
+        if (comm_length(chunk) > largest) largest = comm_length(chunk);
+    }
+    g.segment = segment > 0 && segment < largest ? segment : largest;
+    g.segments = (largest + g.segment - 1) / g.segment;
+    int64_t items = (b->n - 1) * g.segments;
+    for (int gather = 0; gather < 2; gather++) {
+        int64_t due = ring_ahead(b, &g, 0, items, gather);
+        for (int64_t t = 0; t < items; t++) {
+            int step = (int)(t / g.segments);
+            int64_t k = t % g.segments, next = ring_ahead(b, &g, t + 1, items, gather);
+            comm_range out = ring_piece(b, &g, step - gather, k), in = ring_piece(b, &g, step + 1 - gather, k);
+            bool first = !gather && step == 0;
+            comm_build_send(b, (b->me + 1) % b->n, first ? comm_build_mine(b, out.from) : comm_build_sum(b, out.from),
+                            comm_length(out));
+            comm_build_wait(b, due);
+            if (!gather)
+                comm_build_combine(b, comm_build_sum(b, in.from), comm_build_mine(b, in.from), slot(b, &g, t),
+                                   comm_length(in));
+            due = next;
+        }
+        comm_build_wait_all(b);
+        b->brought = b->brought && b->n == 1;
+    }
+}
+
+static int allreduce(comm_schedule *schedule, const comm_problem *p, int64_t segment)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    comm_ring(&b, (comm_range){0, p->count}, segment);
+    return comm_build_end(&b, (comm_range){0, p->count});
+}
+
+int comm_make_allreduce_ring(comm_schedule *schedule, const comm_problem *p) { return allreduce(schedule, p, 0); }
+
+int comm_make_allreduce_segmented_ring(comm_schedule *schedule, const comm_problem *p)
+{
+    return allreduce(schedule, p, p->segment > 0 ? p->segment : RING_SEGMENT);
+}
+
+/* The part of the member before me is the first that I send: so my own is the last that I receive. */
+int comm_make_reduce_scatter_ring(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    int64_t *offset = comm_offsets(p->counts, p->members), largest = 0, at = 0;
+    int n = p->members, next = (p->me + 1) % n, previous = (p->me + n - 1) % n;
+    if (!offset) return KOLO_ECONFIG;
+    for (int i = 0; i < n; i++)
+        if (p->counts[i] > largest) largest = p->counts[i];
+    for (int step = 0; step < n; step++) { /* at step t the part of me - 1 - t is complete up to this member */
+        int part = ((p->me - 1 - step) % n + n) % n;
+        int64_t count = p->counts[part];
+        comm_place sum = comm_scratch(at), brought = comm_input(offset[part]);
+        if (step > 0) comm_build_combine(&b, sum, sum, brought, count);
+        if (step == n - 1) {
+            if (n > 1) comm_build_copy(&b, comm_own(0), sum, count);
+            else if (!p->in_place) comm_build_copy(&b, comm_own(0), brought, count);
+            break;
+        }
+        at = largest - at;
+        comm_build_receive(&b, previous, comm_scratch(at), p->counts[((part - 1) % n + n) % n]);
+        comm_build_send(&b, next, step ? sum : brought, count);
+        comm_build_wait_all(&b);
+    }
+    free(offset);
+    return schedule->status;
+}
+
+static bool holds(const comm_build *b, const int *held, int member, int part)
+{
+    return (part - member + b->n) % b->n < (held ? held[member] : 1);
+}
+
+void comm_ring_gather(comm_build *b, const int64_t *offset, const int *held)
+{
+    int n = b->n, next = (b->me + 1) % n, previous = (b->me + n - 1) % n;
+    for (int step = 0; step < n - 1; step++) {
+        int out = (b->me - step + n) % n, in = (b->me - step - 1 + n) % n;
+        if (!holds(b, held, b->me, in))
+            comm_build_receive(b, previous, comm_own(offset[in]), offset[in + 1] - offset[in]);
+        if (!holds(b, held, next, out)) comm_build_send(b, next, comm_own(offset[out]), offset[out + 1] - offset[out]);
+        comm_build_wait_all(b);
+    }
+}
+
+int comm_make_allgather_ring(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    int64_t *offset = comm_offsets(p->counts, p->members);
+    if (!offset) return KOLO_ECONFIG;
+    if (!p->in_place) comm_build_copy(&b, comm_own(offset[p->me]), comm_input(0), p->counts[p->me]);
+    comm_ring_gather(&b, offset, NULL);
+    free(offset);
+    return schedule->status;
+}

@@ -1,0 +1,108 @@
+/* Reduce-scatter and allgather in stages, each within small circles of members: butterflies of mixed radix (gloo's Bcube), and groups whose owners go on alone.
+ * Groups are nodes (split rail; the two-level form of BlueConnect, Cho et al., SysML 2019), or twos and threes (3-2 elimination, Rabenseifner and Träff,
+ * EuroPVM/MPI 2004). */
+#include "comm/algorithm/build.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "comm/algorithm/stages.h"
+#include "kolo/error.h"
+
+int comm_radices(int n, int k, int radix[COMM_STAGES])
+{
+    int stages = 0;
+    for (; k >= 2 && n % k == 0; n /= k) radix[stages++] = k;
+    for (; n % 4 == 0; n /= 4) radix[stages++] = 4;
+    for (int f = 2; n > 1; f++)
+        for (; n % f == 0; n /= f) radix[stages++] = f;
+    return stages;
+}
+
+int comm_make_allreduce_butterfly(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    comm_range r = {0, p->count}, before[COMM_STAGES];
+    comm_circle circle[COMM_STAGES];
+    int radix[COMM_STAGES], stages = comm_radices(p->members, p->radix, radix);
+    for (int i = 0, stride = 1; i < stages; stride *= radix[i++]) {
+        int digit = p->me / stride % radix[i];
+        circle[i] = (comm_circle){p->me - digit * stride, stride, radix[i], radix[i], digit};
+        before[i] = r;
+        r = comm_circle_reduce(&b, &circle[i], r);
+    }
+    for (int i = stages - 1; i >= 0; i--) comm_circle_spread(&b, &circle[i], before[i]);
+    return comm_build_end(&b, (comm_range){0, p->count});
+}
+
+enum { RAIL_SMALL = 16384 }; /* bytes: below, a rail is summed by whole vectors */
+
+/* order: [n] members, group by group; first: [groups + 1] where each begins. The first members of each group, as many as in the least, own the group's sums. */
+static void by_groups(comm_build *b, const comm_problem *p, int *order, const int *first, int groups, int owners)
+{
+    comm_range whole = {0, p->count};
+    int me = 0, mine = 0;
+    while (order[me] != p->me) me++;
+    while (first[mine + 1] <= me) mine++;
+    comm_circle circle = {first[mine], 1, first[mine + 1] - first[mine], owners, me - first[mine]};
+    b->member = order;
+    b->me = me;
+    comm_range part = comm_circle_reduce(b, &circle, whole);
+    if (circle.me < owners && groups > 1) { /* the rail: the members of this place in every group */
+        int *rail = &order[b->n];
+        for (int g = 0; g < groups; g++) rail[g] = order[first[g] + circle.me];
+        comm_build r = *b;
+        r.member = rail;
+        r.me = mine;
+        r.n = groups;
+        if (comm_length(part) * (int64_t)p->width <= RAIL_SMALL) comm_multiply(&r, part, 2);
+        else comm_halve(&r, part);
+        b->brought = false;
+    }
+    comm_circle_spread(b, &circle, whole);
+}
+
+int comm_make_allreduce_elimination_32(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    int n = p->members, groups = n > 1 ? comm_power_until(n) / 2 : 1, extra = n - 2 * groups;
+    int *order = kolo_alloc((size_t)(3 * n + 2) * sizeof *order), *first = order ? order + 2 * n : NULL;
+    if (!order) return KOLO_ECONFIG;
+    for (int i = 0; i < n; i++) order[i] = i;
+    for (int g = 0; g < groups; g++) {
+        int size = n == 1 ? 1 : 2 + extra / groups + (g < extra % groups);
+        first[g + 1] = first[g] + size;
+    }
+    by_groups(&b, p, order, first, groups, n > 1 ? 2 : 1);
+    free(order);
+    return comm_build_end(&b, (comm_range){0, p->count});
+}
+
+int comm_group_nodes(const int *node_of, int n, int *order, int *first, int *least)
+{
+    int groups = 0, filled = 0;
+    *least = n;
+    for (int i = 0; i < n; i++) {
+        bool seen = false;
+        for (int g = 0; g < groups && !seen; g++) seen = !node_of || node_of[order[first[g]]] == node_of[i];
+        if (seen) continue;
+        first[groups] = filled;
+        for (int k = i; k < n; k++)
+            if (!node_of || node_of[k] == node_of[i]) order[filled++] = k;
+        if (filled - first[groups] < *least) *least = filled - first[groups];
+        first[++groups] = filled;
+    }
+    return groups;
+}
+
+int comm_make_allreduce_two_level(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    int n = p->members, owners;
+    int *order = kolo_alloc((size_t)(3 * n + 2) * sizeof *order), *first = order ? order + 2 * n : NULL;
+    if (!order) return KOLO_ECONFIG;
+    int groups = comm_group_nodes(p->node_of, n, order, first, &owners);
+    by_groups(&b, p, order, first, groups, owners);
+    free(order);
+    return comm_build_end(&b, (comm_range){0, p->count});
+}

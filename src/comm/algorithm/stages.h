@@ -1,0 +1,15 @@
+/* How members are grouped: what algorithms, their costs and their fits must agree on. */
+#ifndef KOLO_COMM_STAGES_H
+#define KOLO_COMM_STAGES_H
+
+#include "comm/algorithm/algorithm.h"
+
+enum { COMM_STAGES = 32 };
+/* The factors of n, k first if it divides, then 4, then the primes ascending; returns how many. */
+int comm_radices(int n, int k, int radix[COMM_STAGES]);
+/* Members by node, nodes in the order of their first members. order: [n], first: [nodes + 1]; least: members of the smallest node. Returns the nodes. */
+int comm_group_nodes(const int *node_of, int n, int *order, int *first, int *least);
+/* Whether node_of cuts the tree over members into one whole subtree a node, in order: then sums by nodes have the bits of the tree. */
+bool comm_nodes_plain(const int *node_of, int n);
+
+#endif

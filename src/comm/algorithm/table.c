@@ -1,0 +1,97 @@
+/* The table of algorithms, and for which groups they are. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/option.h"
+#include "comm/algorithm/build.h"
+#include "comm/algorithm/pack.h"
+#include "comm/algorithm/rows.h"
+#include "comm/algorithm/stages.h"
+#include "kolo/error.h"
+
+static int always(const comm_problem *p) { return p->members > 0; }
+static int never(const comm_problem *p) { return p->members == 1; }
+#define any always
+
+/* Sums by nodes continue the tree over members where every node is a whole subtree of it, in order. */
+static int plainly(const comm_problem *p) { return comm_nodes_plain(p->node_of, p->members); }
+
+/* All radices but the last are powers of two. */
+static int plain_radices(const comm_problem *p)
+{
+    int radix[COMM_STAGES], stages = comm_radices(p->members, p->radix, radix);
+    for (int i = 0; i < stages - 1; i++)
+        if (radix[i] & (radix[i] - 1)) return 0;
+    return 1;
+}
+
+static int power_of_two(const comm_problem *p) { return (p->members & (p->members - 1)) == 0; }
+static int even(const comm_problem *p) { return p->count > 0; }
+static int linked(const comm_problem *p)
+{
+    return p->links && p->members > 1 && p->members <= COMM_PACK_RANKS &&
+           comm_pack_bound(p->links, p->members, p->what == KOLO_ALLREDUCE ? 0 : p->root, p->what == KOLO_ALLREDUCE) >
+               0;
+}
+
+bool comm_nodes_plain(const int *node_of, int n)
+{
+    int first = 0; /* members of the first node: a power of two, and so have all others, but the last may have fewer */
+    while (first < n && (!node_of || node_of[first] == node_of[0])) first++;
+    if (first == n) return true;
+    if (first & (first - 1)) return false;
+    for (int i = first; i < n; i++) {
+        if (i % first) {
+            if (node_of[i] != node_of[i - 1]) return false;
+            continue;
+        }
+        for (int k = 0; k < i; k += first)
+            if (node_of[k] == node_of[i]) return false;
+    }
+    return true;
+}
+
+#define allreduce_collective KOLO_ALLREDUCE
+#define reduce_scatter_collective KOLO_REDUCE_SCATTER
+#define allgather_collective KOLO_ALLGATHER
+#define broadcast_collective KOLO_BROADCAST
+#define gather_collective KOLO_GATHER
+#define scatter_collective KOLO_SCATTER
+#define alltoall_collective KOLO_ALLTOALL
+#define barrier_collective KOLO_BARRIER
+
+const comm_algorithm_row comm_algorithm_table[] = {
+#define ROW(collective, name, ordered, fits, cost, help) \
+    {#name, help, collective##_collective, ordered, fits, comm_make_##collective##_##name, comm_cost_##cost},
+#include "comm/algorithm/algorithms.def"
+#undef ROW
+    {.name = NULL}};
+
+const char *comm_collective_name(enum kolo_collective what)
+{
+    static const char *const names[KOLO_COLLECTIVE_COUNT] = {
+        [KOLO_ALLREDUCE] = "allreduce", [KOLO_REDUCE_SCATTER] = "reduce_scatter",
+        [KOLO_ALLGATHER] = "allgather", [KOLO_BROADCAST] = "broadcast",
+        [KOLO_GATHER] = "gather",       [KOLO_SCATTER] = "scatter",
+        [KOLO_ALLTOALL] = "alltoall",   [KOLO_BARRIER] = "barrier",
+        [KOLO_JOIN] = "join",           [KOLO_SPARSE_ALLREDUCE] = "sparse_allreduce"};
+    return names[what];
+}
+
+const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what, const char *name)
+{
+    const char *known[64];
+    int n = 0;
+    for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
+        if (row->what != what) continue;
+        if (strcmp(row->name, name) == 0) return row;
+        known[n++] = row->name;
+    }
+    const char *near = kolo_nearest(name, known, n);
+    char list[1024] = "";
+    for (int i = 0, at = 0; i < n && at < (int)sizeof list; i++)
+        at += snprintf(list + at, sizeof list - (size_t)at, "%s%s", i ? ", " : "", known[i]);
+    kolo_fail(KOLO_ECONFIG, "comm: no algorithm \"%s\" for %s%s%s%s; known: %s", name, comm_collective_name(what),
+              near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", list);
+    return NULL;
+}

@@ -1,0 +1,317 @@
+/* Every algorithm, for 1 to 17 members, against what its collective is defined to give: any counts, roots, placements, in place and not, in a
+ * cluster in this process that interleaves members and delivers messages as badly as it may. */
+#include "comm/algorithm/algorithm.h"
+
+#include "comm_virtual.h"
+
+enum { N = 17, COUNTS = 12 };
+
+typedef struct trial {
+    const comm_algorithm_row *row;
+    comm_problem p;        /* me is filled in */
+    int64_t counts[N + 1]; /* of members, or sizes[from][to] follow from it */
+    int places;            /* 0: out of place, 1: in place, 2: by turns */
+    bool exact;            /* whole numbers: any order gives the same sum */
+} trial;
+
+static virtual_cluster cluster;
+
+static float value(int member, int64_t i, bool exact)
+{
+    uint32_t r = (uint32_t)(member * 2654435761u) ^ (uint32_t)(i * 40503u + 12345u);
+    r = (r ^ (r >> 15)) * 2246822519u;
+    r ^= r >> 13;
+    if (exact) return (float)(int)(r % 8001) - 4000;
+    return ((float)(r & 0xffff) - 30000.7f) * (float)(1 << ((r >> 16) % 14));
+}
+
+static float tree(const trial *t, int first, int n, int64_t i)
+{
+    if (n == 1) return value(first, i, t->exact);
+    int half = 1;
+    while (half * 2 < n) half *= 2;
+    return tree(t, first, half, i) + tree(t, first + half, n - half, i);
+}
+
+/* alltoall: elements from one to another */
+static int64_t between(const trial *t, int from, int to)
+{
+    if (t->p.count > 0) return t->p.count;
+    return t->counts[(from * 5 + to * 3) % N] + (from + to) % 2;
+}
+
+static int64_t sum(const int64_t *counts, int n)
+{
+    int64_t s = 0;
+    for (int i = 0; i < n; i++) s += counts[i];
+    return s;
+}
+
+static bool in_place(const trial *t, int m) { return t->places == 1 || (t->places == 2 && m % 2 == 0); }
+
+/* What member m brings, has room for, gets; and where its contribution lies in place. */
+typedef struct sizes {
+    int64_t in, own, out, at;
+} sizes;
+
+static sizes sizes_of(const trial *t, int m)
+{
+    const int n = t->p.members;
+    const int64_t all = sum(t->counts, n), before = sum(t->counts, m), mine = t->counts[m];
+    const bool root = m == t->p.root, in = in_place(t, m);
+    int64_t send = 0, receive = 0;
+    switch (t->p.what) {
+    case KOLO_REDUCE_SCATTER: return (sizes){all, in ? all : mine, mine, 0};
+    case KOLO_ALLGATHER: return (sizes){mine, all, all, before};
+    case KOLO_BROADCAST: return (sizes){root ? t->p.count : 0, t->p.count, t->p.count, 0};
+    case KOLO_GATHER: return (sizes){mine, root ? all : in ? mine : 0, root ? all : 0, root ? before : 0};
+    case KOLO_SCATTER: return (sizes){root ? all : 0, root && in ? all : mine, mine, 0};
+    case KOLO_ALLTOALL:
+        for (int i = 0; i < n; i++) {
+            send += between(t, m, i);
+            receive += between(t, i, m);
+        }
+        return (sizes){send, in && send > receive ? send : receive, receive, 0};
+    case KOLO_BARRIER: return (sizes){0};
+    default: return (sizes){t->p.count, t->p.count, t->p.count, 0};
+    }
+}
+
+/* Element i of what member m must have. */
+static float wanted(const trial *t, int m, int64_t i)
+{
+    const int n = t->p.members;
+    int from = 0;
+    int64_t at = i, other = 0;
+    switch (t->p.what) {
+    case KOLO_ALLREDUCE: return tree(t, 0, n, i);
+    case KOLO_REDUCE_SCATTER: return tree(t, 0, n, sum(t->counts, m) + i);
+    case KOLO_BROADCAST: return value(t->p.root, i, t->exact);
+    case KOLO_SCATTER: return value(t->p.root, sum(t->counts, m) + i, t->exact);
+    case KOLO_ALLTOALL:
+        while (at >= between(t, from, m)) at -= between(t, from++, m);
+        for (int k = 0; k < m; k++) other += between(t, from, k);
+        return value(from, other + at, t->exact);
+    default:
+        while (at >= t->counts[from]) at -= t->counts[from++];
+        return value(from, at, t->exact);
+    }
+}
+
+typedef struct memory {
+    char *buffer[3];
+    sizes size;
+    int64_t scratch;
+    bool in_place;
+} memory;
+
+static int make_member(const trial *t, int m, comm_schedule *schedule, memory *mem)
+{
+    int64_t send[N], receive[N];
+    comm_problem p = t->p;
+    p.me = m;
+    p.in_place = in_place(t, m);
+    p.counts = t->counts;
+    p.send = send;
+    p.receive = receive;
+    for (int i = 0; i < p.members && p.what == KOLO_ALLTOALL; i++) {
+        send[i] = between(t, m, i);
+        receive[i] = between(t, i, m);
+    }
+    *schedule = (comm_schedule){0};
+    if (t->row->make(schedule, &p) < 0) return -1;
+    *mem = (memory){.size = sizes_of(t, m), .scratch = schedule->scratch, .in_place = p.in_place};
+    mem->buffer[COMM_SCRATCH] = virtual_memory((size_t)schedule->scratch * 4);
+    mem->buffer[COMM_OWN] = virtual_memory((size_t)mem->size.own * 4);
+    mem->buffer[COMM_INPUT] =
+        p.in_place ? mem->buffer[COMM_OWN] + 4 * mem->size.at : virtual_memory((size_t)mem->size.in * 4);
+    for (int64_t i = 0; i < mem->size.in; i++) ((float *)(void *)mem->buffer[COMM_INPUT])[i] = value(m, i, t->exact);
+    return 0;
+}
+
+/* Frees; returns what was written that should not have been. */
+static int64_t end_member(const trial *t, int m, memory *mem)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; !mem->in_place && i < mem->size.in; i++)
+        bad += ((float *)(void *)mem->buffer[COMM_INPUT])[i] != value(m, i, t->exact);
+    if (!mem->in_place) bad += virtual_release(mem->buffer[COMM_INPUT], (size_t)mem->size.in * 4);
+    bad += virtual_release(mem->buffer[COMM_OWN], (size_t)mem->size.own * 4);
+    return bad + virtual_release(mem->buffer[COMM_SCRATCH], (size_t)mem->scratch * 4);
+}
+
+/* Wrong elements, or -1: members wait for each other for ever, or messages do not match. want: compare with the definition; else members with each other. */
+static int64_t run(trial *t, bool want)
+{
+    comm_schedule schedule[N];
+    memory mem[N];
+    char *buffer[N][3];
+    int64_t bad = 0, before = cluster.mismatches;
+    t->p.what = t->row->what;
+    t->p.width = 4;
+    for (int m = 0; m < t->p.members; m++) {
+        if (make_member(t, m, &schedule[m], &mem[m]) < 0) return -1;
+        memcpy(buffer[m], mem[m].buffer, sizeof buffer[m]);
+    }
+    cluster.delivery = (enum virtual_delivery)(cluster.seed++ % 3);
+    bool through = virtual_run(&cluster, schedule, buffer, t->p.members, 4, comm_combine_of(KOLO_WIRE_F32, KOLO_SUM));
+    for (int m = 0; m < t->p.members; m++) {
+        float *own = (float *)(void *)mem[m].buffer[COMM_OWN], *other = (float *)(void *)mem[0].buffer[COMM_OWN];
+        for (int64_t i = 0; through && i < mem[m].size.out; i++) {
+            float must = want ? wanted(t, m, i) : t->p.what == KOLO_ALLREDUCE ? other[i] : own[i];
+            bad += memcmp(&own[i], &must, 4) != 0;
+        }
+        comm_schedule_free(&schedule[m]);
+    }
+    for (int m = 0; m < t->p.members; m++) bad += end_member(t, m, &mem[m]);
+    return !through || cluster.mismatches != before ? -1 : bad;
+}
+
+/* Placements of n members: all on one node, blocks of 4, blocks of 3 (which end in a short one), dealt in turn to 3 nodes, uneven. */
+enum { MAPS = 5 };
+static const int *map_of(int which, int n, int *node_of)
+{
+    for (int i = 0; i < n; i++)
+        node_of[i] = which == 1 ? i / 4 : which == 2 ? i / 3 + 7 : which == 3 ? i % 3 : i * i / 20;
+    return which ? node_of : NULL;
+}
+
+static int64_t count_at(int which, int n)
+{
+    const int64_t counts[COUNTS] = {0, 1, 2, n - 1, n, n + 1, 2 * n, 17, 33, 100, 512, 1000};
+    return counts[which];
+}
+
+static bool counted(enum kolo_collective what)
+{
+    return what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER || what == KOLO_GATHER || what == KOLO_SCATTER;
+}
+
+/* Parts of members that sum to about `count`: even, uneven, or most of them empty. */
+static void set_counts(trial *t, int64_t count, int how)
+{
+    for (int i = 0; i < N; i++) {
+        int64_t even = count / t->p.members + (i < count % t->p.members);
+        t->counts[i] = how == 0 ? even : how == 1 ? (i * 7 % 5) * even / 2 : i % 3 == 1 ? 2 * even + 1 : 0;
+    }
+}
+
+/* All that may vary of a collective besides members and count. */
+static int64_t vary(trial *t, int64_t count)
+{
+    int node_of[N], n = t->p.members;
+    bool rooted = t->row->what == KOLO_BROADCAST || t->row->what == KOLO_GATHER || t->row->what == KOLO_SCATTER;
+    bool placed = strstr(t->row->name, "two_level") != NULL;
+    int64_t bad = 0;
+    static double links[N * N];
+    for (int i = 0; i < n * n; i++) links[i] = 1 + i * 7 % 5;
+    t->p.links = links;
+    for (t->p.root = 0; t->p.root<(rooted ? n : 1); t->p.root += n> 4 ? 3 : 1)
+        for (int how = 0; how < (counted(t->row->what) ? 3 : t->row->what == KOLO_ALLTOALL ? 2 : 1); how++)
+            for (int map = 0; map < (placed ? MAPS : 1); map++) {
+                t->places = (int)((count + how + map + t->p.root + n) % 3);
+                t->p.count = t->row->what == KOLO_ALLTOALL ? how ? 0 : count / 4 : count;
+                set_counts(t, t->row->what == KOLO_ALLTOALL ? count / 4 : count, how);
+                t->p.node_of = map_of(map, n, node_of);
+                if (counted(t->row->what)) t->p.count = sum(t->counts, n);
+                t->p.what = t->row->what;
+                if (!t->row->fits(&t->p)) continue;
+                int ordered = t->row->ordered(&t->p);
+                for (int exact = 0; exact < (ordered ? 1 : 2); exact++) {
+                    t->exact = exact;
+                    int64_t wrong = run(t, ordered || exact);
+                    if (wrong)
+                        diag("%s %s: %d members, count %d, root %d, counts %d, map %d, place %d, radix %d: %d",
+                             comm_collective_name(t->row->what), t->row->name, n, (int)count, t->p.root, how, map,
+                             t->places, t->p.radix, (int)wrong);
+                    bad |= wrong;
+                }
+            }
+    return bad;
+}
+
+static int64_t row_trials(const comm_algorithm_row *row, int radix, int64_t segment)
+{
+    int64_t bad = 0;
+    bool packs = strcmp(row->name, "packed_trees") == 0; /* which takes its time: fewer trials */
+    for (int n = 1; n <= N && !bad; n += packs && n > 5 ? 5 : 1)
+        for (int c = 0; c < COUNTS; c += packs ? 3 : 1) {
+            if (row->what == KOLO_BARRIER && c) break;
+            trial t = {.row = row, .p = {.members = n, .radix = radix, .segment = segment}};
+            bad |= vary(&t, count_at(c, n));
+        }
+    return bad;
+}
+
+static void every_algorithm(void)
+{
+    for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++)
+        is_int(row_trials(row, 0, 0), 0, "%s %s", comm_collective_name(row->what), row->name);
+    const comm_algorithm_row *multiplying = comm_algorithm_named(KOLO_ALLREDUCE, "recursive_multiplying");
+    is_int(row_trials(multiplying, 8, 0) | row_trials(multiplying, 3, 0), 0, "recursive multiplying by 8 and 3 (as 2)");
+    is_int(row_trials(comm_algorithm_named(KOLO_ALLREDUCE, "butterfly"), 3, 0), 0, "butterfly that begins with threes");
+    is_int(row_trials(comm_algorithm_named(KOLO_BROADCAST, "knomial"), 3, 0), 0, "broadcast of radix 3");
+    const char *flowing[] = {"double_binary_tree", "segmented_ring", "packed_trees"};
+    for (int i = 0; i < 3; i++)
+        is_int(row_trials(comm_algorithm_named(KOLO_ALLREDUCE, flowing[i]), 0, 7), 0, "%s in segments of 7",
+               flowing[i]);
+    is_int(row_trials(comm_algorithm_named(KOLO_BROADCAST, "pipelined_tree"), 0, 7), 0,
+           "pipelined broadcast in segments of 7");
+}
+
+/* MPICH's test allred_float: huge numbers that cancel, at every pair of members, and tiny ones at all others. */
+static float cancelling(int pair_low, int pair_high, int m)
+{
+    return m == pair_low ? 1e30f : m == pair_high ? -1e30f : 1e-7f * (float)(m + 1);
+}
+
+static int64_t cancel(const comm_algorithm_row *row, int n, int low, int high)
+{
+    enum { COUNT = 3 * N };
+    comm_schedule schedule[N] = {{0}};
+    char *buffer[N][3];
+    static float own[N][COUNT], scratch[N][N * COUNT * 2];
+    int64_t bad = 0;
+    double links[N * N];
+    for (int i = 0; i < n * n; i++) links[i] = 1;
+    for (int m = 0; m < n; m++) {
+        comm_problem p = {.what = KOLO_ALLREDUCE,
+                          .me = m,
+                          .members = n,
+                          .count = 3 * n,
+                          .in_place = true,
+                          .width = 4,
+                          .links = links};
+        if (!row->fits(&p)) return 0;
+        if (row->make(&schedule[m], &p) < 0 || schedule[m].scratch > N * COUNT * 2) return -1;
+        for (int i = 0; i < 3 * n; i++) own[m][i] = cancelling(low, high, m);
+        buffer[m][COMM_SCRATCH] = (char *)scratch[m];
+        buffer[m][COMM_OWN] = buffer[m][COMM_INPUT] = (char *)own[m];
+    }
+    bad -= !virtual_run(&cluster, schedule, buffer, n, 4, comm_combine_of(KOLO_WIRE_F32, KOLO_SUM));
+    for (int m = 0; m < n; m++) {
+        bad += memcmp(own[m], own[0], (size_t)n * 12) != 0;
+        comm_schedule_free(&schedule[m]);
+    }
+    return bad;
+}
+
+static void same_bits(void)
+{
+    int64_t bad = 0;
+    for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++)
+        for (int n = 2; n <= 10 && row->what == KOLO_ALLREDUCE; n++)
+            for (int low = 0; low < n; low++)
+                for (int high = 0; high < n; high++)
+                    if (low != high) bad |= cancel(row, n, low, high);
+    is_int(bad, 0, "sums that cancel have the same bits on all members, whichever two hold the large numbers");
+}
+
+int main(void)
+{
+    every_algorithm();
+    same_bits();
+    is_int(cluster.mismatches, 0, "every message meets one of its size, none is empty or left over");
+    virtual_close(&cluster);
+    return done_testing();
+}
