@@ -142,15 +142,23 @@ int router_look(comm_router *router)
     return rc;
 }
 
+static int awaited(const router_lane *lane)
+{
+    int64_t i = lane->first;
+    while (i < lane->posted && lane->request[i].complete) i++;
+    return i < lane->posted ? lane->request[i].rank : -1;
+}
+
 /* Rank that keeps an impatient lane waiting longest, and for how long. */
 static int latest(const comm_router *router, double *late)
 {
     int rank = -1;
     *late = 0;
     for (const router_lane *lane = router->lanes; lane; lane = lane->next) {
-        if (lane->patient || lane->first == lane->posted || router->now - lane->moved_at < *late) continue;
+        int whom = lane->patient || router->now - lane->moved_at < *late ? -1 : awaited(lane);
+        if (whom < 0) continue;
         *late = router->now - lane->moved_at;
-        rank = lane->request[lane->first].rank;
+        rank = whom;
     }
     return rank;
 }
@@ -167,7 +175,7 @@ static int check_late(comm_router *router)
     if (rank < 0 || rank == router->launch->rank) return 0;
     int local = router_local(router, rank);
     if (local < 0 && late > router->config.timeout / 2) lines_ask(router, rank);
-    if (local >= 0 && atomic_load(&router->control[local]->head.departed))
+    if (local >= 0 && late > ABSENT && atomic_load(&router->control[local]->head.departed))
         return router_fail_peer(router, rank, "left before the end");
     if (late < router->config.timeout) return 0;
     if (local >= 0) router_last_word(router, local, &word);

@@ -35,8 +35,8 @@ typedef struct router_control {
     _Alignas(64) _Atomic uint32_t broken;           /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
     _Atomic uint64_t ring[ROUTER_MAX_LOCAL];        /* offset of the ring to this local rank; 0: not made yet */
     struct {
-        _Atomic uint64_t id; /* + 1; 0: free */
-        _Atomic uint64_t at; /* offset of the set's memory */
+        _Atomic uint64_t name; /* number << 32 | id + 1; 0: free */
+        _Atomic uint64_t at;   /* offset of the set's memory */
     } set[ROUTER_SETS];      /* of sets whose first member the owner is */
 } router_control;
 
@@ -165,6 +165,7 @@ struct comm_router {
     _Atomic uint32_t spread;  /* the break was told to the other nodes */
     const char *told;
     pthread_mutex_t look, sets;
+    uint32_t sets_made;
 };
 
 static inline char *router_at(const comm_router *r, int local, uint64_t offset) { return (char *)r->control[local] + offset; }

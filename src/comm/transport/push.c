@@ -21,10 +21,11 @@ static int put_up(comm_push *p)
     p->set = (push_set *)(void *)push_at(p, 0, p->set_at);
     memset(p->set, 0, bytes); /* it may have been used before */
     pthread_mutex_lock(&router->sets);
-    while (p->slot < ROUTER_SETS && atomic_load(&own->set[p->slot].id) != 0) p->slot++;
+    while (p->slot < ROUTER_SETS && atomic_load(&own->set[p->slot].name) != 0) p->slot++;
     if (p->slot < ROUTER_SETS) {
         atomic_store(&own->set[p->slot].at, p->set_at);
-        atomic_store(&own->set[p->slot].id, (uint64_t)p->id + 1);
+        p->name = (uint64_t)++router->sets_made << 32 | ((uint64_t)p->id + 1);
+        atomic_store(&own->set[p->slot].name, p->name);
     }
     pthread_mutex_unlock(&router->sets);
     if (p->slot < ROUTER_SETS) return 0;
@@ -37,10 +38,13 @@ static int put_up(comm_push *p)
 static bool find(comm_push *p)
 {
     router_control *first = p->router->control[p->local[0]];
-    for (int i = 0; i < ROUTER_SETS && !p->set; i++)
-        if (atomic_load(&first->set[i].id) == (uint64_t)p->id + 1)
-            p->set = (push_set *)(void *)push_at(p, 0, atomic_load(&first->set[i].at));
-    return p->set != NULL;
+    for (p->slot = 0; p->slot < ROUTER_SETS; p->slot++) {
+        p->name = atomic_load(&first->set[p->slot].name);
+        if ((uint32_t)p->name != (uint32_t)p->id + 1) continue;
+        p->set = (push_set *)(void *)push_at(p, 0, atomic_load(&first->set[p->slot].at));
+        return true;
+    }
+    return false;
 }
 
 /* Waits for the others while the set is opened or closed. */
@@ -61,6 +65,8 @@ static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
 
 static bool all_opened(comm_push *p) { return atomic_load(&p->set->opened) == (uint32_t)p->members; }
 static bool all_closed(comm_push *p) { return atomic_load(&p->set->closed) == (uint32_t)p->members; }
+/* The first member has taken the name down: it may be used again. */
+static bool is_gone(comm_push *p) { return atomic_load(&p->router->control[p->local[0]]->set[p->slot].name) != p->name; }
 
 static int members_of(comm_push *p, const int *rank)
 {
@@ -109,8 +115,10 @@ void comm_push_close(comm_push **out)
     comm_router *router = p->router;
     uint64_t stage = atomic_load(&p->set->member[p->me].stage);
     atomic_fetch_add(&p->set->closed, 1);
-    if (p->me == 0 && await(p, all_closed, router->rank_of[p->local[p->members - 1]]) == 0) {
-        atomic_store(&router->control[router->me]->set[p->slot].id, 0);
+    if (p->me > 0) {
+        await(p, is_gone, router->rank_of[p->local[0]]);
+    } else if (await(p, all_closed, router->rank_of[p->local[p->members - 1]]) == 0) {
+        atomic_store(&router->control[router->me]->set[p->slot].name, 0);
         heap_give(&router->inner, p->set_at);
     }
     if (stage) heap_give(&router->inner, stage);

@@ -59,6 +59,7 @@ struct comm_push {
     int id, me, members;
     int *local; /* [members] */
     int slot;   /* in the first member's table */
+    uint64_t name; /* there */
     const void **source;
     void **target; /* [members] room for a fold */
     uint32_t round;

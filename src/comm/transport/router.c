@@ -7,7 +7,7 @@
 #include "kolo/error.h"
 
 /* The first that reaches a peer carries its messages. */
-static const router_means *const table[] = {&means_self, &means_mpi};
+static const router_means *const table[] = {&means_self, &means_channel, &means_mpi};
 enum { MEANS = sizeof table / sizeof *table };
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------------ */
@@ -71,7 +71,7 @@ static int post(router_lane *lane, bool sends, int rank, int tag, void *data, in
                           .bytes = (size_t)count * width,
                           .mpi = -1,
                           .sends = sends};
-    if (lane->first == lane->posted - 1) lane->moved_at = router->now;
+    if (lane->first == lane->posted - 1) lane->moved_at = kolo_time();
     return router->by[rank]->post(router, r);
 }
 
@@ -217,7 +217,7 @@ static int choose_between(const comm_router *router, bool *mpi)
 {
     const char *name = router->config.between;
     bool any = !name || !*name || strcmp(name, "auto") == 0;
-    *mpi = router->launch->size > 1 && (any ? router->launch->mpi : strcmp(name, "mpi") == 0);
+    *mpi = router->launch->nodes > 1 && (any ? router->launch->mpi : strcmp(name, "mpi") == 0);
     if (any || strcmp(name, "mpi") == 0 || strcmp(name, "tcp") == 0) return 0;
     return kolo_fail(KOLO_ECONFIG, "comm: transport \"%s\" is not known; use auto, mpi or tcp", name);
 }
@@ -228,6 +228,7 @@ static int open_all(comm_router *router)
     KOLO_TRY(find_node(router));
     KOLO_TRY(choose_between(router, &mpi));
     int rc = open_segments(router);
+    if (rc == 0) rc = channel_open(router);
     if (mpi) rc = comm_mpi_open(router->launch, rc, &router->mpi);
     if (router->launch->nodes > 1) rc = lines_open(router, rc);
     KOLO_TRY(rc);
@@ -260,6 +261,7 @@ void comm_router_close(comm_router **out, bool orderly)
     comm_router *router = *out;
     if (!router) return;
     lines_close(router, orderly);
+    channel_close(router);
     comm_mpi_close(&router->mpi, orderly);
     comm_segments_close(&router->segments, !orderly && router->mpi_busy);
     heap_close(&router->inner);

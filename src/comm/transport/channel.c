@@ -1,0 +1,105 @@
+/* Messages to the other ranks of the node. A rank makes the ring to a peer in its own segment when it first has something to write. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/transport/talk.h"
+#include "kolo/error.h"
+
+static bool reaches(const comm_router *router, int rank) { return router_local(router, rank) >= 0; }
+
+static talk *find(comm_router *router, int local)
+{
+    talk *t = router->channel[local];
+    if (t) return t;
+    t = kolo_alloc(sizeof *t);
+    if (!t) return NULL;
+    *t = (talk){.router = router,
+                .rank = router->rank_of[local],
+                .ring_bytes = router->ring_bytes,
+                .shares_memory = true};
+    if (talk_open(t) < 0) {
+        free(t);
+        return NULL;
+    }
+    return router->channel[local] = t;
+}
+
+static int make_ring(comm_router *router, talk *t, int local)
+{
+    uint64_t at;
+    int rc = heap_take(router, &router->inner, ring_size(router->ring_bytes), &at);
+    if (rc < 0) return comm_router_break(router, kolo_error_text());
+    t->out = (ring *)(void *)router_at(router, router->me, at);
+    memset(t->out, 0, sizeof *t->out);
+    atomic_store(&router->control[router->me]->ring[local], at);
+    return 0;
+}
+
+static bool turn_needed(const talk *t)
+{
+    return talk_wants_to_write(t) || (t->in && atomic_load_explicit(&t->in->tail, memory_order_acquire) !=
+                                                   atomic_load_explicit(&t->in->head, memory_order_relaxed));
+}
+
+static int turn_with(comm_router *router, int local)
+{
+    talk *t = router->channel[local];
+    if (!t || !t->in) {
+        uint64_t at = atomic_load_explicit(&router->control[local]->ring[router->me], memory_order_acquire);
+        if (at && !(t = find(router, local))) return KOLO_ECONFIG;
+        if (at) t->in = (ring *)(void *)router_at(router, local, at);
+    }
+    if (!t || !turn_needed(t)) return 0;
+    KOLO_TRY(talk_read(t));
+    if (!t->out && talk_wants_to_write(t)) KOLO_TRY(make_ring(router, t, local));
+    KOLO_TRY(talk_write(t));
+    bool ring_him = t->wrote;
+    atomic_thread_fence(memory_order_seq_cst);
+    if (t->took && atomic_load_explicit(&t->in->full, memory_order_relaxed)) {
+        atomic_store(&t->in->full, 0);
+        ring_him = true;
+    }
+    if (ring_him) router_ring(router, local);
+    t->wrote = t->took = false;
+    return 0;
+}
+
+static int turn(comm_router *router)
+{
+    for (int l = 0; l < router->ranks; l++)
+        if (l != router->me) KOLO_TRY(turn_with(router, l));
+    return 0;
+}
+
+static int post(comm_router *router, router_request *r)
+{
+    int local = router_local(router, r->rank);
+    talk *t = find(router, local);
+    if (!t) return KOLO_ECONFIG;
+    KOLO_TRY(talk_post(t, r));
+    return turn_with(router, local);
+}
+
+static void forget(comm_router *router, router_request *r)
+{
+    talk *t = router->channel[router_local(router, r->rank)];
+    if (t) talk_forget(t, r);
+}
+
+const router_means means_channel = {"shm", reaches, post, turn, forget};
+
+int channel_open(comm_router *router)
+{
+    router->channel = kolo_alloc((size_t)router->ranks * sizeof(talk *));
+    return router->channel ? 0 : KOLO_ECONFIG;
+}
+
+void channel_close(comm_router *router)
+{
+    for (int l = 0; router->channel && l < router->ranks; l++) {
+        if (!router->channel[l]) continue;
+        talk_close(router->channel[l]);
+        free(router->channel[l]);
+    }
+    free(router->channel);
+}

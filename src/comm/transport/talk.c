@@ -1,0 +1,325 @@
+#include "comm/transport/talk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kolo/error.h"
+
+/* A message that came before its place was posted. */
+typedef struct stranger {
+    struct stranger *next;
+    int32_t tag;
+    uint8_t kind;
+    uint64_t serial, bytes, source;
+    size_t room;
+    char data[];
+} stranger;
+
+enum { SPARE_ROOM = 4096, TAKE_AT_ONCE = 4 << 20, LEAST_DATA = 4096 };
+
+/* ---- rings ------------------------------------------------------------------------------------------------------------- */
+
+void ring_copy_out(const ring *from, size_t bytes, uint64_t at, void *to, size_t count)
+{
+    size_t start = at & (bytes - 1), first = count < bytes - start ? count : bytes - start;
+    memcpy(to, from->data + start, first);
+    memcpy((char *)to + first, from->data, count - first);
+}
+
+void ring_copy_in(ring *to, size_t bytes, uint64_t at, const void *from, size_t count)
+{
+    size_t start = at & (bytes - 1), first = count < bytes - start ? count : bytes - start;
+    memcpy(to->data + start, from, first);
+    memcpy(to->data, (const char *)from + first, count - first);
+}
+
+static size_t padded(size_t length) { return kolo_round_up(length, sizeof(frame)); }
+
+static size_t room(const talk *t)
+{
+    uint64_t head = atomic_load_explicit(&t->out->head, memory_order_acquire);
+    return t->ring_bytes - (size_t)(atomic_load_explicit(&t->out->tail, memory_order_relaxed) - head);
+}
+
+static bool has_room(talk *t, size_t bytes)
+{
+    if (!t->out) return false;
+    if (room(t) >= bytes) return true;
+    atomic_store(&t->out->full, 1); /* the reader sees it, or we see his progress */
+    atomic_thread_fence(memory_order_seq_cst);
+    return room(t) >= bytes;
+}
+
+bool talk_put(talk *t, const frame *f, const void *payload)
+{
+    if (!has_room(t, sizeof *f + padded(f->length))) return false;
+    uint64_t tail = atomic_load_explicit(&t->out->tail, memory_order_relaxed);
+    ring_copy_in(t->out, t->ring_bytes, tail, f, sizeof *f);
+    if (f->length) ring_copy_in(t->out, t->ring_bytes, tail + sizeof *f, payload, f->length);
+    atomic_store_explicit(&t->out->tail, tail + sizeof *f + padded(f->length), memory_order_release);
+    t->wrote = true;
+    return true;
+}
+
+/* ---- receiving ----------------------------------------------------------------------------------------------------------- */
+
+static int fail_length(talk *t, const router_request *r, uint64_t bytes)
+{
+    kolo_fail(KOLO_EINTERNAL, "comm: rank %d sent a message of %llu bytes where rank %d expects %zu", t->rank,
+              (unsigned long long)bytes, t->router->launch->rank, r->bytes);
+    return comm_router_break(t->router, kolo_error_text());
+}
+
+/* The offered message has a place. */
+static int answer(talk *t, router_request *r, uint64_t serial, uint64_t bytes, uint64_t source)
+{
+    if (bytes != r->bytes) return fail_length(t, r, bytes);
+    r->serial = serial;
+    r->source = source;
+    r->owes = source ? FRAME_TAKEN : FRAME_GRANT;
+    queue_put(&t->answers, r);
+    return 0;
+}
+
+static int keep(talk *t, const frame *f, const char *payload, uint64_t source)
+{
+    size_t data = f->kind == FRAME_EAGER ? f->length : 0, most = data < SPARE_ROOM ? SPARE_ROOM : data;
+    stranger *s = t->spare;
+    if (s && data <= s->room) t->spare = s->next;
+    else s = kolo_alloc(sizeof *s + most);
+    if (!s) return KOLO_ECONFIG;
+    if (s->room < most) s->room = most;
+    s->next = NULL;
+    s->tag = f->tag;
+    s->kind = f->kind;
+    s->serial = f->serial;
+    s->bytes = f->bytes;
+    s->source = source;
+    if (data) memcpy(s->data, payload, data);
+    if (t->last_stranger) t->last_stranger->next = s;
+    else t->first_stranger = s;
+    t->last_stranger = s;
+    return 0;
+}
+
+static void complete(talk *t, router_request *r)
+{
+    r->complete = true;
+    router_moved(t->router, r);
+}
+
+static int receive_eager(talk *t, router_request *r, uint64_t bytes, const char *data)
+{
+    if (bytes != r->bytes) return fail_length(t, r, bytes);
+    if (bytes) memcpy(r->data, data, bytes);
+    complete(t, r);
+    return 0;
+}
+
+static stranger *take_stranger(talk *t, int tag)
+{
+    for (stranger *s = t->first_stranger, *before = NULL; s; before = s, s = s->next) {
+        if (s->tag != tag) continue;
+        if (before) before->next = s->next;
+        else t->first_stranger = s->next;
+        if (t->last_stranger == s) t->last_stranger = before;
+        return s;
+    }
+    return NULL;
+}
+
+static int post_receive(talk *t, router_request *r)
+{
+    stranger *s = take_stranger(t, r->tag);
+    if (!s) {
+        queue_put(&t->receives, r);
+        return 0;
+    }
+    int rc = s->kind == FRAME_EAGER ? receive_eager(t, r, s->bytes, s->data) : answer(t, r, s->serial, s->bytes, s->source);
+    if (s->room > SPARE_ROOM) {
+        free(s);
+    } else {
+        s->next = t->spare;
+        t->spare = s;
+    }
+    return rc;
+}
+
+/* A piece of a message straight from the ring to its place. */
+static int receive_data(talk *t, const frame *f, uint64_t at)
+{
+    router_request *r = t->arriving.first;
+    while (r && r->serial != f->serial) r = r->next;
+    if (!r || f->length > r->bytes - r->moved) return fail_length(t, r ? r : &(router_request){0}, f->bytes);
+    ring_copy_out(t->in, t->ring_bytes, at, r->data + r->moved, f->length);
+    r->moved += f->length;
+    router_moved(t->router, r);
+    if (r->moved < r->bytes) return 0;
+    queue_take_serial(&t->arriving, f->serial);
+    complete(t, r);
+    return 0;
+}
+
+static int receive_own(talk *t, const frame *f)
+{
+    router_request *r = queue_take_serial(&t->offered, f->serial);
+    if (!r) return 0; /* of a lane that is gone */
+    if (f->kind == FRAME_GRANT) queue_put(&t->granted, r);
+    else complete(t, r);
+    return 0;
+}
+
+/* Frames with a small payload are handled in a copy, since they may wrap; short messages too where they must be kept. */
+static int handle(talk *t, const frame *f, uint64_t at)
+{
+    char *payload = t->unwrapped;
+    uint64_t source = 0;
+    router_request *r;
+    switch (f->kind) {
+    case FRAME_DATA: return receive_data(t, f, at);
+    case FRAME_GRANT:
+    case FRAME_TAKEN: return receive_own(t, f);
+    case FRAME_OFFER:
+        if (f->length == sizeof source) ring_copy_out(t->in, t->ring_bytes, at, &source, sizeof source);
+        r = queue_take_tag(&t->receives, f->tag);
+        return r ? answer(t, r, f->serial, f->bytes, source) : keep(t, f, NULL, source);
+    case FRAME_EAGER:
+        r = queue_take_tag(&t->receives, f->tag);
+        if (r && f->bytes == r->bytes && f->length == f->bytes) {
+            ring_copy_out(t->in, t->ring_bytes, at, r->data, f->length);
+            complete(t, r);
+            return 0;
+        }
+        if (r || f->length != f->bytes) return fail_length(t, r ? r : &(router_request){0}, f->bytes);
+        break;
+    default: break;
+    }
+    if (f->length > t->eager) return fail_length(t, &(router_request){0}, f->length);
+    ring_copy_out(t->in, t->ring_bytes, at, payload, f->length);
+    return f->kind == FRAME_EAGER ? keep(t, f, payload, 0) : t->other ? t->other(t, f, payload) : 0;
+}
+
+int talk_read(talk *t)
+{
+    if (!t->in) return 0;
+    uint64_t head = atomic_load_explicit(&t->in->head, memory_order_relaxed),
+             tail = atomic_load_explicit(&t->in->tail, memory_order_acquire);
+    frame f;
+    while (tail - head >= sizeof f) {
+        ring_copy_out(t->in, t->ring_bytes, head, &f, sizeof f);
+        if (f.length > t->ring_bytes - sizeof f) return fail_length(t, &(router_request){0}, f.length);
+        if (tail - head < sizeof f + padded(f.length)) break;
+        KOLO_TRY(handle(t, &f, head + sizeof f));
+        head += sizeof f + padded(f.length);
+        atomic_store_explicit(&t->in->head, head, memory_order_release);
+        t->took = true;
+    }
+    return 0;
+}
+
+/* ---- sending ------------------------------------------------------------------------------------------------------------- */
+
+/* Reads a shared message in place, some megabytes a turn. True: all of it is there. */
+static bool take(talk *t, router_request *r)
+{
+    size_t left = r->bytes - r->moved, some = left < TAKE_AT_ONCE ? left : TAKE_AT_ONCE;
+    const char *source = router_at(t->router, router_local(t->router, t->rank), r->source);
+    memcpy(r->data + r->moved, source + r->moved, some);
+    r->moved += some;
+    router_moved(t->router, r);
+    return r->moved == r->bytes;
+}
+
+static void write_answers(talk *t)
+{
+    for (router_request *r; (r = t->answers.first) != NULL;) {
+        frame f = {.kind = r->owes, .tag = r->tag, .serial = r->serial};
+        if (r->owes == FRAME_TAKEN && r->moved < r->bytes && !take(t, r)) return;
+        if (!talk_put(t, &f, NULL)) return;
+        queue_cut(&t->answers, NULL, r);
+        if (r->owes == FRAME_TAKEN) complete(t, r);
+        else queue_put(&t->arriving, r);
+    }
+}
+
+static void write_sends(talk *t)
+{
+    for (router_request *r; (r = t->sends.first) != NULL;) {
+        frame f = {.kind = FRAME_EAGER, .tag = r->tag, .serial = r->serial, .bytes = r->bytes};
+        size_t source = 0;
+        const void *payload = r->data;
+        if (r->bytes > LEAST_DATA && t->shares_memory && comm_router_shared(t->router, r->data, r->bytes, &source)) {
+            f.kind = FRAME_OFFER;
+            f.length = sizeof source;
+            payload = &source;
+        } else if (r->bytes > t->eager) {
+            f.kind = FRAME_OFFER;
+        } else {
+            f.length = (uint32_t)r->bytes;
+        }
+        if (!talk_put(t, &f, payload)) return;
+        queue_cut(&t->sends, NULL, r);
+        if (f.kind == FRAME_OFFER) queue_put(&t->offered, r);
+        else complete(t, r);
+    }
+}
+
+/* The messages in turn, a frame each. */
+static void write_data(talk *t)
+{
+    for (router_request *r; (r = t->granted.first) != NULL;) {
+        size_t left = r->bytes - r->moved, some = left < t->most ? left : t->most;
+        frame f = {.kind = FRAME_DATA, .tag = r->tag, .serial = r->serial, .bytes = r->bytes, .length = (uint32_t)some};
+        if (!talk_put(t, &f, r->data + r->moved)) return;
+        queue_cut(&t->granted, NULL, r);
+        r->moved += some;
+        router_moved(t->router, r);
+        if (r->moved < r->bytes) queue_put(&t->granted, r);
+        else complete(t, r);
+    }
+}
+
+int talk_write(talk *t)
+{
+    write_answers(t);
+    write_sends(t);
+    write_data(t);
+    return 0;
+}
+
+int talk_post(talk *t, router_request *r)
+{
+    if (!r->sends) return post_receive(t, r);
+    r->serial = ++t->serial;
+    queue_put(&t->sends, r);
+    return 0;
+}
+
+void talk_forget(talk *t, router_request *r)
+{
+    router_queue *const all[] = {&t->receives, &t->sends, &t->offered, &t->granted, &t->arriving, &t->answers};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) queue_drop(all[i], r);
+}
+
+int talk_open(talk *t)
+{
+    t->eager = t->ring_bytes / 8;
+    t->most = t->ring_bytes / 4 - sizeof(frame);
+    t->unwrapped = kolo_alloc(t->eager);
+    return t->unwrapped ? 0 : KOLO_ECONFIG;
+}
+
+static void free_strangers(stranger *s)
+{
+    for (stranger *next; s; s = next) {
+        next = s->next;
+        free(s);
+    }
+}
+
+void talk_close(talk *t)
+{
+    free_strangers(t->first_stranger);
+    free_strangers(t->spare);
+    free(t->unwrapped);
+}

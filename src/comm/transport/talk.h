@@ -1,0 +1,78 @@
+/* Messages to one peer through two rings of frames: one that we write and it reads, one the other way. channel.c has rings in shared memory, tcp.c
+ * rings behind a socket; the protocol is the same:
+ *
+ *   EAGER    a short message with its bytes; the receiver keeps it where no place is posted yet
+ *   OFFER    a longer one without; the receiver answers, when a place is posted, with
+ *   GRANT      send it: DATA frames follow, of several messages in turn
+ *   TAKEN      or: I have read it where it lies, because it lies in memory that we share
+ *
+ * So a message never waits behind another one of a different tag. Nothing is allocated but for messages that come before their place is posted. */
+#ifndef KOLO_COMM_TALK_H
+#define KOLO_COMM_TALK_H
+
+#include "comm/transport/inside.h"
+
+typedef struct ring {
+    _Alignas(64) _Atomic uint64_t head;     /* bytes read */
+    _Alignas(64) _Atomic uint64_t tail;     /* bytes written */
+    _Alignas(64) _Atomic uint32_t full;     /* the writer waits for room */
+    _Alignas(64) char data[];               /* a power of two of them */
+} ring;
+
+enum frame_kind {
+    FRAME_NONE,
+    FRAME_EAGER,
+    FRAME_OFFER, /* payload: none, or the offset in the sender's segment */
+    FRAME_GRANT,
+    FRAME_TAKEN,
+    FRAME_DATA,
+    FRAME_BEAT,  /* line.c: a sign of life */
+    FRAME_BREAK, /* line.c: the world is broken, with this text */
+};
+
+typedef struct frame {
+    uint8_t kind, unused[3];
+    int32_t tag;
+    uint64_t serial; /* of the message, counted by its sender */
+    uint64_t bytes;  /* of the message */
+    uint32_t length; /* of what follows the frame, padded to whole frames */
+    uint32_t unused_too;
+} frame;
+_Static_assert(sizeof(frame) == 32, "a frame never wraps");
+
+typedef struct talk {
+    comm_router *router;
+    int rank;
+    ring *in, *out; /* NULL: not made yet */
+    bool shares_memory;
+    /* Frames that are not of messages. 0 or negative. */
+    int (*other)(struct talk *t, const frame *f, const char *payload);
+    size_t ring_bytes;
+    size_t eager, most; /* bytes of an eager message, of a DATA frame */
+    uint64_t serial;
+    router_queue receives, sends, offered, granted, arriving, answers;
+    struct stranger *first_stranger, *last_stranger, *spare;
+    char *unwrapped; /* [eager] a payload that had to be copied out of the ring */
+    bool wrote, took; /* since the owner looked: something stands in `out`, room was made in `in` */
+} talk;
+
+int talk_open(talk *t); /* the caller fills everything down to ring_bytes */
+int talk_post(talk *t, router_request *r);
+void talk_forget(talk *t, router_request *r);
+/* Handles the whole frames of `in`. */
+int talk_read(talk *t);
+/* Writes what there is to write and has room. */
+int talk_write(talk *t);
+static inline bool talk_wants_to_write(const talk *t)
+{
+    return t->answers.first || t->sends.first || t->granted.first;
+}
+/* False: no room. */
+bool talk_put(talk *t, const frame *f, const void *payload);
+void talk_close(talk *t);
+
+static inline size_t ring_size(size_t bytes) { return sizeof(ring) + bytes; }
+void ring_copy_out(const ring *from, size_t bytes, uint64_t at, void *to, size_t count);
+void ring_copy_in(ring *to, size_t bytes, uint64_t at, const void *from, size_t count);
+
+#endif
