@@ -15,17 +15,7 @@ static double most(double a, double b) { return a > b ? a : b; }
 
 static int node_at(const comm_problem *p, int i) { return p->node_of ? p->node_of[i] : 0; }
 
-static int nodes_of(const comm_problem *p)
-{
-    uint64_t seen[1024] = {0};
-    int nodes = 0;
-    for (int i = 0; i < p->members; i++) {
-        unsigned node = (unsigned)node_at(p, i) % 65536;
-        nodes += !(seen[node / 64] >> node % 64 & 1);
-        seen[node / 64] |= UINT64_C(1) << node % 64;
-    }
-    return nodes;
-}
+static int nodes_of(const comm_problem *p) { return comm_nodes(p->node_of, p->members); }
 
 /* Every member sends `bytes` to the one d apart. */
 static double step(const comm_problem *p, const comm_cost *c, pattern how, int64_t d, double bytes)

@@ -95,6 +95,18 @@ int comm_group_nodes(const int *node_of, int n, int *order, int *first, int *lea
     return groups;
 }
 
+int comm_nodes(const int *node_of, int n)
+{
+    uint64_t seen[1024] = {0}; /* by their last 16 bits: costs may err where there are more nodes */
+    int nodes = 0;
+    for (int i = 0; i < n; i++) {
+        unsigned node = node_of ? (unsigned)node_of[i] % 65536 : 0;
+        nodes += !(seen[node / 64] >> node % 64 & 1);
+        seen[node / 64] |= UINT64_C(1) << node % 64;
+    }
+    return nodes;
+}
+
 int comm_make_allreduce_two_level(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);

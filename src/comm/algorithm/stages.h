@@ -9,6 +9,7 @@ enum { COMM_STAGES = 32 };
 int comm_radices(int n, int k, int radix[COMM_STAGES]);
 /* Members by node, nodes in the order of their first members. order: [n], first: [nodes + 1]; least: members of the smallest node. Returns the nodes. */
 int comm_group_nodes(const int *node_of, int n, int *order, int *first, int *least);
+int comm_nodes(const int *node_of, int n); /* distinct ones */
 /* Whether node_of cuts the tree over members into one whole subtree a node, in order: then sums by nodes have the bits of the tree. */
 bool comm_nodes_plain(const int *node_of, int n);
 

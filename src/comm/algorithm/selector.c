@@ -1,0 +1,288 @@
+/* Which algorithm: forced, measured, or cheapest by the costs. The file is described in algorithm.h. */
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/option.h"
+#include "comm/algorithm/algorithm.h"
+#include "comm/algorithm/pack.h"
+#include "comm/algorithm/stages.h"
+#include "kolo/error.h"
+
+typedef struct rule {
+    const comm_algorithm_row *row;
+    int64_t members, nodes, bytes, radix, segment; /* bytes: up to; INT64_MAX: any */
+} rule;
+
+struct comm_selector {
+    comm_cost cost;
+    char *forced;
+    bool free_order;
+    rule *rules;
+    int64_t count, capacity;
+    double *links;
+    int linked, rows; /* links: [linked][linked], of which `rows` were read */
+    uint32_t digest;
+};
+
+/* A node's memory, and a 100 Gb/s network; one core that sums. */
+static const comm_cost built_in = {{.5e-6, 2.5e-6}, {1 / 8e9, 1 / 12.5e9}, 1 / 20e9};
+
+enum { WORDS = 32 };
+
+typedef struct line {
+    const char *path;
+    int number, words;
+    char *word[WORDS];
+} line;
+
+#define BAD(l, ...) kolo_fail_in(kolo_fail(KOLO_EINPUT, __VA_ARGS__), "%s, line %d: ", (l)->path, (l)->number)
+
+static void split(line *l, char *text)
+{
+    char *comment = strchr(text, '#');
+    if (comment) *comment = 0;
+    l->words = 0;
+    for (char *rest, *word = strtok_r(text, " \t\r", &rest); word && l->words < WORDS;
+         word = strtok_r(NULL, " \t\r", &rest))
+        l->word[l->words++] = word;
+}
+
+static int read_number(const line *l, const char *word, double least, double *value)
+{
+    char *end;
+    *value = strtod(word, &end);
+    if (end == word || *end || !isfinite(*value) || *value < least)
+        return BAD(l, "\"%s\" is not a number from %g on", word, least);
+    return 0;
+}
+
+static int read_whole(const line *l, const char *word, int64_t least, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(word, &end, 10);
+    if (end == word || *end || errno || v < least)
+        return BAD(l, "\"%s\" is not a whole number from %lld on", word, (long long)least);
+    *value = v;
+    return 0;
+}
+
+static int read_cost(comm_selector *s, const line *l)
+{
+    bool reduce = l->words == 3 && strcmp(l->word[1], "reduce") == 0;
+    int level = l->words == 4 && strcmp(l->word[1], "node") == 0      ? 0
+                : l->words == 4 && strcmp(l->word[1], "network") == 0 ? 1
+                                                                      : -1;
+    if (reduce) return read_number(l, l->word[2], 0, &s->cost.gamma);
+    if (level < 0) return BAD(l, "cost wants: node ALPHA BETA, network ALPHA BETA, or reduce GAMMA");
+    KOLO_TRY(read_number(l, l->word[2], 0, &s->cost.alpha[level]));
+    return read_number(l, l->word[3], 0, &s->cost.beta[level]);
+}
+
+static int read_links(comm_selector *s, const line *l)
+{
+    int64_t n;
+    if (l->words != 2 || s->links) return BAD(l, "links wants the number of ranks, once in a file");
+    KOLO_TRY(read_whole(l, l->word[1], 1, &n));
+    if (n > COMM_PACK_RANKS) return BAD(l, "links of %lld ranks; %d is the most", (long long)n, COMM_PACK_RANKS);
+    s->links = kolo_alloc((size_t)(n * n) * sizeof *s->links);
+    s->linked = (int)n;
+    return s->links ? 0 : KOLO_ECONFIG;
+}
+
+static int read_links_row(comm_selector *s, const line *l)
+{
+    if (l->words != s->linked) return BAD(l, "%d numbers in a row of links between %d ranks", l->words, s->linked);
+    for (int i = 0; i < l->words; i++) KOLO_TRY(read_number(l, l->word[i], 0, &s->links[s->rows * s->linked + i]));
+    s->rows++;
+    return 0;
+}
+
+static int read_use(comm_selector *s, const line *l)
+{
+    rule r = {.bytes = INT64_MAX};
+    int what = 0;
+    if (l->words < 6) return BAD(l, "use wants: COLLECTIVE MEMBERS NODES BYTES NAME [k=RADIX] [segment=ELEMENTS]");
+    while (what < KOLO_COLLECTIVE_COUNT && strcmp(comm_collective_name(what), l->word[1]) != 0) what++;
+    if (what == KOLO_COLLECTIVE_COUNT) return BAD(l, "no collective \"%s\"", l->word[1]);
+    KOLO_TRY(read_whole(l, l->word[2], 1, &r.members));
+    KOLO_TRY(read_whole(l, l->word[3], 1, &r.nodes));
+    if (strcmp(l->word[4], "*") != 0) KOLO_TRY(read_whole(l, l->word[4], 0, &r.bytes));
+    r.row = comm_algorithm_named(what, l->word[5]);
+    if (!r.row) return kolo_fail_in(KOLO_EINPUT, "%s, line %d: ", l->path, l->number);
+    for (int i = 6; i < l->words; i++) {
+        if (strncmp(l->word[i], "k=", 2) == 0) KOLO_TRY(read_whole(l, l->word[i] + 2, 2, &r.radix));
+        else if (strncmp(l->word[i], "segment=", 8) == 0) KOLO_TRY(read_whole(l, l->word[i] + 8, 1, &r.segment));
+        else return BAD(l, "\"%s\": known are k= and segment=", l->word[i]);
+    }
+    if (r.radix > INT_MAX) return BAD(l, "k=%lld is too large", (long long)r.radix);
+    KOLO_TRY(kolo_grow(&s->rules, &s->capacity, s->count, sizeof r));
+    s->rules[s->count++] = r;
+    return 0;
+}
+
+static int read_line(comm_selector *s, const line *l)
+{
+    const char *first = l->word[0];
+    if (s->rows < s->linked) return read_links_row(s, l);
+    if (strcmp(first, "cost") == 0) return read_cost(s, l);
+    if (strcmp(first, "links") == 0) return read_links(s, l);
+    if (strcmp(first, "use") == 0) return read_use(s, l);
+    if (strcmp(first, "order") == 0 && l->words == 2) {
+        s->free_order = strcmp(l->word[1], "free") == 0;
+        if (s->free_order || strcmp(l->word[1], "fixed") == 0) return 0;
+    }
+    return BAD(l, "\"%s\": known are cost, order fixed, order free, links, use", first);
+}
+
+static int read_lines(comm_selector *s, const char *path, char *text)
+{
+    line l = {.path = path};
+    bool headed = false;
+    while (text) {
+        char *end = strchr(text, '\n');
+        if (end) *end++ = 0;
+        l.number++;
+        split(&l, text);
+        text = end;
+        if (!l.words) continue;
+        if (headed) KOLO_TRY(read_line(s, &l));
+        else if (l.words != 2 || strcmp(l.word[0], "kolo-comm-table") || strcmp(l.word[1], "1"))
+            return BAD(&l, "not a table of measured costs: it must begin with \"kolo-comm-table 1\"; `kolo bench "
+                           "--tune` writes one");
+        headed = true;
+    }
+    if (!headed) return kolo_fail(KOLO_EINPUT, "%s: empty; `kolo bench --tune` writes a table of measured costs", path);
+    if (s->rows < s->linked) return BAD(&l, "the file ends after %d of %d rows of links", s->rows, s->linked);
+    return 0;
+}
+
+static int check_forced(const char *name)
+{
+    const char *known[128];
+    int n = 0;
+    for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
+        if (strcmp(row->name, name) == 0) return 0;
+        known[n++] = row->name;
+    }
+    const char *near = kolo_nearest(name, known, n);
+    return kolo_fail(KOLO_ECONFIG, "comm: no algorithm \"%s\"%s%s%s; `kolo bench --algorithms` lists them", name,
+                     near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+static uint32_t digest_of(const comm_selector *s)
+{
+    uint32_t crc = kolo_crc32c(s->free_order, &s->cost, sizeof s->cost);
+    if (s->forced) crc = kolo_crc32c(crc, s->forced, strlen(s->forced));
+    for (int64_t i = 0; i < s->count; i++) {
+        const rule *r = &s->rules[i];
+        const int64_t numbers[] = {r->members, r->nodes, r->bytes, r->radix, r->segment, r->row - comm_algorithm_table};
+        crc = kolo_crc32c(crc, numbers, sizeof numbers);
+    }
+    return kolo_crc32c(crc, s->links, (size_t)s->linked * (size_t)s->linked * sizeof *s->links);
+}
+
+static int open_selector(comm_selector *s, const char *path, const char *forced)
+{
+    char *text = NULL;
+    s->cost = built_in;
+    if (forced && *forced && strcmp(forced, "auto") != 0) {
+        KOLO_TRY(check_forced(forced));
+        if (!(s->forced = kolo_strdup(forced))) return KOLO_ECONFIG;
+    }
+    if (path && *path) {
+        KOLO_TRY(kolo_file_read(path, &text, NULL));
+        int rc = read_lines(s, path, text);
+        free(text);
+        KOLO_TRY(rc);
+    }
+    s->digest = digest_of(s);
+    return 0;
+}
+
+int comm_selector_open(comm_selector **selector, const char *path, const char *forced)
+{
+    *selector = kolo_alloc(sizeof **selector);
+    if (!*selector) return KOLO_ECONFIG;
+    int rc = open_selector(*selector, path, forced);
+    if (rc < 0) comm_selector_close(selector);
+    return rc;
+}
+
+void comm_selector_close(comm_selector **selector)
+{
+    comm_selector *s = *selector;
+    if (!s) return;
+    free(s->forced);
+    free(s->rules);
+    free(s->links);
+    free(s);
+    *selector = NULL;
+}
+
+const comm_cost *comm_selector_costs(const comm_selector *selector) { return &selector->cost; }
+const double *comm_selector_links(const comm_selector *selector, int members)
+{
+    return members == selector->linked ? selector->links : NULL;
+}
+uint32_t comm_selector_digest(const comm_selector *selector) { return selector->digest; }
+
+/* ---- the choice ------------------------------------------------------------------------------------------------------------------ */
+
+static int64_t bytes_of(const comm_problem *p)
+{
+    int64_t count = p->count;
+    bool counted = p->what == KOLO_REDUCE_SCATTER || p->what == KOLO_ALLGATHER || p->what == KOLO_GATHER ||
+                   p->what == KOLO_SCATTER;
+    if (counted) count = 0;
+    for (int i = 0; counted && i < p->members; i++) count += p->counts[i];
+    return count * (int64_t)p->width;
+}
+
+static bool may(const comm_selector *s, const comm_algorithm_row *row, const comm_problem *p)
+{
+    return row->what == p->what && row->fits(p) && (s->free_order || row->ordered(p));
+}
+
+/* The rule with the least bytes that reaches the problem, or NULL. */
+static const rule *rule_for(const comm_selector *s, const comm_problem *p)
+{
+    const rule *best = NULL;
+    int64_t bytes = bytes_of(p);
+    int nodes = comm_nodes(p->node_of, p->members);
+    for (int64_t i = 0; i < s->count; i++) {
+        const rule *r = &s->rules[i];
+        if (r->row->what != p->what || r->members != p->members || r->nodes != nodes || r->bytes < bytes) continue;
+        comm_problem with = *p;
+        if (!with.radix) with.radix = (int)r->radix;
+        if (may(s, r->row, &with) && (!best || r->bytes < best->bytes)) best = r;
+    }
+    return best;
+}
+
+const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const comm_selector *selector)
+{
+    const comm_algorithm_row *best = NULL;
+    double least = INFINITY;
+    for (const comm_algorithm_row *row = comm_algorithm_table; selector->forced && row->name; row++)
+        if (row->what == problem->what && strcmp(row->name, selector->forced) == 0 && row->fits(problem)) return row;
+    const rule *r = rule_for(selector, problem);
+    if (r) {
+        if (!problem->radix) problem->radix = (int)r->radix;
+        if (!problem->segment) problem->segment = r->segment;
+        return r->row;
+    }
+    for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
+        if (!may(selector, row, problem)) continue;
+        double seconds = row->cost(problem, &selector->cost);
+        if (best && !(seconds < least)) continue;
+        best = row;
+        least = seconds;
+    }
+    return best;
+}
