@@ -79,7 +79,8 @@ int shards_merge(int argc, char **argv)
         "merge A B ... --out NEW",
         "The samples of several splits, one after the other, or mixed by --reshuffle. Classes are joined by name, mean "
         "and\n"
-        "deviation by numbers of pixels; encodings, sizes of raw pictures and forms of boxes must be the same. Where some\n"
+        "deviation by numbers of pixels; encodings, sizes of raw pictures and forms of boxes must be the same. Where "
+        "some\n"
         "splits have boxes, the pictures of those that have none become background, and their classes are left aside.",
         options,
         (int)(sizeof options / sizeof *options),

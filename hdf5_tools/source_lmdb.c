@@ -59,10 +59,9 @@ static int add_row(listing *l, const text_rows *rows, char *line)
     if (!space) space = strrchr(line, ' ');
     if (!space || space == line || !space[1]) return text_fail(rows, "`key TAB label` is expected");
     *space = 0;
-    const int64_t before = l->keys.count;
-    KOLO_TRY(names_add(&l->labels, space + 1, &label));
+    if (names_find(&l->keys, line) >= 0) return text_fail(rows, "the key `%.60s` for the second time", line);
     KOLO_TRY(names_add(&l->keys, line, &key));
-    if (key < before) return text_fail(rows, "the key `%.60s` for the second time", line);
+    KOLO_TRY(names_add(&l->labels, space + 1, &label));
     KOLO_TRY(kolo_grow(&l->key_label, &l->key_room, key, sizeof *l->key_label));
     l->key_label[key] = (int32_t)label;
     return 0;
@@ -86,9 +85,11 @@ static int read_rows(listing *l, const char *path)
 /* "bedroom" of "lsun/bedroom_train_lmdb" */
 static void class_of_path(const char *path, char *name, size_t size)
 {
-    static const char *const ends[] = {"/", ".mdb", ".lmdb", "_lmdb", "_train", "_val", "_test"};
-    const char *slash = strrchr(path, '/');
-    snprintf(name, size, "%s", slash && slash[1] ? slash + 1 : path);
+    static const char *const ends[] = {".mdb", ".lmdb", "_lmdb", "_train", "_val", "_test"};
+    size_t n = strlen(path), first;
+    while (n > 1 && path[n - 1] == '/') n--;
+    for (first = n; first > 0 && path[first - 1] != '/';) first--;
+    snprintf(name, size, "%.*s", (int)(n - first), path + first);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (text_ends(name, ends[i]) && strlen(name) > strlen(ends[i])) name[strlen(name) - strlen(ends[i])] = 0;
 }
@@ -144,11 +145,13 @@ static int datum_label(listing *l, const char *key, lmdb_part message, int32_t *
     return add_label(l, name, label);
 }
 
+static bool is_picture(lmdb_part v) { return kolo_picture_sniff(v.data, v.bytes) != KOLO_PICTURE_UNKNOWN; }
+
 /* 0: this key is to be passed over. */
 static int find_form(listing *l, const char *key, lmdb_part v)
 {
     datum d;
-    if (kolo_picture_sniff(v.data, v.bytes) != KOLO_PICTURE_UNKNOWN) {
+    if (is_picture(v)) {
         l->form = PICTURES;
         note_size(l->s, &(datum){.encoded = true});
         if (l->o->annotation_count && l->keys.count == 0) KOLO_TRY(read_rows(l, l->o->annotations[0]));
@@ -178,7 +181,7 @@ static int take(void *context, lmdb_part k, lmdb_part v)
     int32_t label = SOURCE_UNLABELLED;
     lmdb_key_text(k, key);
     int rc = l->form == UNKNOWN ? find_form(l, key, v) : 1;
-    if (rc == 0 || (l->form == PICTURES && is_bookkeeping(key))) return 0;
+    if (rc == 0 || (l->form == PICTURES && is_bookkeeping(key) && !is_picture(v))) return 0;
     if (rc > 0) rc = l->form == DATUMS ? datum_label(l, key, v, &label) : picture_label(l, key, &label);
     if (rc < 0) return source_fault(l->s, rc);
     return add_value(l, key, v, label);

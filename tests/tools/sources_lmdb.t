@@ -26,7 +26,7 @@ samples bytes | cmp -s - <(cat "$P/0.jpg" "$P/1.jpg" "$P/2.jpg")
 ok $? "with their bytes"
 printf '%s\t%s\n' 00ab "$P/0.jpg" 00cd "$P/1.jpg" 00ef "$P/2.jpg" | make bedroom_train_lmdb
 printf '%s\t%s\n' 11ab "$P/3.jpg" | make kitchen_train_lmdb
-packs "one --in a class" --source lmdb --in "$ROOM/kitchen_train_lmdb" --in "$ROOM/bedroom_train_lmdb" --no-shuffle
+packs "one --in a class" --source lmdb --in "$ROOM/kitchen_train_lmdb/" --in "$ROOM/bedroom_train_lmdb" --no-shuffle
 is "$(paths) $(table label) $(classes)" "kitchen/11ab bedroom/00ab bedroom/00cd bedroom/00ef 1 0 0 0 bedroom kitchen" "is called like its folder"
 packs "without labels" --source lmdb --in "$ROOM/bedroom_train_lmdb/data.mdb"
 is "$(table label)" "-1 -1 -1" "pictures have none"
