@@ -1,0 +1,77 @@
+#include "comm/library/negotiate.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+lib_slot *lib_slot_of(lib_core *core, const lib_bytes *key, uint64_t hash, int64_t *number)
+{
+    for (lib_link *link = lib_map_find(&core->known, hash); link; link = lib_map_again(link)) {
+        lib_slot *slot = (lib_slot *)link;
+        if (slot->wants.key.size != key->size || memcmp(slot->wants.key.data, key->data, (size_t)key->size) != 0)
+            continue;
+        *number = slot->number;
+        return slot;
+    }
+    return NULL;
+}
+
+int lib_slot_give(lib_core *core, int64_t number, const lib_wants *wants, uint64_t agreement)
+{
+    if (number >= core->c.capacity || (core->slot[number] && core->slot[number]->used))
+        return kolo_fail(KOLO_EINTERNAL, "comm: slot %ld of group %d was given twice; are KOLO_COMM_CACHE and the program the "
+                                         "same on all ranks?", (long)number, core->c.group);
+    if (!core->slot[number]) {
+        core->slot[number] = kolo_alloc(sizeof(lib_slot));
+        if (!core->slot[number]) return KOLO_ECONFIG;
+    }
+    lib_slot *slot = core->slot[number];
+    slot->number = number;
+    slot->changed = slot->begun = agreement;
+    slot->doomed = false;
+    slot->mine = NULL;
+    slot->contributors = 0;
+    lib_bytes copy = {0};
+    int rc = lib_put_number(&copy, wants->bytes.size);
+    if (rc == 0) rc = lib_put(&copy, wants->bytes.data, (size_t)wants->bytes.size);
+    lib_reader from = {.at = copy.data, .end = copy.data + copy.size};
+    if (rc == 0) rc = lib_read_wants(&slot->wants, &from);
+    lib_bytes_free(&copy);
+    if (rc == 0)
+        rc = lib_map_add(&core->known, &slot->link, lib_hash(slot->wants.key.data, (size_t)slot->wants.key.size));
+    slot->used = rc == 0;
+    core->bundles += slot->used && slot->wants.wants > 1;
+    return rc;
+}
+
+void lib_slot_take(lib_core *core, int64_t number, uint64_t agreement)
+{
+    lib_slot *slot = core->slot[number];
+    if (!slot || !slot->used) return;
+    lib_map_remove(&core->known, &slot->link);
+    core->bundles -= slot->wants.wants > 1;
+    slot->used = slot->doomed = false;
+    slot->changed = agreement;
+    slot->contributors = 0;
+    for (int e = 0; e <= core->children; e++) lib_bit_clear(core->edge[e].told, number);
+    lib_bit_clear(core->passed, number);
+}
+
+int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken)
+{
+    int64_t best = -1;
+    bool best_told = false;
+    for (int64_t i = 0; i < core->c.capacity; i++) {
+        const lib_slot *slot = core->slot[i];
+        if (lib_bit(taken, i)) continue;
+        if (!slot || !slot->used) return i;
+        if (slot->doomed || lib_bit(core->passed, i)) continue;
+        bool told = false; /* somebody would have to say it anew */
+        for (int e = 0; e <= core->children; e++) told |= lib_bit(core->edge[e].told, i);
+        if (best >= 0 && (told > best_told || (told == best_told && slot->begun >= core->slot[best]->begun))) continue;
+        best = i;
+        best_told = told;
+    }
+    return best;
+}

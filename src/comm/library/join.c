@@ -1,0 +1,35 @@
+/* A rank without data stands in for itself with neutral elements until all have none: kolo_join. */
+#include "comm/library/negotiate.h"
+
+#include "kolo/error.h"
+
+int lib_join_begin(lib_core *core, lib_entry *entry)
+{
+    lib_bytes item = {0};
+    int rc = lib_put_number(&item, LIB_JOIN);
+    if (rc == 0) rc = lib_put_number(&item, core->c.me);
+    if (rc == 0) rc = lib_put(&item, NULL, 16);
+    /* bits told before this one go before it */
+    if (rc == 0) rc = lib_core_say(core, &item);
+    lib_bytes_free(&item);
+    if (rc < 0) return rc;
+    core->joined = core->edge[core->children].joined = core->changed = true;
+    core->joining = entry;
+    return 0;
+}
+
+void lib_join_end(lib_core *core, int last)
+{
+    for (int e = 0; e <= core->children; e++) core->edge[e].joined = false;
+    core->joined = core->told_joined = false;
+    core->joins = core->seen;
+    lib_entry *entry = core->joining;
+    core->joining = NULL;
+    if (core->root) {
+        for (int m = 0; m < core->c.members; m++) core->root->joined[m] = false;
+        core->root->joins = 0;
+    }
+    if (!entry) return;
+    entry->output.last = last;
+    core->c.complete(entry, 0, NULL);
+}

@@ -1,0 +1,341 @@
+/* How names are agreed on, without any transport: for negotiate*.c, cache.c, fuse.c, join.c, stall.c, tune.c, and tests that play all members in one process.
+ *
+ * The members of a group form a tree: members of a node hang below the node's lowest member, these leaders below one another (LIB_RADIX
+ * each), the group's lowest member, the coordinator, is the root. Messages go up and down the edges of the tree, in order, and only when
+ * there is something to say: a group in which nothing is submitted sends nothing, and nobody has to take part in a round to let it begin.
+ *
+ *   up    "everybody below me is ready for these bits", and what single members say: claims, joins, answers
+ *   down  an agreement: numbered, the same bytes for all, applied in order by all, the coordinator included
+ *
+ * A name that has been agreed on before has a slot: then being ready for it is one bit, and inner members forward the AND of the bits below
+ * them. Slots are given and taken by agreements alone, so they are the same on all members. A request whose name has no slot, or that
+ * differs from the slot's, is a claim: it travels to the coordinator, which compares what all members brought.
+ *
+ * An up message says which agreement its sender had applied (`seen`): what it says of slots that changed later counts for nothing, its
+ * sender says it anew when it learns of the change. */
+#ifndef KOLO_COMM_NEGOTIATE_H
+#define KOLO_COMM_NEGOTIATE_H
+
+#include "comm/library/library.h"
+
+enum { LIB_RADIX = 8 };
+
+/* ---- bytes and names (negotiate_bytes.c) ----------------------------------------------------------------------------- */
+
+/* Items are multiples of 8 bytes long, so whatever is read from a message is aligned. */
+typedef struct lib_bytes {
+    char *data;
+    int64_t size, capacity;
+} lib_bytes;
+int lib_put(lib_bytes *to, const void *data, size_t bytes); /* padded to 8 with zeros; data NULL: all zeros */
+int lib_put_number(lib_bytes *to, int64_t number);
+int lib_put_text(lib_bytes *to, const char *text, size_t bytes); /* length, bytes, NUL */
+void lib_bytes_free(lib_bytes *bytes);
+
+typedef struct lib_reader {
+    const char *at, *end;
+    bool bad; /* something was longer than what is there */
+} lib_reader;
+const void *lib_take(lib_reader *from, size_t bytes); /* NULL: bad */
+int64_t lib_take_number(lib_reader *from);            /* 0: bad, or 0 */
+const char *lib_take_text(lib_reader *from, size_t *bytes); /* "": bad, or empty; bytes may be NULL */
+int lib_reader_end(const lib_reader *from); /* KOLO_EINTERNAL if bad or not read to its end */
+
+/* Things by hash; they hold their link, whoever looks compares the rest. */
+typedef struct lib_link {
+    struct lib_link *next;
+    uint64_t hash;
+} lib_link;
+typedef struct lib_map {
+    lib_link **bucket;
+    int64_t buckets, count;
+} lib_map;
+uint64_t lib_hash(const void *data, size_t bytes);
+int lib_map_add(lib_map *map, lib_link *link, uint64_t hash);
+void lib_map_remove(lib_map *map, lib_link *link);
+lib_link *lib_map_find(const lib_map *map, uint64_t hash);
+lib_link *lib_map_again(const lib_link *link); /* the next of the same hash */
+void lib_map_free(lib_map *map);
+
+/* ---- what is brought (negotiate_describe.c) ------------------------------------------------------------------------- */
+
+typedef struct lib_want {
+    kolo_request r; /* without vectors; name, compression and splits lie in the bytes it was read from */
+    uint64_t signature;
+    const char *text; /* as mismatches name it */
+    bool faulty;      /* wrong in itself; text says why */
+} lib_want;
+/* One request, or all of a bundle. */
+typedef struct lib_wants {
+    lib_want *want;
+    int64_t wants, capacity;
+    lib_bytes bytes; /* what it was read from */
+    lib_bytes key;   /* all names, each with its NUL */
+} lib_wants;
+
+int lib_write_entries(lib_bytes *to, lib_entry *const *entry, int64_t entries, int me, int members);
+int lib_read_wants(lib_wants *wants, lib_reader *from); /* copies; memory is kept from use to use */
+void lib_wants_free(lib_wants *wants);
+bool lib_wants_equal(const lib_wants *left, const lib_wants *right);
+/* Members may bring different numbers of rows, which all must learn. */
+bool lib_has_rows(enum kolo_collective what);
+int64_t lib_row_numbers(enum kolo_collective what, int members); /* how many numbers these are; 0: none */
+int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries);
+
+/* ---- fusion (fuse.c) --------------------------------------------------------------------------------------------------- */
+
+/* One request that begins. Those of a bundle have the same unit and stand together. */
+typedef struct lib_begin {
+    kolo_request r; /* as agreed */
+    lib_entry *entry; /* NULL: this member has joined */
+    int64_t unit, rows; /* rows: first of them in the core's numbers; -1: none */
+    int contributors;
+    int64_t bytes; /* that count for fusion_bytes */
+} lib_begin;
+
+/* Deals requests to batches: one batch for those of the same kind as long as their bytes stay within fusion_bytes, however many of other kinds stand between them;
+ * a bundle's of one kind are never torn apart. fixed: nothing but a bundle is fused. order: [begins] a permutation; batch b is
+ * order[start[b]] ... order[start[b + 1] - 1], start: [begins + 1]; scratch: [2 * begins]. Returns how many batches. A function of
+ * its arguments, so all members make the same batches. */
+int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order, int64_t *start, int64_t *scratch);
+bool lib_fuse_together(const lib_begin *a, const lib_begin *b);
+
+/* ---- names that are known (cache.c) ------------------------------------------------------------------------------------ */
+
+typedef struct lib_unit lib_unit;
+typedef struct lib_ready lib_ready;
+typedef struct lib_core lib_core;
+
+typedef struct lib_slot {
+    lib_link link; /* in core->known, while used */
+    int64_t number;
+    bool used;
+    bool doomed;       /* coordinator: its end is on its way */
+    lib_wants wants;
+    uint64_t changed;  /* agreement that gave or took it */
+    uint64_t begun;    /* agreement in which it began last */
+    lib_unit *mine;    /* of this member: told by this bit, and not agreed on yet */
+    int64_t contributors; /* below and at this member, of those who are ready */
+} lib_slot;
+
+lib_slot *lib_slot_of(lib_core *core, const lib_bytes *key, uint64_t hash, int64_t *number); /* NULL: unknown */
+int lib_slot_give(lib_core *core, int64_t number, const lib_wants *wants, uint64_t agreement);
+void lib_slot_take(lib_core *core, int64_t number, uint64_t agreement); /* mine is the caller's affair */
+/* A slot to be given: a free one, else the one that was not used for longest; -1: all are about to begin. */
+int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken);
+
+/* ---- the core (negotiate_core.c, negotiate_agree.c) ---------------------------------------------------------------------- */
+
+/* What was submitted together on this member. */
+struct lib_unit {
+    lib_link link; /* in core->waiting */
+    lib_unit *before, *after; /* in the order of submission */
+    lib_entry **entry;
+    int64_t entries, capacity;
+    lib_bytes key;
+    double since;
+    int64_t slot; /* told by this bit; -1: by a claim */
+    bool anew;    /* its slot was taken: to be claimed */
+    bool warned, overdue; /* stall.c */
+    lib_ready *ready;     /* coordinator: all are */
+};
+
+/* The members below one child, or this member alone (the last edge). */
+typedef struct lib_edge {
+    uint64_t *told; /* [words] bits */
+    int members;
+    bool joined, closing; /* all of them */
+} lib_edge;
+
+typedef struct lib_core_config {
+    int me, members, group;
+    const int *node_of, *rank_of; /* [members], the caller's; node_of NULL: one node; rank_of: for texts */
+    const char *host;             /* for texts */
+    int64_t capacity;             /* slots */
+    size_t fusion_bytes;
+    double cycle, stall_warning, stall_end;
+    bool fixed_order, autotune;
+    void (*complete)(lib_entry *entry, int status, const char *text);
+} lib_core_config;
+
+struct lib_core {
+    lib_core_config c;
+    int parent, children, *child; /* members; -1: this is the root */
+    int below;                    /* members of this subtree */
+
+    int64_t words;
+    lib_slot **slot; /* [capacity], NULL until used */
+    lib_map known;
+    int bundles; /* slots that hold one */
+    lib_map waiting;
+    lib_unit *first, *last, *spare;
+
+    lib_edge *edge; /* [children + 1] */
+    uint64_t *passed; /* [words] bits told upwards, or ready at the coordinator */
+    bool changed;     /* told or joined, since bits were last passed */
+    bool told_joined, told_closing; /* the parent knows */
+    bool joined, closing, closed;
+    lib_entry *joining;
+    uint64_t joins;   /* agreement that ended the last join */
+
+    uint64_t seen; /* agreements applied */
+    lib_bytes saying;   /* items for the next message upwards */
+    lib_bytes up, down; /* messages to the parent, to every child: the caller sends and empties them */
+
+    lib_begin *begin; /* of the agreement being applied */
+    int64_t begins, begins_capacity, units;
+    int64_t *rows, rows_count, rows_capacity; /* as they come */
+    int64_t *rows_dealt, dealt_capacity;      /* in the order of the batches */
+    int64_t *order, order_capacity;
+    lib_batch *batch; /* result */
+    int64_t batches, batches_capacity;
+    lib_entry **entry;
+    kolo_request *stand_in;
+    int64_t entry_capacity, stand_capacity;
+    uint64_t number; /* of batches */
+    lib_wants *heard; /* of this agreement, of names without a slot */
+    int64_t heards, heard_capacity;
+
+    double now;         /* of the call under way */
+    double next_look;   /* stall.c */
+    double finished_at; /* and what this member finished last: */
+    char finished[128];
+
+    struct lib_root *root; /* the coordinator's part, else NULL */
+};
+
+int lib_core_open(lib_core **core, const lib_core_config *config);
+void lib_core_close(lib_core **core);
+/* One entry, a bundle, or a join. */
+int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, double now);
+/* A message of a child (0, 1, ...), or of the parent (-1): then core->batch are the batches that begin, in memory that is good until the next
+ * message of the parent, or the next lib_core_speak. Negative: the message makes no sense, or there is no memory. */
+int lib_core_hear(lib_core *core, int child, const void *data, int64_t bytes, double now);
+/* Fills `up`; at the coordinator, if there is something to agree on, `down` and the batches. idle: no batch of this group is under way, so begun
+ * requests would begin now: while one is, names gather. */
+int lib_core_speak(lib_core *core, double now, bool idle);
+/* Orderly end: says good-bye; core->closed when all members have. */
+void lib_core_end(lib_core *core);
+
+/* For the parts of the core. */
+enum lib_item { LIB_READY = 1, LIB_CLAIM, LIB_JOIN, LIB_STALLED, LIB_ANSWER, LIB_PAID, /* up */
+                LIB_RUN, LIB_NEW, LIB_DROP, LIB_FAIL, LIB_JOINED, LIB_ASK, LIB_BYE, /* down */ };
+int lib_core_claim(lib_core *core, lib_unit *unit);
+int lib_core_say(lib_core *core, const lib_bytes *item); /* upwards, or to the coordinator if this is it */
+int lib_core_apply(lib_core *core, const void *data, int64_t bytes); /* an agreement */
+void lib_unit_drop(lib_core *core, lib_unit *unit);
+lib_unit *lib_unit_named(const lib_core *core, const char *name);
+static inline bool lib_bit(const uint64_t *word, int64_t i) { return word[i / 64] >> (i % 64) & 1; }
+static inline void lib_bit_set(uint64_t *word, int64_t i) { word[i / 64] |= (uint64_t)1 << (i % 64); }
+static inline void lib_bit_clear(uint64_t *word, int64_t i) { word[i / 64] &= ~((uint64_t)1 << (i % 64)); }
+
+/* ---- joins (join.c) ------------------------------------------------------------------------------------------------------ */
+int lib_join_begin(lib_core *core, lib_entry *entry);
+void lib_join_end(lib_core *core, int last); /* by agreement */
+
+/* ---- the coordinator (negotiate_root.c, negotiate_fail.c) ----------------------------------------------------------------- */
+
+/* What one member brought, of which somebody's is still missing. */
+typedef struct lib_claim {
+    struct lib_claim *next; /* of the spare ones */
+    bool free;
+    int member;
+    lib_wants wants;
+} lib_claim;
+
+typedef struct lib_name {
+    lib_link link; /* in root->names */
+    struct lib_name *before, *after;
+    lib_bytes name;
+    lib_claim **by; /* [members] */
+    int *owes;      /* [members] so often the others failed, with `text`: when this one brings the name, it fails too */
+    bool *killed;   /* [members] fails now, with what it had brought */
+    int claimed, owing; /* members */
+    uint64_t made, failed; /* agreements */
+    char *text;
+} lib_name;
+
+/* Something that all members are ready for. */
+struct lib_ready {
+    lib_ready *next;
+    int64_t slot;         /* -1: */
+    lib_claim **by;       /* [members] */
+    const lib_claim *any; /* one of them */
+    int contributors;
+    bool held, goes; /* fixed order */
+};
+
+/* Looks for the settings with which most bytes are agreed on per second of the caller's steps, computing included: one setting at a time goes up
+ * or down a list as long as that pays (tune.c). A step is told by a name that comes back. */
+typedef struct lib_tune {
+    bool settled;
+    int at[2]; /* tried now: indices of the lists of fusion_bytes and cycle */
+    int best[2];
+    int axis, direction, idle; /* idle: axes left alone in succession */
+    bool gained;               /* by this direction */
+    bool based;                /* best_score was measured */
+    int windows, steps;
+    double score[3], time[3]; /* of windows: bytes per second, seconds per step */
+    double best_score, best_step, begin;
+    int64_t bytes;
+} lib_tune;
+void lib_tune_begin(lib_tune *tune, size_t fusion_bytes, double cycle);
+/* bytes were agreed on; step: with them a step of the caller began. True: the settings are others now, or settled. */
+bool lib_tune_note(lib_tune *tune, int64_t bytes, bool step, double now);
+size_t lib_tune_fusion(const lib_tune *tune);
+double lib_tune_cycle(const lib_tune *tune);
+
+typedef struct lib_root {
+    lib_map names;
+    lib_name *first, *last, *spare_names;
+    lib_claim *spare_claims;
+    lib_ready *ready, **ready_end, *spare_ready;
+    double ready_since;
+    lib_bytes urgent; /* items that need not wait */
+    uint64_t *taken;  /* [words] slots that cannot be given away in this agreement */
+    bool *joined;     /* [members] */
+    int joins, last_joined;
+    bool all_closing, evicted;
+
+    bool ask; /* stall.c */
+    uint64_t question, asked_at; /* asked_at: agreement; 0: no question is under way */
+    int answers; /* still missing */
+    double asked;
+    lib_bytes *answer; /* [members] */
+
+    lib_tune tune;
+    int64_t step_slot; /* tells the steps */
+    size_t fusion_bytes;
+    double cycle;
+} lib_root;
+
+int lib_root_open(lib_core *core);
+void lib_root_close(lib_core *core);
+int lib_root_item(lib_core *core, enum lib_item kind, lib_reader *from); /* what a member says */
+int lib_root_ready_slot(lib_core *core, int64_t slot);
+int lib_root_speak(lib_core *core, bool idle);
+int lib_root_doom(lib_core *core, const lib_wants *wants); /* takes slots that hold one of these names */
+lib_name *lib_root_name(lib_core *core, const char *name, bool make, int *rc); /* NULL: unknown, or (make) *rc < 0 */
+void lib_root_name_drop(lib_root *root, lib_name *name, int members);
+void lib_root_claim_free(lib_root *root, lib_claim *claim);
+
+/* Fails `name`, and what was submitted together with it, on all members that have brought it (claimed it, or have told its bit:
+ * name->killed); those that have not, joined ones excepted, fail when they do. So every member has one failure. */
+int lib_root_fail(lib_core *core, lib_name *name, const char *text);
+/* All have brought it, but not the same; something that cannot be done while others have joined; something wrong in itself: */
+int lib_root_fail_different(lib_core *core, lib_name *name);
+int lib_root_fail_joined(lib_core *core, lib_name *name);
+int lib_root_fail_fault(lib_core *core, lib_name *name);
+/* A claim of somebody who owes a failure gets it; one that is older than the failure is forgotten. *over: it was so, and the claim is freed. */
+int lib_root_fail_owed(lib_core *core, lib_claim *claim, uint64_t seen, bool *over);
+int lib_root_fail_paid(lib_core *core, int member, lib_reader *from);
+/* "rank 3", "ranks 0-2, 5": world ranks of the members whose number in of[] is `value`. */
+void lib_write_ranks(const lib_core *core, const int *of, int value, char *text, size_t bytes);
+
+/* ---- names that some members have not submitted (stall.c) ----------------------------------------------------------------- */
+int lib_stall_look(lib_core *core);                      /* member: does mine wait too long? */
+int lib_stall_answer(lib_core *core, uint64_t question); /* member: what waits here */
+int lib_stall_heard(lib_core *core, int member, uint64_t question, int64_t bytes, lib_reader *from); /* coordinator */
+int lib_stall_report(lib_core *core);                    /* coordinator: when all have answered, or will not */
+
+#endif

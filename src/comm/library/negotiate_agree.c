@@ -1,0 +1,224 @@
+/* An agreement: the same bytes on all members, applied in the same order, so all remember the same and begin the same batches.
+ *
+ * [number, fusion bytes, items...]; the items: see the functions that read them. */
+#include "comm/library/negotiate.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/kernel.h"
+#include "kolo/error.h"
+
+static int64_t bytes_of(const kolo_request *r, const int64_t *rows, int members)
+{
+    int64_t count = 1, total = 0;
+    for (int d = r->what == KOLO_ALLGATHER; d < r->dims; d++) count *= r->dim[d];
+    if (r->what != KOLO_ALLGATHER) return count * (int64_t)comm_width(r->type);
+    for (int m = 0; m < members; m++) total += rows[m];
+    return total * count * (int64_t)comm_width(r->type);
+}
+
+/* unit NULL: this member has joined. rows: of all requests, one behind the other; -1: none. */
+static int begin_unit(lib_core *core, const lib_wants *wants, lib_unit *unit, int64_t contributors, int64_t rows)
+{
+    if (!unit && !core->joined)
+        return kolo_fail(KOLO_EINTERNAL, "comm: the members of group %d agreed on \"%s\", which this rank has not submitted",
+                         core->c.group, wants->want[0].r.name);
+    for (int64_t i = 0; i < wants->wants; i++) {
+        KOLO_TRY(kolo_grow(&core->begin, &core->begins_capacity, core->begins, sizeof *core->begin));
+        lib_begin *begin = &core->begin[core->begins++];
+        *begin = (lib_begin){.r = unit ? unit->entry[i]->r : wants->want[i].r, .entry = unit ? unit->entry[i] : NULL,
+                             .unit = core->units, .rows = -1, .contributors = (int)contributors};
+        int64_t numbers = lib_row_numbers(begin->r.what, core->c.members);
+        if (numbers && rows >= 0) {
+            begin->rows = rows;
+            rows += numbers;
+        }
+        begin->bytes = bytes_of(&begin->r, begin->rows < 0 ? NULL : core->rows + begin->rows, core->c.members);
+    }
+    core->units++;
+    if (unit) lib_unit_drop(core, unit);
+    return 0;
+}
+
+/* [number of words, words..., (slot + 1, contributors)..., 0] */
+static int apply_run(lib_core *core, lib_reader *from)
+{
+    int64_t words = lib_take_number(from);
+    const uint64_t *word = words >= 0 && words <= core->words ? lib_take(from, (size_t)words * 8) : NULL;
+    if (!word) {
+        from->bad = true;
+        return 0;
+    }
+    int64_t exception = lib_take_number(from);
+    for (int64_t w = 0; w < words; w++)
+        for (uint64_t bits = word[w]; bits; bits &= bits - 1) {
+            int64_t s = w * 64 + __builtin_ctzll(bits), contributors = core->c.members;
+            if (exception == s + 1) {
+                contributors = lib_take_number(from);
+                exception = lib_take_number(from);
+            }
+            lib_slot *slot = s < core->c.capacity ? core->slot[s] : NULL;
+            if (!slot || !slot->used || from->bad) {
+                from->bad = true;
+                return 0;
+            }
+            KOLO_TRY(begin_unit(core, &slot->wants, slot->mine, contributors, -1));
+            slot->begun = core->seen;
+            slot->contributors = 0;
+            for (int e = 0; e <= core->children; e++) lib_bit_clear(core->edge[e].told, s);
+            lib_bit_clear(core->passed, s);
+        }
+    if (exception) from->bad = true;
+    return 0;
+}
+
+static lib_unit *unit_of(const lib_core *core, const lib_wants *wants)
+{
+    uint64_t hash = lib_hash(wants->key.data, (size_t)wants->key.size);
+    for (lib_link *link = lib_map_find(&core->waiting, hash); link; link = lib_map_again(link)) {
+        lib_unit *unit = (lib_unit *)link;
+        if (unit->key.size == wants->key.size &&
+            memcmp(unit->key.data, wants->key.data, (size_t)wants->key.size) == 0)
+            return unit;
+    }
+    return NULL;
+}
+
+/* [slot or -1, contributors, requests, number of rows, rows...] */
+static int apply_new(lib_core *core, lib_reader *from)
+{
+    int64_t s = lib_take_number(from), contributors = lib_take_number(from), at = core->rows_count;
+    KOLO_TRY(kolo_grow(&core->heard, &core->heard_capacity, core->heards, sizeof *core->heard));
+    lib_wants *wants = &core->heard[core->heards++];
+    KOLO_TRY(lib_read_wants(wants, from));
+    int64_t rows = lib_take_number(from);
+    const int64_t *row = rows >= 0 ? lib_take(from, (size_t)rows * 8) : NULL;
+    int64_t numbers = 0;
+    for (int64_t i = 0; i < wants->wants; i++) numbers += lib_row_numbers(wants->want[i].r.what, core->c.members);
+    if (!row || numbers != rows) {
+        from->bad = true;
+        return 0;
+    }
+    KOLO_TRY(kolo_grow(&core->rows, &core->rows_capacity, at + rows, sizeof *core->rows));
+    memcpy(core->rows + at, row, (size_t)rows * 8);
+    core->rows_count += rows;
+    KOLO_TRY(begin_unit(core, wants, unit_of(core, wants), contributors, rows ? at : -1));
+    return s < 0 ? 0 : lib_slot_give(core, s, wants, core->seen);
+}
+
+/* [slot]. Who has told its bit claims anew, when the whole agreement is applied. */
+static void apply_drop(lib_core *core, lib_reader *from)
+{
+    int64_t s = lib_take_number(from);
+    if (s < 0 || s >= core->c.capacity || !core->slot[s] || !core->slot[s]->used) {
+        from->bad = true;
+        return;
+    }
+    lib_unit *unit = core->slot[s]->mine;
+    if (unit) {
+        unit->slot = -1;
+        unit->anew = true;
+        core->slot[s]->mine = NULL;
+    }
+    lib_slot_take(core, s, core->seen);
+}
+
+static int say_paid(lib_core *core, const char *name)
+{
+    lib_bytes item = {0};
+    size_t length = strlen(name);
+    int rc = lib_put_number(&item, LIB_PAID);
+    if (rc == 0) rc = lib_put_number(&item, core->c.me);
+    if (rc == 0) rc = lib_put_number(&item, 0);
+    if (rc == 0) rc = lib_put_number(&item, (int64_t)(8 + kolo_round_up(length + 1, 8)));
+    if (rc == 0) rc = lib_put_text(&item, name, length);
+    if (rc == 0) rc = lib_core_say(core, &item);
+    lib_bytes_free(&item);
+    return rc;
+}
+
+/* [member or -1: all, name, text, how many owe it, these members...] */
+static int apply_fail(lib_core *core, lib_reader *from)
+{
+    int64_t only = lib_take_number(from);
+    const char *name = lib_take_text(from, NULL), *text = lib_take_text(from, NULL);
+    int64_t owing = lib_take_number(from);
+    bool owe = false;
+    for (int64_t i = 0; i < owing && !from->bad; i++) owe |= lib_take_number(from) == core->c.me;
+    lib_unit *unit = from->bad || (only >= 0 && only != core->c.me) ? NULL : lib_unit_named(core, name);
+    if (!unit) return 0;
+    for (int64_t i = 0; i < unit->entries; i++) core->c.complete(unit->entry[i], KOLO_EINPUT, text);
+    lib_unit_drop(core, unit);
+    return owe ? say_paid(core, name) : 0;
+}
+
+static int apply_item(lib_core *core, lib_reader *from)
+{
+    switch (lib_take_number(from)) {
+    case LIB_RUN: return apply_run(core, from);
+    case LIB_NEW: return apply_new(core, from);
+    case LIB_DROP: return apply_drop(core, from), 0;
+    case LIB_FAIL: return apply_fail(core, from);
+    case LIB_JOINED: return lib_join_end(core, (int)lib_take_number(from)), 0;
+    case LIB_ASK: return lib_stall_answer(core, (uint64_t)lib_take_number(from));
+    case LIB_BYE: core->closed = true; return 0;
+    default: from->bad = true; return 0;
+    }
+}
+
+/* ---- batches ------------------------------------------------------------------------------------------------------------ */
+
+static void fill_batch(lib_core *core, lib_batch *batch, const int64_t *order, int64_t at, int64_t *rows)
+{
+    int64_t first = *rows;
+    for (int i = 0; i < batch->entries; i++) {
+        const lib_begin *begin = &core->begin[order[i]];
+        core->entry[at + i] = begin->entry;
+        core->stand_in[at + i] = begin->r;
+        if (!begin->entry) batch->stand_in = core->stand_in + at;
+        batch->contributors = begin->contributors;
+        int64_t numbers = begin->rows < 0 ? 0 : lib_row_numbers(begin->r.what, core->c.members);
+        if (numbers) memcpy(core->rows_dealt + *rows, core->rows + begin->rows, (size_t)numbers * 8);
+        *rows += numbers;
+    }
+    batch->entry = core->entry + at;
+    batch->fused = batch->entries > 1;
+    batch->rows = *rows > first ? core->rows_dealt + first : NULL;
+    batch->number = ++core->number;
+}
+
+static int make_batches(lib_core *core, size_t fusion_bytes)
+{
+    int64_t n = core->begins, rows = 0;
+    if (!n) return 0;
+    KOLO_TRY(kolo_grow(&core->order, &core->order_capacity, 4 * n + 1, sizeof *core->order));
+    KOLO_TRY(kolo_grow(&core->entry, &core->entry_capacity, n, sizeof(lib_entry *)));
+    KOLO_TRY(kolo_grow(&core->stand_in, &core->stand_capacity, n, sizeof *core->stand_in));
+    KOLO_TRY(kolo_grow(&core->rows_dealt, &core->dealt_capacity, core->rows_count, sizeof *core->rows_dealt));
+    int64_t *order = core->order, *start = order + n;
+    int64_t batches = lib_fuse(core->begin, n, fusion_bytes, core->c.fixed_order, order, start, start + n + 1);
+    KOLO_TRY(kolo_grow(&core->batch, &core->batches_capacity, batches, sizeof *core->batch));
+    for (int64_t b = 0; b < batches; b++) {
+        core->batch[b] = (lib_batch){.entries = (int)(start[b + 1] - start[b])};
+        fill_batch(core, &core->batch[b], order + start[b], start[b], &rows);
+    }
+    core->batches = batches;
+    return 0;
+}
+
+int lib_core_apply(lib_core *core, const void *data, int64_t bytes)
+{
+    lib_reader from = {.at = data, .end = (const char *)data + bytes};
+    uint64_t number = (uint64_t)lib_take_number(&from);
+    size_t fusion_bytes = (size_t)lib_take_number(&from);
+    if (number != core->seen + 1) from.bad = true;
+    core->seen = number;
+    core->begins = core->batches = core->units = core->rows_count = core->heards = 0;
+    if (!core->root) KOLO_TRY(lib_put(&core->down, data, (size_t)bytes));
+    while (!from.bad && from.at < from.end) KOLO_TRY(apply_item(core, &from));
+    KOLO_TRY(lib_reader_end(&from));
+    for (lib_unit *unit = core->first; unit; unit = unit->after)
+        if (unit->anew) KOLO_TRY(lib_core_claim(core, unit));
+    return make_batches(core, fusion_bytes);
+}

@@ -1,0 +1,155 @@
+#include "comm/library/negotiate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+int lib_put(lib_bytes *to, const void *data, size_t bytes)
+{
+    size_t whole = kolo_round_up(bytes, 8);
+    while (to->size + (int64_t)whole > to->capacity)
+        KOLO_TRY(kolo_grow(&to->data, &to->capacity, to->capacity, 1));
+    if (data) memcpy(to->data + to->size, data, bytes);
+    else bytes = 0;
+    memset(to->data + to->size + bytes, 0, whole - bytes);
+    to->size += (int64_t)whole;
+    return 0;
+}
+
+int lib_put_number(lib_bytes *to, int64_t number)
+{
+    return lib_put(to, &number, sizeof number);
+}
+
+int lib_put_text(lib_bytes *to, const char *text, size_t bytes)
+{
+    KOLO_TRY(lib_put_number(to, (int64_t)bytes));
+    int64_t at = to->size;
+    KOLO_TRY(lib_put(to, NULL, bytes + 1));
+    memcpy(to->data + at, text, bytes);
+    return 0;
+}
+
+void lib_bytes_free(lib_bytes *bytes)
+{
+    free(bytes->data);
+    *bytes = (lib_bytes){0};
+}
+
+const void *lib_take(lib_reader *from, size_t bytes)
+{
+    size_t left = (size_t)(from->end - from->at);
+    if (from->bad || bytes > left || kolo_round_up(bytes, 8) > left) {
+        from->bad = true;
+        return NULL;
+    }
+    const void *data = from->at;
+    from->at += kolo_round_up(bytes, 8);
+    return data;
+}
+
+int64_t lib_take_number(lib_reader *from)
+{
+    const int64_t *number = lib_take(from, sizeof *number);
+    return number ? *number : 0;
+}
+
+const char *lib_take_text(lib_reader *from, size_t *bytes)
+{
+    int64_t size = lib_take_number(from);
+    const char *text = size >= 0 && size < from->end - from->at ? lib_take(from, (size_t)size + 1) : NULL;
+    if (!text || text[size]) from->bad = true;
+    if (bytes) *bytes = from->bad ? 0 : (size_t)size;
+    return from->bad ? "" : text;
+}
+
+int lib_reader_end(const lib_reader *from)
+{
+    if (!from->bad && from->at == from->end) return 0;
+    return kolo_fail(KOLO_EINTERNAL, "comm: a message between the members of a group makes no sense; are all ranks the "
+                                     "same build of the program?");
+}
+
+/* FNV-1a, eight bytes a step, then mixed so that the low bits depend on all. */
+uint64_t lib_hash(const void *data, size_t bytes)
+{
+    const char *at = data;
+    uint64_t hash = 0xcbf29ce484222325u ^ bytes;
+    for (; bytes >= 8; bytes -= 8, at += 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    for (; bytes; bytes--, at++) hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9u;
+    return hash ^ hash >> 32;
+}
+
+static void place(lib_map *map, lib_link *link)
+{
+    lib_link **head = &map->bucket[link->hash & (uint64_t)(map->buckets - 1)];
+    link->next = *head;
+    *head = link;
+}
+
+static int widen(lib_map *map)
+{
+    int64_t old = map->buckets;
+    lib_link **from = map->bucket;
+    map->bucket = kolo_alloc((size_t)(old ? 2 * old : 64) * sizeof(lib_link *));
+    if (!map->bucket) {
+        map->bucket = from;
+        return KOLO_ECONFIG;
+    }
+    map->buckets = old ? 2 * old : 64;
+    for (int64_t b = 0; b < old; b++)
+        for (lib_link *link = from[b], *next; link; link = next) {
+            next = link->next;
+            place(map, link);
+        }
+    free(from);
+    return 0;
+}
+
+int lib_map_add(lib_map *map, lib_link *link, uint64_t hash)
+{
+    if (map->count == map->buckets) KOLO_TRY(widen(map));
+    link->hash = hash;
+    place(map, link);
+    map->count++;
+    return 0;
+}
+
+void lib_map_remove(lib_map *map, lib_link *link)
+{
+    lib_link **at = &map->bucket[link->hash & (uint64_t)(map->buckets - 1)];
+    while (*at != link) at = &(*at)->next;
+    *at = link->next;
+    map->count--;
+}
+
+lib_link *lib_map_find(const lib_map *map, uint64_t hash)
+{
+    if (!map->buckets) return NULL;
+    lib_link *link = map->bucket[hash & (uint64_t)(map->buckets - 1)];
+    while (link && link->hash != hash) link = link->next;
+    return link;
+}
+
+lib_link *lib_map_again(const lib_link *link)
+{
+    uint64_t hash = link->hash;
+    do
+        link = link->next;
+    while (link && link->hash != hash);
+    return (lib_link *)(uintptr_t)link;
+}
+
+void lib_map_free(lib_map *map)
+{
+    free(map->bucket);
+    *map = (lib_map){0};
+}

@@ -1,0 +1,368 @@
+/* A member: what it and those below it are ready for. */
+#include "comm/library/negotiate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+static int leader_of(const lib_core_config *c, int member)
+{
+    int m = 0;
+    while (c->node_of && c->node_of[m] != c->node_of[member]) m++;
+    return m;
+}
+
+/* The leaders are numbered in their order; leader i hangs below leader (i - 1) / LIB_RADIX. number: scratch [members]. */
+static int parent_of(const lib_core_config *c, const int *leader, const int *number, int member)
+{
+    if (leader[member] != member) return leader[member];
+    if (number[member] == 0) return -1;
+    int wanted = (number[member] - 1) / LIB_RADIX;
+    for (int m = 0; m < c->members; m++)
+        if (leader[m] == m && number[m] == wanted) return m;
+    return -1;
+}
+
+static int make_tree(lib_core *core)
+{
+    const lib_core_config *c = &core->c;
+    int n = c->members, leaders = 0;
+    int *leader = kolo_alloc((size_t)n * 4 * sizeof(int));
+    core->child = kolo_alloc((size_t)n * sizeof(int));
+    core->edge = kolo_alloc((size_t)n * sizeof *core->edge);
+    if (!leader || !core->child || !core->edge) {
+        free(leader);
+        return KOLO_ECONFIG;
+    }
+    int *number = leader + n, *parent = number + n, *below = parent + n;
+    for (int m = 0; m < n; m++) {
+        leader[m] = leader_of(c, m);
+        if (leader[m] == m) number[m] = leaders++;
+    }
+    for (int m = 0; m < n; m++) parent[m] = parent_of(c, leader, number, m);
+    for (int m = 0; m < n; m++) /* parents are lower than their children, so the walk ends */
+        for (int up = m; up >= 0; up = parent[up]) below[up]++;
+    core->parent = parent[c->me];
+    core->below = below[c->me];
+    for (int m = 0; m < n; m++) {
+        if (parent[m] != c->me) continue;
+        core->edge[core->children].members = below[m];
+        core->child[core->children++] = m;
+    }
+    core->edge[core->children].members = 1;
+    free(leader);
+    return 0;
+}
+
+int lib_core_open(lib_core **out, const lib_core_config *config)
+{
+    int rc = 0;
+    lib_core *core = *out = kolo_alloc(sizeof *core);
+    if (!core) return KOLO_ECONFIG;
+    core->c = *config;
+    core->words = (config->capacity + 63) / 64;
+    KOLO_TRY_GOTO(rc, make_tree(core));
+    core->slot = kolo_alloc((size_t)(config->capacity + 1) * sizeof *core->slot);
+    core->passed = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
+    rc = core->slot && core->passed ? 0 : KOLO_ECONFIG;
+    for (int e = 0; e <= core->children && rc == 0; e++) {
+        core->edge[e].told = kolo_alloc((size_t)(core->words + 1) * sizeof(uint64_t));
+        if (!core->edge[e].told) rc = KOLO_ECONFIG;
+    }
+    if (rc < 0) goto fail;
+    if (core->parent < 0) KOLO_TRY_GOTO(rc, lib_root_open(core));
+    return 0;
+fail:
+    lib_core_close(out);
+    return rc;
+}
+
+static void unit_free(lib_unit *unit)
+{
+    free(unit->entry);
+    lib_bytes_free(&unit->key);
+    free(unit);
+}
+
+void lib_core_close(lib_core **out)
+{
+    lib_core *core = *out;
+    if (!core) return;
+    while (core->first) lib_unit_drop(core, core->first);
+    for (lib_unit *unit = core->spare, *next; unit; unit = next) {
+        next = unit->after;
+        unit_free(unit);
+    }
+    if (core->root) lib_root_close(core);
+    for (int64_t i = 0; core->slot && i < core->c.capacity; i++)
+        if (core->slot[i]) {
+            lib_wants_free(&core->slot[i]->wants);
+            free(core->slot[i]);
+        }
+    for (int e = 0; core->edge && e <= core->children; e++) free(core->edge[e].told);
+    lib_map_free(&core->known);
+    lib_map_free(&core->waiting);
+    for (int64_t i = 0; i < core->heard_capacity; i++) lib_wants_free(&core->heard[i]);
+    lib_bytes_free(&core->saying);
+    lib_bytes_free(&core->up);
+    lib_bytes_free(&core->down);
+    void *memory[] = {core->slot, core->passed, core->edge, core->child, core->begin, core->rows,
+                      core->order, core->batch, core->entry, core->stand_in, core->heard, core->rows_dealt};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
+    free(core);
+    *out = NULL;
+}
+
+/* ---- units ------------------------------------------------------------------------------------------------------------- */
+
+void lib_unit_drop(lib_core *core, lib_unit *unit)
+{
+    if (unit->slot >= 0) core->slot[unit->slot]->mine = NULL;
+    lib_map_remove(&core->waiting, &unit->link);
+    *(unit->before ? &unit->before->after : &core->first) = unit->after;
+    *(unit->after ? &unit->after->before : &core->last) = unit->before;
+    unit->after = core->spare;
+    core->spare = unit;
+}
+
+lib_unit *lib_unit_named(const lib_core *core, const char *name)
+{
+    for (lib_unit *unit = core->first; unit; unit = unit->after)
+        for (int64_t i = 0; i < unit->entries; i++)
+            if (strcmp(unit->entry[i]->r.name, name) == 0) return unit;
+    return NULL;
+}
+
+static int unit_make(lib_core *core, lib_entry *const *entry, int64_t entries, lib_unit **out)
+{
+    lib_unit *unit = core->spare;
+    if (unit) core->spare = unit->after;
+    else unit = kolo_alloc(sizeof *unit);
+    if (!unit) return KOLO_ECONFIG;
+    lib_unit keep = *unit;
+    *unit = (lib_unit){.entry = keep.entry, .capacity = keep.capacity, .key = keep.key, .slot = -1};
+    unit->after = core->spare; /* where it lies until nothing can fail any more */
+    core->spare = unit;
+    KOLO_TRY(kolo_grow(&unit->entry, &unit->capacity, entries, sizeof *unit->entry));
+    memcpy(unit->entry, entry, (size_t)entries * sizeof *entry);
+    unit->entries = entries;
+    KOLO_TRY(lib_write_names(&unit->key, entry, entries));
+    KOLO_TRY(lib_map_add(&core->waiting, &unit->link, lib_hash(unit->key.data, (size_t)unit->key.size)));
+    core->spare = unit->after;
+    unit->after = NULL;
+    unit->before = core->last;
+    *(core->last ? &core->last->after : &core->first) = unit;
+    core->last = unit;
+    *out = unit;
+    return 0;
+}
+
+static bool as_known(const lib_slot *slot, const lib_unit *unit)
+{
+    for (int64_t i = 0; i < unit->entries; i++)
+        if (slot->wants.want[i].signature != lib_signature(unit->entry[i])) return false;
+    return true;
+}
+
+int lib_core_claim(lib_core *core, lib_unit *unit)
+{
+    unit->slot = -1;
+    unit->anew = false;
+    lib_bytes item = {0};
+    int rc = lib_put_number(&item, LIB_CLAIM);
+    if (rc == 0) rc = lib_put_number(&item, core->c.me);
+    if (rc == 0) rc = lib_put_number(&item, (int64_t)core->seen);
+    if (rc == 0) rc = lib_write_entries(&item, unit->entry, unit->entries, core->c.me, core->c.members);
+    if (rc == 0) rc = lib_core_say(core, &item);
+    lib_bytes_free(&item);
+    return rc;
+}
+
+int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, double now)
+{
+    core->now = now;
+    if (entry[0]->r.what == KOLO_JOIN) return lib_join_begin(core, entry[0]);
+    lib_unit *unit;
+    int64_t number;
+    KOLO_TRY(unit_make(core, entry, entries, &unit));
+    unit->since = now;
+    lib_slot *slot = lib_slot_of(core, &unit->key, unit->link.hash, &number);
+    if (!slot || !as_known(slot, unit)) return lib_core_claim(core, unit);
+    unit->slot = number;
+    slot->mine = unit;
+    slot->contributors++;
+    lib_bit_set(core->edge[core->children].told, number);
+    core->changed = true;
+    return 0;
+}
+
+void lib_core_end(lib_core *core)
+{
+    core->closing = core->edge[core->children].closing = true;
+}
+
+/* ---- what goes up ------------------------------------------------------------------------------------------------------ */
+
+int lib_core_say(lib_core *core, const lib_bytes *item)
+{
+    if (!core->root) return lib_put(&core->saying, item->data, (size_t)item->size);
+    lib_reader from = {.at = item->data, .end = item->data + item->size};
+    enum lib_item kind = (enum lib_item)lib_take_number(&from);
+    KOLO_TRY(lib_root_item(core, kind, &from));
+    return lib_reader_end(&from);
+}
+
+/* Bits that all edges have told, joined ones excepted, and that were not passed on yet. */
+static uint64_t complete_word(const lib_core *core, int64_t w)
+{
+    uint64_t all = ~(uint64_t)0, any = 0;
+    for (int e = 0; e <= core->children; e++) {
+        const lib_edge *edge = &core->edge[e];
+        any |= edge->told[w];
+        if (!edge->joined) all &= edge->told[w];
+    }
+    return all & any & ~core->passed[w];
+}
+
+/* [number of words, words..., exceptions..., 0]: bits from slot 0 on, and (slot + 1, contributors) where some below have joined. */
+static int write_ready(lib_core *core)
+{
+    int64_t at = core->saying.size, last = 0;
+    KOLO_TRY(lib_put_number(&core->saying, LIB_READY));
+    KOLO_TRY(lib_put_number(&core->saying, 0));
+    for (int64_t w = 0; w < core->words; w++) {
+        uint64_t bits = complete_word(core, w);
+        if (bits) last = w + 1;
+        KOLO_TRY(lib_put(&core->saying, &bits, sizeof bits));
+        core->passed[w] |= bits;
+    }
+    if (!last) {
+        core->saying.size = at;
+        return 0;
+    }
+    memcpy(core->saying.data + at + 8, &last, sizeof last);
+    core->saying.size = at + 16 + last * 8;
+    for (int64_t w = 0; w < last; w++) {
+        uint64_t bits;
+        memcpy(&bits, core->saying.data + at + 16 + w * 8, sizeof bits);
+        for (; bits; bits &= bits - 1) {
+            int64_t s = w * 64 + __builtin_ctzll(bits);
+            if (core->slot[s]->contributors == core->below) continue;
+            KOLO_TRY(lib_put_number(&core->saying, s + 1));
+            KOLO_TRY(lib_put_number(&core->saying, core->slot[s]->contributors));
+        }
+    }
+    return lib_put_number(&core->saying, 0);
+}
+
+static int pass_to_root(lib_core *core)
+{
+    for (int64_t w = 0; w < core->words; w++) {
+        uint64_t bits = complete_word(core, w);
+        core->passed[w] |= bits;
+        for (; bits; bits &= bits - 1)
+            KOLO_TRY(lib_root_ready_slot(core, w * 64 + __builtin_ctzll(bits)));
+    }
+    return 0;
+}
+
+static bool all_edges(const lib_core *core, bool closing)
+{
+    for (int e = 0; e <= core->children; e++)
+        if (!(closing ? core->edge[e].closing : core->edge[e].joined)) return false;
+    return true;
+}
+
+/* An up message: [agreements applied, all joined, all closing, items...]. */
+static int speak_up(lib_core *core)
+{
+    bool joined = all_edges(core, false), closing = all_edges(core, true);
+    if (core->changed) KOLO_TRY(write_ready(core));
+    core->changed = false;
+    if (!core->saying.size && joined == core->told_joined && closing == core->told_closing) return 0;
+    KOLO_TRY(lib_put_number(&core->up, (int64_t)core->seen));
+    KOLO_TRY(lib_put_number(&core->up, joined));
+    KOLO_TRY(lib_put_number(&core->up, closing));
+    KOLO_TRY(lib_put(&core->up, core->saying.data, (size_t)core->saying.size));
+    core->saying.size = 0;
+    core->told_joined = joined;
+    core->told_closing = closing;
+    return 0;
+}
+
+int lib_core_speak(lib_core *core, double now, bool idle)
+{
+    core->now = now;
+    core->begins = core->batches = 0;
+    KOLO_TRY(lib_stall_look(core));
+    if (!core->root) return core->up.size ? 0 : speak_up(core);
+    if (core->changed) KOLO_TRY(pass_to_root(core));
+    core->changed = false;
+    core->root->all_closing = all_edges(core, true);
+    return lib_root_speak(core, idle);
+}
+
+/* ---- what comes up ----------------------------------------------------------------------------------------------------- */
+
+static int hear_ready(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
+{
+    int64_t words = lib_take_number(from);
+    const uint64_t *word = words >= 0 && words <= core->words ? lib_take(from, (size_t)words * 8) : NULL;
+    if (!word) {
+        from->bad = true;
+        return 0;
+    }
+    int64_t exception = lib_take_number(from);
+    for (int64_t w = 0; w < words; w++)
+        for (uint64_t bits = word[w]; bits; bits &= bits - 1) {
+            int64_t s = w * 64 + __builtin_ctzll(bits), contributors = edge->members;
+            if (exception == s + 1) {
+                contributors = lib_take_number(from);
+                exception = lib_take_number(from);
+            }
+            lib_slot *slot = s < core->c.capacity ? core->slot[s] : NULL;
+            if (!slot || seen < slot->changed || !slot->used || lib_bit(edge->told, s)) continue;
+            lib_bit_set(edge->told, s);
+            slot->contributors += contributors;
+            core->changed = true;
+        }
+    if (exception) from->bad = true;
+    return 0;
+}
+
+static int hear_item(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
+{
+    const char *begin = from->at;
+    enum lib_item kind = (enum lib_item)lib_take_number(from);
+    if (kind == LIB_READY) return hear_ready(core, edge, seen, from);
+    if (core->root) return lib_root_item(core, kind, from);
+    /* what a single member says goes on as it is: member, number, and the rest counted in bytes */
+    lib_take(from, 16);
+    int64_t bytes = lib_take_number(from);
+    if (bytes < 0) from->bad = true;
+    else lib_take(from, (size_t)bytes);
+    return from->bad ? 0 : lib_put(&core->saying, begin, (size_t)(from->at - begin));
+}
+
+static int hear_child(lib_core *core, lib_edge *edge, lib_reader *from)
+{
+    uint64_t seen = (uint64_t)lib_take_number(from);
+    bool joined = lib_take_number(from), closing = lib_take_number(from);
+    while (!from->bad && from->at < from->end) KOLO_TRY(hear_item(core, edge, seen, from));
+    if (seen >= core->joins && joined != edge->joined) {
+        edge->joined = joined;
+        core->changed = true;
+    }
+    edge->closing |= closing;
+    return lib_reader_end(from);
+}
+
+int lib_core_hear(lib_core *core, int child, const void *data, int64_t bytes, double now)
+{
+    lib_reader from = {.at = data, .end = (const char *)data + bytes};
+    core->now = now;
+    if (child >= 0) return hear_child(core, &core->edge[child], &from);
+    return lib_core_apply(core, data, bytes);
+}

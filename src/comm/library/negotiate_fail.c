@@ -1,0 +1,220 @@
+/* The coordinator: requests that do not match fail on every member, once. */
+#include "comm/library/negotiate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+enum { TEXT_MAX = 1600, KINDS_SHOWN = 6 };
+
+static int rank_of(const lib_core *core, int member) { return core->c.rank_of ? core->c.rank_of[member] : member; }
+
+void lib_write_ranks(const lib_core *core, const int *of, int value, char *text, size_t bytes)
+{
+    int count = 0, shown = 0;
+    char list[200] = "";
+    size_t at = 0;
+    for (int m = 0, end; m < core->c.members; m = end) {
+        end = m + 1;
+        if (of[m] != value) continue;
+        while (end < core->c.members && of[end] == value && rank_of(core, end) == rank_of(core, end - 1) + 1) end++;
+        count += end - m;
+        if (at > sizeof list - 40) {
+            if (!shown++) snprintf(list + at, sizeof list - at, ", ...");
+            continue;
+        }
+        at += (size_t)snprintf(list + at, sizeof list - at, end - m > 1 ? "%s%d-%d" : "%s%d", at ? ", " : "", rank_of(core, m),
+                               rank_of(core, end - 1));
+    }
+    snprintf(text, bytes, "%s %s", count == 1 ? "rank" : "ranks", list);
+}
+
+static int put_fail(lib_core *core, int only, const char *name, const char *text)
+{
+    lib_bytes *urgent = &core->root->urgent;
+    KOLO_TRY(lib_put_number(urgent, LIB_FAIL));
+    KOLO_TRY(lib_put_number(urgent, only));
+    KOLO_TRY(lib_put_text(urgent, name, strlen(name)));
+    return lib_put_text(urgent, text, strlen(text));
+}
+
+/* Takes claim away from all its names; they remember that its member's fails. */
+static void detach(lib_core *core, const lib_claim *claim)
+{
+    for (int64_t i = 0; i < claim->wants.wants; i++) {
+        lib_name *name = lib_root_name(core, claim->wants.want[i].r.name, false, NULL);
+        name->by[claim->member] = NULL;
+        name->claimed--;
+        name->killed[claim->member] = true;
+    }
+}
+
+static int put_owing(lib_core *core, lib_name *name, const char *text)
+{
+    lib_bytes *urgent = &core->root->urgent;
+    int64_t at = urgent->size;
+    KOLO_TRY(lib_put_number(urgent, 0));
+    name->owing = 0;
+    for (int m = 0; m < core->c.members; m++) {
+        bool owes = !name->killed[m] && !core->root->joined[m];
+        name->killed[m] = false;
+        name->owes[m] += owes;
+        name->owing += name->owes[m] > 0;
+        if (owes) KOLO_TRY(lib_put_number(urgent, m));
+    }
+    int64_t owing = (urgent->size - at) / 8 - 1;
+    memcpy(urgent->data + at, &owing, sizeof owing);
+    free(name->text);
+    name->text = kolo_strdup(text);
+    return name->text ? 0 : KOLO_ECONFIG;
+}
+
+int lib_root_fail(lib_core *core, lib_name *name, const char *text)
+{
+    int members = core->c.members, rc;
+    lib_claim **claim = kolo_alloc((size_t)members * sizeof *claim);
+    if (!claim) return KOLO_ECONFIG;
+    memcpy(claim, name->by, (size_t)members * sizeof *claim);
+    name->failed = core->seen + 1;
+    for (int m = 0; m < members; m++)
+        if (claim[m]) detach(core, claim[m]);
+    KOLO_TRY_GOTO(rc, put_fail(core, -1, name->name.data + 8, text));
+    KOLO_TRY_GOTO(rc, put_owing(core, name, text));
+    for (int m = 0; m < members; m++) {
+        for (int64_t i = 0; claim[m] && i < claim[m]->wants.wants; i++) {
+            lib_name *other = lib_root_name(core, claim[m]->wants.want[i].r.name, false, NULL);
+            if (other && other->failed != core->seen + 1) KOLO_TRY_GOTO(rc, lib_root_fail(core, other, text));
+        }
+        if (claim[m]) lib_root_claim_free(core->root, claim[m]);
+    }
+    if (!name->owing) lib_root_name_drop(core->root, name, members);
+fail:
+    free(claim);
+    return rc < 0 ? rc : 0;
+}
+
+static void pay(lib_core *core, lib_name *name, int member)
+{
+    if (--name->owes[member]) return;
+    if (!--name->owing && !name->claimed) lib_root_name_drop(core->root, name, core->c.members);
+}
+
+int lib_root_fail_owed(lib_core *core, lib_claim *claim, uint64_t seen, bool *over)
+{
+    const lib_wants *wants = &claim->wants;
+    const lib_name *owed = NULL;
+    bool old = false;
+    int rc = 0;
+    for (int64_t i = 0; i < wants->wants; i++) {
+        const lib_name *name = lib_root_name(core, wants->want[i].r.name, false, NULL);
+        if (!name) continue;
+        old |= seen < name->failed;
+        if (name->owes[claim->member]) owed = name;
+    }
+    *over = old || owed;
+    if (owed && !old) {
+        rc = put_fail(core, claim->member, owed->name.data + 8, owed->text);
+        if (rc == 0) rc = lib_put_number(&core->root->urgent, 0);
+        for (int64_t i = 0; i < wants->wants; i++) {
+            lib_name *name = lib_root_name(core, wants->want[i].r.name, false, NULL);
+            if (!name || !name->owes[claim->member]) continue;
+            pay(core, name, claim->member);
+        }
+    }
+    if (*over) lib_root_claim_free(core->root, claim);
+    return rc;
+}
+
+int lib_root_fail_paid(lib_core *core, int member, lib_reader *from)
+{
+    const char *text = lib_take_text(from, NULL);
+    lib_name *name = lib_root_name(core, text, false, NULL);
+    if (name && name->owes[member]) pay(core, name, member);
+    return 0;
+}
+
+/* ---- texts ---------------------------------------------------------------------------------------------------------------- */
+
+static const lib_want *want_of(const lib_name *name, const lib_claim *claim)
+{
+    int64_t i = 0;
+    while (strcmp(claim->wants.want[i].r.name, name->name.data + 8) != 0) i++;
+    return &claim->wants.want[i];
+}
+
+static size_t add_brought(const lib_name *name, const lib_claim *claim, char *text, size_t bytes)
+{
+    size_t at = (size_t)snprintf(text, bytes, "%.200s", want_of(name, claim)->text);
+    if (claim->wants.wants == 1 || at >= bytes) return at;
+    at += (size_t)snprintf(text + at, bytes - at, " grouped with %ld others (", (long)claim->wants.wants - 1);
+    int shown = 0;
+    for (int64_t i = 0; i < claim->wants.wants && at < bytes && shown < 4; i++)
+        if (strcmp(claim->wants.want[i].r.name, name->name.data + 8) != 0)
+            at += (size_t)snprintf(text + at, bytes - at, "%s\"%.60s\"", shown++ ? ", " : "", claim->wants.want[i].r.name);
+    if (at < bytes) at += (size_t)snprintf(text + at, bytes - at, claim->wants.wants - 1 > shown ? ", ...)" : ")");
+    return at;
+}
+
+/* kind[m]: first member that brought the same as m, -1: none */
+static void tell_kinds(const lib_core *core, const lib_name *name, const int *kind, char *text, size_t bytes)
+{
+    char ranks[256];
+    int shown = 0;
+    size_t at = 0;
+    for (int m = 0; m < core->c.members && at < bytes; m++) {
+        if (kind[m] != m) continue;
+        if (++shown > KINDS_SHOWN) {
+            snprintf(text + at, bytes - at, "; others brought something else again");
+            return;
+        }
+        lib_write_ranks(core, kind, m, ranks, sizeof ranks);
+        at += (size_t)snprintf(text + at, bytes - at, "%s%s brought ", shown > 1 ? "; " : "", ranks);
+        if (at < bytes) at += add_brought(name, name->by[m], text + at, bytes - at);
+    }
+}
+
+int lib_root_fail_different(lib_core *core, lib_name *name)
+{
+    char kinds[TEXT_MAX] = "", text[TEXT_MAX + 400];
+    int *kind = kolo_alloc((size_t)core->c.members * sizeof(int));
+    if (!kind) return KOLO_ECONFIG;
+    for (int m = 0; m < core->c.members; m++) {
+        kind[m] = -1;
+        for (int k = 0; name->by[m] && kind[m] < 0; k++)
+            if (name->by[k] && lib_wants_equal(&name->by[k]->wants, &name->by[m]->wants)) kind[m] = k;
+    }
+    tell_kinds(core, name, kind, kinds, sizeof kinds);
+    free(kind);
+    snprintf(text, sizeof text, "\"%.200s\" is not the same on all ranks of group %d: %s", name->name.data + 8,
+             core->c.group, kinds);
+    return lib_root_fail(core, name, text);
+}
+
+int lib_root_fail_joined(lib_core *core, lib_name *name)
+{
+    char ranks[256], text[800];
+    int *joined = kolo_alloc((size_t)core->c.members * sizeof(int)), m = 0;
+    if (!joined) return KOLO_ECONFIG;
+    for (int i = 0; i < core->c.members; i++) joined[i] = core->root->joined[i] && !name->by[i];
+    lib_write_ranks(core, joined, 1, ranks, sizeof ranks);
+    free(joined);
+    while (!name->by[m]) m++;
+    snprintf(text, sizeof text, "\"%.200s\" (%.200s): %s of group %d joined and can stand in for allreduces only", name->name.data + 8,
+             want_of(name, name->by[m])->text, ranks, core->c.group);
+    return lib_root_fail(core, name, text);
+}
+
+int lib_root_fail_fault(lib_core *core, lib_name *name)
+{
+    char text[800];
+    int m = 0;
+    while (!name->by[m]) m++;
+    const lib_wants *wants = &name->by[m]->wants;
+    int64_t i = 0;
+    while (!wants->want[i].faulty) i++;
+    snprintf(text, sizeof text, "\"%.200s\": %.400s", wants->want[i].r.name, wants->want[i].text);
+    return lib_root_fail(core, name, text);
+}
