@@ -47,6 +47,12 @@ bad '2: .* a box from \(9, 5\) to \(5, 9\)' "corners the wrong way round" "<anno
 $(object a '' 9 5 5 9)</annotation>"
 left_out 1 "leaves the picture out with --on-error skip" "${VOC[@]}"
 is "$(paths) $(classes)" "JPEGImages/p2.jpg " "and its class"
+tree && annotation p0 "<size><width>16</width><height>12</height></size>$(object zebra '' 1 2 3 4)$(object ant '' 17 2 19 4)"
+fails 2 'JPEGImages/p0.jpg: a box from \(16, 1\) to \(19, 4\) outside of its picture of 16 x 12' "a box outside of its picture" "${VOC[@]}"
+annotation p0 "<size><width>0</width><height>0</height></size>$(object zebra '' 1 2 3 4)$(object ant '' 4017 2 4019 4)"
+packs "is not known where the annotation does not say the size" "${VOC[@]}"
+is "$(boxes | cut -d ' ' -f 3)" "0
+128" "and is then flagged"
 bad '1: .* a box from \(-1, 5\)' "a negative corner" "<annotation>$(object a '' -1 5 5 9)</annotation>"
 bad '1: `nan` where a number' "NaN" "<annotation>$(object a '' nan 5 5 9)</annotation>"
 bad '1: `` where a number' "an empty number" "<annotation>$(object a '' '' 5 5 9)</annotation>"
