@@ -86,7 +86,7 @@ static int read_cost(comm_selector *s, const line *l)
 
 static int read_links(comm_selector *s, const line *l)
 {
-    int64_t n;
+    int64_t n = 0;
     if (l->words != 2 || s->links) return BAD(l, "links wants the number of ranks, once in a file");
     KOLO_TRY(read_whole(l, l->word[1], 1, &n));
     if (n > COMM_PACK_RANKS) return BAD(l, "links of %lld ranks; %d is the most", (long long)n, COMM_PACK_RANKS);
