@@ -7,9 +7,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#define EXTRA .25 /* of alpha: each further message that is under way at the same time */
+#define EXTRA .5 /* of alpha: each further message that is under way at the same time */
 
-typedef enum pattern { XOR, SHIFT } pattern;
+typedef int pattern; /* XOR, SHIFT, or the radix of a circle */
+enum { XOR, SHIFT };
 
 static double most(double a, double b) { return a > b ? a : b; }
 
@@ -17,17 +18,25 @@ static int node_at(const comm_problem *p, int i) { return p->node_of ? p->node_o
 
 static int nodes_of(const comm_problem *p) { return comm_nodes(p->node_of, p->members); }
 
-/* Every member sends `bytes` to the one d apart. */
+static int64_t partner(int64_t i, pattern how, int64_t d, int n)
+{
+    if (how == XOR) return i ^ d;
+    if (how == SHIFT) return (i + d) % n;
+    int64_t radix = how, digit = i / d % radix; /* the next one in a circle of `radix` members d apart */
+    return i + ((digit + 1) % radix - digit) * d;
+}
+
+/* Every member sends `bytes` to its partner. */
 static double step(const comm_problem *p, const comm_cost *c, pattern how, int64_t d, double bytes)
 {
     int crossing = 0, n = p->members, nodes = nodes_of(p);
     for (int i = 0; i < n && nodes > 1; i++) {
-        int64_t to = how == XOR ? (i ^ d) : (i + d) % n;
+        int64_t to = partner(i, how, d, n);
         crossing += to < n && node_at(p, (int)to) != node_at(p, i);
     }
     if (!crossing) return c->alpha[0] + bytes * c->beta[0];
     int share = (crossing + nodes - 1) / nodes;
-    return c->alpha[1] + most(bytes * c->beta[1] * share, bytes * c->beta[0]);
+    return c->alpha[1] + bytes * c->beta[1] * share;
 }
 
 /* Every member sends `bytes` to each other one at once. */
@@ -153,7 +162,7 @@ double comm_cost_butterfly(const comm_problem *p, const comm_cost *c)
     double seconds = 0, held = vector(p);
     for (int i = 0; i < stages; stride *= radix[i++]) {
         held /= radix[i];
-        seconds += 2 * step(p, c, SHIFT, stride, held * (radix[i] - 1)) + (radix[i] - 1) * held * c->gamma +
+        seconds += 2 * step(p, c, radix[i], stride, held * (radix[i] - 1)) + (radix[i] - 1) * held * c->gamma +
                    2 * EXTRA * (radix[i] - 2) * c->alpha[1];
     }
     return seconds;
@@ -194,12 +203,12 @@ double comm_cost_double_tree(const comm_problem *p, const comm_cost *c)
            bytes / segment * 2 * c->alpha[0] + bytes * c->gamma;
 }
 
-/* Of a broadcast, or of an allreduce whose two ways use a link's two directions. */
+/* An allreduce's sums may meet another tree's results in a link. */
 double comm_cost_packed(const comm_problem *p, const comm_cost *c)
 {
     bool both = p->what == KOLO_ALLREDUCE;
     double rate = 1e9 * comm_pack_bound(p->links, p->members, both ? 0 : p->root, both);
-    return vector(p) / rate + (both ? 2 : 1) * log2_up(p->members) * 2 * c->alpha[0] +
+    return (both ? 2 : 1) * vector(p) / rate + (both ? 2 : 1) * log2_up(p->members) * 2 * c->alpha[0] +
            (both ? vector(p) * c->gamma : 0);
 }
 

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "comm/algorithm/build.h"
 
-enum { RANKS = COMM_PACK_RANKS, UNITS = 240 }; /* UNITS: into which the bound is cut */
+enum { RANKS = COMM_PACK_RANKS, UNITS = 96 }; /* UNITS: into so many the bound is cut at most */
 
 typedef struct net {
     int n, root;
@@ -107,6 +107,18 @@ static bool grow(net *g, int w, double left, int parent[RANKS])
     return true;
 }
 
+/* No tree is heavier: everybody has a link that carries as much. */
+static int heaviest(const net *g)
+{
+    double least = INFINITY;
+    for (int v = 0; v < g->n; v++) {
+        double best = 0;
+        for (int u = 0; u < g->n; u++) best = larger(best, g->cap[u][v]);
+        if (v != g->root) least = lesser(least, best);
+    }
+    return (int)least;
+}
+
 /* The largest capacity below `limit` that a link still has. */
 static int next_weight(const net *g, int limit)
 {
@@ -117,18 +129,34 @@ static int next_weight(const net *g, int limit)
     return (int)best;
 }
 
+/* Capacities in whole units, so that all sums are exact: as few units as lose no more than 4 % of the bound, or those that lose least. Returns GB/s a unit. */
+static double round_down(net *g)
+{
+    const net exact = *g;
+    double bound = least_flow(g), best = 0, unit = 0;
+    for (int units = 1; units <= UNITS && best < .96; units++) {
+        net cut = exact;
+        for (int u = 0; u < g->n; u++)
+            for (int v = 0; v < g->n; v++) cut.cap[u][v] = floor(lesser(exact.cap[u][v] * units / bound + 1e-6, units));
+        double share = least_flow(&cut) / units;
+        if (share <= best) continue;
+        best = share;
+        unit = bound / units;
+        *g = cut;
+    }
+    return unit;
+}
+
 void comm_pack(comm_packing *packing, const double *links, int n, int root, bool both)
 {
     net g;
     *packing = (comm_packing){0};
     net_open(&g, links, n, root, both);
-    double bound = least_flow(&g), unit = bound / UNITS;
-    if (!(bound > 0)) return;
-    for (int u = 0; u < n; u++) /* whole units from here on: all sums are exact */
-        for (int v = 0; v < n; v++) g.cap[u][v] = lesser(floor(g.cap[u][v] / unit + 1e-6), UNITS);
+    if (!(least_flow(&g) > 0)) return;
+    double unit = round_down(&g);
     int rest = (int)least_flow(&g);
-    while (rest > 0 && packing->trees < COMM_PACK_TREES) {
-        int w = rest;
+    while (rest > 0) {
+        int w = rest < heaviest(&g) ? rest : heaviest(&g);
         while (!grow(&g, w, rest - w, packing->parent[packing->trees])) w = next_weight(&g, w); /* w = 1 always grows */
         packing->weight[packing->trees++] = w;
         packing->units += w;

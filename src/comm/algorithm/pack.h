@@ -4,7 +4,7 @@
 
 #include "comm/algorithm/algorithm.h"
 
-enum { COMM_PACK_RANKS = 16, COMM_PACK_TREES = 32 };
+enum { COMM_PACK_RANKS = 16, COMM_PACK_TREES = 96 };
 
 typedef struct comm_packing {
     int trees, units; /* units: sum of weights */
@@ -16,7 +16,8 @@ typedef struct comm_packing {
 /* The least of the largest flows from the root to each other rank, GB/s: what no broadcast can exceed. links: [n][n], from, to; negative or no numbers count as 0.
  * both: a link counts as its slower direction (sums flow up the trees, results down). */
 double comm_pack_bound(const double *links, int n, int root, bool both);
-/* Trees of which no link carries more than it can, with `rate` close to the bound; 0 trees: some rank cannot be reached. */
+/* Trees of which no link carries more than it can, with `rate` close to the bound; 0 trees: some rank cannot be reached. Where results and sums flow at the same
+ * time, a link may be taken by a tree's sums and by another's results, and carry up to twice as much. */
 void comm_pack(comm_packing *packing, const double *links, int n, int root, bool both);
 
 #endif

@@ -280,7 +280,7 @@ const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const com
     for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
         if (!may(selector, row, problem)) continue;
         double seconds = row->cost(problem, &selector->cost);
-        if (best && !(seconds < least)) continue;
+        if (best && !(seconds < .98 * least)) continue; /* of equals the first */
         best = row;
         least = seconds;
     }

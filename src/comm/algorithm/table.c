@@ -25,6 +25,13 @@ static int plain_radices(const comm_problem *p)
     return 1;
 }
 
+/* Several nodes, and some with several members. */
+static int levelled(const comm_problem *p)
+{
+    int nodes = comm_nodes(p->node_of, p->members);
+    return nodes > 1 && nodes < p->members;
+}
+
 static int power_of_two(const comm_problem *p) { return (p->members & (p->members - 1)) == 0; }
 static int even(const comm_problem *p) { return p->count > 0; }
 static int linked(const comm_problem *p)

@@ -1,0 +1,235 @@
+/* Which algorithm is chosen: by cost, by a table of measurements, by name; and trees packed into links against the least cut. */
+#include "comm/algorithm/algorithm.h"
+#include "comm/algorithm/pack.h"
+
+#include <unistd.h>
+
+#include "tap.h"
+
+static char path[64];
+
+static comm_selector *from(const char *text)
+{
+    comm_selector *s = NULL;
+    FILE *f = fopen(path, "w");
+    fputs(text, f);
+    fclose(f);
+    comm_selector_open(&s, path, NULL);
+    return s;
+}
+
+static void refused(const char *text, const char *want, const char *what)
+{
+    comm_selector *s = from(text);
+    char with[256];
+    snprintf(with, sizeof with, "%s%s", path, want);
+    if (!ok(!s && strstr(kolo_error_text(), with) == kolo_error_text(), "%s", what)) diag("%s", kolo_error_text());
+    comm_selector_close(&s);
+}
+
+static comm_problem reduce(int members, int64_t count, const int *node_of)
+{
+    return (comm_problem){.what = KOLO_ALLREDUCE, .members = members, .count = count, .width = 4, .node_of = node_of};
+}
+
+static const char *chosen(const comm_selector *s, comm_problem p) { return comm_algorithm_select(&p, s)->name; }
+
+static void by_cost(void)
+{
+    enum { L = 8, NODES = 8 };
+    int block[L * NODES], dealt[L * NODES], odd[24], one_each[64];
+    comm_selector *s;
+    comm_selector_open(&s, NULL, NULL);
+    for (int i = 0; i < L * NODES; i++) block[i] = i / L;
+    for (int i = 0; i < 24; i++) odd[i] = i / 6;
+    for (int i = 0; i < 64; i++) one_each[i] = i;
+    const char *small = chosen(s, reduce(64, 256, one_each));
+    ok(!strncmp(small, "recursive_", 10), "1 KiB on 64 nodes: whole vectors (%s)", small);
+    is_text(chosen(s, reduce(64, 1 << 22, one_each)), "rabenseifner", "16 MiB on 64 nodes");
+    is_text(chosen(s, reduce(64, 1 << 22, block)), "two_level",
+            "16 MiB on 8 nodes of 8: by nodes, as the order allows");
+    const comm_algorithm_row *row = comm_algorithm_named(KOLO_ALLREDUCE, "two_level");
+    comm_problem p = reduce(24, 1 << 20, odd);
+    ok(!row->ordered(&p), "nodes of 6: sums by nodes have another order");
+    p = reduce(64, 1 << 20, block);
+    ok(row->ordered(&p), "nodes of 8: they have the tree's");
+    int64_t bad = 0;
+    for (int what = 0; what < KOLO_JOIN; what++)
+        for (int n = 1; n <= 40; n++)
+            for (int64_t count = 0; count < 1 << 26; count = count * 13 + 1) {
+                int64_t counts[40];
+                for (int i = 0; i < n; i++) counts[i] = i % 3 ? count : 0;
+                comm_problem any = {.what = what,
+                                    .members = n,
+                                    .count = count,
+                                    .counts = counts,
+                                    .send = counts,
+                                    .receive = counts,
+                                    .width = 4,
+                                    .node_of = block};
+                const comm_algorithm_row *r = comm_algorithm_select(&any, s);
+                bad += !r || !r->fits(&any) || !r->ordered(&any);
+            }
+    is_int(bad, 0, "every collective of 1 to 40 members of any size gets a row that fits and keeps the order");
+    comm_selector_close(&s);
+}
+
+static void by_table(void)
+{
+    comm_selector *s = from(
+        "# measured\nkolo-comm-table 1\ncost node 1e-6 1e-10\ncost network 3e-6 2e-10 # slow\ncost reduce 1e-11\n"
+        "use allreduce 4 1 1024 one_shot\nuse allreduce 4 1 65536 recursive_multiplying k=2\nuse allreduce 4 1 * "
+        "direct\n"
+        "use broadcast 4 1 * knomial k=3\nuse allreduce 5 1 * ring\nuse broadcast 6 1 * pipelined_tree segment=99\n");
+    if (!ok(s != NULL, "a table is read")) {
+        diag("%s", kolo_error_text());
+        return;
+    }
+    ok(comm_selector_costs(s)->alpha[1] == 3e-6 && comm_selector_costs(s)->gamma == 1e-11, "its costs");
+    is_text(chosen(s, reduce(4, 256, NULL)), "one_shot", "4 members, 1024 bytes");
+    is_text(chosen(s, reduce(4, 257, NULL)), "recursive_multiplying", "a byte range further");
+    is_text(chosen(s, reduce(4, 1 << 20, NULL)), "direct", "beyond all of them");
+    const int apart[4] = {0, 0, 1, 1};
+    ok(strcmp(chosen(s, reduce(4, 1 << 20, apart)), "direct"), "on two nodes the measurements of one do not hold");
+    ok(strcmp(chosen(s, reduce(5, 1 << 20, NULL)), "ring"), "a row without the fixed order is not taken");
+    comm_problem p = {.what = KOLO_BROADCAST, .members = 4, .count = 10, .width = 1};
+    comm_algorithm_select(&p, s);
+    is_int(p.radix, 3, "the radix that was measured comes with it");
+    p.members = 6;
+    comm_algorithm_select(&p, s);
+    is_int(p.segment, 99, "and the segment");
+    uint32_t digest = comm_selector_digest(s);
+    comm_selector_close(&s);
+    s = from("kolo-comm-table 1\norder free\nuse allreduce 5 1 * ring\nlinks 2\n0 1\n2 0\n");
+    is_text(chosen(s, reduce(5, 1 << 20, NULL)), "ring", "order free: it is");
+    ok(comm_selector_links(s, 2) && comm_selector_links(s, 2)[2] == 2 && !comm_selector_links(s, 3),
+       "links of as many ranks as were measured");
+    ok(comm_selector_digest(s) != digest, "other tables have other digests");
+    comm_selector_close(&s);
+}
+
+static void wrong_tables(void)
+{
+    refused("", ": empty", "an empty file");
+    refused("hello\n", ", line 1: not a table", "another file");
+    refused("kolo-comm-table 1\n\nuse allreduce 4 1 10 rings\n", ", line 3: comm: no algorithm \"rings\"",
+            "an unknown algorithm, with its line");
+    ok(strstr(kolo_error_text(), "did you mean \"ring\"") != NULL, "and the nearest one");
+    refused("kolo-comm-table 1\nuse allreduce 4 1 -1 ring\n", ", line 2: \"-1\"", "negative bytes");
+    refused("kolo-comm-table 1\ncost node 1e-6\n", ", line 2: cost wants", "a cost that is cut off");
+    refused("kolo-comm-table 1\ncost node nan 1\n", ", line 2: \"nan\"", "a cost that is no number");
+    refused("kolo-comm-table 1\nlinks 2\n0 1\n", ", line 4: the file ends after 1 of 2", "links that are cut off");
+    refused("kolo-comm-table 1\nlinks 2\n0 1 2\n", ", line 3: 3 numbers", "a row that is too long");
+    refused("kolo-comm-table 1\nlinks 17\n", ", line 2: links of 17", "links of too many ranks");
+    refused("kolo-comm-table 1\nuse allreduce 4 1 10 ring k=1\n", ", line 2: \"1\"", "a radix of 1");
+    refused("kolo-comm-table 1\nchoose ring\n", ", line 2: \"choose\"", "an unknown word");
+    comm_selector *s = NULL;
+    ok(comm_selector_open(&s, "/nonexistent/table", NULL) == KOLO_EINPUT && !s, "no such file");
+}
+
+static void forced(void)
+{
+    comm_selector *s = NULL;
+    ok(comm_selector_open(&s, NULL, "segmented_rong") == KOLO_ECONFIG && strstr(kolo_error_text(), "segmented_ring"),
+       "an unknown name is refused with the nearest");
+    comm_selector_open(&s, NULL, "ring");
+    is_text(chosen(s, reduce(7, 3, NULL)), "ring", "a forced algorithm is taken");
+    comm_problem p = {.what = KOLO_BROADCAST, .members = 7, .count = 3, .width = 1};
+    ok(comm_algorithm_select(&p, s) != NULL, "by collectives that have it; others choose");
+    comm_selector_close(&s);
+}
+
+/* ---- packed trees ---------------------------------------------------------------------------------------------------------------- */
+
+/* Bytes that each link carries in a schedule of `count` elements, against what it can: the time of the busiest, and so the rate. */
+static double rate_of(const double *links, int n, int root, enum kolo_collective what)
+{
+    const int64_t count = 1 << 20;
+    double slowest = 0;
+    for (int m = 0; m < n; m++) {
+        double sent[COMM_PACK_RANKS] = {0};
+        comm_schedule s = {0};
+        comm_problem p = {.what = what,
+                          .me = m,
+                          .members = n,
+                          .root = root,
+                          .in_place = true,
+                          .count = count,
+                          .width = 1,
+                          .links = links};
+        const comm_algorithm_row *row = comm_algorithm_named(what, "packed_trees");
+        if (!row->fits(&p) || row->make(&s, &p) < 0) return 0;
+        for (int64_t i = 0; i < s.actions; i++)
+            if (s.action[i].kind == COMM_SEND) sent[s.action[i].peer] += (double)s.action[i].count;
+        for (int v = 0; v < n; v++)
+            if (sent[v] > 0 && sent[v] / links[m * n + v] > slowest) slowest = sent[v] / links[m * n + v];
+        comm_schedule_free(&s);
+    }
+    return (double)count / slowest;
+}
+
+/* The least, over all cuts that part somebody from the root, of what crosses. By trying all of them. */
+static double least_cut(const double *links, int n, int root)
+{
+    double least = 1e30;
+    for (int set = 1; set < 1 << n; set++) {
+        if (!(set >> root & 1) || set == (1 << n) - 1) continue;
+        double cut = 0;
+        for (int u = 0; u < n; u++)
+            for (int v = 0; v < n; v++)
+                if ((set >> u & 1) && !(set >> v & 1) && u != v) cut += links[u * n + v];
+        if (cut < least) least = cut;
+    }
+    return least;
+}
+
+static void near_bound(const double *links, int n, const char *what)
+{
+    double worst = 1, worst_sum = 1;
+    for (int root = 0; root<n; root += n> 8 ? 7 : 1) {
+        double share = rate_of(links, n, root, KOLO_BROADCAST) / least_cut(links, n, root);
+        if (share < worst) worst = share;
+    }
+    worst_sum = rate_of(links, n, 0, KOLO_ALLREDUCE) / least_cut(links, n, 0);
+    ok(worst >= .9 && worst <= 1.001, "%s: a broadcast has %.1f %% of what the least cut lets through, from any root",
+       what, 100 * worst);
+    ok(worst_sum >= .48 && worst_sum <= 1.001, "%s: an allreduce %.1f %% (half is sure: its two ways may meet)", what,
+       100 * worst_sum);
+}
+
+static void packed(void)
+{
+    double links[256] = {0};
+    for (int i = 0; i < 8; i++) links[i * 8 + (i + 1) % 8] = links[(i + 1) % 8 * 8 + i] = 25;
+    near_bound(links, 8, "a ring of 8");
+    links[3 * 8 + 4] = links[4 * 8 + 3] = 0;
+    near_bound(links, 8, "a ring that lacks a link");
+    for (int u = 0; u < 8; u++)
+        for (int v = 0; v < 8; v++) links[u * 8 + v] = u == v ? 0 : u / 4 == v / 4 ? 50 : u % 4 == v % 4 ? 5 : 0;
+    near_bound(links, 8, "two fast islands, four slow bridges");
+    for (int u = 0; u < 16; u++)
+        for (int v = 0; v < 16; v++) links[u * 16 + v] = u == v ? 0 : u / 8 == v / 8 ? 20 : 3.7;
+    near_bound(links, 16, "16 ranks, two sockets");
+    /* the links of an eight-GPU cube mesh: pairs of one or two NVLinks */
+    static const char mesh[8][9] = {"01122000", "10210200", "12020020", "21200001",
+                                    "20000112", "02001021", "00201202", "00012120"};
+    for (int u = 0; u < 8; u++)
+        for (int v = 0; v < 8; v++) links[u * 8 + v] = links[v * 8 + u] = 22. * (mesh[u][v] - '0');
+    near_bound(links, 8, "a hybrid cube mesh");
+    for (int u = 0; u < 8; u++) links[u * 8 + 5] = links[5 * 8 + u] = 0;
+    comm_problem p = {.what = KOLO_BROADCAST, .members = 8, .count = 9, .width = 1, .links = links};
+    ok(!comm_algorithm_named(KOLO_BROADCAST, "packed_trees")->fits(&p),
+       "a rank without links: packed trees do not fit");
+}
+
+int main(void)
+{
+    snprintf(path, sizeof path, "/tmp/kolo-selector-%d", (int)getpid());
+    by_cost();
+    by_table();
+    wrong_tables();
+    forced();
+    packed();
+    unlink(path);
+    return done_testing();
+}
