@@ -1,0 +1,241 @@
+/* What all codecs share: the exact elements, the table, the state. */
+#include "comm/compress/codec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+/* Calls of every codec; a row's own are smaller. */
+enum { EXACT_IN = CODEC_CALLS, EXACT_OUT };
+
+static const struct {
+    const char *name;
+    const comm_compressor *row;
+} table[COMM_COMPRESSIONS] = {
+    [COMM_NONE] = {"none", NULL},           [COMM_BF16] = {"bf16", &comm_quantised}, [COMM_FP16] = {"fp16", &comm_quantised},
+    [COMM_INT8] = {"int8", &comm_quantised}, [COMM_TOPK] = {"topk", &comm_topk},      [COMM_POWERSGD] = {"powersgd", &comm_lowrank},
+};
+
+int comm_compress_find(const char *name)
+{
+    for (int k = 0; k < COMM_COMPRESSIONS; k++)
+        if (!strcmp(name, table[k].name)) return k;
+    return kolo_fail(KOLO_ECONFIG, "comm: unknown compression \"%s\"; known: none, bf16, fp16, int8, topk, powersgd", name);
+}
+
+const char *comm_compress_name(int kind) { return table[kind].name; }
+
+int comm_compress_check(const comm_compress *c)
+{
+    if (c->kind < 0 || c->kind >= COMM_COMPRESSIONS) return kolo_fail(KOLO_ECONFIG, "comm: compression number %d", c->kind);
+    if (c->kind == COMM_TOPK && !(c->density > 0 && c->density <= 1))
+        return kolo_fail(KOLO_ECONFIG, "comm: topk sends a share of the elements in (0, 1], not %g", c->density);
+    if (c->kind == COMM_TOPK && !(c->momentum >= 0 && c->momentum < 1 && c->clip >= 0 && c->warmup >= 0))
+        return kolo_fail(KOLO_ECONFIG, "comm: topk with momentum %g, clip %g, warm-up %lld", c->momentum, c->clip, (long long)c->warmup);
+    if (c->kind == COMM_POWERSGD && c->rank < 1) return kolo_fail(KOLO_ECONFIG, "comm: powersgd of rank %d", c->rank);
+    return 0;
+}
+
+comm_place codec_scratch(comm_build *b, int64_t words)
+{
+    comm_place at = comm_scratch(b->spare);
+    b->spare += codec_round_up(words);
+    if (b->spare > b->s->scratch) b->s->scratch = b->spare;
+    return at;
+}
+
+void *codec_keep(comm_codec *c, size_t bytes)
+{
+    void *data = kolo_alloc(bytes + 1);
+    if (data) c->state[c->states++] = (comm_state){data, bytes};
+    return data;
+}
+
+void codec_allreduce(comm_build *b, comm_place at, int64_t count)
+{
+    comm_build part = *b;
+    part.sum = at;
+    part.brought = false;
+    if (count == 0 || b->n == 1) return;
+    if (comm_algorithm_choose(b->n, count * 4) == COMM_RECURSIVE_DOUBLING) comm_multiply(&part, (comm_range){0, count}, 2);
+    else comm_halve(&part, (comm_range){0, count});
+}
+
+double codec_allreduce_bytes(int members, int64_t count)
+{
+    double each = 2.0 * (members - 1) / members, levels = ceil(log2(members));
+    return 4 * (double)count * (comm_algorithm_choose(members, count * 4) == COMM_RECURSIVE_DOUBLING ? levels : each);
+}
+
+void codec_gather(const comm_codec *c, const float *vector, float *packed)
+{
+    for (int i = 0; i < c->matrices; packed += matrix_count(&c->matrix[i++]))
+        memcpy(packed, vector + c->matrix[i].at, (size_t)matrix_count(&c->matrix[i]) * sizeof *packed);
+}
+
+void codec_scatter(const comm_codec *c, float *vector, const float *packed)
+{
+    for (int i = 0; i < c->matrices; packed += matrix_count(&c->matrix[i++]))
+        memcpy(vector + c->matrix[i].at, packed, (size_t)matrix_count(&c->matrix[i]) * sizeof *packed);
+}
+
+static int call(void *context, comm_run *run, const comm_action *action)
+{
+    comm_codec *c = context;
+    float *vector = (float *)(void *)run->buffer[COMM_OWN], *exact = codec_words(run, c->exact_at);
+    if (action->peer < CODEC_CALLS) {
+        c->row->call(c, run, action);
+        return 1;
+    }
+    for (int i = 0; i < c->exacts; exact += c->exact[i++].count) {
+        float *at = vector + c->exact[i].at;
+        memcpy(action->peer == EXACT_IN ? exact : at, action->peer == EXACT_IN ? at : exact, (size_t)c->exact[i].count * sizeof *at);
+    }
+    if (action->peer == EXACT_IN) return 1;
+    c->sent = 0;
+    for (int64_t i = 0; i < c->schedule.actions; i++) /* counts as they were in this run */
+        if (c->schedule.action[i].kind == COMM_SEND) c->sent += c->schedule.action[i].count * 4;
+    return 1;
+}
+
+/* What lies between the matrices. */
+static int find_exact(comm_codec *c)
+{
+    int64_t at = 0;
+    c->exact = kolo_alloc((size_t)(c->matrices + 1) * sizeof *c->exact);
+    if (!c->exact) return KOLO_ECONFIG;
+    for (int i = 0; i <= c->matrices; i++) {
+        int64_t end = i < c->matrices ? c->matrix[i].at : c->count;
+        if (end < at) return kolo_fail(KOLO_EINTERNAL, "comm: matrix %d of a codec begins within the one before or outside", i);
+        if (end > at) c->exact[c->exacts++] = (comm_piece){at, end - at};
+        c->exact_count += end - at;
+        at = end + (i < c->matrices ? matrix_count(&c->matrix[i]) : 0);
+    }
+    c->compressed = c->count - c->exact_count;
+    return 0;
+}
+
+static int make(comm_codec *c)
+{
+    comm_build b = comm_build_begin(&c->schedule, &(comm_problem){.me = c->me, .members = c->members, .in_place = true});
+    KOLO_TRY(find_exact(c));
+    if (c->exact_count) {
+        c->exact_at = codec_scratch(&b, c->exact_count);
+        comm_build_call(&b, EXACT_IN, 0);
+        codec_allreduce(&b, c->exact_at, c->exact_count);
+    }
+    if (c->compressed) KOLO_TRY(c->row->make(c, &b));
+    comm_build_call(&b, EXACT_OUT, 0);
+    return c->schedule.status;
+}
+
+int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int members, int64_t count, const comm_matrix *matrix, int matrices)
+{
+    *out = NULL;
+    KOLO_TRY(comm_compress_check(config));
+    if (config->kind == COMM_NONE || count >= COMM_MESSAGE_MAX || members > COMM_FOLD_MAX)
+        return kolo_fail(KOLO_ECONFIG, "comm: compression %s of %lld elements among %d members; at most %d and %d: lower bucket_mb",
+                         comm_compress_name(config->kind), (long long)count, members, COMM_MESSAGE_MAX, COMM_FOLD_MAX);
+    comm_codec *c = kolo_alloc(sizeof *c);
+    if (!c) return KOLO_ECONFIG;
+    int rc = KOLO_ECONFIG;
+    c->config = *config;
+    c->row = table[config->kind].row;
+    c->me = me;
+    c->members = members;
+    c->count = count;
+    c->matrix = kolo_alloc((size_t)(matrices + 1) * sizeof *c->matrix);
+    if (!c->matrix) goto fail;
+    for (int i = 0; i < matrices; i++)
+        if (matrix_count(&matrix[i]) && (!c->row->takes || c->row->takes(config, &matrix[i]))) c->matrix[c->matrices++] = matrix[i];
+    KOLO_TRY_GOTO(rc, make(c));
+    *out = c;
+    return 0;
+fail:
+    comm_codec_free(&c);
+    return rc;
+}
+
+void comm_codec_free(comm_codec **codec)
+{
+    comm_codec *c = *codec;
+    if (!c) return;
+    c->row->free(c);
+    for (int i = 0; i < c->states; i++) free(c->state[i].data);
+    comm_schedule_free(&c->schedule);
+    free(c->matrix);
+    free(c->exact);
+    free(c);
+    *codec = NULL;
+}
+
+const comm_schedule *comm_codec_schedule(const comm_codec *c) { return &c->schedule; }
+int64_t comm_codec_sent(const comm_codec *c) { return c->sent; }
+
+void comm_codec_begin(comm_codec *c, comm_run *run)
+{
+    c->round++;
+    run->schedule = &c->schedule;
+    run->width = sizeof(float);
+    run->combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM);
+    run->call = call;
+    run->context = c;
+    run->at = 0;
+}
+
+size_t comm_codec_state_bytes(const comm_codec *c)
+{
+    size_t bytes = sizeof c->round;
+    for (int i = 0; i < c->states; i++) bytes += c->state[i].bytes;
+    return bytes;
+}
+
+void comm_codec_save(const comm_codec *c, void *state)
+{
+    char *to = state;
+    memcpy(to, &c->round, sizeof c->round);
+    to += sizeof c->round;
+    for (int i = 0; i < c->states; to += c->state[i++].bytes) memcpy(to, c->state[i].data, c->state[i].bytes);
+}
+
+int comm_codec_restore(comm_codec *c, const void *state, size_t bytes)
+{
+    const char *from = state;
+    if (bytes != comm_codec_state_bytes(c))
+        return kolo_fail(KOLO_EINPUT, "comm: the state of a %s codec has %zu bytes, this one's %zu", comm_compress_name(c->config.kind), bytes,
+                         comm_codec_state_bytes(c));
+    memcpy(&c->round, from, sizeof c->round);
+    from += sizeof c->round;
+    for (int i = 0; i < c->states; from += c->state[i++].bytes) memcpy(c->state[i].data, from, c->state[i].bytes);
+    return 0;
+}
+
+double comm_compress_bytes(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix, int matrices)
+{
+    const comm_compressor *row = table[config->kind].row;
+    int64_t compressed = 0;
+    if (members < 2) return 0;
+    for (int i = 0; row && i < matrices; i++)
+        if (!row->takes || row->takes(config, &matrix[i])) compressed += matrix_count(&matrix[i]);
+    return codec_allreduce_bytes(members, count - compressed) + (compressed ? row->bytes(config, members, compressed, matrix, matrices) : 0);
+}
+
+int comm_matrix_cut(const comm_matrix *matrix, int matrices, int64_t from, int64_t count, comm_matrix *part)
+{
+    int parts = 0;
+    for (int i = 0; i < matrices; i++) {
+        comm_matrix m = matrix[i];
+        bool grouped = m.groups > 1; /* cut along the outermost dimension that is longer than one */
+        int64_t unit = grouped ? m.columns * m.lanes : m.lanes, units = grouped ? m.groups : m.columns;
+        int64_t first = from > m.at ? (from - m.at + unit - 1) / unit : 0, end = from + count > m.at ? (from + count - m.at) / unit : 0;
+        if (end > units) end = units;
+        if (unit == 0 || first >= end) continue;
+        m.at += first * unit - from;
+        *(grouped ? &m.groups : &m.columns) = end - first;
+        part[parts++] = m;
+    }
+    return parts;
+}

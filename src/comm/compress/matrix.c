@@ -1,0 +1,93 @@
+#include "comm/compress/matrix.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "comm/kernel_wide.h"
+
+enum { SUMS = 16 };
+
+/* out[i] += a * x[i] */
+COMM_WIDE static void add_scaled(float *restrict out, const float *restrict x, float a, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) out[i] += a * x[i];
+}
+
+/* Sixteen sums side by side, the order whatever the vectors' width. */
+COMM_WIDE static float dot(const float *a, const float *b, int64_t count)
+{
+    float sum[SUMS] = {0};
+    int64_t i = 0;
+    for (; i + SUMS <= count; i += SUMS)
+        for (int j = 0; j < SUMS; j++) sum[j] += a[i + j] * b[i + j];
+    for (int j = 0; i < count; i++, j++) sum[j] += a[i] * b[i];
+    for (int half = SUMS / 2; half; half /= 2)
+        for (int j = 0; j < half; j++) sum[j] += sum[j + half];
+    return sum[0];
+}
+
+void matrix_times(float *p, const comm_matrix *m, const float *data, const float *q, int rank)
+{
+    memset(p, 0, (size_t)(matrix_rows(m) * rank) * sizeof *p);
+    for (int64_t g = 0; g < m->groups; g++)
+        for (int64_t k = 0; k < m->columns; k++, data += m->lanes)
+            for (int r = 0; r < rank; r++)
+                add_scaled(p + r * matrix_rows(m) + g * m->lanes, data, q[r * m->columns + k], m->lanes);
+}
+
+void matrix_transposed_times(float *q, const comm_matrix *m, const float *data, const float *p, int rank)
+{
+    memset(q, 0, (size_t)(m->columns * rank) * sizeof *q);
+    for (int64_t g = 0; g < m->groups; g++)
+        for (int64_t k = 0; k < m->columns; k++, data += m->lanes)
+            for (int r = 0; r < rank; r++)
+                q[r * m->columns + k] += dot(data, p + r * matrix_rows(m) + g * m->lanes, m->lanes);
+}
+
+void matrix_add_product(float *out, const float *in, const comm_matrix *m, const float *p, const float *q, int rank, float factor)
+{
+    for (int64_t g = 0; g < m->groups; g++)
+        for (int64_t k = 0; k < m->columns; k++, out += m->lanes) {
+            if (!in) memset(out, 0, (size_t)m->lanes * sizeof *out);
+            else if (in != out) memcpy(out, in, (size_t)m->lanes * sizeof *out);
+            if (in) in += m->lanes;
+            for (int r = 0; r < rank; r++)
+                add_scaled(out, p + r * matrix_rows(m) + g * m->lanes, factor * q[r * m->columns + k], m->lanes);
+        }
+}
+
+COMM_WIDE static double dot_f64(const float *a, const float *b, int64_t count)
+{
+    double sum[SUMS] = {0};
+    int64_t i = 0;
+    for (; i + SUMS <= count; i += SUMS)
+        for (int j = 0; j < SUMS; j++) sum[j] += (double)a[i + j] * b[i + j];
+    for (int j = 0; i < count; i++, j++) sum[j] += (double)a[i] * b[i];
+    for (int half = SUMS / 2; half; half /= 2)
+        for (int j = 0; j < half; j++) sum[j] += sum[j + half];
+    return sum[0];
+}
+
+COMM_WIDE static void subtract(float *restrict out, const float *restrict x, double a, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) out[i] = (float)(out[i] - a * x[i]);
+}
+
+bool matrix_orthonormalise(float *p, int64_t rows, int rank)
+{
+    static const double dependent = 1e-5; /* of a column's length: what f32 leaves of it is rounding */
+    bool finite = true;
+    for (int r = 0; r < rank; r++) {
+        float *column = p + r * rows;
+        double whole = sqrt(dot_f64(column, column, rows)), rest = whole;
+        finite &= isfinite(whole) != 0;
+        for (int pass = 0; pass < 2 && whole > 0; pass++) {
+            for (int s = 0; s < r; s++) subtract(column, p + s * rows, dot_f64(column, p + s * rows, rows), rows);
+            rest = sqrt(dot_f64(column, column, rows));
+            double inverse = rest > dependent * (pass ? 1 : whole) && isfinite(rest) ? 1 / rest : 0;
+            for (int64_t i = 0; i < rows; i++) column[i] = (float)(column[i] * inverse);
+            if (inverse == 0) break;
+        }
+    }
+    return finite;
+}
