@@ -1,18 +1,5 @@
-/* Comm: moves and reduces bytes between ranks. Knows nothing of models.
- *
- * The compiled way in: one arena per rank, in memory that the ranks of a node share; fixed buckets, which are slices
- * of it; start and wait. No negotiation, no copy, no allocation after kolo_comm_commit.
- * One progress thread per rank owns all MPI calls. On a node: each rank owns a slice of the bucket, reduces it over
- * all local arenas in rank order in 64 KiB blocks, and writes the result into every arena. Between nodes: the owners
- * of the same slice reduce among themselves over MPI (recursive doubling, Rabenseifner, direct, segmented ring).
- *
- * Order of an element's sum: the ranks of a node in rank order, then the binary tree over nodes that splits at the
- * largest power of two below their number; with canonical that tree over ranks. Neither buckets, counts nor algorithm
- * change the bits, except for the ring (only by name), whose order depends on the offset. All ranks get the same bits.
- *
- * MPI is at SERIALIZED: from start to wait, and within every call, the progress thread uses it; otherwise it is free.
- * So a process has at most one communicator over several nodes in use at a time. A communicator whose peer died or
- * was late stays broken: every further call returns that error at once. */
+/* Comm: moves and reduces bytes between ranks. Knows nothing of models. The host half is public: include/kolo/buckets.h; here stands what is for this
+ * program alone: sums in a GPU's memory, and the watchdog. */
 #ifndef KOLO_COMM_COMM_H
 #define KOLO_COMM_COMM_H
 
@@ -20,47 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kolo/comm.h"
+#include "kolo/buckets.h"
 #include "launch/launch.h"
-
-typedef struct kolo_comm kolo_comm;
-
-
-typedef struct kolo_comm_config {
-    size_t arena_bytes;    /* equal on all ranks */
-    bool canonical;        /* sum in the fixed binary tree over ranks (split at the largest power of two below n),
-                           * whatever the nodes: the same bits as one process that sums the ranks' parts in that tree */
-    double timeout;        /* seconds a wait may last before it fails with KOLO_ELAUNCH and names the rank that lags */
-    int spin;              /* polls before a futex wait; -1: chosen from CPUs and local ranks */
-    const char *algorithm; /* between nodes: NULL or "auto", "recursive_doubling", "rabenseifner", "ring", "direct" */
-    const struct kolo_comm_device *device; /* arena and sums lie in this GPU's memory (reducer.h); NULL: in host memory.
-                                            * Read by create only; the streams must outlive the communicator */
-} kolo_comm_config;
-
-/* Collective. With size 1 everything below is immediate. */
-int kolo_comm_create(kolo_comm **comm, kolo_launch *launch, const kolo_comm_config *config);
-/* Collective unless the job is failing. Removes its shared segments (they are also unlinked right after mapping, so a
- * killed job leaves nothing behind). */
-void kolo_comm_destroy(kolo_comm **comm);
-
-/* This rank's arena: arena_bytes, zeroed, touched, KOLO_ALIGN aligned; with config.device in its memory. Owned by comm. */
-void *kolo_comm_arena(kolo_comm *comm);
-
-/* Before commit: declares bucket number 0, 1, ...: `count` f32 elements at byte `offset` of the arena, to be summed
- * over ranks. Same calls on all ranks. */
-int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count);
-/* Collective: checks that all ranks declared the same. On a device it also reduces every bucket once, so that what a
- * library connects at first use is connected and a path that does not work is found now: the arena must still be zero. */
-int kolo_comm_commit(kolo_comm *comm);
-
-/* The bucket's last gradient of this rank is written: the reduction may begin. Returns at once. Buckets must be
- * started in the same order on all ranks (any order). */
-int kolo_comm_start(kolo_comm *comm, int bucket);
-/* Returns when the sum over ranks stands in this rank's arena. Error: a peer is dead or late (named). */
-int kolo_comm_wait(kolo_comm *comm, int bucket);
-
-/* Sum of `count` f64 over ranks, in place, identical on all; after commit. data: memory of the communicator's device. */
-int kolo_comm_sum(kolo_comm *comm, double *data, int64_t count);
 
 /* With a device, start, wait and sum only enqueue, in the order of its compute stream, and may be captured into a graph
  * that is replayed (in the same order on all ranks). They come from one thread. What then goes wrong shows here: 0, or the
@@ -70,17 +18,6 @@ int kolo_comm_status(kolo_comm *comm);
 /* With a device: this rank goes no further, for the reason that stands in the error text. Sums under way are given up, so that nothing here waits for
  * them on the way out, and the other ranks are told. Returns rc, with the same text. */
 int kolo_comm_abort(kolo_comm *comm, int rc);
-/* "nccl 2.28.9", "staged", "shared memory", "shared memory + MPI", "none" */
-const char *kolo_comm_name(const kolo_comm *comm);
-
-/* Small blocking collectives in host memory, run by the progress thread in the order of the calls; same order on all ranks,
- * not while a bucket is in flight on another thread's behalf unless that order is the same everywhere. In place. Sums are formed
- * in the same order as a bucket's, identical on all ranks. */
-int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_wire type, enum kolo_reduce op);
-int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root);
-int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all,
-                     int root); /* all: size * bytes at root */
-int kolo_comm_barrier(kolo_comm *comm);
 
 /* Where every rank stands, for the watchdog: each rank publishes a number (plan index; -1: between steps) and a step;
  * readable by the ranks of the same node at any time, without locks. With a device a thread looks ten times a second: a
@@ -88,13 +25,5 @@ int kolo_comm_barrier(kolo_comm *comm);
 void kolo_comm_publish(kolo_comm *comm, int64_t step, int64_t action);
 /* Of local peer `local_rank`: last published, and seconds since (by that rank's clock on the same machine). */
 void kolo_comm_peer(kolo_comm *comm, int local_rank, int64_t *step, int64_t *action, double *age);
-
-/* Totals since create: bytes reduced (by NCCL: as enqueued, replays not counted), seconds the host waited in
- * kolo_comm_wait. */
-typedef struct kolo_comm_stats {
-    double wait_seconds;
-    int64_t bytes, calls;
-} kolo_comm_stats;
-void kolo_comm_get_stats(const kolo_comm *comm, kolo_comm_stats *stats);
 
 #endif

@@ -25,6 +25,7 @@ typedef struct lib_entry {
     void *keep;
     size_t keep_bytes;
     char *fault;       /* what is wrong with the request in itself; NULL: nothing */
+    char *note;        /* of an agreement (a barrier of the library's own): what it is about; part of the signature; or NULL */
     bool detached;     /* nobody has the handle: free when complete */
     kolo_group *group;
     uint64_t sequence; /* of the group's unnamed requests; 0: named */
@@ -98,9 +99,8 @@ int lib_negotiator_turn(lib_negotiator *negotiator, lib_batch **batch, bool *bus
 
 /* ---- execute -------------------------------------------------------------------------------------------------------------- */
 typedef struct lib_execution lib_execution;
-/* begin: takes the batch (copies what it needs). poll: 1 complete: all its entries are, 0 not yet, negative: broken. */
-int lib_execute_begin(lib_execution **execution, const lib_batch *batch);
-int lib_execute_poll(lib_execution *execution);
+/* Takes a batch (copies what it needs): it is carried out after those that were taken before it. Engine. */
+int lib_execute_begin(const lib_batch *batch);
 
 /* The entry ends: wakes who waits. text: NULL for success. Engine, or negotiate's turn. */
 void lib_complete(lib_entry *entry, int status, const char *text);
@@ -109,6 +109,7 @@ void lib_complete(lib_entry *entry, int status, const char *text);
 typedef struct lib_lane lib_lane;
 int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests, size_t scratch_bytes); /* channel: own tag space, by creation order per group */
 comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce);
+void lib_lane_patient(lib_lane *lane, bool patient); /* comm_router_patient */
 void lib_lane_free(lib_lane **lane);
 
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */

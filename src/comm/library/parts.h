@@ -2,6 +2,7 @@
 #ifndef COMM_LIBRARY_PARTS_H
 #define COMM_LIBRARY_PARTS_H
 
+#include "comm/compress/compress.h"
 #include "comm/kernel.h"
 #include "comm/library/library.h"
 
@@ -32,14 +33,19 @@ int lib_entry_memory(lib_entry *entry, size_t bytes, void **memory);
 void lib_check(const kolo_group *group, const kolo_request *request, char *text, size_t bytes);
 int64_t lib_elements(const kolo_request *request, int from); /* product of the dimensions from `from` on */
 /* Submits one that the library itself made or that lib_check has seen; world->lock is not held. */
+int lib_check_group(const kolo_group *group);
 int lib_submit(kolo_group *group, const kolo_request *request, lib_entry **entry);
-/* Submits, takes turns until it is complete, releases: what every blocking call does. */
-int lib_do(kolo_group *group, const kolo_request *request);
+int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **entry); /* without submitting it */
+/* Submits, takes turns until it is complete, releases: what every blocking call does. output may be NULL; what it points to is the caller's only if the
+ * request had its own `out`. */
+int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output);
 
 /* ---- engine.c: turns ------------------------------------------------------------------------------------------------------ */
 
-int lib_engine_start(kolo_world *world);
+int lib_engine_open(kolo_world *world);   /* turns can be taken */
+int lib_engine_start(kolo_world *world);  /* and are */
 void lib_engine_stop(kolo_world *world);
+void lib_engine_close(kolo_world *world);
 /* Whoever holds the turn makes all calls of the router, of lanes and of the negotiators. */
 void lib_turn_take(kolo_world *world);
 void lib_turn_give(kolo_world *world);
@@ -47,36 +53,107 @@ void lib_turn_give(kolo_world *world);
 void lib_engine_wake(kolo_world *world);
 /* Takes turns until the entry is complete. */
 void lib_wait(kolo_world *world, lib_entry *entry);
+/* Returns how it ended. output may be NULL. */
+int lib_wait_and_free(kolo_world *world, lib_entry *entry, kolo_output *output);
 bool lib_broken(kolo_world *world); /* error text set */
 
-/* ---- streams: execute.c ---------------------------------------------------------------------------------------------------- */
+/* ---- stream.c: what carries batches ----------------------------------------------------------------------------------------- */
 
 typedef struct lib_track {
     lib_lane *lane;
-    comm_push *push; /* of groups on one node; else NULL */
+    comm_push *push;          /* of groups on one node; else NULL */
     lib_execution *execution; /* under way, or NULL */
-    bool claimed;    /* by a caller that reduces by itself (world->lock) */
-    char *stage;     /* packed vectors, f32 copies of 16-bit ones, packets */
+    bool claimed;             /* by a caller that reduces by itself (world->lock) */
+    char *stage;              /* packed vectors, f32 copies of 16-bit ones */
     size_t stage_bytes;
+    bool stage_shared;
 } lib_track;
 
+/* Batches in an order that is the same on all members. */
 typedef struct lib_stream {
     kolo_group *group;
     lib_track track[LIB_TRACKS];
-    uint64_t begun; /* batches handed to a track so far: of the named stream; an unnamed one's number is its sequence */
-    lib_execution *first, *last, *spare; /* named batches that wait for their track; executions to be used again */
-    struct lib_cache *cache;
+    uint64_t begun; /* batches that have got their track */
+    lib_execution *first, *last, *spare; /* waiting for their track; to be used again */
+    struct lib_cache *schedules;
+    struct lib_special *specials; /* Adasum's and the codecs' */
 } lib_stream;
 
-int lib_stream_open(lib_stream **stream, kolo_group *group, int number);
+int lib_stream_lanes(lib_stream **stream, kolo_group *group); /* the turn is held; not collective */
+int lib_stream_pushes(lib_stream *stream, int number);        /* collective over the group; number: of the stream in its group */
 void lib_stream_close(lib_stream **stream);
 /* Begins what can begin and carries on what is under way. *work: something is. Returns whether anything moved, or negative: broken. */
 int lib_stream_turn(lib_stream *stream, bool *work);
-/* An unnamed request begins on the track of its sequence number. met: its ranks' signatures are known to differ. */
-int lib_execute_unnamed(lib_stream *stream, lib_entry *entry);
-
+/* Appends a batch of one unnamed request. differs: it is known that the members brought different ones; it comes first. */
+int lib_stream_unnamed(lib_stream *stream, lib_entry *entry, bool differs);
+/* At least so many bytes of the track's stage, in node-shared memory where there is room. */
 int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **stage);
-void lib_track_unstage(lib_track *track, kolo_world *world);
+
+/* ---- execute*.c, meet.c: one batch, step by step ----------------------------------------------------------------------------- */
+
+typedef int (*lib_step)(lib_execution *execution); /* 1: done, execution->step says what comes; 0: not yet; negative: broken */
+
+typedef struct lib_packet {
+    uint64_t high, low_not; /* greatest signature, and greatest complement of one */
+    int32_t type, op, count, spare;
+    char data[224];
+} lib_packet;
+
+struct lib_execution {
+    lib_stream *stream;
+    kolo_group *group;
+    lib_track *track;
+    lib_batch batch; /* its arrays are the execution's own */
+    int64_t entries_room, rows_room, number_room;
+    int64_t *number; /* [3 members] for problems */
+    bool met;        /* unnamed: the first round is its own */
+    lib_step step, then;
+    comm_run *run;   /* what step = run waits for */
+    lib_packet packet;
+    char *texts;     /* [members][LIB_TEXT] while a mismatch is told */
+    char *work;      /* vector that is reduced: stage, or the caller's */
+    enum kolo_wire type; /* of it */
+    int64_t count;
+    double began;
+    const char *phase;
+    struct lib_execution *next;
+};
+
+static inline const kolo_request *lib_request(const lib_execution *x, int i)
+{
+    return x->batch.entry[i] ? &x->batch.entry[i]->r : &x->batch.stand_in[i];
+}
+
+/* Steps that wait for a run of the track's lane, or for the push; then comes `then`. */
+int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type, enum kolo_reduce reduce, lib_step then);
+int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce,
+                     lib_step then);
+int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature, lib_step then);
+/* The end: of one entry, and of the batch. */
+void lib_fail_all(lib_execution *x, int status, const char *text);
+int lib_finish(lib_execution *x); /* a step: what has not failed has succeeded */
+/* Where the result of entry i goes: the caller's memory or the library's, with its shape noted. rows < 0: the shape of the request. */
+int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out);
+
+int lib_meet(lib_execution *x);  /* the first step of an unnamed request */
+int lib_tell_differences(lib_execution *x);
+int lib_carry(lib_execution *x); /* the first step of a named one, and of an unnamed one when all have brought the same */
+int lib_reduce_all(lib_execution *x);
+int lib_reduce_scatter(lib_execution *x);
+int lib_gather(lib_execution *x); /* allgather too */
+int lib_broadcast(lib_execution *x);
+int lib_scatter(lib_execution *x);
+int lib_alltoall(lib_execution *x);
+int lib_sparse(lib_execution *x);
+int lib_special_allreduce(lib_execution *x);
+void lib_specials_free(struct lib_special **first);
+/* KOLO_EINPUT or KOLO_ECONFIG: no such compression. */
+int lib_compression(const char *text, comm_compress *config);
+/* Reduced element by element as it is. */
+static inline bool lib_pushes(const kolo_request *r) { return r->what == KOLO_ALLREDUCE && r->reduce != KOLO_ADASUM && !r->compression; }
+comm_folding lib_folding(const kolo_request *request, int64_t contributors);
+/* First row of part i of `rows` cut into `parts`: the first (rows mod parts) have one more. */
+static inline int64_t lib_cut(int64_t rows, int parts, int i) { return rows / parts * i + (rows % parts < i ? rows % parts : i); }
 
 /* ---- schedules.c ----------------------------------------------------------------------------------------------------------- */
 
@@ -84,12 +161,20 @@ void lib_track_unstage(lib_track *track, kolo_world *world);
 int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem, const comm_schedule **schedule);
 void lib_schedules_free(struct lib_cache **cache);
 
+/* ---- submit.c, for the library itself ------------------------------------------------------------------------------------------------------------------ */
+
+/* Collective over the group: all bring the same note, and nobody has a fault; else KOLO_EINPUT on all, with what each brought. */
+int lib_agree(kolo_group *group, const char *note, const char *fault);
+
 /* ---- world.c, group.c ------------------------------------------------------------------------------------------------------- */
 
-/* On a launch of the caller's, which outlives the world. */
-int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config);
+/* On a launch that outlives the world, or is its own (malloced). */
+int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, bool own_launch);
 int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **group);
 void lib_group_close(kolo_group **group);
+int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count, const char *note, const char *fault);
+/* Returns when nothing of the group is under way on this rank. */
+void lib_group_drain(kolo_group *group);
 int lib_config_resolve(kolo_world_config *config, const kolo_world_config *asked);
 void lib_config_free(kolo_world_config *config);
 

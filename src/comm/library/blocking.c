@@ -1,0 +1,213 @@
+/* The blocking calls. A small allreduce or barrier of a group on one node is done by its caller where nothing of the group is under way; everything else is a
+ * request like any other, whose caller takes the turns. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/library/parts.h"
+
+enum { BY_CALLER_BYTES = 64 << 10 };
+
+/* NULL: not now. Otherwise the track of the request's number is this caller's until it gives it back. */
+static lib_track *claim(kolo_group *g, uint64_t *number)
+{
+    lib_track *t = NULL;
+    pthread_mutex_lock(&g->world->lock);
+    if (g->submitted == g->finished) {
+        *number = ++g->submitted;
+        t = &g->unnamed->track[*number % LIB_TRACKS];
+        t->claimed = true;
+    }
+    pthread_mutex_unlock(&g->world->lock);
+    return t;
+}
+
+static void give(kolo_group *g, lib_track *t)
+{
+    pthread_mutex_lock(&g->world->lock);
+    t->claimed = false;
+    g->finished++;
+    bool more = g->first != NULL;
+    pthread_mutex_unlock(&g->world->lock);
+    if (more) lib_engine_wake(g->world);
+}
+
+/* The request stands in front of the queue with the number that it has already, then the track is given back. */
+static int tell(kolo_group *g, lib_track *t, const kolo_request *request, uint64_t number)
+{
+    kolo_world *world = g->world;
+    lib_entry *e;
+    KOLO_TRY(lib_entry_make(g, request, &e));
+    e->sequence = number;
+    lib_turn_take(world);
+    int rc = lib_stream_unnamed(g->unnamed, e, true);
+    pthread_mutex_lock(&world->lock);
+    t->claimed = false;
+    pthread_mutex_unlock(&world->lock);
+    lib_turn_give(world);
+    KOLO_TRY(rc);
+    return lib_wait_and_free(world, e, NULL);
+}
+
+/* 1: done. 0: it has to go the common way. */
+static int by_caller(kolo_group *g, const kolo_request *request)
+{
+    uint64_t number;
+    const kolo_request *r = request;
+    if (!g->one_node || g->size == 1 || r->name || (r->what != KOLO_BARRIER && !lib_pushes(r))) return 0;
+    int64_t count = r->what == KOLO_BARRIER ? 0 : lib_elements(r, 0);
+    if (count * (int64_t)comm_width(r->type) > BY_CALLER_BYTES) return 0;
+    lib_track *t = claim(g, &number);
+    if (!t) return 0;
+    lib_entry probe = {.r = *r, .group = g};
+    comm_folding how = lib_folding(r, g->size);
+    comm_router_tell(g->world->router, comm_collective_name(r->what), number);
+    int rc = comm_push_start(t->push, r->in ? r->in : r->out, r->out, count, &how, lib_signature(&probe));
+    if (rc == 0) rc = comm_push_wait(t->push);
+    if (rc == COMM_PUSH_DIFFERS) return tell(g, t, request, number);
+    give(g, t);
+    return rc;
+}
+
+int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output)
+{
+    char fault[LIB_TEXT];
+    lib_entry *e;
+    kolo_request r = *request;
+    KOLO_TRY(lib_check_group(group));
+    r.prescale = r.prescale == 0 ? 1 : r.prescale;
+    r.postscale = r.postscale == 0 ? 1 : r.postscale;
+    lib_check(group, &r, fault, sizeof fault);
+    if (!fault[0]) {
+        int rc = by_caller(group, &r);
+        if (rc != 0) return rc < 0 ? rc : 0;
+    }
+    KOLO_TRY(lib_submit(group, &r, &e));
+    return lib_wait_and_free(group->world, e, output);
+}
+
+/* ---- the calls ------------------------------------------------------------------------------------------------------------------- */
+
+static kolo_request vector(enum kolo_collective what, const void *in, void *out, int64_t count, enum kolo_wire type)
+{
+    return (kolo_request){.what = what, .in = in, .out = out, .type = type, .dims = 1, .dim = {count}};
+}
+
+int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce)
+{
+    kolo_request r = vector(KOLO_ALLREDUCE, in, out, count, type);
+    r.reduce = reduce;
+    return lib_do(group, &r, NULL);
+}
+
+int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce)
+{
+    kolo_request r = vector(KOLO_REDUCE_SCATTER, in, out, count, type);
+    r.reduce = reduce;
+    return lib_do(group, &r, NULL);
+}
+
+/* Where every member knows all counts they are `splits`; a member's own dim[0] follows from them. */
+static int gather(kolo_group *group, enum kolo_collective what, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
+{
+    KOLO_TRY(lib_check_group(group));
+    int64_t *each = NULL;
+    if (!counts) {
+        each = kolo_alloc((size_t)group->size * sizeof *each);
+        if (!each) return KOLO_ECONFIG;
+        for (int m = 0; m < group->size; m++) each[m] = count;
+    }
+    kolo_request r = vector(what, in, out, counts ? counts[group->rank] : count, type);
+    r.splits = counts ? counts : each;
+    r.root = root;
+    int rc = lib_do(group, &r, NULL);
+    free(each);
+    return rc;
+}
+
+int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type)
+{
+    return gather(group, KOLO_ALLGATHER, in, out, count, counts, type, 0);
+}
+
+int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
+{
+    return gather(group, KOLO_GATHER, in, out, count, counts, type, root);
+}
+
+int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_wire type, int root)
+{
+    kolo_request r = vector(KOLO_BROADCAST, NULL, data, count, type);
+    r.root = root;
+    return lib_do(group, &r, NULL);
+}
+
+int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
+{
+    KOLO_TRY(lib_check_group(group));
+    int64_t total = counts ? 0 : count * group->size;
+    for (int m = 0; counts && m < group->size; m++) total += counts[m];
+    kolo_request r = vector(KOLO_SCATTER, in, out, total, type);
+    r.splits = counts;
+    r.root = root;
+    return lib_do(group, &r, NULL);
+}
+
+static uint64_t weight(int from, int to)
+{
+    uint64_t w = ((uint64_t)from << 32 | (uint64_t)to) * 0x9e3779b97f4a7c15ull;
+    return (w ^ w >> 29) * 0xbf58476d1ce4e5b9ull | 1;
+}
+
+/* Which pairs do not agree: the sum over members of what is sent less what is awaited. */
+static int name_pairs(kolo_group *g, const int64_t *send, const int64_t *receive)
+{
+    int members = g->size, me = g->rank, pairs = 0;
+    int64_t n = (int64_t)members * members, *all = kolo_alloc((size_t)n * 2 * sizeof *all), *awaited = all + n;
+    if (!all) return KOLO_ECONFIG;
+    for (int m = 0; m < members; m++) {
+        all[(int64_t)me * members + m] = send[m];
+        awaited[(int64_t)m * members + me] = receive[m];
+    }
+    int rc = kolo_allreduce(g, NULL, all, 2 * n, KOLO_WIRE_I64, KOLO_SUM);
+    for (int64_t i = n - 1; rc >= 0 && i >= 0; i--) {
+        if (all[i] == awaited[i]) continue;
+        pairs++;
+        kolo_fail(KOLO_EINPUT, "alltoall: rank %d sends %lld elements to rank %d, which awaits %lld (%d such pairs); nothing was sent",
+                  g->rank_of[i / members], (long long)all[i], g->rank_of[i % members], (long long)awaited[i], pairs);
+    }
+    free(all);
+    return rc < 0 ? rc : KOLO_EINPUT;
+}
+
+/* One number says whether all pairs agree: what is sent and what is awaited, each pair with a weight of its own, cancel in the sum. */
+int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_wire type)
+{
+    KOLO_TRY(lib_check_group(group));
+    int64_t total = 0;
+    uint64_t sum = 0;
+    for (int m = 0; m < group->size; m++) {
+        total += send[m];
+        sum += weight(group->rank, m) * (uint64_t)send[m] - weight(m, group->rank) * (uint64_t)receive[m];
+    }
+    KOLO_TRY(kolo_allreduce(group, NULL, &sum, 1, KOLO_WIRE_I64, KOLO_SUM));
+    if (sum) return name_pairs(group, send, receive);
+    kolo_request r = vector(KOLO_ALLTOALL, in, out, total, type);
+    r.splits = send;
+    return lib_do(group, &r, NULL);
+}
+
+int kolo_barrier(kolo_group *group)
+{
+    kolo_request r = {.what = KOLO_BARRIER};
+    return lib_do(group, &r, NULL);
+}
+
+int kolo_join(kolo_group *group, int *last)
+{
+    kolo_request r = {.what = KOLO_JOIN};
+    kolo_output output = {.last = -1};
+    KOLO_TRY(lib_do(group, &r, &output));
+    if (last) *last = output.last;
+    return 0;
+}

@@ -1,0 +1,187 @@
+/* What a request is: whether it is right in itself, in words, and as a number by which members compare. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/library/parts.h"
+
+static const char *const type_names[KOLO_WIRE_COUNT] = {"u8", "i8", "u16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "bool"};
+static const char *const reduce_names[KOLO_REDUCE_COUNT] = {"sum", "average", "min", "max", "product", "adasum"};
+
+static bool reduces(const kolo_request *r)
+{
+    return r->what == KOLO_ALLREDUCE || r->what == KOLO_REDUCE_SCATTER || r->what == KOLO_SPARSE_ALLREDUCE;
+}
+static bool has_root(const kolo_request *r) { return r->what == KOLO_BROADCAST || r->what == KOLO_GATHER || r->what == KOLO_SCATTER; }
+static bool has_vector(const kolo_request *r) { return r->what != KOLO_BARRIER && r->what != KOLO_JOIN; }
+/* dim[0] may differ from member to member. */
+static bool free_first(const kolo_request *r)
+{
+    return r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER || r->what == KOLO_SCATTER || r->what == KOLO_ALLTOALL || r->what == KOLO_SPARSE_ALLREDUCE;
+}
+static bool needs_rows(const kolo_request *r) { return free_first(r) || r->what == KOLO_REDUCE_SCATTER; }
+
+int64_t lib_elements(const kolo_request *r, int from)
+{
+    int64_t n = 1;
+    for (int d = from; d < r->dims; d++) n *= r->dim[d];
+    return n;
+}
+
+/* ---- right in itself -------------------------------------------------------------------------------------------------------------- */
+
+static bool too_large(const kolo_request *r)
+{
+    int64_t n = (int64_t)comm_width(r->type);
+    for (int d = 0; d < r->dims; d++)
+        if (__builtin_mul_overflow(n, r->dim[d] ? r->dim[d] : 1, &n)) return true;
+    return false;
+}
+
+static void check_shape(const kolo_request *r, char *text, size_t bytes)
+{
+    if ((unsigned)r->type >= KOLO_WIRE_COUNT) {
+        snprintf(text, bytes, "there is no type %d", (int)r->type);
+        return;
+    }
+    if (r->dims < 0 || r->dims > KOLO_WIRE_DIMS) {
+        snprintf(text, bytes, "%d dimensions; at most %d", r->dims, KOLO_WIRE_DIMS);
+        return;
+    }
+    for (int d = 0; d < r->dims; d++)
+        if (r->dim[d] < 0) {
+            snprintf(text, bytes, "dimension %d is %lld", d, (long long)r->dim[d]);
+            return;
+        }
+    if (too_large(r)) snprintf(text, bytes, "more bytes than a number of 64 bits counts");
+    else if (needs_rows(r) && r->dims == 0) snprintf(text, bytes, "a scalar has no rows; bring it as one row");
+    else if (r->what == KOLO_SPARSE_ALLREDUCE && r->dims != 2) snprintf(text, bytes, "sparse rows have 2 dimensions, not %d", r->dims);
+}
+
+static void check_reduce(const kolo_request *r, char *text, size_t bytes)
+{
+    comm_compress compression;
+    if ((unsigned)r->reduce >= KOLO_REDUCE_COUNT) snprintf(text, bytes, "there is no reduction %d", (int)r->reduce);
+    else if (r->what == KOLO_REDUCE_SCATTER && r->reduce == KOLO_ADASUM) snprintf(text, bytes, "there is no reduce_scatter with adasum");
+    else if (r->what == KOLO_SPARSE_ALLREDUCE && r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)
+        snprintf(text, bytes, "sparse rows are summed or averaged, not reduced by %s", reduce_names[r->reduce]);
+    else if (r->reduce == KOLO_ADASUM && r->type != KOLO_WIRE_F16 && r->type != KOLO_WIRE_BF16 && r->type != KOLO_WIRE_F32 && r->type != KOLO_WIRE_F64)
+        snprintf(text, bytes, "adasum is of floats, not of %s", type_names[r->type]);
+    else if (r->compression && (r->what != KOLO_ALLREDUCE || r->type != KOLO_WIRE_F32 || (r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)))
+        snprintf(text, bytes, "compression \"%s\" is for sums and averages of f32 by allreduce", r->compression);
+    else if (r->compression && lib_compression(r->compression, &compression) < 0) snprintf(text, bytes, "%s", kolo_error_text());
+    else if (r->compression && !r->name && (compression.kind == COMM_TOPK || compression.kind == COMM_POWERSGD))
+        snprintf(text, bytes, "compression \"%s\" sends later what it leaves out now: the request needs a name", r->compression);
+}
+
+static void check_splits(const kolo_request *r, int members, bool root, char *text, size_t bytes)
+{
+    int64_t sum = 0;
+    bool bad = false;
+    if (!r->splits) {
+        if (r->what == KOLO_ALLTOALL && r->dim[0] % members)
+            snprintf(text, bytes, "%lld rows cannot be cut evenly for %d members; give splits", (long long)r->dim[0], members);
+        return;
+    }
+    for (int m = 0; m < members; m++) bad |= r->splits[m] < 0 || __builtin_add_overflow(sum, r->splits[m], &sum);
+    if (bad) snprintf(text, bytes, "splits are negative, or sum up to more than 64 bits count");
+    else if ((r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && root)) && sum > r->dim[0])
+        snprintf(text, bytes, "splits sum up to %lld rows of %lld", (long long)sum, (long long)r->dim[0]);
+}
+
+static void check_index(const kolo_request *r, char *text, size_t bytes)
+{
+    if (r->rows < 0 || (!r->index && r->dim[0])) snprintf(text, bytes, "no row numbers, or a negative number of rows");
+    for (int64_t i = 0; !text[0] && i < r->dim[0]; i++)
+        if (r->index[i] < 0 || r->index[i] >= r->rows)
+            snprintf(text, bytes, "row number %lld of a matrix of %lld rows", (long long)r->index[i], (long long)r->rows);
+}
+
+void lib_check(const kolo_group *group, const kolo_request *r, char *text, size_t bytes)
+{
+    text[0] = 0;
+    if ((unsigned)r->what >= KOLO_COLLECTIVE_COUNT) snprintf(text, bytes, "there is no collective %d", (int)r->what);
+    if (text[0] || !has_vector(r)) return;
+    check_shape(r, text, bytes);
+    if (!text[0] && reduces(r)) check_reduce(r, text, bytes);
+    if (!text[0] && has_root(r) && (r->root < 0 || r->root >= group->size))
+        snprintf(text, bytes, "root %d is no member of a group of %d", r->root, group->size);
+    if (!text[0] && free_first(r)) check_splits(r, group->size, r->root == group->rank, text, bytes);
+    if (text[0]) return;
+    bool brings = r->what == KOLO_SCATTER || r->what == KOLO_BROADCAST ? r->root == group->rank : true;
+    if (brings && lib_elements(r, 0) > 0 && !r->in && !r->out) snprintf(text, bytes, "neither in nor out is given");
+    else if (r->what == KOLO_SPARSE_ALLREDUCE) check_index(r, text, bytes);
+}
+
+/* ---- in words --------------------------------------------------------------------------------------------------------------------------- */
+
+static void add(char *text, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void add(char *text, size_t bytes, const char *format, ...)
+{
+    size_t at = strlen(text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text + at, bytes - at, format, list);
+    va_end(list);
+}
+
+void lib_describe(const lib_entry *entry, char *text, size_t bytes)
+{
+    const kolo_request *r = &entry->r;
+    text[0] = 0;
+    if (entry->note) add(text, bytes, "%s", entry->note);
+    else if ((unsigned)r->what < KOLO_COLLECTIVE_COUNT) add(text, bytes, "%s", comm_collective_name(r->what));
+    else add(text, bytes, "collective %d", (int)r->what);
+    if (has_vector(r) && (unsigned)r->type < KOLO_WIRE_COUNT && r->dims >= 0 && r->dims <= KOLO_WIRE_DIMS) {
+        for (int d = 0; d < r->dims; d++) add(text, bytes, "%s%lld", d ? " x " : " of ", (long long)r->dim[d]);
+        add(text, bytes, "%s %s", r->dims ? "" : " of one", type_names[r->type]);
+        if (reduces(r) && (unsigned)r->reduce < KOLO_REDUCE_COUNT) add(text, bytes, ", %s", reduce_names[r->reduce]);
+        if (has_root(r)) add(text, bytes, ", root %d", r->root);
+        if (reduces(r) && (r->prescale != 1 || r->postscale != 1)) add(text, bytes, ", scaled by %g and %g", r->prescale, r->postscale);
+        if (r->what == KOLO_SPARSE_ALLREDUCE) add(text, bytes, ", of %lld rows", (long long)r->rows);
+        if (r->compression) add(text, bytes, ", compression %s", r->compression);
+    }
+    if (entry->bundle_size > 1) add(text, bytes, ", one of %d grouped", entry->bundle_size);
+    if (entry->fault) add(text, bytes, " (%s)", entry->fault);
+}
+
+/* ---- as a number ------------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+    return hash ^ hash >> 32;
+}
+
+static uint64_t mix_text(uint64_t hash, const char *text)
+{
+    for (; text && *text; text++) hash = mix(hash, (unsigned char)*text);
+    return mix(hash, 0);
+}
+
+static uint64_t mix_factor(uint64_t hash, double factor)
+{
+    uint64_t bits;
+    memcpy(&bits, &factor, sizeof bits);
+    return mix(hash, bits);
+}
+
+uint64_t lib_signature(const lib_entry *entry)
+{
+    const kolo_request *r = &entry->r;
+    uint64_t hash = mix(0x6b6f6c6f, (uint64_t)r->what);
+    if (entry->fault) hash = mix_text(hash, entry->fault);
+    if (entry->note) hash = mix_text(hash, entry->note);
+    if (!has_vector(r) || r->dims < 0 || r->dims > KOLO_WIRE_DIMS) return hash | 1;
+    hash = mix(mix(hash, (uint64_t)r->type), (uint64_t)r->dims);
+    for (int d = free_first(r) ? 1 : 0; d < r->dims; d++) hash = mix(hash, (uint64_t)r->dim[d]);
+    if (reduces(r)) hash = mix_factor(mix_factor(mix(hash, (uint64_t)r->reduce), r->prescale), r->postscale);
+    if (has_root(r)) hash = mix(hash, (uint64_t)r->root);
+    if (r->what == KOLO_SPARSE_ALLREDUCE) hash = mix(hash, (uint64_t)r->rows);
+    if (r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER) {
+        hash = mix(hash, r->splits != NULL);
+        for (int m = 0; r->splits && m < entry->group->size; m++) hash = mix(hash, (uint64_t)r->splits[m]);
+    }
+    hash = mix(hash, (uint64_t)entry->bundle_size);
+    return mix_text(hash, r->compression) | 1;
+}

@@ -1,0 +1,175 @@
+/* Turns: all that is under way moves on when somebody takes a turn. Who waits for a request takes them himself, so that nobody has to be woken;
+ * the library's own thread does when nobody waits. */
+#include "comm/library/parts.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+
+struct lib_engine {
+    pthread_t thread;
+    bool running, broken;
+    char text[1024];            /* of what broke the world */
+    pthread_mutex_t turn;
+    _Atomic uint32_t bell;      /* something was submitted */
+    _Atomic uint32_t waiters;   /* callers that take turns */
+    _Atomic uint32_t stop, work; /* work: the last turn left something under way */
+};
+
+void lib_turn_take(kolo_world *world) { pthread_mutex_lock(&world->engine->turn); }
+void lib_turn_give(kolo_world *world) { pthread_mutex_unlock(&world->engine->turn); }
+
+bool lib_broken(kolo_world *world)
+{
+    struct lib_engine *e = world->engine;
+    pthread_mutex_lock(&world->lock);
+    bool broken = e->broken;
+    if (broken) kolo_fail(KOLO_ELAUNCH, "%s", e->text);
+    pthread_mutex_unlock(&world->lock);
+    return broken;
+}
+
+/* The error text stands. */
+static void give_up(kolo_world *world)
+{
+    struct lib_engine *e = world->engine;
+    pthread_mutex_lock(&world->lock);
+    if (!e->broken) strncpy(e->text, kolo_error_text(), sizeof e->text - 1);
+    e->broken = true;
+    pthread_mutex_unlock(&world->lock);
+    comm_router_break(world->router, e->text);
+    lib_entries_fail(world, KOLO_ELAUNCH, e->text);
+}
+
+static int group_turn(kolo_group *group, bool *work)
+{
+    int moved = 0, rc;
+    lib_batch *batch = NULL;
+    bool busy = false;
+    if (group->rank < 0) return 0;
+    KOLO_TRY(rc = lib_negotiator_turn(group->negotiator, &batch, &busy));
+    for (int i = 0; i < rc; i++) KOLO_TRY(lib_execute_begin(&batch[i]));
+    moved |= rc > 0;
+    *work |= busy;
+    KOLO_TRY(rc = lib_stream_turn(group->unnamed, work));
+    moved |= rc;
+    KOLO_TRY(rc = lib_stream_turn(group->named, work));
+    return moved | rc;
+}
+
+/* The turn is held. Returns whether anything moved. */
+static bool turn(kolo_world *world)
+{
+    struct lib_engine *e = world->engine;
+    bool work = false;
+    int moved = 0;
+    if (e->broken) return false;
+    int rc = comm_router_status(world->router);
+    for (int i = 0; rc >= 0 && i < world->groups; i++)
+        if (world->group[i]) {
+            rc = group_turn(world->group[i], &work);
+            if (rc > 0) moved = 1;
+        }
+    if (rc < 0) give_up(world);
+    atomic_store(&e->work, rc >= 0 && work);
+    return moved;
+}
+
+/* Cores are shared with computing: first yield, then sleep a little longer each time. */
+static void rest(kolo_world *world, bool work, int idle)
+{
+    enum { YIELDS = 50 };
+    const double idle_seconds = world->launch->nodes > 1 ? 1e-3 : 0.1;
+    if (idle < YIELDS && work) {
+        sched_yield();
+        return;
+    }
+    int more = (idle - YIELDS) / 8;
+    comm_router_rest(world->router, work ? 1e-5 * (more < 9 ? more + 1 : 10) : idle_seconds);
+}
+
+void lib_wait(kolo_world *world, lib_entry *entry)
+{
+    struct lib_engine *e = world->engine;
+    atomic_fetch_add(&e->waiters, 1);
+    for (int idle = 0; atomic_load(&entry->state) != LIB_DONE; idle++) {
+        if (pthread_mutex_trylock(&e->turn) != 0) {
+            uint32_t now = atomic_load(&entry->state);
+            if (now != LIB_DONE) kolo_futex_wait(&entry->state, now, 1e-3, 0);
+            continue;
+        }
+        if (turn(world)) idle = 0;
+        if (e->broken && atomic_load(&entry->state) != LIB_DONE) lib_complete(entry, KOLO_ELAUNCH, e->text);
+        lib_turn_give(world);
+        if (atomic_load(&entry->state) != LIB_DONE && idle) rest(world, true, idle);
+    }
+    if (atomic_fetch_sub(&e->waiters, 1) == 1 && atomic_load(&e->work)) lib_engine_wake(world);
+}
+
+void lib_engine_wake(kolo_world *world)
+{
+    struct lib_engine *e = world->engine;
+    atomic_fetch_add(&e->bell, 1);
+    kolo_futex_wake(&e->bell);
+    comm_router_wake(world->router);
+}
+
+static void *engine_main(void *of)
+{
+    kolo_world *world = of;
+    struct lib_engine *e = world->engine;
+    prctl(PR_SET_NAME, "kolo-comm");
+    prctl(PR_SET_TIMERSLACK, 1000); /* short sleeps mean what they say */
+    for (int idle = 0; !atomic_load(&e->stop);) {
+        uint32_t bell = atomic_load(&e->bell);
+        if (atomic_load(&e->waiters) > 0 || e->broken) { /* others take the turns; the last of them rings */
+            kolo_futex_wait(&e->bell, bell, 0.05, 0);
+            continue;
+        }
+        lib_turn_take(world);
+        bool moved = turn(world), work = atomic_load(&e->work);
+        lib_turn_give(world);
+        if (moved) idle = 0;
+        else if (atomic_load(&e->bell) == bell) rest(world, work, idle++);
+        else idle = 0;
+    }
+    return NULL;
+}
+
+int lib_engine_open(kolo_world *world)
+{
+    world->engine = kolo_alloc(sizeof *world->engine);
+    if (!world->engine) return KOLO_ECONFIG;
+    pthread_mutex_init(&world->engine->turn, NULL);
+    return 0;
+}
+
+int lib_engine_start(kolo_world *world)
+{
+    struct lib_engine *e = world->engine;
+    int rc = pthread_create(&e->thread, NULL, engine_main, world);
+    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no progress thread: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    e->running = true;
+    return 0;
+}
+
+void lib_engine_stop(kolo_world *world)
+{
+    struct lib_engine *e = world->engine;
+    if (!e || !e->running) return;
+    atomic_store(&e->stop, 1);
+    lib_engine_wake(world);
+    pthread_join(e->thread, NULL);
+    e->running = false;
+}
+
+void lib_engine_close(kolo_world *world)
+{
+    if (world->engine) pthread_mutex_destroy(&world->engine->turn);
+    free(world->engine);
+    world->engine = NULL;
+}

@@ -1,0 +1,138 @@
+/* Batches, step by step: what all collectives share. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "comm/library/parts.h"
+
+/* ---- steps that wait ------------------------------------------------------------------------------------------------------------ */
+
+static int poll_run(lib_execution *x)
+{
+    int rc = comm_run_poll(x->run);
+    if (rc <= 0) return rc;
+    x->run = NULL;
+    return x->step = x->then, 1;
+}
+
+int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce,
+                     lib_step then)
+{
+    x->run = lib_lane_run(x->track->lane, schedule, own, input, width, type, reduce);
+    if (!x->run) return KOLO_ECONFIG;
+    x->step = poll_run;
+    x->then = then;
+    return 1;
+}
+
+int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type, enum kolo_reduce reduce, lib_step then)
+{
+    const comm_schedule *schedule;
+    KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, problem, &schedule));
+    return lib_run_schedule(x, schedule, own, input, problem->width, type, reduce, then);
+}
+
+static int poll_push(lib_execution *x)
+{
+    int rc = comm_push_poll(x->track->push);
+    if (rc <= 0) return rc;
+    x->step = rc == COMM_PUSH_DIFFERS ? lib_tell_differences : x->then;
+    return 1;
+}
+
+int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature, lib_step then)
+{
+    KOLO_TRY(comm_push_start(x->track->push, in, out, count, how, signature));
+    x->step = poll_push;
+    x->then = then;
+    return 1;
+}
+
+/* ---- the end ---------------------------------------------------------------------------------------------------------------------- */
+
+static const char *phase_of(const lib_execution *x) { return comm_collective_name(lib_request(x, 0)->what); }
+
+static void tell_timeline(lib_execution *x)
+{
+    struct lib_timeline *timeline = x->group->world->timeline;
+    double now = kolo_time();
+    for (int i = 0; timeline && i < x->batch.entries; i++) {
+        const kolo_request *r = lib_request(x, i);
+        lib_timeline_add(timeline, phase_of(x), r->name, x->began, now, lib_elements(r, 0) * (int64_t)comm_width(r->type));
+    }
+}
+
+void lib_fail_all(lib_execution *x, int status, const char *text)
+{
+    for (int i = 0; i < x->batch.entries; i++)
+        if (x->batch.entry[i]) lib_complete(x->batch.entry[i], status, text);
+    for (int i = 0; i < x->batch.entries; i++) x->batch.entry[i] = NULL;
+}
+
+int lib_finish(lib_execution *x)
+{
+    tell_timeline(x);
+    for (int i = 0; i < x->batch.entries; i++)
+        if (x->batch.entry[i]) lib_complete(x->batch.entry[i], 0, NULL);
+    return x->step = NULL, 1;
+}
+
+static void note_shape(lib_entry *entry, int64_t rows)
+{
+    kolo_output *o = &entry->output;
+    o->dims = entry->r.dims;
+    memcpy(o->dim, entry->r.dim, sizeof o->dim);
+    if (rows < 0) return;
+    if (o->dims == 0) o->dims = 1;
+    o->dim[0] = rows;
+}
+
+int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out)
+{
+    lib_entry *entry = x->batch.entry[i];
+    const kolo_request *r = &entry->r;
+    void *memory = r->out;
+    int64_t each = r->dims ? lib_elements(r, 1) : 1, count = rows < 0 ? lib_elements(r, 0) : rows * each;
+    note_shape(entry, rows);
+    if (!memory) KOLO_TRY(lib_entry_memory(entry, (size_t)count * comm_width(r->type), &memory));
+    entry->output.data = memory;
+    *out = memory;
+    return 0;
+}
+
+/* ---- what is carried --------------------------------------------------------------------------------------------------------------- */
+
+static int carry_nothing(lib_execution *x) { return x->step = lib_finish, 1; }
+
+/* A row for every collective. */
+static const struct row {
+    lib_step carry;
+} table[KOLO_COLLECTIVE_COUNT] = {
+    [KOLO_ALLREDUCE] = {lib_reduce_all},
+    [KOLO_REDUCE_SCATTER] = {lib_reduce_scatter},
+    [KOLO_ALLGATHER] = {lib_gather},
+    [KOLO_BROADCAST] = {lib_broadcast},
+    [KOLO_GATHER] = {lib_gather},
+    [KOLO_SCATTER] = {lib_scatter},
+    [KOLO_ALLTOALL] = {lib_alltoall},
+    [KOLO_BARRIER] = {carry_nothing},
+    [KOLO_JOIN] = {carry_nothing},
+    [KOLO_SPARSE_ALLREDUCE] = {lib_sparse},
+};
+
+/* All members have brought the same, faults included. */
+int lib_carry(lib_execution *x)
+{
+    const lib_entry *first = x->batch.entry[0];
+    char text[LIB_TEXT + 64];
+    if (first && first->fault) {
+        snprintf(text, sizeof text, "comm: %s: %s", comm_collective_name(first->r.what), first->fault);
+        lib_fail_all(x, KOLO_EINPUT, text);
+        return x->step = NULL, 1;
+    }
+    if (!first && !x->batch.stand_in) return x->step = NULL, 1;
+    comm_router_tell(x->group->world->router, phase_of(x), x->batch.number);
+    return x->step = table[lib_request(x, 0)->what].carry, 1;
+}

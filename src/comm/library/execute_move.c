@@ -1,0 +1,154 @@
+/* Collectives that only move bytes: lengths in bytes, width 1. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/library/parts.h"
+
+static size_t row_bytes(const kolo_request *r) { return (size_t)(r->dims ? lib_elements(r, 1) : 1) * comm_width(r->type); }
+static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
+
+static comm_problem problem_of(const lib_execution *x, enum kolo_collective what)
+{
+    return (comm_problem){.what = what, .me = x->group->rank, .members = x->group->size, .root = lib_request(x, 0)->root, .width = 1, .node_of = x->group->node_of};
+}
+
+/* Rows that came from every member stand in the entry. */
+static int note_splits(lib_execution *x, int i, const int64_t *rows)
+{
+    lib_entry *e = x->batch.entry[i];
+    size_t bytes = (size_t)x->group->size * sizeof *rows;
+    int64_t *more = realloc(e->received, bytes);
+    if (!more) return kolo_fail(KOLO_ECONFIG, "comm: out of memory for a result");
+    e->received = memcpy(more, rows, bytes);
+    e->output.splits = e->received;
+    return 0;
+}
+
+/* ---- broadcast -------------------------------------------------------------------------------------------------------------------------- */
+
+int lib_broadcast(lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    comm_problem problem = problem_of(x, KOLO_BROADCAST);
+    char *out;
+    problem.count = lib_elements(r, 0) * (int64_t)comm_width(r->type);
+    KOLO_TRY(lib_result_memory(x, 0, -1, &out));
+    const void *in = r->root == x->group->rank ? input_of(r) : out;
+    problem.in_place = in == out;
+    return lib_run(x, &problem, out, in, KOLO_WIRE_U8, KOLO_SUM, lib_finish);
+}
+
+/* ---- gather, allgather -------------------------------------------------------------------------------------------------------------------- */
+
+/* Rows of every member of entry i: as told when all met, or as every member knows. */
+static const int64_t *rows_of(const lib_execution *x, int i)
+{
+    const kolo_request *r = lib_request(x, i);
+    return r->splits ? r->splits : x->batch.rows + (int64_t)i * x->group->size;
+}
+
+static int64_t total(const int64_t *n, int members)
+{
+    int64_t sum = 0;
+    for (int m = 0; m < members; m++) sum += n[m];
+    return sum;
+}
+
+/* From blocks by member to results by request. */
+static int unpack_gathered(lib_execution *x)
+{
+    int members = x->group->size;
+    for (int i = 0; i < x->batch.entries; i++) {
+        const int64_t *rows = rows_of(x, i);
+        size_t each = row_bytes(lib_request(x, i));
+        char *out, *at = x->work;
+        if (!x->batch.entry[i]) continue;
+        KOLO_TRY(lib_result_memory(x, i, total(rows, members), &out));
+        for (int m = 0; m < members; m++) {
+            const char *from = at;
+            for (int k = 0; k < i; k++) from += (size_t)rows_of(x, k)[m] * row_bytes(lib_request(x, k));
+            memcpy(out, from, (size_t)rows[m] * each);
+            out += (size_t)rows[m] * each;
+            at += x->number[m];
+        }
+        KOLO_TRY(note_splits(x, i, rows));
+    }
+    return x->step = lib_finish, 1;
+}
+
+static int gather_packed(lib_execution *x, comm_problem *problem)
+{
+    char *at;
+    int me = x->group->rank;
+    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)total(x->number, x->group->size), &x->work));
+    at = x->work + total(x->number, me);
+    for (int i = 0; i < x->batch.entries; i++) {
+        const kolo_request *r = lib_request(x, i);
+        size_t bytes = (size_t)rows_of(x, i)[me] * row_bytes(r);
+        if (x->batch.entry[i]) memcpy(at, input_of(r), bytes);
+        at += bytes;
+    }
+    problem->in_place = true;
+    return lib_run(x, problem, x->work, x->work + total(x->number, me), KOLO_WIRE_U8, KOLO_SUM, unpack_gathered);
+}
+
+int lib_gather(lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    int members = x->group->size, me = x->group->rank;
+    comm_problem problem = problem_of(x, r->what);
+    char *out = NULL;
+    for (int m = 0; m < members; m++) {
+        x->number[m] = 0;
+        for (int i = 0; i < x->batch.entries; i++) x->number[m] += rows_of(x, i)[m] * (int64_t)row_bytes(lib_request(x, i));
+    }
+    problem.counts = x->number;
+    if (x->batch.fused) return gather_packed(x, &problem);
+    bool has = r->what == KOLO_ALLGATHER || me == r->root;
+    if (has) {
+        const int64_t *rows = rows_of(x, 0);
+        KOLO_TRY(lib_result_memory(x, 0, total(rows, members), &out));
+        KOLO_TRY(note_splits(x, 0, rows));
+    }
+    const char *in = r->in ? r->in : has ? out + total(x->number, me) : r->out;
+    problem.in_place = !r->in && has;
+    return lib_run(x, &problem, out, in, KOLO_WIRE_U8, KOLO_SUM, lib_finish);
+}
+
+/* ---- scatter ------------------------------------------------------------------------------------------------------------------------------- */
+
+int lib_scatter(lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    comm_problem problem = problem_of(x, KOLO_SCATTER);
+    char *out;
+    for (int m = 0; m < x->group->size; m++) x->number[m] = x->batch.rows[m] * (int64_t)row_bytes(r);
+    problem.counts = x->number;
+    KOLO_TRY(lib_result_memory(x, 0, x->batch.rows[x->group->rank], &out));
+    const void *in = x->group->rank == r->root ? input_of(r) : out;
+    problem.in_place = in == out;
+    return lib_run(x, &problem, out, in, KOLO_WIRE_U8, KOLO_SUM, lib_finish);
+}
+
+/* ---- alltoall -------------------------------------------------------------------------------------------------------------------------------- */
+
+int lib_alltoall(lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    int members = x->group->size, me = x->group->rank;
+    int64_t *send = x->number, *receive = send + members, *rows = receive + members, each = (int64_t)row_bytes(r);
+    comm_problem problem = problem_of(x, KOLO_ALLTOALL);
+    char *out;
+    for (int m = 0; m < members; m++) {
+        send[m] = x->batch.rows[(int64_t)me * members + m] * each;
+        rows[m] = x->batch.rows[(int64_t)m * members + me];
+        receive[m] = rows[m] * each;
+    }
+    problem.send = send;
+    problem.receive = receive;
+    KOLO_TRY(lib_result_memory(x, 0, total(rows, members), &out));
+    KOLO_TRY(note_splits(x, 0, rows));
+    problem.in_place = !r->in;
+    return lib_run(x, &problem, out, input_of(r), KOLO_WIRE_U8, KOLO_SUM, lib_finish);
+}

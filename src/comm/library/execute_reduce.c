@@ -1,0 +1,174 @@
+/* Reductions: allreduce, alone or packed; reduce_scatter. On one node by the push, else by a schedule in the tree's order, 16 bits in f32. Packed or not,
+ * the bits are the same: every element's sum has the same order. */
+#include <string.h>
+
+#include "comm/library/parts.h"
+
+static bool is_half(enum kolo_wire type) { return type == KOLO_WIRE_F16 || type == KOLO_WIRE_BF16; }
+static bool rounds(enum kolo_reduce op) { return op != KOLO_MIN && op != KOLO_MAX; }
+static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
+static enum kolo_reduce plain(enum kolo_reduce op) { return op == KOLO_AVERAGE ? KOLO_SUM : op; }
+
+comm_folding lib_folding(const kolo_request *r, int64_t contributors)
+{
+    return (comm_folding){.type = r->type,
+                          .op = plain(r->reduce),
+                          .tree = true,
+                          .divisor = r->reduce == KOLO_AVERAGE ? contributors : 1,
+                          .prescale = r->prescale,
+                          .postscale = r->postscale};
+}
+
+/* ---- packing ------------------------------------------------------------------------------------------------------------------------ */
+
+/* Elements `from` .. `from + count` of a request's vector, scaled where asked, into a vector of `type`; neutral elements where this rank has nothing. */
+static void pack(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_wire type, bool scaled)
+{
+    const kolo_request *r = lib_request(x, i);
+    if (!x->batch.entry[i]) {
+        comm_fill_neutral(out, count, type, r->reduce);
+        return;
+    }
+    const char *in = (const char *)input_of(r) + (size_t)from * comm_width(r->type);
+    if (type != r->type) comm_widen((float *)(void *)out, in, count, r->type);
+    else if (!scaled || r->prescale == 1) memcpy(out, in, (size_t)count * comm_width(type));
+    if (!scaled || r->prescale == 1) return;
+    comm_scale(out, type != r->type ? out : in, count, type, 1, r->prescale);
+}
+
+/* The way back; divides and scales where asked. */
+static void unpack(const lib_execution *x, int i, char *out, char *in, int64_t count, enum kolo_wire type, bool scaled)
+{
+    const kolo_request *r = lib_request(x, i);
+    int64_t divisor = scaled && r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
+    double factor = scaled ? r->postscale : 1;
+    if (type == r->type) {
+        if (divisor != 1 || factor != 1) comm_scale(out, in, count, type, divisor, factor);
+        else if (out != in) memcpy(out, in, (size_t)count * comm_width(type));
+        return;
+    }
+    if (divisor != 1 || factor != 1) comm_scale(in, in, count, type, divisor, factor);
+    comm_narrow(out, (const float *)(void *)in, count, r->type);
+}
+
+/* ---- allreduce ------------------------------------------------------------------------------------------------------------------------ */
+
+/* What stands in x->work is whole but for the scaling that the schedule left, or is the push's (then nothing is left). */
+static int unpack_all(lib_execution *x, bool scaled)
+{
+    char *at = x->work, *out;
+    for (int i = 0; i < x->batch.entries; i++) {
+        int64_t count = lib_elements(lib_request(x, i), 0);
+        if (x->batch.entry[i]) {
+            KOLO_TRY(lib_result_memory(x, i, -1, &out));
+            unpack(x, i, out, at, count, x->type, scaled);
+        }
+        at += (size_t)count * comm_width(x->type);
+    }
+    return x->step = lib_finish, 1;
+}
+static int unpack_pushed(lib_execution *x) { return unpack_all(x, false); }
+static int unpack_reduced(lib_execution *x) { return unpack_all(x, true); }
+
+static int pack_all(lib_execution *x, enum kolo_wire type, bool scaled)
+{
+    char *at;
+    x->type = type;
+    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)x->count * comm_width(type), &at));
+    x->work = at;
+    for (int i = 0; i < x->batch.entries; i++) {
+        int64_t count = lib_elements(lib_request(x, i), 0);
+        pack(x, i, 0, count, at, type, scaled);
+        at += (size_t)count * comm_width(type);
+    }
+    return 0;
+}
+
+/* Neutral elements must not be scaled: where some have joined, every rank scales its own. */
+static int by_push(lib_execution *x, bool alone)
+{
+    const kolo_request *r = lib_request(x, 0);
+    comm_folding how = lib_folding(r, x->batch.contributors);
+    bool joined = x->batch.contributors < x->group->size;
+    uint64_t signature = x->met ? lib_signature(x->batch.entry[0]) : x->batch.number + 1;
+    if (alone && !joined) {
+        char *out;
+        KOLO_TRY(lib_result_memory(x, 0, -1, &out));
+        return lib_push(x, input_of(r), out, x->count, &how, signature, lib_finish);
+    }
+    if (joined) how.prescale = 1;
+    KOLO_TRY(pack_all(x, r->type, joined));
+    return lib_push(x, x->work, x->work, x->count, &how, signature, unpack_pushed);
+}
+
+static int by_schedule(lib_execution *x, bool alone)
+{
+    const kolo_request *r = lib_request(x, 0);
+    enum kolo_wire type = is_half(r->type) && rounds(r->reduce) ? KOLO_WIRE_F32 : r->type;
+    comm_problem problem = {.what = KOLO_ALLREDUCE, .me = x->group->rank, .members = x->group->size, .count = x->count, .width = comm_width(type),
+                            .node_of = x->group->node_of};
+    if (alone && type == r->type && r->prescale == 1) {
+        x->type = type;
+        KOLO_TRY(lib_result_memory(x, 0, -1, &x->work));
+        problem.in_place = input_of(r) == x->work;
+        return lib_run(x, &problem, x->work, input_of(r), type, plain(r->reduce), unpack_reduced);
+    }
+    KOLO_TRY(pack_all(x, type, true));
+    problem.in_place = true;
+    return lib_run(x, &problem, x->work, x->work, type, plain(r->reduce), unpack_reduced);
+}
+
+int lib_reduce_all(lib_execution *x)
+{
+    bool alone = x->batch.entries == 1 && x->batch.entry[0];
+    x->count = 0;
+    for (int i = 0; i < x->batch.entries; i++) x->count += lib_elements(lib_request(x, i), 0);
+    if (!lib_pushes(lib_request(x, 0))) return lib_special_allreduce(x);
+    return x->track->push ? by_push(x, alone) : by_schedule(x, alone);
+}
+
+/* ---- reduce_scatter ------------------------------------------------------------------------------------------------------------------- */
+
+static int64_t row_elements(const kolo_request *r) { return r->dims ? lib_elements(r, 1) : 1; }
+
+static int unpack_part(lib_execution *x)
+{
+    int me = x->group->rank, members = x->group->size;
+    char *at = x->work, *out;
+    for (int i = 0; i < x->batch.entries; i++) {
+        const kolo_request *r = lib_request(x, i);
+        int64_t rows = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me), count = rows * row_elements(r);
+        if (x->batch.entry[i]) {
+            KOLO_TRY(lib_result_memory(x, i, rows, &out));
+            unpack(x, i, out, at, count, x->type, true);
+        }
+        at += (size_t)count * comm_width(x->type);
+    }
+    return x->step = lib_finish, 1;
+}
+
+/* Part after part, every part with its piece of every request; the sum of part `me` stands at the beginning of the stage afterwards. */
+int lib_reduce_scatter(lib_execution *x)
+{
+    const kolo_request *first = lib_request(x, 0);
+    enum kolo_wire type = is_half(first->type) && rounds(first->reduce) ? KOLO_WIRE_F32 : first->type;
+    int members = x->group->size;
+    char *at;
+    comm_problem problem = {.what = KOLO_REDUCE_SCATTER, .me = x->group->rank, .members = members, .in_place = true, .counts = x->number,
+                            .width = comm_width(type), .node_of = x->group->node_of};
+    for (int i = 0; i < x->batch.entries; i++) problem.count += lib_elements(lib_request(x, i), 0);
+    x->type = type;
+    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem.count * comm_width(type), &at));
+    x->work = at;
+    for (int m = 0; m < members; m++) {
+        x->number[m] = 0;
+        for (int i = 0; i < x->batch.entries; i++) {
+            const kolo_request *r = lib_request(x, i);
+            int64_t each = row_elements(r), from = lib_cut(r->dim[0], members, m) * each, count = lib_cut(r->dim[0], members, m + 1) * each - from;
+            pack(x, i, from, count, at, type, true);
+            at += (size_t)count * comm_width(type);
+            x->number[m] += count;
+        }
+    }
+    return lib_run(x, &problem, x->work, x->work, type, plain(first->reduce), unpack_part);
+}

@@ -1,0 +1,122 @@
+/* Sparse allreduce: every member's (row number, row) pairs go to all, who add up what has the same number, in the order of the members. What becomes so full that
+ * pairs would be longer than all rows is given as all rows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/library/parts.h"
+
+typedef struct pair {
+    int64_t index;
+    const char *row;
+} pair;
+
+static bool is_half(enum kolo_wire type) { return type == KOLO_WIRE_F16 || type == KOLO_WIRE_BF16; }
+
+static int before(const void *left, const void *right)
+{
+    const pair *l = left, *r = right;
+    if (l->index != r->index) return l->index < r->index ? -1 : 1;
+    return l->row < r->row ? -1 : l->row > r->row; /* members and their rows lie in their order */
+}
+
+/* Sum of the pairs [from, to), divided and scaled, into out. wide: room for a row of f32. */
+static void add_up(const lib_execution *x, const pair *p, int64_t n, int64_t each, char *out, float *wide)
+{
+    const kolo_request *r = lib_request(x, 0);
+    enum kolo_wire type = is_half(r->type) ? KOLO_WIRE_F32 : r->type;
+    int64_t divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
+    comm_combine sum = comm_combine_of(type, KOLO_SUM);
+    char *into = is_half(r->type) ? (char *)wide : out;
+    for (int64_t i = 0; i < n; i++) {
+        if (is_half(r->type)) {
+            comm_widen(wide + each, p[i].row, each, r->type);
+            if (i) sum(wide, wide, wide + each, each);
+            else memcpy(wide, wide + each, (size_t)each * sizeof *wide);
+        } else if (i) {
+            sum(out, out, p[i].row, each);
+        } else {
+            memcpy(out, p[i].row, (size_t)each * comm_width(type));
+        }
+    }
+    if (divisor != 1 || r->postscale != 1) comm_scale(into, into, each, type, divisor, r->postscale);
+    if (is_half(r->type)) comm_narrow(out, wide, each, r->type);
+}
+
+/* Blocks of members: k row numbers, k rows. */
+static void list(const lib_execution *x, pair *p, int64_t each_bytes)
+{
+    const char *at = x->work;
+    for (int m = 0; m < x->group->size; m++) {
+        int64_t k = x->batch.rows[m];
+        for (int64_t i = 0; i < k; i++, p++) {
+            memcpy(&p->index, at + i * 8, 8);
+            p->row = at + k * 8 + i * each_bytes;
+        }
+        at += x->number[m];
+    }
+}
+
+static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
+{
+    const kolo_request *r = lib_request(x, 0);
+    lib_entry *entry = x->batch.entry[0];
+    int64_t each = r->dim[1], rows = 0, each_bytes = each * (int64_t)comm_width(r->type), n;
+    for (int64_t i = 0; i < pairs; i++) rows += i == 0 || p[i].index != p[i - 1].index;
+    bool dense = r->out || rows * (each_bytes + 8) >= r->rows * each_bytes;
+    size_t at = dense ? 0 : kolo_round_up((size_t)rows * 8, KOLO_ALIGN);
+    void *memory = r->out;
+    if (!memory) KOLO_TRY(lib_entry_memory(entry, at + (size_t)(dense ? r->rows : rows) * (size_t)each_bytes, &memory));
+    int64_t *index = memory;
+    char *out = (char *)memory + at;
+    if (dense && each_bytes) memset(out, 0, (size_t)(r->rows * each_bytes));
+    for (int64_t i = 0, row = 0; i < pairs; i += n, row++) {
+        for (n = 1; i + n < pairs && p[i + n].index == p[i].index;) n++;
+        if (!dense) index[row] = p[i].index;
+        add_up(x, p + i, n, each, out + (dense ? p[i].index : row) * each_bytes, wide);
+    }
+    entry->output = (kolo_output){.data = out, .dims = 2, .dim = {dense ? r->rows : rows, each}, .index = dense ? NULL : index, .last = -1};
+    return 0;
+}
+
+static int merge(lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    int64_t pairs = 0;
+    for (int m = 0; m < x->group->size; m++) pairs += x->batch.rows[m];
+    pair *p = kolo_alloc((size_t)(pairs + 1) * sizeof *p);
+    float *wide = kolo_alloc((size_t)(2 * r->dim[1] + 1) * sizeof *wide);
+    int rc = p && wide ? 0 : KOLO_ECONFIG;
+    if (rc == 0) {
+        list(x, p, r->dim[1] * (int64_t)comm_width(r->type));
+        qsort(p, (size_t)pairs, sizeof *p, before);
+        rc = result(x, p, pairs, wide);
+    }
+    free(p);
+    free(wide);
+    KOLO_TRY(rc);
+    return x->step = lib_finish, 1;
+}
+
+int lib_sparse(lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    int64_t each_bytes = r->dim[1] * (int64_t)comm_width(r->type), total = 0, mine = 0;
+    int members = x->group->size, me = x->group->rank;
+    comm_problem problem = {.what = KOLO_ALLGATHER, .me = me, .members = members, .in_place = true, .counts = x->number, .width = 1, .node_of = x->group->node_of};
+    for (int m = 0; m < members; m++) {
+        x->number[m] = x->batch.rows[m] * (8 + each_bytes);
+        if (m == me) mine = total;
+        total += x->number[m];
+    }
+    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)total, &x->work));
+    int64_t k = x->batch.rows[me];
+    char *at = x->work + mine;
+    if (x->batch.entry[0] && k) {
+        const void *in = r->in ? r->in : r->out;
+        memcpy(at, r->index, (size_t)k * 8);
+        if (r->prescale != 1) comm_scale(at + k * 8, in, k * r->dim[1], r->type, 1, r->prescale);
+        else memcpy(at + k * 8, in, (size_t)(k * each_bytes));
+    }
+    return lib_run(x, &problem, x->work, at, KOLO_WIRE_U8, KOLO_SUM, merge);
+}

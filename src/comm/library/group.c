@@ -1,0 +1,178 @@
+/* Groups: made and freed by all ranks of the world together. Every rank keeps the list of every group, members or not, so that all see the same mistakes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/library/parts.h"
+
+/* ---- one group of this rank --------------------------------------------------------------------------------------------------------- */
+
+static int fill(kolo_group *g, const int *rank, int count)
+{
+    const kolo_launch *l = g->world->launch;
+    g->rank = -1;
+    g->size = count;
+    g->one_node = true;
+    g->rank_of = kolo_alloc(((size_t)count + 1) * sizeof *g->rank_of);
+    g->node_of = kolo_alloc(((size_t)count + 1) * sizeof *g->node_of);
+    if (!g->rank_of || !g->node_of) return KOLO_ECONFIG;
+    for (int m = 0; m < count; m++) { /* count 0: this rank is in none of several groups of one id */
+        g->rank_of[m] = rank[m];
+        g->node_of[m] = l->node_of ? l->node_of[rank[m]] : 0;
+        if (rank[m] == l->rank) g->rank = m;
+        if (g->node_of[m] != g->node_of[0]) g->one_node = false;
+    }
+    return 0;
+}
+
+int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **out)
+{
+    kolo_group *g = *out = kolo_alloc(sizeof *g);
+    if (!g) return KOLO_ECONFIG;
+    g->world = world;
+    g->id = id;
+    KOLO_TRY(fill(g, rank, count));
+    if (g->rank < 0) return 0;
+    lib_turn_take(world); /* lanes are the turn's */
+    int rc = lib_stream_lanes(&g->unnamed, g);
+    if (rc == 0) rc = lib_stream_lanes(&g->named, g);
+    if (rc == 0) rc = lib_negotiator_open(&g->negotiator, g);
+    lib_turn_give(world);
+    KOLO_TRY(rc);
+    KOLO_TRY(lib_stream_pushes(g->unnamed, 0));
+    return lib_stream_pushes(g->named, 1);
+}
+
+/* The turn is held, or no turns are taken any more. */
+void lib_group_close(kolo_group **out)
+{
+    kolo_group *g = *out;
+    if (!g) return;
+    if (g->negotiator) lib_negotiator_close(&g->negotiator);
+    lib_stream_close(&g->unnamed);
+    lib_stream_close(&g->named);
+    free(g->rank_of);
+    free(g->node_of);
+    free(g);
+    *out = NULL;
+}
+
+/* ---- making one ------------------------------------------------------------------------------------------------------------------------ */
+
+static int ascending(const void *left, const void *right) { return *(const int *)left - *(const int *)right; }
+
+static bool same_members(const kolo_group *g, const int *rank, int count)
+{
+    return g && g->size == count && memcmp(g->rank_of, rank, (size_t)count * sizeof *rank) == 0;
+}
+
+/* rank: sorted. */
+static void check(const kolo_world *world, const int *rank, int count, char *fault, size_t bytes)
+{
+    fault[0] = 0;
+    for (int i = 0; i < count; i++) {
+        if (rank[i] < 0 || rank[i] >= world->launch->size)
+            snprintf(fault, bytes, "there is no rank %d in a world of %d", rank[i], world->launch->size);
+        if (i && rank[i] == rank[i - 1]) snprintf(fault, bytes, "rank %d is named twice", rank[i]);
+    }
+    for (int id = 0; id < world->groups; id++)
+        if (same_members(world->group[id], rank, count)) snprintf(fault, bytes, "group %d has these members", id);
+}
+
+/* "the group of ranks 0, 2-5" */
+static char *note_of(const int *rank, int count)
+{
+    size_t bytes = (size_t)count * 12 + 64, at = 0;
+    char *note = kolo_alloc(bytes);
+    if (!note) return NULL;
+    at += (size_t)snprintf(note, bytes, "the group of ranks ");
+    for (int i = 0; i < count; i++) {
+        int to = i;
+        while (to + 1 < count && rank[to + 1] == rank[to] + 1) to++;
+        at += (size_t)snprintf(note + at, bytes - at, to > i ? "%s%d-%d" : "%s%d", i ? ", " : "", rank[i], rank[to]);
+        i = to;
+    }
+    return note;
+}
+
+/* The table has room for a lowest free id, the same on all ranks. */
+static int free_id(kolo_world *world)
+{
+    int id = 0;
+    while (id < world->groups && world->group[id]) id++;
+    if (id < world->groups) return id;
+    kolo_group **more = kolo_alloc((size_t)(world->groups + 16) * sizeof *more);
+    if (!more) return KOLO_ECONFIG;
+    if (world->groups) memcpy(more, world->group, (size_t)world->groups * sizeof *more);
+    lib_turn_take(world); /* turns go through the table */
+    kolo_group **old = world->group;
+    world->group = more;
+    world->groups += 16;
+    lib_turn_give(world);
+    free(old);
+    return id;
+}
+
+/* All ranks have agreed; rank: sorted. What goes wrong on one goes wrong on all. */
+static int make(kolo_group **out, kolo_world *world, const int *rank, int count)
+{
+    char note[32], fault[LIB_TEXT] = "";
+    int id = free_id(world), rc = id < 0 ? id : lib_group_open(world, rank, count, id, out);
+    if (rc < 0) snprintf(fault, sizeof fault, "%s", kolo_error_text());
+    snprintf(note, sizeof note, "group %d", id);
+    rc = lib_agree(world->group[0], note, fault);
+    lib_turn_take(world);
+    if (rc < 0) lib_group_close(out);
+    else world->group[id] = *out;
+    lib_turn_give(world);
+    return rc;
+}
+
+int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int count)
+{
+    char fault[LIB_TEXT];
+    *out = NULL;
+    if (count < 1) return kolo_fail(KOLO_EINPUT, "comm: a group of %d ranks", count);
+    int *rank = kolo_alloc((size_t)count * sizeof *rank);
+    if (!rank) return KOLO_ECONFIG;
+    memcpy(rank, ranks, (size_t)count * sizeof *rank);
+    qsort(rank, (size_t)count, sizeof *rank, ascending);
+    check(world, rank, count, fault, sizeof fault);
+    char *note = note_of(rank, count);
+    int rc = note ? lib_agree(world->group[0], note, fault) : KOLO_ECONFIG;
+    if (rc == 0) rc = make(out, world, rank, count);
+    free(note);
+    free(rank);
+    return rc;
+}
+
+int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank, int count, const char *note, const char *fault)
+{
+    KOLO_TRY(lib_agree(world->group[0], note, fault));
+    return make(out, world, rank, count);
+}
+
+/* ---- freeing it -------------------------------------------------------------------------------------------------------------------------- */
+
+int kolo_group_free(kolo_group **out)
+{
+    kolo_group *g = *out;
+    char note[64], fault[64] = "";
+    if (!g) return 0;
+    kolo_world *world = g->world;
+    lib_group_drain(g);
+    snprintf(note, sizeof note, "the end of group %d", g->id);
+    if (g->id == 0) snprintf(fault, sizeof fault, "the group of all ranks ends with the world");
+    KOLO_TRY(lib_agree(world->group[0], note, fault));
+    lib_turn_take(world);
+    world->group[g->id] = NULL;
+    lib_group_close(out);
+    lib_turn_give(world);
+    return lib_agree(world->group[0], note, fault); /* the id is free on all ranks */
+}
+
+int kolo_group_rank(const kolo_group *group) { return group->rank; }
+int kolo_group_size(const kolo_group *group) { return group->size; }
+int kolo_group_id(const kolo_group *group) { return group->id; }
+kolo_group *kolo_world_group(kolo_world *world) { return world->group[0]; }

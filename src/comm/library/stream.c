@@ -1,0 +1,263 @@
+/* Streams: the batches of a group in an order that all members share, each carried by the track of its number. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "comm/library/parts.h"
+
+int lib_stream_lanes(lib_stream **out, kolo_group *group)
+{
+    lib_stream *s = *out = kolo_alloc(sizeof *s);
+    if (!s) return KOLO_ECONFIG;
+    s->group = group;
+    for (int i = 0; i < LIB_TRACKS; i++) KOLO_TRY(lib_lane_make(&s->track[i].lane, group, 64, 4096));
+    return 0;
+}
+
+int lib_stream_pushes(lib_stream *s, int number)
+{
+    kolo_group *g = s->group;
+    for (int i = 0; i < LIB_TRACKS && g->one_node && g->size > 1; i++)
+        KOLO_TRY(comm_push_open(&s->track[i].push, g->world->router, (g->id * 2 + number) * LIB_TRACKS + i, g->rank_of, g->size));
+    return 0;
+}
+
+static void unstage(lib_track *track, kolo_world *world)
+{
+    if (track->stage_shared) comm_router_free(world->router, track->stage);
+    else free(track->stage);
+    track->stage = NULL;
+    track->stage_bytes = 0;
+}
+
+int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **stage)
+{
+    if (track->stage_bytes < bytes || !track->stage) {
+        void *memory = NULL;
+        size_t room = kolo_round_up(bytes + bytes / 4 + 1, 4096);
+        unstage(track, world);
+        track->stage_shared = comm_router_alloc(world->router, room, &memory) == 0;
+        if (!track->stage_shared && posix_memalign(&memory, KOLO_ALIGN, room) != 0)
+            return kolo_fail(KOLO_ECONFIG, "comm: out of memory for %zu bytes of packed requests; lower KOLO_COMM_FUSION", room);
+        track->stage = memory;
+        track->stage_bytes = room;
+    }
+    *stage = track->stage;
+    return 0;
+}
+
+static void execution_free(lib_execution *x)
+{
+    free(x->batch.entry);
+    free((kolo_request *)(uintptr_t)x->batch.stand_in);
+    free((int64_t *)(uintptr_t)x->batch.rows);
+    free(x->number);
+    free(x->texts);
+    free(x);
+}
+
+static void chain_free(lib_execution *first)
+{
+    while (first) {
+        lib_execution *next = first->next;
+        execution_free(first);
+        first = next;
+    }
+}
+
+void lib_stream_close(lib_stream **out)
+{
+    lib_stream *s = *out;
+    if (!s) return;
+    for (int i = 0; i < LIB_TRACKS; i++) {
+        lib_track *t = &s->track[i];
+        if (t->execution) execution_free(t->execution);
+        lib_lane_free(&t->lane);
+        comm_push_close(&t->push);
+        unstage(t, s->group->world);
+    }
+    chain_free(s->first);
+    chain_free(s->spare);
+    lib_schedules_free(&s->schedules);
+    lib_specials_free(&s->specials);
+    free(s);
+    *out = NULL;
+}
+
+/* ---- executions -------------------------------------------------------------------------------------------------------------- */
+
+static int take(lib_stream *s, int entries, int64_t rows, bool stand_in, lib_execution **out)
+{
+    lib_execution *x = s->spare;
+    if (x) s->spare = x->next;
+    else if (!(x = kolo_alloc(sizeof *x))) return KOLO_ECONFIG;
+    *out = x;
+    x->next = NULL;
+    x->stream = s;
+    x->group = s->group;
+    x->track = NULL;
+    if (x->entries_room < entries || (stand_in && !x->batch.stand_in)) {
+        free(x->batch.entry);
+        free((kolo_request *)(uintptr_t)x->batch.stand_in);
+        x->entries_room = entries > x->entries_room ? entries : x->entries_room;
+        x->batch.entry = kolo_alloc((size_t)x->entries_room * sizeof *x->batch.entry);
+        x->batch.stand_in = stand_in ? kolo_alloc((size_t)x->entries_room * sizeof *x->batch.stand_in) : NULL;
+        if (!x->batch.entry || (stand_in && !x->batch.stand_in)) return KOLO_ECONFIG;
+    }
+    if (x->rows_room < rows) {
+        free((int64_t *)(uintptr_t)x->batch.rows);
+        x->batch.rows = kolo_alloc((size_t)rows * sizeof *x->batch.rows);
+        x->rows_room = x->batch.rows ? rows : 0;
+        if (!x->batch.rows) return KOLO_ECONFIG;
+    }
+    if (!x->number && !(x->number = kolo_alloc(3 * (size_t)s->group->size * sizeof *x->number))) return KOLO_ECONFIG;
+    return 0;
+}
+
+static void append(lib_stream *s, lib_execution *x)
+{
+    if (s->last) s->last->next = x;
+    else s->first = x;
+    s->last = x;
+}
+
+static int64_t rows_of(const lib_batch *b)
+{
+    int64_t members = b->group->size;
+    if (!b->rows) return 0;
+    enum kolo_collective what = (b->entry[0] ? &b->entry[0]->r : &b->stand_in[0])->what;
+    return b->entries * members * (what == KOLO_ALLTOALL ? members : 1);
+}
+
+int lib_execute_begin(const lib_batch *batch)
+{
+    lib_stream *s = batch->group->named;
+    int64_t rows = rows_of(batch);
+    lib_execution *x;
+    KOLO_TRY(take(s, batch->entries, rows, batch->stand_in != NULL, &x));
+    lib_batch *own = &x->batch;
+    memcpy(own->entry, batch->entry, (size_t)batch->entries * sizeof *own->entry);
+    if (batch->stand_in) memcpy((kolo_request *)(uintptr_t)own->stand_in, batch->stand_in, (size_t)batch->entries * sizeof *own->stand_in);
+    if (rows) memcpy((int64_t *)(uintptr_t)own->rows, batch->rows, (size_t)rows * sizeof *own->rows);
+    own->group = batch->group;
+    own->entries = batch->entries;
+    own->fused = batch->fused;
+    own->contributors = batch->contributors;
+    own->number = batch->number;
+    x->step = lib_carry;
+    x->met = false;
+    append(s, x);
+    return 0;
+}
+
+int lib_stream_unnamed(lib_stream *s, lib_entry *entry, bool differs)
+{
+    int64_t members = s->group->size;
+    lib_execution *x;
+    KOLO_TRY(take(s, 1, members * (entry->r.what == KOLO_ALLTOALL ? members : 1), false, &x));
+    x->batch.entry[0] = entry;
+    x->batch.group = s->group;
+    x->batch.entries = 1;
+    x->batch.fused = false;
+    x->batch.contributors = s->group->size;
+    x->batch.number = entry->sequence;
+    x->step = differs ? lib_tell_differences : lib_meet;
+    x->met = true;
+    if (!differs || !s->first) {
+        append(s, x);
+    } else {
+        x->next = s->first;
+        s->first = x;
+    }
+    return 0;
+}
+
+/* ---- turns --------------------------------------------------------------------------------------------------------------------- */
+
+/* Unnamed requests that came since the last turn. */
+static int fetch(lib_stream *s)
+{
+    kolo_group *g = s->group;
+    if (g->unnamed != s) return 0;
+    for (;;) {
+        pthread_mutex_lock(&g->world->lock);
+        lib_entry *entry = g->first;
+        if (entry) g->first = entry->next;
+        if (!g->first) g->last = NULL;
+        pthread_mutex_unlock(&g->world->lock);
+        if (!entry) return 0;
+        KOLO_TRY(lib_stream_unnamed(s, entry, false));
+    }
+}
+
+/* Where a caller reduces on the track of the next number by itself, that number is waited for. */
+static bool track_free(lib_stream *s, const lib_execution *x)
+{
+    kolo_world *world = s->group->world;
+    uint64_t number = s->group->unnamed == s ? x->batch.number : s->begun;
+    lib_track *t = &s->track[number % LIB_TRACKS];
+    if (t->execution) return false;
+    pthread_mutex_lock(&world->lock);
+    bool claimed = t->claimed;
+    pthread_mutex_unlock(&world->lock);
+    return !claimed;
+}
+
+static void begin(lib_stream *s, lib_execution *x)
+{
+    uint64_t number = s->group->unnamed == s ? x->batch.number : s->begun;
+    s->begun++;
+    s->first = x->next;
+    if (!s->first) s->last = NULL;
+    x->next = NULL;
+    x->track = &s->track[number % LIB_TRACKS];
+    x->track->execution = x;
+    x->began = kolo_time();
+    for (int i = 0; i < x->batch.entries; i++)
+        if (x->batch.entry[i]) atomic_store(&x->batch.entry[i]->state, LIB_RUNNING);
+}
+
+static void end(lib_stream *s, lib_execution *x)
+{
+    kolo_world *world = s->group->world;
+    x->track->execution = NULL;
+    x->next = s->spare;
+    s->spare = x;
+    if (s->group->unnamed != s) return;
+    pthread_mutex_lock(&world->lock);
+    s->group->finished++;
+    pthread_mutex_unlock(&world->lock);
+}
+
+static int poll(lib_execution *x)
+{
+    while (x->step) {
+        int rc = x->step(x);
+        if (rc <= 0) return rc;
+    }
+    return 1;
+}
+
+int lib_stream_turn(lib_stream *s, bool *work)
+{
+    int moved = 0;
+    KOLO_TRY(fetch(s));
+    while (s->first && track_free(s, s->first)) {
+        begin(s, s->first);
+        moved = 1;
+    }
+    for (int i = 0; i < LIB_TRACKS; i++) {
+        lib_execution *x = s->track[i].execution;
+        if (!x) continue;
+        int64_t at = x->run ? x->run->at : 0;
+        lib_step step = x->step;
+        int rc = poll(x);
+        if (rc < 0) return rc;
+        moved |= rc > 0 || x->step != step || (x->run && x->run->at != at);
+        if (rc > 0) end(s, x);
+    }
+    for (int i = 0; i < LIB_TRACKS; i++) *work |= s->track[i].execution != NULL;
+    *work |= s->first != NULL;
+    return moved;
+}

@@ -1,0 +1,144 @@
+/* Submitting: a request becomes an entry of its group's queue, or of its group's negotiator. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/library/parts.h"
+
+int lib_check_group(const kolo_group *group)
+{
+    if (!group) return kolo_fail(KOLO_EINPUT, "comm: no group is given");
+    if (group->rank < 0)
+        return kolo_fail(KOLO_EINPUT, "comm: rank %d is no member of group %d (%d ranks): it may only free it", group->world->launch->rank, group->id, group->size);
+    return lib_broken(group->world) ? KOLO_ELAUNCH : 0;
+}
+
+/* An entry that holds the request; faults are kept in it. world->lock is held. */
+static int fill(kolo_group *group, const kolo_request *request, lib_entry **out)
+{
+    char fault[LIB_TEXT];
+    lib_entry *e;
+    KOLO_TRY(lib_entry_take(group->world, &e));
+    e->group = group;
+    lib_check(group, request, fault, sizeof fault);
+    bool wrong = fault[0] != 0;
+    kolo_request r = *request;
+    if (wrong) r.splits = r.index = NULL;
+    if (r.prescale == 0) r.prescale = 1;
+    if (r.postscale == 0) r.postscale = 1;
+    int rc = lib_entry_keep(e, &r, group->size);
+    if (rc == 0 && wrong && !(e->fault = kolo_strdup(fault))) rc = KOLO_ECONFIG;
+    if (rc < 0) lib_entry_free(group->world, e);
+    *out = e;
+    return rc;
+}
+
+static bool negotiated(const kolo_request *r) { return r->name || r->what == KOLO_JOIN; }
+
+/* world->lock is held. */
+static int hand_on(lib_entry *entry)
+{
+    kolo_group *g = entry->group;
+    if (negotiated(&entry->r)) return lib_negotiator_add(g->negotiator, &entry, 1);
+    entry->sequence = ++g->submitted;
+    if (g->last) g->last->next = entry;
+    else g->first = entry;
+    g->last = entry;
+    return 0;
+}
+
+int lib_submit(kolo_group *group, const kolo_request *request, lib_entry **out)
+{
+    kolo_world *world = group->world;
+    pthread_mutex_lock(&world->lock);
+    int rc = fill(group, request, out);
+    if (rc == 0) {
+        rc = hand_on(*out);
+        if (rc < 0) lib_entry_free(world, *out);
+    }
+    pthread_mutex_unlock(&world->lock);
+    return rc;
+}
+
+int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **out)
+{
+    pthread_mutex_lock(&group->world->lock);
+    int rc = fill(group, request, out);
+    pthread_mutex_unlock(&group->world->lock);
+    return rc;
+}
+
+int lib_agree(kolo_group *group, const char *note, const char *fault)
+{
+    const kolo_request barrier = {.what = KOLO_BARRIER};
+    lib_entry *e;
+    KOLO_TRY(lib_check_group(group));
+    KOLO_TRY(lib_entry_make(group, &barrier, &e));
+    e->note = kolo_strdup(note);
+    e->fault = fault[0] ? kolo_strdup(fault) : NULL;
+    pthread_mutex_lock(&group->world->lock);
+    int rc = hand_on(e);
+    pthread_mutex_unlock(&group->world->lock);
+    KOLO_TRY(rc);
+    return lib_wait_and_free(group->world, e, NULL);
+}
+
+static bool has_result(const kolo_request *r) { return r->what != KOLO_BARRIER; }
+
+int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *handle)
+{
+    lib_entry *e;
+    KOLO_TRY(lib_check_group(group));
+    if (!handle && has_result(request)) return kolo_fail(KOLO_EINPUT, "comm: a request with a result needs a handle");
+    kolo_world *world = group->world;
+    pthread_mutex_lock(&world->lock);
+    int rc = fill(group, request, &e);
+    if (rc == 0) {
+        e->detached = !handle;
+        if (handle) *handle = lib_entry_handle(e);
+        rc = hand_on(e);
+        if (rc < 0) lib_entry_free(world, e);
+    }
+    pthread_mutex_unlock(&world->lock);
+    if (rc == 0) lib_engine_wake(world);
+    return rc;
+}
+
+/* The entries of a bundle, taken or given back together. world->lock is held. */
+static int fill_grouped(kolo_group *group, const kolo_request *request, int count, lib_entry **entry)
+{
+    static uint32_t bundles;
+    uint32_t bundle = ++bundles ? bundles : ++bundles;
+    for (int i = 0; i < count; i++) {
+        int rc = fill(group, &request[i], &entry[i]);
+        while (rc < 0 && --i >= 0) lib_entry_free(group->world, entry[i]);
+        KOLO_TRY(rc);
+        entry[i]->bundle = bundle;
+        entry[i]->bundle_size = count;
+    }
+    int rc = lib_negotiator_add(group->negotiator, entry, count);
+    for (int i = 0; rc < 0 && i < count; i++) lib_entry_free(group->world, entry[i]);
+    return rc;
+}
+
+int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int count, kolo_handle *handle)
+{
+    KOLO_TRY(lib_check_group(group));
+    if (count < 1 || !handle) return kolo_fail(KOLO_EINPUT, "comm: %d grouped requests, handles %s", count, handle ? "given" : "not given");
+    for (int i = 0; i < count; i++) {
+        if (!request[i].name) return kolo_fail(KOLO_EINPUT, "comm: grouped request %d of %d has no name", i, count);
+        if (request[i].what != request[0].what ||
+            (request[i].what != KOLO_ALLREDUCE && request[i].what != KOLO_ALLGATHER && request[i].what != KOLO_REDUCE_SCATTER))
+            return kolo_fail(KOLO_EINPUT, "comm: grouped requests are all allreduces, all allgathers or all reduce_scatters (\"%s\" is another)", request[i].name);
+    }
+    lib_entry **entry = kolo_alloc((size_t)count * sizeof *entry);
+    if (!entry) return KOLO_ECONFIG;
+    pthread_mutex_lock(&group->world->lock);
+    int rc = fill_grouped(group, request, count, entry);
+    for (int i = 0; rc == 0 && i < count; i++) handle[i] = lib_entry_handle(entry[i]);
+    pthread_mutex_unlock(&group->world->lock);
+    free(entry);
+    if (rc == 0) lib_engine_wake(group->world);
+    return rc;
+}
