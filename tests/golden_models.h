@@ -102,7 +102,7 @@ static int golden_open(golden_net *n, const kolo_model *model, const cJSON *conf
                           .bucket_bytes = 1 << 18,
                           .keep = true,
                           .decay_norms = options->decay_norms,
-                          .optimizer = train ? kolo_optimizer_find("sgd") : NULL,
+                          .optimizer = train ? kolo_optimizer_find(options->optimizer) : NULL,
                           .clip_norm = options->clip_norm > 0,
                           .ema = train && options->ema > 0};
     KOLO_TRY(kolo_plan_create(&n->plan, n->graph, backend, &c, NULL));
@@ -335,10 +335,10 @@ static int golden_run(golden_net *n, const char *name, const cJSON *json, const 
         snprintf(labels, sizeof labels, "labels.%d", t);
         kolo_step step = {.step = t,
                           .lr = (float)golden_rate(optimizer, t),
-                          .momentum = (float)o->momentum,
+                          .momentum = (float)kolo_momentum(o, t, steps),
                           .weight_decay = (float)o->weight_decay,
                           .first = t == 0,
-                          .ema_decay = (float)kolo_ema_decay(o, t + 1)};
+                          .ema_decay = (float)kolo_ema_decay(o, t + 1, 1)};
         KOLO_TRY(golden_step(n, input, labels, &step));
         losses[t] = n->loss;
         norms[t] = golden_norm(n);

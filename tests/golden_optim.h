@@ -6,11 +6,35 @@
 #include "optim/judge.h"
 #include "optim/optim.h"
 
+/* Options of all but SGD. */
+static void golden_moments(const cJSON *config, kolo_options *o)
+{
+    const cJSON *betas = golden_at(config, "betas"), *lookahead = golden_at(config, "lookahead");
+    if (betas) {
+        o->beta1 = cJSON_GetArrayItem(betas, 0)->valuedouble;
+        o->beta2 = cJSON_GetArrayItem(betas, 1)->valuedouble;
+    }
+    o->epsilon = golden_number(config, "eps", -1);
+    o->alpha = golden_number(config, "alpha", 0.99);
+    o->trust = golden_number(config, "trust_coeff", 0.001);
+    o->trust_all = golden_number(config, "always_adapt", 0) != 0;
+    o->trust_clip = golden_number(config, "trust_clip", 0) != 0;
+    o->bias_correction = golden_number(config, "bias_correction", 1) != 0;
+    o->grad_averaging = golden_number(config, "grad_averaging", 0) != 0;
+    if (!lookahead) return;
+    o->lookahead = (int64_t)golden_number(lookahead, "k", 0);
+    o->lookahead_rate = golden_number(lookahead, "alpha", 0.5);
+    kolo_option_set(o, "lookahead_start", golden_text(lookahead, "slow_start", ""), "case");
+}
+
 /* Options and decay of a config {kind, lr, momentum, ...}. NULL, or why it cannot be run here. `options` must be freed. */
 static const char *golden_optimizer(const cJSON *config, kolo_options *options)
 {
     static const char *const known[] = {"kind",     "lr",    "momentum",  "weight_decay", "dampening",
-                                        "nesterov", "decay", "clip_norm", "clip_value",   "lr_scale"};
+                                        "nesterov", "decay", "clip_norm", "clip_value",   "lr_scale",
+                                        "betas",    "eps",   "alpha",     "centered",     "trust_coeff",
+                                        "always_adapt", "trust_clip", "bias_correction", "max_grad_norm",
+                                        "grad_averaging", "lookahead"};
     const cJSON *item;
     kolo_options_default(options);
     options->weight_decay = options->momentum = 0;
@@ -20,13 +44,19 @@ static const char *golden_optimizer(const cJSON *config, kolo_options *options)
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= !strcmp(item->string, known[i]);
         if (!found) return "the optimizer has an option that this build lacks";
     }
-    if (!kolo_optimizer_find(golden_text(config, "kind", ""))) return "this build lacks the optimizer";
+    const char *kind = golden_text(config, "kind", "");
+    if (!strcmp(kind, "lars_clip")) kind = "lars";
+    if (golden_number(config, "centered", 0) != 0) kind = "rmsprop_centered";
+    if (!kolo_optimizer_find(kind)) return "this build lacks the optimizer";
+    kolo_option_set(options, "optimizer", kind, "case");
+    golden_moments(config, options);
+    options->trust_clip |= !strcmp(golden_text(config, "kind", ""), "lars_clip");
     options->lr = golden_number(config, "lr", 0);
     options->momentum = golden_number(config, "momentum", 0);
     options->weight_decay = golden_number(config, "weight_decay", 0);
     options->dampening = golden_number(config, "dampening", 0);
     options->nesterov = golden_number(config, "nesterov", 0) != 0;
-    options->clip_norm = golden_number(config, "clip_norm", 0);
+    options->clip_norm = golden_number(config, "clip_norm", golden_number(config, "max_grad_norm", 0));
     options->clip_value = golden_number(config, "clip_value", 0);
     options->decay_norms = strcmp(golden_text(config, "decay", "all"), "matrices") != 0;
     return NULL;
@@ -47,6 +77,8 @@ typedef struct golden_set {
     int64_t dim[GOLDEN_TENSORS][8], count[GOLDEN_TENSORS];
     const char *name[GOLDEN_TENSORS];
     float w[GOLDEN_TENSORS][GOLDEN_ELEMENTS], g[GOLDEN_TENSORS][GOLDEN_ELEMENTS], s[GOLDEN_TENSORS][4][GOLDEN_ELEMENTS];
+    float slow[GOLDEN_TENSORS][GOLDEN_ELEMENTS];
+    kolo_layer layer[GOLDEN_TENSORS];
 } golden_set;
 
 static golden_set *golden_set_of(const cJSON *json, uint64_t seed)
@@ -80,19 +112,28 @@ static void golden_update(golden_set *set, const kolo_optimizer *optimizer, cons
         golden_fill(name, seed, 0, 0.5, set->g[i], set->count[i]);
         for (int64_t k = 0; k < set->count[i]; k++) norm2 += (double)set->g[i][k] * (double)set->g[i][k];
     }
-    kolo_step step = {.lr = (float)rate,
-                      .momentum = (float)options->momentum,
+    kolo_step step = {.step = t - 1,
+                      .lr = (float)rate,
+                      .momentum = (float)kolo_momentum(options, t - 1, 10),
                       .weight_decay = (float)options->weight_decay,
                       .scaler.scale = 1,
                       .first = t == 1};
     const kolo_judge_rule rule = {.clip_norm = (float)options->clip_norm};
     kolo_judge(&rule, norm2, &step);
+    const kolo_rule_layer factors = kolo_layer_rule(optimizer, options);
     for (int i = 0; i < set->n; i++) {
         kolo_slice slice = {.param = set->w[i],
                             .grad = set->g[i],
+                            .slow = options->lookahead > 0 ? set->slow[i] : NULL,
+                            .layer = &set->layer[i],
                             .count = set->count[i],
                             .decay = options->decay_norms || set->rank[i] > 1};
         for (int k = 0; k < 4; k++) slice.state[k] = set->s[i][k];
+        if (optimizer->measure) {
+            slice.layer->sum[0] = slice.layer->sum[1] = 0;
+            optimizer->measure(&slice, options, &step, slice.layer->sum);
+            kolo_layer_decide(&factors, slice.decay ? step.weight_decay : 0, step.lr, slice.layer);
+        }
         optimizer->update(&slice, options, &step);
     }
 }
@@ -107,7 +148,7 @@ static void golden_optim_case(const char *name, const cJSON *json)
         skip("%s: %s", name, why);
         return;
     }
-    const kolo_optimizer *optimizer = kolo_optimizer_find(golden_text(config, "kind", ""));
+    const kolo_optimizer *optimizer = kolo_optimizer_find(options.optimizer);
     golden_worst w = {0};
     golden_set *set = golden_set_of(json, seed);
     for (int t = 1; t <= 10; t++) {
@@ -129,16 +170,23 @@ static void golden_optim_case(const char *name, const cJSON *json)
 static const char *golden_schedule(const cJSON *config, kolo_options *o)
 {
     static const char *const kinds[][2] = {{"constant", "constant"}, {"step", "step"},       {"multistep", "multistep"},
-                                           {"cosine", "cosine"},     {"poly", "polynomial"}, {"linear", "polynomial"}};
+                                           {"cosine", "cosine"},     {"poly", "polynomial"}, {"linear", "polynomial"},
+                                           {"exponential", "exponential"}, {"yolox", "cosine"}, {"onecycle", "onecycle"}};
     const char *kind = golden_text(config, "kind", ""), *name = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i][0], kind)) name = kinds[i][1];
-    if (!name || golden_at(config, "warmup_shape")) return "this build lacks the schedule";
+    if (!name) return "this build lacks the schedule";
     kolo_option_set(o, "schedule", name, "case");
     o->lr = golden_number(config, "lr", 0);
     o->warmup = golden_number(config, "warmup", 0);
     o->warmup_start = golden_number(config, "warmup_from", 0) / o->lr;
     o->lr_end = golden_number(config, "end", 0);
+    kolo_option_set(o, "warmup_shape", golden_text(config, "warmup_shape", "linear"), "case");
+    o->hold = golden_number(config, "hold", 0);
+    o->rise = golden_number(config, "pct_start", 0.3);
+    o->divide = golden_number(config, "div_factor", 25);
+    o->divide_end = golden_number(config, "final_div_factor", 1e4);
+    o->anneal = strcmp(golden_text(config, "anneal", "cos"), "linear") ? KOLO_anneal_cosine : KOLO_anneal_linear;
     o->gamma = golden_number(config, "gamma", 0.1);
     o->step_every = golden_number(config, "every", 1);
     o->power = golden_number(config, "power", 1);
@@ -165,6 +213,9 @@ static void golden_schedules(const char *name, const cJSON *json)
             double worst = 0;
             cJSON_ArrayForEach(want, golden_at(one, "lr")) worst =
                 fmax(worst, fabs(kolo_learning_rate(&o, t++, steps, 1) - want->valuedouble) / o.lr);
+            int64_t at = 0;
+            cJSON_ArrayForEach(want, golden_at(one, "momentum")) worst =
+                fmax(worst, fabs(kolo_momentum(&o, at++, steps) - want->valuedouble));
             ok(t == steps && worst <= 1e-14, "%s %s: %lld rates, worst off by %.2g of lr", name, one->string,
                (long long)t, worst);
         }

@@ -57,7 +57,7 @@ static int describe_items(struct saver *s)
     s->weight = kolo_alloc(sizeof *s->weight * (size_t)(s->items + 1));
     if (!s->weight) return KOLO_ECONFIG;
     for (int i = 0; i < s->items; i++) {
-        const kolo_tensor *t = &s->plan->graph->tensor[s->item[i].tensor];
+        const kolo_tensor *t = kolo_item_tensor(s->plan->graph, &s->item[i]);
         kolo_weight *w = &s->weight[i];
         *w = (kolo_weight){.name = s->item[i].name, .type = KOLO_WEIGHT_F32, .rank = t->rank};
         memcpy(w->dim, t->dim, sizeof w->dim);
@@ -126,9 +126,11 @@ static int write_tensors(struct saver *s, stream *out)
     KOLO_TRY(kolo_stream_put(out, s->header, s->header_bytes));
     for (int i = 0; i < s->items; i++) { /* all F32: the order of the data is the order given */
         const item *it = &s->item[i];
-        KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor],
-                                           &s->plan->layout[it->tensor], s->snapshot + s->base[it->arena] + it->offset,
-                                           s->canonical));
+        const char *from = s->snapshot + s->base[it->arena] + it->offset;
+        if (it->scalar) memcpy(s->canonical, from, s->weight[i].bytes);
+        else
+            KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor],
+                                               &s->plan->layout[it->tensor], from, s->canonical));
         KOLO_TRY(kolo_stream_put(out, s->canonical, s->weight[i].bytes));
     }
     return kolo_stream_sync(out);

@@ -21,6 +21,26 @@ static int add(const kolo_plan *plan, item *to, const char *prefix, const char *
     return to->name ? 0 : KOLO_ECONFIG;
 }
 
+const kolo_tensor *kolo_item_tensor(const kolo_graph *graph, const item *one)
+{
+    static const kolo_tensor number = {.rank = 1, .dim = {1}};
+    return one->scalar ? &number : &graph->tensor[one->tensor];
+}
+
+/* What NovoGrad keeps of every tensor. */
+static int fill_layers(const kolo_plan *plan, item *items, int *n)
+{
+    for (int t = 0; t < plan->graph->tensors; t++) {
+        int layer = plan->config.optimizer->layer.kind == KOLO_LAYER_NOVOGRAD ? kolo_plan_layer(plan, t) : -1;
+        if (layer < 0) continue;
+        item *to = &items[(*n)++];
+        KOLO_TRY(add(plan, to, "layer", "layer", t, KOLO_ARENA_STATE, 0));
+        to->scalar = true;
+        to->offset = kolo_plan_layers_offset(plan) + (size_t)layer * sizeof(kolo_layer) + offsetof(kolo_layer, kept);
+    }
+    return 0;
+}
+
 static int fill(const kolo_plan *plan, int states, bool ema, item *items, int *n)
 {
     const kolo_graph *g = plan->graph;
@@ -30,10 +50,11 @@ static int fill(const kolo_plan *plan, int states, bool ema, item *items, int *n
             KOLO_TRY(add(plan, &items[(*n)++], NULL, "param", t, (enum kolo_arena)plan->home[t].arena, 0));
     for (int s = 0; s < states; s++)
         for (int t = 0; t < g->tensors; t++) {
-            const char *name = plan->config.optimizer->state_name[s];
+            const char *name = kolo_plan_state_name(plan, s);
             if (g->tensor[t].role == KOLO_ROLE_PARAM)
                 KOLO_TRY(add(plan, &items[(*n)++], name, name, t, KOLO_ARENA_STATE, (size_t)s * params));
         }
+    if (states > 0) KOLO_TRY(fill_layers(plan, items, n));
     for (int t = 0; ema && t < g->tensors; t++)
         if (saved(plan, t))
             KOLO_TRY(add(plan, &items[(*n)++], "ema", "ema", t, KOLO_ARENA_EMA,
@@ -43,9 +64,9 @@ static int fill(const kolo_plan *plan, int states, bool ema, item *items, int *n
 
 int kolo_items_make(const kolo_plan *plan, bool state, bool ema, item **items, int *n)
 {
-    int states = state && plan->config.optimizer ? plan->config.optimizer->states : 0;
+    int states = state ? kolo_plan_states(plan) : 0;
     *n = 0;
-    *items = kolo_alloc(sizeof **items * (size_t)plan->graph->tensors * (size_t)(2 + states));
+    *items = kolo_alloc(sizeof **items * (size_t)plan->graph->tensors * (size_t)(3 + states));
     int rc = *items ? fill(plan, states, ema && plan->config.ema, *items, n) : KOLO_ECONFIG;
     if (rc < 0) kolo_items_free(items, *n);
     return rc;

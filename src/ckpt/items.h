@@ -11,7 +11,11 @@ typedef struct item {
     int tensor;
     enum kolo_arena arena;
     size_t offset; /* bytes in the arena */
+    bool scalar;   /* one number of the tensor, not one an element */
 } item;
+
+/* Shape of what the item holds. */
+const kolo_tensor *kolo_item_tensor(const kolo_graph *graph, const item *one);
 
 /* state: with optimizer states; ema: with averages (both: where the plan has them). */
 int kolo_items_make(const kolo_plan *plan, bool state, bool ema, item **items, int *n);

@@ -105,7 +105,7 @@ static int check(const char *path, const kolo_weights *weights, const kolo_graph
     complaint missing = {.count = 0}, extra = {.count = 0}, wrong = {.count = 0};
     KOLO_TRY(find_extra(weights, items, n, r, &extra));
     for (int i = 0; i < n; i++) {
-        const kolo_tensor *t = &g->tensor[items[i].tensor];
+        const kolo_tensor *t = kolo_item_tensor(g, &items[i]);
         const kolo_weight *w = kolo_weights_find(weights, items[i].name);
         char is[96], wanted[96];
         if (has_prefix(items[i].name, r->head)) continue;
@@ -122,7 +122,7 @@ static int set_all(const kolo_weights *weights, kolo_exec *exec, const kolo_grap
                    float *values)
 {
     for (int i = 0; i < n; i++) {
-        const kolo_tensor *t = &g->tensor[items[i].tensor];
+        const kolo_tensor *t = kolo_item_tensor(g, &items[i]);
         const kolo_weight *w = kolo_weights_find(weights, items[i].name);
         if (!w || !fits(w, t)) continue; /* of the head: check has seen the rest */
         kolo_weight_to_f32(w, values, kolo_tensor_count(t));

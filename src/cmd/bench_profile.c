@@ -37,7 +37,7 @@ static double node_bytes(const kolo_plan *plan, const kolo_node *n)
 /* Weights and state there and back, the gradient, averages and the 16-bit copy. */
 static double update_bytes(const kolo_plan *plan, const kolo_bucket *b)
 {
-    double words = 3 + 2 * plan->config.optimizer->states + (plan->config.ema ? 2 : 0);
+    double words = 3 + 2 * kolo_plan_states(plan) + (plan->config.ema ? 2 : 0);
     return (double)b->params * (4 * words + (plan->arena_bytes[KOLO_ARENA_SHADOW] ? 2 : 0));
 }
 
@@ -49,6 +49,8 @@ static double action_bytes(const kolo_plan *plan, const kolo_action *a)
     case KOLO_ACTION_LOAD: return 2 * (tensor_bytes(plan, g->input) + tensor_bytes(plan, g->label));
     case KOLO_ACTION_FOLD: return 12 * (double)plan->bucket[a->bucket].count;
     case KOLO_ACTION_NORM: return (double)(plan->arena_bytes[KOLO_ARENA_GRADIENT] - plan->reduced_front);
+    case KOLO_ACTION_LAYERS:
+        return (double)plan->arena_bytes[KOLO_ARENA_PARAM] * (plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB ? 6 : 2);
     case KOLO_ACTION_UPDATE: return update_bytes(plan, &plan->bucket[a->bucket]);
     default: return 0;
     }
@@ -83,7 +85,7 @@ static void print_kinds(const kolo_plan *plan, const kolo_exec_profile *profile,
     static const char *const kind[] = {
         [KOLO_ACTION_LOAD] = "load",     [KOLO_ACTION_SUM] = "sum",        [KOLO_ACTION_FOLD] = "fold",
         [KOLO_ACTION_REDUCE] = "reduce", [KOLO_ACTION_WAIT] = "wait",      [KOLO_ACTION_NORM] = "norm",
-        [KOLO_ACTION_UPDATE] = "update", [KOLO_ACTION_BUFFERS] = "buffers"};
+        [KOLO_ACTION_LAYERS] = "layers", [KOLO_ACTION_UPDATE] = "update", [KOLO_ACTION_BUFFERS] = "buffers"};
     row rows[KOLO_OP_COUNT + 16] = {{0}};
     double sum = 0;
     for (int64_t i = 0; i < plan->actions; i++) {

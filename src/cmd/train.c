@@ -46,7 +46,7 @@ static int evaluate(kolo_launch *launch, kolo_options *options)
         return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_EVAL));
     KOLO_TRY_GOTO(rc, load_weights(&session, options));
-    KOLO_TRY_GOTO(rc, kolo_evaluate(&session, options->ema > 0 && !*options->init, &e));
+    KOLO_TRY_GOTO(rc, kolo_evaluate(&session, kolo_averages(options) && !*options->init, &e));
     if (launch->rank == 0)
         printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5,
                (long)e.rows, e.seconds, (double)e.rows / e.seconds);

@@ -31,7 +31,7 @@ static int export(kolo_options *options, const char *run, const char *file)
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN | KOLO_SESSION_NO_DATA));
     KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)options->seed));
     if (found) KOLO_TRY_GOTO(rc, kolo_checkpoint_load(path, session.exec, session.plan));
-    KOLO_TRY_GOTO(rc, kolo_weights_export(file, session.exec, session.plan, options->ema > 0 && found, position.step));
+    KOLO_TRY_GOTO(rc, kolo_weights_export(file, session.exec, session.plan, kolo_averages(options) && found, position.step));
     kolo_info("%s: %ld parameters of %s%s", file, (long)kolo_graph_parameters(session.graph), options->model,
               found ? "" : " as initialised");
 fail:

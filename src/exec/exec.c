@@ -128,6 +128,7 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, a->bucket);
     case KOLO_ACTION_WAIT: return kolo_comm_wait(e->comm, a->bucket);
     case KOLO_ACTION_NORM: return norm(e);
+    case KOLO_ACTION_LAYERS: return kolo_updater_layers(e->updater, e->step);
     case KOLO_ACTION_UPDATE:
         return kolo_updater_update(e->updater, slice[a->bucket], slice[a->bucket + 1] - slice[a->bucket], e->step);
     case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater, e->step);

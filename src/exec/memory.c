@@ -75,7 +75,12 @@ typedef struct slices {
     int64_t n, capacity;
 } slices;
 
-static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, bool decay)
+static kolo_layer *layers_of(const kolo_exec *e)
+{
+    return (kolo_layer *)(e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan));
+}
+
+static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, int segment)
 {
     const kolo_plan *p = e->plan;
     char *half = e->arena[KOLO_ARENA_SHADOW];
@@ -88,9 +93,12 @@ static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, 
                       .half = half ? half + from * 2 : NULL,
                       .half_type = p->graph->dtype,
                       .count = to - from,
-                      .decay = decay};
-    for (int i = 0; i < p->config.optimizer->states; i++)
-        k->state[i] = (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * p->arena_bytes[KOLO_ARENA_PARAM]) + from;
+                      .decay = p->segment[segment].decay};
+    for (int i = 0; i < kolo_plan_states(p); i++) {
+        float *state = (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * p->arena_bytes[KOLO_ARENA_PARAM]) + from;
+        *(i < p->config.optimizer->states ? &k->state[i] : &k->slow) = state;
+    }
+    if (kolo_is_layerwise(p->config.optimizer)) k->layer = layers_of(e) + segment;
     return 0;
 }
 
@@ -105,7 +113,7 @@ static int make_slices(kolo_exec *e, slices *all)
             int64_t from = p->segment[s].begin, to = from + p->segment[s].count;
             from = from > begin ? from : begin;
             to = to < end ? to : end;
-            if (from < to) KOLO_TRY(add_slice(e, all, from, to, p->segment[s].decay));
+            if (from < to) KOLO_TRY(add_slice(e, all, from, to, s));
         }
         e->first_slice[b + 1] = (int)all->n;
     }
@@ -137,8 +145,11 @@ static int make_updater(kolo_exec *e)
     slices all = {0};
     int runnings = 0, rc = KOLO_ECONFIG;
     kolo_running *running = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *running);
+    bool *decay = kolo_alloc((size_t)p->segments + 1);
     e->first_slice = kolo_alloc((size_t)(p->buckets + 1) * sizeof *e->first_slice);
-    if (!running || !e->first_slice) goto fail;
+    if (!running || !decay || !e->first_slice) goto fail;
+    for (int s = 0; s < p->segments; s++) decay[s] = p->segment[s].decay;
+    bool layerwise = kolo_is_layerwise(p->config.optimizer);
     KOLO_TRY_GOTO(rc, make_slices(e, &all));
     KOLO_TRY_GOTO(rc, make_runnings(e, running, &runnings));
     kolo_updater_config config = {.backend = e->backend,
@@ -148,11 +159,15 @@ static int make_updater(kolo_exec *e)
                                   .slices = (int)all.n,
                                   .running = running,
                                   .runnings = runnings,
+                                  .layer = layerwise ? layers_of(e) : NULL,
+                                  .layer_decay = decay,
+                                  .layers = layerwise ? p->segments : 0,
                                   .dynamic_scale = e->dynamic};
     rc = kolo_updater_create(&e->updater, &config);
 fail:
     free(all.slice);
     free(running);
+    free(decay);
     return rc;
 }
 

@@ -108,15 +108,26 @@ static void *place(const kolo_exec *e, const char *which, int *tensor)
         home = kolo_plan_binding(p, *tensor, 0);
         if (home.arena == KOLO_ARENA_ACTIVATION) return e->arena[KOLO_ARENA_ACTIVATION] + home.offset;
     }
-    for (int k = 0; p->config.optimizer && k < p->config.optimizer->states; k++)
-        if (!strcmp(which, p->config.optimizer->state_name[k]) && home.arena == KOLO_ARENA_PARAM)
+    for (int k = 0; k < kolo_plan_states(p); k++)
+        if (!strcmp(which, kolo_plan_state_name(p, k)) && home.arena == KOLO_ARENA_PARAM)
             return e->arena[KOLO_ARENA_STATE] + (size_t)k * p->arena_bytes[KOLO_ARENA_PARAM] + home.offset;
     kolo_fail(KOLO_EINTERNAL, "executor: %s has no \"%s\" here", name, which);
     return NULL;
 }
 
+/* What a layer-wise optimizer keeps of a tensor: one number. NULL: `which` is something else. */
+static void *kept(const kolo_exec *e, const char *which, int tensor)
+{
+    int layer = strcmp(which, "layer") || tensor < 0 || tensor >= e->plan->graph->tensors ? -1 : kolo_plan_layer(e->plan, tensor);
+    if (layer < 0) return NULL;
+    return e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan) + (size_t)layer * sizeof(kolo_layer) +
+           offsetof(kolo_layer, kept);
+}
+
 int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
 {
+    const void *one = kept(e, which, tensor);
+    if (one) return kolo_backend_read(e->backend, values, one, sizeof *values);
     const void *from = place(e, which, &tensor);
     if (!from) return KOLO_EINTERNAL;
     const kolo_layout *layout = &e->plan->layout[tensor];
@@ -130,6 +141,8 @@ int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)
 
 int kolo_exec_set(kolo_exec *e, const char *which, int tensor, const float *values)
 {
+    void *one = kept(e, which, tensor);
+    if (one) return kolo_backend_write(e->backend, one, values, sizeof *values);
     void *to = place(e, which, &tensor);
     if (!to) return KOLO_EINTERNAL;
     const kolo_layout *layout = &e->plan->layout[tensor];

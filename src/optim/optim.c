@@ -5,11 +5,16 @@
 
 #include "kolo/error.h"
 
-#define OPTIMIZER(name, help, states, ...) {#name, help, states, {__VA_ARGS__}, kolo_##name##_update},
+#define OPTIMIZER(name, beta1, help, states, ...) \
+    {#name, help, states, {__VA_ARGS__}, kolo_##name##_update, beta1, NULL, {0, 0, 0, 0, false, false}},
+#define LAYERWISE(name, beta1, kind, epsilon, b2, help, states, ...)                                    \
+    {#name, help, states, {__VA_ARGS__}, kolo_##name##_update, beta1, kolo_##name##_measure, \
+     {KOLO_LAYER_##kind, 0, epsilon, b2, false, false}},
 const kolo_optimizer kolo_optimizer_table[] = {
 #include "optim/optimizers.def"
 };
 #undef OPTIMIZER
+#undef LAYERWISE
 const int kolo_optimizer_count = sizeof kolo_optimizer_table / sizeof *kolo_optimizer_table;
 
 const kolo_optimizer *kolo_optimizer_find(const char *name)
@@ -27,6 +32,17 @@ const kolo_optimizer *kolo_optimizer_find(const char *name)
     return NULL;
 }
 
+kolo_rule_layer kolo_layer_rule(const kolo_optimizer *optimizer, const kolo_options *o)
+{
+    kolo_rule_layer rule = optimizer->layer;
+    rule.coefficient = o->trust;
+    rule.epsilon = kolo_own(o->epsilon, rule.epsilon);
+    rule.b2 = kolo_own(o->beta2, rule.b2);
+    rule.all = o->trust_all;
+    rule.clip = o->trust_clip;
+    return rule;
+}
+
 int kolo_optim_check(const kolo_options *options)
 {
     if (!kolo_optimizer_find(options->optimizer) || !kolo_schedule_find(options->schedule)) return KOLO_ECONFIG;
@@ -34,5 +50,12 @@ int kolo_optim_check(const kolo_options *options)
         return kolo_fail(KOLO_ECONFIG,
                          "nesterov=true needs momentum above 0 and dampening=0 (momentum=%g, dampening=%g)",
                          options->momentum, options->dampening);
+    if (options->swa > 0 && options->ema > 0)
+        return kolo_fail(KOLO_ECONFIG, "ema=%g and swa=%g: only one average of the weights is kept; leave one out", options->ema,
+                         options->swa);
+    if (!strcmp(options->schedule, "onecycle") && options->warmup > 0)
+        return kolo_fail(KOLO_ECONFIG, "schedule=onecycle has a rise of its own (rise=): set warmup=0");
+    if (options->hold > 0 && strcmp(options->schedule, "cosine") && strcmp(options->schedule, "polynomial"))
+        return kolo_fail(KOLO_ECONFIG, "hold=%g is for schedule=cosine and polynomial, not %s", options->hold, options->schedule);
     return kolo_milestones_check(options->milestones);
 }

@@ -8,12 +8,13 @@
 
 #include "base/option.h"
 #include "ops/backend.h"
+#include "optim/rules.h"
 
 /* A run of elements that are treated alike: consecutive parameters with the same decay. */
 typedef struct kolo_segment {
     int64_t begin, count;
     bool decay;
-} kolo_segment;
+} kolo_segment; /* of layer-wise optimizers: one parameter, whose number among the segments is that of its kolo_layer */
 
 /* One slice of the arenas; all pointers already at its begin; count elements. */
 typedef struct kolo_slice {
@@ -21,6 +22,8 @@ typedef struct kolo_slice {
     const float *grad; /* mean over the global batch */
     float *state[4];   /* optimizer state, `states` of them */
     float *ema;        /* or NULL */
+    float *slow;       /* Lookahead's slow weights, or NULL */
+    kolo_layer *layer; /* of the tensor this is a part of, or NULL: not layer-wise */
     void *half;        /* the parameters' 16-bit copy, rounded anew by every update, or NULL */
     enum kolo_dtype half_type;
     int64_t count;
@@ -32,7 +35,20 @@ typedef struct kolo_optimizer {
     int states;                /* f32 state arrays of the parameters' size */
     const char *state_name[4]; /* in checkpoints: "momentum" */
     void (*update)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step);
+    double beta1;              /* its own value; 0: its momentum is momentum= */
+    /* Layer-wise ones: a first pass over all slices adds to their tensors' sums (and may bring state up to date), kolo_layer_decide makes a
+     * factor of them, then update. Sums are of whole tensors: whoever shards them adds over the shards before deciding. */
+    void (*measure)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum);
+    kolo_rule_layer layer;     /* of kind NONE: element by element */
 } kolo_optimizer;
+
+static inline bool kolo_is_layerwise(const kolo_optimizer *optimizer) { return optimizer && optimizer->measure; }
+/* The rule that makes factors, with the options of this run. */
+kolo_rule_layer kolo_layer_rule(const kolo_optimizer *optimizer, const kolo_options *options);
+/* An option whose standard depends on the optimizer: below 0 its own. */
+static inline double kolo_own(double option, double own) { return option < 0 ? own : option; }
+/* Updates done before this step: steps that were skipped for an overflow do not count (Adam's t - 1). */
+KOLO_INLINE int64_t kolo_step_updates(const kolo_step *step) { return step->step - step->scaler.skipped; }
 
 /* ---- updates, on the memory of any backend --------------------------------------------------------------------------------
  * An updater knows all slices of a plan in advance (on a GPU their table lies in its memory: one launch updates any number of them). */
@@ -53,6 +69,9 @@ typedef struct kolo_updater_config {
     int slices;
     const kolo_running *running; /* [runnings] copied */
     int runnings;
+    kolo_layer *layer; /* [layers] in backend memory: every tensor's; NULL with 0 layers */
+    const bool *layer_decay; /* [layers] copied */
+    int layers;
     bool dynamic_scale; /* the loss scale follows overflows (fp16); else it stays as it is */
 } kolo_updater_config;
 
@@ -62,6 +81,8 @@ void kolo_updater_destroy(kolo_updater **updater);
 /* All enqueue on COMPUTE (cpu: do at once). step: in backend memory. Slices [first, first + count). */
 int kolo_updater_update(kolo_updater *updater, int first, int count, const kolo_step *step);
 int kolo_updater_running(kolo_updater *updater, const kolo_step *step);
+/* LAYERS: the first pass over all slices, and every tensor's factor. */
+int kolo_updater_layers(kolo_updater *updater, const kolo_step *step);
 /* NORM: sum of squares of grad[count] in f64 in a fixed order -> kolo_judge (judge.h) -> step->clip, skip, norm, scaler. */
 int kolo_updater_norm(kolo_updater *updater, const float *grad, int64_t count, kolo_step *step);
 
@@ -75,6 +96,7 @@ typedef struct kolo_updater_type {
     int (*update)(kolo_updater *updater, int first, int count, const kolo_step *step);
     int (*running)(kolo_updater *updater, const kolo_step *step);
     int (*norm)(kolo_updater *updater, const float *grad, int64_t count, kolo_step *step);
+    int (*layers)(kolo_updater *updater, const kolo_step *step);
 } kolo_updater_type;
 extern const kolo_updater_type kolo_cpu_updater;
 struct kolo_updater {
@@ -84,8 +106,12 @@ struct kolo_updater {
 };
 
 #define OPTIMIZER(name, ...) void kolo_##name##_update(const kolo_slice *, const kolo_options *, const kolo_step *);
+#define LAYERWISE(name, ...) \
+    OPTIMIZER(name)          \
+    void kolo_##name##_measure(const kolo_slice *, const kolo_options *, const kolo_step *, double *);
 #include "optim/optimizers.def"
 #undef OPTIMIZER
+#undef LAYERWISE
 extern const kolo_optimizer kolo_optimizer_table[];
 extern const int kolo_optimizer_count;
 const kolo_optimizer *kolo_optimizer_find(const char *name); /* NULL: error text, nearest offered */
@@ -102,8 +128,12 @@ const kolo_schedule *kolo_schedule_find(const char *name);
 double kolo_learning_rate(const kolo_options *options, int64_t step, int64_t steps, int64_t steps_per_epoch);
 /* Known names, readable milestones, combinations that torch refuses too: KOLO_ECONFIG. */
 int kolo_optim_check(const kolo_options *options);
+/* Momentum (or beta1) of step t: moved by schedule=onecycle only. */
+double kolo_momentum(const kolo_options *options, int64_t step, int64_t steps);
 int kolo_milestones_check(const char *milestones);
-/* e = d e + (1-d) w: d of update t = 1, 2, ... (ramp applied). */
-double kolo_ema_decay(const kolo_options *options, int64_t t);
+/* e = d e + (1-d) w: d of update t = 1, 2, ...: ema with its ramp; or swa (arXiv 1803.05407), where the average of n + 1 weights has d = n / (n + 1) at
+ * the end of an epoch and 1 within. */
+double kolo_ema_decay(const kolo_options *options, int64_t t, int64_t steps_per_epoch);
+static inline bool kolo_averages(const kolo_options *options) { return options->ema > 0 || options->swa > 0; }
 
 #endif

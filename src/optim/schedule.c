@@ -51,11 +51,51 @@ static double polynomial(const kolo_options *o, double t, double steps, double w
     return (o->lr - o->lr_end) * pow(1 - progress(t, steps, warmup), o->power) + o->lr_end;
 }
 
+static double exponential(const kolo_options *o, double t, double steps, double warmup, double unit)
+{
+    (void)steps, (void)warmup, (void)unit;
+    return o->lr * pow(o->gamma, t);
+}
+
+/* SGDR (arXiv 1608.03983): a cosine from lr to lr_end, again and again. */
+static double restarts(const kolo_options *o, double t, double steps, double warmup, double unit)
+{
+    (void)steps;
+    double at = t - warmup, cycle = o->cycle * unit;
+    if (o->cycle_factor == 1) at = fmod(at, cycle);
+    else
+        for (; at >= cycle; cycle *= o->cycle_factor) at -= cycle;
+    return o->lr_end + (o->lr - o->lr_end) / 2 * (1 + cos(M_PI * at / cycle));
+}
+
+static double anneal(const kolo_options *o, double from, double to, double part)
+{
+    if (o->anneal == KOLO_anneal_linear) return from + (to - from) * part;
+    return to + (from - to) / 2 * (1 + cos(M_PI * part));
+}
+
+/* torch's OneCycleLR with two phases: value at the start, at the top, at the end. */
+static double one_cycle(const kolo_options *o, double t, double steps, double start, double top, double end)
+{
+    double peak = o->rise * steps - 1, last = steps - 1;
+    if (t <= peak && peak > 0) return anneal(o, start, top, t / peak);
+    return last > peak ? anneal(o, top, end, fmin((t - peak) / (last - peak), 1)) : end;
+}
+
+static double onecycle(const kolo_options *o, double t, double steps, double warmup, double unit)
+{
+    (void)warmup, (void)unit;
+    return one_cycle(o, t, steps, o->lr / o->divide, o->lr, o->lr / o->divide / o->divide_end);
+}
+
 const kolo_schedule kolo_schedule_table[] = {
     {"constant", "lr throughout", constant},
     {"step", "times gamma every step_every epochs (torch StepLR)", step_down},
     {"multistep", "times gamma at each of milestones (torch MultiStepLR)", multistep},
     {"cosine", "half a cosine from lr to lr_end", cosine},
+    {"exponential", "times gamma every step (torch ExponentialLR, a step for an epoch)", exponential},
+    {"restarts", "cosines from lr to lr_end of cycle epochs, each cycle_factor times longer than the one before", restarts},
+    {"onecycle", "rises to lr for `rise` of the run, then falls below its start; momentum moves the other way (torch OneCycleLR)", onecycle},
     {"polynomial", "(1 - t/T)^power from lr to lr_end; power=1: linear", polynomial},
 };
 const int kolo_schedule_count = sizeof kolo_schedule_table / sizeof *kolo_schedule_table;
@@ -96,13 +136,28 @@ double kolo_learning_rate(const kolo_options *options, int64_t step, int64_t ste
     if (!schedule) return NAN; /* kolo_optim_check refused it before the run */
     double t = (double)step, unit = (double)steps_per_epoch, warmup = options->warmup * unit;
     if (t < warmup) {
+        if (options->warmup_shape == KOLO_warmup_shape_quadratic) return options->lr * (t / warmup) * (t / warmup);
         double start = options->warmup_start * options->lr;
         return start + (options->lr - start) * t / warmup;
     }
-    return schedule->rate(options, t, (double)steps, warmup, unit);
+    return schedule->rate(options, t, (double)steps - options->hold * unit, warmup, unit);
 }
 
-double kolo_ema_decay(const kolo_options *options, int64_t t)
+double kolo_momentum(const kolo_options *options, int64_t step, int64_t steps)
 {
+    const kolo_optimizer *optimizer = kolo_optimizer_find(options->optimizer);
+    if (!strcmp(options->schedule, "onecycle"))
+        return one_cycle(options, (double)step, (double)steps, options->momentum_high, options->momentum_low,
+                         options->momentum_high);
+    return optimizer && optimizer->beta1 > 0 ? kolo_own(options->beta1, optimizer->beta1) : options->momentum;
+}
+
+double kolo_ema_decay(const kolo_options *options, int64_t t, int64_t steps_per_epoch)
+{
+    if (options->swa > 0) {
+        int64_t start = (int64_t)ceil(options->swa * (double)steps_per_epoch), n = (t - start) / steps_per_epoch;
+        if (t <= start) return 0;
+        return t % steps_per_epoch ? 1 : (double)n / (double)(n + 1);
+    }
     return options->ema_ramp > 0 ? options->ema * -expm1(-(double)t / options->ema_ramp) : options->ema;
 }

@@ -28,7 +28,8 @@ int kolo_updater_create(kolo_updater **updater, const kolo_updater_config *confi
     u->config = *config;
     u->config.slice = copy(config->slice, (size_t)config->slices * sizeof *config->slice);
     u->config.running = copy(config->running, (size_t)config->runnings * sizeof *config->running);
-    int rc = u->config.slice && u->config.running ? type->create(u) : KOLO_ECONFIG;
+    u->config.layer_decay = copy(config->layer_decay, (size_t)config->layers * sizeof *config->layer_decay);
+    int rc = u->config.slice && u->config.running && u->config.layer_decay ? type->create(u) : KOLO_ECONFIG;
     if (rc < 0) kolo_updater_destroy(&u);
     *updater = u;
     return rc;
@@ -41,6 +42,7 @@ void kolo_updater_destroy(kolo_updater **updater)
     u->type->destroy(u);
     free((void *)(uintptr_t)u->config.slice);
     free((void *)(uintptr_t)u->config.running);
+    free((void *)(uintptr_t)u->config.layer_decay);
     free(u);
     *updater = NULL;
 }
@@ -54,6 +56,8 @@ int kolo_updater_norm(kolo_updater *u, const float *grad, int64_t count, kolo_st
 {
     return u->type->norm(u, grad, count, step);
 }
+
+int kolo_updater_layers(kolo_updater *u, const kolo_step *step) { return u->type->layers(u, step); }
 
 /* ---- in host memory ---- */
 
@@ -101,4 +105,16 @@ static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *st
     return 0;
 }
 
-const kolo_updater_type kolo_cpu_updater = {create, destroy, update, running, norm};
+static int layers(kolo_updater *u, const kolo_step *step)
+{
+    const kolo_updater_config *c = &u->config;
+    const kolo_rule_layer rule = kolo_layer_rule(c->optimizer, c->options);
+    if (step->skip) return 0;
+    for (int i = 0; i < c->layers; i++) c->layer[i].sum[0] = c->layer[i].sum[1] = 0;
+    for (int i = 0; i < c->slices; i++) c->optimizer->measure(&c->slice[i], c->options, step, c->slice[i].layer->sum);
+    for (int i = 0; i < c->layers; i++)
+        kolo_layer_decide(&rule, c->layer_decay[i] ? step->weight_decay : 0, step->lr, &c->layer[i]);
+    return 0;
+}
+
+const kolo_updater_type kolo_cpu_updater = {create, destroy, update, running, norm, layers};

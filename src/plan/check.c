@@ -30,7 +30,7 @@ typedef struct check {
     int *tensors;                     /* [buckets] reduced tensors in it */
     int *written;                     /* [tensors] 1 + slot that wrote it last */
     char *started, *waited, *updated; /* [buckets] */
-    int norms, buffers;
+    int norms, layers, buffers;
 } check;
 
 static int breach(const check *c, const char *what, int tensor, int slot)
@@ -254,6 +254,8 @@ static int on_bucket(check *c, const kolo_action *a)
         if (c->updated[b]) return breach(c, "updates twice", -1, 0);
         if ((c->plan->config.clip_norm || c->plan->config.scaled) && !c->norms)
             return breach(c, "updates before the gradients are judged", -1, 0);
+        if (kolo_is_layerwise(c->plan->config.optimizer) && !c->layers)
+            return breach(c, "updates before the tensors' factors are known", -1, 0);
         c->updated[b] = 1;
         return 0;
     }
@@ -261,14 +263,17 @@ static int on_bucket(check *c, const kolo_action *a)
 
 static int on_all(check *c, const kolo_action *a)
 {
-    bool norm = a->kind == KOLO_ACTION_NORM;
+    bool statistics = a->kind == KOLO_ACTION_BUFFERS;
+    int *done = statistics ? &c->buffers : a->kind == KOLO_ACTION_NORM ? &c->norms : &c->layers;
+    if (a->kind == KOLO_ACTION_LAYERS && (c->plan->config.clip_norm || c->plan->config.scaled) && !c->norms)
+        return breach(c, "measures gradients before they are judged", -1, 0);
     for (int t = 0; t < c->graph->tensors; t++) {
         enum kolo_role role = c->graph->tensor[t].role;
-        if (c->plan->home[t].arena != KOLO_ARENA_GRADIENT || (!norm && role != KOLO_ROLE_STATISTIC)) continue;
+        if (c->plan->home[t].arena != KOLO_ARENA_GRADIENT || (statistics && role != KOLO_ROLE_STATISTIC)) continue;
         if (!ready(c, kolo_plan_bucket_of(c->plan, c->plan->home[t].offset)))
             return breach(c, "uses sums that are not complete", t, 0);
     }
-    if (norm ? c->norms++ : c->buffers++) return breach(c, "is done twice", -1, 0);
+    if ((*done)++) return breach(c, "is done twice", -1, 0);
     return 0;
 }
 
@@ -285,6 +290,7 @@ static int play(check *c)
         case KOLO_ACTION_WAIT:
         case KOLO_ACTION_UPDATE: KOLO_TRY(on_bucket(c, a)); break;
         case KOLO_ACTION_NORM:
+        case KOLO_ACTION_LAYERS:
         case KOLO_ACTION_BUFFERS: KOLO_TRY(on_all(c, a)); break;
         default: return breach(c, "unknown kind", -1, 0);
         }

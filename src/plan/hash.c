@@ -81,7 +81,7 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
     const kolo_plan_config *c = &p->config;
     if (a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_SUM)
         h = word(h, (uint64_t)c->ranks << 1 | c->canonical);
-    if (a->kind == KOLO_ACTION_UPDATE) h = text(word(h, c->ema), c->optimizer ? c->optimizer->name : "");
+    if (a->kind == KOLO_ACTION_UPDATE) h = text(word(word(h, c->ema), c->lookahead), c->optimizer ? c->optimizer->name : "");
     return h;
 }
 

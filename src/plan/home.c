@@ -78,7 +78,7 @@ static int settle_like(kolo_plan *plan, const kolo_plan *like)
     return 0;
 }
 
-/* Runs of parameters with the same decay; the padding between two of them is zero and may be updated with them. */
+/* Runs of parameters with the same decay (each alone where every tensor has a factor of its own); the padding between two of them is zero and may be updated with them. */
 static int make_segments(kolo_plan *plan)
 {
     const kolo_graph *g = plan->graph;
@@ -91,7 +91,7 @@ static int make_segments(kolo_plan *plan)
             bool decay = g->tensor[of].decay || plan->config.decay_norms;
             int64_t count = (int64_t)(kolo_plan_tensor_bytes(plan, of) / sizeof(float));
             kolo_segment *last = plan->segments ? &plan->segment[plan->segments - 1] : NULL;
-            if (last && last->decay == decay) {
+            if (last && last->decay == decay && !kolo_is_layerwise(plan->config.optimizer)) {
                 last->count += count;
                 continue;
             }
@@ -100,6 +100,29 @@ static int make_segments(kolo_plan *plan)
                 (kolo_segment){(int64_t)(plan->home[of].offset / sizeof(float)), count, decay};
         }
     return 0;
+}
+
+int kolo_plan_states(const kolo_plan *plan)
+{
+    return plan->config.optimizer ? plan->config.optimizer->states + plan->config.lookahead : 0;
+}
+
+const char *kolo_plan_state_name(const kolo_plan *plan, int state)
+{
+    return state < plan->config.optimizer->states ? plan->config.optimizer->state_name[state] : "slow";
+}
+
+size_t kolo_plan_layers_offset(const kolo_plan *plan)
+{
+    return plan->arena_bytes[KOLO_ARENA_PARAM] * (size_t)kolo_plan_states(plan);
+}
+
+int kolo_plan_layer(const kolo_plan *plan, int tensor)
+{
+    if (!kolo_is_layerwise(plan->config.optimizer) || plan->home[tensor].arena != KOLO_ARENA_PARAM) return -1;
+    for (int s = 0; s < plan->segments; s++)
+        if (plan->segment[s].begin * (int64_t)sizeof(float) == (int64_t)plan->home[tensor].offset) return s;
+    return -1;
 }
 
 int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
@@ -124,7 +147,9 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
             bytes[KOLO_ARENA_SHADOW] = bytes[KOLO_ARENA_PARAM] / 2;
     if (plan->config.optimizer) {
         KOLO_TRY(make_segments(plan));
-        bytes[KOLO_ARENA_STATE] = bytes[KOLO_ARENA_PARAM] * (size_t)plan->config.optimizer->states;
+        bytes[KOLO_ARENA_STATE] = kolo_plan_layers_offset(plan);
+        if (kolo_is_layerwise(plan->config.optimizer))
+            bytes[KOLO_ARENA_STATE] += (size_t)plan->segments * sizeof(kolo_layer);
         if (plan->config.ema) bytes[KOLO_ARENA_EMA] = bytes[KOLO_ARENA_PARAM] + bytes[KOLO_ARENA_BUFFER];
     }
     bytes[KOLO_ARENA_PART] = bytes[KOLO_ARENA_GRADIENT] * (size_t)(kolo_plan_levels(&plan->config) - 1);

@@ -134,19 +134,19 @@ static void count_missing(list *l)
     }
 }
 
-/* Updates follow the order of the buckets, each as soon as its sum is there; clipping and loss scaling need all sums first. */
+/* Updates follow the order of the buckets, each as soon as its sum is there; clipping, loss scaling and norms of tensors need all sums first. */
 static int add_updates(list *l)
 {
     const kolo_plan *p = l->plan;
-    bool norm = p->config.clip_norm || p->config.scaled, many = p->config.ranks > 1;
+    bool norm = p->config.clip_norm || p->config.scaled, layers = kolo_is_layerwise(p->config.optimizer),
+         together = norm || layers, many = p->config.ranks > 1;
     kolo_action wait = {.kind = KOLO_ACTION_WAIT, .node = -1}, update = {.kind = KOLO_ACTION_UPDATE, .node = -1};
-    if (norm) {
-        for (wait.bucket = 0; many && wait.bucket < p->buckets; wait.bucket++) KOLO_TRY(add(l, wait));
-        KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_NORM, .node = -1, .bucket = -1}));
-    }
+    for (wait.bucket = 0; together && many && wait.bucket < p->buckets; wait.bucket++) KOLO_TRY(add(l, wait));
+    if (norm) KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_NORM, .node = -1, .bucket = -1}));
+    if (layers) KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_LAYERS, .node = -1, .bucket = -1}));
     for (int b = 0; b < p->buckets; b++) {
         wait.bucket = update.bucket = b;
-        if (many && !norm) KOLO_TRY(add(l, wait));
+        if (many && !together) KOLO_TRY(add(l, wait));
         if (p->bucket[b].params > 0) KOLO_TRY(add(l, update));
         if (b == l->statistics) KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_BUFFERS, .node = -1, .bucket = b}));
     }

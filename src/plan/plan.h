@@ -21,7 +21,7 @@ enum kolo_arena {
     KOLO_ARENA_BUFFER, /* running statistics                                                                */
     KOLO_ARENA_GRADIENT, /* statistics, metrics, then gradients, in order of production: the reduced arena (comm's memory) */
     KOLO_ARENA_PART,       /* gradients of later micro-batches before they are folded: levels of GRADIENT's size */
-    KOLO_ARENA_STATE,      /* optimizer state, states x PARAM's size                                            */
+    KOLO_ARENA_STATE,      /* optimizer state: kolo_plan_states x PARAM's size, then a kolo_layer for every segment if layer-wise */
     KOLO_ARENA_EMA,        /* moving average: PARAM then BUFFER                                                 */
     KOLO_ARENA_SHADOW,     /* 16-bit copy of PARAM (layout.half), element for element; an evaluation has its own   */
     KOLO_ARENA_STAGE,      /* device backends: pictures, then labels, of a rank's batch as the loader gave them */
@@ -39,6 +39,7 @@ enum kolo_action_kind {
     KOLO_ACTION_REDUCE,  /* start the sum over ranks of bucket `bucket`                                        */
     KOLO_ACTION_WAIT,    /* until it is done                                                                   */
     KOLO_ACTION_NORM,    /* global gradient norm -> step->clip, step->skip, loss scale                         */
+    KOLO_ACTION_LAYERS,  /* layer-wise optimizers: norms of every tensor -> its factor                         */
     KOLO_ACTION_UPDATE,  /* optimizer (EMA, SHADOW) on the parameters of bucket `bucket`                        */
     KOLO_ACTION_BUFFERS, /* running statistics from the averaged batch statistics; their EMA                   */
 };
@@ -68,7 +69,7 @@ typedef struct kolo_plan_config {
     bool canonical;
     double bucket_bytes;
     const kolo_optimizer *optimizer; /* NULL: evaluation */
-    bool ema, clip_norm;
+    bool ema, clip_norm, lookahead;
     bool scaled; /* the loss is scaled: NORM judges every step */
     bool decay_norms;
     bool keep; /* every value has its own memory until the step ends: for inspection and tests */
@@ -110,6 +111,13 @@ void kolo_plan_hashes(const kolo_plan *plan, uint64_t *cumulative);
 
 /* Where slot `slot` keeps `tensor` (its binding in the action that makes it); arena -1: nowhere. */
 kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot);
+
+/* Optimizer states of PARAM's size (Lookahead's slow weights among them), their names in checkpoints, and where the layers' records begin
+ * in STATE. */
+int kolo_plan_states(const kolo_plan *plan);
+const char *kolo_plan_state_name(const kolo_plan *plan, int state);
+size_t kolo_plan_layers_offset(const kolo_plan *plan);
+int kolo_plan_layer(const kolo_plan *plan, int tensor); /* which layer (segment) a parameter is; -1: the optimizer is not layer-wise */
 
 size_t kolo_plan_bytes(const kolo_plan *plan); /* sum of the arenas that are its own */
 int kolo_plan_print(

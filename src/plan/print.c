@@ -88,6 +88,9 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
         snprintf(text, size, "norm of all gradients: %s%s%s", plan->config.clip_norm ? "clip" : "",
                  plan->config.clip_norm && plan->config.scaled ? ", " : "", plan->config.scaled ? "loss scale" : "");
         return;
+    case KOLO_ACTION_LAYERS:
+        snprintf(text, size, "norms of %d tensors: %s", plan->segments, plan->config.optimizer->name);
+        return;
     case KOLO_ACTION_UPDATE: bucket_text(plan, "update", a->bucket, text, size); return;
     case KOLO_ACTION_BUFFERS: snprintf(text, size, "update the running statistics"); return;
     }

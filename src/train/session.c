@@ -187,7 +187,8 @@ static int make_plans(kolo_session *s, int parts, const char *choices)
                              .canonical = o->reduce == KOLO_reduce_canonical,
                              .bucket_bytes = o->bucket_mb * 1048576,
                              .optimizer = optimizer,
-                             .ema = o->ema > 0,
+                             .ema = kolo_averages(o),
+                             .lookahead = o->lookahead > 0,
                              .clip_norm = o->clip_norm > 0,
                              .scaled = o->loss_scale > 0 || o->precision == KOLO_precision_fp16,
                              .decay_norms = o->decay_norms};

@@ -157,7 +157,7 @@ static int evaluate(trainer *t)
     if (speaks(t)) kolo_progress_pause(t->progress);
     KOLO_TRY(kolo_evaluate(&t->session, false, e));
     t->raw_top1 = e->top1;
-    if (t->options->ema > 0) KOLO_TRY(kolo_evaluate(&t->session, true, e));
+    if (kolo_averages(t->options)) KOLO_TRY(kolo_evaluate(&t->session, true, e));
     bool best = e->top1 > t->position.best_top1;
     if (best) t->position.best_top1 = e->top1, t->position.best_step = t->position.step;
     if (!speaks(t)) return 0;
@@ -241,9 +241,9 @@ static int one_step(trainer *t)
                             .epoch = batch.epoch,
                             .first = step == 0,
                             .lr = (float)kolo_learning_rate(t->options, step, s->steps, s->steps_per_epoch),
-                            .momentum = (float)t->options->momentum,
+                            .momentum = (float)kolo_momentum(t->options, step, s->steps),
                             .weight_decay = (float)t->options->weight_decay,
-                            .ema_decay = (float)kolo_ema_decay(t->options, step + 1)};
+                            .ema_decay = (float)kolo_ema_decay(t->options, step + 1, s->steps_per_epoch)};
     int rc = kolo_exec_step(s->exec, &batch, &parameters, &m);
     kolo_loader_release(s->loader, &batch);
     KOLO_TRY(rc);

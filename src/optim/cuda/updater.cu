@@ -4,11 +4,12 @@
  * optim/rules.h; this file is compiled without contraction to fused multiply-adds (-fmad=false), as the C loops are, so
  * that the bits are theirs.
  *
- * An optimizer is one struct below, of the form of `sgd`, and one row of `optimizers`. */
+ * An optimizer is one struct of rules.cuh and one row of `optimizers`. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/cuda/vector.cuh"
+#include "optim/cuda/rules.cuh"
 
 extern "C" {
 #include "base/memory.h"
@@ -32,12 +33,19 @@ typedef struct running_piece {
     float momentum;
 } running_piece;
 
+/* Which pieces are of a tensor: they follow each other. */
+typedef struct layer_pieces {
+    int first, count;
+    bool decay;
+} layer_pieces;
+
 /* The sum of squares: as many blocks, however long the vector. */
 enum { SQUARE_BLOCKS = 1024 };
 
 typedef struct optimizer {
     const char *name;
     int (*launch)(const kolo_updater *updater, const kolo_slice *piece, int pieces, const kolo_step *step);
+    int (*measure)(const kolo_updater *updater, const kolo_step *step); /* layer-wise: writes own->layer_square of every piece */
 } optimizer;
 
 typedef struct updater {
@@ -47,48 +55,17 @@ typedef struct updater {
     kolo_slice *piece; /* of all slices, in their order */
     running_piece *running;
     double *square;   /* [SQUARE_BLOCKS] */
+    double *layer_square; /* [pieces][2] layer-wise: every piece's sums */
+    layer_pieces *layers; /* [layers] */
     int *first_piece; /* [slices + 1] */
     int running_pieces;
 } updater;
-
-/* ---- optimizers: of(options) on the host, begin(step) and element() on the GPU ----------------------------------- */
-
-struct sgd {
-    enum { STATES = 1 };
-    float take, limit;
-    bool nesterov;
-    kolo_rule_sgd rule;
-    float clip;
-    int used; /* states that this step reads and writes */
-
-    static sgd of(const kolo_options *o)
-    {
-        sgd s = {};
-        s.take = (float)(1 - o->dampening);
-        s.limit = (float)o->clip_value;
-        s.nesterov = o->nesterov;
-        return s;
-    }
-    __device__ void begin(const kolo_step *step, bool decay)
-    {
-        rule = kolo_rule_sgd_at(step->lr, decay ? step->weight_decay : 0, step->momentum, take, nesterov,
-                                step->first != 0);
-        clip = step->clip;
-        used = step->momentum != 0;
-    }
-    /* state: STATES of them, the first `used` are valid */
-    __device__ float element(float w, float g, float (&state)[STATES]) const
-    {
-        float d = kolo_rule_clip(g, clip, limit);
-        return used ? kolo_rule_sgd_momentum(&rule, w, d, &state[0]) : kolo_rule_sgd_plain(&rule, w, d);
-    }
-};
 
 /* ---- the update ---- */
 
 /* N elements, 4 or 1, as they are between load and store. */
 template <typename RULE, int N> struct few {
-    float w[N], g[N], state[RULE::STATES][N], ema[N];
+    float w[N], g[N], state[RULE::STATES][N], ema[N], slow[N];
 };
 
 template <int N> static __device__ void few_load(float (&to)[N], const float *from)
@@ -116,6 +93,7 @@ template <typename RULE, int N> static __device__ void begin(few<RULE, N> *f, co
     for (int j = 0; j < RULE::STATES; j++)
         if (j < used) few_load(f->state[j], s.state[j] + i);
     if (s.ema) few_load(f->ema, s.ema + i);
+    if (s.slow) few_load(f->slow, s.slow + i);
 }
 
 template <typename RULE, int N>
@@ -125,7 +103,9 @@ static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slic
     for (int k = 0; k < N; k++) {
         float state[RULE::STATES];
         for (int j = 0; j < RULE::STATES; j++) state[j] = f->state[j][k];
-        f->w[k] = rule.element(f->w[k], f->g[k], state);
+        const float old = f->w[k];
+        f->w[k] = rule.element(old, f->g[k], state);
+        if (s.slow) f->slow[k] = kolo_rule_slow(rule.slow_begin ? old : f->slow[k], &f->w[k], rule.slow_rate, rule.slow_now);
         for (int j = 0; j < RULE::STATES; j++) f->state[j][k] = state[j];
         if (s.ema) f->ema[k] = kolo_rule_ema(f->ema[k], f->w[k], ema_decay);
     }
@@ -134,6 +114,7 @@ static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slic
     for (int j = 0; j < RULE::STATES; j++)
         if (j < rule.used) few_store(s.state[j] + i, f->state[j]);
     if (s.ema) few_store(s.ema + i, f->ema);
+    if (s.slow) few_store(s.slow + i, f->slow);
     if (s.half && s.half_type == KOLO_BF16) few_narrow((kolo_bf16 *)s.half + i, f->w);
     else if (s.half) few_narrow((kolo_f16 *)s.half + i, f->w);
 }
@@ -145,7 +126,7 @@ __global__ void __launch_bounds__(THREADS) update_kernel(const kolo_slice *piece
     const kolo_slice s = piece[blockIdx.x];
     const int64_t fours = s.count & ~(int64_t)3;
     const float ema_decay = step->ema_decay;
-    rule.begin(step, s.decay);
+    rule.begin(step, s);
     for (int64_t first = 4 * (int64_t)threadIdx.x; first < fours; first += 4 * THREADS * BATCH) {
         few<RULE, 4> f[BATCH];
 #pragma unroll
@@ -170,11 +151,110 @@ static cudaStream_t stream_of(const kolo_updater *u)
 template <typename RULE>
 static int update_launch(const kolo_updater *u, const kolo_slice *piece, int pieces, const kolo_step *step)
 {
-    return KOLO_LAUNCH(update_kernel<RULE>, pieces, THREADS, 0, stream_of(u), piece, RULE::of(u->config.options), step);
+    return KOLO_LAUNCH(update_kernel<RULE>, pieces, THREADS, 0, stream_of(u), piece,
+                       RULE::of(u->config.optimizer, u->config.options), step);
+}
+
+/* ---- the first pass of rules with a factor for every tensor ---- */
+
+/* The sum over the block's threads, in a fixed tree, given to all of them. */
+static __device__ double block_sum(double mine)
+{
+    __shared__ double lane[THREADS];
+    lane[threadIdx.x] = mine;
+    __syncthreads();
+    for (unsigned left = THREADS / 2; left; left /= 2) {
+        if (threadIdx.x < left) lane[threadIdx.x] += lane[threadIdx.x + left];
+        __syncthreads();
+    }
+    const double all = lane[0];
+    __syncthreads();
+    return all;
+}
+
+template <typename RULE, int N>
+static __device__ void measure(const RULE &rule, const kolo_slice &s, int64_t i, double (&sum)[2])
+{
+    float w[N], g[N], state[RULE::STATES][N] = {};
+    few_load(w, s.param + i);
+    few_load(g, s.grad + i);
+#pragma unroll
+    for (int j = 0; j < RULE::MEASURED; j++) few_load(state[j], s.state[j] + i);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        float one[RULE::STATES], x, y;
+        for (int j = 0; j < RULE::STATES; j++) one[j] = state[j][k];
+        rule.squares(w[k], g[k], one, &x, &y);
+        for (int j = 0; j < RULE::STATES; j++) state[j][k] = one[j];
+        sum[0] += (double)x * (double)x;
+        sum[1] += (double)y * (double)y;
+    }
+#pragma unroll
+    for (int j = 0; j < RULE::MEASURED; j++) few_store(s.state[j] + i, state[j]);
+}
+
+template <typename RULE>
+__global__ void __launch_bounds__(THREADS)
+    measure_kernel(const kolo_slice *piece, RULE rule, const kolo_step *step, double *square)
+{
+    if (step->skip) return;
+    const kolo_slice s = piece[blockIdx.x];
+    const int64_t fours = s.count & ~(int64_t)3;
+    double sum[2] = {0, 0};
+    rule.begin(step, s);
+    for (int64_t at = 4 * (int64_t)threadIdx.x; at < fours; at += 4 * THREADS) measure<RULE, 4>(rule, s, at, sum);
+    if (fours + threadIdx.x < s.count) measure<RULE, 1>(rule, s, fours + threadIdx.x, sum);
+    for (int j = 0; j < 2; j++) {
+        const double all = block_sum(sum[j]);
+        if (threadIdx.x == 0) square[2 * blockIdx.x + j] = all;
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    decide_kernel(const layer_pieces *layers, const double *square, kolo_rule_layer rule, const kolo_step *step, kolo_layer *layer)
+{
+    if (step->skip) return;
+    const layer_pieces l = layers[blockIdx.x];
+    double sum[2] = {0, 0};
+    for (int i = (int)threadIdx.x; i < l.count; i += THREADS)
+        for (int j = 0; j < 2; j++) sum[j] += square[2 * (l.first + i) + j];
+    for (int j = 0; j < 2; j++) sum[j] = block_sum(sum[j]);
+    if (threadIdx.x != 0) return;
+    kolo_layer *of = &layer[blockIdx.x];
+    of->sum[0] = sum[0];
+    of->sum[1] = sum[1];
+    kolo_layer_decide(&rule, l.decay ? step->weight_decay : 0, step->lr, of);
+}
+
+template <typename RULE> static int measure_launch(const kolo_updater *u, const kolo_step *step)
+{
+    const updater *own = (const updater *)u->state;
+    const int pieces = own->first_piece[u->config.slices];
+    if (!pieces) return 0;
+    return KOLO_LAUNCH(measure_kernel<RULE>, pieces, THREADS, 0, stream_of(u), (const kolo_slice *)own->piece,
+                       RULE::of(u->config.optimizer, u->config.options), step, own->layer_square);
+}
+
+static int layers(kolo_updater *u, const kolo_step *step)
+{
+    const updater *own = (const updater *)u->state;
+    const kolo_updater_config *c = &u->config;
+    KOLO_TRY(own->rule->measure(u, step));
+    return KOLO_LAUNCH(decide_kernel, c->layers, THREADS, 0, stream_of(u), (const layer_pieces *)own->layers,
+                       (const double *)own->layer_square, kolo_layer_rule(c->optimizer, c->options), step, c->layer);
 }
 
 static const optimizer optimizers[] = {
-    {"sgd", update_launch<sgd>},
+    {"sgd", update_launch<sgd>, NULL},
+    {"adam", update_launch<adam>, NULL},
+    {"adamw", update_launch<adam>, NULL},
+    {"rmsprop", update_launch<rmsprop<2>>, NULL},
+    {"rmsprop_tf", update_launch<rmsprop<2>>, NULL},
+    {"rmsprop_centered", update_launch<rmsprop<3>>, NULL},
+    {"lars", update_launch<lars>, measure_launch<lars>},
+    {"lars_tf", update_launch<lars>, measure_launch<lars>},
+    {"lamb", update_launch<lamb>, measure_launch<lamb>},
+    {"novograd", update_launch<novograd>, measure_launch<novograd>},
 };
 
 static int update(kolo_updater *u, int first, int count, const kolo_step *step)
@@ -207,19 +287,6 @@ static int running(kolo_updater *u, const kolo_step *step)
 }
 
 /* ---- the norm ---- */
-
-/* The sum over the block's threads, in a fixed tree, given to all of them. */
-static __device__ double block_sum(double mine)
-{
-    __shared__ double lane[THREADS];
-    lane[threadIdx.x] = mine;
-    __syncthreads();
-    for (unsigned left = THREADS / 2; left; left /= 2) {
-        if (threadIdx.x < left) lane[threadIdx.x] += lane[threadIdx.x + left];
-        __syncthreads();
-    }
-    return lane[0];
-}
 
 /* A block takes `size` elements, a multiple of 4 THREADS; each thread adds in four sums. */
 static __global__ void __launch_bounds__(THREADS)
@@ -270,9 +337,9 @@ static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *st
 
 static int slice_check(const kolo_slice *s, int states)
 {
-    const void *all[8] = {s->param, s->grad, s->ema, s->half};
-    for (int i = 0; i < states; i++) all[4 + i] = s->state[i];
-    for (int i = 0; i < 8; i++)
+    const void *all[9] = {s->param, s->grad, s->ema, s->half, s->slow};
+    for (int i = 0; i < states; i++) all[5 + i] = s->state[i];
+    for (int i = 0; i < 9; i++)
         if ((uintptr_t)all[i] % 16)
             return kolo_fail(KOLO_EINTERNAL, "updater: a slice does not begin at a multiple of 16 bytes");
     return 0;
@@ -291,6 +358,7 @@ static int pieces_cut(const kolo_updater_config *c, int *first, kolo_slice *piec
             s.grad += at;
             for (int j = 0; j < c->optimizer->states; j++) s.state[j] += at;
             if (s.ema) s.ema += at;
+            if (s.slow) s.slow += at;
             if (s.half) s.half = (uint16_t *)s.half + at;
             s.count = s.count - at < PIECE ? s.count - at : PIECE;
             piece[n] = s;
@@ -319,14 +387,28 @@ static int running_cut(const kolo_updater_config *c, running_piece *piece)
     return n;
 }
 
+/* The pieces of every layer. A layer's slices follow each other: buckets and segments rise together. */
+static void layers_cut(const kolo_updater_config *c, const int *first_piece, layer_pieces *to)
+{
+    for (int i = 0; i < c->layers; i++) to[i].decay = c->layer_decay[i];
+    for (int i = 0; i < c->slices; i++) {
+        layer_pieces *of = &to[c->slice[i].layer - c->layer];
+        if (!of->count) of->first = first_piece[i];
+        of->count += first_piece[i + 1] - first_piece[i];
+    }
+}
+
 /* Memory of the GPU, and the tables in it. */
 static int tables_write(kolo_updater *u, updater *own)
 {
     const kolo_updater_config *c = &u->config;
-    size_t pieces = (size_t)pieces_cut(c, own->first_piece, NULL) * sizeof(kolo_slice);
+    int count = pieces_cut(c, own->first_piece, NULL);
+    size_t pieces = (size_t)count * sizeof(kolo_slice), layered = (size_t)c->layers * sizeof(layer_pieces),
+           sums = c->layers ? (size_t)count * 2 * sizeof(double) : 0;
+    layered = (layered + 7) / 8 * 8;
     own->running_pieces = running_cut(c, NULL);
     size_t runnings = (size_t)own->running_pieces * sizeof(running_piece), squares = SQUARE_BLOCKS * sizeof(double);
-    own->bytes = squares + pieces + runnings; /* all sizes are multiples of 8 */
+    own->bytes = squares + pieces + runnings + layered + sums; /* all sizes are multiples of 8 */
     own->memory = kolo_backend_alloc(c->backend, own->bytes);
     char *host = own->memory ? (char *)kolo_alloc(own->bytes) : NULL;
     if (!host) return KOLO_ECONFIG;
@@ -335,6 +417,9 @@ static int tables_write(kolo_updater *u, updater *own)
     own->running = (running_piece *)((char *)own->piece + pieces);
     pieces_cut(c, own->first_piece, (kolo_slice *)(host + squares));
     running_cut(c, (running_piece *)(host + squares + pieces));
+    own->layers = (layer_pieces *)((char *)own->running + runnings);
+    own->layer_square = (double *)((char *)own->layers + layered);
+    layers_cut(c, own->first_piece, (layer_pieces *)(host + squares + pieces + runnings));
     int rc = kolo_backend_write(c->backend, own->memory, host, own->bytes);
     free(host);
     return rc;
@@ -365,4 +450,4 @@ static void destroy(kolo_updater *u)
     u->state = NULL;
 }
 
-const kolo_updater_type kolo_cuda_updater = {create, destroy, update, running, norm};
+const kolo_updater_type kolo_cuda_updater = {create, destroy, update, running, norm, layers};
