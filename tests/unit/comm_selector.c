@@ -46,8 +46,16 @@ static void by_cost(void)
     const char *small = chosen(s, reduce(64, 256, one_each));
     ok(!strncmp(small, "recursive_", 10), "1 KiB on 64 nodes: whole vectors (%s)", small);
     is_text(chosen(s, reduce(64, 1 << 22, one_each)), "rabenseifner", "16 MiB on 64 nodes");
-    is_text(chosen(s, reduce(64, 1 << 22, block)), "two_level",
-            "16 MiB on 8 nodes of 8: by nodes, as the order allows");
+    double near[2], far[2];
+    for (int i = 0; i < L * NODES; i++) dealt[i] = i % NODES;
+    for (int i = 0; i < 2; i++) {
+        comm_problem large = reduce(64, 1 << 24, i ? dealt : block);
+        near[i] = comm_algorithm_named(KOLO_ALLREDUCE, "rabenseifner")->cost(&large, comm_selector_costs(s));
+        far[i] = comm_algorithm_named(KOLO_ALLREDUCE, "binary_blocks")->cost(&large, comm_selector_costs(s));
+    }
+    ok(far[0] > 2 * near[0] && near[1] > 2 * far[1],
+       "nodes of 8 in blocks: farthest first costs %.1f x nearest first; dealt in turn: 1 / %.1f",
+       far[0] / near[0], near[1] / far[1]);
     const comm_algorithm_row *row = comm_algorithm_named(KOLO_ALLREDUCE, "two_level");
     comm_problem p = reduce(24, 1 << 20, odd);
     ok(!row->ordered(&p), "nodes of 6: sums by nodes have another order");
