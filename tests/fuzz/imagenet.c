@@ -10,8 +10,8 @@ static const char *one_picture(void)
     static char tar[3 * 512];
     unsigned sum = 0;
     memset(tar, 0, sizeof tar);
-    strcpy(tar, "ILSVRC2012_val_00000001.JPEG");
-    strcpy(tar + 124, "00000000000");
+    memcpy(tar, "ILSVRC2012_val_00000001.JPEG", 28);
+    memcpy(tar + 124, "00000000000", 11);
     tar[156] = '0';
     memset(tar + 148, ' ', 8);
     for (int i = 0; i < 512; i++) sum += (unsigned char)tar[i];
