@@ -37,6 +37,7 @@ static int list_fault(source_faults *f, const char *text)
     const char *colon = strstr(text, ": ");
     const size_t where = colon ? (size_t)(colon - text) : 0;
     size_t n = 0;
+    if (!colon) line[n++] = '\t';
     for (const char *p = text; *p && n < sizeof line - 2; p++) {
         if (colon && p == text + where) line[n++] = '\t', p++;
         else line[n++] = (unsigned char)*p < 32 ? ' ' : *p;

@@ -70,6 +70,14 @@ kolo-shards verify "$ROOM/d" --decode > "$ROOM/log" 2>&1
 ok $? "which verify"
 packs "packed and resized by several threads" --source lmdb --in "$ROOM/digits" --size 16 --threads 3 --encoding jpeg
 
+if command -v mpiexec > /dev/null; then
+    kolo-pack --source lmdb --in "$ROOM/digits" --shards 2 --out "$ROOM/one" > "$ROOM/log" 2>&1
+    mpiexec -n 2 kolo-pack --source lmdb --in "$ROOM/digits" --shards 2 --name digits --out "$ROOM/two" > "$ROOM/log" 2>&1
+    is "$(cat "$ROOM/two"/* | cksum)" "$(cat "$ROOM/one"/* | cksum)" "two ranks write the same bytes"
+else
+    skip "no mpiexec"
+fi
+
 # what is wrong is an error with file and key
 one() { # PATTERN TEXT VALUE
     printf '%s\t%s\n' 0 "encoded 3 0 0 1 $P/0.jpg" bad "$3" | make broken
