@@ -1,0 +1,125 @@
+/* kolo timeline merge FOLDER: the Chrome traces of all ranks as one, on rank 0's clock. Files whose end is missing are read as far as they go. */
+#include "cmd/cmd.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+
+typedef struct merge {
+    FILE *out;
+    long events, broken;
+    double error; /* greatest of the clocks, seconds */
+    int files, unaligned;
+} merge;
+
+static double number_in(const cJSON *object, const char *key)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(value) ? value->valuedouble : 0;
+}
+
+static bool is_clock(const cJSON *event)
+{
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(event, "name");
+    return cJSON_IsString(name) && strcmp(name->valuestring, "kolo_clock") == 0;
+}
+
+static int write_event(merge *m, cJSON *event, double offset)
+{
+    cJSON *ts = cJSON_GetObjectItemCaseSensitive(event, "ts");
+    if (cJSON_IsNumber(ts)) cJSON_SetNumberHelper(ts, ts->valuedouble + offset * 1e6);
+    char *text = cJSON_PrintUnformatted(event);
+    if (!text) return kolo_fail(KOLO_ECONFIG, "out of memory for an event");
+    fprintf(m->out, "%s%s", m->events++ ? ",\n" : "[\n", text);
+    cJSON_free(text);
+    return 0;
+}
+
+/* One event a line, as the ranks write them. */
+static int merge_line(merge *m, char *line, double *offset, bool *aligned)
+{
+    size_t end = strcspn(line, "\r\n");
+    while (end && strchr(", \t", line[end - 1])) end--;
+    line[end] = 0;
+    if (!*line || strcmp(line, "[") == 0 || strcmp(line, "]") == 0) return 0;
+    cJSON *event = cJSON_Parse(line);
+    int rc = 0;
+    if (!cJSON_IsObject(event)) {
+        m->broken++;
+    } else if (is_clock(event)) {
+        const cJSON *clock = cJSON_GetObjectItemCaseSensitive(event, "args");
+        *offset = number_in(clock, "offset");
+        *aligned = true;
+        if (number_in(clock, "error") > m->error) m->error = number_in(clock, "error");
+    } else {
+        rc = write_event(m, event, *offset);
+    }
+    cJSON_Delete(event);
+    return rc;
+}
+
+static int merge_file(merge *m, const char *path)
+{
+    FILE *in = fopen(path, "r");
+    if (!in) return kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
+    char *line = NULL;
+    size_t room = 0;
+    double offset = 0;
+    bool aligned = false;
+    int rc = 0;
+    while (rc == 0 && getline(&line, &room, in) > 0) rc = merge_line(m, line, &offset, &aligned);
+    if (rc == 0 && ferror(in)) rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
+    m->files++;
+    m->unaligned += !aligned;
+    free(line);
+    fclose(in);
+    return rc;
+}
+
+static int merge_all(merge *m, const char *folder)
+{
+    char *pattern = kolo_format("%s/rank-*.json", folder);
+    glob_t found = {0};
+    int rc = pattern ? 0 : KOLO_ECONFIG;
+    if (rc == 0 && glob(pattern, 0, NULL, &found) != 0)
+        rc = kolo_fail(KOLO_EINPUT, "%s: no rank-N.json there; a job writes them with KOLO_COMM_TIMELINE=%s", folder, folder);
+    for (size_t i = 0; i < found.gl_pathc && rc == 0; i++) rc = merge_file(m, found.gl_pathv[i]);
+    globfree(&found);
+    free(pattern);
+    if (rc == 0) fputs(m->events ? "\n]\n" : "[]\n", m->out);
+    return rc;
+}
+
+static int merge_folder(const char *folder)
+{
+    merge m = {0};
+    char *path = kolo_format("%s/timeline.json", folder), *aside = kolo_format("%s/timeline.json.tmp", folder);
+    int rc = path && aside ? 0 : KOLO_ECONFIG;
+    if (rc == 0 && !(m.out = fopen(aside, "w"))) rc = kolo_fail(KOLO_EIO, "%s: %s", aside, strerror(errno));
+    if (rc == 0) rc = merge_all(&m, folder);
+    if (m.out && (ferror(m.out) | fclose(m.out)) && rc == 0) rc = kolo_fail(KOLO_EIO, "%s: %s", aside, strerror(errno));
+    if (rc == 0 && rename(aside, path) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
+    if (rc < 0 && aside) remove(aside);
+    if (rc == 0) {
+        printf("%s: %ld events of %d ranks, clocks known to %.1f us\n", path, m.events, m.files, m.error * 1e6);
+        if (m.broken) printf("%ld lines that are no whole event were left out\n", m.broken);
+        if (m.unaligned) printf("%d ranks do not say how their clock differs: their times stand as they are\n", m.unaligned);
+    }
+    free(path);
+    free(aside);
+    return rc;
+}
+
+int kolo_command_timeline(int n, char **words)
+{
+    if (n != 2 || strcmp(words[0], "merge") != 0)
+        return kolo_fail(KOLO_ECONFIG, "kolo timeline: merge FOLDER; the folder is what KOLO_COMM_TIMELINE named");
+    return merge_folder(words[1]);
+}

@@ -1,0 +1,334 @@
+/* Negotiation of one group: what was submitted goes to its core, what the core says goes over the lines of the tree. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "comm/library/negotiate_line.h"
+#include "comm/library/parts.h"
+#include "kolo/error.h"
+
+/* A name that was submitted once: whether it is under way. */
+typedef struct known_name {
+    lib_link link;
+    lib_entry *entry;
+    uint32_t generation;
+} known_name;
+
+struct lib_negotiator {
+    kolo_group *group;
+    lib_core *core;
+    lib_line *up, **down; /* to the parent, to the children */
+
+    /* under world->lock: */
+    lib_entry **inbox;
+    int64_t inbox_count, inbox_capacity;
+    lib_map names;        /* known_name */
+    int64_t names_most;   /* before those that are over are thrown out */
+    known_name join;
+
+    _Atomic uint32_t came; /* something lies in the inbox */
+    lib_entry **taken;     /* of the turn */
+    int64_t taken_capacity;
+    char begun[128];       /* last name of the batches that began last */
+};
+
+/* ---- opening -------------------------------------------------------------------------------------------------------------- */
+
+static int open_lines(lib_negotiator *n, int tag)
+{
+    const kolo_group *g = n->group;
+    comm_router *router = g->world->router;
+    n->down = kolo_alloc((size_t)(n->core->children + 1) * sizeof *n->down);
+    if (!n->down) return KOLO_ECONFIG;
+    if (n->core->parent >= 0) KOLO_TRY(lib_line_open(&n->up, router, g->rank_of[n->core->parent], tag));
+    for (int c = 0; c < n->core->children; c++)
+        KOLO_TRY(lib_line_open(&n->down[c], router, g->rank_of[n->core->child[c]], tag));
+    return 0;
+}
+
+static void lines_close(lib_negotiator *n)
+{
+    lib_line_close(&n->up);
+    for (int c = 0; n->down && c < n->core->children; c++) lib_line_close(&n->down[c]);
+}
+
+static bool under_way(const known_name *name)
+{
+    uint32_t state = name->entry ? atomic_load(&name->entry->state) : LIB_FREE;
+    return state != LIB_FREE && state != LIB_DONE && name->entry->generation == name->generation;
+}
+
+static void names_purge(lib_negotiator *n, bool all)
+{
+    for (int64_t b = 0; b < n->names.buckets; b++)
+        for (lib_link *link = n->names.bucket[b], *next; link; link = next) {
+            next = link->next;
+            if (!all && under_way((known_name *)link)) continue;
+            lib_map_remove(&n->names, link);
+            free(link);
+        }
+}
+
+static void negotiator_free(lib_negotiator **out)
+{
+    lib_negotiator *n = *out;
+    if (n->core) lines_close(n);
+    lib_core_close(&n->core);
+    free(n->down);
+    free(n->inbox);
+    free(n->taken);
+    names_purge(n, true);
+    lib_map_free(&n->names);
+    free(n);
+    *out = NULL;
+}
+
+int lib_negotiator_open(lib_negotiator **out, kolo_group *group)
+{
+    const kolo_world_config *c = &group->world->config;
+    lib_negotiator *n = *out = kolo_alloc(sizeof *n);
+    if (!n) return KOLO_ECONFIG;
+    n->group = group;
+    if (group->channels >= LIB_CHANNELS) return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
+    int tag = group->id * LIB_CHANNELS + group->channels++;
+    lib_core_config config = {.me = group->rank,
+                              .members = group->size,
+                              .group = group->id,
+                              .node_of = group->node_of,
+                              .rank_of = group->rank_of,
+                              .host = group->world->launch->host,
+                              .capacity = c->cache < 0 ? 0 : c->cache,
+                              .fusion_bytes = c->fusion_bytes,
+                              .cycle = c->cycle,
+                              .stall_warning = c->stall_warning,
+                              .stall_end = c->stall_end,
+                              .fixed_order = c->fixed_order,
+                              .autotune = c->autotune,
+                              .complete = lib_complete};
+    int rc = lib_core_open(&n->core, &config);
+    if (rc == 0) rc = open_lines(n, tag);
+    if (rc < 0) negotiator_free(out);
+    return rc;
+}
+
+/* ---- submitting: any thread, world->lock is held --------------------------------------------------------------------------- */
+
+/* A name that comes back finds its place again, so names that are over are not looked for. */
+static known_name *name_of(const lib_negotiator *n, const char *text, uint64_t hash)
+{
+    known_name *over = NULL;
+    for (lib_link *link = lib_map_find(&n->names, hash); link; link = lib_map_again(link)) {
+        known_name *name = (known_name *)link;
+        if (!under_way(name)) over = name;
+        else if (strcmp(name->entry->r.name, text) == 0) return name;
+    }
+    return over;
+}
+
+static int name_take(lib_negotiator *n, lib_entry *entry)
+{
+    uint64_t hash = lib_hash(entry->r.name, strlen(entry->r.name));
+    known_name *name = name_of(n, entry->r.name, hash);
+    if (name && under_way(name))
+        return kolo_fail(KOLO_EINPUT, "comm: \"%.200s\" is under way on rank %d; wait for it before it is submitted again", entry->r.name,
+                         n->group->world->launch->rank);
+    if (!name) {
+        if (n->names.count >= n->names_most) {
+            names_purge(n, false);
+            n->names_most = 2 * n->names.count + 1024;
+        }
+        if (!(name = kolo_alloc(sizeof *name))) return KOLO_ECONFIG;
+        if (lib_map_add(&n->names, &name->link, hash) < 0) {
+            free(name);
+            return KOLO_ECONFIG;
+        }
+    }
+    name->entry = entry;
+    name->generation = entry->generation;
+    return 0;
+}
+
+int lib_negotiator_add(lib_negotiator *n, lib_entry *const *entry, int entries)
+{
+    int rc = 0, taken = 0;
+    if (under_way(&n->join))
+        return kolo_fail(KOLO_EINPUT, "comm: rank %d has joined group %d: it submits nothing until all have", n->group->world->launch->rank,
+                         n->group->id);
+    KOLO_TRY(kolo_grow(&n->inbox, &n->inbox_capacity, n->inbox_count + entries, sizeof *n->inbox));
+    if (entry[0]->r.what == KOLO_JOIN) n->join = (known_name){.entry = entry[0], .generation = entry[0]->generation};
+    for (; taken < entries && rc == 0 && entry[0]->r.what != KOLO_JOIN; taken++) rc = name_take(n, entry[taken]);
+    if (rc < 0) { /* the names that were taken are free again */
+        for (int i = 0; i < taken - 1; i++) name_of(n, entry[i]->r.name, lib_hash(entry[i]->r.name, strlen(entry[i]->r.name)))->entry = NULL;
+        return rc;
+    }
+    memcpy(n->inbox + n->inbox_count, entry, (size_t)entries * sizeof *entry);
+    n->inbox_count += entries;
+    atomic_store(&n->came, 1);
+    return 0;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------------------ */
+
+static int fetch(lib_negotiator *n, double now)
+{
+    pthread_mutex_t *lock = &n->group->world->lock;
+    if (!atomic_load(&n->came)) return 0;
+    pthread_mutex_lock(lock);
+    lib_entry **swap = n->taken;
+    int64_t capacity = n->taken_capacity, count = n->inbox_count;
+    n->taken = n->inbox;
+    n->taken_capacity = n->inbox_capacity;
+    n->inbox = swap;
+    n->inbox_capacity = capacity;
+    n->inbox_count = 0;
+    atomic_store(&n->came, 0);
+    pthread_mutex_unlock(lock);
+    for (int64_t i = 0; i < count;) {
+        int64_t entries = n->taken[i]->bundle ? n->taken[i]->bundle_size : 1;
+        KOLO_TRY(lib_core_add(n->core, n->taken + i, entries, now));
+        i += entries;
+    }
+    return 0;
+}
+
+static int tell_children(lib_negotiator *n)
+{
+    lib_core *core = n->core;
+    for (int c = 0; c < core->children && core->down.size; c++) KOLO_TRY(lib_line_put(n->down[c], &core->down));
+    core->down.size = 0;
+    return 0;
+}
+
+/* Up to the first agreement with which something begins. */
+static int hear_parent(lib_negotiator *n, double now)
+{
+    const void *message;
+    int64_t bytes;
+    int rc = 0;
+    n->core->batches = 0;
+    while (n->up && !n->core->batches && (rc = lib_line_take(n->up, &message, &bytes)) > 0) {
+        KOLO_TRY(lib_core_hear(n->core, -1, message, bytes, now));
+        KOLO_TRY(tell_children(n));
+        KOLO_TRY(lib_line_taken(n->up, n->core->closed));
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int hear_children(lib_negotiator *n, double now)
+{
+    const void *message;
+    int64_t bytes;
+    for (int c = 0, rc; c < n->core->children; c++) {
+        while ((rc = lib_line_take(n->down[c], &message, &bytes)) > 0) {
+            KOLO_TRY(lib_core_hear(n->core, c, message, bytes, now));
+            KOLO_TRY(lib_line_taken(n->down[c], n->core->edge[c].closing));
+        }
+        KOLO_TRY(rc);
+    }
+    return 0;
+}
+
+static int speak(lib_negotiator *n, double now, bool idle)
+{
+    lib_core *core = n->core;
+    int64_t heard = core->batches;
+    KOLO_TRY(lib_core_speak(core, now, idle));
+    if (!core->root) core->batches = heard; /* they began by what the parent said */
+    if (core->up.size) KOLO_TRY(lib_line_put(n->up, &core->up));
+    core->up.size = 0;
+    return tell_children(n);
+}
+
+/* Returns whether messages of this member are still under way. */
+static int send_lines(lib_negotiator *n)
+{
+    int rc = n->up ? lib_line_send(n->up) : 1;
+    bool sends = rc == 0;
+    for (int c = 0; rc >= 0 && c < n->core->children; c++) {
+        rc = lib_line_send(n->down[c]);
+        sends |= rc == 0;
+    }
+    return rc < 0 ? rc : sends;
+}
+
+static bool tracks_idle(const lib_stream *s, bool all)
+{
+    int busy = 0;
+    for (int i = 0; i < LIB_TRACKS; i++) busy += s->track[i].execution != NULL;
+    return !s->first && busy < (all ? 1 : LIB_TRACKS);
+}
+
+static void note_batches(lib_negotiator *n, double now)
+{
+    enum { SHOWN = 16 }; /* of larger batches the first name stands for all */
+    lib_core *core = n->core;
+    struct lib_timeline *timeline = n->group->world->timeline;
+    for (int64_t b = 0; b < core->batches; b++) {
+        lib_batch *batch = &core->batch[b];
+        batch->group = n->group;
+        for (int i = 0; i < batch->entries; i++)
+            if (batch->entry[i]) atomic_store(&batch->entry[i]->state, LIB_AGREED);
+        for (int i = 0; timeline && i < (batch->entries > SHOWN ? 1 : batch->entries); i++)
+            if (batch->entry[i])
+                lib_timeline_add(timeline, "negotiate", batch->entry[i]->r.name, batch->entry[i]->submitted, now, 0);
+        const kolo_request *last = batch->entry[batch->entries - 1] ? &batch->entry[batch->entries - 1]->r : NULL;
+        if (last) snprintf(n->begun, sizeof n->begun, "%s", last->name);
+    }
+}
+
+static void note_finished(lib_negotiator *n, double now)
+{
+    if (!n->begun[0] || !tracks_idle(n->group->named, true)) return;
+    memcpy(n->core->finished, n->begun, sizeof n->begun);
+    n->core->finished_at = now;
+    n->begun[0] = 0;
+}
+
+int lib_negotiator_turn(lib_negotiator *n, lib_batch **batch, bool *busy)
+{
+    double now = kolo_time();
+    lib_core *core = n->core;
+    note_finished(n, now);
+    KOLO_TRY(fetch(n, now));
+    KOLO_TRY(hear_parent(n, now));
+    KOLO_TRY(hear_children(n, now));
+    KOLO_TRY(speak(n, now, tracks_idle(n->group->named, false)));
+    int sends = send_lines(n);
+    KOLO_TRY(sends);
+    /* who waits for messages of its node is woken by them; between nodes somebody has to look */
+    *busy = sends || (core->root && core->root->ready) || (core->first && !n->group->one_node);
+    note_batches(n, now);
+    *batch = core->batch;
+    return (int)core->batches;
+}
+
+/* ---- closing ------------------------------------------------------------------------------------------------------------------ */
+
+/* Good-byes, so that no message is expected any more: up the tree when all below have said it, then down. */
+static int say_goodbye(lib_negotiator *n)
+{
+    comm_router *router = n->group->world->router;
+    double begin = kolo_time(), most = n->core->seen ? n->group->world->config.timeout : 10; /* where nothing was ever agreed on, others may not even be there */
+    lib_core_end(n->core);
+    for (;;) {
+        double now = kolo_time();
+        KOLO_TRY(comm_router_status(router));
+        KOLO_TRY(hear_parent(n, now));
+        KOLO_TRY(hear_children(n, now));
+        KOLO_TRY(speak(n, now, true));
+        int sends = send_lines(n);
+        KOLO_TRY(sends);
+        if (n->core->closed && !sends) return 0;
+        if (now > begin + most) return kolo_fail(KOLO_ELAUNCH, "comm: group %d ended without an answer of all its members", n->group->id);
+        comm_router_rest(router, 1e-3);
+    }
+}
+
+void lib_negotiator_close(lib_negotiator **out)
+{
+    if (!*out) return;
+    if (comm_router_status((*out)->group->world->router) == 0) say_goodbye(*out);
+    negotiator_free(out);
+}
