@@ -168,8 +168,9 @@ int lib_agree(kolo_group *group, const char *note, const char *fault);
 
 /* ---- world.c, group.c ------------------------------------------------------------------------------------------------------- */
 
-/* On a launch that outlives the world, or is its own (malloced). */
-int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, bool own_launch);
+typedef int (*lib_exchange)(void *of, const void *mine, size_t bytes, void *all);
+/* On a launch that outlives the world. exchange: as comm_router_config's; NULL: the launch's. */
+int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange);
 int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **group);
 void lib_group_close(kolo_group **group);
 int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count, const char *note, const char *fault);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "comm/library/parts.h"
 #include "kolo/buckets.h"
@@ -38,14 +39,18 @@ static int find_launch(const kolo_world_config *config, kolo_launch **launch, bo
     return 0;
 }
 
-static int open_parts(kolo_world *world)
+static int open_parts(kolo_world *world, lib_exchange exchange)
 {
     kolo_launch *l = world->launch;
     const kolo_world_config *c = &world->config;
-    const comm_router_config config = {.between = c->transport, .timeout = c->timeout, .shared_bytes = c->shared_bytes};
+    const comm_router_config config = {.between = c->transport, .timeout = c->timeout, .shared_bytes = c->shared_bytes, .exchange = exchange};
     KOLO_TRY(lib_entries_open(world));
     KOLO_TRY(comm_selector_open(&world->selector, c->table, c->algorithm));
     KOLO_TRY(comm_router_open(&world->router, l, &config));
+    if (c->timeline && *c->timeline) { /* a rank that cannot write is no reason to stop */
+        if (lib_timeline_open(&world->timeline, c->timeline, l->rank, l->host) < 0) kolo_warn("comm: no timeline: %s", kolo_error_text());
+        KOLO_TRY(lib_timeline_align(world->timeline, world));
+    }
     KOLO_TRY(lib_engine_open(world));
     int *all = kolo_alloc((size_t)l->size * sizeof *all);
     kolo_group **table = world->group = kolo_alloc(16 * sizeof *world->group);
@@ -61,15 +66,14 @@ static int open_parts(kolo_world *world)
     return lib_engine_start(world);
 }
 
-int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_config *config, bool own_launch)
+int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange)
 {
     kolo_world *world = *out = kolo_alloc(sizeof *world);
     if (!world) return KOLO_ECONFIG;
     pthread_mutex_init(&world->lock, NULL);
     world->launch = launch;
-    world->own_launch = own_launch;
     int rc = lib_config_resolve(&world->config, config);
-    if (rc == 0) rc = open_parts(world);
+    if (rc == 0) rc = open_parts(world, exchange);
     if (rc == 0) rc = lib_agree(world->group[0], "the beginning of the world", "");
     if (rc < 0) kolo_world_close(out);
     return rc;
@@ -84,7 +88,11 @@ int kolo_world_open(kolo_world **out, const kolo_world_config *asked)
     kolo_launch *launch;
     bool own;
     if (rc == 0) rc = find_launch(&config, &launch, &own);
-    if (rc == 0) rc = lib_world_start(out, launch, &config, own);
+    if (rc == 0) {
+        rc = lib_world_start(out, launch, &config, NULL);
+        if (rc == 0) (*out)->own_launch = own;
+        else if (own) free(launch); /* what it holds stays, as others may wait for this rank */
+    }
     lib_config_free(&config);
     process.open = rc == 0;
     return rc;
@@ -101,6 +109,7 @@ void kolo_world_close(kolo_world **out)
     lib_engine_stop(world);
     for (int g = world->groups - 1; g >= 0; g--) lib_group_close(&world->group[g]);
     lib_engine_close(world);
+    lib_timeline_close(&world->timeline);
     comm_router_close(&world->router, whole);
     comm_selector_close(&world->selector);
     lib_entries_close(world);
