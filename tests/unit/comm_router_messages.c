@@ -144,6 +144,11 @@ int main(void)
     for (int n = 2; n <= 7; n += n == 2 ? 1 : n == 3 ? 1 : 3)
         is_int(rig_run(n, NULL, false, storm, 150 * n), 0, "%d processes of a node, %d messages of any length and order", n, 150 * n);
     is_int(rig_run(4, NULL, true, storm, 400), 0, "4 threads, 400 messages");
+    static const int two[] = {0, 0, 1, 1}, each[] = {0, 1, 2}, uneven[] = {0, 0, 1, 1, 2, 1, 0};
+    is_int(rig_run(3, each, false, storm, 450), 0, "3 nodes of a rank, over TCP");
+    is_int(rig_run(4, two, false, storm, 600), 0, "2 nodes of 2 ranks, over shared memory and TCP");
+    is_int(rig_run(7, uneven, false, storm, 1050), 0, "3 nodes of 3, 3 and 1 ranks");
+    is_int(rig_run(3, each, true, storm, 300), 0, "3 threads, each its own node");
     is_int(rig_run(2, NULL, false, wrong_length, 0), 0, "a message of another length than expected breaks the world on both ranks, named");
     ok(!world_leftovers(rig_job), "nothing is left in /dev/shm");
     return done_testing();

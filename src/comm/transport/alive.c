@@ -175,7 +175,8 @@ static int check_late(comm_router *router)
     if (rank < 0 || rank == router->launch->rank) return 0;
     int local = router_local(router, rank);
     if (local < 0 && late > router->config.timeout / 2) lines_ask(router, rank);
-    if (local >= 0 && late > ABSENT && atomic_load(&router->control[local]->head.departed))
+    bool left = local >= 0 ? atomic_load(&router->control[local]->head.departed) : lines_left(router, rank);
+    if (left && late > ABSENT)
         return router_fail_peer(router, rank, "left before the end");
     if (late < router->config.timeout) return 0;
     if (local >= 0) router_last_word(router, local, &word);
@@ -190,20 +191,20 @@ int router_watch(comm_router *router)
 {
     router_control *own = router->control[router->me];
     if (router_broken(router)) {
-        if (!router->spread) lines_spread(router);
+        if (router->lines && !atomic_load(&router->control[0]->spread)) lines_spread(router);
         return router_broken_text(router);
     }
     if (router->now - router->turned_at < LOOK_EVERY / 4) return 0;
     atomic_store_explicit(&own->beat, nanoseconds(router->now), memory_order_relaxed);
     router->turned_at = router->now;
     KOLO_TRY(router_look(router));
+    if (router->lines) KOLO_TRY(lines_beat(router));
     return check_late(router);
 }
 
 int comm_router_status(comm_router *router)
 {
-    router->now = kolo_time();
-    return router_watch(router);
+    return router_turn(router);
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------------- */
@@ -230,6 +231,7 @@ void comm_router_rest(comm_router *router, double seconds)
 {
     router_control *own = router->control[router->me];
     double now = kolo_time();
+    if (atomic_exchange_explicit(&router->restless, false, memory_order_relaxed)) return;
     if (now - router->active_at < SPIN && !router->crowded) return;
     double nap = nap_with_mpi(router);
     if (seconds >= 0 && seconds < nap) nap = seconds;

@@ -33,6 +33,7 @@ typedef struct router_control {
     _Atomic uint64_t sequence, told_at;
     _Atomic uint64_t operation[ROUTER_TOLD];        /* text */
     _Alignas(64) _Atomic uint32_t broken;           /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
+    _Atomic uint32_t spread;                        /* leader's only: the break is told to the other nodes, or came from one */
     _Atomic uint64_t ring[ROUTER_MAX_LOCAL];        /* offset of the ring to this local rank; 0: not made yet */
     struct {
         _Atomic uint64_t name; /* number << 32 | id + 1; 0: free */
@@ -132,7 +133,7 @@ typedef struct router_means {
     const char *name;
     bool (*reaches)(const comm_router *router, int rank);
     int (*post)(comm_router *router, router_request *request);
-    int (*turn)(comm_router *router);                            /* moves what can be moved; sets router->moved */
+    int (*turn)(comm_router *router);                            /* moves what can be moved */
     void (*forget)(comm_router *router, router_request *request); /* an incomplete request goes; the world is broken */
 } router_means;
 extern const router_means means_self, means_channel, means_mpi, means_tcp;
@@ -153,16 +154,15 @@ struct comm_router {
     void *mpi;                /* state of comm_mpi; NULL: not in use */
     int spin;                 /* polls */
     bool crowded;             /* more ranks than CPUs */
-    bool moved;               /* by the turn under way */
     double active_at;         /* when something last moved */
     bool mpi_busy;            /* a failing MPI may still use the memory */
     size_t ring_bytes;
     uint32_t bell;            /* doorbell when the engine last rose */
     bool armed;
+    _Atomic bool restless;    /* a poll left something to do: no rest */
     int idle;                 /* rests in a row with MPI in flight */
     double now;               /* of the turn under way */
     double turned_at, looked_at, stood_up_at; /* stood_up_at: last return from an absence (this process was stopped) */
-    _Atomic uint32_t spread;  /* the break was told to the other nodes */
     const char *told;
     pthread_mutex_t look, sets;
     uint32_t sets_made;
@@ -186,7 +186,7 @@ static inline void router_pause(void)
 /* Something of this request has moved. */
 static inline void router_moved(comm_router *router, router_request *r)
 {
-    router->moved = true;
+    atomic_store_explicit(&router->restless, true, memory_order_relaxed);
     router->active_at = r->lane->moved_at = router->now;
 }
 /* Part of a turn: this rank's own sign of life, and a look at the others'. */
@@ -209,6 +209,8 @@ int lines_open(comm_router *router, int status); /* collective; fails on all ran
 void lines_close(comm_router *router, bool orderly);
 void lines_last_word(const comm_router *router, int rank, router_word *word, int *pid); /* as its last sign of life said */
 void lines_ask(comm_router *router, int rank);  /* makes a line to it, if there is none: its signs of life will come */
+bool lines_left(const comm_router *router, int rank); /* it has closed in good order */
+int lines_beat(comm_router *router);            /* every second or so: signs of life, given and taken */
 void lines_spread(comm_router *router);         /* tells the break to the other nodes */
 void lines_sleep(comm_router *router, double seconds);
 void lines_nudge(comm_router *router, int local); /* a rank of this node that sleeps in lines_sleep */

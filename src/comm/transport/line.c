@@ -1,36 +1,525 @@
-/* Lines to the ranks of other nodes. */
-#include "comm/transport/inside.h"
+#include "comm/transport/lines.h"
 
-int lines_open(comm_router *router, int status)
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "kolo/error.h"
+
+static const char magic[8] = "kolo-l1";
+static const double HELLO_WITHIN = 5, CONNECT_WITHIN = 9; /* seconds */
+
+static int fail_system(const char *what)
 {
-    (void)router;
-    return status;
+    return kolo_fail(KOLO_ELAUNCH, "comm: %s failed: %s; KOLO_COMM_INTERFACE chooses another network interface", what,
+                     strerror(errno));
 }
-void lines_close(comm_router *router, bool orderly)
+
+/* ---- ends ---------------------------------------------------------------------------------------------------------------- */
+
+static int watch(tcp_lines *lines, line_end *end, uint32_t events)
 {
-    (void)router;
-    (void)orderly;
+    struct epoll_event event = {.events = events, .data.ptr = end};
+    return epoll_ctl(lines->epoll, EPOLL_CTL_ADD, end->fd, &event) < 0 ? fail_system("epoll_ctl") : 0;
 }
-void lines_last_word(const comm_router *router, int rank, router_word *word, int *pid)
+
+static void watch_for(tcp_lines *lines, line_end *end, bool writable)
 {
-    (void)router;
-    (void)rank;
-    (void)word;
-    *pid = 0;
+    struct epoll_event event = {.events = EPOLLIN | (writable ? EPOLLOUT : 0u), .data.ptr = end};
+    if (writable == end->waits_to_write) return;
+    end->waits_to_write = writable;
+    epoll_ctl(lines->epoll, EPOLL_CTL_MOD, end->fd, &event);
 }
-void lines_ask(comm_router *router, int rank)
+
+static void end_close(line_end *end)
 {
-    (void)router;
-    (void)rank;
+    if (end->fd >= 0) close(end->fd); /* leaves the epoll set by itself */
+    end->fd = -1;
+    end->connecting = end->waits_to_write = false;
 }
-void lines_spread(comm_router *router) { atomic_store(&router->spread, 1); }
+
+void line_hang_up(line *l)
+{
+    end_close(&l->in);
+    end_close(&l->out);
+}
+
+/* Lost hosts show in the time of some probes; stopped processes do not, they are given the timeout. */
+static void tune(const comm_router *router, int fd)
+{
+    int on = 1, idle = 3, every = 2, probes = 3;
+    double patience = router->config.timeout > 10 ? router->config.timeout : 10;
+    unsigned ms = patience < 1e6 ? (unsigned)(1000 * patience) : 1000000000u;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+}
+
+static ring *make_ring(void)
+{
+    ring *r = aligned_alloc(64, ring_size(LINE_RING));
+    if (r) memset(r, 0, sizeof *r);
+    return r;
+}
+
+line *line_find(comm_router *router, int rank)
+{
+    tcp_lines *lines = router->lines;
+    line *l = lines->line[rank];
+    if (l) return l;
+    l = kolo_alloc(sizeof *l);
+    if (!l) return NULL;
+    l->in = (line_end){.kind = END_IN, .fd = -1, .rank = rank};
+    l->out = (line_end){.kind = END_OUT, .fd = -1, .rank = rank};
+    l->t = (talk){.router = router, .rank = rank, .ring_bytes = LINE_RING, .other = line_other};
+    l->t.in = make_ring();
+    l->t.out = make_ring();
+    if (!l->t.in || !l->t.out || talk_open(&l->t) < 0) {
+        free(l->t.in);
+        free(l->t.out);
+        free(l);
+        return NULL;
+    }
+    l->heard_at = kolo_time();
+    return lines->line[rank] = l;
+}
+
+static void greet(const comm_router *router, line_hello *hello, int purpose)
+{
+    memcpy(hello->magic, magic, sizeof magic);
+    memcpy(hello->cookie, router->lines->card[0].cookie, sizeof hello->cookie);
+    hello->rank = router->launch->rank;
+    hello->purpose = purpose;
+}
+
+/* A socket that is being connected, or -1. */
+static int dial(const comm_router *router, int rank)
+{
+    const line_card *card = &router->lines->card[rank];
+    int fd = socket(card->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    tune(router, fd);
+    if (connect(fd, (const struct sockaddr *)&card->address, card->length) == 0 || errno == EINPROGRESS) return fd;
+    close(fd);
+    return -1;
+}
+
+/* Nobody answers there. With MPI the lines are not needed for messages: the job goes on without that line's signs of life. */
+static int no_way(comm_router *router, line *l, const char *how)
+{
+    end_close(&l->out);
+    if (router->mpi && l->in.fd < 0) {
+        if (!l->failed)
+            kolo_warn("no connection to rank %d on host %s (%s): its death would be seen late; KOLO_COMM_INTERFACE chooses another interface",
+                      l->t.rank, router_host(router, l->t.rank), how);
+        l->failed = true;
+        return 0;
+    }
+    return line_lost(router, l, how);
+}
+
+int line_connect(comm_router *router, line *l)
+{
+    if (l->out.fd >= 0 || l->failed || l->left || l->lost_at > 0) return 0;
+    int fd = dial(router, l->t.rank);
+    if (fd < 0) return no_way(router, l, strerror(errno));
+    l->out.fd = fd;
+    l->out.connecting = l->out.waits_to_write = true;
+    l->out.since = router->now;
+    return watch(router->lines, &l->out, EPOLLIN | EPOLLOUT);
+}
+
+static int connected(comm_router *router, line *l)
+{
+    int error = 0;
+    socklen_t length = sizeof error;
+    line_hello hello;
+    getsockopt(l->out.fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error) return no_way(router, l, strerror(error));
+    greet(router, &hello, LINE_FRAMES);
+    if (send(l->out.fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello) return no_way(router, l, strerror(errno));
+    l->out.connecting = false;
+    watch_for(router->lines, &l->out, false);
+    line_mark(router, l);
+    return 0;
+}
+
+/* ---- guests ---------------------------------------------------------------------------------------------------------------- */
+
+static void accept_all(comm_router *router)
+{
+    tcp_lines *lines = router->lines;
+    for (int fd; (fd = accept4(lines->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) {
+        int slot = 0, oldest = 0;
+        for (; slot < LINE_GUESTS && lines->guest[slot].end.fd >= 0; slot++)
+            if (lines->guest[slot].end.since < lines->guest[oldest].end.since) oldest = slot;
+        if (slot == LINE_GUESTS) end_close(&lines->guest[slot = oldest].end);
+        line_guest *guest = &lines->guest[slot];
+        guest->end = (line_end){.kind = END_GUEST, .fd = fd, .rank = slot, .since = router->now};
+        guest->got = 0;
+        if (watch(lines, &guest->end, EPOLLIN) < 0) end_close(&guest->end);
+    }
+}
+
+static bool known(const comm_router *router, const line_hello *h)
+{
+    unsigned char differs = 0; /* looked at as a whole, so that the time tells nothing */
+    for (size_t i = 0; i < sizeof h->cookie; i++) differs |= h->cookie[i] ^ router->lines->card[0].cookie[i];
+    return memcmp(h->magic, magic, sizeof magic) == 0 && !differs && h->rank >= 0 && h->rank < router->launch->size &&
+           h->rank != router->launch->rank && (h->purpose == LINE_FRAMES || h->purpose == LINE_BREAK);
+}
+
+/* The guest is a rank: its bytes are frames from now on. */
+static int settle(comm_router *router, line_guest *guest, int rank)
+{
+    line *l = line_find(router, rank);
+    if (!l || l->in.fd >= 0) {
+        end_close(&guest->end);
+        return l ? 0 : KOLO_ECONFIG;
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &l->in};
+    tune(router, guest->end.fd);
+    l->in.fd = guest->end.fd;
+    guest->end.fd = -1;
+    l->heard_at = router->now;
+    if (epoll_ctl(router->lines->epoll, EPOLL_CTL_MOD, l->in.fd, &event) < 0) return fail_system("epoll_ctl");
+    KOLO_TRY(line_connect(router, l)); /* signs of life go back */
+    return line_fill(router, l);
+}
+
+static int hear_guest(comm_router *router, line_guest *guest)
+{
+    line_hello hello;
+    size_t most = guest->got < sizeof hello ? sizeof hello : sizeof guest->text - 1; /* frames stay in the socket */
+    ssize_t n = recv(guest->end.fd, guest->text + guest->got, most - guest->got, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    if (n > 0) guest->got += (size_t)n;
+    if (n > 0 && guest->got < sizeof hello) return 0;
+    memcpy(&hello, guest->text, sizeof hello);
+    bool friendly = guest->got >= sizeof hello && known(router, &hello);
+    if (friendly && hello.purpose == LINE_FRAMES) return settle(router, guest, hello.rank);
+    if (friendly && n > 0 && guest->got < sizeof guest->text - 1) return 0; /* more of the text */
+    if (friendly) {
+        guest->text[guest->got] = 0;
+        atomic_store(&router->control[0]->spread, 1); /* who found it tells everybody */
+        comm_router_break(router, guest->text + sizeof hello);
+    }
+    end_close(&guest->end);
+    return 0;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------------------ */
+
+static void drain_nudges(const tcp_lines *lines)
+{
+    char bytes[64];
+    while (recv(lines->nudge.fd, bytes, sizeof bytes, MSG_DONTWAIT) >= 0) continue;
+}
+
+/* The other side says nothing here but that it leaves. */
+static int hear_out(comm_router *router, line *l)
+{
+    char word[16];
+    ssize_t n = recv(l->out.fd, word, sizeof word, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    if (n > 0) {
+        l->left = true;
+        return 0;
+    }
+    const char *how = n < 0 ? strerror(errno) : "its connection closed";
+    if (!l->left) return line_lost(router, l, how);
+    end_close(&l->out);
+    return 0;
+}
+
+static int handle(comm_router *router, line_end *end, uint32_t events)
+{
+    line *l = end->kind >= END_IN ? router->lines->line[end->rank] : NULL;
+    if (end->fd < 0) return 0;
+    switch (end->kind) {
+    case END_LISTENER: accept_all(router); return 0;
+    case END_NUDGE: drain_nudges(router->lines); return 0;
+    case END_GUEST: return hear_guest(router, &router->lines->guest[end->rank]);
+    case END_IN: return line_fill(router, l);
+    case END_OUT: break;
+    }
+    if (end->connecting) return events & (EPOLLOUT | EPOLLERR | EPOLLHUP) ? connected(router, l) : 0;
+    if (events & EPOLLOUT) line_mark(router, l);
+    return events & (EPOLLIN | EPOLLERR | EPOLLHUP) ? hear_out(router, l) : 0;
+}
+
+int line_poll(comm_router *router)
+{
+    struct epoll_event event[32];
+    tcp_lines *lines = router->lines;
+    lines->polled_at = router->now;
+    int n = epoll_wait(lines->epoll, event, 32, 0);
+    for (int i = 0; i < n; i++) KOLO_TRY(handle(router, event[i].data.ptr, event[i].events));
+    return 0;
+}
+
+void line_wait_to_write(comm_router *router, line *l, bool wait) { watch_for(router->lines, &l->out, wait); }
+
+/* Guests that say nothing, connections that do not come about. */
+int lines_expire(comm_router *router)
+{
+    tcp_lines *lines = router->lines;
+    for (int g = 0; g < LINE_GUESTS; g++)
+        if (lines->guest[g].end.fd >= 0 && router->now - lines->guest[g].end.since > HELLO_WITHIN) end_close(&lines->guest[g].end);
+    for (int r = 0; r < router->launch->size; r++) {
+        line *l = lines->line[r];
+        if (l && l->out.connecting && router->now - l->out.since > CONNECT_WITHIN)
+            KOLO_TRY(no_way(router, l, "no answer"));
+    }
+    return 0;
+}
+
+/* ---- sleeping ---------------------------------------------------------------------------------------------------------------- */
+
+bool lines_left(const comm_router *router, int rank)
+{
+    return router->lines && router->lines->line[rank] && router->lines->line[rank]->left;
+}
+
+static socklen_t nudge_name(const comm_router *router, int rank, struct sockaddr_un *name)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (const char *c = router->launch->job; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX}; /* abstract: no file, gone with its process */
+    int n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "kolo-%016llx-%d", (unsigned long long)hash, rank);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+void lines_nudge(comm_router *router, int local)
+{
+    struct sockaddr_un name;
+    if (!router->lines) return;
+    socklen_t length = nudge_name(router, router->rank_of[local], &name);
+    sendto(router->lines->nudge.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&name, length);
+}
+
 void lines_sleep(comm_router *router, double seconds)
 {
     router_control *own = router->control[router->me];
-    kolo_futex_wait(&own->doorbell, router->bell, seconds, 0);
+    struct pollfd any = {.fd = router->lines->epoll, .events = POLLIN};
+    struct timespec nap = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    atomic_store(&own->nudged, 1);
+    if (atomic_load(&own->doorbell) == router->bell) ppoll(&any, 1, &nap, NULL);
+    atomic_store(&own->nudged, 0);
+    router->lines->polled_at = 0;
 }
-void lines_nudge(comm_router *router, int local)
+
+/* ---- telling that the world is broken ------------------------------------------------------------------------------------------ */
+
+typedef struct herald {
+    int fd, node, candidate; /* local rank that is asked */
+} herald;
+
+static int rank_at(const kolo_launch *l, int node, int local)
 {
-    (void)router;
-    (void)local;
+    for (int r = 0; r < l->size; r++)
+        if (l->node_of[r] == node && l->local_of[r] == local) return r;
+    return -1;
+}
+
+/* The next rank of that node, since the one before does not answer; false: there is no further one. */
+static bool dial_next(const comm_router *router, herald *h)
+{
+    if (h->fd >= 0) close(h->fd);
+    h->fd = -1;
+    for (int rank; h->fd < 0 && (rank = rank_at(router->launch, h->node, h->candidate)) >= 0; h->candidate++)
+        h->fd = dial(router, rank);
+    return h->fd >= 0;
+}
+
+static bool deliver(const comm_router *router, herald *h)
+{
+    struct {
+        line_hello hello;
+        char text[COMM_TEXT];
+    } word;
+    int error = 0;
+    socklen_t length = sizeof error;
+    getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error) return false;
+    greet(router, &word.hello, LINE_BREAK);
+    size_t bytes = strlen(router->control[0]->head.text);
+    memcpy(word.text, router->control[0]->head.text, bytes);
+    bool sent = send(h->fd, &word, sizeof word.hello + bytes, MSG_NOSIGNAL) > 0;
+    close(h->fd);
+    h->fd = -1;
+    return sent;
+}
+
+/* One rank a node is told, in two seconds at most; its node sees it in shared memory. */
+static void tell_nodes(comm_router *router, herald *h, struct pollfd *fds, int nodes)
+{
+    double until = kolo_time() + 2;
+    for (int left = 1; left > 0 && kolo_time() < until;) {
+        left = 0;
+        for (int n = 0; n < nodes; n++) {
+            fds[n] = (struct pollfd){.fd = h[n].fd, .events = POLLOUT};
+            left += h[n].fd >= 0;
+        }
+        if (poll(fds, (nfds_t)nodes, 100) <= 0) continue;
+        for (int n = 0; n < nodes; n++)
+            if (h[n].fd >= 0 && fds[n].revents && !deliver(router, &h[n])) dial_next(router, &h[n]);
+    }
+    for (int n = 0; n < nodes; n++)
+        if (h[n].fd >= 0) close(h[n].fd);
+}
+
+void lines_spread(comm_router *router)
+{
+    uint32_t nobody = 0;
+    int nodes = router->launch->nodes;
+    if (!router->lines || !atomic_compare_exchange_strong(&router->control[0]->spread, &nobody, 1)) return;
+    for (int i = 0; i < 1000 && atomic_load(&router->control[0]->broken) == 1; i++) sched_yield();
+    herald *h = kolo_alloc((size_t)nodes * sizeof *h);
+    struct pollfd *fds = kolo_alloc((size_t)nodes * sizeof *fds);
+    for (int n = 0; h && fds && n < nodes; n++) {
+        h[n] = (herald){-1, n, 0};
+        if (n != router->launch->node) dial_next(router, &h[n]);
+    }
+    if (h && fds) tell_nodes(router, h, fds, nodes);
+    free(h);
+    free(fds);
+}
+
+/* ---- opening and closing --------------------------------------------------------------------------------------------------------- */
+
+static int listen_at(comm_router *router, line_card *card)
+{
+    tcp_lines *lines = router->lines;
+    struct sockaddr_storage *address = &card->address;
+    socklen_t length = sizeof *address;
+    KOLO_TRY(line_address(card));
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return fail_system("socket");
+    lines->listener = (line_end){.kind = END_LISTENER, .fd = fd};
+    if (bind(fd, (struct sockaddr *)address, card->length) < 0) return fail_system("bind");
+    if (listen(fd, SOMAXCONN) < 0) return fail_system("listen");
+    if (getsockname(fd, (struct sockaddr *)address, &length) < 0) return fail_system("getsockname");
+    return watch(lines, &lines->listener, EPOLLIN);
+}
+
+static int open_ends(comm_router *router, line_card *card)
+{
+    tcp_lines *lines = router->lines;
+    struct sockaddr_un name;
+    lines->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (lines->epoll < 0) return fail_system("epoll_create1");
+    KOLO_TRY(listen_at(router, card));
+    lines->nudge = (line_end){.kind = END_NUDGE, .fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+    socklen_t length = nudge_name(router, router->launch->rank, &name);
+    if (lines->nudge.fd < 0 || bind(lines->nudge.fd, (struct sockaddr *)&name, length) < 0) return fail_system("a local socket");
+    return watch(lines, &lines->nudge, EPOLLIN);
+}
+
+static int exchange_cards(comm_router *router, const line_card *mine)
+{
+    tcp_lines *lines = router->lines;
+    const comm_router_config *c = &router->config;
+    if (c->exchange) KOLO_TRY(c->exchange(c->exchange_of, mine, sizeof *mine, lines->card));
+    else KOLO_TRY(kolo_launch_exchange(router->launch, mine, sizeof *mine, lines->card));
+    for (int r = 0; r < router->launch->size; r++)
+        if (lines->card[r].status < 0 && mine->status == 0)
+            return kolo_fail(lines->card[r].status, "comm: rank %d on host %s could not set up; its own message says why", r,
+                             router_host(router, r));
+    return 0;
+}
+
+int lines_open(comm_router *router, int status)
+{
+    const kolo_launch *launch = router->launch;
+    tcp_lines *lines = router->lines = kolo_alloc(sizeof *lines);
+    line_card mine = {.status = status, .pid = (int32_t)getpid()};
+    char text[COMM_TEXT];
+    if (!lines) return KOLO_ECONFIG;
+    lines->epoll = lines->listener.fd = lines->nudge.fd = -1;
+    for (int g = 0; g < LINE_GUESTS; g++) lines->guest[g].end.fd = -1;
+    lines->card = kolo_alloc((size_t)launch->size * sizeof *lines->card);
+    lines->line = kolo_alloc((size_t)launch->size * sizeof(line *));
+    lines->dirty = kolo_alloc((size_t)launch->size * sizeof *lines->dirty);
+    if (!lines->card || !lines->line || !lines->dirty) return KOLO_ECONFIG;
+    if (mine.status == 0) mine.status = open_ends(router, &mine);
+    if (getrandom(mine.cookie, sizeof mine.cookie, 0) != (ssize_t)sizeof mine.cookie && mine.status == 0)
+        mine.status = fail_system("getrandom");
+    snprintf(text, sizeof text, "%s", mine.status < 0 ? kolo_error_text() : "");
+    int rc = exchange_cards(router, &mine);
+    if (mine.status < 0) return kolo_fail(mine.status, "%s", text);
+    KOLO_TRY(rc);
+    if (launch->local_rank != 0) return 0;
+    line *next = line_find(router, rank_at(launch, (launch->node + 1) % launch->nodes, 0));
+    return next ? line_connect(router, next) : KOLO_ECONFIG;
+}
+
+/* The others learn that we leave, and that nothing was lost. */
+static void take_leave(comm_router *router)
+{
+    tcp_lines *lines = router->lines;
+    double until = kolo_time() + 1;
+    bool waiting = true;
+    router->now = kolo_time();
+    for (int r = 0; r < router->launch->size; r++) {
+        line *l = lines->line[r];
+        if (!l) continue;
+        if (l->in.fd >= 0) send(l->in.fd, "b", 1, MSG_NOSIGNAL);
+        if (l->out.fd >= 0 && !l->out.connecting) {
+            talk_put(&l->t, &(frame){.kind = FRAME_LEAVE}, NULL);
+            line_flush(router, l);
+            shutdown(l->out.fd, SHUT_WR);
+        }
+    }
+    while (waiting && kolo_time() < until && !router_broken(router)) {
+        waiting = false;
+        router->now = kolo_time();
+        if (line_poll(router) < 0) return;
+        for (int r = 0; r < router->launch->size; r++)
+            waiting = waiting || (lines->line[r] && lines->line[r]->in.fd >= 0 && !lines->line[r]->left);
+        if (waiting) usleep(1000);
+    }
+}
+
+static void line_free(line **at)
+{
+    line *l = *at;
+    if (!l) return;
+    end_close(&l->in);
+    end_close(&l->out);
+    talk_close(&l->t);
+    free(l->t.in);
+    free(l->t.out);
+    free(l);
+    *at = NULL;
+}
+
+void lines_close(comm_router *router, bool orderly)
+{
+    tcp_lines *lines = router->lines;
+    if (!lines) return;
+    bool set_up = lines->card && lines->line && lines->dirty;
+    if (set_up && router->control && router->control[0] && router_broken(router)) lines_spread(router);
+    else if (set_up && orderly) take_leave(router);
+    for (int r = 0; set_up && r < router->launch->size; r++) line_free(&lines->line[r]);
+    for (int g = 0; g < LINE_GUESTS; g++) end_close(&lines->guest[g].end);
+    if (lines->listener.fd >= 0) close(lines->listener.fd);
+    if (lines->nudge.fd >= 0) close(lines->nudge.fd);
+    if (lines->epoll >= 0) close(lines->epoll);
+    free(lines->card);
+    free(lines->line);
+    free(lines->dirty);
+    free(lines);
+    router->lines = NULL;
 }

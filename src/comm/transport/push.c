@@ -308,18 +308,19 @@ static int poll(comm_push *p)
     return rc;
 }
 
-enum { PATIENT = 64 }; /* polls in vain until the others are asked to ring */
+enum { AT_ONCE = 8 }; /* blocks or pieces of one poll */
 
 int comm_push_poll(comm_push *p)
 {
-    int rc = poll(p);
+    int rc = PUSH_WORKED;
+    for (int i = 0; i < AT_ONCE && rc == PUSH_WORKED; i++) rc = poll(p);
     if (rc == PUSH_IDLE && router_broken(p->router)) return router_broken_text(p->router);
-    if (rc == PUSH_IDLE && ++p->polls == PATIENT) {
-        atomic_store(&p->set->member[p->me].wants, 1);
-        rc = poll(p); /* what was done before they knew */
+    if (rc == PUSH_IDLE && p->polls++ == 0) {
+        atomic_store(&p->set->member[p->me].wants, 1); /* the caller may sleep before he polls again */
+        rc = poll(p);                                  /* what was done before they knew */
     }
     if (rc != PUSH_WORKED) return rc;
-    p->polls = p->polls < PATIENT ? 0 : p->polls;
+    atomic_store_explicit(&p->router->restless, true, memory_order_relaxed); /* there may be more to do */
     return PUSH_IDLE;
 }
 

@@ -7,7 +7,7 @@
 #include "kolo/error.h"
 
 /* The first that reaches a peer carries its messages. */
-static const router_means *const table[] = {&means_self, &means_channel, &means_mpi};
+static const router_means *const table[] = {&means_self, &means_channel, &means_mpi, &means_tcp};
 enum { MEANS = sizeof table / sizeof *table };
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------------ */

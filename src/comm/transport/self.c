@@ -18,7 +18,7 @@ static int post(comm_router *router, router_request *r)
                          r->sends ? r->bytes : other->bytes, r->sends ? other->bytes : r->bytes);
     if (r->bytes) memmove(r->sends ? other->data : r->data, r->sends ? r->data : other->data, r->bytes);
     r->complete = other->complete = true;
-    router->moved = true;
+    router_moved(router, r);
     return 0;
 }
 

@@ -26,8 +26,8 @@ enum frame_kind {
     FRAME_GRANT,
     FRAME_TAKEN,
     FRAME_DATA,
-    FRAME_BEAT,  /* line.c: a sign of life */
-    FRAME_BREAK, /* line.c: the world is broken, with this text */
+    FRAME_BEAT,  /* lines.h: a sign of life */
+    FRAME_LEAVE, /* lines.h: closed in good order */
 };
 
 typedef struct frame {

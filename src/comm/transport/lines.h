@@ -1,0 +1,88 @@
+/* Lines between ranks of different nodes: sockets, one for each direction of a pair, made when first needed. Who accepts a line makes one back, so
+ * that signs of life go both ways. Leaders of nodes keep a line to the next node's from the start: a ring in which every node has neighbours that
+ * see it die. They carry messages where MPI does not (tcp.c), signs of life every second, and the news that the world is broken. */
+#ifndef KOLO_COMM_LINES_H
+#define KOLO_COMM_LINES_H
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "comm/transport/talk.h"
+
+/* What every rank tells of itself at the start. */
+typedef struct line_card {
+    int32_t status, pid;
+    uint32_t length; /* of address */
+    unsigned char cookie[16];
+    struct sockaddr_storage address;
+} line_card;
+
+/* First bytes on every connection; who does not know the cookie is dropped. */
+typedef struct line_hello {
+    unsigned char magic[8], cookie[16];
+    int32_t rank, purpose;
+} line_hello;
+enum { LINE_FRAMES = 1, LINE_BREAK = 2 }; /* purpose; break: a text follows, then the end */
+
+typedef struct line_beat {
+    char operation[8 * ROUTER_TOLD];
+    uint64_t sequence;
+    double age;
+    int32_t waits_for, unused;
+} line_beat;
+
+enum end_kind { END_LISTENER, END_NUDGE, END_GUEST, END_IN, END_OUT };
+
+/* A file descriptor in the epoll set. Ends stay where they are: an event may come for one that was closed just before. */
+typedef struct line_end {
+    enum end_kind kind;
+    int fd;   /* -1: closed */
+    int rank; /* guest: its number */
+    bool connecting, waits_to_write;
+    double since;
+} line_end;
+
+/* Who has connected, but not yet said who he is. */
+typedef struct line_guest {
+    line_end end;
+    size_t got; /* bytes of hello and text */
+    char text[sizeof(line_hello) + COMM_TEXT];
+} line_guest;
+
+typedef struct line {
+    talk t;             /* rings are made with the ends */
+    line_end in, out;
+    double heard_at, lost_at, said_at; /* lost_at: the other end is gone without a word; a break may still explain it */
+    bool left, failed, dirty;          /* left: closed in good order; failed: there is no way to it (not an end of the world with MPI) */
+    char how[64]; /* it was lost */
+    line_beat beat;
+} line;
+
+enum { LINE_GUESTS = 64, LINE_RING = 1 << 18 };
+
+typedef struct tcp_lines {
+    int epoll;
+    line_end listener, nudge;
+    line_guest guest[LINE_GUESTS];
+    line_card *card; /* [size] */
+    line **line;     /* [size] NULL: none */
+    int *dirty, dirties; /* ranks with something to write */
+    double polled_at;
+} tcp_lines;
+
+line *line_find(comm_router *router, int rank); /* NULL: no memory, broken */
+int line_connect(comm_router *router, line *l);
+int line_poll(comm_router *router); /* takes what the sockets have; cheap */
+void line_mark(comm_router *router, line *l);
+/* Moves bytes of the rings. */
+int line_flush(comm_router *router, line *l);
+int line_fill(comm_router *router, line *l);
+int line_lost(comm_router *router, line *l, const char *how);
+int line_other(talk *t, const frame *f, const char *payload);
+int lines_beat(comm_router *router);
+void line_wait_to_write(comm_router *router, line *l, bool wait);
+void line_hang_up(line *l);
+int lines_expire(comm_router *router);
+int line_address(line_card *card); /* of the interface that KOLO_COMM_INTERFACE names, or the first that fits */
+
+#endif
