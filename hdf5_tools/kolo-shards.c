@@ -28,7 +28,7 @@ static void usage(FILE *out)
     for (int i = 0; i < COMMANDS; i++) {
         char left[64];
         snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].words);
-        fprintf(out, "  %-40s %s\n", left, commands[i].help);
+        fprintf(out, "  %-42s %s\n", left, commands[i].help);
     }
     fprintf(
         out,
