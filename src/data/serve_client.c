@@ -52,10 +52,10 @@ struct kolo_client {
 static int listen_for(kolo_client *c, double seconds, int *passed)
 {
     struct pollfd fds[2] = {{c->fd, POLLIN, 0}, {c->wake, POLLIN, 0}};
-    const int rc = serve_receive(c->fd, &c->packet, passed);
+    int rc = serve_receive(c->fd, &c->packet, passed);
     if (rc != 0) return rc;
-    if (poll(fds, 2, (int)(seconds * 1e3) + 1) <= 0 || !fds[0].revents) return 0;
-    return serve_receive(c->fd, &c->packet, passed);
+    while ((rc = poll(fds, 2, (int)(seconds * 1e3) + 1)) < 0 && errno == EINTR) continue;
+    return rc > 0 && fds[0].revents ? serve_receive(c->fd, &c->packet, passed) : 0;
 }
 
 /* A packet of kind a or b; others are of an earlier wish. */
@@ -67,7 +67,8 @@ static int await_answer(kolo_client *c, enum serve_kind a, enum serve_kind b, in
         if (rc < 0) return rc;
         if (rc > 0 && c->packet.head.kind == SERVE_END) return kolo_fail(KOLO_EIO, "the server ends: %s", c->packet.text);
         if (rc > 0 && (c->packet.head.kind == a || c->packet.head.kind == b)) return 0;
-        if (kolo_time() >= end) return kolo_fail(KOLO_EIO, "the server does not answer");
+        if (rc == 0) /* nothing came, or nobody shall wait any more */
+            return kolo_fail(KOLO_EIO, "the server does not answer");
     }
 }
 
@@ -173,7 +174,7 @@ static void join(kolo_client *c, int64_t position)
     if (rc < 0) {
         c->refused = rc == KOLO_ECONFIG;
         disconnect(c);
-        warn_alone(c, kolo_error_text());
+        if (!c->interrupted) warn_alone(c, kolo_error_text());
     } else {
         c->told = false;
         tell_joined(c, position, from);

@@ -42,17 +42,25 @@ static void test_same(kolo_loader_config c, const char *what)
     is_int(end(&server), 0, "a server that is told to end has done its work");
 }
 
-/* A server has the rows of its node. */
+static kolo_loader_config of_node(kolo_loader_config c, int rank, int ranks, const int *node_of)
+{
+    c.node_of = node_of;
+    return of_rank(c, rank, ranks);
+}
+
+/* A server has the rows of its node, also where each node shows its own pictures. */
 static void test_nodes(void)
 {
-    const kolo_loader_config c = config_of(NULL);
-    process server = serve(of_rank(c, 1, 2), 1), inside = start(of_rank(c, 3, 4), false, 0, 0, STEPS, -1);
-    process beside = start(of_rank(c, 2, 4), false, 0, 0, STEPS, -1);
-    const seen want = alone(of_rank(c, 3, 4), STEPS), got = result_of(&inside);
+    static const int servers[] = {0, 1}, ranks[] = {0, 0, 1, 1};
+    kolo_loader_config c = config_of(NULL);
+    c.shuffle = "local:0.25";
+    process server = serve(of_node(c, 1, 2, servers), 1), inside = start(of_node(c, 3, 4, ranks), false, 0, 0, STEPS, -1);
+    process beside = start(of_node(c, 2, 4, ranks), false, 0, 0, STEPS, -1);
+    const seen want = alone(of_node(c, 3, 4, ranks), STEPS), got = result_of(&inside);
     ok(same(&got, &want), "the second of two nodes serves the fourth of four ranks");
     is_int(got.served, 2 * 4 * 6, "its rows, but for padding");
     finish(&inside), finish(&beside);
-    process outside = start(of_rank(c, 0, 4), false, 0, 0, STEPS, -1);
+    process outside = start(of_node(c, 0, 4, ranks), false, 0, 0, STEPS, -1);
     is_int(finish(&outside), 78, "not the first, whose rows are another node's");
     end(&server);
 }

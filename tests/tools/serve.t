@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# kolo serve-data: jobs of a sweep get their batches from one loader, and the numbers they would get alone.
+. "$(dirname "$0")/../lib.sh"
+shapes_data 256 32
+common=(model=lenet5 size=32 data="$ROOM/data/train" crop=resized flip=true augment=trivialaugment batch=32 seed=3 cache=ram prefetch=2)
+socket=serve="$ROOM/socket"
+train() { # RUN OPTION...
+    kolo train "${common[@]}" val=none run="$ROOM/$1" epochs=2 eval_epochs=0 threads=1 bn=ghost micro_batch=16 reduce=canonical conv=direct "${@:2}" \
+        > "$ROOM/$1.log" 2>&1
+}
+serve() { # LOG OPTION...
+    kolo serve-data "${common[@]}" "$socket" "${@:2}" > "$ROOM/$1" 2>&1 &
+    server=$!
+    for _ in {1..200}; do
+        kolo serve-data --status "$socket" > "$ROOM/status" 2> /dev/null && return
+        sleep 0.05
+    done
+}
+end() { kill "$server" && wait "$server"; }
+at_end 'kill "$server" 2> /dev/null'
+
+train plain lr=0.02
+train other lr=0.01
+is "$(losses "$ROOM/plain" | wc -l)" 16 "two epochs alone"
+
+serve log serve_jobs=3
+like "$ROOM/status" 'ring of 3 batches' "a server says how deep its ring is"
+like "$ROOM/status" 'nobody has joined' "and that nobody has come"
+train a lr=0.02 "$socket" &
+a=$!
+train b lr=0.01 "$socket" &
+b=$!
+if command -v mpiexec > /dev/null; then
+    mpiexec -n 2 kolo train "${common[@]}" val=none run="$ROOM/c" epochs=2 eval_epochs=0 threads=1 bn=ghost micro_batch=16 reduce=canonical conv=direct \
+        lr=0.02 "$socket" > "$ROOM/c.log" 2>&1
+else
+    train c lr=0.02 "$socket"
+fi
+wait $a $b
+is "$(losses "$ROOM/a")" "$(losses "$ROOM/plain")" "a served job learns the same"
+is "$(losses "$ROOM/b")" "$(losses "$ROOM/other")" "another job of the sweep too"
+is "$(losses "$ROOM/c")" "$(losses "$ROOM/plain")" "and one of two ranks"
+like "$ROOM/a.log" '(1[6-9]|2[0-9]) of (1[6-9]|2[0-9]) batches came from the server' "all batches came from the server"
+kolo serve-data --status "$socket" > "$ROOM/status" 2>&1
+made=$(sed -n 's/^\([0-9]*\) pictures made.*/\1/p' "$ROOM/status") given=$(sed -n 's/.* made, \([0-9]*\) given/\1/p' "$ROOM/status")
+[ "$given" -ge 1536 ] && [ "$made" -lt $((given / 2)) ]
+ok $? "which made each picture once for three jobs ($made made, $given given)"
+train wrong seed=4 "$socket"
+is $? 78 "a job with another order is refused"
+like "$ROOM/wrong.log" 'seed=3 there, seed=4 here' "by name"
+kolo serve-data "${common[@]}" "$socket" > "$ROOM/second" 2>&1
+is $? 78 "a second server of the name is refused"
+end
+is $? 0 "a server ends when it is told to"
+train late lr=0.02 "$socket"
+is "$(losses "$ROOM/late")" "$(losses "$ROOM/plain")" "without a server a job learns the same"
+like "$ROOM/late.log" 'warning: serve=.*no server is running' "and says so"
+kolo serve-data --status "$socket" > "$ROOM/status" 2>&1
+is $? 3 "no server to ask"
+kolo serve-data data=synthetic "$socket" > "$ROOM/second" 2>&1
+is $? 78 "nothing to serve"
+
+serve log
+train killed lr=0.02 "$socket" &
+a=$!
+for _ in {1..200}; do
+    grep -q 'takes rows' "$ROOM/log" && break
+    sleep 0.02
+done
+kill -KILL "$server"
+wait "$server" 2> /dev/null
+wait $a
+is "$(losses "$ROOM/killed")" "$(losses "$ROOM/plain")" "a job whose server is killed learns the same"
+
+if unshare -rm mount -t tmpfs tmpfs "$ROOM" 2> /dev/null; then
+    mkdir "$ROOM/full"
+    unshare -rm bash -c 'mount -t tmpfs -o nr_inodes=1 tmpfs "$0" && shift && exec "$@"' "$ROOM/full" x kolo serve-data "${common[@]}" \
+        cache=none serve="$ROOM/full/socket" > "$ROOM/second" 2>&1
+    is $? 3 "a full file system is told"
+    like "$ROOM/second" 'full/socket.*No space left' "by name"
+else
+    skip "no private mounts here" && skip "no private mounts here"
+fi
+is "$(find /dev/shm -maxdepth 1 -name "kolo-*-$(id -u)-*" -newer "$ROOM/plain.log" | wc -l)" 0 "nothing is left in /dev/shm"
+done_testing
