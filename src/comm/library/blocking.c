@@ -60,7 +60,7 @@ static int by_caller(kolo_group *g, const kolo_request *request)
     lib_track *t = claim(g, &number);
     if (!t) return 0;
     lib_entry probe = {.r = *r, .group = g};
-    comm_folding how = lib_folding(r, g->size);
+    comm_folding how = r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_WIRE_I64} : lib_folding(r, g->size); /* as lib_meet's */
     comm_router_tell(g->world->router, comm_collective_name(r->what), number);
     int rc = comm_push_start(t->push, r->in ? r->in : r->out, r->out, count, &how, lib_signature(&probe));
     if (rc == 0) rc = comm_push_wait(t->push);
@@ -73,10 +73,8 @@ int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output)
 {
     char fault[LIB_TEXT];
     lib_entry *e;
-    kolo_request r = *request;
     KOLO_TRY(lib_check_group(group));
-    r.prescale = r.prescale == 0 ? 1 : r.prescale;
-    r.postscale = r.postscale == 0 ? 1 : r.postscale;
+    kolo_request r = lib_plain(request);
     lib_check(group, &r, fault, sizeof fault);
     if (!fault[0]) {
         int rc = by_caller(group, &r);

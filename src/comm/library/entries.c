@@ -173,6 +173,7 @@ kolo_handle lib_entry_handle(const lib_entry *entry)
 /* NULL: no such request, error text set. */
 static lib_entry *find(kolo_world *world, kolo_handle handle)
 {
+    if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open"), NULL;
     struct lib_entries *table = world->entries;
     int64_t i = (handle & UINT32_MAX) - 1;
     lib_entry *e = NULL;

@@ -133,6 +133,7 @@ int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int
 {
     char fault[LIB_TEXT];
     *out = NULL;
+    if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
     if (count < 1) return kolo_fail(KOLO_EINPUT, "comm: a group of %d ranks", count);
     int *rank = kolo_alloc((size_t)count * sizeof *rank);
     if (!rank) return KOLO_ECONFIG;
@@ -172,7 +173,8 @@ int kolo_group_free(kolo_group **out)
     return lib_agree(world->group[0], note, fault); /* the id is free on all ranks */
 }
 
-int kolo_group_rank(const kolo_group *group) { return group->rank; }
-int kolo_group_size(const kolo_group *group) { return group->size; }
-int kolo_group_id(const kolo_group *group) { return group->id; }
-kolo_group *kolo_world_group(kolo_world *world) { return world->group[0]; }
+static int none(void) { return kolo_fail(KOLO_EINPUT, "comm: no group is given"); }
+int kolo_group_rank(const kolo_group *group) { return group ? group->rank : none(); }
+int kolo_group_size(const kolo_group *group) { return group ? group->size : none(); }
+int kolo_group_id(const kolo_group *group) { return group ? group->id : none(); }
+kolo_group *kolo_world_group(kolo_world *world) { return world ? world->group[0] : NULL; }

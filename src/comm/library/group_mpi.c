@@ -48,10 +48,11 @@ static void check(const int32_t *lowest, const int *rank, int count, int size, c
 
 int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_comm)
 {
-    const kolo_launch *l = world->launch;
     char fault[LIB_TEXT] = "";
     int *rank = NULL, count = 0, rc;
     *out = NULL;
+    if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
+    const kolo_launch *l = world->launch;
     if (!mpi_comm) return kolo_fail(KOLO_EINPUT, "comm: no communicator is given; a rank without one gives MPI_COMM_NULL");
     if (!l->mpi) return kolo_fail(KOLO_EINPUT, "comm: groups of MPI communicators need a world whose ranks are MPI's");
     int32_t *lowest = kolo_alloc((size_t)l->size * sizeof *lowest);

@@ -34,6 +34,7 @@ void lib_check(const kolo_group *group, const kolo_request *request, char *text,
 int64_t lib_elements(const kolo_request *request, int from); /* product of the dimensions from `from` on */
 /* Submits one that the library itself made or that lib_check has seen; world->lock is not held. */
 int lib_check_group(const kolo_group *group);
+kolo_request lib_plain(const kolo_request *request); /* with factors that are numbers, and no compression that is none */
 int lib_submit(kolo_group *group, const kolo_request *request, lib_entry **entry);
 int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **entry); /* without submitting it */
 /* Submits, takes turns until it is complete, releases: what every blocking call does. output may be NULL; what it points to is the caller's only if the

@@ -14,6 +14,15 @@ int lib_check_group(const kolo_group *group)
     return lib_broken(group->world) ? KOLO_ELAUNCH : 0;
 }
 
+kolo_request lib_plain(const kolo_request *request)
+{
+    kolo_request r = *request;
+    if (r.prescale == 0) r.prescale = 1;
+    if (r.postscale == 0) r.postscale = 1;
+    if (r.compression && (!*r.compression || strcmp(r.compression, "none") == 0)) r.compression = NULL;
+    return r;
+}
+
 /* An entry that holds the request; faults are kept in it. world->lock is held. */
 static int fill(kolo_group *group, const kolo_request *request, lib_entry **out)
 {
@@ -21,12 +30,10 @@ static int fill(kolo_group *group, const kolo_request *request, lib_entry **out)
     lib_entry *e;
     KOLO_TRY(lib_entry_take(group->world, &e));
     e->group = group;
-    lib_check(group, request, fault, sizeof fault);
+    kolo_request r = lib_plain(request);
+    lib_check(group, &r, fault, sizeof fault);
     bool wrong = fault[0] != 0;
-    kolo_request r = *request;
     if (wrong) r.splits = r.index = NULL;
-    if (r.prescale == 0) r.prescale = 1;
-    if (r.postscale == 0) r.postscale = 1;
     int rc = lib_entry_keep(e, &r, group->size);
     if (rc == 0 && wrong && !(e->fault = kolo_strdup(fault))) rc = KOLO_ECONFIG;
     if (rc < 0) lib_entry_free(group->world, e);

@@ -127,19 +127,26 @@ void kolo_world_close(kolo_world **out)
 void kolo_world_abort(kolo_world *world, const char *reason)
 {
     char text[512];
+    if (!world) return;
     snprintf(text, sizeof text, "rank %d on host %s gave up: %s", world->launch->rank, world->launch->host, reason ? reason : "no reason given");
     comm_router_break(world->router, text);
     lib_engine_wake(world);
 }
 
-int kolo_world_rank(const kolo_world *world) { return world->launch->rank; }
-int kolo_world_size(const kolo_world *world) { return world->launch->size; }
-int kolo_world_local_rank(const kolo_world *world) { return world->launch->local_rank; }
-int kolo_world_local_size(const kolo_world *world) { return world->launch->local_size; }
-int kolo_world_node(const kolo_world *world) { return world->launch->node; }
-int kolo_world_nodes(const kolo_world *world) { return world->launch->nodes; }
+static int none(void) { return kolo_fail(KOLO_EINPUT, "comm: no world is open"); }
+int kolo_world_rank(const kolo_world *world) { return world ? world->launch->rank : none(); }
+int kolo_world_size(const kolo_world *world) { return world ? world->launch->size : none(); }
+int kolo_world_local_rank(const kolo_world *world) { return world ? world->launch->local_rank : none(); }
+int kolo_world_local_size(const kolo_world *world) { return world ? world->launch->local_size : none(); }
+int kolo_world_node(const kolo_world *world) { return world ? world->launch->node : none(); }
+int kolo_world_nodes(const kolo_world *world) { return world ? world->launch->nodes : none(); }
 
-int kolo_world_alloc(kolo_world *world, size_t bytes, void **memory) { return comm_router_alloc(world->router, bytes, memory); }
+int kolo_world_alloc(kolo_world *world, size_t bytes, void **memory) 
+{
+    *memory = NULL;
+    return world ? comm_router_alloc(world->router, bytes, memory) : none();
+}
+
 void kolo_world_free(kolo_world *world, void *memory)
 {
     if (memory) comm_router_free(world->router, memory);
