@@ -10,13 +10,17 @@
 #ifdef KOLO_MPI
 #include <mpi.h>
 
+/* MPI counts in int: a longer message goes as so many blocks and a rest, each a message of MPI's, in this order. */
+enum { BLOCK = 1 << 20 };
+
 typedef struct network {
     MPI_Comm world;
+    MPI_Datatype block;
 } network;
 
 typedef struct lane {
-    MPI_Comm world;
-    MPI_Request *request;
+    const network *network;
+    MPI_Request (*request)[2]; /* message or rest; blocks or none */
     int *rank;
     int64_t posted, first, capacity; /* requests before `first` are complete */
 } lane;
@@ -34,7 +38,7 @@ static int lane_make(void *state, int64_t requests, void **out)
 {
     lane *l = kolo_alloc(sizeof *l);
     if (!l) return KOLO_ECONFIG;
-    l->world = ((network *)state)->world;
+    l->network = state;
     l->capacity = requests;
     l->request = kolo_alloc((size_t)(requests + 1) * sizeof *l->request);
     l->rank = kolo_alloc((size_t)(requests + 1) * sizeof *l->rank);
@@ -48,7 +52,8 @@ static void lane_free(void **out, bool *busy)
     if (!l) return;
     for (int64_t i = l->first; i < l->posted; i++) { /* only when the job is failing */
         *busy = true;
-        if (l->request[i] != MPI_REQUEST_NULL) MPI_Request_free(&l->request[i]);
+        for (int part = 0; part < 2; part++)
+            if (l->request[i][part] != MPI_REQUEST_NULL) MPI_Request_free(&l->request[i][part]);
     }
     free(l->request);
     free(l->rank);
@@ -64,11 +69,22 @@ static void reset(void *of)
 
 static MPI_Datatype type_of(size_t width) { return width == 8 ? MPI_DOUBLE : width == 4 ? MPI_FLOAT : MPI_BYTE; }
 
+static int send_part(const lane *l, int rank, int tag, const void *data, int64_t count, MPI_Datatype type, MPI_Request *request)
+{
+    return check(MPI_Isend(data, (int)count, type, rank, tag, l->network->world, request), "MPI_Isend");
+}
+
+static int receive_part(const lane *l, int rank, int tag, void *data, int64_t count, MPI_Datatype type, MPI_Request *request)
+{
+    return check(MPI_Irecv(data, (int)count, type, rank, tag, l->network->world, request), "MPI_Irecv");
+}
+
 static int post(lane *l, int rank, MPI_Request **request)
 {
     if (l->posted >= l->capacity) return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
     l->rank[l->posted] = rank;
-    *request = &l->request[l->posted++];
+    *request = l->request[l->posted++];
+    (*request)[0] = (*request)[1] = MPI_REQUEST_NULL;
     return 0;
 }
 
@@ -77,7 +93,10 @@ static int send(void *of, int rank, int tag, const void *data, int64_t count, si
     lane *l = of;
     MPI_Request *request = NULL;
     KOLO_TRY(post(l, rank, &request));
-    return check(MPI_Isend(data, (int)count, type_of(width), rank, tag, l->world, request), "MPI_Isend");
+    if (count <= INT_MAX) return send_part(l, rank, tag, data, count, type_of(width), request);
+    int64_t bytes = count * (int64_t)width, blocks = bytes / BLOCK;
+    KOLO_TRY(send_part(l, rank, tag, data, blocks, l->network->block, &request[1]));
+    return send_part(l, rank, tag, (const char *)data + blocks * BLOCK, bytes % BLOCK, MPI_BYTE, request);
 }
 
 static int receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
@@ -85,16 +104,22 @@ static int receive(void *of, int rank, int tag, void *data, int64_t count, size_
     lane *l = of;
     MPI_Request *request = NULL;
     KOLO_TRY(post(l, rank, &request));
-    return check(MPI_Irecv(data, (int)count, type_of(width), rank, tag, l->world, request), "MPI_Irecv");
+    if (count <= INT_MAX) return receive_part(l, rank, tag, data, count, type_of(width), request);
+    int64_t bytes = count * (int64_t)width, blocks = bytes / BLOCK;
+    KOLO_TRY(receive_part(l, rank, tag, data, blocks, l->network->block, &request[1]));
+    return receive_part(l, rank, tag, (char *)data + blocks * BLOCK, bytes % BLOCK, MPI_BYTE, request);
 }
 
 static int done(void *of, int64_t serial)
 {
     lane *l = of;
     while (l->first <= serial) {
-        int flag = 0;
-        KOLO_TRY(check(MPI_Test(&l->request[l->first], &flag, MPI_STATUS_IGNORE), "MPI_Test"));
-        if (!flag) return 0;
+        for (int part = 0; part < 2; part++) {
+            int flag = 1;
+            MPI_Request *request = &l->request[l->first][part];
+            if (*request != MPI_REQUEST_NULL) KOLO_TRY(check(MPI_Test(request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
+            if (!flag) return 0;
+        }
         l->first++;
     }
     return 1;
@@ -124,6 +149,8 @@ int comm_mpi_open(const kolo_launch *launch, int status, void **state)
     network *n = kolo_alloc(sizeof *n);
     if (!n) return KOLO_ECONFIG;
     int rc = check(MPI_Comm_dup(ranks, &n->world), "MPI_Comm_dup");
+    if (rc == 0) rc = check(MPI_Type_contiguous(BLOCK, MPI_BYTE, &n->block), "MPI_Type_contiguous");
+    if (rc == 0) rc = check(MPI_Type_commit(&n->block), "MPI_Type_commit");
     if (rc < 0) {
         free(n);
         return rc;
@@ -141,6 +168,7 @@ void comm_mpi_close(void **state, bool orderly)
 {
     network *n = *state;
     if (n && orderly) MPI_Comm_free(&n->world);
+    if (n && orderly) MPI_Type_free(&n->block);
     free(n);
     *state = NULL;
 }

@@ -109,6 +109,19 @@ int router_fail_peer(comm_router *router, int rank, const char *how)
     return comm_router_break(router, text);
 }
 
+/* It has not come for that long: because it is stopped, or because it does something else? */
+int router_fail_late(comm_router *router, int rank, double late)
+{
+    char how[96];
+    int local = router_local(router, rank);
+    double now = kolo_time(), heard = local < 0 ? lines_heard(router, rank)
+                                                : 1e-9 * (double)atomic_load_explicit(&router->control[local]->beat, memory_order_relaxed);
+    if (heard > 0 && now - heard > late / 2)
+        snprintf(how, sizeof how, "gave no sign of life for %.0f s: it is stopped, or its node is", now - heard);
+    else snprintf(how, sizeof how, "is alive but did not come for %.0f s", late);
+    return router_fail_peer(router, rank, how);
+}
+
 /* ---- looking ------------------------------------------------------------------------------------------------------------ */
 
 static int look_at(comm_router *router, int local, double now)
@@ -121,10 +134,7 @@ static int look_at(comm_router *router, int local, double now)
     double beat = 1e-9 * (double)atomic_load_explicit(&c->beat, memory_order_relaxed);
     if (beat == 0 || atomic_load(&c->head.departed)) return 0;
     double from = beat > router->stood_up_at ? beat : router->stood_up_at;
-    if (now - from < router->config.timeout) return 0;
-    char how[96];
-    snprintf(how, sizeof how, "gave no sign of life for %.0f s: it is stopped, or its node is", now - beat);
-    return router_fail_peer(router, router->rank_of[local], how);
+    return now - from < router->config.timeout ? 0 : router_fail_late(router, router->rank_of[local], now - from);
 }
 
 int router_look(comm_router *router)
@@ -169,7 +179,6 @@ static int check_late(comm_router *router)
     double late;
     int rank = latest(router, &late);
     router_word word = {.age = -1, .waits_for = -1};
-    char how[96];
     int pid;
     atomic_store_explicit(&router->control[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1, memory_order_relaxed);
     if (rank < 0 || rank == router->launch->rank) return 0;
@@ -182,8 +191,7 @@ static int check_late(comm_router *router)
     if (local >= 0) router_last_word(router, local, &word);
     else lines_last_word(router, rank, &word, &pid);
     if (word.waits_for >= 0 && word.waits_for != router->launch->rank && late < 2 * router->config.timeout) return 0;
-    snprintf(how, sizeof how, "is alive but did not come for %.0f s", late);
-    return router_fail_peer(router, rank, how);
+    return router_fail_late(router, rank, late);
 }
 
 /* Of the engine's turn. */

@@ -200,6 +200,8 @@ int router_look(comm_router *router);
 /* Break with a formatted text about the peer. */
 int router_fail_peer(comm_router *router, int rank, const char *how);
 
+int router_fail_late(comm_router *router, int rank, double late);
+
 /* ---- talk ------------------------------------------------------------------------------------------------------------------ */
 int channel_open(comm_router *router);
 void channel_close(comm_router *router);
@@ -209,6 +211,7 @@ int lines_open(comm_router *router, int status); /* collective; fails on all ran
 void lines_close(comm_router *router, bool orderly);
 void lines_last_word(const comm_router *router, int rank, router_word *word, int *pid); /* as its last sign of life said */
 void lines_ask(comm_router *router, int rank);  /* makes a line to it, if there is none: its signs of life will come */
+double lines_heard(const comm_router *router, int rank); /* when it last was; 0: never */
 bool lines_left(const comm_router *router, int rank); /* it has closed in good order */
 int lines_beat(comm_router *router);            /* every second or so: signs of life, given and taken */
 void lines_spread(comm_router *router);         /* tells the break to the other nodes */

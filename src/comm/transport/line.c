@@ -46,7 +46,7 @@ static void end_close(line_end *end)
     end->connecting = end->waits_to_write = false;
 }
 
-void line_hang_up(line *l)
+void line_hang_up(tcp_line *l)
 {
     end_close(&l->in);
     end_close(&l->out);
@@ -73,10 +73,10 @@ static ring *make_ring(void)
     return r;
 }
 
-line *line_find(comm_router *router, int rank)
+tcp_line *line_find(comm_router *router, int rank)
 {
     tcp_lines *lines = router->lines;
-    line *l = lines->line[rank];
+    tcp_line *l = lines->line[rank];
     if (l) return l;
     l = kolo_alloc(sizeof *l);
     if (!l) return NULL;
@@ -116,7 +116,7 @@ static int dial(const comm_router *router, int rank)
 }
 
 /* Nobody answers there. With MPI the lines are not needed for messages: the job goes on without that line's signs of life. */
-static int no_way(comm_router *router, line *l, const char *how)
+static int no_way(comm_router *router, tcp_line *l, const char *how)
 {
     end_close(&l->out);
     if (router->mpi && l->in.fd < 0) {
@@ -129,7 +129,7 @@ static int no_way(comm_router *router, line *l, const char *how)
     return line_lost(router, l, how);
 }
 
-int line_connect(comm_router *router, line *l)
+int line_connect(comm_router *router, tcp_line *l)
 {
     if (l->out.fd >= 0 || l->failed || l->left || l->lost_at > 0) return 0;
     int fd = dial(router, l->t.rank);
@@ -140,7 +140,7 @@ int line_connect(comm_router *router, line *l)
     return watch(router->lines, &l->out, EPOLLIN | EPOLLOUT);
 }
 
-static int connected(comm_router *router, line *l)
+static int connected(comm_router *router, tcp_line *l)
 {
     int error = 0;
     socklen_t length = sizeof error;
@@ -183,7 +183,7 @@ static bool known(const comm_router *router, const line_hello *h)
 /* The guest is a rank: its bytes are frames from now on. */
 static int settle(comm_router *router, line_guest *guest, int rank)
 {
-    line *l = line_find(router, rank);
+    tcp_line *l = line_find(router, rank);
     if (!l || l->in.fd >= 0) {
         end_close(&guest->end);
         return l ? 0 : KOLO_ECONFIG;
@@ -228,7 +228,7 @@ static void drain_nudges(const tcp_lines *lines)
 }
 
 /* The other side says nothing here but that it leaves. */
-static int hear_out(comm_router *router, line *l)
+static int hear_out(comm_router *router, tcp_line *l)
 {
     char word[16];
     ssize_t n = recv(l->out.fd, word, sizeof word, 0);
@@ -245,7 +245,7 @@ static int hear_out(comm_router *router, line *l)
 
 static int handle(comm_router *router, line_end *end, uint32_t events)
 {
-    line *l = end->kind >= END_IN ? router->lines->line[end->rank] : NULL;
+    tcp_line *l = end->kind >= END_IN ? router->lines->line[end->rank] : NULL;
     if (end->fd < 0) return 0;
     switch (end->kind) {
     case END_LISTENER: accept_all(router); return 0;
@@ -269,7 +269,7 @@ int line_poll(comm_router *router)
     return 0;
 }
 
-void line_wait_to_write(comm_router *router, line *l, bool wait) { watch_for(router->lines, &l->out, wait); }
+void line_wait_to_write(comm_router *router, tcp_line *l, bool wait) { watch_for(router->lines, &l->out, wait); }
 
 /* Guests that say nothing, connections that do not come about. */
 int lines_expire(comm_router *router)
@@ -278,7 +278,7 @@ int lines_expire(comm_router *router)
     for (int g = 0; g < LINE_GUESTS; g++)
         if (lines->guest[g].end.fd >= 0 && router->now - lines->guest[g].end.since > HELLO_WITHIN) end_close(&lines->guest[g].end);
     for (int r = 0; r < router->launch->size; r++) {
-        line *l = lines->line[r];
+        tcp_line *l = lines->line[r];
         if (l && l->out.connecting && router->now - l->out.since > CONNECT_WITHIN)
             KOLO_TRY(no_way(router, l, "no answer"));
     }
@@ -286,6 +286,12 @@ int lines_expire(comm_router *router)
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------------------- */
+
+double lines_heard(const comm_router *router, int rank)
+{
+    const tcp_line *l = router->lines ? router->lines->line[rank] : NULL;
+    return l && l->in.fd >= 0 ? l->heard_at : 0;
+}
 
 bool lines_left(const comm_router *router, int rank)
 {
@@ -450,7 +456,7 @@ int lines_open(comm_router *router, int status)
     lines->epoll = lines->listener.fd = lines->nudge.fd = -1;
     for (int g = 0; g < LINE_GUESTS; g++) lines->guest[g].end.fd = -1;
     lines->card = kolo_alloc((size_t)launch->size * sizeof *lines->card);
-    lines->line = kolo_alloc((size_t)launch->size * sizeof(line *));
+    lines->line = kolo_alloc((size_t)launch->size * sizeof(tcp_line *));
     lines->dirty = kolo_alloc((size_t)launch->size * sizeof *lines->dirty);
     if (!lines->card || !lines->line || !lines->dirty) return KOLO_ECONFIG;
     if (mine.status == 0) mine.status = open_ends(router, &mine);
@@ -461,7 +467,7 @@ int lines_open(comm_router *router, int status)
     if (mine.status < 0) return kolo_fail(mine.status, "%s", text);
     KOLO_TRY(rc);
     if (launch->local_rank != 0) return 0;
-    line *next = line_find(router, rank_at(launch, (launch->node + 1) % launch->nodes, 0));
+    tcp_line *next = line_find(router, rank_at(launch, (launch->node + 1) % launch->nodes, 0));
     return next ? line_connect(router, next) : KOLO_ECONFIG;
 }
 
@@ -473,7 +479,7 @@ static void take_leave(comm_router *router)
     bool waiting = true;
     router->now = kolo_time();
     for (int r = 0; r < router->launch->size; r++) {
-        line *l = lines->line[r];
+        tcp_line *l = lines->line[r];
         if (!l) continue;
         if (l->in.fd >= 0) send(l->in.fd, "b", 1, MSG_NOSIGNAL);
         if (l->out.fd >= 0 && !l->out.connecting) {
@@ -492,9 +498,9 @@ static void take_leave(comm_router *router)
     }
 }
 
-static void line_free(line **at)
+static void line_free(tcp_line **at)
 {
-    line *l = *at;
+    tcp_line *l = *at;
     if (!l) return;
     end_close(&l->in);
     end_close(&l->out);

@@ -49,14 +49,16 @@ typedef struct line_guest {
     char text[sizeof(line_hello) + COMM_TEXT];
 } line_guest;
 
-typedef struct line {
+typedef struct tcp_line {
     talk t;             /* rings are made with the ends */
     line_end in, out;
+    uint64_t said;      /* in the last beat: sequence, waits_for */
+    int32_t said_waits;
     double heard_at, lost_at, said_at; /* lost_at: the other end is gone without a word; a break may still explain it */
     bool left, failed, dirty;          /* left: closed in good order; failed: there is no way to it (not an end of the world with MPI) */
     char how[64]; /* it was lost */
     line_beat beat;
-} line;
+} tcp_line;
 
 enum { LINE_GUESTS = 64, LINE_RING = 1 << 18 };
 
@@ -65,23 +67,23 @@ typedef struct tcp_lines {
     line_end listener, nudge;
     line_guest guest[LINE_GUESTS];
     line_card *card; /* [size] */
-    line **line;     /* [size] NULL: none */
+    tcp_line **line;     /* [size] NULL: none */
     int *dirty, dirties; /* ranks with something to write */
     double polled_at;
 } tcp_lines;
 
-line *line_find(comm_router *router, int rank); /* NULL: no memory, broken */
-int line_connect(comm_router *router, line *l);
+tcp_line *line_find(comm_router *router, int rank); /* NULL: no memory, broken */
+int line_connect(comm_router *router, tcp_line *l);
 int line_poll(comm_router *router); /* takes what the sockets have; cheap */
-void line_mark(comm_router *router, line *l);
+void line_mark(comm_router *router, tcp_line *l);
 /* Moves bytes of the rings. */
-int line_flush(comm_router *router, line *l);
-int line_fill(comm_router *router, line *l);
-int line_lost(comm_router *router, line *l, const char *how);
+int line_flush(comm_router *router, tcp_line *l);
+int line_fill(comm_router *router, tcp_line *l);
+int line_lost(comm_router *router, tcp_line *l, const char *how);
 int line_other(talk *t, const frame *f, const char *payload);
 int lines_beat(comm_router *router);
-void line_wait_to_write(comm_router *router, line *l, bool wait);
-void line_hang_up(line *l);
+void line_wait_to_write(comm_router *router, tcp_line *l, bool wait);
+void line_hang_up(tcp_line *l);
 int lines_expire(comm_router *router);
 int line_address(line_card *card); /* of the interface that KOLO_COMM_INTERFACE names, or the first that fits */
 

@@ -350,12 +350,9 @@ static int look(comm_push *p)
     KOLO_TRY(router_look(router));
     int late = latest(p), rank = router->rank_of[p->local[late]];
     double waited = kolo_time() - p->moved_at;
-    char how[96];
     if (atomic_load(&router->control[p->local[late]]->head.departed))
         return router_fail_peer(router, rank, "left before the end");
-    if (waited < router->config.timeout) return 0;
-    snprintf(how, sizeof how, "is alive but did not come for %.0f s", waited);
-    return router_fail_peer(router, rank, how);
+    return waited < router->config.timeout ? 0 : router_fail_late(router, rank, waited);
 }
 
 static int sleep_once(comm_push *p)

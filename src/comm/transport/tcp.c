@@ -8,7 +8,7 @@
 #include "comm/transport/lines.h"
 #include "kolo/error.h"
 
-static const double BEAT_EVERY = 1, EXPLAIN_WITHIN = 1, POLL_EVERY = 0.02; /* seconds */
+static const double BEAT_EVERY = 1, NEWS_EVERY = 0.1, EXPLAIN_WITHIN = 1, POLL_EVERY = 0.02; /* seconds */
 
 /* The part of the ring from `at` on, in one or two pieces. */
 static int pieces(ring *r, uint64_t at, size_t count, struct iovec *v)
@@ -19,14 +19,14 @@ static int pieces(ring *r, uint64_t at, size_t count, struct iovec *v)
     return count > first ? 2 : 1;
 }
 
-void line_mark(comm_router *router, line *l)
+void line_mark(comm_router *router, tcp_line *l)
 {
     if (l->dirty) return;
     l->dirty = true;
     router->lines->dirty[router->lines->dirties++] = l->t.rank;
 }
 
-int line_lost(comm_router *router, line *l, const char *how)
+int line_lost(comm_router *router, tcp_line *l, const char *how)
 {
     if (l->lost_at == 0) {
         l->lost_at = router->now > 0 ? router->now : kolo_time();
@@ -36,7 +36,7 @@ int line_lost(comm_router *router, line *l, const char *how)
     return 0;
 }
 
-int line_flush(comm_router *router, line *l)
+int line_flush(comm_router *router, tcp_line *l)
 {
     ring *out = l->t.out;
     struct iovec v[2];
@@ -60,7 +60,7 @@ int line_flush(comm_router *router, line *l)
 }
 
 /* Reads until the socket is empty, handling frames as they become whole. */
-int line_fill(comm_router *router, line *l)
+int line_fill(comm_router *router, tcp_line *l)
 {
     ring *in = l->t.in;
     struct iovec v[2];
@@ -87,7 +87,7 @@ int line_fill(comm_router *router, line *l)
 
 int line_other(talk *t, const frame *f, const char *payload)
 {
-    line *l = t->router->lines->line[t->rank];
+    tcp_line *l = t->router->lines->line[t->rank];
     if (f->kind == FRAME_BEAT && f->length == sizeof l->beat) {
         memcpy(&l->beat, payload, sizeof l->beat);
         l->beat.operation[sizeof l->beat.operation - 1] = 0;
@@ -100,8 +100,8 @@ void lines_last_word(const comm_router *router, int rank, router_word *word, int
 {
     const tcp_lines *lines = router->lines;
     *pid = lines ? lines->card[rank].pid : 0;
-    const line *l = lines ? lines->line[rank] : NULL;
-    if (!l || l->in.fd < 0 || !l->beat.operation[0]) return;
+    const tcp_line *l = lines ? lines->line[rank] : NULL;
+    if (!l || !l->beat.operation[0]) return;
     memcpy(word->operation, l->beat.operation, sizeof word->operation);
     word->sequence = l->beat.sequence;
     word->age = l->beat.age + kolo_time() - l->heard_at;
@@ -110,27 +110,30 @@ void lines_last_word(const comm_router *router, int rank, router_word *word, int
 
 void lines_ask(comm_router *router, int rank)
 {
-    line *l = router->lines ? line_find(router, rank) : NULL;
+    tcp_line *l = router->lines ? line_find(router, rank) : NULL;
     if (l) line_connect(router, l);
 }
 
 /* One line's part of a beat: says that we live, and looks whether the other side does. */
-static int beat(comm_router *router, line *l, const line_beat *mine)
+static int beat(comm_router *router, tcp_line *l, const line_beat *mine)
 {
     char how[160];
     if (l->lost_at > 0 && !l->left && router->now - l->lost_at > EXPLAIN_WITHIN) {
         snprintf(how, sizeof how, "died, or its node is lost (%s)", l->how);
         return router_fail_peer(router, l->t.rank, how);
     }
-    if (l->out.fd >= 0 && !l->out.connecting && router->now - l->said_at >= BEAT_EVERY) {
+    bool news = mine->sequence != l->said || mine->waits_for != l->said_waits;
+    double often = router->config.timeout < 4 * BEAT_EVERY ? router->config.timeout / 4 : BEAT_EVERY;
+    if (l->out.fd >= 0 && !l->out.connecting && router->now - l->said_at >= (news ? NEWS_EVERY : often)) {
         l->said_at = router->now;
+        l->said = mine->sequence;
+        l->said_waits = mine->waits_for;
         frame f = {.kind = FRAME_BEAT, .length = sizeof *mine};
         if (atomic_load(&l->t.out->head) == atomic_load(&l->t.out->tail) && talk_put(&l->t, &f, mine)) line_mark(router, l);
     }
     double from = l->heard_at > router->stood_up_at ? l->heard_at : router->stood_up_at;
     if (l->in.fd < 0 || l->left || router->now - from < router->config.timeout) return 0;
-    snprintf(how, sizeof how, "gave no sign of life for %.0f s: it is stopped, or its node is", router->now - l->heard_at);
-    return router_fail_peer(router, l->t.rank, how);
+    return router_fail_late(router, l->t.rank, router->now - from);
 }
 
 int lines_beat(comm_router *router)
@@ -157,7 +160,7 @@ static bool reaches(const comm_router *router, int rank)
 
 static int post(comm_router *router, router_request *r)
 {
-    line *l = line_find(router, r->rank);
+    tcp_line *l = line_find(router, r->rank);
     if (!l) return KOLO_ECONFIG;
     KOLO_TRY(line_connect(router, l));
     KOLO_TRY(talk_post(&l->t, r));
@@ -171,7 +174,7 @@ static int turn(comm_router *router)
     if (!lines) return 0;
     if (!router->mpi || router->now - lines->polled_at > POLL_EVERY) KOLO_TRY(line_poll(router));
     for (int i = lines->dirties; i > 0; i--) { /* those that are marked meanwhile have their turn next time */
-        line *l = lines->line[lines->dirty[0]];
+        tcp_line *l = lines->line[lines->dirty[0]];
         lines->dirty[0] = lines->dirty[--lines->dirties];
         l->dirty = false;
         KOLO_TRY(line_connect(router, l));
@@ -187,7 +190,7 @@ static int turn(comm_router *router)
 
 static void forget(comm_router *router, router_request *r)
 {
-    line *l = router->lines->line[r->rank];
+    tcp_line *l = router->lines->line[r->rank];
     if (l) talk_forget(&l->t, r);
 }
 

@@ -1,0 +1,147 @@
+/* Ranks that are killed, stopped, late, or gone: all others learn in time who it was, where, and how far it came; strangers at the port. */
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include "comm/transport/lines.h"
+#include "comm_router_rig.h"
+
+enum { VICTIM = 1, STEP = 12, STEPS = 400 };
+enum drill { KILLED, STOPPED, LATE, LEFT, GIVES_UP };
+
+static const char *const operation = "the drill";
+
+/* Only the one where the drill begins; the others go on until they are told. */
+static void misbehave(rig_rank *r, enum drill drill)
+{
+    for (int i = 0; i < 12; i++) { /* as if it computed: the others hear where it stands */
+        usleep(25000);
+        comm_router_status(r->router);
+    }
+    if (drill == KILLED) kill(getpid(), SIGKILL);
+    if (drill == STOPPED) kill(getpid(), SIGSTOP);
+    for (double end = kolo_time() + 30; drill == LATE && kolo_time() < end && comm_router_status(r->router) == 0;) usleep(20000);
+    if (drill == GIVES_UP) comm_router_break(r->router, "rank 1 has no data any more");
+}
+
+/* A step: a message around the ring of all ranks. */
+static int ring_step(rig_rank *r, void *lane, int64_t *value)
+{
+    int64_t got = 0;
+    comm_routed.reset(lane);
+    KOLO_TRY(comm_routed.receive(lane, (r->rank + rig_size - 1) % rig_size, 3, &got, 1, sizeof got));
+    KOLO_TRY(comm_routed.send(lane, (r->rank + 1) % rig_size, 3, value, 1, sizeof *value));
+    KOLO_TRY(rig_done(r, lane, 1));
+    *value = got + 1;
+    return 0;
+}
+
+static int push_step(comm_push *push, int64_t *value)
+{
+    comm_folding how = {.type = KOLO_WIRE_I64, .op = KOLO_MAX};
+    KOLO_TRY(comm_push_start(push, value, value, 1, &how, 1));
+    return comm_push_wait(push) == 1 ? 0 : KOLO_ELAUNCH;
+}
+
+static int64_t drill(rig_rank *r, int argument)
+{
+    enum drill what = argument % 100;
+    bool pushes = argument >= 100, busy = false;
+    comm_push *push = NULL;
+    void *lane = NULL;
+    int64_t value = 0;
+    int rank[WORLD_MAX], rc = comm_routed.lane_make(r->router, 4, &lane);
+    for (int i = 0; i < rig_size; i++) rank[i] = i;
+    if (rc == 0 && pushes) rc = comm_push_open(&push, r->router, 1, rank, rig_size);
+    for (int step = 0; step < STEPS && rc == 0; step++) {
+        comm_router_tell(r->router, operation, (uint64_t)step);
+        if (step == STEP && r->rank == VICTIM) {
+            misbehave(r, what);
+            if (what == LEFT) break;
+        }
+        rc = pushes ? push_step(push, &value) : ring_step(r, lane, &value);
+    }
+    char text[1024];
+    snprintf(text, sizeof text, "%s", kolo_error_text());
+    if (lane) comm_routed.lane_free(&lane, &busy);
+    comm_router_close(&r->router, rc == 0);
+    if (what == STOPPED && (int)atomic_fetch_add(&rig->mark[1], 1) == rig_size - 2) kill(rig->outcome[VICTIM].pid, SIGKILL);
+    if (rc < 0) kolo_fail(rc, "%s", text);
+    return rc;
+}
+
+static void check(const char *where, int size, const int *node_of, int argument, double timeout, double least, double most)
+{
+    static const struct {
+        const char *name, *verb;
+    } drills[] = {{"killed", "died"}, {"stopped", "gave no sign of life|did not come"}, {"late", "did not come"},
+                  {"leaves", "left before the end"}, {"gives up", "has no data"}};
+    int what = argument % 100, named = 0, survivors = 0;
+    rig_config = (comm_router_config){.between = "tcp", .timeout = timeout, .shared_bytes = 1 << 20};
+    double last = 0;
+    rig_run(size, node_of, false, drill, argument);
+    for (int i = 0; i < size; i++) {
+        const rig_outcome *o = &rig->outcome[i];
+        char verb[64], *other;
+        if (i == VICTIM) continue;
+        snprintf(verb, sizeof verb, "%s", drills[what].verb);
+        if ((other = strchr(verb, '|'))) *other++ = 0;
+        survivors++;
+        bool who = what == GIVES_UP || (strstr(o->text, "rank 1 on host n") == o->text && strstr(o->text, "the drill number 12"));
+        named += o->value == KOLO_ELAUNCH && who && (strstr(o->text, verb) || (other && strstr(o->text, other)));
+        if (o->seconds > last) last = o->seconds;
+    }
+    is_int(named, survivors, "rank 1 %s, %s: all others say so, and how far it came", drills[what].name, where);
+    ok(last < most && last > least, "after %.1f s (within %.0f)", last, most);
+}
+
+/* ---- strangers ---------------------------------------------------------------------------------------------------------- */
+
+static int knock(const line_card *card, const void *bytes, size_t length)
+{
+    int fd = socket(card->address.ss_family, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&card->address, card->length) < 0) return -1;
+    if (length && send(fd, bytes, length, MSG_NOSIGNAL) < 0) return -1;
+    return fd;
+}
+
+static int64_t strangers(rig_rank *r, int argument)
+{
+    const line_card *card = &r->router->lines->card[1 - r->rank];
+    int fd[200];
+    void *lane = NULL;
+    int64_t value = 0, bad = comm_routed.lane_make(r->router, 4, &lane) < 0;
+    bool busy = false;
+    (void)argument;
+    for (int i = 0; i < 200; i++) {
+        line_hello hello = {.rank = r->rank, .purpose = i % 2 ? LINE_FRAMES : LINE_BREAK};
+        unsigned char noise[300];
+        for (size_t j = 0; j < sizeof noise; j++) noise[j] = (unsigned char)kolo_philox(4, (uint64_t)i, j).v[0];
+        memcpy(hello.magic, "kolo-l1", 8); /* all but the cookie */
+        fd[i] = i % 4 == 0 ? knock(card, noise, sizeof noise) : i % 4 == 1 ? knock(card, noise, 5) : i % 4 == 2 ? knock(card, NULL, 0) : knock(card, &hello, sizeof hello);
+        if (i % 10 == 0) bad += ring_step(r, lane, &value) < 0;
+    }
+    for (int i = 0; i < 200; i++) close(fd[i]);
+    for (int i = 0; i < 20; i++) bad += ring_step(r, lane, &value) < 0;
+    comm_routed.lane_free(&lane, &busy);
+    return bad;
+}
+
+int main(void)
+{
+    static const int each[] = {0, 1, 2, 3, 4, 5, 6}, two[] = {0, 0, 1, 1}, three[] = {0, 0, 1, 1, 1, 2, 2};
+    check("2 ranks of a node", 2, NULL, KILLED, 300, 0, 10);
+    check("4 ranks of a node, in a push", 4, NULL, 100 + KILLED, 300, 0, 10);
+    check("3 nodes", 3, each, KILLED, 300, 0, 10);
+    check("7 ranks on 3 nodes", 7, three, KILLED, 300, 0, 10);
+    check("3 ranks of a node", 3, NULL, STOPPED, 2, 1.5, 9);
+    check("3 ranks of a node, in a push", 3, NULL, 100 + STOPPED, 2, 1.5, 9);
+    check("7 ranks on 3 nodes", 7, three, STOPPED, 2, 1.5, 9);
+    check("2 nodes of 2", 4, two, LATE, 2, 1.5, 9);
+    check("2 ranks of a node", 2, NULL, LEFT, 300, 0, 10);
+    check("2 nodes", 2, each, LEFT, 300, 0, 10);
+    check("7 ranks on 3 nodes", 7, three, GIVES_UP, 300, 0, 10);
+    rig_config = (comm_router_config){.between = "tcp", .timeout = 20, .shared_bytes = 1 << 20};
+    is_int(rig_run(2, each, false, strangers, 0), 0, "strangers and noise at the port do not disturb");
+    ok(!world_leftovers(rig_job), "nothing is left in /dev/shm");
+    return done_testing();
+}
