@@ -132,6 +132,30 @@ static void test_scalars(void)
     is_near(kolo_learning_rate(&o, 5, 100, 10), .25, 1e-15, "warm-up is counted in epochs where there are epochs");
     is_near(kolo_learning_rate(&o, 60, 100, 10), .5, 1e-15, "and cosine's horizon begins after it");
     is_near(kolo_learning_rate(&o, 100, 100, 10), 0, 1e-15, "the rate ends at lr_end");
+    o.hold = 2;
+    is_near(kolo_learning_rate(&o, 80, 100, 10), 0, 1e-15, "and with hold= it does so that much earlier");
+    o.hold = o.warmup = 0;
+    o.cycle = 1;
+    o.cycle_factor = 2;
+    kolo_option_set(&o, "schedule", "restarts", "test");
+    is_near(kolo_learning_rate(&o, 5, 100, 10), .5, 1e-15, "restarts: half way through the first cosine");
+    is_near(kolo_learning_rate(&o, 10, 100, 10), 1, 1e-15, "the second begins at lr again");
+    is_near(kolo_learning_rate(&o, 20, 100, 10), .5, 1e-15, "and is twice as long");
+}
+
+/* The average that the decays of swa= make of 1, 2, 3, ... is the mean of those at the ends of epochs. */
+static void test_swa(void)
+{
+    kolo_options o;
+    kolo_options_default(&o);
+    o.swa = 2;
+    double e = 0;
+    for (int64_t t = 1; t <= 50; t++) {
+        double d = kolo_ema_decay(&o, t, 10);
+        e = d * e + (1 - d) * (double)t;
+        if (t == 15) is_near(e, 15, 1e-12, "before swa= the average follows the weights");
+    }
+    is_near(e, (20 + 30 + 40 + 50) / 4., 1e-12, "then it is the mean of the weights after each epoch");
     kolo_options_free(&o);
 }
 
@@ -166,6 +190,7 @@ int main(void)
     test_figures();
     test_bits();
     test_scalars();
+    test_swa();
     test_refusals();
     return done_testing();
 }

@@ -391,7 +391,7 @@ static int running_cut(const kolo_updater_config *c, running_piece *piece)
 static void layers_cut(const kolo_updater_config *c, const int *first_piece, layer_pieces *to)
 {
     for (int i = 0; i < c->layers; i++) to[i].decay = c->layer_decay[i];
-    for (int i = 0; i < c->slices; i++) {
+    for (int i = 0; c->layers && i < c->slices; i++) {
         layer_pieces *of = &to[c->slice[i].layer - c->layer];
         if (!of->count) of->first = first_piece[i];
         of->count += first_piece[i + 1] - first_piece[i];
