@@ -149,13 +149,13 @@ static void test_swa(void)
     kolo_options o;
     kolo_options_default(&o);
     o.swa = 2;
-    double e = 0;
+    double mean = 0;
     for (int64_t t = 1; t <= 50; t++) {
         double d = kolo_ema_decay(&o, t, 10);
-        e = d * e + (1 - d) * (double)t;
-        if (t == 15) is_near(e, 15, 1e-12, "before swa= the average follows the weights");
+        mean = d * mean + (1 - d) * (double)t;
+        if (t == 15) is_near(mean, 15, 1e-12, "before swa= the average follows the weights");
     }
-    is_near(e, (20 + 30 + 40 + 50) / 4., 1e-12, "then it is the mean of the weights after each epoch");
+    is_near(mean, (20 + 30 + 40 + 50) / 4., 1e-12, "then it is the mean of the weights after each epoch");
     kolo_options_free(&o);
 }
 
