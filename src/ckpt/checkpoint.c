@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "ckpt/carried.h"
 #include "ckpt/items.h"
 #include "ckpt/manifest.h"
 #include "ckpt/run.h"
@@ -37,6 +38,7 @@ struct saver {
     size_t base[KOLO_ARENAS]; /* where each arena begins in the snapshot */
     float *canonical;         /* one tensor, as it goes to the file */
     size_t canonical_bytes;
+    carried carried; /* by the ranks; parts 0: nothing */
 
     pthread_t thread;
     bool started;           /* the thread is to be joined */
@@ -115,6 +117,7 @@ int kolo_saver_destroy(struct saver **saver)
     free(s->header);
     kolo_pages_free(&s->snapshot, s->snapshot_bytes);
     kolo_pages_free(&s->canonical, s->canonical_bytes);
+    free(s->carried.data);
     pthread_mutex_destroy(&s->best_lock);
     free(s);
     *saver = NULL;
@@ -172,6 +175,7 @@ static int write_folder(struct saver *s, const char *aside)
         stream written = {.bytes = out.bytes, .crc = out.crc};
         int closed = kolo_stream_close(&out);
         if (rc == 0) rc = closed;
+        if (rc == 0) rc = kolo_carried_write(aside, &s->carried);
         if (rc == 0) rc = write_manifest(s, manifest_path, &written);
     }
     if (rc == 0) rc = kolo_folder_sync(aside);
@@ -274,6 +278,19 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
         s->math = s->runtime = NULL;
     }
     return rc;
+}
+
+void *kolo_checkpoint_carried(kolo_run *run, size_t bytes, int parts)
+{
+    struct saver *s = run->saver;
+    if (!s) kolo_fail(KOLO_EINTERNAL, "checkpoint: what is carried comes before kolo_checkpoint_prepare");
+    if (!s || saver_wait(s) < 0) return NULL;
+    if (s->carried.bytes != bytes || s->carried.parts != parts) {
+        free(s->carried.data);
+        s->carried = (carried){kolo_alloc(bytes * (size_t)parts), bytes, parts};
+        if (!s->carried.data) s->carried.parts = 0;
+    }
+    return s->carried.data;
 }
 
 int kolo_checkpoint_wait(kolo_run *run) { return saver_wait(run->saver); }

@@ -4,6 +4,8 @@
 
 #include "cmd/cmd.h"
 #include "kolo/error.h"
+#include "plan/matrices.h"
+#include "train/compression.h"
 #include "train/session.h"
 
 int kolo_command_plan(int n, char **words)
@@ -19,6 +21,8 @@ int kolo_command_plan(int n, char **words)
     if (rc == 0) rc = kolo_session_open(&session, &options, launch, parts);
     if (rc == 0) {
         rc = kolo_plan_print(session.plan, stdout, all);
+        comm_compress compress = kolo_compression(&options, session.steps_per_epoch);
+        if (rc == 0) rc = kolo_plan_print_compressed(session.plan, session.backend, &compress, stdout);
         if (rc == 0) rc = kolo_plan_check(session.plan);
         if (rc == 0)
             printf("checked: every value is written before it is read, no two live values overlap, every bucket is "

@@ -176,6 +176,7 @@ void kolo_comm_destroy(kolo_comm **out)
     comm_mpi_close(&e->network, orderly && !busy);
     comm_shm_close(node, busy);
     for (int64_t b = 0; e->schedule && b < comm->buckets; b++) comm_schedule_free(&e->schedule[b]);
+    comm_compressed_free(comm);
     free(e->schedule);
     comm_schedule_free(&comm->small);
     comm_tree_free(&comm->tree);
@@ -238,6 +239,22 @@ int comm_pick_algorithm(const kolo_comm *comm, int64_t bytes)
     return comm_algorithm_choose(comm->launch->nodes, bytes);
 }
 
+/* How this rank sums `count` elements of bucket i, its slice, with the other nodes. */
+static int make_schedule(kolo_comm *comm, int64_t i, int64_t from, int64_t count, const comm_schedule **made)
+{
+    comm_engine *e = &comm->engine;
+    const comm_bucket *b = &comm->bucket[i];
+    size_t width = comm_width(b->type);
+    if (comm->compress.kind != COMM_NONE && b->type == KOLO_WIRE_F32 && count > 0) {
+        KOLO_TRY(comm_compressed_make(comm, (int)i, (int64_t)(b->offset / width) + from, count));
+        *made = comm_codec_schedule(e->codec[i]);
+        return 0;
+    }
+    int algorithm = comm->algorithm == COMM_RING ? COMM_RING : comm_pick_algorithm(comm, count * (int64_t)width);
+    *made = &e->schedule[i];
+    return comm_schedule_allreduce(&e->schedule[i], algorithm, comm->launch->node, comm->launch->nodes, count, &comm->tree);
+}
+
 /* Schedules of the slices that this rank owns, and lanes that fit the largest. */
 static int make_schedules(kolo_comm *comm)
 {
@@ -250,14 +267,12 @@ static int make_schedules(kolo_comm *comm)
     for (int64_t i = 0; i < comm->buckets; i++) {
         const comm_bucket *b = &comm->bucket[i];
         if (me >= b->slices) continue;
-        int64_t count = comm_part(b->count, b->slices, me + 1) - comm_part(b->count, b->slices, me);
+        int64_t from = comm_part(b->count, b->slices, me), count = comm_part(b->count, b->slices, me + 1) - from;
         if (count > INT_MAX)
             return kolo_fail(KOLO_ECONFIG, "comm: bucket %d is too large for MPI: lower bucket_mb", b->index);
         size_t width = comm_width(b->type);
-        int algorithm =
-            comm->algorithm == COMM_RING ? COMM_RING : comm_pick_algorithm(comm, count * (int64_t)width);
-        comm_schedule *s = &e->schedule[i];
-        KOLO_TRY(comm_schedule_allreduce(s, algorithm, comm->launch->node, comm->launch->nodes, count, &comm->tree));
+        const comm_schedule *s;
+        KOLO_TRY(make_schedule(comm, i, from, count, &s));
         if (s->posts > posts) posts = s->posts;
         if ((size_t)s->scratch * width > scratch) scratch = (size_t)s->scratch * width;
     }
@@ -271,12 +286,21 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash;
 }
 
-static uint64_t declaration(const kolo_comm *comm)
+uint64_t comm_declaration(const kolo_comm *comm)
 {
     uint64_t hash = mix(mix(0xcbf29ce484222325ull, comm->arena_bytes), comm->canonical);
     hash = mix(mix(hash, (uint64_t)comm->algorithm), (uint64_t)comm->buckets);
     for (int64_t i = 0; i < comm->buckets; i++)
         hash = mix(mix(hash, comm->bucket[i].offset), (uint64_t)comm->bucket[i].count);
+    const comm_compress *c = &comm->compress;
+    uint64_t bits[3];
+    memcpy(bits, (const double[]){c->density, c->momentum, c->clip}, sizeof bits);
+    hash = mix(mix(mix(mix(hash, (uint64_t)c->kind), bits[0]), bits[1]), bits[2]);
+    hash = mix(mix(mix(mix(hash, (uint64_t)c->warmup), (uint64_t)c->rank), c->seed), (uint64_t)comm->matrices);
+    for (int i = 0; i < comm->matrices; i++) {
+        const comm_matrix *m = &comm->matrix[i];
+        hash = mix(mix(mix(mix(hash, (uint64_t)m->at), (uint64_t)m->groups), (uint64_t)m->columns), (uint64_t)m->lanes);
+    }
     return hash;
 }
 
@@ -284,7 +308,7 @@ static int compare_declarations(kolo_comm *comm)
 {
     int size = comm->launch->size;
     int64_t other = -1;
-    uint64_t mine = declaration(comm), *all = kolo_alloc((size_t)size * sizeof *all);
+    uint64_t mine = comm_declaration(comm), *all = kolo_alloc((size_t)size * sizeof *all);
     int rc = all ? kolo_comm_gather(comm, &mine, sizeof mine, all, 0) : KOLO_ECONFIG;
     for (int r = size - 1; rc == 0 && comm->launch->rank == 0 && r > 0; r--)
         if (all[r] != mine) other = r;
@@ -307,6 +331,7 @@ int kolo_comm_commit(kolo_comm *comm)
         comm->engine.bucket = comm->bucket;
         int rc = comm->launch->nodes > 1 && comm_on_host(comm) ? make_schedules(comm) : 0;
         if (rc == 0) rc = compare_declarations(comm);
+        if (rc == 0) rc = comm_compressed_agree(comm);
         else comm_node_break(&comm->node, kolo_error_text());
         KOLO_TRY(rc);
     }

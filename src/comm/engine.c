@@ -79,6 +79,7 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
                            .width = width,
                            .combine = comm_combine_of(b->type, KOLO_SUM),
                            .tag = b->index};
+    if (e->codec && e->codec[b->index]) comm_codec_begin(e->codec[b->index], &lane->run);
     e->transport->reset(lane->lane);
     entry->lane = free_lane;
     entry->phase = COMM_NETWORK;

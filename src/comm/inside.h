@@ -3,6 +3,7 @@
 #define KOLO_COMM_INSIDE_H
 
 #include "comm/comm.h"
+#include "comm/compress/compress.h"
 #include "comm/engine.h"
 #include "comm/reducer.h"
 #include "comm/shm.h"
@@ -31,6 +32,10 @@ struct kolo_comm {
     int64_t declared, buckets, capacity; /* by the caller; with the host half's own one */
     uint32_t seq;        /* meetings so far; the same on all ranks of the node */
     comm_schedule small; /* of the network part of a small collective */
+    comm_compress compress; /* between nodes; compressed.c */
+    comm_matrix *matrix;    /* [matrices] of the arena */
+    int matrices;
+    size_t carried_bytes; /* from step to step, the largest of all ranks */
     _Atomic int64_t wait_ns, bytes, calls;
 };
 
@@ -40,6 +45,14 @@ static inline bool comm_on_host(const kolo_comm *comm) { return !comm->device.ty
 
 /* Lanes for small collectives between nodes; the leader's only. */
 int comm_collective_open(kolo_comm *comm);
+/* Of all that must be equal on all ranks, from the buckets on. */
+uint64_t comm_declaration(const kolo_comm *comm);
+
+/* The codec of this rank's slice of a bucket: elements from .. from + count of the arena. */
+int comm_compressed_make(kolo_comm *comm, int bucket, int64_t from, int64_t count);
+int comm_compressed_agree(kolo_comm *comm); /* collective, at the end of commit */
+void comm_compressed_free(kolo_comm *comm);
+
 /* The network algorithm that sums `bytes` in this communicator's order. */
 int comm_pick_algorithm(const kolo_comm *comm, int64_t bytes);
 

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "comm/reducer.h"
 #include "kolo/error.h"
+#include "train/compression.h"
 #include "train/parts.h"
 
 static void set_text(char **field, char *text) /* takes `text` */
@@ -247,7 +248,10 @@ static int make_executors(kolo_session *s)
                                .timeout = o->timeout,
                                .spin = -1,
                                .device = s->cuda ? &device : NULL};
-    KOLO_TRY(kolo_comm_create(&s->comm, s->launch, &config));
+    bool flat = o->compression != KOLO_compression_none && o->compression_within;
+    if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
+    KOLO_TRY(kolo_comm_create(&s->comm, flat ? &s->flat : s->launch, &config));
+    KOLO_TRY(kolo_compression_apply(s));
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
     KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
     if (s->eval_plan) KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, NULL, o, s->exec));
@@ -283,6 +287,7 @@ static int check_options(const kolo_options *o)
                          "%s gives every picture two labels with weights, and the loss of this network takes one whole "
                          "label; leave mixup and cutmix at 0",
                          o->mixup > 0 ? "mixup" : "cutmix");
+    KOLO_TRY(kolo_compression_check(o));
     return kolo_optim_check(o);
 }
 
@@ -324,6 +329,7 @@ void kolo_session_close(kolo_session *s)
     kolo_exec_destroy(&s->eval_exec);
     kolo_exec_destroy(&s->exec);
     kolo_comm_destroy(&s->comm);
+    kolo_compression_flat_free(&s->flat);
     kolo_plan_destroy(&s->eval_plan);
     kolo_plan_destroy(&s->plan);
     kolo_backend_destroy(&s->backend);

@@ -45,6 +45,7 @@ typedef struct kolo_session {
     kolo_graph *graph, *eval_graph;
     kolo_backend *backend;
     kolo_plan *plan, *eval_plan;
+    kolo_launch flat; /* compression_within: as comm sees the job */
     kolo_comm *comm;
     kolo_exec *exec, *eval_exec;
     kolo_loader *loader, *val_loader;

@@ -8,9 +8,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "ckpt/carried.h"
 #include "ckpt/ckpt.h"
 #include "kolo/error.h"
 #include "report/report.h"
+#include "train/compression.h"
 #include "train/epoch.h"
 
 /* What is known of a step before its metrics are. */
@@ -49,6 +51,25 @@ typedef struct trainer {
 
 static bool speaks(const trainer *t) { return t->launch->rank == 0; }
 
+/* Error vectors of compressed sums. They are of one grid: on another the run goes on without what they held back. */
+static int load_carried(trainer *t, const char *path)
+{
+    kolo_comm *comm = t->session.comm;
+    size_t bytes = kolo_comm_carried_bytes(comm);
+    if (!bytes) return 0;
+    void *mine = kolo_alloc(bytes);
+    if (!mine) return KOLO_ECONFIG;
+    int found = kolo_checkpoint_read_carried(path, t->launch->rank, t->launch->size, mine, bytes);
+    int rc = found < 0 ? found : found ? kolo_comm_carried_load(comm, mine) : 1;
+    free(mine);
+    if (found < 0) return rc;
+    int64_t lost = rc != 0;
+    KOLO_TRY(kolo_comm_allreduce(comm, &lost, 1, KOLO_WIRE_I64, KOLO_MAX));
+    if (lost && rc == 0) return kolo_fail(KOLO_EINPUT, "%s: another rank found nothing that fits in what the checkpoint carries", path);
+    if (lost && speaks(t)) kolo_warn("%s was written by another grid: what compression still held back is lost", path);
+    return 0;
+}
+
 static int open_run(trainer *t)
 {
     const char *folder = t->options->run;
@@ -67,6 +88,7 @@ static int open_run(trainer *t)
                              "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder",
                              folder, t->position.data_uuid, t->options->data, t->session.data_uuid);
         KOLO_TRY(kolo_checkpoint_load(path, t->session.exec, t->session.plan));
+        KOLO_TRY(load_carried(t, path));
         t->position.restarts++;
     } else {
         KOLO_TRY(kolo_exec_initialise(t->session.exec, (uint64_t)t->options->seed));
@@ -139,6 +161,10 @@ static int open_report(trainer *t)
 
 static int save(trainer *t)
 {
+    size_t each = kolo_comm_carried_bytes(t->session.comm);
+    void *all = speaks(t) && each ? kolo_checkpoint_carried(t->run, each, t->launch->size) : NULL;
+    if (speaks(t) && each && !all) return KOLO_EIO;
+    KOLO_TRY(kolo_compression_gather(&t->session, all));
     if (!speaks(t)) return 0;
     kolo_position p = t->position;
     p.wall_seconds += kolo_time() - t->started;
