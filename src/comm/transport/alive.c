@@ -118,7 +118,7 @@ int router_fail_late(comm_router *router, int rank, double late)
                                                 : 1e-9 * (double)atomic_load_explicit(&router->control[local]->beat, memory_order_relaxed);
     if (heard > 0 && now - heard > late / 2)
         snprintf(how, sizeof how, "gave no sign of life for %.0f s: it is stopped, or its node is", now - heard);
-    else snprintf(how, sizeof how, "is alive but did not come for %.0f s", late);
+    else snprintf(how, sizeof how, "%sdid not come for %.0f s", heard > 0 ? "is alive but " : "", late);
     return router_fail_peer(router, rank, how);
 }
 
@@ -183,7 +183,7 @@ static int check_late(comm_router *router)
     atomic_store_explicit(&router->control[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1, memory_order_relaxed);
     if (rank < 0 || rank == router->launch->rank) return 0;
     int local = router_local(router, rank);
-    if (local < 0 && late > router->config.timeout / 2) lines_ask(router, rank);
+    if (local < 0 && (late > ABSENT || late > router->config.timeout / 2)) lines_ask(router, rank);
     bool left = local >= 0 ? atomic_load(&router->control[local]->head.departed) : lines_left(router, rank);
     if (left && late > ABSENT)
         return router_fail_peer(router, rank, "left before the end");

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@
 #include "kolo/error.h"
 
 static const char magic[8] = "kolo-l1";
-static const double HELLO_WITHIN = 5, CONNECT_WITHIN = 9; /* seconds */
+static const double HELLO_WITHIN = 60, CONNECT_WITHIN = 9; /* seconds */
 
 static int fail_system(const char *what)
 {
@@ -129,17 +130,6 @@ static int no_way(comm_router *router, tcp_line *l, const char *how)
     return line_lost(router, l, how);
 }
 
-int line_connect(comm_router *router, tcp_line *l)
-{
-    if (l->out.fd >= 0 || l->failed || l->left || l->lost_at > 0) return 0;
-    int fd = dial(router, l->t.rank);
-    if (fd < 0) return no_way(router, l, strerror(errno));
-    l->out.fd = fd;
-    l->out.connecting = l->out.waits_to_write = true;
-    l->out.since = router->now;
-    return watch(router->lines, &l->out, EPOLLIN | EPOLLOUT);
-}
-
 static int connected(comm_router *router, tcp_line *l)
 {
     int error = 0;
@@ -153,6 +143,20 @@ static int connected(comm_router *router, tcp_line *l)
     watch_for(router->lines, &l->out, false);
     line_mark(router, l);
     return 0;
+}
+
+int line_connect(comm_router *router, tcp_line *l)
+{
+    if (l->out.fd >= 0 || l->failed || l->left || l->lost_at > 0) return 0;
+    int fd = dial(router, l->t.rank);
+    if (fd < 0) return no_way(router, l, strerror(errno));
+    l->out.fd = fd;
+    l->out.connecting = l->out.waits_to_write = true;
+    l->out.since = router->now;
+    KOLO_TRY(watch(router->lines, &l->out, EPOLLIN | EPOLLOUT));
+    /* mostly it is there at once; the greeting must not wait until this rank has its next turn, maybe after long computing */
+    struct pollfd soon = {.fd = fd, .events = POLLOUT};
+    return poll(&soon, 1, 5) == 1 ? connected(router, l) : 0;
 }
 
 /* ---- guests ---------------------------------------------------------------------------------------------------------------- */
@@ -271,15 +275,20 @@ int line_poll(comm_router *router)
 
 void line_wait_to_write(comm_router *router, tcp_line *l, bool wait) { watch_for(router->lines, &l->out, wait); }
 
+static double waited(const comm_router *router, const line_end *end)
+{
+    return router->now - (end->since > router->stood_up_at ? end->since : router->stood_up_at);
+}
+
 /* Guests that say nothing, connections that do not come about. */
 int lines_expire(comm_router *router)
 {
     tcp_lines *lines = router->lines;
     for (int g = 0; g < LINE_GUESTS; g++)
-        if (lines->guest[g].end.fd >= 0 && router->now - lines->guest[g].end.since > HELLO_WITHIN) end_close(&lines->guest[g].end);
+        if (lines->guest[g].end.fd >= 0 && waited(router, &lines->guest[g].end) > HELLO_WITHIN) end_close(&lines->guest[g].end);
     for (int r = 0; r < router->launch->size; r++) {
         tcp_line *l = lines->line[r];
-        if (l && l->out.connecting && router->now - l->out.since > CONNECT_WITHIN)
+        if (l && l->out.connecting && waited(router, &l->out) > CONNECT_WITHIN)
             KOLO_TRY(no_way(router, l, "no answer"));
     }
     return 0;
@@ -424,6 +433,11 @@ static int open_ends(comm_router *router, line_card *card)
 {
     tcp_lines *lines = router->lines;
     struct sockaddr_un name;
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) { /* two a peer */
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
     lines->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (lines->epoll < 0) return fail_system("epoll_create1");
     KOLO_TRY(listen_at(router, card));
