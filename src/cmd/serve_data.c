@@ -50,6 +50,9 @@ int kolo_command_serve_data(int n, char **words)
         rc = kolo_fail(KOLO_ECONFIG, "nothing to serve: give data=DIR (a folder made by kolo-pack)");
     kolo_command_catch();
     if (rc == 0) rc = kolo_command_launch(&options, &launch);
+    if (rc == 0 && launch->size != launch->nodes)
+        rc = kolo_fail(KOLO_ECONFIG, "%d ranks on %d nodes: one server a node is enough; start it by srun --ntasks-per-node=1",
+                       launch->size, launch->nodes);
     if (rc == 0) rc = kolo_session_open(&session, &options, launch, KOLO_SESSION_TRAIN | KOLO_SESSION_DATA_ONLY);
     if (rc == 0) {
         rc = serve(&session);

@@ -67,6 +67,7 @@ static int await_answer(kolo_client *c, enum serve_kind a, enum serve_kind b, in
         if (rc < 0) return rc;
         if (rc > 0 && c->packet.head.kind == SERVE_END) return kolo_fail(KOLO_EIO, "the server ends: %s", c->packet.text);
         if (rc > 0 && (c->packet.head.kind == a || c->packet.head.kind == b)) return 0;
+        if (passed && *passed >= 0) close(*passed);
         if (rc == 0) /* nothing came, or nobody shall wait any more */
             return kolo_fail(KOLO_EIO, "the server does not answer");
     }
@@ -257,7 +258,7 @@ static bool copy_block(const kolo_client *c, int slot, int64_t position, loader_
     memcpy(l.samples, s.samples + from, n * sizeof *l.samples);
     if (to->mix) memcpy(l.labels2, s.labels2 + from, n * sizeof *l.labels2);
     if (to->mix) memcpy(l.mix, s.mix + from, n * sizeof *l.mix);
-    atomic_thread_fence(memory_order_acquire);
+    __sync_synchronize(); /* a fence that the thread sanitizer takes too */
     if (atomic_load(&c->segment->position[slot]) != position) return false;
     for (size_t i = 0; i < n; i++) stats->bad += to->samples[at + i] != l.samples[i];
     memcpy(to->labels + at, l.labels, n * sizeof *l.labels);

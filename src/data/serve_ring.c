@@ -152,7 +152,7 @@ void serve_ring_release(serve_ring *r)
     const kolo_batch *b = serve_ring_batch(r, r->base);
     /* before the loader writes there again: who still copies sees it behind its copy */
     atomic_store(&r->segment->position[b->slot], -1);
-    atomic_thread_fence(memory_order_seq_cst);
+    __sync_synchronize();
     kolo_loader_release(r->loader, b);
     r->base++;
     sem_post(&r->free);

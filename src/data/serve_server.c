@@ -1,18 +1,15 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "data/serve_server.h"
-#include "data/share.h"
 #include "kolo/error.h"
 
 /* Gives up what nobody needs, oldest first. */
@@ -268,48 +265,6 @@ int kolo_server_run(kolo_server *s, const volatile sig_atomic_t *stop)
     return rc < 0 ? kolo_fail(rc, "%s", why) : 0;
 }
 
-/* One server a name: the kernel gives the lock back when it ends, in whatever way. */
-static int take_name(kolo_server *s)
-{
-    struct stat info;
-    snprintf(s->lock, sizeof s->lock, "%s.lock", s->address.sun_path);
-    for (;;) {
-        s->lock_fd = open(s->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (s->lock_fd < 0 || fstat(s->lock_fd, &info) < 0)
-            return kolo_fail(KOLO_EIO, "%s: %s", s->lock, strerror(errno));
-        if (info.st_uid != geteuid())
-            return kolo_fail(KOLO_ECONFIG, "%s belongs to user %u; choose another name", s->lock, (unsigned)info.st_uid);
-        const int mine = kolo_share_claim(s->lock_fd, 0, false);
-        KOLO_TRY(mine);
-        if (!mine)
-            return kolo_fail(KOLO_ECONFIG,
-                             "a server serve=%s is running on this node; `kolo serve-data --status serve=%s` shows it",
-                             s->name, s->name);
-        if (fstat(s->lock_fd, &info) == 0 && info.st_nlink > 0) return 0;
-        close(s->lock_fd); /* the one before has just removed it */
-    }
-}
-
-/* Name held. */
-static int listen_there(kolo_server *s)
-{
-    struct stat info;
-    const char *path = s->address.sun_path;
-    if (lstat(path, &info) == 0 && !S_ISSOCK(info.st_mode))
-        return kolo_fail(KOLO_ECONFIG, "%s is there and is no socket; choose another name", path);
-    if (unlink(path) < 0 && errno != ENOENT) return kolo_fail(KOLO_EIO, "cannot remove the old %s: %s", path, strerror(errno));
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return kolo_fail(KOLO_EIO, "serve-data: cannot make a socket: %s", strerror(errno));
-    fchmod(fd, 0600); /* before it has a name, so that it never has one with another mode */
-    if (bind(fd, (const struct sockaddr *)&s->address, sizeof s->address) < 0 || listen(fd, 128) < 0) {
-        const int rc = kolo_fail(KOLO_EIO, "cannot listen at %s: %s", path, strerror(errno));
-        close(fd);
-        return rc;
-    }
-    s->fd = fd;
-    return 0;
-}
-
 int kolo_server_open(kolo_server **server, const kolo_loader_config *loader, int jobs)
 {
     int rc;
@@ -318,14 +273,13 @@ int kolo_server_open(kolo_server **server, const kolo_loader_config *loader, int
     s->lock_fd = s->fd = s->ring.fd = -1;
     s->config = *loader;
     s->config.augment = s->config.shuffle = s->config.serve = NULL;
-    KOLO_TRY_GOTO(rc, serve_path(loader->serve, &s->address));
     snprintf(s->name, sizeof s->name, "%s", loader->serve);
     KOLO_TRY_GOTO(rc, serve_key(loader, s->key));
-    KOLO_TRY_GOTO(rc, take_name(s));
+    KOLO_TRY_GOTO(rc, serve_name_take(s->name, &s->address, &s->lock_fd));
     KOLO_TRY_GOTO(rc, serve_ring_open(&s->ring, loader));
     s->rows = loader->batch / loader->ranks;
     s->rows_wanted = s->rows * jobs;
-    KOLO_TRY_GOTO(rc, listen_there(s));
+    KOLO_TRY_GOTO(rc, serve_name_listen(&s->address, &s->fd));
     if (!strchr(s->name, '/') && serve_private_shm("/proc/self/mountinfo", getenv("SLURM_JOB_ID")))
         kolo_warn("serve=%s: jobs have a /dev/shm of their own here (job_container/tmpfs), so that only this job's processes "
                   "find the server; for those of other jobs give serve=PATH, in a folder of the node that all see",
@@ -343,12 +297,8 @@ void kolo_server_close(kolo_server **server)
     for (int i = 0; i < s->takers; i++)
         if (s->taker[i].fd >= 0) close(s->taker[i].fd);
     if (s->ring.loader) serve_ring_close(&s->ring);
-    if (s->fd >= 0) {
-        unlink(s->address.sun_path);
-        close(s->fd);
-        unlink(s->lock); /* under its lock, and behind the socket: the next server finds neither */
-    }
-    if (s->lock_fd >= 0) close(s->lock_fd);
+    if (s->fd >= 0) close(s->fd);
+    if (s->lock_fd >= 0) serve_name_leave(&s->address, s->lock_fd);
     free(s);
     *server = NULL;
 }

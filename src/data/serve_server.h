@@ -22,8 +22,8 @@ typedef struct serve_taker {
 struct kolo_server {
     kolo_loader_config config; /* without texts */
     struct sockaddr_un address;
-    char name[108], key[SERVE_KEY], lock[128];
-    int lock_fd, fd; /* who holds the lock is the server of this name; the socket that listens */
+    char name[108], key[SERVE_KEY];
+    int lock_fd, fd; /* of the name; the socket that listens */
     serve_ring ring;
     int64_t rows;           /* of a batch, here */
     serve_taker taker[SERVE_MOST];

@@ -59,6 +59,12 @@ kolo serve-data --status "$socket" > "$ROOM/status" 2>&1
 is $? 3 "no server to ask"
 kolo serve-data data=synthetic "$socket" > "$ROOM/second" 2>&1
 is $? 78 "nothing to serve"
+if command -v mpiexec > /dev/null; then
+    mpiexec -n 2 kolo serve-data "${common[@]}" "$socket" > "$ROOM/second" 2>&1
+    like "$ROOM/second" '2 ranks on 1 nodes' "one server a node"
+else
+    skip "no mpiexec"
+fi
 
 serve log
 train killed lr=0.02 "$socket" &

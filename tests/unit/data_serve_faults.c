@@ -2,6 +2,7 @@
 #include "data_serve_rig.h"
 
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -75,9 +76,31 @@ static void test_names(void)
     unlink(socket_path);
 }
 
+/* By name: what a killed server leaves in /dev/shm. */
+static void test_leavings(void)
+{
+    struct sockaddr_un a;
+    char name[64], lock[200];
+    snprintf(name, sizeof name, "test-%d", (int)getpid());
+    serve_path(name, &a);
+    snprintf(lock, sizeof lock, "%s.lock", a.sun_path);
+    strncpy(socket_path, name, sizeof socket_path - 1);
+    process server = serve(config_of(NULL), 1);
+    ok(access(a.sun_path, F_OK) == 0, "a server by name listens in /dev/shm");
+    kill(server.pid, SIGKILL);
+    finish(&server);
+    ok(access(a.sun_path, F_OK) == 0 && access(lock, F_OK) == 0, "a killed one leaves two names there");
+    strncat(socket_path, "-next", sizeof socket_path - 1 - strlen(socket_path));
+    server = serve(config_of(NULL), 1);
+    ok(access(a.sun_path, F_OK) < 0 && access(lock, F_OK) < 0, "which the next server removes");
+    end(&server);
+    snprintf(socket_path, sizeof socket_path, "%s/socket", jpeg.folder);
+}
+
 static void test_memory(void)
 {
     kolo_server *s;
+    char lock[320];
     struct rlimit was, little = {.rlim_cur = 65536};
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &was);
@@ -91,7 +114,8 @@ static void test_memory(void)
     c.dataset = set;
     c.serve = socket_path;
     ok(kolo_server_open(&s, &c, 1) == KOLO_ECONFIG && there("MiB are missing"), "one that does not fit the machine");
-    ok(access(socket_path, F_OK) < 0, "and nothing is left of either");
+    snprintf(lock, sizeof lock, "%s.lock", socket_path);
+    ok(access(socket_path, F_OK) < 0 && access(lock, F_OK) < 0, "and nothing is left of either");
 }
 
 static void test_refusals(void)
@@ -205,7 +229,36 @@ static void test_hostile_job(void)
     end(&server);
 }
 
-/* A server that answers as it likes: the job must not believe it. how: 0 another version, 1 no segment, 2 hangs up, 3 absurd slots */
+/* A segment as it should be, but that no slot holds what will be said of it. */
+static int make_segment(int64_t *slot_bytes)
+{
+    loader_layout l;
+    serve_segment s = {.magic = SERVE_MAGIC};
+    loader_lay_slot(&l, BATCH, BATCH * SIDE * SIDE * 3, true);
+    *slot_bytes = (int64_t)l.bytes;
+    for (int i = 0; i < SERVE_SLOTS; i++) s.position[i] = 1 << 20;
+    const int fd = memfd_create("liar", MFD_ALLOW_SEALING);
+    if (ftruncate(fd, SERVE_PAGE + (off_t)l.bytes) < 0 || pwrite(fd, &s, sizeof s, 0) < 0) return -1;
+    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
+    return fd;
+}
+
+static void tell_wrong_slots(int fd)
+{
+    static serve_packet p;
+    int64_t number[] = {0, BATCH, 1, 0};
+    const int segment = make_segment(&number[3]);
+    serve_send(fd, SERVE_WELCOME, 0, number, 4, "", segment);
+    while (recv(fd, &p, sizeof p, 0) > 0)
+        if (p.head.kind == SERVE_JOIN) {
+            serve_send(fd, SERVE_JOINED, 0, NULL, 0, "", -1);
+            for (int i = 0; i < STEPS + 4; i++) serve_send(fd, SERVE_READY, i, number, 1, "", -1);
+        }
+    close(segment);
+}
+
+/* A server that answers as it likes: the job must not believe it. how: 0 another version, 1 no segment, 2 hangs up, 3 absurd slots,
+ * 4 slots that hold something else */
 static pid_t lie(int how)
 {
     struct sockaddr_un a;
@@ -227,7 +280,8 @@ static pid_t lie(int how)
         p = packet_of(SERVE_WELCOME, "");
         if (how == 0) memcpy(p.head.version, "7.0/9", 6);
         if (how < 2) memcpy(p.head.number, number, sizeof number);
-        if (how == 3) serve_send(fd, SERVE_WELCOME, 0, absurd, 4, "", listening);
+        if (how == 4) tell_wrong_slots(fd);
+        else if (how == 3) serve_send(fd, SERVE_WELCOME, 0, absurd, 4, "", listening);
         else if (how != 2 && send(fd, &p, sizeof p.head, 0) < 0) _exit(1);
         close(fd);
     }
@@ -236,8 +290,8 @@ static pid_t lie(int how)
 static void test_liars(void)
 {
     static const char *const what[] = {"a server of another version", "one without a segment", "one that hangs up",
-                                       "one with absurd sizes"};
-    for (int how = 0; how < 4; how++) {
+                                       "one with absurd sizes", "one whose slots hold something else"};
+    for (int how = 0; how < 5; how++) {
         const pid_t pid = lie(how);
         goes_alone(what[how]);
         kill(pid, SIGKILL);
@@ -270,6 +324,7 @@ int main(void)
     c.dataset = set;
     look(c, 0, STEPS, -1, -1, -1, &want);
     test_names();
+    test_leavings();
     test_memory();
     test_refusals();
     test_hostile();
