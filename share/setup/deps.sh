@@ -37,6 +37,7 @@ munged  | munge            | munge            | munge         | the same
 prove   | perl             | perl-Test-Harness | perl         | runs the tests
 h5dump  | hdf5-tools       | hdf5             | hdf5          | reads shards back in tests
 shellcheck | shellcheck    | ShellCheck       | shellcheck    | checks the shell scripts
+smpicc  | libsimgrid-dev   | simgrid          | simgrid       | simulated clusters, for `make check-scale`
 modulecmd | environment-modules | environment-modules | environment-modules | tests the module file
 '
 
@@ -63,6 +64,7 @@ without() { # GOAL: commands it needs that are not here
     case $1 in
     run) tools='mpiexec slurmctld slurmd sbatch munged' ;;
     check) tools='mpiexec slurmctld slurmd sbatch munged prove h5dump shellcheck modulecmd' ;;
+    check-scale) tools=smpicc ;;
     *) tools='' ;;
     esac
     [ "${MPI:-1}" = 0 ] && tools=$(echo "$tools" | sed 's/mpiexec//')

@@ -1,5 +1,5 @@
 # The targets that are not building: run, tests, sanitizers, lint, installation. Part of the GNUmakefile.
-.PHONY: run check check-long bench asan ubsan tsan fuzz fuzzers lint format \
+.PHONY: run check check-long check-scale scale-now bench asan ubsan tsan fuzz fuzzers lint format \
         docs install uninstall dist bundle bundle-now clean distclean deps help
 
 # make starts itself again, with as many jobs as there are CPUs where the user named no number
@@ -28,6 +28,12 @@ check-long:
 	$(call want,check)
 	$(again) programs tests
 	$(call prove,$(UNIT) $$(cat $(BUILD)/tests/cuda.list) $(SCRIPTS) $(LONG))
+# algorithms of collectives on simulated clusters, where SimGrid is
+check-scale:
+	$(call want,check-scale)
+	$(again) scale-now
+scale-now: $(call room_archive,comm) $(call room_archive,base)
+	$(Q)KOLO_BUILD='$(abspath $(BUILD))' tests/scale/check.sh
 
 # Unit tests side by side, then the scripts that start ranks and clusters one by one: tests/testrules.yml.
 # Threads that wait do not spin: two tests share the cores.
@@ -136,6 +142,7 @@ Targets
   all          the programs, in $(BUILD)/bin (the default)
   run          installs what is missing, builds, and shows a training on a private two-node Slurm
   check        installs what is missing, builds, runs every test; check-long: the slow ones too
+  check-scale  collectives on simulated clusters of 512 and 1,024 ranks, by SimGrid
   bench        speed on this machine; bench-NAME runs tests/peers/NAME.sh
   asan ubsan tsan   unit tests under a sanitizer, built in $(BUILD)/asan and so on
   fuzz         readers of files under clang's libFuzzer, $(FUZZ_SECONDS) s each: FUZZ_SECONDS=, FUZZ=name; crashes in $(BUILD)/fuzz/crashes

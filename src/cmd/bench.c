@@ -102,13 +102,16 @@ int kolo_command_bench(int n, char **words)
     kolo_launch *launch;
     const char *what[1];
     if (n > 0 && !strcmp(words[0], "allreduce")) return kolo_bench_allreduce(n - 1, words + 1);
+    if (n > 0 && !strcmp(words[0], "--tune")) return kolo_bench_tune(n - 1, words + 1);
+    if (n == 1 && !strcmp(words[0], "--algorithms")) return kolo_bench_algorithms();
     bool profiled = kolo_command_flag(&n, words, "--profile");
     KOLO_TRY(kolo_command_words(&options, n, words, 1, what));
     int rc;
     if (!what[0] || strcmp(what[0], "train")) {
         rc = kolo_fail(KOLO_ECONFIG, "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16|tf32|fp16 "
                                      "steps=N [data=DIR] [--profile], or "
-                                     "kolo bench allreduce [min=8 max=64M iterations=N check=1 format=nccl|osu]");
+                                     "kolo bench allreduce [min=8 max=64M iterations=N check=1 format=nccl|osu], or "
+                                     "kolo bench --tune [path=FILE] [max=16M] [order=free], or kolo bench --algorithms");
     } else {
         if (!*options.data) {
             free(options.data);

@@ -26,8 +26,7 @@ typedef struct bench {
 
 /* ---- words ----------------------------------------------------------------------------------------------------- */
 
-/* Takes KEY=NUMBER, with K, M or G for powers of 1024, out of the words. */
-static int take(int *n, char **words, const char *key, int64_t low, int64_t *value)
+int kolo_bench_take(int *n, char **words, const char *key, int64_t low, int64_t *value)
 {
     size_t length = strlen(key);
     for (int i = 0; i < *n; i++) {
@@ -56,10 +55,10 @@ static int read_words(bench *b, kolo_options *options, int n, char **words)
     b->max = 64 << 20;
     b->osu = kolo_command_flag(&n, words, "format=osu");
     kolo_command_flag(&n, words, "format=nccl");
-    KOLO_TRY(take(&n, words, "min", sizeof(float), &b->min));
-    KOLO_TRY(take(&n, words, "max", sizeof(float), &b->max));
-    KOLO_TRY(take(&n, words, "iterations", 1, &b->iterations));
-    KOLO_TRY(take(&n, words, "check", 0, &check));
+    KOLO_TRY(kolo_bench_take(&n, words, "min", sizeof(float), &b->min));
+    KOLO_TRY(kolo_bench_take(&n, words, "max", sizeof(float), &b->max));
+    KOLO_TRY(kolo_bench_take(&n, words, "iterations", 1, &b->iterations));
+    KOLO_TRY(kolo_bench_take(&n, words, "check", 0, &check));
     if (b->max < b->min)
         return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
     b->check = check != 0;

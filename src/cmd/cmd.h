@@ -36,6 +36,10 @@ extern volatile sig_atomic_t kolo_command_stop;
 
 /* What `kolo bench` can measure beside training: words after its name. */
 int kolo_bench_allreduce(int n, char **words);
+int kolo_bench_tune(int n, char **words);
+int kolo_bench_algorithms(void);
+/* Takes KEY=NUMBER, with K, M or G for powers of 1024, out of the words; the number is at least `low`. */
+int kolo_bench_take(int *n, char **words, const char *key, int64_t low, int64_t *value);
 /* Prints the time of the plan's actions, measured over `steps` steps, by kind and by kernel. profile: [plan->actions]. */
 int kolo_bench_profile(const kolo_plan *plan, const kolo_exec_profile *profile, int64_t steps);
 

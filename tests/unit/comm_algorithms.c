@@ -1,106 +1,15 @@
 /* Every algorithm, for 1 to 17 members, against what its collective is defined to give: any counts, roots, placements, in place and not, in a
  * cluster in this process that interleaves members and delivers messages as badly as it may. */
-#include "comm/algorithm/algorithm.h"
-
+#include "comm_trial.h"
 #include "comm_virtual.h"
 
-enum { N = 17, COUNTS = 12 };
-
-typedef struct trial {
-    const comm_algorithm_row *row;
-    comm_problem p;        /* me is filled in */
-    int64_t counts[N + 1]; /* of members, or sizes[from][to] follow from it */
-    int places;            /* 0: out of place, 1: in place, 2: by turns */
-    bool exact;            /* whole numbers: any order gives the same sum */
-} trial;
+enum { N = TRIAL_MEMBERS, COUNTS = 12 };
 
 static virtual_cluster cluster;
 
-static float value(int member, int64_t i, bool exact)
-{
-    uint32_t r = (uint32_t)(member * 2654435761u) ^ (uint32_t)(i * 40503u + 12345u);
-    r = (r ^ (r >> 15)) * 2246822519u;
-    r ^= r >> 13;
-    if (exact) return (float)(int)(r % 8001) - 4000;
-    return ((float)(r & 0xffff) - 30000.7f) * (float)(1 << ((r >> 16) % 14));
-}
-
-static float tree(const trial *t, int first, int n, int64_t i)
-{
-    if (n == 1) return value(first, i, t->exact);
-    int half = 1;
-    while (half * 2 < n) half *= 2;
-    return tree(t, first, half, i) + tree(t, first + half, n - half, i);
-}
-
-/* alltoall: elements from one to another */
-static int64_t between(const trial *t, int from, int to)
-{
-    if (t->p.count > 0) return t->p.count;
-    return t->counts[(from * 5 + to * 3) % N] + (from + to) % 2;
-}
-
-static int64_t sum(const int64_t *counts, int n)
-{
-    int64_t s = 0;
-    for (int i = 0; i < n; i++) s += counts[i];
-    return s;
-}
-
-static bool in_place(const trial *t, int m) { return t->places == 1 || (t->places == 2 && m % 2 == 0); }
-
-/* What member m brings, has room for, gets; and where its contribution lies in place. */
-typedef struct sizes {
-    int64_t in, own, out, at;
-} sizes;
-
-static sizes sizes_of(const trial *t, int m)
-{
-    const int n = t->p.members;
-    const int64_t all = sum(t->counts, n), before = sum(t->counts, m), mine = t->counts[m];
-    const bool root = m == t->p.root, in = in_place(t, m);
-    int64_t send = 0, receive = 0;
-    switch (t->p.what) {
-    case KOLO_REDUCE_SCATTER: return (sizes){all, in ? all : mine, mine, 0};
-    case KOLO_ALLGATHER: return (sizes){mine, all, all, before};
-    case KOLO_BROADCAST: return (sizes){root ? t->p.count : 0, t->p.count, t->p.count, 0};
-    case KOLO_GATHER: return (sizes){mine, root ? all : in ? mine : 0, root ? all : 0, root ? before : 0};
-    case KOLO_SCATTER: return (sizes){root ? all : 0, root && in ? all : mine, mine, 0};
-    case KOLO_ALLTOALL:
-        for (int i = 0; i < n; i++) {
-            send += between(t, m, i);
-            receive += between(t, i, m);
-        }
-        return (sizes){send, in && send > receive ? send : receive, receive, 0};
-    case KOLO_BARRIER: return (sizes){0};
-    default: return (sizes){t->p.count, t->p.count, t->p.count, 0};
-    }
-}
-
-/* Element i of what member m must have. */
-static float wanted(const trial *t, int m, int64_t i)
-{
-    const int n = t->p.members;
-    int from = 0;
-    int64_t at = i, other = 0;
-    switch (t->p.what) {
-    case KOLO_ALLREDUCE: return tree(t, 0, n, i);
-    case KOLO_REDUCE_SCATTER: return tree(t, 0, n, sum(t->counts, m) + i);
-    case KOLO_BROADCAST: return value(t->p.root, i, t->exact);
-    case KOLO_SCATTER: return value(t->p.root, sum(t->counts, m) + i, t->exact);
-    case KOLO_ALLTOALL:
-        while (at >= between(t, from, m)) at -= between(t, from++, m);
-        for (int k = 0; k < m; k++) other += between(t, from, k);
-        return value(from, other + at, t->exact);
-    default:
-        while (at >= t->counts[from]) at -= t->counts[from++];
-        return value(from, at, t->exact);
-    }
-}
-
 typedef struct memory {
     char *buffer[3];
-    sizes size;
+    trial_sizes size;
     int64_t scratch;
     bool in_place;
 } memory;
@@ -110,22 +19,23 @@ static int make_member(const trial *t, int m, comm_schedule *schedule, memory *m
     int64_t send[N], receive[N];
     comm_problem p = t->p;
     p.me = m;
-    p.in_place = in_place(t, m);
+    p.in_place = trial_in_place(t, m);
     p.counts = t->counts;
     p.send = send;
     p.receive = receive;
     for (int i = 0; i < p.members && p.what == KOLO_ALLTOALL; i++) {
-        send[i] = between(t, m, i);
-        receive[i] = between(t, i, m);
+        send[i] = trial_between(t, m, i);
+        receive[i] = trial_between(t, i, m);
     }
     *schedule = (comm_schedule){0};
     if (t->row->make(schedule, &p) < 0) return -1;
-    *mem = (memory){.size = sizes_of(t, m), .scratch = schedule->scratch, .in_place = p.in_place};
+    *mem = (memory){.size = trial_sizes_of(t, m), .scratch = schedule->scratch, .in_place = p.in_place};
     mem->buffer[COMM_SCRATCH] = virtual_memory((size_t)schedule->scratch * 4);
     mem->buffer[COMM_OWN] = virtual_memory((size_t)mem->size.own * 4);
     mem->buffer[COMM_INPUT] =
         p.in_place ? mem->buffer[COMM_OWN] + 4 * mem->size.at : virtual_memory((size_t)mem->size.in * 4);
-    for (int64_t i = 0; i < mem->size.in; i++) ((float *)(void *)mem->buffer[COMM_INPUT])[i] = value(m, i, t->exact);
+    for (int64_t i = 0; i < mem->size.in; i++)
+        ((float *)(void *)mem->buffer[COMM_INPUT])[i] = trial_value(m, i, t->exact);
     return 0;
 }
 
@@ -134,7 +44,7 @@ static int64_t end_member(const trial *t, int m, memory *mem)
 {
     int64_t bad = 0;
     for (int64_t i = 0; !mem->in_place && i < mem->size.in; i++)
-        bad += ((float *)(void *)mem->buffer[COMM_INPUT])[i] != value(m, i, t->exact);
+        bad += ((float *)(void *)mem->buffer[COMM_INPUT])[i] != trial_value(m, i, t->exact);
     if (!mem->in_place) bad += virtual_release(mem->buffer[COMM_INPUT], (size_t)mem->size.in * 4);
     bad += virtual_release(mem->buffer[COMM_OWN], (size_t)mem->size.own * 4);
     return bad + virtual_release(mem->buffer[COMM_SCRATCH], (size_t)mem->scratch * 4);
@@ -158,7 +68,7 @@ static int64_t run(trial *t, bool want)
     for (int m = 0; m < t->p.members; m++) {
         float *own = (float *)(void *)mem[m].buffer[COMM_OWN], *other = (float *)(void *)mem[0].buffer[COMM_OWN];
         for (int64_t i = 0; through && i < mem[m].size.out; i++) {
-            float must = want ? wanted(t, m, i) : t->p.what == KOLO_ALLREDUCE ? other[i] : own[i];
+            float must = want ? trial_wanted(t, m, i) : t->p.what == KOLO_ALLREDUCE ? other[i] : own[i];
             bad += memcmp(&own[i], &must, 4) != 0;
         }
         comm_schedule_free(&schedule[m]);
@@ -182,20 +92,6 @@ static int64_t count_at(int which, int n)
     return counts[which];
 }
 
-static bool counted(enum kolo_collective what)
-{
-    return what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER || what == KOLO_GATHER || what == KOLO_SCATTER;
-}
-
-/* Parts of members that sum to about `count`: even, uneven, or most of them empty. */
-static void set_counts(trial *t, int64_t count, int how)
-{
-    for (int i = 0; i < N; i++) {
-        int64_t even = count / t->p.members + (i < count % t->p.members);
-        t->counts[i] = how == 0 ? even : how == 1 ? (i * 7 % 5) * even / 2 : i % 3 == 1 ? 2 * even + 1 : 0;
-    }
-}
-
 /* All that may vary of a collective besides members and count. */
 static int64_t vary(trial *t, int64_t count)
 {
@@ -207,13 +103,13 @@ static int64_t vary(trial *t, int64_t count)
     for (int i = 0; i < n * n; i++) links[i] = 1 + i * 7 % 5;
     t->p.links = links;
     for (t->p.root = 0; t->p.root<(rooted ? n : 1); t->p.root += n> 4 ? 3 : 1)
-        for (int how = 0; how < (counted(t->row->what) ? 3 : t->row->what == KOLO_ALLTOALL ? 2 : 1); how++)
+        for (int how = 0; how < (trial_counted(t->row->what) ? 3 : t->row->what == KOLO_ALLTOALL ? 2 : 1); how++)
             for (int map = 0; map < (placed ? MAPS : 1); map++) {
                 t->places = (int)((count + how + map + t->p.root + n) % 3);
                 t->p.count = t->row->what == KOLO_ALLTOALL ? how ? 0 : count / 4 : count;
-                set_counts(t, t->row->what == KOLO_ALLTOALL ? count / 4 : count, how);
+                trial_set_counts(t, t->row->what == KOLO_ALLTOALL ? count / 4 : count, how);
                 t->p.node_of = map_of(map, n, node_of);
-                if (counted(t->row->what)) t->p.count = sum(t->counts, n);
+                if (trial_counted(t->row->what)) t->p.count = trial_sum(t->counts, n);
                 t->p.what = t->row->what;
                 if (!t->row->fits(&t->p)) continue;
                 int ordered = t->row->ordered(&t->p);
