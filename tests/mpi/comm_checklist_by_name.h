@@ -1,0 +1,351 @@
+/* Named requests: any order on any rank, fused or not, grouped, joined; what does not match; a long random mix. */
+#ifndef TESTS_COMM_CHECKLIST_BY_NAME_H
+#define TESTS_COMM_CHECKLIST_BY_NAME_H
+
+#include "comm_checklist.h"
+
+enum { NAMES = 24, NAME_COUNT = 700 };
+static _Alignas(64) char name_vector[NAMES][NAME_COUNT * 8];
+
+static kolo_request named(const char *name, kolo_request r)
+{
+    r.name = name;
+    return r;
+}
+
+/* The k-th of n in an order that differs from rank to rank. */
+static int shuffled(int k, int n, int seed) { return (int)(((int64_t)k * (rank % 2 ? n - 1 : 1) + (int64_t)seed * (rank + 1)) % n); }
+
+static int64_t submit_names(int seed, kolo_handle *handle, const enum kolo_reduce op)
+{
+    static const enum kolo_wire types[] = {KOLO_WIRE_F32, KOLO_WIRE_I32, KOLO_WIRE_BF16, KOLO_WIRE_F64, KOLO_WIRE_U8};
+    int64_t bad = 0;
+    char name[32];
+    for (int k = 0; k < NAMES; k++) {
+        int i = shuffled(k, NAMES, seed);
+        kolo_request r = request(KOLO_ALLREDUCE, NULL, name_vector[i], types[i % 5], 1 + 29 * i, 0);
+        snprintf(name, sizeof name, "tensor.%d", i);
+        r.name = name;
+        r.reduce = op;
+        fill(name_vector[i], rank, 1 + 29 * i, seed + i, op, types[i % 5]);
+        bad += kolo_submit(all, &r, &handle[i]) < 0;
+    }
+    for (int i = 0; i < NAMES; i++) bad += kolo_wait(world, handle[i]) < 0 || differ(name_vector[i], 1 + 29 * i, everybody(), seed + i, op, types[i % 5]);
+    return bad;
+}
+
+static void check_names(void)
+{
+    kolo_handle handle[NAMES];
+    int64_t bad = 0;
+    for (int round = 0; round < 4; round++) bad += submit_names(round, handle, round % 2 ? KOLO_AVERAGE : KOLO_SUM);
+    report(bad, "named allreduces of mixed types in another order on every rank, asked for again and again");
+    bad = submit_names(9, handle, KOLO_PRODUCT) + submit_names(10, handle, KOLO_MIN);
+    report(bad, "by product and min");
+}
+
+/* Every collective under a name, alone and two at a time. */
+static void check_named_moves(void)
+{
+    int64_t bad = 0;
+    kolo_output o = {0};
+    kolo_handle h[4];
+    for (int round = 0; round < 2; round++) {
+        int64_t rows = 1 + rank % 3, at = 0;
+        kolo_request r = named("gathered", request(KOLO_ALLGATHER, list_in, NULL, KOLO_WIRE_I32, rows, 3));
+        for (int i = 0; i < 9; i++) ((int32_t *)(void *)list_in)[i] = rank;
+        bad += run(all, &r, &o) < 0;
+        for (int m = 0; m < size; m++)
+            for (int i = 0; i < 3 * (1 + m % 3); i++) bad += ((const int32_t *)o.data)[at++] != m;
+        r = named("sent", request(KOLO_BROADCAST, NULL, list_out, KOLO_WIRE_F32, 5, 0));
+        r.root = size - 1;
+        for (int i = 0; i < 5; i++) ((float *)(void *)list_out)[i] = (float)(rank + i);
+        bad += run(all, &r, NULL) < 0;
+        for (int i = 0; i < 5; i++) bad += ((float *)(void *)list_out)[i] != (float)(size - 1 + i);
+        r = named("exchanged", request(KOLO_ALLTOALL, list_in, NULL, KOLO_WIRE_I32, size, 0));
+        for (int i = 0; i < size; i++) ((int32_t *)(void *)list_in)[i] = rank * 100 + i;
+        bad += run(all, &r, &o) < 0;
+        for (int m = 0; m < size; m++) bad += ((const int32_t *)o.data)[m] != m * 100 + rank || o.splits[m] != 1;
+        r = named("cut", request(KOLO_REDUCE_SCATTER, list_in, NULL, KOLO_WIRE_F32, 2 * size + 1, 0));
+        for (int i = 0; i < 2 * size + 1; i++) ((float *)(void *)list_in)[i] = (float)(i + rank);
+        bad += run(all, &r, &o) < 0;
+        int64_t from = lib_cut(2 * size + 1, size, rank);
+        for (int64_t i = 0; i < o.dim[0]; i++) bad += ((const float *)o.data)[i] != (float)((from + i) * size + size * (size - 1) / 2);
+        r = named("gathered at 0", request(KOLO_GATHER, list_in, NULL, KOLO_WIRE_I32, 1, 0));
+        ((int32_t *)(void *)list_in)[0] = rank;
+        bad += run(all, &r, &o) < 0;
+        for (int m = 0; rank == 0 && m < size; m++) bad += ((const int32_t *)o.data)[m] != m;
+        r = named("dealt", request(KOLO_SCATTER, list_in, NULL, KOLO_WIRE_I32, rank == 0 ? size : 0, 0));
+        for (int i = 0; i < size; i++) ((int32_t *)(void *)list_in)[i] = i * 7;
+        bad += run(all, &r, &o) < 0 || o.dim[0] != 1 || ((const int32_t *)o.data)[0] != rank * 7;
+        r = named("met", (kolo_request){.what = KOLO_BARRIER});
+        bad += run(all, &r, NULL) < 0;
+    }
+    report(bad, "every other collective by name");
+    for (int round = 0; round < 2; round++)
+        for (int k = 0; k < 4; k++) { /* fused where they are ready together */
+            int i = rank % 2 ? 3 - k : k;
+            char name[16];
+            snprintf(name, sizeof name, "part.%d", i);
+            kolo_request r = named(name, request(KOLO_ALLGATHER, name_vector[i], NULL, i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, (rank + i) % 3, 1));
+            fill(name_vector[i], rank, 3, i, KOLO_SUM, r.type);
+            bad += kolo_submit(all, &r, &h[i]) < 0;
+            if (k < 3) continue;
+            for (i = 0; i < 4; i++) {
+                bad += kolo_wait(world, h[i]) < 0 || kolo_result(world, h[i], &o) < 0;
+                for (int m = 0, at = 0; m < size; m++)
+                    for (int j = 0; j < (m + i) % 3; j++) bad += get(i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, o.data, at++) != value(m, j, i, KOLO_SUM, i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8);
+                kolo_release(world, h[i]);
+            }
+        }
+    report(bad, "allgathers of different length at once");
+}
+
+/* ---- grouped ----------------------------------------------------------------------------------------------------------------------- */
+
+static int64_t try_grouped(enum kolo_reduce op, bool in_place, double scale, int seed)
+{
+    enum { N = 5 };
+    static const char *const names[N] = {"g.0", "g.1", "g.2", "g.3", "g.4"};
+    static const enum kolo_wire types[N] = {KOLO_WIRE_F32, KOLO_WIRE_F32, KOLO_WIRE_I32, KOLO_WIRE_F32, KOLO_WIRE_BF16};
+    kolo_request r[N];
+    kolo_handle h[N];
+    int64_t bad = 0;
+    for (int i = 0; i < N; i++) {
+        char *in = name_vector[i], *out = name_vector[N + i];
+        fill(in_place ? out : in, rank, 10 + i, seed + i, op, types[i]);
+        r[i] = named(names[i], request(KOLO_ALLREDUCE, in_place ? NULL : in, out, types[i], 10 + i, 0));
+        r[i].reduce = op;
+        r[i].postscale = scale;
+    }
+    bad += kolo_submit_grouped(all, r, N, h) < 0;
+    for (int i = 0; i < N && !bad; i++) {
+        bad += kolo_wait(world, h[i]) < 0;
+        for (int k = 0; k < 10 + i; k++) {
+            put(types[i], list_want, 0, wanted(everybody(), k, seed + i, op, types[i]) * (scale ? scale : 1));
+            bad += get(types[i], name_vector[N + i], k) != get(types[i], list_want, 0);
+        }
+    }
+    return bad;
+}
+
+static void check_grouped(void)
+{
+    int64_t bad = 0;
+    for (int op = 0; op < 5; op++) bad += try_grouped((enum kolo_reduce)op, op % 2, 0, 40 + op);
+    report(bad, "grouped allreduces by every reduction, in place and not");
+    report(try_grouped(KOLO_SUM, false, 2, 60), "scaled");
+    float v[2][8];
+    kolo_handle h[3] = {0, 0, 0}, lone = 0;
+    kolo_request r[3] = {named("a", request(KOLO_ALLREDUCE, NULL, v[0], KOLO_WIRE_F32, 8, 0)), named("b", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_WIRE_F32, 8, 0)),
+                         named("a", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_WIRE_F32, 8, 0))};
+    bad = refused(kolo_submit_grouped(all, r, 3, h), "a", "");
+    for (int i = 0; i < 8; i++) v[1][i] = 1;
+    bad += kolo_submit(all, &r[1], &lone) < 0 || kolo_wait(world, lone) < 0 || v[1][3] != (float)size; /* "b" was not taken */
+    report(bad, "a name twice in a group: none of the group is submitted");
+    r[2].name = NULL;
+    report(refused(kolo_submit_grouped(all, r, 3, h), "has no name", "") + still_works(all), "a grouped request without a name");
+}
+
+/* ---- what does not match ----------------------------------------------------------------------------------------------------------- */
+
+static int64_t named_mismatch(kolo_request odd, kolo_request even, const char *one, const char *other)
+{
+    int64_t bad = 0;
+    for (int again = 0; again < 2; again++) bad += refused(run(all, rank % 2 ? &odd : &even, NULL), one, other);
+    return bad + still_works(all);
+}
+
+static void check_named_mismatches(void)
+{
+    static float v[17 * 1311];
+    kolo_request a = named("x", request(KOLO_ALLREDUCE, NULL, v, KOLO_WIRE_F32, 17, 3)), b = a;
+    kolo_handle h = 0, second = 0;
+    int64_t bad = kolo_submit(all, &a, &h) < 0;
+    if (size > 1) { /* one rank holds back, so the name is under way on the others */
+        if (rank != size - 1) bad += refused(kolo_submit(all, &a, &second), "x", "");
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    bad += kolo_wait(world, h) < 0;
+    report(bad + still_works(all), "a name that is under way is refused where it is asked for again; the first is not disturbed");
+    if (size == 1) return;
+    b.dim[1] = 4;
+    report(named_mismatch(a, b, "17 x 3", "17 x 4"), "another dimension under one name: an error on every rank, again and again");
+    b = a;
+    b.type = KOLO_WIRE_I32;
+    report(named_mismatch(a, b, "f32", "i32"), "another type");
+    b = a;
+    b.reduce = KOLO_MIN;
+    report(named_mismatch(a, b, "sum", "min"), "another reduction");
+    b = named("x", request(KOLO_BROADCAST, NULL, v, KOLO_WIRE_F32, 17, 3));
+    report(named_mismatch(a, b, "allreduce", "broadcast"), "another collective");
+    a = b;
+    a.root = 1;
+    report(named_mismatch(a, b, "root 0", "root 1"), "another root");
+    a = named("x", request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 2, 2));
+    b = named("x", request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 2, 3));
+    report(named_mismatch(a, b, "2 x 2", "2 x 3"), "allgather of another trailing dimension");
+    a = named("x", request(KOLO_BROADCAST, NULL, v, KOLO_WIRE_F32, 2, 0));
+    b = a;
+    b.root = size + 3;
+    report(named_mismatch(a, b, "no member", "root"), "a root that is no member, on some ranks");
+    a = named("x", request(KOLO_ALLREDUCE, NULL, v, KOLO_WIRE_F32, 17, 3));
+    for (int i = 0; i < 51; i++) v[i] = 1;
+    report(run(all, &a, NULL) < 0 || v[50] != (float)size, "and the name can be used afterwards");
+}
+
+/* ---- join ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Everybody but `first` reduces once more after it has joined. */
+static int64_t try_join(int first, enum kolo_reduce op, bool warm)
+{
+    enum { N = 2 };
+    static const char *const names[N] = {"j.0", "j.1"};
+    kolo_handle h[N];
+    int64_t bad = 0;
+    int last = -1, rounds = warm ? 2 : 1;
+    for (int round = warm ? 0 : 1; round < 2; round++) {
+        bool away = round == 1 && rank == first;
+        for (int i = 0; i < N && !away; i++) {
+            kolo_request r = named(names[i], request(KOLO_ALLREDUCE, NULL, name_vector[i], KOLO_WIRE_F32, 50 + i, 0));
+            r.reduce = op;
+            fill(name_vector[i], rank, 50 + i, 10 * first + i, op, KOLO_WIRE_F32);
+            bad += kolo_submit(all, &r, &h[i]) < 0;
+        }
+        uint32_t there = everybody() & ~(round == 1 ? 1u << first : 0);
+        for (int i = 0; i < N && !away; i++) bad += kolo_wait(world, h[i]) < 0 || differ(name_vector[i], 50 + i, there, 10 * first + i, op, KOLO_WIRE_F32);
+    }
+    (void)rounds;
+    bad += kolo_join(all, &last) < 0;
+    int64_t highest = last, lowest = -last;
+    bad += kolo_allreduce(all, NULL, &highest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &lowest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0;
+    return bad + (highest != -lowest || last < 0 || last >= size || last == first);
+}
+
+static void check_join(void)
+{
+    static const enum kolo_reduce ops[] = {KOLO_AVERAGE, KOLO_SUM, KOLO_MIN, KOLO_MAX, KOLO_PRODUCT};
+    int64_t bad = 0;
+    int last = -1;
+    if (size == 1) {
+        report(kolo_join(all, &last) < 0 || last != 0, "join alone");
+        return;
+    }
+    for (int first = 0; first < size; first++) bad += try_join(first, ops[first % 5], first % 2);
+    for (int op = 0; op < 5; op++) bad += try_join(op % size, ops[op], true);
+    report(bad, "after each rank's join the others' average counts those that brought data, min, max and product are right; the last one is the same on all");
+    kolo_request gather = named("late", request(KOLO_ALLGATHER, list_in, NULL, KOLO_WIRE_F32, 2, 0));
+    bad = 0;
+    if (rank != 0) bad += refused(run(all, &gather, NULL), "joined", "late");
+    bad += kolo_join(all, &last) < 0;
+    report(bad + still_works(all), "other collectives fail on those who ask for them while somebody has joined");
+}
+
+/* ---- a random mix ------------------------------------------------------------------------------------------------------------------------ */
+
+enum { MIX = 40 }; /* requests under way at a time */
+
+typedef struct mixed {
+    kolo_request r;
+    char name[24], *in, *out;
+    kolo_handle handle;
+} mixed;
+
+/* Request i of a round: the same on all ranks but for what it brings. */
+static void draw(mixed *m, int round, int i)
+{
+    kolo_philox4 d = kolo_philox(4242, (uint64_t)round, (uint64_t)i);
+    enum kolo_wire type = (enum kolo_wire)(d.v[0] % KOLO_WIRE_COUNT);
+    int64_t count = d.v[1] % 8 == 0 ? d.v[2] % NAME_COUNT : d.v[2] % 40;
+    enum kolo_collective what = (const enum kolo_collective[]){KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_BROADCAST, KOLO_ALLGATHER, KOLO_REDUCE_SCATTER}[d.v[3] % 6];
+    if (what == KOLO_ALLGATHER) count = count % 10;
+    m->r = request(what, m->in, what == KOLO_ALLREDUCE || what == KOLO_BROADCAST ? m->out : NULL, type, count, 0);
+    m->r.reduce = (enum kolo_reduce)(d.v[0] / 16 % 5);
+    m->r.root = (int)(d.v[1] / 8 % (uint32_t)size);
+    snprintf(m->name, sizeof m->name, "mix.%d", (int)(i + (d.v[3] / 8 % 3) * MIX));
+    m->r.name = d.v[3] / 32 % 4 ? m->name : NULL;
+    fill(m->in, rank, count, round + i, what == KOLO_BROADCAST || what == KOLO_ALLGATHER ? KOLO_SUM : m->r.reduce, type);
+}
+
+static int64_t check_mixed(const mixed *m, int round, int i)
+{
+    enum kolo_wire type = m->r.type;
+    int64_t count = m->r.dim[0], bad = 0, from = 0;
+    kolo_output o;
+    if (m->r.what == KOLO_ALLREDUCE) return differ(m->out, count, everybody(), round + i, m->r.reduce, type);
+    if (m->r.what == KOLO_BROADCAST) {
+        fill(list_want, m->r.root, count, round + i, KOLO_SUM, type);
+        return memcmp(list_want, m->out, (size_t)count * width(type)) != 0;
+    }
+    if (kolo_result(world, m->handle, &o) < 0) return 1;
+    for (int k = 0; m->r.what == KOLO_ALLGATHER && k < size; k++) {
+        fill(list_want, k, count, round + i, KOLO_SUM, type);
+        bad += memcmp(list_want, (const char *)o.data + (size_t)(k * count) * width(type), (size_t)count * width(type)) != 0;
+    }
+    if (m->r.what == KOLO_REDUCE_SCATTER) from = lib_cut(count, size, rank);
+    for (int64_t k = 0; m->r.what == KOLO_REDUCE_SCATTER && k < o.dim[0]; k++) {
+        put(type, list_want, 0, wanted(everybody(), from + k, round + i, m->r.reduce, type));
+        bad += get(type, o.data, k) != get(type, list_want, 0);
+    }
+    kolo_release(world, m->handle);
+    return bad;
+}
+
+/* Named ones in random order, each rank its own; those without a name keep theirs. */
+static int64_t mix_round(mixed *m, int round)
+{
+    int order[MIX], n = 0;
+    int64_t bad = 0;
+    for (int i = 0; i < MIX; i++) draw(&m[i], round, i);
+    for (int i = 0; i < MIX; i++)
+        if (m[i].r.name) order[n++] = i;
+    for (int i = n - 1; i > 0; i--) {
+        int k = (int)(kolo_philox(9, (uint64_t)(round * 64 + rank), (uint64_t)i).v[0] % (uint32_t)(i + 1)), swap = order[i];
+        order[i] = order[k];
+        order[k] = swap;
+    }
+    for (int i = 0, next = 0; i < MIX; i++) { /* places of named ones get the next of the shuffled names */
+        mixed *one = m[i].r.name ? &m[order[next++]] : &m[i];
+        bad += kolo_submit(all, &one->r, &one->handle) < 0;
+    }
+    for (int i = 0; i < MIX; i++) {
+        bad += kolo_wait(world, m[i].handle) < 0;
+        int64_t wrong = check_mixed(&m[i], round, i);
+        if (wrong) fprintf(stderr, "# rank %d: round %d, request %d: %s of %lld, type %d, op %d: %lld wrong: %s\n", rank, round, i, comm_collective_name(m[i].r.what),
+                           (long long)m[i].r.dim[0], (int)m[i].r.type, (int)m[i].r.reduce, (long long)wrong, kolo_error_text());
+        bad += wrong;
+    }
+    return bad;
+}
+
+static void check_mix(int rounds)
+{
+    static mixed m[MIX];
+    int64_t bad = 0;
+    for (int i = 0; i < MIX; i++) {
+        m[i].in = malloc(NAME_COUNT * 8);
+        m[i].out = malloc(NAME_COUNT * 8);
+    }
+    for (int round = 0; round < rounds && !bad; round++) bad += mix_round(m, round);
+    char what[80];
+    snprintf(what, sizeof what, "%d requests of random kind, size, type and order", rounds * MIX);
+    report(bad, what);
+    for (int i = 0; i < MIX; i++) {
+        free(m[i].in);
+        free(m[i].out);
+    }
+}
+
+static int mix_rounds = 5;
+
+static void check_by_name(void)
+{
+    check_names();
+    check_named_moves();
+    check_grouped();
+    check_named_mismatches();
+    check_join();
+    check_mix(mix_rounds);
+}
+
+#endif

@@ -1,0 +1,231 @@
+/* Groups: made, used, freed, made again; what is wrong about them; Adasum, sparse and compressed sums in the group of all. */
+#ifndef TESTS_COMM_CHECKLIST_GROUPS_H
+#define TESTS_COMM_CHECKLIST_GROUPS_H
+
+#include "comm_checklist.h"
+
+static uint32_t bits_of(const kolo_group *g)
+{
+    uint32_t bits = 0;
+    for (int m = 0; m < g->size; m++) bits |= 1u << g->rank_of[m];
+    return bits;
+}
+
+/* Every collective once, among the members. */
+static int64_t use(kolo_group *g, int seed)
+{
+    int64_t bad = 0, rows[3] = {2, 0, 1};
+    if (kolo_group_rank(g) < 0) return refused(kolo_barrier(g), "no member", "");
+    int me = kolo_group_rank(g), n = kolo_group_size(g);
+    for (int op = 0; op < 5; op++) {
+        enum kolo_reduce reduce = (enum kolo_reduce)op;
+        fill(list_in, rank, 333, seed + op, reduce, KOLO_WIRE_F32);
+        bad += kolo_allreduce(g, list_in, list_out, 333, KOLO_WIRE_F32, reduce) < 0 || differ(list_out, 333, bits_of(g), seed + op, reduce, KOLO_WIRE_F32);
+    }
+    for (int root = 0; root < n; root++) {
+        int32_t word = rank * 10;
+        bad += kolo_broadcast(g, &word, 1, KOLO_WIRE_I32, root) < 0 || word != g->rank_of[root] * 10;
+    }
+    kolo_request r = request(KOLO_ALLGATHER, list_in, NULL, KOLO_WIRE_I32, rows[rank % 3], 0);
+    kolo_output o = {0};
+    kolo_handle h = 0;
+    for (int i = 0; i < 2; i++) ((int32_t *)(void *)list_in)[i] = rank;
+    bad += kolo_submit(g, &r, &h) < 0 || kolo_wait(world, h) < 0 || kolo_result(world, h, &o) < 0;
+    for (int m = 0, at = 0; m < n; m++)
+        for (int i = 0; i < rows[g->rank_of[m] % 3]; i++) bad += ((const int32_t *)o.data)[at++] != g->rank_of[m];
+    kolo_release(world, h);
+    int64_t ones[32], sent[32], got[32];
+    for (int m = 0; m < n; m++) ones[m] = 1, sent[m] = me * 100 + m;
+    bad += kolo_alltoall(g, sent, ones, got, ones, KOLO_WIRE_I64) < 0;
+    for (int m = 0; m < n; m++) bad += got[m] != m * 100 + me;
+    double part[2], whole[32];
+    for (int m = 0; m < n; m++) whole[m] = m + rank;
+    bad += kolo_reduce_scatter(g, whole, part, n, KOLO_WIRE_F64, KOLO_MAX) < 0 || part[0] != me + g->rank_of[n - 1];
+    return bad + (kolo_barrier(g) < 0);
+}
+
+static void check_two_groups(void)
+{
+    kolo_group *even = NULL, *odd = NULL, *again = NULL;
+    int list[32], n = 0, odds[32], m = 0;
+    for (int r = size - 1; r >= 0; r--) *(r % 2 ? &odds[m++] : &list[n++]) = r; /* the order of the list does not matter */
+    if (size == 1) return; /* the only set of ranks is the group of all */
+    int64_t bad = kolo_group_create(&even, world, list, n) < 0 || kolo_group_create(&odd, world, odds, m) < 0;
+    if (bad) {
+        report(bad, "two groups");
+        return;
+    }
+    bad += kolo_group_size(even) != n || kolo_group_id(even) != 1 || kolo_group_rank(even) != (rank % 2 ? -1 : rank / 2);
+    report(bad, "groups of the even and of the odd ranks, with the same ids everywhere");
+    report(use(even, 500) + use(odd, 600), "every collective in both; a rank that is no member is told so");
+    double entered = 0;
+    bad = 0;
+    if (rank == 0) { /* the odd ranks are through with theirs before the even ones begin */
+        MPI_Recv(NULL, 0, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        entered = kolo_time();
+    }
+    bad += kolo_barrier(rank % 2 ? odd : even) < 0;
+    double left = kolo_time();
+    if (rank == 1) MPI_Send(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+    MPI_Bcast(&entered, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    bad += rank % 2 == 0 && left < entered;
+    report(bad, "one group waits at its barrier, the other does not");
+    int rc = kolo_group_create(&again, world, list, n);
+    report(again || refused(rc, "group 1 has these members", ""), "the same set again is refused");
+    bad = kolo_group_free(&even) < 0 || even || kolo_group_create(&again, world, list, n) < 0 || kolo_group_id(again) != 1;
+    report(bad + use(again, 700) + use(odd, 800), "a group freed and made again gets the free id");
+    bad = kolo_group_free(&again) < 0 || kolo_group_free(&odd) < 0;
+    report(bad + still_works(all), "groups are freed");
+}
+
+static void check_wrong_groups(void)
+{
+    kolo_group *g = NULL;
+    int twice[3] = {0, 0, 1}, outside[2] = {0, size}, whole[32], mine[1] = {rank};
+    for (int r = 0; r < size; r++) whole[r] = r;
+    report(refused(kolo_group_create(&g, world, twice, 2), "rank 0 is named twice", "") + (g != NULL), "a rank twice");
+    report(refused(kolo_group_create(&g, world, outside, 2), "there is no rank", "") + (g != NULL), "a rank out of range");
+    report(refused(kolo_group_create(&g, world, whole, size), "group 0 has these members", "") + (g != NULL), "the set of all ranks");
+    if (size > 1) report(refused(kolo_group_create(&g, world, mine, 1), "rank 0: the group of ranks 0", "rank 1: the group of ranks 1") + (g != NULL), "different lists");
+    if (size > 1) { /* one rank alone is wrong, the others are right */
+        int rc = kolo_group_create(&g, world, rank ? mine : outside, rank ? 1 : 2);
+        report(refused(rc, "there is no rank", "rank 1") + (g != NULL) + still_works(all), "only one rank is wrong: an error on all");
+    }
+    kolo_group *everybody = all;
+    report(refused(kolo_group_free(&everybody), "ends with the world", "") + (everybody != all) + still_works(all), "the group of all ranks cannot be freed");
+}
+
+static void check_mpi_groups(void)
+{
+    MPI_Comm part, none = MPI_COMM_NULL;
+    kolo_group *g = NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < (size + 1) / 2 ? 0 : 1, size - rank, &part);
+    int64_t bad = kolo_group_create_mpi(&g, world, &part) < 0;
+    if (!bad) bad = use(g, 900) + (kolo_group_free(&g) < 0);
+    report(bad, "the groups that a communicator cuts out");
+    bad = kolo_group_create_mpi(&g, world, rank == 0 ? &none : &part) < 0;
+    if (size > 2) bad = !bad || g; /* rank 0's fellows bring it, rank 0 does not */
+    else if (!bad) bad = (kolo_group_rank(g) < 0) != (rank == 0) || kolo_group_free(&g) < 0;
+    if (size != 2) bad = 0, g = NULL;
+    report(bad + still_works(all), "a rank without a communicator");
+    MPI_Comm_free(&part);
+}
+
+/* ---- Adasum, sparse, compressed ------------------------------------------------------------------------------------------------------ */
+
+static void check_adasum(void)
+{
+    int64_t bad = 0;
+    float v[64];
+    for (int i = 0; i < 64; i++) v[i] = i % size == rank ? 3 : 0; /* orthogonal: the sum */
+    bad += kolo_allreduce(all, NULL, v, 64, KOLO_WIRE_F32, KOLO_ADASUM) < 0;
+    for (int i = 0; i < 64; i++) bad += v[i] != 3;
+    report(bad, "Adasum of orthogonal vectors is their sum");
+    bad = 0;
+    double w[40];
+    for (int i = 0; i < 40; i++) w[i] = i - 17; /* equal: the average */
+    bad += kolo_allreduce(all, NULL, w, 40, KOLO_WIRE_F64, KOLO_ADASUM) < 0;
+    for (int i = 0; i < 40; i++) bad += w[i] != i - 17;
+    report(bad, "of equal ones their average");
+    int32_t whole = 1;
+    report(refused(kolo_allreduce(all, NULL, &whole, 1, KOLO_WIRE_I32, KOLO_ADASUM), "adasum is of floats", ""), "of integers refused");
+}
+
+static int64_t try_sparse(enum kolo_wire type, int64_t rows, int64_t each, int step, enum kolo_reduce op)
+{
+    int64_t index[200], bad = 0, k = 0;
+    for (int64_t i = 0; i < each; i++, k++) {
+        index[k] = (i * step + rank) % rows; /* out of order, and rows of several ranks */
+        fill(list_in + (size_t)k * 4 * width(type), rank, 4, (int)i, KOLO_SUM, type);
+    }
+    kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, type, k, 4);
+    kolo_output o = {0};
+    kolo_handle h;
+    r.index = index;
+    r.rows = rows;
+    r.reduce = op;
+    if (kolo_submit(all, &r, &h) < 0 || kolo_wait(world, h) < 0 || kolo_result(world, h, &o) < 0) return 1000;
+    double *dense = calloc((size_t)rows * 4, sizeof *dense);
+    for (int m = 0; m < size; m++)
+        for (int64_t i = 0; i < each; i++)
+            for (int c = 0; c < 4; c++) dense[(i * step + m) % rows * 4 + c] += value(m, c, (int)i, KOLO_SUM, type);
+    int64_t seen = 0;
+    for (int64_t i = 0; i < o.dim[0]; i++) {
+        int64_t row = o.index ? o.index[i] : i;
+        bad += o.index && i && o.index[i] <= o.index[i - 1];
+        for (int c = 0; c < 4; c++) {
+            put(type, list_want, 0, op == KOLO_AVERAGE ? dense[row * 4 + c] / size : dense[row * 4 + c]);
+            bad += get(type, o.data, i * 4 + c) != get(type, list_want, 0);
+            dense[row * 4 + c] = 0;
+        }
+        seen++;
+    }
+    for (int64_t i = 0; i < rows * 4; i++) bad += dense[i] != 0; /* no row is missing */
+    bad += o.dims != 2 || seen != o.dim[0] || (!o.index && o.dim[0] != rows);
+    free(dense);
+    kolo_release(world, h);
+    return bad;
+}
+
+static void check_sparse(void)
+{
+    report(try_sparse(KOLO_WIRE_F32, 1000, 20, 7, KOLO_SUM) + try_sparse(KOLO_WIRE_F64, 1000, 20, 7, KOLO_AVERAGE) + try_sparse(KOLO_WIRE_BF16, 500, 9, 3, KOLO_SUM),
+           "a sparse sum is the dense one; row numbers ascend");
+    report(try_sparse(KOLO_WIRE_F32, 12, 20, 5, KOLO_SUM), "rows named twice add up; what is full is given as all rows");
+    report(try_sparse(KOLO_WIRE_F32, 100, 0, 1, KOLO_SUM), "nobody has a row");
+    int64_t index = 7;
+    kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, KOLO_WIRE_F32, 1, 4);
+    r.index = &index;
+    r.rows = 7;
+    report(refused(run(all, &r, NULL), "row number 7 of a matrix of 7 rows", "") + still_works(all), "a row number out of range");
+}
+
+static void check_compressed(void)
+{
+    int64_t bad = 0;
+    static const char *const kinds[] = {"none", "bf16", "fp16"};
+    for (int k = 0; k < 3; k++) {
+        kolo_request r = request(KOLO_ALLREDUCE, list_in, list_out, KOLO_WIRE_F32, 3000, 0);
+        r.compression = kinds[k];
+        fill(list_in, rank, 3000, k, KOLO_SUM, KOLO_WIRE_F32); /* small whole numbers: exact in 16 bits */
+        bad += run(all, &r, NULL) < 0 || differ(list_out, 3000, everybody(), k, KOLO_SUM, KOLO_WIRE_F32);
+    }
+    report(bad, "compressed sums of numbers that 16 bits hold are exact");
+    kolo_request r = request(KOLO_ALLREDUCE, list_in, list_out, KOLO_WIRE_F32, 3000, 0), other = r;
+    r.compression = "gzip";
+    bad = refused(run(all, &r, NULL), "gzip", "");
+    r.compression = "topk:0.1";
+    bad += refused(run(all, &r, NULL), "needs a name", "");
+    other.compression = "bf16";
+    r.compression = "fp16";
+    if (size > 1) bad += refused(run(all, rank ? &r : &other, NULL), "compression fp16", "compression bf16");
+    report(bad + still_works(all), "unknown compressions, different ones, and one that needs a name");
+}
+
+static void check_shared(void)
+{
+    void *memory = NULL, *more = NULL;
+    int64_t bad = kolo_world_alloc(world, 70000 * 4, &memory) < 0;
+    if (bad) {
+        report(bad, "shared memory");
+        return;
+    }
+    fill(memory, rank, 70000, 3, KOLO_SUM, KOLO_WIRE_F32);
+    bad += kolo_allreduce(all, NULL, memory, 70000, KOLO_WIRE_F32, KOLO_SUM) < 0 || differ(memory, 70000, everybody(), 3, KOLO_SUM, KOLO_WIRE_F32);
+    bad += kolo_world_alloc(world, (size_t)1 << 40, &more) != KOLO_ECONFIG;
+    kolo_world_free(world, memory);
+    report(bad, "vectors in the node's shared memory; more than there is of it");
+}
+
+static void check_groups(void)
+{
+    check_two_groups();
+    check_wrong_groups();
+    check_mpi_groups();
+    check_adasum();
+    check_sparse();
+    check_compressed();
+    check_shared();
+}
+
+#endif
