@@ -2,7 +2,7 @@
  *   comm_named              behaviours
  *   comm_named stall        a name that one rank submits late: report and error (environment of the script)
  *   comm_named steps N      N steps of 40 names; for timelines and kills
- *   comm_named bench        figures */
+ *   comm_named bench [X]    figures; X: only of names submitted together */
 #include "kolo/comm.h"
 
 #include <unistd.h>
@@ -283,7 +283,7 @@ static double median_of(double *x, int n)
     return x[n / 2];
 }
 
-static void bench(void)
+static void bench(bool together)
 {
     enum { ROUNDS = 400, MANY = 1000, STEPS = 40, BYTES = 1024 };
     static double seconds[ROUNDS];
@@ -291,7 +291,7 @@ static void bench(void)
     static char name[MANY][16];
     static kolo_handle handle[MANY];
     float x = 1;
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ROUNDS && !together; i++) {
         kolo_handle h;
         kolo_request r = sum_of("x", &x, 1);
         kolo_barrier(all);
@@ -301,9 +301,9 @@ static void bench(void)
         seconds[i] = kolo_time() - begin;
     }
     double median = median_of(seconds, ROUNDS);
-    if (me == 0) diag("cached name, submit to completion: least %.1f, tenth %.1f, median %.1f us", seconds[0] * 1e6, seconds[ROUNDS / 10] * 1e6, median * 1e6);
+    if (me == 0 && !together) diag("cached name, submit to completion: least %.1f, tenth %.1f, median %.1f us", seconds[0] * 1e6, seconds[ROUNDS / 10] * 1e6, median * 1e6);
     for (int i = 0; i < MANY; i++) snprintf(name[i], sizeof name[i], "layer.%d", i);
-    for (int one = 0; one < 2; one++) {
+    for (int one = 0; one < 2 - together; one++) {
         for (int s = 0; s < STEPS; s++) {
             kolo_barrier(all);
             double begin = kolo_time();
@@ -336,7 +336,7 @@ int main(int n, char **words)
         long wrong = 0;
         for (int s = 0; s < atoi(words[2]); s++) wrong += step(s, (uint64_t)(100 * me + s));
         check(wrong == 0, "%s steps", words[2]);
-    } else if (strcmp(mode, "bench") == 0) bench();
+    } else if (strcmp(mode, "bench") == 0) bench(n > 2);
     else {
         test_orders();
         test_fused_bits();

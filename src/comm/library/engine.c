@@ -17,6 +17,8 @@ struct lib_engine {
     pthread_mutex_t turn;
     _Atomic uint32_t bell;      /* something was submitted */
     _Atomic uint32_t waiters;   /* callers that take turns */
+    _Atomic uint32_t sleepers;  /* of them, those that sleep until somebody else's turn completes their request */
+    _Atomic uint32_t resting;   /* the thread waits for the bell */
     _Atomic uint32_t stop, work; /* work: the last turn left something under way */
 };
 
@@ -98,8 +100,10 @@ void lib_wait(kolo_world *world, lib_entry *entry)
     atomic_fetch_add(&e->waiters, 1);
     for (int idle = 0; atomic_load(&entry->state) != LIB_DONE; idle++) {
         if (pthread_mutex_trylock(&e->turn) != 0) {
+            atomic_fetch_add(&e->sleepers, 1);
             uint32_t now = atomic_load(&entry->state);
             if (now != LIB_DONE) kolo_futex_wait(&entry->state, now, 1e-3, 0);
+            atomic_fetch_sub(&e->sleepers, 1);
             continue;
         }
         if (turn(world)) idle = 0;
@@ -114,8 +118,13 @@ void lib_engine_wake(kolo_world *world)
 {
     struct lib_engine *e = world->engine;
     atomic_fetch_add(&e->bell, 1);
-    kolo_futex_wake(&e->bell);
+    if (atomic_load(&e->resting)) kolo_futex_wake(&e->bell);
     comm_router_wake(world->router);
+}
+
+void lib_entry_wake(lib_entry *entry)
+{
+    if (atomic_load(&entry->group->world->engine->sleepers)) kolo_futex_wake(&entry->state);
 }
 
 static void *engine_main(void *of)
@@ -127,7 +136,9 @@ static void *engine_main(void *of)
     for (int idle = 0; !atomic_load(&e->stop);) {
         uint32_t bell = atomic_load(&e->bell);
         if (atomic_load(&e->waiters) > 0 || e->broken) { /* others take the turns; the last of them rings */
+            atomic_store(&e->resting, 1);
             kolo_futex_wait(&e->bell, bell, 0.05, 0);
+            atomic_store(&e->resting, 0);
             continue;
         }
         lib_turn_take(world);

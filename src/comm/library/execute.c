@@ -58,10 +58,9 @@ static void tell_timeline(lib_execution *x)
 {
     struct lib_timeline *timeline = x->group->world->timeline;
     double now = kolo_time();
-    for (int i = 0; timeline && i < x->batch.entries; i++) {
-        const kolo_request *r = lib_request(x, i);
-        lib_timeline_add(timeline, phase_of(x), r->name, x->began, now, lib_elements(r, 0) * (int64_t)comm_width(r->type));
-    }
+    int64_t bytes = 0;
+    for (int i = 0; timeline && i < x->batch.entries; i++) bytes += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
+    lib_timeline_add(timeline, phase_of(x), lib_request(x, 0)->name, x->began, now, bytes);
 }
 
 void lib_fail_all(lib_execution *x, int status, const char *text)

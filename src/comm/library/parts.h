@@ -52,6 +52,7 @@ void lib_turn_take(kolo_world *world);
 void lib_turn_give(kolo_world *world);
 /* Something was submitted: its own thread sees to it unless somebody takes turns already. */
 void lib_engine_wake(kolo_world *world);
+void lib_entry_wake(lib_entry *entry); /* whoever sleeps until it is complete */
 /* Takes turns until the entry is complete. */
 void lib_wait(kolo_world *world, lib_entry *entry);
 /* Returns how it ended. output may be NULL. */
@@ -171,7 +172,7 @@ int lib_agree(kolo_group *group, const char *note, const char *fault);
 
 typedef int (*lib_exchange)(void *of, const void *mine, size_t bytes, void *all);
 /* On a launch that outlives the world. exchange: as comm_router_config's; NULL: the launch's. */
-int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange);
+int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange, void *of);
 int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **group);
 void lib_group_close(kolo_group **group);
 int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count, const char *note, const char *fault);
