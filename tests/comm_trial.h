@@ -13,6 +13,7 @@ typedef struct trial {
     comm_problem p;                    /* me is filled in */
     int64_t counts[TRIAL_MEMBERS + 1]; /* of members, or sizes[from][to] follow from it */
     int places;                        /* 0: out of place, 1: in place, 2: by turns */
+    const int *order;                  /* allreduce: [members] in which they are summed; NULL: as they are */
     bool exact;                        /* whole numbers: any order gives the same sum */
 } trial;
 
@@ -27,7 +28,7 @@ static inline float trial_value(int member, int64_t i, bool exact)
 
 static inline float trial_tree(const trial *t, int first, int n, int64_t i)
 {
-    if (n == 1) return trial_value(first, i, t->exact);
+    if (n == 1) return trial_value(t->order ? t->order[first] : first, i, t->exact);
     int half = 1;
     while (half * 2 < n) half *= 2;
     return trial_tree(t, first, half, i) + trial_tree(t, first + half, n - half, i);

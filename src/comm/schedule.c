@@ -60,6 +60,7 @@ void comm_schedule_free(comm_schedule *schedule)
 {
     free(schedule->action);
     free(schedule->place);
+    free(schedule->order);
     *schedule = (comm_schedule){0};
 }
 

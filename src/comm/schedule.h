@@ -33,6 +33,8 @@ typedef struct comm_schedule {
     int64_t scratch;   /* elements */
     comm_place *place; /* where what is to be summed stands, while the schedule is made */
     int64_t places;
+    int *order; /* members node by node, likewise */
+    int64_t orders;
     int status; /* of the first failed allocation while it was made */
 } comm_schedule;
 

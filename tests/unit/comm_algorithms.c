@@ -86,6 +86,19 @@ static const int *map_of(int which, int n, int *node_of)
     return which ? node_of : NULL;
 }
 
+/* Members node by node, nodes as they come. */
+static const int *by_nodes(const int *node_of, int n, int *order)
+{
+    int filled = 0;
+    for (int i = 0; node_of && i < n; i++) {
+        bool seen = false;
+        for (int e = 0; e < i; e++) seen = seen || node_of[e] == node_of[i];
+        for (int k = i; k < n && !seen; k++)
+            if (node_of[k] == node_of[i]) order[filled++] = k;
+    }
+    return node_of ? order : NULL;
+}
+
 static int64_t count_at(int which, int n)
 {
     const int64_t counts[COUNTS] = {0, 1, 2, n - 1, n, n + 1, 2 * n, 17, 33, 100, 512, 1000};
@@ -97,18 +110,21 @@ static int64_t vary(trial *t, int64_t count)
 {
     int node_of[N], n = t->p.members;
     bool rooted = t->row->what == KOLO_BROADCAST || t->row->what == KOLO_GATHER || t->row->what == KOLO_SCATTER;
-    bool placed = strstr(t->row->name, "two_level") != NULL;
+    int order[N], maps = strcmp(t->row->name, "two_level") == 0                                   ? MAPS
+                         : t->row->what == KOLO_ALLREDUCE && strcmp(t->row->name, "packed_trees") ? 2
+                                                                                                  : 1;
     int64_t bad = 0;
     static double links[N * N];
     for (int i = 0; i < n * n; i++) links[i] = 1 + i * 7 % 5;
     t->p.links = links;
     for (t->p.root = 0; t->p.root<(rooted ? n : 1); t->p.root += n> 4 ? 3 : 1)
         for (int how = 0; how < (trial_counted(t->row->what) ? 3 : t->row->what == KOLO_ALLTOALL ? 2 : 1); how++)
-            for (int map = 0; map < (placed ? MAPS : 1); map++) {
+            for (int map = 0; map < maps; map++) {
                 t->places = (int)((count + how + map + t->p.root + n) % 3);
                 t->p.count = t->row->what == KOLO_ALLTOALL ? how ? 0 : count / 4 : count;
                 trial_set_counts(t, t->row->what == KOLO_ALLTOALL ? count / 4 : count, how);
-                t->p.node_of = map_of(map, n, node_of);
+                t->p.node_of = map_of(map && maps == 2 ? 3 : map, n, node_of);
+                t->order = t->row->what == KOLO_ALLREDUCE ? by_nodes(t->p.node_of, n, order) : NULL;
                 if (trial_counted(t->row->what)) t->p.count = trial_sum(t->counts, n);
                 t->p.what = t->row->what;
                 if (!t->row->fits(&t->p)) continue;

@@ -69,8 +69,8 @@ int comm_make_allreduce_binary_blocks(comm_schedule *schedule, const comm_proble
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_range whole = {0, p->count};
-    blocks v = blocks_of(p->me, p->members);
-    int i = p->me - v.first, share = v.larger ? v.larger / v.size : 0;
+    blocks v = blocks_of(b.me, b.n);
+    int i = b.me - v.first, share = v.larger ? v.larger / v.size : 0;
     comm_range mine = piece_of(whole, i, v.size);
     reduce_block(&b, &v, whole);
     if (v.smaller) take(&b, v.smaller_first + i / (v.size / v.smaller), mine, true);

@@ -3,14 +3,39 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "comm/algorithm/stages.h"
 #include "kolo/error.h"
+
+/* Members node by node, so that those near each other in the order are on one node wherever the launcher put them. */
+static void by_nodes(comm_build *b, const int *node_of)
+{
+    comm_schedule *s = b->s;
+    int n = b->n, i = 1, least;
+    while (i < n && node_of[i] >= node_of[i - 1]) i++;
+    if (i >= n) return; /* they are */
+    if (s->orders < 2 * n + 1) {
+        free(s->order);
+        s->order = kolo_alloc((size_t)(2 * n + 1) * sizeof *s->order);
+        s->orders = s->order ? 2 * n + 1 : 0;
+        if (!s->order) {
+            s->status = KOLO_ECONFIG;
+            return;
+        }
+    }
+    comm_group_nodes(node_of, n, s->order, s->order + n, &least);
+    for (i = 0; s->order[i] != b->me; i++) continue;
+    b->member = s->order;
+    b->me = i;
+}
 
 comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem)
 {
+    comm_build b = {
+        .s = schedule, .me = problem->me, .n = problem->members, .sum = comm_own(0), .brought = !problem->in_place};
     schedule->actions = schedule->posts = schedule->scratch = 0;
     schedule->status = 0;
-    return (comm_build){
-        .s = schedule, .me = problem->me, .n = problem->members, .sum = comm_own(0), .brought = !problem->in_place};
+    if (problem->what == KOLO_ALLREDUCE && problem->node_of) by_nodes(&b, problem->node_of);
+    return b;
 }
 
 int comm_build_end(comm_build *b, comm_range r)

@@ -120,17 +120,15 @@ static void binary_limb(comm_limb *l, int v, int n)
     }
 }
 
-/* limb[0]: the tree; limb[1]: the same on members shifted by one, or mirrored, so that leaves become inner. First members: `root` and the last or next one. */
-static void two_trees(comm_limb limb[2], const comm_problem *p, int root)
+/* limb[0]: the tree; limb[1]: the same on members shifted by one, or mirrored, so that leaves become inner. */
+static void two_trees(comm_limb limb[2], int v, int n, comm_range whole)
 {
-    int n = p->members, v = (p->me - root + n) % n;
-    comm_range whole = {0, p->count};
     for (int t = 0; t < 2; t++) {
         int at = t == 0 ? v : n % 2 == 0 ? n - 1 - v : (v + n - 1) % n;
         binary_limb(&limb[t], at, n);
         for (int c = -1; c < limb[t].children; c++) {
             int *who = c < 0 ? &limb[t].parent : &limb[t].child[c];
-            if (*who >= 0) *who = ((t == 0 ? *who : n % 2 == 0 ? n - 1 - *who : *who + 1) + root) % n;
+            if (*who >= 0) *who = (t == 0 ? *who : n % 2 == 0 ? n - 1 - *who : *who + 1) % n;
         }
         limb[t].range = comm_cut(whole, 2, t);
     }
@@ -140,7 +138,7 @@ int comm_make_allreduce_double_binary_tree(comm_schedule *schedule, const comm_p
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_limb limb[2];
-    two_trees(limb, p, 0);
+    two_trees(limb, b.me, b.n, (comm_range){0, p->count});
     int deepest = 0;
     while (p->members > 1 << deepest) deepest++;
     comm_flow(&b, limb, 2, p->segment, deepest, p->in_place ? comm_own(0) : comm_input(0));
@@ -153,14 +151,13 @@ int comm_make_broadcast_pipelined_tree(comm_schedule *schedule, const comm_probl
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_limb limb[2];
-    comm_problem others = *p;
+
     int n = p->members - 1, mine = (p->me - p->root + n) % (n + 1); /* number among the others, root + 1 being 0 */
     bool root = p->me == p->root;
     comm_range whole = {0, p->count};
-    others.members = n;
-    others.me = mine;
+
     for (int t = 0; t < 2; t++) limb[t] = (comm_limb){.parent = -1, .range = comm_cut(whole, 2, t)};
-    if (n > 0 && !root) two_trees(limb, &others, 0);
+    if (n > 0 && !root) two_trees(limb, mine, n, whole);
     for (int t = 0; t < 2 && n > 0; t++) {
         int top = t == 0 ? 0 : n % 2 == 0 ? n - 1 : 1 % n;
         if (root) limb[t].child[limb[t].children++] = (p->root + 1 + top) % p->members;

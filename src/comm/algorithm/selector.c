@@ -265,7 +265,19 @@ static const rule *rule_for(const comm_selector *s, const comm_problem *p)
     return best;
 }
 
-const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const comm_selector *selector)
+/* Allreduce numbers members node by node (build.c): costs and order are those of this numbering. */
+static void number_by_nodes(comm_problem *p, int **memory)
+{
+    int n = p->members, least;
+    *memory = p->what == KOLO_ALLREDUCE && p->node_of ? kolo_alloc((size_t)(3 * n + 1) * sizeof **memory) : NULL;
+    if (!*memory) return; /* nothing to do; or out of memory, which the schedule will be, too */
+    int *order = *memory, *node_of = order + 2 * n + 1;
+    comm_group_nodes(p->node_of, n, order, order + n, &least);
+    for (int i = 0; i < n; i++) node_of[i] = p->node_of[order[i]];
+    p->node_of = node_of;
+}
+
+static const comm_algorithm_row *choose(comm_problem *problem, const comm_selector *selector)
 {
     const comm_algorithm_row *best = NULL;
     double least = INFINITY;
@@ -285,4 +297,16 @@ const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const com
         least = seconds;
     }
     return best;
+}
+
+const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const comm_selector *selector)
+{
+    int *memory;
+    comm_problem placed = *problem;
+    number_by_nodes(&placed, &memory);
+    const comm_algorithm_row *row = choose(&placed, selector);
+    problem->radix = placed.radix;
+    problem->segment = placed.segment;
+    free(memory);
+    return row;
 }

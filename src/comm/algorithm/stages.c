@@ -26,8 +26,8 @@ int comm_make_allreduce_butterfly(comm_schedule *schedule, const comm_problem *p
     comm_circle circle[COMM_STAGES];
     int radix[COMM_STAGES], stages = comm_radices(p->members, p->radix, radix);
     for (int i = 0, stride = 1; i < stages; stride *= radix[i++]) {
-        int digit = p->me / stride % radix[i];
-        circle[i] = (comm_circle){p->me - digit * stride, stride, radix[i], radix[i], digit};
+        int digit = b.me / stride % radix[i];
+        circle[i] = (comm_circle){b.me - digit * stride, stride, radix[i], radix[i], digit};
         before[i] = r;
         r = comm_circle_reduce(&b, &circle[i], r);
     }
@@ -68,7 +68,7 @@ int comm_make_allreduce_elimination_32(comm_schedule *schedule, const comm_probl
     int n = p->members, groups = n > 1 ? comm_power_until(n) / 2 : 1, extra = n - 2 * groups;
     int *order = kolo_alloc((size_t)(3 * n + 2) * sizeof *order), *first = order ? order + 2 * n : NULL;
     if (!order) return KOLO_ECONFIG;
-    for (int i = 0; i < n; i++) order[i] = i;
+    for (int i = 0; i < n; i++) order[i] = b.member ? b.member[i] : i;
     for (int g = 0; g < groups; g++) {
         int size = n == 1 ? 1 : 2 + extra / groups + (g < extra % groups);
         first[g + 1] = first[g] + size;
