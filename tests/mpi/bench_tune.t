@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# kolo bench --tune: a table that the library reads, by two and three ranks; where it goes; what is refused. kolo bench --algorithms: every row.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need mpiexec
+tune() { # NAME RANKS WORDS...
+    local name=$1 ranks=$2
+    shift 2
+    timeout 120 mpiexec -n "$ranks" kolo bench --tune "$@" > "$ROOM/$name.out" 2>&1
+}
+tune two 2 path="$ROOM/two" max=4K
+is $? 0 "two ranks; the table is read back before the end"
+head -n 1 "$ROOM/two" | grep -qx 'kolo-comm-table 1'
+ok $? "it begins as a table does"
+awk '$1 == "cost" && $2 == "node" && $3 > 0 && $3 < 1 && $4 > 0 && $4 < 1e-6 { node = 1 } $1 == "cost" && $2 == "reduce" && $3 > 0 && $3 < 1e-6 { reduce = 1 }
+     END { exit !(node && reduce) }' "$ROOM/two"
+ok $? "seconds a message, a byte, a byte summed"
+is "$(grep -cE '^use (allreduce|reduce_scatter|allgather|broadcast|alltoall) 2 1 \* [a-z_0-9]+$' "$ROOM/two")" 5 "a choice for every size of five collectives"
+KOLO_CACHE=$ROOM/cache tune three 3 max=256
+is $? 0 "three ranks"
+is "$(awk '/^links 3/ { for (i = 0; i < 3; i++) { getline; for (k = 1; k <= 3; k++) good += (k == i + 1) ? $k == 0 : $k > 0 } } END { print good }' "$ROOM/cache/comm-table")" 9 \
+    "the links between them, in KOLO_CACHE"
+like "$ROOM/three.out" "KOLO_COMM_TABLE=$ROOM/cache/comm-table" "and how to use it"
+kolo bench --tune > "$ROOM/one.out" 2>&1
+is $? 78 "one rank is refused"
+tune words 2 max=5x
+is $? 78 "a size that is none, too"
+is "$(kolo bench --algorithms | grep -c '^  [a-z]')" "$(grep -c '^ROW' src/comm/algorithm/algorithms.def)" "every algorithm is listed"
+done_testing
