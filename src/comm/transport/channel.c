@@ -54,7 +54,7 @@ static int turn_with(comm_router *router, int local)
     if (!t->out && talk_wants_to_write(t)) KOLO_TRY(make_ring(router, t, local));
     KOLO_TRY(talk_write(t));
     bool ring_him = t->wrote;
-    atomic_thread_fence(memory_order_seq_cst);
+    router_fence();
     if (t->took && atomic_load_explicit(&t->in->full, memory_order_relaxed)) {
         atomic_store(&t->in->full, 0);
         ring_him = true;

@@ -177,6 +177,16 @@ void router_last_word(const comm_router *router, int local, router_word *word);
 const char *router_host(const comm_router *router, int rank);
 /* One turn of all means; negative: broken. Engine only. */
 int router_turn(comm_router *router);
+/* Between telling and looking whether somebody sleeps, and between lying down and looking once more. */
+static inline void router_fence(void)
+{
+#ifdef __SANITIZE_THREAD__ /* it does not know fences */
+    static _Atomic int nothing;
+    atomic_fetch_add(&nothing, 0);
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
 static inline void router_pause(void)
 {
 #if defined(__x86_64__)

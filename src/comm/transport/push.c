@@ -16,10 +16,11 @@ static int put_up(comm_push *p)
 {
     comm_router *router = p->router;
     router_control *own = router->control[router->me];
-    size_t bytes = sizeof(push_set) + (size_t)p->members * sizeof(push_member);
+    size_t head = sizeof(push_set) + (size_t)p->members * sizeof(push_member), bytes = head + (size_t)p->members * 2 * p->copied;
     KOLO_TRY(heap_take(router, &router->inner, bytes, &p->set_at));
     p->set = (push_set *)(void *)push_at(p, 0, p->set_at);
-    memset(p->set, 0, bytes); /* it may have been used before */
+    memset(p->set, 0, head); /* it may have been used before */
+    for (int i = 0; i < p->members; i++) p->set->member[i].copies = head + (size_t)i * 2 * p->copied;
     pthread_mutex_lock(&router->sets);
     while (p->slot < ROUTER_SETS && atomic_load(&own->set[p->slot].name) != 0) p->slot++;
     if (p->slot < ROUTER_SETS) {
@@ -89,9 +90,11 @@ int comm_push_open(comm_push **out, comm_router *router, int id, const int *rank
     p->router = router;
     p->id = id;
     p->members = members;
+    p->copied = kolo_round_up(PUSH_COPIED / (size_t)members, 4096); /* all fold all: the more they are, the sooner it is dear */
+    if (p->copied > PUSH_COPIED / 2) p->copied = PUSH_COPIED / 2;
     p->local = kolo_alloc((size_t)members * sizeof *p->local);
     p->source = kolo_alloc((size_t)members * sizeof *p->source);
-    p->target = kolo_alloc((size_t)members * sizeof *p->target);
+    p->target = kolo_alloc((size_t)(members + 1) * sizeof *p->target);
     if (!p->local || !p->source || !p->target) KOLO_TRY_GOTO(rc, KOLO_ECONFIG);
     KOLO_TRY_GOTO(rc, members_of(p, rank));
     if (p->me == 0) KOLO_TRY_GOTO(rc, put_up(p));
@@ -131,7 +134,7 @@ void comm_push_close(comm_push **out)
 
 void push_publish(comm_push *p)
 {
-    atomic_thread_fence(memory_order_seq_cst); /* either we see that somebody wants to be rung, or he sees what we did */
+    router_fence(); /* either we see that somebody wants to be rung, or he sees what we did */
     for (int i = 0; i < p->members; i++)
         if (i != p->me && atomic_load_explicit(&p->set->member[i].wants, memory_order_relaxed))
             router_ring(p->router, p->local[i]);
@@ -195,7 +198,7 @@ static const char *bytes_of(const comm_push *p, int member)
 {
     if (member == p->me) return p->in;
     const push_line *line = push_line_of(p, member);
-    return (size_t)p->count * p->width <= PUSH_INLINE ? line->bytes : p->set->member[member].small[p->round & 1];
+    return (size_t)p->count * p->width <= PUSH_INLINE ? line->bytes : push_copy(p, member);
 }
 
 static void fold_small(comm_push *p)
@@ -208,13 +211,14 @@ static void fold_small(comm_push *p)
 /* All lines stand and agree: which way? */
 static int begin(comm_push *p)
 {
-    bool direct = true;
-    p->way = PUSH_SMALLEST;
-    if ((size_t)p->count * p->width <= PUSH_SMALL) return 0;
+    bool direct = true, copied = (size_t)p->count * p->width <= p->copied;
     for (int i = 0; i < p->members; i++) {
         const push_line *line = push_line_of(p, i);
         direct = direct && line->in_shared && line->out_shared;
+        copied = copied && !line->in_shared;
     }
+    p->way = PUSH_SMALLEST;
+    if (copied) return 0;
     p->way = direct ? PUSH_DIRECT : PUSH_STAGED;
     if (!direct) return push_staged_begin(p);
     begin_direct(p);
@@ -237,22 +241,18 @@ static int meet(comm_push *p)
 
 static void put_line(comm_push *p, uint64_t signature)
 {
-    push_member *mine = &p->set->member[p->me];
     push_line *line = push_line_of(p, p->me);
     size_t bytes = (size_t)p->count * p->width, at = 0;
     line->width = (uint8_t)p->width;
     line->count = p->count;
     line->signature = signature;
-    if (bytes <= PUSH_INLINE) {
-        if (bytes) memcpy(line->bytes, p->in, bytes);
-    } else if (bytes <= PUSH_SMALL) {
-        memcpy(mine->small[p->round & 1], p->in, bytes);
-    } else {
-        line->in_shared = comm_router_shared(p->router, p->in, bytes, &at);
-        line->in = at;
-        line->out_shared = comm_router_shared(p->router, p->out, bytes, &at);
-        line->out = at;
-    }
+    line->in_shared = bytes > PUSH_SMALL && comm_router_shared(p->router, p->in, bytes, &at);
+    line->in = at;
+    line->out_shared = bytes > PUSH_SMALL && comm_router_shared(p->router, p->out, bytes, &at);
+    line->out = at;
+    if (bytes > 0 && bytes <= PUSH_INLINE) memcpy(line->bytes, p->in, bytes);
+    else if (bytes > 0 && bytes <= PUSH_SMALL) memcpy(push_copy(p, p->me), p->in, bytes);
+    else if (bytes <= p->copied && !line->in_shared) push_stream(push_copy(p, p->me), p->in, bytes);
     atomic_store_explicit(&line->round, p->round, memory_order_release);
 }
 
@@ -270,6 +270,7 @@ int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, cons
     p->count = count;
     p->width = comm_width(how->type);
     p->seen = p->polls = 0;
+    p->moved_at = 0;
     p->way = PUSH_ALONE;
     if (p->members == 1) return 0;
     p->way = PUSH_MEETING;
@@ -306,22 +307,6 @@ static int poll(comm_push *p)
         if (p->polls > 0) atomic_store_explicit(&p->set->member[p->me].wants, 0, memory_order_relaxed);
     }
     return rc;
-}
-
-enum { AT_ONCE = 8 }; /* blocks or pieces of one poll */
-
-int comm_push_poll(comm_push *p)
-{
-    int rc = PUSH_WORKED;
-    for (int i = 0; i < AT_ONCE && rc == PUSH_WORKED; i++) rc = poll(p);
-    if (rc == PUSH_IDLE && router_broken(p->router)) return router_broken_text(p->router);
-    if (rc == PUSH_IDLE && p->polls++ == 0) {
-        atomic_store(&p->set->member[p->me].wants, 1); /* the caller may sleep before he polls again */
-        rc = poll(p);                                  /* what was done before they knew */
-    }
-    if (rc != PUSH_WORKED) return rc;
-    atomic_store_explicit(&p->router->restless, true, memory_order_relaxed); /* there may be more to do */
-    return PUSH_IDLE;
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------------- */
@@ -362,11 +347,31 @@ static int sleep_once(comm_push *p)
     uint32_t bell = atomic_load(&own->doorbell);
     atomic_fetch_add(&own->asleep, 1);
     atomic_store(&mine->wants, 1);
+    router_fence();
     int rc = poll(p);
     if (rc == PUSH_IDLE && !kolo_futex_wait(&own->doorbell, bell, NAP, 0)) rc = look(p);
     atomic_fetch_sub(&own->asleep, 1);
     atomic_store_explicit(&mine->wants, 0, memory_order_relaxed);
     return rc;
+}
+
+enum { AT_ONCE = 8, LOOK_EVERY = 64 }; /* blocks or pieces of one poll; idle polls */
+
+int comm_push_poll(comm_push *p)
+{
+    int rc = PUSH_WORKED, done = 0;
+    while (rc == PUSH_WORKED && done++ < AT_ONCE) rc = poll(p);
+    if (rc == PUSH_IDLE && (done > 1 || p->moved_at == 0)) p->moved_at = kolo_time();
+    else if (rc == PUSH_IDLE && p->polls % LOOK_EVERY == LOOK_EVERY - 1) rc = look(p);
+    if (rc == PUSH_IDLE && router_broken(p->router)) return router_broken_text(p->router);
+    if (rc == PUSH_IDLE && p->polls++ == 0) {
+        atomic_store(&p->set->member[p->me].wants, 1);
+        router_fence(); /* the caller may sleep before he polls again */
+        rc = poll(p);                                  /* what was done before they knew */
+    }
+    if (rc != PUSH_WORKED) return rc;
+    atomic_store_explicit(&p->router->restless, true, memory_order_relaxed); /* there may be more to do */
+    return PUSH_IDLE;
 }
 
 int comm_push_wait(comm_push *p)

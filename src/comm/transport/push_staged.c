@@ -1,9 +1,11 @@
 /* Vectors in ordinary memory travel piece by piece through two staging blocks each way. Piece g (counted over all rounds) of member m:
  *
- *   copy    m's input, the others' slices of it, to its staging     when all have folded piece g - 2, which lay there
- *   fold    slice m of all inputs, into m's vector and the others' staging (or vectors, where those are shared)
- *           when all have copied piece g, and taken piece g - 2 out
- *   take    the others' slices from m's staging to its vector       when all have folded piece g
+ *   copy    m's input, the others' slices of it, to m's staging        when all have folded piece g - 2, which lay there
+ *   fold    slice m of all inputs, into m's vector and m's staging (and into vectors of others that are shared)
+ *           when all have copied piece g, and taken piece g - 2 from m's staging
+ *   take    the others' slices from their staging to m's vector        when all have folded piece g
+ *
+ * Every cache line of the staging is written by one member, its owner, and read by the others.
  *
  * Each is done as soon as it can be, so while one piece is folded the next is copied. */
 #include <string.h>
@@ -50,14 +52,23 @@ static int64_t count_of(const comm_push *p, uint64_t g)
     return left < p->piece ? left : p->piece;
 }
 
-/* Two stretches of a piece around this member's own slice. */
-static void move_others(const comm_push *p, uint64_t g, char *to, const char *from)
+/* Bytes from .. from + count - 1 of piece g that slice `member` has. */
+static void slice_of(const comm_push *p, uint64_t g, int member, size_t *from, size_t *bytes)
 {
     int64_t count = count_of(p, g);
-    size_t own = (size_t)comm_part(count, p->members, p->me) * p->width;
-    size_t end = (size_t)comm_part(count, p->members, p->me + 1) * p->width, all = (size_t)count * p->width;
-    memcpy(to, from, own);
-    memcpy(to + end, from + end, all - end);
+    *from = (size_t)comm_part(count, p->members, member) * p->width;
+    *bytes = (size_t)comm_part(count, p->members, member + 1) * p->width - *from;
+}
+
+/* All but the own slice. */
+static void copy_piece(const comm_push *p, uint64_t g)
+{
+    const char *in = p->in + (size_t)from_of(p, g) * p->width;
+    char *to = staging(p, p->me, false, g);
+    size_t own, bytes, all = (size_t)count_of(p, g) * p->width;
+    slice_of(p, g, p->me, &own, &bytes);
+    push_stream(to, in, own);
+    push_stream(to + own + bytes, in + own + bytes, all - own - bytes);
 }
 
 static bool copy(comm_push *p, uint64_t end)
@@ -67,7 +78,7 @@ static bool copy(comm_push *p, uint64_t end)
     if (g == end) return false;
     if (push_line_of(p, p->me)->in_shared) g = end - 1;
     else if (g > 0 && !ALL_REACHED(p, folded, g - 1)) return false;
-    else move_others(p, g, staging(p, p->me, false, g), p->in + (size_t)from_of(p, g) * p->width);
+    else copy_piece(p, g);
     atomic_store_explicit(&mine->copied, g + 1, memory_order_release);
     return true;
 }
@@ -77,20 +88,23 @@ static bool fold(comm_push *p, uint64_t end)
     push_member *mine = &p->set->member[p->me];
     uint64_t g = atomic_load_explicit(&mine->folded, memory_order_relaxed);
     if (g == end || !ALL_REACHED(p, copied, g + 1) || (g > 0 && !ALL_REACHED(p, taken, g - 1))) return false;
-    int64_t count = count_of(p, g), own = comm_part(count, p->members, p->me);
-    size_t in_piece = (size_t)own * p->width, in_vector = (size_t)(from_of(p, g) + own) * p->width;
+    size_t in_piece, bytes, vector = (size_t)from_of(p, g) * p->width;
+    int targets = 1;
+    bool through_staging = false;
+    slice_of(p, g, p->me, &in_piece, &bytes);
+    vector += in_piece;
+    p->target[0] = p->out + vector;
     for (int i = 0; i < p->members; i++) {
         const push_line *line = push_line_of(p, i);
-        if (i == p->me) {
-            p->source[i] = p->in + in_vector;
-            p->target[i] = p->out + in_vector;
-            continue;
-        }
-        p->source[i] = line->in_shared ? push_at(p, i, line->in) + in_vector : staging(p, i, false, g) + in_piece;
-        p->target[i] = line->out_shared ? push_at(p, i, line->out) + in_vector : staging(p, i, true, g) + in_piece;
+        p->source[i] = i == p->me ? p->in + vector
+                       : line->in_shared ? push_at(p, i, line->in) + vector
+                                         : staging(p, i, false, g) + in_piece;
+        if (i == p->me) continue;
+        if (line->out_shared) p->target[targets++] = push_at(p, i, line->out) + vector;
+        else through_staging = true;
     }
-    int64_t mine_count = comm_part(count, p->members, p->me + 1) - own;
-    if (mine_count) comm_fold(&p->how, p->target, p->members, p->source, p->members, mine_count);
+    if (bytes) comm_fold(&p->how, p->target, targets, p->source, p->members, (int64_t)(bytes / p->width));
+    if (through_staging) push_stream(staging(p, p->me, true, g) + in_piece, p->out + vector, bytes);
     atomic_store_explicit(&mine->folded, g + 1, memory_order_release);
     return true;
 }
@@ -100,8 +114,11 @@ static bool take(comm_push *p, uint64_t end)
     push_member *mine = &p->set->member[p->me];
     uint64_t g = atomic_load_explicit(&mine->taken, memory_order_relaxed);
     if (g == end || !ALL_REACHED(p, folded, g + 1)) return false;
-    if (!push_line_of(p, p->me)->out_shared)
-        move_others(p, g, p->out + (size_t)from_of(p, g) * p->width, staging(p, p->me, true, g));
+    for (int i = 0; i < p->members && !push_line_of(p, p->me)->out_shared; i++) {
+        size_t from, bytes;
+        slice_of(p, g, i, &from, &bytes);
+        if (i != p->me) memcpy(p->out + (size_t)from_of(p, g) * p->width + from, staging(p, i, true, g) + from, bytes);
+    }
     atomic_store_explicit(&mine->taken, g + 1, memory_order_release);
     return true;
 }

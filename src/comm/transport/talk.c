@@ -46,7 +46,7 @@ static bool has_room(talk *t, size_t bytes)
     if (!t->out) return false;
     if (room(t) >= bytes) return true;
     atomic_store(&t->out->full, 1); /* the reader sees it, or we see his progress */
-    atomic_thread_fence(memory_order_seq_cst);
+    router_fence();
     return room(t) >= bytes;
 }
 
