@@ -2,11 +2,15 @@
  *   comm_named              behaviours
  *   comm_named stall        a name that one rank submits late: report and error (environment of the script)
  *   comm_named steps N      N steps of 40 names; for timelines and kills
+ *   comm_named tune         steps until the settings are tuned
+ *   comm_named read FILE RANKS PHASE...   one process: whether FILE is a merged timeline of RANKS ranks with these phases
  *   comm_named bench [X]    figures; X: only of names submitted together */
 #include "kolo/comm.h"
 
+#include <cjson/cJSON.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/philox.h"
 #include "base/thread.h"
 #include "tap.h"
@@ -272,6 +276,45 @@ static void stall(void)
     check(step(1, 5) == 0, "and the world is whole");
 }
 
+/* More steps than the search takes. */
+static void tune(void)
+{
+    long wrong = 0;
+    double begin = kolo_time();
+    for (int s = 0, going = 1; going; s++) {
+        wrong += step(s, (uint64_t)(100 * me + s));
+        int32_t mine = s < 250 || kolo_time() - begin < 1.8;
+        if (s % 50 == 49) going = kolo_allreduce(all, NULL, &mine, 1, KOLO_WIRE_I32, KOLO_MAX) == 0 && mine;
+    }
+    check(wrong == 0, "right sums while settings change");
+}
+
+static int read_timeline(int n, char **words)
+{
+    char *text = NULL;
+    if (n < 4 || kolo_file_read(words[2], &text, NULL) < 0) return 1;
+    cJSON *array = cJSON_ParseWithOpts(text, NULL, true);
+    const cJSON *event;
+    int count[64] = {0}, phases[64] = {0}, wanted = atoi(words[3]), bad = !array;
+    double least = INFINITY, most = -INFINITY;
+    cJSON_ArrayForEach(event, array)
+    {
+        const cJSON *ts = cJSON_GetObjectItem(event, "ts"), *pid = cJSON_GetObjectItem(event, "pid"), *cat = cJSON_GetObjectItem(event, "cat");
+        if (!ts || !pid || !cat || pid->valueint < 0 || pid->valueint >= 64) continue;
+        count[pid->valueint]++;
+        least = fmin(least, ts->valuedouble);
+        most = fmax(most, ts->valuedouble);
+        for (int i = 4; i < n; i++) phases[i] += strcmp(cat->valuestring, words[i]) == 0;
+    }
+    for (int r = 0; r < 64; r++) bad |= (count[r] > 0) != (r < wanted);
+    for (int i = 4; i < n; i++) bad |= phases[i] == 0;
+    bad |= !(most - least < 60e6);
+    printf("events of rank 0: %d, over %.3f s%s\n", count[0], (most - least) * 1e-6, bad ? ": wrong" : "");
+    cJSON_Delete(array);
+    free(text);
+    return bad;
+}
+
 static double median_of(double *x, int n)
 {
     for (int i = 1; i < n; i++)
@@ -323,6 +366,7 @@ static void bench(bool together)
 int main(int n, char **words)
 {
     const char *mode = n > 1 ? words[1] : "";
+    if (strcmp(mode, "read") == 0) return read_timeline(n, words);
     if (kolo_world_open(&world, NULL) < 0) {
         printf("1..0 # SKIP %s\n", kolo_error_text());
         return 1;
@@ -332,7 +376,8 @@ int main(int n, char **words)
     ranks = kolo_world_size(world);
     for (int i = 0; i < NAMES; i++) snprintf(name_of[i], sizeof name_of[i], "layer.%d.weight", i);
     if (strcmp(mode, "stall") == 0) stall();
-    else if (strcmp(mode, "steps") == 0) {
+    else if (strcmp(mode, "tune") == 0) tune();
+    else if (strcmp(mode, "steps") == 0 && n > 2) {
         long wrong = 0;
         for (int s = 0; s < atoi(words[2]); s++) wrong += step(s, (uint64_t)(100 * me + s));
         check(wrong == 0, "%s steps", words[2]);

@@ -21,6 +21,7 @@
 
 enum {
     RING = 1 << 14,
+    FLUSH = 256, /* events a write */
     NAME = 72,
     PHASES = 24,
     ROWS = 16, /* of a phase: events that overlap stand in different ones */
@@ -145,8 +146,9 @@ static int drain(struct lib_timeline *t)
         print(t, e);
         atomic_store_explicit(&e->turn, t->head + RING, memory_order_release);
         t->head++;
+        if (count % FLUSH == FLUSH - 1) flush(t);
     }
-    if (count) flush(t);
+    if (count % FLUSH) flush(t);
     return count;
 }
 
