@@ -174,7 +174,7 @@ static inline int end(process *server)
 /* A fresh split, a fresh place for the socket. */
 static inline int rig_open(void)
 {
-    kolo_log_set_level(getenv("LOUD") ? KOLO_LOG_INFO : KOLO_LOG_ERROR);
+    kolo_log_set_level(KOLO_LOG_ERROR);
     signal(SIGPIPE, SIG_IGN);
     if (fixture_make(&jpeg) < 0) return -1;
     snprintf(socket_path, sizeof socket_path, "%s/socket", jpeg.folder);

@@ -66,13 +66,16 @@ else
     skip "no mpiexec"
 fi
 
-serve log
+serve log serve_jobs=2 # so that the job waits for another
 train killed lr=0.02 "$socket" &
 a=$!
 for _ in {1..200}; do
     grep -q 'takes rows' "$ROOM/log" && break
     sleep 0.02
 done
+kolo serve-data --status "$socket" > "$ROOM/status" 2>&1
+like "$ROOM/status" 'rank 0 of 1, rows 0 to 31: epoch 0, step [0-3], .* img/s, waits [0-9]+ %' "who takes what is told"
+like "$ROOM/status" 'jobs with 32 of 64 rows have joined' "and that another job is waited for"
 kill -KILL "$server"
 wait "$server" 2> /dev/null
 wait $a
