@@ -69,7 +69,7 @@ static void check_simulated(int nodes, int serial)
     const kolo_world_config config = {.timeout = 60, .shared_bytes = 8 << 20};
     snprintf(name, sizeof name, "%d nodes", nodes);
     place = name;
-    int64_t bad = lib_world_start(&world, deal(nodes, serial), &config, exchange) < 0;
+    int64_t bad = lib_world_start(&world, deal(nodes, serial), &config, exchange, NULL) < 0;
     report(bad, "a world");
     if (!bad) check_world();
     kolo_world_close(&world);

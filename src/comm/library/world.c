@@ -39,11 +39,11 @@ static int find_launch(const kolo_world_config *config, kolo_launch **launch, bo
     return 0;
 }
 
-static int open_parts(kolo_world *world, lib_exchange exchange)
+static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
 {
     kolo_launch *l = world->launch;
     const kolo_world_config *c = &world->config;
-    const comm_router_config config = {.between = c->transport, .timeout = c->timeout, .shared_bytes = c->shared_bytes, .exchange = exchange};
+    const comm_router_config config = {.between = c->transport, .timeout = c->timeout, .shared_bytes = c->shared_bytes, .exchange = exchange, .exchange_of = of};
     KOLO_TRY(lib_entries_open(world));
     KOLO_TRY(comm_selector_open(&world->selector, c->table, c->algorithm));
     KOLO_TRY(comm_router_open(&world->router, l, &config));
@@ -66,14 +66,14 @@ static int open_parts(kolo_world *world, lib_exchange exchange)
     return lib_engine_start(world);
 }
 
-int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange)
+int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange, void *of)
 {
     kolo_world *world = *out = kolo_alloc(sizeof *world);
     if (!world) return KOLO_ECONFIG;
     pthread_mutex_init(&world->lock, NULL);
     world->launch = launch;
     int rc = lib_config_resolve(&world->config, config);
-    if (rc == 0) rc = open_parts(world, exchange);
+    if (rc == 0) rc = open_parts(world, exchange, of);
     if (rc == 0) rc = lib_agree(world->group[0], "the beginning of the world", "");
     if (rc < 0) kolo_world_close(out);
     return rc;
@@ -89,7 +89,7 @@ int kolo_world_open(kolo_world **out, const kolo_world_config *asked)
     bool own;
     if (rc == 0) rc = find_launch(&config, &launch, &own);
     if (rc == 0) {
-        rc = lib_world_start(out, launch, &config, NULL);
+        rc = lib_world_start(out, launch, &config, NULL, NULL);
         if (rc == 0) (*out)->own_launch = own;
         else if (own) free(launch); /* what it holds stays, as others may wait for this rank */
     }
