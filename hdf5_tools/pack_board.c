@@ -45,6 +45,7 @@ void pack_catch_signals(void)
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     const int numbers[] = {SIGTERM, SIGUSR1, SIGINT};
     for (int i = 0; i < 3; i++) sigaction(numbers[i], &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow (ulimit -f) is told as other errors of writing are */
 }
 
 bool pack_signalled(void) { return signalled; }

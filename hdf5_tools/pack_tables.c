@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "data/h5.h"
 #include "kolo/error.h"
 #include "pack.h"
 
@@ -192,7 +193,9 @@ int pack_create_shard(const packing *p, int k)
     const pack_shard *s = &p->shard[k];
     char fingerprint[40], hdf5[32], jpeg[32], created[32];
     unsigned major, minor, release;
+    kolo_h5_lock();
     H5get_libversion(&major, &minor, &release);
+    kolo_h5_unlock();
     snprintf(hdf5, sizeof hdf5, "%u.%u.%u", major, minor, release);
 #ifdef LIBJPEG_TURBO_VERSION_NUMBER
     snprintf(jpeg, sizeof jpeg, "libjpeg-turbo %d", LIBJPEG_TURBO_VERSION_NUMBER);

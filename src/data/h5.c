@@ -12,9 +12,14 @@ static pthread_mutex_t h5_mutex = PTHREAD_MUTEX_INITIALIZER;
 #define SMALL_OBJECT 65536   /* objects below this are not aligned */
 #define ALIGNMENT (1u << 20) /* data begins on a 1 MiB boundary: a multiple of Lustre stripes, fit for O_DIRECT */
 
+/* Before its first call HDF5 is told not to clean up at exit: what is open is closed by its owner, and a file whose
+ * close has failed, as of a full disk, it would close once more and crash. */
 void kolo_h5_lock(void)
 {
+    static bool told;
     pthread_mutex_lock(&h5_mutex);
+    if (!told) H5dont_atexit();
+    told = true;
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 }
 

@@ -182,7 +182,7 @@ int kolo_shard_create(const char *path, const kolo_shard_spec *spec)
     if (file >= 0 && H5Fclose(file) < 0) bad = -1;
     kolo_h5_unlock();
     if (bad)
-        return kolo_fail(KOLO_EIO, "%s: cannot create the shard; is the folder writable and the disk not full?", path);
+        return kolo_fail(KOLO_EIO, "%s: cannot create the shard; is the folder writable, the disk not full, and no limit (ulimit -f) in the way?", path);
     return 0;
 }
 

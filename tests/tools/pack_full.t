@@ -55,6 +55,10 @@ is "$(sums "$ROOM/full")" "$want" "with room, --resume makes the same bytes"
 REFUSE_WRITES=5 REFUSE_QUOTA=1 refused "${ARGS[@]}" --out "$ROOM/used"
 like "$ROOM/log" 'Disk quota exceeded; your quota' "a quota that is used up is told too"
 
+(ulimit -f 2000 && exec kolo-pack "${ARGS[@]}" --out "$ROOM/limited") > "$ROOM/log" 2>&1
+is $? 3 "files that may not grow so large: exit 3, no signal"
+like "$ROOM/log" 'ulimit -f' "and what may be in the way"
+
 # one packing at a time in a folder
 kolo-pack --source shapes --count 4000 --threads 1 --out "$ROOM/shared" > "$ROOM/first" 2>&1 &
 pid=$!
