@@ -41,11 +41,28 @@ Cflags: -I\${includedir}
 END
 }
 
+comm_config_file() {
+    cat <<END
+prefix=\${pcfiledir}/../..
+libdir=\${prefix}/lib
+includedir=\${prefix}/include
+
+Name: kolo-comm
+Description: collectives between the ranks of a job, named or matched by order
+Version: $version
+Cflags: -I\${includedir}
+Libs: -L\${libdir} -lkolo_comm
+END
+}
+
 for program in kolo kolo-pack kolo-shards; do put 755 "$build/bin/$program" "bin/$program"; done
 # only of a build with CUDA=1; of another one an older library is not left behind, which no program there would open
 library=lib/libkolo_cuda.so
 if [ -f "$build/$library" ]; then put 755 "$build/$library" "$library"; else rm -f "$root/$library"; fi
 put_all 644 include/kolo include/kolo '*.h'
+put 755 "$build/lib/libkolo_comm.so.1" lib/libkolo_comm.so.1
+if [ "$action" = install ]; then ln -sf libkolo_comm.so.1 "$root/lib/libkolo_comm.so"; else rm -f "$root/lib/libkolo_comm.so"; fi
+put_all 644 share/examples share/kolo/examples '*.c' Makefile
 put_all 644 share/recipes share/kolo/recipes '*.yaml'
 put_all 755 jobs share/kolo/jobs '*.sh'
 put 755 share/minislurm share/kolo/minislurm
@@ -60,12 +77,14 @@ sed "s|@VERSION@|$version|g; s|@ROOT@||" modulefiles/kolo.in >"$made/module" # a
 put 644 "$made/module" "share/modulefiles/kolo/$version"
 pkg_config_file >"$made/pc"
 put 644 "$made/pc" lib/pkgconfig/kolo.pc
+comm_config_file >"$made/comm.pc"
+put 644 "$made/comm.pc" lib/pkgconfig/kolo-comm.pc
 
 if [ "$action" = install ]; then
     echo "installed in $root"
 else
     # folders of this program alone, where nothing else lies in them
-    for folder in share/kolo/recipes share/kolo/jobs share/kolo/site share/kolo share/modulefiles/kolo \
+    for folder in share/kolo/examples share/kolo/recipes share/kolo/jobs share/kolo/site share/kolo share/modulefiles/kolo \
         share/doc/kolo include/kolo; do
         rmdir "$root/$folder" 2>/dev/null || true
     done
