@@ -62,7 +62,7 @@ int serve_name_take(const char *name, struct sockaddr_un *address, int *lock)
 {
     char path[LOCK_PATH];
     KOLO_TRY(serve_path(name, address));
-    remove_left_ones();
+    if (!strchr(name, '/')) remove_left_ones();
     lock_path(address, path);
     const int mine = take_lock(path, O_CREAT, lock);
     KOLO_TRY(mine);

@@ -61,8 +61,8 @@ int serve_path(const char *name, struct sockaddr_un *address);
  * file `mounts` (/proc/self/mountinfo) shows them. job may be NULL. */
 bool serve_private_shm(const char *mounts, const char *job);
 
-/* For a server: the name is its own until it leaves or dies, by a record lock on PATH.lock (data/share.h). What dead servers of this user have
- * left in /dev/shm is removed. KOLO_ECONFIG: a bad name, somebody else's, or such a server is running; KOLO_EIO. */
+/* For a server: the name is its own until it leaves or dies, by a record lock on PATH.lock (data/share.h). Who takes one
+ * in /dev/shm removes what dead servers of this user have left there. KOLO_ECONFIG: a bad name, somebody else's, or such a server is running; KOLO_EIO. */
 int serve_name_take(const char *name, struct sockaddr_un *address, int *lock);
 /* Name held: *fd listens there, mode 0600. KOLO_ECONFIG: there is something that is no socket; KOLO_EIO. */
 int serve_name_listen(const struct sockaddr_un *address, int *fd);

@@ -87,8 +87,16 @@ if unshare -rm mount -t tmpfs tmpfs "$ROOM" 2> /dev/null; then
         cache=none serve="$ROOM/full/socket" > "$ROOM/second" 2>&1
     is $? 3 "a full file system is told"
     like "$ROOM/second" 'full/socket.*No space left' "by name"
+    mkdir -p "$ROOM/77/.77/_tmp" "$ROOM/tmp" # as Slurm's job_container/tmpfs does it
+    unshare -rm bash -c 'mount --bind "$0/77/.77/_tmp" "$0/tmp" && shift && exec "$@"' "$ROOM" x env SLURM_JOB_ID=77 kolo train "${common[@]}" \
+        val=none run="$ROOM/apart" steps=1 launch=single serve=nobody > "$ROOM/apart.log" 2>&1
+    is $? 0 "where jobs have a /dev/shm of their own a job goes on"
+    like "$ROOM/apart.log" 'a /dev/shm of their own here .*each job keeps its own cache' "and says so"
 else
-    skip "no private mounts here" && skip "no private mounts here"
+    for _ in 1 2 3 4; do skip "no private mounts here"; done
 fi
-is "$(find /dev/shm -maxdepth 1 -name "kolo-*-$(id -u)-*" -newer "$ROOM/plain.log" | wc -l)" 0 "nothing is left in /dev/shm"
+is "$(find "$ROOM" -maxdepth 1 -name 'socket*' | wc -l)" 2 "the killed server has left its name"
+serve log
+end
+is "$(find "$ROOM" -maxdepth 1 -name 'socket*' | wc -l)" 0 "the next one takes it over and leaves nothing"
 done_testing
