@@ -56,9 +56,10 @@ END
 }
 
 for program in kolo kolo-pack kolo-shards; do put 755 "$build/bin/$program" "bin/$program"; done
-# only of a build with CUDA=1; of another one an older library is not left behind, which no program there would open
-library=lib/libkolo_cuda.so
-if [ -f "$build/$library" ]; then put 755 "$build/$library" "$library"; else rm -f "$root/$library"; fi
+# only of a build with CUDA=1, or with MPI; of another one an older library is not left behind, which no program there would open
+for library in lib/libkolo_cuda.so lib/libkolo_pmpi.so; do
+    if [ -f "$build/$library" ]; then put 755 "$build/$library" "$library"; else rm -f "$root/$library"; fi
+done
 put_all 644 include/kolo include/kolo '*.h'
 put 755 "$build/lib/libkolo_comm.so.1" lib/libkolo_comm.so.1
 if [ "$action" = install ]; then ln -sf libkolo_comm.so.1 "$root/lib/libkolo_comm.so"; else rm -f "$root/lib/libkolo_comm.so"; fi
