@@ -122,9 +122,10 @@ void lib_engine_wake(kolo_world *world)
     comm_router_wake(world->router);
 }
 
-void lib_entry_wake(lib_entry *entry)
+/* The entry may be another request already; only its address counts. */
+void lib_entry_wake(kolo_world *world, lib_entry *entry)
 {
-    if (atomic_load(&entry->group->world->engine->sleepers)) kolo_futex_wake(&entry->state);
+    if (atomic_load(&world->engine->sleepers)) kolo_futex_wake(&entry->state);
 }
 
 static void *engine_main(void *of)

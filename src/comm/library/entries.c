@@ -133,7 +133,7 @@ void lib_complete(lib_entry *entry, int status, const char *text)
     atomic_store(&entry->state, LIB_DONE);
     if (detached) lib_entry_free(world, entry);
     pthread_mutex_unlock(&world->lock);
-    if (!detached) lib_entry_wake(entry);
+    if (!detached) lib_entry_wake(world, entry);
 }
 
 void lib_group_drain(kolo_group *group)

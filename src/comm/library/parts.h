@@ -52,7 +52,7 @@ void lib_turn_take(kolo_world *world);
 void lib_turn_give(kolo_world *world);
 /* Something was submitted: its own thread sees to it unless somebody takes turns already. */
 void lib_engine_wake(kolo_world *world);
-void lib_entry_wake(lib_entry *entry); /* whoever sleeps until it is complete */
+void lib_entry_wake(kolo_world *world, lib_entry *entry); /* whoever sleeps until it is complete */
 /* Takes turns until the entry is complete. */
 void lib_wait(kolo_world *world, lib_entry *entry);
 /* Returns how it ended. output may be NULL. */
