@@ -101,8 +101,9 @@ static void finish(const comm_codec *c, const place *at, float *vector)
     const lowrank *l = c->own;
     int64_t words = at->rank * at->m->columns, count = matrix_count(at->m);
     if (l->sound[at->number]) {
-        matrix_add_product(at->error, at->error, at->m, at->p, at->local, at->rank, -1);
-        matrix_add_product(vector, NULL, at->m, at->p, at->q, at->rank, 1);
+        matrix_add_product(at->error, at->m, at->p, at->local, at->rank, -1);
+        memset(vector, 0, (size_t)count * sizeof *vector);
+        matrix_add_product(vector, at->m, at->p, at->q, at->rank, 1);
         memcpy(at->start, at->q, (size_t)words * sizeof *at->q);
         if (matrix_orthonormalise(at->start, at->m->columns, at->rank)) return;
     }

@@ -26,33 +26,71 @@ COMM_WIDE static float dot(const float *a, const float *b, int64_t count)
     return sum[0];
 }
 
+/* Blocked storage has lanes of one width: a whole group of them at a time, sums in registers. */
+enum { LANES = 16 };
+
+COMM_WIDE static void group_times(float *restrict p, const float *restrict data, const float *restrict q, int64_t columns)
+{
+    float sum[LANES] = {0};
+    for (int64_t k = 0; k < columns; k++)
+        for (int j = 0; j < LANES; j++) sum[j] += data[k * LANES + j] * q[k];
+    memcpy(p, sum, sizeof sum);
+}
+
+COMM_WIDE static void group_transposed_times(float *restrict q, const float *restrict data, const float *restrict p, int64_t columns)
+{
+    for (int64_t k = 0; k < columns; k++) {
+        float v[LANES];
+        for (int j = 0; j < LANES; j++) v[j] = data[k * LANES + j] * p[j];
+        for (int half = LANES / 2; half; half /= 2)
+            for (int j = 0; j < half; j++) v[j] += v[j + half];
+        q[k] += v[0];
+    }
+}
+
+COMM_WIDE static void group_add_product(float *restrict out, const float *restrict p, const float *restrict q, int64_t columns, float factor)
+{
+    for (int64_t k = 0; k < columns; k++) {
+        float a = factor * q[k];
+        for (int j = 0; j < LANES; j++) out[k * LANES + j] += a * p[j];
+    }
+}
+
 void matrix_times(float *p, const comm_matrix *m, const float *data, const float *q, int rank)
 {
-    memset(p, 0, (size_t)(matrix_rows(m) * rank) * sizeof *p);
-    for (int64_t g = 0; g < m->groups; g++)
-        for (int64_t k = 0; k < m->columns; k++, data += m->lanes)
-            for (int r = 0; r < rank; r++)
-                add_scaled(p + r * matrix_rows(m) + g * m->lanes, data, q[r * m->columns + k], m->lanes);
+    int64_t rows = matrix_rows(m);
+    memset(p, 0, (size_t)(rows * rank) * sizeof *p);
+    for (int64_t g = 0; g < m->groups; g++, data += m->columns * m->lanes)
+        for (int r = 0; r < rank; r++) {
+            float *to = p + r * rows + g * m->lanes;
+            const float *by = q + r * m->columns;
+            if (m->lanes == LANES) group_times(to, data, by, m->columns);
+            else
+                for (int64_t k = 0; k < m->columns; k++) add_scaled(to, data + k * m->lanes, by[k], m->lanes);
+        }
 }
 
 void matrix_transposed_times(float *q, const comm_matrix *m, const float *data, const float *p, int rank)
 {
     memset(q, 0, (size_t)(m->columns * rank) * sizeof *q);
-    for (int64_t g = 0; g < m->groups; g++)
-        for (int64_t k = 0; k < m->columns; k++, data += m->lanes)
-            for (int r = 0; r < rank; r++)
-                q[r * m->columns + k] += dot(data, p + r * matrix_rows(m) + g * m->lanes, m->lanes);
+    for (int64_t g = 0; g < m->groups; g++, data += m->columns * m->lanes)
+        for (int r = 0; r < rank; r++) {
+            float *to = q + r * m->columns;
+            const float *by = p + r * matrix_rows(m) + g * m->lanes;
+            if (m->lanes == LANES) group_transposed_times(to, data, by, m->columns);
+            else
+                for (int64_t k = 0; k < m->columns; k++) to[k] += dot(data + k * m->lanes, by, m->lanes);
+        }
 }
 
-void matrix_add_product(float *out, const float *in, const comm_matrix *m, const float *p, const float *q, int rank, float factor)
+void matrix_add_product(float *out, const comm_matrix *m, const float *p, const float *q, int rank, float factor)
 {
-    for (int64_t g = 0; g < m->groups; g++)
-        for (int64_t k = 0; k < m->columns; k++, out += m->lanes) {
-            if (!in) memset(out, 0, (size_t)m->lanes * sizeof *out);
-            else if (in != out) memcpy(out, in, (size_t)m->lanes * sizeof *out);
-            if (in) in += m->lanes;
-            for (int r = 0; r < rank; r++)
-                add_scaled(out, p + r * matrix_rows(m) + g * m->lanes, factor * q[r * m->columns + k], m->lanes);
+    for (int64_t g = 0; g < m->groups; g++, out += m->columns * m->lanes)
+        for (int r = 0; r < rank; r++) {
+            const float *left = p + r * matrix_rows(m) + g * m->lanes, *right = q + r * m->columns;
+            if (m->lanes == LANES) group_add_product(out, left, right, m->columns, factor);
+            else
+                for (int64_t k = 0; k < m->columns; k++) add_scaled(out + k * m->lanes, left, factor * right[k], m->lanes);
         }
 }
 

@@ -10,8 +10,8 @@ static inline int64_t matrix_rows(const comm_matrix *m) { return m->groups * m->
 void matrix_times(float *p, const comm_matrix *m, const float *data, const float *q, int rank);
 /* q = M' p. */
 void matrix_transposed_times(float *q, const comm_matrix *m, const float *data, const float *p, int rank);
-/* out = in + factor * p q'; out may be in. in NULL: factor p q' alone. */
-void matrix_add_product(float *out, const float *in, const comm_matrix *m, const float *p, const float *q, int rank, float factor);
+/* out += factor p q'. */
+void matrix_add_product(float *out, const comm_matrix *m, const float *p, const float *q, int rank, float factor);
 /* Gram-Schmidt, twice, in f64. A column that depends on those before it becomes 0. Returns whether all of it was finite. */
 bool matrix_orthonormalise(float *p, int64_t rows, int rank);
 
