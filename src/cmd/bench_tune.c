@@ -249,7 +249,7 @@ static int fastest(tune *t, const team *who, enum kolo_collective what, int64_t 
             if (!measuring && guess < hoped) hoped = guess;
             if (!measuring || guess > 4 * hoped) continue;
             rc = measure(t, who, row, &p, bytes, &seconds);
-            if (rc < 0 || seconds >= least) continue;
+            if (rc < 0 || seconds >= .95 * least) continue; /* of equals the first */
             least = seconds;
             *best = row;
         }

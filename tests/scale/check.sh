@@ -72,7 +72,7 @@ for ranks; do
     on FAT_TREE block "$ranks"
     on DRAGONFLY cyclic "$ranks"
     for topology in FAT_TREE DRAGONFLY; do
-        for placement in block cyclic; do on "$topology" "$placement" "$ranks" 65536 1048576; done
+        for placement in block cyclic; do on "$topology" "$placement" "$ranks" 4096 65536 1048576; done
     done
 done
 done_testing
