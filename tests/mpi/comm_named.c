@@ -1,5 +1,6 @@
 /* Named requests through the public header, with as many ranks as mpiexec starts: any order, fusion, bundles, failures, joins, groups, stalls.
  *   comm_named              behaviours
+ *   comm_named nodes N      behaviours, with the ranks dealt over N simulated nodes
  *   comm_named stall        a name that one rank submits late: report and error (environment of the script)
  *   comm_named steps N      N steps of 40 names; for timelines and kills
  *   comm_named tune         steps until the settings are tuned
@@ -8,11 +9,13 @@
 #include "kolo/comm.h"
 
 #include <cjson/cJSON.h>
+#include <mpi.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/philox.h"
 #include "base/thread.h"
+#include "comm/library/parts.h"
 #include "tap.h"
 
 static kolo_world *world;
@@ -363,11 +366,43 @@ static void bench(bool together)
     }
 }
 
+static int exchange(void *of, const void *mine, size_t bytes, void *everybodys)
+{
+    (void)of;
+    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, everybodys, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) ? KOLO_ELAUNCH : 0;
+}
+
+/* Ranks in turn, so that the lowest of a node are not neighbours. */
+static int open_simulated(int nodes)
+{
+    static int node_of[64], local_of[64], job;
+    static char *host_of[64], host[] = "simulated";
+    static kolo_launch l = {.method = "test", .node_of = node_of, .local_of = local_of, .host_of = host_of, .mpi = true};
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &job);
+    MPI_Comm_rank(MPI_COMM_WORLD, &l.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &l.size);
+    job = (int)getpid();
+    MPI_Bcast(&job, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    l.nodes = nodes;
+    for (int r = 0; r < l.size; r++) {
+        node_of[r] = r % nodes;
+        local_of[r] = r / nodes;
+        host_of[r % nodes] = host;
+        l.local_size += r % nodes == l.rank % nodes;
+    }
+    l.node = node_of[l.rank];
+    l.local_rank = local_of[l.rank];
+    snprintf(l.host, sizeof l.host, "%s", host);
+    snprintf(l.job, sizeof l.job, "named.%d.%d", job, nodes);
+    return lib_world_start(&world, &l, NULL, exchange, NULL);
+}
+
 int main(int n, char **words)
 {
     const char *mode = n > 1 ? words[1] : "";
+    bool simulated = strcmp(mode, "nodes") == 0 && n > 2;
     if (strcmp(mode, "read") == 0) return read_timeline(n, words);
-    if (kolo_world_open(&world, NULL) < 0) {
+    if ((simulated ? open_simulated(atoi(words[2])) : kolo_world_open(&world, NULL)) < 0) {
         printf("1..0 # SKIP %s\n", kolo_error_text());
         return 1;
     }
@@ -392,6 +427,7 @@ int main(int n, char **words)
         test_groups();
     }
     kolo_world_close(&world);
+    if (simulated) MPI_Finalize();
     if (me == 0) printf("1..%d\n", tap_count);
     return tap_failed > 0;
 }

@@ -15,6 +15,11 @@ for n in 2 3 4 7; do
     is $? 0 "$n ranks: $(grep -c '^ok' "$ROOM/$n.out") behaviours"
     grep '^not ok\|^# ' "$ROOM/$n.out" | sed 's/^/#   /'
 done
+for nodes in 2 5; do
+    run "nodes$nodes" 5 nodes $nodes
+    is $? 0 "5 ranks on $nodes simulated nodes: $(grep -c '^ok' "$ROOM/nodes$nodes.out") behaviours"
+    grep '^not ok\|^# ' "$ROOM/nodes$nodes.out" | sed 's/^/#   /'
+done
 
 KOLO_COMM_STALL_WARNING=0.4 KOLO_COMM_STALL_END=1 run stall 3 stall
 is $? 0 "a name that one rank submits late is an error on all, and the world is whole"
