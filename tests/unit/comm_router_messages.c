@@ -54,7 +54,7 @@ static int64_t storm(rig_rank *r, int messages)
         if (at[l] > messages) continue;
         for (int some = 0; some < 5 && at[l] < messages; at[l]++) {
             message *x = &m[at[l]];
-            if (x->lane != l) continue;
+            if (x->lane != l || !x->data) continue;
             some++;
             char *into = x->from == x->to ? x->data + x->bytes : x->data;
             if (x->to == r->rank && ++posted[l])
