@@ -219,10 +219,53 @@ static void same_bits(void)
     is_int(bad, 0, "sums that cancel have the same bits on all members, whichever two hold the large numbers");
 }
 
+/* Messages from `from` to `to` are as long as the other end expects, one by one, and none is too long. */
+static int64_t unequal(const comm_schedule *schedule, int from, int to)
+{
+    const comm_schedule *s = &schedule[from], *r = &schedule[to];
+    int64_t i = 0, k = 0, bad = 0;
+    for (;; i++, k++) {
+        while (i < s->actions && (s->action[i].kind != COMM_SEND || s->action[i].peer != to)) i++;
+        while (k < r->actions && (r->action[k].kind != COMM_RECEIVE || r->action[k].peer != from)) k++;
+        if (i == s->actions || k == r->actions) return bad + (i - s->actions) + (k - r->actions);
+        bad += s->action[i].count != r->action[k].count || s->action[i].count > COMM_MESSAGE_MAX;
+    }
+}
+
+static void long_vectors(void)
+{
+    enum { MEMBERS = 3 };
+    int64_t bad = 0, most = 0;
+    for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
+        comm_schedule schedule[MEMBERS] = {{0}};
+        const int64_t part = ((int64_t)1 << 29) + 5, counts[MEMBERS] = {part, 0, part + 1};
+        for (int m = 0; m < MEMBERS; m++) {
+            const int64_t to[MEMBERS] = {part + m, part + m, part + m}, of[MEMBERS] = {part, part + 1, part + 2};
+            comm_problem p = {.what = row->what,
+                              .me = m,
+                              .members = MEMBERS,
+                              .count = 3 * part,
+                              .counts = counts,
+                              .send = to,
+                              .receive = of,
+                              .width = 1};
+            if (p.what == KOLO_ALLTOALL) p.count = 0;
+            if (row->fits(&p)) bad += row->make(&schedule[m], &p) < 0;
+            if (schedule[m].scratch > most) most = schedule[m].scratch;
+        }
+        for (int m = 0; m < MEMBERS; m++)
+            for (int k = 0; k < MEMBERS; k++) bad += unequal(schedule, m, k);
+        for (int m = 0; m < MEMBERS; m++) comm_schedule_free(&schedule[m]);
+    }
+    ok(bad == 0 && most >= (int64_t)1 << 30,
+       "vectors of 1.6 G elements go in messages of at most %d, cut the same at both ends", COMM_MESSAGE_MAX);
+}
+
 int main(void)
 {
     every_algorithm();
     same_bits();
+    long_vectors();
     is_int(cluster.mismatches, 0, "every message meets one of its size, none is empty or left over");
     virtual_close(&cluster);
     return done_testing();
