@@ -189,6 +189,7 @@ static int read_head(beton *b, char image[17], char label[17])
     free(fields);
     KOLO_TRY(rc);
     b->f->images = image;
+    b->f->labels = b->has_label ? label : NULL;
     KOLO_TRY(read_pieces(b));
     return read_records(b, begin);
 }
@@ -300,6 +301,6 @@ int shards_convert_beton(shards_foreign *f)
     close(b.fd);
     free(b.pieces);
     free(b.pictures);
-    f->images = NULL; /* it may point to `image` */
+    f->images = f->labels = NULL; /* they may point to `image` and `label` */
     return rc;
 }

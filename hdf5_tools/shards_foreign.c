@@ -11,6 +11,8 @@
 #include "data/sampler.h"
 #include "kolo/error.h"
 
+#define MOST_CLASSES 1000000 /* a wrong label makes as many names */
+
 static int add_name(void *context, const char *word)
 {
     shards_foreign *f = context;
@@ -37,9 +39,9 @@ int shards_foreign_labels(shards_foreign *f, const int64_t *values, int64_t colu
                                  f->path, f->labels, i);
             label = k;
         }
-        if (label < -1 || label >= 1 << 24)
-            return kolo_fail(KOLO_EINPUT, "%s: /%s[%" PRId64 "] is %" PRId64 "; labels are from 0 on, -1: none",
-                             f->path, f->labels, i, label);
+        if (label < -1 || label >= MOST_CLASSES)
+            return kolo_fail(KOLO_EINPUT, "%s: /%s[%" PRId64 "] is %" PRId64 "; labels go from 0 to %d, -1: none",
+                             f->path, f->labels, i, label, MOST_CLASSES - 1);
         if (f->classes && label >= f->name_count)
             return kolo_fail(KOLO_EINPUT, "%s: /%s[%" PRId64 "] is %" PRId64 ", but --classes names %" PRId64, f->path,
                              f->labels, i, label, f->name_count);

@@ -236,7 +236,7 @@ static int load(const source *s, int64_t i, source_buffer *buffer)
     if (d.bytes > INT32_MAX) return kolo_fail(KOLO_EINPUT, "has %zu bytes, too many for a picture", d.bytes);
     KOLO_TRY(source_grow(buffer, d.bytes));
     if (d.encoded) {
-        memcpy(buffer->data, d.data, d.bytes);
+        if (d.bytes) memcpy(buffer->data, d.data, d.bytes);
         return 0;
     }
     datum_pixels(&d, x->rgb, buffer->data);

@@ -129,6 +129,7 @@ lmdb() { # KEY FILE KEY FILE
         print $_->[1], "\0" x (-$_->[0] % $page) for @more' "$@"
 }
 lmdb a/0.jpg "$TO/picture/jpeg.jpg" b/1.png "$TO/picture/png.png" > "$TO/lmdb/pictures"
+lmdb a/0.jpg "$TO/picture/jpeg.jpg" b/1.jpg /dev/null > "$TO/lmdb/empty"
 lmdb 0 "$TO/datum/pixels" c "$TO/datum/encoded" > "$TO/lmdb/datums"
 perl -e 'print "BM", pack("VvvVVVVvvVVVVVV", 54 + 24, 0, 0, 54, 40, 2, 3, 1, 24, 0, 24, 0, 0, 0, 0), "x" x 24' > "$TO/picture/bmp"
 perl -e 'print "BM", pack("VvvVVVVvvVVVVVV", 62 + 4, 0, 0, 62, 40, 2, 1, 1, 8, 0, 4, 0, 0, 2, 0), pack("V2", 7, 0xFFFFFF), "\0\1\0\0"' > "$TO/picture/bmp8"

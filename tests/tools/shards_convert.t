@@ -26,6 +26,9 @@ like "$ROOM/log" ' 9 +j +6 ' "class names, an order, more shards"
 kolo-shards convert "$FROM" --images images --labels label --classes a,b --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "a label beyond the names: exit 2"
 like "$ROOM/log" '/label\[[0-9]+\] is [2-9], but --classes names 2' "and is named"
+kolo-shards convert "$FROM" --images images --labels crc32c --out "$ROOM/no" > "$ROOM/log" 2>&1
+is $? 2 "numbers that are no labels: exit 2"
+like "$ROOM/log" '/crc32c\[[0-9]+\] is [0-9]+; labels go from 0 to 999999' "and one is named"
 kolo-shards convert "$FROM" --images image --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "no such array: exit 2"
 kolo-shards convert "$FROM" --images stats/mean --out "$ROOM/no" > "$ROOM/log" 2>&1

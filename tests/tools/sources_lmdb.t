@@ -99,6 +99,9 @@ is $? 2 "convert refuses them too: exit 2"
 ok $? "and leaves nothing"
 printf '%s\t%s\n' 0 "$P/0.jpg" 1 "$ROOM/cut.jpg" | { head -c 600 "$P/1.jpg" > "$ROOM/cut.jpg" && make cut; }
 fails 2 'cut/1: ' "a picture that is cut off" --source lmdb --in "$ROOM/cut"
+: > "$ROOM/empty.jpg"
+printf '%s\t%s\n' 0 "$P/0.jpg" 1 "$ROOM/empty.jpg" | make cut
+fails 2 'cut/1: is empty' "an empty value" --source lmdb --in "$ROOM/cut"
 size=$(stat -c %s "$ROOM/folders/data.mdb") failed=0
 for part in 0 10 151 4096 8191 8192 $((size / 2)) $((size - 1)); do
     head -c "$part" "$ROOM/folders/data.mdb" > "$ROOM/part.mdb"
