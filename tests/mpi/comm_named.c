@@ -55,7 +55,7 @@ static void shuffle(int *order, int n, uint64_t stream)
 
 enum { NAMES = 40 };
 static float vector[NAMES][300];
-static char name_of[NAMES][24];
+static char name_of[NAMES][40];
 
 static int64_t length(int i) { return 1 + i * 7 % 300; }
 
@@ -96,12 +96,12 @@ static void test_fused_bits(void)
     enum { N = 12, LONG = 37 };
     float one[N][LONG], many[N][LONG];
     kolo_handle handle[N];
-    char name[16];
+    char name[40];
     long differ = 0;
     for (int i = 0; i < N; i++)
         for (int j = 0; j < LONG; j++) one[i][j] = many[i][j] = kolo_uniform(kolo_philox(9, (uint64_t)me, (uint64_t)(i * LONG + j)).v[0]) * (float)(1 << (j % 12));
     kolo_request bundle[N];
-    char names[N][16];
+    char names[N][40];
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "alone.%d", i);
         kolo_request r = sum_of(name, one[i], LONG);
@@ -204,7 +204,7 @@ static void test_join(void)
 {
     bool good = true;
     int last = -1;
-    char name[24];
+    char name[40];
     /* rank m has m + 1 steps; then it joins, and the others go on */
     for (int s = 0; s <= me; s++) {
         float data[3] = {(float)(me + 1), -(float)(me + 1), 2}, least[2] = {(float)(me + 1), 5}, product = 3;
@@ -334,7 +334,7 @@ static void bench(bool together)
     enum { ROUNDS = 400, MANY = 1000, STEPS = 40, BYTES = 1024 };
     static double seconds[ROUNDS];
     static float data[MANY][BYTES / 4];
-    static char name[MANY][16];
+    static char name[MANY][40];
     static kolo_handle handle[MANY];
     float x = 1;
     for (int i = 0; i < ROUNDS && !together; i++) {
