@@ -70,7 +70,7 @@ typedef int64_t kolo_handle; /* of a submitted request; 0 is none. A handle that
 typedef struct kolo_world_config {
     const char *method;    /* KOLO_COMM_METHOD: "auto", "pmix", "mpi", "slurm", "single" */
     const void *mpi_comm;  /* points to an MPI_Comm of a program that has called MPI_Init: the world is its ranks */
-    const char *transport; /* KOLO_COMM_TRANSPORT, between nodes: "auto", "mpi", "tcp" */
+    const char *transport; /* KOLO_COMM_TRANSPORT, between nodes: "auto", "mpi", "tcp" (KOLO_COMM_INTERFACE: name or address of its network interface) */
     const char *algorithm; /* KOLO_COMM_ALGORITHM: forces one (`kolo bench --algorithms` lists them), else the table or the model chooses */
     const char *table;     /* KOLO_COMM_TABLE: file of measured costs, written by `kolo bench --tune` */
     double timeout;        /* KOLO_COMM_TIMEOUT: seconds until a wait gives up (300) */
@@ -78,7 +78,7 @@ typedef struct kolo_world_config {
     size_t fusion_bytes;   /* KOLO_COMM_FUSION: named requests are fused up to this size (64 MiB; 1: not at all) */
     double cycle;          /* KOLO_COMM_CYCLE: seconds the engine lets named requests gather (0: as they come) */
     double stall_warning;  /* KOLO_COMM_STALL_WARNING: seconds until a name that some rank has not submitted is reported (60; negative: never) */
-    double stall_end;      /* KOLO_COMM_STALL_END: seconds until it is an error (0: never) */
+    double stall_end;      /* KOLO_COMM_STALL_END: seconds until it is an error (0: never) on all ranks, also on those that submit it later; the world stays usable */
     const char *timeline;  /* KOLO_COMM_TIMELINE: folder for a Chrome trace of every rank, NULL or "": none */
     bool autotune;         /* KOLO_COMM_AUTOTUNE: fusion_bytes and cycle are tuned while running */
     int cache;             /* KOLO_COMM_CACHE: names that a group remembers, so that asking again costs one bit (1024; negative: none) */
