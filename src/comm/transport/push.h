@@ -103,6 +103,7 @@ static inline char *push_copy(const comm_push *p, int member)
  * where the members' cores do not share a cache). */
 static inline void push_stream(char *to, const char *from, size_t bytes)
 {
+    if (!bytes) return;
 #if defined(__x86_64__)
     size_t head = -(uintptr_t)to & 63;
     if (head > bytes) head = bytes;
