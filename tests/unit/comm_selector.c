@@ -54,8 +54,8 @@ static void by_cost(void)
         far[i] = comm_algorithm_named(KOLO_ALLREDUCE, "binary_blocks")->cost(&large, comm_selector_costs(s));
     }
     ok(far[0] > 2 * near[0] && near[1] > 2 * far[1],
-       "nodes of 8 in blocks: farthest first costs %.1f x nearest first; dealt in turn: 1 / %.1f",
-       far[0] / near[0], near[1] / far[1]);
+       "nodes of 8 in blocks: farthest first costs %.1f x nearest first; dealt in turn: 1 / %.1f", far[0] / near[0],
+       near[1] / far[1]);
     const comm_algorithm_row *row = comm_algorithm_named(KOLO_ALLREDUCE, "two_level");
     comm_problem p = reduce(24, 1 << 20, odd);
     ok(!row->ordered(&p), "nodes of 6: sums by nodes have another order");
@@ -112,6 +112,12 @@ static void by_table(void)
     is_text(chosen(s, reduce(5, 1 << 20, NULL)), "ring", "order free: it is");
     ok(comm_selector_links(s, 2) && comm_selector_links(s, 2)[2] == 2 && !comm_selector_links(s, 3),
        "links of as many ranks as were measured");
+    p = (comm_problem){.what = KOLO_BROADCAST, .members = 2, .count = 10, .width = 1};
+    comm_algorithm_select(&p, s);
+    const int two_nodes[2] = {0, 1};
+    comm_problem q = {.what = KOLO_BROADCAST, .members = 2, .count = 10, .width = 1, .node_of = two_nodes};
+    comm_algorithm_select(&q, s);
+    ok(p.links && !q.links, "which come to problems of a node, not to those between nodes");
     ok(comm_selector_digest(s) != digest, "other tables have other digests");
     comm_selector_close(&s);
 }

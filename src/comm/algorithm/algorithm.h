@@ -90,7 +90,8 @@ const double *comm_selector_links(const comm_selector *selector, int members);
 /* Of all that the choice depends on: ranks whose digests differ would choose differently. */
 uint32_t comm_selector_digest(const comm_selector *selector);
 /* What is forced if it fits; else what the file's measurements say, where they reach; else the cheapest by cost among the ordered. Sets radix and
- * segment of the problem if the choice has its own and they are 0. Never NULL: every collective has a row that fits any group. */
+ * segment of the problem if the choice has its own and they are 0, and links where a whole node of that many was measured and they are NULL: make wants
+ * them, too. Never NULL: every collective has a row that fits any group. */
 const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const comm_selector *selector);
 
 #endif

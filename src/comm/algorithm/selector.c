@@ -302,6 +302,8 @@ static const comm_algorithm_row *choose(comm_problem *problem, const comm_select
 const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const comm_selector *selector)
 {
     int *memory;
+    if (!problem->links && problem->members == selector->linked && comm_nodes(problem->node_of, problem->members) == 1)
+        problem->links = selector->links;
     comm_problem placed = *problem;
     number_by_nodes(&placed, &memory);
     const comm_algorithm_row *row = choose(&placed, selector);
