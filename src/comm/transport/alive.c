@@ -212,7 +212,10 @@ int router_watch(comm_router *router)
 
 int comm_router_status(comm_router *router)
 {
-    return router_turn(router);
+    pthread_mutex_lock(&router->turn);
+    int rc = router_turn(router);
+    pthread_mutex_unlock(&router->turn);
+    return rc;
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------------- */
@@ -235,29 +238,42 @@ static double nap_with_mpi(comm_router *router)
     return router->idle < YIELDS ? 0 : nap < most ? nap : most;
 }
 
-void comm_router_rest(comm_router *router, double seconds)
+/* How long to sleep now; 0: not at all. */
+static double prepare_to_rest(comm_router *router, double seconds)
 {
     router_control *own = router->control[router->me];
     double now = kolo_time();
-    if (atomic_exchange_explicit(&router->restless, false, memory_order_relaxed)) return;
-    if (now - router->active_at < SPIN && !router->crowded) return;
+    if (now - router->active_at < SPIN && !router->crowded) return 0;
     double nap = nap_with_mpi(router);
     if (seconds >= 0 && seconds < nap) nap = seconds;
     router->idle = now - router->active_at < 0.01 ? router->idle + 1 : YIELDS + 80;
     if (nap == 0) {
         sched_yield();
-        return;
+        return 0;
     }
-    if (!router->armed) { /* who does something for us from now on rings; what was done before, the caller finds when he looks again */
-        router->bell = atomic_load(&own->doorbell);
-        atomic_fetch_add(&own->asleep, 1);
-        router->armed = true;
-        return;
+    if (router->armed) {
+        router->armed = false;
+        return nap;
     }
-    if (router->lines) lines_sleep(router, nap);
-    else kolo_futex_wait(&own->doorbell, router->bell, nap, 0);
+    /* who does something for us from now on rings; what was done before, the caller finds when he looks again */
+    router->bell = atomic_load(&own->doorbell);
+    atomic_fetch_add(&own->asleep, 1);
+    router->armed = true;
+    return 0;
+}
+
+void comm_router_rest(comm_router *router, double seconds)
+{
+    router_control *own = router->control[router->me];
+    if (atomic_exchange_explicit(&router->restless, false, memory_order_relaxed)) return;
+    pthread_mutex_lock(&router->turn);
+    double nap = prepare_to_rest(router, seconds);
+    uint32_t bell = router->bell;
+    pthread_mutex_unlock(&router->turn);
+    if (nap == 0) return;
+    if (router->lines) lines_sleep(router, bell, nap);
+    else kolo_futex_wait(&own->doorbell, bell, nap, 0);
     atomic_fetch_sub(&own->asleep, 1);
-    router->armed = false;
 }
 
 void comm_router_wake(comm_router *router) { router_ring(router, router->me); }

@@ -4,11 +4,11 @@
  *   self.c      messages to oneself
  *   talk.c      messages to a peer through two rings of frames, whoever moves their bytes:
  *   channel.c     rings in the node's shared memory
- *   tcp.c         rings behind sockets; line.c connects them
+ *   tcp.c         rings behind sockets; line*.c make the connections (lines.h)
  *   (mpi        is comm_mpi of this room)
  *   heap.c      memory in this rank's segment
  *   alive.c     who is dead or late, breaking, sleeping
- *   push*.c     reductions within a node without messages */
+ *   push*.c     reductions within a node without messages (push.h) */
 #ifndef KOLO_COMM_ROUTER_INSIDE_H
 #define KOLO_COMM_ROUTER_INSIDE_H
 
@@ -163,7 +163,8 @@ struct comm_router {
     int idle;                 /* rests in a row with MPI in flight */
     double now;               /* of the turn under way */
     double turned_at, looked_at, stood_up_at; /* stood_up_at: last return from an absence (this process was stopped) */
-    const char *told;
+    _Atomic(const char *) told;
+    pthread_mutex_t turn; /* lanes, means, and how the engine sleeps: one thread at a time, mostly the engine */
     pthread_mutex_t look, sets;
     uint32_t sets_made;
 };
@@ -225,9 +226,7 @@ double lines_heard(const comm_router *router, int rank); /* when it last was; 0:
 bool lines_left(const comm_router *router, int rank); /* it has closed in good order */
 int lines_beat(comm_router *router);            /* every second or so: signs of life, given and taken */
 void lines_spread(comm_router *router);         /* tells the break to the other nodes */
-void lines_sleep(comm_router *router, double seconds);
+void lines_sleep(comm_router *router, uint32_t bell, double seconds);
 void lines_nudge(comm_router *router, int local); /* a rank of this node that sleeps in lines_sleep */
-
-/* ---- push: see push.c ------------------------------------------------------------------------------------------------------ */
 
 #endif

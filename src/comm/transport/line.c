@@ -96,7 +96,7 @@ tcp_line *line_find(comm_router *router, int rank)
     return lines->line[rank] = l;
 }
 
-static void greet(const comm_router *router, line_hello *hello, int purpose)
+void line_greet(const comm_router *router, line_hello *hello, int purpose)
 {
     memcpy(hello->magic, magic, sizeof magic);
     memcpy(hello->cookie, router->lines->card[0].cookie, sizeof hello->cookie);
@@ -104,8 +104,7 @@ static void greet(const comm_router *router, line_hello *hello, int purpose)
     hello->purpose = purpose;
 }
 
-/* A socket that is being connected, or -1. */
-static int dial(const comm_router *router, int rank)
+int line_dial(const comm_router *router, int rank)
 {
     const line_card *card = &router->lines->card[rank];
     int fd = socket(card->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -137,7 +136,7 @@ static int connected(comm_router *router, tcp_line *l)
     line_hello hello;
     getsockopt(l->out.fd, SOL_SOCKET, SO_ERROR, &error, &length);
     if (error) return no_way(router, l, strerror(error));
-    greet(router, &hello, LINE_FRAMES);
+    line_greet(router, &hello, LINE_FRAMES);
     if (send(l->out.fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello) return no_way(router, l, strerror(errno));
     l->out.connecting = false;
     watch_for(router->lines, &l->out, false);
@@ -148,7 +147,7 @@ static int connected(comm_router *router, tcp_line *l)
 int line_connect(comm_router *router, tcp_line *l)
 {
     if (l->out.fd >= 0 || l->failed || l->left || l->lost_at > 0) return 0;
-    int fd = dial(router, l->t.rank);
+    int fd = line_dial(router, l->t.rank);
     if (fd < 0) return no_way(router, l, strerror(errno));
     l->out.fd = fd;
     l->out.connecting = l->out.waits_to_write = true;
@@ -324,92 +323,15 @@ void lines_nudge(comm_router *router, int local)
     sendto(router->lines->nudge.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&name, length);
 }
 
-void lines_sleep(comm_router *router, double seconds)
+void lines_sleep(comm_router *router, uint32_t bell, double seconds)
 {
     router_control *own = router->control[router->me];
     struct pollfd any = {.fd = router->lines->epoll, .events = POLLIN};
     struct timespec nap = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
     atomic_store(&own->nudged, 1);
-    if (atomic_load(&own->doorbell) == router->bell) ppoll(&any, 1, &nap, NULL);
+    if (atomic_load(&own->doorbell) == bell) ppoll(&any, 1, &nap, NULL);
     atomic_store(&own->nudged, 0);
     router->lines->polled_at = 0;
-}
-
-/* ---- telling that the world is broken ------------------------------------------------------------------------------------------ */
-
-typedef struct herald {
-    int fd, node, candidate; /* local rank that is asked */
-} herald;
-
-static int rank_at(const kolo_launch *l, int node, int local)
-{
-    for (int r = 0; r < l->size; r++)
-        if (l->node_of[r] == node && l->local_of[r] == local) return r;
-    return -1;
-}
-
-/* The next rank of that node, since the one before does not answer; false: there is no further one. */
-static bool dial_next(const comm_router *router, herald *h)
-{
-    if (h->fd >= 0) close(h->fd);
-    h->fd = -1;
-    for (int rank; h->fd < 0 && (rank = rank_at(router->launch, h->node, h->candidate)) >= 0; h->candidate++)
-        h->fd = dial(router, rank);
-    return h->fd >= 0;
-}
-
-static bool deliver(const comm_router *router, herald *h)
-{
-    struct {
-        line_hello hello;
-        char text[COMM_TEXT];
-    } word;
-    int error = 0;
-    socklen_t length = sizeof error;
-    getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error) return false;
-    greet(router, &word.hello, LINE_BREAK);
-    size_t bytes = strlen(router->control[0]->head.text);
-    memcpy(word.text, router->control[0]->head.text, bytes);
-    bool sent = send(h->fd, &word, sizeof word.hello + bytes, MSG_NOSIGNAL) > 0;
-    close(h->fd);
-    h->fd = -1;
-    return sent;
-}
-
-/* One rank a node is told, in two seconds at most; its node sees it in shared memory. */
-static void tell_nodes(comm_router *router, herald *h, struct pollfd *fds, int nodes)
-{
-    double until = kolo_time() + 2;
-    for (int left = 1; left > 0 && kolo_time() < until;) {
-        left = 0;
-        for (int n = 0; n < nodes; n++) {
-            fds[n] = (struct pollfd){.fd = h[n].fd, .events = POLLOUT};
-            left += h[n].fd >= 0;
-        }
-        if (poll(fds, (nfds_t)nodes, 100) <= 0) continue;
-        for (int n = 0; n < nodes; n++)
-            if (h[n].fd >= 0 && fds[n].revents && !deliver(router, &h[n])) dial_next(router, &h[n]);
-    }
-    for (int n = 0; n < nodes; n++)
-        if (h[n].fd >= 0) close(h[n].fd);
-}
-
-void lines_spread(comm_router *router)
-{
-    uint32_t nobody = 0;
-    int nodes = router->launch->nodes;
-    if (!router->lines || !atomic_compare_exchange_strong(&router->control[0]->spread, &nobody, 1)) return;
-    for (int i = 0; i < 1000 && atomic_load(&router->control[0]->broken) == 1; i++) sched_yield();
-    herald *h = kolo_alloc((size_t)nodes * sizeof *h);
-    struct pollfd *fds = kolo_alloc((size_t)nodes * sizeof *fds);
-    for (int n = 0; h && fds && n < nodes; n++) {
-        h[n] = (herald){-1, n, 0};
-        if (n != router->launch->node) dial_next(router, &h[n]);
-    }
-    if (h && fds) tell_nodes(router, h, fds, nodes);
-    free(h);
-    free(fds);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------------------------------------------- */
@@ -481,7 +403,7 @@ int lines_open(comm_router *router, int status)
     if (mine.status < 0) return kolo_fail(mine.status, "%s", text);
     KOLO_TRY(rc);
     if (launch->local_rank != 0) return 0;
-    tcp_line *next = line_find(router, rank_at(launch, (launch->node + 1) % launch->nodes, 0));
+    tcp_line *next = line_find(router, line_rank_at(launch, (launch->node + 1) % launch->nodes, 0));
     return next ? line_connect(router, next) : KOLO_ECONFIG;
 }
 

@@ -69,7 +69,7 @@ typedef struct tcp_lines {
     line_card *card; /* [size] */
     tcp_line **line;     /* [size] NULL: none */
     int *dirty, dirties; /* ranks with something to write */
-    double polled_at;
+    _Atomic double polled_at;
 } tcp_lines;
 
 tcp_line *line_find(comm_router *router, int rank); /* NULL: no memory, broken */
@@ -82,6 +82,9 @@ int line_fill(comm_router *router, tcp_line *l);
 int line_lost(comm_router *router, tcp_line *l, const char *how);
 int line_other(talk *t, const frame *f, const char *payload);
 int lines_beat(comm_router *router);
+int line_dial(const comm_router *router, int rank); /* a socket that is being connected, or -1 */
+void line_greet(const comm_router *router, line_hello *hello, int purpose);
+int line_rank_at(const kolo_launch *launch, int node, int local); /* -1: there is none */
 void line_wait_to_write(comm_router *router, tcp_line *l, bool wait);
 void line_hang_up(tcp_line *l);
 int lines_expire(comm_router *router);

@@ -17,7 +17,7 @@ static int lane_make(void *state, int64_t requests, void **out)
     comm_router *router = state;
     router_lane *lane = kolo_alloc(sizeof *lane);
     if (!lane) return KOLO_ECONFIG;
-    *lane = (router_lane){.router = router, .capacity = requests, .next = router->lanes};
+    *lane = (router_lane){.router = router, .capacity = requests};
     lane->request = kolo_alloc((size_t)(requests + 1) * sizeof *lane->request);
     int rc = lane->request ? 0 : KOLO_ECONFIG;
     if (rc == 0 && router->mpi) rc = comm_mpi.lane_make(router->mpi, requests, &lane->mpi);
@@ -26,7 +26,10 @@ static int lane_make(void *state, int64_t requests, void **out)
         free(lane);
         return rc;
     }
+    pthread_mutex_lock(&router->turn);
+    lane->next = router->lanes;
     router->lanes = lane;
+    pthread_mutex_unlock(&router->turn);
     *out = lane;
     return 0;
 }
@@ -36,16 +39,19 @@ static void lane_free(void **out, bool *busy)
     router_lane *lane = *out;
     if (!lane) return;
     comm_router *router = lane->router;
+    pthread_mutex_lock(&router->turn);
     for (int64_t i = lane->first; i < lane->posted; i++) { /* only when the job is failing */
         router_request *r = &lane->request[i];
         if (r->mpi < 0 && !r->complete) router->by[r->rank]->forget(router, r);
     }
     if (lane->mpi) comm_mpi.lane_free(&lane->mpi, busy);
+    router->mpi_busy |= *busy;
     for (router_lane **at = &router->lanes; *at; at = &(*at)->next)
         if (*at == lane) {
             *at = lane->next;
             break;
         }
+    pthread_mutex_unlock(&router->turn);
     free(lane->request);
     free(lane);
     *out = NULL;
@@ -72,7 +78,10 @@ static int post(router_lane *lane, bool sends, int rank, int tag, void *data, in
                           .mpi = -1,
                           .sends = sends};
     if (lane->first == lane->posted - 1) lane->moved_at = kolo_time();
-    return router->by[rank]->post(router, r);
+    pthread_mutex_lock(&router->turn);
+    int rc = router->by[rank]->post(router, r);
+    pthread_mutex_unlock(&router->turn);
+    return rc;
 }
 
 static int lane_send(void *of, int rank, int tag, const void *data, int64_t count, size_t width)
@@ -102,10 +111,14 @@ static int advance(router_lane *lane, int64_t serial)
 static int done(void *of, int64_t serial)
 {
     router_lane *lane = of;
+    pthread_mutex_lock(&lane->router->turn);
     int rc = advance(lane, serial);
-    if (rc != 0) return rc;
-    KOLO_TRY(router_turn(lane->router));
-    return advance(lane, serial);
+    if (rc == 0) {
+        rc = router_turn(lane->router);
+        if (rc == 0) rc = advance(lane, serial);
+    }
+    pthread_mutex_unlock(&lane->router->turn);
+    return rc;
 }
 
 static int lagging(void *of)
@@ -167,7 +180,7 @@ const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, mpi_turn, mpi_forg
 
 /* ---- opening ------------------------------------------------------------------------------------------------------------ */
 
-enum { RING_MOST = 1 << 18, RING_LEAST = 1 << 15, RINGS = 16 << 20, SETS = 256 << 20 };
+enum { RING_MOST = 1 << 18, RING_LEAST = 1 << 15, RINGS = 16 << 20, SETS = 1 << 30 };
 
 static int open_segments(comm_router *router)
 {
@@ -248,6 +261,7 @@ int comm_router_open(comm_router **out, kolo_launch *launch, const comm_router_c
     router->config = *config;
     if (!(router->config.timeout > 0)) router->config.timeout = 300;
     router->now = router->turned_at = router->stood_up_at = kolo_time();
+    pthread_mutex_init(&router->turn, NULL);
     pthread_mutex_init(&router->look, NULL);
     pthread_mutex_init(&router->sets, NULL);
     int rc = open_all(router);
@@ -266,6 +280,7 @@ void comm_router_close(comm_router **out, bool orderly)
     comm_segments_close(&router->segments, !orderly && router->mpi_busy);
     heap_close(&router->inner);
     heap_close(&router->heap);
+    pthread_mutex_destroy(&router->turn);
     pthread_mutex_destroy(&router->look);
     pthread_mutex_destroy(&router->sets);
     free(router->rank_of);

@@ -28,14 +28,14 @@ void comm_router_patient(void *lane, bool patient);
 int comm_router_open(comm_router **router, kolo_launch *launch, const comm_router_config *config);
 void comm_router_close(comm_router **router, bool orderly);
 
-/* Node-shared memory (any thread). Messages and pushes from and to it are not copied. */
+/* Node-shared memory (any thread), page by page. Messages from it to ranks of the node are read where they lie, pushes of it work in place. */
 int comm_router_alloc(comm_router *router, size_t bytes, void **memory);
 void comm_router_free(comm_router *router, void *memory);
 /* True: all `bytes` lie in this rank's shared memory; *offset as comm_push takes it. */
 bool comm_router_shared(const comm_router *router, const void *memory, size_t bytes, size_t *offset);
 
-/* Liveness. status: 0, or KOLO_ELAUNCH with the text of whoever broke first (peer dead, stopped, late, or comm_router_break). Cheap: called in
- * every turn of the engine. A peer that died (any transport) shows within 10 s without waiting for a deadline. */
+/* Liveness. status: 0, or KOLO_ELAUNCH with the text of whoever broke first (peer dead, stopped, late, or comm_router_break). Of the engine, in every
+ * turn: it also gives this rank's own signs of life. A peer that died (any transport) shows within 10 s without waiting for a deadline. */
 int comm_router_status(comm_router *router);
 /* Breaks the world for all ranks that can be reached, with this text; the first wins. Returns KOLO_ELAUNCH with the winning text. */
 int comm_router_break(comm_router *router, const char *text);

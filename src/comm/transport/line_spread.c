@@ -1,0 +1,82 @@
+/* Telling the other nodes that the world is broken: a connection for this one word to one rank of each; its node sees it in shared memory. */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/transport/lines.h"
+
+typedef struct herald {
+    int fd, node, candidate; /* local rank that is asked */
+} herald;
+
+int line_rank_at(const kolo_launch *l, int node, int local)
+{
+    for (int r = 0; r < l->size; r++)
+        if (l->node_of[r] == node && l->local_of[r] == local) return r;
+    return -1;
+}
+
+/* The next rank of that node, since the one before does not answer; false: there is no further one. */
+static bool dial_next(const comm_router *router, herald *h)
+{
+    if (h->fd >= 0) close(h->fd);
+    h->fd = -1;
+    for (int rank; h->fd < 0 && (rank = line_rank_at(router->launch, h->node, h->candidate)) >= 0; h->candidate++)
+        h->fd = line_dial(router, rank);
+    return h->fd >= 0;
+}
+
+static bool deliver(const comm_router *router, herald *h)
+{
+    struct {
+        line_hello hello;
+        char text[COMM_TEXT];
+    } word;
+    int error = 0;
+    socklen_t length = sizeof error;
+    getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error) return false;
+    line_greet(router, &word.hello, LINE_BREAK);
+    size_t bytes = strlen(router->control[0]->head.text);
+    memcpy(word.text, router->control[0]->head.text, bytes);
+    bool sent = send(h->fd, &word, sizeof word.hello + bytes, MSG_NOSIGNAL) > 0;
+    close(h->fd);
+    h->fd = -1;
+    return sent;
+}
+
+/* One rank a node is told, in two seconds at most; its node sees it in shared memory. */
+static void tell_nodes(comm_router *router, herald *h, struct pollfd *fds, int nodes)
+{
+    double until = kolo_time() + 2;
+    for (int left = 1; left > 0 && kolo_time() < until;) {
+        left = 0;
+        for (int n = 0; n < nodes; n++) {
+            fds[n] = (struct pollfd){.fd = h[n].fd, .events = POLLOUT};
+            left += h[n].fd >= 0;
+        }
+        if (poll(fds, (nfds_t)nodes, 100) <= 0) continue;
+        for (int n = 0; n < nodes; n++)
+            if (h[n].fd >= 0 && fds[n].revents && !deliver(router, &h[n])) dial_next(router, &h[n]);
+    }
+    for (int n = 0; n < nodes; n++)
+        if (h[n].fd >= 0) close(h[n].fd);
+}
+
+void lines_spread(comm_router *router)
+{
+    uint32_t nobody = 0;
+    int nodes = router->launch->nodes;
+    if (!router->lines || !atomic_compare_exchange_strong(&router->control[0]->spread, &nobody, 1)) return;
+    for (int i = 0; i < 1000 && atomic_load(&router->control[0]->broken) == 1; i++) sched_yield();
+    herald *h = kolo_alloc((size_t)nodes * sizeof *h);
+    struct pollfd *fds = kolo_alloc((size_t)nodes * sizeof *fds);
+    for (int n = 0; h && fds && n < nodes; n++) {
+        h[n] = (herald){-1, n, 0};
+        if (n != router->launch->node) dial_next(router, &h[n]);
+    }
+    if (h && fds) tell_nodes(router, h, fds, nodes);
+    free(h);
+    free(fds);
+}
