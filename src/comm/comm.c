@@ -280,28 +280,13 @@ static int make_schedules(kolo_comm *comm)
     return 0;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    for (int i = 0; i < 8; i++, value >>= 8) hash = (hash ^ (value & 255)) * 0x100000001b3ull;
-    return hash;
-}
-
 uint64_t comm_declaration(const kolo_comm *comm)
 {
-    uint64_t hash = mix(mix(0xcbf29ce484222325ull, comm->arena_bytes), comm->canonical);
-    hash = mix(mix(hash, (uint64_t)comm->algorithm), (uint64_t)comm->buckets);
+    uint64_t hash = comm_mix(comm_mix(0xcbf29ce484222325ull, comm->arena_bytes), comm->canonical);
+    hash = comm_mix(comm_mix(hash, (uint64_t)comm->algorithm), (uint64_t)comm->buckets);
     for (int64_t i = 0; i < comm->buckets; i++)
-        hash = mix(mix(hash, comm->bucket[i].offset), (uint64_t)comm->bucket[i].count);
-    const comm_compress *c = &comm->compress;
-    uint64_t bits[3];
-    memcpy(bits, (const double[]){c->density, c->momentum, c->clip}, sizeof bits);
-    hash = mix(mix(mix(mix(hash, (uint64_t)c->kind), bits[0]), bits[1]), bits[2]);
-    hash = mix(mix(mix(mix(hash, (uint64_t)c->warmup), (uint64_t)c->rank), c->seed), (uint64_t)comm->matrices);
-    for (int i = 0; i < comm->matrices; i++) {
-        const comm_matrix *m = &comm->matrix[i];
-        hash = mix(mix(mix(mix(hash, (uint64_t)m->at), (uint64_t)m->groups), (uint64_t)m->columns), (uint64_t)m->lanes);
-    }
-    return hash;
+        hash = comm_mix(comm_mix(hash, comm->bucket[i].offset), (uint64_t)comm->bucket[i].count);
+    return comm_compressed_hash(comm, hash);
 }
 
 static int compare_declarations(kolo_comm *comm)

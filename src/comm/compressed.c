@@ -40,6 +40,20 @@ int comm_compressed_make(kolo_comm *comm, int bucket, int64_t from, int64_t coun
     return rc;
 }
 
+uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash)
+{
+    const comm_compress *c = &comm->compress;
+    uint64_t bits[3];
+    memcpy(bits, (const double[]){c->density, c->momentum, c->clip}, sizeof bits);
+    hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)c->kind), bits[0]), bits[1]), bits[2]);
+    hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)c->warmup), (uint64_t)c->rank), c->seed), (uint64_t)comm->matrices);
+    for (int i = 0; i < comm->matrices; i++) {
+        const comm_matrix *m = &comm->matrix[i];
+        hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)m->at), (uint64_t)m->groups), (uint64_t)m->columns), (uint64_t)m->lanes);
+    }
+    return hash;
+}
+
 void comm_compressed_free(kolo_comm *comm)
 {
     comm_engine *e = &comm->engine;

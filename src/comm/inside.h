@@ -45,12 +45,19 @@ static inline bool comm_on_host(const kolo_comm *comm) { return !comm->device.ty
 
 /* Lanes for small collectives between nodes; the leader's only. */
 int comm_collective_open(kolo_comm *comm);
+static inline uint64_t comm_mix(uint64_t hash, uint64_t value)
+{
+    for (int i = 0; i < 8; i++, value >>= 8) hash = (hash ^ (value & 255)) * 0x100000001b3ull;
+    return hash;
+}
+
 /* Of all that must be equal on all ranks, from the buckets on. */
 uint64_t comm_declaration(const kolo_comm *comm);
 
 /* The codec of this rank's slice of a bucket: elements from .. from + count of the arena. */
 int comm_compressed_make(kolo_comm *comm, int bucket, int64_t from, int64_t count);
 int comm_compressed_agree(kolo_comm *comm); /* collective, at the end of commit */
+uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash);
 void comm_compressed_free(kolo_comm *comm);
 
 /* The network algorithm that sums `bytes` in this communicator's order. */

@@ -16,8 +16,8 @@
 #define COMBINE_FLOAT(suffix, type)                           \
     COMBINE(sum_##suffix, type, a + b)                        \
     COMBINE(product_##suffix, type, a *b)                     \
-    COMBINE(max_##suffix, type, (a > b) | (a != a) ? a : b)   \
-    COMBINE(min_##suffix, type, (a < b) | (a != a) ? a : b)
+    COMBINE(max_##suffix, type, ((a > b) | (a != a)) ? a : b)   \
+    COMBINE(min_##suffix, type, ((a < b) | (a != a)) ? a : b)
 
 /* wrap: an unsigned type that wraps as `type` does, and is no narrower than int */
 #define COMBINE_INTEGER(suffix, type, wrap)                    \

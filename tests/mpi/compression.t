@@ -46,6 +46,15 @@ train other 4 ${args[dgc]} stop_step=20
 is $? 75 "resumed on other numbers of ranks"
 like "$ROOM/other.log" "held back is lost" "which says what is lost"
 
+checkpoint=$(find "$ROOM/cut_int8/checkpoints" -name 'step-*' | sort | tail -n 1)
+like <(head -c 8 "$checkpoint/carried") kolocar1 "what ranks carry lies beside the weights"
+cp -r "$ROOM/other" "$ROOM/damaged"
+for file in "$ROOM"/damaged/checkpoints/step-*/carried; do printf x | dd of="$file" bs=1 seek=5000 conv=notrunc 2> /dev/null; done
+# shellcheck disable=SC2086
+train damaged 4 ${args[dgc]} stop_step=22
+is $? 2 "damaged: exit 2"
+like "$ROOM/damaged.log" "carried: damaged: the checksum of part" "and it is said where"
+
 train wrong 2 compression=int8 reduce=canonical micro_batch=8 bn=ghost
 is $? 78 "reduce=canonical and compression contradict each other: exit 78"
 train wrong 2 compression=topk compression_momentum=0.9
