@@ -88,7 +88,8 @@ typedef struct kolo_world_config {
 
 /* Collective over the job. One world a process at a time. config may be NULL. */
 int kolo_world_open(kolo_world **world, const kolo_world_config *config);
-/* Collective unless the world is broken. Requests still under way are completed first. Ends MPI only if open began it. */
+/* Collective unless the world is broken. Requests still under way are completed first. What open began of MPI or PMIx ends with the process, so that another
+ * world may be opened; MPI that the program began is left alone. */
 void kolo_world_close(kolo_world **world);
 /* This rank cannot go on: every rank's waits end with `reason`. Not collective. */
 void kolo_world_abort(kolo_world *world, const char *reason);
@@ -137,10 +138,12 @@ typedef struct kolo_request {
     const int64_t *splits;      /* [group size] rows of dim[0] for every member; copied */
     const int64_t *index;       /* sparse: [dim[0]] row numbers of `in` (dim[0] rows of dim[1] elements); rows named twice add up */
     int64_t rows;               /* sparse: rows of the dense matrix */
-    const char *compression;    /* NULL, "bf16", "fp16", "int8", ...: of allreduce of f32 (sum, average); comm/compress.h lists them */
+    const char *compression;    /* of allreduce of f32 (sum, average): NULL, "bf16", "fp16", "int8", "topk[:DENSITY]", "powersgd[:RANK]"; the last two
+                                 * send later what they leave out now, so they need a name, which keeps it */
 } kolo_request;
 
-/* The vectors stay the library's until the request is complete. handle may be NULL only for requests without a result. */
+/* The vectors (in, out, index) stay the library's until the request is complete. handle may be NULL only for barriers. A request that is wrong in itself (no such
+ * root, splits that sum up to too much) goes the way of all others, so that every rank of the group learns of it: kolo_wait says so. */
 int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *handle);
 /* Some named allreduces (or allgathers, or reduce-scatters) that begin only when all of them are ready on all ranks, and are fused
  * together. Either all are submitted or none. */
