@@ -11,7 +11,7 @@
 #   PHOTOS=DIR, SMALL=DIR   classes of photographs of about 500 x 375, and of some 10 KB: default from ../shared/data, else made here
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-[ "${1:-}" = --help ] && sed -n 's/^# \{0,1\}//; 2,13p' "$0" && exit 0
+[ "${1:-}" = --help ] && sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 0
 BUILD=${KOLO_BUILD:-build}
 case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
 PATH=$BUILD/bin:$PATH
