@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 #include "plan/matrices.h"
@@ -66,6 +67,9 @@ int kolo_compression_apply(kolo_session *s)
     comm_matrix *matrix = NULL;
     int matrices, rc;
     if (compress.kind == COMM_NONE) return 0;
+    if (s->launch->size == 1 || (s->launch->nodes == 1 && !s->options->compression_within))
+        kolo_log0(KOLO_LOG_WARN, "compression=%s is between nodes, and this job has one: nothing is compressed%s", comm_compress_name(compress.kind),
+                  s->launch->size > 1 ? "; compression_within=true compresses between its ranks" : "");
     rc = kolo_plan_matrices(s->plan, s->backend, &matrix, &matrices);
     if (rc == 0) rc = kolo_comm_compress(s->comm, &compress, matrix, matrices);
     free(matrix);

@@ -55,6 +55,9 @@ train damaged 4 ${args[dgc]} stop_step=22
 is $? 2 "damaged: exit 2"
 like "$ROOM/damaged.log" "carried: damaged: the checksum of part" "and it is said where"
 
+train one_node 2 compression=int8 compression_within=false steps=1
+like "$ROOM/one_node.log" "nothing is compressed; compression_within=true" "on one node nothing is compressed, which is said"
+
 train wrong 2 compression=int8 reduce=canonical micro_batch=8 bn=ghost
 is $? 78 "reduce=canonical and compression contradict each other: exit 78"
 train wrong 2 compression=topk compression_momentum=0.9
