@@ -90,13 +90,16 @@ static int find(lib_execution *x, const char *key, int64_t bytes, const int64_t 
         break;
     }
     lib_special *s = kolo_alloc(sizeof *s);
-    if (!s) return KOLO_ECONFIG;
-    s->next = x->stream->specials;
-    x->stream->specials = s;
-    if (!(s->key = kolo_alloc((size_t)bytes))) return KOLO_ECONFIG;
+    int rc = s && (s->key = kolo_alloc((size_t)bytes)) ? 0 : KOLO_ECONFIG;
+    if (rc == 0) rc = lib_request(x, 0)->compression ? make_codec(x, s) : make_adasum(x, s, count);
+    if (rc < 0) {
+        lib_specials_free(&s);
+        return rc;
+    }
     memcpy(s->key, key, (size_t)bytes);
     s->key_bytes = bytes;
-    KOLO_TRY(lib_request(x, 0)->compression ? make_codec(x, s) : make_adasum(x, s, count));
+    s->next = x->stream->specials;
+    x->stream->specials = s;
     return *out = s, 0;
 }
 
@@ -113,8 +116,8 @@ static int special_of(lib_execution *x, lib_special **out)
     count[n] = r->type;
     count[n + 1] = r->dims ? r->dim[0] : 1;
     count[n + 2] = *name ? 0 : x->track - x->stream->track; /* one run at a time: what has no name is of one track */
-    strcpy((char *)&count[n + 3], words);
-    strcpy((char *)&count[n + 3] + strlen(words) + 1, name);
+    memcpy(&count[n + 3], words, strlen(words) + 1);
+    memcpy((char *)&count[n + 3] + strlen(words) + 1, name, strlen(name) + 1);
     int rc = find(x, key, (int64_t)bytes, count, out);
     free(key);
     return rc;
@@ -143,7 +146,10 @@ int lib_special_allreduce(lib_execution *x)
     const kolo_request *first = lib_request(x, 0);
     lib_special *special;
     char *at;
-    KOLO_TRY(special_of(x, &special));
+    if (special_of(x, &special) < 0) { /* all members have brought the same, so all end here */
+        lib_fail_all(x, KOLO_EINPUT, kolo_error_text());
+        return x->step = NULL, 1;
+    }
     KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)x->count * comm_width(first->type), &x->work));
     at = x->work;
     for (int i = 0; i < x->batch.entries; i++) {
