@@ -69,7 +69,8 @@ typedef int64_t kolo_handle; /* of a submitted request; 0 is none. A handle that
 /* A configuration of zeros is good; every field has a KOLO_COMM_ environment variable that a field of 0 or NULL asks. */
 typedef struct kolo_world_config {
     const char *method;    /* KOLO_COMM_METHOD: "auto", "pmix", "mpi", "slurm", "single" */
-    const void *mpi_comm;  /* points to an MPI_Comm of a program that has called MPI_Init: the world is its ranks */
+    const void *mpi_comm;  /* points to an MPI_Comm of a program that has called MPI_Init: the world is its ranks. Over several nodes the library calls MPI on its
+                            * own: the program needs thread level MULTIPLE, or transport "tcp" */
     const char *transport; /* KOLO_COMM_TRANSPORT, between nodes: "auto", "mpi", "tcp" (KOLO_COMM_INTERFACE: name or address of its network interface) */
     const char *algorithm; /* KOLO_COMM_ALGORITHM: forces one (`kolo bench --algorithms` lists them), else the table or the model chooses */
     const char *table;     /* KOLO_COMM_TABLE: file of measured costs, written by `kolo bench --tune` */
