@@ -21,8 +21,8 @@ typedef struct member_box {
     struct member_box *all;
 } member_box;
 
-static int members_mismatched;       /* messages of another length than was waited for */
-static int64_t members_bytes_sent;   /* by all since it was last set to 0 */
+static int members_mismatched;     /* messages of another length than was waited for */
+static int64_t members_bytes_sent; /* by all since it was last set to 0 */
 
 static inline int member_post(void *of, int rank, int tag, void *data, int64_t bytes, bool sending)
 {

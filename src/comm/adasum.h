@@ -40,6 +40,7 @@ const comm_schedule *comm_adasum_schedule(const comm_adasum *adasum);
 void comm_adasum_begin(comm_adasum *adasum, comm_run *run);
 
 /* Two whole vectors of one process; out may be left or right. */
-void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_wire type, const int64_t *count, int tensors);
+void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_wire type, const int64_t *count,
+                      int tensors);
 
 #endif

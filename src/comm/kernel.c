@@ -16,14 +16,14 @@
 #define COMBINE_FLOAT(suffix, type)                           \
     COMBINE(sum_##suffix, type, a + b)                        \
     COMBINE(product_##suffix, type, a *b)                     \
-    COMBINE(max_##suffix, type, ((a > b) | (a != a)) ? a : b)   \
+    COMBINE(max_##suffix, type, ((a > b) | (a != a)) ? a : b) \
     COMBINE(min_##suffix, type, ((a < b) | (a != a)) ? a : b)
 
 /* wrap: an unsigned type that wraps as `type` does, and is no narrower than int */
-#define COMBINE_INTEGER(suffix, type, wrap)                    \
-    COMBINE(sum_##suffix, type, (wrap)a + (wrap)b)             \
-    COMBINE(product_##suffix, type, (wrap)a *(wrap)b)          \
-    COMBINE(max_##suffix, type, a > b ? a : b)                 \
+#define COMBINE_INTEGER(suffix, type, wrap)           \
+    COMBINE(sum_##suffix, type, (wrap)a + (wrap)b)    \
+    COMBINE(product_##suffix, type, (wrap)a *(wrap)b) \
+    COMBINE(max_##suffix, type, a > b ? a : b)        \
     COMBINE(min_##suffix, type, a < b ? a : b)
 
 COMBINE_FLOAT(f32, float)
@@ -37,10 +37,10 @@ COMBINE_INTEGER(i64, int64_t, uint64_t)
 COMBINE(or_bool, uint8_t, (a | b) != 0)
 COMBINE(and_bool, uint8_t, (a != 0) & (b != 0))
 
-#define ROW(suffix)                                                                                                    \
-    {                                                                                                                  \
-        [KOLO_SUM] = sum_##suffix, [KOLO_AVERAGE] = sum_##suffix, [KOLO_MIN] = min_##suffix, [KOLO_MAX] = max_##suffix, \
-        [KOLO_PRODUCT] = product_##suffix                                                                              \
+#define ROW(suffix)                                                                          \
+    {                                                                                        \
+        [KOLO_SUM] = sum_##suffix, [KOLO_AVERAGE] = sum_##suffix, [KOLO_MIN] = min_##suffix, \
+        [KOLO_MAX] = max_##suffix, [KOLO_PRODUCT] = product_##suffix                         \
     }
 
 static const struct row {

@@ -140,7 +140,8 @@ void comm_narrow(void *out, const float *in, int64_t count, enum kolo_wire type)
 }
 
 /* Through f32, a piece of the first cache at a time. */
-static void combine(enum kolo_wire type, enum kolo_reduce op, void *out, const void *left, const void *right, int64_t count)
+static void combine(enum kolo_wire type, enum kolo_reduce op, void *out, const void *left, const void *right,
+                    int64_t count)
 {
     enum { PIECE = 1024 };
     _Alignas(64) float a[PIECE], b[PIECE];

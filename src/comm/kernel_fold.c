@@ -12,7 +12,7 @@ typedef struct plan {
     enum kolo_wire type; /* in which it is folded */
     size_t width;        /* of that */
     comm_combine combine;
-    bool load, store;    /* what is read, what is written passes a conversion or a factor */
+    bool load, store; /* what is read, what is written passes a conversion or a factor */
 } plan;
 
 static plan plan_of(const comm_folding *how)

@@ -147,7 +147,8 @@ static void test_fold(const format *f, bool tree)
     int wrong = 0;
     for (uint64_t r = 0; r < N; r++) {
         source[r] = data[r];
-        for (uint64_t i = 0; i < COUNT; i++) data[r][i] = (uint16_t)nearest(f, 1 + (double)(kolo_philox(9, r, i).v[0] % 128) / 128);
+        for (uint64_t i = 0; i < COUNT; i++)
+            data[r][i] = (uint16_t)nearest(f, 1 + (double)(kolo_philox(9, r, i).v[0] % 128) / 128);
     }
     comm_fold(&(comm_folding){.type = f->type, .op = KOLO_SUM, .tree = tree}, &target, 1, source, N, COUNT);
     for (int i = 0; i < COUNT; i++) {
@@ -156,7 +157,8 @@ static void test_fold(const format *f, bool tree)
         wrong += result[i] != nearest(f, sum);
     }
     is_int(wrong, 0, "%s: a %s of 300 is the exact sum, rounded once", f->name, tree ? "tree" : "chain");
-    comm_fold(&(comm_folding){.type = f->type, .op = KOLO_AVERAGE, .tree = tree, .divisor = N, .prescale = 4}, &target, 1, source, N, COUNT);
+    comm_fold(&(comm_folding){.type = f->type, .op = KOLO_AVERAGE, .tree = tree, .divisor = N, .prescale = 4}, &target,
+              1, source, N, COUNT);
     wrong = 0;
     for (int i = 0; i < COUNT; i++) {
         double sum = 0;

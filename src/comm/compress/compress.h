@@ -65,7 +65,8 @@ void comm_codec_save(const comm_codec *codec, void *state);
 int comm_codec_restore(comm_codec *codec, const void *state, size_t bytes);
 
 /* Bytes that one of `members` sends for a vector of count elements, for the printer of plans; topk: after warm-up, no index in common. */
-double comm_compress_bytes(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix, int matrices);
+double comm_compress_bytes(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix,
+                           int matrices);
 
 /* The part [from, from + count) of a vector whose matrices these are: whole groups, or whole columns of a matrix of one group; what is cut off is summed
  * exactly. part: [matrices]; returns how many. Positions are relative to `from`. */
