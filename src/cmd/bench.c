@@ -101,6 +101,7 @@ int kolo_command_bench(int n, char **words)
     kolo_options options;
     kolo_launch *launch;
     const char *what[1];
+    if (kolo_bench_collective_wanted(n, words)) return kolo_bench_collective(n, words);
     if (n > 0 && !strcmp(words[0], "allreduce")) return kolo_bench_allreduce(n - 1, words + 1);
     if (n > 0 && !strcmp(words[0], "--tune")) return kolo_bench_tune(n - 1, words + 1);
     if (n == 1 && !strcmp(words[0], "--algorithms")) return kolo_bench_algorithms();
@@ -111,6 +112,8 @@ int kolo_command_bench(int n, char **words)
         rc = kolo_fail(KOLO_ECONFIG, "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16|tf32|fp16 "
                                      "steps=N [data=DIR] [--profile], or "
                                      "kolo bench allreduce [min=8 max=64M iterations=N check=1 format=nccl|osu], or "
+                                     "kolo bench allreduce|reduce_scatter|allgather|broadcast|gather|scatter|alltoall dtype=f32 [op=sum algorithm=NAME "
+                                     "memory=shared|ordinary path=order|named root=0 ...], or "
                                      "kolo bench --tune [path=FILE] [max=16M] [order=free], or kolo bench --algorithms");
     } else {
         if (!*options.data) {

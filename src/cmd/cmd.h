@@ -36,6 +36,9 @@ extern volatile sig_atomic_t kolo_command_stop;
 
 /* What `kolo bench` can measure beside training: words after its name. */
 int kolo_bench_allreduce(int n, char **words);
+/* The library half's collectives; wanted: the words are for it rather than for training's buckets. */
+bool kolo_bench_collective_wanted(int n, char **words);
+int kolo_bench_collective(int n, char **words);
 int kolo_bench_tune(int n, char **words);
 int kolo_bench_algorithms(void);
 /* Takes KEY=NUMBER, with K, M or G for powers of 1024, out of the words; the number is at least `low`. */

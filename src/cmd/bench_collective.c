@@ -1,0 +1,409 @@
+/* kolo bench NAME (reduce_scatter, allgather, broadcast, gather, scatter, alltoall, or allreduce with one of the words below): the library half's collectives, timed and
+ * checked, in the columns of nccl-tests (out of place and in place) or OSU's. Numbers are small and whole, so that every result is exact in every type. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "cmd/cmd.h"
+#include "comm/kernel.h"
+#include "comm/library/parts.h"
+#include "kolo/error.h"
+
+enum { SMALL_BYTES = 32 << 10, PERIOD = 5 };
+
+/* factor: busbw = algbw times (n - 1) / n times this; 0: they are the same (broadcast). */
+static const struct what {
+    const char *name;
+    enum kolo_collective collective;
+    int factor;
+    bool reduces, in_place;
+} kinds[] = {
+    {"allreduce", KOLO_ALLREDUCE, 2, true, true},    {"reduce_scatter", KOLO_REDUCE_SCATTER, 1, true, false},
+    {"allgather", KOLO_ALLGATHER, 1, false, false},  {"broadcast", KOLO_BROADCAST, 0, false, true},
+    {"gather", KOLO_GATHER, 1, false, false},        {"scatter", KOLO_SCATTER, 1, false, false},
+    {"alltoall", KOLO_ALLTOALL, 1, false, false},
+};
+static const char *const type_name[KOLO_WIRE_COUNT] = {"u8", "i8", "u16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "bool"};
+static const char *const reduce_name[KOLO_REDUCE_COUNT] = {"sum", "average", "min", "max", "product", "adasum"};
+
+typedef struct bench {
+    const struct what *what;
+    kolo_launch *launch;
+    kolo_world *world;
+    kolo_group *all;
+    int64_t min, max, iterations, root;
+    enum kolo_wire type;
+    enum kolo_reduce reduce;
+    bool check, osu, ordinary, named;
+    char algorithm[64];
+    char *in, *out;
+    double *numbers; /* of a vector, as f64 */
+    int64_t *each;   /* [ranks] elements of every part */
+    int64_t wrong;
+    double busbw;
+    int rows;
+} bench;
+
+/* ---- words -------------------------------------------------------------------------------------------------------------- */
+
+/* Takes KEY=NAME out of the words; the place of NAME in the list. */
+static int take_name(int *n, char **words, const char *key, const char *const *names, int count, int *value)
+{
+    size_t length = strlen(key);
+    for (int i = 0; i < *n; i++) {
+        if (strncmp(words[i], key, length) || words[i][length] != '=') continue;
+        const char *name = words[i] + length + 1;
+        int at = 0;
+        while (at < count && strcmp(names[at], name)) at++;
+        const char *nearest = at < count ? NULL : kolo_nearest(name, names, count);
+        if (at == count)
+            return kolo_fail(KOLO_ECONFIG, "%s=%s is not known%s%s; there are %s to %s", key, name, nearest ? "; did you mean " : "",
+                             nearest ? nearest : "", names[0], names[count - 1]);
+        *value = at;
+        memmove(&words[i], &words[i + 1], (size_t)(*n - i - 1) * sizeof *words);
+        --*n;
+        return 1;
+    }
+    return 0;
+}
+
+static void take_text(int *n, char **words, const char *key, char *text, size_t bytes)
+{
+    size_t length = strlen(key);
+    for (int i = 0; i < *n; i++) {
+        if (strncmp(words[i], key, length) || words[i][length] != '=') continue;
+        snprintf(text, bytes, "%s", words[i] + length + 1);
+        memmove(&words[i], &words[i + 1], (size_t)(*n - i - 1) * sizeof *words);
+        --*n;
+        return;
+    }
+}
+
+bool kolo_bench_collective_wanted(int n, char **words)
+{
+    static const char *const own[] = {"dtype=", "op=", "algorithm=", "memory=", "path=", "root="};
+    if (n < 1) return false;
+    for (size_t k = 1; k < sizeof kinds / sizeof *kinds; k++)
+        if (!strcmp(words[0], kinds[k].name)) return true;
+    for (int i = 1; i < n && !strcmp(words[0], kinds[0].name); i++)
+        for (size_t k = 0; k < sizeof own / sizeof *own; k++)
+            if (!strncmp(words[i], own[k], strlen(own[k]))) return true;
+    return false;
+}
+
+static int read_words(bench *b, kolo_options *options, int n, char **words)
+{
+    static const char *const memories[] = {"shared", "ordinary"}, *const paths[] = {"order", "named"}, *const formats[] = {"nccl", "osu"};
+    int64_t check = 1;
+    int type = KOLO_WIRE_F32, reduce = KOLO_SUM, memory = 0, path = 0, format = 0;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        if (!strcmp(words[0], kinds[k].name)) b->what = &kinds[k];
+    n--, words++;
+    b->min = 8;
+    b->max = 64 << 20;
+    KOLO_TRY(take_name(&n, words, "dtype", type_name, KOLO_WIRE_COUNT, &type));
+    KOLO_TRY(take_name(&n, words, "op", reduce_name, KOLO_ADASUM, &reduce)); /* Adasum's results are not whole */
+    KOLO_TRY(take_name(&n, words, "memory", memories, 2, &memory));
+    KOLO_TRY(take_name(&n, words, "path", paths, 2, &path));
+    KOLO_TRY(take_name(&n, words, "format", formats, 2, &format));
+    take_text(&n, words, "algorithm", b->algorithm, sizeof b->algorithm);
+    KOLO_TRY(kolo_bench_take(&n, words, "min", 1, &b->min));
+    KOLO_TRY(kolo_bench_take(&n, words, "max", 1, &b->max));
+    KOLO_TRY(kolo_bench_take(&n, words, "iterations", 1, &b->iterations));
+    KOLO_TRY(kolo_bench_take(&n, words, "check", 0, &check));
+    KOLO_TRY(kolo_bench_take(&n, words, "root", 0, &b->root));
+    if (b->max < b->min) return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
+    b->type = (enum kolo_wire)type;
+    b->reduce = (enum kolo_reduce)reduce;
+    b->ordinary = memory == 1;
+    b->named = path == 1;
+    b->osu = format == 1;
+    b->check = check != 0;
+    return kolo_command_words(options, n, words, 0, NULL);
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------------------------------- */
+
+static void store(const bench *b, void *to, int64_t count)
+{
+    const double *x = b->numbers;
+    for (int64_t i = 0; i < count; i++) {
+        float f = (float)x[i];
+        switch (b->type) {
+        case KOLO_WIRE_U8:
+        case KOLO_WIRE_BOOL: ((uint8_t *)to)[i] = (uint8_t)x[i]; break;
+        case KOLO_WIRE_I8: ((int8_t *)to)[i] = (int8_t)x[i]; break;
+        case KOLO_WIRE_U16: ((uint16_t *)to)[i] = (uint16_t)x[i]; break;
+        case KOLO_WIRE_I16: ((int16_t *)to)[i] = (int16_t)x[i]; break;
+        case KOLO_WIRE_I32: ((int32_t *)to)[i] = (int32_t)x[i]; break;
+        case KOLO_WIRE_I64: ((int64_t *)to)[i] = (int64_t)x[i]; break;
+        case KOLO_WIRE_F16:
+        case KOLO_WIRE_BF16: comm_narrow((uint16_t *)to + i, &f, 1, b->type); break;
+        case KOLO_WIRE_F32: ((float *)to)[i] = f; break;
+        default: ((double *)to)[i] = x[i];
+        }
+    }
+}
+
+/* Small enough that a product over many ranks is exact: 1 or 2 on the first ranks, then 1. */
+static double value(const bench *b, int rank, int64_t i)
+{
+    if (b->type == KOLO_WIRE_BOOL) return (double)((i + rank) % PERIOD == 0);
+    if (b->what->reduces && b->reduce == KOLO_PRODUCT) return (i + rank) % PERIOD == 0 && rank < 4 ? 2 : 1;
+    return (double)((i * 3 + rank) % PERIOD);
+}
+
+static double reduced(const bench *b, int64_t i)
+{
+    double all = value(b, 0, i);
+    for (int r = 1; r < b->launch->size; r++) {
+        double v = value(b, r, i);
+        if (b->reduce == KOLO_MIN) all = v < all ? v : all;
+        else if (b->reduce == KOLO_MAX) all = v > all ? v : all;
+        else if (b->reduce == KOLO_PRODUCT) all *= v;
+        else all += v;
+    }
+    bool or = b->type == KOLO_WIRE_BOOL && (b->reduce == KOLO_SUM || b->reduce == KOLO_AVERAGE);
+    if (or) return all > 0;
+    if (b->reduce != KOLO_AVERAGE) return all;
+    bool whole = b->type < KOLO_WIRE_F16;
+    return whole ? (double)((int64_t)all / b->launch->size) : all / b->launch->size;
+}
+
+/* ---- one call ------------------------------------------------------------------------------------------------------------- */
+
+/* count: elements of the whole, a multiple of the ranks where it is cut. */
+static kolo_request request(const bench *b, int64_t count, bool in_place)
+{
+    const int n = b->launch->size;
+    bool part_in = b->what->collective == KOLO_ALLGATHER || b->what->collective == KOLO_GATHER;
+    kolo_request r = {.what = b->what->collective,
+                      .name = b->named ? "bench" : NULL,
+                      .in = in_place ? NULL : b->in,
+                      .out = b->out,
+                      .type = b->type,
+                      .dims = 1,
+                      .dim = {part_in ? count / n : count},
+                      .reduce = b->reduce,
+                      .root = (int)b->root};
+    if (b->what->collective == KOLO_BROADCAST) r.in = NULL;
+    if (part_in || b->what->collective == KOLO_ALLTOALL || b->what->collective == KOLO_SCATTER) r.splits = b->each;
+    return r;
+}
+
+static int call(const bench *b, const kolo_request *r, int64_t calls)
+{
+    for (int64_t i = 0; i < calls; i++) {
+        kolo_handle handle;
+        if (!b->named) KOLO_TRY(lib_do(b->all, r, NULL));
+        else {
+            KOLO_TRY(kolo_submit(b->all, r, &handle));
+            KOLO_TRY(kolo_wait(b->world, handle));
+        }
+    }
+    return 0;
+}
+
+/* What this rank brings, and what it should have afterwards: elements of `out`, or 0. */
+static int64_t bring(const bench *b, int64_t count)
+{
+    const int n = b->launch->size, me = b->launch->rank;
+    bool part = b->what->collective == KOLO_ALLGATHER || b->what->collective == KOLO_GATHER;
+    int64_t mine = part ? count / n : count;
+    for (int64_t i = 0; i < mine; i++) b->numbers[i] = value(b, me, i);
+    return mine;
+}
+
+static int64_t expect(const bench *b, int64_t count)
+{
+    const int n = b->launch->size, me = b->launch->rank;
+    const int64_t part = count / n;
+    switch (b->what->collective) {
+    case KOLO_ALLREDUCE:
+        for (int64_t i = 0; i < count; i++) b->numbers[i] = reduced(b, i);
+        return count;
+    case KOLO_REDUCE_SCATTER:
+        for (int64_t i = 0; i < part; i++) b->numbers[i] = reduced(b, me * part + i);
+        return part;
+    case KOLO_BROADCAST:
+        for (int64_t i = 0; i < count; i++) b->numbers[i] = value(b, (int)b->root, i);
+        return count;
+    case KOLO_SCATTER:
+        for (int64_t i = 0; i < part; i++) b->numbers[i] = value(b, (int)b->root, me * part + i);
+        return part;
+    case KOLO_ALLTOALL:
+        for (int64_t i = 0; i < count; i++) b->numbers[i] = value(b, (int)(i / part), me * part + i % part);
+        return count;
+    default: /* what is gathered */
+        for (int64_t i = 0; i < count; i++) b->numbers[i] = value(b, (int)(i / part), i % part);
+        return b->what->collective == KOLO_ALLGATHER || me == b->root ? count : 0;
+    }
+}
+
+static int check(bench *b, int64_t count, bool in_place, int64_t *wrong)
+{
+    const size_t width = comm_width(b->type);
+    const kolo_request r = request(b, count, in_place);
+    int64_t mine = bring(b, count), most = count;
+    bool own = r.in == NULL && (b->what->collective != KOLO_BROADCAST || b->launch->rank == b->root);
+    memset(b->out, 0x5a, (size_t)most * width);
+    store(b, b->in, mine);
+    if (own) store(b, b->out, mine);
+    KOLO_TRY(call(b, &r, 1));
+    int64_t have = expect(b, count);
+    store(b, b->in, have);
+    *wrong = 0;
+    for (int64_t i = 0; i < have; i++) *wrong += memcmp(b->in + (size_t)i * width, b->out + (size_t)i * width, width) != 0;
+    KOLO_TRY(kolo_allreduce(b->all, NULL, wrong, 1, KOLO_WIRE_I64, KOLO_SUM));
+    b->wrong += *wrong;
+    return 0;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct timing {
+    double mean, least, most;
+    int64_t wrong;
+} timing;
+
+static int64_t calls_of(const bench *b, int64_t bytes) { return b->iterations ? b->iterations : bytes <= SMALL_BYTES ? 1000 : 20; }
+
+static int measure(bench *b, int64_t count, bool in_place, timing *t)
+{
+    const int64_t bytes = count * (int64_t)comm_width(b->type), calls = calls_of(b, bytes);
+    const kolo_request r = request(b, count, in_place);
+    double seconds = 0;
+    memset(b->in, 0, (size_t)bytes);
+    memset(b->out, 0, (size_t)bytes);
+    KOLO_TRY(call(b, &r, 1 + calls / 10));
+    KOLO_TRY(kolo_barrier(b->all));
+    double begin = kolo_time();
+    if (!b->osu) {
+        KOLO_TRY(call(b, &r, calls));
+        seconds = kolo_time() - begin;
+    }
+    for (int64_t i = 0; b->osu && i < calls; i++) {
+        begin = kolo_time();
+        KOLO_TRY(call(b, &r, 1));
+        seconds += kolo_time() - begin;
+        KOLO_TRY(kolo_barrier(b->all));
+    }
+    t->mean = t->least = t->most = seconds / (double)calls;
+    KOLO_TRY(kolo_allreduce(b->all, NULL, &t->mean, 1, KOLO_WIRE_F64, KOLO_AVERAGE));
+    KOLO_TRY(kolo_allreduce(b->all, NULL, &t->least, 1, KOLO_WIRE_F64, KOLO_MIN));
+    KOLO_TRY(kolo_allreduce(b->all, NULL, &t->most, 1, KOLO_WIRE_F64, KOLO_MAX));
+    t->wrong = -1;
+    return b->check ? check(b, count, in_place, &t->wrong) : 0;
+}
+
+static void print_head(const bench *b)
+{
+    const kolo_launch *l = b->launch;
+    printf("# kolo bench %s: %d rank%s on %d node%s, %s memory, %s%s%s\n", b->what->name, l->size, l->size > 1 ? "s" : "", l->nodes,
+           l->nodes > 1 ? "s" : "", b->ordinary ? "ordinary" : "shared", b->named ? "named" : "matched by order", *b->algorithm ? ", " : "", b->algorithm);
+    if (b->osu) printf("# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n");
+    else
+        printf("#\n#                                                        out-of-place                      in-place\n"
+               "#       size         count    type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n"
+               "#        (B)    (elements)                             (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)        \n");
+}
+
+static double print_half(const bench *b, int64_t bytes, const timing *t)
+{
+    const int n = b->launch->size;
+    double algbw = (double)bytes / t->mean / 1e9, busbw = b->what->factor ? algbw * b->what->factor * (n - 1) / n : algbw;
+    if (b->launch->rank == 0) {
+        printf("%9.2f%8.2f%8.2f", t->mean * 1e6, algbw, busbw);
+        if (t->wrong < 0) printf("     N/A");
+        else printf("%8" PRId64, t->wrong);
+    }
+    return busbw;
+}
+
+static int one_size(bench *b, int64_t count)
+{
+    const int64_t bytes = count * (int64_t)comm_width(b->type);
+    timing out, in;
+    if (b->what->collective != KOLO_BROADCAST) KOLO_TRY(measure(b, count, false, &out));
+    if (b->what->in_place) KOLO_TRY(measure(b, count, true, &in));
+    const timing *shown = b->what->collective == KOLO_BROADCAST ? &in : &out;
+    bool first = b->launch->rank == 0;
+    if (b->osu) {
+        if (first) printf("%-10" PRId64 "%18.2f%18.2f%18.2f%12" PRId64 "\n", bytes, shown->mean * 1e6, shown->least * 1e6, shown->most * 1e6, calls_of(b, bytes));
+        return 0;
+    }
+    if (first)
+        printf("%12" PRId64 "%14" PRId64 "%8s%8s%8d", bytes, count, type_name[b->type], b->what->reduces ? reduce_name[b->reduce] : "none",
+               b->what->reduces || b->what->collective == KOLO_ALLGATHER || b->what->collective == KOLO_ALLTOALL ? -1 : (int)b->root);
+    b->busbw += print_half(b, bytes, shown);
+    b->rows++;
+    if (b->what->in_place && b->what->collective != KOLO_BROADCAST) {
+        b->busbw += print_half(b, bytes, &in);
+        b->rows++;
+    }
+    if (first) printf("\n");
+    fflush(stdout);
+    return 0;
+}
+
+static int measure_all(bench *b)
+{
+    const int64_t width = (int64_t)comm_width(b->type), n = b->launch->size;
+    int64_t last = -1;
+    bool cut = b->what->collective != KOLO_ALLREDUCE && b->what->collective != KOLO_BROADCAST;
+    for (int64_t bytes = b->min; bytes <= b->max; bytes *= 2) {
+        int64_t count = bytes / width;
+        if (cut) count = count / n * n;
+        if (count < 1 || count == last) continue;
+        last = count;
+        for (int r = 0; r < n; r++) b->each[r] = count / n;
+        KOLO_TRY(one_size(b, count));
+    }
+    if (b->launch->rank == 0 && !b->osu)
+        printf("# Out of bounds values : %" PRId64 " %s\n# Avg bus bandwidth    : %g\n", b->wrong, b->wrong ? "FAILED" : b->check ? "OK" : "not checked",
+               b->busbw / (b->rows ? b->rows : 1));
+    fflush(stdout);
+    return b->wrong ? kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong values from %s: a defect of it, or of the machine", b->wrong, b->what->name) : 0;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------------------- */
+
+static int open_all(bench *b)
+{
+    const size_t bytes = (size_t)b->max + 8 * (size_t)b->launch->size;
+    const kolo_world_config config = {.algorithm = *b->algorithm ? b->algorithm : NULL, .shared_bytes = b->ordinary ? 0 : 2 * bytes + (1 << 20)};
+    if (!comm_combine_of(b->type, b->reduce)) return kolo_fail(KOLO_ECONFIG, "%s has no %s", type_name[b->type], reduce_name[b->reduce]);
+    if (b->root >= b->launch->size) return kolo_fail(KOLO_ECONFIG, "root=%" PRId64 " of %d ranks", b->root, b->launch->size);
+    KOLO_TRY(lib_world_start(&b->world, b->launch, &config, NULL, NULL));
+    b->all = kolo_world_group(b->world);
+    b->each = kolo_alloc((size_t)b->launch->size * sizeof *b->each);
+    b->numbers = kolo_alloc((bytes / comm_width(b->type) + 1) * sizeof *b->numbers);
+    if (!b->each || !b->numbers) return KOLO_ECONFIG;
+    if (!b->ordinary) {
+        KOLO_TRY(kolo_world_alloc(b->world, bytes, (void **)&b->in));
+        return kolo_world_alloc(b->world, bytes, (void **)&b->out);
+    }
+    b->in = kolo_alloc(bytes);
+    b->out = kolo_alloc(bytes);
+    return b->in && b->out ? 0 : KOLO_ECONFIG;
+}
+
+int kolo_bench_collective(int n, char **words)
+{
+    kolo_options options;
+    bench b = {.min = 0};
+    KOLO_TRY(read_words(&b, &options, n, words));
+    int rc = kolo_command_launch(&options, &b.launch);
+    if (rc == 0) rc = open_all(&b);
+    if (rc == 0 && b.launch->rank == 0) print_head(&b);
+    if (rc == 0) rc = measure_all(&b);
+    if (b.ordinary) free(b.in), free(b.out);
+    kolo_world_close(&b.world);
+    free(b.each);
+    free(b.numbers);
+    kolo_options_free(&options);
+    return rc;
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# kolo bench of the library's collectives: every one of them, every type and operation gives right values on three ranks; both kinds of columns; words that are refused.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+need mpiexec
+bench() { timeout 100 mpiexec -n 3 kolo bench "$@" iterations=2 > "$ROOM/out" 2>&1; }
+sound() { # TEXT
+    local status=$?
+    [ $status = 0 ] && grep -q '^# Out of bounds values : 0 OK$' "$ROOM/out"
+    ok $? "$1"
+}
+for name in allreduce reduce_scatter allgather broadcast gather scatter alltoall; do
+    bench $name dtype=f32 min=1K max=64K
+    sound "$name"
+done
+for type in u8 i8 u16 i16 i32 i64 f16 bf16 f64 bool; do
+    bench allreduce dtype=$type min=64 max=4K
+    sound "allreduce of $type"
+done
+for op in average min max product; do
+    bench allreduce op=$op min=64 max=4K memory=ordinary
+    sound "allreduce, $op, in ordinary memory"
+done
+bench allreduce path=named min=1K max=4K
+sound "by name"
+bench allreduce algorithm=ring min=64K max=64K
+sound "by an algorithm that is asked for"
+bench broadcast root=2 min=8 max=32 format=osu
+is "$? $(grep -cE '^(8|16|32) +[0-9.]+ +[0-9.]+ +[0-9.]+ +2$' "$ROOM/out")" "0 3" "from another root, as OSU prints it"
+for words in "allreduce dtype=f31" "allreduce op=mean" "gather root=7" "allgather algorithm=nosuch" "scatter format=csv"; do
+    # shellcheck disable=SC2086 # several words
+    kolo bench $words max=1K > "$ROOM/out" 2>&1
+    is $? 78 "$words is refused"
+done
+done_testing
