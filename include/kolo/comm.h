@@ -51,11 +51,11 @@ enum kolo_collective {
     KOLO_REDUCE_SCATTER, /* cuts dim[0]; the first dim[0] mod n ranks get one row more; sum and average, min, max, product */
     KOLO_ALLGATHER,      /* dim[0] may differ from rank to rank; joined by rank */
     KOLO_BROADCAST,
-    KOLO_GATHER,         /* as allgather, at root only */
-    KOLO_SCATTER,        /* root's dim[0] is cut by `splits` (NULL: as reduce_scatter) */
-    KOLO_ALLTOALL,       /* dim[0] is cut by `splits` (NULL: evenly, must divide) */
+    KOLO_GATHER,   /* as allgather, at root only */
+    KOLO_SCATTER,  /* root's dim[0] is cut by `splits` (NULL: as reduce_scatter) */
+    KOLO_ALLTOALL, /* dim[0] is cut by `splits` (NULL: evenly, must divide) */
     KOLO_BARRIER,
-    KOLO_JOIN,           /* this rank has no more data: see kolo_join */
+    KOLO_JOIN,             /* this rank has no more data: see kolo_join */
     KOLO_SPARSE_ALLREDUCE, /* (index, row) pairs; see kolo_request */
     KOLO_COLLECTIVE_COUNT
 };
@@ -68,22 +68,29 @@ typedef int64_t kolo_handle; /* of a submitted request; 0 is none. A handle that
 
 /* A configuration of zeros is good; every field has a KOLO_COMM_ environment variable that a field of 0 or NULL asks. */
 typedef struct kolo_world_config {
-    const char *method;    /* KOLO_COMM_METHOD: "auto", "pmix", "mpi", "slurm", "single" */
-    const void *mpi_comm;  /* points to an MPI_Comm of a program that has called MPI_Init: the world is its ranks. Over several nodes the library calls MPI on its
+    const char *method; /* KOLO_COMM_METHOD: "auto", "pmix", "mpi", "slurm", "single" */
+    const void *
+        mpi_comm; /* points to an MPI_Comm of a program that has called MPI_Init: the world is its ranks. Over several nodes the library calls MPI on its
                             * own: the program needs thread level MULTIPLE, or transport "tcp" */
-    const char *transport; /* KOLO_COMM_TRANSPORT, between nodes: "auto", "mpi", "tcp" (KOLO_COMM_INTERFACE: name or address of its network interface) */
-    const char *algorithm; /* KOLO_COMM_ALGORITHM: forces one (`kolo bench --algorithms` lists them), else the table or the model chooses */
-    const char *table;     /* KOLO_COMM_TABLE: file of measured costs, written by `kolo bench --tune` */
-    double timeout;        /* KOLO_COMM_TIMEOUT: seconds until a wait gives up (300) */
-    size_t shared_bytes;   /* KOLO_COMM_SHARED: this rank's part of the node's shared memory for kolo_world_alloc (64 MiB) */
-    size_t fusion_bytes;   /* KOLO_COMM_FUSION: named requests are fused up to this size (64 MiB; 1: not at all) */
-    double cycle;          /* KOLO_COMM_CYCLE: seconds the engine lets named requests gather (0: as they come) */
-    double stall_warning;  /* KOLO_COMM_STALL_WARNING: seconds until a name that some rank has not submitted is reported (60; negative: never) */
-    double stall_end;      /* KOLO_COMM_STALL_END: seconds until it is an error (0: never) on all ranks, also on those that submit it later; the world stays usable */
-    const char *timeline;  /* KOLO_COMM_TIMELINE: folder for a Chrome trace of every rank, NULL or "": none */
-    bool autotune;         /* KOLO_COMM_AUTOTUNE: fusion_bytes and cycle are tuned while running */
-    int cache;             /* KOLO_COMM_CACHE: names that a group remembers, so that asking again costs one bit (1024; negative: none) */
-    bool fixed_order;      /* KOLO_COMM_FIXED_ORDER: named requests begin in the order in which the group's first member submits them, and only what was
+    const char *
+        transport; /* KOLO_COMM_TRANSPORT, between nodes: "auto", "mpi", "tcp" (KOLO_COMM_INTERFACE: name or address of its network interface) */
+    const char *
+        algorithm; /* KOLO_COMM_ALGORITHM: forces one (`kolo bench --algorithms` lists them), else the table or the model chooses */
+    const char *table; /* KOLO_COMM_TABLE: file of measured costs, written by `kolo bench --tune` */
+    double timeout;    /* KOLO_COMM_TIMEOUT: seconds until a wait gives up (300) */
+    size_t
+        shared_bytes; /* KOLO_COMM_SHARED: this rank's part of the node's shared memory for kolo_world_alloc (64 MiB) */
+    size_t fusion_bytes; /* KOLO_COMM_FUSION: named requests are fused up to this size (64 MiB; 1: not at all) */
+    double cycle;        /* KOLO_COMM_CYCLE: seconds the engine lets named requests gather (0: as they come) */
+    double
+        stall_warning; /* KOLO_COMM_STALL_WARNING: seconds until a name that some rank has not submitted is reported (60; negative: never) */
+    double
+        stall_end; /* KOLO_COMM_STALL_END: seconds until it is an error (0: never) on all ranks, also on those that submit it later; the world stays usable */
+    const char *timeline; /* KOLO_COMM_TIMELINE: folder for a Chrome trace of every rank, NULL or "": none */
+    bool autotune;        /* KOLO_COMM_AUTOTUNE: fusion_bytes and cycle are tuned while running */
+    int cache; /* KOLO_COMM_CACHE: names that a group remembers, so that asking again costs one bit (1024; negative: none) */
+    bool
+        fixed_order; /* KOLO_COMM_FIXED_ORDER: named requests begin in the order in which the group's first member submits them, and only what was
                             * submitted grouped is fused, so every run forms the same batches */
 } kolo_world_config;
 
@@ -116,7 +123,7 @@ kolo_group *kolo_world_group(kolo_world *world);
 int kolo_group_create(kolo_group **group, kolo_world *world, const int *ranks, int count);
 /* The groups that an MPI communicator of the program cuts out: every rank brings its own communicator. Collective over all ranks. */
 int kolo_group_create_mpi(kolo_group **group, kolo_world *world, const void *mpi_comm);
-int kolo_group_free(kolo_group **group); /* collective over all ranks; requests under way are completed first */
+int kolo_group_free(kolo_group **group);      /* collective over all ranks; requests under way are completed first */
 int kolo_group_rank(const kolo_group *group); /* -1: not a member */
 int kolo_group_size(const kolo_group *group);
 int kolo_group_id(const kolo_group *group); /* the same on all ranks; used again after a free */
@@ -129,17 +136,20 @@ typedef struct kolo_request {
     enum kolo_collective what;
     const char *name; /* NULL: matched by order. Copied */
     const void *in;   /* stays untouched; NULL: in place, that is in `out` */
-    void *out;        /* NULL: the library makes it, see kolo_output (the only way where its size is not known before) */
+    void *out; /* NULL: the library makes it, see kolo_output (the only way where its size is not known before) */
     enum kolo_wire type;
     int dims; /* of `in` as this rank brings it; 0: one element */
     int64_t dim[KOLO_WIRE_DIMS];
     enum kolo_reduce reduce;
-    double prescale, postscale; /* factors on what goes in and what comes out; 0 counts as 1. Integers are scaled in f64 */
-    int root;                   /* member of the group */
-    const int64_t *splits;      /* [group size] rows of dim[0] for every member; copied */
-    const int64_t *index;       /* sparse: [dim[0]] row numbers of `in` (dim[0] rows of dim[1] elements); rows named twice add up */
-    int64_t rows;               /* sparse: rows of the dense matrix */
-    const char *compression;    /* of allreduce of f32 (sum, average): NULL, "bf16", "fp16", "int8", "topk[:DENSITY]", "powersgd[:RANK]"; the last two
+    double prescale,
+        postscale;         /* factors on what goes in and what comes out; 0 counts as 1. Integers are scaled in f64 */
+    int root;              /* member of the group */
+    const int64_t *splits; /* [group size] rows of dim[0] for every member; copied */
+    const int64_t
+        *index;   /* sparse: [dim[0]] row numbers of `in` (dim[0] rows of dim[1] elements); rows named twice add up */
+    int64_t rows; /* sparse: rows of the dense matrix */
+    const char *
+        compression; /* of allreduce of f32 (sum, average): NULL, "bf16", "fp16", "int8", "topk[:DENSITY]", "powersgd[:RANK]"; the last two
                                  * send later what they leave out now, so they need a name, which keeps it */
 } kolo_request;
 
@@ -158,9 +168,10 @@ typedef struct kolo_output {
     const void *data; /* of the library, until kolo_release */
     int dims;
     int64_t dim[KOLO_WIRE_DIMS];
-    const int64_t *splits; /* [group size] rows that came from every member (allgather, gather, alltoall); NULL otherwise */
-    const int64_t *index;  /* sparse: [dim[0]] row numbers, ascending; NULL: the result is dense, dim[0] = rows */
-    int last;              /* join: the last rank that joined */
+    const int64_t
+        *splits; /* [group size] rows that came from every member (allgather, gather, alltoall); NULL otherwise */
+    const int64_t *index; /* sparse: [dim[0]] row numbers, ascending; NULL: the result is dense, dim[0] = rows */
+    int last;             /* join: the last rank that joined */
 } kolo_output;
 /* After kolo_wait has returned 0. */
 int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output);
@@ -169,16 +180,22 @@ void kolo_release(kolo_world *world, kolo_handle handle);
 /* ---- blocking, matched by order -------------------------------------------------------------------------------------- */
 
 /* in may be NULL: in place. count: elements. */
-int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce);
+int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type,
+                   enum kolo_reduce reduce);
 /* count: elements in all; this member's part (first (count mod n) members: one more) goes to out. */
-int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce);
+int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type,
+                        enum kolo_reduce reduce);
 /* counts: [group size] elements of every member, the same on all, or NULL: `count` each. */
-int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type);
+int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
+                   enum kolo_wire type);
 int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_wire type, int root);
-int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root);
-int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root);
+int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type,
+                int root);
+int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
+                 enum kolo_wire type, int root);
 /* send[i]: elements for member i; receive[i]: from member i. Parts lie one behind the other. */
-int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_wire type);
+int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive,
+                  enum kolo_wire type);
 int kolo_barrier(kolo_group *group);
 /* No more data on this rank. Until all ranks of the group have joined, it takes part in the others' named allreduces with the neutral element
  * of the reduction (sum 0, product 1, min the largest, ...), and an average counts the ranks that brought data; other named collectives

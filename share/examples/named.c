@@ -22,7 +22,13 @@ int main(void)
         int t = (k + rank) % TENSORS; /* another order on every rank */
         snprintf(name[t], sizeof name[t], "layer.%d", t);
         for (int i = 0; i < COUNT; i++) gradient[t][i] = (float)(rank + t);
-        kolo_request r = {.what = KOLO_ALLREDUCE, .name = name[t], .out = gradient[t], .type = KOLO_WIRE_F32, .dims = 1, .dim = {COUNT}, .reduce = KOLO_AVERAGE};
+        kolo_request r = {.what = KOLO_ALLREDUCE,
+                          .name = name[t],
+                          .out = gradient[t],
+                          .type = KOLO_WIRE_F32,
+                          .dims = 1,
+                          .dim = {COUNT},
+                          .reduce = KOLO_AVERAGE};
         if (kolo_submit(kolo_world_group(world), &r, &handle[t]) < 0) return stop(name[t]);
     }
     for (int t = 0; t < TENSORS; t++)

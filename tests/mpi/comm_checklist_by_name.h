@@ -14,7 +14,10 @@ static kolo_request named(const char *name, kolo_request r)
 }
 
 /* The k-th of n in an order that differs from rank to rank. */
-static int shuffled(int k, int n, int seed) { return (int)(((int64_t)k * (rank % 2 ? n - 1 : 1) + (int64_t)seed * (rank + 1)) % n); }
+static int shuffled(int k, int n, int seed)
+{
+    return (int)(((int64_t)k * (rank % 2 ? n - 1 : 1) + (int64_t)seed * (rank + 1)) % n);
+}
 
 static int64_t submit_names(int seed, kolo_handle *handle, const enum kolo_reduce op)
 {
@@ -30,7 +33,9 @@ static int64_t submit_names(int seed, kolo_handle *handle, const enum kolo_reduc
         fill(name_vector[i], rank, 1 + 29 * i, seed + i, op, types[i % 5]);
         bad += kolo_submit(all, &r, &handle[i]) < 0;
     }
-    for (int i = 0; i < NAMES; i++) bad += kolo_wait(world, handle[i]) < 0 || differ(name_vector[i], 1 + 29 * i, everybody(), seed + i, op, types[i % 5]);
+    for (int i = 0; i < NAMES; i++)
+        bad += kolo_wait(world, handle[i]) < 0 ||
+               differ(name_vector[i], 1 + 29 * i, everybody(), seed + i, op, types[i % 5]);
     return bad;
 }
 
@@ -70,7 +75,8 @@ static void check_named_moves(void)
         for (int i = 0; i < 2 * size + 1; i++) ((float *)(void *)list_in)[i] = (float)(i + rank);
         bad += run(all, &r, &o) < 0;
         int64_t from = lib_cut(2 * size + 1, size, rank);
-        for (int64_t i = 0; i < o.dim[0]; i++) bad += ((const float *)o.data)[i] != (float)((from + i) * size + size * (size - 1) / 2);
+        for (int64_t i = 0; i < o.dim[0]; i++)
+            bad += ((const float *)o.data)[i] != (float)((from + i) * size + size * (size - 1) / 2);
         r = named("gathered at 0", request(KOLO_GATHER, list_in, NULL, KOLO_WIRE_I32, 1, 0));
         ((int32_t *)(void *)list_in)[0] = rank;
         bad += run(all, &r, &o) < 0;
@@ -87,14 +93,17 @@ static void check_named_moves(void)
             int i = rank % 2 ? 3 - k : k;
             char name[16];
             snprintf(name, sizeof name, "part.%d", i);
-            kolo_request r = named(name, request(KOLO_ALLGATHER, name_vector[i], NULL, i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, (rank + i) % 3, 1));
+            kolo_request r = named(name, request(KOLO_ALLGATHER, name_vector[i], NULL,
+                                                 i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, (rank + i) % 3, 1));
             fill(name_vector[i], rank, 3, i, KOLO_SUM, r.type);
             bad += kolo_submit(all, &r, &h[i]) < 0;
             if (k < 3) continue;
             for (i = 0; i < 4; i++) {
                 bad += kolo_wait(world, h[i]) < 0 || kolo_result(world, h[i], &o) < 0;
                 for (int m = 0, at = 0; m < size; m++)
-                    for (int j = 0; j < (m + i) % 3; j++) bad += get(i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, o.data, at++) != value(m, j, i, KOLO_SUM, i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8);
+                    for (int j = 0; j < (m + i) % 3; j++)
+                        bad += get(i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, o.data, at++) !=
+                               value(m, j, i, KOLO_SUM, i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8);
                 kolo_release(world, h[i]);
             }
         }
@@ -137,14 +146,17 @@ static void check_grouped(void)
     report(try_grouped(KOLO_SUM, false, 2, 60), "scaled");
     float v[2][8];
     kolo_handle h[3] = {0, 0, 0}, lone = 0;
-    kolo_request r[3] = {named("a", request(KOLO_ALLREDUCE, NULL, v[0], KOLO_WIRE_F32, 8, 0)), named("b", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_WIRE_F32, 8, 0)),
+    kolo_request r[3] = {named("a", request(KOLO_ALLREDUCE, NULL, v[0], KOLO_WIRE_F32, 8, 0)),
+                         named("b", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_WIRE_F32, 8, 0)),
                          named("a", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_WIRE_F32, 8, 0))};
     bad = refused(kolo_submit_grouped(all, r, 3, h), "a", "");
     for (int i = 0; i < 8; i++) v[1][i] = 1;
-    bad += kolo_submit(all, &r[1], &lone) < 0 || kolo_wait(world, lone) < 0 || v[1][3] != (float)size; /* "b" was not taken */
+    bad += kolo_submit(all, &r[1], &lone) < 0 || kolo_wait(world, lone) < 0 ||
+           v[1][3] != (float)size; /* "b" was not taken */
     report(bad, "a name twice in a group: none of the group is submitted");
     r[2].name = NULL;
-    report(refused(kolo_submit_grouped(all, r, 3, h), "has no name", "") + still_works(all), "a grouped request without a name");
+    report(refused(kolo_submit_grouped(all, r, 3, h), "has no name", "") + still_works(all),
+           "a grouped request without a name");
 }
 
 /* ---- what does not match ----------------------------------------------------------------------------------------------------------- */
@@ -167,10 +179,12 @@ static void check_named_mismatches(void)
         MPI_Barrier(MPI_COMM_WORLD);
     }
     bad += kolo_wait(world, h) < 0;
-    report(bad + still_works(all), "a name that is under way is refused where it is asked for again; the first is not disturbed");
+    report(bad + still_works(all),
+           "a name that is under way is refused where it is asked for again; the first is not disturbed");
     if (size == 1) return;
     b.dim[1] = 4;
-    report(named_mismatch(a, b, "17 x 3", "17 x 4"), "another dimension under one name: an error on every rank, again and again");
+    report(named_mismatch(a, b, "17 x 3", "17 x 4"),
+           "another dimension under one name: an error on every rank, again and again");
     b = a;
     b.type = KOLO_WIRE_I32;
     report(named_mismatch(a, b, "f32", "i32"), "another type");
@@ -213,12 +227,15 @@ static int64_t try_join(int first, enum kolo_reduce op, bool warm)
             bad += kolo_submit(all, &r, &h[i]) < 0;
         }
         uint32_t there = everybody() & ~(round == 1 ? 1u << first : 0);
-        for (int i = 0; i < N && !away; i++) bad += kolo_wait(world, h[i]) < 0 || differ(name_vector[i], 50 + i, there, 10 * first + i, op, KOLO_WIRE_F32);
+        for (int i = 0; i < N && !away; i++)
+            bad +=
+                kolo_wait(world, h[i]) < 0 || differ(name_vector[i], 50 + i, there, 10 * first + i, op, KOLO_WIRE_F32);
     }
     (void)rounds;
     bad += kolo_join(all, &last) < 0;
     int64_t highest = last, lowest = -last;
-    bad += kolo_allreduce(all, NULL, &highest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &lowest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0;
+    bad += kolo_allreduce(all, NULL, &highest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 ||
+           kolo_allreduce(all, NULL, &lowest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0;
     return bad + (highest != -lowest || last < 0 || last >= size || last == first);
 }
 
@@ -233,7 +250,8 @@ static void check_join(void)
     }
     for (int first = 0; first < size; first++) bad += try_join(first, ops[first % 5], first % 2);
     for (int op = 0; op < 5; op++) bad += try_join(op % size, ops[op], true);
-    report(bad, "after each rank's join the others' average counts those that brought data, min, max and product are right; the last one is the same on all");
+    report(bad, "after each rank's join the others' average counts those that brought data, min, max and product are "
+                "right; the last one is the same on all");
     kolo_request gather = named("late", request(KOLO_ALLGATHER, list_in, NULL, KOLO_WIRE_F32, 2, 0));
     bad = 0;
     if (rank != 0) bad += refused(run(all, &gather, NULL), "joined", "late");
@@ -257,14 +275,17 @@ static void draw(mixed *m, int round, int i)
     kolo_philox4 d = kolo_philox(4242, (uint64_t)round, (uint64_t)i);
     enum kolo_wire type = (enum kolo_wire)(d.v[0] % KOLO_WIRE_COUNT);
     int64_t count = d.v[1] % 8 == 0 ? d.v[2] % NAME_COUNT : d.v[2] % 40;
-    enum kolo_collective what = (const enum kolo_collective[]){KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_BROADCAST, KOLO_ALLGATHER, KOLO_REDUCE_SCATTER}[d.v[3] % 6];
+    enum kolo_collective what =
+        (const enum kolo_collective[]){KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_ALLREDUCE,
+                                       KOLO_BROADCAST, KOLO_ALLGATHER, KOLO_REDUCE_SCATTER}[d.v[3] % 6];
     if (what == KOLO_ALLGATHER) count = count % 10;
     m->r = request(what, m->in, what == KOLO_ALLREDUCE || what == KOLO_BROADCAST ? m->out : NULL, type, count, 0);
     m->r.reduce = (enum kolo_reduce)(d.v[0] / 16 % 5);
     m->r.root = (int)(d.v[1] / 8 % (uint32_t)size);
     snprintf(m->name, sizeof m->name, "mix.%d", (int)(i + (d.v[3] / 8 % 3) * MIX));
     m->r.name = d.v[3] / 32 % 4 ? m->name : NULL;
-    fill(m->in, rank, count, round + i, what == KOLO_BROADCAST || what == KOLO_ALLGATHER ? KOLO_SUM : m->r.reduce, type);
+    fill(m->in, rank, count, round + i, what == KOLO_BROADCAST || what == KOLO_ALLGATHER ? KOLO_SUM : m->r.reduce,
+         type);
 }
 
 static int64_t check_mixed(const mixed *m, int round, int i)
@@ -280,7 +301,8 @@ static int64_t check_mixed(const mixed *m, int round, int i)
     if (kolo_result(world, m->handle, &o) < 0) return 1;
     for (int k = 0; m->r.what == KOLO_ALLGATHER && k < size; k++) {
         fill(list_want, k, count, round + i, KOLO_SUM, type);
-        bad += memcmp(list_want, (const char *)o.data + (size_t)(k * count) * width(type), (size_t)count * width(type)) != 0;
+        bad += memcmp(list_want, (const char *)o.data + (size_t)(k * count) * width(type),
+                      (size_t)count * width(type)) != 0;
     }
     if (m->r.what == KOLO_REDUCE_SCATTER) from = lib_cut(count, size, rank);
     for (int64_t k = 0; m->r.what == KOLO_REDUCE_SCATTER && k < o.dim[0]; k++) {
@@ -300,7 +322,8 @@ static int64_t mix_round(mixed *m, int round)
     for (int i = 0; i < MIX; i++)
         if (m[i].r.name) order[n++] = i;
     for (int i = n - 1; i > 0; i--) {
-        int k = (int)(kolo_philox(9, (uint64_t)(round * 64 + rank), (uint64_t)i).v[0] % (uint32_t)(i + 1)), swap = order[i];
+        int k = (int)(kolo_philox(9, (uint64_t)(round * 64 + rank), (uint64_t)i).v[0] % (uint32_t)(i + 1)),
+            swap = order[i];
         order[i] = order[k];
         order[k] = swap;
     }
@@ -311,8 +334,10 @@ static int64_t mix_round(mixed *m, int round)
     for (int i = 0; i < MIX; i++) {
         bad += kolo_wait(world, m[i].handle) < 0;
         int64_t wrong = check_mixed(&m[i], round, i);
-        if (wrong) fprintf(stderr, "# rank %d: round %d, request %d: %s of %lld, type %d, op %d: %lld wrong: %s\n", rank, round, i, comm_collective_name(m[i].r.what),
-                           (long long)m[i].r.dim[0], (int)m[i].r.type, (int)m[i].r.reduce, (long long)wrong, kolo_error_text());
+        if (wrong)
+            fprintf(stderr, "# rank %d: round %d, request %d: %s of %lld, type %d, op %d: %lld wrong: %s\n", rank,
+                    round, i, comm_collective_name(m[i].r.what), (long long)m[i].r.dim[0], (int)m[i].r.type,
+                    (int)m[i].r.reduce, (long long)wrong, kolo_error_text());
         bad += wrong;
     }
     return bad;

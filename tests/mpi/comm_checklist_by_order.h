@@ -28,12 +28,15 @@ static void check_allreduce(void)
     int64_t out_of_place = 0, in_place = 0;
     for (int type = 0; type < KOLO_WIRE_COUNT; type++)
         for (int op = 0; op < 5; op++) {
-            out_of_place += try_allreduce((enum kolo_wire)type, plain_reductions[op], counts[(type + op) % 4], false, type * 5 + op);
-            in_place += try_allreduce((enum kolo_wire)type, plain_reductions[op], counts[(type + op + 1) % 4], true, type * 5 + op);
+            out_of_place += try_allreduce((enum kolo_wire)type, plain_reductions[op], counts[(type + op) % 4], false,
+                                          type * 5 + op);
+            in_place += try_allreduce((enum kolo_wire)type, plain_reductions[op], counts[(type + op + 1) % 4], true,
+                                      type * 5 + op);
         }
     report(out_of_place, "allreduce of 11 types by sum, average, min, max, product; the input stays as it was");
     report(in_place, "the same in place");
-    report(try_allreduce(KOLO_WIRE_F32, KOLO_SUM, LIST_MAX, false, 90) + try_allreduce(KOLO_WIRE_BF16, KOLO_SUM, LIST_MAX, true, 91) +
+    report(try_allreduce(KOLO_WIRE_F32, KOLO_SUM, LIST_MAX, false, 90) +
+               try_allreduce(KOLO_WIRE_BF16, KOLO_SUM, LIST_MAX, true, 91) +
                try_allreduce(KOLO_WIRE_I64, KOLO_MAX, LIST_MAX, false, 92),
            "allreduce of larger vectors");
 }
@@ -41,7 +44,8 @@ static void check_allreduce(void)
 /* Factors and sums that are exact, so the result is one number. */
 static void check_scales(void)
 {
-    static const enum kolo_wire types[] = {KOLO_WIRE_F32, KOLO_WIRE_F64, KOLO_WIRE_F16, KOLO_WIRE_BF16, KOLO_WIRE_I32, KOLO_WIRE_I64};
+    static const enum kolo_wire types[] = {KOLO_WIRE_F32,  KOLO_WIRE_F64, KOLO_WIRE_F16,
+                                           KOLO_WIRE_BF16, KOLO_WIRE_I32, KOLO_WIRE_I64};
     int64_t bad = 0, sum = (int64_t)size * (size + 1) / 2;
     for (int t = 0; t < 6; t++) {
         bool whole = t >= 4;
@@ -92,7 +96,8 @@ static void check_halves(void)
     report(bad, "16-bit sums are formed in f32 and rounded once");
     for (int i = 0; i < 5000; i++) ((uint16_t *)(void *)list_out)[i] = half_bits(KOLO_WIRE_BF16, rank ? 0x1p-9 : 1);
     bad = kolo_allreduce(all, NULL, list_out, 5000, KOLO_WIRE_BF16, KOLO_SUM) < 0;
-    for (int i = 0; i < 5000; i++) bad += ((uint16_t *)(void *)list_out)[i] != half_bits(KOLO_WIRE_BF16, 1 + (size - 1) * 0x1p-9);
+    for (int i = 0; i < 5000; i++)
+        bad += ((uint16_t *)(void *)list_out)[i] != half_bits(KOLO_WIRE_BF16, 1 + (size - 1) * 0x1p-9);
     report(bad, "the same of a larger vector");
     float nan[2] = {rank == size - 1 ? NAN : 1, 2};
     bad = kolo_allreduce(all, NULL, nan, 2, KOLO_WIRE_F32, KOLO_MAX) < 0 || nan[0] == nan[0] || nan[1] != 2;
@@ -141,7 +146,8 @@ static int64_t try_gather(enum kolo_wire type, bool variable, bool at_root, int 
     for (int m = 0; m < size && (!at_root || rank == root); m++) {
         int64_t rows = variable ? rows_of(m, seed) : 17;
         fill(list_want, m, rows * 5, seed, KOLO_SUM, type);
-        bad += memcmp((const char *)o.data + (size_t)at * 5 * width(type), list_want, (size_t)rows * 5 * width(type)) != 0;
+        bad +=
+            memcmp((const char *)o.data + (size_t)at * 5 * width(type), list_want, (size_t)rows * 5 * width(type)) != 0;
         bad += o.splits[m] != rows;
         at += rows;
     }
@@ -186,7 +192,8 @@ static void check_broadcast(void)
             bad += run(all, &r, NULL) < 0;
             fill(list_want, root, count, k, KOLO_SUM, type);
             bad += memcmp(list_out, list_want, (size_t)count * width(type)) != 0;
-            placed += kolo_broadcast(all, list_in, count, type, root) < 0 || memcmp(list_in, list_want, (size_t)count * width(type)) != 0;
+            placed += kolo_broadcast(all, list_in, count, type, root) < 0 ||
+                      memcmp(list_in, list_want, (size_t)count * width(type)) != 0;
         }
     report(bad, "broadcast from every root");
     report(placed, "in place");
@@ -194,8 +201,10 @@ static void check_broadcast(void)
     void *object;
     size_t bytes;
     snprintf(text, sizeof text, "what rank %d of %d knows", size - 1, size);
-    bad = kolo_broadcast_object(all, rank == size - 1 ? text : NULL, rank == size - 1 ? strlen(text) + 1 : 0, size - 1, &object, &bytes) < 0;
-    report(bad || strcmp(object, text) != 0 || bytes != strlen(text) + 1, "broadcast of an object whose size the others do not know");
+    bad = kolo_broadcast_object(all, rank == size - 1 ? text : NULL, rank == size - 1 ? strlen(text) + 1 : 0, size - 1,
+                                &object, &bytes) < 0;
+    report(bad || strcmp(object, text) != 0 || bytes != strlen(text) + 1,
+           "broadcast of an object whose size the others do not know");
     if (!bad) kolo_release_object(&object);
 }
 
@@ -204,7 +213,8 @@ static void check_scatter(void)
     int64_t bad = 0, counts[32], total = 0;
     for (int root = 0; root < size; root++) {
         fill(list_in, root, 100, root, KOLO_SUM, KOLO_WIRE_I32);
-        kolo_request r = request(KOLO_SCATTER, rank == root ? list_in : NULL, NULL, KOLO_WIRE_I32, rank == root ? 50 : 0, 2);
+        kolo_request r =
+            request(KOLO_SCATTER, rank == root ? list_in : NULL, NULL, KOLO_WIRE_I32, rank == root ? 50 : 0, 2);
         kolo_output o = {0};
         kolo_handle h = 0;
         r.root = root;
@@ -224,7 +234,12 @@ static void check_scatter(void)
 static int64_t try_alltoall(int kind, enum kolo_wire type)
 {
     int64_t splits[32], total = 0, bad = 0, at = 0;
-#define ROWS(from, to) ((kind == 0) ? (from) + 1 : (kind == 1) ? 3 : (kind == 2) ? ((from) == 0 ? 0 : 2) : (kind == 3) ? ((to) == size - 1 ? 0 : 1 + (from) % 2) : 0)
+#define ROWS(from, to)                                       \
+    ((kind == 0)   ? (from) + 1                              \
+     : (kind == 1) ? 3                                       \
+     : (kind == 2) ? ((from) == 0 ? 0 : 2)                   \
+     : (kind == 3) ? ((to) == size - 1 ? 0 : 1 + (from) % 2) \
+                   : 0)
     for (int m = 0; m < size; m++) total += splits[m] = ROWS(rank, m);
     fill(list_in, rank, total * 3, kind, KOLO_SUM, type);
     kolo_request r = request(KOLO_ALLTOALL, list_in, NULL, type, total, 3);
@@ -237,7 +252,9 @@ static int64_t try_alltoall(int kind, enum kolo_wire type)
         for (int k = 0; k < size; k++) whole += ROWS(m, k);
         for (int k = 0; k < rank; k++) first += ROWS(m, k);
         fill(list_want, m, whole * 3, kind, KOLO_SUM, type);
-        bad += o.splits[m] != rows || memcmp((const char *)o.data + (size_t)at * 3 * width(type), list_want + (size_t)first * 3 * width(type), (size_t)rows * 3 * width(type)) != 0;
+        bad += o.splits[m] != rows ||
+               memcmp((const char *)o.data + (size_t)at * 3 * width(type), list_want + (size_t)first * 3 * width(type),
+                      (size_t)rows * 3 * width(type)) != 0;
         at += rows;
     }
 #undef ROWS
@@ -252,20 +269,24 @@ static void check_alltoall(void)
     for (int type = 0; type < KOLO_WIRE_COUNT; type++) bad += try_alltoall(0, (enum kolo_wire)type);
     report(bad, "alltoall with uneven splits, and how much came from whom");
     report(try_alltoall(1, KOLO_WIRE_F32), "alltoall cut evenly");
-    report(try_alltoall(2, KOLO_WIRE_U8) + try_alltoall(3, KOLO_WIRE_F64) + try_alltoall(4, KOLO_WIRE_I16), "one sends nothing; one receives nothing; nobody sends anything");
+    report(try_alltoall(2, KOLO_WIRE_U8) + try_alltoall(3, KOLO_WIRE_F64) + try_alltoall(4, KOLO_WIRE_I16),
+           "one sends nothing; one receives nothing; nobody sends anything");
     for (int m = 0; m < size; m++) {
         send[m] = rank + m;
         receive[m] = rank + m;
-        for (int64_t i = 0, at = (int64_t)rank * m + m * (m - 1) / 2; i < send[m]; i++) ((int32_t *)(void *)list_in)[at + i] = rank * 100 + m;
+        for (int64_t i = 0, at = (int64_t)rank * m + m * (m - 1) / 2; i < send[m]; i++)
+            ((int32_t *)(void *)list_in)[at + i] = rank * 100 + m;
     }
     bad = kolo_alltoall(all, list_in, send, list_out, receive, KOLO_WIRE_I32) < 0;
     for (int m = 0; m < size; m++)
-        for (int64_t i = 0, at = (int64_t)rank * m + m * (m - 1) / 2; i < receive[m]; i++) bad += ((int32_t *)(void *)list_out)[at + i] != m * 100 + rank;
+        for (int64_t i = 0, at = (int64_t)rank * m + m * (m - 1) / 2; i < receive[m]; i++)
+            bad += ((int32_t *)(void *)list_out)[at + i] != m * 100 + rank;
     report(bad, "blocking alltoall");
     if (size == 1) return;
     if (rank == 1) receive[0]++;
     int rc = kolo_alltoall(all, list_in, send, list_out, receive, KOLO_WIRE_I32);
-    report(refused(rc, "rank 0 sends 1 elements to rank 1", "awaits 2") + still_works(all), "a receiver that awaits something else: an error on every rank");
+    report(refused(rc, "rank 0 sends 1 elements to rank 1", "awaits 2") + still_works(all),
+           "a receiver that awaits something else: an error on every rank");
 }
 
 static int64_t try_reduce_scatter(enum kolo_wire type, enum kolo_reduce op, int64_t rows, double scale)
@@ -291,16 +312,20 @@ static void check_reduce_scatter(void)
 {
     int64_t bad = 0;
     for (int type = 0; type < KOLO_WIRE_COUNT; type++)
-        for (int op = type % 2; op < 5; op += 2) bad += try_reduce_scatter((enum kolo_wire)type, plain_reductions[op], 4 * size, 0);
+        for (int op = type % 2; op < 5; op += 2)
+            bad += try_reduce_scatter((enum kolo_wire)type, plain_reductions[op], 4 * size, 0);
     report(bad, "reduce_scatter of 11 types by sum, average, min, max, product");
-    report(try_reduce_scatter(KOLO_WIRE_F32, KOLO_SUM, 4 * size + size / 2, 0) + try_reduce_scatter(KOLO_WIRE_I32, KOLO_AVERAGE, size - 1, 0) +
+    report(try_reduce_scatter(KOLO_WIRE_F32, KOLO_SUM, 4 * size + size / 2, 0) +
+               try_reduce_scatter(KOLO_WIRE_I32, KOLO_AVERAGE, size - 1, 0) +
                try_reduce_scatter(KOLO_WIRE_F64, KOLO_MAX, 1, 0),
            "uneven: the first ranks get one row more; fewer rows than ranks");
-    report(try_reduce_scatter(KOLO_WIRE_F32, KOLO_SUM, 11, 0.5) + try_reduce_scatter(KOLO_WIRE_BF16, KOLO_SUM, 5, 2), "scaled");
+    report(try_reduce_scatter(KOLO_WIRE_F32, KOLO_SUM, 11, 0.5) + try_reduce_scatter(KOLO_WIRE_BF16, KOLO_SUM, 5, 2),
+           "scaled");
     float v[40], *part = &v[0];
     for (int i = 0; i < 40; i++) v[i] = (float)(i + rank);
     bad = kolo_reduce_scatter(all, NULL, v, 40, KOLO_WIRE_F32, KOLO_SUM) < 0;
-    for (int64_t i = lib_cut(40, size, rank); i < lib_cut(40, size, rank + 1); i++) bad += *part++ != (float)(i * size + size * (size - 1) / 2);
+    for (int64_t i = lib_cut(40, size, rank); i < lib_cut(40, size, rank + 1); i++)
+        bad += *part++ != (float)(i * size + size * (size - 1) / 2);
     report(bad, "blocking and in place: the part stands in front");
 }
 
@@ -318,7 +343,8 @@ static void check_mismatches(void)
     kolo_request a = request(KOLO_ALLREDUCE, NULL, v, KOLO_WIRE_F32, 17, 3), b = a;
     if (size == 1) return;
     b.dim[1] = 4;
-    report(mismatch(a, b, "17 x 3", "17 x 4"), "another dimension: an error on every rank that names ranks and shapes, and the world stays usable");
+    report(mismatch(a, b, "17 x 3", "17 x 4"),
+           "another dimension: an error on every rank that names ranks and shapes, and the world stays usable");
     a.dim[1] = 1311;
     b.dims = 3;
     b.dim[1] = 23;
@@ -372,10 +398,12 @@ static void check_faults(void)
 {
     static float v[1000];
     int64_t splits[32], bad = 0;
-    kolo_request scalar = {.what = KOLO_ALLGATHER, .in = v}, right = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 2, 0);
+    kolo_request scalar = {.what = KOLO_ALLGATHER, .in = v},
+                 right = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 2, 0);
     bad += faulty(scalar, right, "scalar");
     scalar.what = right.what = KOLO_REDUCE_SCATTER;
-    report(bad + faulty(scalar, right, "scalar"), "allgather and reduce_scatter of a scalar: an error on every rank, also where only one brings it");
+    report(bad + faulty(scalar, right, "scalar"),
+           "allgather and reduce_scatter of a scalar: an error on every rank, also where only one brings it");
     right = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_WIRE_F32, size, 0);
     kolo_request wrong = right;
     wrong.reduce = KOLO_ADASUM;
@@ -388,7 +416,8 @@ static void check_faults(void)
     wrong.splits = splits;
     bad += faulty(wrong, right, "splits sum up to");
     splits[0] = -1;
-    report(bad + faulty(wrong, right, "negative"), "alltoall: rows that cannot be cut evenly, splits that are too many or negative");
+    report(bad + faulty(wrong, right, "negative"),
+           "alltoall: rows that cannot be cut evenly, splits that are too many or negative");
     right = request(KOLO_BROADCAST, NULL, v, KOLO_WIRE_F32, 2, 0);
     wrong = right;
     wrong.root = size;
@@ -405,8 +434,11 @@ static void check_faults(void)
     wrong.dim[0] = wrong.dim[1] = wrong.dim[2] = 1ll << 40;
     bad += faulty(wrong, right, "64 bits");
     wrong = request(KOLO_ALLREDUCE, NULL, NULL, KOLO_WIRE_F32, 2, 0);
-    report(bad + faulty(wrong, right, "neither in nor out"), "no such type, a negative dimension, more than 64 bits count, no vector");
-    report(refused(kolo_test(world, 0), "handle", "") + refused(kolo_wait(world, 12345678901), "handle", "") + refused(kolo_test(world, -7), "handle", ""), "handles of nothing");
+    report(bad + faulty(wrong, right, "neither in nor out"),
+           "no such type, a negative dimension, more than 64 bits count, no vector");
+    report(refused(kolo_test(world, 0), "handle", "") + refused(kolo_wait(world, 12345678901), "handle", "") +
+               refused(kolo_test(world, -7), "handle", ""),
+           "handles of nothing");
 }
 
 /* ---- barrier ------------------------------------------------------------------------------------------------------------------------ */

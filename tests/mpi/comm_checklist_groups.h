@@ -20,7 +20,8 @@ static int64_t use(kolo_group *g, int seed)
     for (int op = 0; op < 5; op++) {
         enum kolo_reduce reduce = (enum kolo_reduce)op;
         fill(list_in, rank, 333, seed + op, reduce, KOLO_WIRE_F32);
-        bad += kolo_allreduce(g, list_in, list_out, 333, KOLO_WIRE_F32, reduce) < 0 || differ(list_out, 333, bits_of(g), seed + op, reduce, KOLO_WIRE_F32);
+        bad += kolo_allreduce(g, list_in, list_out, 333, KOLO_WIRE_F32, reduce) < 0 ||
+               differ(list_out, 333, bits_of(g), seed + op, reduce, KOLO_WIRE_F32);
     }
     for (int root = 0; root < n; root++) {
         int32_t word = rank * 10;
@@ -48,14 +49,16 @@ static void check_two_groups(void)
 {
     kolo_group *even = NULL, *odd = NULL, *again = NULL;
     int list[32], n = 0, odds[32], m = 0;
-    for (int r = size - 1; r >= 0; r--) *(r % 2 ? &odds[m++] : &list[n++]) = r; /* the order of the list does not matter */
-    if (size == 1) return; /* the only set of ranks is the group of all */
+    for (int r = size - 1; r >= 0; r--)
+        *(r % 2 ? &odds[m++] : &list[n++]) = r; /* the order of the list does not matter */
+    if (size == 1) return;                      /* the only set of ranks is the group of all */
     int64_t bad = kolo_group_create(&even, world, list, n) < 0 || kolo_group_create(&odd, world, odds, m) < 0;
     if (bad) {
         report(bad, "two groups");
         return;
     }
-    bad += kolo_group_size(even) != n || kolo_group_id(even) != 1 || kolo_group_rank(even) != (rank % 2 ? -1 : rank / 2);
+    bad +=
+        kolo_group_size(even) != n || kolo_group_id(even) != 1 || kolo_group_rank(even) != (rank % 2 ? -1 : rank / 2);
     report(bad, "groups of the even and of the odd ranks, with the same ids everywhere");
     report(use(even, 500) + use(odd, 600), "every collective in both; a rank that is no member is told so");
     double entered = 0;
@@ -72,7 +75,8 @@ static void check_two_groups(void)
     report(bad, "one group waits at its barrier, the other does not");
     int rc = kolo_group_create(&again, world, list, n);
     report(again || refused(rc, "group 1 has these members", ""), "the same set again is refused");
-    bad = kolo_group_free(&even) < 0 || even || kolo_group_create(&again, world, list, n) < 0 || kolo_group_id(again) != 1;
+    bad = kolo_group_free(&even) < 0 || even || kolo_group_create(&again, world, list, n) < 0 ||
+          kolo_group_id(again) != 1;
     report(bad + use(again, 700) + use(odd, 800), "a group freed and made again gets the free id");
     bad = kolo_group_free(&again) < 0 || kolo_group_free(&odd) < 0;
     report(bad + still_works(all), "groups are freed");
@@ -84,15 +88,23 @@ static void check_wrong_groups(void)
     int twice[3] = {0, 0, 1}, outside[2] = {0, size}, whole[32], mine[1] = {rank};
     for (int r = 0; r < size; r++) whole[r] = r;
     report(refused(kolo_group_create(&g, world, twice, 2), "rank 0 is named twice", "") + (g != NULL), "a rank twice");
-    report(refused(kolo_group_create(&g, world, outside, 2), "there is no rank", "") + (g != NULL), "a rank out of range");
-    report(refused(kolo_group_create(&g, world, whole, size), "group 0 has these members", "") + (g != NULL), "the set of all ranks");
-    if (size > 1) report(refused(kolo_group_create(&g, world, mine, 1), "rank 0: the group of ranks 0", "rank 1: the group of ranks 1") + (g != NULL), "different lists");
+    report(refused(kolo_group_create(&g, world, outside, 2), "there is no rank", "") + (g != NULL),
+           "a rank out of range");
+    report(refused(kolo_group_create(&g, world, whole, size), "group 0 has these members", "") + (g != NULL),
+           "the set of all ranks");
+    if (size > 1)
+        report(refused(kolo_group_create(&g, world, mine, 1), "rank 0: the group of ranks 0",
+                       "rank 1: the group of ranks 1") +
+                   (g != NULL),
+               "different lists");
     if (size > 1) { /* one rank alone is wrong, the others are right */
         int rc = kolo_group_create(&g, world, rank ? mine : outside, rank ? 1 : 2);
-        report(refused(rc, "there is no rank", "rank 1") + (g != NULL) + still_works(all), "only one rank is wrong: an error on all");
+        report(refused(rc, "there is no rank", "rank 1") + (g != NULL) + still_works(all),
+               "only one rank is wrong: an error on all");
     }
     kolo_group *everybody = all;
-    report(refused(kolo_group_free(&everybody), "ends with the world", "") + (everybody != all) + still_works(all), "the group of all ranks cannot be freed");
+    report(refused(kolo_group_free(&everybody), "ends with the world", "") + (everybody != all) + still_works(all),
+           "the group of all ranks cannot be freed");
 }
 
 static void check_mpi_groups(void)
@@ -128,7 +140,8 @@ static void check_adasum(void)
     for (int i = 0; i < 40; i++) bad += w[i] != i - 17;
     report(bad, "of equal ones their average");
     int32_t whole = 1;
-    report(refused(kolo_allreduce(all, NULL, &whole, 1, KOLO_WIRE_I32, KOLO_ADASUM), "adasum is of floats", ""), "of integers refused");
+    report(refused(kolo_allreduce(all, NULL, &whole, 1, KOLO_WIRE_I32, KOLO_ADASUM), "adasum is of floats", ""),
+           "of integers refused");
 }
 
 static int64_t try_sparse(enum kolo_wire type, int64_t rows, int64_t each, int step, enum kolo_reduce op)
@@ -169,15 +182,18 @@ static int64_t try_sparse(enum kolo_wire type, int64_t rows, int64_t each, int s
 
 static void check_sparse(void)
 {
-    report(try_sparse(KOLO_WIRE_F32, 1000, 20, 7, KOLO_SUM) + try_sparse(KOLO_WIRE_F64, 1000, 20, 7, KOLO_AVERAGE) + try_sparse(KOLO_WIRE_BF16, 500, 9, 3, KOLO_SUM),
+    report(try_sparse(KOLO_WIRE_F32, 1000, 20, 7, KOLO_SUM) + try_sparse(KOLO_WIRE_F64, 1000, 20, 7, KOLO_AVERAGE) +
+               try_sparse(KOLO_WIRE_BF16, 500, 9, 3, KOLO_SUM),
            "a sparse sum is the dense one; row numbers ascend");
-    report(try_sparse(KOLO_WIRE_F32, 12, 20, 5, KOLO_SUM), "rows named twice add up; what is full is given as all rows");
+    report(try_sparse(KOLO_WIRE_F32, 12, 20, 5, KOLO_SUM),
+           "rows named twice add up; what is full is given as all rows");
     report(try_sparse(KOLO_WIRE_F32, 100, 0, 1, KOLO_SUM), "nobody has a row");
     int64_t index = 7;
     kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, KOLO_WIRE_F32, 1, 4);
     r.index = &index;
     r.rows = 7;
-    report(refused(run(all, &r, NULL), "row number 7 of a matrix of 7 rows", "") + still_works(all), "a row number out of range");
+    report(refused(run(all, &r, NULL), "row number 7 of a matrix of 7 rows", "") + still_works(all),
+           "a row number out of range");
 }
 
 static void check_compressed(void)
@@ -211,7 +227,8 @@ static void check_shared(void)
         return;
     }
     fill(memory, rank, 70000, 3, KOLO_SUM, KOLO_WIRE_F32);
-    bad += kolo_allreduce(all, NULL, memory, 70000, KOLO_WIRE_F32, KOLO_SUM) < 0 || differ(memory, 70000, everybody(), 3, KOLO_SUM, KOLO_WIRE_F32);
+    bad += kolo_allreduce(all, NULL, memory, 70000, KOLO_WIRE_F32, KOLO_SUM) < 0 ||
+           differ(memory, 70000, everybody(), 3, KOLO_SUM, KOLO_WIRE_F32);
     bad += kolo_world_alloc(world, (size_t)1 << 40, &more) != KOLO_ECONFIG;
     kolo_world_free(world, memory);
     report(bad, "vectors in the node's shared memory; more than there is of it");

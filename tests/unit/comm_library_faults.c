@@ -6,7 +6,10 @@
 enum { VICTIM = 1, RANKS = 3 };
 enum drill { KILLED, STOPPED, LATE, GIVES_UP, LEAVES };
 enum call { BY_CALLER, LARGE, NAMED, CALLS };
-static const char *const drill_name[] = {"killed", "stopped", "late", "giving up", "leaving"}, *const call_name[] = {"a barrier", "a large allreduce", "a named allreduce"};
+static const char *const drill_name[] = {"killed", "stopped", "late", "giving up", "leaving"}, *const call_name[] = {
+                                                                                                   "a barrier",
+                                                                                                   "a large allreduce",
+                                                                                                   "a named allreduce"};
 static _Alignas(64) float vector[300000];
 
 static int one_call(kolo_world *whole, enum call call)
@@ -14,7 +17,8 @@ static int one_call(kolo_world *whole, enum call call)
     kolo_group *g = kolo_world_group(whole);
     if (call == BY_CALLER) return kolo_barrier(g);
     if (call == LARGE) return kolo_allreduce(g, NULL, vector, 300000, KOLO_WIRE_F32, KOLO_MAX);
-    kolo_request r = {.what = KOLO_ALLREDUCE, .name = "gradient", .out = vector, .type = KOLO_WIRE_F32, .dims = 1, .dim = {1000}};
+    kolo_request r = {
+        .what = KOLO_ALLREDUCE, .name = "gradient", .out = vector, .type = KOLO_WIRE_F32, .dims = 1, .dim = {1000}};
     kolo_handle h;
     KOLO_TRY(kolo_submit(g, &r, &h));
     return kolo_wait(whole, h);
@@ -37,11 +41,13 @@ static int64_t judge(rig_rank *r, kolo_world *whole, enum drill drill, enum call
     char text[1024], again[1024];
     snprintf(text, sizeof text, "%s", kolo_error_text());
     snprintf(rig->outcome[r->rank].text, sizeof rig->outcome[r->rank].text, "%s", text);
-    if (drill == LEAVES) return !(rc == KOLO_EINPUT && strstr(text, "rank 1: the end of the world") && strstr(text, "rank 0, 2: "));
+    if (drill == LEAVES)
+        return !(rc == KOLO_EINPUT && strstr(text, "rank 1: the end of the world") && strstr(text, "rank 0, 2: "));
     bool named = strstr(text, "rank 1") && (drill == GIVES_UP ? strstr(text, "no data any more") != NULL : true);
     int later = one_call(whole, call == NAMED ? BY_CALLER : NAMED);
     snprintf(again, sizeof again, "%s", kolo_error_text());
-    return (rc != KOLO_ELAUNCH) + 10 * !named + 100 * (seconds > 12) + 1000 * (later != KOLO_ELAUNCH) + 10000 * (strcmp(text, again) != 0);
+    return (rc != KOLO_ELAUNCH) + 10 * !named + 100 * (seconds > 12) + 1000 * (later != KOLO_ELAUNCH) +
+           10000 * (strcmp(text, again) != 0);
 }
 
 static void *drill_rank(void *of)
@@ -103,7 +109,9 @@ static running begin(const trial *t, int number)
 static void end(const trial *t, running now)
 {
     int64_t bad = 0;
-    const char *where = !t->node_of ? "one node" : t->node_of[VICTIM] == t->node_of[0] ? "two nodes, beside rank 0" : "two nodes, beside rank 2";
+    const char *where = !t->node_of                           ? "one node"
+                        : t->node_of[VICTIM] == t->node_of[0] ? "two nodes, beside rank 0"
+                                                              : "two nodes, beside rank 2";
     for (int r = 0; r < RANKS; r++) {
         int status = 0;
         if (r == VICTIM) continue;
@@ -113,15 +121,17 @@ static void end(const trial *t, running now)
     }
     kill(now.pid[VICTIM], SIGKILL);
     waitpid(now.pid[VICTIM], NULL, 0);
-    is_int(bad, 0, "%s: a rank %s, the others in %s: named in time, on every rank, for good", where, drill_name[t->drill], call_name[t->call]);
+    is_int(bad, 0, "%s: a rank %s, the others in %s: named in time, on every rank, for good", where,
+           drill_name[t->drill], call_name[t->call]);
     munmap(now.rig, sizeof *now.rig);
 }
 
 static const int beside[] = {0, 0, 1}, apart[] = {0, 1, 1};
 static const trial trials[] = {
-    {NULL, KILLED, BY_CALLER}, {NULL, STOPPED, BY_CALLER}, {NULL, LATE, BY_CALLER}, {NULL, GIVES_UP, BY_CALLER}, {NULL, LEAVES, BY_CALLER},
-    {NULL, KILLED, LARGE},     {NULL, STOPPED, LARGE},     {NULL, LATE, LARGE},     {NULL, GIVES_UP, LARGE},     {apart, LEAVES, LARGE},
-    {NULL, KILLED, NAMED},     {NULL, STOPPED, NAMED},     {NULL, GIVES_UP, NAMED}, /* late: that is the stall inspector's */
+    {NULL, KILLED, BY_CALLER}, {NULL, STOPPED, BY_CALLER}, {NULL, LATE, BY_CALLER}, {NULL, GIVES_UP, BY_CALLER},
+    {NULL, LEAVES, BY_CALLER}, {NULL, KILLED, LARGE},      {NULL, STOPPED, LARGE},  {NULL, LATE, LARGE},
+    {NULL, GIVES_UP, LARGE},   {apart, LEAVES, LARGE},     {NULL, KILLED, NAMED},   {NULL, STOPPED, NAMED},
+    {NULL, GIVES_UP, NAMED}, /* late: that is the stall inspector's */
     {beside, KILLED, LARGE},   {apart, KILLED, NAMED},     {apart, STOPPED, LARGE}, {apart, GIVES_UP, BY_CALLER},
 };
 

@@ -60,7 +60,8 @@ static int by_caller(kolo_group *g, const kolo_request *request)
     lib_track *t = claim(g, &number);
     if (!t) return 0;
     lib_entry probe = {.r = *r, .group = g};
-    comm_folding how = r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_WIRE_I64} : lib_folding(r, g->size); /* as lib_meet's */
+    comm_folding how =
+        r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_WIRE_I64} : lib_folding(r, g->size); /* as lib_meet's */
     comm_router_tell(g->world->router, comm_collective_name(r->what), number);
     int rc = comm_push_start(t->push, r->in ? r->in : r->out, r->out, count, &how, lib_signature(&probe));
     if (rc == 0) rc = comm_push_wait(t->push);
@@ -91,14 +92,16 @@ static kolo_request vector(enum kolo_collective what, const void *in, void *out,
     return (kolo_request){.what = what, .in = in, .out = out, .type = type, .dims = 1, .dim = {count}};
 }
 
-int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce)
+int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type,
+                   enum kolo_reduce reduce)
 {
     kolo_request r = vector(KOLO_ALLREDUCE, in, out, count, type);
     r.reduce = reduce;
     return lib_do(group, &r, NULL);
 }
 
-int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce)
+int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type,
+                        enum kolo_reduce reduce)
 {
     kolo_request r = vector(KOLO_REDUCE_SCATTER, in, out, count, type);
     r.reduce = reduce;
@@ -106,7 +109,8 @@ int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t co
 }
 
 /* Where every member knows all counts they are `splits`; a member's own dim[0] follows from them. */
-static int gather(kolo_group *group, enum kolo_collective what, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
+static int gather(kolo_group *group, enum kolo_collective what, const void *in, void *out, int64_t count,
+                  const int64_t *counts, enum kolo_wire type, int root)
 {
     KOLO_TRY(lib_check_group(group));
     int64_t *each = NULL;
@@ -123,12 +127,14 @@ static int gather(kolo_group *group, enum kolo_collective what, const void *in, 
     return rc;
 }
 
-int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type)
+int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
+                   enum kolo_wire type)
 {
     return gather(group, KOLO_ALLGATHER, in, out, count, counts, type, 0);
 }
 
-int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
+int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type,
+                int root)
 {
     return gather(group, KOLO_GATHER, in, out, count, counts, type, root);
 }
@@ -140,7 +146,8 @@ int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_wire 
     return lib_do(group, &r, NULL);
 }
 
-int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
+int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
+                 enum kolo_wire type, int root)
 {
     KOLO_TRY(lib_check_group(group));
     int64_t total = counts ? 0 : count * group->size;
@@ -171,15 +178,18 @@ static int name_pairs(kolo_group *g, const int64_t *send, const int64_t *receive
     for (int64_t i = n - 1; rc >= 0 && i >= 0; i--) {
         if (all[i] == awaited[i]) continue;
         pairs++;
-        kolo_fail(KOLO_EINPUT, "alltoall: rank %d sends %lld elements to rank %d, which awaits %lld (%d such pairs); nothing was sent",
-                  g->rank_of[i / members], (long long)all[i], g->rank_of[i % members], (long long)awaited[i], pairs);
+        kolo_fail(
+            KOLO_EINPUT,
+            "alltoall: rank %d sends %lld elements to rank %d, which awaits %lld (%d such pairs); nothing was sent",
+            g->rank_of[i / members], (long long)all[i], g->rank_of[i % members], (long long)awaited[i], pairs);
     }
     free(all);
     return rc < 0 ? rc : KOLO_EINPUT;
 }
 
 /* One number says whether all pairs agree: what is sent and what is awaited, each pair with a weight of its own, cancel in the sum. */
-int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_wire type)
+int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive,
+                  enum kolo_wire type)
 {
     KOLO_TRY(lib_check_group(group));
     int64_t total = 0;

@@ -17,7 +17,10 @@ static int number(const char *name, double otherwise, double least, double most,
 {
     const char *text = asked(name);
     char *end;
-    if (*out != 0) return *out >= least && *out <= most ? 0 : kolo_fail(KOLO_ECONFIG, "comm: %g for %s is out of %g .. %g", *out, name, least, most);
+    if (*out != 0)
+        return *out >= least && *out <= most
+                   ? 0
+                   : kolo_fail(KOLO_ECONFIG, "comm: %g for %s is out of %g .. %g", *out, name, least, most);
     *out = otherwise;
     if (!text) return 0;
     errno = 0;
@@ -88,7 +91,9 @@ int lib_config_resolve(kolo_world_config *c, const kolo_world_config *config)
         c->algorithm = NULL;
     }
     if (c->stall_end > 0 && c->stall_warning > c->stall_end)
-        return kolo_fail(KOLO_ECONFIG, "comm: requests would be given up after %g s, before they are reported after %g s: lower KOLO_COMM_STALL_WARNING",
+        return kolo_fail(KOLO_ECONFIG,
+                         "comm: requests would be given up after %g s, before they are reported after %g s: lower "
+                         "KOLO_COMM_STALL_WARNING",
                          c->stall_end, c->stall_warning);
     return 0;
 }

@@ -5,19 +5,24 @@
 
 #include "comm/library/parts.h"
 
-static const char *const type_names[KOLO_WIRE_COUNT] = {"u8", "i8", "u16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "bool"};
+static const char *const type_names[KOLO_WIRE_COUNT] = {"u8",  "i8",   "u16", "i16", "i32", "i64",
+                                                        "f16", "bf16", "f32", "f64", "bool"};
 static const char *const reduce_names[KOLO_REDUCE_COUNT] = {"sum", "average", "min", "max", "product", "adasum"};
 
 static bool reduces(const kolo_request *r)
 {
     return r->what == KOLO_ALLREDUCE || r->what == KOLO_REDUCE_SCATTER || r->what == KOLO_SPARSE_ALLREDUCE;
 }
-static bool has_root(const kolo_request *r) { return r->what == KOLO_BROADCAST || r->what == KOLO_GATHER || r->what == KOLO_SCATTER; }
+static bool has_root(const kolo_request *r)
+{
+    return r->what == KOLO_BROADCAST || r->what == KOLO_GATHER || r->what == KOLO_SCATTER;
+}
 static bool has_vector(const kolo_request *r) { return r->what != KOLO_BARRIER && r->what != KOLO_JOIN; }
 /* dim[0] may differ from member to member. */
 static bool free_first(const kolo_request *r)
 {
-    return r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER || r->what == KOLO_SCATTER || r->what == KOLO_ALLTOALL || r->what == KOLO_SPARSE_ALLREDUCE;
+    return r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER || r->what == KOLO_SCATTER || r->what == KOLO_ALLTOALL ||
+           r->what == KOLO_SPARSE_ALLREDUCE;
 }
 static bool needs_rows(const kolo_request *r) { return free_first(r) || r->what == KOLO_REDUCE_SCATTER; }
 
@@ -55,23 +60,29 @@ static void check_shape(const kolo_request *r, char *text, size_t bytes)
         }
     if (too_large(r)) snprintf(text, bytes, "more bytes than a number of 64 bits counts");
     else if (needs_rows(r) && r->dims == 0) snprintf(text, bytes, "a scalar has no rows; bring it as one row");
-    else if (r->what == KOLO_SPARSE_ALLREDUCE && r->dims != 2) snprintf(text, bytes, "sparse rows have 2 dimensions, not %d", r->dims);
+    else if (r->what == KOLO_SPARSE_ALLREDUCE && r->dims != 2)
+        snprintf(text, bytes, "sparse rows have 2 dimensions, not %d", r->dims);
 }
 
 static void check_reduce(const kolo_request *r, char *text, size_t bytes)
 {
     comm_compress compression;
     if ((unsigned)r->reduce >= KOLO_REDUCE_COUNT) snprintf(text, bytes, "there is no reduction %d", (int)r->reduce);
-    else if (r->what == KOLO_REDUCE_SCATTER && r->reduce == KOLO_ADASUM) snprintf(text, bytes, "there is no reduce_scatter with adasum");
+    else if (r->what == KOLO_REDUCE_SCATTER && r->reduce == KOLO_ADASUM)
+        snprintf(text, bytes, "there is no reduce_scatter with adasum");
     else if (r->what == KOLO_SPARSE_ALLREDUCE && r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)
         snprintf(text, bytes, "sparse rows are summed or averaged, not reduced by %s", reduce_names[r->reduce]);
-    else if (r->reduce == KOLO_ADASUM && r->type != KOLO_WIRE_F16 && r->type != KOLO_WIRE_BF16 && r->type != KOLO_WIRE_F32 && r->type != KOLO_WIRE_F64)
+    else if (r->reduce == KOLO_ADASUM && r->type != KOLO_WIRE_F16 && r->type != KOLO_WIRE_BF16 &&
+             r->type != KOLO_WIRE_F32 && r->type != KOLO_WIRE_F64)
         snprintf(text, bytes, "adasum is of floats, not of %s", type_names[r->type]);
-    else if (r->compression && (r->what != KOLO_ALLREDUCE || r->type != KOLO_WIRE_F32 || (r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)))
+    else if (r->compression && (r->what != KOLO_ALLREDUCE || r->type != KOLO_WIRE_F32 ||
+                                (r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)))
         snprintf(text, bytes, "compression \"%s\" is for sums and averages of f32 by allreduce", r->compression);
-    else if (r->compression && lib_compression(r->compression, &compression) < 0) snprintf(text, bytes, "%s", kolo_error_text());
+    else if (r->compression && lib_compression(r->compression, &compression) < 0)
+        snprintf(text, bytes, "%s", kolo_error_text());
     else if (r->compression && !r->name && (compression.kind == COMM_TOPK || compression.kind == COMM_POWERSGD))
-        snprintf(text, bytes, "compression \"%s\" sends later what it leaves out now: the request needs a name", r->compression);
+        snprintf(text, bytes, "compression \"%s\" sends later what it leaves out now: the request needs a name",
+                 r->compression);
 }
 
 static void check_splits(const kolo_request *r, int members, bool root, char *text, size_t bytes)
@@ -80,7 +91,8 @@ static void check_splits(const kolo_request *r, int members, bool root, char *te
     bool bad = false;
     if (!r->splits) {
         if (r->what == KOLO_ALLTOALL && r->dim[0] % members)
-            snprintf(text, bytes, "%lld rows cannot be cut evenly for %d members; give splits", (long long)r->dim[0], members);
+            snprintf(text, bytes, "%lld rows cannot be cut evenly for %d members; give splits", (long long)r->dim[0],
+                     members);
         return;
     }
     for (int m = 0; m < members; m++) bad |= r->splits[m] < 0 || __builtin_add_overflow(sum, r->splits[m], &sum);
@@ -94,7 +106,8 @@ static void check_index(const kolo_request *r, char *text, size_t bytes)
     if (r->rows < 0 || (!r->index && r->dim[0])) snprintf(text, bytes, "no row numbers, or a negative number of rows");
     for (int64_t i = 0; !text[0] && i < r->dim[0]; i++)
         if (r->index[i] < 0 || r->index[i] >= r->rows)
-            snprintf(text, bytes, "row number %lld of a matrix of %lld rows", (long long)r->index[i], (long long)r->rows);
+            snprintf(text, bytes, "row number %lld of a matrix of %lld rows", (long long)r->index[i],
+                     (long long)r->rows);
 }
 
 void lib_check(const kolo_group *group, const kolo_request *r, char *text, size_t bytes)
@@ -137,7 +150,8 @@ void lib_describe(const lib_entry *entry, char *text, size_t bytes)
         add(text, bytes, "%s %s", r->dims ? "" : " of one", type_names[r->type]);
         if (reduces(r) && (unsigned)r->reduce < KOLO_REDUCE_COUNT) add(text, bytes, ", %s", reduce_names[r->reduce]);
         if (has_root(r)) add(text, bytes, ", root %d", r->root);
-        if (reduces(r) && (r->prescale != 1 || r->postscale != 1)) add(text, bytes, ", scaled by %g and %g", r->prescale, r->postscale);
+        if (reduces(r) && (r->prescale != 1 || r->postscale != 1))
+            add(text, bytes, ", scaled by %g and %g", r->prescale, r->postscale);
         if (r->what == KOLO_SPARSE_ALLREDUCE) add(text, bytes, ", of %lld rows", (long long)r->rows);
         if (r->compression) add(text, bytes, ", compression %s", r->compression);
     }

@@ -13,12 +13,12 @@
 struct lib_engine {
     pthread_t thread;
     bool running, broken;
-    char text[1024];            /* of what broke the world */
+    char text[1024]; /* of what broke the world */
     pthread_mutex_t turn;
-    _Atomic uint32_t bell;      /* something was submitted */
-    _Atomic uint32_t waiters;   /* callers that take turns */
-    _Atomic uint32_t sleepers;  /* of them, those that sleep until somebody else's turn completes their request */
-    _Atomic uint32_t resting;   /* the thread waits for the bell */
+    _Atomic uint32_t bell;       /* something was submitted */
+    _Atomic uint32_t waiters;    /* callers that take turns */
+    _Atomic uint32_t sleepers;   /* of them, those that sleep until somebody else's turn completes their request */
+    _Atomic uint32_t resting;    /* the thread waits for the bell */
     _Atomic uint32_t stop, work; /* work: the last turn left something under way */
 };
 
@@ -164,7 +164,9 @@ int lib_engine_start(kolo_world *world)
 {
     struct lib_engine *e = world->engine;
     int rc = pthread_create(&e->thread, NULL, engine_main, world);
-    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no progress thread: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    if (rc)
+        return kolo_fail(KOLO_EINTERNAL, "comm: no progress thread: %s; raise the limit of processes (ulimit -u)",
+                         strerror(rc));
     e->running = true;
     return 0;
 }

@@ -48,7 +48,9 @@ int lib_entry_take(kolo_world *world, lib_entry **out)
     if (!e) {
         int c = table->count / CHUNK;
         if (c == CHUNKS)
-            return kolo_fail(KOLO_ECONFIG, "comm: %d requests under way or not released; wait for some of them, and kolo_release those whose results the library made",
+            return kolo_fail(KOLO_ECONFIG,
+                             "comm: %d requests under way or not released; wait for some of them, and kolo_release "
+                             "those whose results the library made",
                              table->count);
         if (!table->chunk[c] && !(table->chunk[c] = kolo_alloc(CHUNK * sizeof *e))) return KOLO_ECONFIG;
         e = entry_at(table, table->count);
@@ -89,7 +91,8 @@ void lib_entry_free(kolo_world *world, lib_entry *entry)
 int lib_entry_keep(lib_entry *entry, const kolo_request *request, int members)
 {
     size_t splits = request->splits ? (size_t)members * sizeof(int64_t) : 0;
-    size_t name = request->name ? strlen(request->name) + 1 : 0, compression = request->compression ? strlen(request->compression) + 1 : 0;
+    size_t name = request->name ? strlen(request->name) + 1 : 0,
+           compression = request->compression ? strlen(request->compression) + 1 : 0;
     entry->r = *request;
     if (entry->keep_bytes < splits + name + compression) {
         void *more = realloc(entry->keep, splits + name + compression);
@@ -181,7 +184,9 @@ static lib_entry *find(kolo_world *world, kolo_handle handle)
     if (handle > 0 && i >= 0 && i < table->count) e = entry_at(table, (int)i);
     if (e && (lib_entry_handle(e) != handle || atomic_load(&e->state) == LIB_FREE)) e = NULL;
     pthread_mutex_unlock(&world->lock);
-    if (!e) kolo_fail(KOLO_EINPUT, "comm: handle %lld is of no request: it was released, or is of another world", (long long)handle);
+    if (!e)
+        kolo_fail(KOLO_EINPUT, "comm: handle %lld is of no request: it was released, or is of another world",
+                  (long long)handle);
     return e;
 }
 
@@ -221,7 +226,8 @@ int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output)
 {
     const lib_entry *e = find(world, handle);
     if (!e) return KOLO_EINPUT;
-    if (atomic_load(&e->state) != LIB_DONE) return kolo_fail(KOLO_EINPUT, "comm: the request is not complete; kolo_wait first");
+    if (atomic_load(&e->state) != LIB_DONE)
+        return kolo_fail(KOLO_EINPUT, "comm: the request is not complete; kolo_wait first");
     KOLO_TRY(status_of(e));
     *output = e->output;
     return 0;

@@ -17,8 +17,8 @@ static int poll_run(lib_execution *x)
     return x->step = x->then, 1;
 }
 
-int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce,
-                     lib_step then)
+int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width,
+                     enum kolo_wire type, enum kolo_reduce reduce, lib_step then)
 {
     x->run = lib_lane_run(x->track->lane, schedule, own, input, width, type, reduce);
     if (!x->run) return KOLO_ECONFIG;
@@ -27,7 +27,8 @@ int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own,
     return 1;
 }
 
-int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type, enum kolo_reduce reduce, lib_step then)
+int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type,
+            enum kolo_reduce reduce, lib_step then)
 {
     const comm_schedule *schedule;
     KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, problem, &schedule));
@@ -42,7 +43,8 @@ static int poll_push(lib_execution *x)
     return 1;
 }
 
-int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature, lib_step then)
+int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature,
+             lib_step then)
 {
     KOLO_TRY(comm_push_start(x->track->push, in, out, count, how, signature));
     x->step = poll_push;
@@ -59,7 +61,8 @@ static void tell_timeline(lib_execution *x)
     struct lib_timeline *timeline = x->group->world->timeline;
     double now = kolo_time();
     int64_t bytes = 0;
-    for (int i = 0; timeline && i < x->batch.entries; i++) bytes += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
+    for (int i = 0; timeline && i < x->batch.entries; i++)
+        bytes += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
     lib_timeline_add(timeline, phase_of(x), lib_request(x, 0)->name, x->began, now, bytes);
 }
 
@@ -109,16 +112,11 @@ static int carry_nothing(lib_execution *x) { return x->step = lib_finish, 1; }
 static const struct row {
     lib_step carry;
 } table[KOLO_COLLECTIVE_COUNT] = {
-    [KOLO_ALLREDUCE] = {lib_reduce_all},
-    [KOLO_REDUCE_SCATTER] = {lib_reduce_scatter},
-    [KOLO_ALLGATHER] = {lib_gather},
-    [KOLO_BROADCAST] = {lib_broadcast},
-    [KOLO_GATHER] = {lib_gather},
-    [KOLO_SCATTER] = {lib_scatter},
-    [KOLO_ALLTOALL] = {lib_alltoall},
-    [KOLO_BARRIER] = {carry_nothing},
-    [KOLO_JOIN] = {carry_nothing},
-    [KOLO_SPARSE_ALLREDUCE] = {lib_sparse},
+    [KOLO_ALLREDUCE] = {lib_reduce_all}, [KOLO_REDUCE_SCATTER] = {lib_reduce_scatter},
+    [KOLO_ALLGATHER] = {lib_gather},     [KOLO_BROADCAST] = {lib_broadcast},
+    [KOLO_GATHER] = {lib_gather},        [KOLO_SCATTER] = {lib_scatter},
+    [KOLO_ALLTOALL] = {lib_alltoall},    [KOLO_BARRIER] = {carry_nothing},
+    [KOLO_JOIN] = {carry_nothing},       [KOLO_SPARSE_ALLREDUCE] = {lib_sparse},
 };
 
 /* All members have brought the same, faults included. */

@@ -5,12 +5,20 @@
 #include "base/memory.h"
 #include "comm/library/parts.h"
 
-static size_t row_bytes(const kolo_request *r) { return (size_t)(r->dims ? lib_elements(r, 1) : 1) * comm_width(r->type); }
+static size_t row_bytes(const kolo_request *r)
+{
+    return (size_t)(r->dims ? lib_elements(r, 1) : 1) * comm_width(r->type);
+}
 static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
 
 static comm_problem problem_of(const lib_execution *x, enum kolo_collective what)
 {
-    return (comm_problem){.what = what, .me = x->group->rank, .members = x->group->size, .root = lib_request(x, 0)->root, .width = 1, .node_of = x->group->node_of};
+    return (comm_problem){.what = what,
+                          .me = x->group->rank,
+                          .members = x->group->size,
+                          .root = lib_request(x, 0)->root,
+                          .width = 1,
+                          .node_of = x->group->node_of};
 }
 
 /* Rows that came from every member stand in the entry. */
@@ -101,7 +109,8 @@ int lib_gather(lib_execution *x)
     char *out = NULL;
     for (int m = 0; m < members; m++) {
         x->number[m] = 0;
-        for (int i = 0; i < x->batch.entries; i++) x->number[m] += rows_of(x, i)[m] * (int64_t)row_bytes(lib_request(x, i));
+        for (int i = 0; i < x->batch.entries; i++)
+            x->number[m] += rows_of(x, i)[m] * (int64_t)row_bytes(lib_request(x, i));
     }
     problem.counts = x->number;
     if (x->batch.fused) return gather_packed(x, &problem);

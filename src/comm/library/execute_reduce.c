@@ -22,7 +22,8 @@ comm_folding lib_folding(const kolo_request *r, int64_t contributors)
 /* ---- packing ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Elements `from` .. `from + count` of a request's vector, scaled where asked, into a vector of `type`; neutral elements where this rank has nothing. */
-static void pack(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_wire type, bool scaled)
+static void pack(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_wire type,
+                 bool scaled)
 {
     const kolo_request *r = lib_request(x, i);
     if (!x->batch.entry[i]) {
@@ -105,7 +106,11 @@ static int by_schedule(lib_execution *x, bool alone)
 {
     const kolo_request *r = lib_request(x, 0);
     enum kolo_wire type = is_half(r->type) && rounds(r->reduce) ? KOLO_WIRE_F32 : r->type;
-    comm_problem problem = {.what = KOLO_ALLREDUCE, .me = x->group->rank, .members = x->group->size, .count = x->count, .width = comm_width(type),
+    comm_problem problem = {.what = KOLO_ALLREDUCE,
+                            .me = x->group->rank,
+                            .members = x->group->size,
+                            .count = x->count,
+                            .width = comm_width(type),
                             .node_of = x->group->node_of};
     if (alone && type == r->type && r->prescale == 1) {
         x->type = type;
@@ -137,7 +142,8 @@ static int unpack_part(lib_execution *x)
     char *at = x->work, *out;
     for (int i = 0; i < x->batch.entries; i++) {
         const kolo_request *r = lib_request(x, i);
-        int64_t rows = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me), count = rows * row_elements(r);
+        int64_t rows = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me),
+                count = rows * row_elements(r);
         if (x->batch.entry[i]) {
             KOLO_TRY(lib_result_memory(x, i, rows, &out));
             unpack(x, i, out, at, count, x->type, true);
@@ -154,8 +160,13 @@ int lib_reduce_scatter(lib_execution *x)
     enum kolo_wire type = is_half(first->type) && rounds(first->reduce) ? KOLO_WIRE_F32 : first->type;
     int members = x->group->size;
     char *at;
-    comm_problem problem = {.what = KOLO_REDUCE_SCATTER, .me = x->group->rank, .members = members, .in_place = true, .counts = x->number,
-                            .width = comm_width(type), .node_of = x->group->node_of};
+    comm_problem problem = {.what = KOLO_REDUCE_SCATTER,
+                            .me = x->group->rank,
+                            .members = members,
+                            .in_place = true,
+                            .counts = x->number,
+                            .width = comm_width(type),
+                            .node_of = x->group->node_of};
     for (int i = 0; i < x->batch.entries; i++) problem.count += lib_elements(lib_request(x, i), 0);
     x->type = type;
     KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem.count * comm_width(type), &at));
@@ -164,7 +175,8 @@ int lib_reduce_scatter(lib_execution *x)
         x->number[m] = 0;
         for (int i = 0; i < x->batch.entries; i++) {
             const kolo_request *r = lib_request(x, i);
-            int64_t each = row_elements(r), from = lib_cut(r->dim[0], members, m) * each, count = lib_cut(r->dim[0], members, m + 1) * each - from;
+            int64_t each = row_elements(r), from = lib_cut(r->dim[0], members, m) * each,
+                    count = lib_cut(r->dim[0], members, m + 1) * each - from;
             pack(x, i, from, count, at, type, true);
             at += (size_t)count * comm_width(type);
             x->number[m] += count;

@@ -75,7 +75,8 @@ static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
         if (!dense) index[row] = p[i].index;
         add_up(x, p + i, n, each, out + (dense ? p[i].index : row) * each_bytes, wide);
     }
-    entry->output = (kolo_output){.data = out, .dims = 2, .dim = {dense ? r->rows : rows, each}, .index = dense ? NULL : index, .last = -1};
+    entry->output = (kolo_output){
+        .data = out, .dims = 2, .dim = {dense ? r->rows : rows, each}, .index = dense ? NULL : index, .last = -1};
     return 0;
 }
 
@@ -103,7 +104,13 @@ int lib_sparse(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     int64_t each_bytes = r->dim[1] * (int64_t)comm_width(r->type), total = 0, mine = 0;
     int members = x->group->size, me = x->group->rank;
-    comm_problem problem = {.what = KOLO_ALLGATHER, .me = me, .members = members, .in_place = true, .counts = x->number, .width = 1, .node_of = x->group->node_of};
+    comm_problem problem = {.what = KOLO_ALLGATHER,
+                            .me = me,
+                            .members = members,
+                            .in_place = true,
+                            .counts = x->number,
+                            .width = 1,
+                            .node_of = x->group->node_of};
     for (int m = 0; m < members; m++) {
         x->number[m] = x->batch.rows[m] * (8 + each_bytes);
         if (m == me) mine = total;

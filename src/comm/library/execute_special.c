@@ -69,7 +69,11 @@ static int make_codec(const lib_execution *x, lib_special *s)
 
 static int make_adasum(const lib_execution *x, lib_special *s, const int64_t *count)
 {
-    comm_adasum_problem problem = {.me = x->group->rank, .members = x->group->size, .type = lib_request(x, 0)->type, .count = count, .tensors = x->batch.entries};
+    comm_adasum_problem problem = {.me = x->group->rank,
+                                   .members = x->group->size,
+                                   .type = lib_request(x, 0)->type,
+                                   .count = count,
+                                   .tensors = x->batch.entries};
     return comm_adasum_make(&s->adasum, &problem);
 }
 
@@ -159,7 +163,8 @@ int lib_special_allreduce(lib_execution *x)
         else comm_scale(at, input_of(r), count, r->type, 1, r->prescale);
         at += (size_t)count * comm_width(r->type);
     }
-    const comm_schedule *schedule = special->codec ? comm_codec_schedule(special->codec) : comm_adasum_schedule(special->adasum);
+    const comm_schedule *schedule =
+        special->codec ? comm_codec_schedule(special->codec) : comm_adasum_schedule(special->adasum);
     KOLO_TRY(lib_run_schedule(x, schedule, x->work, x->work, comm_width(first->type), first->type, KOLO_SUM, unpack));
     if (special->codec) comm_codec_begin(special->codec, x->run);
     else comm_adasum_begin(special->adasum, x->run);

@@ -148,7 +148,8 @@ int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int
     return rc;
 }
 
-int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank, int count, const char *note, const char *fault)
+int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank, int count, const char *note,
+                            const char *fault)
 {
     KOLO_TRY(lib_agree(world->group[0], note, fault));
     return make(out, world, rank, count);

@@ -43,7 +43,9 @@ static void check(const int32_t *lowest, const int *rank, int count, int size, c
     fault[0] = 0;
     for (int r = 0; count && r < size; r++) same += lowest[r] == rank[0];
     if (count && rank[0] < 0) snprintf(fault, bytes, "the communicator has processes outside of the world");
-    else if (count && same != count) snprintf(fault, bytes, "the communicator with rank %d has %d processes, but %d ranks brought it", rank[0], count, same);
+    else if (count && same != count)
+        snprintf(fault, bytes, "the communicator with rank %d has %d processes, but %d ranks brought it", rank[0],
+                 count, same);
 }
 
 int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_comm)
@@ -53,7 +55,8 @@ int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_c
     *out = NULL;
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
     const kolo_launch *l = world->launch;
-    if (!mpi_comm) return kolo_fail(KOLO_EINPUT, "comm: no communicator is given; a rank without one gives MPI_COMM_NULL");
+    if (!mpi_comm)
+        return kolo_fail(KOLO_EINPUT, "comm: no communicator is given; a rank without one gives MPI_COMM_NULL");
     if (!l->mpi) return kolo_fail(KOLO_EINPUT, "comm: groups of MPI communicators need a world whose ranks are MPI's");
     int32_t *lowest = kolo_alloc((size_t)l->size * sizeof *lowest);
     if (!lowest) return KOLO_ECONFIG;

@@ -21,17 +21,18 @@ enum lib_state { LIB_FREE, LIB_SUBMITTED, LIB_AGREED, LIB_RUNNING, LIB_DONE };
 
 /* One request of this rank, from submit to release. Entries lie in chunks that never move; the handle is index and generation. */
 typedef struct lib_entry {
-    kolo_request r;    /* name, compression, splits: copies, in `keep` */
+    kolo_request r; /* name, compression, splits: copies, in `keep` */
     void *keep;
     size_t keep_bytes;
-    char *fault;       /* what is wrong with the request in itself; NULL: nothing */
-    char *note;        /* of an agreement (a barrier of the library's own): what it is about; part of the signature; or NULL */
-    bool detached;     /* nobody has the handle: free when complete */
+    char *fault; /* what is wrong with the request in itself; NULL: nothing */
+    char *note; /* of an agreement (a barrier of the library's own): what it is about; part of the signature; or NULL */
+    bool detached; /* nobody has the handle: free when complete */
     kolo_group *group;
     uint64_t sequence; /* of the group's unnamed requests; 0: named */
-    uint32_t bundle;   /* > 0: submitted together with others: begins only with all of them; unique on this rank while under way */
+    uint32_t
+        bundle; /* > 0: submitted together with others: begins only with all of them; unique on this rank while under way */
     int bundle_size;
-    double submitted;  /* kolo_time() */
+    double submitted;       /* kolo_time() */
     _Atomic uint32_t state; /* enum lib_state; a futex */
     int status;             /* from LIB_DONE on: 0 or negative, then text */
     char *text;
@@ -40,7 +41,7 @@ typedef struct lib_entry {
     size_t memory_bytes;
     int64_t *received; /* [group size] */
     uint32_t generation;
-    int index;         /* of the entry, in the world's table */
+    int index; /* of the entry, in the world's table */
     struct lib_entry *next;
 } lib_entry;
 
@@ -50,12 +51,13 @@ typedef struct lib_batch {
     kolo_group *group;
     lib_entry **entry; /* [entries] */
     int entries;
-    bool fused;        /* one allreduce (or allgather, reduce_scatter) over all of them */
+    bool fused;                   /* one allreduce (or allgather, reduce_scatter) over all of them */
     const kolo_request *stand_in; /* [entries] or NULL */
-    int contributors;  /* ranks that bring data: the divisor of an average */
-    const int64_t *rows; /* [entries][members] dim[0] of every member: allgather, gather, sparse; scatter: rows for every member; alltoall: [members][members]
+    int contributors;             /* ranks that bring data: the divisor of an average */
+    const int64_t *
+        rows; /* [entries][members] dim[0] of every member: allgather, gather, sparse; scatter: rows for every member; alltoall: [members][members]
                           * rows from, to; NULL otherwise */
-    uint64_t number;   /* of batches of this group, from 1: for messages */
+    uint64_t number; /* of batches of this group, from 1: for messages */
 } lib_batch;
 
 struct kolo_group {
@@ -64,11 +66,11 @@ struct kolo_group {
     int *rank_of;       /* [size] world ranks, ascending */
     int *node_of;       /* [size] */
     bool one_node;
-    lib_entry *first, *last; /* unnamed, not begun yet */
-    uint64_t submitted, finished; /* unnamed */
-    struct lib_negotiator *negotiator; /* of this group */
+    lib_entry *first, *last;            /* unnamed, not begun yet */
+    uint64_t submitted, finished;       /* unnamed */
+    struct lib_negotiator *negotiator;  /* of this group */
     struct lib_stream *unnamed, *named; /* parts.h: what carries batches */
-    int channels; /* of lanes, given out so far */
+    int channels;                       /* of lanes, given out so far */
 };
 
 struct kolo_world {
@@ -107,8 +109,10 @@ void lib_complete(lib_entry *entry, int status, const char *text);
 
 /* A schedule over the group's router lanes, for control messages as well as data: run by comm_run_poll. */
 typedef struct lib_lane lib_lane;
-int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests, size_t scratch_bytes); /* channel: own tag space, by creation order per group */
-comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce);
+int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests,
+                  size_t scratch_bytes); /* channel: own tag space, by creation order per group */
+comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width,
+                       enum kolo_wire type, enum kolo_reduce reduce);
 void lib_lane_patient(lib_lane *lane, bool patient); /* comm_router_patient */
 void lib_lane_free(lib_lane **lane);
 
@@ -127,6 +131,7 @@ int lib_timeline_open(struct lib_timeline **timeline, const char *folder, int ra
 int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world);
 void lib_timeline_close(struct lib_timeline **timeline);
 /* phase: a constant such as "negotiate", "pack", "allreduce", "unpack", "wait"; name: of the tensor or NULL; times by kolo_time(). */
-void lib_timeline_add(struct lib_timeline *timeline, const char *phase, const char *name, double begin, double end, int64_t bytes);
+void lib_timeline_add(struct lib_timeline *timeline, const char *phase, const char *name, double begin, double end,
+                      int64_t bytes);
 
 #endif

@@ -23,13 +23,19 @@ static void join_packets(void *out, const void *left, const void *right, int64_t
         o->op = l->op;
         o->count = l->count;
         o->spare = 0;
-        if (same && l->count) comm_combine_of((enum kolo_wire)l->type, (enum kolo_reduce)l->op)(o->data, l->data, r->data, l->count);
+        if (same && l->count)
+            comm_combine_of((enum kolo_wire)l->type, (enum kolo_reduce)l->op)(o->data, l->data, r->data, l->count);
     }
 }
 
 static int meet_packet(lib_execution *x, uint64_t signature, lib_step then)
 {
-    comm_problem problem = {.what = KOLO_ALLREDUCE, .me = x->group->rank, .members = x->group->size, .in_place = true, .count = 1, .width = sizeof x->packet,
+    comm_problem problem = {.what = KOLO_ALLREDUCE,
+                            .me = x->group->rank,
+                            .members = x->group->size,
+                            .in_place = true,
+                            .count = 1,
+                            .width = sizeof x->packet,
                             .node_of = x->group->node_of};
     const comm_schedule *schedule;
     x->packet.high = signature;
@@ -45,8 +51,8 @@ static int meet_packet(lib_execution *x, uint64_t signature, lib_step then)
 /* Every member's dim[0] by a sum over vectors that are 0 elsewhere: where the result's shape depends on all. */
 static bool needs_rows(const kolo_request *r)
 {
-    return ((r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER) && !r->splits) || r->what == KOLO_ALLTOALL || r->what == KOLO_SCATTER ||
-           r->what == KOLO_SPARSE_ALLREDUCE;
+    return ((r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER) && !r->splits) || r->what == KOLO_ALLTOALL ||
+           r->what == KOLO_SCATTER || r->what == KOLO_SPARSE_ALLREDUCE;
 }
 
 static int64_t bring_rows(lib_execution *x)
@@ -57,7 +63,8 @@ static int64_t bring_rows(lib_execution *x)
     int64_t n = r->what == KOLO_ALLTOALL ? (int64_t)members * members : members;
     memset(rows, 0, (size_t)n * sizeof *rows);
     if (r->what == KOLO_ALLTOALL)
-        for (int i = 0; i < members; i++) rows[(int64_t)me * members + i] = r->splits ? r->splits[i] : r->dim[0] / members;
+        for (int i = 0; i < members; i++)
+            rows[(int64_t)me * members + i] = r->splits ? r->splits[i] : r->dim[0] / members;
     else if (r->what != KOLO_SCATTER) rows[me] = r->dims ? r->dim[0] : 1;
     else
         for (int i = 0; me == r->root && i < members; i++)
@@ -93,7 +100,8 @@ static int take_vector(lib_execution *x)
     if (packet_differs(&x->packet)) return x->step = lib_tell_differences, 1;
     int64_t count = x->packet.count, divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
     KOLO_TRY(lib_result_memory(x, 0, -1, &out));
-    if (divisor != 1 || r->postscale != 1) comm_scale(x->packet.data, x->packet.data, count, (enum kolo_wire)x->packet.type, divisor, r->postscale);
+    if (divisor != 1 || r->postscale != 1)
+        comm_scale(x->packet.data, x->packet.data, count, (enum kolo_wire)x->packet.type, divisor, r->postscale);
     if (is_half(r->type)) comm_narrow(out, (const float *)(const void *)x->packet.data, count, r->type);
     else if (count) memcpy(out, x->packet.data, (size_t)count * comm_width(r->type));
     return x->step = lib_finish, 1;
@@ -104,8 +112,13 @@ static int rows_stand(lib_execution *x) { return x->step = lib_carry, 1; }
 /* All have brought the same; their rows did not fit into the packet. */
 static int gather_rows(lib_execution *x)
 {
-    comm_problem problem = {.what = KOLO_ALLREDUCE, .me = x->group->rank, .members = x->group->size, .in_place = true, .count = bring_rows(x),
-                            .width = sizeof(int64_t), .node_of = x->group->node_of};
+    comm_problem problem = {.what = KOLO_ALLREDUCE,
+                            .me = x->group->rank,
+                            .members = x->group->size,
+                            .in_place = true,
+                            .count = bring_rows(x),
+                            .width = sizeof(int64_t),
+                            .node_of = x->group->node_of};
     void *rows = (void *)(uintptr_t)x->batch.rows;
     KOLO_TRY(lib_run(x, &problem, rows, rows, KOLO_WIRE_I64, KOLO_SUM, rows_stand));
     return 1;
@@ -116,7 +129,8 @@ static int met(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     if (packet_differs(&x->packet)) return x->step = lib_tell_differences, 1;
     if (needs_rows(r) && !x->packet.count) return x->step = gather_rows, 1;
-    if (needs_rows(r)) memcpy((void *)(uintptr_t)x->batch.rows, x->packet.data, (size_t)x->packet.count * sizeof(int64_t));
+    if (needs_rows(r))
+        memcpy((void *)(uintptr_t)x->batch.rows, x->packet.data, (size_t)x->packet.count * sizeof(int64_t));
     return x->step = lib_carry, 1;
 }
 
@@ -128,7 +142,8 @@ int lib_meet(lib_execution *x)
     void *rows = (void *)(uintptr_t)x->batch.rows;
     int64_t n = needs_rows(r) && !x->batch.entry[0]->fault ? bring_rows(x) : 0;
     if (x->group->size == 1) return x->step = lib_carry, 1;
-    if (x->track->push && lib_pushes(r) && !x->batch.entry[0]->fault) return x->step = lib_carry, 1; /* the reduction compares, too */
+    if (x->track->push && lib_pushes(r) && !x->batch.entry[0]->fault)
+        return x->step = lib_carry, 1; /* the reduction compares, too */
     if (x->track->push) return lib_push(x, rows, rows, n, &sum, signature, rows_stand);
     memset(&x->packet, 0, sizeof x->packet);
     x->packet.type = KOLO_WIRE_I64;
@@ -166,7 +181,8 @@ static void list(const lib_execution *x, char *text, size_t bytes)
             int to = k;
             if (strcmp(x->texts + (size_t)k * LIB_TEXT, mine) != 0) continue;
             while (to + 1 < members && strcmp(x->texts + (size_t)(to + 1) * LIB_TEXT, mine) == 0) to++;
-            snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", x->group->rank_of[k], x->group->rank_of[to]);
+            snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", x->group->rank_of[k],
+                     x->group->rank_of[to]);
             add(text, bytes, &at, word);
             k = to;
         }
@@ -179,7 +195,8 @@ static int told(lib_execution *x)
 {
     char text[2048], what[1600];
     list(x, what, sizeof what);
-    snprintf(text, sizeof text, "request %llu of group %d does not match, nothing was sent: %s", (unsigned long long)x->batch.number, x->group->id, what);
+    snprintf(text, sizeof text, "request %llu of group %d does not match, nothing was sent: %s",
+             (unsigned long long)x->batch.number, x->group->id, what);
     lib_fail_all(x, KOLO_EINPUT, text);
     return x->step = NULL, 1;
 }
@@ -187,8 +204,13 @@ static int told(lib_execution *x)
 int lib_tell_differences(lib_execution *x)
 {
     int members = x->group->size;
-    comm_problem problem = {.what = KOLO_ALLREDUCE, .me = x->group->rank, .members = members, .in_place = true, .count = (int64_t)members * LIB_TEXT,
-                            .width = 1, .node_of = x->group->node_of};
+    comm_problem problem = {.what = KOLO_ALLREDUCE,
+                            .me = x->group->rank,
+                            .members = members,
+                            .in_place = true,
+                            .count = (int64_t)members * LIB_TEXT,
+                            .width = 1,
+                            .node_of = x->group->node_of};
     free(x->texts);
     x->texts = kolo_alloc((size_t)members * LIB_TEXT);
     if (!x->texts) return KOLO_ECONFIG;

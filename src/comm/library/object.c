@@ -14,9 +14,17 @@ int kolo_broadcast_object(kolo_group *group, const void *mine, size_t bytes, int
     char *object = kolo_alloc((size_t)size + 1);
     int64_t bad = object == NULL;
     int rc = kolo_allreduce(group, NULL, &bad, 1, KOLO_WIRE_I64, KOLO_SUM);
-    if (rc == 0 && bad) rc = kolo_fail(KOLO_ECONFIG, "comm: %lld of %d ranks have no memory for an object of %lld bytes", (long long)bad, group->size, (long long)size);
+    if (rc == 0 && bad)
+        rc = kolo_fail(KOLO_ECONFIG, "comm: %lld of %d ranks have no memory for an object of %lld bytes",
+                       (long long)bad, group->size, (long long)size);
     if (rc == 0) {
-        kolo_request r = {.what = KOLO_BROADCAST, .in = group->rank == root ? mine : NULL, .out = object, .type = KOLO_WIRE_U8, .dims = 1, .dim = {size}, .root = root};
+        kolo_request r = {.what = KOLO_BROADCAST,
+                          .in = group->rank == root ? mine : NULL,
+                          .out = object,
+                          .type = KOLO_WIRE_U8,
+                          .dims = 1,
+                          .dim = {size},
+                          .root = root};
         rc = lib_do(group, &r, NULL);
     }
     if (rc < 0) {

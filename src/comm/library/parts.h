@@ -7,9 +7,10 @@
 #include "comm/library/library.h"
 
 enum {
-    LIB_TRACKS = 2,   /* batches of one stream under way at a time; batch number i is carried by track i mod LIB_TRACKS on every member */
+    LIB_TRACKS =
+        2, /* batches of one stream under way at a time; batch number i is carried by track i mod LIB_TRACKS on every member */
     LIB_CHANNELS = 16, /* lanes of a group */
-    LIB_TEXT = 256,   /* of one rank in a message about requests that do not match */
+    LIB_TEXT = 256,    /* of one rank in a message about requests that do not match */
 };
 
 /* ---- entries.c ---------------------------------------------------------------------------------------------------------- */
@@ -34,7 +35,8 @@ void lib_check(const kolo_group *group, const kolo_request *request, char *text,
 int64_t lib_elements(const kolo_request *request, int from); /* product of the dimensions from `from` on */
 /* Submits one that the library itself made or that lib_check has seen; world->lock is not held. */
 int lib_check_group(const kolo_group *group);
-kolo_request lib_plain(const kolo_request *request); /* with factors that are numbers, and no compression that is none */
+kolo_request
+lib_plain(const kolo_request *request); /* with factors that are numbers, and no compression that is none */
 int lib_submit(kolo_group *group, const kolo_request *request, lib_entry **entry);
 int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **entry); /* without submitting it */
 /* Submits, takes turns until it is complete, releases: what every blocking call does. output may be NULL; what it points to is the caller's only if the
@@ -43,8 +45,8 @@ int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output);
 
 /* ---- engine.c: turns ------------------------------------------------------------------------------------------------------ */
 
-int lib_engine_open(kolo_world *world);   /* turns can be taken */
-int lib_engine_start(kolo_world *world);  /* and are */
+int lib_engine_open(kolo_world *world);  /* turns can be taken */
+int lib_engine_start(kolo_world *world); /* and are */
 void lib_engine_stop(kolo_world *world);
 void lib_engine_close(kolo_world *world);
 /* Whoever holds the turn makes all calls of the router, of lanes and of the negotiators. */
@@ -75,14 +77,15 @@ typedef struct lib_track {
 typedef struct lib_stream {
     kolo_group *group;
     lib_track track[LIB_TRACKS];
-    uint64_t begun; /* batches that have got their track */
+    uint64_t begun;                      /* batches that have got their track */
     lib_execution *first, *last, *spare; /* waiting for their track; to be used again */
     struct lib_cache *schedules;
     struct lib_special *specials; /* Adasum's and the codecs' */
 } lib_stream;
 
 int lib_stream_lanes(lib_stream **stream, kolo_group *group); /* the turn is held; not collective */
-int lib_stream_pushes(lib_stream *stream, int number);        /* collective over the group; number: of the stream in its group */
+int lib_stream_pushes(lib_stream *stream,
+                      int number); /* collective over the group; number: of the stream in its group */
 void lib_stream_close(lib_stream **stream);
 /* Begins what can begin and carries on what is under way. *work: something is. Returns whether anything moved, or negative: broken. */
 int lib_stream_turn(lib_stream *stream, bool *work);
@@ -93,7 +96,8 @@ int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **st
 
 /* ---- execute*.c, meet.c: one batch, step by step ----------------------------------------------------------------------------- */
 
-typedef int (*lib_step)(lib_execution *execution); /* 1: done, execution->step says what comes; 0: not yet; negative: broken */
+typedef int (*lib_step)(
+    lib_execution *execution); /* 1: done, execution->step says what comes; 0: not yet; negative: broken */
 
 typedef struct lib_packet {
     uint64_t high, low_not; /* greatest signature, and greatest complement of one */
@@ -110,10 +114,10 @@ struct lib_execution {
     int64_t *number; /* [3 members] for problems */
     bool met;        /* unnamed: the first round is its own */
     lib_step step, then;
-    comm_run *run;   /* what step = run waits for */
+    comm_run *run; /* what step = run waits for */
     lib_packet packet;
-    char *texts;     /* [members][LIB_TEXT] while a mismatch is told */
-    char *work;      /* vector that is reduced: stage, or the caller's */
+    char *texts;         /* [members][LIB_TEXT] while a mismatch is told */
+    char *work;          /* vector that is reduced: stage, or the caller's */
     enum kolo_wire type; /* of it */
     int64_t count;
     double began;
@@ -127,19 +131,22 @@ static inline const kolo_request *lib_request(const lib_execution *x, int i)
 }
 
 /* Steps that wait for a run of the track's lane, or for the push; then comes `then`. */
-int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type, enum kolo_reduce reduce, lib_step then);
-int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce,
-                     lib_step then);
-int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature, lib_step then);
+int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type,
+            enum kolo_reduce reduce, lib_step then);
+int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width,
+                     enum kolo_wire type, enum kolo_reduce reduce, lib_step then);
+int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature,
+             lib_step then);
 /* The end: of one entry, and of the batch. */
 void lib_fail_all(lib_execution *x, int status, const char *text);
 int lib_finish(lib_execution *x); /* a step: what has not failed has succeeded */
 /* Where the result of entry i goes: the caller's memory or the library's, with its shape noted. rows < 0: the shape of the request. */
 int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out);
 
-int lib_meet(lib_execution *x);  /* the first step of an unnamed request */
+int lib_meet(lib_execution *x); /* the first step of an unnamed request */
 int lib_tell_differences(lib_execution *x);
-int lib_carry(lib_execution *x); /* the first step of a named one, and of an unnamed one when all have brought the same */
+int lib_carry(
+    lib_execution *x); /* the first step of a named one, and of an unnamed one when all have brought the same */
 int lib_reduce_all(lib_execution *x);
 int lib_reduce_scatter(lib_execution *x);
 int lib_gather(lib_execution *x); /* allgather too */
@@ -152,15 +159,22 @@ void lib_specials_free(struct lib_special **first);
 /* KOLO_EINPUT or KOLO_ECONFIG: no such compression. */
 int lib_compression(const char *text, comm_compress *config);
 /* Reduced element by element as it is. */
-static inline bool lib_pushes(const kolo_request *r) { return r->what == KOLO_ALLREDUCE && r->reduce != KOLO_ADASUM && !r->compression; }
+static inline bool lib_pushes(const kolo_request *r)
+{
+    return r->what == KOLO_ALLREDUCE && r->reduce != KOLO_ADASUM && !r->compression;
+}
 comm_folding lib_folding(const kolo_request *request, int64_t contributors);
 /* First row of part i of `rows` cut into `parts`: the first (rows mod parts) have one more. */
-static inline int64_t lib_cut(int64_t rows, int parts, int i) { return rows / parts * i + (rows % parts < i ? rows % parts : i); }
+static inline int64_t lib_cut(int64_t rows, int parts, int i)
+{
+    return rows / parts * i + (rows % parts < i ? rows % parts : i);
+}
 
 /* ---- schedules.c ----------------------------------------------------------------------------------------------------------- */
 
 /* The schedule of a problem, made once. Memory of the cache, good until LIB_SCHEDULES others were asked for. */
-int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem, const comm_schedule **schedule);
+int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem,
+                 const comm_schedule **schedule);
 void lib_schedules_free(struct lib_cache **cache);
 
 /* ---- submit.c, for the library itself ------------------------------------------------------------------------------------------------------------------ */
@@ -172,10 +186,12 @@ int lib_agree(kolo_group *group, const char *note, const char *fault);
 
 typedef int (*lib_exchange)(void *of, const void *mine, size_t bytes, void *all);
 /* On a launch that outlives the world. exchange: as comm_router_config's; NULL: the launch's. */
-int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange, void *of);
+int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange,
+                    void *of);
 int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **group);
 void lib_group_close(kolo_group **group);
-int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count, const char *note, const char *fault);
+int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count, const char *note,
+                            const char *fault);
 /* Returns when nothing of the group is under way on this rank. */
 void lib_group_drain(kolo_group *group);
 int lib_config_resolve(kolo_world_config *config, const kolo_world_config *asked);

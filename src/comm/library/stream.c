@@ -19,7 +19,8 @@ int lib_stream_pushes(lib_stream *s, int number)
 {
     kolo_group *g = s->group;
     for (int i = 0; i < LIB_TRACKS && g->one_node && g->size > 1; i++)
-        KOLO_TRY(comm_push_open(&s->track[i].push, g->world->router, (g->id * 2 + number) * LIB_TRACKS + i, g->rank_of, g->size));
+        KOLO_TRY(comm_push_open(&s->track[i].push, g->world->router, (g->id * 2 + number) * LIB_TRACKS + i, g->rank_of,
+                                g->size));
     return 0;
 }
 
@@ -39,7 +40,8 @@ int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **st
         unstage(track, world);
         track->stage_shared = comm_router_alloc(world->router, room, &memory) == 0;
         if (!track->stage_shared && posix_memalign(&memory, KOLO_ALIGN, room) != 0)
-            return kolo_fail(KOLO_ECONFIG, "comm: out of memory for %zu bytes of packed requests; lower KOLO_COMM_FUSION", room);
+            return kolo_fail(KOLO_ECONFIG,
+                             "comm: out of memory for %zu bytes of packed requests; lower KOLO_COMM_FUSION", room);
         track->stage = memory;
         track->stage_bytes = room;
     }
@@ -138,7 +140,9 @@ int lib_execute_begin(const lib_batch *batch)
     KOLO_TRY(take(s, batch->entries, rows, batch->stand_in != NULL, &x));
     lib_batch *own = &x->batch;
     memcpy(own->entry, batch->entry, (size_t)batch->entries * sizeof *own->entry);
-    if (batch->stand_in) memcpy((kolo_request *)(uintptr_t)own->stand_in, batch->stand_in, (size_t)batch->entries * sizeof *own->stand_in);
+    if (batch->stand_in)
+        memcpy((kolo_request *)(uintptr_t)own->stand_in, batch->stand_in,
+               (size_t)batch->entries * sizeof *own->stand_in);
     if (rows) memcpy((int64_t *)(uintptr_t)own->rows, batch->rows, (size_t)rows * sizeof *own->rows);
     own->group = batch->group;
     own->entries = batch->entries;

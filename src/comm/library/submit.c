@@ -10,7 +10,8 @@ int lib_check_group(const kolo_group *group)
 {
     if (!group) return kolo_fail(KOLO_EINPUT, "comm: no group is given");
     if (group->rank < 0)
-        return kolo_fail(KOLO_EINPUT, "comm: rank %d is no member of group %d (%d ranks): it may only free it", group->world->launch->rank, group->id, group->size);
+        return kolo_fail(KOLO_EINPUT, "comm: rank %d is no member of group %d (%d ranks): it may only free it",
+                         group->world->launch->rank, group->id, group->size);
     return lib_broken(group->world) ? KOLO_ELAUNCH : 0;
 }
 
@@ -132,12 +133,17 @@ static int fill_grouped(kolo_group *group, const kolo_request *request, int coun
 int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int count, kolo_handle *handle)
 {
     KOLO_TRY(lib_check_group(group));
-    if (count < 1 || !handle) return kolo_fail(KOLO_EINPUT, "comm: %d grouped requests, handles %s", count, handle ? "given" : "not given");
+    if (count < 1 || !handle)
+        return kolo_fail(KOLO_EINPUT, "comm: %d grouped requests, handles %s", count, handle ? "given" : "not given");
     for (int i = 0; i < count; i++) {
         if (!request[i].name) return kolo_fail(KOLO_EINPUT, "comm: grouped request %d of %d has no name", i, count);
         if (request[i].what != request[0].what ||
-            (request[i].what != KOLO_ALLREDUCE && request[i].what != KOLO_ALLGATHER && request[i].what != KOLO_REDUCE_SCATTER))
-            return kolo_fail(KOLO_EINPUT, "comm: grouped requests are all allreduces, all allgathers or all reduce_scatters (\"%s\" is another)", request[i].name);
+            (request[i].what != KOLO_ALLREDUCE && request[i].what != KOLO_ALLGATHER &&
+             request[i].what != KOLO_REDUCE_SCATTER))
+            return kolo_fail(
+                KOLO_EINPUT,
+                "comm: grouped requests are all allreduces, all allgathers or all reduce_scatters (\"%s\" is another)",
+                request[i].name);
     }
     lib_entry **entry = kolo_alloc((size_t)count * sizeof *entry);
     if (!entry) return KOLO_ECONFIG;

@@ -43,12 +43,17 @@ static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
 {
     kolo_launch *l = world->launch;
     const kolo_world_config *c = &world->config;
-    const comm_router_config config = {.between = c->transport, .timeout = c->timeout, .shared_bytes = c->shared_bytes, .exchange = exchange, .exchange_of = of};
+    const comm_router_config config = {.between = c->transport,
+                                       .timeout = c->timeout,
+                                       .shared_bytes = c->shared_bytes,
+                                       .exchange = exchange,
+                                       .exchange_of = of};
     KOLO_TRY(lib_entries_open(world));
     KOLO_TRY(comm_selector_open(&world->selector, c->table, c->algorithm));
     KOLO_TRY(comm_router_open(&world->router, l, &config));
     if (c->timeline && *c->timeline) { /* a rank that cannot write is no reason to stop */
-        if (lib_timeline_open(&world->timeline, c->timeline, l->rank, l->host) < 0) kolo_warn("comm: no timeline: %s", kolo_error_text());
+        if (lib_timeline_open(&world->timeline, c->timeline, l->rank, l->host) < 0)
+            kolo_warn("comm: no timeline: %s", kolo_error_text());
         KOLO_TRY(lib_timeline_align(world->timeline, world));
     }
     KOLO_TRY(lib_engine_open(world));
@@ -66,7 +71,8 @@ static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
     return lib_engine_start(world);
 }
 
-int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange, void *of)
+int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange,
+                    void *of)
 {
     kolo_world *world = *out = kolo_alloc(sizeof *world);
     if (!world) return KOLO_ECONFIG;
@@ -128,7 +134,8 @@ void kolo_world_abort(kolo_world *world, const char *reason)
 {
     char text[512];
     if (!world) return;
-    snprintf(text, sizeof text, "rank %d on host %s gave up: %s", world->launch->rank, world->launch->host, reason ? reason : "no reason given");
+    snprintf(text, sizeof text, "rank %d on host %s gave up: %s", world->launch->rank, world->launch->host,
+             reason ? reason : "no reason given");
     comm_router_break(world->router, text);
     lib_engine_wake(world);
 }
@@ -141,7 +148,7 @@ int kolo_world_local_size(const kolo_world *world) { return world ? world->launc
 int kolo_world_node(const kolo_world *world) { return world ? world->launch->node : none(); }
 int kolo_world_nodes(const kolo_world *world) { return world ? world->launch->nodes : none(); }
 
-int kolo_world_alloc(kolo_world *world, size_t bytes, void **memory) 
+int kolo_world_alloc(kolo_world *world, size_t bytes, void **memory)
 {
     *memory = NULL;
     return world ? comm_router_alloc(world->router, bytes, memory) : none();
