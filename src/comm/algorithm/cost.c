@@ -4,9 +4,6 @@
 #include "comm/algorithm/rows.h"
 #include "comm/algorithm/stages.h"
 
-#include <stddef.h>
-#include <string.h>
-
 #define EXTRA .5 /* of alpha: each further message that is under way at the same time */
 
 typedef int pattern; /* XOR, SHIFT, or the radix of a circle */
