@@ -89,7 +89,8 @@ static int merge_all(merge *m, const char *folder)
     glob_t found = {0};
     int rc = pattern ? 0 : KOLO_ECONFIG;
     if (rc == 0 && glob(pattern, 0, NULL, &found) != 0)
-        rc = kolo_fail(KOLO_EINPUT, "%s: no rank-N.json there; a job writes them with KOLO_COMM_TIMELINE=%s", folder, folder);
+        rc = kolo_fail(KOLO_EINPUT, "%s: no rank-N.json there; a job writes them with KOLO_COMM_TIMELINE=%s", folder,
+                       folder);
     for (size_t i = 0; i < found.gl_pathc && rc == 0; i++) rc = merge_file(m, found.gl_pathv[i]);
     globfree(&found);
     free(pattern);
@@ -110,7 +111,8 @@ static int merge_folder(const char *folder)
     if (rc == 0) {
         printf("%s: %ld events of %d ranks, clocks known to %.1f us\n", path, m.events, m.files, m.error * 1e6);
         if (m.broken) printf("%ld lines that are no whole event were left out\n", m.broken);
-        if (m.unaligned) printf("%d ranks do not say how their clock differs: their times stand as they are\n", m.unaligned);
+        if (m.unaligned)
+            printf("%d ranks do not say how their clock differs: their times stand as they are\n", m.unaligned);
     }
     free(path);
     free(aside);

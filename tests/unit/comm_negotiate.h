@@ -47,15 +47,13 @@ typedef struct play_entry {
     char name[48];
 } play_entry;
 
-static inline uint32_t play_draw(play *p, uint32_t below)
-{
-    return kolo_philox(p->seed, 7, p->draws++).v[0] % below;
-}
+static inline uint32_t play_draw(play *p, uint32_t below) { return kolo_philox(p->seed, 7, p->draws++).v[0] % below; }
 
 static inline void play_write(play_log *log, const char *text)
 {
     size_t length = strlen(text) + 1;
-    while (log->size + length + 1 > log->capacity) log->text = realloc(log->text, log->capacity = 2 * log->capacity + 1024);
+    while (log->size + length + 1 > log->capacity)
+        log->text = realloc(log->text, log->capacity = 2 * log->capacity + 1024);
     memcpy(log->text + log->size, text, length);
     log->size += length;
     log->text[log->size - 1] = '\n';
@@ -101,7 +99,8 @@ static inline void play_batches(play *p, int m)
             const kolo_request *r = entry ? &entry->r : &batch->stand_in[i];
             char line[160];
             snprintf(line, sizeof line, "%lu.%d/%d %s what %d dim %ld of %d rows %ld", (unsigned long)batch->number, i,
-                     batch->entries, r->name, (int)r->what, r->what == KOLO_ALLGATHER || r->what == KOLO_BARRIER ? 0 : (long)r->dim[0], batch->contributors,
+                     batch->entries, r->name, (int)r->what,
+                     r->what == KOLO_ALLGATHER || r->what == KOLO_BARRIER ? 0 : (long)r->dim[0], batch->contributors,
                      batch->rows ? (long)batch->rows[(i + 1) * p->members - 1] : -1);
             play_write(&p->m[m].begun, line);
             if (entry) play_complete(entry, 0, NULL);
@@ -206,7 +205,14 @@ static inline play_entry *play_entry_make(play *p, int m, const char *name, enum
     play_entry *e = calloc(1, sizeof *e);
     e->whose = &p->m[m];
     snprintf(e->name, sizeof e->name, "%s", name);
-    e->e.r = (kolo_request){.what = what, .name = e->name, .type = KOLO_WIRE_F32, .dims = 1, .dim = {dim}, .reduce = KOLO_SUM, .prescale = 1, .postscale = 1};
+    e->e.r = (kolo_request){.what = what,
+                            .name = e->name,
+                            .type = KOLO_WIRE_F32,
+                            .dims = 1,
+                            .dim = {dim},
+                            .reduce = KOLO_SUM,
+                            .prescale = 1,
+                            .postscale = 1};
     e->whose->under_way++;
     return e;
 }
@@ -227,7 +233,8 @@ static inline void play_one(play *p, int m, const char *name, enum kolo_collecti
 static inline int play_same(const play *p, bool failures)
 {
     for (int m = 1; m < p->members; m++) {
-        const play_log *a = failures ? &p->m[0].failed : &p->m[0].begun, *b = failures ? &p->m[m].failed : &p->m[m].begun;
+        const play_log *a = failures ? &p->m[0].failed : &p->m[0].begun,
+                       *b = failures ? &p->m[m].failed : &p->m[m].begun;
         if (a->size != b->size || (a->size && memcmp(a->text, b->text, a->size) != 0)) return 0;
     }
     return 1;

@@ -20,8 +20,10 @@ lib_slot *lib_slot_of(lib_core *core, const lib_bytes *key, uint64_t hash, int64
 int lib_slot_give(lib_core *core, int64_t number, const lib_wants *wants, uint64_t agreement)
 {
     if (number >= core->c.capacity || (core->slot[number] && core->slot[number]->used))
-        return kolo_fail(KOLO_EINTERNAL, "comm: slot %ld of group %d was given twice; are KOLO_COMM_CACHE and the program the "
-                                         "same on all ranks?", (long)number, core->c.group);
+        return kolo_fail(KOLO_EINTERNAL,
+                         "comm: slot %ld of group %d was given twice; are KOLO_COMM_CACHE and the program the "
+                         "same on all ranks?",
+                         (long)number, core->c.group);
     if (!core->slot[number]) {
         core->slot[number] = kolo_alloc(sizeof(lib_slot));
         if (!core->slot[number]) return KOLO_ECONFIG;

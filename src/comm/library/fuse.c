@@ -59,7 +59,8 @@ static void deal(fusing *f, const lib_begin *begin, int64_t i, int64_t end, int6
     }
 }
 
-int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order, int64_t *start, int64_t *scratch)
+int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order,
+                 int64_t *start, int64_t *scratch)
 {
     fusing f = {.limit = (int64_t)fusion_bytes};
     for (int64_t i = 0; i < begins; i++) scratch[i] = -1;

@@ -24,14 +24,14 @@ struct lib_negotiator {
     /* under world->lock: */
     lib_entry **inbox;
     int64_t inbox_count, inbox_capacity;
-    lib_map names;        /* known_name */
-    int64_t names_most;   /* before those that are over are thrown out */
+    lib_map names;      /* known_name */
+    int64_t names_most; /* before those that are over are thrown out */
     known_name join;
 
     _Atomic uint32_t came; /* something lies in the inbox */
     lib_entry **taken;     /* of the turn */
     int64_t taken_capacity;
-    char begun[128];       /* last name of the batches that began last */
+    char begun[128]; /* last name of the batches that began last */
 };
 
 /* ---- opening -------------------------------------------------------------------------------------------------------------- */
@@ -91,7 +91,8 @@ int lib_negotiator_open(lib_negotiator **out, kolo_group *group)
     lib_negotiator *n = *out = kolo_alloc(sizeof *n);
     if (!n) return KOLO_ECONFIG;
     n->group = group;
-    if (group->channels >= LIB_CHANNELS) return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
+    if (group->channels >= LIB_CHANNELS)
+        return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
     int tag = group->id * LIB_CHANNELS + group->channels++;
     lib_core_config config = {.me = group->rank,
                               .members = group->size,
@@ -132,8 +133,9 @@ static int name_take(lib_negotiator *n, lib_entry *entry)
     uint64_t hash = lib_hash(entry->r.name, strlen(entry->r.name));
     known_name *name = name_of(n, entry->r.name, hash);
     if (name && under_way(name))
-        return kolo_fail(KOLO_EINPUT, "comm: \"%.200s\" is under way on rank %d; wait for it before it is submitted again", entry->r.name,
-                         n->group->world->launch->rank);
+        return kolo_fail(KOLO_EINPUT,
+                         "comm: \"%.200s\" is under way on rank %d; wait for it before it is submitted again",
+                         entry->r.name, n->group->world->launch->rank);
     if (!name) {
         if (n->names.count >= n->names_most) {
             names_purge(n, false);
@@ -154,13 +156,14 @@ int lib_negotiator_add(lib_negotiator *n, lib_entry *const *entry, int entries)
 {
     int rc = 0, taken = 0;
     if (under_way(&n->join))
-        return kolo_fail(KOLO_EINPUT, "comm: rank %d has joined group %d: it submits nothing until all have", n->group->world->launch->rank,
-                         n->group->id);
+        return kolo_fail(KOLO_EINPUT, "comm: rank %d has joined group %d: it submits nothing until all have",
+                         n->group->world->launch->rank, n->group->id);
     KOLO_TRY(kolo_grow(&n->inbox, &n->inbox_capacity, n->inbox_count + entries, sizeof *n->inbox));
     if (entry[0]->r.what == KOLO_JOIN) n->join = (known_name){.entry = entry[0], .generation = entry[0]->generation};
     for (; taken < entries && rc == 0 && entry[0]->r.what != KOLO_JOIN; taken++) rc = name_take(n, entry[taken]);
     if (rc < 0) { /* the names that were taken are free again */
-        for (int i = 0; i < taken - 1; i++) name_of(n, entry[i]->r.name, lib_hash(entry[i]->r.name, strlen(entry[i]->r.name)))->entry = NULL;
+        for (int i = 0; i < taken - 1; i++)
+            name_of(n, entry[i]->r.name, lib_hash(entry[i]->r.name, strlen(entry[i]->r.name)))->entry = NULL;
         return rc;
     }
     memcpy(n->inbox + n->inbox_count, entry, (size_t)entries * sizeof *entry);
@@ -310,7 +313,9 @@ int lib_negotiator_turn(lib_negotiator *n, lib_batch **batch, bool *busy)
 static int say_goodbye(lib_negotiator *n)
 {
     comm_router *router = n->group->world->router;
-    double begin = kolo_time(), most = n->core->seen ? n->group->world->config.timeout : 10; /* where nothing was ever agreed on, others may not even be there */
+    double begin = kolo_time(), most = n->core->seen
+                                           ? n->group->world->config.timeout
+                                           : 10; /* where nothing was ever agreed on, others may not even be there */
     lib_core_end(n->core);
     for (;;) {
         double now = kolo_time();
@@ -321,7 +326,8 @@ static int say_goodbye(lib_negotiator *n)
         int sends = send_lines(n);
         KOLO_TRY(sends);
         if (n->core->closed && !sends) return 0;
-        if (now > begin + most) return kolo_fail(KOLO_ELAUNCH, "comm: group %d ended without an answer of all its members", n->group->id);
+        if (now > begin + most)
+            return kolo_fail(KOLO_ELAUNCH, "comm: group %d ended without an answer of all its members", n->group->id);
         comm_router_rest(router, 1e-3);
     }
 }

@@ -36,10 +36,10 @@ typedef struct lib_reader {
     const char *at, *end;
     bool bad; /* something was longer than what is there */
 } lib_reader;
-const void *lib_take(lib_reader *from, size_t bytes); /* NULL: bad */
-int64_t lib_take_number(lib_reader *from);            /* 0: bad, or 0 */
+const void *lib_take(lib_reader *from, size_t bytes);       /* NULL: bad */
+int64_t lib_take_number(lib_reader *from);                  /* 0: bad, or 0 */
 const char *lib_take_text(lib_reader *from, size_t *bytes); /* "": bad, or empty; bytes may be NULL */
-int lib_reader_end(const lib_reader *from); /* KOLO_EINTERNAL if bad or not read to its end */
+int lib_reader_end(const lib_reader *from);                 /* KOLO_EINTERNAL if bad or not read to its end */
 
 /* Things by hash; they hold their link, whoever looks compares the rest. */
 typedef struct lib_link {
@@ -86,8 +86,8 @@ int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries);
 
 /* One request that begins. Those of a bundle have the same unit and stand together. */
 typedef struct lib_begin {
-    kolo_request r; /* as agreed */
-    lib_entry *entry; /* NULL: this member has joined */
+    kolo_request r;     /* as agreed */
+    lib_entry *entry;   /* NULL: this member has joined */
     int64_t unit, rows; /* rows: first of them in the core's numbers; -1: none */
     int contributors;
     int64_t bytes; /* that count for fusion_bytes */
@@ -97,7 +97,8 @@ typedef struct lib_begin {
  * a bundle's of one kind are never torn apart. fixed: nothing but a bundle is fused. order: [begins] a permutation; batch b is
  * order[start[b]] ... order[start[b + 1] - 1], start: [begins + 1]; scratch: [2 * begins]. Returns how many batches. A function of
  * its arguments, so all members make the same batches. */
-int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order, int64_t *start, int64_t *scratch);
+int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order,
+                 int64_t *start, int64_t *scratch);
 bool lib_fuse_together(const lib_begin *a, const lib_begin *b);
 
 /* ---- names that are known (cache.c) ------------------------------------------------------------------------------------ */
@@ -110,11 +111,11 @@ typedef struct lib_slot {
     lib_link link; /* in core->known, while used */
     int64_t number;
     bool used;
-    bool doomed;       /* coordinator: its end is on its way */
+    bool doomed; /* coordinator: its end is on its way */
     lib_wants wants;
-    uint64_t changed;  /* agreement that gave or took it */
-    uint64_t begun;    /* agreement in which it began last */
-    lib_unit *mine;    /* of this member: told by this bit, and not agreed on yet */
+    uint64_t changed;     /* agreement that gave or took it */
+    uint64_t begun;       /* agreement in which it began last */
+    lib_unit *mine;       /* of this member: told by this bit, and not agreed on yet */
     int64_t contributors; /* below and at this member, of those who are ready */
 } lib_slot;
 
@@ -128,14 +129,14 @@ int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken);
 
 /* What was submitted together on this member. */
 struct lib_unit {
-    lib_link link; /* in core->waiting */
+    lib_link link;            /* in core->waiting */
     lib_unit *before, *after; /* in the order of submission */
     lib_entry **entry;
     int64_t entries, capacity;
     lib_bytes key;
     double since;
-    int64_t slot; /* told by this bit; -1: by a claim */
-    bool anew;    /* its slot was taken: to be claimed */
+    int64_t slot;         /* told by this bit; -1: by a claim */
+    bool anew;            /* its slot was taken: to be claimed */
     bool warned, overdue; /* stall.c */
     lib_ready *ready;     /* coordinator: all are */
 };
@@ -170,15 +171,15 @@ struct lib_core {
     lib_map waiting;
     lib_unit *first, *last, *spare;
 
-    lib_edge *edge; /* [children + 1] */
-    uint64_t *passed; /* [words] bits told upwards, or ready at the coordinator */
-    bool changed;     /* told or joined, since bits were last passed */
+    lib_edge *edge;                 /* [children + 1] */
+    uint64_t *passed;               /* [words] bits told upwards, or ready at the coordinator */
+    bool changed;                   /* told or joined, since bits were last passed */
     bool told_joined, told_closing; /* the parent knows */
     bool joined, closing, closed;
     lib_entry *joining;
-    uint64_t joins;   /* agreement that ended the last join */
+    uint64_t joins; /* agreement that ended the last join */
 
-    uint64_t seen; /* agreements applied */
+    uint64_t seen;      /* agreements applied */
     lib_bytes saying;   /* items for the next message upwards */
     lib_bytes up, down; /* messages to the parent, to every child: the caller sends and empties them */
 
@@ -192,7 +193,7 @@ struct lib_core {
     lib_entry **entry;
     kolo_request *stand_in;
     int64_t entry_capacity, stand_capacity;
-    uint64_t number; /* of batches */
+    uint64_t number;  /* of batches */
     lib_wants *heard; /* of this agreement, of names without a slot */
     int64_t heards, heard_capacity;
 
@@ -218,10 +219,24 @@ int lib_core_speak(lib_core *core, double now, bool idle);
 void lib_core_end(lib_core *core);
 
 /* For the parts of the core. */
-enum lib_item { LIB_READY = 1, LIB_CLAIM, LIB_JOIN, LIB_STALLED, LIB_ANSWER, LIB_PAID, /* up */
-                LIB_RUN, LIB_NEW, LIB_DROP, LIB_FAIL, LIB_JOINED, LIB_ASK, LIB_BYE, /* down */ };
+enum lib_item {
+    LIB_READY = 1,
+    LIB_CLAIM,
+    LIB_JOIN,
+    LIB_STALLED,
+    LIB_ANSWER,
+    LIB_PAID, /* up */
+    LIB_RUN,
+    LIB_NEW,
+    LIB_DROP,
+    LIB_FAIL,
+    LIB_JOINED,
+    LIB_ASK,
+    LIB_BYE,
+    /* down */
+};
 int lib_core_claim(lib_core *core, lib_unit *unit);
-int lib_core_say(lib_core *core, const lib_bytes *item); /* upwards, or to the coordinator if this is it */
+int lib_core_say(lib_core *core, const lib_bytes *item);             /* upwards, or to the coordinator if this is it */
 int lib_core_apply(lib_core *core, const void *data, int64_t bytes); /* an agreement */
 void lib_unit_drop(lib_core *core, lib_unit *unit);
 lib_unit *lib_unit_named(const lib_core *core, const char *name);
@@ -250,7 +265,7 @@ typedef struct lib_name {
     lib_claim **by; /* [members] */
     int *owes;      /* [members] so often the others failed, with `text`: when this one brings the name, it fails too */
     bool *killed;   /* [members] fails now, with what it had brought */
-    int claimed, owing; /* members */
+    int claimed, owing;    /* members */
     uint64_t made, failed; /* agreements */
     char *text;
 } lib_name;
@@ -297,9 +312,9 @@ typedef struct lib_root {
     int joins, last_joined;
     bool all_closing, evicted;
 
-    bool ask; /* stall.c */
+    bool ask;                    /* stall.c */
     uint64_t question, asked_at; /* asked_at: agreement; 0: no question is under way */
-    int answers; /* still missing */
+    int answers;                 /* still missing */
     double asked;
     lib_bytes *answer; /* [members] */
 
@@ -336,6 +351,6 @@ void lib_write_ranks(const lib_core *core, const int *of, int value, char *text,
 int lib_stall_look(lib_core *core);                      /* member: does mine wait too long? */
 int lib_stall_answer(lib_core *core, uint64_t question); /* member: what waits here */
 int lib_stall_heard(lib_core *core, int member, uint64_t question, int64_t bytes, lib_reader *from); /* coordinator */
-int lib_stall_report(lib_core *core);                    /* coordinator: when all have answered, or will not */
+int lib_stall_report(lib_core *core); /* coordinator: when all have answered, or will not */
 
 #endif

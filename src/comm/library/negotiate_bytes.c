@@ -9,8 +9,7 @@
 int lib_put(lib_bytes *to, const void *data, size_t bytes)
 {
     size_t whole = kolo_round_up(bytes, 8);
-    while (to->size + (int64_t)whole > to->capacity)
-        KOLO_TRY(kolo_grow(&to->data, &to->capacity, to->capacity, 1));
+    while (to->size + (int64_t)whole > to->capacity) KOLO_TRY(kolo_grow(&to->data, &to->capacity, to->capacity, 1));
     if (data) memcpy(to->data + to->size, data, bytes);
     else bytes = 0;
     memset(to->data + to->size + bytes, 0, whole - bytes);
@@ -18,10 +17,7 @@ int lib_put(lib_bytes *to, const void *data, size_t bytes)
     return 0;
 }
 
-int lib_put_number(lib_bytes *to, int64_t number)
-{
-    return lib_put(to, &number, sizeof number);
-}
+int lib_put_number(lib_bytes *to, int64_t number) { return lib_put(to, &number, sizeof number); }
 
 int lib_put_text(lib_bytes *to, const char *text, size_t bytes)
 {
@@ -142,8 +138,7 @@ lib_link *lib_map_find(const lib_map *map, uint64_t hash)
 lib_link *lib_map_again(const lib_link *link)
 {
     uint64_t hash = link->hash;
-    do
-        link = link->next;
+    do link = link->next;
     while (link && link->hash != hash);
     return (lib_link *)(uintptr_t)link;
 }

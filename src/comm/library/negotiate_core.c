@@ -108,8 +108,8 @@ void lib_core_close(lib_core **out)
     lib_bytes_free(&core->saying);
     lib_bytes_free(&core->up);
     lib_bytes_free(&core->down);
-    void *memory[] = {core->slot, core->passed, core->edge, core->child, core->begin, core->rows,
-                      core->order, core->batch, core->entry, core->stand_in, core->heard, core->rows_dealt};
+    void *memory[] = {core->slot,  core->passed, core->edge,  core->child,    core->begin, core->rows,
+                      core->order, core->batch,  core->entry, core->stand_in, core->heard, core->rows_dealt};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
     free(core);
     *out = NULL;
@@ -198,10 +198,7 @@ int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, doubl
     return 0;
 }
 
-void lib_core_end(lib_core *core)
-{
-    core->closing = core->edge[core->children].closing = true;
-}
+void lib_core_end(lib_core *core) { core->closing = core->edge[core->children].closing = true; }
 
 /* ---- what goes up ------------------------------------------------------------------------------------------------------ */
 
@@ -262,8 +259,7 @@ static int pass_to_root(lib_core *core)
     for (int64_t w = 0; w < core->words; w++) {
         uint64_t bits = complete_word(core, w);
         core->passed[w] |= bits;
-        for (; bits; bits &= bits - 1)
-            KOLO_TRY(lib_root_ready_slot(core, w * 64 + __builtin_ctzll(bits)));
+        for (; bits; bits &= bits - 1) KOLO_TRY(lib_root_ready_slot(core, w * 64 + __builtin_ctzll(bits)));
     }
     return 0;
 }

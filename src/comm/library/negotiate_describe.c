@@ -43,10 +43,18 @@ static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int member
     char text[256] = "";
     bool splits = !entry->fault && (r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && r->root == me));
     bool compressed = r->compression && *r->compression;
-    wire_want want = {.signature = lib_signature(entry), .rows = r->rows, .splits = splits ? members : 0,
-                      .prescale = r->prescale, .postscale = r->postscale, .what = (int32_t)r->what,
-                      .type = (int32_t)r->type, .dims = r->dims, .reduce = (int32_t)r->reduce, .root = r->root,
-                      .compressed = compressed, .faulty = entry->fault != NULL};
+    wire_want want = {.signature = lib_signature(entry),
+                      .rows = r->rows,
+                      .splits = splits ? members : 0,
+                      .prescale = r->prescale,
+                      .postscale = r->postscale,
+                      .what = (int32_t)r->what,
+                      .type = (int32_t)r->type,
+                      .dims = r->dims,
+                      .reduce = (int32_t)r->reduce,
+                      .root = r->root,
+                      .compressed = compressed,
+                      .faulty = entry->fault != NULL};
     for (int d = 0; d < r->dims && d < KOLO_WIRE_DIMS; d++) want.dim[d] = r->dim[d];
     lib_describe(entry, text, sizeof text);
     KOLO_TRY(lib_put(to, &want, sizeof want));
@@ -133,7 +141,6 @@ bool lib_wants_equal(const lib_wants *left, const lib_wants *right)
 int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries)
 {
     key->size = 0;
-    for (int64_t i = 0; i < entries; i++)
-        KOLO_TRY(lib_put_text(key, entry[i]->r.name, strlen(entry[i]->r.name)));
+    for (int64_t i = 0; i < entries; i++) KOLO_TRY(lib_put_text(key, entry[i]->r.name, strlen(entry[i]->r.name)));
     return 0;
 }

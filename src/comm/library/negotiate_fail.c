@@ -26,8 +26,8 @@ void lib_write_ranks(const lib_core *core, const int *of, int value, char *text,
             if (!shown++) snprintf(list + at, sizeof list - at, ", ...");
             continue;
         }
-        at += (size_t)snprintf(list + at, sizeof list - at, end - m > 1 ? "%s%d-%d" : "%s%d", at ? ", " : "", rank_of(core, m),
-                               rank_of(core, end - 1));
+        at += (size_t)snprintf(list + at, sizeof list - at, end - m > 1 ? "%s%d-%d" : "%s%d", at ? ", " : "",
+                               rank_of(core, m), rank_of(core, end - 1));
     }
     snprintf(text, bytes, "%s %s", count == 1 ? "rank" : "ranks", list);
 }
@@ -153,7 +153,8 @@ static size_t add_brought(const lib_name *name, const lib_claim *claim, char *te
     int shown = 0;
     for (int64_t i = 0; i < claim->wants.wants && at < bytes && shown < 4; i++)
         if (strcmp(claim->wants.want[i].r.name, name->name.data + 8) != 0)
-            at += (size_t)snprintf(text + at, bytes - at, "%s\"%.60s\"", shown++ ? ", " : "", claim->wants.want[i].r.name);
+            at += (size_t)snprintf(text + at, bytes - at, "%s\"%.60s\"", shown++ ? ", " : "",
+                                   claim->wants.want[i].r.name);
     if (at < bytes) at += (size_t)snprintf(text + at, bytes - at, claim->wants.wants - 1 > shown ? ", ...)" : ")");
     return at;
 }
@@ -202,8 +203,8 @@ int lib_root_fail_joined(lib_core *core, lib_name *name)
     lib_write_ranks(core, joined, 1, ranks, sizeof ranks);
     free(joined);
     while (!name->by[m]) m++;
-    snprintf(text, sizeof text, "\"%.200s\" (%.200s): %s of group %d joined and can stand in for allreduces only", name->name.data + 8,
-             want_of(name, name->by[m])->text, ranks, core->c.group);
+    snprintf(text, sizeof text, "\"%.200s\" (%.200s): %s of group %d joined and can stand in for allreduces only",
+             name->name.data + 8, want_of(name, name->by[m])->text, ranks, core->c.group);
     return lib_root_fail(core, name, text);
 }
 

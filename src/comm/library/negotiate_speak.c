@@ -49,8 +49,10 @@ static int put_slot(lib_core *core, const lib_wants *wants, int64_t *number)
     lib_slot *old = core->slot[*number];
     if (!old || !old->used) return 0;
     if (!root->evicted)
-        kolo_log(KOLO_LOG_INFO, "comm: group %d knows more than %ld names, the longest unused are forgotten; KOLO_COMM_CACHE "
-                 "allows more", core->c.group, (long)core->c.capacity);
+        kolo_log(KOLO_LOG_INFO,
+                 "comm: group %d knows more than %ld names, the longest unused are forgotten; KOLO_COMM_CACHE "
+                 "allows more",
+                 core->c.group, (long)core->c.capacity);
     root->evicted = old->doomed = true;
     KOLO_TRY(lib_put_number(&core->down, LIB_DROP));
     return lib_put_number(&core->down, *number);
@@ -184,7 +186,8 @@ static void tune(lib_core *core)
     root->fusion_bytes = lib_tune_fusion(&root->tune);
     root->cycle = lib_tune_cycle(&root->tune);
     if (root->tune.settled)
-        kolo_log(KOLO_LOG_INFO, "comm: group %d settled on KOLO_COMM_FUSION=%zu KOLO_COMM_CYCLE=%g: steps of %.3g s, %.3g GB/s",
+        kolo_log(KOLO_LOG_INFO,
+                 "comm: group %d settled on KOLO_COMM_FUSION=%zu KOLO_COMM_CYCLE=%g: steps of %.3g s, %.3g GB/s",
                  core->c.group, root->fusion_bytes, root->cycle, root->tune.best_step, root->tune.best_score * 1e-9);
 }
 

@@ -227,7 +227,8 @@ static int end_name(lib_core *core, const late *l)
     char missing[256], text[800];
     int rc = 0;
     lib_write_ranks(core, l->has, 0, missing, sizeof missing);
-    snprintf(text, sizeof text, "\"%.200s\" was given up after %.0f s (KOLO_COMM_STALL_END): %s of group %d did not submit it", l->name,
+    snprintf(text, sizeof text,
+             "\"%.200s\" was given up after %.0f s (KOLO_COMM_STALL_END): %s of group %d did not submit it", l->name,
              l->age, missing, core->c.group);
     lib_want want = {.r.name = l->name};
     lib_wants wants = {.want = &want, .wants = 1};

@@ -56,7 +56,8 @@ struct lib_timeline {
     double row_end[PHASES][ROWS];
 };
 
-void lib_timeline_add(struct lib_timeline *t, const char *phase, const char *name, double begin, double end, int64_t bytes)
+void lib_timeline_add(struct lib_timeline *t, const char *phase, const char *name, double begin, double end,
+                      int64_t bytes)
 {
     if (!t) return;
     uint64_t at = atomic_load_explicit(&t->tail, memory_order_relaxed);
@@ -72,7 +73,8 @@ void lib_timeline_add(struct lib_timeline *t, const char *phase, const char *nam
             at = now;
             continue;
         }
-        if (atomic_compare_exchange_weak_explicit(&t->tail, &at, at + 1, memory_order_relaxed, memory_order_relaxed)) break;
+        if (atomic_compare_exchange_weak_explicit(&t->tail, &at, at + 1, memory_order_relaxed, memory_order_relaxed))
+            break;
     } while (true);
     e->phase = phase;
     e->begin = begin;
@@ -87,7 +89,8 @@ void lib_timeline_add(struct lib_timeline *t, const char *phase, const char *nam
 
 static void note(struct lib_timeline *t, int thread, const char *kind, const char *text)
 {
-    fprintf(t->out, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":", t->rank, thread, kind);
+    fprintf(t->out, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":", t->rank, thread,
+            kind);
     kolo_json_string(t->out, text);
     fputs("}}", t->out);
 }
@@ -107,13 +110,16 @@ static int row_of(struct lib_timeline *t, const event *e)
 static void print(struct lib_timeline *t, const event *e)
 {
     if (e->phase == clock_phase) {
-        fprintf(t->out, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"kolo_clock\",\"args\":{\"offset\":%.9f,\"error\":%.9f}}", t->rank, e->begin, e->end);
+        fprintf(
+            t->out,
+            ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"kolo_clock\",\"args\":{\"offset\":%.9f,\"error\":%.9f}}",
+            t->rank, e->begin, e->end);
         return;
     }
     int row = row_of(t, e);
     double length = e->end > e->begin ? e->end - e->begin : 0;
-    fprintf(t->out, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cat\":\"%s\",\"name\":", t->rank, row, e->begin * 1e6,
-            length * 1e6, e->phase);
+    fprintf(t->out, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cat\":\"%s\",\"name\":", t->rank,
+            row, e->begin * 1e6, length * 1e6, e->phase);
     kolo_json_string(t->out, e->name[0] ? e->name : e->phase);
     if (e->bytes > 0) fprintf(t->out, ",\"args\":{\"bytes\":%ld}", (long)e->bytes);
     fputc('}', t->out);
@@ -167,13 +173,18 @@ static void *writer_main(void *of)
 
 /* ---- opening and closing ---------------------------------------------------------------------------------------------------- */
 
-void lib_timeline_clock(struct lib_timeline *t, double offset, double error) { lib_timeline_add(t, clock_phase, NULL, offset, error, 0); }
+void lib_timeline_clock(struct lib_timeline *t, double offset, double error)
+{
+    lib_timeline_add(t, clock_phase, NULL, offset, error, 0);
+}
 
 static int begin_file(struct lib_timeline *t, const char *host)
 {
     char *text = kolo_format("rank %d %s", t->rank, host);
     if (!text) return KOLO_ECONFIG;
-    fprintf(t->out, "[\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", t->rank, t->rank);
+    fprintf(t->out,
+            "[\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
+            t->rank, t->rank);
     note(t, 0, "process_name", text);
     free(text);
     flush(t);
@@ -194,7 +205,9 @@ int lib_timeline_open(struct lib_timeline **out, const char *folder, int rank, c
     KOLO_TRY_GOTO(rc, kolo_folder_make(folder));
     t->fd = open(t->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (t->fd < 0) {
-        rc = kolo_fail(KOLO_EIO, "%s: %s; KOLO_COMM_TIMELINE names a folder on a file system that all ranks may write to", t->path, strerror(errno));
+        rc = kolo_fail(KOLO_EIO,
+                       "%s: %s; KOLO_COMM_TIMELINE names a folder on a file system that all ranks may write to",
+                       t->path, strerror(errno));
         goto fail;
     }
     t->out = open_memstream(&t->text, &t->bytes);
@@ -206,7 +219,8 @@ int lib_timeline_open(struct lib_timeline **out, const char *folder, int rank, c
     rc = pthread_create(&t->writer, NULL, writer_main, t);
     t->running = rc == 0;
     if (t->running) return 0;
-    rc = kolo_fail(KOLO_EINTERNAL, "comm: no thread for the timeline: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    rc = kolo_fail(KOLO_EINTERNAL, "comm: no thread for the timeline: %s; raise the limit of processes (ulimit -u)",
+                   strerror(rc));
 fail:
     lib_timeline_close(out);
     return rc;
@@ -223,7 +237,9 @@ void lib_timeline_close(struct lib_timeline **out)
     }
     uint64_t lost = atomic_load(&t->lost);
     if (t->out && t->fd >= 0) {
-        if (lost) kolo_warn("comm: %s lacks %lu events that came faster than they could be written", t->path, (unsigned long)lost);
+        if (lost)
+            kolo_warn("comm: %s lacks %lu events that came faster than they could be written", t->path,
+                      (unsigned long)lost);
         fputs("\n]\n", t->out);
         flush(t);
     }

@@ -8,7 +8,7 @@ static const double cycle_of[] = {0, 100e-6, 300e-6, 1e-3, 2e-3, 5e-3};
 enum {
     FUSIONS = sizeof fusion_of / sizeof *fusion_of,
     CYCLES = sizeof cycle_of / sizeof *cycle_of,
-    WINDOWS = 3,    /* the median counts; one more comes before, while the new setting takes hold */
+    WINDOWS = 3, /* the median counts; one more comes before, while the new setting takes hold */
     WINDOW_STEPS = 5,
 };
 static const double window_seconds = 0.05, worth = 1.02; /* less is noise */
