@@ -2,6 +2,7 @@
 # libkolo_comm.so as other programs see it: what it shows and needs; the examples, built against an installed tree and run.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+unset MAKEFLAGS MFLAGS MAKELEVEL # the examples are made by a user, not by this make with its flags
 LIBRARY=$BUILD/lib/libkolo_comm.so.1
 [ -e "$LIBRARY" ] || skip_all "libkolo_comm.so is not built"
 need nm readelf pkg-config mpiexec mpicc gcc make
