@@ -234,11 +234,6 @@ static void one_by_one(size_t bytes)
     for (int i = 0; i < TENSORS; i++) check(kolo_submit(all, &tensor[i], &handle[i]));
     for (int i = 0; i < TENSORS; i++) check(kolo_wait(world, handle[i]));
 }
-static void many_mpi(size_t bytes)
-{
-    for (size_t at = 0; at < bytes; at += TENSOR_BYTES)
-        MPI_Allreduce(MPI_IN_PLACE, (char *)ordinary + at, TENSOR_BYTES / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-}
 
 static void fill_tensors(void)
 {
@@ -250,14 +245,12 @@ static void fill_tensors(void)
 
 static void run_named(void)
 {
-    static kind alone[] = {{.name = "alone", .call = one_named, .data = &ordinary}};
-    static kind fused[] = {{.name = "grouped", .call = grouped, .data = &ordinary},
-                           {.name = "loose", .call = one_by_one, .data = &ordinary},
-                           {.name = "mpi", .call = many_mpi, .data = &ordinary}};
+    static kind alone[] = {{.name = "alone", .call = one_named, .data = &ordinary}, {.name = "mpi", .call = by_mpi, .data = &ordinary}};
+    static kind fused[] = {{.name = "grouped", .call = grouped, .data = &ordinary}, {.name = "loose", .call = one_by_one, .data = &ordinary}};
     static kind apart[] = {{.name = "unfused", .call = one_by_one, .data = &ordinary}};
     open_world(0, 0);
-    measure("named", alone, 1, TENSOR_BYTES, 50);
-    measure("named", fused, 3, TENSORS * TENSOR_BYTES, 1);
+    measure("named", alone, 2, TENSOR_BYTES, 50);
+    measure("named", fused, 2, TENSORS * TENSOR_BYTES, 1);
     kolo_world_close(&world);
     open_world(0, 1);
     measure("named", apart, 1, TENSORS * TENSOR_BYTES, 1);

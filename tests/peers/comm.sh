@@ -25,13 +25,13 @@ wanted() { [[ $SECTIONS == *" $1 "* ]]; }
 load() { cut -d ' ' -f 1 /proc/loadavg; }
 
 python=${PYTHON:-$BUILD/peers/bin/python} gloo=1
-if (wanted sizes || wanted crowded) && ! "$python" -c 'import torch' 2> /dev/null; then
-    echo "installing PyTorch into $BUILD/peers (once) ..."
-    python=$BUILD/peers/bin/python
-    if ! { python3 -m venv "$BUILD/peers" && "$BUILD/peers/bin/pip" install -q torch && "$python" -c 'import torch'; } > "$room/pip.log" 2>&1; then
-        echo "  it cannot be installed here, so gloo is left out: $(grep -i error "$room/pip.log" | head -n 1)"
-        gloo=0
+has_torch() { "$python" -c 'import torch' 2> /dev/null; }
+if (wanted sizes || wanted crowded) && ! has_torch; then
+    if [ -z "${PYTHON:-}" ]; then
+        echo "installing PyTorch into $BUILD/peers (once) ..."
+        { python3 -m venv "$BUILD/peers" && "$BUILD/peers/bin/pip" install -q torch; } > "$room/pip.log" 2>&1
     fi
+    has_torch || { gloo=0 && echo "gloo is left out: $python has no torch $(grep -i error "$room/pip.log" 2> /dev/null | head -n 1)"; }
 fi
 before=$(load)
 busy=$(awk -v l="$before" -v c="$CORES" 'BEGIN {print (l > c / 2)}')
@@ -111,9 +111,9 @@ fi
 if wanted named; then
     gather "$room/named" "$RANKS" named
     figure "$room/named" us "<= 20" "a cached name of 1 KiB alone, from submit to the end of wait" 't["alone"]'
+    figure "$room/named" us "" "  MPI_Allreduce of 1 KiB" 't["mpi"]'
     figure "$room/named" us "<= 20" "of 1,000 names of 1 KiB in one cycle: a name" 't["loose"] / 1000'
     figure "$room/named" us "" "  the same, submitted as a group" 't["grouped"] / 1000'
-    figure "$room/named" us "" "  1,000 times MPI_Allreduce of 1 KiB: a call" 't["mpi"] / 1000'
     figure "$room/named" x ">= 20" "  fused : not fused (fusion_bytes = 1)" 't["unfused"] / t["loose"]'
 fi
 if wanted overlap; then
