@@ -16,7 +16,7 @@ for ranks in 1 2 3 4; do
     is "$(grep -c '^not ok' "$ROOM/out")" 0 "and every result is right"
     like "$ROOM/log" "libkolo_pmpi: [0-9]{2,} collectives of MPI_COMM_WORLD served, [1-9][0-9]* left to MPI" "served by the library, but for what it does not know"
 done
-is "$(grep -c '^ok' "$ROOM/out")" 13 "(all of them were made)"
+is "$(grep -c '^ok' "$ROOM/out")" 14 "(all of them were made)"
 run 2 KOLO_PMPI=0 KOLO_PMPI_REPORT=1
 is "$? $(wc -c < "$ROOM/log")" "0 0" "KOLO_PMPI=0: MPI alone"
 done_testing

@@ -104,6 +104,12 @@ static void test_broadcast(void)
     }
     MPI_Type_free(&gaps);
     agree(good, "broadcasts from every root, whose type has holes");
+    int data[2] = {7 + (rank != 0), 9};
+    MPI_Type_indexed(2, (int[]){1, 1}, (int[]){1, 0}, MPI_INT, &gaps); /* back to front */
+    MPI_Type_commit(&gaps);
+    MPI_Bcast(data, rank ? 2 : 1, rank ? MPI_INT : gaps, 0, MPI_COMM_WORLD);
+    MPI_Type_free(&gaps);
+    agree(rank ? data[0] == 9 && data[1] == 7 : data[0] == 7, "broadcast of a type that has another order");
 }
 
 static void test_gather(void)

@@ -2,10 +2,11 @@
  * serves goes to a world opened inside MPI_Init, what it does not know (other communicators, own operations, pairs, ...) falls through to PMPI_.
  *
  *   MPI_Allreduce, MPI_Iallreduce, MPI_Reduce_scatter_block   sum, product, min, max of the types of `types` below
- *   MPI_Allgather, MPI_Bcast                                  any type; ones with holes are packed
+ *   MPI_Allgather, MPI_Bcast                                  any type, up to 2 GiB; ones of the program's own, or with holes, are packed
  *
- * Ranks must decide alike: an operation and its type are the same on all ranks by MPI's rules; MPI_Bcast and MPI_Allgather, whose types may differ from rank to
- * rank, are always served. KOLO_PMPI=0: serves nothing. KOLO_PMPI_REPORT=1: rank 0 says at the end how many calls were served. */
+ * Ranks must decide alike: an operation and its type are the same on all ranks by MPI's rules; the types of MPI_Bcast and
+ * MPI_Allgather may differ from rank to rank, their bytes may not. KOLO_PMPI=0: serves nothing. KOLO_PMPI_REPORT=1: rank 0 says at the end how many calls were served. */
+#include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -89,7 +90,15 @@ static bool reduction(MPI_Datatype type, MPI_Op op, int count, enum kolo_wire *w
     return true;
 }
 
-/* A vector of any type as bytes: where it lies if it has no holes, else packed into memory of its own. */
+/* What is flattened has so many bytes that MPI_Pack can count them. The bytes are the same on all ranks by MPI's rules, so these decide alike. */
+static bool countable(MPI_Datatype type, int count, int times)
+{
+    int size;
+    const int64_t all = (int64_t)count * times;
+    return count >= 0 && all <= INT_MAX && PMPI_Type_size(type, &size) == MPI_SUCCESS && (size == 0 || all <= INT_MAX / size);
+}
+
+/* A vector of any type as bytes: where it lies if it is of a type of MPI's own without holes, else packed into memory of its own. */
 typedef struct flat {
     char *data;
     int bytes; /* of all */
@@ -99,12 +108,13 @@ typedef struct flat {
 static int flatten(flat *f, const void *memory, int count, MPI_Datatype type, bool fill)
 {
     MPI_Aint low, extent, true_low, true_extent;
-    int size, at = 0;
+    int size, at = 0, numbers[3], combiner; /* a type of the program's may have any order */
     PMPI_Type_size(type, &size);
+    PMPI_Type_get_envelope(type, &numbers[0], &numbers[1], &numbers[2], &combiner);
     PMPI_Type_get_extent(type, &low, &extent);
     PMPI_Type_get_true_extent(type, &true_low, &true_extent);
     f->bytes = size * count;
-    f->own = true_low != 0 || extent != size || true_extent != size;
+    f->own = combiner != MPI_COMBINER_NAMED || true_low != 0 || extent != size || true_extent != size;
     f->data = f->own ? malloc((size_t)f->bytes + 1) : (char *)(uintptr_t)memory;
     if (!f->data && f->own) return kolo_fail(KOLO_ECONFIG, "no memory to pack %d bytes", f->bytes);
     if (f->own && fill) PMPI_Pack(memory, count, type, f->data, f->bytes, &at, MPI_COMM_WORLD);
@@ -143,7 +153,7 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype 
 int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
     flat f;
-    if (!serves(comm, root >= 0 && root < shim.size)) return PMPI_Bcast(data, count, type, root, comm);
+    if (!serves(comm, root >= 0 && root < shim.size && countable(type, count, 1))) return PMPI_Bcast(data, count, type, root, comm);
     inside++;
     int rc = flatten(&f, data, count, type, shim.rank == root);
     if (rc < 0) return end(rc);
@@ -156,7 +166,7 @@ int MPI_Allgather(const void *in, int in_count, MPI_Datatype in_type, void *out,
 {
     flat mine, all;
     MPI_Aint low, extent;
-    if (!serves(comm, true)) return PMPI_Allgather(in, in_count, in_type, out, count, type, comm);
+    if (!serves(comm, countable(type, count, shim.size))) return PMPI_Allgather(in, in_count, in_type, out, count, type, comm);
     inside++;
     PMPI_Type_get_extent(type, &low, &extent);
     if (in == MPI_IN_PLACE) {
