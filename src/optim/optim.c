@@ -45,7 +45,15 @@ kolo_rule_layer kolo_layer_rule(const kolo_optimizer *optimizer, const kolo_opti
 
 int kolo_optim_check(const kolo_options *options)
 {
-    if (!kolo_optimizer_find(options->optimizer) || !kolo_schedule_find(options->schedule)) return KOLO_ECONFIG;
+    const kolo_optimizer *optimizer = kolo_optimizer_find(options->optimizer);
+    if (!optimizer || !kolo_schedule_find(options->schedule)) return KOLO_ECONFIG;
+    const bool moved = !strcmp(options->schedule, "onecycle");
+    if (optimizer->beta1 > 0 && (options->beta1 >= 1 || options->beta2 >= 1 ||
+                                 (moved && (options->momentum_high >= 1 || options->momentum_low >= 1))))
+        return kolo_fail(KOLO_ECONFIG, "optimizer=%s divides by 1 - beta: beta1, beta2%s must be below 1", optimizer->name,
+                         moved ? ", momentum_high and momentum_low" : "");
+    if (options->nesterov && strcmp(optimizer->name, "sgd") && strcmp(optimizer->name, "lars"))
+        return kolo_fail(KOLO_ECONFIG, "optimizer=%s has no Nesterov's momentum: nesterov=false", optimizer->name);
     if (options->nesterov && (options->momentum == 0 || options->dampening != 0))
         return kolo_fail(KOLO_ECONFIG,
                          "nesterov=true needs momentum above 0 and dampening=0 (momentum=%g, dampening=%g)",
@@ -53,7 +61,7 @@ int kolo_optim_check(const kolo_options *options)
     if (options->swa > 0 && options->ema > 0)
         return kolo_fail(KOLO_ECONFIG, "ema=%g and swa=%g: only one average of the weights is kept; leave one out", options->ema,
                          options->swa);
-    if (!strcmp(options->schedule, "onecycle") && options->warmup > 0)
+    if (moved && options->warmup > 0)
         return kolo_fail(KOLO_ECONFIG, "schedule=onecycle has a rise of its own (rise=): set warmup=0");
     if (options->hold > 0 && strcmp(options->schedule, "cosine") && strcmp(options->schedule, "polynomial"))
         return kolo_fail(KOLO_ECONFIG, "hold=%g is for schedule=cosine and polynomial, not %s", options->hold, options->schedule);

@@ -181,6 +181,13 @@ static void test_refusals(void)
     o.nesterov = true;
     o.momentum = 0;
     ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "nesterov"), "Nesterov without momentum");
+    o.momentum = 0.9;
+    kolo_option_set(&o, "optimizer", "adam", "test");
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "Nesterov"), "%s", kolo_error_text());
+    o.nesterov = false;
+    is_int(kolo_optim_check(&o), 0, "Adam without it");
+    o.beta2 = 1;
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "below 1"), "%s", kolo_error_text());
     kolo_options_free(&o);
 }
 
