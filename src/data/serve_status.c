@@ -71,7 +71,7 @@ int kolo_server_ask(const char *name, char *text, size_t size)
     serve_packet *packet = kolo_alloc(sizeof *packet);
     int rc = packet ? serve_send(fd, SERVE_ASK, -1, NULL, 0, "", -1) : KOLO_ECONFIG;
     struct pollfd wait = {fd, POLLIN, 0};
-    if (rc == 0 && poll(&wait, 1, 10000) == 0) rc = kolo_fail(KOLO_EIO, "serve=%s: the server does not answer", name);
+    if (rc == 0 && poll(&wait, 1, 10000) <= 0) rc = kolo_fail(KOLO_EIO, "serve=%s: the server does not answer", name);
     if (rc == 0) rc = serve_receive(fd, packet, NULL);
     if (rc > 0) snprintf(text, size, "%s", packet->text);
     close(fd);
