@@ -94,22 +94,25 @@ static void rest(kolo_world *world, bool work, int idle)
     comm_router_rest(world->router, work ? 1e-5 * (more < 9 ? more + 1 : 10) : idle_seconds);
 }
 
+/* A request that nobody has the handle of is free as soon as it is complete. */
+static bool is_over(uint32_t state) { return state == LIB_DONE || state == LIB_FREE; }
+
 void lib_wait(kolo_world *world, lib_entry *entry)
 {
     struct lib_engine *e = world->engine;
     atomic_fetch_add(&e->waiters, 1);
-    for (int idle = 0; atomic_load(&entry->state) != LIB_DONE; idle++) {
+    for (int idle = 0; !is_over(atomic_load(&entry->state)); idle++) {
         if (pthread_mutex_trylock(&e->turn) != 0) {
             atomic_fetch_add(&e->sleepers, 1);
             uint32_t now = atomic_load(&entry->state);
-            if (now != LIB_DONE) kolo_futex_wait(&entry->state, now, 1e-3, 0);
+            if (!is_over(now)) kolo_futex_wait(&entry->state, now, 1e-3, 0);
             atomic_fetch_sub(&e->sleepers, 1);
             continue;
         }
         if (turn(world)) idle = 0;
-        if (e->broken && atomic_load(&entry->state) != LIB_DONE) lib_complete(entry, KOLO_ELAUNCH, e->text);
+        if (e->broken && !is_over(atomic_load(&entry->state))) lib_complete(entry, KOLO_ELAUNCH, e->text);
         lib_turn_give(world);
-        if (atomic_load(&entry->state) != LIB_DONE && idle) rest(world, true, idle);
+        if (idle && !is_over(atomic_load(&entry->state))) rest(world, true, idle);
     }
     if (atomic_fetch_sub(&e->waiters, 1) == 1 && atomic_load(&e->work)) lib_engine_wake(world);
 }
