@@ -160,21 +160,6 @@ int line_connect(comm_router *router, tcp_line *l)
 
 /* ---- guests ---------------------------------------------------------------------------------------------------------------- */
 
-static void accept_all(comm_router *router)
-{
-    tcp_lines *lines = router->lines;
-    for (int fd; (fd = accept4(lines->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) {
-        int slot = 0, oldest = 0;
-        for (; slot < LINE_GUESTS && lines->guest[slot].end.fd >= 0; slot++)
-            if (lines->guest[slot].end.since < lines->guest[oldest].end.since) oldest = slot;
-        if (slot == LINE_GUESTS) end_close(&lines->guest[slot = oldest].end);
-        line_guest *guest = &lines->guest[slot];
-        guest->end = (line_end){.kind = END_GUEST, .fd = fd, .rank = slot, .since = router->now};
-        guest->got = 0;
-        if (watch(lines, &guest->end, EPOLLIN) < 0) end_close(&guest->end);
-    }
-}
-
 static bool known(const comm_router *router, const line_hello *h)
 {
     unsigned char differs = 0; /* looked at as a whole, so that the time tells nothing */
@@ -222,6 +207,38 @@ static int hear_guest(comm_router *router, line_guest *guest)
     return 0;
 }
 
+/* The greeting of most is here already: they are heard before anybody is turned away. Negative: broken. */
+static int free_seat(comm_router *router, line_guest **seat)
+{
+    tcp_lines *lines = router->lines;
+    line_guest *oldest = &lines->guest[0];
+    *seat = NULL;
+    for (int pass = 0; pass < 2; pass++)
+        for (int g = 0; g < LINE_GUESTS; g++) {
+            line_guest *guest = &lines->guest[g];
+            if (pass && guest->end.fd >= 0) KOLO_TRY(hear_guest(router, guest));
+            if (guest->end.fd < 0) return *seat = guest, 0;
+            if (guest->end.since < oldest->end.since) oldest = guest;
+        }
+    if (router->now - oldest->end.since < CONNECT_WITHIN) return 0; /* who comes now waits in the listener's queue */
+    end_close(&oldest->end);
+    return *seat = oldest, 0;
+}
+
+static int accept_all(comm_router *router)
+{
+    tcp_lines *lines = router->lines;
+    line_guest *guest;
+    for (;;) {
+        KOLO_TRY(free_seat(router, &guest));
+        int fd = guest ? accept4(lines->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+        if (fd < 0) return 0;
+        guest->end = (line_end){.kind = END_GUEST, .fd = fd, .rank = (int)(guest - lines->guest), .since = router->now};
+        guest->got = 0;
+        if (watch(lines, &guest->end, EPOLLIN) < 0) end_close(&guest->end);
+    }
+}
+
 /* ---- turns ------------------------------------------------------------------------------------------------------------------ */
 
 static void drain_nudges(const tcp_lines *lines)
@@ -251,7 +268,7 @@ static int handle(comm_router *router, line_end *end, uint32_t events)
     tcp_line *l = end->kind >= END_IN ? router->lines->line[end->rank] : NULL;
     if (end->fd < 0) return 0;
     switch (end->kind) {
-    case END_LISTENER: accept_all(router); return 0;
+    case END_LISTENER: return accept_all(router);
     case END_NUDGE: drain_nudges(router->lines); return 0;
     case END_GUEST: return hear_guest(router, &router->lines->guest[end->rank]);
     case END_IN: return line_fill(router, l);
