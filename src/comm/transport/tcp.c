@@ -179,10 +179,9 @@ static int turn(comm_router *router)
         l->dirty = false;
         KOLO_TRY(line_connect(router, l));
         for (bool more = true; more;) { /* the ring is filled as often as the socket empties it */
-            l->t.wrote = false;
             KOLO_TRY(talk_write(&l->t));
             KOLO_TRY(line_flush(router, l));
-            more = l->t.wrote && l->out.fd >= 0 && !l->out.waits_to_write;
+            more = talk_wants_to_write(&l->t) && l->out.fd >= 0 && !l->out.waits_to_write; /* an empty ring has room */
         }
     }
     return 0;
