@@ -97,8 +97,8 @@ int comm_push_open(comm_push **out, comm_router *router, int id, const int *rank
     p->target = kolo_alloc((size_t)(members + 1) * sizeof *p->target);
     if (!p->local || !p->source || !p->target) KOLO_TRY_GOTO(rc, KOLO_ECONFIG);
     KOLO_TRY_GOTO(rc, members_of(p, rank));
-    if (p->me == 0) KOLO_TRY_GOTO(rc, put_up(p));
-    else KOLO_TRY_GOTO(rc, await(p, find, rank[0]));
+    if (p->me == 0 && put_up(p) < 0) KOLO_TRY_GOTO(rc, comm_router_break(router, kolo_error_text())); /* the others wait */
+    if (p->me > 0) KOLO_TRY_GOTO(rc, await(p, find, rank[0]));
     atomic_fetch_add(&p->set->opened, 1);
     KOLO_TRY_GOTO(rc, await(p, all_opened, rank[p->me == members - 1 ? 0 : members - 1]));
     *out = p;
