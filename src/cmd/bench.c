@@ -109,12 +109,8 @@ int kolo_command_bench(int n, char **words)
     KOLO_TRY(kolo_command_words(&options, n, words, 1, what));
     int rc;
     if (!what[0] || strcmp(what[0], "train")) {
-        rc = kolo_fail(KOLO_ECONFIG, "usage: kolo bench train model=NAME batch=N size=N precision=f32|bf16|tf32|fp16 "
-                                     "steps=N [data=DIR] [--profile], or "
-                                     "kolo bench allreduce [min=8 max=64M iterations=N check=1 format=nccl|osu], or "
-                                     "kolo bench allreduce|reduce_scatter|allgather|broadcast|gather|scatter|alltoall dtype=f32 [op=sum algorithm=NAME "
-                                     "memory=shared|ordinary path=order|named root=0 ...], or "
-                                     "kolo bench --tune [path=FILE] [max=16M] [order=free], or kolo bench --algorithms");
+        rc = kolo_fail(KOLO_ECONFIG, "what is to be measured? train, allreduce or another collective, --tune, --algorithms: "
+                                     "`kolo help bench` shows how");
     } else {
         if (!*options.data) {
             free(options.data);

@@ -62,7 +62,7 @@ static int print_topic(const char *topic)
         print_models();
     } else if (!strcmp(topic, "optimizers")) {
         for (int i = 0; i < kolo_optimizer_count; i++)
-            printf("  %-14s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
+            printf("  %-16s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
     } else if (!strcmp(topic, "schedules")) {
         for (int i = 0; i < kolo_schedule_count; i++)
             printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
@@ -91,12 +91,23 @@ static bool print_name(const char *word)
     return false;
 }
 
+/* The ways to call a command, " | " apart, a line each. */
+static void print_usage(const kolo_command *c, const char *before)
+{
+    for (const char *at = c->usage, *end; at; at = end ? end + 3 : NULL) {
+        end = strstr(at, " | ");
+        const int length = end ? (int)(end - at) : (int)strlen(at);
+        printf("%skolo %s%s%.*s\n", before, c->name, length ? " " : "", length, at);
+    }
+}
+
 static void print_overview(void)
 {
     printf("kolo %s: trains vision networks on Slurm supercomputers\n\n", KOLO_VERSION);
     for (int i = 0; i < kolo_command_count; i++) {
         const kolo_command *c = &kolo_command_table[i];
-        printf("  kolo %s %s\n      %s\n", c->name, c->usage, c->help);
+        print_usage(c, "  ");
+        printf("      %s\n", c->help);
     }
     printf("\nOptions are key=value or --key value, in a recipe `key: value`, in the environment KOLO_KEY.\n"
            "Recipe < site file (KOLO_SITE) < environment < command line. `kolo help options` lists them, `kolo help "
@@ -178,8 +189,8 @@ static int help_word(const char *word)
     for (int i = 0; i < kolo_command_count; i++) {
         const kolo_command *c = &kolo_command_table[i];
         if (strcmp(word, c->name)) continue;
-        printf("kolo %s %s\n    %s\n\nOptions: `kolo help options`, or `kolo help KEY` for one.\n", c->name, c->usage,
-               c->help);
+        print_usage(c, "");
+        printf("    %s\n\nOptions: `kolo help options`, or `kolo help KEY` for one.\n", c->help);
         return 0;
     }
     if (print_topic(word) == 0 || print_name(word)) return 0;

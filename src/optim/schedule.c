@@ -93,7 +93,7 @@ const kolo_schedule kolo_schedule_table[] = {
     {"step", "times gamma every step_every epochs (torch StepLR)", step_down},
     {"multistep", "times gamma at each of milestones (torch MultiStepLR)", multistep},
     {"cosine", "half a cosine from lr to lr_end", cosine},
-    {"exponential", "times gamma every step (torch ExponentialLR, a step for an epoch)", exponential},
+    {"exponential", "times gamma every step, so gamma=0.999 rather than 0.1 (torch ExponentialLR, whose steps are epochs)", exponential},
     {"restarts", "cosines from lr to lr_end of cycle epochs, each cycle_factor times longer than the one before", restarts},
     {"onecycle", "rises to lr for `rise` of the run, then falls below its start; momentum moves the other way (torch OneCycleLR)", onecycle},
     {"polynomial", "(1 - t/T)^power from lr to lr_end; power=1: linear", polynomial},
