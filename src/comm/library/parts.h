@@ -117,6 +117,7 @@ struct lib_execution {
     comm_run *run; /* what step = run waits for */
     lib_packet packet;
     char *texts;         /* [members][LIB_TEXT] while a mismatch is told */
+    char *words;         /* names and compressions of stand-ins: the negotiator's are good for a turn only */
     char *work;          /* vector that is reduced: stage, or the caller's */
     enum kolo_wire type; /* of it */
     int64_t count;

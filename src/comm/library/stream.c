@@ -56,6 +56,7 @@ static void execution_free(lib_execution *x)
     free((int64_t *)(uintptr_t)x->batch.rows);
     free(x->number);
     free(x->texts);
+    free(x->words);
     free(x);
 }
 
@@ -132,6 +133,34 @@ static int64_t rows_of(const lib_batch *b)
     return b->entries * members * (what == KOLO_ALLTOALL ? members : 1);
 }
 
+static const char *keep_word(char **at, const char *word)
+{
+    if (!word) return NULL;
+    char *kept = *at;
+    size_t bytes = strlen(word) + 1;
+    *at += bytes;
+    return memcpy(kept, word, bytes);
+}
+
+static int keep_stand_ins(lib_execution *x, const lib_batch *batch)
+{
+    kolo_request *own = (kolo_request *)(uintptr_t)x->batch.stand_in;
+    size_t bytes = 1;
+    for (int i = 0; i < batch->entries; i++) {
+        const kolo_request *r = &batch->stand_in[i];
+        bytes += (r->name ? strlen(r->name) + 1 : 0) + (r->compression ? strlen(r->compression) + 1 : 0);
+    }
+    char *at = realloc(x->words, bytes);
+    if (!at) return kolo_fail(KOLO_ECONFIG, "comm: out of memory for %d requests", batch->entries);
+    x->words = at;
+    memcpy(own, batch->stand_in, (size_t)batch->entries * sizeof *own);
+    for (int i = 0; i < batch->entries; i++) {
+        own[i].name = keep_word(&at, own[i].name);
+        own[i].compression = keep_word(&at, own[i].compression);
+    }
+    return 0;
+}
+
 int lib_execute_begin(const lib_batch *batch)
 {
     lib_stream *s = batch->group->named;
@@ -140,9 +169,7 @@ int lib_execute_begin(const lib_batch *batch)
     KOLO_TRY(take(s, batch->entries, rows, batch->stand_in != NULL, &x));
     lib_batch *own = &x->batch;
     memcpy(own->entry, batch->entry, (size_t)batch->entries * sizeof *own->entry);
-    if (batch->stand_in)
-        memcpy((kolo_request *)(uintptr_t)own->stand_in, batch->stand_in,
-               (size_t)batch->entries * sizeof *own->stand_in);
+    if (batch->stand_in) KOLO_TRY(keep_stand_ins(x, batch));
     if (rows) memcpy((int64_t *)(uintptr_t)own->rows, batch->rows, (size_t)rows * sizeof *own->rows);
     own->group = batch->group;
     own->entries = batch->entries;
