@@ -5,7 +5,8 @@
  *   MPI_Allgather, MPI_Bcast                                  any type, up to 2 GiB; ones of the program's own, or with holes, are packed
  *
  * Ranks must decide alike: an operation and its type are the same on all ranks by MPI's rules; the types of MPI_Bcast and
- * MPI_Allgather may differ from rank to rank, their bytes may not. KOLO_PMPI=0: serves nothing. KOLO_PMPI_REPORT=1: rank 0 says at the end how many calls were served. */
+ * MPI_Allgather may differ from rank to rank, their bytes may not. KOLO_PMPI=0: serves nothing. A late rank is
+ * waited for as MPI does, for ever, unless KOLO_COMM_TIMEOUT says otherwise. KOLO_PMPI_REPORT=1: rank 0 says at the end how many calls were served. */
 #include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -14,6 +15,8 @@
 #include <string.h>
 
 #include "kolo/comm.h"
+
+#define FOREVER 3e7 /* seconds: the longest that a world waits */
 
 /* A nonblocking one under way; ended by the thread that waits for them in their order. */
 typedef struct ticket {
@@ -273,7 +276,10 @@ static void open_world(void)
     shim.threads = level == MPI_THREAD_MULTIPLE;
     MPI_Comm all = MPI_COMM_WORLD;
     /* the program calls MPI whenever it likes: without MULTIPLE the library must not */
-    const kolo_world_config config = {.mpi_comm = &all, .transport = shim.threads ? NULL : "tcp"};
+    /* and a rank of it may compute or read for hours before it comes to the next collective, as MPI allows */
+    const char *patience = getenv("KOLO_COMM_TIMEOUT");
+    const kolo_world_config config = {
+        .mpi_comm = &all, .transport = shim.threads ? NULL : "tcp", .timeout = patience && *patience ? 0 : FOREVER};
     inside++;
     kolo_world *world = NULL;
     rc = kolo_world_open(&world, &config);
