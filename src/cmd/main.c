@@ -202,6 +202,7 @@ static int end(const char *command, int status)
         kolo_launch_abort(&launch, -status);
     }
     if (launched) kolo_launch_finish(&launch);
+    else if (rank) usleep(700000); /* ranks that are still being started would be ended before they can say why they go */
     return -status;
 }
 
