@@ -1,6 +1,7 @@
 /* The table of optimizers, and what is refused before a run. */
 #include "optim/optim.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kolo/error.h"
@@ -43,6 +44,34 @@ kolo_rule_layer kolo_layer_rule(const kolo_optimizer *optimizer, const kolo_opti
     return rule;
 }
 
+/* Options that only some optimizers read: another value than the standard one with any other optimizer is a mistake. */
+static int check_own(const kolo_options *options)
+{
+    static const struct {
+        const char *key, *readers; /* names that begin with one of these words */
+    } own[] = {
+        {"dampening", "sgd"},       {"alpha", "rmsprop"},           {"trust", "lars"},
+        {"trust_all", "lars lamb"}, {"trust_clip", "lars lamb"},    {"bias_correction", "lamb"},
+        {"beta1", "adam lamb novograd"}, {"beta2", "adam lamb novograd"}, {"epsilon", "adam rmsprop lars lamb novograd"},
+        {"grad_averaging", "novograd"},
+    };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        const kolo_option_entry *entry = kolo_option_find(own[i].key);
+        char *text = entry ? kolo_option_text(options, entry) : NULL;
+        if (!text) return kolo_fail(KOLO_EINTERNAL, "there is no option %s", own[i].key);
+        bool read = !strcmp(text, entry->standard);
+        for (const char *word = own[i].readers; !read && *word; word += strspn(word, " ")) {
+            size_t length = strcspn(word, " ");
+            read = !strncmp(options->optimizer, word, length);
+            word += length;
+        }
+        int rc = read ? 0 : kolo_fail(KOLO_ECONFIG, "%s=%s is for optimizer=%s, not %s; leave it out", own[i].key, text, own[i].readers, options->optimizer);
+        free(text);
+        KOLO_TRY(rc);
+    }
+    return 0;
+}
+
 int kolo_optim_check(const kolo_options *options)
 {
     const kolo_optimizer *optimizer = kolo_optimizer_find(options->optimizer);
@@ -65,5 +94,6 @@ int kolo_optim_check(const kolo_options *options)
         return kolo_fail(KOLO_ECONFIG, "schedule=onecycle has a rise of its own (rise=): set warmup=0");
     if (options->hold > 0 && strcmp(options->schedule, "cosine") && strcmp(options->schedule, "polynomial"))
         return kolo_fail(KOLO_ECONFIG, "hold=%g is for schedule=cosine and polynomial, not %s", options->hold, options->schedule);
+    KOLO_TRY(check_own(options));
     return kolo_milestones_check(options->milestones);
 }

@@ -167,6 +167,14 @@ static void test_refusals(void)
     kolo_option_set(&o, "optimizer", "sdg", "test");
     ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"sgd\""), "a misspelt optimizer: %s",
        kolo_error_text());
+    kolo_option_set(&o, "optimizer", "adamw", "test");
+    o.trust = .02;
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "trust=0.02 is for optimizer=lars"), "an option of another optimizer: %s",
+       kolo_error_text());
+    o.trust = .001;
+    o.beta2 = .95;
+    is_int(kolo_optim_check(&o), 0, "one of its own is fine");
+    o.beta2 = -1;
     kolo_option_set(&o, "optimizer", "sgd", "test");
     kolo_option_set(&o, "schedule", "cosin", "test");
     ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"cosine\""), "a misspelt schedule: %s",
