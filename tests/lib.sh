@@ -41,6 +41,27 @@ need() { # PROGRAM...
     local program
     for program in "$@"; do command -v "$program" > /dev/null || skip_all "no $program"; done
 }
+ran() { # TEXT COMMAND...: its TAP lines become lines of this test; a run that ends without a plan is a failure of its own
+    local text=$1 line planned=1
+    shift
+    timeout "${LIMIT:-120}" "$@" > "$ROOM/ran" 2>&1
+    local status=$?
+    while IFS= read -r line; do
+        case $line in
+        "ok "* | "not ok "*)
+            tap_count=$((tap_count + 1))
+            [ "${line%%ok *}" ] && tap_failed=1
+            echo "${line%%ok *}ok $tap_count - ${line#* - }"
+            ;;
+        "#"* | "  "*) echo "$line" ;;
+        "1..0 "*) ;;
+        "1.."*) planned=0 ;;
+        *) [ -n "$line" ] && echo "# $line" ;;
+        esac
+    done < "$ROOM/ran"
+    ok $planned "$text ran to the end"
+    [ $planned = 0 ] || echo "#   exit status $status"
+}
 done_testing() { echo "1..$tap_count" && exit "$tap_failed"; }
 
 # 512 + 128 small pictures, packed once: $ROOM/data/train, $ROOM/data/val

@@ -12,7 +12,6 @@ struct lib_lane {
     char *scratch, *buffer[COMM_INPUT + 1];
     comm_run run;
     int tag;
-    bool patient;
 };
 
 static int make(lib_lane *lane, int64_t requests)
@@ -22,14 +21,7 @@ static int make(lib_lane *lane, int64_t requests)
     if (busy) return kolo_fail(KOLO_EINTERNAL, "comm: a lane grows while it is in use");
     KOLO_TRY(comm_routed.lane_make(lane->group->world->router, requests, &lane->lane));
     lane->requests = requests;
-    comm_router_patient(lane->lane, lane->patient);
     return 0;
-}
-
-void lib_lane_patient(lib_lane *lane, bool patient)
-{
-    lane->patient = patient;
-    comm_router_patient(lane->lane, patient);
 }
 
 static int make_scratch(lib_lane *lane, size_t bytes)

@@ -113,7 +113,6 @@ int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests,
                   size_t scratch_bytes); /* channel: own tag space, by creation order per group */
 comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width,
                        enum kolo_wire type, enum kolo_reduce reduce);
-void lib_lane_patient(lib_lane *lane, bool patient); /* comm_router_patient */
 void lib_lane_free(lib_lane **lane);
 
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */

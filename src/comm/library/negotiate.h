@@ -324,6 +324,16 @@ typedef struct lib_root {
     double cycle;
 } lib_root;
 
+/* A message that begins names: runs of slots by bits, and of which fewer than `members` have contributed. Calls `each` for every slot (NULL: no such one), until one
+ * sets from->bad. */
+typedef struct lib_slot_visit {
+    lib_reader *from;
+    lib_edge *edge; /* of what comes up; NULL of what comes down */
+    uint64_t seen;
+} lib_slot_visit;
+typedef int lib_slot_each(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors, lib_slot_visit *visit);
+int lib_read_slots(lib_core *core, int64_t members, lib_slot_each *each, lib_slot_visit *visit);
+
 int lib_root_open(lib_core *core);
 void lib_root_close(lib_core *core);
 int lib_root_item(lib_core *core, enum lib_item kind, lib_reader *from); /* what a member says */

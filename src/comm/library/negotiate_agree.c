@@ -45,36 +45,23 @@ static int begin_unit(lib_core *core, const lib_wants *wants, lib_unit *unit, in
     return 0;
 }
 
-/* [number of words, words..., (slot + 1, contributors)..., 0] */
-static int apply_run(lib_core *core, lib_reader *from)
+static int begin_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors, lib_slot_visit *visit)
 {
-    int64_t words = lib_take_number(from);
-    const uint64_t *word = words >= 0 && words <= core->words ? lib_take(from, (size_t)words * 8) : NULL;
-    if (!word) {
-        from->bad = true;
+    if (!slot || !slot->used) {
+        visit->from->bad = true;
         return 0;
     }
-    int64_t exception = lib_take_number(from);
-    for (int64_t w = 0; w < words; w++)
-        for (uint64_t bits = word[w]; bits; bits &= bits - 1) {
-            int64_t s = w * 64 + __builtin_ctzll(bits), contributors = core->c.members;
-            if (exception == s + 1) {
-                contributors = lib_take_number(from);
-                exception = lib_take_number(from);
-            }
-            lib_slot *slot = s < core->c.capacity ? core->slot[s] : NULL;
-            if (!slot || !slot->used || from->bad) {
-                from->bad = true;
-                return 0;
-            }
-            KOLO_TRY(begin_unit(core, &slot->wants, slot->mine, contributors, -1));
-            slot->begun = core->seen;
-            slot->contributors = 0;
-            for (int e = 0; e <= core->children; e++) lib_bit_clear(core->edge[e].told, s);
-            lib_bit_clear(core->passed, s);
-        }
-    if (exception) from->bad = true;
+    KOLO_TRY(begin_unit(core, &slot->wants, slot->mine, contributors, -1));
+    slot->begun = core->seen;
+    slot->contributors = 0;
+    for (int e = 0; e <= core->children; e++) lib_bit_clear(core->edge[e].told, s);
+    lib_bit_clear(core->passed, s);
     return 0;
+}
+
+static int apply_run(lib_core *core, lib_reader *from)
+{
+    return lib_read_slots(core, core->c.members, begin_slot, &(lib_slot_visit){.from = from});
 }
 
 static lib_unit *unit_of(const lib_core *core, const lib_wants *wants)

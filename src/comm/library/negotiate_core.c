@@ -302,8 +302,10 @@ int lib_core_speak(lib_core *core, double now, bool idle)
 
 /* ---- what comes up ----------------------------------------------------------------------------------------------------- */
 
-static int hear_ready(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
+/* [number of words, words..., (slot + 1, contributors)..., 0] */
+int lib_read_slots(lib_core *core, int64_t members, lib_slot_each *each, lib_slot_visit *visit)
 {
+    lib_reader *from = visit->from;
     int64_t words = lib_take_number(from);
     const uint64_t *word = words >= 0 && words <= core->words ? lib_take(from, (size_t)words * 8) : NULL;
     if (!word) {
@@ -313,19 +315,30 @@ static int hear_ready(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader 
     int64_t exception = lib_take_number(from);
     for (int64_t w = 0; w < words; w++)
         for (uint64_t bits = word[w]; bits; bits &= bits - 1) {
-            int64_t s = w * 64 + __builtin_ctzll(bits), contributors = edge->members;
+            int64_t s = w * 64 + __builtin_ctzll(bits), contributors = members;
             if (exception == s + 1) {
                 contributors = lib_take_number(from);
                 exception = lib_take_number(from);
             }
-            lib_slot *slot = s < core->c.capacity ? core->slot[s] : NULL;
-            if (!slot || seen < slot->changed || !slot->used || lib_bit(edge->told, s)) continue;
-            lib_bit_set(edge->told, s);
-            slot->contributors += contributors;
-            core->changed = true;
+            if (!from->bad) KOLO_TRY(each(core, s < core->c.capacity ? core->slot[s] : NULL, s, contributors, visit));
+            if (from->bad) return 0;
         }
     if (exception) from->bad = true;
     return 0;
+}
+
+static int hear_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contributors, lib_slot_visit *visit)
+{
+    if (!slot || visit->seen < slot->changed || !slot->used || lib_bit(visit->edge->told, s)) return 0;
+    lib_bit_set(visit->edge->told, s);
+    slot->contributors += contributors;
+    core->changed = true;
+    return 0;
+}
+
+static int hear_ready(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)
+{
+    return lib_read_slots(core, edge->members, hear_slot, &(lib_slot_visit){.from = from, .edge = edge, .seen = seen});
 }
 
 static int hear_item(lib_core *core, lib_edge *edge, uint64_t seen, lib_reader *from)

@@ -80,7 +80,9 @@ int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_conf
     world->launch = launch;
     int rc = lib_config_resolve(&world->config, config);
     if (rc == 0) rc = open_parts(world, exchange, of);
-    if (rc == 0) rc = lib_agree(world->group[0], "the beginning of the world", "");
+    char note[64] = "";
+    if (rc == 0) snprintf(note, sizeof note, "the beginning of the world with table %08x", comm_selector_digest(world->selector));
+    if (rc == 0) rc = lib_agree(world->group[0], note, ""); /* ranks with different tables would run different algorithms */
     if (rc < 0) kolo_world_close(out);
     return rc;
 }

@@ -277,9 +277,3 @@ void comm_router_rest(comm_router *router, double seconds)
 }
 
 void comm_router_wake(comm_router *router) { router_ring(router, router->me); }
-
-void comm_router_wake_peer(comm_router *router, int rank)
-{
-    int local = router_local(router, rank);
-    if (local >= 0) router_ring(router, local);
-}

@@ -48,7 +48,6 @@ void comm_router_describe(comm_router *router, int rank, char *text, size_t byte
  * return at once without a reason: the caller looks again and comes back. */
 void comm_router_rest(comm_router *router, double seconds);
 void comm_router_wake(comm_router *router);      /* this rank's own engine; any thread */
-void comm_router_wake_peer(comm_router *router, int rank); /* a rank of this node; no-op for others */
 
 /* ---- push: reductions within a node without messages ---------------------------------------------------------------------
  * A set of ranks of one node reduces vectors of up to any size: each member owns a slice, reduces it over all members' memory in blocks,
