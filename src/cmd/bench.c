@@ -18,6 +18,7 @@ static int one(kolo_session *session, int64_t step)
     kolo_metrics metrics;
     KOLO_TRY(kolo_loader_next(session->loader, &batch));
     kolo_step parameters = {.step = step,
+                            .seed = (uint64_t)session->options->seed,
                             .epoch = batch.epoch,
                             .first = step == 0,
                             .lr = (float)session->options->lr,

@@ -323,6 +323,7 @@ static void show(const kolo_loader *l, const loader_slot *s, kolo_batch *batch)
                           .rows = l->rows,
                           .valid = s->valid,
                           .valid_global = s->valid_global,
+                          .first = l->recipe.config.rank * l->rows,
                           .epoch = s->epoch,
                           .step = s->step,
                           .slot = (int)(s - l->slot)};

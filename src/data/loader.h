@@ -53,6 +53,7 @@ typedef struct kolo_batch {
     const float *mix;       /* (rows) weight of labels; labels2 have 1 - mix; NULL like labels2 */
     int64_t rows, valid;    /* of this rank; rows = batch / ranks */
     int64_t valid_global;   /* over all ranks */
+    int64_t first;          /* number of row 0 in the global batch */
     int64_t epoch, step;    /* step within the epoch */
     int slot;
 } kolo_batch;

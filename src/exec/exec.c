@@ -168,6 +168,7 @@ static int begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, k
     for (int s = 0; s < p->config.slots; s++) {
         int64_t valid = batch->valid - s * rows;
         block->valid[s] = (int32_t)(valid < 0 ? 0 : valid > rows ? rows : valid);
+        block->row[s] = (int32_t)(batch->first + s * rows);
     }
     block->valid_global = batch->valid_global;
     return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, e->step, block, KOLO_STEP_HOST_BYTES);

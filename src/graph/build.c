@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/rules.h"
 #include "kolo/error.h"
 
 /* The first output of a new node. */
-static int output(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const kolo_attributes *a,
+int kolo_build_output(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const kolo_attributes *a,
                   const char *name)
 {
     int node = kolo_graph_node(g, op, n_in, in, n_out, a, name);
@@ -21,13 +21,14 @@ static const char *suffixed(char text[256], const char *name, const char *suffix
     return text;
 }
 
-int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64_t channels)
+int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64_t channels, int64_t words)
 {
     if (g->input >= 0) return kolo_fail(KOLO_EINTERNAL, "graph %s has an input already", g->name);
     int64_t dim[] = {rows, height, width, channels};
     int input = kolo_graph_tensor(g, "input", KOLO_ROLE_INPUT, KOLO_U8, 4, dim);
     if (input < 0) return input;
-    int label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, KOLO_I32, 1, dim);
+    int64_t label_dim[] = {rows, words};
+    int label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, KOLO_I32, words > 1 ? 2 : 1, label_dim);
     if (label < 0) return label;
     g->rows = rows;
     g->input = input;
@@ -59,11 +60,11 @@ int kolo_normalize(kolo_graph *g, int x, const float *mean, const float *std)
         memcpy(a.mean, mean, bytes);
         memcpy(a.std, std, bytes);
     }
-    return output(g, KOLO_OP_normalize, 1, &x, 1, &a, "normalize");
+    return kolo_build_output(g, KOLO_OP_normalize, 1, &x, 1, &a, "normalize");
 }
 
 /* NAME.weight and, where asked for, NAME.bias; bias: -1 without. */
-static int weights(kolo_graph *g, const char *name, int rank, const int64_t *dim, kolo_init weight_init, bool bias,
+int kolo_build_weights(kolo_graph *g, const char *name, int rank, const int64_t *dim, kolo_init weight_init, bool bias,
                    kolo_init bias_init, int in[3])
 {
     char text[256];
@@ -85,7 +86,7 @@ int kolo_conv(kolo_graph *g, const char *name, int x, const kolo_conv_spec *spec
                          input->dim[1]);
     int64_t dim[] = {spec->out, input->dim[1] / groups, spec->kernel[0], spec->kernel[1]};
     int in[3] = {x, -1, -1};
-    KOLO_TRY(weights(g, name, 4, dim, spec->weight, spec->bias, spec->bias_init, in));
+    KOLO_TRY(kolo_build_weights(g, name, 4, dim, spec->weight, spec->bias, spec->bias_init, in));
     kolo_attributes a = {.groups = groups};
     for (int axis = 0; axis < 2; axis++) {
         a.kernel[axis] = spec->kernel[axis];
@@ -93,19 +94,32 @@ int kolo_conv(kolo_graph *g, const char *name, int x, const kolo_conv_spec *spec
         a.pad[axis] = spec->pad[axis];
         a.dilation[axis] = 1;
     }
-    return output(g, KOLO_OP_conv, spec->bias ? 3 : 2, in, 1, &a, name);
+    return kolo_build_output(g, KOLO_OP_conv, spec->bias ? 3 : 2, in, 1, &a, name);
+}
+
+/* The weight is (out, F), or as a 1x1 convolution's. */
+static int linear(kolo_graph *g, const char *name, int x, int64_t out, int weight_rank, bool bias, kolo_init weight,
+                  kolo_init bias_init)
+{
+    if (x < 0) return x;
+    if (g->tensor[x].rank != 2 && g->tensor[x].rank != 4)
+        return kolo_fail(KOLO_ECONFIG, "%s: a linear layer takes (N,F) or (N,C,H,W), but %s has %d dimensions", name,
+                         g->tensor[x].name, g->tensor[x].rank);
+    int64_t dim[] = {out, g->tensor[x].dim[1], 1, 1};
+    int in[3] = {x, -1, -1};
+    KOLO_TRY(kolo_build_weights(g, name, weight_rank, dim, weight, bias, bias_init, in));
+    return kolo_build_output(g, KOLO_OP_linear, bias ? 3 : 2, in, 1, NULL, name);
 }
 
 int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight, kolo_init bias_init)
 {
-    if (x < 0) return x;
-    if (g->tensor[x].rank != 2)
-        return kolo_fail(KOLO_ECONFIG, "%s: a linear layer takes (N,F), but %s has %d dimensions", name,
-                         g->tensor[x].name, g->tensor[x].rank);
-    int64_t dim[] = {out, g->tensor[x].dim[1]};
-    int in[3] = {x, -1, -1};
-    KOLO_TRY(weights(g, name, 2, dim, weight, bias, bias_init, in));
-    return output(g, KOLO_OP_linear, bias ? 3 : 2, in, 1, NULL, name);
+    return linear(g, name, x, out, 2, bias, weight, bias_init);
+}
+
+int kolo_pointwise(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight,
+                   kolo_init bias_init)
+{
+    return linear(g, name, x, out, 4, bias, weight, bias_init);
 }
 
 /* weight, bias, running mean, running variance, in the order of a state dict and one after the other */
@@ -135,10 +149,10 @@ int kolo_batch_norm(kolo_graph *g, const char *name, int x, double epsilon, doub
     kolo_attributes a = {.epsilon = epsilon, .momentum = momentum};
     if (!g->train) {
         int in[] = {x, v[0], v[1], v[2], v[3]};
-        return output(g, KOLO_OP_norm_infer, 5, in, 1, &a, name);
+        return kolo_build_output(g, KOLO_OP_norm_infer, 5, in, 1, &a, name);
     }
     char text[256];
-    int sums = output(g, KOLO_OP_norm_stats, 1, &x, 1, &a, suffixed(text, name, ":sums"));
+    int sums = kolo_build_output(g, KOLO_OP_norm_stats, 1, &x, 1, &a, suffixed(text, name, ":sums"));
     if (sums < 0) return sums;
     int in[] = {x, sums, v[0], v[1]};
     int node = kolo_graph_node(g, KOLO_OP_norm_apply, 4, in, 2, &a, name);
@@ -149,7 +163,7 @@ int kolo_batch_norm(kolo_graph *g, const char *name, int x, double epsilon, doub
 
 int kolo_relu(kolo_graph *g, const char *name, int x)
 {
-    return x < 0 ? x : output(g, KOLO_OP_relu, 1, &x, 1, NULL, name);
+    return x < 0 ? x : kolo_build_output(g, KOLO_OP_relu, 1, &x, 1, NULL, name);
 }
 
 int kolo_add(kolo_graph *g, const char *name, int a, int b)
@@ -157,7 +171,7 @@ int kolo_add(kolo_graph *g, const char *name, int a, int b)
     if (a < 0) return a;
     if (b < 0) return b;
     int in[] = {a, b};
-    return output(g, KOLO_OP_add, 2, in, 1, NULL, name);
+    return kolo_build_output(g, KOLO_OP_add, 2, in, 1, NULL, name);
 }
 
 static int pool(kolo_graph *g, enum kolo_op op, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad,
@@ -169,7 +183,7 @@ static int pool(kolo_graph *g, enum kolo_op op, const char *name, int x, int64_t
                          .pad = {pad, pad},
                          .dilation = {1, 1},
                          .count_pad = count_pad};
-    return output(g, op, 1, &x, op == KOLO_OP_max_pool ? 2 : 1, &a, name);
+    return kolo_build_output(g, op, 1, &x, op == KOLO_OP_max_pool ? 2 : 1, &a, name);
 }
 
 int kolo_max_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad)
@@ -184,12 +198,12 @@ int kolo_avg_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_
 
 int kolo_global_avg_pool(kolo_graph *g, const char *name, int x)
 {
-    return x < 0 ? x : output(g, KOLO_OP_global_avg_pool, 1, &x, 1, NULL, name);
+    return x < 0 ? x : kolo_build_output(g, KOLO_OP_global_avg_pool, 1, &x, 1, NULL, name);
 }
 
 int kolo_flatten(kolo_graph *g, const char *name, int x)
 {
-    return x < 0 ? x : output(g, KOLO_OP_flatten, 1, &x, 1, NULL, name);
+    return x < 0 ? x : kolo_build_output(g, KOLO_OP_flatten, 1, &x, 1, NULL, name);
 }
 
 int kolo_shortcut_a(kolo_graph *g, const char *name, int x, int64_t channels)
@@ -200,22 +214,5 @@ int kolo_shortcut_a(kolo_graph *g, const char *name, int x, int64_t channels)
         return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " channels cannot be padded to %" PRId64 " evenly on both sides",
                          name, g->tensor[x].dim[1], channels);
     kolo_attributes a = {.stride = {2, 2}, .pad = {more / 2, 0}};
-    return output(g, KOLO_OP_shortcut_a, 1, &x, 1, &a, name);
-}
-
-int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing)
-{
-    if (logits < 0) return logits;
-    if (g->label < 0) return kolo_fail(KOLO_EINTERNAL, "graph %s has no labels: kolo_input comes first", g->name);
-    if (!(smoothing >= 0 && smoothing <= 1))
-        return kolo_fail(KOLO_ECONFIG, "label smoothing is %g; it lies in [0, 1]", smoothing);
-    kolo_attributes a = {.smoothing = smoothing};
-    int in[] = {logits, g->label};
-    int metrics = output(g, KOLO_OP_cross_entropy, 2, in, 1, &a, "metrics");
-    if (metrics < 0) return metrics;
-    if (g->tensor[logits].dim[1] > INT32_MAX) return kolo_fail(KOLO_ECONFIG, "graph %s: too many classes", g->name);
-    g->logits = logits;
-    g->metrics = metrics;
-    g->classes = (int)g->tensor[logits].dim[1];
-    return metrics;
+    return kolo_build_output(g, KOLO_OP_shortcut_a, 1, &x, 1, &a, name);
 }

@@ -18,6 +18,17 @@ double kolo_flops_conv_grad(const kolo_graph *g, const kolo_node *node)
     return weight ? products(g, node->in[1], node->out[0]) : products(g, node->in[0], node->in[1]);
 }
 
+/* Queries by keys, and weights by values: each element of y takes part in window's pixels of both; backward four such products and the
+ * weights once more. */
+double kolo_flops_attention(const kolo_graph *g, const kolo_node *node)
+{
+    return 4 * count(g, node->out[0]) * (double)(node->a.kernel[0] * node->a.kernel[1]);
+}
+double kolo_flops_attention_grad(const kolo_graph *g, const kolo_node *node)
+{
+    return 10 * count(g, node->in[0]) * (double)(node->a.kernel[0] * node->a.kernel[1]);
+}
+
 double kolo_flops_linear_grad(const kolo_graph *g, const kolo_node *node) { return kolo_flops_conv_grad(g, node); }
 
 double kolo_flops_elementwise(const kolo_graph *g, const kolo_node *node)

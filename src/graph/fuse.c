@@ -98,6 +98,7 @@ static void compact(fusion *f, int *to)
     }
     int *const result[] = {&g->input, &g->label, &g->logits, &g->metrics};
     for (int i = 0; i < 4; i++) renumber(result[i], to);
+    for (int i = 0; i < g->heads; i++) renumber(&g->head[i], to);
 }
 
 int kolo_graph_fuse(kolo_graph *g)

@@ -13,10 +13,10 @@
 
 enum { NONE = -1, UNWANTED = -2 };
 
-static bool wanted(const kolo_graph *g, int t) { return t >= 0 && g->grad[t] != UNWANTED; }
+bool kolo_gradient_wanted(const kolo_graph *g, int t) { return t >= 0 && g->grad[t] != UNWANTED; }
 
 /* A new tensor for a gradient, or a part of the gradient, of t. */
-static int gradient_tensor(kolo_graph *g, int t)
+int kolo_gradient_tensor(kolo_graph *g, int t)
 {
     kolo_tensor of = g->tensor[t]; /* a copy: the array may move */
     bool param = of.role == KOLO_ROLE_PARAM;
@@ -30,16 +30,16 @@ static int gradient_tensor(kolo_graph *g, int t)
 }
 
 /* Adds d to the gradient of t. */
-static int contribute(kolo_graph *g, int t, int d)
+int kolo_gradient_contribute(kolo_graph *g, int t, int d)
 {
-    if (!wanted(g, t)) return 0;
+    if (!kolo_gradient_wanted(g, t)) return 0;
     int before = g->grad[t];
     g->grad[t] = d;
     if (before == NONE) return 0;
     if (g->tensor[t].role == KOLO_ROLE_PARAM)
         return kolo_fail(KOLO_EINTERNAL, "graph %s: %s is used by two operations; give each its own parameter", g->name,
                          g->tensor[t].name);
-    int in[] = {before, d}, sum = gradient_tensor(g, t);
+    int in[] = {before, d}, sum = kolo_gradient_tensor(g, t);
     if (sum < 0) return sum;
     KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_add, 2, in, 1, &sum, NULL));
     g->grad[t] = sum;
@@ -47,13 +47,13 @@ static int contribute(kolo_graph *g, int t, int d)
 }
 
 /* Emits `op` whose only output is the gradient of t. */
-static int emit(kolo_graph *g, enum kolo_op op, int n_in, const int *in, const kolo_attributes *a, int t)
+int kolo_gradient_emit(kolo_graph *g, enum kolo_op op, int n_in, const int *in, const kolo_attributes *a, int t)
 {
-    if (!wanted(g, t)) return 0;
-    int d = gradient_tensor(g, t);
+    if (!kolo_gradient_wanted(g, t)) return 0;
+    int d = kolo_gradient_tensor(g, t);
     if (d < 0) return d;
     KOLO_TRY(kolo_graph_node_with(g, op, n_in, in, 1, &d, a));
-    return contribute(g, t, d);
+    return kolo_gradient_contribute(g, t, d);
 }
 
 /* Convolution and linear. The weight's gradient comes first: it is ready for its reduction while dx is computed. */
@@ -62,16 +62,16 @@ static int product(kolo_graph *g, int index, enum kolo_op weight_op, enum kolo_o
     kolo_node n = g->node[index];
     int dy = g->grad[n.out[0]];
     int bias = n.n_in > 2 ? n.in[2] : -1;
-    if (wanted(g, n.in[1])) {
+    if (kolo_gradient_wanted(g, n.in[1])) {
         int in[] = {n.in[0], dy}, out[2] = {-1, -1};
-        if ((out[0] = gradient_tensor(g, n.in[1])) < 0) return out[0];
-        if (bias >= 0 && (out[1] = gradient_tensor(g, bias)) < 0) return out[1];
+        if ((out[0] = kolo_gradient_tensor(g, n.in[1])) < 0) return out[0];
+        if (bias >= 0 && (out[1] = kolo_gradient_tensor(g, bias)) < 0) return out[1];
         KOLO_TRY(kolo_graph_node_with(g, weight_op, 2, in, bias >= 0 ? 2 : 1, out, &n.a));
-        KOLO_TRY(contribute(g, n.in[1], out[0]));
-        if (bias >= 0) KOLO_TRY(contribute(g, bias, out[1]));
+        KOLO_TRY(kolo_gradient_contribute(g, n.in[1], out[0]));
+        if (bias >= 0) KOLO_TRY(kolo_gradient_contribute(g, bias, out[1]));
     }
     int in[] = {dy, n.in[1]};
-    return emit(g, data_op, 2, in, &n.a, n.in[0]);
+    return kolo_gradient_emit(g, data_op, 2, in, &n.a, n.in[0]);
 }
 
 int kolo_gradient_conv(kolo_graph *g, int node)
@@ -99,14 +99,14 @@ static int norm_sums(kolo_graph *g, const kolo_node *n, int dy, int y)
     int64_t dim = 2 * g->tensor[n->in[0]].dim[1];
     int dsums = kolo_graph_tensor(g, name, KOLO_ROLE_PARTIAL, KOLO_F64, 1, &dim);
     if (dsums < 0) return dsums;
-    int dw = gradient_tensor(g, n->in[2]);
+    int dw = kolo_gradient_tensor(g, n->in[2]);
     if (dw < 0) return dw;
-    int db = gradient_tensor(g, n->in[3]);
+    int db = kolo_gradient_tensor(g, n->in[3]);
     if (db < 0) return db;
     int in[] = {dy, n->in[0], y, n->in[1], n->in[2], n->in[3]}, out[] = {dsums, dw, db};
     KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_stats, 6, in, 3, out, &n->a));
-    KOLO_TRY(contribute(g, n->in[2], dw));
-    KOLO_TRY(contribute(g, n->in[3], db));
+    KOLO_TRY(kolo_gradient_contribute(g, n->in[2], dw));
+    KOLO_TRY(kolo_gradient_contribute(g, n->in[3], db));
     return dsums;
 }
 
@@ -117,21 +117,21 @@ int kolo_gradient_norm_apply(kolo_graph *g, int index)
     int dy = g->grad[n.out[0]], y = n.a.relu && residual >= 0 ? n.out[0] : -1; /* only for the sign of the relu */
     int dsums = norm_sums(g, &n, dy, y);
     if (dsums < 0) return dsums;
-    if (!wanted(g, x) && !wanted(g, residual)) return 0;
+    if (!kolo_gradient_wanted(g, x) && !kolo_gradient_wanted(g, residual)) return 0;
     int in[] = {dy, x, y, n.in[1], dsums, n.in[2], n.in[3]}, out[2] = {-1, -1};
-    if ((out[0] = gradient_tensor(g, x)) < 0) return out[0];
-    bool branch = wanted(g, residual);
-    if (branch && (out[1] = gradient_tensor(g, residual)) < 0) return out[1];
+    if ((out[0] = kolo_gradient_tensor(g, x)) < 0) return out[0];
+    bool branch = kolo_gradient_wanted(g, residual);
+    if (branch && (out[1] = kolo_gradient_tensor(g, residual)) < 0) return out[1];
     KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_apply, 7, in, branch ? 2 : 1, out, &n.a));
-    KOLO_TRY(contribute(g, x, out[0]));
-    return branch ? contribute(g, residual, out[1]) : 0;
+    KOLO_TRY(kolo_gradient_contribute(g, x, out[0]));
+    return branch ? kolo_gradient_contribute(g, residual, out[1]) : 0;
 }
 
 int kolo_gradient_relu(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
     int in[] = {g->grad[n.out[0]], n.out[0]};
-    return emit(g, KOLO_OP_relu_grad, 2, in, NULL, n.in[0]);
+    return kolo_gradient_emit(g, KOLO_OP_relu_grad, 2, in, NULL, n.in[0]);
 }
 
 /* No node: both inputs have y's gradient. */
@@ -139,22 +139,22 @@ int kolo_gradient_add(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
     int dy = g->grad[n.out[0]];
-    KOLO_TRY(contribute(g, n.in[0], dy));
-    return contribute(g, n.in[1], dy);
+    KOLO_TRY(kolo_gradient_contribute(g, n.in[0], dy));
+    return kolo_gradient_contribute(g, n.in[1], dy);
 }
 
 int kolo_gradient_max_pool(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
     int in[] = {g->grad[n.out[0]], n.out[1]};
-    return emit(g, KOLO_OP_max_pool_grad, 2, in, &n.a, n.in[0]);
+    return kolo_gradient_emit(g, KOLO_OP_max_pool_grad, 2, in, &n.a, n.in[0]);
 }
 
 static int unary(kolo_graph *g, int index, enum kolo_op op)
 {
     kolo_node n = g->node[index];
     int dy = g->grad[n.out[0]];
-    return emit(g, op, 1, &dy, &n.a, n.in[0]);
+    return kolo_gradient_emit(g, op, 1, &dy, &n.a, n.in[0]);
 }
 
 int kolo_gradient_avg_pool(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_avg_pool_grad); }
@@ -162,19 +162,13 @@ int kolo_gradient_global_avg_pool(kolo_graph *g, int node) { return unary(g, nod
 int kolo_gradient_flatten(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_flatten_grad); }
 int kolo_gradient_shortcut_a(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_shortcut_a_grad); }
 
-int kolo_gradient_cross_entropy(kolo_graph *g, int index)
-{
-    kolo_node n = g->node[index];
-    return emit(g, KOLO_OP_cross_entropy_grad, 2, n.in, &n.a, n.in[0]);
-}
-
 static void mark_unwanted(kolo_graph *g)
 {
     for (int64_t t = 0; t < g->tensors; t++) g->grad[t] = g->tensor[t].role == KOLO_ROLE_PARAM ? NONE : UNWANTED;
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
         bool reaches = false;
-        for (int k = 0; k < n->n_in; k++) reaches |= wanted(g, n->in[k]);
+        for (int k = 0; k < n->n_in; k++) reaches |= kolo_gradient_wanted(g, n->in[k]);
         if (!reaches || !kolo_op_table[n->op].gradient) continue;
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k] >= 0) g->grad[n->out[k]] = NONE;

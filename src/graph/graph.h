@@ -19,7 +19,7 @@ const char *kolo_dtype_name(enum kolo_dtype dtype);
 
 enum kolo_role {
     KOLO_ROLE_INPUT,      /* (N, H, W, C) u8 pictures, filled by the loader                                        */
-    KOLO_ROLE_LABEL,      /* (N) i32, filled by the loader                                                         */
+    KOLO_ROLE_LABEL,      /* (N) or (N, words) i32, filled by the loader: see kolo_input                           */
     KOLO_ROLE_PARAM,      /* f32, trained                                                                          */
     KOLO_ROLE_BUFFER,     /* f32, kept with the parameters but not trained: running statistics                     */
     KOLO_ROLE_ACTIVATION, /* lives from its producer to its last use; gradients of activations too                 */
@@ -54,9 +54,36 @@ enum kolo_op {
     KOLO_OP_COUNT
 };
 
+enum kolo_activation {
+    KOLO_GELU,      /* x Phi(x), by erf */
+    KOLO_GELU_TANH, /* its approximation by tanh (Hendrycks & Gimpel, arXiv:1606.08415) */
+    KOLO_SILU,
+    KOLO_LEAKY_RELU, /* a.slope below 0 */
+    KOLO_HARD_SWISH,
+    KOLO_HARD_SIGMOID,
+    KOLO_SIGMOID,
+    KOLO_TANH,
+};
+
+/* What a graph is for: classify: logits, one class a row; the others find boxes: heads. */
+enum kolo_task { KOLO_TASK_CLASSIFY, KOLO_TASK_YOLOX, KOLO_TASK_YOLOV3 };
+#define KOLO_MAX_HEADS 5
+#define KOLO_METRICS 8 /* largest METRIC tensor */
+
 /* All attributes of all operations; each uses some. Lengths in pixels. */
 typedef struct kolo_attributes {
-    int64_t kernel[2], stride[2], pad[2], dilation[2], groups;
+    int64_t kernel[2], stride[2], pad[2], dilation[2], groups; /* window_attention: kernel the window, pad the shift, groups the heads */
+    int64_t first, count;                                      /* slice: channels */
+    enum kolo_activation activation;
+    double slope;
+    double drop; /* residual, dropout: probability, in training; drawn from (seed, step, global row, draw) */
+    int32_t draw;  /* residual, dropout: number of the operation among those of its graph that draw */
+    double margin, scale; /* arc_margin */
+    bool log;             /* softmax */
+    bool reverse;         /* normalize: channels in reverse order (BGR) */
+    bool l1, centre;      /* yolox_loss: L1 term on; candidates by centre only (the later rule), else also inside the box */
+    float anchor[9][2];   /* yolov3_loss: width, height in pixels, smallest first */
+    int32_t mask[KOLO_MAX_HEADS][3]; /* yolov3_loss: anchors of each head */
     double epsilon, momentum; /* norm */
     double smoothing;         /* cross entropy */
     bool relu;                /* norm_apply, norm_infer: y = max(y, 0) */
@@ -80,6 +107,9 @@ typedef struct kolo_graph {
     bool train;                        /* built for training (batch statistics) or evaluation (running statistics) */
     enum kolo_dtype dtype;             /* of activations: F32, BF16 or F16 */
     int input, label, logits, metrics; /* tensors */
+    enum kolo_task task;
+    int heads, head[KOLO_MAX_HEADS]; /* a detector's outputs, finest first: (N, channels, h, w) */
+    int draws;                       /* operations that draw random numbers, so far */
     int64_t rows;                      /* N */
     int classes;
     int *grad; /* [tensors] gradient tensor of each tensor, or -1; after kolo_graph_backward */
@@ -104,8 +134,11 @@ void kolo_graph_destroy(kolo_graph **graph);
 /* Building. Each returns a tensor (>= 0) or a negative status; `name` is the module's name ("layer1.0.conv1"):
  * parameters are made as NAME.weight and so on. A negative argument tensor makes the call fail with the same status,
  * so models may be written without a check on every line and end with one. */
-int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width,
-               int64_t channels); /* u8 (N,H,W,C); also the label */
+/* u8 (N,H,W,C); also the label, `words` i32 a row:
+ *   1: class
+ *   3: class, class of the picture mixed into it, weight of the first (bits of an f32): mixup, CutMix
+ *   1 + 5 M: a detector's boxes: how many (at most M), then for each class, centre x, y, width, height in pixels (bits of f32) */
+int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64_t channels, int64_t words);
 int kolo_param(kolo_graph *g, const char *name, int rank, const int64_t *dim, kolo_init init, bool decay);
 int kolo_normalize(kolo_graph *g, int x, const float *mean, const float *std); /* -> (N,C,H,W) of g->dtype */
 typedef struct kolo_conv_spec {
@@ -126,8 +159,38 @@ int kolo_flatten(kolo_graph *g, const char *name, int x);         /* (N,C,H,W) -
 int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight, kolo_init bias_init);
 int kolo_shortcut_a(kolo_graph *g, const char *name, int x,
                     int64_t channels); /* every second pixel, zero channels on both sides */
-/* Last: sets g->logits and g->metrics (4: loss sum, top-1, top-5 hits, rows) */
+/* (N,F) -> (N,out), or each pixel's channels (N,C,H,W) -> (N,out,H,W): kolo_linear. The same with a weight that is stored as a convolution's, (out,C,1,1): */
+int kolo_pointwise(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight,
+                   kolo_init bias_init);
+int kolo_layer_norm(kolo_graph *g, const char *name, int x, double epsilon);
+int kolo_activate(kolo_graph *g, const char *name, int x, enum kolo_activation activation, double slope);
+/* x + kept(row) scale branch. scale: -1, or a parameter of C elements. drop: probability that a row's branch is left out in training; the others are
+ * divided by 1 - drop (stochastic depth, Huang et al., arXiv:1603.09382). */
+int kolo_residual(kolo_graph *g, const char *name, int x, int branch, int scale, double drop);
+int kolo_dropout(kolo_graph *g, const char *name, int x, double drop);
+int kolo_softmax(kolo_graph *g, const char *name, int x, bool log);
+/* Attention within windows of window x window pixels, after shifting the map up and left by `shift`, with relative bias (parameter
+ * NAME.relative_position_bias_table) and mask (Liu et al., arXiv:2103.14030). H and W are multiples of the window. qkv: (N,3C,H,W): queries, keys, values, each heads x C/heads */
+int kolo_window_attention(kolo_graph *g, const char *name, int qkv, int64_t heads, int64_t window, const int64_t shift[2]);
+int kolo_pad(kolo_graph *g, const char *name, int x, int64_t rows, int64_t columns);
+int kolo_crop(kolo_graph *g, const char *name, int x, int64_t rows, int64_t columns);
+int kolo_space_to_depth(kolo_graph *g, const char *name, int x);
+int kolo_upsample(kolo_graph *g, const char *name, int x, int64_t times);
+int kolo_concat(kolo_graph *g, const char *name, int n, const int *x);
+int kolo_slice_channels(kolo_graph *g, const char *name, int x, int64_t first, int64_t count);
+int kolo_gate(kolo_graph *g, const char *name, int x, int s);
+/* Cosines between rows of x and of the parameter NAME.weight (out, F). */
+int kolo_cosine(kolo_graph *g, const char *name, int x, int64_t out, kolo_init weight);
+int kolo_arc_margin(kolo_graph *g, const char *name, int cosines, double margin, double scale); /* needs the label */
+
+/* Last, one of these: sets g->metrics, sums over rows, and the outputs. Classes: 4: loss, top-1, top-5 hits, rows; boxes: 8: loss,
+ * foreground anchors, boxes, rows, then the parts of the loss: overlap, object, class, L1. */
 int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing);
+int kolo_bce(kolo_graph *g, int logits, double smoothing);
+/* head: (N, 5 + classes, h, w): x, y, w, h, object, classes, raw. Ge et al., arXiv:2107.08430; ops/yolox.h */
+int kolo_yolox_loss(kolo_graph *g, int heads, const int *head, bool centre, bool l1);
+/* head: (N, 3 (5 + classes), h, w); anchors in pixels, mask: which of them each head has. Redmon & Farhadi, arXiv:1804.02767 */
+int kolo_yolov3_loss(kolo_graph *g, int heads, const int *head, const float anchor[9][2], const int32_t mask[][3]);
 
 /* After building, before backward: norm + (add) + relu become one norm_apply / norm_infer where nothing else reads between. */
 int kolo_graph_fuse(kolo_graph *g);

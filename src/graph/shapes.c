@@ -6,7 +6,7 @@
 #include "kolo/error.h"
 
 /* Makes output i, called MODULE or MODULE:i. */
-static int make(kolo_graph *g, kolo_node *node, int i, const char *module, enum kolo_role role, enum kolo_dtype dtype,
+int kolo_shape_make(kolo_graph *g, kolo_node *node, int i, const char *module, enum kolo_role role, enum kolo_dtype dtype,
                 int rank, const int64_t *dim)
 {
     char name[256];
@@ -20,12 +20,12 @@ static int make(kolo_graph *g, kolo_node *node, int i, const char *module, enum 
 }
 
 /* Output i: an activation with the type of input 0. */
-static int make_like_input(kolo_graph *g, kolo_node *node, int i, const char *module, int rank, const int64_t *dim)
+int kolo_shape_make_like(kolo_graph *g, kolo_node *node, int i, const char *module, int rank, const int64_t *dim)
 {
-    return make(g, node, i, module, KOLO_ROLE_ACTIVATION, g->tensor[node->in[0]].dtype, rank, dim);
+    return kolo_shape_make(g, node, i, module, KOLO_ROLE_ACTIVATION, g->tensor[node->in[0]].dtype, rank, dim);
 }
 
-static int want_rank(const kolo_graph *g, const kolo_node *node, int input, int rank, const char *module)
+int kolo_shape_want_rank(const kolo_graph *g, const kolo_node *node, int input, int rank, const char *module)
 {
     int t = node->in[input];
     if (t < 0)
@@ -36,9 +36,9 @@ static int want_rank(const kolo_graph *g, const kolo_node *node, int input, int 
     return 0;
 }
 
-static int want_vector(const kolo_graph *g, const kolo_node *node, int input, int64_t count, const char *module)
+int kolo_shape_want_vector(const kolo_graph *g, const kolo_node *node, int input, int64_t count, const char *module)
 {
-    KOLO_TRY(want_rank(g, node, input, 1, module));
+    KOLO_TRY(kolo_shape_want_rank(g, node, input, 1, module));
     const kolo_tensor *t = &g->tensor[node->in[input]];
     if (t->dim[0] != count)
         return kolo_fail(KOLO_ECONFIG, "%s: %s has %" PRId64 " elements, but %" PRId64 " are needed", module, t->name,
@@ -46,7 +46,7 @@ static int want_vector(const kolo_graph *g, const kolo_node *node, int input, in
     return 0;
 }
 
-static int want_same(const kolo_graph *g, const kolo_node *node, int a, int b, const char *module)
+int kolo_shape_want_same(const kolo_graph *g, const kolo_node *node, int a, int b, const char *module)
 {
     const kolo_tensor *x = &g->tensor[node->in[a]], *y = &g->tensor[node->in[b]];
     bool same = x->rank == y->rank && x->dtype == y->dtype;
@@ -78,7 +78,7 @@ static int64_t window_output(const kolo_attributes *a, int axis, int64_t size, c
 
 int kolo_shape_normalize(kolo_graph *g, kolo_node *node, const char *module)
 {
-    KOLO_TRY(want_rank(g, node, 0, 4, module));
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     const kolo_tensor *x = &g->tensor[node->in[0]];
     if (x->dtype != KOLO_U8)
         return kolo_fail(KOLO_EINTERNAL, "%s: pixels are u8, not %s", module, kolo_dtype_name(x->dtype));
@@ -90,13 +90,13 @@ int kolo_shape_normalize(kolo_graph *g, kolo_node *node, const char *module)
                              "%s: the standard deviation of channel %" PRId64 " is %g; it must be positive", module, c,
                              (double)node->a.std[c]);
     int64_t dim[] = {x->dim[0], x->dim[3], x->dim[1], x->dim[2]};
-    return make(g, node, 0, module, KOLO_ROLE_ACTIVATION, g->dtype, 4, dim);
+    return kolo_shape_make(g, node, 0, module, KOLO_ROLE_ACTIVATION, g->dtype, 4, dim);
 }
 
 int kolo_shape_conv(kolo_graph *g, kolo_node *node, const char *module)
 {
-    KOLO_TRY(want_rank(g, node, 0, 4, module));
-    KOLO_TRY(want_rank(g, node, 1, 4, module));
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
+    KOLO_TRY(kolo_shape_want_rank(g, node, 1, 4, module));
     const kolo_tensor *x = &g->tensor[node->in[0]], *w = &g->tensor[node->in[1]];
     int64_t groups = node->a.groups;
     if (groups < 1 || x->dim[1] % groups || w->dim[0] % groups)
@@ -113,40 +113,40 @@ int kolo_shape_conv(kolo_graph *g, kolo_node *node, const char *module)
         dim[2 + axis] = window_output(&node->a, axis, x->dim[2 + axis], module);
         if (dim[2 + axis] < 0) return (int)dim[2 + axis];
     }
-    if (node->n_in > 2 && node->in[2] >= 0) KOLO_TRY(want_vector(g, node, 2, channels, module));
-    return make_like_input(g, node, 0, module, 4, dim);
+    if (node->n_in > 2 && node->in[2] >= 0) KOLO_TRY(kolo_shape_want_vector(g, node, 2, channels, module));
+    return kolo_shape_make_like(g, node, 0, module, 4, dim);
 }
 
 /* (N,C,H,W) or (N,C) */
 static int want_channels(const kolo_graph *g, const kolo_node *node, const char *module)
 {
     if (node->in[0] >= 0 && g->tensor[node->in[0]].rank == 2) return 0;
-    return want_rank(g, node, 0, 4, module);
+    return kolo_shape_want_rank(g, node, 0, 4, module);
 }
 
 int kolo_shape_norm_stats(kolo_graph *g, kolo_node *node, const char *module)
 {
     KOLO_TRY(want_channels(g, node, module));
     int64_t dim = 2 * g->tensor[node->in[0]].dim[1] + 1;
-    return make(g, node, 0, module, KOLO_ROLE_PARTIAL, KOLO_F64, 1, &dim);
+    return kolo_shape_make(g, node, 0, module, KOLO_ROLE_PARTIAL, KOLO_F64, 1, &dim);
 }
 
 /* Vectors in[first..last] of `count` elements, then the optional residual, then y. */
 static int norm_output(kolo_graph *g, kolo_node *node, int first, int last, const char *module)
 {
     const kolo_tensor *x = &g->tensor[node->in[0]];
-    for (int i = first; i <= last; i++) KOLO_TRY(want_vector(g, node, i, x->dim[1], module));
-    if (node->n_in > last + 1 && node->in[last + 1] >= 0) KOLO_TRY(want_same(g, node, 0, last + 1, module));
-    return make_like_input(g, node, 0, module, x->rank, x->dim);
+    for (int i = first; i <= last; i++) KOLO_TRY(kolo_shape_want_vector(g, node, i, x->dim[1], module));
+    if (node->n_in > last + 1 && node->in[last + 1] >= 0) KOLO_TRY(kolo_shape_want_same(g, node, 0, last + 1, module));
+    return kolo_shape_make_like(g, node, 0, module, x->rank, x->dim);
 }
 
 int kolo_shape_norm_apply(kolo_graph *g, kolo_node *node, const char *module)
 {
     KOLO_TRY(want_channels(g, node, module));
     int64_t statistic = 2 * g->tensor[node->in[0]].dim[1] + 1;
-    KOLO_TRY(want_vector(g, node, 1, statistic, module));
+    KOLO_TRY(kolo_shape_want_vector(g, node, 1, statistic, module));
     KOLO_TRY(norm_output(g, node, 2, 3, module));
-    return make(g, node, 1, module, KOLO_ROLE_STATISTIC, KOLO_F32, 1, &statistic);
+    return kolo_shape_make(g, node, 1, module, KOLO_ROLE_STATISTIC, KOLO_F32, 1, &statistic);
 }
 
 int kolo_shape_norm_infer(kolo_graph *g, kolo_node *node, const char *module)
@@ -160,15 +160,15 @@ int kolo_shape_same(kolo_graph *g, kolo_node *node, const char *module)
     for (int i = 0; i < node->n_in; i++) {
         if (node->in[i] < 0)
             return kolo_fail(KOLO_EINTERNAL, "%s: %s lacks its input %d", module, kolo_op_table[node->op].name, i);
-        KOLO_TRY(want_same(g, node, 0, i, module));
+        KOLO_TRY(kolo_shape_want_same(g, node, 0, i, module));
     }
     const kolo_tensor *x = &g->tensor[node->in[0]];
-    return make_like_input(g, node, 0, module, x->rank, x->dim);
+    return kolo_shape_make_like(g, node, 0, module, x->rank, x->dim);
 }
 
 int kolo_shape_pool(kolo_graph *g, kolo_node *node, const char *module)
 {
-    KOLO_TRY(want_rank(g, node, 0, 4, module));
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     const kolo_tensor *x = &g->tensor[node->in[0]];
     int64_t dim[] = {x->dim[0], x->dim[1], 0, 0};
     for (int axis = 0; axis < 2; axis++) {
@@ -182,53 +182,47 @@ int kolo_shape_pool(kolo_graph *g, kolo_node *node, const char *module)
         return kolo_fail(KOLO_ECONFIG,
                          "%s: a window of %" PRId64 " x %" PRId64 " is too large for max pooling (256 pixels)", module,
                          node->a.kernel[0], node->a.kernel[1]);
-    KOLO_TRY(make_like_input(g, node, 0, module, 4, dim));
+    KOLO_TRY(kolo_shape_make_like(g, node, 0, module, 4, dim));
     if (node->op != KOLO_OP_max_pool) return 0;
-    return make(g, node, 1, module, KOLO_ROLE_ACTIVATION, KOLO_U8, 4, dim);
+    return kolo_shape_make(g, node, 1, module, KOLO_ROLE_ACTIVATION, KOLO_U8, 4, dim);
 }
 
 int kolo_shape_global_avg_pool(kolo_graph *g, kolo_node *node, const char *module)
 {
-    KOLO_TRY(want_rank(g, node, 0, 4, module));
-    return make_like_input(g, node, 0, module, 2, g->tensor[node->in[0]].dim);
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
+    return kolo_shape_make_like(g, node, 0, module, 2, g->tensor[node->in[0]].dim);
 }
 
 int kolo_shape_flatten(kolo_graph *g, kolo_node *node, const char *module)
 {
-    KOLO_TRY(want_rank(g, node, 0, 4, module));
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     const kolo_tensor *x = &g->tensor[node->in[0]];
     int64_t dim[] = {x->dim[0], x->dim[1] * x->dim[2] * x->dim[3]};
-    return make_like_input(g, node, 0, module, 2, dim);
+    return kolo_shape_make_like(g, node, 0, module, 2, dim);
 }
 
+/* x (N,F) or (N,C,H,W); w (O,F) or (O,F,1,1) */
 int kolo_shape_linear(kolo_graph *g, kolo_node *node, const char *module)
 {
-    KOLO_TRY(want_rank(g, node, 0, 2, module));
-    KOLO_TRY(want_rank(g, node, 1, 2, module));
+    KOLO_TRY(want_channels(g, node, module));
+    if (node->in[1] >= 0 && g->tensor[node->in[1]].rank != 4) KOLO_TRY(kolo_shape_want_rank(g, node, 1, 2, module));
     const kolo_tensor *x = &g->tensor[node->in[0]], *w = &g->tensor[node->in[1]];
+    if (w->rank == 4 && w->dim[2] * w->dim[3] != 1)
+        return kolo_fail(KOLO_ECONFIG, "%s: the weight of a linear layer has one pixel", module);
     if (x->dim[1] != w->dim[1])
         return kolo_fail(KOLO_ECONFIG, "%s: the input has %" PRId64 " features, but the weight is made for %" PRId64,
                          module, x->dim[1], w->dim[1]);
-    int64_t dim[] = {x->dim[0], w->dim[0]};
-    if (node->n_in > 2 && node->in[2] >= 0) KOLO_TRY(want_vector(g, node, 2, w->dim[0], module));
-    return make_like_input(g, node, 0, module, 2, dim);
+    int64_t dim[] = {x->dim[0], w->dim[0], x->dim[2], x->dim[3]};
+    if (node->n_in > 2 && node->in[2] >= 0) KOLO_TRY(kolo_shape_want_vector(g, node, 2, w->dim[0], module));
+    return kolo_shape_make_like(g, node, 0, module, x->rank, dim);
 }
 
 /* pad[0]: zero channels on each side */
 int kolo_shape_shortcut_a(kolo_graph *g, kolo_node *node, const char *module)
 {
-    KOLO_TRY(want_rank(g, node, 0, 4, module));
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     const kolo_tensor *x = &g->tensor[node->in[0]];
     if (node->a.pad[0] < 0) return kolo_fail(KOLO_ECONFIG, "%s: a shortcut cannot lose channels", module);
     int64_t dim[] = {x->dim[0], x->dim[1] + 2 * node->a.pad[0], (x->dim[2] + 1) / 2, (x->dim[3] + 1) / 2};
-    return make_like_input(g, node, 0, module, 4, dim);
-}
-
-int kolo_shape_cross_entropy(kolo_graph *g, kolo_node *node, const char *module)
-{
-    KOLO_TRY(want_rank(g, node, 0, 2, module));
-    KOLO_TRY(want_vector(g, node, 1, g->tensor[node->in[0]].dim[0], module));
-    if (g->tensor[node->in[1]].dtype != KOLO_I32) return kolo_fail(KOLO_EINTERNAL, "%s: labels are i32", module);
-    int64_t dim = 4;
-    return make(g, node, 0, module, KOLO_ROLE_METRIC, KOLO_F32, 1, &dim);
+    return kolo_shape_make_like(g, node, 0, module, 4, dim);
 }

@@ -53,7 +53,8 @@ static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config
     if (config->classes < 2)
         return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least 2 are needed",
                          config->classes);
-    int x = kolo_input(g, config->rows, config->height, config->width, config->channels);
+    int x = kolo_input(g, config->rows, config->height, config->width, config->channels,
+                       config->words ? config->words : 1);
     x = kolo_normalize(g, x, config->mean, config->std);
     if (x < 0) return x;
     int logits = model->build(g, x, model, config);

@@ -7,6 +7,7 @@
 typedef struct kolo_model_config {
     int64_t rows, height, width, channels; /* micro-batch and picture */
     int64_t classes;
+    int64_t words; /* of a row's label (kolo_input); 0: 1 */
     const char *shortcut; /* CIFAR ResNet: "a", "b" */
     bool zero_init_residual;
     double smoothing; /* label smoothing of the loss */

@@ -29,6 +29,8 @@ typedef struct kolo_step {
     float ema_decay;                    /* of this step (ramp applied) */
     int32_t first;                      /* first update of the run: momentum starts */
     int32_t valid[KOLO_MAX_SLOTS];      /* valid rows of each micro-batch slot of this rank: a prefix of its rows */
+    int32_t row[KOLO_MAX_SLOTS];        /* number in the global batch of the first row of each slot: what draws depend on */
+    uint64_t seed;                      /* of the run */
     /* written by NORM (optim/judge.h), read by the updates */
     float clip;        /* factor on the gradients: 1 / loss scale, times that of clip_norm */
     int32_t skip;      /* not finite: no update in this step */

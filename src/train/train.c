@@ -264,6 +264,7 @@ static int one_step(trainer *t)
     KOLO_TRY(kolo_loader_next(s->loader, &batch));
     int64_t step = t->position.step;
     kolo_step parameters = {.step = step,
+                            .seed = (uint64_t)t->options->seed,
                             .epoch = batch.epoch,
                             .first = step == 0,
                             .lr = (float)kolo_learning_rate(t->options, step, s->steps, s->steps_per_epoch),

@@ -11,7 +11,7 @@ static int build_norms(kolo_graph **graph, const kolo_model_config *c)
     kolo_graph *g;
     KOLO_TRY(kolo_graph_create(&g, "norms", c->train, c->dtype));
     *graph = g;
-    int x = kolo_normalize(g, kolo_input(g, c->rows, c->height, c->width, c->channels), c->mean, c->std);
+    int x = kolo_normalize(g, kolo_input(g, c->rows, c->height, c->width, c->channels, 1), c->mean, c->std);
     x = kolo_relu(g, "relu1", kolo_batch_norm(g, "bn1", x, 1e-5, .1, 1));
     x = kolo_max_pool(g, "pool", x, 2, 2, 0);
     x = kolo_shortcut_a(g, "widen", x, 11);

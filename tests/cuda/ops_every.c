@@ -53,7 +53,7 @@ static void build(rig *r, const shape *s, enum net net)
     kolo_graph *g = r->g;
     const int64_t c = s->width_of_net;
     g->train = net != EVALUATED;
-    int x = kolo_normalize(g, kolo_input(g, s->rows, s->height, s->width, s->channels), mean, std);
+    int x = kolo_normalize(g, kolo_input(g, s->rows, s->height, s->width, s->channels, 1), mean, std);
     x = kolo_relu(g, "r0", kolo_batch_norm(g, "n0", conv(g, "c0", x, c, 5, 1, false), 1e-5, 0.1, 1));
     x = kolo_max_pool(g, "mp", x, 3, 2, 1);
     int y = kolo_relu(g, "r1", kolo_batch_norm(g, "n1", conv(g, "c1", x, 2 * c, 3, 2, false), 1e-5, 0.1, 1));

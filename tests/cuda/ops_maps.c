@@ -163,7 +163,7 @@ static void normalize(enum kolo_dtype dtype)
                      (long)side[s][2], (long)c);
             int x = 0;
             for (int i = 0; i < 2; i++) {
-                x = kolo_input(p.side[i].g, side[s][0], side[s][1], side[s][2], c);
+                x = kolo_input(p.side[i].g, side[s][0], side[s][1], side[s][2], c, 1);
                 rig_check(kolo_normalize(p.side[i].g, x, mean, deviation), "normalize");
                 rig_layout(&p.side[i]);
             }
@@ -318,7 +318,7 @@ static loss loss_open(enum kolo_dtype dtype, const entropy *e)
     for (int i = 0; i < 2; i++) {
         rig *r = &l.p.side[i];
         kolo_graph *g = r->g;
-        rig_check(kolo_input(g, e->rows, 1, 1, 1), "input");
+        rig_check(kolo_input(g, e->rows, 1, 1, 1, 1), "input");
         l.label = g->label;
         l.x = rig_input(r, "logits", 2, (const int64_t[]){e->rows, e->classes});
         l.dx = rig_input(r, "dlogits", 2, (const int64_t[]){e->rows, e->classes});

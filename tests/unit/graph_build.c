@@ -11,7 +11,7 @@ static kolo_graph *fresh(bool train, int64_t size, int64_t channels, int *x)
 {
     kolo_graph *g = NULL;
     if (kolo_graph_create(&g, "test", train, KOLO_F32) < 0) exit(1);
-    *x = kolo_normalize(g, kolo_input(g, 4, size, size + 2, channels), mean, std_);
+    *x = kolo_normalize(g, kolo_input(g, 4, size, size + 2, channels, 1), mean, std_);
     return g;
 }
 
@@ -142,15 +142,15 @@ static void refused(void)
     kolo_graph_destroy(&g);
     is_int(kolo_graph_create(&g, "x", true, KOLO_U8), KOLO_ECONFIG, "activations in bytes");
     if (kolo_graph_create(&g, "x", true, KOLO_F32) < 0) exit(1);
-    is_int(kolo_input(g, -1, 8, 8, 3), KOLO_ECONFIG, "a negative batch");
-    is_int(kolo_input(g, INT64_C(1) << 40, 1 << 20, 1 << 20, 3), KOLO_ECONFIG,
+    is_int(kolo_input(g, -1, 8, 8, 3, 1), KOLO_ECONFIG, "a negative batch");
+    is_int(kolo_input(g, INT64_C(1) << 40, 1 << 20, 1 << 20, 3, 1), KOLO_ECONFIG,
            "a picture whose elements cannot be counted");
-    int five = kolo_input(g, 2, 8, 8, 5);
+    int five = kolo_input(g, 2, 8, 8, 5, 1);
     is_int(kolo_normalize(g, five, mean, std_), KOLO_ECONFIG, "a picture of five channels");
     kolo_graph_destroy(&g);
     if (kolo_graph_create(&g, "x", true, KOLO_F32) < 0) exit(1);
     const float zero[4] = {0};
-    is_int(kolo_normalize(g, kolo_input(g, 2, 8, 8, 1), mean, zero), KOLO_ECONFIG, "a standard deviation of 0");
+    is_int(kolo_normalize(g, kolo_input(g, 2, 8, 8, 1, 1), mean, zero), KOLO_ECONFIG, "a standard deviation of 0");
     kolo_graph_destroy(&g);
 }
 

@@ -10,7 +10,7 @@ static kolo_graph *fresh(enum kolo_dtype dtype, bool train, int *x)
 {
     kolo_graph *g = NULL;
     if (kolo_graph_create(&g, "test", train, dtype) < 0) exit(1);
-    *x = kolo_normalize(g, kolo_input(g, 2, 8, 8, 4), mean, one);
+    *x = kolo_normalize(g, kolo_input(g, 2, 8, 8, 4, 1), mean, one);
     return g;
 }
 

@@ -1,0 +1,149 @@
+/* Operations that move numbers and compute none: builders, shapes, gradients. Each one's gradient is the way back. */
+#include <inttypes.h>
+
+#include "graph/rules.h"
+#include "kolo/error.h"
+
+static int build(kolo_graph *g, enum kolo_op op, const char *name, int x, const kolo_attributes *a)
+{
+    return x < 0 ? x : kolo_build_output(g, op, 1, &x, 1, a, name);
+}
+
+int kolo_pad(kolo_graph *g, const char *name, int x, int64_t rows, int64_t columns)
+{
+    return build(g, KOLO_OP_pad, name, x, &(kolo_attributes){.pad = {rows, columns}});
+}
+
+int kolo_crop(kolo_graph *g, const char *name, int x, int64_t rows, int64_t columns)
+{
+    return build(g, KOLO_OP_crop, name, x, &(kolo_attributes){.pad = {rows, columns}});
+}
+
+int kolo_space_to_depth(kolo_graph *g, const char *name, int x)
+{
+    return build(g, KOLO_OP_space_to_depth, name, x, NULL);
+}
+
+int kolo_upsample(kolo_graph *g, const char *name, int x, int64_t times)
+{
+    return build(g, KOLO_OP_upsample, name, x, &(kolo_attributes){.stride = {times, times}});
+}
+
+int kolo_slice_channels(kolo_graph *g, const char *name, int x, int64_t first, int64_t count)
+{
+    return build(g, KOLO_OP_slice, name, x, &(kolo_attributes){.first = first, .count = count});
+}
+
+int kolo_concat(kolo_graph *g, const char *name, int n, const int *x)
+{
+    for (int i = 0; i < n; i++)
+        if (x[i] < 0) return x[i];
+    return kolo_build_output(g, KOLO_OP_concat, n, x, 1, NULL, name);
+}
+
+/* ---- shapes -------------------------------------------------------------------------------------------------------- */
+
+static int resized(kolo_graph *g, kolo_node *node, const char *module, int64_t height, int64_t width)
+{
+    const kolo_tensor *x = &g->tensor[node->in[0]];
+    int64_t dim[] = {x->dim[0], x->dim[1], height, width};
+    return kolo_shape_make_like(g, node, 0, module, 4, dim);
+}
+
+int kolo_shape_pad(kolo_graph *g, kolo_node *node, const char *module)
+{
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
+    const int64_t *dim = g->tensor[node->in[0]].dim, *pad = node->a.pad;
+    if (pad[0] < 0 || pad[1] < 0)
+        return kolo_fail(KOLO_EINTERNAL, "%s: %" PRId64 " rows and %" PRId64 " columns cannot be added", module, pad[0],
+                         pad[1]);
+    return resized(g, node, module, dim[2] + pad[0], dim[3] + pad[1]);
+}
+
+int kolo_shape_crop(kolo_graph *g, kolo_node *node, const char *module)
+{
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
+    const int64_t *dim = g->tensor[node->in[0]].dim, *pad = node->a.pad;
+    if (pad[0] < 0 || pad[1] < 0 || pad[0] >= dim[2] || pad[1] >= dim[3])
+        return kolo_fail(KOLO_EINTERNAL, "%s: %" PRId64 " rows and %" PRId64 " columns cannot be cut off %" PRId64
+                                         " x %" PRId64 " pixels",
+                         module, pad[0], pad[1], dim[2], dim[3]);
+    return resized(g, node, module, dim[2] - pad[0], dim[3] - pad[1]);
+}
+
+int kolo_shape_space_to_depth(kolo_graph *g, kolo_node *node, const char *module)
+{
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
+    const int64_t *from = g->tensor[node->in[0]].dim;
+    int64_t dim[] = {from[0], 4 * from[1], (from[2] + 1) / 2, (from[3] + 1) / 2};
+    return kolo_shape_make_like(g, node, 0, module, 4, dim);
+}
+
+int kolo_shape_upsample(kolo_graph *g, kolo_node *node, const char *module)
+{
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
+    const int64_t *dim = g->tensor[node->in[0]].dim, *times = node->a.stride;
+    if (times[0] < 1 || times[1] < 1 || times[0] > 64 || times[1] > 64)
+        return kolo_fail(KOLO_ECONFIG, "%s: a map cannot be made %" PRId64 " times larger; 1 to 64 are possible", module,
+                         times[0]);
+    return resized(g, node, module, dim[2] * times[0], dim[3] * times[1]);
+}
+
+/* (N,C,H,W) or (N,C) */
+int kolo_shape_slice(kolo_graph *g, kolo_node *node, const char *module)
+{
+    const kolo_tensor *x = &g->tensor[node->in[0]];
+    if (x->rank != 2) KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
+    if (node->a.first < 0 || node->a.count < 1 || node->a.first > x->dim[1] - node->a.count)
+        return kolo_fail(KOLO_ECONFIG, "%s: %s has no channels %" PRId64 " to %" PRId64, module, x->name, node->a.first,
+                         node->a.first + node->a.count - 1);
+    int64_t dim[] = {x->dim[0], node->a.count, x->dim[2], x->dim[3]};
+    return kolo_shape_make_like(g, node, 0, module, x->rank, dim);
+}
+
+int kolo_shape_concat(kolo_graph *g, kolo_node *node, const char *module)
+{
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i] < 0) return kolo_fail(KOLO_EINTERNAL, "%s: concat lacks its input %d", module, i);
+    const kolo_tensor *x = &g->tensor[node->in[0]];
+    if (x->rank != 2) KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
+    int64_t dim[] = {x->dim[0], 0, x->dim[2], x->dim[3]};
+    for (int i = 0; i < node->n_in; i++) {
+        const kolo_tensor *t = &g->tensor[node->in[i]];
+        bool fits = t->rank == x->rank && t->dtype == x->dtype && t->dim[0] == x->dim[0];
+        if (fits && x->rank == 4) fits = t->dim[2] == x->dim[2] && t->dim[3] == x->dim[3];
+        if (!fits)
+            return kolo_fail(KOLO_ECONFIG, "%s: %s and %s differ in size or type and cannot be put together; detectors "
+                                           "want pictures whose sides are multiples of 32 (size=)",
+                             module, x->name, t->name);
+        dim[1] += t->dim[1];
+    }
+    return kolo_shape_make_like(g, node, 0, module, x->rank, dim);
+}
+
+/* ---- gradients ----------------------------------------------------------------------------------------------------- */
+
+static int back(kolo_graph *g, int index, enum kolo_op op)
+{
+    kolo_node n = g->node[index];
+    int dy = g->grad[n.out[0]];
+    return kolo_gradient_emit(g, op, 1, &dy, &n.a, n.in[0]);
+}
+
+int kolo_gradient_pad(kolo_graph *g, int node) { return back(g, node, KOLO_OP_crop); }
+int kolo_gradient_crop(kolo_graph *g, int node) { return back(g, node, KOLO_OP_pad); }
+int kolo_gradient_space_to_depth(kolo_graph *g, int node) { return back(g, node, KOLO_OP_space_to_depth_grad); }
+int kolo_gradient_upsample(kolo_graph *g, int node) { return back(g, node, KOLO_OP_upsample_grad); }
+int kolo_gradient_slice(kolo_graph *g, int node) { return back(g, node, KOLO_OP_slice_grad); }
+
+int kolo_gradient_concat(kolo_graph *g, int index)
+{
+    kolo_node n = g->node[index];
+    int dy = g->grad[n.out[0]];
+    kolo_attributes a = {0};
+    for (int i = 0; i < n.n_in; i++, a.first += a.count) {
+        a.count = g->tensor[n.in[i]].dim[1];
+        KOLO_TRY(kolo_gradient_emit(g, KOLO_OP_slice, 1, &dy, &a, n.in[i]));
+    }
+    return 0;
+}

@@ -1,0 +1,44 @@
+/* Operations that this backend does not have yet: refused when the plan is made. */
+#include "kolo/error.h"
+#include "ops/cuda/cuda.h"
+
+static int refuse(const kolo_kernel_request *r, kolo_kernel *k)
+{
+    (void)k;
+    return kolo_fail(KOLO_ECONFIG, "device=cuda: no %s yet", kolo_op_table[r->node->op].name);
+}
+
+#define PENDING(name) const kolo_op_row kolo_cuda_##name = {NULL, refuse};
+PENDING(layer_norm)
+PENDING(activation)
+PENDING(residual)
+PENDING(dropout)
+PENDING(softmax)
+PENDING(window_attention)
+PENDING(pad)
+PENDING(crop)
+PENDING(space_to_depth)
+PENDING(upsample)
+PENDING(concat)
+PENDING(slice)
+PENDING(gate)
+PENDING(cosine)
+PENDING(arc_margin)
+PENDING(bce)
+PENDING(yolox_loss)
+PENDING(yolov3_loss)
+PENDING(layer_norm_grad)
+PENDING(activation_grad)
+PENDING(residual_grad)
+PENDING(dropout_grad)
+PENDING(softmax_grad)
+PENDING(window_attention_grad)
+PENDING(space_to_depth_grad)
+PENDING(upsample_grad)
+PENDING(slice_grad)
+PENDING(gate_grad)
+PENDING(cosine_grad)
+PENDING(arc_margin_grad)
+PENDING(bce_grad)
+PENDING(yolox_loss_grad)
+PENDING(yolov3_loss_grad)
