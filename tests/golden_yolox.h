@@ -1,0 +1,207 @@
+/* Golden cases of detection: overlaps, suppression, COCO's figures. */
+#ifndef TESTS_GOLDEN_YOLOX_H
+#define TESTS_GOLDEN_YOLOX_H
+
+#include "golden_file.h"
+#include "ops/boxes.h"
+#include "train/ap.h"
+#include "train/nms.h"
+
+/* Numbers of a list; caller frees. */
+static double *golden_list(const cJSON *list, int *count)
+{
+    int n = cJSON_GetArraySize(list), i = 0;
+    double *v = malloc((size_t)(n + 1) * sizeof *v);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list) v[i++] = item->valuedouble;
+    if (count) *count = n;
+    return v;
+}
+
+static void golden_overlap_case(const char *label, const cJSON *json)
+{
+    static const char *const parts[] = {"formula", "hand"}, *const kinds[] = {"iou", "giou"};
+    for (int p = 0; p < 2; p++) {
+        const cJSON *part = golden_at(json, parts[p]);
+        golden_worst w = {0};
+        int n, m;
+        double *a = golden_list(golden_at(part, "a"), &n), *b = golden_list(golden_at(part, "b"), &m);
+        double *v = malloc((size_t)(n * m) * sizeof *v);
+        n /= 4, m /= 4;
+        for (int kind = 0; kind < 2; kind++) {
+            for (int i = 0; i < n; i++)
+                for (int j = 0; j < m; j++)
+                    v[i * m + j] = kolo_box_overlap((enum kolo_overlap)kind, a + 4 * i, b + 4 * j, NULL);
+            golden_values(&w, golden_at(part, kinds[kind]), kinds[kind], 1, v, n * m);
+        }
+        golden_result(label, parts[p], &w);
+        free(a);
+        free(b);
+        free(v);
+    }
+}
+
+/* found[].cls and [].place: class, and number in the file. */
+static bool golden_nms_same(kolo_found *found, int n, double threshold, bool by_class, const cJSON *want)
+{
+    int64_t kept = kolo_nms(found, n, threshold, by_class), i = 0;
+    bool same = kept == cJSON_GetArraySize(want);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, want) same = same && found[i++].place == (int32_t)item->valuedouble;
+    return same;
+}
+
+static void golden_nms_case(const char *label, const cJSON *json)
+{
+    int n;
+    double *box = golden_list(golden_at(json, "boxes"), NULL), *score = golden_list(golden_at(json, "scores"), &n);
+    double *cls = golden_list(golden_at(json, "classes"), NULL);
+    kolo_found *found = malloc((size_t)n * sizeof *found);
+    const cJSON *result;
+    cJSON_ArrayForEach(result, golden_at(json, "results")) for (int by_class = 0; by_class < 2; by_class++)
+    {
+        for (int i = 0; i < n; i++) {
+            found[i] = (kolo_found){.score = score[i], .cls = (int32_t)cls[i]};
+            memcpy(found[i].box, box + 4 * i, sizeof found[i].box);
+        }
+        const cJSON *want = golden_at(result, by_class ? "class_aware" : "agnostic");
+        ok(golden_nms_same(found, n, atof(result->string), by_class, want), "%s at %s, %s: the same %d boxes", label,
+           result->string, by_class ? "class by class" : "all together", cJSON_GetArraySize(want));
+    }
+    free(box);
+    free(score);
+    free(cls);
+    free(found);
+}
+
+/* ---- COCO ---- */
+
+static int golden_by_number(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int32_t golden_class(const double *id, int count, double wanted)
+{
+    const double *at = bsearch(&wanted, id, (size_t)count, sizeof *id, golden_by_number);
+    return at ? (int32_t)(at - id) : -1;
+}
+
+static void golden_box(const cJSON *entry, double *box)
+{
+    int k = 0;
+    const cJSON *n;
+    cJSON_ArrayForEach(n, golden_at(entry, "bbox")) if (k < 4) box[k++] = n->valuedouble;
+}
+
+/* Categories' numbers, rising; caller frees. */
+static double *golden_categories(const cJSON *annotations, int *count)
+{
+    const cJSON *list = golden_at(annotations, "categories"), *item;
+    double *id = malloc((size_t)(cJSON_GetArraySize(list) + 1) * sizeof *id);
+    *count = 0;
+    cJSON_ArrayForEach(item, list) id[(*count)++] = golden_number(item, "id", -1);
+    qsort(id, (size_t)*count, sizeof *id, golden_by_number);
+    return id;
+}
+
+static kolo_ap_truth *golden_truth(const cJSON *annotations, const double *id, int classes, int *count)
+{
+    const cJSON *list = golden_at(annotations, "annotations"), *item;
+    kolo_ap_truth *t = malloc((size_t)(cJSON_GetArraySize(list) + 1) * sizeof *t);
+    *count = 0;
+    cJSON_ArrayForEach(item, list)
+    {
+        kolo_ap_truth *x = &t[(*count)++];
+        *x = (kolo_ap_truth){.image = (int64_t)golden_number(item, "image_id", -1),
+                             .cls = golden_class(id, classes, golden_number(item, "category_id", -1)),
+                             .crowd = golden_number(item, "iscrowd", 0) != 0,
+                             .area = golden_number(item, "area", 0)};
+        golden_box(item, x->box);
+    }
+    return t;
+}
+
+static kolo_ap_found *golden_found(const cJSON *list, const double *id, int classes, int *count)
+{
+    const cJSON *item;
+    kolo_ap_found *f = malloc((size_t)(cJSON_GetArraySize(list) + 1) * sizeof *f);
+    *count = 0;
+    cJSON_ArrayForEach(item, list)
+    {
+        kolo_ap_found *x = &f[(*count)++];
+        *x = (kolo_ap_found){.image = (int64_t)golden_number(item, "image_id", -1),
+                             .cls = golden_class(id, classes, golden_number(item, "category_id", -1)),
+                             .score = golden_number(item, "score", 0)};
+        golden_box(item, x->box);
+    }
+    return f;
+}
+
+static void golden_coco_classes(const char *label, const cJSON *json, const kolo_ap *ap, const double *id)
+{
+    double worst = 0, by_iou[KOLO_AP_IOUS] = {0};
+    int compared = 0, classes = 0;
+    for (int c = 0; c < ap->classes; c++) {
+        char name[32];
+        double mean = 0;
+        snprintf(name, sizeof name, "%.0f", id[c]);
+        const cJSON *want = golden_at(golden_at(json, "per_category"), name);
+        if (ap->cls[c].ap[0][0] < 0) continue;
+        for (int i = 0; i < KOLO_AP_IOUS; i++) {
+            mean += ap->cls[c].ap[0][i] / KOLO_AP_IOUS;
+            by_iou[i] += ap->cls[c].ap[0][i];
+        }
+        classes++;
+        if (!want) continue;
+        compared++;
+        worst = fmax(worst, fabs(mean - golden_number(want, "AP", NAN)));
+        worst = fmax(worst, fabs(ap->cls[c].ap[0][0] - golden_number(want, "AP50", NAN)));
+    }
+    for (int i = 0; i < KOLO_AP_IOUS; i++) {
+        const cJSON *want = cJSON_GetArrayItem(golden_at(json, "per_iou_AP"), i);
+        worst = fmax(worst, fabs(by_iou[i] / classes - (want ? want->valuedouble : NAN)));
+    }
+    ok(compared > 0 && worst <= 1e-9, "%s: %d classes and %d IoUs, worst %.1g away", label, compared, KOLO_AP_IOUS,
+       worst);
+}
+
+static void golden_coco_case(const char *label, const cJSON *json)
+{
+    const char *shared = getenv("KOLO_SHARED");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/data/%s", shared && *shared ? shared : "../shared",
+             golden_text(golden_at(json, "config"), "annotations", ""));
+    cJSON *annotations = golden_read(path);
+    if (!annotations) {
+        skip("%s: no %s here", label, path);
+        return;
+    }
+    int classes, truths, founds;
+    double *id = golden_categories(annotations, &classes);
+    kolo_ap_truth *truth = golden_truth(annotations, id, classes, &truths);
+    kolo_ap_found *found = golden_found(golden_at(json, "detections"), id, classes, &founds);
+    kolo_ap ap;
+    int rc = kolo_ap_coco(&ap, truth, truths, found, founds, classes);
+    for (int k = 0; k < 12 && rc == 0; k++)
+        is_near(ap.line[k], golden_number(golden_at(json, "stats"), kolo_ap_name(k), NAN), 1e-9, "%s: %s", label,
+                kolo_ap_name(k));
+    if (rc == 0) golden_coco_classes(label, json, &ap, id);
+    else ok(0, "%s: %s", label, kolo_error_text());
+    kolo_ap_free(&ap);
+    free(id);
+    free(truth);
+    free(found);
+    cJSON_Delete(annotations);
+}
+
+static void golden_detect_case(const char *label, const cJSON *json)
+{
+    if (!strcmp(label, "detect/overlap")) golden_overlap_case(label, json);
+    else if (!strcmp(label, "detect/nms")) golden_nms_case(label, json);
+    else if (!strncmp(label, "detect/coco_", 12)) golden_coco_case(label, json);
+    else skip("%s: no check of this case here", label);
+}
+
+#endif
