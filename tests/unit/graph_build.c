@@ -134,7 +134,8 @@ static void refused(void)
     is_int(kolo_max_pool(g, "padded", x, 3, 1, 2), KOLO_ECONFIG, "a pad beyond half of the window");
     is_int(kolo_max_pool(g, "huge", x, 1 << 20, 1, 0), KOLO_ECONFIG, "a huge window");
     is_int(kolo_shortcut_a(g, "odd", x, 6), KOLO_ECONFIG, "an uneven number of zero channels");
-    is_int(kolo_linear(g, "flatless", x, 4, true, init, init), KOLO_ECONFIG, "linear on a map");
+    is_int(kolo_linear(g, "vector", kolo_param(g, "v", 1, dim, init, true), 4, true, init, init), KOLO_ECONFIG,
+           "linear on a vector");
     is_int(kolo_relu(g, "p", x), KOLO_EINTERNAL, "a name used twice");
     is_int(kolo_conv(g, "pass", KOLO_ECONFIG, &s), KOLO_ECONFIG, "a failed input is passed through");
     is_int(kolo_add(g, "pass", x, KOLO_EINPUT), KOLO_EINPUT, "with its own status");
