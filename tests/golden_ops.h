@@ -11,7 +11,24 @@ typedef struct golden_op {
     uint64_t seed;
     golden_worst worst;
     rig rig;
+    bool nhwc; /* the file's maps are (N,H,W,C) */
 } golden_op;
+
+/* The file's order of a map's elements to the graph's (N,C,H,W), or back. */
+static void golden_op_turn(const golden_op *c, int t, float *v, bool back)
+{
+    const kolo_tensor *x = &c->rig.g->tensor[t];
+    if (!c->nhwc || x->rank != 4 || x->role != KOLO_ROLE_ACTIVATION) return;
+    int64_t count = kolo_tensor_count(x), channels = x->dim[1], pixels = x->dim[2] * x->dim[3];
+    float *from = malloc((size_t)count * sizeof *from);
+    memcpy(from, v, (size_t)count * sizeof *from);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t n = i / (channels * pixels), p = i / channels % pixels, there = (n * channels + i % channels) * pixels + p;
+        if (back) v[i] = from[there];
+        else v[there] = from[i];
+    }
+    free(from);
+}
 
 static int golden_op_dims(const golden_op *c, const char *input, int64_t *dim)
 {
@@ -42,6 +59,7 @@ static void golden_op_set(golden_op *c, int t, const char *input)
 {
     if (t < 0 || !golden_at(c->inputs, input)) return;
     float *v = golden_op_values(c, input, NULL);
+    golden_op_turn(c, t, v, false);
     rig_set(&c->rig, t, v);
     free(v);
 }
@@ -51,6 +69,7 @@ static void golden_op_set_dy(golden_op *c, int dy)
     int64_t n = kolo_tensor_count(&c->rig.g->tensor[dy]);
     float *v = malloc((size_t)n * sizeof *v);
     golden_fill(golden_text(c->json, "dy", ""), c->seed, 0, golden_unit, v, n);
+    golden_op_turn(c, dy, v, false);
     rig_set(&c->rig, dy, v);
     free(v);
 }
@@ -62,6 +81,7 @@ static void golden_op_compare(golden_op *c, int t, const char *group, const char
     int64_t n = kolo_tensor_count(&c->rig.g->tensor[t]);
     float *v = malloc((size_t)n * sizeof *v);
     rig_get(&c->rig, t, v);
+    golden_op_turn(c, t, v, true);
     golden_floats(&c->worst, record, key, c->seed, v, n);
     free(v);
 }
@@ -92,6 +112,12 @@ static int golden_op_x(golden_op *c)
         dim[0] *= dim[1];
         dim[1] = dim[2];
         rank = 2;
+    }
+    if (c->nhwc) {
+        int64_t channels = dim[3];
+        dim[3] = dim[2];
+        dim[2] = dim[1];
+        dim[1] = channels;
     }
     return rig_input(&c->rig, "x", rank, dim);
 }
@@ -190,6 +216,10 @@ static void golden_op_unary(golden_op *c, const char *op)
             stride = (int64_t)golden_number(c->config, "stride", 1);
     int64_t pad = (int64_t)golden_number(c->config, "padding", 0);
     if (!strcmp(op, "relu")) y = kolo_relu(g, "y", x);
+    if (!strcmp(op, "softmax")) y = kolo_softmax(g, "y", x, false);
+    if (!strcmp(op, "log_softmax")) y = kolo_softmax(g, "y", x, true);
+    if (!strcmp(op, "upsample_nearest")) y = kolo_upsample(g, "y", x, (int64_t)golden_number(c->config, "factor", 2));
+    if (!strcmp(op, "focus")) y = kolo_space_to_depth(g, "y", x);
     if (!strcmp(op, "maxpool")) y = kolo_max_pool(g, "y", x, kernel, stride, pad);
     if (!strcmp(op, "avgpool"))
         y = kolo_avg_pool(g, "y", x, kernel, stride, pad, golden_number(c->config, "count_include_pad", 1) != 0);
@@ -203,17 +233,55 @@ static void golden_op_unary(golden_op *c, const char *op)
     golden_op_finish(c, y, dy, (const char *const[][2]){{"x", "x"}, {NULL, NULL}});
 }
 
-static void golden_op_add(golden_op *c)
+static void golden_op_two(golden_op *c)
 {
     int64_t dim[8];
-    int rank = golden_op_dims(c, "z", dim), x = golden_op_x(c), z = rig_input(&c->rig, "z", rank, dim),
-        y = kolo_add(c->rig.g, "y", x, z);
+    int rank = golden_op_dims(c, "z", dim), x = golden_op_x(c), z = rig_input(&c->rig, "z", rank, dim);
+    bool sum = !strcmp(golden_text(c->config, "op", ""), "add");
+    int y = sum ? kolo_add(c->rig.g, "y", x, z) : kolo_concat(c->rig.g, "y", 2, (const int[]){x, z});
     rig_check(y, c->name);
     int dy = rig_backward(&c->rig, y);
     rig_layout(&c->rig);
     golden_op_set(c, x, "x");
     golden_op_set(c, z, "z");
     golden_op_finish(c, y, dy, (const char *const[][2]){{"x", "x"}, {"z", "z"}, {NULL, NULL}});
+}
+
+static int golden_op_pixels(golden_op *c, const char *name, int x, const char *weight)
+{
+    int64_t w[8];
+    golden_op_dims(c, weight, w);
+    const kolo_conv_spec s = {.out = w[0], .kernel = {1, 1}, .stride = {1, 1}, .bias = true, .weight = rig_init};
+    return kolo_conv(c->rig.g, name, x, &s);
+}
+
+/* The layer: padding to whole windows, queries, keys and values of each pixel, attention, projection. A window that covers an axis is not
+ * shifted along it. */
+static void golden_op_attention(golden_op *c)
+{
+    kolo_graph *g = c->rig.g;
+    int x = golden_op_x(c);
+    int64_t m = (int64_t)golden_number(c->config, "window", 1), shift[2], pad[2];
+    for (int i = 0; i < 2; i++) {
+        int64_t size = g->tensor[x].dim[2 + i];
+        pad[i] = (m - size % m) % m;
+        shift[i] = size + pad[i] <= m ? 0 : (int64_t)golden_number(c->config, "shift", 0);
+    }
+    int y = golden_op_pixels(c, "qkv", kolo_pad(g, "pad", x, pad[0], pad[1]), "qkv_weight");
+    y = kolo_window_attention(g, "a", y, (int64_t)golden_number(c->config, "heads", 1), m, shift);
+    y = golden_op_pixels(c, "proj", kolo_crop(g, "crop", y, pad[0], pad[1]), "proj_weight");
+    rig_check(y, c->name);
+    int dy = rig_backward(&c->rig, y);
+    rig_layout(&c->rig);
+    static const char *const part[][2] = {{"x", "x"},
+                                          {"qkv.weight", "qkv_weight"},
+                                          {"qkv.bias", "qkv_bias"},
+                                          {"proj.weight", "proj_weight"},
+                                          {"proj.bias", "proj_bias"},
+                                          {"a.relative_position_bias_table", "table"},
+                                          {NULL, NULL}};
+    for (int i = 0; i < 6; i++) golden_op_set(c, golden_find(c, part[i][0]), part[i][1]);
+    golden_op_finish(c, y, dy, part);
 }
 
 static void golden_op_cross_entropy(golden_op *c)
@@ -254,8 +322,15 @@ typedef struct golden_op_kind {
 static const golden_op_kind golden_op_kinds[] = {{"conv2d", golden_op_conv},
                                                  {"linear", golden_op_linear},
                                                  {"batchnorm", golden_op_norm},
-                                                 {"add", golden_op_add},
+                                                 {"add", golden_op_two},
+                                                 {"concat", golden_op_two},
                                                  {"softmax_cross_entropy", golden_op_cross_entropy},
+                                                 {"window_attention", golden_op_attention},
+                                                 {"window_attention_padded", golden_op_attention},
+                                                 {"softmax", NULL},
+                                                 {"log_softmax", NULL},
+                                                 {"upsample_nearest", NULL},
+                                                 {"focus", NULL},
                                                  {"relu", NULL},
                                                  {"maxpool", NULL},
                                                  {"avgpool", NULL},
@@ -287,6 +362,7 @@ static void golden_op_case(const char *name, const cJSON *json, kolo_backend *de
         return;
     }
     c.seed = (uint64_t)golden_number(json, "seed", 1);
+    c.nhwc = !strcmp(golden_text(c.config, "layout", ""), "NHWC");
     kolo_backend *backend = device ? device : rig_backend(2);
     if (device) layout = &all[4];
     for (int i = 0; i < (device ? 1 : 4); i++) {

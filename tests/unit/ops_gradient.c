@@ -137,6 +137,43 @@ static void norm(const char *name, bool relu, bool residual, int64_t channels)
     check(&n, 0.01, 2e-3);
 }
 
+/* (N,C,H,W) of odd sizes; 5 and 14 channels lie apart in every block. */
+static void moves(void)
+{
+    net n = open_net("pad");
+    n.y = kolo_pad(n.r.g, "y", map(&n, 2, 5, 4, 7), 3, 2);
+    check(&n, 0.5, 2e-4);
+    n = open_net("crop");
+    n.y = kolo_crop(n.r.g, "y", map(&n, 2, 20, 6, 7), 2, 0);
+    check(&n, 0.5, 2e-4);
+    n = open_net("space to depth");
+    n.y = kolo_space_to_depth(n.r.g, "y", map(&n, 2, 5, 5, 8));
+    check(&n, 0.5, 2e-4);
+    n = open_net("upsample 2, then 3");
+    n.y = kolo_upsample(n.r.g, "y", kolo_upsample(n.r.g, "u", map(&n, 2, 18, 3, 4), 2), 3);
+    check(&n, 0.5, 2e-4);
+    n = open_net("concat of three, slice");
+    kolo_graph *g = n.r.g;
+    int x = map(&n, 2, 5, 4, 7), z = rig_input(&n.r, "z", 4, (const int64_t[]){2, 14, 4, 7}),
+        c = kolo_concat(g, "c", 3, (const int[]){x, z, x});
+    n.y = kolo_slice_channels(g, "y", c, 3, 18);
+    check(&n, 0.5, 2e-4);
+    n = open_net("concat and slice of rows");
+    x = rig_input(&n.r, "x", 2, (const int64_t[]){3, 5});
+    z = rig_input(&n.r, "z", 2, (const int64_t[]){3, 9});
+    n.y = kolo_slice_channels(n.r.g, "y", kolo_concat(n.r.g, "c", 2, (const int[]){z, x}), 4, 9);
+    check(&n, 0.5, 2e-4);
+    n = open_net("gate");
+    x = map(&n, 2, 69, 4, 7);
+    n.y = kolo_gate(n.r.g, "y", x, kolo_global_avg_pool(n.r.g, "s", x));
+    check(&n, 0.05, 5e-4);
+    for (int log = 0; log < 2; log++) {
+        n = open_net(log ? "log softmax" : "softmax");
+        n.y = kolo_softmax(n.r.g, "y", rig_input(&n.r, "x", 2, (const int64_t[]){3, 21}), log);
+        check(&n, 0.01, 1e-3);
+    }
+}
+
 static void all(void)
 {
     conv("conv 3x3", 5, 6, 3, 1, 1, 1, true);
@@ -166,6 +203,7 @@ static void all(void)
     n = open_net("flatten, linear");
     n.y = kolo_linear(n.r.g, "l", kolo_flatten(n.r.g, "f", map(&n, 3, 6, 2, 3)), 7, true, rig_init, rig_init);
     check(&n, 0.1, 2e-4);
+    moves();
     n = open_net("shortcut without parameters");
     n.y = kolo_shortcut_a(n.r.g, "s", map(&n, 2, 12, 7, 8), 24);
     check(&n, 0.5, 2e-4);
