@@ -4,55 +4,13 @@
  * A figure a line: "SECTION KIND BYTES MEDIAN LEAST", over the repeats: microseconds of the slowest rank, percent hidden, allocations a call. The kinds of
  * one section take turns, so that whatever else the machine does slows all of them. f32, sums, in place; vectors are written anew before every repeat. */
 #include <mpi.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "allocations.h"
 #include "kolo/buckets.h"
-
-/* ---- allocations of the whole process, its libraries and all threads included -------------------------------------------------- */
-
-static _Atomic long allocations;
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define WATCHED 1
-#endif
-#endif
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(WATCHED)
-#define COUNTING 1
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
-static void count(void) { atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed); }
-void *malloc(size_t n)
-{
-    count();
-    return __libc_malloc(n);
-}
-void *calloc(size_t n, size_t size)
-{
-    count();
-    return __libc_calloc(n, size);
-}
-void *realloc(void *p, size_t n)
-{
-    count();
-    return __libc_realloc(p, n);
-}
-void *aligned_alloc(size_t align, size_t n)
-{
-    count();
-    return __libc_memalign(align, n);
-}
-int posix_memalign(void **p, size_t align, size_t n)
-{
-    count();
-    *p = __libc_memalign(align, n);
-    return *p ? 0 : 12; /* ENOMEM */
-}
-#else
-#define COUNTING 0
-#endif
 
 /* ---- the rig ----------------------------------------------------------------------------------------------------------------- */
 

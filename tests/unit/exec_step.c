@@ -1,55 +1,10 @@
 /* The executor alone in its process: steps, accumulation, short batches, evaluation, averages, values, no allocation. */
 #include "exec_rig.h"
 
-#include <stdatomic.h>
-
-/* ---- every allocation that our own code makes is counted; oneDNN makes some in every call, which is its affair ---- */
-
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define COUNTING 1
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
-    *__libc_memalign(size_t, size_t);
-void *malloc(size_t n);
-void *calloc(size_t n, size_t size);
-void *realloc(void *p, size_t n);
-int posix_memalign(void **p, size_t align, size_t n);
-void *aligned_alloc(size_t align, size_t n);
-static _Atomic long allocations;
+/* every allocation that our own code makes is counted; oneDNN makes some in every call, which is its affair */
 extern char __executable_start, etext;
-static void count(const void *caller)
-{
-    if ((const char *)caller >= &__executable_start && (const char *)caller < &etext)
-        atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-}
-void *malloc(size_t n)
-{
-    count(__builtin_return_address(0));
-    return __libc_malloc(n);
-}
-void *calloc(size_t n, size_t size)
-{
-    count(__builtin_return_address(0));
-    return __libc_calloc(n, size);
-}
-void *realloc(void *p, size_t n)
-{
-    count(__builtin_return_address(0));
-    return __libc_realloc(p, n);
-}
-void *aligned_alloc(size_t align, size_t n)
-{
-    count(__builtin_return_address(0));
-    return __libc_memalign(align, n);
-}
-int posix_memalign(void **p, size_t align, size_t n)
-{
-    count(__builtin_return_address(0));
-    *p = __libc_memalign(align, n);
-    return *p ? 0 : 12; /* ENOMEM */
-}
-#else
-static long allocations;
-#endif
+#define ALLOCATION_COUNTS(caller) ((const char *)(caller) >= &__executable_start && (const char *)(caller) < &etext)
+#include "allocations.h"
 
 static kolo_backend *backend;
 
@@ -80,7 +35,7 @@ static void test_no_allocation(void)
         if (t == 1) before = allocations;
         rc = kolo_exec_step(r.exec, &b, &s, &m);
     }
-#ifdef COUNTING
+#if COUNTING
     long after = allocations;
     is_int(rc, 0, "six steps");
     ok(before > 100, "allocations are seen: %ld before", before);

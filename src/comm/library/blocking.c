@@ -108,22 +108,51 @@ int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t co
     return lib_do(group, &r, NULL);
 }
 
+struct lib_counts {
+    struct lib_counts *next;
+    int64_t n[];
+};
+
+static struct lib_counts *counts_take(kolo_group *g)
+{
+    pthread_mutex_lock(&g->world->lock);
+    struct lib_counts *c = g->counts;
+    if (c) g->counts = c->next;
+    pthread_mutex_unlock(&g->world->lock);
+    return c ? c : kolo_alloc(sizeof *c + (size_t)g->size * sizeof *c->n);
+}
+
+static void counts_give(kolo_group *g, struct lib_counts *c)
+{
+    pthread_mutex_lock(&g->world->lock);
+    c->next = g->counts;
+    g->counts = c;
+    pthread_mutex_unlock(&g->world->lock);
+}
+
+void lib_counts_free(struct lib_counts *first)
+{
+    for (struct lib_counts *next; first; first = next) {
+        next = first->next;
+        free(first);
+    }
+}
+
 /* Where every member knows all counts they are `splits`; a member's own dim[0] follows from them. */
 static int gather(kolo_group *group, enum kolo_collective what, const void *in, void *out, int64_t count,
                   const int64_t *counts, enum kolo_wire type, int root)
 {
     KOLO_TRY(lib_check_group(group));
-    int64_t *each = NULL;
-    if (!counts) {
-        each = kolo_alloc((size_t)group->size * sizeof *each);
-        if (!each) return KOLO_ECONFIG;
-        for (int m = 0; m < group->size; m++) each[m] = count;
-    }
     kolo_request r = vector(what, in, out, counts ? counts[group->rank] : count, type);
-    r.splits = counts ? counts : each;
+    r.splits = counts;
     r.root = root;
+    if (counts) return lib_do(group, &r, NULL);
+    struct lib_counts *each = counts_take(group);
+    if (!each) return KOLO_ECONFIG;
+    for (int m = 0; m < group->size; m++) each->n[m] = count;
+    r.splits = each->n;
     int rc = lib_do(group, &r, NULL);
-    free(each);
+    counts_give(group, each);
     return rc;
 }
 

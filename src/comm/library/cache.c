@@ -34,17 +34,12 @@ int lib_slot_give(lib_core *core, int64_t number, const lib_wants *wants, uint64
     slot->doomed = false;
     slot->mine = NULL;
     slot->contributors = 0;
-    lib_bytes copy = {0};
-    int rc = lib_put_number(&copy, wants->bytes.size);
-    if (rc == 0) rc = lib_put(&copy, wants->bytes.data, (size_t)wants->bytes.size);
-    lib_reader from = {.at = copy.data, .end = copy.data + copy.size};
-    if (rc == 0) rc = lib_read_wants(&slot->wants, &from);
-    lib_bytes_free(&copy);
-    if (rc == 0)
-        rc = lib_map_add(&core->known, &slot->link, lib_hash(slot->wants.key.data, (size_t)slot->wants.key.size));
-    slot->used = rc == 0;
-    core->bundles += slot->used && slot->wants.wants > 1;
-    return rc;
+    KOLO_TRY(lib_fill_wants(&slot->wants, wants->bytes.data, (size_t)wants->bytes.size));
+    KOLO_TRY(lib_map_add(&core->known, &slot->link, lib_hash(slot->wants.key.data, (size_t)slot->wants.key.size)));
+    slot->used = true;
+    core->bundles += slot->wants.wants > 1;
+    core->remembered += slot->wants.bytes.size;
+    return 0;
 }
 
 void lib_slot_take(lib_core *core, int64_t number, uint64_t agreement)
@@ -53,6 +48,8 @@ void lib_slot_take(lib_core *core, int64_t number, uint64_t agreement)
     if (!slot || !slot->used) return;
     lib_map_remove(&core->known, &slot->link);
     core->bundles -= slot->wants.wants > 1;
+    core->remembered -= slot->wants.bytes.size;
+    if (slot->wants.bytes.size > LIB_REMEMBERED / core->c.capacity) lib_wants_free(&slot->wants);
     slot->used = slot->doomed = false;
     slot->changed = agreement;
     slot->contributors = 0;
@@ -60,14 +57,17 @@ void lib_slot_take(lib_core *core, int64_t number, uint64_t agreement)
     lib_bit_clear(core->passed, number);
 }
 
-int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken)
+int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken, bool free)
 {
     int64_t best = -1;
     bool best_told = false;
     for (int64_t i = 0; i < core->c.capacity; i++) {
         const lib_slot *slot = core->slot[i];
         if (lib_bit(taken, i)) continue;
-        if (!slot || !slot->used) return i;
+        if (!slot || !slot->used) {
+            if (free) return i;
+            continue;
+        }
         if (slot->doomed || lib_bit(core->passed, i)) continue;
         bool told = false; /* somebody would have to say it anew */
         for (int e = 0; e <= core->children; e++) told |= lib_bit(core->edge[e].told, i);

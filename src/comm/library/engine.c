@@ -12,8 +12,9 @@
 
 struct lib_engine {
     pthread_t thread;
-    bool running, broken;
-    char text[1024]; /* of what broke the world */
+    bool running;
+    _Atomic bool broken; /* set under world->lock: an entry that is taken under it finds it, or is failed by give_up */
+    char text[1024];     /* of what broke the world */
     pthread_mutex_t turn;
     _Atomic uint32_t bell;       /* something was submitted */
     _Atomic uint32_t waiters;    /* callers that take turns */
@@ -25,23 +26,21 @@ struct lib_engine {
 void lib_turn_take(kolo_world *world) { pthread_mutex_lock(&world->engine->turn); }
 void lib_turn_give(kolo_world *world) { pthread_mutex_unlock(&world->engine->turn); }
 
-bool lib_broken(kolo_world *world)
+bool lib_broken(const kolo_world *world)
 {
-    struct lib_engine *e = world->engine;
-    pthread_mutex_lock(&world->lock);
-    bool broken = e->broken;
-    if (broken) kolo_fail(KOLO_ELAUNCH, "%s", e->text);
-    pthread_mutex_unlock(&world->lock);
-    return broken;
+    const struct lib_engine *e = world->engine;
+    if (!atomic_load(&e->broken)) return false;
+    kolo_fail(KOLO_ELAUNCH, "%s", e->text);
+    return true;
 }
 
 /* The error text stands. */
 static void give_up(kolo_world *world)
 {
     struct lib_engine *e = world->engine;
+    strncpy(e->text, kolo_error_text(), sizeof e->text - 1);
     pthread_mutex_lock(&world->lock);
-    if (!e->broken) strncpy(e->text, kolo_error_text(), sizeof e->text - 1);
-    e->broken = true;
+    atomic_store(&e->broken, true);
     pthread_mutex_unlock(&world->lock);
     comm_router_break(world->router, e->text);
     lib_entries_fail(world, KOLO_ELAUNCH, e->text);
@@ -69,7 +68,7 @@ static bool turn(kolo_world *world)
     struct lib_engine *e = world->engine;
     bool work = false;
     int moved = 0;
-    if (e->broken) return false;
+    if (atomic_load(&e->broken)) return false;
     int rc = comm_router_status(world->router);
     for (int i = 0; rc >= 0 && i < world->groups; i++)
         if (world->group[i]) {
@@ -110,7 +109,6 @@ void lib_wait(kolo_world *world, lib_entry *entry)
             continue;
         }
         if (turn(world)) idle = 0;
-        if (e->broken && !is_over(atomic_load(&entry->state))) lib_complete(entry, KOLO_ELAUNCH, e->text);
         lib_turn_give(world);
         if (idle && !is_over(atomic_load(&entry->state))) rest(world, true, idle);
     }
@@ -139,7 +137,7 @@ static void *engine_main(void *of)
     prctl(PR_SET_TIMERSLACK, 1000); /* short sleeps mean what they say */
     for (int idle = 0; !atomic_load(&e->stop);) {
         uint32_t bell = atomic_load(&e->bell);
-        if (atomic_load(&e->waiters) > 0 || e->broken) { /* others take the turns; the last of them rings */
+        if (atomic_load(&e->waiters) > 0 || atomic_load(&e->broken)) { /* others take the turns; the last of them rings */
             atomic_store(&e->resting, 1);
             kolo_futex_wait(&e->bell, bell, 0.05, 0);
             atomic_store(&e->resting, 0);

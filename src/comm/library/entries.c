@@ -8,12 +8,17 @@
 #include "base/thread.h"
 #include "comm/library/parts.h"
 
-enum { CHUNK = 64, CHUNKS = 1 << 14 };
+enum { CHUNK = 64, CHUNKS = 1 << 14, LARGE = 32, LARGE_BYTES = 1 << 20, LARGE_KEPT = 256 << 20 };
 
 struct lib_entries {
     lib_entry *chunk[CHUNKS];
     int count; /* entries made so far */
     lib_entry *spare;
+    struct large {
+        void *memory;
+        size_t bytes;
+    } large[LARGE]; /* of results, not in use */
+    size_t large_bytes;
 };
 
 int lib_entries_open(kolo_world *world)
@@ -37,6 +42,7 @@ void lib_entries_close(kolo_world *world)
         free(e->received);
     }
     for (int c = 0; table && c < CHUNKS; c++) free(table->chunk[c]);
+    for (int i = 0; table && i < LARGE; i++) free(table->large[i].memory);
     free(table);
     world->entries = NULL;
 }
@@ -45,6 +51,7 @@ int lib_entry_take(kolo_world *world, lib_entry **out)
 {
     struct lib_entries *table = world->entries;
     lib_entry *e = table->spare;
+    if (lib_broken(world)) return KOLO_ELAUNCH;
     if (!e) {
         int c = table->count / CHUNK;
         if (c == CHUNKS)
@@ -75,14 +82,36 @@ int lib_entry_take(kolo_world *world, lib_entry **out)
     return 0;
 }
 
+/* A small result's memory stays with its entry; large ones are kept for whoever needs one next, unless they are too many or too large. */
+static void keep_large(struct lib_entries *table, lib_entry *entry)
+{
+    int at = 0;
+    if (entry->memory_bytes <= LARGE_BYTES) return;
+    while (at < LARGE && table->large[at].memory) at++;
+    bool keep = at < LARGE && table->large_bytes + entry->memory_bytes <= LARGE_KEPT;
+    if (!keep) free(entry->memory);
+    else table->large[at] = (struct large){entry->memory, entry->memory_bytes};
+    if (keep) table->large_bytes += entry->memory_bytes;
+    entry->memory = NULL;
+    entry->memory_bytes = 0;
+}
+
+/* The smallest that fits, if there is one. */
+static void take_large(struct lib_entries *table, lib_entry *entry, size_t bytes)
+{
+    struct large *best = NULL;
+    for (int i = 0; i < LARGE && bytes > LARGE_BYTES; i++)
+        if (table->large[i].bytes >= bytes && (!best || table->large[i].bytes < best->bytes)) best = &table->large[i];
+    if (!best) return;
+    entry->memory = best->memory;
+    entry->memory_bytes = best->bytes;
+    table->large_bytes -= best->bytes;
+    *best = (struct large){0};
+}
+
 void lib_entry_free(kolo_world *world, lib_entry *entry)
 {
-    enum { KEEP_MEMORY = 1 << 20 }; /* results larger than this are given back */
-    if (entry->memory_bytes > KEEP_MEMORY) {
-        free(entry->memory);
-        entry->memory = NULL;
-        entry->memory_bytes = 0;
-    }
+    keep_large(world->entries, entry);
     atomic_store(&entry->state, LIB_FREE);
     entry->next = world->entries->spare;
     world->entries->spare = entry;
@@ -109,10 +138,16 @@ int lib_entry_keep(lib_entry *entry, const kolo_request *request, int members)
 
 int lib_entry_memory(lib_entry *entry, size_t bytes, void **memory)
 {
+    kolo_world *world = entry->group->world;
     if (entry->memory_bytes < bytes || !entry->memory) {
         free(entry->memory);
         entry->memory_bytes = 0;
         entry->memory = NULL;
+        pthread_mutex_lock(&world->lock);
+        take_large(world->entries, entry, bytes);
+        pthread_mutex_unlock(&world->lock);
+    }
+    if (!entry->memory) {
         if (posix_memalign(&entry->memory, KOLO_ALIGN, kolo_round_up(bytes + 1, KOLO_ALIGN)) != 0) {
             entry->memory = NULL;
             return kolo_fail(KOLO_ECONFIG, "comm: out of memory for a result of %zu bytes", bytes);

@@ -25,11 +25,9 @@ static comm_problem problem_of(const lib_execution *x, enum kolo_collective what
 static int note_splits(lib_execution *x, int i, const int64_t *rows)
 {
     lib_entry *e = x->batch.entry[i];
-    size_t bytes = (size_t)x->group->size * sizeof *rows;
-    int64_t *more = realloc(e->received, bytes);
-    if (!more) return kolo_fail(KOLO_ECONFIG, "comm: out of memory for a result");
-    e->received = memcpy(more, rows, bytes);
-    e->output.splits = e->received;
+    if (!e->received) e->received = kolo_alloc((size_t)x->group->world->launch->size * sizeof *e->received);
+    if (!e->received) return KOLO_ECONFIG;
+    e->output.splits = memcpy(e->received, rows, (size_t)x->group->size * sizeof *rows);
     return 0;
 }
 

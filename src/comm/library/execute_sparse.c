@@ -13,11 +13,23 @@ typedef struct pair {
 
 static bool is_half(enum kolo_wire type) { return type == KOLO_WIRE_F16 || type == KOLO_WIRE_BF16; }
 
-static int before(const void *left, const void *right)
+/* By index, what has the same one stays in its order, which is that of the members; a byte of the index a pass. Returns where the pairs are. */
+static pair *sort(pair *p, pair *other, int64_t pairs, int64_t rows)
 {
-    const pair *l = left, *r = right;
-    if (l->index != r->index) return l->index < r->index ? -1 : 1;
-    return l->row < r->row ? -1 : l->row > r->row; /* members and their rows lie in their order */
+    for (int shift = 0; shift < 63 && (rows - 1) >> shift > 0; shift += 8) {
+        int64_t next[256] = {0}, at = 0;
+        for (int64_t i = 0; i < pairs; i++) next[p[i].index >> shift & 255]++;
+        for (int b = 0; b < 256; b++) {
+            int64_t here = next[b];
+            next[b] = at;
+            at += here;
+        }
+        for (int64_t i = 0; i < pairs; i++) other[next[p[i].index >> shift & 255]++] = p[i];
+        pair *swap = p;
+        p = other;
+        other = swap;
+    }
+    return p;
 }
 
 /* Sum of the pairs [from, to), divided and scaled, into out. wide: room for a row of f32. */
@@ -80,29 +92,32 @@ static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
     return 0;
 }
 
+/* On the stage lie, in this order: the members' blocks, two rows of f32, all pairs twice. */
+static size_t rows_at(size_t total) { return kolo_round_up(total, KOLO_ALIGN); }
+static size_t pairs_at(size_t total, int64_t each)
+{
+    return kolo_round_up(rows_at(total) + 2 * (size_t)each * sizeof(float), KOLO_ALIGN);
+}
+
 static int merge(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    int64_t pairs = 0;
-    for (int m = 0; m < x->group->size; m++) pairs += x->batch.rows[m];
-    pair *p = kolo_alloc((size_t)(pairs + 1) * sizeof *p);
-    float *wide = kolo_alloc((size_t)(2 * r->dim[1] + 1) * sizeof *wide);
-    int rc = p && wide ? 0 : KOLO_ECONFIG;
-    if (rc == 0) {
-        list(x, p, r->dim[1] * (int64_t)comm_width(r->type));
-        qsort(p, (size_t)pairs, sizeof *p, before);
-        rc = result(x, p, pairs, wide);
+    int64_t pairs = 0, total = 0;
+    for (int m = 0; m < x->group->size; m++) {
+        pairs += x->batch.rows[m];
+        total += x->number[m];
     }
-    free(p);
-    free(wide);
-    KOLO_TRY(rc);
+    float *wide = (float *)(void *)(x->work + rows_at((size_t)total));
+    pair *p = (pair *)(void *)(x->work + pairs_at((size_t)total, r->dim[1]));
+    list(x, p, r->dim[1] * (int64_t)comm_width(r->type));
+    KOLO_TRY(result(x, sort(p, p + pairs, pairs, r->rows), pairs, wide));
     return x->step = lib_finish, 1;
 }
 
 int lib_sparse(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    int64_t each_bytes = r->dim[1] * (int64_t)comm_width(r->type), total = 0, mine = 0;
+    int64_t each_bytes = r->dim[1] * (int64_t)comm_width(r->type), total = 0, mine = 0, pairs = 0;
     int members = x->group->size, me = x->group->rank;
     comm_problem problem = {.what = KOLO_ALLGATHER,
                             .me = me,
@@ -115,8 +130,10 @@ int lib_sparse(lib_execution *x)
         x->number[m] = x->batch.rows[m] * (8 + each_bytes);
         if (m == me) mine = total;
         total += x->number[m];
+        pairs += x->batch.rows[m];
     }
-    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)total, &x->work));
+    size_t stage = pairs_at((size_t)total, r->dim[1]) + 2 * (size_t)pairs * sizeof(pair);
+    KOLO_TRY(lib_track_stage(x->track, x->group->world, stage, &x->work));
     int64_t k = x->batch.rows[me];
     char *at = x->work + mine;
     if (x->batch.entry[0] && k) {

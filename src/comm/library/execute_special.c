@@ -113,18 +113,16 @@ static int special_of(lib_execution *x, lib_special **out)
     const char *words = r->compression ? r->compression : "", *name = r->compression && r->name ? r->name : "";
     int n = x->batch.entries;
     size_t bytes = (size_t)(n + 3) * sizeof(int64_t) + strlen(words) + strlen(name) + 2;
-    char *key = kolo_alloc(bytes);
+    KOLO_TRY(kolo_grow(&x->stream->key, &x->stream->key_room, (int64_t)bytes, 1));
+    char *key = x->stream->key;
     int64_t *count = (int64_t *)(void *)key;
-    if (!key) return KOLO_ECONFIG;
     for (int i = 0; i < n; i++) count[i] = lib_elements(lib_request(x, i), 0);
     count[n] = r->type;
     count[n + 1] = r->dims ? r->dim[0] : 1;
     count[n + 2] = *name ? 0 : x->track - x->stream->track; /* one run at a time: what has no name is of one track */
     memcpy(&count[n + 3], words, strlen(words) + 1);
     memcpy((char *)&count[n + 3] + strlen(words) + 1, name, strlen(name) + 1);
-    int rc = find(x, key, (int64_t)bytes, count, out);
-    free(key);
-    return rc;
+    return find(x, key, (int64_t)bytes, count, out);
 }
 
 /* ---- carrying it out: in place on the stage ------------------------------------------------------------------------------------------- */
@@ -148,7 +146,7 @@ static int unpack(lib_execution *x)
 int lib_special_allreduce(lib_execution *x)
 {
     const kolo_request *first = lib_request(x, 0);
-    lib_special *special;
+    lib_special *special = NULL;
     char *at;
     if (special_of(x, &special) < 0) { /* all members have brought the same, so all end here */
         lib_fail_all(x, KOLO_EINPUT, kolo_error_text());

@@ -52,6 +52,7 @@ void lib_group_close(kolo_group **out)
     if (g->negotiator) lib_negotiator_close(&g->negotiator);
     lib_stream_close(&g->unnamed);
     lib_stream_close(&g->named);
+    lib_counts_free(g->counts);
     free(g->rank_of);
     free(g->node_of);
     free(g);

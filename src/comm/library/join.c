@@ -5,14 +5,9 @@
 
 int lib_join_begin(lib_core *core, lib_entry *entry)
 {
-    lib_bytes item = {0};
-    int rc = lib_put_number(&item, LIB_JOIN);
-    if (rc == 0) rc = lib_put_number(&item, core->c.me);
-    if (rc == 0) rc = lib_put(&item, NULL, 16);
-    /* bits told before this one go before it */
-    if (rc == 0) rc = lib_core_say(core, &item);
-    lib_bytes_free(&item);
-    if (rc < 0) return rc;
+    KOLO_TRY(lib_core_item(core, LIB_JOIN, 0));
+    KOLO_TRY(lib_put_number(&core->item, 0));
+    KOLO_TRY(lib_core_say(core)); /* bits told before this one go before it */
     core->joined = core->edge[core->children].joined = core->changed = true;
     core->joining = entry;
     return 0;

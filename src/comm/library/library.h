@@ -39,7 +39,7 @@ typedef struct lib_entry {
     kolo_output output; /* and the memory behind it, kept from use to use */
     void *memory;
     size_t memory_bytes;
-    int64_t *received; /* [group size] */
+    int64_t *received; /* [world size] */
     uint32_t generation;
     int index; /* of the entry, in the world's table */
     struct lib_entry *next;
@@ -71,6 +71,7 @@ struct kolo_group {
     struct lib_negotiator *negotiator;  /* of this group */
     struct lib_stream *unnamed, *named; /* parts.h: what carries batches */
     int channels;                       /* of lanes, given out so far */
+    struct lib_counts *counts;          /* to be used again by blocking gathers */
 };
 
 struct kolo_world {
@@ -83,6 +84,9 @@ struct kolo_world {
     int groups;
     pthread_mutex_t lock; /* entries, queues, inboxes; never held while data moves */
     struct lib_entries *entries;
+    lib_entry **bundle; /* [bundle_room] being submitted */
+    int64_t bundle_room;
+    uint32_t bundles; /* so far */
     struct lib_engine *engine;
     struct lib_timeline *timeline; /* NULL: off */
 };

@@ -18,7 +18,7 @@
 
 #include "comm/library/library.h"
 
-enum { LIB_RADIX = 8 };
+enum { LIB_RADIX = 8, LIB_REMEMBERED = 64 << 20 /* bytes of names that are known, at most */ };
 
 /* ---- bytes and names (negotiate_bytes.c) ----------------------------------------------------------------------------- */
 
@@ -75,6 +75,7 @@ typedef struct lib_wants {
 
 int lib_write_entries(lib_bytes *to, lib_entry *const *entry, int64_t entries, int me, int members);
 int lib_read_wants(lib_wants *wants, lib_reader *from); /* copies; memory is kept from use to use */
+int lib_fill_wants(lib_wants *wants, const void *data, size_t bytes); /* from another's `bytes`, copied */
 void lib_wants_free(lib_wants *wants);
 bool lib_wants_equal(const lib_wants *left, const lib_wants *right);
 /* Members may bring different numbers of rows, which all must learn. */
@@ -122,8 +123,8 @@ typedef struct lib_slot {
 lib_slot *lib_slot_of(lib_core *core, const lib_bytes *key, uint64_t hash, int64_t *number); /* NULL: unknown */
 int lib_slot_give(lib_core *core, int64_t number, const lib_wants *wants, uint64_t agreement);
 void lib_slot_take(lib_core *core, int64_t number, uint64_t agreement); /* mine is the caller's affair */
-/* A slot to be given: a free one, else the one that was not used for longest; -1: all are about to begin. */
-int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken);
+/* A slot to be given: a free one, else the one that was not used for longest; -1: all are about to begin. free: whether a free one will do. */
+int64_t lib_slot_choose(const lib_core *core, const uint64_t *taken, bool free);
 
 /* ---- the core (negotiate_core.c, negotiate_agree.c) ---------------------------------------------------------------------- */
 
@@ -168,6 +169,7 @@ struct lib_core {
     lib_slot **slot; /* [capacity], NULL until used */
     lib_map known;
     int bundles; /* slots that hold one */
+    int64_t remembered; /* bytes of what the slots hold */
     lib_map waiting;
     lib_unit *first, *last, *spare;
 
@@ -180,6 +182,7 @@ struct lib_core {
     uint64_t joins; /* agreement that ended the last join */
 
     uint64_t seen;      /* agreements applied */
+    lib_bytes item;     /* being written, for lib_core_say */
     lib_bytes saying;   /* items for the next message upwards */
     lib_bytes up, down; /* messages to the parent, to every child: the caller sends and empties them */
 
@@ -236,7 +239,9 @@ enum lib_item {
     /* down */
 };
 int lib_core_claim(lib_core *core, lib_unit *unit);
-int lib_core_say(lib_core *core, const lib_bytes *item);             /* upwards, or to the coordinator if this is it */
+/* What this member says: begun in core->item, filled by the caller, then said upwards, or to the coordinator if this is it. */
+int lib_core_item(lib_core *core, enum lib_item kind, uint64_t number);
+int lib_core_say(lib_core *core);
 int lib_core_apply(lib_core *core, const void *data, int64_t bytes); /* an agreement */
 void lib_unit_drop(lib_core *core, lib_unit *unit);
 lib_unit *lib_unit_named(const lib_core *core, const char *name);
@@ -307,7 +312,9 @@ typedef struct lib_root {
     lib_ready *ready, **ready_end, *spare_ready;
     double ready_since;
     lib_bytes urgent; /* items that need not wait */
+    lib_bytes key;    /* of a name that is looked for */
     uint64_t *taken;  /* [words] slots that cannot be given away in this agreement */
+    int64_t room;     /* bytes that names without a slot may still have in it */
     bool *joined;     /* [members] */
     int joins, last_joined;
     bool all_closing, evicted;

@@ -116,16 +116,11 @@ static void apply_drop(lib_core *core, lib_reader *from)
 
 static int say_paid(lib_core *core, const char *name)
 {
-    lib_bytes item = {0};
     size_t length = strlen(name);
-    int rc = lib_put_number(&item, LIB_PAID);
-    if (rc == 0) rc = lib_put_number(&item, core->c.me);
-    if (rc == 0) rc = lib_put_number(&item, 0);
-    if (rc == 0) rc = lib_put_number(&item, (int64_t)(8 + kolo_round_up(length + 1, 8)));
-    if (rc == 0) rc = lib_put_text(&item, name, length);
-    if (rc == 0) rc = lib_core_say(core, &item);
-    lib_bytes_free(&item);
-    return rc;
+    KOLO_TRY(lib_core_item(core, LIB_PAID, 0));
+    KOLO_TRY(lib_put_number(&core->item, (int64_t)(8 + kolo_round_up(length + 1, 8))));
+    KOLO_TRY(lib_put_text(&core->item, name, length));
+    return lib_core_say(core);
 }
 
 /* [member or -1: all, name, text, how many owe it, these members...] */

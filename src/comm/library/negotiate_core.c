@@ -105,6 +105,7 @@ void lib_core_close(lib_core **out)
     lib_map_free(&core->known);
     lib_map_free(&core->waiting);
     for (int64_t i = 0; i < core->heard_capacity; i++) lib_wants_free(&core->heard[i]);
+    lib_bytes_free(&core->item);
     lib_bytes_free(&core->saying);
     lib_bytes_free(&core->up);
     lib_bytes_free(&core->down);
@@ -170,14 +171,9 @@ int lib_core_claim(lib_core *core, lib_unit *unit)
 {
     unit->slot = -1;
     unit->anew = false;
-    lib_bytes item = {0};
-    int rc = lib_put_number(&item, LIB_CLAIM);
-    if (rc == 0) rc = lib_put_number(&item, core->c.me);
-    if (rc == 0) rc = lib_put_number(&item, (int64_t)core->seen);
-    if (rc == 0) rc = lib_write_entries(&item, unit->entry, unit->entries, core->c.me, core->c.members);
-    if (rc == 0) rc = lib_core_say(core, &item);
-    lib_bytes_free(&item);
-    return rc;
+    KOLO_TRY(lib_core_item(core, LIB_CLAIM, core->seen));
+    KOLO_TRY(lib_write_entries(&core->item, unit->entry, unit->entries, core->c.me, core->c.members));
+    return lib_core_say(core);
 }
 
 int lib_core_add(lib_core *core, lib_entry *const *entry, int64_t entries, double now)
@@ -202,8 +198,17 @@ void lib_core_end(lib_core *core) { core->closing = core->edge[core->children].c
 
 /* ---- what goes up ------------------------------------------------------------------------------------------------------ */
 
-int lib_core_say(lib_core *core, const lib_bytes *item)
+int lib_core_item(lib_core *core, enum lib_item kind, uint64_t number)
 {
+    core->item.size = 0;
+    KOLO_TRY(lib_put_number(&core->item, (int64_t)kind));
+    KOLO_TRY(lib_put_number(&core->item, core->c.me));
+    return lib_put_number(&core->item, (int64_t)number);
+}
+
+int lib_core_say(lib_core *core)
+{
+    const lib_bytes *item = &core->item;
     if (!core->root) return lib_put(&core->saying, item->data, (size_t)item->size);
     lib_reader from = {.at = item->data, .end = item->data + item->size};
     enum lib_item kind = (enum lib_item)lib_take_number(&from);

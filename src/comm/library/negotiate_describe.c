@@ -106,10 +106,15 @@ int lib_read_wants(lib_wants *wants, lib_reader *from)
     int64_t bytes = lib_take_number(from);
     const void *data = bytes >= 8 ? lib_take(from, (size_t)bytes) : NULL;
     wants->wants = 0;
-    wants->bytes.size = wants->key.size = 0;
     if (!data) from->bad = true;
-    if (from->bad) return lib_reader_end(from);
-    KOLO_TRY(lib_put(&wants->bytes, data, (size_t)bytes));
+    return data ? lib_fill_wants(wants, data, (size_t)bytes) : lib_reader_end(from);
+}
+
+int lib_fill_wants(lib_wants *wants, const void *data, size_t bytes)
+{
+    wants->wants = 0;
+    wants->bytes.size = wants->key.size = 0;
+    KOLO_TRY(lib_put(&wants->bytes, data, bytes));
     lib_reader own = {.at = wants->bytes.data, .end = wants->bytes.data + wants->bytes.size};
     int64_t count = lib_take_number(&own);
     if (count < 1) own.bad = true;

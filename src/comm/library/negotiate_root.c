@@ -56,6 +56,7 @@ void lib_root_close(lib_core *core)
     for (int m = 0; root->answer && m < core->c.members; m++) lib_bytes_free(&root->answer[m]);
     lib_map_free(&root->names);
     lib_bytes_free(&root->urgent);
+    lib_bytes_free(&root->key);
     free(root->taken);
     free(root->joined);
     free(root->answer);
@@ -147,21 +148,19 @@ static bool shares_name(const lib_wants *a, const lib_wants *b)
 int lib_root_doom(lib_core *core, const lib_wants *wants)
 {
     int64_t number;
-    lib_bytes key = {0};
-    int rc = 0;
-    for (int64_t i = 0; i < wants->wants && rc == 0; i++) {
+    lib_bytes *key = &core->root->key;
+    for (int64_t i = 0; i < wants->wants; i++) {
         const char *name = wants->want[i].r.name;
-        key.size = 0;
-        rc = lib_put_text(&key, name, strlen(name));
-        lib_slot *slot = rc < 0 ? NULL : lib_slot_of(core, &key, lib_hash(key.data, (size_t)key.size), &number);
-        if (slot) rc = doom(core, slot);
+        key->size = 0;
+        KOLO_TRY(lib_put_text(key, name, strlen(name)));
+        lib_slot *slot = lib_slot_of(core, key, lib_hash(key->data, (size_t)key->size), &number);
+        if (slot) KOLO_TRY(doom(core, slot));
     }
-    lib_bytes_free(&key);
-    for (int64_t i = 0; i < core->c.capacity && core->bundles && rc == 0; i++) {
+    for (int64_t i = 0; i < core->c.capacity && core->bundles; i++) {
         lib_slot *slot = core->slot[i];
-        if (slot && slot->used && slot->wants.wants > 1 && shares_name(&slot->wants, wants)) rc = doom(core, slot);
+        if (slot && slot->used && slot->wants.wants > 1 && shares_name(&slot->wants, wants)) KOLO_TRY(doom(core, slot));
     }
-    return rc;
+    return 0;
 }
 
 static bool complete(const lib_core *core, const lib_name *name)

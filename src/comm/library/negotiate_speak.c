@@ -6,8 +6,6 @@
 #include "base/log.h"
 #include "kolo/error.h"
 
-enum { REMEMBERED_MAX = 1 << 16 }; /* bytes of a bundle's description that is still worth a slot */
-
 /* One item for all slots of the list, or for the first thing of it. */
 static int put_run(lib_core *core, const lib_ready *ready, bool all)
 {
@@ -37,25 +35,38 @@ static int put_run(lib_core *core, const lib_ready *ready, bool all)
     return lib_put_number(down, 0);
 }
 
-/* The slot that the name gets, after the end of whoever had it; *number = -1: none. */
+/* The end of whoever has the slot. */
+static int put_drop(lib_core *core, lib_slot *old)
+{
+    if (!core->root->evicted)
+        kolo_log(KOLO_LOG_INFO,
+                 "comm: group %d knows more than %ld names, or %d MiB of them; the longest unused are forgotten; KOLO_COMM_CACHE "
+                 "allows more",
+                 core->c.group, (long)core->c.capacity, LIB_REMEMBERED >> 20);
+    core->root->evicted = old->doomed = true;
+    core->root->room += old->wants.bytes.size;
+    lib_bit_set(core->root->taken, old->number);
+    KOLO_TRY(lib_put_number(&core->down, LIB_DROP));
+    return lib_put_number(&core->down, old->number);
+}
+
+/* The slot that the name gets, after the end of those for whom there is no room then; *number = -1: none. */
 static int put_slot(lib_core *core, const lib_wants *wants, int64_t *number)
 {
     lib_root *root = core->root;
-    bool worth = core->c.capacity > 0 && wants->bytes.size <= REMEMBERED_MAX;
+    int64_t bytes = wants->bytes.size, last = -1;
+    bool worth = core->c.capacity > 0 && bytes <= LIB_REMEMBERED / 4;
+    *number = -1;
     for (int64_t i = 0; i < wants->wants; i++) worth &= !lib_has_rows(wants->want[i].r.what);
-    *number = worth ? lib_slot_choose(core, root->taken) : -1;
+    while (worth && root->room < bytes && (last = lib_slot_choose(core, root->taken, false)) >= 0)
+        KOLO_TRY(put_drop(core, core->slot[last]));
+    if (!worth || root->room < bytes) return 0;
+    *number = last >= 0 ? last : lib_slot_choose(core, root->taken, true);
     if (*number < 0) return 0;
+    if (last < 0 && core->slot[*number] && core->slot[*number]->used) KOLO_TRY(put_drop(core, core->slot[*number]));
     lib_bit_set(root->taken, *number);
-    lib_slot *old = core->slot[*number];
-    if (!old || !old->used) return 0;
-    if (!root->evicted)
-        kolo_log(KOLO_LOG_INFO,
-                 "comm: group %d knows more than %ld names, the longest unused are forgotten; KOLO_COMM_CACHE "
-                 "allows more",
-                 core->c.group, (long)core->c.capacity);
-    root->evicted = old->doomed = true;
-    KOLO_TRY(lib_put_number(&core->down, LIB_DROP));
-    return lib_put_number(&core->down, *number);
+    root->room -= bytes;
+    return 0;
 }
 
 static int put_rows(lib_core *core, const lib_ready *ready)
@@ -151,6 +162,7 @@ static int put_begins(lib_core *core)
 {
     lib_root *root = core->root;
     memset(root->taken, 0, (size_t)core->words * 8);
+    root->room = LIB_REMEMBERED - core->remembered;
     if (core->c.fixed_order) return put_ready_fixed(core);
     lib_ready *list = root->ready;
     root->ready = NULL;

@@ -43,6 +43,10 @@ int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **e
  * request had its own `out`. */
 int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output);
 
+/* ---- blocking.c ------------------------------------------------------------------------------------------------------------ */
+
+void lib_counts_free(struct lib_counts *first);
+
 /* ---- engine.c: turns ------------------------------------------------------------------------------------------------------ */
 
 int lib_engine_open(kolo_world *world);  /* turns can be taken */
@@ -59,7 +63,7 @@ void lib_entry_wake(kolo_world *world, lib_entry *entry); /* whoever sleeps unti
 void lib_wait(kolo_world *world, lib_entry *entry);
 /* Returns how it ended. output may be NULL. */
 int lib_wait_and_free(kolo_world *world, lib_entry *entry, kolo_output *output);
-bool lib_broken(kolo_world *world); /* error text set */
+bool lib_broken(const kolo_world *world); /* error text set */
 
 /* ---- stream.c: what carries batches ----------------------------------------------------------------------------------------- */
 
@@ -81,6 +85,8 @@ typedef struct lib_stream {
     lib_execution *first, *last, *spare; /* waiting for their track; to be used again */
     struct lib_cache *schedules;
     struct lib_special *specials; /* Adasum's and the codecs' */
+    char *key;                    /* [key_room] of the one that is looked for */
+    int64_t key_room;
 } lib_stream;
 
 int lib_stream_lanes(lib_stream **stream, kolo_group *group); /* the turn is held; not collective */
@@ -110,7 +116,7 @@ struct lib_execution {
     kolo_group *group;
     lib_track *track;
     lib_batch batch; /* its arrays are the execution's own */
-    int64_t entries_room, rows_room, number_room;
+    int64_t entries_room, rows_room, words_room;
     int64_t *number; /* [3 members] for problems */
     bool met;        /* unnamed: the first round is its own */
     lib_step step, then;

@@ -29,13 +29,9 @@ int lib_stall_look(lib_core *core)
         unit->warned |= past(warning, age);
     }
     if (!late) return 0;
-    lib_bytes item = {0};
-    int rc = lib_put_number(&item, LIB_STALLED);
-    if (rc == 0) rc = lib_put_number(&item, core->c.me);
-    if (rc == 0) rc = lib_put(&item, NULL, 16);
-    if (rc == 0) rc = lib_core_say(core, &item);
-    lib_bytes_free(&item);
-    return rc;
+    KOLO_TRY(lib_core_item(core, LIB_STALLED, 0));
+    KOLO_TRY(lib_put_number(&core->item, 0));
+    return lib_core_say(core);
 }
 
 /* [host, last finished, seconds since, joined, (name, seconds)...] */
@@ -57,19 +53,13 @@ static int put_answer(const lib_core *core, lib_bytes *to)
 
 int lib_stall_answer(lib_core *core, uint64_t question)
 {
-    lib_bytes item = {0};
-    int rc = lib_put_number(&item, LIB_ANSWER);
-    if (rc == 0) rc = lib_put_number(&item, core->c.me);
-    if (rc == 0) rc = lib_put_number(&item, (int64_t)question);
-    if (rc == 0) rc = lib_put_number(&item, 0);
-    if (rc == 0) rc = put_answer(core, &item);
-    if (rc == 0) {
-        int64_t bytes = item.size - 32;
-        memcpy(item.data + 24, &bytes, sizeof bytes);
-        rc = lib_core_say(core, &item);
-    }
-    lib_bytes_free(&item);
-    return rc;
+    lib_bytes *item = &core->item;
+    KOLO_TRY(lib_core_item(core, LIB_ANSWER, question));
+    KOLO_TRY(lib_put_number(item, 0));
+    KOLO_TRY(put_answer(core, item));
+    int64_t bytes = item->size - 32;
+    memcpy(item->data + 24, &bytes, sizeof bytes);
+    return lib_core_say(core);
 }
 
 /* lib_root_item has read the number of bytes: the answer is all that is left of its item. */

@@ -84,6 +84,7 @@ void lib_stream_close(lib_stream **out)
     chain_free(s->spare);
     lib_schedules_free(&s->schedules);
     lib_specials_free(&s->specials);
+    free(s->key);
     free(s);
     *out = NULL;
 }
@@ -145,14 +146,13 @@ static const char *keep_word(char **at, const char *word)
 static int keep_stand_ins(lib_execution *x, const lib_batch *batch)
 {
     kolo_request *own = (kolo_request *)(uintptr_t)x->batch.stand_in;
-    size_t bytes = 1;
+    size_t bytes = 0;
     for (int i = 0; i < batch->entries; i++) {
         const kolo_request *r = &batch->stand_in[i];
         bytes += (r->name ? strlen(r->name) + 1 : 0) + (r->compression ? strlen(r->compression) + 1 : 0);
     }
-    char *at = realloc(x->words, bytes);
-    if (!at) return kolo_fail(KOLO_ECONFIG, "comm: out of memory for %d requests", batch->entries);
-    x->words = at;
+    KOLO_TRY(kolo_grow(&x->words, &x->words_room, (int64_t)bytes, 1));
+    char *at = x->words;
     memcpy(own, batch->stand_in, (size_t)batch->entries * sizeof *own);
     for (int i = 0; i < batch->entries; i++) {
         own[i].name = keep_word(&at, own[i].name);

@@ -114,10 +114,12 @@ int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *han
 }
 
 /* The entries of a bundle, taken or given back together. world->lock is held. */
-static int fill_grouped(kolo_group *group, const kolo_request *request, int count, lib_entry **entry)
+static int fill_grouped(kolo_group *group, const kolo_request *request, int count)
 {
-    static uint32_t bundles;
-    uint32_t bundle = ++bundles ? bundles : ++bundles;
+    kolo_world *world = group->world;
+    uint32_t bundle = ++world->bundles ? world->bundles : ++world->bundles;
+    KOLO_TRY(kolo_grow(&world->bundle, &world->bundle_room, count, sizeof *world->bundle));
+    lib_entry **entry = world->bundle;
     for (int i = 0; i < count; i++) {
         int rc = fill(group, &request[i], &entry[i]);
         while (rc < 0 && --i >= 0) lib_entry_free(group->world, entry[i]);
@@ -145,13 +147,11 @@ int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int coun
                 "comm: grouped requests are all allreduces, all allgathers or all reduce_scatters (\"%s\" is another)",
                 request[i].name);
     }
-    lib_entry **entry = kolo_alloc((size_t)count * sizeof *entry);
-    if (!entry) return KOLO_ECONFIG;
-    pthread_mutex_lock(&group->world->lock);
-    int rc = fill_grouped(group, request, count, entry);
-    for (int i = 0; rc == 0 && i < count; i++) handle[i] = lib_entry_handle(entry[i]);
-    pthread_mutex_unlock(&group->world->lock);
-    free(entry);
-    if (rc == 0) lib_engine_wake(group->world);
+    kolo_world *world = group->world;
+    pthread_mutex_lock(&world->lock);
+    int rc = fill_grouped(group, request, count);
+    for (int i = 0; rc == 0 && i < count; i++) handle[i] = lib_entry_handle(world->bundle[i]);
+    pthread_mutex_unlock(&world->lock);
+    if (rc == 0) lib_engine_wake(world);
     return rc;
 }

@@ -123,6 +123,7 @@ void kolo_world_close(kolo_world **out)
     lib_entries_close(world);
     lib_config_free(&world->config);
     free(world->group);
+    free(world->bundle);
     pthread_mutex_destroy(&world->lock);
     if (world->own_launch || world->launch == &process.launch) process.open = false;
     if (!whole && world->launch == &process.launch) process.broken = true;

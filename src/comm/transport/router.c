@@ -60,8 +60,10 @@ static void lane_free(void **out, bool *busy)
 static void reset(void *of)
 {
     router_lane *lane = of;
+    pthread_mutex_lock(&lane->router->turn); /* who rests looks at all lanes */
     lane->posted = lane->first = lane->mpi_posted = 0;
     if (lane->mpi) comm_mpi.reset(lane->mpi);
+    pthread_mutex_unlock(&lane->router->turn);
 }
 
 static int post(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count, size_t width)
@@ -78,9 +80,14 @@ static int post(router_lane *lane, bool sends, int rank, int tag, void *data, in
                           .mpi = -1,
                           .sends = sends};
     if (lane->first == lane->posted - 1) lane->moved_at = kolo_time();
-    pthread_mutex_lock(&router->turn);
-    int rc = router->by[rank]->post(router, r);
-    pthread_mutex_unlock(&router->turn);
+    return router->by[rank]->post(router, r);
+}
+
+static int post_in_turn(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count, size_t width)
+{
+    pthread_mutex_lock(&lane->router->turn);
+    int rc = post(lane, sends, rank, tag, data, count, width);
+    pthread_mutex_unlock(&lane->router->turn);
     return rc;
 }
 
@@ -88,12 +95,12 @@ static int lane_send(void *of, int rank, int tag, const void *data, int64_t coun
 {
     void *same; /* nobody writes there */
     memcpy(&same, &data, sizeof same);
-    return post(of, true, rank, tag, same, count, width);
+    return post_in_turn(of, true, rank, tag, same, count, width);
 }
 
 static int lane_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
 {
-    return post(of, false, rank, tag, data, count, width);
+    return post_in_turn(of, false, rank, tag, data, count, width);
 }
 
 static int advance(router_lane *lane, int64_t serial)
@@ -129,7 +136,13 @@ static int lagging(void *of)
 
 const comm_transport comm_routed = {"router", lane_make, lane_free, reset, lane_send, lane_receive, done, lagging};
 
-void comm_router_patient(void *of, bool patient) { ((router_lane *)of)->patient = patient; }
+void comm_router_patient(void *of, bool patient)
+{
+    router_lane *lane = of;
+    pthread_mutex_lock(&lane->router->turn);
+    lane->patient = patient;
+    pthread_mutex_unlock(&lane->router->turn);
+}
 
 void queue_drop(router_queue *q, router_request *r)
 {

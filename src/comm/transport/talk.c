@@ -10,12 +10,12 @@ typedef struct stranger {
     struct stranger *next;
     int32_t tag;
     uint8_t kind;
+    bool large; /* data: t->eager bytes, else SMALL */
     uint64_t serial, bytes, source;
-    size_t room;
     char data[];
 } stranger;
 
-enum { SPARE_ROOM = 4096, TAKE_AT_ONCE = 4 << 20, LEAST_DATA = 4096 };
+enum { SMALL = 512, TAKE_AT_ONCE = 4 << 20, LEAST_DATA = 4096 };
 
 /* ---- rings ------------------------------------------------------------------------------------------------------------- */
 
@@ -83,13 +83,14 @@ static int answer(talk *t, router_request *r, uint64_t serial, uint64_t bytes, u
 
 static int keep(talk *t, const frame *f, const char *payload, uint64_t source)
 {
-    size_t data = f->kind == FRAME_EAGER ? f->length : 0, most = data < SPARE_ROOM ? SPARE_ROOM : data;
-    stranger *s = t->spare;
-    if (s && data <= s->room) t->spare = s->next;
-    else s = kolo_alloc(sizeof *s + most);
+    size_t data = f->kind == FRAME_EAGER ? f->length : 0;
+    bool large = data > SMALL;
+    stranger *s = t->spare[large];
+    if (s) t->spare[large] = s->next;
+    else s = kolo_alloc(sizeof *s + (large ? t->eager : SMALL));
     if (!s) return KOLO_ECONFIG;
-    if (s->room < most) s->room = most;
     s->next = NULL;
+    s->large = large;
     s->tag = f->tag;
     s->kind = f->kind;
     s->serial = f->serial;
@@ -136,12 +137,8 @@ static int post_receive(talk *t, router_request *r)
         return 0;
     }
     int rc = s->kind == FRAME_EAGER ? receive_eager(t, r, s->bytes, s->data) : answer(t, r, s->serial, s->bytes, s->source);
-    if (s->room > SPARE_ROOM) {
-        free(s);
-    } else {
-        s->next = t->spare;
-        t->spare = s;
-    }
+    s->next = t->spare[s->large];
+    t->spare[s->large] = s;
     return rc;
 }
 
@@ -320,6 +317,6 @@ static void free_strangers(stranger *s)
 void talk_close(talk *t)
 {
     free_strangers(t->first_stranger);
-    free_strangers(t->spare);
+    for (int large = 0; large < 2; large++) free_strangers(t->spare[large]);
     free(t->unwrapped);
 }

@@ -6,7 +6,8 @@
  *   GRANT      send it: DATA frames follow, of several messages in turn
  *   TAKEN      or: I have read it where it lies, because it lies in memory that we share
  *
- * So a message never waits behind another one of a different tag. Nothing is allocated but for messages that come before their place is posted. */
+ * So a message never waits behind another one of a different tag. Messages that come before their place is posted are kept in memory that
+ * is used again. */
 #ifndef KOLO_COMM_TALK_H
 #define KOLO_COMM_TALK_H
 
@@ -51,7 +52,7 @@ typedef struct talk {
     size_t eager, most; /* bytes of an eager message, of a DATA frame */
     uint64_t serial;
     router_queue receives, sends, offered, granted, arriving, answers;
-    struct stranger *first_stranger, *last_stranger, *spare;
+    struct stranger *first_stranger, *last_stranger, *spare[2]; /* spare: small, large */
     char *unwrapped; /* [eager] a payload that had to be copied out of the ring */
     bool wrote, took; /* since the owner looked: something stands in `out`, room was made in `in` */
 } talk;
