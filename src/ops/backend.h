@@ -31,6 +31,7 @@ typedef struct kolo_step {
     int32_t valid[KOLO_MAX_SLOTS];      /* valid rows of each micro-batch slot of this rank: a prefix of its rows */
     int32_t row[KOLO_MAX_SLOTS];        /* number in the global batch of the first row of each slot: what draws depend on */
     uint64_t seed;                      /* of the run */
+    int32_t l1;                         /* detectors: the L1 term of the last epochs is on */
     /* written by NORM (optim/judge.h), read by the updates */
     float clip;        /* factor on the gradients: 1 / loss scale, times that of clip_norm */
     int32_t skip;      /* not finite: no update in this step */

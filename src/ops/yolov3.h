@@ -1,0 +1,51 @@
+/* The arithmetic of YOLOv3's loss for one anchor of one cell (Redmon & Farhadi 2018, arXiv:1804.02767, as darknet trains it), shared by C and
+ * CUDA. A true box is class, centre x, y, width, height in pixels; an anchor's channels are x, y, w, h, object, classes, raw. */
+#ifndef KOLO_OPS_YOLOV3_H
+#define KOLO_OPS_YOLOV3_H
+
+#include "ops/yolox.h"
+
+/* An anchor that lies over some box more than this is no background. */
+#define KOLO_YOLOV3_IGNORE 0.7
+
+/* Corners of what cell (column, row) says; anchor: width, height in pixels. */
+KOLO_INLINE void kolo_yolov3_decode(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor,
+                                    double *corner)
+{
+    const double s = (double)stride;
+    const double box[4] = {(kolo_sigmoid(raw[0]) + (double)column) * s, (kolo_sigmoid(raw[1]) + (double)row) * s,
+                           exp(raw[2]) * (double)anchor[0], exp(raw[3]) * (double)anchor[1]};
+    kolo_box_corners(box, corner);
+}
+
+/* The anchor whose shape is most like the box's; of equal ones the first. */
+KOLO_INLINE int kolo_yolov3_anchor(const double *box, const float anchor[9][2])
+{
+    int best = 0;
+    double most = -1;
+    for (int i = 0; i < 9; i++) {
+        const double w = (double)anchor[i][0], h = (double)anchor[i][1];
+        const double inter = kolo_min(w, box[2]) * kolo_min(h, box[3]), iou = inter / (w * h + box[2] * box[3] - inter);
+        if (iou > most) most = iou, best = i;
+    }
+    return best;
+}
+
+/* Cross entropies of x and y, half squares of w and h, times 2 - w h (parts of the picture), so that small boxes count more; and (grad: may
+ * be NULL) the derivative by the raw numbers. */
+KOLO_INLINE double kolo_yolov3_box_loss(const double *raw, int64_t column, int64_t row, int64_t stride,
+                                        const float *anchor, const double *box, double pixels, double *grad)
+{
+    const double weight = 2 - box[2] * box[3] / pixels, s = (double)stride;
+    double sum = 0;
+    for (int k = 0; k < 2; k++) {
+        const double goal = box[k] / s - (double)(k ? row : column);
+        const double far = raw[2 + k] - log(box[2 + k] / (double)anchor[k]);
+        sum += kolo_bce1(raw[k], goal) + far * far / 2;
+        if (grad) grad[k] = weight * (kolo_sigmoid(raw[k]) - goal);
+        if (grad) grad[2 + k] = weight * far;
+    }
+    return weight * sum;
+}
+
+#endif
