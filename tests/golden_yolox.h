@@ -1,7 +1,8 @@
-/* Golden cases of detection: overlaps, suppression, COCO's figures. */
+/* Golden cases of detection: overlaps, suppression, COCO's figures, YOLOX's loss. */
 #ifndef TESTS_GOLDEN_YOLOX_H
 #define TESTS_GOLDEN_YOLOX_H
 
+#include "detect_rig.h"
 #include "golden_file.h"
 #include "ops/boxes.h"
 #include "train/ap.h"
@@ -196,10 +197,138 @@ static void golden_coco_case(const char *label, const cJSON *json)
     cJSON_Delete(annotations);
 }
 
-static void golden_detect_case(const char *label, const cJSON *json)
+/* ---- YOLOX's loss ---- */
+
+static detect_rig golden_yolox_open(const cJSON *config, kolo_backend *backend, int64_t block, const char *rule)
+{
+    const cJSON *truth = golden_at(config, "truth"), *size = golden_at(config, "size"), *row, *box, *number;
+    detect_shape s = {.rows = cJSON_GetArraySize(truth),
+                      .height = (int64_t)cJSON_GetArrayItem(size, 0)->valuedouble,
+                      .width = (int64_t)cJSON_GetArrayItem(size, 1)->valuedouble,
+                      .boxes = 8,
+                      .classes = (int64_t)golden_number(config, "classes", 0),
+                      .anchors = 1,
+                      .dtype = KOLO_F32};
+    detect_rig d = detect_open(backend, &s, block);
+    detect_finish(&d, kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, !strncmp(rule, "centre", 6), strstr(rule, "_l1")));
+    float *all = calloc((size_t)(s.rows * s.boxes * 5), sizeof *all);
+    int *count = calloc((size_t)s.rows, sizeof *count), n = 0;
+    cJSON_ArrayForEach(row, truth)
+    {
+        float *to = all + n * s.boxes * 5;
+        cJSON_ArrayForEach(box, row)
+        {
+            cJSON_ArrayForEach(number, box) *to++ = (float)number->valuedouble;
+            count[n]++;
+        }
+        n++;
+    }
+    detect_boxes(&d, count, all);
+    free(all);
+    free(count);
+    return d;
+}
+
+static void golden_yolox_fill(detect_rig *d, const cJSON *json)
+{
+    const cJSON *config = golden_at(json, "config"), *reg = golden_at(config, "reg");
+    const uint64_t seed = (uint64_t)golden_number(json, "seed", 1);
+    for (int i = 0; i < DETECT_HEADS; i++) {
+        const kolo_tensor *t = &d->rig.g->tensor[d->head[i]];
+        const int64_t count = kolo_tensor_count(t), pixels = t->dim[2] * t->dim[3];
+        float *v = malloc((size_t)count * sizeof *v), *box = malloc((size_t)count * sizeof *box);
+        char name[16];
+        snprintf(name, sizeof name, "loss.raw%d", i);
+        golden_fill(name, seed, 0, golden_number(config, "b", 1), v, count);
+        golden_fill(name, seed, cJSON_GetArrayItem(reg, 0)->valuedouble, cJSON_GetArrayItem(reg, 1)->valuedouble, box,
+                    count);
+        for (int64_t k = 0; k < count; k++)
+            if (k / pixels % t->dim[1] < 4) v[k] = box[k];
+        rig_set(&d->rig, d->head[i], v);
+        free(v);
+        free(box);
+    }
+}
+
+/* Which anchors are to find which box, and how far they lie over it. */
+static bool golden_yolox_match(golden_worst *w, const detect_rig *d, const cJSON *assignment)
+{
+    const int64_t cells = detect_count(d, d->match) / d->rows;
+    const int32_t *match = rig_raw(&d->rig, d->match);
+    const float *overlap = rig_raw(&d->rig, d->overlap);
+    bool same = true;
+    for (int64_t n = 0; n < d->rows; n++) {
+        const cJSON *want = cJSON_GetArrayItem(assignment, (int)n), *fg = golden_at(want, "fg"), *item;
+        double iou[256];
+        int64_t found = 0, i = 0;
+        for (int64_t a = 0; a < cells; a++)
+            if (match[n * cells + a] >= 0 && found < 256) iou[found++] = (double)overlap[n * cells + a];
+        same = same && found == cJSON_GetArraySize(fg);
+        cJSON_ArrayForEach(item, fg)
+        {
+            const int32_t is = match[n * cells + (int64_t)item->valuedouble];
+            same = same && is == (int32_t)cJSON_GetArrayItem(golden_at(want, "gt"), (int)i++)->valuedouble;
+        }
+        if (found) golden_values(w, golden_at(want, "iou"), "overlaps", 1, iou, found);
+    }
+    free((void *)(uintptr_t)match);
+    free((void *)(uintptr_t)overlap);
+    return same;
+}
+
+static void golden_yolox_compare(const char *label, detect_rig *d, const cJSON *json, const cJSON *result)
+{
+    static const char *const parts[] = {"total", "iou", "obj", "cls", "l1"};
+    static const int place[] = {0, 4, 5, 6, 7};
+    const cJSON *loss = golden_at(result, "loss");
+    const uint64_t seed = (uint64_t)golden_number(json, "seed", 1);
+    golden_worst w = {0};
+    float metrics[KOLO_METRICS];
+    golden_yolox_fill(d, json);
+    rig_run(&d->rig);
+    rig_get(&d->rig, d->metrics, metrics);
+    ok(golden_yolox_match(&w, d, golden_at(result, "assignment")), "%s: the same anchors for the same boxes", label);
+    golden_result(label, "overlaps", &w);
+    w = (golden_worst){0};
+    for (int k = 0; k < 5; k++)
+        if (golden_at(loss, parts[k]))
+            golden_scalar(&w, golden_at(loss, parts[k]), parts[k], (double)metrics[place[k]] / (double)metrics[3]);
+    golden_note(&w, "anchors", fabs((double)metrics[1] - golden_number(result, "fg_total", -1)), 0.5);
+    golden_result(label, "loss", &w);
+    w = (golden_worst){0};
+    for (int i = 0; i < DETECT_HEADS; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "loss.raw%d", i);
+        float *v = detect_gradient(d, i);
+        golden_floats(&w, golden_at(golden_at(result, "grads"), name + 5), name, seed, v, detect_count(d, d->head[i]));
+        const cJSON *whole = golden_at(golden_at(result, "grads_full"), name + 5);
+        if (whole) golden_floats(&w, whole, name, seed, v, detect_count(d, d->head[i]));
+        free(v);
+    }
+    golden_result(label, "gradients", &w);
+    ok(rig_padding_is_zero(&d->rig), "%s: padding is zero", label);
+}
+
+static void golden_yolox_case(const char *label, const cJSON *json, kolo_backend *backend)
+{
+    static const int64_t block[] = {1, 8, 16, RIG_NHWC};
+    const cJSON *result;
+    const bool host = kolo_backend_is_host(backend);
+    cJSON_ArrayForEach(result, golden_at(json, "results")) for (int i = 0; i < (host ? 4 : 1); i++)
+    {
+        char name[300];
+        detect_rig d = golden_yolox_open(golden_at(json, "config"), backend, host ? block[i] : RIG_OWN, result->string);
+        snprintf(name, sizeof name, "%.200s %.40s, layout %d", label, result->string, i);
+        golden_yolox_compare(name, &d, json, result);
+        rig_close(&d.rig);
+    }
+}
+
+static void golden_detect_case(const char *label, const cJSON *json, kolo_backend *backend)
 {
     if (!strcmp(label, "detect/overlap")) golden_overlap_case(label, json);
     else if (!strcmp(label, "detect/nms")) golden_nms_case(label, json);
+    else if (!strcmp(label, "detect/yolox_loss")) golden_yolox_case(label, json, backend);
     else if (!strncmp(label, "detect/coco_", 12)) golden_coco_case(label, json);
     else skip("%s: no check of this case here", label);
 }

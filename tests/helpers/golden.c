@@ -58,7 +58,7 @@ static void check_file(const char *path)
     else if (!strcmp(label, "optim/schedules")) golden_schedules(label, json);
     else if (starts(label, "optim/")) golden_optim_case(label, json);
     else if (starts(label, "ops/")) golden_op_case(label, json, kolo_backend_is_host(backend) ? NULL : backend);
-    else if (starts(label, "detect/")) golden_detect_case(label, json);
+    else if (starts(label, "detect/")) golden_detect_case(label, json, backend);
     else skip("%s: no check of this kind of case here", label);
     cJSON_Delete(json);
 }

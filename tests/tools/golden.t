@@ -13,6 +13,11 @@ for case in inventory lenet5 mlp resnet20_cifar_a_16 resnet20_cifar_b_16 resnet1
     [ $status = 0 ] || sed 's/^/# /' "$ROOM/out"
 done
 
+golden "$KOLO_SHARED/golden/detect"
+status=$?
+ok $status "detection: $(grep -c '^ok' "$ROOM/out") checks pass"
+[ $status = 0 ] || grep -A1 '^not ok' "$ROOM/out" | sed 's/^/# /'
+
 mkdir -p "$ROOM/case/sub"
 cp "$models/lenet5.json" "$models/swin_t_160.json" "$ROOM/case"
 cp "$KOLO_SHARED/golden/ops/relu.json" "$ROOM/case/sub"

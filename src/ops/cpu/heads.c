@@ -34,8 +34,9 @@ int kolo_heads_check(const kolo_heads *h, const int32_t *labels, int64_t rows, i
     for (int64_t n = 0; n < rows; n++) {
         const int32_t *label = labels + n * h->words;
         if (label[0] < 0 || label[0] > (h->words - 1) / 5)
-            return kolo_fail(KOLO_EINPUT, "row %" PRId64 " of micro-batch %d has %d boxes; at most %" PRId64 " are possible",
-                             n, slot, label[0], (h->words - 1) / 5);
+            return kolo_fail(KOLO_EINPUT,
+                             "row %" PRId64 " of micro-batch %d has %d boxes; at most %" PRId64 " are possible", n,
+                             slot, label[0], (h->words - 1) / 5);
         for (int64_t g = 0; g < label[0]; g++) {
             double box[4];
             const int64_t cls = kolo_label_box(label, g, box);
@@ -46,8 +47,8 @@ int kolo_heads_check(const kolo_heads *h, const int32_t *labels, int64_t rows, i
                                  n, slot, cls, h->classes);
             if (!(box[2] > 0 && box[3] > 0) || !isfinite(box[0] + box[1] + box[2] + box[3]))
                 return kolo_fail(KOLO_EINPUT,
-                                 "row %" PRId64 " of micro-batch %d: centre %g, %g, width %g, height %g is no box", n, slot,
-                                 box[0], box[1], box[2], box[3]);
+                                 "row %" PRId64 " of micro-batch %d: centre %g, %g, width %g, height %g is no box", n,
+                                 slot, box[0], box[1], box[2], box[3]);
         }
     }
     return 0;

@@ -17,7 +17,7 @@ typedef struct kolo_heads {
     kolo_head head[KOLO_MAX_HEADS];
     int64_t rows, cells; /* cells of a row, all heads */
     int64_t classes;
-    int64_t words;        /* of a row of labels */
+    int64_t words;         /* of a row of labels */
     int64_t height, width; /* of the picture */
     int threads;
 } kolo_heads;

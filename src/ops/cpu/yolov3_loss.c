@@ -159,8 +159,14 @@ static void write_metrics(float *metric, const row_sums *sums, int64_t rows, con
         foreground += (double)sums[n].foreground;
         boxes += labels[n * words];
     }
-    const double all[KOLO_METRICS] = {part[BOX] + part[OBJECT] + part[CLASS], foreground,   boxes,       (double)rows,
-                                      part[BOX],                              part[OBJECT], part[CLASS], 0};
+    const double all[KOLO_METRICS] = {part[BOX] + part[OBJECT] + part[CLASS],
+                                      foreground,
+                                      boxes,
+                                      (double)rows,
+                                      part[BOX],
+                                      part[OBJECT],
+                                      part[CLASS],
+                                      0};
     for (int k = 0; k < KOLO_METRICS; k++) metric[k] = (float)all[k];
 }
 

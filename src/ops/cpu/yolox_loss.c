@@ -243,7 +243,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return 0;
 }
 
-static void grad_cell(const row *r, bool l1, int head, int64_t cell, int32_t owner, double share, double scale, void *to)
+static void grad_cell(const row *r, bool l1, int head, int64_t cell, int32_t owner, double share, double scale,
+                      void *to)
 {
     const kolo_head *h = &r->y->heads.head[head];
     const int64_t column = cell % h->view.width, line = cell / h->view.width;

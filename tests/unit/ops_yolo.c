@@ -1,0 +1,233 @@
+/* Losses of detectors: gradients beside differences of the loss, short micro-batches, threads, labels that cannot be. YOLOX's own figures are
+ * a golden case; YOLOv3's assignment is checked by hand. */
+#include "detect_rig.h"
+
+enum { ROWS = 3, BOXES = 4, CLASSES = 3 };
+static const float anchors[9][2] = {{6, 8},   {10, 14}, {14, 10}, {20, 30}, {30, 20},
+                                    {36, 40}, {48, 40}, {40, 56}, {60, 60}};
+static const int32_t masks[3][3] = {{0, 1, 2}, {3, 4, 5}, {6, 7, 8}};
+static const int counts[ROWS] = {3, 0, 2};
+static const float boxes[ROWS][BOXES][5] = {
+    {{0, 20.5f, 21, 20, 18}, {2, 40, 33, 36, 41}, {1, 41, 33.5f, 37, 40}, {0}},
+    {{0}},
+    {{1, 9, 50, 14, 11}, {1, 33, 31, 60, 62}, {0}, {0}},
+};
+
+typedef struct kind {
+    const char *name;
+    bool yolox, centre, l1;
+} kind;
+static const kind kinds[] = {{"YOLOX", true, true, false},
+                             {"YOLOX with L1", true, true, true},
+                             {"YOLOX 0.3.0", true, false, true},
+                             {"YOLOv3", false, false, false}};
+
+static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtype dtype, int64_t block)
+{
+    const detect_shape s = {ROWS, 64, 64, BOXES, CLASSES, k->yolox ? 1 : 3, dtype};
+    detect_rig d = detect_open(backend, &s, block);
+    detect_finish(&d, k->yolox ? kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, k->centre, false)
+                               : kolo_yolov3_loss(d.rig.g, DETECT_HEADS, d.head, anchors, masks));
+    d.rig.step.l1 = k->l1; /* as the last epochs have it */
+    detect_boxes(&d, counts, &boxes[0][0][0]);
+    return d;
+}
+
+static float *numbers(const detect_rig *d, int i)
+{
+    const int64_t n = detect_count(d, d->head[i]);
+    float *v = malloc((size_t)n * sizeof *v);
+    uint32_t state = 12345u + (uint32_t)i;
+    for (int64_t k = 0; k < n; k++) {
+        state = state * 1664525u + 1013904223u;
+        v[k] = ((float)(state >> 8) / 16777216.0f - 0.5f) * 1.5f;
+    }
+    return v;
+}
+
+/* Of the loss, what the channels of boxes (box) or the others decide. The overlap that a class is to be as sure of is a number, whatever it comes from. */
+static double part_of(detect_rig *d, bool box)
+{
+    float m[KOLO_METRICS];
+    rig_check(detect_forward(d, m), "loss");
+    return (box ? (double)m[4] + (double)m[7] : (double)m[5] + (double)m[6]) / (double)m[3];
+}
+
+static bool is_box(const detect_rig *d, int i, int64_t e)
+{
+    const kolo_tensor *t = &d->rig.g->tensor[d->head[i]];
+    return e / (t->dim[2] * t->dim[3]) % t->dim[1] % (5 + CLASSES) < 4;
+}
+
+static void set_numbers(detect_rig *d)
+{
+    for (int i = 0; i < DETECT_HEADS; i++) {
+        float *v = numbers(d, i);
+        rig_set(&d->rig, d->head[i], v);
+        free(v);
+    }
+}
+
+/* Are the same anchors to find the same boxes? YOLOv3's never depend on numbers. */
+static bool same_match(const detect_rig *d, const void *before)
+{
+    if (!before) return true;
+    void *now = rig_raw(&d->rig, d->match);
+    const bool same = !memcmp(before, now, d->rig.layout[d->match].bytes);
+    free(now);
+    return same;
+}
+
+/* Every element of head i that has a gradient, moved a little to both sides, if that gives no box to another anchor. */
+static double differences(detect_rig *d, int i, int *moved)
+{
+    float *v = numbers(d, i), *g = detect_gradient(d, i), step = 8e-3f;
+    void *before = d->rig.g->node[0].n_out > 1 ? rig_raw(&d->rig, d->match) : NULL;
+    double worst = 0, side[2];
+    for (int64_t e = 0; e < detect_count(d, d->head[i]); e++) {
+        const float was = v[e];
+        bool same = true;
+        if (fabsf(g[e]) < 1e-3f) continue;
+        for (int s = 0; s < 2; s++) {
+            v[e] = was + (s ? step : -step);
+            rig_set(&d->rig, d->head[i], v);
+            side[s] = part_of(d, is_box(d, i, e));
+            same = same && same_match(d, before);
+        }
+        v[e] = was;
+        rig_set(&d->rig, d->head[i], v);
+        if (!same) continue;
+        worst = fmax(worst, fabs((side[1] - side[0]) / (2 * (double)step) - (double)g[e]));
+        (*moved)++;
+    }
+    free(before);
+    free(v);
+    free(g);
+    return worst;
+}
+
+static void check_gradient(const kind *k, kolo_backend *backend)
+{
+    detect_rig d = open_kind(k, backend, KOLO_F32, 16);
+    double worst = 0;
+    int moved = 0;
+    set_numbers(&d);
+    rig_run(&d.rig);
+    for (int i = 0; i < DETECT_HEADS; i++) worst = fmax(worst, differences(&d, i, &moved));
+    ok(worst < 3e-3 && moved > 250, "%s: %d elements of the gradient agree with differences (%.1g off)", k->name, moved,
+       worst);
+    rig_close(&d.rig);
+}
+
+/* In any layout, number of threads and with fewer rows than there is room: the same bits; half the rows weigh half. */
+static void check_bits(const kind *k, kolo_backend *one, kolo_backend *two)
+{
+    float *first[DETECT_HEADS] = {NULL}, metrics[2][KOLO_METRICS];
+    bool same = true, zero = true;
+    for (int pass = 0; pass < 3; pass++) {
+        detect_rig d = open_kind(k, pass == 1 ? two : one, KOLO_F32, pass == 1 ? RIG_NHWC : 8);
+        if (pass == 2) d.rig.step.valid[0] = 1;
+        set_numbers(&d);
+        rig_run(&d.rig);
+        rig_get(&d.rig, d.metrics, metrics[pass == 1]);
+        for (int i = 0; i < DETECT_HEADS; i++) {
+            const int64_t n = detect_count(&d, d.head[i]), row = n / ROWS;
+            float *g = detect_gradient(&d, i);
+            if (pass == 0) first[i] = g;
+            if (pass == 1) same = same && !memcmp(first[i], g, (size_t)n * sizeof *g);
+            for (int64_t e = row; pass == 2 && e < n; e++) zero = zero && g[e] == 0;
+            if (pass) free(g);
+        }
+        if (pass == 1) same = same && !memcmp(metrics[0], metrics[1], sizeof metrics[0]);
+        if (pass == 2) ok(metrics[0][3] == 1 && metrics[0][2] == 3, "%s: counts the rows that are there", k->name);
+        zero = zero && rig_padding_is_zero(&d.rig);
+        rig_close(&d.rig);
+    }
+    ok(same, "%s: the same bits in another layout, with other threads", k->name);
+    ok(zero, "%s: rows that are not there, and padding, have no gradient", k->name);
+    for (int i = 0; i < DETECT_HEADS; i++) free(first[i]);
+}
+
+static void check_half(const kind *k, kolo_backend *backend)
+{
+    float metrics[2][KOLO_METRICS];
+    for (int pass = 0; pass < 2; pass++) {
+        detect_rig d = open_kind(k, backend, pass ? KOLO_BF16 : KOLO_F32, 16);
+        for (int i = 0; i < DETECT_HEADS; i++) {
+            float *v = numbers(&d, i);
+            for (int64_t e = 0; e < detect_count(&d, d.head[i]); e++) v[e] = kolo_from_bf16(kolo_to_bf16(v[e]));
+            rig_set(&d.rig, d.head[i], v);
+            free(v);
+        }
+        rig_run(&d.rig);
+        rig_get(&d.rig, d.metrics, metrics[pass]);
+        rig_close(&d.rig);
+    }
+    ok(!memcmp(metrics[0], metrics[1], sizeof metrics[0]), "%s: heads in bf16 have the loss of the same numbers in f32",
+       k->name);
+}
+
+static void check_labels(kolo_backend *backend)
+{
+    float metrics[KOLO_METRICS];
+    detect_rig d = open_kind(&kinds[0], backend, KOLO_F32, 1);
+    set_numbers(&d);
+    const float bad[ROWS][BOXES][5] = {{{CLASSES, 20, 20, 10, 10}}}, flat[ROWS][BOXES][5] = {{{0, 20, 20, 10, 0}}};
+    const int one[ROWS] = {1, 0, 0}, many[ROWS] = {BOXES + 1, 0, 0}, none[ROWS] = {0, 0, 0};
+    detect_boxes(&d, one, &bad[0][0][0]);
+    is_int(detect_forward(&d, metrics), KOLO_EINPUT, "a class that the network lacks is refused");
+    ok(strstr(kolo_error_text(), "classes=") != NULL, "and the cure named: %s", kolo_error_text());
+    detect_boxes(&d, one, &flat[0][0][0]);
+    is_int(detect_forward(&d, metrics), KOLO_EINPUT, "so is a box without height");
+    detect_boxes(&d, many, &boxes[0][0][0]);
+    is_int(detect_forward(&d, metrics), KOLO_EINPUT, "and more boxes than there is room for");
+    detect_boxes(&d, none, &boxes[0][0][0]);
+    is_int(detect_forward(&d, metrics), 0, "pictures without boxes are a batch");
+    ok(metrics[1] == 0 && metrics[5] > 0 && metrics[4] == 0 && metrics[6] == 0, "whose anchors are all background");
+    rig_close(&d.rig);
+}
+
+/* One box of 20 x 28, centre (41, 23): most like anchor 3, 20 x 30, of the head of stride 16: cell (2, 1). */
+static void check_yolov3(kolo_backend *backend)
+{
+    const int one[ROWS] = {1, 0, 0};
+    const float box[ROWS][BOXES][5] = {{{2, 41, 23, 20, 28}}};
+    float metrics[KOLO_METRICS];
+    detect_rig d = open_kind(&kinds[3], backend, KOLO_F32, 1);
+    detect_boxes(&d, one, &box[0][0][0]);
+    for (int i = 0; i < DETECT_HEADS; i++) {
+        float *v = calloc((size_t)detect_count(&d, d.head[i]), sizeof *v);
+        rig_set(&d.rig, d.head[i], v);
+        free(v);
+    }
+    rig_run(&d.rig);
+    rig_get(&d.rig, d.metrics, metrics);
+    float *g = detect_gradient(&d, 1);
+    const int64_t cells = 16, at = 1 * 4 + 2;
+    const double weight = 2 - 20.0 * 28 / (64 * 64), third = 1.0 / ROWS;
+    is_near(g[0 * cells + at], third * weight * (0.5 - (41 / 16.0 - 2)), 1e-7,
+            "YOLOv3: x of the cell that holds the centre");
+    is_near(g[3 * cells + at], third * weight * -log(28 / 30.0), 1e-7, "h beside its anchor's");
+    is_near(g[4 * cells + at], third * -0.5, 1e-7, "an object there");
+    is_near(g[(5 + 2) * cells + at], third * -0.5, 1e-7, "of its class");
+    is_near(g[5 * cells + at], third * 0.5, 1e-7, "and no other");
+    is_near((double)metrics[6], CLASSES * log(2), 1e-5, "a cross entropy for each class");
+    ok(metrics[1] == 1 && metrics[2] == 1 && metrics[3] == 3, "one anchor, one box, three rows");
+    free(g);
+    rig_close(&d.rig);
+}
+
+int main(void)
+{
+    kolo_backend *one = rig_backend(1), *two = rig_backend(2);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        check_gradient(&kinds[i], two);
+        check_bits(&kinds[i], one, two);
+        check_half(&kinds[i], two);
+    }
+    check_labels(two);
+    check_yolov3(two);
+    kolo_backend_destroy(&one);
+    kolo_backend_destroy(&two);
+    return done_testing();
+}
