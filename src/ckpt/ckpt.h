@@ -10,6 +10,7 @@
 #ifndef KOLO_CKPT_H
 #define KOLO_CKPT_H
 
+#include "ckpt/weights.h"
 #include "exec/exec.h"
 
 /* Where a run stands. Everything needed to go on beside the tensors. */
@@ -41,7 +42,7 @@ int kolo_run_record(kolo_run *run, const kolo_options *options);
 /* Newest complete checkpoint: 1 found (position filled, `path` its folder), 0 none, negative: error. Half-written or damaged ones (no manifest, wrong
  * size or crc) are passed over with a warning and the one before is taken. */
 int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size);
-/* Reads the tensors, and the loss scale, into exec. Every rank reads. KOLO_EINPUT: another model (missing, extra, wrongly shaped tensors are listed). */
+/* Reads the tensors, and the loss scale, into exec. Every rank reads. KOLO_ECONFIG: another model (missing, extra, wrongly shaped tensors are listed). */
 int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *plan);
 
 /* Reserves the memory of the copy (the arenas' size) before step 1; else the first save does, and waits for its pages. */
@@ -54,30 +55,20 @@ int kolo_checkpoint_wait(kolo_run *run);
 /* The run folder's `best` now points to this step's checkpoint. */
 int kolo_checkpoint_mark_best(kolo_run *run, int64_t step);
 
-/* Safetensors (the format of Hugging Face: u64 header length, JSON header, data). */
-typedef struct kolo_weights kolo_weights;
-enum kolo_weight_type { KOLO_WEIGHT_F32, KOLO_WEIGHT_BF16, KOLO_WEIGHT_I64 }; /* I64: num_batches_tracked */
-typedef struct kolo_weight {
-    const char *name;
-    enum kolo_weight_type type;
-    int rank; /* 0: one number */
-    int64_t dim[KOLO_MAX_DIM];
-    const void *data; /* in a foreign file perhaps unaligned: copy, do not cast */
-    size_t bytes;
-} kolo_weight;
-/* Maps FILE; hostile headers (lengths, overlaps, holes, deep nesting, duplicate names) are KOLO_EINPUT. Other types are refused by name. */
-int kolo_weights_open(kolo_weights **weights, const char *path);
-void kolo_weights_close(kolo_weights **weights);
-int kolo_weights_count(const kolo_weights *weights);
-const kolo_weight *kolo_weights_at(const kolo_weights *weights, int i); /* in the order of the header */
-const kolo_weight *kolo_weights_find(const kolo_weights *weights, const char *name);
-/* Writes atomically, the same bytes for the same tensors. The header lists them in the order given; their data lies widest type first,
- * because the format wants every tensor aligned and no hole. metadata: NULL-terminated key, value, ... or NULL. */
-int kolo_weights_write(const char *path, const kolo_weight *weight, int n, const char *const *metadata);
-
-/* Parameters and buffers of exec (ema: the averaged ones) as a safetensors file that torchvision's load_state_dict takes
- * (num_batches_tracked included as I64), and the other way. import: strict unless `head` names a prefix that may differ in shape ("fc."). */
-int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan, bool ema, int64_t batches_tracked);
-int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan, const char *head);
+/* How weights are written and read for other programs. */
+typedef struct kolo_export {
+    bool ema;        /* the averaged ones */
+    int64_t batches; /* num_batches_tracked of all batch norms */
+    int names;       /* KOLO_names_* */
+    int dtype;       /* KOLO_export_dtype_* */
+} kolo_export;
+/* Parameters and buffers of exec to FILE: darknet's form if it ends in .weights, else safetensors that load_state_dict of the program whose names
+ * they are takes strictly (counters of batch norms and index tables of windows are written too). KOLO_ECONFIG: that program's names
+ * of this network are not known, or the network is none that darknet's form can hold. */
+int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan, const kolo_export *how);
+/* From a file of any kind, under any known names, which are recognised. `head` (KOLO_init_head_*) says what becomes of the layers that make the
+ * result: new: they stay as they are; auto: they do where only their number of classes differs; load: they must fit. All else must fit: KOLO_ECONFIG
+ * lists what is missing, unknown, or of another shape. */
+int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan, int head);
 
 #endif

@@ -2,16 +2,11 @@
 #ifndef KOLO_CKPT_SAFETENSORS_H
 #define KOLO_CKPT_SAFETENSORS_H
 
-#include "ckpt/ckpt.h"
+#include "ckpt/weights.h"
 
 /* The 8 length bytes and the JSON header, padded to 8 bytes; caller frees. Data follows in the order of kolo_weights_order. */
 int kolo_weights_header(const kolo_weight *weight, int n, const char *const *metadata, char **header, size_t *bytes);
 /* order[0..n): indices, widest type first, else as given. */
 void kolo_weights_order(const kolo_weight *weight, int n, int *order);
-const char *kolo_weight_type_name(enum kolo_weight_type type); /* "F32" */
-size_t kolo_weight_type_size(enum kolo_weight_type type);
-
-/* count elements as f32 (F32 or BF16; from may be unaligned). */
-void kolo_weight_to_f32(const kolo_weight *weight, float *to, int64_t count);
 
 #endif

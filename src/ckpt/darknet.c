@@ -1,0 +1,136 @@
+#include "ckpt/darknet.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ckpt/reader.h"
+#include "kolo/error.h"
+
+static void put(darknet_order *o, int tensor, bool begins)
+{
+    o->tensor[o->tensors] = tensor;
+    o->begins[o->tensors++] = begins;
+}
+
+/* The norm that reads x: its parameters are in[*w] and in[*w + 1]. */
+static const kolo_node *find_norm(const kolo_graph *g, int x, int *w)
+{
+    for (int64_t i = 0; i < g->nodes; i++) {
+        const kolo_node *n = &g->node[i];
+        if (n->backward || n->in[0] != x || (n->op != KOLO_OP_norm_apply && n->op != KOLO_OP_norm_infer)) continue;
+        *w = n->op == KOLO_OP_norm_apply ? 2 : 1;
+        return n;
+    }
+    return NULL;
+}
+
+/* NAME.weight's sister NAME.PART */
+static int find_sister(const kolo_graph *g, int weight, const char *part)
+{
+    const char *name = g->tensor[weight].name, *dot = strrchr(name, '.');
+    char *sister = kolo_format("%.*s.%s", dot ? (int)(dot - name) : 0, name, part);
+    const int found = sister ? kolo_graph_find(g, sister) : -1;
+    free(sister);
+    return found;
+}
+
+static int unfit(const kolo_graph *g, int tensor)
+{
+    return kolo_fail(KOLO_ECONFIG, "%s: %s belongs to a layer that darknet's .weights cannot hold; use safetensors", g->name,
+                     g->tensor[tensor].name);
+}
+
+static int put_layer(const kolo_graph *g, const kolo_node *n, darknet_order *o)
+{
+    int w = 0;
+    const kolo_node *norm = n->op == KOLO_OP_conv ? find_norm(g, n->out[0], &w) : NULL;
+    const int bias = n->n_in > 2 ? n->in[2] : -1;
+    if ((norm != NULL) == (bias >= 0)) return unfit(g, n->in[1]);
+    put(o, norm ? norm->in[w + 1] : bias, true);
+    if (norm) {
+        const int mean = find_sister(g, norm->in[w], "running_mean"), var = find_sister(g, norm->in[w], "running_var");
+        if (mean < 0 || var < 0) return unfit(g, norm->in[w]);
+        put(o, norm->in[w], false);
+        put(o, mean, false);
+        put(o, var, false);
+    }
+    put(o, n->in[1], false);
+    return 0;
+}
+
+static bool kept(const kolo_tensor *t) { return t->role == KOLO_ROLE_PARAM || t->role == KOLO_ROLE_BUFFER; }
+
+int kolo_darknet_order(const kolo_graph *g, darknet_order *o)
+{
+    const size_t most = 5 * (size_t)g->nodes + 1;
+    int rc = KOLO_ECONFIG;
+    bool *seen = kolo_alloc((size_t)g->tensors * sizeof *seen + 1);
+    *o = (darknet_order){.tensor = kolo_alloc(most * sizeof *o->tensor), .begins = kolo_alloc(most * sizeof *o->begins)};
+    if (!seen || !o->tensor || !o->begins) goto fail;
+    for (int64_t i = 0; i < g->nodes; i++) {
+        const kolo_node *n = &g->node[i];
+        if (!n->backward && (n->op == KOLO_OP_conv || n->op == KOLO_OP_linear)) KOLO_TRY_GOTO(rc, put_layer(g, n, o));
+    }
+    for (int i = 0; i < o->tensors; i++) {
+        if (seen[o->tensor[i]]) KOLO_TRY_GOTO(rc, unfit(g, o->tensor[i])); /* shared by two layers */
+        seen[o->tensor[i]] = true;
+    }
+    for (int t = 0; t < g->tensors; t++)
+        if (kept(&g->tensor[t]) && !seen[t]) KOLO_TRY_GOTO(rc, unfit(g, t));
+    free(seen);
+    return 0;
+fail:
+    free(seen);
+    kolo_darknet_order_free(o);
+    return rc;
+}
+
+void kolo_darknet_order_free(darknet_order *o)
+{
+    free(o->tensor);
+    free(o->begins);
+    *o = (darknet_order){0};
+}
+
+/* Tensors from `data` on. A file may end between two layers: what begins a training from the trunk of another network does. */
+static int read_layers(kolo_weights *w, const kolo_graph *g, const darknet_order *o, size_t data)
+{
+    size_t left = w->bytes - data;
+    for (int i = 0; i < o->tensors; i++) {
+        const kolo_tensor *t = &g->tensor[o->tensor[i]];
+        const size_t bytes = (size_t)kolo_tensor_count(t) * sizeof(float);
+        if (left == 0 && o->begins[i] && i) {
+            w->partial = true;
+            return 0;
+        }
+        if (bytes > left)
+            return kolo_fail(KOLO_EINPUT, "%s: it ends within %s: a damaged file, or the weights of another network than %s", w->path,
+                             t->name, g->name);
+        kolo_weight *to = kolo_weights_add(w, t->name, strlen(t->name));
+        if (!to) return KOLO_ECONFIG;
+        to->type = KOLO_WEIGHT_F32;
+        to->rank = t->rank;
+        memcpy(to->dim, t->dim, sizeof to->dim);
+        to->data = w->map + w->bytes - left;
+        to->bytes = bytes;
+        left -= bytes;
+    }
+    if (left)
+        return kolo_fail(KOLO_EINPUT, "%s: it holds %zu bytes more than the layers of %s: the weights of another network", w->path, left, g->name);
+    return 0;
+}
+
+int kolo_darknet_read(kolo_weights *w, const kolo_graph *graph)
+{
+    darknet_order order;
+    /* how many pictures the network has seen was 4 bytes long until version 0.2 */
+    const size_t data = reader_number(w->map, 4) * 10 + reader_number(w->map + 4, 4) >= 2 ? 20 : 16;
+    if (!graph) return kolo_fail(KOLO_EINPUT, "%s: darknet's weights have no names: they can only be read for a network", w->path);
+    if (w->bytes < data) return kolo_weights_refuse(w, "too short");
+    int rc = kolo_darknet_order(graph, &order);
+    if (rc < 0) return kolo_fail(KOLO_EINPUT, "%s: darknet's weights, but %s", w->path, kolo_error_text());
+    rc = read_layers(w, graph, &order, data);
+    kolo_darknet_order_free(&order);
+    return rc;
+}

@@ -1,0 +1,275 @@
+/* The list of tensors that a file holds, and which reader makes it. */
+#include "ckpt/weights.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "ckpt/reader.h"
+#include "ckpt/stream.h"
+#include "kolo/error.h"
+
+static const struct {
+    const char *name;
+    size_t size;
+} type_table[] = {
+    [KOLO_WEIGHT_F32] = {"F32", 4}, [KOLO_WEIGHT_BF16] = {"BF16", 2}, [KOLO_WEIGHT_I64] = {"I64", 8},
+    [KOLO_WEIGHT_F16] = {"F16", 2}, [KOLO_WEIGHT_F64] = {"F64", 8},   [KOLO_WEIGHT_I32] = {"I32", 4},
+    [KOLO_WEIGHT_I16] = {"I16", 2}, [KOLO_WEIGHT_I8] = {"I8", 1},     [KOLO_WEIGHT_U8] = {"U8", 1},
+    [KOLO_WEIGHT_BOOL] = {"BOOL", 1},
+};
+
+const char *kolo_weight_type_name(enum kolo_weight_type type) { return type_table[type].name; }
+size_t kolo_weight_type_size(enum kolo_weight_type type) { return type_table[type].size; }
+
+/* ---- kinds ---- */
+
+static bool is_zip(const kolo_weights *w) { return !memcmp(w->map, "PK\3\4", 4); }
+
+/* A pickle of protocol 2 that begins with torch.save's magic number 0x1950a86a20f9469cfc6c. */
+static bool is_old_pth(const kolo_weights *w)
+{
+    static const unsigned char magic[] = {0x80, 2, 0x8A, 10, 0x6C, 0xFC, 0x9C, 0x46, 0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19};
+    return w->bytes > sizeof magic && !memcmp(w->map, magic, sizeof magic);
+}
+
+static bool is_safetensors(const kolo_weights *w) { return w->map[8] == '{'; }
+
+/* major 0, minor 1 or 2, revision 0 */
+static bool is_darknet(const kolo_weights *w)
+{
+    uint64_t minor = w->bytes < 16 ? 0 : reader_number(w->map + 4, 4);
+    return reader_number(w->map, 4) == 0 && (minor == 1 || minor == 2) && reader_number(w->map + 8, 4) == 0;
+}
+
+static int read_safetensors(kolo_weights *w, const kolo_graph *graph) { return (void)graph, kolo_safetensors_read(w); }
+static int read_pth(kolo_weights *w, const kolo_graph *graph) { return (void)graph, kolo_pth_read(w); }
+static int read_old_pth(kolo_weights *w, const kolo_graph *graph) { return (void)graph, kolo_pth_read_old(w); }
+
+static const struct {
+    const char *name;
+    bool (*is)(const kolo_weights *w);
+    int (*read)(kolo_weights *w, const kolo_graph *graph);
+} kind_table[] = {
+    {"PyTorch", is_zip, read_pth},
+    {"PyTorch", is_old_pth, read_old_pth},
+    {"safetensors", is_safetensors, read_safetensors},
+    {"darknet", is_darknet, kolo_darknet_read},
+};
+
+static int read_any(kolo_weights *w, const kolo_graph *graph)
+{
+    for (size_t i = 0; i < sizeof kind_table / sizeof *kind_table; i++)
+        if (kind_table[i].is(w)) {
+            w->kind = kind_table[i].name;
+            return kind_table[i].read(w, graph);
+        }
+    return kolo_fail(KOLO_EINPUT, "%s: no file of weights that is known: safetensors, PyTorch's .pth, darknet's .weights", w->path);
+}
+
+/* ---- the handle ---- */
+
+typedef struct block {
+    struct block *next;
+    max_align_t data[];
+} block;
+
+void *kolo_weights_keep(kolo_weights *w, size_t bytes)
+{
+    block *b = kolo_alloc(sizeof *b + bytes);
+    if (!b) return NULL;
+    b->next = w->kept;
+    w->kept = b;
+    return b->data;
+}
+
+kolo_weight *kolo_weights_add(kolo_weights *w, const char *name, size_t length)
+{
+    if (w->count >= INT32_MAX - 1) return kolo_weights_refuse(w, "it has too many tensors"), NULL;
+    if (kolo_grow(&w->weight, &w->capacity, w->count, sizeof *w->weight) < 0) return NULL;
+    char *copy = kolo_weights_keep(w, length + 1);
+    if (!copy) return NULL;
+    memcpy(copy, name, length);
+    kolo_weight *t = &w->weight[w->count++];
+    *t = (kolo_weight){.name = copy};
+    return t;
+}
+
+int kolo_weights_refuse(const kolo_weights *w, const char *what)
+{
+    return kolo_fail(KOLO_EINPUT, "%s: not a whole %s file: %s; copy or download it again", w->path, w->kind, what);
+}
+
+int kolo_weights_refuse_tensor(const kolo_weights *w, const char *name, const char *what)
+{
+    return kolo_fail(KOLO_EINPUT, "%s: not a whole %s file: tensor \"%.100s\": %s; copy or download it again", w->path,
+                     w->kind, name, what);
+}
+
+static int compare_names(const void *a, const void *b, void *weights)
+{
+    const kolo_weight *w = weights;
+    return strcmp(w[*(const int *)a].name, w[*(const int *)b].name);
+}
+
+int kolo_weights_sort(kolo_weights *w)
+{
+    if (!w->by_name && !(w->by_name = kolo_weights_keep(w, ((size_t)w->count + 1) * sizeof *w->by_name)))
+        return KOLO_ECONFIG;
+    for (int i = 0; i < w->count; i++) w->by_name[i] = i;
+    qsort_r(w->by_name, (size_t)w->count, sizeof *w->by_name, compare_names, w->weight);
+    for (int i = 1; i < w->count; i++)
+        if (!strcmp(w->weight[w->by_name[i - 1]].name, w->weight[w->by_name[i]].name))
+            return kolo_weights_refuse_tensor(w, w->weight[w->by_name[i]].name, "there are two of this name");
+    return 0;
+}
+
+/* Wrappers of models put themselves before every name. */
+static void drop_prefixes(kolo_weights *w)
+{
+    static const char *const prefix[] = {"module.", "_orig_mod."};
+    for (size_t i = 0; i < 2 * (sizeof prefix / sizeof *prefix); i++) {
+        const char *one = prefix[i % 2];
+        const size_t length = strlen(one);
+        int64_t with = 0;
+        while (with < w->count && !strncmp(w->weight[with].name, one, length)) with++;
+        for (int64_t k = 0; with == w->count && k < w->count; k++) w->weight[k].name += length;
+    }
+}
+
+static int map_file(kolo_weights *w)
+{
+    struct stat st;
+    int fd = open(w->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return kolo_fail_io("open", w->path), KOLO_EINPUT;
+    int rc = 0;
+    if (fstat(fd, &st) < 0) rc = kolo_fail_io("read", w->path);
+    else if (!S_ISREG(st.st_mode)) rc = kolo_fail(KOLO_EINPUT, "%s: not a file", w->path);
+    else if (st.st_size < 10) rc = kolo_weights_refuse(w, "too short"); /* a length and "{}" */
+    if (rc == 0) {
+        w->bytes = (size_t)st.st_size;
+        void *map = mmap(NULL, w->bytes, PROT_READ, MAP_SHARED, fd, 0);
+        if (map == MAP_FAILED) rc = kolo_fail_io("map", w->path);
+        else w->map = map;
+    }
+    close(fd);
+    return rc;
+}
+
+int kolo_weights_open(kolo_weights **weights, const char *path, const kolo_graph *graph)
+{
+    int rc = KOLO_ECONFIG;
+    kolo_weights *w = *weights = kolo_alloc(sizeof *w);
+    if (!w) return KOLO_ECONFIG;
+    w->kind = "weights";
+    if (!(w->path = kolo_strdup(path))) goto fail;
+    KOLO_TRY_GOTO(rc, map_file(w));
+    KOLO_TRY_GOTO(rc, read_any(w, graph));
+    drop_prefixes(w);
+    KOLO_TRY_GOTO(rc, kolo_weights_sort(w));
+    return 0;
+fail:
+    kolo_weights_close(weights);
+    return rc;
+}
+
+void kolo_weights_close(kolo_weights **weights)
+{
+    kolo_weights *w = *weights;
+    if (!w) return;
+    if (w->map) munmap((void *)(uintptr_t)w->map, w->bytes);
+    for (block *b = w->kept, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(w->weight);
+    free(w->path);
+    free(w);
+    *weights = NULL;
+}
+
+const char *kolo_weights_kind(const kolo_weights *weights) { return weights->kind; }
+bool kolo_weights_partial(const kolo_weights *weights) { return weights->partial; }
+int kolo_weights_count(const kolo_weights *weights) { return (int)weights->count; }
+
+const kolo_weight *kolo_weights_at(const kolo_weights *weights, int i)
+{
+    return i >= 0 && i < weights->count ? &weights->weight[i] : NULL;
+}
+
+const kolo_weight *kolo_weights_find(const kolo_weights *weights, const char *name)
+{
+    int low = 0, high = (int)weights->count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        const kolo_weight *t = &weights->weight[weights->by_name[middle]];
+        int order = strcmp(name, t->name);
+        if (order == 0) return t;
+        if (order < 0) high = middle;
+        else low = middle + 1;
+    }
+    return NULL;
+}
+
+/* ---- elements ---- */
+
+static float f16_to_f32(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
+    float value;
+    if (exponent == 0) { /* subnormal: fraction times 2^-24 */
+        value = (float)fraction * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    const uint32_t bits = sign | (exponent == 31 ? 255u << 23 : (exponent + 112) << 23) | fraction << 13;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float element(enum kolo_weight_type type, const unsigned char *p)
+{
+    const uint64_t raw = reader_number(p, (int)kolo_weight_type_size(type));
+    uint32_t bits = (uint32_t)raw;
+    float value;
+    double wide;
+    switch (type) {
+    case KOLO_WEIGHT_BF16: bits <<= 16; /* the upper half of an f32 */ /* fall through */
+    case KOLO_WEIGHT_F32: memcpy(&value, &bits, sizeof value); return value;
+    case KOLO_WEIGHT_F16: return f16_to_f32((uint16_t)raw);
+    case KOLO_WEIGHT_F64: memcpy(&wide, &raw, sizeof wide); return (float)wide;
+    case KOLO_WEIGHT_I64: return (float)(int64_t)raw;
+    case KOLO_WEIGHT_I32: return (float)(int32_t)raw;
+    case KOLO_WEIGHT_I16: return (float)(int16_t)raw;
+    case KOLO_WEIGHT_I8: return (float)(int8_t)raw;
+    default: return (float)raw; /* U8, BOOL */
+    }
+}
+
+void kolo_weight_to_f32(const kolo_weight *weight, float *to, int64_t count)
+{
+    const unsigned char *p = weight->data;
+    const size_t size = kolo_weight_type_size(weight->type);
+    if (!weight->stride && weight->type == KOLO_WEIGHT_F32) {
+        if (count > 0) memcpy(to, p, (size_t)count * sizeof *to);
+        return;
+    }
+    if (!weight->stride) {
+        for (int64_t i = 0; i < count; i++) to[i] = element(weight->type, p + (size_t)i * size);
+        return;
+    }
+    int64_t index[KOLO_MAX_DIM] = {0}, at = 0;
+    for (int64_t i = 0; i < count; i++) {
+        to[i] = element(weight->type, p + (size_t)at * size);
+        for (int d = weight->rank - 1; d >= 0; d--) { /* the next index, last dimension first */
+            at += weight->stride[d];
+            if (++index[d] < weight->dim[d]) break;
+            at -= weight->stride[d] * weight->dim[d];
+            index[d] = 0;
+        }
+    }
+}
