@@ -58,7 +58,7 @@ int kolo_checkpoint_mark_best(kolo_run *run, int64_t step);
 /* How weights are written and read for other programs. */
 typedef struct kolo_export {
     bool ema;        /* the averaged ones */
-    int64_t batches; /* num_batches_tracked of all batch norms */
+    int64_t batches; /* that batch norms have seen (num_batches_tracked) */
     int names;       /* KOLO_names_* */
     int dtype;       /* KOLO_export_dtype_* */
 } kolo_export;

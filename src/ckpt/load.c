@@ -4,15 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "ckpt/head.h"
 #include "ckpt/items.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/names.h"
 #include "ckpt/verify.h"
 #include "kolo/error.h"
 
-enum { LISTED = 8, ENTRY = 320 };
+enum { LISTED = 20, ENTRY = 200 };
 
-/* Names that do not fit, up to eight of a kind. */
+/* Names that do not fit, up to twenty of a kind. */
 typedef struct complaint {
     int count;
     char text[LISTED * ENTRY];
@@ -54,26 +56,40 @@ static int fail_complaints(const char *path, const char *model, const complaint 
                                  kind[i].what, kind[i].c->text);
         if (more > 0 && used < sizeof text) snprintf(text + used, sizeof text - used, " and %d more", more);
     }
-    return kolo_fail(KOLO_EINPUT,
+    return kolo_fail(KOLO_ECONFIG,
                      "%s: its tensors are not those of %s (give the model and the options it was trained with): %s",
                      path, model, text);
 }
 
-static bool has_prefix(const char *name, const char *prefix)
-{
-    return prefix && !strncmp(name, prefix, strlen(prefix));
-}
-
+/* The same numbers in the same order: (C) may be (C,1,1), and a linear layer a convolution over all of its input. */
 static bool fits(const kolo_weight *w, const kolo_tensor *t)
 {
-    return w->type != KOLO_WEIGHT_I64 && w->rank == t->rank &&
-           !memcmp(w->dim, t->dim, (size_t)t->rank * sizeof *t->dim);
+    int64_t count = 1;
+    if (w->type == KOLO_WEIGHT_I64) return false;
+    if (w->rank == t->rank) return !memcmp(w->dim, t->dim, (size_t)t->rank * sizeof *t->dim);
+    for (int d = 0; d < w->rank; d++)
+        if (__builtin_mul_overflow(count, w->dim[d], &count)) return false;
+    return w->rank > 0 && t->rank > 0 && w->dim[0] == t->dim[0] && count == kolo_tensor_count(t);
 }
 
 typedef struct rules {
-    const char *head; /* tensors of this prefix may be missing, unknown or of another shape; or NULL */
-    bool plain_only;  /* other names than state-dict ones ("momentum:x", "ema:x") are nobody's business here */
+    const char *path;
+    const char *model;
+    bool plain_only; /* other names than state-dict ones ("momentum:x", "ema:x") are nobody's business here */
+    bool *head;      /* [graph->tensors] layers that make the result; NULL: they are like others */
+    bool renewed;    /* and stay as they are in any case, not only where their number of classes differs */
+    bool partial;    /* the file ends before the network does */
 } rules;
+
+/* Left as it is: nobody minds what the file has in its place. */
+static bool left(const rules *r, const item *one, const kolo_weight *w, const kolo_tensor *t)
+{
+    if (!w && r->partial) return true;
+    if (!r->head || !r->head[one->tensor]) return false;
+    if (r->renewed) return true;
+    return w && w->type != KOLO_WEIGHT_I64 && !fits(w, t) && w->rank == t->rank &&
+           !memcmp(w->dim + 1, t->dim + 1, (size_t)(t->rank - 1) * sizeof *t->dim);
+}
 
 static int compare_text(const void *a, const void *b)
 {
@@ -83,85 +99,85 @@ static int compare_text(const void *a, const void *b)
 /* Tensors of the file that the model does not have. */
 static int find_extra(const kolo_weights *weights, const item *items, int n, const rules *r, complaint *extra)
 {
-    static const char counter[] = "num_batches_tracked";
     const char **known = kolo_alloc((size_t)(n + 1) * sizeof *known);
     if (!known) return KOLO_ECONFIG;
     for (int i = 0; i < n; i++) known[i] = items[i].name;
     qsort(known, (size_t)n, sizeof *known, compare_text);
     for (int i = 0; i < kolo_weights_count(weights); i++) {
         const char *name = kolo_weights_at(weights, i)->name;
-        size_t length = strlen(name), tail = sizeof counter - 1;
-        bool counts = length >= tail && !strcmp(name + length - tail, counter);
-        if (counts || has_prefix(name, r->head) || (r->plain_only && strchr(name, ':'))) continue;
+        if (kolo_names_made_anew(name) || (r->plain_only && strchr(name, ':'))) continue;
         if (!bsearch(&name, known, (size_t)n, sizeof *known, compare_text)) complain(extra, "%.120s", name);
     }
     free(known);
     return 0;
 }
 
-static int check(const char *path, const kolo_weights *weights, const kolo_graph *g, const item *items, int n,
-                 const rules *r)
+static int check(const kolo_weights *weights, const kolo_graph *g, const item *items, int n, const rules *r)
 {
-    complaint missing = {.count = 0}, extra = {.count = 0}, wrong = {.count = 0};
+    complaint missing = {.count = 0}, extra = {.count = 0}, wrong = {.count = 0}, same = {.count = 0};
     KOLO_TRY(find_extra(weights, items, n, r, &extra));
     for (int i = 0; i < n; i++) {
         const kolo_tensor *t = kolo_item_tensor(g, &items[i]);
         const kolo_weight *w = kolo_weights_find(weights, items[i].name);
         char is[96], wanted[96];
-        if (has_prefix(items[i].name, r->head)) continue;
-        if (!w) complain(&missing, "%.120s", items[i].name);
-        if (!w || fits(w, t)) continue;
-        shape_text(w->dim, w->rank, is);
-        shape_text(t->dim, t->rank, wanted);
-        complain(&wrong, "%.80s (%s %s, the model has %s)", items[i].name, kolo_weight_type_name(w->type), is, wanted);
+        if (left(r, &items[i], w, t)) complain(&same, "%.120s", items[i].name);
+        else if (!w) complain(&missing, "%.120s", items[i].name);
+        else if (!fits(w, t)) {
+            shape_text(w->dim, w->rank, is);
+            shape_text(t->dim, t->rank, wanted);
+            complain(&wrong, "%.80s (%s %s, the model has %s)", items[i].name, kolo_weight_type_name(w->type), is, wanted);
+        }
     }
-    return missing.count + extra.count + wrong.count ? fail_complaints(path, g->name, &missing, &extra, &wrong) : 0;
-}
-
-static int set_all(const kolo_weights *weights, kolo_exec *exec, const kolo_graph *g, const item *items, int n,
-                   float *values)
-{
-    for (int i = 0; i < n; i++) {
-        const kolo_tensor *t = kolo_item_tensor(g, &items[i]);
-        const kolo_weight *w = kolo_weights_find(weights, items[i].name);
-        if (!w || !fits(w, t)) continue; /* of the head: check has seen the rest */
-        kolo_weight_to_f32(w, values, kolo_tensor_count(t));
-        KOLO_TRY(kolo_exec_set(exec, items[i].which, items[i].tensor, values));
-    }
+    if (missing.count + extra.count + wrong.count) return fail_complaints(r->path, r->model, &missing, &extra, &wrong);
+    if (same.count)
+        kolo_info("%s: %s: %d tensors stay as initialised: %s%s", r->path,
+                  r->partial ? "it ends before the network does" : "the last layer begins anew", same.count, same.text,
+                  same.count > LISTED ? " ..." : "");
     return 0;
 }
 
-static int load(const char *path, kolo_exec *exec, const kolo_plan *plan, bool state, bool ema, const rules *r)
+static int set_all(const kolo_weights *weights, kolo_exec *exec, const kolo_graph *g, const item *items, int n, const rules *r)
 {
-    kolo_weights *weights = NULL;
-    item *items = NULL;
-    float *values = NULL;
-    int n = 0, rc;
     int64_t largest = 1;
-    KOLO_TRY_GOTO(rc, kolo_weights_open(&weights, path));
-    KOLO_TRY_GOTO(rc, kolo_items_make(plan, state, ema, &items, &n));
-    KOLO_TRY_GOTO(rc, check(path, weights, plan->graph, items, n, r));
     for (int i = 0; i < n; i++) {
-        int64_t count = kolo_tensor_count(&plan->graph->tensor[items[i].tensor]);
+        int64_t count = kolo_tensor_count(&g->tensor[items[i].tensor]);
         if (count > largest) largest = count;
     }
-    rc = (values = kolo_alloc((size_t)largest * sizeof *values)) ? 0 : KOLO_ECONFIG;
-    if (rc == 0) rc = set_all(weights, exec, plan->graph, items, n, values);
-fail:
+    float *values = kolo_alloc((size_t)largest * sizeof *values);
+    int rc = values ? 0 : KOLO_ECONFIG;
+    for (int i = 0; rc == 0 && i < n; i++) {
+        const kolo_tensor *t = kolo_item_tensor(g, &items[i]);
+        const kolo_weight *w = kolo_weights_find(weights, items[i].name);
+        if (left(r, &items[i], w, t)) continue;
+        kolo_weight_to_f32(w, values, kolo_tensor_count(t));
+        rc = kolo_exec_set(exec, items[i].which, items[i].tensor, values);
+    }
     free(values);
+    return rc;
+}
+
+static int load(const kolo_weights *weights, kolo_exec *exec, const kolo_plan *plan, bool state, bool ema, const rules *r)
+{
+    item *items = NULL;
+    int n = 0, rc = kolo_items_make(plan, state, ema, &items, &n);
+    if (rc == 0) rc = check(weights, plan->graph, items, n, r);
+    if (rc == 0) rc = set_all(weights, exec, plan->graph, items, n, r);
     kolo_items_free(&items, n);
-    kolo_weights_close(&weights);
     return rc;
 }
 
 int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *plan)
 {
     manifest m;
+    kolo_weights *weights = NULL;
     int rc = kolo_checkpoint_verify(path, &m);
     if (rc < 0) return kolo_fail_in(rc, "this checkpoint cannot be loaded: ");
     char *file = kolo_format("%s/tensors.safetensors", path);
-    rules r = {.plain_only = !plan->config.optimizer}; /* an evaluation takes the weights and leaves the optimizer's */
-    rc = file ? load(file, exec, plan, true, true, &r) : KOLO_ECONFIG;
+    /* an evaluation takes the weights and leaves the optimizer's */
+    rules r = {.path = file, .model = plan->graph->name, .plain_only = !plan->config.optimizer};
+    rc = file ? kolo_weights_open(&weights, file, NULL) : KOLO_ECONFIG;
+    if (rc == 0) rc = load(weights, exec, plan, true, true, &r);
+    kolo_weights_close(&weights);
     free(file);
     if (rc == 0 && plan->config.scaled && m.scaler.scale > 0) rc = kolo_exec_set_scaler(exec, &m.scaler);
     return rc;
@@ -191,9 +207,28 @@ fail:
     return rc;
 }
 
-int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan, const char *head)
+int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan, int head)
 {
-    rules r = {.head = head && *head ? head : NULL, .plain_only = true};
-    KOLO_TRY(load(path, exec, plan, false, false, &r));
-    return start_averages(exec, plan);
+    const kolo_graph *g = plan->graph;
+    const name_map *names = NULL;
+    kolo_weights *weights = NULL;
+    rules r = {.path = path, .model = g->name, .plain_only = true, .renewed = head == KOLO_init_head_new};
+    int rc;
+    KOLO_TRY_GOTO(rc, kolo_weights_open(&weights, path, g));
+    KOLO_TRY_GOTO(rc, kolo_names_recognise(weights, g, &names));
+    KOLO_TRY_GOTO(rc, kolo_names_translate(weights, names));
+    r.partial = kolo_weights_partial(weights);
+    if (head != KOLO_init_head_load) {
+        if (!(r.head = kolo_alloc((size_t)g->tensors * sizeof *r.head + 1))) rc = KOLO_ECONFIG;
+        if (rc == 0) rc = kolo_graph_head(g, r.head);
+    }
+    if (rc == 0) rc = load(weights, exec, plan, false, false, &r);
+    if (rc == 0)
+        kolo_info("%s: %d tensors in %s's form, under %s names", path, kolo_weights_count(weights), kolo_weights_kind(weights),
+                  kolo_names_whose(names));
+    if (rc == 0) rc = start_averages(exec, plan);
+fail:
+    free(r.head);
+    kolo_weights_close(&weights);
+    return rc;
 }

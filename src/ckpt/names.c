@@ -132,41 +132,40 @@ static int fitting(const kolo_weights *weights, const name_map *map, const char 
     for (int i = 0; i < kolo_weights_count(weights); i++) {
         char ours[NAME_LENGTH];
         const char *name = kolo_weights_at(weights, i)->name;
-        if (map && !convert(map, true, name, ours)) continue;
-        if (map) name = ours;
+        if (!convert(map, true, name, ours)) continue;
+        name = ours;
         fit += bsearch(&name, known, n, sizeof *known, compare_text) != NULL;
     }
     return fit;
 }
 
-const name_map *kolo_names_recognise(const kolo_weights *weights, const kolo_graph *graph)
+int kolo_names_recognise(const kolo_weights *weights, const kolo_graph *graph, const name_map **map)
 {
-    const name_map *best = NULL;
+    int most = -1;
     size_t n = 0;
     const char **known = kolo_alloc((size_t)graph->tensors * sizeof *known + 1);
-    if (!known) return NULL;
+    if (!known) return KOLO_ECONFIG;
     for (int64_t t = 0; t < graph->tensors; t++)
         if (kept(&graph->tensor[t])) known[n++] = graph->tensor[t].name;
     qsort(known, n, sizeof *known, compare_text);
-    int most = fitting(weights, NULL, known, n);
     for (int i = 0; i < ROWS; i++) {
-        const int fit = table[i].ours ? 0 : fitting(weights, &table[i], known, n);
-        if (fit > most) most = fit, best = &table[i];
+        const int fit = table[i].ours ? -1 : fitting(weights, &table[i], known, n);
+        if (fit > most) most = fit, *map = &table[i];
     }
     free(known);
-    return best;
+    return 0;
 }
 
 int kolo_names_translate(kolo_weights *weights, const name_map *map)
 {
-    for (int64_t i = 0; map && i < weights->count; i++) {
+    for (int64_t i = 0; i < weights->count; i++) {
         char ours[NAME_LENGTH];
         if (!convert(map, true, weights->weight[i].name, ours)) continue;
         char *name = kolo_weights_keep(weights, strlen(ours) + 1);
         if (!name) return KOLO_ECONFIG;
         weights->weight[i].name = strcpy(name, ours);
     }
-    return map ? kolo_weights_sort(weights) : 0;
+    return kolo_weights_sort(weights);
 }
 
 /* ---- writing ---- */
@@ -182,7 +181,6 @@ static bool knows_all(const name_map *map, const kolo_graph *graph)
 int kolo_names_choose(const kolo_graph *graph, int names, const name_map **map)
 {
     *map = NULL;
-    if (names == KOLO_names_torchvision) return 0;
     for (int i = 0; i < ROWS && !*map; i++)
         if (!table[i].ours && table[i].names == names && knows_all(&table[i], graph)) *map = &table[i];
     if (*map) return 0;
@@ -192,11 +190,10 @@ int kolo_names_choose(const kolo_graph *graph, int names, const name_map **map)
 
 bool kolo_names_theirs(const name_map *map, kolo_weight *w, char name[NAME_LENGTH])
 {
-    if (!map) return snprintf(name, NAME_LENGTH, "%s", w->name) < NAME_LENGTH;
     const name_map *rule = convert(map, false, w->name, name);
     if (!rule) return false;
     switch (rule->shape) {
-    case name_shape_flat: w->rank = 1; break;
+    case name_shape_tall: w->rank = 3, w->dim[1] = w->dim[2] = 1; break;
     case name_shape_window: w->rank = 4, w->dim[1] /= 49, w->dim[2] = w->dim[3] = 7; break;
     case name_shape_point: w->rank = 4, w->dim[2] = w->dim[3] = 1; break;
     default: break;
@@ -206,6 +203,5 @@ bool kolo_names_theirs(const name_map *map, kolo_weight *w, char name[NAME_LENGT
 
 const char *kolo_names_whose(const name_map *map)
 {
-    if (!map) return "torchvision's";
-    return map->names == KOLO_names_timm ? "timm's" : "the paper's";
+    return map->names == KOLO_names_torchvision ? "torchvision's" : map->names == KOLO_names_timm ? "timm's" : "the paper's";
 }

@@ -5,12 +5,12 @@
 #include "ckpt/weights.h"
 
 enum { NAME_LENGTH = 256 };
-enum name_shape { name_shape_as_is, name_shape_flat, name_shape_window, name_shape_point };
+enum name_shape { name_shape_as_is, name_shape_tall, name_shape_window, name_shape_point };
 
-typedef struct name_map name_map; /* NULL stands for our own names */
+typedef struct name_map name_map;
 
 /* Whose names fit the network: those under which most of its tensors are in the file, ours where others fit no better. */
-const name_map *kolo_names_recognise(const kolo_weights *weights, const kolo_graph *graph);
+int kolo_names_recognise(const kolo_weights *weights, const kolo_graph *graph, const name_map **map);
 /* Tensors of the file get our names; those that no rule knows keep their own. */
 int kolo_names_translate(kolo_weights *weights, const name_map *map);
 /* For writing (names: KOLO_names_*): whose rules know all tensors of the network. KOLO_ECONFIG: nobody's. */

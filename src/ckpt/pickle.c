@@ -129,7 +129,7 @@ static int tuple(pickle *p, int64_t from)
 /* Values from `from` on go into the list or dict below them. */
 static int extend(pickle *p, int64_t from, enum pickle_kind kind)
 {
-    int32_t to;
+    int32_t to = 0;
     if (from < floor_of(p)) return broken(p, "takes more from its stack than is there");
     const int64_t until = p->depth;
     p->depth = from;
@@ -164,7 +164,7 @@ static int global_of_lines(pickle *p)
 
 static int global_of_stack(pickle *p)
 {
-    int32_t name, module;
+    int32_t name = 0, module = 0;
     KOLO_TRY(pop(p, &name));
     KOLO_TRY(pop(p, &module));
     const pickle_value *n = &p->value[name], *m = &p->value[module];
@@ -182,7 +182,7 @@ static const pickle_value *argument(const pickle *p, const pickle_value *tuple_,
 /* ("storage", TYPE, key, device, elements): the numbers themselves lie elsewhere in the file. */
 static int storage(pickle *p)
 {
-    int32_t id, value;
+    int32_t id = 0, value;
     KOLO_TRY(pop(p, &id));
     if ((value = make(p, PICKLE_STORAGE)) < 0) return value;
     const pickle_value *a = &p->value[id], *what = argument(p, a, 0, PICKLE_TEXT), *type = argument(p, a, 1, PICKLE_GLOBAL),
@@ -220,7 +220,7 @@ static int tensor(pickle *p, const pickle_value *a)
 
 static int reduce(pickle *p, bool object)
 {
-    int32_t arguments, function;
+    int32_t arguments = 0, function = 0;
     KOLO_TRY(pop(p, &arguments));
     KOLO_TRY(pop(p, &function));
     const pickle_value *f = &p->value[function], *a = &p->value[arguments];
@@ -241,7 +241,7 @@ static int reduce(pickle *p, bool object)
 /* State of an object: a dict's attributes, or options; nobody asks for them. */
 static int build(pickle *p)
 {
-    int32_t state, object;
+    int32_t state = 0, object = 0;
     KOLO_TRY(pop(p, &state));
     KOLO_TRY(top(p, &object));
     if (p->value[object].kind != PICKLE_DICT && p->value[object].kind != PICKLE_OTHER) return broken(p, "gives a state to what has none");
@@ -252,7 +252,7 @@ static int build(pickle *p)
 
 static int remember(pickle *p, uint64_t place, uint64_t most)
 {
-    int32_t value;
+    int32_t value = 0;
     KOLO_TRY(top(p, &value));
     if (place >= most) return broken(p, "remembers more than it can hold"); /* its memory is as long as itself */
     p->memo[place] = value;
@@ -282,16 +282,16 @@ static int counted(pickle *p, int bytes, const unsigned char **text, uint64_t *l
 
 static int push_counted_text(pickle *p, int bytes)
 {
-    const unsigned char *text;
-    uint64_t length;
+    const unsigned char *text = NULL;
+    uint64_t length = 0;
     KOLO_TRY(counted(p, bytes, &text, &length));
     return push_text(p, text, length);
 }
 
 static int push_long(pickle *p, int bytes)
 {
-    const unsigned char *text;
-    uint64_t length, value;
+    const unsigned char *text = NULL;
+    uint64_t length = 0, value;
     KOLO_TRY(counted(p, bytes, &text, &length));
     if (length > 8) return push_new(p, PICKLE_OTHER, 0);
     value = reader_number(text, (int)length);
@@ -379,7 +379,7 @@ static int run(pickle *p, uint64_t most)
 {
     while (p->at < p->end) {
         const unsigned char op = *p->at++;
-        int32_t result;
+        int32_t result = 0;
         if (op == '.') {
             if (p->marks || p->depth != 1) return broken(p, "ends with something left to do");
             KOLO_TRY(pop(p, &result));

@@ -107,7 +107,7 @@ static int read_tensor(pth *f, const pickle_value *key, const pickle_value *tens
 {
     const pickle_value *storage = &f->p.value[tensor->item[0]];
     const unsigned char *data = NULL;
-    int64_t count;
+    int64_t count = 0;
     if (memchr(key->text, 0, (size_t)key->count)) return kolo_weights_refuse(f->w, "a tensor's name holds a NUL character");
     kolo_weight *t = kolo_weights_add(f->w, key->text, (size_t)key->count);
     if (!t) return KOLO_ECONFIG;

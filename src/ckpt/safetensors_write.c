@@ -1,9 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "ckpt/safetensors.h"
@@ -82,44 +80,20 @@ int kolo_weights_header(const kolo_weight *weight, int n, const char *const *met
     return 0;
 }
 
-static int write_file(const char *path, const char *header, size_t header_bytes, const kolo_weight *weight, int n,
-                      const int *order)
-{
-    stream s;
-    KOLO_TRY(kolo_stream_open(&s, path));
-    int rc = kolo_stream_put(&s, header, header_bytes);
-    for (int i = 0; rc == 0 && i < n; i++) rc = kolo_stream_put(&s, weight[order[i]].data, weight[order[i]].bytes);
-    if (rc == 0) rc = kolo_stream_sync(&s);
-    int closed = kolo_stream_close(&s);
-    return rc < 0 ? rc : closed;
-}
-
-static int sync_parent(const char *path)
-{
-    char *parent = kolo_strdup(path);
-    if (!parent) return KOLO_ECONFIG;
-    char *slash = strrchr(parent, '/');
-    if (slash) slash[slash == parent] = 0;
-    int rc = kolo_folder_sync(slash ? parent : ".");
-    free(parent);
-    return rc;
-}
-
 int kolo_weights_write(const char *path, const kolo_weight *weight, int n, const char *const *metadata)
 {
-    char *header = NULL, *aside = kolo_format("%s.tmp-%ld", path, (long)getpid());
-    int *order = kolo_alloc(sizeof *order * (size_t)(n + 1));
+    stream s;
+    char *header = NULL;
     size_t bytes = 0;
-    int rc = aside && order ? kolo_weights_header(weight, n, metadata, &header, &bytes) : KOLO_ECONFIG;
-    if (rc < 0) goto done;
-    kolo_weights_order(weight, n, order);
-    rc = write_file(aside, header, bytes, weight, n, order);
-    if (rc == 0 && rename(aside, path) < 0) rc = kolo_fail_io("replace", path);
-    if (rc < 0) unlink(aside);
-    else rc = sync_parent(path);
-done:
+    int *order = kolo_alloc(sizeof *order * (size_t)(n + 1));
+    int rc = order ? kolo_weights_header(weight, n, metadata, &header, &bytes) : KOLO_ECONFIG;
+    if (rc == 0 && (rc = kolo_stream_aside(&s, path)) == 0) {
+        kolo_weights_order(weight, n, order);
+        rc = kolo_stream_put(&s, header, bytes);
+        for (int i = 0; rc == 0 && i < n; i++) rc = kolo_stream_put(&s, weight[order[i]].data, weight[order[i]].bytes);
+        rc = kolo_stream_commit(&s, path, rc);
+    }
     free(order);
     free(header);
-    free(aside);
     return rc;
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -82,4 +83,36 @@ int kolo_stream_close(stream *s)
     free(s->buffer);
     *s = (stream){.fd = -1};
     return rc;
+}
+
+int kolo_stream_aside(stream *s, const char *path)
+{
+    char *aside = kolo_format("%s.tmp-%ld", path, (long)getpid());
+    int rc = aside ? kolo_stream_open(s, aside) : KOLO_ECONFIG;
+    free(aside);
+    return rc;
+}
+
+static int sync_parent(const char *path)
+{
+    char *parent = kolo_strdup(path);
+    if (!parent) return KOLO_ECONFIG;
+    char *slash = strrchr(parent, '/');
+    if (slash) slash[slash == parent] = 0;
+    int rc = kolo_folder_sync(slash ? parent : ".");
+    free(parent);
+    return rc;
+}
+
+int kolo_stream_commit(stream *s, const char *path, int rc)
+{
+    char *aside = s->path;
+    s->path = NULL; /* outlives the stream */
+    if (rc == 0 && (rc = flush(s)) == 0 && fsync(s->fd) < 0) rc = kolo_fail_io("sync", path);
+    const int closed = kolo_stream_close(s);
+    if (rc == 0) rc = closed;
+    if (rc == 0 && rename(aside, path) < 0) rc = kolo_fail_io("replace", path);
+    if (rc < 0) unlink(aside);
+    free(aside);
+    return rc < 0 ? rc : sync_parent(path);
 }

@@ -19,6 +19,11 @@ int kolo_stream_put(stream *s, const void *data, size_t bytes);
 int kolo_stream_sync(stream *s);  /* everything is on the disk */
 int kolo_stream_close(stream *s); /* also after a failure; network file systems may tell a full disk only here */
 
+/* A file that replaces `path` when it is whole: opened aside of it; committed: synced, renamed, the folder synced; if `rc` is negative, or on a failure, it
+ * is removed and the old one stays. */
+int kolo_stream_aside(stream *s, const char *path);
+int kolo_stream_commit(stream *s, const char *path, int rc);
+
 /* KOLO_EIO: "PATH: cannot VERB: errno's text", and a cure where errno tells one. */
 int kolo_fail_io(const char *verb, const char *path);
 

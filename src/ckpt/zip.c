@@ -128,7 +128,7 @@ static int compare_names(const void *a, const void *b)
 
 int zip_open(kolo_weights *w, zip_entry **entries, int64_t *n)
 {
-    directory d;
+    directory d = {0};
     KOLO_TRY(find_directory(w, &d));
     const unsigned char *p = w->map + d.at;
     *n = (int64_t)d.entries;

@@ -180,7 +180,7 @@ static void wait_for_rank_0(int exit_status)
 
 static int end(const char *command, int status)
 {
-    char text[2048];
+    char text[4096]; /* a list of tensors that do not fit is long */
     snprintf(text, sizeof text, "%s", kolo_error_text());
     if (status == 0 || status == KOLO_EREQUEUE) {
         if (status < 0 && (!launched || launch.rank == 0)) kolo_info("%s", text);

@@ -26,7 +26,7 @@ static int load_weights(kolo_session *session, const kolo_options *options)
     char path[4096];
     kolo_position position;
     KOLO_TRY(kolo_exec_initialise(session->exec, (uint64_t)options->seed));
-    if (*options->init) return kolo_weights_import(options->init, session->exec, session->plan, NULL);
+    if (*options->init) return kolo_weights_import(options->init, session->exec, session->plan, KOLO_init_head_load);
     int found = kolo_checkpoint_find(options->run, &position, path, sizeof path);
     KOLO_TRY(found);
     if (!found)

@@ -31,7 +31,11 @@ static int export(kolo_options *options, const char *run, const char *file)
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN | KOLO_SESSION_NO_DATA));
     KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)options->seed));
     if (found) KOLO_TRY_GOTO(rc, kolo_checkpoint_load(path, session.exec, session.plan));
-    KOLO_TRY_GOTO(rc, kolo_weights_export(file, session.exec, session.plan, kolo_averages(options) && found, position.step));
+    const kolo_export how = {.ema = kolo_averages(options) && found,
+                             .batches = position.step,
+                             .names = options->names,
+                             .dtype = options->export_dtype};
+    KOLO_TRY_GOTO(rc, kolo_weights_export(file, session.exec, session.plan, &how));
     kolo_info("%s: %ld parameters of %s%s", file, (long)kolo_graph_parameters(session.graph), options->model,
               found ? "" : " as initialised");
 fail:
@@ -80,7 +84,7 @@ static int import(kolo_options *options, const char *file)
     KOLO_TRY(kolo_command_alone(&launch));
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN));
     KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)options->seed));
-    KOLO_TRY_GOTO(rc, kolo_weights_import(file, session.exec, session.plan, NULL));
+    KOLO_TRY_GOTO(rc, kolo_weights_import(file, session.exec, session.plan, options->init_head));
     KOLO_TRY_GOTO(rc, kolo_run_open(&run, options->run));
     KOLO_TRY_GOTO(rc, kolo_run_record(run, options));
     position.batch = options->batch;

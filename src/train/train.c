@@ -92,7 +92,7 @@ static int open_run(trainer *t)
         t->position.restarts++;
     } else {
         KOLO_TRY(kolo_exec_initialise(t->session.exec, (uint64_t)t->options->seed));
-        if (*t->options->init) KOLO_TRY(kolo_weights_import(t->options->init, t->session.exec, t->session.plan, NULL));
+        if (*t->options->init) KOLO_TRY(kolo_weights_import(t->options->init, t->session.exec, t->session.plan, t->options->init_head));
         t->position = (kolo_position){.batch = t->options->batch,
                                       .samples = t->session.samples,
                                       .seed = (uint64_t)t->options->seed,

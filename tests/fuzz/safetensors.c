@@ -22,7 +22,7 @@ static void look_at(const kolo_weights *weights, const kolo_weight *w, size_t by
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     kolo_weights *weights = NULL;
-    if (!fuzz_taken(kolo_weights_open(&weights, fuzz_put("a.safetensors", data, bytes)))) return 0;
+    if (!fuzz_taken(kolo_weights_open(&weights, fuzz_put("a.safetensors", data, bytes), NULL))) return 0;
     for (int i = 0; i < kolo_weights_count(weights); i++) look_at(weights, kolo_weights_at(weights, i), bytes);
     kolo_weights_close(&weights);
     return 0;

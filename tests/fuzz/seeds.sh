@@ -5,7 +5,7 @@ set -eu
 TO=$1 REAL=${2:-}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/kolo-seeds-XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
-for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset imagenet cityscapes yfcc beton datum lmdb safetensors recipe picture exif; do mkdir -p "$TO/$name"; done
+for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset imagenet cityscapes yfcc beton datum lmdb safetensors pth darknet_weights recipe picture exif; do mkdir -p "$TO/$name"; done
 pack() { # NAME ARGUMENTS...
     kolo-pack --out "$WORK/$1" --count 3 --threads 1 "${@:2}" > "$WORK/log" 2>&1 || { cat "$WORK/log" >&2 && exit 1; }
 }
@@ -95,6 +95,31 @@ printf '1\tpeople:0.876,portrait:0.61\n2\tx:1\n' > "$TO/yfcc/autotags"
 perl -e 'my $h = q({"__metadata__":{"format":"pt"},"a.weight":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},) .
     q("b":{"dtype":"BF16","shape":[4],"data_offsets":[16,24]},"n":{"dtype":"I64","shape":[],"data_offsets":[24,32]}});
     $h .= " " while length($h) % 8; print pack("Q<", length $h), $h, map { chr } 1 .. 32' > "$TO/safetensors/three"
+# torch.save: what it pickles, as an archive stored and deflated, and the older form; a transposed matrix and a whole number
+perl -MIO::Compress::Zip=:constants -e '
+    sub text { pack("CL<a*", 0x58, length $_[0], $_[0]) }
+    sub storage { "(" . text("storage") . "ctorch\n$_[0]\n" . text($_[1]) . text("cpu") . "K" . chr($_[2]) . "tQ" }
+    sub tensor { "ctorch._utils\n_rebuild_tensor_v2\n(" . storage($_[0], $_[1], $_[2]) . "K\0$_[3]$_[4]\x89ccollections\nOrderedDict\n)RtR" }
+    my $w = tensor("FloatStorage", "0", 6, "K\2K\3\x86", "K\1K\2\x86"); my $n = tensor("LongStorage", "1", 1, ")", ")");
+    my $b = tensor("BFloat16Storage", "2", 3, "K\3\x85", "K\1\x85");
+    my $state = "\x80\2ccollections\nOrderedDict\nq\0)Rq\1(" . text("module.w") . "q\2" . $w . text("module.n") . $n . text("module.b") . $b . "u}" . text("_metadata") . "h\1sb.";
+    my $nested = "\x80\2}(" . text("epoch") . "K\3" . text("lr") . "G" . pack("d>", .5) . text("list") . "](NK\1\x88\x8a\2\xff\x7fe" . text("model") . substr($state, 2, -1) . "u.";
+    my @data = (pack("f<6", 1 .. 6), pack("q<", 7), pack("S<3", 0x3F80, 0xC000, 0));
+    sub archive {
+        my ($path, $pickle, $method) = @_; my $out = ""; my $z;
+        for (["a/data.pkl", $pickle], ["a/byteorder", "little"], ["a/version", "3\n"], map { ["a/data/$_", $data[$_]] } 0 .. 2) {
+            if ($z) { $z->newStream(Name => $_->[0], Method => $method) } else { $z = IO::Compress::Zip->new(\$out, Name => $_->[0], Method => $method) }
+            $z->print($_->[1]);
+        }
+        $z->close; open my $f, ">:raw", $path; print $f $out; close $f;
+    }
+    archive("$ARGV[0]/stored", $state, ZIP_CM_STORE); archive("$ARGV[0]/deflated", $nested, ZIP_CM_DEFLATE);
+    open my $f, ">:raw", "$ARGV[0]/old"; my $q = sub { $_[0] =~ s/K(.)tQ/K$1NtQ/gsr };
+    print $f "\x80\2\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\2M\xe9\3.\x80\2}(", text("protocol_version"), "M\xe9\3", text("little_endian"), "\x88u.",
+        $q->($nested), "\x80\2](", text("0"), text("1"), text("2"), "e.", map { pack("q<", (6, 1, 3)[$_]) . $data[$_] } 0 .. 2' "$TO/pth"
+# darknet: version 0.2.0, pictures seen, then 2 + 2 + 2 + 2 + 18, 2 + 36, 3 + 6 numbers; and the first layer alone, version 0.1.0
+perl -e 'print pack("l<3q<f<*", 0, 2, 0, 64, map { $_ / 8 } 1 .. 73)' > "$TO/darknet_weights/whole"
+perl -e 'print pack("l<4f<*", 0, 1, 0, 64, map { $_ / 8 } 1 .. 26)' > "$TO/darknet_weights/part"
 printf 'model: resnet18\nbatch: 64 # words\nlr: 0.1\nepochs: 3\ndata: "a b"\n' > "$TO/recipe/plain"
 printf '{model: resnet20, lr: 1e-3, seed: 7}\n' > "$TO/recipe/flow"
 

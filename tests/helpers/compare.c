@@ -16,7 +16,7 @@ static kolo_weights *newest(const char *run)
     char path[4096], file[4200];
     if (kolo_checkpoint_find(run, &position, path, sizeof path) != 1) return NULL;
     snprintf(file, sizeof file, "%s/tensors.safetensors", path);
-    return kolo_weights_open(&weights, file) < 0 ? NULL : weights;
+    return kolo_weights_open(&weights, file, NULL) < 0 ? NULL : weights;
 }
 
 static double first_loss(const char *run)

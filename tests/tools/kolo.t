@@ -33,7 +33,7 @@ head -c 20000 "$ROOM/c.safetensors" > "$ROOM/cut.safetensors"
 kolo eval shapes val="$ROOM/data/val" init="$ROOM/cut.safetensors" batch=32 > "$ROOM/log" 2>&1
 is $? 2 "cut weights: exit 2"
 kolo eval shapes val="$ROOM/data/val" init="$ROOM/c.safetensors" batch=32 > "$ROOM/log" 2>&1
-is $? 2 "weights of another network: exit 2"
+is $? 78 "weights of another network: exit 78"
 like "$ROOM/log" "conv1.weight|layer" "and the tensors are named"
 
 # --- plan

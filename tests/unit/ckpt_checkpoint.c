@@ -215,7 +215,7 @@ static void other_model(void)
     rig_save(&a, run, 1);
     kolo_run_close(&run);
     find("other", path);
-    is_int(kolo_checkpoint_load(path, b.exec, b.plan), KOLO_EINPUT, "ResNet-20 into LeNet-5 is refused");
+    is_int(kolo_checkpoint_load(path, b.exec, b.plan), KOLO_ECONFIG, "ResNet-20 into LeNet-5 is refused");
     const char *text = kolo_error_text();
     ok(strstr(text, "missing: conv1.") && strstr(text, "unknown: ") && strstr(text, "layer1.0") &&
            strstr(text, "more") && strstr(text, "lenet5"),

@@ -32,8 +32,8 @@ static int equal(rig *a, const char *which, rig *b, const char *what, const char
 static void names(rig *a)
 {
     kolo_weights *w = NULL;
-    is_int(kolo_weights_export(path, a->exec, a->plan, false, 77), 0, "exported (%s)", kolo_error_text());
-    is_int(kolo_weights_open(&w, path), 0, "and read (%s)", kolo_error_text());
+    is_int(kolo_weights_export(path, a->exec, a->plan, &(kolo_export){.batches = 77}), 0, "exported (%s)", kolo_error_text());
+    is_int(kolo_weights_open(&w, path, NULL), 0, "and read (%s)", kolo_error_text());
     is_int(kolo_weights_count(w), 122, "as many tensors as torchvision's resnet18().state_dict() has");
     static const char *const first[] = {"conv1.weight",          "bn1.weight",         "bn1.bias",
                                         "bn1.running_mean",      "bn1.running_var",    "bn1.num_batches_tracked",
@@ -52,8 +52,8 @@ static void names(rig *a)
     ok(t && !memcmp(t->data, x, t->bytes), "with the executor's values");
     free(x);
     kolo_weights_close(&w);
-    is_int(kolo_weights_export(other, a->exec, a->plan, true, 77), 0, "the averages too");
-    kolo_weights_open(&w, other);
+    is_int(kolo_weights_export(other, a->exec, a->plan, &(kolo_export){.ema = true, .batches = 77}), 0, "the averages too");
+    kolo_weights_open(&w, other, NULL);
     x = values_of(a, "ema", "fc.weight", &n);
     t = kolo_weights_find(w, "fc.weight");
     ok(t && !memcmp(t->data, x, t->bytes), "under the same names");
@@ -66,7 +66,7 @@ static void import(rig *a)
     rig b;
     rig_open(&b, &net);
     rig_step(&b, 9);
-    is_int(kolo_weights_import(path, b.exec, b.plan, NULL), 0, "imported (%s)", kolo_error_text());
+    is_int(kolo_weights_import(path, b.exec, b.plan, KOLO_init_head_load), 0, "imported (%s)", kolo_error_text());
     ok(equal(a, "param", &b, "param", "layer3.0.conv1.weight") && equal(a, "param", &b, "param", "bn1.running_var") &&
            equal(a, "param", &b, "param", "fc.bias"),
        "weights and statistics");
@@ -79,7 +79,7 @@ static void import(rig *a)
 static void rewrite(enum kolo_weight_type type, int64_t classes, const char *without, const char *extra)
 {
     kolo_weights *w = NULL;
-    kolo_weights_open(&w, path);
+    kolo_weights_open(&w, path, NULL);
     int n = kolo_weights_count(w), m = 0;
     kolo_weight *list = calloc((size_t)n + 1, sizeof *list);
     void **data = calloc((size_t)n + 1, sizeof *data);
@@ -111,7 +111,7 @@ static void others(rig *a)
     int64_t n;
     rig_open(&b, &net);
     rewrite(KOLO_WEIGHT_BF16, 10, NULL, NULL);
-    is_int(kolo_weights_import(other, b.exec, b.plan, NULL), 0, "bf16 is taken (%s)", kolo_error_text());
+    is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), 0, "bf16 is taken (%s)", kolo_error_text());
     float *x = values_of(a, "param", "conv1.weight", &n), *y = values_of(&b, "param", "conv1.weight", &n);
     int near = 1;
     for (int64_t i = 0; i < n; i++) near &= fabsf(x[i] - y[i]) <= fabsf(x[i]) / 128;
@@ -119,28 +119,35 @@ static void others(rig *a)
     free(x);
     free(y);
     rewrite(KOLO_WEIGHT_F32, 5, NULL, NULL);
-    is_int(kolo_weights_import(other, b.exec, b.plan, NULL), KOLO_EINPUT, "a head of 5 classes is refused");
+    is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), KOLO_ECONFIG, "a head of 5 classes is refused");
     ok(strstr(kolo_error_text(), "2 of another shape: fc.weight (F32 5x512, the model has 10x512)"),
        "with both shapes: %s", kolo_error_text());
     float *head = values_of(&b, "param", "fc.weight", &n);
-    is_int(kolo_weights_import(other, b.exec, b.plan, "fc."), 0, "unless the head is named (%s)", kolo_error_text());
+    is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_auto), 0, "unless the head may begin anew (%s)", kolo_error_text());
     y = values_of(&b, "param", "fc.weight", &n);
     ok(!memcmp(head, y, (size_t)n * sizeof *y) && equal(a, "param", &b, "param", "layer4.1.conv2.weight"),
        "then it stays as it is and the rest is taken");
     free(head);
     free(y);
+    rewrite(KOLO_WEIGHT_F32, 10, NULL, NULL);
+    is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_new), 0, "the head may begin anew though it would fit");
+    y = values_of(&b, "param", "fc.weight", &n);
+    x = values_of(a, "param", "fc.weight", &n);
+    ok(memcmp(x, y, (size_t)n * sizeof *x), "then it is not taken");
+    free(x);
+    free(y);
     rewrite(KOLO_WEIGHT_F32, 10, "layer4.1.conv2.weight", NULL);
-    is_int(kolo_weights_import(other, b.exec, b.plan, NULL), KOLO_EINPUT, "a missing tensor");
+    is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), KOLO_ECONFIG, "a missing tensor");
     ok(strstr(kolo_error_text(), "1 missing: layer4.1.conv2.weight"), "is named: %s", kolo_error_text());
     rewrite(KOLO_WEIGHT_F32, 10, NULL, "aux.weight");
-    is_int(kolo_weights_import(other, b.exec, b.plan, NULL), KOLO_EINPUT, "one too many");
+    is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), KOLO_ECONFIG, "one too many");
     ok(strstr(kolo_error_text(), "1 unknown: aux.weight"), "too: %s", kolo_error_text());
     rewrite(KOLO_WEIGHT_F32, 10, "bn1.num_batches_tracked", "momentum:conv1.weight");
-    is_int(kolo_weights_import(other, b.exec, b.plan, NULL), 0,
+    is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), 0,
            "counters may be missing, and a checkpoint's own file will do");
-    is_int(kolo_weights_import("/nonexistent", b.exec, b.plan, NULL), KOLO_EINPUT, "no such file (%s)",
+    is_int(kolo_weights_import("/nonexistent", b.exec, b.plan, KOLO_init_head_load), KOLO_EINPUT, "no such file (%s)",
            kolo_error_text());
-    is_int(kolo_weights_export("/nonexistent/x", b.exec, b.plan, false, 0), KOLO_EIO, "no such folder (%s)",
+    is_int(kolo_weights_export("/nonexistent/x", b.exec, b.plan, &(kolo_export){.batches = 0}), KOLO_EIO, "no such folder (%s)",
            kolo_error_text());
     rig_close(&b);
 }
