@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "ops/cpu/cpu.h"
 #include "ops/element.h"
 #include "ops/kernel.h"
 #include "tap.h"
@@ -22,7 +23,7 @@ typedef struct rig {
     kolo_step *there;      /* the step in a device's memory */
     kolo_step step;
     bool in_place; /* out[0] takes the memory of the input that it may overwrite */
-    int64_t block; /* of maps; RIG_NHWC, RIG_OWN */
+    int64_t block; /* of maps; RIG_NHWC, RIG_OWN; RIG_NHWC after rig_layout where an operation wants it */
 } rig;
 
 static const kolo_init rig_init = {KOLO_INIT_CONSTANT, 0};
@@ -106,6 +107,7 @@ static void rig_layout(rig *r)
     kolo_graph *g = r->g;
     for (int64_t i = 0; i < g->nodes; i++) g->node[i].backward = kolo_op_table[g->node[i].op].shape == NULL;
     r->layout = calloc((size_t)g->tensors, sizeof *r->layout);
+    if (r->block != RIG_OWN && kolo_cpu_wants_channels_last(g)) r->block = RIG_NHWC;
     for (int64_t t = 0; t < g->tensors; t++) {
         const kolo_tensor *x = &g->tensor[t];
         r->layout[t] = kolo_layout_plain(x);

@@ -1,5 +1,5 @@
-/* The channel block of a graph's activations: one for all, so that nothing is ever rearranged between operations. Chosen by the
- * time of the graph's convolutions, or by a fixed rule. The picture itself may have its own: only first convolutions read it. */
+/* The channel block of a graph's activations: one for all, so that nothing is ever rearranged between operations. All channels together
+ * where an operation asks for it; else chosen by the time of the graph's convolutions, or by a fixed rule. The picture itself may have its own: only first convolutions read it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +28,27 @@ static bool *find_pictures(const kolo_graph *g)
         for (int k = 0; k < g->node[i].n_in; k++)
             if (g->node[i].in[k] >= 0 && !is_conv(g->node[i].op)) picture[g->node[i].in[k]] = false;
     return picture;
+}
+
+int kolo_cpu_channels_last(const kolo_kernel_request *r, kolo_layout *layout)
+{
+    const kolo_node *n = r->node;
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        int t = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
+        if (t < 0 || !kolo_tensor_is_map(&r->graph->tensor[t]) || layout[t].block == r->graph->tensor[t].dim[1]) continue;
+        return kolo_fail(KOLO_EINTERNAL, "%s wants all channels of a pixel together, but %s lies in blocks of %ld",
+                         kolo_op_table[n->op].name, r->graph->tensor[t].name, (long)layout[t].block);
+    }
+    return 0;
+}
+
+bool kolo_cpu_wants_channels_last(const kolo_graph *g)
+{
+    for (int64_t i = 0; i < g->nodes; i++)
+        if (kolo_cpu_backend.rows[g->node[i].op]->layout == kolo_cpu_channels_last && g->node[i].in[0] >= 0 &&
+            kolo_tensor_is_map(&g->tensor[g->node[i].in[0]]))
+            return true;
+    return false;
 }
 
 static void set_block(const kolo_graph *g, int64_t t, int64_t block, kolo_layout *layout)
@@ -188,7 +209,7 @@ int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like
 {
     if (g->dtype == KOLO_F16)
         return kolo_fail(KOLO_ECONFIG, "fp16 is for GPUs: on CPUs set precision=bf16 or precision=f32");
-    int64_t block = like ? block_of(like, like_layout) : 0;
+    int64_t block = kolo_cpu_wants_channels_last(g) ? NHWC : like ? block_of(like, like_layout) : 0;
     bool *picture = find_pictures(g);
     if (!picture) return KOLO_ECONFIG;
     int rc = block ? 0 : choose_block(b, g, picture, &block);

@@ -130,4 +130,15 @@ kolo_view kolo_cpu_view_out(const kolo_kernel_request *r, int i)
     return kolo_cpu_view(kolo_request_out(r, i), &r->layout[r->node->out[i]]);
 }
 
+void kolo_cpu_clear_padding(const kolo_view *v, void *base)
+{
+    int64_t first = v->channels % v->block;
+    size_t element = v->bf16 ? 2 : 4;
+    for (int64_t row = 0; first && row < v->rows; row++) {
+        char *plane = (char *)base + (size_t)((row + 1) * v->blocks - 1) * (size_t)kolo_view_plane(v) * element;
+        for (int64_t i = 0; i < v->pixels; i++)
+            memset(plane + (size_t)(i * v->block + first) * element, 0, (size_t)(v->block - first) * element);
+    }
+}
+
 int kolo_cpu_threads(const kolo_backend *b, int64_t elements) { return elements < 8192 ? 1 : b->threads; }

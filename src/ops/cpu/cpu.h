@@ -34,6 +34,9 @@ static inline int64_t kolo_view_count(const kolo_view *v) { return v->rows * v->
 kolo_view kolo_cpu_view_in(const kolo_kernel_request *request, int i);
 kolo_view kolo_cpu_view_out(const kolo_kernel_request *request, int i);
 
+/* Writes zeros to the channels beyond the last one, which the last block has. */
+void kolo_cpu_clear_padding(const kolo_view *view, void *base);
+
 /* Threads worth starting for work on `elements`; results never depend on it. */
 int kolo_cpu_threads(const kolo_backend *backend, int64_t elements);
 
@@ -46,6 +49,10 @@ static inline void *kolo_at_out(void *base, int64_t i, bool bf16) { return (char
 /* blocks.c */
 int kolo_cpu_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
                     const kolo_layout *like_layout, kolo_layout *layout);
+/* The layout function of a row that works with all channels of a pixel together: a graph whose maps meet such a row is laid out as NHWC, and
+ * anything else is refused. */
+int kolo_cpu_channels_last(const kolo_kernel_request *request, kolo_layout *layout);
+bool kolo_cpu_wants_channels_last(const kolo_graph *graph);
 /* conv.c: seconds of this node of the graph under `layout`, its algorithms chosen; negative status on failure */
 double kolo_cpu_conv_seconds(const kolo_kernel_request *request);
 /* convert.c */

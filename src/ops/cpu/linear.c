@@ -1,4 +1,4 @@
-/* y = x w^T + bias and its gradients, by oneDNN. f32 weights stay row-major (O, I), which all three passes read or write as they
+/* y = x w^T + bias and its gradients, by oneDNN. A map, whose channels lie together, is a matrix of all its pixels. f32 weights stay row-major (O, I), which all three passes read or write as they
  * are. bf16: with matrix instructions the weight is rounded into the workspace, in the order that the pass likes best; else x and y
  * are widened and computed with in f32, whose instructions are no slower. */
 #include <stdio.h>
@@ -65,6 +65,13 @@ static enum kolo_dnnl_pass pass_of(const kolo_node *n)
                                                : KOLO_DNNL_WEIGHT;
 }
 
+/* A map as (pixels of all rows, channels), a weight (O, I, 1, 1) as (O, I). */
+static const kolo_dnnl_desc *matrix(kolo_dnnl *d, enum kolo_dtype dtype, const kolo_tensor *t)
+{
+    int64_t features = t->dim[1], dim[2] = {kolo_tensor_count(t) / features, features};
+    return kolo_dnnl_plain(d, dtype, 2, dim);
+}
+
 static int make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
 {
     kolo_dnnl *d = kolo_cpu_dnnl(r->backend);
@@ -84,7 +91,7 @@ static int make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
     l->threads = kolo_cpu_threads(r->backend, l->x_count);
     bool round = half && !l->widened && pass != KOLO_DNNL_WEIGHT;
     enum kolo_dtype dtype = l->widened ? KOLO_F32 : t[X]->dtype;
-    const kolo_dnnl_desc *x = kolo_dnnl_plain(d, dtype, 2, t[X]->dim), *y = kolo_dnnl_plain(d, dtype, 2, t[Y]->dim);
+    const kolo_dnnl_desc *x = matrix(d, dtype, t[X]), *y = matrix(d, dtype, t[Y]);
     const kolo_dnnl_desc *param = kolo_dnnl_plain(d, KOLO_F32, 2, t[W]->dim);
     const kolo_dnnl_desc *w = round ? kolo_dnnl_any(d, KOLO_BF16, 2, t[W]->dim) : param;
     const kolo_dnnl_desc *bias = t[BIAS] ? kolo_dnnl_plain(d, KOLO_F32, 1, t[BIAS]->dim) : NULL;
@@ -121,6 +128,6 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return make(r, l, k);
 }
 
-const kolo_op_row kolo_cpu_linear = {NULL, prepare};
-const kolo_op_row kolo_cpu_linear_grad_data = {NULL, prepare};
-const kolo_op_row kolo_cpu_linear_grad_weight = {NULL, prepare};
+const kolo_op_row kolo_cpu_linear = {kolo_cpu_channels_last, prepare};
+const kolo_op_row kolo_cpu_linear_grad_data = {kolo_cpu_channels_last, prepare};
+const kolo_op_row kolo_cpu_linear_grad_weight = {kolo_cpu_channels_last, prepare};

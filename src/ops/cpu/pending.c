@@ -9,18 +9,10 @@ static int refuse(const kolo_kernel_request *r, kolo_kernel *k)
 }
 
 #define PENDING(name) const kolo_op_row kolo_cpu_##name = {NULL, refuse};
-PENDING(layer_norm)
-PENDING(activation)
-PENDING(residual)
-PENDING(dropout)
 PENDING(window_attention)
 PENDING(cosine)
 PENDING(arc_margin)
 PENDING(bce)
-PENDING(layer_norm_grad)
-PENDING(activation_grad)
-PENDING(residual_grad)
-PENDING(dropout_grad)
 PENDING(window_attention_grad)
 PENDING(cosine_grad)
 PENDING(arc_margin_grad)
