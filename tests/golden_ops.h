@@ -3,6 +3,7 @@
 #define TESTS_GOLDEN_OPS_H
 
 #include "golden_file.h"
+#include "ops/draw.h"
 #include "ops_rig.h"
 
 typedef struct golden_op {
@@ -108,12 +109,17 @@ static int golden_op_x(golden_op *c)
 {
     int64_t dim[8];
     int rank = golden_op_dims(c, "x", dim);
-    if (rank == 3) { /* tokens: rows of the last axis */
+    if (rank == 3 && c->nhwc) { /* tokens: pixels of one column */
+        dim[3] = dim[2];
+        dim[2] = 1;
+        rank = 4;
+    }
+    if (rank == 3) { /* rows of the last axis */
         dim[0] *= dim[1];
         dim[1] = dim[2];
         rank = 2;
     }
-    if (c->nhwc) {
+    if (c->nhwc && rank == 4) {
         int64_t channels = dim[3];
         dim[3] = dim[2];
         dim[2] = dim[1];
@@ -207,6 +213,69 @@ static void golden_op_norm(golden_op *c)
     golden_op_running(c, apply->out[1], true);
 }
 
+static void golden_op_layer_norm(golden_op *c)
+{
+    int y = kolo_layer_norm(c->rig.g, "c", golden_op_x(c), golden_number(c->config, "eps", 1e-5));
+    rig_check(y, c->name);
+    int dy = rig_backward(&c->rig, y);
+    rig_layout(&c->rig);
+    static const char *const part[][2] = {{"x", "x"}, {"c.weight", "weight"}, {"c.bias", "bias"}, {NULL, NULL}};
+    for (int i = 0; i < 3; i++) golden_op_set(c, golden_find(c, part[i][0]), part[i][1]);
+    golden_op_finish(c, y, dy, part);
+}
+
+/* The first step whose draws keep the rows of the file's mask. */
+static int64_t golden_op_step_of_mask(const golden_op *c, const kolo_attributes *a)
+{
+    const cJSON *mask = golden_at(c->config, "mask");
+    int rows = cJSON_GetArraySize(mask), right = 0;
+    int64_t step = -1;
+    while (right < rows && ++step < 100000)
+        for (right = 0; right < rows; right++) {
+            bool keep = cJSON_GetArrayItem(mask, right)->valuedouble != 0;
+            if (kolo_row_kept(c->seed, step, right, a->draw, a->drop) != keep) break;
+        }
+    return step;
+}
+
+static void golden_op_drop_path(golden_op *c)
+{
+    int64_t dim[8];
+    kolo_graph *g = c->rig.g;
+    int rank = golden_op_dims(c, "r", dim), x = golden_op_x(c), r = rig_input(&c->rig, "r", rank, dim);
+    int y = kolo_residual(g, "y", x, r, -1, 1 - golden_number(c->config, "keep", 1));
+    rig_check(y, c->name);
+    c->rig.step.seed = c->seed;
+    c->rig.step.step = golden_op_step_of_mask(c, &g->node[0].a);
+    int dy = rig_backward(&c->rig, y);
+    rig_layout(&c->rig);
+    golden_op_set(c, x, "x");
+    golden_op_set(c, r, "r");
+    golden_op_finish(c, y, dy, (const char *const[][2]){{"r", "r"}, {NULL, NULL}});
+}
+
+static void golden_op_layer_scale(golden_op *c)
+{
+    int64_t dim[8];
+    kolo_graph *g = c->rig.g;
+    int rank = golden_op_dims(c, "scale", dim), x = golden_op_x(c);
+    int scale = kolo_param(g, "scale", rank, dim, rig_init, false);
+    rig_check(scale, c->name);
+    int node = kolo_graph_node(g, KOLO_OP_residual, 2, (const int[]){x, scale}, 1, &(kolo_attributes){0}, "y");
+    rig_check(node, c->name);
+    int y = g->node[node].out[0], dy = rig_backward(&c->rig, y);
+    rig_layout(&c->rig);
+    golden_op_set(c, x, "x");
+    golden_op_set(c, scale, "scale");
+    golden_op_finish(c, y, dy, (const char *const[][2]){{"x", "x"}, {"scale", "scale"}, {NULL, NULL}});
+}
+
+static const struct {
+    const char *op;
+    enum kolo_activation kind;
+} golden_activations[] = {{"gelu", KOLO_GELU},       {"silu", KOLO_SILU}, {"leaky_relu", KOLO_LEAKY_RELU},
+                          {"sigmoid", KOLO_SIGMOID}, {"tanh", KOLO_TANH}};
+
 /* Operations of one input without parameters. */
 static void golden_op_unary(golden_op *c, const char *op)
 {
@@ -216,6 +285,12 @@ static void golden_op_unary(golden_op *c, const char *op)
             stride = (int64_t)golden_number(c->config, "stride", 1);
     int64_t pad = (int64_t)golden_number(c->config, "padding", 0);
     if (!strcmp(op, "relu")) y = kolo_relu(g, "y", x);
+    for (size_t i = 0; i < sizeof golden_activations / sizeof *golden_activations; i++)
+        if (!strcmp(op, golden_activations[i].op)) {
+            bool tanh_form = strstr(golden_text(c->config, "form", ""), "tanh") != NULL;
+            y = kolo_activate(g, "y", x, tanh_form ? KOLO_GELU_TANH : golden_activations[i].kind,
+                              golden_number(c->config, "slope", 0));
+        }
     if (!strcmp(op, "softmax")) y = kolo_softmax(g, "y", x, false);
     if (!strcmp(op, "log_softmax")) y = kolo_softmax(g, "y", x, true);
     if (!strcmp(op, "upsample_nearest")) y = kolo_upsample(g, "y", x, (int64_t)golden_number(c->config, "factor", 2));
@@ -322,6 +397,14 @@ typedef struct golden_op_kind {
 static const golden_op_kind golden_op_kinds[] = {{"conv2d", golden_op_conv},
                                                  {"linear", golden_op_linear},
                                                  {"batchnorm", golden_op_norm},
+                                                 {"layernorm", golden_op_layer_norm},
+                                                 {"drop_path", golden_op_drop_path},
+                                                 {"layer_scale", golden_op_layer_scale},
+                                                 {"gelu", NULL},
+                                                 {"silu", NULL},
+                                                 {"leaky_relu", NULL},
+                                                 {"sigmoid", NULL},
+                                                 {"tanh", NULL},
                                                  {"add", golden_op_two},
                                                  {"concat", golden_op_two},
                                                  {"softmax_cross_entropy", golden_op_cross_entropy},
@@ -360,7 +443,8 @@ static void golden_op_case(const char *name, const cJSON *json, kolo_backend *de
         return;
     }
     c.seed = (uint64_t)golden_number(json, "seed", 1);
-    c.nhwc = !strcmp(golden_text(c.config, "layout", ""), "NHWC");
+    c.nhwc = !strcmp(golden_text(c.config, "layout", ""), "NHWC") || golden_number(c.config, "axis", 0) < 0 ||
+             (!strcmp(op, "linear") && golden_op_dims(&c, "x", w) == 3);
     kolo_backend *backend = device ? device : rig_backend(2);
     if (device) layout = &all[4];
     for (int i = 0; i < (device ? 1 : 4); i++) {
@@ -368,9 +452,11 @@ static void golden_op_case(const char *name, const cJSON *json, kolo_backend *de
         c.worst = (golden_worst){0};
         if (kind->run) kind->run(&c);
         else golden_op_unary(&c, op);
-        golden_result(name, layout[i].name, &c.worst);
+        bool forced = c.rig.block != layout[i].block;
+        golden_result(name, forced ? "nhwc" : layout[i].name, &c.worst);
         if (!rig_padding_is_zero(&c.rig)) ok(0, "%s %s: the padding is zero", name, layout[i].name);
         rig_close(&c.rig);
+        if (forced) break; /* the one layout that its operations have */
     }
     if (!device) kolo_backend_destroy(&backend);
 }
