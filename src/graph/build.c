@@ -175,25 +175,36 @@ int kolo_add(kolo_graph *g, const char *name, int a, int b)
 }
 
 static int pool(kolo_graph *g, enum kolo_op op, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad,
-                bool count_pad)
+                int64_t beyond, bool count_pad)
 {
     if (x < 0) return x;
     kolo_attributes a = {.kernel = {kernel, kernel},
                          .stride = {stride, stride},
                          .pad = {pad, pad},
                          .dilation = {1, 1},
+                         .beyond = beyond,
                          .count_pad = count_pad};
     return kolo_build_output(g, op, 1, &x, op == KOLO_OP_max_pool ? 2 : 1, &a, name);
 }
 
 int kolo_max_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad)
 {
-    return pool(g, KOLO_OP_max_pool, name, x, kernel, stride, pad, false);
+    return pool(g, KOLO_OP_max_pool, name, x, kernel, stride, pad, 0, false);
 }
 
 int kolo_avg_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad, bool count_pad)
 {
-    return pool(g, KOLO_OP_avg_pool, name, x, kernel, stride, pad, count_pad);
+    return pool(g, KOLO_OP_avg_pool, name, x, kernel, stride, pad, 0, count_pad);
+}
+
+int kolo_max_pool_same(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride)
+{
+    return pool(g, KOLO_OP_max_pool, name, x, kernel, stride, (kernel - 1) / 2, (kernel - 1) % 2, false);
+}
+
+int kolo_avg_pool_same(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride)
+{
+    return pool(g, KOLO_OP_avg_pool, name, x, kernel, stride, (kernel - 1) / 2, (kernel - 1) % 2, false);
 }
 
 int kolo_global_avg_pool(kolo_graph *g, const char *name, int x)

@@ -52,7 +52,9 @@ double kolo_graph_macs(const kolo_graph *g)
     double flops = 0;
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *node = &g->node[i];
-        if (!node->backward && (node->op == KOLO_OP_conv || node->op == KOLO_OP_linear))
+        const bool multiplies = node->op == KOLO_OP_conv || node->op == KOLO_OP_linear || node->op == KOLO_OP_cosine ||
+                                node->op == KOLO_OP_window_attention;
+        if (!node->backward && multiplies)
             flops += kolo_op_table[node->op].flops(g, node);
     }
     return g->rows > 0 ? flops / 2 / (double)g->rows : 0;

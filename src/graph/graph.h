@@ -80,7 +80,8 @@ typedef struct kolo_attributes {
     int32_t draw;  /* residual, dropout: number of the operation among those of its graph that draw */
     double margin, scale; /* arc_margin */
     bool log;             /* softmax */
-    bool reverse;         /* normalize: channels in reverse order (BGR) */
+    bool reverse;         /* normalize: y's channels in reverse order (BGR); mean and std are in the order of the pixels */
+    int64_t beyond;       /* pools: so many more rows below and columns on the right that windows may reach, besides pad */
     bool l1, centre;      /* yolox_loss: L1 term on; candidates by centre only (the later rule), else also inside the box */
     float anchor[9][2];   /* yolov3_loss: width, height in pixels, smallest first */
     int32_t mask[KOLO_MAX_HEADS][3]; /* yolov3_loss: anchors of each head */
@@ -154,6 +155,10 @@ int kolo_relu(kolo_graph *g, const char *name, int x);
 int kolo_add(kolo_graph *g, const char *name, int a, int b);
 int kolo_max_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad);
 int kolo_avg_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad, bool count_pad);
+/* A window around every stride-th pixel, ceil(H / stride) rows of them; an even window reaches one pixel further down and right than up
+ * and left, and what lies outside is left out: darknet's pooling, and that of ResNet-D. */
+int kolo_max_pool_same(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride);
+int kolo_avg_pool_same(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride);
 int kolo_global_avg_pool(kolo_graph *g, const char *name, int x); /* (N,C,H,W) -> (N,C) */
 int kolo_flatten(kolo_graph *g, const char *name, int x);         /* (N,C,H,W) -> (N,C*H*W) */
 int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight, kolo_init bias_init);

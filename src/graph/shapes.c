@@ -68,12 +68,13 @@ static int64_t window_output(const kolo_attributes *a, int axis, int64_t size, c
                          " are out of range",
                          module, kernel, stride, pad, dilation);
     int64_t reach = dilation * (kernel - 1) + 1;
-    if (size + 2 * pad < reach)
+    const int64_t room = size + 2 * pad + a->beyond;
+    if (room < reach)
         return kolo_fail(KOLO_ECONFIG,
                          "%s: a window of %" PRId64 " does not fit into %" PRId64 " pixels with pad %" PRId64
                          "; use larger pictures (size=)",
                          module, reach, size, pad);
-    return (size + 2 * pad - reach) / stride + 1;
+    return (room - reach) / stride + 1;
 }
 
 int kolo_shape_normalize(kolo_graph *g, kolo_node *node, const char *module)

@@ -4,25 +4,42 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "models/models.h"
 
-#define MODEL(name, argument, build, ...) \
+#define MODEL(name, build, ...) \
     int kolo_build_##build(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config);
 #include "models/models.def"
 #undef MODEL
 
 typedef struct kolo_part {
-    char text[96];
+    char text[128];
 } kolo_part;
 
 /* "layer1.0" and "conv1": "layer1.0.conv1" */
 static inline kolo_part kolo_part_of(const char *module, const char *part)
 {
     kolo_part name;
-    snprintf(name.text, sizeof name.text, "%s.%s", module, part);
+    snprintf(name.text, sizeof name.text, "%.90s.%.30s", module, part);
     return name;
 }
+
+/* "features" and 3: "features.3" */
+static inline kolo_part kolo_numbered(const char *module, int number)
+{
+    kolo_part name;
+    snprintf(name.text, sizeof name.text, "%.100s.%d", module, number);
+    return name;
+}
+
+static inline bool kolo_is_variant(const kolo_model *model, const char *word)
+{
+    return model->variant && !strcmp(model->variant, word);
+}
+
+/* Of item i of n, where the first drops nothing and the last as much as `most`: stochastic depth grows with depth. Huang et al., arXiv:1603.09382 */
+static inline double kolo_drop_at(double most, int i, int n) { return n > 1 ? most * i / (n - 1) : most; }
 
 /* N(0, 2 / fan): keeps the variance through a ReLU, forward (fan_in) or backward (fan_out). He et al., arXiv:1502.01852 */
 static inline kolo_init kolo_kaiming_normal(int64_t fan)
@@ -35,6 +52,12 @@ static inline kolo_init kolo_uniform_fan_in(int64_t fan_in)
 {
     return (kolo_init){KOLO_INIT_UNIFORM, 1 / sqrt((double)fan_in)};
 }
+
+static inline kolo_init kolo_normal(double deviation) { return (kolo_init){KOLO_INIT_NORMAL, deviation}; }
+static inline kolo_init kolo_constant(double value) { return (kolo_init){KOLO_INIT_CONSTANT, value}; }
+
+/* Channels of a map; 1 where x is a status. */
+static inline int64_t kolo_channels(const kolo_graph *g, int x) { return x < 0 ? 1 : g->tensor[x].dim[1]; }
 
 /* Features that a linear layer would see in x, (N,F); 1 where x is a status, which the next layer passes on. */
 static inline int64_t kolo_features(const kolo_graph *g, int x) { return x < 0 ? 1 : g->tensor[x].dim[1]; }

@@ -6,18 +6,19 @@
 
 #include "base/option.h"
 #include "kolo/error.h"
+#include "models/darknet.h"
 #include "models/layers.h"
 
 const kolo_model kolo_model_table[] = {
-#define MODEL(id, depth, builder, h, w, c, k, text) \
-    {.name = #id,                                   \
-     .source = text,                                \
-     .height = h,                                   \
-     .width = w,                                    \
-     .channels = c,                                 \
-     .classes = k,                                  \
-     .argument = depth,                             \
-     .build = kolo_build_##builder},
+#define MODEL(id, builder, h, w, c, k, text, ...) \
+    {.name = #id,                                 \
+     .source = text,                              \
+     .height = h,                                 \
+     .width = w,                                  \
+     .channels = c,                               \
+     .classes = k,                                \
+     .build = kolo_build_##builder,               \
+     __VA_ARGS__},
 #include "models/models.def"
 #undef MODEL
 };
@@ -26,18 +27,30 @@ const int kolo_model_count = MODELS;
 
 const kolo_model *kolo_model_find(const char *name)
 {
-    const char *names[MODELS];
+    const char *names[MODELS], *end = strrchr(name, '.');
+    if (end && !strcmp(end, ".cfg")) return kolo_darknet_model(name);
     for (int i = 0; i < MODELS; i++) {
         names[i] = kolo_model_table[i].name;
         if (!strcmp(name, names[i])) return &kolo_model_table[i];
     }
     const char *nearest = kolo_nearest(name, names, MODELS);
     if (nearest) kolo_fail(KOLO_ECONFIG, "unknown model \"%s\"; did you mean \"%s\"?", name, nearest);
-    else kolo_fail(KOLO_ECONFIG, "unknown model \"%s\"; `kolo help models` lists them", name);
+    else kolo_fail(KOLO_ECONFIG, "unknown model \"%s\"; `kolo models` lists them", name);
     return NULL;
 }
 
-/* 0: as usual for the model */
+bool kolo_model_pixels(const kolo_model *model, float mean[4], float std[4])
+{
+    for (int c = 0; c < 4 && model->pixels != KOLO_PIXELS_NORMAL; c++) {
+        mean[c] = 0;
+        std[c] = model->pixels == KOLO_PIXELS_BGR ? 1 / 255.f : 1;
+    }
+    return model->pixels != KOLO_PIXELS_NORMAL;
+}
+
+enum { BOXES = 120 }; /* most boxes of a picture, unless config.words says otherwise */
+
+/* 0, or negative where 0 says something: as usual for the model */
 static kolo_model_config complete(const kolo_model *model, const kolo_model_config *config)
 {
     kolo_model_config c = *config;
@@ -45,20 +58,36 @@ static kolo_model_config complete(const kolo_model *model, const kolo_model_conf
     if (!c.width) c.width = model->width;
     if (!c.channels) c.channels = model->channels;
     if (!c.classes) c.classes = model->classes;
+    if (!c.words) c.words = model->task == KOLO_TASK_CLASSIFY ? 1 : 1 + 5 * BOXES;
+    if (c.drop_path < 0) c.drop_path = model->drop_path;
+    if (c.dropout < 0) c.dropout = model->dropout;
     return c;
+}
+
+/* The last linear layer begins smaller or larger. */
+static void scale_head(kolo_graph *g, int logits, double factor)
+{
+    const kolo_node *n = &g->node[g->tensor[logits].producer];
+    for (int i = 1; factor > 0 && n->op == KOLO_OP_linear && i < n->n_in; i++)
+        if (n->in[i] >= 0) g->tensor[n->in[i]].init.a *= factor;
 }
 
 static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config *config)
 {
-    if (config->classes < 2)
-        return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least 2 are needed",
-                         config->classes);
-    int x = kolo_input(g, config->rows, config->height, config->width, config->channels,
-                       config->words ? config->words : 1);
+    const bool classify = model->task == KOLO_TASK_CLASSIFY;
+    if (config->classes < (classify ? 2 : 1))
+        return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least %d %s needed", config->classes,
+                         classify ? 2 : 1, classify ? "are" : "is");
+    int x = kolo_input(g, config->rows, config->height, config->width, config->channels, config->words);
     x = kolo_normalize(g, x, config->mean, config->std);
     if (x < 0) return x;
-    int logits = model->build(g, x, model, config);
-    KOLO_TRY(kolo_cross_entropy(g, logits, config->smoothing));
+    g->node[g->tensor[x].producer].a.reverse = model->pixels == KOLO_PIXELS_BGR;
+    int y = model->build(g, x, model, config);
+    if (y < 0) return y;
+    if (classify) {
+        scale_head(g, y, config->head_init);
+        KOLO_TRY(kolo_cross_entropy(g, y, config->smoothing));
+    }
     KOLO_TRY(kolo_graph_fuse(g));
     return config->train ? kolo_graph_backward(g) : 0;
 }

@@ -7,26 +7,49 @@
 typedef struct kolo_model_config {
     int64_t rows, height, width, channels; /* micro-batch and picture */
     int64_t classes;
-    int64_t words; /* of a row's label (kolo_input); 0: 1 */
+    int64_t words;        /* of a row's label (kolo_input); 0: as the task wants */
     const char *shortcut; /* CIFAR ResNet: "a", "b" */
     bool zero_init_residual;
-    double smoothing; /* label smoothing of the loss */
+    double drop_path, dropout; /* probabilities; negative: as usual for the model */
+    double head_init;          /* factor on the initial weights of the last layer; 0: 1 */
+    double smoothing;          /* label smoothing of the loss */
+    bool l1;                   /* YOLOX: with the L1 term (the last epochs) */
+    bool centre;               /* YOLOX: candidates by centre only */
     float mean[4], std[4];
     bool train;
     enum kolo_dtype dtype;
 } kolo_model_config;
 
+/* What a network was made for; others' weights want the same. */
+enum kolo_pixels {
+    KOLO_PIXELS_NORMAL, /* minus mean, by standard deviation, of the data set or ImageNet */
+    KOLO_PIXELS_UNIT,   /* 0 to 1 */
+    KOLO_PIXELS_BGR,    /* blue, green, red, 0 to 255 */
+};
+
+/* A row of models.def. Each builder uses some of the numbers from `blocks` on, and says how. */
 typedef struct kolo_model {
     const char *name, *source;                /* "resnet50"; the paper or code that defines it */
     int64_t height, width, channels, classes; /* usual input */
-    int argument;                             /* depth */
-    int (*build)(kolo_graph *g, int x, const struct kolo_model *model,
-                 const kolo_model_config *config); /* x: (N,C,H,W); returns logits */
+    /* x: (N,C,H,W). Returns logits; a detector's builder ends with its loss and returns no error. */
+    int (*build)(kolo_graph *g, int x, const struct kolo_model *model, const kolo_model_config *config);
+    enum kolo_task task;
+    enum kolo_pixels pixels;
+    int blocks[5];             /* of each stage */
+    int planes, groups;        /* channels of the first stage, or of a group; groups of a convolution */
+    double wide, deep;         /* factors on channels and blocks of a base network */
+    const char *variant;       /* one word where a family has another form */
+    double drop_path, dropout; /* usual ones */
 } kolo_model;
 
 extern const kolo_model kolo_model_table[];
 extern const int kolo_model_count;
-const kolo_model *kolo_model_find(const char *name); /* NULL: error text set, nearest name offered (KOLO_ECONFIG) */
+/* A row of the table or, for a name that ends in ".cfg", what that file of darknet describes (valid until the next file is asked
+ * for). NULL: error text set, nearest name offered (KOLO_ECONFIG). */
+const kolo_model *kolo_model_find(const char *name);
+
+/* What the loader has to scale pixels by when nobody says otherwise; false: the data set's own mean and deviation. */
+bool kolo_model_pixels(const kolo_model *model, float mean[4], float std[4]);
 
 /* Input, normalize, network, loss; fused; with backward nodes if config->train. */
 int kolo_model_graph(kolo_graph **graph, const char *name, const kolo_model_config *config);

@@ -1,8 +1,6 @@
-/* ResNet-20, 32, 44, 56, 110 for pictures of 32 pixels: three stages of (depth - 2) / 6 basic blocks with 16, 32, 64 channels.
+/* ResNet-20, 32, 44, 56, 110 for pictures of 32 pixels: three stages of basic blocks with 16, 32, 64 channels.
  * Where the shape changes, the shortcut takes every second pixel and pads with zero channels ("a", the paper's), or is a 1x1
  * convolution with batch norm ("b"). Names and initialisation as in akamaster/pytorch_resnet_cifar10. */
-#include <string.h>
-
 #include "kolo/error.h"
 #include "models/layers.h"
 
@@ -60,8 +58,8 @@ int kolo_build_resnet_cifar(kolo_graph *g, int x, const kolo_model *model, const
     resnet_cifar r = {.g = g, .last_norm = config->zero_init_residual ? 0 : 1};
     KOLO_TRY(choose_shortcut(config->shortcut, &r.projection));
     x = kolo_relu(g, "relu", norm(&r, "bn1", conv(&r, "conv1", x, 16, 3, 1), 1));
-    int blocks = (model->argument - 2) / 6;
     for (int s = 1; s <= 3; s++) {
+        const int blocks = model->blocks[s - 1];
         for (int b = 0; b < blocks; b++) { /* the last block's output bears the name of the stage */
             char block[32], output[32];
             snprintf(block, sizeof block, "layer%d.%d", s, b);

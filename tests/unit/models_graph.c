@@ -204,7 +204,7 @@ static void bad_input(void)
 {
     kolo_model_config good = usual(true), bad = good;
     refused("unknown model", "resnet5O", &good, "did you mean \"resnet50\"");
-    refused("nothing near", "transformer", &good, "kolo help models");
+    refused("nothing near", "transformer", &good, "kolo models");
     bad.rows = 0;
     refused("no rows", "resnet18", &bad, "at least 1");
     bad = good, bad.height = -224;

@@ -69,7 +69,8 @@ KOLO_ALWAYS void halve(const kolo_window *w, float *y, uint8_t *index, const flo
 KOLO_BODY plane_body(const kolo_window *w, void *y, uint8_t *index, const void *x, int64_t readable, bool bf16)
 {
     bool halves =
-        w->kernel[0] == 2 && w->kernel[1] == 2 && w->stride[0] == 2 && w->stride[1] == 2 && !w->pad[0] && !w->pad[1];
+        w->kernel[0] == 2 && w->kernel[1] == 2 && w->stride[0] == 2 && w->stride[1] == 2 && !w->pad[0] && !w->pad[1] &&
+        2 * w->out_height <= w->height && 2 * w->out_width <= w->width;
     if (halves && !bf16) {
         halve(w, y, index, x, readable);
         return;

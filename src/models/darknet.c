@@ -1,0 +1,107 @@
+#include "models/darknet.h"
+
+#include "kolo/error.h"
+
+static int previous(const kolo_darknet *d) { return d->layers ? d->out[d->layers - 1] : d->input; }
+
+static kolo_part name_of(const kolo_darknet *d) { return kolo_numbered("module_list", d->layers); }
+
+static int append(kolo_darknet *d, int tensor)
+{
+    if (d->layers == KOLO_DARKNET_LAYERS)
+        return kolo_fail(KOLO_ECONFIG, "more than %d layers", KOLO_DARKNET_LAYERS);
+    return d->out[d->layers++] = tensor;
+}
+
+/* Output of a layer that one before it is asked for by. */
+static int at(const kolo_darknet *d, int from)
+{
+    const int layer = from < 0 ? d->layers + from : from;
+    if (layer >= 0 && layer < d->layers) return d->out[layer];
+    return kolo_fail(KOLO_ECONFIG, "layer %d asks for layer %d; 0 to %d are before it", d->layers, from, d->layers - 1);
+}
+
+/* Batch norm as on darknet's GPUs: epsilon inside of the root, 0.99 of the old statistics kept. */
+int kolo_darknet_convolution(kolo_darknet *d, const kolo_darknet_conv *c)
+{
+    const kolo_part name = name_of(d), conv = kolo_part_of(name.text, "conv");
+    int x = previous(d);
+    const bool pixel = x >= 0 && d->g->tensor[x].rank == 2; /* behind an average pool */
+    const int64_t groups = c->groups ? c->groups : 1;
+    const kolo_init weight = kolo_kaiming_normal(c->kernel * c->kernel * kolo_channels(d->g, x) / groups);
+    if (pixel && (c->kernel != 1 || groups != 1))
+        return kolo_fail(KOLO_ECONFIG, "a convolution of one pixel is 1 x 1, in one group");
+    const kolo_conv_spec spec = {.out = c->out,
+                                 .kernel = {c->kernel, c->kernel},
+                                 .stride = {c->stride, c->stride},
+                                 .pad = {c->pad, c->pad},
+                                 .groups = groups,
+                                 .bias = !c->norm,
+                                 .weight = weight,
+                                 .bias_init = kolo_constant(0)};
+    x = pixel ? kolo_pointwise(d->g, conv.text, x, c->out, !c->norm, weight, kolo_constant(0)) : kolo_conv(d->g, conv.text, x, &spec);
+    if (c->norm) x = kolo_batch_norm(d->g, kolo_part_of(name.text, "bn").text, x, 1e-5, 0.01, 1);
+    if (!c->linear) x = kolo_activate(d->g, name.text, x, c->activation, 0.1);
+    return append(d, x);
+}
+
+int kolo_darknet_shortcut(kolo_darknet *d, int from)
+{
+    return append(d, kolo_add(d->g, name_of(d).text, previous(d), at(d, from)));
+}
+
+int kolo_darknet_route(kolo_darknet *d, int n, const int *from, int groups, int group)
+{
+    int part[KOLO_MAX_ARGS];
+    for (int i = 0; i < n; i++) {
+        part[i] = at(d, from[i]);
+        if (part[i] < 0) return part[i];
+        const int64_t channels = kolo_channels(d->g, part[i]);
+        if (groups < 1 || channels % groups || group < 0 || group >= groups)
+            return kolo_fail(KOLO_ECONFIG, "%ld channels have no group %d of %d", (long)channels, group, groups);
+        if (groups > 1)
+            part[i] = kolo_slice_channels(d->g, kolo_numbered(kolo_part_of(name_of(d).text, "part").text, i).text, part[i],
+                                          channels / groups * group, channels / groups);
+    }
+    return append(d, n == 1 ? part[0] : kolo_concat(d->g, name_of(d).text, n, part));
+}
+
+int kolo_darknet_maxpool(kolo_darknet *d, int64_t size, int64_t stride)
+{
+    return append(d, kolo_max_pool_same(d->g, name_of(d).text, previous(d), size, stride));
+}
+
+int kolo_darknet_upsample(kolo_darknet *d, int64_t times)
+{
+    return append(d, kolo_upsample(d->g, name_of(d).text, previous(d), times));
+}
+
+int kolo_darknet_avgpool(kolo_darknet *d)
+{
+    return append(d, kolo_global_avg_pool(d->g, name_of(d).text, previous(d)));
+}
+
+int kolo_darknet_softmax(kolo_darknet *d) { return append(d, previous(d)); }
+
+int kolo_darknet_yolo(kolo_darknet *d, const int32_t mask[3])
+{
+    if (d->heads == KOLO_MAX_HEADS) return kolo_fail(KOLO_ECONFIG, "more than %d heads", KOLO_MAX_HEADS);
+    memcpy(d->mask[d->heads], mask, sizeof d->mask[0]);
+    d->head[d->heads++] = previous(d);
+    return append(d, previous(d));
+}
+
+int kolo_darknet_finish(kolo_darknet *d)
+{
+    if (!d->heads || d->out[d->layers - 1] < 0) return previous(d);
+    for (int i = 1; i < d->heads; i++) /* by insertion; the order among equals stays */
+        for (int k = i; k > 0 && d->g->tensor[d->head[k - 1]].dim[2] < d->g->tensor[d->head[k]].dim[2]; k--) {
+            int32_t mask[3];
+            const int head = d->head[k];
+            memcpy(mask, d->mask[k], sizeof mask);
+            d->head[k] = d->head[k - 1], d->head[k - 1] = head;
+            memcpy(d->mask[k], d->mask[k - 1], sizeof mask);
+            memcpy(d->mask[k - 1], mask, sizeof mask);
+        }
+    return kolo_yolov3_loss(d->g, d->heads, d->head, d->anchor, d->mask);
+}
