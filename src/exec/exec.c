@@ -83,8 +83,8 @@ static int load(kolo_exec *e, const kolo_action *a)
         KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[0], e->pixels + (size_t)a->slot * e->input_bytes,
                                    e->input_bytes));
     if (g->label >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[1], e->labels + (int64_t)a->slot * g->rows,
-                                   (size_t)g->rows * sizeof *e->labels));
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[1],
+                                   (const char *)e->labels + e->label_bytes * (size_t)a->slot, e->label_bytes));
     return e->emptied && is_last_load(e, a) ? kolo_event_record(e->emptied, KOLO_LANE_COMPUTE) : 0;
 }
 
@@ -203,7 +203,7 @@ static int offer(kolo_exec *e, const kolo_batch *batch)
                                    e->input_bytes * (size_t)p->config.slots));
     if (p->graph->label >= 0)
         KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)e->labels, batch->labels,
-                                   (size_t)batch->rows * sizeof *batch->labels));
+                                   e->label_bytes * (size_t)p->config.slots));
     KOLO_TRY(kolo_event_record(e->full, KOLO_LANE_UPLOAD));
     return kolo_event_after(e->full, KOLO_LANE_COMPUTE);
 }

@@ -60,7 +60,7 @@ int kolo_exec_get_scaler(kolo_exec *exec, kolo_scaler *scaler);
 int kolo_exec_set_scaler(kolo_exec *exec, const kolo_scaler *scaler);
 /* Canonical copies of one tensor by name, for checkpoints, export, tests; between steps. which: "param" (parameters and
  * buffers), "ema", "gradient" (of a parameter; or a statistic or metric itself), an optimizer state's name, or, in a plan with
- * `keep`, "activation" (micro-batch 0). count = kolo_tensor_count. */
+ * `keep`, "activation" (micro-batch 0), which an evaluation has of its outputs always. count = kolo_tensor_count. */
 int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);
 /* Evaluate with the averaged weights (EMA) instead of PARAM and BUFFER; for evaluation executors. */

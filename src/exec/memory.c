@@ -178,6 +178,7 @@ static int make_input(kolo_exec *e)
     const kolo_plan *p = e->plan;
     const kolo_graph *g = p->graph;
     if (g->input >= 0) e->input_bytes = p->layout[g->input].bytes;
+    if (g->label >= 0) e->label_bytes = p->layout[g->label].bytes;
     size_t bytes = e->input_bytes * (size_t)p->config.slots;
     if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8) {
         e->converted = kolo_pages_alloc(bytes);

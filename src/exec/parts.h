@@ -45,6 +45,7 @@ struct kolo_exec {
 
     /* from the loader: the batch itself, or on a device its copy in STAGE */
     size_t input_bytes;         /* of one micro-batch */
+    size_t label_bytes;         /* likewise */
     char *converted;            /* numbers instead of pictures in the input's layout, host memory; NULL: pictures */
     const char *pixels;         /* where LOAD reads */
     const int32_t *labels;      /* likewise */

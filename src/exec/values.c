@@ -104,7 +104,7 @@ static void *place(const kolo_exec *e, const char *which, int *tensor)
         home = p->home[*tensor];
         if (home.arena == KOLO_ARENA_GRADIENT) return e->arena[KOLO_ARENA_GRADIENT] + home.offset;
     }
-    if (!strcmp(which, "activation") && p->config.keep) {
+    if (!strcmp(which, "activation") && (p->config.keep || (!g->train && kolo_graph_is_output(g, *tensor)))) {
         home = kolo_plan_binding(p, *tensor, 0);
         if (home.arena == KOLO_ARENA_ACTIVATION) return e->arena[KOLO_ARENA_ACTIVATION] + home.offset;
     }

@@ -220,3 +220,10 @@ int kolo_graph_print(const kolo_graph *g, void *stream)
     }
     return ferror(file) ? kolo_fail(KOLO_EIO, "graph %s: cannot print it", g->name) : 0;
 }
+
+bool kolo_graph_is_output(const kolo_graph *g, int tensor)
+{
+    bool is = tensor >= 0 && tensor == g->logits;
+    for (int i = 0; i < g->heads; i++) is |= tensor == g->head[i];
+    return is;
+}

@@ -213,6 +213,7 @@ int kolo_graph_node_with(kolo_graph *g, enum kolo_op op, int n_in, const int *in
 int kolo_graph_find(const kolo_graph *g, const char *name); /* tensor or -1 */
 int64_t kolo_tensor_count(const kolo_tensor *tensor);       /* elements */
 
+bool kolo_graph_is_output(const kolo_graph *g, int tensor); /* logits, or a head */
 int64_t kolo_graph_parameters(const kolo_graph *g);    /* elements of PARAM tensors */
 double kolo_graph_macs(const kolo_graph *g);           /* multiply-accumulates of the forward part, one row */
 int kolo_graph_print(const kolo_graph *g, void *file); /* FILE *; one line a node */

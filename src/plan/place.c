@@ -213,6 +213,8 @@ int kolo_plan_place(kolo_plan *plan)
         l.shares[t] = t;
     }
     find_lives(&l, plan);
+    for (int t = 0; t < plan->graph->tensors && !plan->graph->train; t++) /* what an evaluation is for */
+        if (kolo_graph_is_output(plan->graph, t) && l.of[t].begin >= 0) l.of[t].end = INT64_MAX - 1;
     if (plan->config.keep)
         for (int t = 0; t < plan->graph->tensors; t++) l.of[t].end = INT64_MAX - 1;
     else take_over(&l, plan);
