@@ -174,6 +174,39 @@ static void moves(void)
     }
 }
 
+static void tokens(void)
+{
+    static const char *const name[] = {"gelu", "gelu by tanh", "silu", "leaky relu", "hard swish", "hard sigmoid", "sigmoid", "tanh"};
+    for (int kind = KOLO_GELU; kind <= KOLO_TANH; kind++) {
+        net n = open_net(name[kind]);
+        n.y = kolo_activate(n.r.g, "y", map(&n, 2, 5, 4, 7), (enum kolo_activation)kind, 0.1);
+        check(&n, 0.002, 3e-3);
+    }
+    net n = open_net("layer norm of pixels");
+    n.y = kolo_layer_norm(n.r.g, "n", map(&n, 2, 21, 3, 5), 1e-3);
+    check(&n, 0.01, 2e-3);
+    n = open_net("layer norm of rows");
+    n.y = kolo_layer_norm(n.r.g, "n", rig_input(&n.r, "x", 2, (const int64_t[]){40, 7}), 1e-3);
+    check(&n, 0.01, 2e-3);
+    n = open_net("linear over a map");
+    n.y = kolo_linear(n.r.g, "l", map(&n, 3, 6, 2, 5), 7, true, rig_init, rig_init);
+    check(&n, 0.1, 2e-4);
+    n = open_net("linear over a map, weight of a convolution");
+    n.y = kolo_pointwise(n.r.g, "l", map(&n, 2, 17, 4, 5), 20, false, rig_init, rig_init);
+    check(&n, 0.1, 2e-4);
+    n = open_net("residual, scaled, some rows dropped");
+    int x = map(&n, 8, 18, 3, 5), r = rig_input(&n.r, "r", 4, n.r.g->tensor[x].dim);
+    n.y = kolo_residual(n.r.g, "y", x, r, kolo_param(n.r.g, "scale", 1, (const int64_t[]){18}, rig_init, false), 0.3);
+    check(&n, 0.1, 2e-4);
+    n = open_net("residual of rows, some dropped");
+    x = rig_input(&n.r, "x", 2, (const int64_t[]){8, 13});
+    n.y = kolo_residual(n.r.g, "y", x, rig_input(&n.r, "r", 2, (const int64_t[]){8, 13}), -1, 0.3);
+    check(&n, 0.1, 2e-4);
+    n = open_net("dropout");
+    n.y = kolo_dropout(n.r.g, "y", map(&n, 2, 18, 3, 5), 0.3);
+    check(&n, 0.1, 2e-4);
+}
+
 static void all(void)
 {
     conv("conv 3x3", 5, 6, 3, 1, 1, 1, true);
@@ -204,6 +237,7 @@ static void all(void)
     n.y = kolo_linear(n.r.g, "l", kolo_flatten(n.r.g, "f", map(&n, 3, 6, 2, 3)), 7, true, rig_init, rig_init);
     check(&n, 0.1, 2e-4);
     moves();
+    tokens();
     n = open_net("shortcut without parameters");
     n.y = kolo_shortcut_a(n.r.g, "s", map(&n, 2, 12, 7, 8), 24);
     check(&n, 0.5, 2e-4);
