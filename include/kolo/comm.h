@@ -13,7 +13,8 @@
  * was sent, and the world stays usable. A dead or stopped peer fails what waits for it within the deadline with KOLO_ELAUNCH, naming
  * rank, host, operation and how far it came; the world is then broken: every later call returns the same.
  *
- * Any thread may call. Nothing is allocated per call once a request of the same kind has been seen. */
+ * Any thread may call. Nothing is allocated per call once a request of the same kind has been seen (but for results of more than 256 MiB that the library
+ * makes, and objects). */
 #ifndef KOLO_PUBLIC_COMM_H
 #define KOLO_PUBLIC_COMM_H
 
@@ -161,7 +162,8 @@ int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *han
 int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int count, kolo_handle *handle);
 /* 1: complete (or failed: wait says how); 0: not yet. */
 int kolo_test(kolo_world *world, kolo_handle handle);
-/* Waits, and says how it ended. A handle of a request with an `out` of the caller's is released by this; otherwise kolo_release does. */
+/* Waits, and says how it ended. A handle of a request with an `out` of the caller's is released by this; otherwise kolo_release does. Threads may wait for one
+ * handle together: all of them get the same answer, and the last one releases it; who comes later is told that there is no such handle. */
 int kolo_wait(kolo_world *world, kolo_handle handle);
 
 typedef struct kolo_output {

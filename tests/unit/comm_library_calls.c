@@ -173,7 +173,7 @@ static void check(const int *node_of, const char *where)
             made += of_rank[r].made[k] + (of_rank[r].failed[k] < 0 ? 1000000 : 0);
             if (of_rank[r].failed[k] < 0) diag("rank %d: %s", r, of_rank[r].text);
         }
-        is_int(made, 0, "%s, %s: %d calls allocate nothing", where, kinds[k].what, COUNTED);
+        is_int(made, 0, COUNTING ? "%s, %s: a call allocates nothing" : "%s, %s: runs", where, kinds[k].what);
     }
     munmap(rig, sizeof *rig);
     munmap(of_rank, RANKS * sizeof *of_rank);
@@ -182,15 +182,11 @@ static void check(const int *node_of, const char *where)
 int main(void)
 {
     static const int two[RANKS] = {0, 0, 1};
-    if (!COUNTING) {
-        skip("allocations cannot be counted here");
-        return done_testing();
-    }
     for (int i = 0; i < GROUPED; i++) snprintf(name[i], sizeof name[i], "layer%d", i);
     long before = atomic_load(&allocations);
     void *volatile seen = malloc(1);
     free(seen);
-    is_int(atomic_load(&allocations) - before, 1, "allocations are counted");
+    is_int(atomic_load(&allocations) - before, COUNTING, "allocations are counted, if there is no sanitizer");
     check(NULL, "one node");
     check(two, "two nodes");
     is_int(world_leftovers("test-calls"), 0, "no segment is left behind");

@@ -72,6 +72,7 @@ int lib_entry_take(kolo_world *world, lib_entry **out)
     e->bundle = 0;
     e->bundle_size = 0;
     e->detached = false;
+    e->waiters = 0;
     e->output = (kolo_output){.last = -1};
     e->submitted = kolo_time();
     free(e->fault);
@@ -167,11 +168,11 @@ void lib_complete(lib_entry *entry, int status, const char *text)
     entry->text = text ? kolo_strdup(text) : NULL;
     entry->status = status;
     pthread_mutex_lock(&world->lock);
-    bool detached = entry->detached;
+    bool over = entry->detached && !entry->waiters;
     atomic_store(&entry->state, LIB_DONE);
-    if (detached) lib_entry_free(world, entry);
+    if (over) lib_entry_free(world, entry);
     pthread_mutex_unlock(&world->lock);
-    if (!detached) lib_entry_wake(world, entry);
+    if (!over) lib_entry_wake(world, entry);
 }
 
 void lib_group_drain(kolo_group *group)
@@ -208,8 +209,8 @@ kolo_handle lib_entry_handle(const lib_entry *entry)
     return (kolo_handle)((uint64_t)(entry->generation & INT32_MAX) << 32 | (uint64_t)(entry->index + 1));
 }
 
-/* NULL: no such request, error text set. */
-static lib_entry *find(kolo_world *world, kolo_handle handle)
+/* NULL: no such request, error text set. waits: it is not freed until its waiters are gone. */
+static lib_entry *find(kolo_world *world, kolo_handle handle, bool waits)
 {
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open"), NULL;
     struct lib_entries *table = world->entries;
@@ -218,6 +219,7 @@ static lib_entry *find(kolo_world *world, kolo_handle handle)
     pthread_mutex_lock(&world->lock);
     if (handle > 0 && i >= 0 && i < table->count) e = entry_at(table, (int)i);
     if (e && (lib_entry_handle(e) != handle || atomic_load(&e->state) == LIB_FREE)) e = NULL;
+    if (e && waits) e->waiters++;
     pthread_mutex_unlock(&world->lock);
     if (!e)
         kolo_fail(KOLO_EINPUT, "comm: handle %lld is of no request: it was released, or is of another world",
@@ -227,7 +229,7 @@ static lib_entry *find(kolo_world *world, kolo_handle handle)
 
 int kolo_test(kolo_world *world, kolo_handle handle)
 {
-    const lib_entry *e = find(world, handle);
+    const lib_entry *e = find(world, handle, false);
     return e ? atomic_load(&e->state) == LIB_DONE : KOLO_EINPUT;
 }
 
@@ -249,17 +251,19 @@ int lib_wait_and_free(kolo_world *world, lib_entry *entry, kolo_output *output)
 
 int kolo_wait(kolo_world *world, kolo_handle handle)
 {
-    lib_entry *e = find(world, handle);
+    lib_entry *e = find(world, handle, true);
     if (!e) return KOLO_EINPUT;
     lib_wait(world, e);
     int status = status_of(e);
-    if (e->r.out) kolo_release(world, handle);
+    pthread_mutex_lock(&world->lock);
+    if (--e->waiters == 0 && (e->r.out || e->detached)) lib_entry_free(world, e);
+    pthread_mutex_unlock(&world->lock);
     return status;
 }
 
 int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output)
 {
-    const lib_entry *e = find(world, handle);
+    const lib_entry *e = find(world, handle, false);
     if (!e) return KOLO_EINPUT;
     if (atomic_load(&e->state) != LIB_DONE)
         return kolo_fail(KOLO_EINPUT, "comm: the request is not complete; kolo_wait first");
@@ -270,11 +274,11 @@ int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output)
 
 void kolo_release(kolo_world *world, kolo_handle handle)
 {
-    lib_entry *e = find(world, handle);
+    lib_entry *e = find(world, handle, false);
     if (!e) return;
     pthread_mutex_lock(&world->lock);
     if (lib_entry_handle(e) == handle && atomic_load(&e->state) != LIB_FREE) {
-        if (atomic_load(&e->state) == LIB_DONE) lib_entry_free(world, e);
+        if (atomic_load(&e->state) == LIB_DONE && !e->waiters) lib_entry_free(world, e);
         else e->detached = true;
     }
     pthread_mutex_unlock(&world->lock);

@@ -27,6 +27,7 @@ typedef struct lib_entry {
     char *fault; /* what is wrong with the request in itself; NULL: nothing */
     char *note; /* of an agreement (a barrier of the library's own): what it is about; part of the signature; or NULL */
     bool detached; /* nobody has the handle: free when complete */
+    int waiters;   /* in kolo_wait */
     kolo_group *group;
     uint64_t sequence; /* of the group's unnamed requests; 0: named */
     uint32_t
