@@ -9,11 +9,9 @@ static int refuse(const kolo_kernel_request *r, kolo_kernel *k)
 }
 
 #define PENDING(name) const kolo_op_row kolo_cpu_##name = {NULL, refuse};
-PENDING(window_attention)
 PENDING(cosine)
 PENDING(arc_margin)
 PENDING(bce)
-PENDING(window_attention_grad)
 PENDING(cosine_grad)
 PENDING(arc_margin_grad)
 PENDING(bce_grad)
