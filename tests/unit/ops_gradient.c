@@ -215,6 +215,10 @@ static void all(void)
     conv("conv 3x3 stride 2", 16, 32, 3, 2, 1, 1, false);
     conv("conv 1x1", 32, 16, 1, 1, 0, 1, false);
     conv("conv grouped", 8, 8, 3, 1, 1, 4, false);
+    conv("conv depthwise 3x3", 21, 21, 3, 1, 1, 21, true);
+    conv("conv depthwise 5x5 stride 2", 16, 16, 5, 2, 2, 16, true);
+    conv("conv depthwise 7x7", 40, 40, 7, 1, 3, 40, false);
+    conv("conv depthwise 4x4 stride 3, valid", 8, 8, 4, 3, 0, 8, true);
     norm("norm", false, false, 5);
     norm("norm + relu", true, false, 16);
     norm("norm + residual + relu", true, true, 20);

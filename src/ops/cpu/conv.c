@@ -1,4 +1,4 @@
-/* Convolution and its gradients, by oneDNN or by own loops for few channels. Activations lie as the plan says. The weight lies as its gradient is produced;
+/* Convolution and its gradients, by oneDNN or by own loops (conv_own.h). Activations lie as the plan says. The weight lies as its gradient is produced;
  * a pass that wants it otherwise (or in bf16) rearranges it into its workspace first. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
-#include "ops/cpu/conv_small.h"
+#include "ops/cpu/conv_own.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/trial.h"
 
@@ -14,7 +14,7 @@ enum { X, W, Y, BIAS, SCRATCH };
 
 typedef struct conv {
     enum kolo_dnnl_pass pass;
-    kolo_conv_small small; /* rows 0: oneDNN computes */
+    kolo_conv_own own;
     bool widened;          /* bf16 outside, f32 inside */
     kolo_dnnl_primitive *main,
         *reorder; /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
@@ -35,14 +35,6 @@ static void release(void *state)
     free(c);
 }
 
-static int execute_small(const conv *c, void *const *p, void *workspace)
-{
-    if (c->pass == KOLO_DNNL_FORWARD) kolo_conv_small_forward(&c->small, p[X], p[W], p[BIAS], p[Y], workspace);
-    else if (c->pass == KOLO_DNNL_DATA) kolo_conv_small_data(&c->small, p[X], p[W], p[Y], workspace);
-    else kolo_conv_small_weight(&c->small, p[X], p[W], p[BIAS], p[Y], workspace);
-    return 0;
-}
-
 /* The weight is rearranged around the main part. pointer: X, W, Y, BIAS */
 static int execute_main(const conv *c, void *const *pointer, void *workspace)
 {
@@ -61,7 +53,10 @@ static int execute_main(const conv *c, void *const *pointer, void *workspace)
 
 static int execute(const conv *c, void *const *pointer, void *workspace)
 {
-    if (c->small.rows) return execute_small(c, pointer, workspace);
+    if (c->own.kind) {
+        kolo_conv_own_run(&c->own, pointer, workspace);
+        return 0;
+    }
     if (!c->widened) return execute_main(c, pointer, workspace);
     float *x = (float *)((char *)workspace + c->wide_at), *y = x + kolo_round_up((size_t)c->x_count, 16);
     void *inner[4] = {x, pointer[W], y, pointer[BIAS]};
@@ -155,50 +150,45 @@ static const kolo_dnnl_desc *param_desc(const kolo_kernel_request *r, const part
 
 /* ---- candidates ---------------------------------------------------------------------------------------------------- */
 
-/* small: own loops; keep: the weight stays as the parameter lies; wide: bf16 tensors are computed with in f32, which is faster on
+/* own: which own loops; keep: the weight stays as the parameter lies; wide: bf16 tensors are computed with in f32, which is faster on
  * CPUs whose bf16 instructions are slow. The first that is available is the rule's. */
 typedef struct candidate {
     const char *name;
-    bool small, winograd, keep, wide;
+    enum kolo_conv_own_kind own;
+    bool winograd, keep, wide;
 } candidate;
-static const candidate candidates[] = {{"small", true, false, false, false},
-                                       {"direct", false, false, false, false},
-                                       {"direct in place", false, false, true, false},
-                                       {"winograd", false, true, false, false},
-                                       {"winograd in place", false, true, true, false},
-                                       {"widened", false, false, true, true},
-                                       {"widened winograd", false, true, true, true}};
+static const candidate candidates[] = {{"small", KOLO_CONV_SMALL, false, false, false},
+                                       {"depthwise", KOLO_CONV_DEPTHWISE, false, false, false},
+                                       {"direct", KOLO_CONV_LIBRARY, false, false, false},
+                                       {"direct in place", KOLO_CONV_LIBRARY, false, true, false},
+                                       {"winograd", KOLO_CONV_LIBRARY, true, false, false},
+                                       {"winograd in place", KOLO_CONV_LIBRARY, true, true, false},
+                                       {"widened", KOLO_CONV_LIBRARY, false, true, true},
+                                       {"widened winograd", KOLO_CONV_LIBRARY, true, true, true}};
 #define CANDIDATES ((int)(sizeof candidates / sizeof *candidates))
 
 static size_t bias_bytes(const parts *p) { return p->bias ? (size_t)p->bias->dim[0] * sizeof(float) : 0; }
 
-static int build_small(const kolo_kernel_request *r, const parts *p, const kolo_dnnl_desc *param, conv **out)
+static kolo_conv_shape shape_of(const kolo_kernel_request *r, const parts *p)
 {
-    const kolo_attributes *a = &r->node->a;
-    const int64_t *x = p->x->dim, *y = p->y->dim;
-    kolo_conv_small s = {x[0],
-                         x[1],
-                         y[1],
-                         x[2],
-                         x[3],
-                         y[2],
-                         y[3],
-                         {a->kernel[0], a->kernel[1]},
-                         {a->pad[0], a->pad[1]},
-                         r->backend->threads};
-    bool plain = (p->lx->block == 1 || x[1] == 1) && (p->ly->block == 1 || y[1] == 1) && p->x->dtype == KOLO_F32 &&
-                 a->groups == 1;
-    bool unit = a->stride[0] == 1 && a->stride[1] == 1 && a->dilation[0] == 1 && a->dilation[1] == 1;
-    if (!plain || !unit || !kolo_conv_small_fits(&s) ||
-        param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, 4, p->w->dim))
+    return (kolo_conv_shape){p->pass, p->x, p->w, p->y, p->lx, p->ly, &r->node->a, r->backend->threads};
+}
+
+/* Own loops want the weight as it is in the file: row-major. */
+static int build_own(const kolo_kernel_request *r, const parts *p, enum kolo_conv_own_kind kind, const kolo_dnnl_desc *param,
+                     conv **out)
+{
+    int64_t dim[5];
+    kolo_conv_shape shape = shape_of(r, p);
+    kolo_conv_own own = {0};
+    int rank = weight_dims(p, r->node->a.groups, dim);
+    if (!kolo_conv_own_fits(&shape, kind, &own) || param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim))
         return 1;
     conv *c = *out = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;
     c->pass = p->pass;
-    c->small = s;
-    c->workspace = p->pass == KOLO_DNNL_FORWARD ? kolo_conv_small_forward_bytes(&s)
-                   : p->pass == KOLO_DNNL_DATA  ? kolo_conv_small_data_bytes(&s)
-                                                : kolo_conv_small_weight_bytes(&s);
+    c->own = own;
+    c->workspace = kolo_conv_own_bytes(&own);
     size_t bytes[] = {p->lx->bytes, kolo_dnnl_bytes(param), p->ly->bytes, bias_bytes(p), c->workspace};
     memcpy(c->bytes, bytes, sizeof bytes);
     return 0;
@@ -232,7 +222,7 @@ static int build(const kolo_kernel_request *r, const candidate *choice, conv **o
     const bool half = p.x->dtype == KOLO_BF16;
     *out = NULL;
     if (!param) return KOLO_ECONFIG;
-    if (choice->small) return build_small(r, &p, param, out);
+    if (choice->own) return build_own(r, &p, choice->own, param, out);
     if (choice->wide != half && (choice->wide || (choice->keep && half && p.pass != KOLO_DNNL_WEIGHT))) return 1;
     KOLO_TRY(conv_spec(r, &p, choice->winograd, choice->wide ? KOLO_F32 : p.x->dtype, &spec));
     if (choice->keep && !choice->wide) spec.w = param;
@@ -403,7 +393,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->release = release;
     k->run = run;
     k->workspace = c->workspace;
-    if (c->small.rows) snprintf(k->name, sizeof k->name, "own small");
+    if (c->own.kind) snprintf(k->name, sizeof k->name, "%s", kolo_conv_own_name(c->own.kind));
     else
         snprintf(k->name, sizeof k->name, "oneDNN %s%s%s", kolo_dnnl_name(c->main),
                  c->reorder ? " + weight reorder" : "", c->widened ? ", widened" : "");
@@ -415,6 +405,9 @@ static int choose_layout(const kolo_kernel_request *r, int param, kolo_layout *l
 {
     if (param < 0 || layout[param].opaque) return 0;
     parts p = parts_of(r);
+    kolo_conv_shape shape = shape_of(r, &p);
+    kolo_conv_own own;
+    if (kolo_conv_own_fits(&shape, KOLO_CONV_DEPTHWISE, &own)) return 0; /* plain */
     kolo_dnnl_conv spec;
     KOLO_TRY(conv_spec(r, &p, false, p.x->dtype, &spec));
     int64_t dim[5];

@@ -1,0 +1,33 @@
+/* The convolutions that own loops compute better than a library: of few channels (conv_small.h), and depthwise ones (conv_depthwise.h). */
+#ifndef KOLO_OPS_CPU_CONV_OWN_H
+#define KOLO_OPS_CPU_CONV_OWN_H
+
+#include "ops/cpu/conv_depthwise.h"
+#include "ops/cpu/conv_small.h"
+
+enum kolo_conv_own_kind { KOLO_CONV_LIBRARY, KOLO_CONV_SMALL, KOLO_CONV_DEPTHWISE };
+typedef struct kolo_conv_own {
+    enum kolo_conv_own_kind kind;
+    enum kolo_dnnl_pass pass;
+    union {
+        kolo_conv_small small;
+        kolo_conv_depthwise depthwise;
+    };
+} kolo_conv_own;
+
+/* A convolution of x by w to y, or one of its gradients; the weight lies plainly. Whether loops of this kind are for it, and *own, which knows all
+ * they need. */
+typedef struct kolo_conv_shape {
+    enum kolo_dnnl_pass pass;
+    const kolo_tensor *x, *w, *y;
+    const kolo_layout *lx, *ly;
+    const kolo_attributes *a;
+    int threads;
+} kolo_conv_shape;
+bool kolo_conv_own_fits(const kolo_conv_shape *shape, enum kolo_conv_own_kind kind, kolo_conv_own *own);
+size_t kolo_conv_own_bytes(const kolo_conv_own *own); /* of workspace */
+/* pointer: x, w, y and bias or NULL, or their gradients */
+void kolo_conv_own_run(const kolo_conv_own *own, void *const pointer[4], void *workspace);
+const char *kolo_conv_own_name(enum kolo_conv_own_kind kind);
+
+#endif
