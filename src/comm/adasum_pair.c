@@ -92,3 +92,15 @@ void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_
         adasum_apply((char *)out + at, a, b, count[t], type, &dots);
     }
 }
+
+void comm_adasum_members(void *const *vector, int members, enum kolo_wire type, int64_t count)
+{
+    void *v[COMM_FOLD_MAX];
+    int q = 1, r;
+    while (q * 2 <= members) q *= 2;
+    r = members - q;
+    for (int i = 0; i < q; i++) v[i] = vector[i < r ? 2 * i : i + r];
+    for (int i = 0; i < r; i++) comm_adasum_pair(v[i], v[i], vector[2 * i + 1], type, &count, 1);
+    for (int d = 1; d < q; d *= 2)
+        for (int i = 0; i < q; i += 2 * d) comm_adasum_pair(v[i], v[i], v[i + d], type, &count, 1);
+}

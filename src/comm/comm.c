@@ -176,6 +176,7 @@ void kolo_comm_destroy(kolo_comm **out)
     comm_mpi_close(&e->network, orderly && !busy);
     comm_shm_close(node, busy);
     for (int64_t b = 0; e->schedule && b < comm->buckets; b++) comm_schedule_free(&e->schedule[b]);
+    comm_combined_free(comm);
     comm_compressed_free(comm);
     free(e->schedule);
     comm_schedule_free(&comm->small);
@@ -245,6 +246,7 @@ static int make_schedule(kolo_comm *comm, int64_t i, int64_t from, int64_t count
     comm_engine *e = &comm->engine;
     const comm_bucket *b = &comm->bucket[i];
     size_t width = comm_width(b->type);
+    if (b->tensor) return comm_combined_make(comm, b, made);
     if (comm->compress.kind != COMM_NONE && b->type == KOLO_WIRE_F32 && count > 0) {
         KOLO_TRY(comm_compressed_make(comm, (int)i, (int64_t)(b->offset / width) + from, count));
         *made = comm_codec_schedule(e->codec[i]);
@@ -267,11 +269,11 @@ static int make_schedules(kolo_comm *comm)
     for (int64_t i = 0; i < comm->buckets; i++) {
         const comm_bucket *b = &comm->bucket[i];
         if (me >= b->slices) continue;
-        int64_t from = comm_part(b->count, b->slices, me), count = comm_part(b->count, b->slices, me + 1) - from;
+        int64_t from = comm_bucket_slice(b, me), count = comm_bucket_slice(b, me + 1) - from;
         if (count > INT_MAX)
             return kolo_fail(KOLO_ECONFIG, "comm: bucket %d is too large for MPI: lower bucket_mb", b->index);
         size_t width = comm_width(b->type);
-        const comm_schedule *s;
+        const comm_schedule *s = NULL;
         KOLO_TRY(make_schedule(comm, i, from, count, &s));
         if (s->posts > posts) posts = s->posts;
         if ((size_t)s->scratch * width > scratch) scratch = (size_t)s->scratch * width;
@@ -285,7 +287,8 @@ uint64_t comm_declaration(const kolo_comm *comm)
     uint64_t hash = comm_mix(comm_mix(0xcbf29ce484222325ull, comm->arena_bytes), comm->canonical);
     hash = comm_mix(comm_mix(hash, (uint64_t)comm->algorithm), (uint64_t)comm->buckets);
     for (int64_t i = 0; i < comm->buckets; i++)
-        hash = comm_mix(comm_mix(hash, comm->bucket[i].offset), (uint64_t)comm->bucket[i].count);
+        hash = comm_combined_hash(&comm->bucket[i], comm_mix(comm_mix(hash, comm->bucket[i].offset),
+                                                             (uint64_t)comm->bucket[i].count));
     return comm_compressed_hash(comm, hash);
 }
 

@@ -52,7 +52,7 @@ static bool find_shared(const card *all, int size, int *first, int *second)
 }
 
 /* True, or why the row cannot serve these ranks. */
-static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, const card *all, char *why)
+static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, bool host, const card *all, char *why)
 {
     int size = comm->launch->size, a, b;
     if (type->most && size > type->most) {
@@ -61,6 +61,10 @@ static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, 
     }
     if (comm->canonical && size > 1 && !type->ordered) {
         snprintf(why, REASON, "it does not sum in the order that reduce=canonical states");
+        return false;
+    }
+    if (host && size > 1 && !type->through_host) {
+        snprintf(why, REASON, "it only sums, and reduce=adasum combines otherwise");
         return false;
     }
     for (int r = 0; r < size; r++) {
@@ -81,13 +85,14 @@ static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, 
 }
 
 /* On rank 0: the first row that fits; why: what is said against the last one before it that was meant for as many. */
-static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name, const card *all)
+static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name, bool host,
+                       const card *all)
 {
     decision d = {.row = -1};
     char why[REASON];
     for (int i = 0; type[i] && i < ROWS; i++) {
         if (name && strcmp(type[i]->name, name)) continue;
-        if (fits(comm, type[i], i, all, why)) {
+        if (fits(comm, type[i], i, host, all, why)) {
             d.row = i;
             memcpy(d.note, all[0].row[i].note, sizeof d.note);
             break;
@@ -131,7 +136,7 @@ static int agree_on_row(kolo_comm *control, kolo_comm *comm, const kolo_comm_dev
     if (rc == 0 && first && !(all = kolo_alloc((size_t)comm->launch->size * sizeof *all))) rc = KOLO_ECONFIG;
     KOLO_TRY_GOTO(rc, kolo_comm_agree(control, rc));
     KOLO_TRY_GOTO(rc, kolo_comm_gather(control, &mine, sizeof mine, all, 0));
-    if (first) *d = decide(comm, type, name, all);
+    if (first) *d = decide(comm, type, name, device->host, all);
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(control, d, sizeof *d, 0));
     if (d->row < 0)
         rc = kolo_fail(KOLO_ECONFIG, "no reducer can sum the gradients of these ranks; %s; use reducer=auto", d->why);

@@ -65,7 +65,7 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
     if (free_lane == COMM_LANES) return NOTHING;
     comm_lane *lane = &e->lane[free_lane];
     size_t width = comm_width(b->type);
-    size_t at = b->offset + (size_t)comm_part(b->count, b->slices, node->me) * width;
+    size_t at = b->offset + (size_t)comm_bucket_slice(b, node->me) * width;
     lane->taken = true;
     lane->buffer[COMM_SCRATCH] = lane->scratch;
     lane->buffer[COMM_OWN] = node->arena[node->me] + at;
@@ -80,6 +80,7 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
                            .combine = comm_combine_of(b->type, KOLO_SUM),
                            .tag = b->index};
     if (e->codec && e->codec[b->index]) comm_codec_begin(e->codec[b->index], &lane->run);
+    if (e->adasum && e->adasum[b->index]) comm_adasum_begin(e->adasum[b->index], &lane->run);
     e->transport->reset(lane->lane);
     entry->lane = free_lane;
     entry->phase = COMM_NETWORK;
@@ -88,7 +89,7 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
 
 static void push_slice(const comm_node *node, const comm_bucket *b)
 {
-    int64_t from = comm_part(b->count, b->slices, node->me), end = comm_part(b->count, b->slices, node->me + 1);
+    int64_t from = comm_bucket_slice(b, node->me), end = comm_bucket_slice(b, node->me + 1);
     size_t width = comm_width(b->type);
     for (int64_t at = from; at < end; at += COMM_BLOCK) {
         size_t bytes = (size_t)(end - at < COMM_BLOCK ? end - at : COMM_BLOCK) * width;

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "comm/adasum.h"
 #include "comm/compress/compress.h"
 #include "comm/node.h"
 #include "comm/transport.h"
@@ -34,6 +35,7 @@ typedef struct comm_engine {
     comm_bucket *bucket;     /* [buckets], from commit on */
     comm_schedule *schedule; /* [buckets] of the slice that this rank owns; NULL on one node */
     comm_codec **codec;      /* [buckets] in the place of a schedule; NULL: no compression */
+    comm_adasum **adasum;    /* [buckets] likewise; NULL: no bucket is combined by Adasum */
     int *rank_of;            /* [nodes] owners of the same slice */
     int *leader_of;          /* [nodes] local rank 0 of each node */
     pthread_t thread;

@@ -60,6 +60,11 @@ int comm_compressed_agree(kolo_comm *comm); /* collective, at the end of commit 
 uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash);
 void comm_compressed_free(kolo_comm *comm);
 
+/* combined.c. make: the schedule between nodes of this rank's slice. */
+int comm_combined_make(kolo_comm *comm, const comm_bucket *bucket, const comm_schedule **made);
+uint64_t comm_combined_hash(const comm_bucket *bucket, uint64_t hash);
+void comm_combined_free(kolo_comm *comm);
+
 /* The network algorithm that sums `bytes` in this communicator's order. */
 int comm_pick_algorithm(const kolo_comm *comm, int64_t bytes);
 

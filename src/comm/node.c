@@ -1,12 +1,31 @@
 #include "comm/node.h"
 
+#include <string.h>
+
 #include "base/thread.h"
+#include "comm/adasum.h"
 #include "comm/schedule.h"
 
 int comm_bucket_slices(int64_t count, int rails)
 {
     int64_t most = count / 1024; /* a slice below 4 KiB is not worth another thread */
     return most < 1 ? 1 : most < rails ? (int)most : rails;
+}
+
+int64_t comm_bucket_slice(const comm_bucket *b, int s)
+{
+    return b->tensor ? b->tensor[b->first[s]] : comm_part(b->count, b->slices, s);
+}
+
+void comm_bucket_cut(const int64_t *tensor, int tensors, int slices, int *first)
+{
+    first[0] = 0;
+    for (int s = 1; s <= slices; s++) {
+        int t = first[s - 1] + 1, most = tensors - (slices - s);
+        while (t < most && tensor[t] * slices < tensor[tensors] * s) t++;
+        first[s] = t;
+    }
+    first[slices] = tensors;
 }
 
 static comm_shared_bucket *shared(const comm_node *node, const comm_bucket *b)
@@ -21,7 +40,8 @@ static comm_slice *slice_of(const comm_node *node, const comm_bucket *b, int s)
 
 static int64_t slice_blocks(const comm_bucket *b, int s)
 {
-    int64_t count = comm_part(b->count, b->slices, s + 1) - comm_part(b->count, b->slices, s);
+    if (b->tensor) return b->first[s + 1] - b->first[s];
+    int64_t count = comm_bucket_slice(b, s + 1) - comm_bucket_slice(b, s);
     return (count + COMM_BLOCK - 1) / COMM_BLOCK;
 }
 
@@ -93,6 +113,30 @@ static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int
     }
 }
 
+/* A tensor of slice s, whole: one node pushes the result into every arena; of several, it goes to the slice's owner. */
+static void combine_tensor(const comm_node *node, const comm_bucket *b, int s, int tensor)
+{
+    const size_t at = b->offset + (size_t)b->tensor[tensor] * comm_width(b->type);
+    const int64_t count = b->tensor[tensor + 1] - b->tensor[tensor];
+    const comm_folding average = {.type = b->type, .op = KOLO_SUM, .divisor = node->ranks};
+    void *vector[COMM_MAX_LOCAL];
+    for (int l = 0; l < node->ranks; l++) vector[l] = node->arena[l] + at;
+    if (b->average) comm_fold(&average, vector, 1, (const void *const *)vector, node->ranks, count);
+    else comm_adasum_members(vector, node->ranks, b->type, count);
+    for (int l = 1; l < node->ranks; l++)
+        if (node->nodes == 1 || l == s) memcpy(vector[l], vector[0], (size_t)count * comm_width(b->type));
+}
+
+static void reduce_claimed(const comm_node *node, const comm_bucket *b, int s, int64_t block)
+{
+    if (b->tensor) {
+        combine_tensor(node, b, s, b->first[s] + (int)block);
+        return;
+    }
+    int64_t from = comm_bucket_slice(b, s) + block * COMM_BLOCK, end = comm_bucket_slice(b, s + 1);
+    reduce_block(node, b, s, from, end - from < COMM_BLOCK ? end - from : COMM_BLOCK);
+}
+
 static int64_t claim(comm_slice *slice, uint64_t round, int64_t blocks)
 {
     uint64_t end = round * (uint64_t)blocks, at = atomic_load_explicit(&slice->claimed, memory_order_relaxed);
@@ -108,9 +152,7 @@ bool comm_node_work(comm_node *node, const comm_bucket *b, uint64_t round)
         int s = (node->me + i) % b->slices;
         int64_t blocks = slice_blocks(b, s), block = claim(slice_of(node, b, s), round, blocks);
         if (block < 0) continue;
-        int64_t from = comm_part(b->count, b->slices, s) + block * COMM_BLOCK,
-                end = comm_part(b->count, b->slices, s + 1);
-        reduce_block(node, b, s, from, end - from < COMM_BLOCK ? end - from : COMM_BLOCK);
+        reduce_claimed(node, b, s, block);
         if (atomic_fetch_add(&slice_of(node, b, s)->finished, 1) + 1 == round * (uint64_t)blocks) {
             if (node->nodes == 1) comm_node_slice_done(node, b, round);
             else comm_node_ring(node, s); /* the owner takes it to the other nodes */

@@ -79,12 +79,20 @@ typedef struct comm_bucket {
     size_t offset;          /* bytes in the arena */
     int64_t count;          /* elements */
     enum kolo_wire type;
+    int64_t *tensor; /* [tensors + 1] Adasum: the element where each begins; NULL: the bucket is summed */
+    int *first;      /* [slices + 1] Adasum: the tensor with which each slice begins */
+    int tensors;
+    bool average; /* Adasum: between nodes only */
     _Atomic uint64_t round; /* started by this rank */
     uint64_t waited;
 } comm_bucket;
 
 /* Slices of a bucket: the same on every node. */
 int comm_bucket_slices(int64_t count, int rails);
+/* The element with which slice s begins; s = slices: the end. Slices of an Adasum bucket are of whole tensors. */
+int64_t comm_bucket_slice(const comm_bucket *bucket, int s);
+/* Whole tensors to slices, about equal and none empty: first[slices + 1]. slices <= tensors; tensor: as in comm_bucket. */
+void comm_bucket_cut(const int64_t *tensor, int tensors, int slices, int *first);
 
 /* This rank's part of the round is written. True: it was the last of the node, the reduction may begin. */
 bool comm_node_arrive(comm_node *node, comm_bucket *bucket, uint64_t round);

@@ -2,7 +2,7 @@
  * mpiexec -n 2, 3, 4 or 7 comm_nodes; `late`: ranks 0 and 1 on two nodes, the second does not come. */
 #include <mpi.h>
 
-#include "../unit/comm_world.h"
+#include "../unit/comm_world_adasum.h"
 #include "base/thread.h"
 #include "tap.h"
 
@@ -57,6 +57,8 @@ static void check_map(const map *m)
         report(world_buckets(place(m), 1, false, false, algorithms[a], 1), algorithms[a], m->name);
     report(world_buckets(place(m), 1, false, true, "ring", 2), "ring, exact sums", m->name);
     report(world_buckets(place(m), 2, true, false, NULL, 2), "canonical has the bits of the tree over ranks", m->name);
+    report(world_adasum(place(m), false), "Adasum within nodes, then between them", m->name);
+    report(world_adasum(place(m), true), "averages within nodes, Adasum between them", m->name);
     report(world_small(place(m), false), "small collectives", m->name);
     report(world_small(place(m), true), "small collectives, canonical", m->name);
 }

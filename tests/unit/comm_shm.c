@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 
 #include "base/thread.h"
-#include "comm_world.h"
+#include "comm_world_adasum.h"
 #include "tap.h"
 
 typedef int64_t (*work)(world *w, int argument);
@@ -48,6 +48,7 @@ static int64_t run_ranks(int size, work what, int argument)
 static int64_t fixed_order(world *w, int cut) { return world_buckets(w, cut, false, false, NULL, 2); }
 static int64_t canonical(world *w, int cut) { return world_buckets(w, cut, true, false, NULL, 2); }
 static int64_t exact(world *w, int cut) { return world_buckets(w, cut, false, true, NULL, 2); }
+static int64_t combined(world *w, int average) { return world_adasum(w, average); }
 static int64_t small(world *w, int as_tree) { return world_small(w, as_tree); }
 
 static void check_sums(void)
@@ -59,6 +60,8 @@ static void check_sums(void)
         is_int(bad, 0, "%d ranks: the documented order, the same bits for any bucketing", sizes[i]);
         is_int(run_ranks(sizes[i], canonical, 2), 0, "%d ranks: canonical has the bits of the tree", sizes[i]);
         is_int(run_ranks(sizes[i], exact, 1), 0, "%d ranks: exact sums", sizes[i]);
+        is_int(run_ranks(sizes[i], combined, 0) + run_ranks(sizes[i], combined, 1), 0,
+               "%d ranks: tensors combined by Adasum, or averaged, as defined, the same bits on all", sizes[i]);
         is_int(run_ranks(sizes[i], small, 0) + run_ranks(sizes[i], small, 1), 0, "%d ranks: small collectives",
                sizes[i]);
     }
