@@ -123,7 +123,7 @@ static void golden_update(golden_set *set, const kolo_optimizer *optimizer, cons
     const kolo_rule_layer factors = kolo_layer_rule(optimizer, options);
     for (int i = 0; i < set->n; i++) {
         kolo_slice slice = {.param = set->w[i],
-                            .grad = set->g[i],
+                            .grad = set->g[i], .rate = 1,
                             .slow = options->lookahead > 0 ? set->slow[i] : NULL,
                             .layer = &set->layer[i],
                             .count = set->count[i],

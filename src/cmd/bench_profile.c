@@ -51,6 +51,9 @@ static double action_bytes(const kolo_plan *plan, const kolo_action *a)
     case KOLO_ACTION_NORM: return (double)(plan->arena_bytes[KOLO_ARENA_GRADIENT] - plan->reduced_front);
     case KOLO_ACTION_LAYERS:
         return (double)plan->arena_bytes[KOLO_ARENA_PARAM] * (plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB ? 6 : 2);
+    case KOLO_ACTION_SQUARE: return 4 * (double)plan->bucket[a->bucket].params;
+    case KOLO_ACTION_APPLY: return 12 * (double)plan->bucket[a->bucket].params;
+    case KOLO_ACTION_DELTA:
     case KOLO_ACTION_UPDATE: return update_bytes(plan, &plan->bucket[a->bucket]);
     default: return 0;
     }
@@ -85,7 +88,9 @@ static void print_kinds(const kolo_plan *plan, const kolo_exec_profile *profile,
     static const char *const kind[] = {
         [KOLO_ACTION_LOAD] = "load",     [KOLO_ACTION_SUM] = "sum",        [KOLO_ACTION_FOLD] = "fold",
         [KOLO_ACTION_REDUCE] = "reduce", [KOLO_ACTION_WAIT] = "wait",      [KOLO_ACTION_NORM] = "norm",
-        [KOLO_ACTION_LAYERS] = "layers", [KOLO_ACTION_UPDATE] = "update", [KOLO_ACTION_BUFFERS] = "buffers"};
+        [KOLO_ACTION_LAYERS] = "layers", [KOLO_ACTION_UPDATE] = "update", [KOLO_ACTION_BUFFERS] = "buffers",
+        [KOLO_ACTION_SQUARE] = "squares", [KOLO_ACTION_NOISE] = "noise",   [KOLO_ACTION_DELTA] = "step",
+        [KOLO_ACTION_APPLY] = "apply"};
     row rows[KOLO_OP_COUNT + 16] = {{0}};
     double sum = 0;
     for (int64_t i = 0; i < plan->actions; i++) {

@@ -37,8 +37,7 @@ int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *back
     KOLO_TRY_GOTO(rc, exec_allocate(e, share));
     KOLO_TRY_GOTO(rc, exec_resolve(e));
     if (comm && plan->config.optimizer) {
-        for (int b = 0; b < plan->buckets; b++)
-            KOLO_TRY_GOTO(rc, kolo_comm_bucket(comm, plan->bucket[b].offset, plan->bucket[b].count));
+        KOLO_TRY_GOTO(rc, exec_declare(e));
         KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
         KOLO_TRY_GOTO(rc, exec_agree(e));
     }
@@ -112,6 +111,18 @@ static int norm(kolo_exec *e)
     return kolo_updater_norm(e->updater, level(e, 0, p->reduced_front), count, e->step);
 }
 
+static int square(kolo_exec *e, const kolo_action *a)
+{
+    const kolo_bucket *b = &e->plan->bucket[a->bucket];
+    size_t begin = e->plan->reduced_front + (size_t)b->param * sizeof(float);
+    return kolo_updater_square(e->updater, level(e, a->from, begin), b->params, a->to != 0, e->step);
+}
+
+static enum kolo_update how_of(const kolo_action *a)
+{
+    return a->kind == KOLO_ACTION_DELTA ? KOLO_UPDATE_DELTA : a->kind == KOLO_ACTION_APPLY ? KOLO_UPDATE_APPLY : KOLO_UPDATE;
+}
+
 static int act(kolo_exec *e, const kolo_action *a)
 {
     const kolo_plan *p = e->plan;
@@ -130,7 +141,11 @@ static int act(kolo_exec *e, const kolo_action *a)
     case KOLO_ACTION_NORM: return norm(e);
     case KOLO_ACTION_LAYERS: return kolo_updater_layers(e->updater, e->step);
     case KOLO_ACTION_UPDATE:
-        return kolo_updater_update(e->updater, slice[a->bucket], slice[a->bucket + 1] - slice[a->bucket], e->step);
+    case KOLO_ACTION_DELTA:
+    case KOLO_ACTION_APPLY:
+        return kolo_updater_update(e->updater, slice[a->bucket], slice[a->bucket + 1] - slice[a->bucket], how_of(a), e->step);
+    case KOLO_ACTION_SQUARE: return square(e, a);
+    case KOLO_ACTION_NOISE: return kolo_comm_sum(e->comm, &e->step->square, 1);
     case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater, e->step);
     }
     return kolo_fail(KOLO_EINTERNAL, "unknown action");
@@ -170,7 +185,7 @@ static int begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, k
         block->valid[s] = (int32_t)(valid < 0 ? 0 : valid > rows ? rows : valid);
         block->row[s] = (int32_t)(batch->first + s * rows);
     }
-    block->valid_global = batch->valid_global;
+    block->valid_global = p->config.adasum ? batch->valid : batch->valid_global; /* a rank's own mean, or its part of all */
     return kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, e->step, block, KOLO_STEP_HOST_BYTES);
 }
 

@@ -88,12 +88,13 @@ static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, 
     KOLO_TRY(kolo_grow(&all->slice, &all->capacity, all->n, sizeof *all->slice));
     kolo_slice *k = &all->slice[all->n++];
     *k = (kolo_slice){.param = (float *)e->arena[KOLO_ARENA_PARAM] + from,
-                      .grad = (const float *)(e->arena[KOLO_ARENA_GRADIENT] + p->reduced_front) + from,
+                      .grad = (float *)(e->arena[KOLO_ARENA_GRADIENT] + p->reduced_front) + from,
                       .ema = average ? average + from : NULL,
                       .half = half ? half + from * 2 : NULL,
                       .half_type = p->graph->dtype,
                       .count = to - from,
-                      .decay = p->segment[segment].decay};
+                      .decay = p->segment[segment].decay,
+                      .rate = p->segment[segment].rate};
     for (int i = 0; i < kolo_plan_states(p); i++) {
         float *state = (float *)(e->arena[KOLO_ARENA_STATE] + (size_t)i * p->arena_bytes[KOLO_ARENA_PARAM]) + from;
         *(i < p->config.optimizer->states ? &k->state[i] : &k->slow) = state;
@@ -118,6 +119,21 @@ static int make_slices(kolo_exec *e, slices *all)
         e->first_slice[b + 1] = (int)all->n;
     }
     return 0;
+}
+
+int exec_declare(kolo_exec *e)
+{
+    const kolo_plan *p = e->plan;
+    int64_t *count = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *count);
+    int rc = count ? 0 : KOLO_ECONFIG;
+    for (int b = 0; b < p->buckets && rc >= 0; b++) {
+        const kolo_bucket *k = &p->bucket[b];
+        if (p->config.adasum && k->params > 0)
+            rc = kolo_comm_bucket_adasum(e->comm, k->offset, count, kolo_plan_bucket_tensors(p, b, count), p->config.average);
+        else rc = kolo_comm_bucket(e->comm, k->offset, k->count);
+    }
+    free(count);
+    return rc;
 }
 
 static int make_runnings(const kolo_exec *e, kolo_running *all, int *count)
@@ -145,10 +161,8 @@ static int make_updater(kolo_exec *e)
     slices all = {0};
     int runnings = 0, rc = KOLO_ECONFIG;
     kolo_running *running = kolo_alloc((size_t)(p->graph->tensors + 1) * sizeof *running);
-    bool *decay = kolo_alloc((size_t)p->segments + 1);
     e->first_slice = kolo_alloc((size_t)(p->buckets + 1) * sizeof *e->first_slice);
-    if (!running || !decay || !e->first_slice) goto fail;
-    for (int s = 0; s < p->segments; s++) decay[s] = p->segment[s].decay;
+    if (!running || !e->first_slice) goto fail;
     bool layerwise = kolo_is_layerwise(p->config.optimizer);
     KOLO_TRY_GOTO(rc, make_slices(e, &all));
     KOLO_TRY_GOTO(rc, make_runnings(e, running, &runnings));
@@ -160,14 +174,13 @@ static int make_updater(kolo_exec *e)
                                   .running = running,
                                   .runnings = runnings,
                                   .layer = layerwise ? layers_of(e) : NULL,
-                                  .layer_decay = decay,
+                                  .segment = p->segment,
                                   .layers = layerwise ? p->segments : 0,
                                   .dynamic_scale = e->dynamic};
     rc = kolo_updater_create(&e->updater, &config);
 fail:
     free(all.slice);
     free(running);
-    free(decay);
     return rc;
 }
 

@@ -65,6 +65,7 @@ struct kolo_exec {
 /* memory.c: arenas, pointers, slices, turns. */
 int exec_allocate(kolo_exec *exec, kolo_exec *share);
 int exec_resolve(kolo_exec *exec);
+int exec_declare(kolo_exec *exec); /* buckets to comm */
 void exec_release(kolo_exec *exec);
 /* agree.c: the same plan on all ranks. Collective. */
 int exec_agree(kolo_exec *exec);

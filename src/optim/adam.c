@@ -5,9 +5,9 @@ LOOP_RUN(run, kolo_rule_adam, kolo_rule_adam_step, 2)
 
 static void update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, bool decoupled)
 {
-    const loop l = kolo_loop_of(options, step);
+    const loop l = kolo_loop_of(slice, options, step);
     const kolo_rule_adam rule =
-        kolo_rule_adam_at((double)step->lr, slice->decay ? (double)step->weight_decay : 0, decoupled, (double)step->momentum,
+        kolo_rule_adam_at((double)kolo_slice_rate(slice, step), slice->decay ? (double)step->weight_decay : 0, decoupled, (double)step->momentum,
                           kolo_own(options->beta2, 0.999), kolo_own(options->epsilon, 1e-8),
                           (double)(kolo_step_updates(step) + 1));
     kolo_loop_update(slice, &l, &rule, 2, run);

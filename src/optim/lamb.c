@@ -18,7 +18,7 @@ static inline __attribute__((always_inline)) float apply(const kolo_rule_lamb *r
 
 static kolo_rule_lamb rule_of(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, float factor)
 {
-    return kolo_rule_lamb_at(step->lr, slice->decay ? step->weight_decay : 0, (double)step->momentum,
+    return kolo_rule_lamb_at(kolo_slice_rate(slice, step), slice->decay ? step->weight_decay : 0, (double)step->momentum,
                              kolo_own(options->beta2, 0.999), kolo_own(options->epsilon, 1e-6), options->bias_correction,
                              (double)(kolo_step_updates(step) + 1), factor);
 }
@@ -28,14 +28,14 @@ LOOP_RUN(run, kolo_rule_lamb, apply, 2)
 
 void kolo_lamb_measure(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum)
 {
-    const loop l = kolo_loop_of(options, step);
+    const loop l = kolo_loop_of(slice, options, step);
     const kolo_rule_lamb rule = rule_of(slice, options, step, 0);
     kolo_loop_measure(slice, &l, &rule, measure, sum);
 }
 
 void kolo_lamb_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
 {
-    const loop l = kolo_loop_of(options, step);
+    const loop l = kolo_loop_of(slice, options, step);
     const kolo_rule_lamb rule = rule_of(slice, options, step, slice->layer->factor);
     kolo_loop_update(slice, &l, &rule, 2, run);
 }

@@ -14,7 +14,7 @@ LOOP_RUN(run, kolo_rule_lars, kolo_rule_lars_step, 1)
 
 static kolo_rule_lars rule_of(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, bool inside)
 {
-    return (kolo_rule_lars){.rate = step->lr,
+    return (kolo_rule_lars){.rate = kolo_slice_rate(slice, step),
                             .decay = slice->decay ? step->weight_decay : 0,
                             .momentum = step->momentum,
                             .nesterov = options->nesterov,
@@ -24,7 +24,7 @@ static kolo_rule_lars rule_of(const kolo_slice *slice, const kolo_options *optio
 
 void kolo_lars_measure(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum)
 {
-    const loop l = kolo_loop_of(options, step);
+    const loop l = kolo_loop_of(slice, options, step);
     const kolo_rule_lars rule = rule_of(slice, options, step, false);
     kolo_loop_measure(slice, &l, &rule, measure, sum);
 }
@@ -36,7 +36,7 @@ void kolo_lars_tf_measure(const kolo_slice *slice, const kolo_options *options, 
 
 void kolo_lars_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
 {
-    const loop l = kolo_loop_of(options, step);
+    const loop l = kolo_loop_of(slice, options, step);
     kolo_rule_lars rule = rule_of(slice, options, step, false);
     rule.factor = slice->layer->factor;
     kolo_loop_update(slice, &l, &rule, 1, run);
@@ -44,7 +44,7 @@ void kolo_lars_update(const kolo_slice *slice, const kolo_options *options, cons
 
 void kolo_lars_tf_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
 {
-    const loop l = kolo_loop_of(options, step);
+    const loop l = kolo_loop_of(slice, options, step);
     kolo_rule_lars rule = rule_of(slice, options, step, true);
     rule.factor = slice->layer->factor;
     kolo_loop_update(slice, &l, &rule, 1, run);

@@ -1,9 +1,9 @@
 #include "optim/loop.h"
 
-loop kolo_loop_of(const kolo_options *o, const kolo_step *step)
+loop kolo_loop_of(const kolo_slice *slice, const kolo_options *o, const kolo_step *step)
 {
     int64_t done = kolo_step_updates(step);
-    loop l = {.clip = step->clip, .limit = (float)o->clip_value, .ema_decay = step->ema_decay};
+    loop l = {.clip = step->clip, .limit = (float)o->clip_value, .ema_decay = step->ema_decay, .delta = slice->delta};
     if (o->lookahead <= 0) return l;
     bool late = o->lookahead_start == KOLO_lookahead_start_first_sync;
     l.slow_now = (done + 1) % o->lookahead == 0;

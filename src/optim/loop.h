@@ -13,13 +13,13 @@ typedef struct loop {
     float clip, limit, ema_decay;
     float slow_rate; /* this step: slow += slow_rate (w - slow), w = slow */
     bool slow_begin, slow_now;
+    bool delta; /* the step goes to where the gradient was, and nothing else moves but state */
 } loop;
 
-loop kolo_loop_of(const kolo_options *options, const kolo_step *step);
+loop kolo_loop_of(const kolo_slice *slice, const kolo_options *options, const kolo_step *step);
 
 typedef struct loop_rows {
-    float *w;
-    const float *g;
+    float *w, *g;
     float *state[LOOP_STATES], *ema, *slow;
 } loop_rows;
 
@@ -28,13 +28,13 @@ typedef void (*loop_run)(const loop *l, const void *rule, int used, const loop_r
 /* Cuts the slice into chunks for threads. */
 void kolo_loop_update(const kolo_slice *slice, const loop *l, const void *rule, int used, loop_run run);
 
-/* The body; `used`, `average` and `slow` are constants where this is inlined, so that the loop has no branch and is vectorised. */
-#define LOOP_BODY(TYPE, STEP, USED, AVERAGE, SLOW)                                                       \
+/* The body; `used`, `average`, `slow` and `delta` are constants where this is inlined, so that the loop has no branch and is vectorised. */
+#define LOOP_BODY(TYPE, STEP, USED, AVERAGE, SLOW, DELTA)                                                \
     do {                                                                                                 \
         const loop k = *l;                                                                               \
         const TYPE r = *(const TYPE *)rule;                                                              \
         float *restrict w = rows->w, *restrict e = rows->ema, *restrict slow = rows->slow;               \
-        const float *restrict g = rows->g;                                                               \
+        float *restrict g = rows->g;                                                                     \
         float *restrict s0 = rows->state[0], *restrict s1 = rows->state[1], *restrict s2 = rows->state[2]; \
         for (int64_t i = 0; i < n; i++) {                                                                \
             float s[3] = {(USED) > 0 ? s0[i] : 0, (USED) > 1 ? s1[i] : 0, (USED) > 2 ? s2[i] : 0};       \
@@ -43,7 +43,8 @@ void kolo_loop_update(const kolo_slice *slice, const loop *l, const void *rule, 
             if ((USED) > 1) s1[i] = s[1];                                                                \
             if ((USED) > 2) s2[i] = s[2];                                                                \
             if (SLOW) slow[i] = kolo_rule_slow(k.slow_begin ? old : slow[i], &v, k.slow_rate, k.slow_now); \
-            w[i] = v;                                                                                    \
+            if (DELTA) g[i] = v - old;                                                                   \
+            else w[i] = v;                                                                               \
             if (AVERAGE) e[i] = kolo_rule_ema(e[i], v, k.ema_decay);                                     \
         }                                                                                                \
     } while (0)
@@ -53,13 +54,15 @@ void kolo_loop_update(const kolo_slice *slice, const loop *l, const void *rule, 
     KOLO_WIDE static void NAME(const loop *l, const void *rule, int used, const loop_rows *rows, int64_t n) \
     {                                                                                                  \
         (void)used;                                                                                    \
-        if (rows->slow) {                                                                              \
-            if (rows->ema) LOOP_BODY(TYPE, STEP, USED, true, true);                                    \
-            else LOOP_BODY(TYPE, STEP, USED, false, true);                                             \
+        if (l->delta) {                                                                                \
+            LOOP_BODY(TYPE, STEP, USED, false, false, true);                                           \
+        } else if (rows->slow) {                                                                       \
+            if (rows->ema) LOOP_BODY(TYPE, STEP, USED, true, true, false);                             \
+            else LOOP_BODY(TYPE, STEP, USED, false, true, false);                                      \
         } else if (rows->ema) {                                                                        \
-            LOOP_BODY(TYPE, STEP, USED, true, false);                                                  \
+            LOOP_BODY(TYPE, STEP, USED, true, false, false);                                           \
         } else {                                                                                       \
-            LOOP_BODY(TYPE, STEP, USED, false, false);                                                 \
+            LOOP_BODY(TYPE, STEP, USED, false, false, false);                                          \
         }                                                                                              \
     }
 

@@ -14,15 +14,15 @@ LOOP_RUN(run, kolo_rule_novograd, kolo_rule_novograd_step, 1)
 
 void kolo_novograd_measure(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum)
 {
-    const loop l = kolo_loop_of(options, step);
+    const loop l = kolo_loop_of(slice, options, step);
     const kolo_rule_novograd rule = {0};
     kolo_loop_measure(slice, &l, &rule, measure, sum);
 }
 
 void kolo_novograd_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
 {
-    const loop l = kolo_loop_of(options, step);
-    const kolo_rule_novograd rule = {.rate = step->lr,
+    const loop l = kolo_loop_of(slice, options, step);
+    const kolo_rule_novograd rule = {.rate = kolo_slice_rate(slice, step),
                                      .decay = slice->decay ? step->weight_decay : 0,
                                      .b1 = step->momentum,
                                      .take = options->grad_averaging ? 1 - step->momentum : 1,

@@ -10,16 +10,17 @@
 #include "ops/backend.h"
 #include "optim/rules.h"
 
-/* A run of elements that are treated alike: consecutive parameters with the same decay. */
+/* A run of elements that are treated alike: consecutive parameters with the same decay and rate. */
 typedef struct kolo_segment {
     int64_t begin, count;
     bool decay;
+    float rate; /* times the learning rate: layer_decay */
 } kolo_segment; /* of layer-wise optimizers: one parameter, whose number among the segments is that of its kolo_layer */
 
 /* One slice of the arenas; all pointers already at its begin; count elements. */
 typedef struct kolo_slice {
     float *param;      /* f32 master */
-    const float *grad; /* mean over the global batch */
+    float *grad;       /* mean over the global batch; with KOLO_UPDATE_DELTA the step stands here afterwards */
     float *state[4];   /* optimizer state, `states` of them */
     float *ema;        /* or NULL */
     float *slow;       /* Lookahead's slow weights, or NULL */
@@ -27,8 +28,11 @@ typedef struct kolo_slice {
     void *half;        /* the parameters' 16-bit copy, rounded anew by every update, or NULL */
     enum kolo_dtype half_type;
     int64_t count;
-    bool decay;
+    bool decay, delta; /* delta: the step goes to grad, and param stays (set by an updater) */
+    float rate;        /* times the learning rate */
 } kolo_slice;
+/* The learning rate of a slice in this step. */
+KOLO_INLINE float kolo_slice_rate(const kolo_slice *slice, const kolo_step *step) { return step->lr * slice->rate; }
 
 typedef struct kolo_optimizer {
     const char *name, *help;
@@ -70,7 +74,7 @@ typedef struct kolo_updater_config {
     const kolo_running *running; /* [runnings] copied */
     int runnings;
     kolo_layer *layer; /* [layers] in backend memory: every tensor's; NULL with 0 layers */
-    const bool *layer_decay; /* [layers] copied */
+    const kolo_segment *segment; /* [layers] copied: their decay and rate */
     int layers;
     bool dynamic_scale; /* the loss scale follows overflows (fp16); else it stays as it is */
 } kolo_updater_config;
@@ -79,7 +83,14 @@ typedef struct kolo_updater kolo_updater;
 int kolo_updater_create(kolo_updater **updater, const kolo_updater_config *config);
 void kolo_updater_destroy(kolo_updater **updater);
 /* All enqueue on COMPUTE (cpu: do at once). step: in backend memory. Slices [first, first + count). */
-int kolo_updater_update(kolo_updater *updater, int first, int count, const kolo_step *step);
+enum kolo_update {
+    KOLO_UPDATE,       /* new weights, averages, 16-bit copies */
+    KOLO_UPDATE_DELTA, /* only state changes; what would be added to the weights stands in the place of the gradients */
+    KOLO_UPDATE_APPLY, /* that is added to the weights; averages, 16-bit copies */
+};
+int kolo_updater_update(kolo_updater *updater, int first, int count, enum kolo_update how, const kolo_step *step);
+/* SQUARE: the sum of squares of grad[count], in f64 in a fixed order, to step->square: in the place of what stands there, or added. */
+int kolo_updater_square(kolo_updater *updater, const float *grad, int64_t count, bool more, kolo_step *step);
 int kolo_updater_running(kolo_updater *updater, const kolo_step *step);
 /* LAYERS: the first pass over all slices, and every tensor's factor. */
 int kolo_updater_layers(kolo_updater *updater, const kolo_step *step);
@@ -93,10 +104,11 @@ double kolo_square_sum(const float *x, int64_t count);
 typedef struct kolo_updater_type {
     int (*create)(kolo_updater *updater); /* updater->config is set; sets updater->state */
     void (*destroy)(kolo_updater *updater);
-    int (*update)(kolo_updater *updater, int first, int count, const kolo_step *step);
+    int (*update)(kolo_updater *updater, int first, int count, enum kolo_update how, const kolo_step *step);
     int (*running)(kolo_updater *updater, const kolo_step *step);
     int (*norm)(kolo_updater *updater, const float *grad, int64_t count, kolo_step *step);
     int (*layers)(kolo_updater *updater, const kolo_step *step);
+    int (*square)(kolo_updater *updater, const float *grad, int64_t count, bool more, kolo_step *step);
 } kolo_updater_type;
 extern const kolo_updater_type kolo_cpu_updater;
 struct kolo_updater {
@@ -104,6 +116,9 @@ struct kolo_updater {
     kolo_updater_config config; /* slice, running: own copies */
     void *state;
 };
+
+/* KOLO_UPDATE_APPLY on the host: no state, no clipping. */
+void kolo_apply_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step);
 
 #define OPTIMIZER(name, ...) void kolo_##name##_update(const kolo_slice *, const kolo_options *, const kolo_step *);
 #define LAYERWISE(name, ...) \

@@ -7,8 +7,8 @@ LOOP_RUN(run_3, kolo_rule_rmsprop, kolo_rule_rmsprop_step, 3)
 
 static void update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, bool centered, bool inside)
 {
-    const loop l = kolo_loop_of(options, step);
-    const kolo_rule_rmsprop rule = {.rate = step->lr,
+    const loop l = kolo_loop_of(slice, options, step);
+    const kolo_rule_rmsprop rule = {.rate = kolo_slice_rate(slice, step),
                                     .decay = slice->decay ? step->weight_decay : 0,
                                     .alpha = (float)options->alpha,
                                     .take = (float)(1 - options->alpha),

@@ -28,8 +28,8 @@ int kolo_updater_create(kolo_updater **updater, const kolo_updater_config *confi
     u->config = *config;
     u->config.slice = copy(config->slice, (size_t)config->slices * sizeof *config->slice);
     u->config.running = copy(config->running, (size_t)config->runnings * sizeof *config->running);
-    u->config.layer_decay = copy(config->layer_decay, (size_t)config->layers * sizeof *config->layer_decay);
-    int rc = u->config.slice && u->config.running && u->config.layer_decay ? type->create(u) : KOLO_ECONFIG;
+    u->config.segment = copy(config->segment, (size_t)config->layers * sizeof *config->segment);
+    int rc = u->config.slice && u->config.running && u->config.segment ? type->create(u) : KOLO_ECONFIG;
     if (rc < 0) kolo_updater_destroy(&u);
     *updater = u;
     return rc;
@@ -42,14 +42,14 @@ void kolo_updater_destroy(kolo_updater **updater)
     u->type->destroy(u);
     free((void *)(uintptr_t)u->config.slice);
     free((void *)(uintptr_t)u->config.running);
-    free((void *)(uintptr_t)u->config.layer_decay);
+    free((void *)(uintptr_t)u->config.segment);
     free(u);
     *updater = NULL;
 }
 
-int kolo_updater_update(kolo_updater *u, int first, int count, const kolo_step *step)
+int kolo_updater_update(kolo_updater *u, int first, int count, enum kolo_update how, const kolo_step *step)
 {
-    return u->type->update(u, first, count, step);
+    return u->type->update(u, first, count, how, step);
 }
 int kolo_updater_running(kolo_updater *u, const kolo_step *step) { return u->type->running(u, step); }
 int kolo_updater_norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
@@ -58,6 +58,10 @@ int kolo_updater_norm(kolo_updater *u, const float *grad, int64_t count, kolo_st
 }
 
 int kolo_updater_layers(kolo_updater *u, const kolo_step *step) { return u->type->layers(u, step); }
+int kolo_updater_square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step)
+{
+    return u->type->square(u, grad, count, more, step);
+}
 
 /* ---- in host memory ---- */
 
@@ -69,14 +73,16 @@ static int create(kolo_updater *u)
 
 static void destroy(kolo_updater *u) { (void)u; }
 
-static int update(kolo_updater *u, int first, int count, const kolo_step *step)
+static int update(kolo_updater *u, int first, int count, enum kolo_update how, const kolo_step *step)
 {
     const kolo_updater_config *c = &u->config;
     if (step->skip) return 0;
     for (int i = first; i < first + count; i++) {
         const kolo_slice *s = &c->slice[i];
-        c->optimizer->update(s, c->options, step);
-        if (s->half) KOLO_TRY(kolo_backend_narrow(c->backend, s->half, s->half_type, s->param, s->count));
+        kolo_slice own = *s;
+        own.delta = how == KOLO_UPDATE_DELTA;
+        (how == KOLO_UPDATE_APPLY ? kolo_apply_update : c->optimizer->update)(&own, c->options, step);
+        if (s->half && !own.delta) KOLO_TRY(kolo_backend_narrow(c->backend, s->half, s->half_type, s->param, s->count));
     }
     return 0;
 }
@@ -113,8 +119,15 @@ static int layers(kolo_updater *u, const kolo_step *step)
     for (int i = 0; i < c->layers; i++) c->layer[i].sum[0] = c->layer[i].sum[1] = 0;
     for (int i = 0; i < c->slices; i++) c->optimizer->measure(&c->slice[i], c->options, step, c->slice[i].layer->sum);
     for (int i = 0; i < c->layers; i++)
-        kolo_layer_decide(&rule, c->layer_decay[i] ? step->weight_decay : 0, step->lr, &c->layer[i]);
+        kolo_layer_decide(&rule, c->segment[i].decay ? step->weight_decay : 0, step->lr * c->segment[i].rate, &c->layer[i]);
     return 0;
 }
 
-const kolo_updater_type kolo_cpu_updater = {create, destroy, update, running, norm, layers};
+static int square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step)
+{
+    (void)u;
+    step->square = (more ? step->square : 0) + kolo_square_sum(grad, count);
+    return 0;
+}
+
+const kolo_updater_type kolo_cpu_updater = {create, destroy, update, running, norm, layers, square};

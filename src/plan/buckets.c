@@ -1,5 +1,6 @@
 /* Buckets: GRADIENT cut into slices in order of production. A slice closes when it holds bucket_bytes. The last one,
- * which nothing is left to hide behind, is at most an eighth of that: its reduction is what the step waits for. */
+ * which nothing is left to hide behind, is at most an eighth of that: its reduction is what the step waits for.
+ * With Adasum what is summed as ever (statistics, metrics) and what is combined are never in one bucket. */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -49,7 +50,8 @@ int kolo_plan_buckets(kolo_plan *plan)
     int64_t tail = e.n - 1; /* the last bucket begins with this tensor */
     while (tail > 0 && (double)(all - (tail > 1 ? e.end[tail - 2] : 0)) <= plan->config.bucket_bytes / 8) tail--;
     for (int64_t i = 0; i < e.n; i++) {
-        if (i != tail - 1 && i != e.n - 1 && (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes))
+        bool front = plan->config.adasum && e.end[i] == plan->reduced_front;
+        if (!front && i != tail - 1 && i != e.n - 1 && (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes))
             continue;
         add(plan, begin, e.end[i]);
         begin = e.end[i];
@@ -58,6 +60,22 @@ int kolo_plan_buckets(kolo_plan *plan)
 fail:
     free(e.end);
     return rc;
+}
+
+int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count)
+{
+    const kolo_graph *g = plan->graph;
+    const kolo_bucket *b = &plan->bucket[bucket];
+    const size_t end = b->offset + (size_t)b->count * sizeof(float);
+    int n = 0;
+    for (int64_t i = 0; i < g->nodes; i++) /* in the order of settle_reduced */
+        for (int k = 0; k < g->node[i].n_out; k++) {
+            int t = g->node[i].out[k];
+            if (t < 0 || g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
+            if (plan->home[t].offset >= b->offset && plan->home[t].offset < end)
+                count[n++] = (int64_t)(kolo_plan_tensor_bytes(plan, t) / sizeof(float));
+        }
+    return n;
 }
 
 int kolo_plan_bucket_of(const kolo_plan *plan, size_t offset)

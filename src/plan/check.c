@@ -29,8 +29,9 @@ typedef struct check {
     content *content;                 /* [buckets][levels] */
     int *tensors;                     /* [buckets] reduced tensors in it */
     int *written;                     /* [tensors] 1 + slot that wrote it last */
-    char *started, *waited, *updated; /* [buckets] */
-    int norms, layers, buffers;
+    char *started, *waited, *updated, *stepped; /* [buckets] stepped: holds steps instead of gradients */
+    int squares;                                /* of buckets and micro-batches */
+    int norms, layers, buffers, noises;
 } check;
 
 static int breach(const check *c, const char *what, int tensor, int slot)
@@ -235,6 +236,24 @@ static int on_sum(check *c, const kolo_action *a)
     return breach(c, "sums what was never written", -1, 0);
 }
 
+static bool combined(const check *c, int bucket) { return c->plan->config.adasum && c->plan->bucket[bucket].params > 0; }
+
+/* The optimizer's rule, on sums of all ranks or, for Adasum, on this rank's own. */
+static int on_update(check *c, int b)
+{
+    const kolo_plan_config *config = &c->plan->config;
+    if (combined(c, b) ? !finished(c, b) : !ready(c, b))
+        return breach(c, "updates before the gradients are complete", -1, 0);
+    if (c->updated[b] || c->stepped[b]) return breach(c, "updates twice", -1, 0);
+    if ((config->clip_norm || config->scaled || config->noise) && !c->norms)
+        return breach(c, "updates before the gradients are judged", -1, 0);
+    if (kolo_is_layerwise(config->optimizer) && !c->layers)
+        return breach(c, "updates before the tensors' factors are known", -1, 0);
+    if (combined(c, b)) c->stepped[b] = 1;
+    else c->updated[b] = 1;
+    return 0;
+}
+
 static int on_bucket(check *c, const kolo_action *a)
 {
     int b = a->bucket;
@@ -243,34 +262,46 @@ static int on_bucket(check *c, const kolo_action *a)
     case KOLO_ACTION_REDUCE:
         if (c->started[b]) return breach(c, "the reduction has begun before", -1, 0);
         if (!finished(c, b)) return breach(c, "the bucket is not complete", -1, 0);
+        if (combined(c, b) && !c->stepped[b]) return breach(c, "gradients would be combined instead of steps", -1, 0);
         c->started[b] = 1;
         return 0;
     case KOLO_ACTION_WAIT:
         if (!c->started[b] || c->waited[b]) return breach(c, "waits for a reduction that is not under way", -1, 0);
         c->waited[b] = 1;
         return 0;
-    default:
-        if (!ready(c, b)) return breach(c, "updates before the gradients are complete", -1, 0);
+    case KOLO_ACTION_SQUARE:
+        if (a->from < 0 || a->from >= c->levels || !whole(c, b, a->from) || c->started[b])
+            return breach(c, "measures gradients that are not complete, or not there any more", -1, 0);
+        if (content_of(c, b, a->from)->begin != a->slot || content_of(c, b, a->from)->end != a->slot + 1)
+            return breach(c, "measures more than one micro-batch", -1, 0);
+        if ((a->to != 0) != (c->squares++ > 0)) return breach(c, "adds to nothing, or begins anew", -1, 0);
+        return 0;
+    case KOLO_ACTION_APPLY:
+        if (!c->stepped[b] || !c->waited[b]) return breach(c, "applies what is no step of all ranks", -1, 0);
         if (c->updated[b]) return breach(c, "updates twice", -1, 0);
-        if ((c->plan->config.clip_norm || c->plan->config.scaled) && !c->norms)
-            return breach(c, "updates before the gradients are judged", -1, 0);
-        if (kolo_is_layerwise(c->plan->config.optimizer) && !c->layers)
-            return breach(c, "updates before the tensors' factors are known", -1, 0);
         c->updated[b] = 1;
         return 0;
+    default:
+        if ((a->kind == KOLO_ACTION_DELTA) != combined(c, b)) return breach(c, "is no action of this plan", -1, 0);
+        return on_update(c, b);
     }
 }
 
 static int on_all(check *c, const kolo_action *a)
 {
     bool statistics = a->kind == KOLO_ACTION_BUFFERS;
-    int *done = statistics ? &c->buffers : a->kind == KOLO_ACTION_NORM ? &c->norms : &c->layers;
-    if (a->kind == KOLO_ACTION_LAYERS && (c->plan->config.clip_norm || c->plan->config.scaled) && !c->norms)
+    int *done = statistics                      ? &c->buffers
+                : a->kind == KOLO_ACTION_NORM  ? &c->norms
+                : a->kind == KOLO_ACTION_NOISE ? &c->noises
+                                               : &c->layers;
+    const kolo_plan_config *config = &c->plan->config;
+    if (a->kind == KOLO_ACTION_LAYERS && (config->clip_norm || config->scaled || config->noise) && !c->norms)
         return breach(c, "measures gradients before they are judged", -1, 0);
     for (int t = 0; t < c->graph->tensors; t++) {
         enum kolo_role role = c->graph->tensor[t].role;
         if (c->plan->home[t].arena != KOLO_ARENA_GRADIENT || (statistics && role != KOLO_ROLE_STATISTIC)) continue;
-        if (!ready(c, kolo_plan_bucket_of(c->plan, c->plan->home[t].offset)))
+        int b = kolo_plan_bucket_of(c->plan, c->plan->home[t].offset);
+        if (combined(c, b) ? !finished(c, b) || c->stepped[b] : !statistics && config->adasum ? false : !ready(c, b))
             return breach(c, "uses sums that are not complete", t, 0);
     }
     if ((*done)++) return breach(c, "is done twice", -1, 0);
@@ -288,7 +319,11 @@ static int play(check *c)
         case KOLO_ACTION_FOLD: KOLO_TRY(on_fold(c, a)); break;
         case KOLO_ACTION_REDUCE:
         case KOLO_ACTION_WAIT:
+        case KOLO_ACTION_SQUARE:
+        case KOLO_ACTION_DELTA:
+        case KOLO_ACTION_APPLY:
         case KOLO_ACTION_UPDATE: KOLO_TRY(on_bucket(c, a)); break;
+        case KOLO_ACTION_NOISE:
         case KOLO_ACTION_NORM:
         case KOLO_ACTION_LAYERS:
         case KOLO_ACTION_BUFFERS: KOLO_TRY(on_all(c, a)); break;
@@ -375,6 +410,10 @@ static int check_segments(const kolo_plan *p)
 static int check_end(check *c)
 {
     const kolo_plan *p = c->plan;
+    int measured = 0;
+    for (int b = 0; b < p->buckets; b++) measured += p->bucket[b].params > 0 ? p->config.slots : 0;
+    if (p->config.noise && (c->squares != measured || c->noises != (p->config.ranks > 1)))
+        return kolo_fail(KOLO_EINTERNAL, "plan: %d of %d parts are measured for the noise scale", c->squares, measured);
     for (int b = 0; b < p->buckets; b++) {
         if (!finished(c, b))
             return kolo_fail(KOLO_EINTERNAL, "plan: bucket %d is not complete at the end of the step", b);
@@ -404,10 +443,11 @@ static int make_room(check *c)
     c->content = kolo_alloc(buckets * (size_t)c->levels * sizeof *c->content);
     c->tensors = kolo_alloc(buckets * sizeof *c->tensors);
     c->written = kolo_alloc(((size_t)p->graph->tensors + 1) * sizeof *c->written);
-    c->started = kolo_alloc(3 * buckets);
+    c->started = kolo_alloc(4 * buckets);
     if (!c->content || !c->tensors || !c->written || !c->started) return KOLO_ECONFIG;
     c->waited = c->started + buckets;
     c->updated = c->waited + buckets;
+    c->stepped = c->updated + buckets;
     for (int t = 0; t < p->graph->tensors; t++)
         if (p->home[t].arena == KOLO_ARENA_GRADIENT) c->tensors[kolo_plan_bucket_of(p, p->home[t].offset)]++;
     return 0;

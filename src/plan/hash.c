@@ -64,7 +64,8 @@ static uint64_t frame(const kolo_plan *p)
     for (int a = 0; a < KOLO_ARENAS; a++) h = word(h, p->arena_bytes[a]);
     for (int b = 0; b < p->buckets; b++) h = word(word(h, p->bucket[b].offset), (uint64_t)p->bucket[b].count);
     for (int s = 0; s < p->segments; s++)
-        h = word(word(word(h, (uint64_t)p->segment[s].begin), (uint64_t)p->segment[s].count), p->segment[s].decay);
+        h = real(word(word(word(h, (uint64_t)p->segment[s].begin), (uint64_t)p->segment[s].count), p->segment[s].decay),
+                 (double)p->segment[s].rate);
     return word(h, p->reduced_front);
 }
 
@@ -80,8 +81,9 @@ static uint64_t action(uint64_t h, const kolo_plan *p, const kolo_action *a)
     for (int k = 0; k < n; k++) h = binding(h, &p->binding[a->binding + k]);
     const kolo_plan_config *c = &p->config;
     if (a->kind == KOLO_ACTION_REDUCE || a->kind == KOLO_ACTION_SUM)
-        h = word(h, (uint64_t)c->ranks << 1 | c->canonical);
-    if (a->kind == KOLO_ACTION_UPDATE) h = text(word(word(h, c->ema), c->lookahead), c->optimizer ? c->optimizer->name : "");
+        h = word(h, (uint64_t)c->ranks << 3 | (uint64_t)c->adasum << 2 | (uint64_t)c->average << 1 | c->canonical);
+    if (a->kind == KOLO_ACTION_UPDATE || a->kind == KOLO_ACTION_DELTA || a->kind == KOLO_ACTION_APPLY)
+        h = text(word(word(h, c->ema), c->lookahead), c->optimizer ? c->optimizer->name : "");
     return h;
 }
 

@@ -1,4 +1,5 @@
 /* Homes: where parameters, buffers and reduced tensors live for the whole run. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -78,28 +79,34 @@ static int settle_like(kolo_plan *plan, const kolo_plan *like)
     return 0;
 }
 
-/* Runs of parameters with the same decay (each alone where every tensor has a factor of its own); the padding between two of them is zero and may be updated with them. */
+/* Runs of parameters with the same decay and rate (each alone where every tensor has a factor of its own); the padding between two of them is zero and may be updated with them. */
 static int make_segments(kolo_plan *plan)
 {
     const kolo_graph *g = plan->graph;
+    const double factor = plan->config.layer_decay;
     int64_t capacity = 0;
-    for (int64_t i = 0; i < g->nodes; i++)
-        for (int k = 0; k < g->node[i].n_out; k++) {
+    int *depth = kolo_alloc((size_t)(g->tensors + 1) * sizeof *depth), depths = depth ? kolo_plan_depths(g, depth) : 0,
+        rc = depth ? 0 : KOLO_ECONFIG;
+    for (int64_t i = 0; i < g->nodes && rc == 0; i++)
+        for (int k = 0; k < g->node[i].n_out && rc == 0; k++) {
             int t = g->node[i].out[k];
             if (t < 0 || g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
             int of = g->tensor[t].of;
             bool decay = g->tensor[of].decay || plan->config.decay_norms;
+            float rate = factor > 0 ? (float)pow(factor, depths - 1 - depth[of]) : 1;
             int64_t count = (int64_t)(kolo_plan_tensor_bytes(plan, of) / sizeof(float));
             kolo_segment *last = plan->segments ? &plan->segment[plan->segments - 1] : NULL;
-            if (last && last->decay == decay && !kolo_is_layerwise(plan->config.optimizer)) {
+            if (last && last->decay == decay && last->rate == rate && !kolo_is_layerwise(plan->config.optimizer)) {
                 last->count += count;
                 continue;
             }
-            KOLO_TRY(kolo_grow(&plan->segment, &capacity, plan->segments, sizeof *plan->segment));
-            plan->segment[plan->segments++] =
-                (kolo_segment){(int64_t)(plan->home[of].offset / sizeof(float)), count, decay};
+            rc = kolo_grow(&plan->segment, &capacity, plan->segments, sizeof *plan->segment);
+            if (rc == 0)
+                plan->segment[plan->segments++] =
+                    (kolo_segment){(int64_t)(plan->home[of].offset / sizeof(float)), count, decay, rate};
         }
-    return 0;
+    free(depth);
+    return rc;
 }
 
 int kolo_plan_states(const kolo_plan *plan)

@@ -10,6 +10,7 @@ typedef struct list {
     int64_t action_capacity, binding_capacity;
     int *missing;   /* [buckets] reduced tensors of this slot still to be written */
     int statistics; /* bucket that holds the last batch statistic, or -1 */
+    int squares;    /* measured so far */
 } list;
 
 /* ---- levels: where a slot's gradients are written, and how levels are folded ----
@@ -80,20 +81,42 @@ static int add_load(list *l, int slot)
     return bind(l, g->label, slot);
 }
 
+/* All gradients are needed before the first update: they are judged, or tensors have factors. */
+static bool together(const kolo_plan_config *c)
+{
+    return c->clip_norm || c->scaled || c->noise || kolo_is_layerwise(c->optimizer);
+}
+
+/* Adasum: the step that this rank would take goes in the place of the gradients, and from there to the others. */
+static int add_delta(list *l, int bucket)
+{
+    const int slot = l->plan->config.slots - 1;
+    KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_DELTA, .node = -1, .slot = slot, .bucket = bucket}));
+    return add(l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
+}
+
 /* The last gradient of the bucket is written: fold it, and in the last slot start its reduction, so that it runs beside
  * the rest of the backward half. */
 static int complete(list *l, int bucket, int slot)
 {
     const kolo_plan_config *c = &l->plan->config;
+    const bool params = l->plan->bucket[bucket].params > 0;
     int level = level_of(c, slot);
+    if (c->noise && params)
+        KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_SQUARE,
+                                      .node = -1,
+                                      .slot = slot,
+                                      .bucket = bucket,
+                                      .from = level,
+                                      .to = l->squares++ > 0}));
     for (int folds = folds_after(c, slot); folds > 0; folds--, level--)
         KOLO_TRY(add(
             l,
             (kolo_action){
                 .kind = KOLO_ACTION_FOLD, .node = -1, .slot = slot, .bucket = bucket, .from = level, .to = level - 1}));
-    if (slot == c->slots - 1 && c->optimizer && c->ranks > 1)
-        return add(l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
-    return 0;
+    if (slot < c->slots - 1 || !c->optimizer || c->ranks == 1 || (c->adasum && params && together(c))) return 0;
+    if (c->adasum && params) return add_delta(l, bucket);
+    return add(l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
 }
 
 static int add_run(list *l, int node, int slot)
@@ -134,19 +157,35 @@ static void count_missing(list *l)
     }
 }
 
+/* What is decided of all gradients together, once their sums are there (with Adasum: of this rank's own). */
+static int add_judgement(list *l)
+{
+    const kolo_plan_config *c = &l->plan->config;
+    const kolo_action all = {.node = -1, .bucket = -1};
+    kolo_action noise = all, norm = all, layers = all;
+    noise.kind = KOLO_ACTION_NOISE;
+    norm.kind = KOLO_ACTION_NORM;
+    layers.kind = KOLO_ACTION_LAYERS;
+    if (c->noise && c->ranks > 1) KOLO_TRY(add(l, noise));
+    if (c->clip_norm || c->scaled || c->noise) KOLO_TRY(add(l, norm));
+    return kolo_is_layerwise(c->optimizer) ? add(l, layers) : 0;
+}
+
 /* Updates follow the order of the buckets, each as soon as its sum is there; clipping, loss scaling and norms of tensors need all sums first. */
 static int add_updates(list *l)
 {
     const kolo_plan *p = l->plan;
-    bool norm = p->config.clip_norm || p->config.scaled, layers = kolo_is_layerwise(p->config.optimizer),
-         together = norm || layers, many = p->config.ranks > 1;
-    kolo_action wait = {.kind = KOLO_ACTION_WAIT, .node = -1}, update = {.kind = KOLO_ACTION_UPDATE, .node = -1};
-    for (wait.bucket = 0; together && many && wait.bucket < p->buckets; wait.bucket++) KOLO_TRY(add(l, wait));
-    if (norm) KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_NORM, .node = -1, .bucket = -1}));
-    if (layers) KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_LAYERS, .node = -1, .bucket = -1}));
+    const kolo_plan_config *c = &p->config;
+    const bool all = together(c), many = c->ranks > 1;
+    kolo_action wait = {.kind = KOLO_ACTION_WAIT, .node = -1};
+    kolo_action update = {.kind = c->adasum ? KOLO_ACTION_APPLY : KOLO_ACTION_UPDATE, .node = -1};
+    for (wait.bucket = 0; all && many && !c->adasum && wait.bucket < p->buckets; wait.bucket++) KOLO_TRY(add(l, wait));
+    KOLO_TRY(add_judgement(l));
+    for (int b = 0; all && c->adasum && b < p->buckets; b++)
+        if (p->bucket[b].params > 0) KOLO_TRY(add_delta(l, b));
     for (int b = 0; b < p->buckets; b++) {
         wait.bucket = update.bucket = b;
-        if (many && !together) KOLO_TRY(add(l, wait));
+        if (many && (!all || c->adasum)) KOLO_TRY(add(l, wait));
         if (p->bucket[b].params > 0) KOLO_TRY(add(l, update));
         if (b == l->statistics) KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_BUFFERS, .node = -1, .bucket = b}));
     }

@@ -38,9 +38,13 @@ enum kolo_action_kind {
     KOLO_ACTION_FOLD,    /* slice `bucket`: level `to` += level `from` (level 0 is GRADIENT, i > 0 is PART level i-1) */
     KOLO_ACTION_REDUCE,  /* start the sum over ranks of bucket `bucket`                                        */
     KOLO_ACTION_WAIT,    /* until it is done                                                                   */
+    KOLO_ACTION_SQUARE,  /* squares of micro-batch `slot` in slice `bucket`, level `from`, for the noise scale   */
+    KOLO_ACTION_NOISE,   /* their sum over ranks                                                               */
     KOLO_ACTION_NORM,    /* global gradient norm -> step->clip, step->skip, loss scale                         */
     KOLO_ACTION_LAYERS,  /* layer-wise optimizers: norms of every tensor -> its factor                         */
     KOLO_ACTION_UPDATE,  /* optimizer (EMA, SHADOW) on the parameters of bucket `bucket`                        */
+    KOLO_ACTION_DELTA,   /* optimizer on this rank's own gradients of bucket `bucket`: the step takes their place */
+    KOLO_ACTION_APPLY,   /* what Adasum made of the ranks' steps is added to the weights (EMA, SHADOW)            */
     KOLO_ACTION_BUFFERS, /* running statistics from the averaged batch statistics; their EMA                   */
 };
 
@@ -71,7 +75,11 @@ typedef struct kolo_plan_config {
     const kolo_optimizer *optimizer; /* NULL: evaluation */
     bool ema, clip_norm, lookahead;
     bool scaled; /* the loss is scaled: NORM judges every step */
+    bool adasum;  /* several ranks: each forms its own step, and the steps are combined by Adasum (comm/adasum.h) */
+    bool average; /* with it: between nodes; those of a node are averaged */
+    bool noise;   /* squares of every micro-batch's gradients are measured */
     bool decay_norms;
+    double layer_decay; /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
     bool keep; /* every value has its own memory until the step ends: for inspection and tests */
 } kolo_plan_config;
 
@@ -118,6 +126,13 @@ int kolo_plan_states(const kolo_plan *plan);
 const char *kolo_plan_state_name(const kolo_plan *plan, int state);
 size_t kolo_plan_layers_offset(const kolo_plan *plan);
 int kolo_plan_layer(const kolo_plan *plan, int tensor); /* which layer (segment) a parameter is; -1: the optimizer is not layer-wise */
+
+/* With Adasum: the tensors of a bucket of gradients, elements of each with its padding, in their order; count[graph->tensors], returns how many. */
+int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count);
+/* How deep every parameter stands: depth[graph->tensors], 0 for what comes first (stem, embedding), then one more for every block, the head last; -1: no
+ * parameter. Returns the number of depths. A block is what a name with a number in it holds ("layer1.0", "features.5.2"); a network without such names
+ * has a depth for every matrix. */
+int kolo_plan_depths(const kolo_graph *graph, int *depth);
 
 size_t kolo_plan_bytes(const kolo_plan *plan); /* sum of the arenas that are its own */
 int kolo_plan_print(

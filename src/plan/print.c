@@ -51,6 +51,11 @@ static void bucket_text(const kolo_plan *plan, const char *verb, int bucket, cha
     snprintf(text, size, "%s bucket %d (%s, %s .. %s)", verb, bucket, bytes, first, last);
 }
 
+static bool combined(const kolo_plan *plan, int bucket)
+{
+    return plan->config.adasum && bucket >= 0 && bucket < plan->buckets && plan->bucket[bucket].params > 0;
+}
+
 static const char *out_name(const kolo_plan *plan, const kolo_node *n)
 {
     for (int k = 0; k < n->n_out; k++)
@@ -82,16 +87,22 @@ void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t 
         snprintf(text, size, "fold bucket %d: level %d += level %d, micro-batch %d", a->bucket, a->to, a->from,
                  a->slot);
         return;
-    case KOLO_ACTION_REDUCE: bucket_text(plan, "reduce", a->bucket, text, size); return;
+    case KOLO_ACTION_REDUCE: bucket_text(plan, combined(plan, a->bucket) ? "combine by Adasum" : "reduce", a->bucket, text, size); return;
     case KOLO_ACTION_WAIT: bucket_text(plan, "wait for", a->bucket, text, size); return;
+    case KOLO_ACTION_SQUARE:
+        snprintf(text, size, "squares of bucket %d, micro-batch %d", a->bucket, a->slot);
+        return;
+    case KOLO_ACTION_NOISE: snprintf(text, size, "sum over ranks of the micro-batches' squares"); return;
     case KOLO_ACTION_NORM:
-        snprintf(text, size, "norm of all gradients: %s%s%s", plan->config.clip_norm ? "clip" : "",
-                 plan->config.clip_norm && plan->config.scaled ? ", " : "", plan->config.scaled ? "loss scale" : "");
+        snprintf(text, size, "norm of all gradients:%s%s%s", plan->config.clip_norm ? " clip" : "",
+                 plan->config.scaled ? " loss scale" : "", plan->config.noise ? " noise scale" : "");
         return;
     case KOLO_ACTION_LAYERS:
         snprintf(text, size, "norms of %d tensors: %s", plan->segments, plan->config.optimizer->name);
         return;
     case KOLO_ACTION_UPDATE: bucket_text(plan, "update", a->bucket, text, size); return;
+    case KOLO_ACTION_DELTA: bucket_text(plan, "this rank's step of", a->bucket, text, size); return;
+    case KOLO_ACTION_APPLY: bucket_text(plan, "apply", a->bucket, text, size); return;
     case KOLO_ACTION_BUFFERS: snprintf(text, size, "update the running statistics"); return;
     }
     snprintf(text, size, "action %lld of kind %d", (long long)i, (int)a->kind);
@@ -246,7 +257,7 @@ int kolo_plan_print(const kolo_plan *plan, void *file, bool all)
     fprintf(f, "plan of %s (%s): %d rank%s, %d micro-batch%s of %lld rows a rank, %s, bn=%s, reduce=%s\n", g->name,
             c->optimizer ? c->optimizer->name : "evaluation", c->ranks, c->ranks > 1 ? "s" : "", c->slots,
             c->slots > 1 ? "es" : "", (long long)g->rows, kolo_dtype_name(g->dtype),
-            c->bn >= 0 && c->bn < 3 ? bn[c->bn] : "?", c->canonical ? "canonical" : "fast");
+            c->bn >= 0 && c->bn < 3 ? bn[c->bn] : "?", c->canonical ? "canonical" : c->average ? "adasum_nodes" : c->adasum ? "adasum" : "fast");
     fprintf(f, "%lld actions, %lld parameters, hash %016llx\n", (long long)plan->actions,
             (long long)kolo_graph_parameters(g), (unsigned long long)plan->hash);
     print_arenas(plan, f);

@@ -36,6 +36,8 @@ enum { SLICES = sizeof slices / sizeof *slices };
 static const int64_t channels[] = {1, 64, 256, 300};
 enum { RUNNINGS = 4, SPACE = 1024 /* elements apart */ };
 
+static float rate_of(int slice) { return slice == 2 ? 0.64f : 1; } /* a layer whose learning rate is lower */
+
 typedef struct world {
     void *arena[SIDES][ARENAS];
     kolo_step *step[SIDES];
@@ -60,15 +62,15 @@ static void fill(world *w, enum arena a, float base)
 static void open_side(world *w, int s)
 {
     kolo_layer *layer = w->arena[s][LAYER];
-    bool decay[SLICES];
-    for (int i = 0; i < SLICES; i++) decay[i] = i % 2;
+    kolo_segment segment[SLICES];
+    for (int i = 0; i < SLICES; i++) segment[i] = (kolo_segment){.decay = i % 2, .rate = rate_of(i)};
     kolo_slice slice[SLICES];
     kolo_running running[RUNNINGS];
     for (int i = 0; i < SLICES; i++) {
         float *base[ARENAS];
         for (int a = 0; a < ARENAS; a++) base[a] = (float *)w->arena[s][a] + slices[i][0];
         slice[i] = (kolo_slice){.param = base[PARAM],
-                                .grad = base[GRAD],
+                                .grad = base[GRAD], .rate = rate_of(i),
                                 .state = {base[STATE], base[STATE1], base[STATE2]},
                                 .ema = w->ema ? base[EMA] : NULL,
                                 .slow = w->options.lookahead ? base[SLOW] : NULL,
@@ -94,7 +96,7 @@ static void open_side(world *w, int s)
                                         .running = running,
                                         .runnings = RUNNINGS,
                                         .layer = layer,
-                                        .layer_decay = decay,
+                                        .segment = segment,
                                         .layers = SLICES,
                                         .dynamic_scale = true};
     check(kolo_updater_create(&w->updater[s], &config), "updater");
@@ -150,10 +152,10 @@ static int differing(const world *w)
     return n;
 }
 
-static void update_both(world *w, int first, int count)
+static void update_both(world *w, int first, int count, enum kolo_update how)
 {
     for (int s = 0; s < SIDES; s++) {
-        check(kolo_updater_update(w->updater[s], first, count, w->step[s]), "update");
+        check(kolo_updater_update(w->updater[s], first, count, how, w->step[s]), "update");
         check(kolo_backend_finish(backend[s]), "update");
     }
 }
@@ -186,8 +188,8 @@ static void test_update(const kase *k)
                                 .clip = t == 1 ? 0.37f : 1};
         fill(&w, GRAD, 0);
         set_step(&w, &step);
-        update_both(&w, 0, t == 2 ? 3 : SLICES); /* some, then the others but one */
-        if (t == 2) update_both(&w, 4, SLICES - 4);
+        update_both(&w, 0, t == 2 ? 3 : SLICES, KOLO_UPDATE); /* some, then the others but one */
+        if (t == 2) update_both(&w, 4, SLICES - 4, KOLO_UPDATE);
         wrong += differing(&w);
     }
     is_int(wrong, 0, "three steps of SGD %s: the CPU's bits", k->name);
@@ -216,7 +218,7 @@ static double apart(const world *w)
     return worst;
 }
 
-/* Six steps, one of them skipped; of the others the bits where no norm of a tensor is in between, whose sum may be rounded another way. */
+/* Six steps, one of them skipped, one in delta form; of the others the bits where no norm of a tensor is in between, whose sum may be rounded another way. */
 static void test_rule(const char *optimizer, int64_t lookahead)
 {
     world w = {.optimizer = optimizer, .ema = true, .half = KOLO_BF16};
@@ -241,7 +243,8 @@ static void test_rule(const char *optimizer, int64_t lookahead)
         fill(&w, GRAD, 0);
         set_step(&w, &step);
         for (int s = 0; layerwise && s < SIDES; s++) check(kolo_updater_layers(w.updater[s], w.step[s]), "layers");
-        update_both(&w, 0, SLICES);
+        update_both(&w, 0, SLICES, t == 4 ? KOLO_UPDATE_DELTA : KOLO_UPDATE); /* one in two halves */
+        if (t == 4) update_both(&w, 0, SLICES, KOLO_UPDATE_APPLY);
         if (!layerwise) wrong += differing(&w);
         worst = fmax(worst, apart(&w));
     }
@@ -263,7 +266,7 @@ static void test_skip(void)
     int changed = 0;
     for (int a = 0; a < ARENAS; a++) {
         check(kolo_backend_read(backend[GPU], before, w.arena[GPU][a], BYTES), "read");
-        update_both(&w, 0, SLICES);
+        update_both(&w, 0, SLICES, KOLO_UPDATE);
         check(kolo_backend_read(backend[GPU], after, w.arena[GPU][a], BYTES), "read");
         changed += memcmp(before, after, BYTES) != 0;
     }

@@ -105,7 +105,7 @@ static void test_updater(void)
     kolo_slice slice[2];
     for (int i = 0; i < 2; i++)
         slice[i] = (kolo_slice){.param = w + i * 16,
-                                .grad = g + i * 16,
+                                .grad = g + i * 16, .rate = 1,
                                 .state = {m + i * 16},
                                 .ema = e + i * 16,
                                 .half = half + i * 16,
@@ -128,14 +128,14 @@ static void test_updater(void)
     float large = g[3];
     g[3] = INFINITY;
     kolo_updater_norm(u, g, N, &step);
-    kolo_updater_update(u, 0, 2, &step);
+    kolo_updater_update(u, 0, 2, KOLO_UPDATE, &step);
     ok(step.skip && step.scaler.scale == 2 && !memcmp(w, was, sizeof w) && !memcmp(e, was, sizeof e),
        "an infinite gradient changes no weight and no average");
     g[3] = large;
     kolo_updater_norm(u, g, N, &step);
-    kolo_updater_update(u, 1, 1, &step);
+    kolo_updater_update(u, 1, 1, KOLO_UPDATE, &step);
     ok(!step.skip && !memcmp(w, was, 16 * sizeof *w) && w[16] != was[16], "one slice alone can be updated");
-    kolo_updater_update(u, 0, 1, &step);
+    kolo_updater_update(u, 0, 1, KOLO_UPDATE, &step);
     int wrong = 0, halves = 0;
     for (int i = 0; i < N; i++) {
         wrong += w[i] != was[i] - .5f * (g[i] * .5f); /* the scale is 2 */

@@ -44,7 +44,7 @@ static void test_figures(void)
         for (int t = 0; t < 3; t++) {
             for (int i = 0; i < 4; i++) d[i] = (float)g[t][i];
             kolo_step step = {.lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = 1, .first = t == 0};
-            kolo_slice s = {.param = w, .grad = d, .state = {b}, .count = 4, .decay = true};
+            kolo_slice s = {.param = w, .grad = d, .rate = 1, .state = {b}, .count = 4, .decay = true};
             kolo_optimizer_find("sgd")->update(&s, &o, &step);
         }
         double worst = 0;
@@ -73,7 +73,7 @@ static void update_all(int which, int threads, int64_t cut)
             kolo_step step = {
                 .lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = .7f, .ema_decay = .99f, .first = t == 0};
             kolo_slice s = {.param = w[which] + at,
-                            .grad = g + at,
+                            .grad = g + at, .rate = 1,
                             .state = {b[which] + at},
                             .ema = e[which] + at,
                             .count = at + cut < N ? cut : N - at,
@@ -109,7 +109,7 @@ static void test_bits(void)
     kolo_options o;
     kolo_options_default(&o);
     kolo_step step = {.lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = 1};
-    kolo_slice s = {.param = zero, .grad = none, .state = {none}, .count = 16, .decay = true};
+    kolo_slice s = {.param = zero, .grad = none, .rate = 1, .state = {none}, .count = 16, .decay = true};
     kolo_optimizer_find("sgd")->update(&s, &o, &step);
     same = 1;
     for (int i = 0; i < 16; i++) same &= zero[i] == 0;

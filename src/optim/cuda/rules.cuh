@@ -14,7 +14,7 @@ extern "C" {
 /* What all have. */
 struct rule_common {
     float limit, clip;
-    float weight_decay; /* of this slice */
+    float rate, weight_decay; /* of this slice */
     double t;           /* number of this update, from 1 */
     int used;
     int lookahead;
@@ -32,6 +32,7 @@ struct rule_common {
     {
         const int64_t done = kolo_step_updates(step);
         clip = step->clip;
+        rate = kolo_slice_rate(&s, step);
         weight_decay = s.decay ? step->weight_decay : 0;
         t = (double)(done + 1);
         slow_now = lookahead > 0 && (done + 1) % lookahead == 0;
@@ -58,7 +59,7 @@ struct sgd : rule_common {
     __device__ void begin(const kolo_step *step, const kolo_slice &slice)
     {
         common_begin(step, slice);
-        rule = kolo_rule_sgd_at(step->lr, weight_decay, step->momentum, take, nesterov, step->first != 0);
+        rule = kolo_rule_sgd_at(rate, weight_decay, step->momentum, take, nesterov, step->first != 0);
         used = step->momentum != 0;
     }
     __device__ float element(float w, float g, float (&state)[STATES]) const
@@ -86,7 +87,7 @@ struct adam : rule_common {
     {
         common_begin(step, slice);
         used = STATES;
-        rule = kolo_rule_adam_at((double)step->lr, (double)weight_decay, decoupled, (double)step->momentum, b2, epsilon, t);
+        rule = kolo_rule_adam_at((double)rate, (double)weight_decay, decoupled, (double)step->momentum, b2, epsilon, t);
     }
     __device__ float element(float w, float g, float (&state)[STATES]) const
     {
@@ -112,7 +113,7 @@ template <int ALL> struct rmsprop : rule_common {
     __device__ void begin(const kolo_step *step, const kolo_slice &slice)
     {
         common_begin(step, slice);
-        rule.rate = step->lr;
+        rule.rate = rate;
         rule.decay = weight_decay;
         rule.momentum = step->momentum;
         rule.first = t == 1;
@@ -140,7 +141,7 @@ struct lars : rule_common {
     {
         common_begin(step, slice);
         used = STATES;
-        rule.rate = step->lr;
+        rule.rate = rate;
         rule.decay = weight_decay;
         rule.factor = slice.layer->factor;
         rule.momentum = step->momentum;
@@ -177,7 +178,7 @@ struct lamb : rule_common {
     {
         common_begin(step, slice);
         used = STATES;
-        rule = kolo_rule_lamb_at(step->lr, weight_decay, (double)step->momentum, b2, epsilon, correct, t, slice.layer->factor);
+        rule = kolo_rule_lamb_at(rate, weight_decay, (double)step->momentum, b2, epsilon, correct, t, slice.layer->factor);
     }
     __device__ float element(float w, float, float (&state)[STATES]) const
     {
@@ -208,7 +209,7 @@ struct novograd : rule_common {
     {
         common_begin(step, slice);
         used = STATES;
-        rule.rate = step->lr;
+        rule.rate = rate;
         rule.decay = weight_decay;
         rule.b1 = step->momentum;
         rule.take = averaging ? 1 - step->momentum : 1;
@@ -224,6 +225,24 @@ struct novograd : rule_common {
         *x = clipped(g);
         *y = 0;
     }
+};
+
+/* KOLO_UPDATE_APPLY: the gradients' place holds steps. */
+struct apply : rule_common {
+    enum { STATES = 1 };
+
+    static apply of(const kolo_optimizer *, const kolo_options *o)
+    {
+        apply a = {};
+        a.common_of(o);
+        return a;
+    }
+    __device__ void begin(const kolo_step *step, const kolo_slice &slice)
+    {
+        common_begin(step, slice);
+        used = 0;
+    }
+    __device__ float element(float w, float g, float (&)[STATES]) const { return w + g; }
 };
 
 #endif

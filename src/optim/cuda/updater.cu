@@ -37,6 +37,7 @@ typedef struct running_piece {
 typedef struct layer_pieces {
     int first, count;
     bool decay;
+    float rate;
 } layer_pieces;
 
 /* The sum of squares: as many blocks, however long the vector. */
@@ -44,7 +45,7 @@ enum { SQUARE_BLOCKS = 1024 };
 
 typedef struct optimizer {
     const char *name;
-    int (*launch)(const kolo_updater *updater, const kolo_slice *piece, int pieces, const kolo_step *step);
+    int (*launch)(const kolo_updater *updater, const kolo_slice *piece, int pieces, bool delta, const kolo_step *step);
     int (*measure)(const kolo_updater *updater, const kolo_step *step); /* layer-wise: writes own->layer_square of every piece */
 } optimizer;
 
@@ -97,7 +98,7 @@ template <typename RULE, int N> static __device__ void begin(few<RULE, N> *f, co
 }
 
 template <typename RULE, int N>
-static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slice &s, int64_t i, float ema_decay)
+static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slice &s, bool delta, int64_t i, float ema_decay)
 {
 #pragma unroll
     for (int k = 0; k < N; k++) {
@@ -105,14 +106,20 @@ static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slic
         for (int j = 0; j < RULE::STATES; j++) state[j] = f->state[j][k];
         const float old = f->w[k];
         f->w[k] = rule.element(old, f->g[k], state);
+        if (delta) {
+            f->g[k] = f->w[k] - old;
+            for (int j = 0; j < RULE::STATES; j++) f->state[j][k] = state[j];
+            continue;
+        }
         if (s.slow) f->slow[k] = kolo_rule_slow(rule.slow_begin ? old : f->slow[k], &f->w[k], rule.slow_rate, rule.slow_now);
         for (int j = 0; j < RULE::STATES; j++) f->state[j][k] = state[j];
         if (s.ema) f->ema[k] = kolo_rule_ema(f->ema[k], f->w[k], ema_decay);
     }
-    few_store(s.param + i, f->w);
+    few_store(delta ? s.grad + i : s.param + i, delta ? f->g : f->w);
 #pragma unroll
     for (int j = 0; j < RULE::STATES; j++)
         if (j < rule.used) few_store(s.state[j] + i, f->state[j]);
+    if (delta) return;
     if (s.ema) few_store(s.ema + i, f->ema);
     if (s.slow) few_store(s.slow + i, f->slow);
     if (s.half && s.half_type == KOLO_BF16) few_narrow((kolo_bf16 *)s.half + i, f->w);
@@ -120,7 +127,7 @@ static __device__ void finish(few<RULE, N> *f, const RULE &rule, const kolo_slic
 }
 
 template <typename RULE>
-__global__ void __launch_bounds__(THREADS) update_kernel(const kolo_slice *piece, RULE rule, const kolo_step *step)
+__global__ void __launch_bounds__(THREADS) update_kernel(const kolo_slice *piece, RULE rule, bool delta, const kolo_step *step)
 {
     if (step->skip) return;
     const kolo_slice s = piece[blockIdx.x];
@@ -134,12 +141,12 @@ __global__ void __launch_bounds__(THREADS) update_kernel(const kolo_slice *piece
             if (first + u * 4 * THREADS < fours) begin(&f[u], s, first + u * 4 * THREADS, rule.used);
 #pragma unroll
         for (int u = 0; u < BATCH; u++)
-            if (first + u * 4 * THREADS < fours) finish(&f[u], rule, s, first + u * 4 * THREADS, ema_decay);
+            if (first + u * 4 * THREADS < fours) finish(&f[u], rule, s, delta, first + u * 4 * THREADS, ema_decay);
     }
     if (fours + threadIdx.x < s.count) { /* what does not fill 16 bytes */
         few<RULE, 1> f;
         begin(&f, s, fours + threadIdx.x, rule.used);
-        finish(&f, rule, s, fours + threadIdx.x, ema_decay);
+        finish(&f, rule, s, delta, fours + threadIdx.x, ema_decay);
     }
 }
 
@@ -149,10 +156,10 @@ static cudaStream_t stream_of(const kolo_updater *u)
 }
 
 template <typename RULE>
-static int update_launch(const kolo_updater *u, const kolo_slice *piece, int pieces, const kolo_step *step)
+static int update_launch(const kolo_updater *u, const kolo_slice *piece, int pieces, bool delta, const kolo_step *step)
 {
     return KOLO_LAUNCH(update_kernel<RULE>, pieces, THREADS, 0, stream_of(u), piece,
-                       RULE::of(u->config.optimizer, u->config.options), step);
+                       RULE::of(u->config.optimizer, u->config.options), delta, step);
 }
 
 /* ---- the first pass of rules with a factor for every tensor ---- */
@@ -223,7 +230,7 @@ static __global__ void __launch_bounds__(THREADS)
     kolo_layer *of = &layer[blockIdx.x];
     of->sum[0] = sum[0];
     of->sum[1] = sum[1];
-    kolo_layer_decide(&rule, l.decay ? step->weight_decay : 0, step->lr, of);
+    kolo_layer_decide(&rule, l.decay ? step->weight_decay : 0, step->lr * l.rate, of);
 }
 
 template <typename RULE> static int measure_launch(const kolo_updater *u, const kolo_step *step)
@@ -257,11 +264,12 @@ static const optimizer optimizers[] = {
     {"novograd", update_launch<novograd>, measure_launch<novograd>},
 };
 
-static int update(kolo_updater *u, int first, int count, const kolo_step *step)
+static int update(kolo_updater *u, int first, int count, enum kolo_update how, const kolo_step *step)
 {
     const updater *own = (const updater *)u->state;
     int begin = own->first_piece[first], pieces = own->first_piece[first + count] - begin;
-    return pieces ? own->rule->launch(u, own->piece + begin, pieces, step) : 0;
+    if (!pieces) return 0;
+    return (how == KOLO_UPDATE_APPLY ? update_launch<apply> : own->rule->launch)(u, own->piece + begin, pieces, how == KOLO_UPDATE_DELTA, step);
 }
 
 /* ---- running statistics ---- */
@@ -320,17 +328,39 @@ static __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0) kolo_judge(&rule, sum, step);
 }
 
-static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
+static __global__ void __launch_bounds__(THREADS) square_add_kernel(const double *partial, int partials, bool more, kolo_step *step)
+{
+    double sum = 0;
+    for (int i = (int)threadIdx.x; i < partials; i += THREADS) sum += partial[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) step->square = (more ? step->square : 0) + sum;
+}
+
+/* Partial sums to own->square; *blocks: of them. */
+static int squares(const kolo_updater *u, const float *grad, int64_t count, int *blocks)
 {
     const updater *own = (const updater *)u->state;
     if ((uintptr_t)grad % 16)
         return kolo_fail(KOLO_EINTERNAL, "updater: the gradients do not begin at a multiple of 16 bytes");
     int64_t line = 4 * THREADS, lines = (count + line - 1) / line,
             size = (lines + SQUARE_BLOCKS - 1) / SQUARE_BLOCKS * line;
-    int blocks = count > 0 ? (int)((count + size - 1) / size) : 0;
+    *blocks = count > 0 ? (int)((count + size - 1) / size) : 0;
+    return *blocks ? KOLO_LAUNCH(square_kernel, *blocks, THREADS, 0, stream_of(u), own->square, grad, count, size) : 0;
+}
+
+static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
+{
+    int blocks;
     const kolo_judge_rule rule = {(float)u->config.options->clip_norm, u->config.dynamic_scale};
-    if (blocks) KOLO_TRY(KOLO_LAUNCH(square_kernel, blocks, THREADS, 0, stream_of(u), own->square, grad, count, size));
-    return KOLO_LAUNCH(judge_kernel, 1, THREADS, 0, stream_of(u), (const double *)own->square, blocks, rule, step);
+    KOLO_TRY(squares(u, grad, count, &blocks));
+    return KOLO_LAUNCH(judge_kernel, 1, THREADS, 0, stream_of(u), (const double *)((const updater *)u->state)->square, blocks, rule, step);
+}
+
+static int square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step)
+{
+    int blocks;
+    KOLO_TRY(squares(u, grad, count, &blocks));
+    return KOLO_LAUNCH(square_add_kernel, 1, THREADS, 0, stream_of(u), (const double *)((const updater *)u->state)->square, blocks, more, step);
 }
 
 /* ---- tables ---- */
@@ -390,7 +420,7 @@ static int running_cut(const kolo_updater_config *c, running_piece *piece)
 /* The pieces of every layer. A layer's slices follow each other: buckets and segments rise together. */
 static void layers_cut(const kolo_updater_config *c, const int *first_piece, layer_pieces *to)
 {
-    for (int i = 0; i < c->layers; i++) to[i].decay = c->layer_decay[i];
+    for (int i = 0; i < c->layers; i++) to[i].decay = c->segment[i].decay, to[i].rate = c->segment[i].rate;
     for (int i = 0; c->layers && i < c->slices; i++) {
         layer_pieces *of = &to[c->slice[i].layer - c->layer];
         if (!of->count) of->first = first_piece[i];
@@ -450,4 +480,4 @@ static void destroy(kolo_updater *u)
     u->state = NULL;
 }
 
-const kolo_updater_type kolo_cuda_updater = {create, destroy, update, running, norm, layers};
+const kolo_updater_type kolo_cuda_updater = {create, destroy, update, running, norm, layers, square};
