@@ -338,7 +338,7 @@ static int golden_run(golden_net *n, const char *name, const cJSON *json, const 
                           .momentum = (float)kolo_momentum(o, t, steps),
                           .weight_decay = (float)o->weight_decay,
                           .first = t == 0,
-                          .ema_decay = (float)kolo_ema_decay(o, t + 1, 1)};
+                          .ema_decay = (float)kolo_ema_decay(o, t + 1, t + 1, 1)};
         KOLO_TRY(golden_step(n, input, labels, &step));
         losses[t] = n->loss;
         norms[t] = golden_norm(n);

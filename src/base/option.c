@@ -164,7 +164,8 @@ static int set_int(int64_t *to, const kolo_option_entry *e, const char *value, c
 {
     char *end;
     errno = 0;
-    long long number = strtoll(value, &end, 10);
+    const bool chosen = !strcmp(value, "auto") && strstr(e->help, "auto"); /* where the help says that there is such a thing */
+    long long number = strtoll(chosen ? value = "0" : value, &end, 10);
     if (!*value || *end || isspace((unsigned char)*value))
         return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a whole number", where, e->key, value);
     if (errno == ERANGE || (double)number < e->low || (double)number > e->high)

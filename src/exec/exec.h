@@ -39,6 +39,7 @@ typedef struct kolo_metrics {
     int64_t step; /* whose these are; -1: nothing to tell yet */
     double loss, top1, top5, rows;
     double grad_norm;  /* 0: not computed */
+    double square;     /* with the plan's `noise`: sum over all micro-batches of the squared norms of their parts of the gradient; 0: not computed */
     double loss_scale; /* after the step */
     int64_t skipped;   /* updates left out so far (loss scaling) */
 } kolo_metrics; /* sums, not means */
@@ -63,6 +64,11 @@ int kolo_exec_set_scaler(kolo_exec *exec, const kolo_scaler *scaler);
  * `keep`, "activation" (micro-batch 0), which an evaluation has of its outputs always. count = kolo_tensor_count. */
 int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);
+/* Between steps: weights, averages and optimizer state (all), or the state alone, as one vector of canonical tensors in the graph's order, so that an executor of
+ * another plan of the same network and optimizer can take it up. The loss scale is apart. */
+int64_t kolo_exec_snapshot_count(kolo_exec *exec, bool all);
+int kolo_exec_snapshot_read(kolo_exec *exec, bool all, float *to);
+int kolo_exec_snapshot_write(kolo_exec *exec, bool all, const float *from);
 /* Evaluate with the averaged weights (EMA) instead of PARAM and BUFFER; for evaluation executors. */
 void kolo_exec_use_ema(kolo_exec *exec, bool ema);
 

@@ -79,6 +79,7 @@ int exec_tell_next(kolo_exec *e, kolo_metrics *metrics)
     if ((rc = comm_status(e)) < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step);
     *metrics = (kolo_metrics){.step = t->step.step,
                               .grad_norm = t->step.norm,
+                              .square = t->step.square,
                               .loss_scale = (double)t->step.scaler.scale,
                               .skipped = t->step.scaler.skipped};
     if (e->metrics) {

@@ -36,7 +36,7 @@ typedef struct kolo_step {
     float clip;        /* factor on the gradients: 1 / loss scale, times that of clip_norm */
     int32_t skip;      /* not finite: no update in this step */
     double norm;       /* of the unscaled gradients; 0: not computed */
-    double square;     /* written by SQUARE, summed by NOISE: squares of every micro-batch's gradients, as scaled as they are */
+    double square;     /* written by SQUARE, summed by NOISE, unscaled by NORM: squares of every micro-batch's gradients */
     kolo_scaler scaler;
     int32_t bad_slot, bad_row, bad_label; /* first label out of range of this step: bad_slot + 1, row, label; bad_slot 0: none */
 } kolo_step;

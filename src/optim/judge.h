@@ -26,6 +26,7 @@ KOLO_INLINE void kolo_judge(const kolo_judge_rule *rule, double sum, kolo_step *
     bool finite = norm <= 1.7976931348623157e308; /* false for a NaN too */
     float clip = rule->clip_norm > 0 && finite ? (float)((double)rule->clip_norm / (norm + 1e-6)) : 1.0f;
     step->norm = norm;
+    step->square /= (double)s->scale * (double)s->scale;
     step->skip = !finite;
     step->clip = (clip < 1.0f ? clip : 1.0f) / s->scale;
     if (!finite) s->skipped++;

@@ -131,7 +131,8 @@ extern const kolo_optimizer kolo_optimizer_table[];
 extern const int kolo_optimizer_count;
 const kolo_optimizer *kolo_optimizer_find(const char *name); /* NULL: error text, nearest offered */
 
-/* Learning rate of step t = 0, 1, ... of `steps` in all. steps_per_epoch turns epochs into steps (1 if the run is given in steps). */
+/* Learning rate at time t = 0, 1, ... of `steps` in all; `unit` turns epochs into steps (1 if the run is given in steps). Where the batch changes within a run
+ * all three are in steps of its first batch, so that schedules are functions of the epoch. */
 typedef struct kolo_schedule {
     const char *name, *help;
     double (*rate)(const kolo_options *options, double t, double steps, double warmup,
@@ -140,15 +141,17 @@ typedef struct kolo_schedule {
 extern const kolo_schedule kolo_schedule_table[];
 extern const int kolo_schedule_count;
 const kolo_schedule *kolo_schedule_find(const char *name);
-double kolo_learning_rate(const kolo_options *options, int64_t step, int64_t steps, int64_t steps_per_epoch);
+double kolo_learning_rate(const kolo_options *options, double t, double steps, double unit);
+/* What a batch of this size makes of it: lr_scaling (linear: arXiv 1706.02677; sqrt: 1404.5997). */
+double kolo_rate_scale(const kolo_options *options, int64_t batch);
 /* Known names, readable milestones, combinations that torch refuses too: KOLO_ECONFIG. */
 int kolo_optim_check(const kolo_options *options);
-/* Momentum (or beta1) of step t: moved by schedule=onecycle only. */
-double kolo_momentum(const kolo_options *options, int64_t step, int64_t steps);
+/* Momentum (or beta1) at time t: moved by schedule=onecycle only. */
+double kolo_momentum(const kolo_options *options, double t, double steps);
 int kolo_milestones_check(const char *milestones);
-/* e = d e + (1-d) w: d of update t = 1, 2, ...: ema with its ramp; or swa (arXiv 1803.05407), where the average of n + 1 weights has d = n / (n + 1) at
- * the end of an epoch and 1 within. */
-double kolo_ema_decay(const kolo_options *options, int64_t t, int64_t steps_per_epoch);
+/* e = d e + (1-d) w: d of update 1, 2, ..., which ends at time t: ema with its ramp; or swa (arXiv 1803.05407), where the average of n + 1 weights has
+ * d = n / (n + 1) at the end of an epoch and 1 within. */
+double kolo_ema_decay(const kolo_options *options, int64_t update, double t, double unit);
 static inline bool kolo_averages(const kolo_options *options) { return options->ema > 0 || options->swa > 0; }
 
 #endif

@@ -130,34 +130,39 @@ int kolo_milestones_check(const char *milestones)
     return 0;
 }
 
-double kolo_learning_rate(const kolo_options *options, int64_t step, int64_t steps, int64_t steps_per_epoch)
+double kolo_learning_rate(const kolo_options *options, double t, double steps, double unit)
 {
     const kolo_schedule *schedule = kolo_schedule_find(options->schedule);
     if (!schedule) return NAN; /* kolo_optim_check refused it before the run */
-    double t = (double)step, unit = (double)steps_per_epoch, warmup = options->warmup * unit;
+    double warmup = options->warmup * unit;
     if (t < warmup) {
         if (options->warmup_shape == KOLO_warmup_shape_quadratic) return options->lr * (t / warmup) * (t / warmup);
         double start = options->warmup_start * options->lr;
         return start + (options->lr - start) * t / warmup;
     }
-    return schedule->rate(options, t, (double)steps - options->hold * unit, warmup, unit);
+    return schedule->rate(options, t, steps - options->hold * unit, warmup, unit);
 }
 
-double kolo_momentum(const kolo_options *options, int64_t step, int64_t steps)
+double kolo_rate_scale(const kolo_options *options, int64_t batch)
+{
+    double times = (double)batch / (double)options->lr_batch;
+    return options->lr_scaling == KOLO_lr_scaling_linear ? times : options->lr_scaling == KOLO_lr_scaling_sqrt ? sqrt(times) : 1;
+}
+
+double kolo_momentum(const kolo_options *options, double t, double steps)
 {
     const kolo_optimizer *optimizer = kolo_optimizer_find(options->optimizer);
     if (!strcmp(options->schedule, "onecycle"))
-        return one_cycle(options, (double)step, (double)steps, options->momentum_high, options->momentum_low,
-                         options->momentum_high);
+        return one_cycle(options, t, steps, options->momentum_high, options->momentum_low, options->momentum_high);
     return optimizer && optimizer->beta1 > 0 ? kolo_own(options->beta1, optimizer->beta1) : options->momentum;
 }
 
-double kolo_ema_decay(const kolo_options *options, int64_t t, int64_t steps_per_epoch)
+double kolo_ema_decay(const kolo_options *options, int64_t update, double t, double unit)
 {
     if (options->swa > 0) {
-        int64_t start = (int64_t)ceil(options->swa * (double)steps_per_epoch), n = (t - start) / steps_per_epoch;
+        double start = ceil(options->swa * unit), n = floor((t - start) / unit);
         if (t <= start) return 0;
-        return t % steps_per_epoch ? 1 : (double)n / (double)(n + 1);
+        return fmod(t, unit) != 0 ? 1 : n / (n + 1);
     }
-    return options->ema_ramp > 0 ? options->ema * -expm1(-(double)t / options->ema_ramp) : options->ema;
+    return options->ema_ramp > 0 ? options->ema * -expm1(-(double)update / options->ema_ramp) : options->ema;
 }

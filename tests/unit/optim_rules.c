@@ -123,10 +123,10 @@ static void test_scalars(void)
     kolo_options_default(&o);
     o.ema = .9998;
     o.ema_ramp = 2000;
-    is_near(kolo_ema_decay(&o, 1, 1), .9998 * (1 - exp(-1 / 2000.)), 1e-15,
+    is_near(kolo_ema_decay(&o, 1, 1, 1), .9998 * (1 - exp(-1 / 2000.)), 1e-15,
             "the average's decay rises from the first update");
     o.ema_ramp = 0;
-    is_near(kolo_ema_decay(&o, 1, 1), .9998, 0, "or is there at once");
+    is_near(kolo_ema_decay(&o, 1, 1, 1), .9998, 0, "or is there at once");
     o.warmup = 2;
     o.lr = 1;
     is_near(kolo_learning_rate(&o, 5, 100, 10), .25, 1e-15, "warm-up is counted in epochs where there are epochs");
@@ -151,7 +151,7 @@ static void test_swa(void)
     o.swa = 2;
     double mean = 0;
     for (int64_t t = 1; t <= 50; t++) {
-        double d = kolo_ema_decay(&o, t, 10);
+        double d = kolo_ema_decay(&o, t, t, 10);
         mean = d * mean + (1 - d) * (double)t;
         if (t == 15) is_near(mean, 15, 1e-12, "before swa= the average follows the weights");
     }
