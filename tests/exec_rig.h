@@ -26,7 +26,7 @@ typedef struct rig_config {
     int64_t rows, side, channels; /* of a micro-batch */
     int slots, ranks, rank;
     int bn;
-    bool canonical, eval, clip, ema, scaled;
+    bool canonical, eval, clip, ema, scaled, adasum, noise;
     double loss_scale;
     enum kolo_dtype dtype;
 } rig_config;
@@ -87,6 +87,8 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
                           .bucket_bytes = 1 << 17,
                           .clip_norm = c->clip,
                           .scaled = c->scaled,
+                          .adasum = c->adasum,
+                          .noise = c->noise,
                           .optimizer = c->eval ? NULL : kolo_optimizer_find("sgd")};
     KOLO_TRY(kolo_plan_create(&r->plan, r->graph, backend, &p, train ? train->plan : NULL));
     KOLO_TRY(kolo_plan_check(r->plan));

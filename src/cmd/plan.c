@@ -21,7 +21,7 @@ int kolo_command_plan(int n, char **words)
     if (rc == 0) rc = kolo_session_open(&session, &options, launch, parts);
     if (rc == 0) {
         rc = kolo_plan_print(session.plan, stdout, all);
-        comm_compress compress = kolo_compression(&options, session.steps_per_epoch);
+        comm_compress compress = kolo_compression(&options, session.phase[0].steps_per_epoch);
         if (rc == 0) rc = kolo_plan_print_compressed(session.plan, session.backend, &compress, stdout);
         if (rc == 0) rc = kolo_plan_check(session.plan);
         if (rc == 0)

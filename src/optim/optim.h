@@ -152,6 +152,7 @@ int kolo_milestones_check(const char *milestones);
 /* e = d e + (1-d) w: d of update 1, 2, ..., which ends at time t: ema with its ramp; or swa (arXiv 1803.05407), where the average of n + 1 weights has
  * d = n / (n + 1) at the end of an epoch and 1 within. */
 double kolo_ema_decay(const kolo_options *options, int64_t update, double t, double unit);
+static inline bool kolo_is_adasum(const kolo_options *o) { return o->reduce == KOLO_reduce_adasum || o->reduce == KOLO_reduce_adasum_nodes; }
 static inline bool kolo_averages(const kolo_options *options) { return options->ema > 0 || options->swa > 0; }
 
 #endif

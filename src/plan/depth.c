@@ -21,7 +21,8 @@ static size_t block_of(const char *name)
         }
         at = next + 1;
     }
-    return end < module ? end : before;
+    bool layer = leaf && (!strcmp(leaf, ".weight") || !strcmp(leaf, ".bias")); /* else a parameter of the block itself */
+    return end < module || !layer ? end : before;
 }
 
 /* In the order in which the forward half reads them. */

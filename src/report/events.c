@@ -162,6 +162,7 @@ int kolo_events_step(kolo_events *events, const kolo_step_event *event)
     put_number(f, "grad_norm", event->grad_norm);
     put_number(f, "seconds", event->seconds);
     put_number(f, "wait", event->wait);
+    if (event->useful_batch > 0) put_number(f, "useful_batch", event->useful_batch);
     fputs("}\n", f);
     return put_line(events, false);
 }

@@ -18,7 +18,7 @@ enum { LINE = 512, LOG_FACTOR = 10, BAR = 24, BAR_LEAST = 8, WIDTH = 80 };
 static const double memory_seconds = 15; /* of the moving average of img/s */
 
 struct kolo_progress {
-    int64_t total, per_epoch, batch;
+    int64_t total, per_epoch, batch, begin, epoch, epochs; /* begin, epoch: of this phase */
     double interval; /* between lines */
     bool in_place, colour, blocks;
     bool painted;    /* a line stands at the cursor */
@@ -52,22 +52,30 @@ static bool speaks_utf8(void)
     return false;
 }
 
-int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total,
-                         int64_t steps_per_epoch, int64_t batch)
+int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total)
 {
     kolo_progress *p = *progress = kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;
     const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
     bool terminal = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
     p->total = steps_total;
-    p->per_epoch = steps_per_epoch > 0 ? steps_per_epoch : steps_total > 0 ? steps_total : 1;
-    p->batch = batch;
+    p->per_epoch = steps_total > 0 ? steps_total : 1;
+    p->epochs = 1;
     p->in_place = options->color == KOLO_color_always || (options->color == KOLO_color_auto && terminal);
     p->colour = p->in_place && (options->color == KOLO_color_always || !(no_color && *no_color));
     p->blocks = p->in_place && speaks_utf8();
     p->interval = options->progress * (p->in_place ? 1 : LOG_FACTOR);
     p->told = -1;
     return 0;
+}
+
+void kolo_progress_phase(kolo_progress *p, int64_t first, int64_t epoch, int64_t epochs, int64_t steps_per_epoch, int64_t batch)
+{
+    p->begin = first;
+    p->epoch = epoch;
+    p->epochs = epochs;
+    p->per_epoch = steps_per_epoch > 0 ? steps_per_epoch : p->total > 0 ? p->total : 1;
+    p->batch = batch;
 }
 
 /* Adds to a line of LINE bytes. */
@@ -92,18 +100,19 @@ static void add_duration(char *line, double seconds)
     else add(line, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
 }
 
-static void form_text(kolo_progress *p, double loss, double lr, double wait_share, double now)
+static void form_text(kolo_progress *p, double loss, double lr, double wait_share, double useful, double now)
 {
     char *line = p->text;
-    int64_t epochs = (p->total + p->per_epoch - 1) / p->per_epoch, done = p->step - p->first;
+    int64_t epoch = p->epoch + (p->step > p->begin ? p->step - 1 - p->begin : 0) / p->per_epoch + 1, done = p->step - p->first;
     double rate = p->seconds > 0 ? p->pictures / p->seconds : NAN;
     *line = 0;
     p->fraction = p->total > 0 ? (double)p->step / (double)p->total : 0;
     add(line, "%3.0f%%  epoch %lld/%lld  step %lld/%lld  loss %.4f  lr %.4g", floor(100 * p->fraction),
-        (long long)((p->step > 0 ? p->step - 1 : 0) / p->per_epoch + 1), (long long)epochs, (long long)p->step,
+        (long long)epoch, (long long)p->epochs, (long long)p->step,
         (long long)p->total, loss, lr);
     if (isfinite(rate)) add(line, rate < 10 ? "  %.2f img/s" : "  %.0f img/s", rate);
     else add(line, "  -- img/s");
+    if (useful > 0) add(line, "  useful batch %.3g", useful);
     add(line, "  wait %.1f%%  ETA ", 100 * (isfinite(wait_share) ? wait_share : 0));
     add_duration(line, done > 0              ? (now - p->began) / (double)done * (double)(p->total - p->step)
                        : p->step >= p->total ? 0
@@ -166,14 +175,14 @@ static void measure(kolo_progress *p, int64_t step, double now)
     p->last = now;
 }
 
-void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share)
+void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share, double useful_batch)
 {
     kolo_progress *p = progress;
     double now = kolo_time();
     bool first = p->told < 0;
     measure(p, step, now);
     if (!first && now - p->told < p->interval && step != p->total) return;
-    form_text(p, loss, lr, wait_share, now);
+    form_text(p, loss, lr, wait_share, useful_batch, now);
     tell(p, now);
 }
 

@@ -20,7 +20,7 @@ int kolo_events_flush(kolo_events *events);
 typedef struct kolo_step_event {
     int64_t step, epoch;
     double loss, lr, top1, grad_norm, seconds,
-        wait; /* loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
+        wait, useful_batch; /* useful_batch: by the gradient noise scale; told if above 0. loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
 } kolo_step_event;
 int kolo_events_step(kolo_events *events, const kolo_step_event *event);
 /* "data": what reading was like since the last one, over all ranks; once an epoch. */
@@ -45,6 +45,7 @@ typedef struct kolo_summary {
     double loss, top1, top5; /* of the last validation (or training loss); fractions; negative: none */
     double best_top1;
     double img_per_s, wait_share, wall_seconds;
+    double useful_batch;             /* by the gradient noise scale; negative: not measured */
     double mb_per_s;                 /* read, in the epochs of this start */
     int64_t cache_hits, bad_samples; /* likewise */
     int ranks, nodes, threads;
@@ -58,10 +59,12 @@ void kolo_summary_environment(kolo_summary *summary); /* account, partition, job
 
 /* Progress on stderr: at a terminal one line rewritten in place with a bar; in a log a line every ten `interval`s, the first within a second. */
 typedef struct kolo_progress kolo_progress;
-int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total,
-                         int64_t steps_per_epoch, int64_t batch);
+int kolo_progress_create(kolo_progress **progress, const kolo_options *options, int64_t steps_total);
+/* From step `first` (0, 1, ...) on, which begins epoch number `epoch` (0, 1, ...) of `epochs`, an epoch has so many steps of `batch` pictures. Before the first step. */
+void kolo_progress_phase(kolo_progress *progress, int64_t first, int64_t epoch, int64_t epochs, int64_t steps_per_epoch, int64_t batch);
 void kolo_progress_destroy(kolo_progress **progress);
-void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share);
+/* useful_batch: by the gradient noise scale; told if above 0. */
+void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share, double useful_batch);
 /* The time until the next step belongs to something else (validation): it counts for the ETA, not for img/s. */
 void kolo_progress_pause(kolo_progress *progress);
 void kolo_progress_note(kolo_progress *progress, const char *format, ...)

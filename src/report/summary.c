@@ -39,6 +39,7 @@ static const field fields[] = {
     FIELD(nodes, FIELD_INT),           FIELD(threads, FIELD_INT),          FIELD(peak_bytes, FIELD_BYTES),
     FIELD(planned_bytes, FIELD_BYTES), FIELD(node_hours, FIELD_REAL),      FIELD(mb_per_s, FIELD_REAL),
     FIELD(cache_hits, FIELD_COUNT),    FIELD(bad_samples, FIELD_COUNT),    FIELD(next, FIELD_TEXT),
+    FIELD(useful_batch, FIELD_SCORE),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 

@@ -68,7 +68,7 @@ void kolo_compression_flat_free(kolo_launch *flat)
 
 int kolo_compression_apply(kolo_session *s)
 {
-    comm_compress compress = kolo_compression(s->options, s->steps_per_epoch);
+    comm_compress compress = kolo_compression(s->options, s->phase[0].steps_per_epoch);
     comm_matrix *matrix = NULL;
     int matrices, rc;
     if (compress.kind == COMM_NONE) return 0;
@@ -79,17 +79,5 @@ int kolo_compression_apply(kolo_session *s)
     rc = kolo_plan_matrices(s->plan, s->backend, &matrix, &matrices);
     if (rc == 0) rc = kolo_comm_compress(s->comm, &compress, matrix, matrices);
     free(matrix);
-    return rc;
-}
-
-int kolo_compression_gather(kolo_session *s, void *all)
-{
-    size_t bytes = kolo_comm_carried_bytes(s->comm);
-    if (!bytes) return 0;
-    void *mine = kolo_alloc(bytes);
-    if (!mine) return KOLO_ECONFIG;
-    kolo_comm_carried_save(s->comm, mine);
-    int rc = kolo_comm_gather(s->comm, mine, bytes, all, 0);
-    free(mine);
     return rc;
 }

@@ -15,7 +15,4 @@ void kolo_compression_flat_free(kolo_launch *flat);
 /* Between the communicator's create and the executor's. */
 int kolo_compression_apply(kolo_session *session);
 
-/* Collective, between steps: what every rank carries comes to rank 0, rank after rank, into `all` (kolo_comm_carried_bytes each); `all` is read at rank 0 only. */
-int kolo_compression_gather(kolo_session *session, void *all);
-
 #endif

@@ -89,7 +89,7 @@ static size_t host_bytes(const kolo_session *s)
 {
     const kolo_options *o = s->options;
     size_t picture = (size_t)(s->height * s->width * o->channels);
-    size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(o->batch / s->ranks) * picture;
+    size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(kolo_session_batch(s) / s->ranks) * picture;
     if (s->cuda && s->launch->size > 1 && (s->gpu_ranks > 1 || !strcmp(o->reducer, "staged")))
         bytes += s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
     return bytes;

@@ -44,8 +44,10 @@ int kolo_epoch_end(kolo_epoch *epoch, kolo_session *session, int64_t step, kolo_
     epoch->hits += f.hits;
     epoch->bad += f.bad;
     const double wait = (double)f.wait_ns * 1e-9 / session->ranks; /* of a rank, on average */
+    int64_t number, within;
+    kolo_session_at(session, step - 1, &number, &within);
     *event = (kolo_data_event){.step = step,
-                               .epoch = (step - 1) / session->steps_per_epoch,
+                               .epoch = number,
                                .steps = step - epoch->first,
                                .img_per_s = (double)f.samples / seconds,
                                .mb_per_s = (double)f.bytes / seconds / 1e6,

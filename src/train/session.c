@@ -99,46 +99,23 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     return 0;
 }
 
-static int resolve_batch(kolo_session *s)
+/* What the last layer is: the parameters of the last operation that has a matrix. */
+static void scale_head(kolo_graph *g, double scale)
 {
-    kolo_options *o = s->options;
-    int64_t below = o->batch - o->batch % s->ranks;
-    if (o->batch != below)
-        return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks; the nearest that can: %ld",
-                         (long)o->batch, s->ranks, (long)(below ? below : s->ranks));
-    int64_t local = o->batch / s->ranks;
-    if (!o->micro_batch && (o->bn == KOLO_bn_ghost || o->reduce == KOLO_reduce_canonical))
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s needs micro_batch=N, the sample block whose statistics and gradients are formed together "
-                         "(for example 32)",
-                         o->bn == KOLO_bn_ghost ? "bn=ghost" : "reduce=canonical");
-    s->rows = o->micro_batch ? o->micro_batch : local;
-    if (local % s->rows)
-        return kolo_fail(KOLO_ECONFIG,
-                         "micro_batch=%ld does not divide the %ld pictures of a rank (batch=%ld on %d ranks)",
-                         (long)s->rows, (long)local, (long)o->batch, s->ranks);
-    if (local / s->rows > KOLO_MAX_SLOTS)
-        return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch",
-                         (long)(local / s->rows), KOLO_MAX_SLOTS);
-    s->slots = (int)(local / s->rows);
-    return 0;
+    for (int64_t i = g->nodes - 1; i >= 0 && scale != 1; i--) {
+        bool head = false;
+        for (int k = 0; k < g->node[i].n_in && !g->node[i].backward; k++) {
+            int t = g->node[i].in[k];
+            head |= t >= 0 && g->tensor[t].role == KOLO_ROLE_PARAM && g->tensor[t].rank > 1;
+        }
+        for (int k = 0; k < g->node[i].n_in && head; k++)
+            if (g->node[i].in[k] >= 0 && g->tensor[g->node[i].in[k]].role == KOLO_ROLE_PARAM)
+                g->tensor[g->node[i].in[k]].init.a *= scale;
+        if (head) return;
+    }
 }
 
-static int resolve_length(kolo_session *s)
-{
-    kolo_options *o = s->options;
-    s->samples = s->train_set ? kolo_dataset_get_info(s->train_set)->count : o->batch * 64;
-    s->val_samples = s->val_set ? kolo_dataset_get_info(s->val_set)->count : 0;
-    s->steps_per_epoch = o->tail == KOLO_tail_pad ? (s->samples + o->batch - 1) / o->batch : s->samples / o->batch;
-    if (!s->steps_per_epoch)
-        return kolo_fail(KOLO_ECONFIG,
-                         "batch=%ld is larger than the %ld training pictures: lower batch, or set tail=pad",
-                         (long)o->batch, (long)s->samples);
-    s->steps = o->steps ? o->steps : o->epochs * s->steps_per_epoch;
-    return 0;
-}
-
-static int make_graph(kolo_session *s, bool train, kolo_graph **graph)
+static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
 {
     const kolo_options *o = s->options;
     int64_t size = train ? 0 : o->val_size;
@@ -154,7 +131,9 @@ static int make_graph(kolo_session *s, bool train, kolo_graph **graph)
                                 .dtype = session_dtype(s)};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
-    return kolo_model_graph(graph, o->model, &config);
+    KOLO_TRY(kolo_model_graph(graph, o->model, &config));
+    scale_head(*graph, o->head_init_scale);
+    return 0;
 }
 
 static char *tuning_cache(void)
@@ -192,12 +171,16 @@ static int make_plans(kolo_session *s, int parts, const char *choices)
                              .lookahead = o->lookahead > 0,
                              .clip_norm = o->clip_norm > 0,
                              .scaled = o->loss_scale > 0 || o->precision == KOLO_precision_fp16,
-                             .decay_norms = o->decay_norms};
+                             .adasum = s->ranks > 1 && kolo_is_adasum(o),
+                             .average = s->ranks > 1 && o->reduce == KOLO_reduce_adasum_nodes,
+                             .noise = o->noise_scale && s->ranks * s->slots > 1,
+                             .decay_norms = o->decay_norms,
+                             .layer_decay = o->layer_decay};
     KOLO_TRY(kolo_plan_create(&s->plan, s->graph, s->backend, &plan, NULL));
     if (!(parts & KOLO_SESSION_EVAL)) return 0;
     plan.slots = 1;
     plan.optimizer = NULL;
-    plan.clip_norm = plan.scaled = false;
+    plan.clip_norm = plan.scaled = plan.noise = plan.adasum = plan.average = false;
     return kolo_plan_create(&s->eval_plan, s->eval_graph, s->backend, &plan, s->plan);
 }
 
@@ -242,7 +225,8 @@ static int make_executors(kolo_session *s)
                                      .comm = kolo_backend_stream(s->backend, KOLO_LANE_COMM),
                                      .uuid = s->device.uuid,
                                      .deterministic = o->deterministic,
-                                     .reducer = o->reducer};
+                                     .reducer = o->reducer,
+                                     .host = kolo_is_adasum(o)};
     kolo_comm_config config = {.arena_bytes = s->plan->arena_bytes[KOLO_ARENA_GRADIENT],
                                .canonical = o->reduce == KOLO_reduce_canonical,
                                .timeout = o->timeout,
@@ -270,6 +254,19 @@ static int choose_threads(kolo_session *s)
     return 0;
 }
 
+/* Every rank has gradients, and an optimizer, of its own. */
+static int check_adasum(const kolo_options *o)
+{
+    const char *with = o->compression != KOLO_compression_none       ? "compression"
+                       : o->bn == KOLO_bn_sync                       ? "bn=sync"
+                       : o->noise_scale                              ? "noise_scale=true"
+                       : o->loss_scale > 0 || o->precision == KOLO_precision_fp16 ? "loss scaling"
+                                                                     : NULL;
+    if (!kolo_is_adasum(o) || !with) return 0;
+    return kolo_fail(KOLO_ECONFIG, "reduce=%s combines steps that every rank forms by itself, %s is for gradients of all ranks: take one of them",
+                     kolo_option_find("reduce")->choices[o->reduce], with);
+}
+
 /* What each value allows but their combination does not. */
 static int check_options(const kolo_options *o)
 {
@@ -287,26 +284,28 @@ static int check_options(const kolo_options *o)
                          "%s gives every picture two labels with weights, and the loss of this network takes one whole "
                          "label; leave mixup and cutmix at 0",
                          o->mixup > 0 ? "mixup" : "cutmix");
+    KOLO_TRY(check_adasum(o));
     KOLO_TRY(kolo_compression_check(o));
     return kolo_optim_check(o);
 }
 
-static int open_parts(kolo_session *s, int parts)
+static int make_graphs(kolo_session *s)
 {
-    kolo_options *o = s->options;
-    const kolo_model *model = kolo_model_find(o->model);
-    if (!model) return KOLO_ECONFIG;
-    KOLO_TRY(check_options(o));
-    s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
-    KOLO_TRY(session_open_data(s, parts));
-    KOLO_TRY(resolve_shape(s, model));
-    KOLO_TRY(resolve_batch(s));
-    KOLO_TRY(resolve_length(s));
-    if (parts & KOLO_SESSION_DATA_ONLY) return 0;
-    KOLO_TRY(choose_threads(s));
-    KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
     KOLO_TRY(make_graph(s, true, &s->graph));
-    if (parts & KOLO_SESSION_EVAL) KOLO_TRY(make_graph(s, false, &s->eval_graph));
+    return s->parts & KOLO_SESSION_EVAL ? make_graph(s, false, &s->eval_graph) : 0;
+}
+
+int session_plan_trial(kolo_session *s)
+{
+    KOLO_TRY(make_graphs(s));
+    return make_plans(s, s->parts, NULL);
+}
+
+int session_open_phase(kolo_session *s)
+{
+    const int parts = s->parts;
+    KOLO_TRY(session_resolve_batch(s));
+    KOLO_TRY(make_graphs(s));
     KOLO_TRY(agree_on_plans(s, parts));
     if (parts & KOLO_SESSION_PLAN_ONLY) return 0;
     KOLO_TRY(session_check_memory(s));
@@ -315,15 +314,7 @@ static int open_parts(kolo_session *s, int parts)
     return make_executors(s);
 }
 
-int kolo_session_open(kolo_session *s, kolo_options *options, kolo_launch *launch, int parts)
-{
-    *s = (kolo_session){.options = options, .launch = launch};
-    int rc = open_parts(s, parts);
-    if (rc < 0) kolo_session_close(s);
-    return rc;
-}
-
-void kolo_session_close(kolo_session *s)
+void session_close_phase(kolo_session *s)
 {
     session_close_loaders(s);
     kolo_exec_destroy(&s->eval_exec);
@@ -335,5 +326,38 @@ void kolo_session_close(kolo_session *s)
     kolo_backend_destroy(&s->backend);
     kolo_graph_destroy(&s->eval_graph);
     kolo_graph_destroy(&s->graph);
+}
+
+static int open_parts(kolo_session *s, int parts)
+{
+    kolo_options *o = s->options;
+    const kolo_model *model = kolo_model_find(o->model);
+    if (!model) return KOLO_ECONFIG;
+    KOLO_TRY(check_options(o));
+    s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
+    KOLO_TRY(session_open_data(s, parts));
+    KOLO_TRY(resolve_shape(s, model));
+    KOLO_TRY(session_lay_phases(s));
+    if (parts & KOLO_SESSION_DATA_ONLY)
+        return o->batch ? session_resolve_batch(s) : kolo_fail(KOLO_ECONFIG, "batch=auto: whoever computes chooses it; give a number here");
+    KOLO_TRY(choose_threads(s));
+    KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
+    KOLO_TRY(session_choose_batch(s));
+    return session_open_phase(s);
+}
+
+int kolo_session_open(kolo_session *s, kolo_options *options, kolo_launch *launch, int parts)
+{
+    *s = (kolo_session){.options = options, .launch = launch, .parts = parts};
+    int rc = open_parts(s, parts);
+    if (rc < 0) kolo_session_close(s);
+    return rc;
+}
+
+void kolo_session_close(kolo_session *s)
+{
+    session_close_phase(s);
     session_close_data(s);
+    free(s->phase);
+    s->phase = NULL;
 }

@@ -14,6 +14,7 @@
 #include "launch/launch.h"
 #include "models/models.h"
 #include "plan/plan.h"
+#include "train/phase.h"
 
 enum kolo_session_part {
     KOLO_SESSION_TRAIN = 1, /* training graph, plan; executor and loader unless PLAN_ONLY */
@@ -41,7 +42,10 @@ typedef struct kolo_session {
     kolo_dataset *train_set, *val_set;
     kolo_stage *stage[2]; /* of training, validation; NULL: read where they are */
     kolo_cache *cache[2]; /* likewise */
-    int64_t samples, val_samples, steps_per_epoch, steps; /* steps: of the whole run */
+    int parts;                           /* as opened */
+    kolo_phase *phase;                   /* [phases]; of the one that is open now are rows, slots, height, width and all from graph to loaders */
+    int phases, now;
+    int64_t samples, val_samples, steps; /* steps: of the whole run */
     kolo_graph *graph, *eval_graph;
     kolo_backend *backend;
     kolo_plan *plan, *eval_plan;
@@ -54,6 +58,15 @@ typedef struct kolo_session {
 
 /* Collective over the launch unless PLAN_ONLY. On error everything is closed. */
 int kolo_session_open(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts);
+/* Leaves the phase that is open and opens another: weights, averages, optimizer state and loss scale go over, what compressed sums held back where it still fits.
+ * All steps are done and told. Collective. */
+int kolo_session_enter(kolo_session *session, int phase);
+static inline int64_t kolo_session_batch(const kolo_session *session) { return session->phase[session->now].batch; }
+/* The epoch of step number `step` (0, 1, ...) and how many steps of it come before. Returns its phase. */
+static inline int kolo_session_at(const kolo_session *s, int64_t step, int64_t *epoch, int64_t *within)
+{
+    return kolo_phase_at(s->phase, s->phases, step, epoch, within);
+}
 /* What a loader of this session is made with; texts are the options'. */
 kolo_loader_config kolo_session_loader(const kolo_session *session, bool train);
 /* Bytes of its GPU that were taken since the session chose its plans; 0 on a CPU. */

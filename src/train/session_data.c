@@ -105,7 +105,7 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
                                  .shuffle = o->shuffle,
                                  .node_of = s->launch->node_of,
                                  .max_bad = o->max_bad,
-                                 .batch = train ? o->batch : s->rows * s->ranks,
+                                 .batch = train ? kolo_session_batch(s) : s->rows * s->ranks,
                                  .rank = s->launch->rank,
                                  .ranks = s->ranks,
                                  .tail = train ? o->tail : KOLO_tail_pad,

@@ -12,13 +12,15 @@
 #include "ckpt/ckpt.h"
 #include "kolo/error.h"
 #include "report/report.h"
-#include "train/compression.h"
+#include "train/carry.h"
 #include "train/epoch.h"
+#include "optim/noise.h"
 
 /* What is known of a step before its metrics are. */
 typedef struct issue {
     int64_t step, epoch;
     double lr, wait; /* wait: for its batch, seconds */
+    bool whole;      /* no row of its batch is without weight */
 } issue;
 
 typedef struct trainer {
@@ -39,6 +41,9 @@ typedef struct trainer {
     double last_poll_time;
     double started;     /* this start, seconds */
     double waited;      /* loader wait of this start until the last step, seconds */
+    double waited_before; /* of it, in the loaders of earlier phases */
+    int64_t pictures;     /* of this start's steps */
+    kolo_noise noise;
     issue issued[KOLO_EXEC_AHEAD + 1]; /* step number i in [i % (KOLO_EXEC_AHEAD + 1)] */
     int untold;         /* steps issued, not told */
     double told_at;     /* time: when the last step was told, or the first of a row was begun */
@@ -51,22 +56,25 @@ typedef struct trainer {
 
 static bool speaks(const trainer *t) { return t->launch->rank == 0; }
 
-/* Error vectors of compressed sums. They are of one grid: on another the run goes on without what they held back. */
+/* What is every rank's own. It is of one grid: on another the run goes on without it. */
 static int load_carried(trainer *t, const char *path)
 {
-    kolo_comm *comm = t->session.comm;
-    size_t bytes = kolo_comm_carried_bytes(comm);
+    kolo_session *s = &t->session;
+    size_t bytes = kolo_carry_bytes(s);
     if (!bytes) return 0;
     void *mine = kolo_alloc(bytes);
     if (!mine) return KOLO_ECONFIG;
     int found = kolo_checkpoint_read_carried(path, t->launch->rank, t->launch->size, mine, bytes);
-    int rc = found < 0 ? found : found ? kolo_comm_carried_load(comm, mine) : 1;
+    int rc = found < 0 ? found : found ? kolo_carry_load(s, mine) : 1;
     free(mine);
     if (found < 0) return rc;
     int64_t lost = rc != 0;
-    KOLO_TRY(kolo_comm_allreduce(comm, &lost, 1, KOLO_WIRE_I64, KOLO_MAX));
+    KOLO_TRY(kolo_comm_allreduce(s->comm, &lost, 1, KOLO_WIRE_I64, KOLO_MAX));
     if (lost && rc == 0) return kolo_fail(KOLO_EINPUT, "%s: another rank found nothing that fits in what the checkpoint carries", path);
-    if (lost && speaks(t)) kolo_warn("%s was written by another grid: what compression still held back is lost", path);
+    if (lost && speaks(t))
+        kolo_warn("%s was written by another grid: %s", path,
+                  kolo_is_adasum(t->options) ? "every rank goes on with the optimizer state of rank 0"
+                                             : "what compression still held back is lost");
     return 0;
 }
 
@@ -87,6 +95,9 @@ static int open_run(trainer *t)
             return kolo_fail(KOLO_ECONFIG,
                              "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder",
                              folder, t->position.data_uuid, t->options->data, t->session.data_uuid);
+        int64_t epoch, within;
+        KOLO_TRY(kolo_session_enter(&t->session, kolo_session_at(&t->session, t->position.step, &epoch, &within)));
+        if (speaks(t)) KOLO_TRY(kolo_checkpoint_prepare(t->run, t->session.plan, t->session.backend));
         KOLO_TRY(kolo_checkpoint_load(path, t->session.exec, t->session.plan));
         KOLO_TRY(load_carried(t, path));
         t->position.restarts++;
@@ -116,14 +127,15 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     snprintf(s->next, sizeof s->next, "%.255s", next);
     s->steps = t->position.step;
     s->restarts = t->position.restarts;
-    s->epochs = t->position.step / session->steps_per_epoch;
+    int64_t within;
+    kolo_session_at(session, t->position.step, &s->epochs, &within);
     bool evaluated = t->evaluation.rows > 0;
     s->loss = evaluated ? t->evaluation.loss : t->loss;
     s->top1 = evaluated ? t->evaluation.top1 : -1;
     s->top5 = evaluated ? t->evaluation.top5 : -1;
     s->best_top1 = t->position.best_top1;
     if (steps > 0)
-        s->img_per_s = (double)steps * (double)t->options->batch / seconds, s->wait_share = t->waited / seconds;
+        s->img_per_s = (double)t->pictures / seconds, s->wait_share = t->waited / seconds;
     s->wall_seconds = wall;
     s->ranks = t->launch->size;
     s->nodes = t->launch->nodes;
@@ -133,7 +145,17 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     if (t->epoch.seconds > 0) s->mb_per_s = (double)t->epoch.bytes / t->epoch.seconds / 1e6;
     s->cache_hits = t->epoch.hits;
     s->bad_samples = t->epoch.bad;
+    s->useful_batch = kolo_noise_batch(&t->noise);
     s->node_hours = wall / 3600 * t->launch->nodes;
+}
+
+/* How steps count from here on. */
+static void tell_phase(trainer *t)
+{
+    const kolo_session *s = &t->session;
+    const kolo_phase *p = &s->phase[s->now], *last = &s->phase[s->phases - 1];
+    const int64_t epochs = last->epoch + (s->steps - last->step + last->steps_per_epoch - 1) / last->steps_per_epoch;
+    kolo_progress_phase(t->progress, p->step, p->epoch, epochs, p->steps_per_epoch, p->batch);
 }
 
 static int open_report(trainer *t)
@@ -147,8 +169,8 @@ static int open_report(trainer *t)
     KOLO_TRY(kolo_events_open(&t->events, t->options->run, t->position.step, &repeated));
     t->summary.repeated_steps += repeated;
     kolo_summary_environment(&t->summary);
-    KOLO_TRY(kolo_progress_create(&t->progress, t->options, t->session.steps, t->session.steps_per_epoch,
-                                  t->options->batch));
+    KOLO_TRY(kolo_progress_create(&t->progress, t->options, t->session.steps));
+    tell_phase(t);
     fill_summary(t, "running", "wait, or stop it: it goes on from its last checkpoint");
     KOLO_TRY(kolo_summary_write(t->options->run, &t->summary)); /* what is counted here survives a kill */
     return kolo_events_write(t->events, "start",
@@ -161,15 +183,14 @@ static int open_report(trainer *t)
 
 static int save(trainer *t)
 {
-    size_t each = kolo_comm_carried_bytes(t->session.comm);
+    size_t each = kolo_carry_bytes(&t->session);
     void *all = speaks(t) && each ? kolo_checkpoint_carried(t->run, each, t->launch->size) : NULL;
     if (speaks(t) && each && !all) return KOLO_EIO;
-    KOLO_TRY(kolo_compression_gather(&t->session, all));
+    KOLO_TRY(kolo_carry_gather(&t->session, all));
     if (!speaks(t)) return 0;
     kolo_position p = t->position;
     p.wall_seconds += kolo_time() - t->started;
-    p.epoch = p.step / t->session.steps_per_epoch;
-    p.epoch_step = p.step % t->session.steps_per_epoch;
+    kolo_session_at(&t->session, p.step, &p.epoch, &p.epoch_step);
     KOLO_TRY(kolo_events_flush(t->events));
     int rc = kolo_checkpoint_save(t->run, t->session.exec, t->session.plan, t->session.backend, t->options, &p);
     if (rc < 0) return kolo_fail_in(rc, "writing a checkpoint (those in place are whole): ");
@@ -208,15 +229,18 @@ static int tell(trainer *t, const kolo_metrics *m)
     double rows = m->rows > 0 ? m->rows : 1;
     t->loss = m->loss / rows;
     if (!speaks(t)) return 0;
+    if (t->session.plan->config.noise && i->whole && m->square > 0)
+        kolo_noise_add(&t->noise, t->session.ranks * t->session.slots, t->session.rows, m->square, m->grad_norm);
     kolo_step_event event = {.step = i->step + 1,
                              .epoch = i->epoch,
                              .loss = t->loss,
                              .lr = i->lr,
                              .top1 = m->top1 / rows,
                              .grad_norm = m->grad_norm,
+                             .useful_batch = kolo_noise_batch(&t->noise),
                              .seconds = seconds,
                              .wait = i->wait};
-    kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started));
+    kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started), event.useful_batch);
     KOLO_TRY(kolo_events_step(t->events, &event));
     if (m->loss_scale == t->loss_scale) return 0;
     t->loss_scale = m->loss_scale;
@@ -263,14 +287,18 @@ static int one_step(trainer *t)
     if (t->untold == 0) t->told_at = kolo_time();
     KOLO_TRY(kolo_loader_next(s->loader, &batch));
     int64_t step = t->position.step;
+    const double time = kolo_phase_time(s->phase, s->phases, step), end = kolo_phase_time(s->phase, s->phases, step + 1),
+                 all = kolo_phase_time(s->phase, s->phases, s->steps),
+                 unit = t->options->steps ? 1 : (double)s->phase[0].steps_per_epoch;
     kolo_step parameters = {.step = step,
                             .seed = (uint64_t)t->options->seed,
                             .epoch = batch.epoch,
                             .first = step == 0,
-                            .lr = (float)kolo_learning_rate(t->options, step, s->steps, s->steps_per_epoch),
-                            .momentum = (float)kolo_momentum(t->options, step, s->steps),
+                            .lr = (float)(kolo_learning_rate(t->options, time, all, unit) *
+                                          kolo_rate_scale(t->options, kolo_session_batch(s))),
+                            .momentum = (float)kolo_momentum(t->options, time, all),
                             .weight_decay = (float)t->options->weight_decay,
-                            .ema_decay = (float)kolo_ema_decay(t->options, step + 1, s->steps_per_epoch)};
+                            .ema_decay = (float)kolo_ema_decay(t->options, step + 1, end, unit)};
     int rc = kolo_exec_step(s->exec, &batch, &parameters, &m);
     kolo_loader_release(s->loader, &batch);
     KOLO_TRY(rc);
@@ -280,8 +308,10 @@ static int one_step(trainer *t)
     *issue_of(t, step) = (issue){.step = step,
                                  .epoch = batch.epoch,
                                  .lr = (double)parameters.lr,
-                                 .wait = stats.wait_seconds - t->waited};
-    t->waited = stats.wait_seconds;
+                                 .wait = t->waited_before + stats.wait_seconds - t->waited,
+                                 .whole = batch.valid_global == kolo_session_batch(s)};
+    t->waited = t->waited_before + stats.wait_seconds;
+    t->pictures += kolo_session_batch(s);
     return tell(t, &m);
 }
 
@@ -293,13 +323,46 @@ static int tell_epoch(trainer *t)
     return speaks(t) ? kolo_events_data(t->events, &event) : 0;
 }
 
+/* The loader stands before the next batch. */
+static int begin_phase(trainer *t)
+{
+    kolo_session *s = &t->session;
+    int64_t epoch, within;
+    kolo_session_at(s, t->position.step, &epoch, &within);
+    KOLO_TRY(kolo_loader_seek(s->loader, epoch, within));
+    kolo_epoch_begin(&t->epoch, s, t->position.step);
+    return 0;
+}
+
+/* At a border of epochs, all steps done and told. */
+static int change_phase(trainer *t, int phase)
+{
+    kolo_session *s = &t->session;
+    if (speaks(t)) {
+        KOLO_TRY(kolo_checkpoint_wait(t->run)); /* it is written by the plan that goes */
+        kolo_progress_pause(t->progress);
+    }
+    t->waited_before = t->waited;
+    KOLO_TRY(kolo_session_enter(s, phase));
+    t->position.plan_hash = s->plan->hash;
+    KOLO_TRY(begin_phase(t));
+    if (!speaks(t)) return 0;
+    KOLO_TRY(kolo_checkpoint_prepare(t->run, s->plan, s->backend));
+    const kolo_phase *p = &s->phase[phase];
+    kolo_progress_note(t->progress, "epoch %ld: batches of %ld, pictures of %ld x %ld", (long)p->epoch + 1, (long)p->batch,
+                       (long)s->width, (long)s->height);
+    tell_phase(t);
+    return kolo_events_write(t->events, "phase", "\"step\":%ld,\"epoch\":%ld,\"batch\":%ld,\"width\":%ld,\"height\":%ld,\"plan_hash\":\"%016lx\"",
+                             (long)t->position.step, (long)p->epoch, (long)p->batch, (long)s->width, (long)s->height,
+                             (unsigned long)s->plan->hash);
+}
+
 static int loop(trainer *t)
 {
     kolo_session *s = &t->session;
     const kolo_options *o = t->options;
     bool stop = false;
-    KOLO_TRY(kolo_loader_seek(s->loader, t->position.step / s->steps_per_epoch, t->position.step % s->steps_per_epoch));
-    kolo_epoch_begin(&t->epoch, s, t->position.step);
+    KOLO_TRY(begin_phase(t));
     while (t->position.step < s->steps) {
         KOLO_TRY(agree_to_stop(t, &stop));
         if (stop) {
@@ -311,8 +374,9 @@ static int loop(trainer *t)
                              (long)t->position.step, (long)s->steps);
         }
         KOLO_TRY(one_step(t));
-        int64_t step = t->position.step, epoch = step / s->steps_per_epoch;
-        bool end = step == s->steps, epoch_end = step % s->steps_per_epoch == 0;
+        int64_t step = t->position.step, epoch, within;
+        int phase = kolo_session_at(s, step, &epoch, &within);
+        bool end = step == s->steps, epoch_end = within == 0;
         bool evaluated = end || (epoch_end && o->eval_epochs && epoch % o->eval_epochs == 0);
         bool saved = end || (o->checkpoint_steps ? step % o->checkpoint_steps == 0 : epoch_end);
         double best = t->position.best_top1;
@@ -323,7 +387,8 @@ static int loop(trainer *t)
             KOLO_TRY(save(t));
             if (speaks(t) && t->position.best_top1 > best) KOLO_TRY(kolo_checkpoint_mark_best(t->run, step));
         }
-        if (epoch_end) kolo_epoch_begin(&t->epoch, s, step);
+        if (!end && phase != s->now) KOLO_TRY(change_phase(t, phase));
+        else if (epoch_end) kolo_epoch_begin(&t->epoch, s, step);
     }
     return 0;
 }
@@ -359,6 +424,9 @@ static int run(trainer *t)
     bool validates = *t->options->val && strcmp(t->options->val, "none");
     KOLO_TRY(kolo_session_open(&t->session, t->options, t->launch,
                                KOLO_SESSION_TRAIN | (validates ? KOLO_SESSION_EVAL : 0)));
+    if (t->options->noise_scale && !t->session.plan->config.noise)
+        return kolo_fail(KOLO_ECONFIG, "noise_scale=true compares gradients of two batch sizes, and one rank with one micro-batch has one: "
+                                       "set micro_batch=%ld or smaller, or use more ranks", (long)(t->session.rows / 2 > 0 ? t->session.rows / 2 : 1));
     if (speaks(t) && !validates) kolo_info("no validation data (val=): top-1 is not measured");
     if (!t->session.steps) return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");
     KOLO_TRY(open_run(t));

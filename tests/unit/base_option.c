@@ -72,7 +72,7 @@ static void test_types(void)
     refused("batch", "1e3", "whole number");
     refused("batch", "12.0", "whole number");
     refused("batch", "4k", "whole number");
-    refused("batch", "0", "out of range");
+    refused("lr_batch", "0", "out of range");
     refused("batch", "-5", "out of range");
     refused("batch", "99999999999999999999", "out of range");
     accepted("steps", "9223372036854775807", "9223372036854775807");

@@ -314,6 +314,12 @@ static void test_golden(void)
                 worst = INFINITY;
             for (int i = 0; i < 25; i++, compared++)
                 worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
+            golden_vectors(members, v); /* the same of whoever sees all members' memory */
+            for (int t = 0, at = 0; t < (per_layer ? 4 : 1); at += (int)layers[t++]) {
+                for (int m = 0; m < members; m++) vector[m] = v[m] + at;
+                comm_adasum_members(vector, members, KOLO_WIRE_F64, per_layer ? layers[t] : whole);
+            }
+            for (int i = 0; i < 25; i++) worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
         }
     }
     ok(compared == 7 * 2 * 25 && worst < 1e-13,

@@ -11,7 +11,8 @@ enum { BATCH = 16, STEPS = 10, RANKS = 4, PARAMS = 269722 };
 
 typedef struct result {
     _Atomic int done;
-    double loss[STEPS];
+    double loss[STEPS], square, norm;
+    int64_t rows;
     float param[PARAMS], gradient[PARAMS];
     float running[64];
     char text[1024];
@@ -21,7 +22,8 @@ static result *results; /* [RANKS], shared */
 typedef struct task {
     rig_config c;
     int steps;
-    bool odd; /* the last rank makes another plan */
+    bool odd;  /* the last rank makes another plan */
+    int alone; /* 1 + the rank whose rows a single one works on; 0: all ranks work on their own */
 } task;
 
 static int train(result *to, const task *t, world *w)
@@ -45,13 +47,16 @@ static int train(result *to, const task *t, world *w)
         KOLO_TRY_GOTO(rc, kolo_exec_initialise(r.exec, 1));
     }
     kolo_batch b = rig_batch(&r);
-    b.valid_global = BATCH;
+    b.valid_global = t->alone ? r.rows : BATCH;
+    to->rows = b.valid_global;
     for (int s = 0; s < t->steps; s++) {
         kolo_metrics m;
         kolo_step step = rig_step(s, .05);
-        rig_fill(&r, s * BATCH + w->launch.rank * r.rows);
+        rig_fill(&r, s * BATCH + (t->alone ? t->alone - 1 : w->launch.rank) * r.rows);
         KOLO_TRY_GOTO(rc, kolo_exec_step(r.exec, &b, &step, &m));
         to->loss[s] = m.loss;
+        to->square = m.square;
+        to->norm = m.grad_norm;
     }
     float *all = rig_all(&r, "param", &n);
     memcpy(to->param, all, sizeof to->param);
@@ -101,7 +106,8 @@ static task task_of(int rows, int slots, int bn, bool canonical, int steps)
                    .bn = bn,
                    .canonical = canonical},
                   steps,
-                  false};
+                  false,
+                  0};
 }
 
 static void test_canonical(void)
@@ -160,6 +166,89 @@ static void test_different_plans(void)
        "ranks with other plans are told where: %s", results[1].text);
 }
 
+/* ---- Adasum ---- */
+
+static void combine(double *a, const double *b, int64_t n)
+{
+    double ab = 0, aa = 0, bb = 0;
+    for (int64_t i = 0; i < n; i++) ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
+    for (int64_t i = 0; i < n; i++) a[i] = (aa > 0 ? 1 - ab / (2 * aa) : 1) * a[i] + (bb > 0 ? 1 - ab / (2 * bb) : 1) * b[i];
+}
+
+static int64_t tensors[256];
+static int tensor_count(void) /* elements of every parameter, in the order of rig_all */
+{
+    kolo_graph *g = NULL;
+    kolo_model_config m = {.rows = 2, .height = 16, .width = 16, .channels = 3, .classes = 10, .train = true, .std = {1, 1, 1}};
+    int n = 0;
+    if (kolo_model_graph(&g, "resnet20", &m) < 0) return 0;
+    for (int t = 0; t < g->tensors; t++)
+        if (g->tensor[t].role == KOLO_ROLE_PARAM) tensors[n++] = kolo_tensor_count(&g->tensor[t]);
+    kolo_graph_destroy(&g);
+    return n;
+}
+
+/* A step of each rank by itself, put together by hand in f64, against the ranks' common step. Two slots a rank, so that its own gradients are folded first. */
+static void test_adasum(int ranks, int n)
+{
+    static float start[PARAMS];
+    static double change[RANKS][PARAMS];
+    task t = task_of(2, 2, KOLO_bn_local, false, 0);
+    run(&t, 1);
+    memcpy(start, results[0].param, sizeof start);
+    t.steps = 1;
+    for (int r = 0; r < ranks; r++) {
+        t.alone = r + 1;
+        run(&t, 1);
+        for (int i = 0; i < PARAMS; i++) change[r][i] = (double)results[0].param[i] - (double)start[i];
+    }
+    for (int k = 0, at = 0; k < n; at += tensors[k++]) { /* neighbours first; of three, the pair before the last */
+        combine(change[0] + at, change[1] + at, tensors[k]);
+        if (ranks == 4) combine(change[2] + at, change[3] + at, tensors[k]);
+        if (ranks > 2) combine(change[0] + at, change[2] + at, tensors[k]);
+    }
+    t = task_of(2, 2, KOLO_bn_local, false, 1);
+    t.c.adasum = true;
+    int failed = run(&t, ranks);
+    double far = 0, size = 0;
+    for (int i = 0; i < PARAMS; i++) {
+        double d = (double)results[0].param[i] - (double)start[i] - change[0][i];
+        far += d * d;
+        size += change[0][i] * change[0][i];
+    }
+    ok(!failed && n == 59 && size > 0 && sqrt(far / size) < 2e-6, "Adasum of %d ranks: the combined steps of each, by hand; apart by %.2g", ranks, sqrt(far / size));
+    t.steps = STEPS;
+    failed = run(&t, ranks);
+    int same = 1;
+    for (int r = 1; r < ranks; r++) same &= !memcmp(results[r].param, results[0].param, sizeof start) && !memcmp(results[r].running, results[0].running, sizeof results[r].running);
+    ok(!failed && same && results[0].loss[STEPS - 1] != results[0].loss[0], "and after %d steps the same bits on all", STEPS);
+}
+
+/* ---- squares for the noise scale ---- */
+
+static void test_squares(void)
+{
+    double parts = 0;
+    task t = task_of(2, 1, KOLO_bn_ghost, false, 1);
+    for (int r = 0; r < 4; r++) { /* each micro-batch by itself */
+        t.alone = r + 1;
+        run(&t, 1);
+        double square = 0;
+        for (int i = 0; i < PARAMS; i++) square += (double)results[0].gradient[i] * (double)results[0].gradient[i];
+        parts += square;
+    }
+    for (int ranks = 1; ranks <= 4; ranks *= 2)
+        for (int canonical = 0; canonical < 2; canonical++) {
+            t = task_of(2, 4 / ranks, KOLO_bn_ghost, canonical, 1);
+            t.c.noise = true;
+            int failed = run(&t, ranks);
+            double norm2 = 0, scale = (double)BATCH / 2; /* gradients are divided by what the caller calls the global batch */
+            for (int i = 0; i < PARAMS; i++) norm2 += (double)results[0].gradient[i] * (double)results[0].gradient[i];
+            ok(!failed && fabs(results[0].square * scale * scale / parts - 1) < 1e-5 && fabs(results[0].norm / sqrt(norm2) - 1) < 1e-6,
+               "%d ranks, %d micro-batches each%s: squares of all of them, norm of their sum", ranks, 4 / ranks, canonical ? ", canonical" : "");
+        }
+}
+
 int main(void)
 {
     results = mmap(NULL, RANKS * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -169,5 +258,8 @@ int main(void)
     compare(KOLO_bn_sync, "bn=sync");
     compare(KOLO_bn_local, "bn=local");
     test_different_plans();
+    const int n = tensor_count();
+    for (int ranks = 2; ranks <= 4; ranks++) test_adasum(ranks, n);
+    test_squares();
     return done_testing();
 }

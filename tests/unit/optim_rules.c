@@ -141,6 +141,12 @@ static void test_scalars(void)
     is_near(kolo_learning_rate(&o, 5, 100, 10), .5, 1e-15, "restarts: half way through the first cosine");
     is_near(kolo_learning_rate(&o, 10, 100, 10), 1, 1e-15, "the second begins at lr again");
     is_near(kolo_learning_rate(&o, 20, 100, 10), .5, 1e-15, "and is twice as long");
+    is_near(kolo_rate_scale(&o, 2048), 1, 0, "lr is for any batch");
+    kolo_option_set(&o, "lr_scaling", "linear", "test");
+    is_near(kolo_rate_scale(&o, 2048), 8, 0, "or for lr_batch: linear scaling");
+    kolo_option_set(&o, "lr_scaling", "sqrt", "test");
+    o.lr_batch = 128;
+    is_near(kolo_rate_scale(&o, 2048), 4, 0, "square-root scaling");
 }
 
 /* The average that the decays of swa= make of 1, 2, 3, ... is the mean of those at the ends of epochs. */

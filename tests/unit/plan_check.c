@@ -241,6 +241,114 @@ static void break_early_update(kolo_plan *p)
     for (; i > k; i--) swap(p, i, i - 1);
 }
 
+/* Of plans whose ranks combine steps, or that measure the noise. */
+static void break_delta(kolo_plan *p) { drop(p, action_at(p, KOLO_ACTION_DELTA, 1)); }
+static void break_apply(kolo_plan *p) { p->action[action_at(p, KOLO_ACTION_APPLY, 0)].kind = KOLO_ACTION_UPDATE; }
+static void break_late_step(kolo_plan *p) { swap(p, action_at(p, KOLO_ACTION_DELTA, 0), action_at(p, KOLO_ACTION_DELTA, 0) + 1); }
+static void break_apply_early(kolo_plan *p)
+{
+    int64_t i = action_at(p, KOLO_ACTION_APPLY, 0);
+    swap(p, i, i - 1);
+}
+static void break_square(kolo_plan *p) { drop(p, action_at(p, KOLO_ACTION_SQUARE, 1)); }
+static void break_square_late(kolo_plan *p)
+{
+    int64_t i = action_at(p, KOLO_ACTION_FOLD, 0);
+    swap(p, i, i - 1);
+}
+static void break_noise(kolo_plan *p) { drop(p, action_at(p, KOLO_ACTION_NOISE, 0)); }
+
+static void test_modes(void)
+{
+    static const struct {
+        const char *what;
+        void (*make)(kolo_plan *);
+        bool adasum;
+        const char *says;
+    } broken[] = {
+        {"a step left out", break_delta, true, "instead of steps"},
+        {"an update instead of what was combined", break_apply, true, "no action of this plan"},
+        {"a step behind its reduction", break_late_step, true, "instead of steps"},
+        {"what is not combined yet applied", break_apply_early, true, "no step of all ranks"},
+        {"squares left out", break_square, false, "are measured"},
+        {"squares of what was folded", break_square_late, false, "not there any more"},
+        {"squares of one rank", break_noise, false, "are measured"},
+    };
+    kolo_graph *g = graph_of("resnet20", 2, 16, 3, true);
+    int good = 0, all = 0;
+    for (int i = 0; i < 3 * 4 * 2 * 2 * 2; i++) {
+        static const char *const rules[] = {"sgd", "adamw", "lamb", "lars"};
+        kolo_plan_config c = config_of(i % 3 + 2, i / 3 % 4 + 1);
+        c.adasum = i / 12 % 2;
+        c.average = c.adasum && i / 24 % 2;
+        c.noise = !c.adasum;
+        c.clip_norm = i / 24 % 2;
+        c.ema = i / 48 % 2;
+        c.layer_decay = 0.8;
+        c.optimizer = kolo_optimizer_find(rules[i % 4]);
+        c.bucket_bytes = 1 << 17;
+        kolo_plan *p = plan_of(g, &c);
+        all++;
+        good += p && kolo_plan_check(p) == 0;
+        kolo_plan_destroy(&p);
+    }
+    is_int(good, all, "plans that combine steps or measure noise");
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        kolo_plan_config c = config_of(2, 2);
+        c.bucket_bytes = 1 << 17;
+        c.adasum = broken[i].adasum;
+        c.noise = !c.adasum;
+        kolo_plan *p = plan_of(g, &c);
+        if (!p) continue;
+        broken[i].make(p);
+        int rc = kolo_plan_check(p);
+        ok(rc == KOLO_EINTERNAL && strstr(kolo_error_text(), broken[i].says), "%s: %s", broken[i].what,
+           rc < 0 ? kolo_error_text() : "passed");
+        kolo_plan_destroy(&p);
+    }
+    kolo_graph_destroy(&g);
+}
+
+/* Names as torchvision has them: which depth is whose. */
+static void test_depths(void)
+{
+    static const struct {
+        const char *what, *name[12];
+        int depth[12];
+    } nets[] = {
+        {"a residual network", {"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer1.0.downsample.0.weight", "layer1.1.bn2.bias", "layer2.0.conv1.weight", "fc.weight", "fc.bias"}, {0, 0, 1, 1, 2, 3, 4, 4}},
+        {"ConvNeXt", {"features.0.0.weight", "features.0.1.weight", "features.1.0.layer_scale", "features.1.0.block.0.weight", "features.1.1.block.5.weight", "features.2.0.weight", "features.2.1.weight", "features.3.0.block.0.weight", "classifier.0.weight", "classifier.2.weight"}, {0, 0, 1, 1, 2, 3, 3, 4, 5, 5}},
+        {"Swin", {"features.0.0.weight", "features.0.2.weight", "features.1.0.norm1.weight", "features.1.0.attn.qkv.weight", "features.1.1.mlp.3.bias", "features.2.reduction.weight", "features.2.norm.weight", "features.3.0.norm1.weight", "norm.weight", "head.weight"}, {0, 0, 1, 1, 2, 3, 3, 4, 5, 5}},
+        {"a network without blocks", {"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight", "fc1.bias"}, {0, 0, 1, 1, 2, 2}},
+    };
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        kolo_tensor tensor[12] = {{0}};
+        kolo_node node[12] = {{0}};
+        kolo_graph g = {.tensor = tensor, .node = node};
+        int depth[12], wrong = 0;
+        for (; g.tensors < 12 && nets[i].name[g.tensors]; g.tensors++) {
+            const char *name = nets[i].name[g.tensors];
+            tensor[g.tensors] = (kolo_tensor){.name = (char *)(uintptr_t)name, .role = KOLO_ROLE_PARAM, .rank = strstr(name, "weight") && !strstr(name, "bn") ? 4 : 1};
+            node[g.nodes++] = (kolo_node){.n_in = 1, .in = {(int)g.tensors}};
+        }
+        int depths = kolo_plan_depths(&g, depth);
+        for (int t = 0; t < g.tensors; t++) wrong += depth[t] != nets[i].depth[t];
+        ok(wrong == 0 && depths == depth[g.tensors - 1] + 1, "depths of %s: %d", nets[i].what, depths);
+    }
+    kolo_graph *g = graph_of("resnet20", 2, 16, 3, true);
+    kolo_plan_config c = config_of(1, 1);
+    c.layer_decay = 0.5;
+    kolo_plan *p = plan_of(g, &c);
+    float least = 1, most = 0;
+    for (int s = 0; p && s < p->segments; s++) {
+        least = p->segment[s].rate < least ? p->segment[s].rate : least;
+        most = p->segment[s].rate > most ? p->segment[s].rate : most;
+    }
+    ok(most == 1 && least == 0x1p-10f, "layer_decay=0.5 of ResNet-20 (stem, 9 blocks, head): rates from 2^-10 to 1");
+    kolo_plan_destroy(&p);
+    kolo_graph_destroy(&g);
+}
+
 static void test_broken(void)
 {
     static const struct {
@@ -315,6 +423,8 @@ int main(void)
     test_canonical_needs_powers();
     test_tree();
     test_broken();
+    test_modes();
+    test_depths();
     test_random_moves();
     kolo_backend_destroy(&backend);
     return done_testing();

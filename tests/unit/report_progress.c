@@ -41,8 +41,9 @@ static void in_a_log(void)
     kolo_progress *p = NULL;
     kolo_options_default(&o);
     to_file();
-    kolo_progress_create(&p, &o, 1000, 100, 32);
-    kolo_progress_step(p, 1, 2.5, .1, .25);
+    kolo_progress_create(&p, &o, 1000);
+    kolo_progress_phase(p, 0, 0, 10, 100, 32);
+    kolo_progress_step(p, 1, 2.5, .1, .25, -1);
     char *text = back();
     ok(count(text, "\n") == 1 &&
            strstr(text, "epoch 1/10  step 1/1000  loss 2.5000  lr 0.1  -- img/s  wait 25.0%  ETA --"),
@@ -50,9 +51,9 @@ static void in_a_log(void)
     ok(!strchr(text, '\033') && !strchr(text, '\r'), "without control characters");
     free(text);
     to_file();
-    for (int step = 2; step < 1000; step++) kolo_progress_step(p, step, 2, .1, 0);
+    for (int step = 2; step < 1000; step++) kolo_progress_step(p, step, 2, .1, 0, -1);
     kolo_progress_note(p, "step %d: validation", 999);
-    kolo_progress_step(p, 1000, 1.5, .05, NAN);
+    kolo_progress_step(p, 1000, 1.5, .05, NAN, -1);
     text = back();
     ok(count(text, "\n") == 2 && strstr(text, "step 999: validation\n"),
        "then the interval is kept, and notes are lines of their own");
@@ -70,11 +71,12 @@ static void rate(void)
     kolo_options_default(&o);
     o.progress = 0;
     to_file();
-    kolo_progress_create(&p, &o, 100, 10, 10);
-    kolo_progress_step(p, 41, 1, 1, 0);
+    kolo_progress_create(&p, &o, 100);
+    kolo_progress_phase(p, 0, 0, 10, 10, 10);
+    kolo_progress_step(p, 41, 1, 1, 0, -1);
     for (int i = 0; i < 5; i++) {
         nanosleep(&(struct timespec){0, 50000000}, NULL);
-        kolo_progress_step(p, 42 + i, 1, 1, 0);
+        kolo_progress_step(p, 42 + i, 1, 1, 0, -1);
     }
     char *text = back();
     const char *last = strstr(text, "step 46/");
@@ -85,7 +87,7 @@ static void rate(void)
     to_file();
     kolo_progress_pause(p);
     nanosleep(&(struct timespec){0, 500000000}, NULL);
-    kolo_progress_step(p, 47, 1, 1, 0);
+    kolo_progress_step(p, 47, 1, 1, 0, -1);
     text = back();
     double after = 0;
     last = strstr(text, "step 47/");
@@ -115,8 +117,9 @@ static void at_a_terminal(void)
     unsetenv("NO_COLOR");
     o.progress = 0;
     dup2(slave, STDERR_FILENO);
-    kolo_progress_create(&p, &o, 100, 10, 8);
-    kolo_progress_step(p, 50, 1, 1, 0);
+    kolo_progress_create(&p, &o, 100);
+    kolo_progress_phase(p, 0, 0, 10, 10, 8);
+    kolo_progress_step(p, 50, 1, 1, 0, -1);
     dup2(saved_stderr, STDERR_FILENO);
     ssize_t n = read(master, text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;
@@ -127,7 +130,7 @@ static void at_a_terminal(void)
     ioctl(slave, TIOCSWINSZ, &size);
     setenv("LC_ALL", "C.UTF-8", 1);
     dup2(slave, STDERR_FILENO);
-    kolo_progress_step(p, 51, 1, 1, 0);
+    kolo_progress_step(p, 51, 1, 1, 0, -1);
     dup2(saved_stderr, STDERR_FILENO);
     n = read(master, text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;
@@ -142,8 +145,9 @@ static void at_a_terminal(void)
     kolo_progress_destroy(&p);
     o.color = KOLO_color_never;
     dup2(slave, STDERR_FILENO);
-    kolo_progress_create(&p, &o, 100, 10, 8);
-    kolo_progress_step(p, 1, 1, 1, 0);
+    kolo_progress_create(&p, &o, 100);
+    kolo_progress_phase(p, 0, 0, 10, 10, 8);
+    kolo_progress_step(p, 1, 1, 1, 0, -1);
     dup2(saved_stderr, STDERR_FILENO);
     n = read(master, text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;

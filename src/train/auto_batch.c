@@ -1,0 +1,96 @@
+/* batch=auto: the largest batch whose plan fits into memory. Plans are made by a fixed rule instead of a clock, so a trial takes little and all ranks find the same;
+ * where their nodes differ the smallest counts. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/ckpt.h"
+#include "kolo/error.h"
+#include "train/parts.h"
+
+enum { ROWS = 8, MOST = 1 << 14, HALVINGS = 3 };
+
+/* Would it fit? Nothing of the session changes. */
+static int fits(const kolo_session *s, int64_t batch)
+{
+    kolo_options options = *s->options; /* texts are borrowed */
+    kolo_phase phase = {.batch = batch, .size = s->phase[0].size, .steps_per_epoch = 1};
+    kolo_session trial = *s;
+    options.deterministic = true;
+    trial.options = &options;
+    trial.phase = &phase;
+    trial.phases = 1;
+    int rc = session_resolve_batch(&trial);
+    if (rc == 0) rc = session_plan_trial(&trial);
+    const bool planned = rc == 0;
+    if (planned) rc = session_check_memory(&trial);
+    session_close_phase(&trial);
+    return planned ? rc == 0 : rc;
+}
+
+/* Batches are multiples of what ranks compute at a time. */
+static int search(const kolo_session *s, int64_t unit, int64_t most, int64_t *batch)
+{
+    const bool doubled = s->options->reduce == KOLO_reduce_canonical; /* its trees want powers of two */
+    int64_t good = 0, bad = unit;
+    int rc = 1;
+    while (bad <= most && (rc = fits(s, bad)) == 1) good = bad, bad *= 2;
+    if (rc < 0) return rc;
+    for (int i = 0; i < HALVINGS && good && !doubled; i++) {
+        int64_t middle = (good + bad) / 2 / unit * unit;
+        if (middle <= good || middle >= bad) break;
+        if (middle > most) rc = 0;
+        else rc = fits(s, middle);
+        if (rc < 0) return rc;
+        *(rc ? &good : &bad) = middle;
+    }
+    *batch = good;
+    return 0;
+}
+
+/* A run that is there already has its batch. */
+static int from_run(kolo_session *s, bool *found)
+{
+    const kolo_options *o = s->options;
+    kolo_position position;
+    char path[4096];
+    *found = false;
+    if (!*o->run || (s->parts & KOLO_SESSION_PLAN_ONLY)) return 0;
+    int rc = kolo_checkpoint_find(o->run, &position, path, sizeof path);
+    KOLO_TRY(rc);
+    if (rc) s->options->batch = position.batch, *found = true;
+    return 0;
+}
+
+static int least_of_all(kolo_session *s, int64_t *batch)
+{
+    if ((s->parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1) return 0;
+    int64_t *all = kolo_alloc((size_t)s->launch->size * sizeof *all);
+    int rc = all ? kolo_launch_exchange(s->launch, batch, sizeof *batch, all) : KOLO_ECONFIG;
+    for (int r = 0; r < s->launch->size && rc == 0; r++) *batch = all[r] < *batch ? all[r] : *batch;
+    free(all);
+    return rc;
+}
+
+int session_choose_batch(kolo_session *s)
+{
+    kolo_options *o = s->options;
+    bool found;
+    if (o->batch) return 0;
+    KOLO_TRY(from_run(s, &found));
+    if (!found) {
+        int64_t most = s->train_set ? s->samples / 4 : MOST, rows = o->micro_batch ? o->micro_batch : ROWS, batch = 0;
+        if (o->micro_batch && most > rows * s->ranks * KOLO_MAX_SLOTS) most = rows * s->ranks * KOLO_MAX_SLOTS;
+        if (!o->micro_batch && rows * s->ranks > most) rows = 1;
+        int rc = search(s, rows * s->ranks, most, &batch);
+        if (rc < 0) batch = rc;
+        KOLO_TRY(least_of_all(s, &batch));
+        if (rc < 0) return rc;
+        if (batch <= 0)
+            return kolo_fail(KOLO_ECONFIG, "batch=auto: not even %ld pictures (%ld a rank) fit; lower micro_batch or size, or use precision=bf16",
+                             (long)(rows * s->ranks), (long)rows);
+        o->batch = batch;
+    }
+    kolo_info("batch=auto: %ld pictures a step, %s", (long)o->batch, found ? "as this run began" : "the largest that was planned into memory");
+    return session_lay_phases(s);
+}

@@ -1,0 +1,36 @@
+#include "train/carry.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "comm/compressed.h"
+#include "kolo/error.h"
+
+static size_t state_bytes(const kolo_session *s)
+{
+    return s->plan->config.adasum ? (size_t)kolo_exec_snapshot_count(s->exec, false) * sizeof(float) : 0;
+}
+
+size_t kolo_carry_bytes(const kolo_session *s)
+{
+    size_t state = state_bytes(s);
+    return state ? state : kolo_comm_carried_bytes(s->comm); /* options allow one of them */
+}
+
+int kolo_carry_gather(kolo_session *s, void *all)
+{
+    size_t bytes = kolo_carry_bytes(s);
+    if (!bytes) return 0;
+    void *mine = kolo_alloc(bytes);
+    int rc = mine ? 0 : KOLO_ECONFIG;
+    if (rc == 0 && state_bytes(s)) rc = kolo_exec_snapshot_read(s->exec, false, mine);
+    else if (rc == 0) kolo_comm_carried_save(s->comm, mine);
+    if (rc == 0) rc = kolo_comm_gather(s->comm, mine, bytes, all, 0);
+    free(mine);
+    return rc;
+}
+
+int kolo_carry_load(kolo_session *s, const void *from)
+{
+    return state_bytes(s) ? kolo_exec_snapshot_write(s->exec, false, from) : kolo_comm_carried_load(s->comm, from);
+}
