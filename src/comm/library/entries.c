@@ -175,15 +175,20 @@ void lib_complete(lib_entry *entry, int status, const char *text)
     if (!over) lib_entry_wake(world, entry);
 }
 
+/* NULL: there are no more. */
+static lib_entry *entry_of(kolo_world *world, int i)
+{
+    pthread_mutex_lock(&world->lock);
+    lib_entry *e = i < world->entries->count ? entry_at(world->entries, i) : NULL;
+    pthread_mutex_unlock(&world->lock);
+    return e;
+}
+
 void lib_group_drain(kolo_group *group)
 {
     kolo_world *world = group->world;
-    struct lib_entries *table = world->entries;
-    for (int i = 0;; i++) {
-        pthread_mutex_lock(&world->lock);
-        lib_entry *e = i < table->count ? entry_at(table, i) : NULL;
-        pthread_mutex_unlock(&world->lock);
-        if (!e) return;
+    lib_entry *e;
+    for (int i = 0; (e = entry_of(world, i)) != NULL; i++) {
         uint32_t state = atomic_load(&e->state);
         if (e->group == group && state != LIB_FREE && state != LIB_DONE) lib_wait(world, e);
     }
@@ -191,12 +196,8 @@ void lib_group_drain(kolo_group *group)
 
 void lib_entries_fail(kolo_world *world, int status, const char *text)
 {
-    struct lib_entries *table = world->entries;
-    for (int i = 0;; i++) {
-        pthread_mutex_lock(&world->lock);
-        lib_entry *e = i < table->count ? entry_at(table, i) : NULL;
-        pthread_mutex_unlock(&world->lock);
-        if (!e) return;
+    lib_entry *e;
+    for (int i = 0; (e = entry_of(world, i)) != NULL; i++) {
         uint32_t state = atomic_load(&e->state);
         if (state != LIB_FREE && state != LIB_DONE) lib_complete(e, status, text);
     }

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
-#include <sys/resource.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -18,7 +15,7 @@
 static const char magic[8] = "kolo-l1";
 static const double HELLO_WITHIN = 60, CONNECT_WITHIN = 9; /* seconds */
 
-static int fail_system(const char *what)
+int line_fail_system(const char *what)
 {
     return kolo_fail(KOLO_ELAUNCH, "comm: %s failed: %s; KOLO_COMM_INTERFACE chooses another network interface", what,
                      strerror(errno));
@@ -26,10 +23,10 @@ static int fail_system(const char *what)
 
 /* ---- ends ---------------------------------------------------------------------------------------------------------------- */
 
-static int watch(tcp_lines *lines, line_end *end, uint32_t events)
+int line_watch(tcp_lines *lines, line_end *end, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = end};
-    return epoll_ctl(lines->epoll, EPOLL_CTL_ADD, end->fd, &event) < 0 ? fail_system("epoll_ctl") : 0;
+    return epoll_ctl(lines->epoll, EPOLL_CTL_ADD, end->fd, &event) < 0 ? line_fail_system("epoll_ctl") : 0;
 }
 
 static void watch_for(tcp_lines *lines, line_end *end, bool writable)
@@ -40,7 +37,7 @@ static void watch_for(tcp_lines *lines, line_end *end, bool writable)
     epoll_ctl(lines->epoll, EPOLL_CTL_MOD, end->fd, &event);
 }
 
-static void end_close(line_end *end)
+void line_end_close(line_end *end)
 {
     if (end->fd >= 0) close(end->fd); /* leaves the epoll set by itself */
     end->fd = -1;
@@ -49,8 +46,8 @@ static void end_close(line_end *end)
 
 void line_hang_up(tcp_line *l)
 {
-    end_close(&l->in);
-    end_close(&l->out);
+    line_end_close(&l->in);
+    line_end_close(&l->out);
 }
 
 /* Lost hosts show in the time of some probes; stopped processes do not, they are given the timeout. */
@@ -118,7 +115,7 @@ int line_dial(const comm_router *router, int rank)
 /* Nobody answers there. With MPI the lines are not needed for messages: the job goes on without that line's signs of life. */
 static int no_way(comm_router *router, tcp_line *l, const char *how)
 {
-    end_close(&l->out);
+    line_end_close(&l->out);
     if (router->mpi && l->in.fd < 0) {
         if (!l->failed)
             kolo_warn("no connection to rank %d on host %s (%s): its death would be seen late; KOLO_COMM_INTERFACE chooses another interface",
@@ -152,7 +149,7 @@ int line_connect(comm_router *router, tcp_line *l)
     l->out.fd = fd;
     l->out.connecting = l->out.waits_to_write = true;
     l->out.since = router->now;
-    KOLO_TRY(watch(router->lines, &l->out, EPOLLIN | EPOLLOUT));
+    KOLO_TRY(line_watch(router->lines, &l->out, EPOLLIN | EPOLLOUT));
     /* mostly it is there at once; the greeting must not wait until this rank has its next turn, maybe after long computing */
     struct pollfd soon = {.fd = fd, .events = POLLOUT};
     return poll(&soon, 1, 5) == 1 ? connected(router, l) : 0;
@@ -173,7 +170,7 @@ static int settle(comm_router *router, line_guest *guest, int rank)
 {
     tcp_line *l = line_find(router, rank);
     if (!l || l->in.fd >= 0) {
-        end_close(&guest->end);
+        line_end_close(&guest->end);
         return l ? 0 : KOLO_ECONFIG;
     }
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &l->in};
@@ -181,7 +178,7 @@ static int settle(comm_router *router, line_guest *guest, int rank)
     l->in.fd = guest->end.fd;
     guest->end.fd = -1;
     l->heard_at = router->now;
-    if (epoll_ctl(router->lines->epoll, EPOLL_CTL_MOD, l->in.fd, &event) < 0) return fail_system("epoll_ctl");
+    if (epoll_ctl(router->lines->epoll, EPOLL_CTL_MOD, l->in.fd, &event) < 0) return line_fail_system("epoll_ctl");
     KOLO_TRY(line_connect(router, l)); /* signs of life go back */
     return line_fill(router, l);
 }
@@ -203,7 +200,7 @@ static int hear_guest(comm_router *router, line_guest *guest)
         atomic_store(&router->control[0]->spread, 1); /* who found it tells everybody */
         comm_router_break(router, guest->text + sizeof hello);
     }
-    end_close(&guest->end);
+    line_end_close(&guest->end);
     return 0;
 }
 
@@ -221,7 +218,7 @@ static int free_seat(comm_router *router, line_guest **seat)
             if (guest->end.since < oldest->end.since) oldest = guest;
         }
     if (router->now - oldest->end.since < CONNECT_WITHIN) return 0; /* who comes now waits in the listener's queue */
-    end_close(&oldest->end);
+    line_end_close(&oldest->end);
     return *seat = oldest, 0;
 }
 
@@ -235,7 +232,7 @@ static int accept_all(comm_router *router)
         if (fd < 0) return 0;
         guest->end = (line_end){.kind = END_GUEST, .fd = fd, .rank = (int)(guest - lines->guest), .since = router->now};
         guest->got = 0;
-        if (watch(lines, &guest->end, EPOLLIN) < 0) end_close(&guest->end);
+        if (line_watch(lines, &guest->end, EPOLLIN) < 0) line_end_close(&guest->end);
     }
 }
 
@@ -259,7 +256,7 @@ static int hear_out(comm_router *router, tcp_line *l)
     }
     const char *how = n < 0 ? strerror(errno) : "its connection closed";
     if (!l->left) return line_lost(router, l, how);
-    end_close(&l->out);
+    line_end_close(&l->out);
     return 0;
 }
 
@@ -301,7 +298,7 @@ int lines_expire(comm_router *router)
 {
     tcp_lines *lines = router->lines;
     for (int g = 0; g < LINE_GUESTS; g++)
-        if (lines->guest[g].end.fd >= 0 && waited(router, &lines->guest[g].end) > HELLO_WITHIN) end_close(&lines->guest[g].end);
+        if (lines->guest[g].end.fd >= 0 && waited(router, &lines->guest[g].end) > HELLO_WITHIN) line_end_close(&lines->guest[g].end);
     for (int r = 0; r < router->launch->size; r++) {
         tcp_line *l = lines->line[r];
         if (l && l->out.connecting && waited(router, &l->out) > CONNECT_WITHIN)
@@ -310,7 +307,7 @@ int lines_expire(comm_router *router)
     return 0;
 }
 
-/* ---- sleeping ---------------------------------------------------------------------------------------------------------------- */
+/* ---- what others ask ---------------------------------------------------------------------------------------------------------- */
 
 double lines_heard(const comm_router *router, int rank)
 {
@@ -321,164 +318,4 @@ double lines_heard(const comm_router *router, int rank)
 bool lines_left(const comm_router *router, int rank)
 {
     return router->lines && router->lines->line[rank] && router->lines->line[rank]->left;
-}
-
-static socklen_t nudge_name(const comm_router *router, int rank, struct sockaddr_un *name)
-{
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (const char *c = router->launch->job; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
-    *name = (struct sockaddr_un){.sun_family = AF_UNIX}; /* abstract: no file, gone with its process */
-    int n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "kolo-%016llx-%d", (unsigned long long)hash, rank);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-}
-
-void lines_nudge(comm_router *router, int local)
-{
-    struct sockaddr_un name;
-    if (!router->lines) return;
-    socklen_t length = nudge_name(router, router->rank_of[local], &name);
-    sendto(router->lines->nudge.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&name, length);
-}
-
-void lines_sleep(comm_router *router, uint32_t bell, double seconds)
-{
-    router_control *own = router->control[router->me];
-    struct pollfd any = {.fd = router->lines->epoll, .events = POLLIN};
-    struct timespec nap = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
-    atomic_store(&own->nudged, 1);
-    if (atomic_load(&own->doorbell) == bell) ppoll(&any, 1, &nap, NULL);
-    atomic_store(&own->nudged, 0);
-    router->lines->polled_at = 0;
-}
-
-/* ---- opening and closing --------------------------------------------------------------------------------------------------------- */
-
-static int listen_at(comm_router *router, line_card *card)
-{
-    tcp_lines *lines = router->lines;
-    struct sockaddr_storage *address = &card->address;
-    socklen_t length = sizeof *address;
-    KOLO_TRY(line_address(card));
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) return fail_system("socket");
-    lines->listener = (line_end){.kind = END_LISTENER, .fd = fd};
-    if (bind(fd, (struct sockaddr *)address, card->length) < 0) return fail_system("bind");
-    if (listen(fd, SOMAXCONN) < 0) return fail_system("listen");
-    if (getsockname(fd, (struct sockaddr *)address, &length) < 0) return fail_system("getsockname");
-    return watch(lines, &lines->listener, EPOLLIN);
-}
-
-static int open_ends(comm_router *router, line_card *card)
-{
-    tcp_lines *lines = router->lines;
-    struct sockaddr_un name;
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) { /* two a peer */
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
-    lines->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (lines->epoll < 0) return fail_system("epoll_create1");
-    KOLO_TRY(listen_at(router, card));
-    lines->nudge = (line_end){.kind = END_NUDGE, .fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-    socklen_t length = nudge_name(router, router->launch->rank, &name);
-    if (lines->nudge.fd < 0 || bind(lines->nudge.fd, (struct sockaddr *)&name, length) < 0) return fail_system("a local socket");
-    return watch(lines, &lines->nudge, EPOLLIN);
-}
-
-static int exchange_cards(comm_router *router, const line_card *mine)
-{
-    tcp_lines *lines = router->lines;
-    const comm_router_config *c = &router->config;
-    if (c->exchange) KOLO_TRY(c->exchange(c->exchange_of, mine, sizeof *mine, lines->card));
-    else KOLO_TRY(kolo_launch_exchange(router->launch, mine, sizeof *mine, lines->card));
-    for (int r = 0; r < router->launch->size; r++)
-        if (lines->card[r].status < 0 && mine->status == 0)
-            return kolo_fail(lines->card[r].status, "comm: rank %d on host %s could not set up; its own message says why", r,
-                             router_host(router, r));
-    return 0;
-}
-
-int lines_open(comm_router *router, int status)
-{
-    const kolo_launch *launch = router->launch;
-    tcp_lines *lines = router->lines = kolo_alloc(sizeof *lines);
-    line_card mine = {.status = status, .pid = (int32_t)getpid()};
-    char text[COMM_TEXT];
-    if (!lines) return KOLO_ECONFIG;
-    lines->epoll = lines->listener.fd = lines->nudge.fd = -1;
-    for (int g = 0; g < LINE_GUESTS; g++) lines->guest[g].end.fd = -1;
-    lines->card = kolo_alloc((size_t)launch->size * sizeof *lines->card);
-    lines->line = kolo_alloc((size_t)launch->size * sizeof(tcp_line *));
-    lines->dirty = kolo_alloc((size_t)launch->size * sizeof *lines->dirty);
-    if (!lines->card || !lines->line || !lines->dirty) return KOLO_ECONFIG;
-    if (mine.status == 0) mine.status = open_ends(router, &mine);
-    if (getrandom(mine.cookie, sizeof mine.cookie, 0) != (ssize_t)sizeof mine.cookie && mine.status == 0)
-        mine.status = fail_system("getrandom");
-    snprintf(text, sizeof text, "%s", mine.status < 0 ? kolo_error_text() : "");
-    int rc = exchange_cards(router, &mine);
-    if (mine.status < 0) return kolo_fail(mine.status, "%s", text);
-    KOLO_TRY(rc);
-    if (launch->local_rank != 0) return 0;
-    tcp_line *next = line_find(router, line_rank_at(launch, (launch->node + 1) % launch->nodes, 0));
-    return next ? line_connect(router, next) : KOLO_ECONFIG;
-}
-
-/* The others learn that we leave, and that nothing was lost. */
-static void take_leave(comm_router *router)
-{
-    tcp_lines *lines = router->lines;
-    double until = kolo_time() + 1;
-    bool waiting = true;
-    router->now = kolo_time();
-    for (int r = 0; r < router->launch->size; r++) {
-        tcp_line *l = lines->line[r];
-        if (!l) continue;
-        if (l->in.fd >= 0) send(l->in.fd, "b", 1, MSG_NOSIGNAL);
-        if (l->out.fd >= 0 && !l->out.connecting) {
-            talk_put(&l->t, &(frame){.kind = FRAME_LEAVE}, NULL);
-            line_flush(router, l);
-            shutdown(l->out.fd, SHUT_WR);
-        }
-    }
-    while (waiting && kolo_time() < until && !router_broken(router)) {
-        waiting = false;
-        router->now = kolo_time();
-        if (line_poll(router) < 0) return;
-        for (int r = 0; r < router->launch->size; r++)
-            waiting = waiting || (lines->line[r] && lines->line[r]->in.fd >= 0 && !lines->line[r]->left);
-        if (waiting) usleep(1000);
-    }
-}
-
-static void line_free(tcp_line **at)
-{
-    tcp_line *l = *at;
-    if (!l) return;
-    end_close(&l->in);
-    end_close(&l->out);
-    talk_close(&l->t);
-    free(l->t.in);
-    free(l->t.out);
-    free(l);
-    *at = NULL;
-}
-
-void lines_close(comm_router *router, bool orderly)
-{
-    tcp_lines *lines = router->lines;
-    if (!lines) return;
-    bool set_up = lines->card && lines->line && lines->dirty;
-    if (set_up && router->control && router->control[0] && router_broken(router)) lines_spread(router);
-    else if (set_up && orderly) take_leave(router);
-    for (int r = 0; set_up && r < router->launch->size; r++) line_free(&lines->line[r]);
-    for (int g = 0; g < LINE_GUESTS; g++) end_close(&lines->guest[g].end);
-    if (lines->listener.fd >= 0) close(lines->listener.fd);
-    if (lines->nudge.fd >= 0) close(lines->nudge.fd);
-    if (lines->epoll >= 0) close(lines->epoll);
-    free(lines->card);
-    free(lines->line);
-    free(lines->dirty);
-    free(lines);
-    router->lines = NULL;
 }

@@ -87,6 +87,9 @@ void line_greet(const comm_router *router, line_hello *hello, int purpose);
 int line_rank_at(const kolo_launch *launch, int node, int local); /* -1: there is none */
 void line_wait_to_write(comm_router *router, tcp_line *l, bool wait);
 void line_hang_up(tcp_line *l);
+int line_watch(tcp_lines *lines, line_end *end, uint32_t events);
+void line_end_close(line_end *end);
+int line_fail_system(const char *what); /* of errno */
 int lines_expire(comm_router *router);
 int line_address(line_card *card); /* of the interface that KOLO_COMM_INTERFACE names, or the first that fits */
 

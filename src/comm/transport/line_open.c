@@ -1,0 +1,175 @@
+/* The lines' beginning and end, and how a rank with lines sleeps: in epoll, where a datagram of its node wakes it. */
+#include "comm/transport/lines.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "kolo/error.h"
+
+/* ---- sleeping ---------------------------------------------------------------------------------------------------------------- */
+
+static socklen_t nudge_name(const comm_router *router, int rank, struct sockaddr_un *name)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (const char *c = router->launch->job; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX}; /* abstract: no file, gone with its process */
+    int n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "kolo-%016llx-%d", (unsigned long long)hash, rank);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+void lines_nudge(comm_router *router, int local)
+{
+    struct sockaddr_un name;
+    if (!router->lines) return;
+    socklen_t length = nudge_name(router, router->rank_of[local], &name);
+    sendto(router->lines->nudge.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&name, length);
+}
+
+void lines_sleep(comm_router *router, uint32_t bell, double seconds)
+{
+    router_control *own = router->control[router->me];
+    struct pollfd any = {.fd = router->lines->epoll, .events = POLLIN};
+    struct timespec nap = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    atomic_store(&own->nudged, 1);
+    if (atomic_load(&own->doorbell) == bell) ppoll(&any, 1, &nap, NULL);
+    atomic_store(&own->nudged, 0);
+    router->lines->polled_at = 0;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------------------------------------------- */
+
+static int listen_at(comm_router *router, line_card *card)
+{
+    tcp_lines *lines = router->lines;
+    struct sockaddr_storage *address = &card->address;
+    socklen_t length = sizeof *address;
+    KOLO_TRY(line_address(card));
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return line_fail_system("socket");
+    lines->listener = (line_end){.kind = END_LISTENER, .fd = fd};
+    if (bind(fd, (struct sockaddr *)address, card->length) < 0) return line_fail_system("bind");
+    if (listen(fd, SOMAXCONN) < 0) return line_fail_system("listen");
+    if (getsockname(fd, (struct sockaddr *)address, &length) < 0) return line_fail_system("getsockname");
+    return line_watch(lines, &lines->listener, EPOLLIN);
+}
+
+static int open_ends(comm_router *router, line_card *card)
+{
+    tcp_lines *lines = router->lines;
+    struct sockaddr_un name;
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) { /* two a peer */
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    lines->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (lines->epoll < 0) return line_fail_system("epoll_create1");
+    KOLO_TRY(listen_at(router, card));
+    lines->nudge = (line_end){.kind = END_NUDGE, .fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+    socklen_t length = nudge_name(router, router->launch->rank, &name);
+    if (lines->nudge.fd < 0 || bind(lines->nudge.fd, (struct sockaddr *)&name, length) < 0) return line_fail_system("a local socket");
+    return line_watch(lines, &lines->nudge, EPOLLIN);
+}
+
+static int exchange_cards(comm_router *router, const line_card *mine)
+{
+    tcp_lines *lines = router->lines;
+    const comm_router_config *c = &router->config;
+    if (c->exchange) KOLO_TRY(c->exchange(c->exchange_of, mine, sizeof *mine, lines->card));
+    else KOLO_TRY(kolo_launch_exchange(router->launch, mine, sizeof *mine, lines->card));
+    for (int r = 0; r < router->launch->size; r++)
+        if (lines->card[r].status < 0 && mine->status == 0)
+            return kolo_fail(lines->card[r].status, "comm: rank %d on host %s could not set up; its own message says why", r,
+                             router_host(router, r));
+    return 0;
+}
+
+int lines_open(comm_router *router, int status)
+{
+    const kolo_launch *launch = router->launch;
+    tcp_lines *lines = router->lines = kolo_alloc(sizeof *lines);
+    line_card mine = {.status = status, .pid = (int32_t)getpid()};
+    char text[COMM_TEXT];
+    if (!lines) return KOLO_ECONFIG;
+    lines->epoll = lines->listener.fd = lines->nudge.fd = -1;
+    for (int g = 0; g < LINE_GUESTS; g++) lines->guest[g].end.fd = -1;
+    lines->card = kolo_alloc((size_t)launch->size * sizeof *lines->card);
+    lines->line = kolo_alloc((size_t)launch->size * sizeof(tcp_line *));
+    lines->dirty = kolo_alloc((size_t)launch->size * sizeof *lines->dirty);
+    if (!lines->card || !lines->line || !lines->dirty) return KOLO_ECONFIG;
+    if (mine.status == 0) mine.status = open_ends(router, &mine);
+    if (getrandom(mine.cookie, sizeof mine.cookie, 0) != (ssize_t)sizeof mine.cookie && mine.status == 0)
+        mine.status = line_fail_system("getrandom");
+    snprintf(text, sizeof text, "%s", mine.status < 0 ? kolo_error_text() : "");
+    int rc = exchange_cards(router, &mine);
+    if (mine.status < 0) return kolo_fail(mine.status, "%s", text);
+    KOLO_TRY(rc);
+    if (launch->local_rank != 0) return 0;
+    tcp_line *next = line_find(router, line_rank_at(launch, (launch->node + 1) % launch->nodes, 0));
+    return next ? line_connect(router, next) : KOLO_ECONFIG;
+}
+
+/* The others learn that we leave, and that nothing was lost. */
+static void take_leave(comm_router *router)
+{
+    tcp_lines *lines = router->lines;
+    double until = kolo_time() + 1;
+    bool waiting = true;
+    router->now = kolo_time();
+    for (int r = 0; r < router->launch->size; r++) {
+        tcp_line *l = lines->line[r];
+        if (!l) continue;
+        if (l->in.fd >= 0) send(l->in.fd, "b", 1, MSG_NOSIGNAL);
+        if (l->out.fd >= 0 && !l->out.connecting) {
+            talk_put(&l->t, &(frame){.kind = FRAME_LEAVE}, NULL);
+            line_flush(router, l);
+            shutdown(l->out.fd, SHUT_WR);
+        }
+    }
+    while (waiting && kolo_time() < until && !router_broken(router)) {
+        waiting = false;
+        router->now = kolo_time();
+        if (line_poll(router) < 0) return;
+        for (int r = 0; r < router->launch->size; r++)
+            waiting = waiting || (lines->line[r] && lines->line[r]->in.fd >= 0 && !lines->line[r]->left);
+        if (waiting) usleep(1000);
+    }
+}
+
+static void line_free(tcp_line **at)
+{
+    tcp_line *l = *at;
+    if (!l) return;
+    line_hang_up(l);
+    talk_close(&l->t);
+    free(l->t.in);
+    free(l->t.out);
+    free(l);
+    *at = NULL;
+}
+
+void lines_close(comm_router *router, bool orderly)
+{
+    tcp_lines *lines = router->lines;
+    if (!lines) return;
+    bool set_up = lines->card && lines->line && lines->dirty;
+    if (set_up && router->control && router->control[0] && router_broken(router)) lines_spread(router);
+    else if (set_up && orderly) take_leave(router);
+    for (int r = 0; set_up && r < router->launch->size; r++) line_free(&lines->line[r]);
+    for (int g = 0; g < LINE_GUESTS; g++) line_end_close(&lines->guest[g].end);
+    line_end_close(&lines->listener);
+    line_end_close(&lines->nudge);
+    if (lines->epoll >= 0) close(lines->epoll);
+    free(lines->card);
+    free(lines->line);
+    free(lines->dirty);
+    free(lines);
+    router->lines = NULL;
+}
