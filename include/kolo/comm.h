@@ -71,8 +71,8 @@ typedef int64_t kolo_handle; /* of a submitted request; 0 is none. A handle that
 typedef struct kolo_world_config {
     const char *method; /* KOLO_COMM_METHOD: "auto", "pmix", "mpi", "slurm", "single" */
     const void *
-        mpi_comm; /* points to an MPI_Comm of a program that has called MPI_Init: the world is its ranks. Over several nodes the library calls MPI on its
-                            * own: the program needs thread level MULTIPLE, or transport "tcp" */
+        mpi_comm; /* points to an MPI_Comm of a program that has called MPI_Init: the world is its ranks. Over several nodes the library uses
+                            * MPI where the program has thread level MULTIPLE, else (SERIALIZED) sockets */
     const char *
         transport; /* KOLO_COMM_TRANSPORT, between nodes: "auto", "mpi", "tcp" (KOLO_COMM_INTERFACE: name or address of its network interface) */
     const char *

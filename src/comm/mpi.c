@@ -136,6 +136,9 @@ const comm_transport comm_mpi = {"mpi", lane_make, lane_free, reset, send, recei
 int comm_mpi_open(const kolo_launch *launch, int status, void **state)
 {
     int mine = status < 0 ? status : 0, worst = 0, rank = -1;
+    if (!launch->mpi && launch->mpi_comm && status == 0)
+        return kolo_fail(KOLO_ELAUNCH, "comm: the program's MPI has less than thread level MULTIPLE, so nobody else may call it; ask MPI_Init_thread for that, "
+                                       "or leave transport to auto, which takes sockets then");
     if (!launch->mpi)
         return status < 0 ? status
                           : kolo_fail(KOLO_ELAUNCH,

@@ -15,7 +15,7 @@ typedef struct kolo_launch {
     int *node_of;               /* [size] node of every rank */
     int *local_of;              /* [size] local rank of every rank */
     char **host_of;             /* [nodes] */
-    bool mpi;                   /* MPI is initialised (thread level SERIALIZED) and its size was checked against ours */
+    bool mpi;                   /* MPI may be called: it is initialised (thread level SERIALIZED; where the program calls it too, MULTIPLE), of our size */
     const void *mpi_comm;       /* points to the MPI_Comm whose ranks these are; NULL: MPI_COMM_WORLD */
     char job[128]; /* unique to this job step on this machine: name for shared-memory segments; [A-Za-z0-9._-] */
     void *state;   /* of the method */

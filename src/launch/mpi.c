@@ -102,6 +102,14 @@ static void name_host(kolo_identity *me)
     else if (job && hydra && *hydra) snprintf(me->name, sizeof me->name, "%s", hydra);
 }
 
+/* An MPI that does not know its launcher makes every rank the only one. */
+static int check_alone(int size, const char *cure)
+{
+    int rank, tasks;
+    if (size > 1 || kolo_env_int("PMI_SIZE", -1) >= 0 || !kolo_slurm_step(&rank, &tasks) || tasks == 1) return 0;
+    return kolo_fail(KOLO_ELAUNCH, "launch: srun started %d tasks but MPI says rank 0 of 1; %s", tasks, cure);
+}
+
 static int mpi_start(kolo_launch *launch)
 {
     kolo_launch_state *state = kolo_state(launch);
@@ -113,7 +121,7 @@ static int mpi_start(kolo_launch *launch)
         return 0;
     }
     KOLO_TRY(kolo_mpi_start(&launch->rank, &launch->size));
-    int step_rank, step_size, size = launch->size;
+    int size = launch->size;
     if (promised > 1 && promised != size) {
         kolo_mpi_finish();
         return kolo_fail(KOLO_ELAUNCH,
@@ -121,10 +129,9 @@ static int mpi_start(kolo_launch *launch)
                          "belongs to another MPI than the one kolo is linked with; use its own mpiexec, or %s",
                          promised, launch->rank, size, kolo_launch_cure());
     }
-    if (promised < 0 && size == 1 && kolo_slurm_step(&step_rank, &step_size) && step_size > 1) {
+    if (check_alone(size, kolo_launch_cure()) < 0) {
         kolo_mpi_finish();
-        return kolo_fail(KOLO_ELAUNCH, "launch: srun started %d tasks but MPI says rank 0 of 1; %s", step_size,
-                         kolo_launch_cure());
+        return KOLO_ELAUNCH;
     }
     mpi_own *own = malloc(sizeof *own);
     if (!own) return kolo_fail(KOLO_ECONFIG, "launch: out of memory");
@@ -140,10 +147,12 @@ static int mpi_start(kolo_launch *launch)
 int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm)
 {
     kolo_launch_state *state = kolo_state(launch);
-    int level = MPI_THREAD_SINGLE;
+    int level = MPI_THREAD_SINGLE, size = 1;
     if (!kolo_launch_mpi_runs()) return kolo_fail(KOLO_ELAUNCH, "launch: a communicator is given, but MPI_Init was not called, or MPI_Finalize was");
     MPI_Query_thread(&level);
     KOLO_TRY(check_level(level));
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    KOLO_TRY(check_alone(size, "start it by srun --mpi=pmi2, or by the mpiexec of the MPI that it is linked with"));
     name_host(&state->me);
     mpi_own *own = malloc(sizeof *own);
     if (!own) return kolo_fail(KOLO_ECONFIG, "launch: out of memory");
@@ -155,7 +164,10 @@ int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm)
     MPI_Comm_size(own->comm, &launch->size);
     state->me.group = shared_group(own->comm, launch->rank);
     launch->mpi_comm = &own->comm;
-    launch->mpi = true;
+    /* the program calls MPI whenever it likes, so ours may do so only at MULTIPLE, on all ranks */
+    if (MPI_Allreduce(MPI_IN_PLACE, &level, 1, MPI_INT, MPI_MIN, own->comm) != MPI_SUCCESS)
+        return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Allreduce failed; did a rank die?");
+    launch->mpi = level == MPI_THREAD_MULTIPLE;
     return 0;
 }
 

@@ -57,7 +57,7 @@ int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_c
     const kolo_launch *l = world->launch;
     if (!mpi_comm)
         return kolo_fail(KOLO_EINPUT, "comm: no communicator is given; a rank without one gives MPI_COMM_NULL");
-    if (!l->mpi) return kolo_fail(KOLO_EINPUT, "comm: groups of MPI communicators need a world whose ranks are MPI's");
+    if (!l->mpi && !l->mpi_comm) return kolo_fail(KOLO_EINPUT, "comm: groups of MPI communicators need a world whose ranks are MPI's");
     int32_t *lowest = kolo_alloc((size_t)l->size * sizeof *lowest);
     if (!lowest) return KOLO_ECONFIG;
     lib_turn_take(world); /* as all calls of MPI */
