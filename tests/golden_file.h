@@ -110,6 +110,52 @@ typedef struct golden_worst {
     int compared;
 } golden_worst; /* distance over what is allowed */
 
+/* Our distances over the reference's own between f32 and f64, one a tensor, of the case at hand; then the middle one of each case. */
+static struct {
+    double *part, *kase;
+    int parts, kases;
+} golden_ratio;
+
+static void golden_keep(double **list, int *count, double value)
+{
+    *list = realloc(*list, (size_t)(*count + 1) * sizeof **list);
+    (*list)[(*count)++] = value;
+}
+
+static int golden_rising(const void *a, const void *b) { return *(const double *)a > *(const double *)b ? 1 : *(const double *)a < *(const double *)b ? -1 : 0; }
+
+static double golden_middle(double *list, int count)
+{
+    qsort(list, (size_t)count, sizeof *list, golden_rising);
+    return count ? list[count / 2] : 0;
+}
+
+static void golden_case_ends(const char *label)
+{
+    if (!golden_ratio.parts) return;
+    const double middle = golden_middle(golden_ratio.part, golden_ratio.parts);
+    diag("%s: %.2f of the reference's own distance (the middle one of %d)", label, middle, golden_ratio.parts);
+    golden_keep(&golden_ratio.kase, &golden_ratio.kases, middle);
+    golden_ratio.parts = 0;
+}
+
+static void golden_cases_end(void)
+{
+    if (golden_ratio.kases)
+        diag("%.2f of the reference's own distance in the middle one of %d cases", golden_middle(golden_ratio.kase, golden_ratio.kases),
+             golden_ratio.kases);
+    free(golden_ratio.part);
+    free(golden_ratio.kase);
+}
+
+/* distance: of a whole tensor, relative to its norm. A single dot with uniform numbers is a guess at it: as often above as below. */
+static void golden_ratio_note(const cJSON *record, double distance, bool dot)
+{
+    const double theirs = golden_number(record, "rel_l2", 0);
+    if (theirs > 0 && isfinite(distance))
+        golden_keep(&golden_ratio.part, &golden_ratio.parts, distance / theirs * (dot ? sqrt(12) / 0.6745 : 1));
+}
+
 static void golden_note(golden_worst *w, const char *what, double distance, double allowed)
 {
     double share = isfinite(distance) ? distance / allowed : INFINITY;
@@ -150,6 +196,7 @@ static void golden_values(golden_worst *w, const cJSON *record, const char *name
             i++;
         }
         golden_note(w, name, sqrt(far) / (sum > 0 ? sqrt(sum) : 1), allowed);
+        golden_ratio_note(record, sqrt(far) / (sum > 0 ? sqrt(sum) : 1), false);
         return;
     }
     char probe[300], what[300];
@@ -168,6 +215,7 @@ static void golden_values(golden_worst *w, const cJSON *record, const char *name
     golden_note(w, what, count == (double)n ? fabs(sqrt(sum) - l2) / scale : INFINITY, allowed);
     snprintf(what, sizeof what, "%.200s (dot)", name);
     golden_note(w, what, fabs(dot - golden_number(f64, "dot", NAN)) / scale, allowed);
+    golden_ratio_note(record, fabs(dot - golden_number(f64, "dot", NAN)) / scale, true);
     snprintf(what, sizeof what, "%.200s (first values)", name);
     cJSON_ArrayForEach(item, golden_at(f64, "first"))
     {

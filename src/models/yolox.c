@@ -23,7 +23,7 @@ static int csp(const kolo_yolox *y, const char *name, int x, int64_t out, int n,
 /* dark3, dark4, dark5: 1/8, 1/16, 1/32 of the picture. c: channels of the stem; n: bottlenecks of the first block */
 static void backbone(const kolo_yolox *y, int x, int64_t c, int n, int map[3])
 {
-    x = kolo_space_to_depth(y->g, "backbone.backbone.stem", x);
+    x = kolo_space_to_depth(y->g, "backbone.backbone.stem.focus", x);
     x = kolo_yolox_unit(y, "backbone.backbone.stem.conv", x, c, 3, 1);
     for (int s = 2; s <= 5; s++) {
         char dark[48];

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/thread.h"
+#include "golden_heads.h"
 #include "golden_models.h"
 #include "golden_ops.h"
 #include "golden_optim.h"
@@ -52,6 +53,7 @@ static void check_file(const char *path)
     snprintf(label, sizeof label, "%.300s", *name ? name : path);
     if (!json) ok(0, "%s: no JSON that can be read", path);
     else if (!strcmp(label, "models/inventory")) check_inventory(json);
+    else if (starts(label, "models/yolox")) golden_heads_case(label, json, backend);
     else if (starts(label, "models/")) golden_model_case(label, json, backend);
     else if (starts(label, "train/")) golden_train_case(label, json, backend);
     else if (starts(label, "optim/") && !kolo_backend_is_host(backend)) skip("%s: not on a device", label);
@@ -61,6 +63,7 @@ static void check_file(const char *path)
     else if (starts(label, "detect/")) golden_detect_case(label, json, backend);
     else skip("%s: no check of this kind of case here", label);
     cJSON_Delete(json);
+    golden_case_ends(label);
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -112,5 +115,6 @@ int main(int count, char **words)
     }
     for (int i = device ? 2 : 1; i < count; i++) check_path(words[i], 0);
     kolo_backend_destroy(&backend);
+    golden_cases_end();
     return done_testing();
 }

@@ -1,0 +1,148 @@
+/* Golden cases of detectors: networks whose loss is the sum of the raw heads' elements, each times a number of the formula. A backend
+ * takes that in the place of the detector's own loss. */
+#ifndef TESTS_GOLDEN_HEADS_H
+#define TESTS_GOLDEN_HEADS_H
+
+#include "golden_models.h"
+#include "ops/kernel.h"
+
+enum { GOLDEN_SEED = 1 };
+
+typedef struct golden_probe {
+    kolo_backend *backend;
+    int heads;
+    bool backward;
+    const kolo_tensor *tensor[KOLO_MAX_HEADS];
+    kolo_layout layout[KOLO_MAX_HEADS];
+} golden_probe;
+
+static void golden_head_probe(int head, float *values, int64_t n)
+{
+    char name[32];
+    snprintf(name, sizeof name, "head%d.loss", head);
+    golden_fill(name, GOLDEN_SEED, 0, 1, values, n);
+}
+
+/* Forward: heads, boxes -> metrics, ...; backward: heads, boxes, ... -> gradients of the heads. */
+static int golden_probe_run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    (void)workspace;
+    (void)step;
+    (void)slot;
+    const golden_probe *p = k->state;
+    double loss = 0;
+    for (int i = 0; i < p->heads; i++) {
+        const int64_t n = kolo_tensor_count(p->tensor[i]);
+        float *probe = malloc((size_t)n * sizeof *probe), *x = malloc((size_t)n * sizeof *x);
+        golden_head_probe(i, probe, n);
+        if (p->backward) {
+            KOLO_TRY(kolo_backend_from_canonical(p->backend, p->tensor[i], &p->layout[i], probe, args[p->heads + 3 + i]));
+        } else {
+            KOLO_TRY(kolo_backend_to_canonical(p->backend, p->tensor[i], &p->layout[i], args[i], x));
+            for (int64_t j = 0; j < n; j++) loss += (double)x[j] * (double)probe[j];
+        }
+        free(probe);
+        free(x);
+    }
+    if (!p->backward) ((float *)args[p->heads + 1])[0] = (float)loss;
+    return 0;
+}
+
+static int golden_probe_prepare(const kolo_kernel_request *r, kolo_kernel *k)
+{
+    golden_probe *p = calloc(1, sizeof *p);
+    const kolo_node *n = r->node;
+    p->backend = r->backend;
+    p->backward = n->op == KOLO_OP_yolox_loss_grad;
+    p->heads = n->n_in - (p->backward ? 3 : 1);
+    for (int i = 0; i < p->heads; i++) {
+        p->tensor[i] = &r->graph->tensor[n->in[i]];
+        p->layout[i] = r->layout[n->in[i]];
+    }
+    k->state = p;
+    k->release = free;
+    k->run = golden_probe_run;
+    snprintf(k->name, sizeof k->name, "probe");
+    return 0;
+}
+
+/* The host's backend with that loss. */
+static kolo_backend *golden_probing(void)
+{
+    static const kolo_op_row probe = {NULL, golden_probe_prepare};
+    static const kolo_op_row *rows[KOLO_OP_COUNT];
+    static kolo_backend_type type;
+    kolo_backend *backend;
+    const kolo_backend_config config = {.threads = kolo_cpu_count(), .direct = true, .deterministic = true};
+    if (kolo_backend_create(&backend, "cpu", &config) < 0) return NULL;
+    memcpy(rows, backend->type->rows, sizeof rows);
+    rows[KOLO_OP_yolox_loss] = rows[KOLO_OP_yolox_loss_grad] = &probe;
+    type = *backend->type;
+    type.rows = rows;
+    backend->type = &type;
+    return backend;
+}
+
+/* The tensor that a record names: P3..P5, head0..2, or a module. */
+static const char *golden_map(const kolo_graph *g, const char *name)
+{
+    static const char *const pyramid[] = {"backbone.C3_p3", "backbone.C3_n3", "backbone.C3_n4"};
+    if (name[0] == 'P' && name[1] >= '3' && name[1] <= '5' && !name[2]) return golden_module(g, pyramid[name[1] - '3']);
+    if (!strncmp(name, "head", 4) && name[4] >= '0' && name[4] < '0' + g->heads && !name[5])
+        return g->tensor[g->head[name[4] - '0']].name;
+    return golden_module(g, name);
+}
+
+static void golden_maps(golden_net *n, const char *name, const char *part, const cJSON *records)
+{
+    golden_worst w = {0};
+    const cJSON *record;
+    cJSON_ArrayForEach(record, records)
+    {
+        if (!strcmp(record->string, "decoded")) continue; /* the boxes are not made in the graph */
+        const char *tensor = golden_map(n->graph, record->string);
+        golden_one(n, &w, record, "activation", tensor ? tensor : "", record->string);
+    }
+    golden_result(name, part, &w);
+}
+
+static void golden_heads_train(golden_net *n, const char *name, const cJSON *json)
+{
+    golden_worst loss = {0}, running = {0};
+    const cJSON *record;
+    golden_scalar(&loss, golden_at(json, "loss"), "loss", n->loss * (double)n->rows);
+    golden_result(name, "loss", &loss);
+    golden_maps(n, name, "activations", golden_at(json, "activations"));
+    golden_gradients(n, name, golden_at(json, "grads"));
+    cJSON_ArrayForEach(record, golden_at(json, "running"))
+        golden_one(n, &running, record, "param", record->string, record->string);
+    golden_result(name, "running statistics", &running);
+}
+
+static void golden_heads_case(const char *name, const cJSON *json, kolo_backend *host)
+{
+    const cJSON *config = golden_at(json, "config");
+    const kolo_model *model = golden_model(config);
+    const char *input = golden_text(config, "input", "input");
+    if (!kolo_backend_is_host(host) || !model) {
+        skip("%s: %s", name, model ? "on the host only" : "this build lacks the network");
+        return;
+    }
+    kolo_backend *backend = golden_probing();
+    kolo_options options;
+    kolo_options_default(&options);
+    for (int train = 1; backend && train >= 0; train--) {
+        golden_net n;
+        kolo_step step = {.first = true};
+        if (golden_open(&n, model, config, GOLDEN_SEED, backend, &options, 0, train) < 0 ||
+            golden_step(&n, input, NULL, &step) < 0)
+            ok(0, "%s: %s", name, kolo_error_text());
+        else if (train) golden_heads_train(&n, name, json);
+        else golden_maps(&n, name, "evaluation", golden_at(json, "eval"));
+        golden_close(&n);
+    }
+    kolo_options_free(&options);
+    kolo_backend_destroy(&backend);
+}
+
+#endif
