@@ -64,14 +64,6 @@ static kolo_model_config complete(const kolo_model *model, const kolo_model_conf
     return c;
 }
 
-/* The last linear layer begins smaller or larger. */
-static void scale_head(kolo_graph *g, int logits, double factor)
-{
-    const kolo_node *n = &g->node[g->tensor[logits].producer];
-    for (int i = 1; factor > 0 && n->op == KOLO_OP_linear && i < n->n_in; i++)
-        if (n->in[i] >= 0) g->tensor[n->in[i]].init.a *= factor;
-}
-
 static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config *config)
 {
     const bool classify = model->task == KOLO_TASK_CLASSIFY;
@@ -84,10 +76,7 @@ static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config
     g->node[g->tensor[x].producer].a.reverse = model->pixels == KOLO_PIXELS_BGR;
     int y = model->build(g, x, model, config);
     if (y < 0) return y;
-    if (classify) {
-        scale_head(g, y, config->head_init);
-        KOLO_TRY(kolo_cross_entropy(g, y, config->smoothing));
-    }
+    if (classify) KOLO_TRY(kolo_cross_entropy(g, y, config->smoothing));
     KOLO_TRY(kolo_graph_fuse(g));
     return config->train ? kolo_graph_backward(g) : 0;
 }

@@ -11,7 +11,6 @@ typedef struct kolo_model_config {
     const char *shortcut; /* CIFAR ResNet: "a", "b" */
     bool zero_init_residual;
     double drop_path, dropout; /* probabilities; negative: as usual for the model */
-    double head_init;          /* factor on the initial weights of the last layer; 0: 1 */
     double smoothing;          /* label smoothing of the loss */
     bool l1;                   /* YOLOX: with the L1 term (the last epochs) */
     bool centre;               /* YOLOX: candidates by centre only */

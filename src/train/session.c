@@ -88,6 +88,7 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     if (!o->size && s->height == s->width) o->size = s->height;
     for (int c = 0; c < 4; c++)
         s->mean[c] = info ? info->mean[c] : 0.5f, s->std[c] = info && info->std[c] > 0 ? info->std[c] : 0.25f;
+    kolo_model_pixels(model, s->mean, s->std);
     if (*o->mean) KOLO_TRY(parse_channels("mean", o->mean, o->channels, s->mean));
     else set_text(&o->mean, channels_text(s->mean, o->channels));
     if (*o->std) KOLO_TRY(parse_channels("std", o->std, o->channels, s->std));
@@ -126,6 +127,8 @@ static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
                                 .classes = o->classes,
                                 .shortcut = o->shortcut,
                                 .zero_init_residual = o->zero_init_residual,
+                                .drop_path = o->drop_path,
+                                .dropout = o->dropout,
                                 .smoothing = train ? o->label_smoothing : 0,
                                 .train = train,
                                 .dtype = session_dtype(s)};

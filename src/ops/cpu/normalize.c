@@ -13,6 +13,7 @@ typedef struct normalize {
     kolo_view y;
     float table[4][256];
     uint16_t table_bf16[4][256];
+    bool reverse;
     int threads;
 } normalize;
 
@@ -40,6 +41,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     const normalize *p = k->state;
     const kolo_view *v = &p->y;
     int64_t row = v->blocks * kolo_view_plane(v), channel_step = v->block == 1 ? v->pixels : 1;
+    int64_t first = 0;
+    if (p->reverse) first = (v->channels - 1) * channel_step, channel_step = -channel_step;
     bool padded = v->blocks * v->block > v->channels;
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int64_t t = 0; t < v->rows * v->height; t++) {
@@ -47,8 +50,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
         if (v->block == 1) at = t / v->height * row + t % v->height * v->width;
         void *y = kolo_at_out(args[1], at, v->bf16);
         if (padded) memset(y, 0, (size_t)(v->width * v->block) << (v->bf16 ? 1 : 2));
-        pixels(y, (const uint8_t *)args[0] + t * v->width * v->channels, v->width, v->channels, channel_step, v->block,
-               p);
+        pixels(kolo_at_out(y, first, v->bf16), (const uint8_t *)args[0] + t * v->width * v->channels, v->width, v->channels,
+               channel_step, v->block, p);
     }
     return 0;
 }
@@ -69,6 +72,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
             p->table[c][v] = kolo_pixel1((uint8_t)v, r->node->a.mean[c], r->node->a.std[c]);
             p->table_bf16[c][v] = kolo_to_bf16(p->table[c][v]);
         }
+    p->reverse = r->node->a.reverse;
     p->threads = kolo_cpu_threads(r->backend, kolo_view_count(&p->y));
     snprintf(k->name, sizeof k->name, "own block %ld%s", (long)p->y.block, p->y.bf16 ? " bf16" : "");
     return 0;

@@ -9,8 +9,8 @@ enum { THREADS = 256 /* a value of a pixel each */, UNROLL = 4, RESIDENT = 8 };
 
 typedef struct normalize {
     int64_t pixels;
-    int channels;
-    float mean[4], std[4];
+    int channels, first, step; /* channel c of y is the pixel's first + step c */
+    float mean[4], std[4];     /* of y's channels */
     enum kolo_dtype dtype;
 } normalize;
 
@@ -30,7 +30,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) normalize_kerne
         for (int u = 0; u < UNROLL; u++) {
             const int64_t i = begin + u * THREADS;
 #pragma unroll
-            for (int c = 0; c < 4; c++) pixel[u][c] = i < p.pixels && c < p.channels ? x[i * p.channels + c] : 0;
+            for (int c = 0; c < 4; c++) pixel[u][c] = i < p.pixels && c < p.channels ? x[i * p.channels + p.first + p.step * c] : 0;
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
@@ -62,8 +62,12 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     if (!p) return KOLO_ECONFIG;
     p->pixels = y.rows * y.pixels;
     p->channels = (int)y.channels;
-    memcpy(p->mean, r->node->a.mean, sizeof p->mean);
-    memcpy(p->std, r->node->a.std, sizeof p->std);
+    p->first = r->node->a.reverse ? p->channels - 1 : 0;
+    p->step = r->node->a.reverse ? -1 : 1;
+    for (int c = 0; c < p->channels; c++) {
+        p->mean[c] = r->node->a.mean[p->first + p->step * c];
+        p->std[c] = r->node->a.std[p->first + p->step * c];
+    }
     p->dtype = y.dtype;
     k->state = p;
     k->release = free;
