@@ -48,7 +48,7 @@ static int print_all(void)
     return 0;
 }
 
-/* Nodes one after the other whose outputs have maps of one size. */
+/* Nodes one after the other whose outputs have maps of one size, but for what is padded within. */
 typedef struct stage {
     int64_t height, width, parameters;
     double macs;
@@ -77,13 +77,15 @@ static void count(const kolo_graph *g, const kolo_node *n, stage *s)
 static void print_stages(const kolo_graph *g)
 {
     stage s = {0};
+    bool padded = false;
     printf("  %-12s %11s %8s  %s\n", "map", "parameters", "GMACs", "from .. to");
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
         const kolo_tensor *y = &g->tensor[n->out[0]];
         if (y->role != KOLO_ROLE_ACTIVATION) continue;
         const int64_t height = y->rank == 4 ? y->dim[2] : 0, width = y->rank == 4 ? y->dim[3] : 0;
-        if (s.nodes && (height != s.height || width != s.width)) {
+        padded = (padded || n->op == KOLO_OP_pad) && n->op != KOLO_OP_crop;
+        if (s.nodes && !padded && (height != s.height || width != s.width)) {
             print_stage(g, &s);
             s = (stage){0};
         }
