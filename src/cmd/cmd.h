@@ -8,6 +8,7 @@
 #include "exec/exec.h"
 #include "launch/launch.h"
 
+struct kolo_session;
 typedef struct kolo_command {
     const char *name, *usage, *help;
     int (*run)(int n, char **words); /* words after the subcommand; returns 0 or a negative status */
@@ -23,6 +24,10 @@ bool kolo_command_flag(int *n, char **words, const char *word);
 int kolo_command_options(kolo_options *options, int n, char **words, int extra, const char **positional);
 /* As above without a recipe word: all positional words go to positional[]. */
 int kolo_command_words(kolo_options *options, int n, char **words, int extra, const char **positional);
+/* As above over the recipe that the folder of a run keeps. */
+int kolo_command_run(kolo_options *options, const char *run, int n, char **words, int extra, const char **positional);
+/* Initial values, then the weights of `file`, or else of the newest checkpoint of `run`. */
+int kolo_command_weights(struct kolo_session *session, const char *file, const char *run);
 /* The installed share/kolo (or the source tree's share): recipes, minislurm. Static text. */
 const char *kolo_command_share(void);
 

@@ -141,6 +141,20 @@ int kolo_command_words(kolo_options *options, int n, char **words, int extra, co
     return rc;
 }
 
+int kolo_command_run(kolo_options *options, const char *run, int n, char **words, int extra, const char **positional)
+{
+    collector c = {positional, 0, extra};
+    for (int i = 0; i < extra; i++) positional[i] = NULL;
+    char *recipe = kolo_format("%s/recipe.yaml", run);
+    kolo_options_default(options);
+    int rc = recipe ? kolo_options_read_recipe(options, recipe) : KOLO_ECONFIG;
+    if (rc == 0) rc = kolo_options_read_environment(options);
+    if (rc == 0) rc = kolo_options_read_arguments(options, n, words, collect, &c);
+    free(recipe);
+    if (rc < 0) kolo_options_free(options);
+    return rc;
+}
+
 int kolo_command_options(kolo_options *options, int n, char **words, int extra, const char **positional)
 {
     const char *all[8] = {NULL};

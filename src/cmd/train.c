@@ -20,18 +20,15 @@ int kolo_command_train(int n, char **words)
     return rc;
 }
 
-/* Weights of a run's newest checkpoint, or of init=FILE. */
-static int load_weights(kolo_session *session, const kolo_options *options)
+int kolo_command_weights(kolo_session *session, const char *file, const char *run)
 {
     char path[4096];
     kolo_position position;
-    KOLO_TRY(kolo_exec_initialise(session->exec, (uint64_t)options->seed));
-    if (*options->init) return kolo_weights_import(options->init, session->exec, session->plan, KOLO_init_head_load);
-    int found = kolo_checkpoint_find(options->run, &position, path, sizeof path);
+    KOLO_TRY(kolo_exec_initialise(session->exec, (uint64_t)session->options->seed));
+    if (file) return kolo_weights_import(file, session->exec, session->plan, KOLO_init_head_load);
+    int found = kolo_checkpoint_find(run, &position, path, sizeof path);
     KOLO_TRY(found);
-    if (!found)
-        return kolo_fail(KOLO_EINPUT, "%s holds no checkpoint: train first, or give init=FILE.safetensors",
-                         options->run);
+    if (!found) return kolo_fail(KOLO_EINPUT, "%s holds no checkpoint: train first, or give a file of weights", run);
     return kolo_checkpoint_load(path, session->exec, session->plan);
 }
 
@@ -45,7 +42,7 @@ static int evaluate(kolo_launch *launch, kolo_options *options)
     if (!*options->val || !strcmp(options->val, "none"))
         return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_EVAL));
-    KOLO_TRY_GOTO(rc, load_weights(&session, options));
+    KOLO_TRY_GOTO(rc, kolo_command_weights(&session, *options->init ? options->init : NULL, options->run));
     KOLO_TRY_GOTO(rc, kolo_evaluate(&session, kolo_averages(options) && !*options->init, &e));
     if (launch->rank == 0)
         printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5,

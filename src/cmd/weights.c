@@ -11,33 +11,30 @@
 #include "kolo/error.h"
 #include "train/session.h"
 
-/* With `run`: its recipe and newest checkpoint; without: the model as initialised from the seed. */
-static int export(kolo_options *options, const char *run, const char *file)
+/* With `run`: its newest checkpoint; with weights=: that file; else the model as initialised from the seed. */
+static int export(kolo_options *o, const char *run, const char *file)
 {
     kolo_session session;
     kolo_launch *launch;
     kolo_position position = {0};
     char path[4096];
-    int rc, found = 0;
-    if (run) {
-        found = kolo_checkpoint_find(run, &position, path, sizeof path);
-        KOLO_TRY(found);
-        if (!found) return kolo_fail(KOLO_EINPUT, "%s holds no checkpoint", run);
-    }
+    int rc;
+    if (run && *o->weights) return kolo_fail(KOLO_ECONFIG, "weights of a run or of weights=%s: give one of them", o->weights);
     KOLO_TRY(kolo_command_alone(&launch));
-    options->micro_batch = options->batch = 1;
-    options->bn = KOLO_bn_local;
-    options->deterministic = true; /* nothing is computed: no algorithm need be timed */
-    KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN | KOLO_SESSION_NO_DATA));
-    KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)options->seed));
-    if (found) KOLO_TRY_GOTO(rc, kolo_checkpoint_load(path, session.exec, session.plan));
-    const kolo_export how = {.ema = kolo_averages(options) && found,
+    o->batch = o->micro_batch = 1;
+    o->bn = KOLO_bn_local;
+    o->deterministic = true; /* nothing is computed: no algorithm need be timed */
+    if (run) KOLO_TRY(kolo_checkpoint_find(run, &position, path, sizeof path));
+    KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
+    if (run || *o->weights) KOLO_TRY_GOTO(rc, kolo_command_weights(&session, run ? NULL : o->weights, run));
+    else KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)o->seed));
+    const kolo_export how = {.ema = kolo_averages(o) && run,
                              .batches = position.step,
-                             .names = options->names,
-                             .dtype = options->export_dtype};
+                             .names = o->names,
+                             .dtype = o->export_dtype};
     KOLO_TRY_GOTO(rc, kolo_weights_export(file, session.exec, session.plan, &how));
-    kolo_info("%s: %ld parameters of %s%s", file, (long)kolo_graph_parameters(session.graph), options->model,
-              found ? "" : " as initialised");
+    kolo_info("%s: %ld parameters of %s%s", file, (long)kolo_graph_parameters(session.graph), o->model,
+              run || *o->weights ? "" : " as initialised");
 fail:
     kolo_session_close(&session);
     return rc;
@@ -48,20 +45,16 @@ int kolo_command_export(int n, char **words)
     kolo_options options;
     const char *word[2];
     KOLO_TRY(kolo_command_words(&options, n, words, 2, word));
-    int rc = 0;
-    if (word[1]) { /* RUN FILE */
-        char *recipe = kolo_format("%s/recipe.yaml", word[0]);
+    const char *run = word[1] ? word[0] : NULL; /* RUN FILE */
+    if (!word[0]) {
         kolo_options_free(&options);
-        kolo_options_default(&options);
-        rc = kolo_options_read_recipe(&options, recipe);
-        free(recipe);
-        if (rc == 0) rc = export(&options, word[0], word[1]);
-    } else if (word[0]) {
-        rc = export(&options, NULL, word[0]);
-    } else {
-        rc = kolo_fail(KOLO_ECONFIG,
-                       "usage: kolo export RUN FILE.safetensors, or kolo export model=NAME FILE.safetensors");
+        return kolo_fail(KOLO_ECONFIG, "usage: kolo export RUN FILE, or kolo export model=NAME [weights=FILE] FILE");
     }
+    if (run) {
+        kolo_options_free(&options);
+        KOLO_TRY(kolo_command_run(&options, run, n, words, 2, word));
+    }
+    int rc = export(&options, run, word[run ? 1 : 0]);
     kolo_options_free(&options);
     return rc;
 }
@@ -108,7 +101,7 @@ int kolo_command_import(int n, char **words)
     const char *file[1];
     KOLO_TRY(kolo_command_options(&options, n, words, 1, file));
     int rc = file[0] ? import(&options, file[0])
-                     : kolo_fail(KOLO_ECONFIG, "usage: kolo import FILE.safetensors RECIPE.yaml data=DIR run=DIR");
+                     : kolo_fail(KOLO_ECONFIG, "usage: kolo import FILE RECIPE.yaml data=DIR run=DIR");
     kolo_options_free(&options);
     return rc;
 }

@@ -157,8 +157,8 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
         bytes[KOLO_ARENA_STATE] = kolo_plan_layers_offset(plan);
         if (kolo_is_layerwise(plan->config.optimizer))
             bytes[KOLO_ARENA_STATE] += (size_t)plan->segments * sizeof(kolo_layer);
-        if (plan->config.ema) bytes[KOLO_ARENA_EMA] = bytes[KOLO_ARENA_PARAM] + bytes[KOLO_ARENA_BUFFER];
     }
+    if (plan->config.ema && !like) bytes[KOLO_ARENA_EMA] = bytes[KOLO_ARENA_PARAM] + bytes[KOLO_ARENA_BUFFER];
     bytes[KOLO_ARENA_PART] = bytes[KOLO_ARENA_GRADIENT] * (size_t)(kolo_plan_levels(&plan->config) - 1);
     return 0;
 }

@@ -13,21 +13,22 @@ int kolo_evaluate(kolo_session *s, bool ema, kolo_evaluation *result)
     double sum[4] = {0, 0, 0, 0}, begin = kolo_time(); /* loss, top-1, top-5, rows */
     kolo_step step = {0};
     kolo_metrics m;
-    kolo_exec_use_ema(s->eval_exec, ema);
+    kolo_exec *exec = s->eval_exec ? s->eval_exec : s->exec;
+    kolo_exec_use_ema(exec, ema);
     KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
     for (;;) {
         kolo_batch batch;
         int rc = kolo_loader_next(s->val_loader, &batch);
         if (rc == 1) break;
         KOLO_TRY(rc);
-        rc = kolo_exec_step(s->eval_exec, &batch, &step, &m);
+        rc = kolo_exec_step(exec, &batch, &step, &m);
         kolo_loader_release(s->val_loader, &batch);
         KOLO_TRY(rc);
         add(sum, &m);
         step.step++;
     }
     do {
-        KOLO_TRY(kolo_exec_drain(s->eval_exec, &m));
+        KOLO_TRY(kolo_exec_drain(exec, &m));
         add(sum, &m);
     } while (m.step >= 0);
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, 4, KOLO_WIRE_F64, KOLO_SUM));

@@ -148,6 +148,9 @@ static char *tuning_cache(void)
     return file;
 }
 
+/* No gradients, no optimizer: the evaluation's own parameters are the only ones. */
+static bool evaluates_only(int parts) { return (parts & KOLO_SESSION_EVAL) && !(parts & KOLO_SESSION_TRAIN); }
+
 static int make_plans(kolo_session *s, int parts, const char *choices)
 {
     kolo_options *o = s->options;
@@ -179,11 +182,12 @@ static int make_plans(kolo_session *s, int parts, const char *choices)
                              .noise = o->noise_scale && s->ranks * s->slots > 1,
                              .decay_norms = o->decay_norms,
                              .layer_decay = o->layer_decay};
-    KOLO_TRY(kolo_plan_create(&s->plan, s->graph, s->backend, &plan, NULL));
+    if (!evaluates_only(parts)) KOLO_TRY(kolo_plan_create(&s->plan, s->graph, s->backend, &plan, NULL));
     if (!(parts & KOLO_SESSION_EVAL)) return 0;
     plan.slots = 1;
     plan.optimizer = NULL;
     plan.clip_norm = plan.scaled = plan.noise = plan.adasum = plan.average = false;
+    if (evaluates_only(parts)) return kolo_plan_create(&s->plan, s->graph, s->backend, &plan, NULL);
     return kolo_plan_create(&s->eval_plan, s->eval_graph, s->backend, &plan, s->plan);
 }
 
@@ -238,7 +242,8 @@ static int make_executors(kolo_session *s)
     bool flat = o->compression != KOLO_compression_none && o->compression_within;
     if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
     KOLO_TRY(kolo_comm_create(&s->comm, flat ? &s->flat : s->launch, &config));
-    KOLO_TRY(kolo_compression_apply(s));
+    if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
+    else KOLO_TRY(kolo_comm_commit(s->comm)); /* an executor that trains does it, when it has added its buckets */
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
     KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
     if (s->eval_plan) KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, NULL, o, s->exec));
@@ -294,8 +299,9 @@ static int check_options(const kolo_options *o)
 
 static int make_graphs(kolo_session *s)
 {
-    KOLO_TRY(make_graph(s, true, &s->graph));
-    return s->parts & KOLO_SESSION_EVAL ? make_graph(s, false, &s->eval_graph) : 0;
+    const bool alone = evaluates_only(s->parts);
+    KOLO_TRY(make_graph(s, !alone, &s->graph));
+    return !alone && s->parts & KOLO_SESSION_EVAL ? make_graph(s, false, &s->eval_graph) : 0;
 }
 
 int session_plan_trial(kolo_session *s)

@@ -18,7 +18,7 @@
 
 enum kolo_session_part {
     KOLO_SESSION_TRAIN = 1, /* training graph, plan; executor and loader unless PLAN_ONLY */
-    KOLO_SESSION_EVAL = 2,  /* evaluation graph, plan, executor, validation loader */
+    KOLO_SESSION_EVAL = 2,  /* evaluation graph, plan, executor, validation loader; without TRAIN they are graph, plan and exec, else the eval_ ones */
     KOLO_SESSION_NO_DATA =
         4, /* no data set is opened and no loader made: shapes come from options and the model's usual input */
     KOLO_SESSION_PLAN_ONLY = 8, /* no memory, no comm, no executor */

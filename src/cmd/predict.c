@@ -1,0 +1,166 @@
+/* kolo predict */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/ckpt.h"
+#include "ckpt/stream.h"
+#include "cmd/cmd.h"
+#include "kolo/error.h"
+#include "train/predict.h"
+
+enum { ROWS = 8 }; /* pictures at a time */
+
+typedef struct output {
+    const char *const *path;
+    int64_t classes, top, names;
+    char **name; /* [names] of classes */
+    char *text;  /* of the file of names, which name points into */
+    FILE *json;  /* NULL: nobody wants it */
+} output;
+
+static int read_names(output *out, const char *file)
+{
+    int64_t capacity = 0;
+    KOLO_TRY(kolo_file_read(file, &out->text, NULL));
+    for (char *line = out->text, *next; *line; line = next) {
+        char *end = strchrnul(line, '\n');
+        next = *end ? end + 1 : end;
+        if (end > line && end[-1] == '\r') end[-1] = 0;
+        *end = 0;
+        KOLO_TRY(kolo_grow(&out->name, &capacity, out->names, sizeof *out->name));
+        out->name[out->names++] = line;
+    }
+    if (out->names == out->classes) return 0;
+    return kolo_fail(KOLO_ECONFIG, "labels=%s names %ld classes, the network has %ld", file, (long)out->names, (long)out->classes);
+}
+
+/* The best classes with their probabilities, best first; equal ones in the order of classes. */
+static void print_top(const output *out, const char *path, const float *logits)
+{
+    double sum = 0;
+    float largest = -INFINITY;
+    int64_t last = -1;
+    for (int64_t c = 0; c < out->classes; c++) largest = logits[c] > largest ? logits[c] : largest;
+    for (int64_t c = 0; c < out->classes; c++) sum += exp((double)(logits[c] - largest));
+    printf("%s\n", path);
+    for (int64_t k = 0; k < out->top && k < out->classes; k++) {
+        int64_t best = -1;
+        for (int64_t c = 0; c < out->classes; c++) {
+            const bool later = last < 0 || logits[c] < logits[last] || (logits[c] == logits[last] && c > last);
+            if (later && (best < 0 || logits[c] > logits[best])) best = c;
+        }
+        if (best < 0) break; /* not a number */
+        printf("  %6.2f %%  %ld%s%s\n", 100 * exp((double)(logits[best] - largest)) / sum, (long)best, out->names ? "  " : "",
+               out->names ? out->name[best] : "");
+        last = best;
+    }
+}
+
+static int take(void *context, int64_t i, const float *logits)
+{
+    const output *out = context;
+    print_top(out, out->path[i], logits);
+    if (!out->json) return 0;
+    fprintf(out->json, "%s{\"path\":", i ? ",\n " : "[");
+    kolo_json_string(out->json, out->path[i]);
+    fputs(",\"logits\":[", out->json);
+    for (int64_t c = 0; c < out->classes; c++) {
+        if (c) fputc(',', out->json);
+        kolo_json_number(out->json, (double)logits[c], 9);
+    }
+    fputs("]}", out->json);
+    return 0;
+}
+
+static int show(kolo_session *session, const kolo_options *o, int64_t n, const char *const *path)
+{
+    output out = {.path = path, .classes = o->classes, .top = o->top};
+    char *text = NULL;
+    size_t bytes = 0;
+    int rc = *o->labels ? read_names(&out, o->labels) : 0;
+    if (rc == 0 && *o->logits && !(out.json = open_memstream(&text, &bytes)))
+        rc = kolo_fail(KOLO_ECONFIG, "out of memory for %s", o->logits);
+    if (rc == 0) rc = kolo_predict(session, n, path, take, &out);
+    fflush(stdout);
+    if (out.json) {
+        fputs("]\n", out.json);
+        if (fclose(out.json) != 0 && rc == 0) rc = kolo_fail(KOLO_ECONFIG, "out of memory for %s", o->logits);
+        if (rc == 0) rc = kolo_file_write_atomic(o->logits, text, bytes);
+    }
+    free(text);
+    free(out.text);
+    free(out.name);
+    return rc;
+}
+
+static int set(char **field, const char *text)
+{
+    char *copy = kolo_strdup(text);
+    if (!copy) return KOLO_ECONFIG;
+    free(*field);
+    *field = copy;
+    return 0;
+}
+
+/* Without a recipe: the transform that published weights are measured with. */
+static int usual_transform(kolo_options *o)
+{
+    const kolo_model *model = kolo_model_find(o->model);
+    if (!model) return KOLO_ECONFIG;
+    const bool colour = (o->channels ? o->channels : model->channels) == 3;
+    if (!*o->mean) KOLO_TRY(set(&o->mean, colour ? "0.485,0.456,0.406" : "0.1307"));
+    if (!*o->std) KOLO_TRY(set(&o->std, colour ? "0.229,0.224,0.225" : "0.3081"));
+    /* the short side is 256/224 of the crop; small pictures are taken as a whole */
+    if (model->height >= 64 && o->crop == KOLO_crop_none) o->crop = KOLO_crop_resized;
+    return 0;
+}
+
+static int predict(kolo_options *o, int64_t n, const char *const *path)
+{
+    kolo_session session;
+    kolo_launch *launch;
+    int rc;
+    if (!*o->weights && !*o->run) return kolo_fail(KOLO_ECONFIG, "no weights: give weights=FILE or run=DIR");
+    if (n == 0) return kolo_fail(KOLO_ECONFIG, "no pictures: usage: kolo predict model=NAME weights=FILE IMAGE...");
+    KOLO_TRY(kolo_command_alone(&launch));
+    if (!*o->run) KOLO_TRY(usual_transform(o));
+    o->batch = o->micro_batch = n < ROWS ? n : ROWS;
+    o->bn = KOLO_bn_local;
+    KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
+    if (session.graph->logits < 0) rc = kolo_fail(KOLO_ECONFIG, "%s has no classes for whole pictures", o->model);
+    else rc = kolo_command_weights(&session, *o->weights ? o->weights : NULL, o->run);
+    if (rc == 0) {
+        kolo_exec_use_ema(session.exec, kolo_averages(o) && !*o->weights);
+        rc = show(&session, o, n, path);
+    }
+    kolo_session_close(&session);
+    return rc;
+}
+
+int kolo_command_predict(int n, char **words)
+{
+    kolo_options options;
+    const char **path = kolo_alloc((size_t)(n + 1) * sizeof *path);
+    if (!path) return KOLO_ECONFIG;
+    int rc = kolo_command_words(&options, n, words, n, path);
+    if (rc == 0 && *options.run) {
+        char *run = kolo_strdup(options.run);
+        kolo_options_free(&options);
+        rc = run ? kolo_command_run(&options, run, n, words, n, path) : KOLO_ECONFIG;
+        free(run);
+    }
+    if (rc == 0) {
+        int64_t pictures = 0;
+        while (pictures < n && path[pictures]) pictures++;
+        rc = predict(&options, pictures, path);
+        kolo_options_free(&options);
+    }
+    free(path);
+    return rc;
+}
