@@ -163,7 +163,7 @@ int kolo_names_translate(kolo_weights *weights, const name_map *map)
         if (!convert(map, true, weights->weight[i].name, ours)) continue;
         char *name = kolo_weights_keep(weights, strlen(ours) + 1);
         if (!name) return KOLO_ECONFIG;
-        weights->weight[i].name = strcpy(name, ours);
+        weights->weight[i].name = memcpy(name, ours, strlen(ours) + 1);
     }
     return kolo_weights_sort(weights);
 }
