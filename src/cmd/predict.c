@@ -113,9 +113,9 @@ static int usual_transform(kolo_options *o)
 {
     const kolo_model *model = kolo_model_find(o->model);
     if (!model) return KOLO_ECONFIG;
-    const bool colour = (o->channels ? o->channels : model->channels) == 3;
-    if (!*o->mean) KOLO_TRY(set(&o->mean, colour ? "0.485,0.456,0.406" : "0.1307"));
-    if (!*o->std) KOLO_TRY(set(&o->std, colour ? "0.229,0.224,0.225" : "0.3081"));
+    const bool colour = (o->channels ? o->channels : model->channels) == 3, usual = model->pixels == KOLO_PIXELS_NORMAL;
+    if (usual && !*o->mean) KOLO_TRY(set(&o->mean, colour ? "0.485,0.456,0.406" : "0.1307"));
+    if (usual && !*o->std) KOLO_TRY(set(&o->std, colour ? "0.229,0.224,0.225" : "0.3081"));
     /* the short side is 256/224 of the crop; small pictures are taken as a whole */
     if (model->height >= 64 && o->crop == KOLO_crop_none) o->crop = KOLO_crop_resized;
     return 0;
