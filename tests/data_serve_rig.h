@@ -56,11 +56,8 @@ static inline uint32_t crc_of(const kolo_batch *b)
 {
     const size_t n = (size_t)b->rows;
     uint32_t crc = kolo_crc32c(0, b->pixels, n * SIDE * SIDE * 3);
-    crc = kolo_crc32c(crc, b->labels, n * sizeof *b->labels);
-    crc = kolo_crc32c(crc, b->samples, n * sizeof *b->samples);
-    if (!b->mix) return crc;
-    crc = kolo_crc32c(crc, b->labels2, n * sizeof *b->labels2);
-    return kolo_crc32c(crc, b->mix, n * sizeof *b->mix);
+    crc = kolo_crc32c(crc, b->labels, n * (size_t)b->words * sizeof *b->labels);
+    return kolo_crc32c(crc, b->samples, n * sizeof *b->samples);
 }
 
 /* steps batches from `start` on; pause: after so many of them by a read from `gate`, so that a test can do something meanwhile */

@@ -46,13 +46,8 @@ static void open_batch(kolo_loader *l)
         const bool valid = i < s->valid;
         const int64_t position = first + mine + i;
         s->samples[i] = !valid ? -1 : order ? order[position / c->repeat] : position;
-        s->labels[i] = !valid       ? -1
-                       : c->dataset ? kolo_dataset_label(c->dataset, s->samples[i])
-                                    : kolo_synthetic_label(c, s->samples[i]);
-        if (!s->mix) continue;
-        s->labels2[i] = s->labels[i];
-        s->mix[i] = 1;
     }
+    loader_label(l, s, 0, l->rows);
     if (order) note_advice(l, order);
     s->taken = s->done = 0;
     s->status = 0;
@@ -185,7 +180,7 @@ static int make_slots(kolo_loader *l)
         if (!l->noise) return KOLO_ECONFIG;
         kolo_synthetic_fill(c, l->rows, l->noise);
     }
-    loader_lay_slot(&layout, l->rows, l->shared_pixels ? 0 : pixels, kolo_mix_wanted(&c->mix));
+    loader_lay_slot(&layout, l->rows, c->words, l->shared_pixels ? 0 : pixels);
     l->memory_bytes = layout.bytes * (size_t)l->slots;
     l->memory = c->memory ? c->memory : kolo_pages_alloc(l->memory_bytes);
     if (!l->memory) return KOLO_ECONFIG;
@@ -318,8 +313,7 @@ static void show(const kolo_loader *l, const loader_slot *s, kolo_batch *batch)
     *batch = (kolo_batch){.pixels = s->pixels,
                           .labels = s->labels,
                           .samples = s->samples,
-                          .labels2 = s->labels2,
-                          .mix = s->mix,
+                          .words = l->recipe.config.words,
                           .rows = l->rows,
                           .valid = s->valid,
                           .valid_global = s->valid_global,

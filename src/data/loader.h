@@ -36,6 +36,7 @@ typedef struct kolo_loader_config {
     int interpolation;     /* KOLO_interpolation_* */
     int repeat;            /* train: so many views of a sample follow each other; 0: 1 */
     kolo_mix_config mix;   /* train: pairs of rows are mixed; then rows must be a multiple of 2 * repeat */
+    int64_t words;         /* of a row's label (kolo_input of graph/graph.h); 0: 3 where rows are mixed, else 1 */
     float mean[4], std[4]; /* per channel, in [0, 1], for augmentations that fill or add noise; std 0: not known */
     int resize;            /* validation: short side before the centre crop; 0: none */
     int readers, prefetch;
@@ -47,10 +48,9 @@ typedef struct kolo_loader_config {
 /* One batch of this rank, valid until kolo_loader_release. Rows >= valid are zero with label -1; valid may be 0. */
 typedef struct kolo_batch {
     const uint8_t *pixels;  /* (rows, height, width, channels) */
-    const int32_t *labels;  /* (rows) */
+    const int32_t *labels;  /* (rows, words): a class; or two, and the weight of the first as the bits of an f32 */
     const int64_t *samples; /* (rows) global sample numbers, -1 for padding */
-    const int32_t *labels2; /* (rows) label of the picture mixed into this one, or its own; NULL if nothing is mixed */
-    const float *mix;       /* (rows) weight of labels; labels2 have 1 - mix; NULL like labels2 */
+    int64_t words;
     int64_t rows, valid;    /* of this rank; rows = batch / ranks */
     int64_t valid_global;   /* over all ranks */
     int64_t first;          /* number of row 0 in the global batch */

@@ -27,6 +27,11 @@ static int check_shape(const kolo_loader_config *c)
     return 0;
 }
 
+static int64_t choose_words(const kolo_loader_config *c)
+{
+    return c->words ? c->words : c->train && kolo_mix_wanted(&c->mix) ? 3 : 1;
+}
+
 int loader_check(const kolo_loader_config *c, int64_t count)
 {
     if (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks)
@@ -39,6 +44,9 @@ int loader_check(const kolo_loader_config *c, int64_t count)
         return kolo_fail(KOLO_ECONFIG,
                          "batch=%lld is larger than the data set (%lld samples); use a smaller batch or tail=pad",
                          (long long)c->batch, (long long)count);
+    const int64_t words = choose_words(c);
+    if (words != 3 && (words != 1 || (c->train && kolo_mix_wanted(&c->mix))))
+        return kolo_fail(KOLO_EINTERNAL, "loader: labels of %lld words", (long long)words);
     const int64_t unit = 2 * (c->repeat > 0 ? c->repeat : 1);
     if (c->train && kolo_mix_wanted(&c->mix) && c->batch / c->ranks % unit != 0)
         return kolo_fail(
@@ -52,17 +60,11 @@ int loader_check(const kolo_loader_config *c, int64_t count)
 
 static size_t next_line(size_t at, size_t bytes) { return kolo_round_up(at + bytes, KOLO_ALIGN); }
 
-void loader_lay_slot(loader_layout *l, int64_t rows, size_t pixels, bool mixes)
+void loader_lay_slot(loader_layout *l, int64_t rows, int64_t words, size_t pixels)
 {
     *l = (loader_layout){.labels = next_line(0, pixels)};
-    l->samples = next_line(l->labels, sizeof(int32_t) * (size_t)rows);
-    l->bytes = next_line(l->samples, sizeof(int64_t) * (size_t)rows);
-    if (mixes) {
-        l->labels2 = l->bytes;
-        l->mix = next_line(l->labels2, sizeof(int32_t) * (size_t)rows);
-        l->bytes = next_line(l->mix, sizeof(float) * (size_t)rows);
-    }
-    l->bytes = kolo_round_up(l->bytes, 4096);
+    l->samples = next_line(l->labels, sizeof(int32_t) * (size_t)(rows * words));
+    l->bytes = kolo_round_up(next_line(l->samples, sizeof(int64_t) * (size_t)rows), 4096);
 }
 
 void loader_point_slot(loader_slot *s, const loader_layout *l, uint8_t *base)
@@ -70,8 +72,6 @@ void loader_point_slot(loader_slot *s, const loader_layout *l, uint8_t *base)
     s->pixels = base;
     s->labels = (int32_t *)(base + l->labels);
     s->samples = (int64_t *)(base + l->samples);
-    s->labels2 = l->mix ? (int32_t *)(base + l->labels2) : NULL;
-    s->mix = l->mix ? (float *)(base + l->mix) : NULL;
 }
 
 int loader_choose_slots(const kolo_loader_config *c) { return (c->prefetch > 0 ? c->prefetch : 3) + 1; }
@@ -81,7 +81,7 @@ size_t kolo_loader_memory_bytes(const kolo_loader_config *c)
     loader_layout layout;
     const size_t sample = (size_t)c->height * (size_t)c->width * (size_t)c->channels;
     const int64_t rows = c->batch / c->ranks;
-    loader_lay_slot(&layout, rows, sample * (size_t)rows, c->train && kolo_mix_wanted(&c->mix));
+    loader_lay_slot(&layout, rows, choose_words(c), sample * (size_t)rows);
     return layout.bytes * (size_t)loader_choose_slots(c);
 }
 
@@ -92,6 +92,7 @@ int loader_make_recipe(kolo_recipe *r, const kolo_loader_config *config)
     r->config.node_of = NULL;
     if (!config->train || config->repeat < 1) r->config.repeat = 1;
     if (!config->train) r->config.mix = (kolo_mix_config){0};
+    r->config.words = choose_words(config);
     r->sample_bytes = (size_t)config->height * (size_t)config->width * (size_t)config->channels;
     if (config->train) KOLO_TRY(kolo_augment_parse(config->augment, r->augment, KOLO_AUGMENT_MOST, &r->augments));
     if (!config->dataset) return 0;

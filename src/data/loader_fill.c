@@ -7,11 +7,27 @@
 #include "data/dataset.h"
 #include "data/loader_parts.h"
 #include "data/serve_client.h"
+#include "data/synthetic.h"
 #include "kolo/error.h"
 
 int64_t loader_position(const kolo_loader *l, const loader_slot *s, int64_t row)
 {
     return s->step * l->recipe.config.batch + l->recipe.config.rank * l->rows + row;
+}
+
+void loader_label(const kolo_loader *l, loader_slot *s, int64_t first, int64_t count)
+{
+    const kolo_loader_config *c = &l->recipe.config;
+    const float whole = 1;
+    for (int64_t i = first; i < first + count; i++) {
+        int32_t *label = s->labels + i * c->words;
+        label[0] = s->samples[i] < 0 ? -1
+                   : c->dataset      ? kolo_dataset_label(c->dataset, s->samples[i])
+                                     : kolo_synthetic_label(c, s->samples[i]);
+        if (c->words != 3) continue;
+        label[1] = label[0];
+        memcpy(&label[2], &whole, sizeof label[2]);
+    }
 }
 
 /* Rows `repeat` apart are a pair, so that no picture is mixed with another view of itself. A pair lies in one chunk of one
@@ -30,9 +46,11 @@ static void mix_rows(const kolo_loader *l, loader_slot *s, int64_t first, int64_
         if (mix.kind == KOLO_MIX_NONE) continue;
         kolo_mix_apply(&mix, s->pixels + (size_t)i * bytes, s->pixels + (size_t)j * bytes, c->height, c->width,
                        c->channels);
-        s->labels2[i] = s->labels[j];
-        s->labels2[j] = s->labels[i];
-        s->mix[i] = s->mix[j] = mix.weight;
+        int32_t *a = s->labels + i * c->words, *b = s->labels + j * c->words;
+        a[1] = b[0];
+        b[1] = a[0];
+        memcpy(&a[2], &mix.weight, sizeof a[2]);
+        b[2] = a[2];
     }
 }
 
@@ -67,8 +85,7 @@ static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t
     }
     if (s->samples[row] != first) {
         stats->bad++;
-        s->labels[row] = kolo_dataset_label(r->config.dataset, s->samples[row]);
-        if (s->labels2) s->labels2[row] = s->labels[row];
+        loader_label(l, s, row, 1);
     }
     if (timed) kolo_latency_add(&stats->sample, kolo_time() - begin);
     return 0;
@@ -98,7 +115,7 @@ void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t fi
             r->row = first + i;
             r->status = make_row(l, worker, s, r->row, &r->stats);
         }
-        if (s->mix && r->status == 0) mix_rows(l, s, first, count);
+        if (kolo_mix_wanted(&recipe->config.mix) && r->status == 0) mix_rows(l, s, first, count);
     }
     r->stats.samples = valid;
     memset(s->pixels + (size_t)(first + valid) * bytes, 0, (size_t)(count - valid) * bytes);

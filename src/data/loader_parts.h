@@ -13,8 +13,7 @@ enum loader_slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
 
 typedef struct loader_slot {
     uint8_t *pixels;
-    int32_t *labels, *labels2; /* labels2 and mix: NULL if nothing is mixed */
-    float *mix;
+    int32_t *labels; /* (rows, words) */
     int64_t *samples;
     int64_t epoch, step, valid, valid_global;
     int64_t taken, done; /* rows given to readers, rows finished */
@@ -25,9 +24,9 @@ typedef struct loader_slot {
     kolo_loader_stats stats; /* of its making */
 } loader_slot;
 
-/* Where the arrays of a slot begin, bytes behind its pixels, and where the next slot does. labels2 and mix: 0 if nothing is mixed. */
+/* Where the arrays of a slot begin, bytes behind its pixels, and where the next slot does. */
 typedef struct loader_layout {
-    size_t labels, labels2, mix, samples, bytes;
+    size_t labels, samples, bytes;
 } loader_layout;
 
 typedef struct kolo_client kolo_client;
@@ -72,12 +71,14 @@ int loader_make_recipe(kolo_recipe *recipe, const kolo_loader_config *config);
 int loader_choose_readers(const kolo_loader_config *config);
 int64_t loader_choose_chunk(const kolo_loader *loader);
 int loader_choose_slots(const kolo_loader_config *config); /* one more than prefetch: the one that the consumer holds */
-/* pixels: bytes of them in a slot. */
-void loader_lay_slot(loader_layout *layout, int64_t rows, size_t pixels, bool mixes);
+/* words: of a row's label; pixels: bytes of them in a slot. */
+void loader_lay_slot(loader_layout *layout, int64_t rows, int64_t words, size_t pixels);
 /* The arrays of the slot that begins at `base`. */
 void loader_point_slot(loader_slot *slot, const loader_layout *layout, uint8_t *base);
 /* Of a row of this rank in the order of the epoch. */
 int64_t loader_position(const kolo_loader *loader, const loader_slot *slot, int64_t row);
+/* Labels of the rows first .. first + count - 1 as their samples have them, nothing mixed. */
+void loader_label(const kolo_loader *loader, loader_slot *slot, int64_t first, int64_t count);
 /* By a reader, without the lock; nobody else touches these rows. */
 void loader_fill(kolo_loader *loader, kolo_worker *worker, loader_slot *slot, int64_t first, int64_t count,
                  loader_result *result);

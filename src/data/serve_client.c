@@ -83,7 +83,7 @@ static int map_segment(kolo_client *c, int fd)
     if (rows < 1 || rows > l->recipe.config.batch || first < 0 || first > c->number[2] || slots < 1 ||
         slots > SERVE_SLOTS || first + rows < c->number[2] + l->rows)
         return kolo_fail(KOLO_EIO, "the server's answer makes no sense");
-    loader_lay_slot(&c->layout, rows, (size_t)rows * l->recipe.sample_bytes, kolo_mix_wanted(&l->recipe.config.mix));
+    loader_lay_slot(&c->layout, rows, l->recipe.config.words, (size_t)rows * l->recipe.sample_bytes);
     const size_t bytes = SERVE_PAGE + c->layout.bytes * (size_t)slots;
     const int seals = fcntl(fd, F_GET_SEALS);
     if (fstat(fd, &info) < 0 || (size_t)info.st_size != bytes || h->number[3] != (int64_t)c->layout.bytes ||
@@ -236,35 +236,24 @@ static int await_batch(kolo_client *c, int64_t position)
     return position >= c->joined && position < c->ready ? c->slot_of[position % SERVE_SLOTS] : -1;
 }
 
-/* What a row has beside its pixels, of a few rows. */
-typedef struct labels {
-    int64_t samples[BLOCK];
-    int32_t labels[BLOCK], labels2[BLOCK];
-    float mix[BLOCK];
-} labels;
-
 /* At most BLOCK rows. The server may have taken the slot back meanwhile: what says which samples the rows shall have is replaced
- * only when all that was copied was of this batch. */
+ * only when all that was copied was of this batch. Labels follow from samples: whoever fails writes them anew. */
 static bool copy_block(const kolo_client *c, int slot, int64_t position, loader_slot *to, int64_t first, int64_t count,
                        kolo_loader_stats *stats)
 {
-    const size_t bytes = c->loader->recipe.sample_bytes, n = (size_t)count;
+    const size_t bytes = c->loader->recipe.sample_bytes, n = (size_t)count,
+                 words = (size_t)c->loader->recipe.config.words;
     const size_t from = (size_t)(c->offset + first), at = (size_t)first;
     loader_slot s;
-    labels l;
+    int64_t samples[BLOCK];
     loader_point_slot(&s, &c->layout, (uint8_t *)c->segment + SERVE_PAGE + c->layout.bytes * (size_t)slot);
     memcpy(to->pixels + at * bytes, s.pixels + from * bytes, n * bytes);
-    memcpy(l.labels, s.labels + from, n * sizeof *l.labels);
-    memcpy(l.samples, s.samples + from, n * sizeof *l.samples);
-    if (to->mix) memcpy(l.labels2, s.labels2 + from, n * sizeof *l.labels2);
-    if (to->mix) memcpy(l.mix, s.mix + from, n * sizeof *l.mix);
+    memcpy(to->labels + at * words, s.labels + from * words, n * words * sizeof *s.labels);
+    memcpy(samples, s.samples + from, n * sizeof *samples);
     __sync_synchronize(); /* a fence that the thread sanitizer takes too */
     if (atomic_load(&c->segment->position[slot]) != position) return false;
-    for (size_t i = 0; i < n; i++) stats->bad += to->samples[at + i] != l.samples[i];
-    memcpy(to->labels + at, l.labels, n * sizeof *l.labels);
-    memcpy(to->samples + at, l.samples, n * sizeof *l.samples);
-    if (to->mix) memcpy(to->labels2 + at, l.labels2, n * sizeof *l.labels2);
-    if (to->mix) memcpy(to->mix + at, l.mix, n * sizeof *l.mix);
+    for (size_t i = 0; i < n; i++) stats->bad += to->samples[at + i] != samples[i];
+    memcpy(to->samples + at, samples, n * sizeof *samples);
     return true;
 }
 
@@ -288,7 +277,10 @@ bool kolo_client_take(kolo_client *c, loader_slot *s, int64_t first, int64_t cou
     pthread_mutex_lock(&c->lock);
     if (--c->copying == 0) pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
-    if (!whole) return false;
+    if (!whole) {
+        loader_label(c->loader, s, first, count);
+        return false;
+    }
     stats->served += mine.served;
     stats->bad += mine.bad;
     return true;

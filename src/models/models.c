@@ -76,7 +76,7 @@ static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config
     g->node[g->tensor[x].producer].a.reverse = model->pixels == KOLO_PIXELS_BGR;
     int y = model->build(g, x, model, config);
     if (y < 0) return y;
-    if (classify) KOLO_TRY(kolo_cross_entropy(g, y, config->smoothing));
+    if (classify) KOLO_TRY((config->loss == KOLO_loss_bce ? kolo_bce : kolo_cross_entropy)(g, y, config->smoothing));
     KOLO_TRY(kolo_graph_fuse(g));
     return config->train ? kolo_graph_backward(g) : 0;
 }

@@ -12,6 +12,7 @@ typedef struct kolo_model_config {
     bool zero_init_residual;
     double drop_path, dropout; /* probabilities; negative: as usual for the model */
     double smoothing;          /* label smoothing of the loss */
+    int loss;                  /* of classifiers: KOLO_loss_* */
     bool l1;                   /* YOLOX: with the L1 term (the last epochs) */
     bool centre;               /* YOLOX: candidates by centre only */
     float mean[4], std[4];

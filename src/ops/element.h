@@ -92,10 +92,10 @@ KOLO_INLINE float kolo_norm_grad1(float g, float x, float mean, float scale, flo
     return (g - mean_g - (x - mean) * slope) * scale;
 }
 
-/* One term of the gradient of the mean cross entropy; p = softmax, `on` the label's own class, smoothing eps over `classes`. */
-KOLO_INLINE float kolo_cross_entropy_grad1(float p, bool on, float eps, float classes, float inverse_rows)
+/* One term of the gradient of a loss of classes; p: softmax (or sigmoid), y: the target (1 for the label's own class), smoothing eps over `classes`. */
+KOLO_INLINE float kolo_cross_entropy_grad1(float p, float y, float eps, float classes, float inverse_rows)
 {
-    return (p - (on ? 1.0f - eps : 0.0f) - eps / classes) * inverse_rows;
+    return (p - y * (1.0f - eps) - eps / classes) * inverse_rows;
 }
 
 #endif

@@ -120,16 +120,19 @@ static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
 {
     const kolo_options *o = s->options;
     int64_t size = train ? 0 : o->val_size;
+    const bool mixes = train && (o->mixup > 0 || o->cutmix > 0);
     kolo_model_config config = {.rows = s->rows,
                                 .height = size ? size : s->height,
                                 .width = size ? size : s->width,
                                 .channels = o->channels,
                                 .classes = o->classes,
+                                .words = mixes ? 3 : 0,
                                 .shortcut = o->shortcut,
                                 .zero_init_residual = o->zero_init_residual,
                                 .drop_path = o->drop_path,
                                 .dropout = o->dropout,
                                 .smoothing = train ? o->label_smoothing : 0,
+                                .loss = o->loss,
                                 .train = train,
                                 .dtype = session_dtype(s)};
     memcpy(config.mean, s->mean, sizeof config.mean);
@@ -287,11 +290,6 @@ static int check_options(const kolo_options *o)
     if (o->label_smoothing >= 1)
         return kolo_fail(KOLO_ECONFIG, "label_smoothing=%g leaves nothing of the label: give less than 1",
                          o->label_smoothing);
-    if (o->mixup > 0 || o->cutmix > 0)
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s gives every picture two labels with weights, and the loss of this network takes one whole "
-                         "label; leave mixup and cutmix at 0",
-                         o->mixup > 0 ? "mixup" : "cutmix");
     KOLO_TRY(check_adasum(o));
     KOLO_TRY(kolo_compression_check(o));
     return kolo_optim_check(o);

@@ -61,9 +61,9 @@ static void look(kolo_loader_config c, int ranks, int64_t steps, seen *s)
                 const int64_t at = t * c.batch + r * b.rows + i;
                 memcpy(s->pixels[at], b.pixels + i * BYTES, BYTES);
                 s->sample[at] = b.samples[i];
-                s->label[at] = b.labels[i];
-                s->label2[at] = b.labels2 ? b.labels2[i] : -2;
-                s->mix[at] = b.mix ? b.mix[i] : -2;
+                s->label[at] = b.labels[i * b.words];
+                s->label2[at] = b.words == 3 ? b.labels[i * 3 + 1] : -2;
+                if (b.words == 3) memcpy(&s->mix[at], &b.labels[i * 3 + 2], sizeof s->mix[at]);
             }
             kolo_loader_release(l, &b);
         }
@@ -157,7 +157,7 @@ static void test_refusals(const kolo_dataset *d)
     kolo_batch b;
     kolo_loader_create(&l, &c);
     kolo_loader_next(l, &b);
-    ok(!b.labels2 && !b.mix, "no second labels where nothing is mixed");
+    ok(b.words == 1, "no second labels where nothing is mixed");
     kolo_loader_destroy(&l);
     c.mix.mixup = 1;
     c.ranks = 8;
@@ -174,7 +174,7 @@ static void test_refusals(const kolo_dataset *d)
     c.augment = "cutout";
     c.batch = 25;
     kolo_loader_create(&l, &c);
-    ok(kolo_loader_next(l, &b) == 0 && !b.labels2 && b.samples[1] == 1, "validation is neither mixed nor repeated");
+    ok(kolo_loader_next(l, &b) == 0 && b.words == 1 && b.samples[1] == 1, "validation is neither mixed nor repeated");
     kolo_loader_destroy(&l);
 }
 

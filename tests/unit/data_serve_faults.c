@@ -234,7 +234,7 @@ static int make_segment(int64_t *slot_bytes)
 {
     loader_layout l;
     serve_segment s = {.magic = SERVE_MAGIC};
-    loader_lay_slot(&l, BATCH, BATCH * SIDE * SIDE * 3, true);
+    loader_lay_slot(&l, BATCH, 3, BATCH * SIDE * SIDE * 3);
     *slot_bytes = (int64_t)l.bytes;
     for (int i = 0; i < SERVE_SLOTS; i++) s.position[i] = 1 << 20;
     const int fd = memfd_create("liar", MFD_ALLOW_SEALING);

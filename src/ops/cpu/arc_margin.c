@@ -1,0 +1,105 @@
+/* The margin of ArcFace (Deng et al., arXiv:1801.07698): y = scale cos, but for the label's own class scale cos(angle + margin). Beyond
+ * angle + margin = pi, where that would rise again, it goes on as cos - margin sin(pi - margin), as insightface has it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "ops/cpu/access.h"
+#include "ops/cpu/target.h"
+
+typedef struct arc {
+    int64_t rows, classes, words;
+    float margin, scale;
+    bool bf16;
+    int threads;
+} arc;
+
+KOLO_BODY times_body(void *y, const void *x, int64_t n, float scale, bool bf16)
+{
+    if (bf16)
+        for (int64_t i = 0; i < n; i++) kolo_store(y, i, kolo_load(x, i, true) * scale, true);
+    else
+        for (int64_t i = 0; i < n; i++) kolo_store(y, i, kolo_load(x, i, false) * scale, false);
+}
+KOLO_WIDE(times, (void *y, const void *x, int64_t n, float scale, bool bf16), (y, x, n, scale, bf16))
+
+static float get(const void *p, int64_t i, bool bf16) { return bf16 ? kolo_load(p, i, true) : kolo_load(p, i, false); }
+static void put(void *p, int64_t i, float v, bool bf16) { KOLO_FOR_TYPE(bf16, kolo_store(p, i, v, bf16_)); }
+
+static bool falls(float cosine, float margin) { return cosine > -cosf(margin); } /* angle + margin < pi */
+
+static float moved(float cosine, float margin)
+{
+    const float sine = sqrtf(fmaxf(0, (1 - cosine) * (1 + cosine)));
+    return falls(cosine, margin) ? cosine * cosf(margin) - sine * sinf(margin) : cosine - margin * sinf(margin);
+}
+
+/* Its derivative; bounded where the angle is 0. */
+static float slope(float cosine, float margin)
+{
+    const float sine = sqrtf(fmaxf(1e-6f, (1 - cosine) * (1 + cosine)));
+    return falls(cosine, margin) ? cosf(margin) + cosine * sinf(margin) / sine : 1;
+}
+
+/* in: cosines, labels; out: y. A label that no class has is refused by the loss. */
+static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    (void)workspace;
+    const arc *a = k->state;
+#pragma omp parallel for schedule(static) num_threads(a->threads)
+    for (int64_t n = 0; n < a->rows; n++) {
+        const int64_t at = n * a->classes;
+        int32_t bad;
+        times(kolo_at_out(args[2], at, a->bf16), kolo_at(args[0], at, a->bf16), a->classes, a->scale, a->bf16);
+        if (n >= step->valid[slot]) continue;
+        const kolo_target t = kolo_target_of(args[1], n, a->words, a->classes);
+        if (kolo_target_fits(&t, a->words, a->classes, &bad))
+            put(args[2], at + t.heavier, a->scale * moved(get(args[0], at + t.heavier, a->bf16), a->margin), a->bf16);
+    }
+    return 0;
+}
+
+/* in: dy, cosines, labels; out: dcosines */
+static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+{
+    (void)workspace;
+    const arc *a = k->state;
+#pragma omp parallel for schedule(static) num_threads(a->threads)
+    for (int64_t n = 0; n < a->rows; n++) {
+        const int64_t at = n * a->classes;
+        int32_t bad;
+        times(kolo_at_out(args[3], at, a->bf16), kolo_at(args[0], at, a->bf16), a->classes, a->scale, a->bf16);
+        if (n >= step->valid[slot]) continue;
+        const kolo_target t = kolo_target_of(args[2], n, a->words, a->classes);
+        if (!kolo_target_fits(&t, a->words, a->classes, &bad)) continue;
+        const int64_t own = at + t.heavier;
+        put(args[3], own, get(args[0], own, a->bf16) * a->scale * slope(get(args[1], own, a->bf16), a->margin), a->bf16);
+    }
+    return 0;
+}
+
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+{
+    const bool backward = r->node->op == KOLO_OP_arc_margin_grad;
+    const kolo_tensor *x = kolo_request_in(r, backward), *labels = kolo_request_in(r, backward ? 2 : 1);
+    arc *a = kolo_alloc(sizeof *a);
+    if (!a) return KOLO_ECONFIG;
+    *a = (arc){.rows = x->dim[0],
+               .classes = x->dim[1],
+               .words = kolo_target_words(labels),
+               .margin = (float)r->node->a.margin,
+               .scale = (float)r->node->a.scale,
+               .bf16 = x->dtype == KOLO_BF16};
+    a->threads = kolo_cpu_threads(r->backend, a->rows * a->classes);
+    k->state = a;
+    k->release = free;
+    k->run = backward ? run_grad : run;
+    snprintf(k->name, sizeof k->name, "own%s", a->bf16 ? " bf16" : "");
+    return 0;
+}
+
+const kolo_op_row kolo_cpu_arc_margin = {NULL, prepare};
+const kolo_op_row kolo_cpu_arc_margin_grad = {NULL, prepare};
