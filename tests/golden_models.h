@@ -17,6 +17,7 @@ typedef struct golden_net {
     float *input;
     int32_t *label;
     double loss, norm; /* of the last step */
+    bool channels_last; /* maps are N,H,W,C in the files: Swin */
 } golden_net;
 
 /* The case's network by this build's name; NULL: unknown here. */
@@ -100,6 +101,7 @@ static int golden_open(golden_net *n, const kolo_model *model, const cJSON *conf
 {
     memset(n, 0, sizeof *n);
     n->seed = seed;
+    n->channels_last = !strncmp(model->name, "swin", 4);
     KOLO_TRY(golden_graph(n, model, config, smoothing, train));
     kolo_plan_config c = {.ranks = 1,
                           .slots = 1,
@@ -158,11 +160,27 @@ static double golden_l2(const float *x, int64_t n)
     return sqrt(sum);
 }
 
+/* (N,C,H,W) -> (N,H,W,C) */
+static void golden_turn(const kolo_tensor *t, float *values)
+{
+    const int64_t count = kolo_tensor_count(t), channels = t->dim[1], pixels = t->dim[2] * t->dim[3];
+    float *turned = malloc((size_t)count * sizeof *turned);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t plane = i / pixels, at = (plane / channels * pixels + i % pixels) * channels + plane % channels;
+        turned[at] = values[i];
+    }
+    memcpy(values, turned, (size_t)count * sizeof *values);
+    free(turned);
+}
+
 static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, const char *which, const char *tensor,
                        const char *probe)
 {
     int64_t count;
-    float *values = golden_get(n, which, kolo_graph_find(n->graph, tensor), &count);
+    const int t = kolo_graph_find(n->graph, tensor);
+    float *values = golden_get(n, which, t, &count);
+    if (n->channels_last && t >= 0 && n->graph->tensor[t].rank == 4 && !strcmp(which, "activation"))
+        golden_turn(&n->graph->tensor[t], values);
     golden_floats(w, record, probe, n->seed, values, count);
     const cJSON *rows = golden_at(record, "rows");
     if (rows && cJSON_GetArraySize(golden_at(rows, "f64")) <= count)

@@ -81,7 +81,7 @@ FUZZ_CC      ?= clang
 FUZZ_MAIN     = $(BUILD)/tests/fuzz/mutate.o
 FUZZ_FLAGS   := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/input.o $$(FUZZ_MAIN) $(TOOL_PARTS) $(call room_archive,ckpt) \
-                       $(call archives_until,graph)
+                       $(call room_archive,models) $(call archives_until,graph)
 	$(linking)
 tests: $(FUZZ_ALL:%=$(BUILD)/tests/fuzz/%)
 fuzz:

@@ -30,7 +30,7 @@ int kolo_darknet_convolution(kolo_darknet *d, const kolo_darknet_conv *c)
     const int64_t groups = c->groups ? c->groups : 1;
     const kolo_init weight = kolo_kaiming_normal(c->kernel * c->kernel * kolo_channels(d->g, x) / groups);
     if (pixel && (c->kernel != 1 || groups != 1))
-        return kolo_fail(KOLO_ECONFIG, "a convolution of one pixel is 1 x 1, in one group");
+        return append(d, kolo_fail(KOLO_ECONFIG, "a convolution of one pixel is 1 x 1, in one group"));
     const kolo_conv_spec spec = {.out = c->out,
                                  .kernel = {c->kernel, c->kernel},
                                  .stride = {c->stride, c->stride},
@@ -55,10 +55,10 @@ int kolo_darknet_route(kolo_darknet *d, int n, const int *from, int groups, int 
     int part[KOLO_MAX_ARGS];
     for (int i = 0; i < n; i++) {
         part[i] = at(d, from[i]);
-        if (part[i] < 0) return part[i];
+        if (part[i] < 0) return append(d, part[i]);
         const int64_t channels = kolo_channels(d->g, part[i]);
         if (groups < 1 || channels % groups || group < 0 || group >= groups)
-            return kolo_fail(KOLO_ECONFIG, "%ld channels have no group %d of %d", (long)channels, group, groups);
+            return append(d, kolo_fail(KOLO_ECONFIG, "%ld channels have no group %d of %d", (long)channels, group, groups));
         if (groups > 1)
             part[i] = kolo_slice_channels(d->g, kolo_numbered(kolo_part_of(name_of(d).text, "part").text, i).text, part[i],
                                           channels / groups * group, channels / groups);
@@ -85,15 +85,23 @@ int kolo_darknet_softmax(kolo_darknet *d) { return append(d, previous(d)); }
 
 int kolo_darknet_yolo(kolo_darknet *d, const int32_t mask[3])
 {
-    if (d->heads == KOLO_MAX_HEADS) return kolo_fail(KOLO_ECONFIG, "more than %d heads", KOLO_MAX_HEADS);
+    const int x = previous(d);
+    const int64_t want = 3 * (5 + d->classes);
+    if (x < 0) return append(d, x);
+    if (d->heads == KOLO_MAX_HEADS) return append(d, kolo_fail(KOLO_ECONFIG, "more than %d heads", KOLO_MAX_HEADS));
+    if (d->g->tensor[x].rank != 4 || kolo_channels(d->g, x) != want)
+        return append(d, kolo_fail(KOLO_ECONFIG, "%ld channels are no head: three anchors of %ld classes make %ld",
+                                   (long)kolo_channels(d->g, x), (long)d->classes, (long)want));
     memcpy(d->mask[d->heads], mask, sizeof d->mask[0]);
-    d->head[d->heads++] = previous(d);
-    return append(d, previous(d));
+    d->head[d->heads++] = x;
+    return append(d, x);
 }
 
 int kolo_darknet_finish(kolo_darknet *d)
 {
-    if (!d->heads || d->out[d->layers - 1] < 0) return previous(d);
+    for (int i = 0; i < d->layers; i++)
+        if (d->out[i] < 0) return d->out[i];
+    if (!d->heads) return previous(d);
     for (int i = 1; i < d->heads; i++) /* by insertion; the order among equals stays */
         for (int k = i; k > 0 && d->g->tensor[d->head[k - 1]].dim[2] < d->g->tensor[d->head[k]].dim[2]; k--) {
             int32_t mask[3];

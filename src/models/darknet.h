@@ -11,6 +11,7 @@
 
 typedef struct kolo_darknet {
     kolo_graph *g;
+    int64_t classes;
     int input, layers;
     int out[KOLO_DARKNET_LAYERS]; /* of each layer so far: a tensor, or a status */
     int heads, head[KOLO_MAX_HEADS];

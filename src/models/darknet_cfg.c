@@ -39,7 +39,7 @@ static int wrong(const cfg *c, const char *key, const char *what)
 
 /* ---- sections ------------------------------------------------------------------------------------------------------ */
 
-/* The next line that says something, without any blanks (as darknet reads it); NULL: the end. */
+/* The next line that says something, without remarks and (as darknet reads it) without any blanks; NULL: the end. */
 static char *next_line(cfg *c)
 {
     while (*c->next) {
@@ -47,13 +47,24 @@ static char *next_line(cfg *c)
         const size_t length = strcspn(line, "\n");
         c->next = line + length + (line[length] == '\n');
         c->line++;
-        for (size_t i = 0; i < length; i++)
+        for (size_t i = 0; i < length && line[i] != '#' && line[i] != ';'; i++)
             if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') *to++ = line[i];
-        if (to == line || *line == '#' || *line == ';') continue;
+        if (to == line) continue;
         *to = 0;
         return line;
     }
     return NULL;
+}
+
+/* Where the next line that says something begins. */
+static const char *ahead(const cfg *c)
+{
+    const char *at = c->next + strspn(c->next, " \t\r\n");
+    while (*at == '#' || *at == ';') {
+        at += strcspn(at, "\n");
+        at += strspn(at, " \t\r\n");
+    }
+    return at;
 }
 
 static int take_pair(cfg *c, char *line)
@@ -83,14 +94,8 @@ static int next_section(cfg *c)
         return kolo_fail(KOLO_ECONFIG, "%s:%d: \"%.40s\": a file begins with a section such as [net]", c->path, c->line, line);
     line[length - 1] = 0;
     c->s = (section){.line = c->line, .name = line + 1};
-    for (;;) {
-        const char *ahead = c->next;
-        while (*ahead && strchr(" \t\r\n", *ahead)) ahead++;
-        if (*ahead == '[') return 1;
-        if (!(line = next_line(c))) return 1;
-        if (*line == '[') return kolo_fail(KOLO_EINTERNAL, "%s:%d: a section within a section", c->path, c->line);
-        KOLO_TRY(take_pair(c, line));
-    }
+    while (*ahead(c) != '[' && (line = next_line(c))) KOLO_TRY(take_pair(c, line));
+    return 1;
 }
 
 /* ---- values -------------------------------------------------------------------------------------------------------- */
@@ -287,7 +292,7 @@ static int open_cfg(cfg *c, const char *path)
     const int rc = next_section(c);
     if (rc < 0) return rc;
     if (rc == 0 || (strcmp(c->s.name, "net") && strcmp(c->s.name, "network")))
-        return kolo_fail(KOLO_ECONFIG, "%s:%d: a file begins with [net]", path, c->line);
+        return kolo_fail(KOLO_ECONFIG, "%s:%d: a file begins with [net]", path, rc ? c->s.line : c->line);
     return 0;
 }
 
@@ -329,22 +334,12 @@ fail:
     return rc;
 }
 
-/* Whether [yolo] is the section ahead. */
-static bool yolo_follows(const cfg *c)
-{
-    for (const char *at = c->next; *at; at += strcspn(at, "\n")) {
-        at += strspn(at, " \t\r\n");
-        if (*at == '[') return !strncmp(at, "[yolo]", 6);
-    }
-    return false;
-}
-
 /* The layers before [yolo], and a classifier's last convolution, have the channels that the class count wants. */
 static int build_layers(cfg *c, kolo_darknet *d, const about *a, int64_t classes)
 {
     int rc;
     for (int i = 0; (rc = next_section(c)) > 0; i++) {
-        const int64_t head = a->detector ? (yolo_follows(c) ? 3 * (5 + classes) : 0) : i == a->head ? classes : 0;
+        const int64_t head = a->detector ? (!strncmp(ahead(c), "[yolo]", 6) ? 3 * (5 + classes) : 0) : i == a->head ? classes : 0;
         KOLO_TRY(one_layer(c, d, head));
     }
     return rc;
@@ -354,7 +349,7 @@ static int build_cfg(kolo_graph *g, int x, const kolo_model *model, const kolo_m
 {
     cfg c;
     about a;
-    kolo_darknet d = {.g = g, .input = x};
+    kolo_darknet d = {.g = g, .classes = config->classes, .input = x};
     KOLO_TRY(scan(model->name, &a));
     int rc = open_cfg(&c, model->name);
     if (rc >= 0) rc = build_layers(&c, &d, &a, config->classes);

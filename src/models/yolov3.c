@@ -37,7 +37,7 @@ static void backbone(kolo_darknet *d, const int blocks[5], int ends[5])
 
 int kolo_build_darknet53(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config)
 {
-    kolo_darknet d = {.g = g, .input = x};
+    kolo_darknet d = {.g = g, .classes = config->classes, .input = x};
     int ends[5];
     backbone(&d, model->blocks, ends);
     kolo_darknet_avgpool(&d);
@@ -67,6 +67,7 @@ int kolo_build_yolov3(kolo_graph *g, int x, const kolo_model *model, const kolo_
 {
     static const int32_t mask[3][3] = {{6, 7, 8}, {3, 4, 5}, {0, 1, 2}};
     kolo_darknet d = {.g = g,
+                      .classes = config->classes,
                       .input = x,
                       .anchor = {{10, 13}, {16, 30}, {33, 23}, {30, 61}, {62, 45}, {59, 119}, {116, 90}, {156, 198}, {373, 326}}};
     int ends[5];
@@ -87,6 +88,7 @@ int kolo_build_yolov3_tiny(kolo_graph *g, int x, const kolo_model *model, const 
 {
     (void)model;
     kolo_darknet d = {.g = g,
+                      .classes = config->classes,
                       .input = x,
                       .anchor = {{10, 14}, {23, 27}, {37, 58}, {81, 82}, {135, 169}, {344, 319}}};
     for (int64_t out = 16; out <= 512; out *= 2) {

@@ -5,7 +5,7 @@ set -eu
 TO=$1 REAL=${2:-}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/kolo-seeds-XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
-for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset imagenet cityscapes yfcc beton datum lmdb safetensors pth darknet_weights recipe picture exif; do mkdir -p "$TO/$name"; done
+for name in shard manifest idx cifar tar json coco voc text list yolo lfw openimages webdataset imagenet cityscapes yfcc beton datum lmdb safetensors pth darknet_weights darknet_cfg recipe picture exif; do mkdir -p "$TO/$name"; done
 pack() { # NAME ARGUMENTS...
     kolo-pack --out "$WORK/$1" --count 3 --threads 1 "${@:2}" > "$WORK/log" 2>&1 || { cat "$WORK/log" >&2 && exit 1; }
 }
@@ -120,6 +120,56 @@ perl -MIO::Compress::Zip=:constants -e '
 # darknet: version 0.2.0, pictures seen, then 2 + 2 + 2 + 2 + 18, 2 + 36, 3 + 6 numbers; and the first layer alone, version 0.1.0
 perl -e 'print pack("l<3q<f<*", 0, 2, 0, 64, map { $_ / 8 } 1 .. 73)' > "$TO/darknet_weights/whole"
 perl -e 'print pack("l<4f<*", 0, 1, 0, 64, map { $_ / 8 } 1 .. 26)' > "$TO/darknet_weights/part"
+cat > "$TO/darknet_cfg/detector" << 'END'
+[net]
+width=64 # and height
+height=64
+channels=3
+learning_rate=0.001
+
+[convolutional]
+batch_normalize=1
+filters=8
+size=3
+stride=2
+pad=1
+activation=leaky
+[maxpool]
+size=2
+stride=2
+[convolutional]
+filters=8
+size=1
+activation=linear
+[shortcut]
+from=-2
+activation=linear
+[convolutional]
+filters=21
+size=1
+activation=linear
+[yolo]
+mask=3,4,5
+anchors=10,14, 23,27, 37,58, 81,82, 135,169, 344,319
+classes=2
+num=6
+ignore_thresh=.7
+[route]
+layers=-3
+[upsample]
+stride=2
+[route]
+layers=-1, 0
+[convolutional]
+filters=21
+activation=linear
+[yolo]
+mask=0,1,2
+anchors=10,14, 23,27, 37,58, 81,82, 135,169, 344,319
+classes=2
+END
+printf '[net]\nwidth=32\nheight=32\n[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\nstride=2\npad=1\nactivation=leaky\n[avgpool]\n[convolutional]\nfilters=10\nactivation=linear\n[softmax]\ngroups=1\n' > "$TO/darknet_cfg/classifier"
+printf '[net]\n[conv]\nfilters=16\nactivation=swish\n[route]\nlayers=-1\ngroups=2\ngroup_id=1\n[maxpool]\nsize=5\nstride=1\n[avgpool]\n[cost]\n' > "$TO/darknet_cfg/small"
 printf 'model: resnet18\nbatch: 64 # words\nlr: 0.1\nepochs: 3\ndata: "a b"\n' > "$TO/recipe/plain"
 printf '{model: resnet20, lr: 1e-3, seed: 7}\n' > "$TO/recipe/flow"
 
