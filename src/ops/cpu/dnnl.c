@@ -70,6 +70,11 @@ bool kolo_dnnl_has_tiles(void)
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
 }
 
+bool kolo_dnnl_has_bf16(void)
+{
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
 int kolo_dnnl_open(kolo_dnnl **dnnl)
 {
     hide_undescribed_amx();

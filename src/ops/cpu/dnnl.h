@@ -17,6 +17,7 @@ typedef struct kolo_dnnl_primitive kolo_dnnl_primitive;
 int kolo_dnnl_open(kolo_dnnl **dnnl);
 void kolo_dnnl_close(kolo_dnnl **dnnl);
 const char *kolo_dnnl_version(void);
+bool kolo_dnnl_has_bf16(void);  /* bf16 by vector instructions at least */
 bool kolo_dnnl_has_tiles(void); /* bf16 by matrix instructions (AMX) */
 
 /* NULL: error text set. */

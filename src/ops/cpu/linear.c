@@ -1,6 +1,6 @@
 /* y = x w^T + bias and its gradients, by oneDNN. A map, whose channels lie together, is a matrix of all its pixels. f32 weights stay row-major (O, I), which all three passes read or write as they
- * are. bf16: with matrix instructions the weight is rounded into the workspace, in the order that the pass likes best; else x and y
- * are widened and computed with in f32, whose instructions are no slower. */
+ * are. bf16: with instructions for it (for the few rows of (N, F): with matrix instructions) the weight is rounded into the workspace, in the order
+ * that the pass likes best; else x and y are widened and computed with in f32, whose instructions are no slower. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ static int make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
         if (l->at[i] >= 0) t[i] = &r->graph->tensor[l->at[i] < n->n_in ? n->in[l->at[i]] : n->out[l->at[i] - n->n_in]];
     const bool half = t[X]->dtype == KOLO_BF16;
     l->pass = pass;
-    l->widened = half && !kolo_dnnl_has_tiles();
+    l->widened = half && !(kolo_tensor_is_map(t[X]) ? kolo_dnnl_has_bf16() : kolo_dnnl_has_tiles());
     l->x_count = kolo_tensor_count(t[X]);
     l->y_count = kolo_tensor_count(t[Y]);
     l->threads = kolo_cpu_threads(r->backend, l->x_count);
