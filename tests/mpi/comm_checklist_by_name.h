@@ -138,12 +138,79 @@ static int64_t try_grouped(enum kolo_reduce op, bool in_place, double scale, int
     return bad;
 }
 
+/* Rows that differ from rank to rank, of two types; reduce_scatters whose rows cannot be cut evenly. */
+static int64_t try_grouped_parts(enum kolo_collective what, enum kolo_reduce op, int seed)
+{
+    enum { N = 4 };
+    static const char *const names[N] = {"p.0", "p.1", "p.2", "p.3"};
+    kolo_request r[N];
+    kolo_handle h[N];
+    int64_t bad = 0;
+    const bool gathers = what == KOLO_ALLGATHER;
+    for (int i = 0; i < N; i++) {
+        enum kolo_wire type = i % 2 ? KOLO_WIRE_I32 : KOLO_WIRE_F32;
+        int64_t rows = gathers ? (rank + i) % 3 : 4 * size + size / 2 + i;
+        fill(name_vector[i], rank, rows * 3, seed + i, op, type);
+        r[i] = named(names[i], request(what, name_vector[i], NULL, type, rows, 3));
+        r[i].reduce = op;
+    }
+    if (kolo_submit_grouped(all, r, N, h) < 0) return 1000;
+    for (int i = 0; i < N; i++) {
+        kolo_output o = {0};
+        int64_t rows = r[i].dim[0], at = 0;
+        bad += kolo_wait(world, h[i]) < 0 || kolo_result(world, h[i], &o) < 0;
+        if (bad) return bad;
+        for (int m = 0; gathers && m < size; m++) {
+            bad += o.splits[m] != (m + i) % 3;
+            for (int64_t k = 0; k < (m + i) % 3 * 3; k++)
+                bad += get(r[i].type, o.data, at++) != value(m, k, seed + i, op, r[i].type);
+        }
+        int64_t from = lib_cut(rows, size, rank);
+        bad += !gathers && o.dim[0] != lib_cut(rows, size, rank + 1) - from;
+        for (int64_t k = 0; !gathers && k < o.dim[0] * 3; k++) {
+            put(r[i].type, list_want, 0, wanted(everybody(), from * 3 + k, seed + i, op, r[i].type));
+            bad += get(r[i].type, o.data, k) != get(r[i].type, list_want, 0);
+        }
+        kolo_release(world, h[i]);
+    }
+    return bad;
+}
+
+/* Of numbers that are not exact: every tensor's coefficients are its own, however many stand together. One has no gradient on rank 0. */
+static int64_t try_grouped_adasum(void)
+{
+    enum { N = 6, MOST = 130 };
+    static const char *const names[N] = {"a.0", "a.1", "a.2", "a.3", "a.4", "a.5"};
+    float in[N][MOST], one[N][MOST], together[N][MOST];
+    kolo_request r[N];
+    kolo_handle h[N];
+    int64_t bad = 0;
+    for (int i = 0; i < N; i++) {
+        int64_t count = 5 + 25 * i;
+        for (int64_t k = 0; k < count; k++)
+            in[i][k] = i == 3 && rank == 0 ? 0 : (float)value(rank, k, 90 + i, KOLO_SUM, KOLO_WIRE_F32) / 7 * (float)(1 << i);
+        bad += kolo_allreduce(all, in[i], one[i], count, KOLO_WIRE_F32, KOLO_ADASUM) < 0;
+        r[i] = named(names[i], request(KOLO_ALLREDUCE, in[i], together[i], KOLO_WIRE_F32, count, 0));
+        r[i].reduce = KOLO_ADASUM;
+    }
+    bad += kolo_submit_grouped(all, r, N, h) < 0;
+    for (int i = 0; i < N && !bad; i++)
+        bad += kolo_wait(world, h[i]) < 0 || memcmp(one[i], together[i], (size_t)r[i].dim[0] * sizeof(float)) != 0;
+    return bad;
+}
+
 static void check_grouped(void)
 {
     int64_t bad = 0;
     for (int op = 0; op < 5; op++) bad += try_grouped((enum kolo_reduce)op, op % 2, 0, 40 + op);
     report(bad, "grouped allreduces by every reduction, in place and not");
     report(try_grouped(KOLO_SUM, false, 2, 60), "scaled");
+    bad = try_grouped_parts(KOLO_ALLGATHER, KOLO_SUM, 70) + try_grouped_parts(KOLO_ALLGATHER, KOLO_SUM, 71);
+    report(bad, "grouped allgathers, rows that differ from rank to rank");
+    bad = 0;
+    for (int op = 0; op < 5; op++) bad += try_grouped_parts(KOLO_REDUCE_SCATTER, (enum kolo_reduce)op, 75 + op);
+    report(bad, "grouped reduce_scatters by every reduction, rows that cannot be cut evenly");
+    report(try_grouped_adasum(), "Adasum of many tensors grouped has the bits of each alone");
     float v[2][8];
     kolo_handle h[3] = {0, 0, 0}, lone = 0;
     kolo_request r[3] = {named("a", request(KOLO_ALLREDUCE, NULL, v[0], KOLO_WIRE_F32, 8, 0)),
