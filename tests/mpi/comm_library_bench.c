@@ -192,6 +192,14 @@ static void one_by_one(size_t bytes)
     for (int i = 0; i < TENSORS; i++) check(kolo_submit(all, &tensor[i], &handle[i]));
     for (int i = 0; i < TENSORS; i++) check(kolo_wait(world, handle[i]));
 }
+static void in_turn(size_t bytes) /* an agreement and a reduction for each, as without fusion where names go through a coordinator in cycles */
+{
+    (void)bytes;
+    for (int i = 0; i < TENSORS; i++) {
+        check(kolo_submit(all, &tensor[i], &handle[i]));
+        check(kolo_wait(world, handle[i]));
+    }
+}
 
 static void fill_tensors(void)
 {
@@ -204,11 +212,11 @@ static void fill_tensors(void)
 static void run_named(void)
 {
     static kind alone[] = {{.name = "alone", .call = one_named, .data = &ordinary}, {.name = "mpi", .call = by_mpi, .data = &ordinary}};
-    static kind fused[] = {{.name = "grouped", .call = grouped, .data = &ordinary}, {.name = "loose", .call = one_by_one, .data = &ordinary}};
+    static kind fused[] = {{.name = "grouped", .call = grouped, .data = &ordinary}, {.name = "loose", .call = one_by_one, .data = &ordinary}, {.name = "in-turn", .call = in_turn, .data = &ordinary}};
     static kind apart[] = {{.name = "unfused", .call = one_by_one, .data = &ordinary}};
     open_world(0, 0);
     measure("named", alone, 2, TENSOR_BYTES, 50);
-    measure("named", fused, 2, TENSORS * TENSOR_BYTES, 1);
+    measure("named", fused, 3, TENSORS * TENSOR_BYTES, 1);
     kolo_world_close(&world);
     open_world(0, 1);
     measure("named", apart, 1, TENSORS * TENSOR_BYTES, 1);

@@ -114,7 +114,9 @@ if wanted named; then
     figure "$room/named" us "" "  MPI_Allreduce of 1 KiB" 't["mpi"]'
     figure "$room/named" us "<= 20" "of 1,000 names of 1 KiB in one cycle: a name" 't["loose"] / 1000'
     figure "$room/named" us "" "  the same, submitted as a group" 't["grouped"] / 1000'
-    figure "$room/named" x ">= 20" "  fused : not fused (fusion_bytes = 1)" 't["unfused"] / t["loose"]'
+    figure "$room/named" x ">= 20" "  as a group : submitted and waited for in turn, an agreement each" 't["in-turn"] / t["grouped"]'
+    figure "$room/named" x "" "  as they come : the same" 't["in-turn"] / t["loose"]'
+    figure "$room/named" x "" "  as a group : at once, but not fused (fusion_bytes = 1)" 't["unfused"] / t["grouped"]'
 fi
 if wanted overlap; then
     gather "$room/overlap" "$RANKS" overlap

@@ -4,15 +4,18 @@
 
 enum { MOST = 64 };
 static lib_begin begin[MOST];
+static kolo_request request[MOST];
 static int64_t order[MOST], start[MOST + 1], scratch[2 * MOST], n;
 
 static void add(enum kolo_collective what, enum kolo_wire type, enum kolo_reduce reduce, int64_t bytes, int64_t unit)
 {
-    begin[n++] = (lib_begin){.r = {.what = what, .type = type, .reduce = reduce},
-                             .unit = unit,
-                             .rows = -1,
-                             .contributors = 4,
-                             .bytes = bytes};
+    request[n] = (kolo_request){.what = what, .type = type, .reduce = reduce};
+    begin[n] = (lib_begin){.r = &request[n],
+                           .unit = unit,
+                           .rows = -1,
+                           .contributors = 4,
+                           .bytes = bytes};
+    n++;
 }
 
 static const char *fuse(size_t limit, bool fixed)
@@ -57,13 +60,13 @@ static void test_differences(void)
 {
     n = 0;
     for (int i = 0; i < 8; i++) add(KOLO_ALLREDUCE, KOLO_WIRE_F32, KOLO_SUM, 8, i);
-    begin[1].r.postscale = .5;
-    begin[2].r.postscale = 1; /* as 0 */
-    begin[3].r.compression = "bf16";
-    begin[4].r.compression = "fp16";
-    begin[5].r.compression = "bf16";
+    request[1].postscale = .5;
+    request[2].postscale = 1; /* as 0 */
+    request[3].compression = "bf16";
+    request[4].compression = "fp16";
+    request[5].compression = "bf16";
     begin[6].contributors = 3;
-    begin[7].r.prescale = 2;
+    request[7].prescale = 2;
     is_text(fuse(1000, false), "0+2 1 3 4 5 6 7",
             "factors and who contributes must be the same; what is compressed stays alone");
 }

@@ -254,7 +254,7 @@ int kolo_wait(kolo_world *world, kolo_handle handle)
 {
     lib_entry *e = find(world, handle, true);
     if (!e) return KOLO_EINPUT;
-    lib_wait(world, e);
+    if (atomic_load(&e->state) != LIB_DONE) lib_wait(world, e);
     int status = status_of(e);
     pthread_mutex_lock(&world->lock);
     if (--e->waiters == 0 && (e->r.out || e->detached)) lib_entry_free(world, e);

@@ -8,7 +8,7 @@ static const char *word(const char *text) { return text ? text : ""; }
 /* Adasum has coefficients for every tensor, so two of them are no longer vector; what a compression leaves out is kept by name. */
 bool lib_fuse_together(const lib_begin *a, const lib_begin *b)
 {
-    const kolo_request *x = &a->r, *y = &b->r;
+    const kolo_request *x = a->r, *y = b->r;
     bool kind = x->what == KOLO_ALLREDUCE || x->what == KOLO_REDUCE_SCATTER || x->what == KOLO_ALLGATHER;
     if (!kind || x->what != y->what || x->type != y->type || a->contributors != b->contributors) return false;
     if (x->what == KOLO_ALLGATHER) return true;

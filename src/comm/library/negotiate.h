@@ -87,7 +87,7 @@ int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries);
 
 /* One request that begins. Those of a bundle have the same unit and stand together. */
 typedef struct lib_begin {
-    kolo_request r;     /* as agreed */
+    const kolo_request *r; /* as agreed: the entry's, or what is known of the name */
     lib_entry *entry;   /* NULL: this member has joined */
     int64_t unit, rows; /* rows: first of them in the core's numbers; -1: none */
     int contributors;

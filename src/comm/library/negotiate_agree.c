@@ -28,17 +28,17 @@ static int begin_unit(lib_core *core, const lib_wants *wants, lib_unit *unit, in
     for (int64_t i = 0; i < wants->wants; i++) {
         KOLO_TRY(kolo_grow(&core->begin, &core->begins_capacity, core->begins, sizeof *core->begin));
         lib_begin *begin = &core->begin[core->begins++];
-        *begin = (lib_begin){.r = unit ? unit->entry[i]->r : wants->want[i].r,
+        *begin = (lib_begin){.r = unit ? &unit->entry[i]->r : &wants->want[i].r,
                              .entry = unit ? unit->entry[i] : NULL,
                              .unit = core->units,
                              .rows = -1,
                              .contributors = (int)contributors};
-        int64_t numbers = lib_row_numbers(begin->r.what, core->c.members);
+        int64_t numbers = lib_row_numbers(begin->r->what, core->c.members);
         if (numbers && rows >= 0) {
             begin->rows = rows;
             rows += numbers;
         }
-        begin->bytes = bytes_of(&begin->r, begin->rows < 0 ? NULL : core->rows + begin->rows, core->c.members);
+        begin->bytes = bytes_of(begin->r, begin->rows < 0 ? NULL : core->rows + begin->rows, core->c.members);
     }
     core->units++;
     if (unit) lib_unit_drop(core, unit);
@@ -160,13 +160,13 @@ static void fill_batch(lib_core *core, lib_batch *batch, const int64_t *order, i
     for (int i = 0; i < batch->entries; i++) {
         const lib_begin *begin = &core->begin[order[i]];
         core->entry[at + i] = begin->entry;
-        core->stand_in[at + i] = begin->r;
         if (!begin->entry) batch->stand_in = core->stand_in + at;
         batch->contributors = begin->contributors;
-        int64_t numbers = begin->rows < 0 ? 0 : lib_row_numbers(begin->r.what, core->c.members);
+        int64_t numbers = begin->rows < 0 ? 0 : lib_row_numbers(begin->r->what, core->c.members);
         if (numbers) memcpy(core->rows_dealt + *rows, core->rows + begin->rows, (size_t)numbers * 8);
         *rows += numbers;
     }
+    for (int i = 0; batch->stand_in && i < batch->entries; i++) core->stand_in[at + i] = *core->begin[order[i]].r;
     batch->entry = core->entry + at;
     batch->fused = batch->entries > 1;
     batch->rows = *rows > first ? core->rows_dealt + first : NULL;
