@@ -186,6 +186,31 @@ static void initialised(void)
     drawn(g, "linear.weight", false, sqrt(2. / 64));
     drawn(g, "linear.bias", true, 1 / sqrt(64));
     kolo_graph_destroy(&g);
+    g = build("convnext_tiny", &config);
+    drawn(g, "features.5.4.block.0.weight", false, 0.02);
+    drawn(g, "classifier.2.weight", false, 0.02);
+    ok(constant(g, "features.7.2.layer_scale") == (double)1e-6f && constant(g, "classifier.2.bias") == 0 &&
+           !g->tensor[kolo_graph_find(g, "features.7.2.layer_scale")].decay,
+       "convnext: layer scale begins at 1e-6 and does not decay");
+    kolo_graph_destroy(&g);
+    g = build("swin_t", &config);
+    drawn(g, "features.0.0.weight", true, 1 / sqrt(48));
+    drawn(g, "features.5.4.attn.relative_position_bias_table", false, 0.02);
+    ok(!g->tensor[kolo_graph_find(g, "features.5.4.attn.relative_position_bias_table")].decay, "swin: which does not decay");
+    kolo_graph_destroy(&g);
+    g = build("vgg11", &config);
+    drawn(g, "features.3.weight", false, sqrt(2. / (9 * 128)));
+    drawn(g, "classifier.6.weight", false, 0.01);
+    kolo_graph_destroy(&g);
+    g = build("efficientnet_b0", &config);
+    drawn(g, "features.3.0.block.1.0.weight", false, sqrt(2. / (25 * 144))); /* depthwise: as many maps out as weights are long */
+    drawn(g, "classifier.1.weight", true, 1 / sqrt(1000));
+    kolo_graph_destroy(&g);
+    g = build("yolox_s", &config);
+    drawn(g, "backbone.backbone.dark3.0.conv.weight", true, 1 / sqrt(9 * 64));
+    ok(fabs(constant(g, "head.cls_preds.1.bias") + log(99)) < 1e-6 && fabs(constant(g, "head.obj_preds.2.bias") + log(99)) < 1e-6,
+       "yolox: objects and classes begin at 1 in 100");
+    kolo_graph_destroy(&g);
     g = build("lenet5", &config);
     drawn(g, "conv2.weight", true, 1 / sqrt(150));
     drawn(g, "fc1.bias", true, 1 / sqrt(400));
@@ -198,6 +223,57 @@ static void refused(const char *what, const char *name, const kolo_model_config 
     int rc = kolo_model_graph(&g, name, config);
     ok(rc == KOLO_ECONFIG && g == NULL && strstr(kolo_error_text(), word), "%s: %s", what, kolo_error_text());
     kolo_graph_destroy(&g);
+}
+
+/* Nodes that leave something out, the largest probability, and the sum of all. */
+static int drops(const char *name, double drop_path, bool train, double *largest)
+{
+    kolo_model_config config = usual(train);
+    config.drop_path = config.dropout = drop_path;
+    kolo_graph *g = build(name, &config);
+    int count = 0;
+    *largest = 0;
+    for (int64_t i = 0; i < g->nodes; i++)
+        if (!g->node[i].backward && g->node[i].a.drop > 0) count++, *largest = fmax(*largest, g->node[i].a.drop);
+    kolo_graph_destroy(&g);
+    return count;
+}
+
+static void depth(void)
+{
+    double most;
+    is_int(drops("convnext_tiny", -1, true, &most), 17, "convnext_tiny: all blocks but the first may be left out");
+    is_near(most, 0.1, 1e-12, "the last with 0.1, as usual");
+    is_int(drops("swin_t", 0.3, true, &most), 22, "swin_t: both branches of all but the first");
+    is_near(most, 0.3, 1e-12, "the last with 0.3, as asked");
+    is_int(drops("efficientnet_b0", -1, true, &most), 10, "efficientnet_b0: nine blocks with a sum, and its dropout");
+    is_near(most, 0.2, 1e-12, "which is 0.2");
+    is_int(drops("vgg16_bn", -1, true, &most), 2, "vgg16_bn: two dropouts");
+    is_near(most, 0.5, 1e-12, "of 0.5");
+    is_int(drops("swin_t", -1, false, &most) + drops("vgg16_bn", -1, false, &most), 0, "evaluation leaves nothing out");
+    is_int(drops("convnext_tiny", 0, true, &most), 0, "nor training with 0");
+}
+
+static int windows(int64_t size, int64_t shift[12][2])
+{
+    kolo_model_config config = usual(false);
+    config.height = size;
+    config.width = size + 32;
+    kolo_graph *g = build("swin_t", &config);
+    int n = 0;
+    for (int64_t i = 0; i < g->nodes; i++)
+        if (g->node[i].op == KOLO_OP_window_attention && n < 12) memcpy(shift[n++], g->node[i].a.pad, sizeof shift[0]);
+    kolo_graph_destroy(&g);
+    return n;
+}
+
+/* 224 x 256: maps of 56x64, 28x32, 14x16, 7x8 */
+static void shifts(void)
+{
+    int64_t s[12][2];
+    is_int(windows(224, s), 12, "swin_t has 12 attentions");
+    ok(s[0][0] == 0 && s[1][0] == 3 && s[1][1] == 3 && s[2][0] == 0 && s[9][1] == 3, "every second one is shifted by 3");
+    ok(s[11][0] == 0 && s[11][1] == 3, "but not along an axis that one window covers");
 }
 
 static void bad_input(void)
@@ -217,6 +293,12 @@ static void bad_input(void)
     refused("negative classes", "mlp", &bad, "-10");
     bad = good, bad.height = bad.width = 8;
     refused("pictures too small for LeNet-5", "lenet5", &bad, "conv2");
+    bad = good, bad.height = bad.width = 160;
+    refused("a size that VGG cannot pool", "vgg16", &bad, "224, 448");
+    bad = good, bad.height = bad.width = 100;
+    refused("a size that YOLOX cannot halve five times", "yolox_s", &bad, "multiples of 32");
+    bad = good, bad.drop_path = 1;
+    refused("a block that is always left out", "convnext_tiny", &bad, "[0, 1)");
     bad = good, bad.shortcut = "c";
     refused("unknown shortcut", "resnet20", &bad, "shortcut=c");
     bad = good, bad.std[1] = 0;
@@ -239,6 +321,8 @@ int main(void)
     fused("resnet20", "a", 19, 9, 0);   /* 1 + 9 x 2 */
     fused("resnet20", "b", 19, 9, 2);
     initialised();
+    depth();
+    shifts();
     bad_input();
     return done_testing();
 }
