@@ -96,6 +96,7 @@ KOLO_INLINED float kolo_activation_grad1(enum kolo_activation kind, float slope,
         s = kolo_normal1(x, &density);
         return dy * (s + x * density);
     case KOLO_GELU_TANH:
+        x = x < -10.0f ? -10.0f : x > 10.0f ? 10.0f : x; /* the slope is 0 or 1 beyond, the square finite */
         s = kolo_gelu_argument1(x);
         return dy * (kolo_sigmoid1(s) + x * kolo_sigmoid_slope1(s) * 1.59576912f * (1.0f + 0.134145f * x * x));
     case KOLO_SILU: return dy * (kolo_sigmoid1(x) + x * kolo_sigmoid_slope1(x));
