@@ -43,7 +43,8 @@ enum kolo_wire {
     KOLO_WIRE_COUNT
 };
 
-/* Sums of f16 and bf16 are formed in f32 and rounded once. Integer sums wrap; an integer average is the exact quotient, rounded
+/* Sums of f16 and bf16 are formed in f32 and rounded once, whatever the number of ranks: partial sums travel between nodes as f32. Half the bytes: vectors of
+ * f32 with compression "bf16" or "fp16", whose owners add up in f32 what came in 16 bits. Integer sums wrap; an integer average is the exact quotient, rounded
  * toward zero. NaN wins min and max. */
 enum kolo_reduce { KOLO_SUM, KOLO_AVERAGE, KOLO_MIN, KOLO_MAX, KOLO_PRODUCT, KOLO_ADASUM, KOLO_REDUCE_COUNT };
 

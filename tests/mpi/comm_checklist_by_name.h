@@ -176,8 +176,8 @@ static int64_t try_grouped_parts(enum kolo_collective what, enum kolo_reduce op,
     return bad;
 }
 
-/* Of numbers that are not exact: every tensor's coefficients are its own, however many stand together. One has no gradient on rank 0. */
-static int64_t try_grouped_adasum(void)
+/* Of numbers that are not exact, so a tensor's bits would tell whatever stands beside it. One has no gradient on rank 0. */
+static int64_t try_grouped_alone(enum kolo_reduce op, const char *compression)
 {
     enum { N = 6, MOST = 130 };
     static const char *const names[N] = {"a.0", "a.1", "a.2", "a.3", "a.4", "a.5"};
@@ -189,9 +189,12 @@ static int64_t try_grouped_adasum(void)
         int64_t count = 5 + 25 * i;
         for (int64_t k = 0; k < count; k++)
             in[i][k] = i == 3 && rank == 0 ? 0 : (float)value(rank, k, 90 + i, KOLO_SUM, KOLO_WIRE_F32) / 7 * (float)(1 << i);
-        bad += kolo_allreduce(all, in[i], one[i], count, KOLO_WIRE_F32, KOLO_ADASUM) < 0;
-        r[i] = named(names[i], request(KOLO_ALLREDUCE, in[i], together[i], KOLO_WIRE_F32, count, 0));
-        r[i].reduce = KOLO_ADASUM;
+        r[i] = request(KOLO_ALLREDUCE, in[i], one[i], KOLO_WIRE_F32, count, 0);
+        r[i].reduce = op;
+        r[i].compression = compression;
+        bad += run(all, &r[i], NULL) < 0;
+        r[i].name = names[i];
+        r[i].out = together[i];
     }
     bad += kolo_submit_grouped(all, r, N, h) < 0;
     for (int i = 0; i < N && !bad; i++)
@@ -210,7 +213,10 @@ static void check_grouped(void)
     bad = 0;
     for (int op = 0; op < 5; op++) bad += try_grouped_parts(KOLO_REDUCE_SCATTER, (enum kolo_reduce)op, 75 + op);
     report(bad, "grouped reduce_scatters by every reduction, rows that cannot be cut evenly");
-    report(try_grouped_adasum(), "Adasum of many tensors grouped has the bits of each alone");
+    report(try_grouped_alone(KOLO_ADASUM, NULL), "Adasum of many tensors grouped has the bits of each alone");
+    report(try_grouped_alone(KOLO_SUM, NULL) + try_grouped_alone(KOLO_AVERAGE, "bf16") + try_grouped_alone(KOLO_SUM, "fp16") +
+               try_grouped_alone(KOLO_SUM, "int8"),
+           "and so have sums, also in 16 bits and in 8");
     float v[2][8];
     kolo_handle h[3] = {0, 0, 0}, lone = 0;
     kolo_request r[3] = {named("a", request(KOLO_ALLREDUCE, NULL, v[0], KOLO_WIRE_F32, 8, 0)),

@@ -67,8 +67,8 @@ static void test_differences(void)
     request[5].compression = "bf16";
     begin[6].contributors = 3;
     request[7].prescale = 2;
-    is_text(fuse(1000, false), "0+2 1 3 4 5 6 7",
-            "factors and who contributes must be the same; what is compressed stays alone");
+    is_text(fuse(1000, false), "0+2 1 3+5 4 6 7",
+            "factors and who contributes must be the same; so must the compression");
 }
 
 static void test_bundles(void)

@@ -61,7 +61,7 @@ static int make_codec(const lib_execution *x, lib_special *s)
     const kolo_request *r = lib_request(x, 0);
     int64_t rows = r->dims ? r->dim[0] : 1, columns = r->dims ? lib_elements(r, 1) : 1;
     comm_compress config;
-    if (r->dims < 2) rows = 1, columns = x->count;
+    if (r->dims < 2 || x->batch.entries > 1) rows = 1, columns = x->count;
     comm_matrix matrix = {.at = 0, .groups = 1, .columns = rows, .lanes = columns};
     KOLO_TRY(lib_compression(r->compression, &config));
     return comm_codec_make(&s->codec, &config, x->group->rank, x->group->size, x->count, &matrix, x->count ? 1 : 0);
@@ -107,10 +107,17 @@ static int find(lib_execution *x, const char *key, int64_t bytes, const int64_t 
     return *out = s, 0;
 }
 
+/* What it leaves out is sent later, so it belongs to one tensor. */
+static bool keeps(const char *words)
+{
+    comm_compress config;
+    return *words && lib_compression(words, &config) == 0 && (config.kind == COMM_TOPK || config.kind == COMM_POWERSGD);
+}
+
 static int special_of(lib_execution *x, lib_special **out)
 {
     const kolo_request *r = lib_request(x, 0);
-    const char *words = r->compression ? r->compression : "", *name = r->compression && r->name ? r->name : "";
+    const char *words = r->compression ? r->compression : "", *name = keeps(words) && r->name ? r->name : "";
     int n = x->batch.entries;
     size_t bytes = (size_t)(n + 3) * sizeof(int64_t) + strlen(words) + strlen(name) + 2;
     KOLO_TRY(kolo_grow(&x->stream->key, &x->stream->key_room, (int64_t)bytes, 1));

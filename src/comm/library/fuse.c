@@ -5,7 +5,13 @@
 static double factor(double x) { return x == 0 ? 1 : x; }
 static const char *word(const char *text) { return text ? text : ""; }
 
-/* Adasum has coefficients for every tensor, so two of them are no longer vector; what a compression leaves out is kept by name. */
+/* Element by element, so whatever stands beside one does not matter. The others have scales of blocks, or keep by name what they leave out. */
+static bool compressed_alike(const char *x, const char *y)
+{
+    return strcmp(x, y) == 0 && (!*x || strcmp(x, "bf16") == 0 || strcmp(x, "fp16") == 0);
+}
+
+/* Adasum has coefficients for every tensor, so two of them are no longer vector. */
 bool lib_fuse_together(const lib_begin *a, const lib_begin *b)
 {
     const kolo_request *x = a->r, *y = b->r;
@@ -13,7 +19,7 @@ bool lib_fuse_together(const lib_begin *a, const lib_begin *b)
     if (!kind || x->what != y->what || x->type != y->type || a->contributors != b->contributors) return false;
     if (x->what == KOLO_ALLGATHER) return true;
     return x->reduce == y->reduce && x->reduce != KOLO_ADASUM && factor(x->prescale) == factor(y->prescale) &&
-           factor(x->postscale) == factor(y->postscale) && !*word(x->compression) && !*word(y->compression);
+           factor(x->postscale) == factor(y->postscale) && compressed_alike(word(x->compression), word(y->compression));
 }
 
 enum { OPEN_MAX = 32 }; /* kinds gathered at a time; a further one takes the place of the oldest */
