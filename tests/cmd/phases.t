@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Runs whose batch and picture size change, and what goes with large batches, through `kolo train`: stopped and resumed in any phase they have the bytes of one that
+# was not; batches from the memory there is; Adasum on several ranks.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+shapes_data 96 32
+export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
+common=(share/recipes/shapes.yaml "data=$ROOM/data/train" "val=$ROOM/data/val" threads=1 deterministic=true progress=0 warmup=0 lr=0.02)
+train() { # RUN KEY=VALUE...
+    kolo train "${common[@]}" run="$ROOM/$1" "${@:2}" > "$ROOM/$1.log" 2>&1
+}
+ranks() { # N RUN KEY=VALUE...
+    mpiexec -n "$1" kolo train "${common[@]}" run="$ROOM/$2" "${@:3}" > "$ROOM/$2.log" 2>&1
+}
+same() { [ "$(weights_sum "$ROOM/$1")" = "$(weights_sum "$ROOM/$2")" ]; }
+field() { sed -n "s/.*\"event\":\"step\",\"step\":$2,.*\"$3\":\([^,}]*\).*/\1/p" "$ROOM/$1/events.jsonl"; }
+
+ramps=(epochs=4 "batch_ramp=0:16,2:32,3:48" "size_ramp=1:24,2:32" size=16 val_size=32 ema=0.9 lr_scaling=linear lr_batch=16 schedule=constant)
+train whole "${ramps[@]}"
+is $? 0 "batch and size ramps train"
+is "$(grep -c '"event":"phase"' "$ROOM/whole/events.jsonl")" 3 "in four phases"
+like "$ROOM/whole/events.jsonl" '"event":"phase","step":12,"epoch":2,"batch":32,"width":32,"height":32' "each told, at the border of its epoch"
+is "$(grep -c '"event":"step"' "$ROOM/whole/events.jsonl")" 17 "of 6 + 6 + 3 + 2 steps"
+is "$(field whole 6 lr) $(field whole 14 lr) $(field whole 16 lr)" "0.0199999996 0.0399999991 0.0599999987" "the rate follows the batch"
+is "$(grep '"event":"eval"' "$ROOM/whole/events.jsonl" | grep -c '"rows":32')" 4 "validation is the same throughout"
+for stop in 6 14; do
+    train "cut$stop" "${ramps[@]}" stop_step=$stop
+    train "cut$stop" "${ramps[@]}"
+    same whole "cut$stop"
+    ok $? "stopped after step $stop and resumed: the same bytes"
+done
+if command -v mpiexec > /dev/null; then
+    canonical=(epochs=3 "batch_ramp=0:16,1:32" "size_ramp=0:16,2:24" size=24 bn=ghost micro_batch=8 reduce=canonical noise_scale=true val=none)
+    train one "${canonical[@]}"
+    ranks 2 two "${canonical[@]}"
+    same one two
+    ok $? "canonical sums: two ranks have the bytes of one across phases"
+    [ -n "$(field one 5 useful_batch)" ] && [ "$(field one 5 useful_batch)" = "$(field two 5 useful_batch)" ]
+    ok $? "and measure the same useful batch, $(field one 5 useful_batch)"
+    for rule in "sgd momentum=0.9" "lamb momentum=0 clip_norm=1"; do
+        read -ra words <<< "$rule"
+        adasum=(epochs=2 batch=24 reduce=adasum "optimizer=${words[0]}" "${words[@]:1}" val=none size=16)
+        ranks 3 "adasum-${words[0]}" "${adasum[@]}"
+        is $? 0 "Adasum of three ranks' steps of ${words[0]}"
+        ranks 3 "adasum-${words[0]}-cut" "${adasum[@]}" stop_step=5
+        ranks 3 "adasum-${words[0]}-cut" "${adasum[@]}"
+        same "adasum-${words[0]}" "adasum-${words[0]}-cut"
+        ok $? "stopped and resumed: the same bytes, so every rank has its own state again"
+    done
+else
+    skip "no mpiexec"
+fi
+
+train auto batch=auto epochs=1 size=16
+is $? 0 "batch=auto trains"
+like "$ROOM/auto.log" 'batch=auto: 24 pictures a step, the largest' "with at most a quarter of the data"
+train auto batch=auto epochs=1 size=16
+like "$ROOM/auto.log" 'batch=auto: 24 pictures a step, as this run began' "and keeps it"
+like "$ROOM/auto/recipe.yaml" '^batch: 24' "which is recorded"
+fitting() { # MEGABYTES that Slurm gave
+    SLURM_MEM_PER_NODE=$1 kolo plan share/recipes/shapes.yaml data=synthetic batch=auto deterministic=true threads=1 2>&1 | sed -n 's/.*batch=auto: \([0-9]*\) pictures.*/\1/p'
+}
+little=$(fitting 64) more=$(fitting 256)
+[ "${little:-0}" -gt 0 ] && [ "${more:-0}" -gt "$little" ]
+ok $? "what fits depends on the memory: $little pictures in 64 MB, $more in 256"
+
+refused() { # STATUS PATTERN TEXT KEY=VALUE...
+    train refused "${@:4}"
+    is $? "$1" "$3"
+    like "$ROOM/refused.log" "$2" "and why"
+    rm -rf "$ROOM/refused"
+}
+refused 78 'is not a list of EPOCH:NUMBER' "a ramp that is none" batch_ramp=16,32 epochs=1
+refused 78 'counts epochs' "a ramp in a run of steps" size_ramp=0:16,1:32 steps=5
+refused 78 'micro_batch=16 does not divide the 33' "a later batch that cannot be cut" batch_ramp=0:16,1:33 micro_batch=16 epochs=2
+refused 78 'names epoch 7' "a border behind the end" batch_ramp=0:16,7:32 epochs=3
+refused 78 'two batch sizes' "noise where there is one batch size" noise_scale=true epochs=1
+refused 78 'take one of them' "Adasum of synchronous norms" reduce=adasum bn=sync epochs=1
+done_testing
