@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     int64_t count = argc > 1 ? atoll(argv[1]) : ((int64_t)1 << 31) + 5, bad = 0;
     int level;
     MPI_Comm of = MPI_COMM_WORLD;
-    kolo_world *world;
+    kolo_world *world = NULL;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(of, &rank);
     MPI_Comm_size(of, &size);

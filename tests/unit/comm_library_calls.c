@@ -9,7 +9,7 @@ static kolo_world *whole;
 static kolo_group *all;
 static int me;
 static _Alignas(64) float in[LARGE * RANKS], out[LARGE * RANKS];
-static char name[GROUPED][16];
+static char name[GROUPED][24];
 static kolo_handle handle[GROUPED];
 
 static int do_request(kolo_request r)
