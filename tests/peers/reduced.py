@@ -59,7 +59,10 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(int(sys.argv[4]) if len(sys.argv) > 4 else 1)
     train, val = loaders(recipe, sys.argv[2])
-    model = getattr(torchvision.models, recipe["model"])(num_classes=10, stochastic_depth_prob=recipe["drop_path"])
+    model = getattr(torchvision.models, recipe["model"])(num_classes=10)
+    branches = [m for m in model.modules() if isinstance(m, torchvision.ops.StochasticDepth)]
+    for i, branch in enumerate(branches):
+        branch.p = recipe["drop_path"] * i / (len(branches) - 1)
     missing, extra = model.load_state_dict(load_file(sys.argv[3]), strict=False)
     if extra or [name for name in missing if "relative_position_index" not in name]:
         raise SystemExit(f"missing {missing}, unknown {extra}")

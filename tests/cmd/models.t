@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# kolo models: the figures of PyTorch's inventory, one network by maps, cfg files, clear errors.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+kolo models > "$ROOM/all"
+ok $? "kolo models"
+rows=$(grep -c '^MODEL(' src/models/models.def)
+is "$(tail -n +2 "$ROOM/all" | wc -l)" "$rows" "a line a network"
+while read -r name parameters gmacs entries; do
+    is "$(awk -v n="$name" '$1 == n {print $2, $3, $4}' "$ROOM/all")" "$parameters $gmacs $entries" "$name as published"
+done << 'END'
+resnet50 25557032 4.089 320
+wide_resnet101_2 126886696 22.753 626
+resnet50d 25576264 4.329 332
+vgg16_bn 138365992 15.470 97
+efficientnet_b4 19341616 4.394 706
+convnext_base 88591464 15.355 344
+swin_s 49606258 8.741 353
+yolox_x 99071455 140.705 894
+yolov3 61949149 32.932 438
+END
+kolo models swin_t size=160 classes=7 > "$ROOM/swin"
+ok $? "one network, of another size and class count"
+grep -q '^  7 classes' "$ROOM/swin" && grep -q '768x5x5' "$ROOM/swin"
+ok $? "by maps: the last has 5 x 5 pixels"
+printf '[net]\nwidth=32\nheight=32\n[convolutional]\nfilters=10\nsize=3\npad=1\nactivation=leaky\n[avgpool]\n[softmax]\n' > "$ROOM/small.cfg"
+kolo models "$ROOM/small.cfg" | grep -q '3x32x32: 280 parameters'
+ok $? "a cfg file of darknet"
+kolo plan share/recipes/shapes.yaml model="$ROOM/small.cfg" data=synthetic batch=4 > "$ROOM/plan" 2>&1
+ok $? "which can be planned"
+kolo models resnet5O > "$ROOM/wrong" 2>&1
+status=$?
+[ $status = 78 ] && grep -q 'did you mean "resnet50"' "$ROOM/wrong"
+ok $? "an unknown name: exit 78, the nearest is offered"
+kolo models vgg16 size=160 > "$ROOM/wrong" 2>&1
+status=$?
+[ $status = 78 ] && grep -q 'size=' "$ROOM/wrong"
+ok $? "a size that a network cannot take: exit 78, with the cure"
+done_testing
