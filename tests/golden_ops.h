@@ -390,6 +390,39 @@ static void golden_op_cross_entropy(golden_op *c)
     golden_op_gradient(c, x, "x");
 }
 
+/* Losses of targets that are numbers: mean over rows of - sum y log p; sum over everything of the binary cross entropy. */
+static void golden_op_soft(golden_op *c)
+{
+    kolo_graph *g = c->rig.g;
+    const bool binary = !strcmp(golden_text(c->config, "op", ""), "bce_with_logits");
+    const int x = golden_op_x(c);
+    const int64_t rows = g->tensor[x].dim[0], classes = g->tensor[x].dim[1];
+    g->label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, KOLO_F32, 2, g->tensor[x].dim);
+    const int m = (binary ? kolo_bce : kolo_cross_entropy)(g, x, 0);
+    rig_check(m, c->name);
+    g->grad = malloc(64 * sizeof *g->grad);
+    for (int i = 0; i < 64; i++) g->grad[i] = -1;
+    rig_check(kolo_op_table[g->node[0].op].gradient(g, 0), c->name);
+    rig_layout(&c->rig);
+    golden_op_set(c, x, "x");
+    float *y = golden_op_values(c, binary ? "target" : "q", NULL);
+    for (int64_t n = 0; n < rows && !binary; n++) {
+        double sum = 0;
+        for (int64_t i = 0; i < classes; i++) sum += exp((double)y[n * classes + i]);
+        for (int64_t i = 0; i < classes; i++) y[n * classes + i] = (float)(exp((double)y[n * classes + i]) / sum);
+    }
+    rig_set(&c->rig, g->label, y);
+    free(y);
+    c->rig.step.valid_global = rows;
+    c->rig.step.scaler.scale = binary ? (float)(rows * classes) : 1; /* the gradient of the sum, not of the mean */
+    rig_run(&c->rig);
+    float metrics[4];
+    rig_get(&c->rig, m, metrics);
+    double loss = (double)metrics[0] * (binary ? (double)classes : 1 / (double)rows);
+    golden_values(&c->worst, golden_at(golden_at(c->json, "outputs"), "loss"), "loss", c->seed, &loss, 1);
+    golden_op_gradient(c, x, "x");
+}
+
 typedef struct golden_op_kind {
     const char *op;
     void (*run)(golden_op *c);
@@ -408,6 +441,8 @@ static const golden_op_kind golden_op_kinds[] = {{"conv2d", golden_op_conv},
                                                  {"add", golden_op_two},
                                                  {"concat", golden_op_two},
                                                  {"softmax_cross_entropy", golden_op_cross_entropy},
+                                                 {"soft_target_cross_entropy", golden_op_soft},
+                                                 {"bce_with_logits", golden_op_soft},
                                                  {"window_attention", golden_op_attention},
                                                  {"window_attention_padded", golden_op_attention},
                                                  {"softmax", NULL},

@@ -6,7 +6,9 @@
 #include "ckpt/ckpt.h"
 #include "cmd/cmd.h"
 #include "kolo/error.h"
+#include "train/roc.h"
 #include "train/train.h"
+#include "train/verify.h"
 
 int kolo_command_train(int n, char **words)
 {
@@ -32,6 +34,20 @@ int kolo_command_weights(kolo_session *session, const char *file, const char *ru
     return kolo_checkpoint_load(path, session->exec, session->plan);
 }
 
+static int verify(kolo_session *session, bool ema, bool tells)
+{
+    const kolo_options *o = session->options;
+    kolo_pair_scores scores;
+    kolo_verification v;
+    KOLO_TRY(kolo_verify(session, ema, o->pairs, &scores, &v));
+    int rc = tells && *o->roc ? kolo_roc_write(o->roc, o->pairs, &scores, &v) : 0;
+    if (tells && rc == 0)
+        printf("%s: accuracy %.4f +- %.4f  EER %.4f  AUC %.4f  TAR %.4f at FAR 0.01  (%ld pairs, folds: %d)\n", o->pairs,
+               v.accuracy, v.error, v.eer, v.auc, v.tar, (long)scores.count, v.folds);
+    kolo_pair_scores_free(&scores);
+    return rc;
+}
+
 static int evaluate(kolo_launch *launch, kolo_options *options)
 {
     kolo_session session;
@@ -43,8 +59,10 @@ static int evaluate(kolo_launch *launch, kolo_options *options)
         return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_EVAL));
     KOLO_TRY_GOTO(rc, kolo_command_weights(&session, *options->init ? options->init : NULL, options->run));
-    KOLO_TRY_GOTO(rc, kolo_evaluate(&session, kolo_averages(options) && !*options->init, &e));
-    if (launch->rank == 0)
+    const bool ema = kolo_averages(options) && !*options->init;
+    if (*options->pairs) KOLO_TRY_GOTO(rc, verify(&session, ema, launch->rank == 0));
+    else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, &e));
+    if (launch->rank == 0 && !*options->pairs)
         printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5,
                (long)e.rows, e.seconds, (double)e.rows / e.seconds);
     fflush(stdout);

@@ -15,7 +15,7 @@ typedef struct fusion {
 /* The node that makes t if t is read once and is no result of the graph; else -1. */
 static int private_producer(const fusion *f, int t)
 {
-    return t >= 0 && f->readers[t] == 1 && t != f->g->logits ? f->g->tensor[t].producer : -1;
+    return t >= 0 && f->readers[t] == 1 && !kolo_graph_is_output(f->g, t) ? f->g->tensor[t].producer : -1;
 }
 
 /* A norm without relu and residual. */
@@ -96,8 +96,8 @@ static void compact(fusion *f, int *to)
             if (n->out[k] >= 0) g->tensor[n->out[k]].producer = (int)i;
         }
     }
-    int *const result[] = {&g->input, &g->label, &g->logits, &g->metrics};
-    for (int i = 0; i < 4; i++) renumber(result[i], to);
+    int *const result[] = {&g->input, &g->label, &g->logits, &g->features, &g->metrics};
+    for (int i = 0; i < 5; i++) renumber(result[i], to);
     for (int i = 0; i < g->heads; i++) renumber(&g->head[i], to);
 }
 

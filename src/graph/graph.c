@@ -45,7 +45,7 @@ int kolo_graph_create(kolo_graph **graph, const char *name, bool train, enum kol
     if (!g) return KOLO_ECONFIG;
     g->train = train;
     g->dtype = dtype;
-    g->input = g->label = g->logits = g->metrics = -1;
+    g->input = g->label = g->logits = g->features = g->metrics = -1;
     snprintf(g->name, sizeof g->name, "%s", name);
     *graph = g;
     return 0;
@@ -221,9 +221,25 @@ int kolo_graph_print(const kolo_graph *g, void *stream)
     return ferror(file) ? kolo_fail(KOLO_EIO, "graph %s: cannot print it", g->name) : 0;
 }
 
+int kolo_graph_drop(kolo_graph *g)
+{
+    const kolo_node *n = &g->node[g->nodes - 1];
+    int64_t first = g->tensors;
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] >= 0 && n->out[i] < first) first = n->out[i];
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] >= 0 && n->in[i] < first && g->tensor[n->in[i]].role == KOLO_ROLE_PARAM) first = n->in[i];
+    for (int64_t t = first; t < g->tensors; t++)
+        if (g->tensor[t].role != KOLO_ROLE_PARAM && g->tensor[t].producer != g->nodes - 1)
+            return kolo_fail(KOLO_EINTERNAL, "graph %s: %s is no part of the last node", g->name, g->tensor[t].name);
+    while (g->tensors > first) free(g->tensor[--g->tensors].name);
+    g->nodes--;
+    return 0;
+}
+
 bool kolo_graph_is_output(const kolo_graph *g, int tensor)
 {
-    bool is = tensor >= 0 && tensor == g->logits;
+    bool is = tensor >= 0 && (tensor == g->logits || tensor == g->features);
     for (int i = 0; i < g->heads; i++) is |= tensor == g->head[i];
     return is;
 }

@@ -108,6 +108,7 @@ typedef struct kolo_graph {
     bool train;                        /* built for training (batch statistics) or evaluation (running statistics) */
     enum kolo_dtype dtype;             /* of activations: F32, BF16 or F16 */
     int input, label, logits, metrics; /* tensors */
+    int features;                      /* (N,F) what a classifier's last layer takes; -1: none such */
     enum kolo_task task;
     int heads, head[KOLO_MAX_HEADS]; /* a detector's outputs, finest first: (N, channels, h, w) */
     int draws;                       /* operations that draw random numbers, so far */
@@ -213,7 +214,9 @@ int kolo_graph_node_with(kolo_graph *g, enum kolo_op op, int n_in, const int *in
 int kolo_graph_find(const kolo_graph *g, const char *name); /* tensor or -1 */
 int64_t kolo_tensor_count(const kolo_tensor *tensor);       /* elements */
 
-bool kolo_graph_is_output(const kolo_graph *g, int tensor); /* logits, or a head */
+bool kolo_graph_is_output(const kolo_graph *g, int tensor); /* logits, features, or a head */
+/* Takes back the node made last, its outputs and the parameters that were made for it. */
+int kolo_graph_drop(kolo_graph *g);
 int64_t kolo_graph_parameters(const kolo_graph *g);    /* elements of PARAM tensors */
 double kolo_graph_macs(const kolo_graph *g);           /* multiply-accumulates of the forward part, one row */
 int kolo_graph_print(const kolo_graph *g, void *file); /* FILE *; one line a node */

@@ -6,6 +6,15 @@
 #include "graph/rules.h"
 #include "kolo/error.h"
 
+/* What the layer takes whose outputs are logits, or cosines with or without a margin. */
+static int last_input(const kolo_graph *g, int logits)
+{
+    const kolo_node *n = g->tensor[logits].producer < 0 ? NULL : &g->node[g->tensor[logits].producer];
+    if (n && n->op == KOLO_OP_arc_margin) n = &g->node[g->tensor[n->in[0]].producer];
+    const bool last = n && (n->op == KOLO_OP_linear || n->op == KOLO_OP_cosine);
+    return last && g->tensor[n->in[0]].rank == 2 ? n->in[0] : -1;
+}
+
 static int classes_loss(kolo_graph *g, enum kolo_op op, int logits, double smoothing)
 {
     if (logits < 0) return logits;
@@ -18,6 +27,7 @@ static int classes_loss(kolo_graph *g, enum kolo_op op, int logits, double smoot
     if (metrics < 0) return metrics;
     if (g->tensor[logits].dim[1] > INT32_MAX) return kolo_fail(KOLO_ECONFIG, "graph %s: too many classes", g->name);
     g->logits = logits;
+    g->features = last_input(g, logits);
     g->metrics = metrics;
     g->classes = (int)g->tensor[logits].dim[1];
     return metrics;

@@ -2,6 +2,7 @@
 #include "models/models.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/option.h"
@@ -64,6 +65,22 @@ static kolo_model_config complete(const kolo_model *model, const kolo_model_conf
     return c;
 }
 
+/* The last linear layer gives its place to cosines, under its name; the margin is for training alone. */
+static int arc_head(kolo_graph *g, int logits, const kolo_model_config *config)
+{
+    const kolo_node *n = &g->node[g->tensor[logits].producer];
+    if (n->op != KOLO_OP_linear || n != &g->node[g->nodes - 1] || g->tensor[n->in[0]].rank != 2)
+        return kolo_fail(KOLO_ECONFIG, "head=arcface takes the place of a linear layer, with which this network does not end");
+    char name[256];
+    const int x = n->in[0];
+    const int64_t out = g->tensor[n->in[1]].dim[0];
+    snprintf(name, sizeof name, "%.200s", g->tensor[n->in[1]].name);
+    name[strlen(name) - strlen(".weight")] = 0;
+    KOLO_TRY(kolo_graph_drop(g));
+    const int cosines = kolo_cosine(g, name, x, out, (kolo_init){KOLO_INIT_NORMAL, 0.01});
+    return kolo_arc_margin(g, "margin", cosines, config->train ? config->margin : 0, config->scale);
+}
+
 static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config *config)
 {
     const bool classify = model->task == KOLO_TASK_CLASSIFY;
@@ -76,6 +93,7 @@ static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config
     g->node[g->tensor[x].producer].a.reverse = model->pixels == KOLO_PIXELS_BGR;
     int y = model->build(g, x, model, config);
     if (y < 0) return y;
+    if (classify && config->head == KOLO_head_arcface) KOLO_TRY(y = arc_head(g, y, config));
     if (classify) KOLO_TRY((config->loss == KOLO_loss_bce ? kolo_bce : kolo_cross_entropy)(g, y, config->smoothing));
     KOLO_TRY(kolo_graph_fuse(g));
     return config->train ? kolo_graph_backward(g) : 0;

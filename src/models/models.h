@@ -12,7 +12,8 @@ typedef struct kolo_model_config {
     bool zero_init_residual;
     double drop_path, dropout; /* probabilities; negative: as usual for the model */
     double smoothing;          /* label smoothing of the loss */
-    int loss;                  /* of classifiers: KOLO_loss_* */
+    int loss, head;            /* of classifiers: KOLO_loss_*, KOLO_head_* */
+    double margin, scale;      /* head=arcface */
     bool l1;                   /* YOLOX: with the L1 term (the last epochs) */
     bool centre;               /* YOLOX: candidates by centre only */
     float mean[4], std[4];

@@ -64,7 +64,7 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     KOLO_TRY(check_task(s->val_set, o->val));
     if (info) {
         snprintf(s->data_uuid, sizeof s->data_uuid, "%s", info->uuid);
-        if (o->classes && o->classes < info->classes)
+        if (o->classes && o->classes < info->classes && !*o->pairs) /* pairs may be of anybody */
             return kolo_fail(KOLO_ECONFIG, "classes=%ld, but the data set %s has %d classes", (long)o->classes,
                              info->name, info->classes);
         if (o->channels && o->channels < info->channels)
@@ -133,6 +133,9 @@ static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
                                 .dropout = o->dropout,
                                 .smoothing = train ? o->label_smoothing : 0,
                                 .loss = o->loss,
+                                .head = o->head,
+                                .margin = o->arc_margin,
+                                .scale = o->arc_scale,
                                 .train = train,
                                 .dtype = session_dtype(s)};
     memcpy(config.mean, s->mean, sizeof config.mean);

@@ -1,4 +1,5 @@
 /* What a session reads: splits where they are, staged or cached, and the loaders over them. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -99,7 +100,7 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
                                  .channels = (int)o->channels,
                                  .height = (int)(side ? side : s->height),
                                  .width = (int)(side ? side : s->width),
-                                 .classes = (int)o->classes,
+                                 .classes = !train && *o->pairs ? INT_MAX : (int)o->classes,
                                  .train = train,
                                  .seed = (uint64_t)o->seed,
                                  .shuffle = o->shuffle,

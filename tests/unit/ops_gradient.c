@@ -167,6 +167,12 @@ static void moves(void)
     x = map(&n, 2, 69, 4, 7);
     n.y = kolo_gate(n.r.g, "y", x, kolo_global_avg_pool(n.r.g, "s", x));
     check(&n, 0.05, 5e-4);
+    n = open_net("window attention");
+    n.y = kolo_window_attention(n.r.g, "y", map(&n, 2, 18, 6, 9), 2, 3, (const int64_t[]){1, 2});
+    check(&n, 0.01, 5e-3);
+    n = open_net("cosines");
+    n.y = kolo_cosine(n.r.g, "y", rig_input(&n.r, "x", 2, (const int64_t[]){3, 11}), 7, rig_init);
+    check(&n, 0.01, 2e-3);
     for (int log = 0; log < 2; log++) {
         n = open_net(log ? "log softmax" : "softmax");
         n.y = kolo_softmax(n.r.g, "y", rig_input(&n.r, "x", 2, (const int64_t[]){3, 21}), log);

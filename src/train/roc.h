@@ -1,0 +1,28 @@
+/* Verification: are two pictures of one person? Scores of pairs, what they are worth, and the curve as a picture. */
+#ifndef KOLO_TRAIN_ROC_H
+#define KOLO_TRAIN_ROC_H
+
+#include <stdint.h>
+
+typedef struct kolo_pair_scores {
+    int64_t count;
+    float *score;  /* [count] larger: more alike */
+    uint8_t *same; /* [count] of one person */
+    int32_t *fold; /* [count] 0, 1, ... */
+} kolo_pair_scores;
+int kolo_pair_scores_create(kolo_pair_scores *scores, int64_t count);
+void kolo_pair_scores_free(kolo_pair_scores *scores);
+
+typedef struct kolo_verification {
+    int folds;
+    double accuracy, error; /* mean over folds, and its standard error (n - 1); 0 with one fold */
+    double eer, auc, tar;   /* equal error rate (between points of the curve); area; true acceptances at .01 false ones */
+} kolo_verification;
+
+/* LFW's protocol (Huang et al., UMass 07-49): each fold with the threshold that is best on the others. A single fold takes the one that
+ * is best on `other` (its development set). KOLO_EINPUT: not both kinds of pairs, one fold and no other. */
+int kolo_roc_measure(const kolo_pair_scores *scores, const kolo_pair_scores *other, kolo_verification *result);
+/* An SVG file, whole or not at all. */
+int kolo_roc_write(const char *path, const char *title, const kolo_pair_scores *scores, const kolo_verification *measured);
+
+#endif

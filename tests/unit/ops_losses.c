@@ -1,0 +1,216 @@
+/* Losses of classes with every form of label, and the margin of ArcFace, counted again in f64; gradients against differences of that. */
+#include "golden_file.h"
+#include "ops_rig.h"
+
+enum { N = 7, VALID = 5, C = 9, GLOBAL = 10 };
+enum form { CLASS, MIXED, NUMBERS };
+static const char *const form_name[] = {"a class", "two classes", "numbers"};
+
+/* What the label of row n says of class c. */
+static double truth(enum form form, const void *label, int n, int c)
+{
+    const int32_t *words = label;
+    float weight;
+    if (form == NUMBERS) return (double)((const float *)label)[n * C + c];
+    if (form == CLASS) return words[n] == c;
+    memcpy(&weight, &words[3 * n + 2], sizeof weight);
+    return (double)weight * (words[3 * n] == c) + (1 - (double)weight) * (words[3 * n + 1] == c);
+}
+
+static double loss_of(bool binary, double eps, enum form form, const void *label, const double *x, int n)
+{
+    double z = 0, loss = 0;
+    for (int c = 0; c < C; c++) z += exp(x[c]);
+    for (int c = 0; c < C; c++) {
+        const double y = truth(form, label, n, c) * (1 - eps) + eps / C, p = 1 / (1 + exp(-x[c]));
+        loss -= binary ? (y * log(p) + (1 - y) * log(1 - p)) / C : y * (x[c] - log(z));
+    }
+    return loss;
+}
+
+static void fill_labels(enum form form, void *label)
+{
+    int32_t *words = label, class[2 * N];
+    golden_labels("l", 1, C, class, 2 * N);
+    if (form == NUMBERS) golden_fill("y", 1, .5, 1, label, N * C);
+    for (int n = 0; n < N && form != NUMBERS; n++) {
+        const float weight = n == 2 ? 1 : .2f + .1f * (float)n;
+        words[form == MIXED ? 3 * n : n] = class[n];
+        if (form == CLASS) continue;
+        words[3 * n + 1] = n == 1 ? class[n] : class[N + n]; /* also a picture mixed with one of its own class */
+        memcpy(&words[3 * n + 2], &weight, sizeof weight);
+    }
+}
+
+static rig open_loss(kolo_backend *b, bool binary, enum form form, double eps, int *x, int *metrics)
+{
+    rig r = rig_open(b, KOLO_F32, 1);
+    kolo_graph *g = r.g;
+    *x = rig_input(&r, "x", 2, (const int64_t[]){N, C});
+    const int64_t dim[] = {N, form == MIXED ? 3 : C};
+    g->label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, form == NUMBERS ? KOLO_F32 : KOLO_I32, form == CLASS ? 1 : 2, dim);
+    *metrics = (binary ? kolo_bce : kolo_cross_entropy)(g, *x, eps);
+    rig_check(*metrics, "loss");
+    g->grad = malloc(64 * sizeof *g->grad);
+    for (int i = 0; i < 64; i++) g->grad[i] = -1;
+    rig_check(kolo_op_table[g->node[0].op].gradient(g, 0), "gradient");
+    rig_layout(&r);
+    golden_fill("x", 3, 0, 6, r.buffer[*x], N * C);
+    fill_labels(form, r.buffer[g->label]);
+    r.step.valid[0] = VALID;
+    r.step.valid_global = GLOBAL;
+    return r;
+}
+
+static void test_loss(kolo_backend *b, bool binary, enum form form, double eps)
+{
+    int x, m;
+    rig r = open_loss(b, binary, form, eps, &x, &m);
+    rig_run(&r);
+    const float *logit = r.buffer[x], *metric = r.buffer[m], *dx = r.buffer[r.g->grad[x]];
+    const void *label = r.buffer[r.g->label];
+    double sum = 0, worst = 0, row[C];
+    int top[2] = {0, 0}, zero = 1;
+    for (int n = 0; n < VALID; n++) {
+        int heavier = 0, before = 0;
+        for (int c = 0; c < C; c++) row[c] = (double)logit[n * C + c];
+        sum += loss_of(binary, eps, form, label, row, n);
+        for (int c = 0; c < C; c++)
+            if (truth(form, label, n, c) > truth(form, label, n, heavier)) heavier = c;
+        for (int c = 0; c < C; c++) before += row[c] > row[heavier];
+        top[0] += before < 1;
+        top[1] += before < 5;
+        for (int c = 0; c < C; c++) {
+            const double was = row[c], h = 1e-5;
+            row[c] = was + h;
+            const double up = loss_of(binary, eps, form, label, row, n);
+            row[c] = was - h;
+            const double slope = (up - loss_of(binary, eps, form, label, row, n)) / (2 * h) / GLOBAL;
+            row[c] = was;
+            worst = fmax(worst, fabs(slope - (double)dx[n * C + c]));
+        }
+    }
+    for (int i = VALID * C; i < N * C; i++) zero &= dx[i] == 0;
+    const char *name = binary ? "bce" : "cross entropy";
+    ok(fabs((double)metric[0] - sum) < 1e-5 * sum, "%s of %s, smoothing %g: the sum over valid rows (%.6f)", name, form_name[form], eps, sum);
+    ok(metric[1] == (float)top[0] && metric[2] == (float)top[1] && metric[3] == VALID, "  hits are counted for the heavier class");
+    ok(worst < 1e-7 && zero, "  its gradient is that of the mean over the global batch (%.2g)", worst);
+    rig_close(&r);
+}
+
+static void test_bad_labels(kolo_backend *b)
+{
+    for (int word = 0; word < 2; word++) {
+        int x, m;
+        rig r = open_loss(b, false, MIXED, 0, &x, &m);
+        ((int32_t *)r.buffer[r.g->label])[3 * 1 + word] = C;
+        is_int(rig_run_node(&r, 0), KOLO_EINPUT, "class %d of two outside the network's is refused: %s", word, kolo_error_text());
+        rig_close(&r);
+    }
+}
+
+static double margin_of(double cosine, double margin)
+{
+    const double angle = acos(cosine);
+    return angle + margin < M_PI ? cos(angle + margin) : cosine - margin * sin(M_PI - margin);
+}
+
+static void test_arc(kolo_backend *b, enum kolo_dtype dtype)
+{
+    const double margin = .5, scale = 8, allowed = dtype == KOLO_F32 ? 1e-5 : .03;
+    rig r = rig_open(b, dtype, 1);
+    kolo_graph *g = r.g;
+    const int64_t rows = N;
+    int x = rig_input(&r, "x", 2, (const int64_t[]){N, C});
+    g->label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, KOLO_I32, 1, &rows);
+    int y = kolo_arc_margin(g, "m", x, margin, scale), dy = (rig_check(y, "margin"), rig_backward(&r, y));
+    rig_layout(&r);
+    float v[N * C], d[N * C], out[N * C], dx[N * C];
+    golden_fill("c", 1, 0, 1.9, v, N * C); /* from -.95 to .95: on both sides of pi - margin */
+    golden_fill("d", 1, 0, 1, d, N * C);
+    int32_t label[N];
+    golden_labels("l", 1, C, label, N);
+    v[label[0]] = -.93f;
+    rig_set(&r, x, v);
+    rig_set(&r, dy, d);
+    memcpy(r.buffer[g->label], label, sizeof label);
+    r.step.valid[0] = VALID;
+    rig_run(&r);
+    rig_get(&r, x, v); /* as rounded */
+    rig_get(&r, dy, d);
+    rig_get(&r, y, out);
+    rig_get(&r, g->grad[x], dx);
+    double worst = 0, worst_grad = 0;
+    for (int i = 0; i < N * C; i++) {
+        const bool own = i / C < VALID && i % C == label[i / C];
+        const double c = (double)v[i], h = 1e-6;
+        const double want = own ? margin_of(c, margin) : c;
+        const double slope = own ? (margin_of(c + h, margin) - margin_of(c - h, margin)) / (2 * h) : 1;
+        worst = fmax(worst, fabs(want * scale - (double)out[i]));
+        worst_grad = fmax(worst_grad, fabs(slope * scale * (double)d[i] - (double)dx[i]));
+    }
+    ok(worst < allowed * scale && worst_grad < allowed * scale * 4, "%s: margin of the own class, and its slope (%.2g, %.2g)",
+       kolo_dtype_name(dtype), worst, worst_grad);
+    rig_close(&r);
+}
+
+/* (N,C) = cosines of rows of 11 numbers */
+static void test_cosine(kolo_backend *b, enum kolo_dtype dtype)
+{
+    enum { F = 11 };
+    const double allowed = dtype == KOLO_F32 ? 1e-6 : .02;
+    rig r = rig_open(b, dtype, 1);
+    int x = rig_input(&r, "x", 2, (const int64_t[]){N, F}), y = kolo_cosine(r.g, "y", x, C, rig_init);
+    rig_check(y, "cosine");
+    int dy = rig_backward(&r, y), w = kolo_graph_find(r.g, "y.weight");
+    rig_layout(&r);
+    float v[N * F], u[C * F], d[N * C], out[N * C], dx[N * F], dw[C * F];
+    golden_fill("x", 1, 0, 6, v, N * F);
+    golden_fill("w", 1, 0, .3, u, C * F);
+    golden_fill("d", 1, 0, 1, d, N * C);
+    rig_set(&r, x, v);
+    rig_set(&r, w, u);
+    rig_set(&r, dy, d);
+    rig_run(&r);
+    rig_get(&r, x, v);
+    rig_get(&r, dy, d);
+    rig_get(&r, y, out);
+    rig_get(&r, r.g->grad[x], dx);
+    rig_get(&r, r.g->grad[w], dw);
+    double worst = 0, far[2] = {0, 0}, gx[N * F] = {0}, gw[C * F] = {0};
+    for (int n = 0; n < N; n++)
+        for (int c = 0; c < C; c++) {
+            double dot = 0, xx = 0, ww = 0;
+            for (int k = 0; k < F; k++) {
+                const double p = (double)v[n * F + k], q = (double)u[c * F + k];
+                dot += p * q, xx += p * p, ww += q * q;
+            }
+            const double length = sqrt(xx * ww), one = (double)d[n * C + c];
+            worst = fmax(worst, fabs(dot / length - (double)out[n * C + c]));
+            for (int k = 0; k < F; k++) {
+                const double p = (double)v[n * F + k], q = (double)u[c * F + k];
+                gx[n * F + k] += one * (q / length - p * dot / (length * xx));
+                gw[c * F + k] += one * (p / length - q * dot / (length * ww));
+            }
+        }
+    for (int i = 0; i < N * F; i++) far[0] = fmax(far[0], fabs(gx[i] - (double)dx[i]));
+    for (int i = 0; i < C * F; i++) far[1] = fmax(far[1], fabs(gw[i] - (double)dw[i]));
+    ok(worst < allowed && far[0] < allowed && far[1] < 20 * allowed, "%s: cosines and their gradients (%.2g, %.2g, %.2g)",
+       kolo_dtype_name(dtype), worst, far[0], far[1]);
+    rig_close(&r);
+}
+
+int main(void)
+{
+    kolo_backend *b = rig_backend(2);
+    for (int binary = 0; binary < 2; binary++)
+        for (int form = CLASS; form <= NUMBERS; form++)
+            for (int smooth = 0; smooth < 2; smooth++) test_loss(b, binary, (enum form)form, smooth ? .1 : 0);
+    test_bad_labels(b);
+    for (int dtype = KOLO_F32; dtype <= KOLO_BF16; dtype++) {
+        test_arc(b, (enum kolo_dtype)dtype);
+        test_cosine(b, (enum kolo_dtype)dtype);
+    }
+    kolo_backend_destroy(&b);
+    return done_testing();
+}
