@@ -37,7 +37,13 @@ int session_lay_phases(kolo_session *s)
 {
     kolo_options *o = s->options;
     free(s->phase);
+    s->phase = NULL;
     KOLO_TRY(kolo_phases_parse(o, &s->phase, &s->phases));
+    if (!(s->parts & KOLO_SESSION_TRAIN)) { /* nothing is trained: how that was cut does not matter */
+        if (!o->batch) o->batch = s->ranks;
+        s->phase[0].batch = o->batch;
+        s->phases = 1;
+    }
     s->samples = s->train_set ? kolo_dataset_get_info(s->train_set)->count : s->phase[0].batch * 64;
     s->val_samples = s->val_set ? kolo_dataset_get_info(s->val_set)->count : 0;
     if (*o->size_ramp && !o->val_size) { /* validation does not change within a run */

@@ -308,13 +308,16 @@ static int norm_differs(world *w, int64_t count, int64_t spoilt, float by)
     for (int s = 0; s < SIDES; s++) {
         check(kolo_backend_write(backend[s], w->arena[s][GRAD], v, BYTES), "write");
         check(kolo_updater_norm(w->updater[s], w->arena[s][GRAD], count, w->step[s]), "norm");
+        check(kolo_updater_square(w->updater[s], w->arena[s][GRAD], count, false, w->step[s]), "square");
+        check(kolo_updater_square(w->updater[s], w->arena[s][GRAD], count / 2, true, w->step[s]), "square");
         check(kolo_backend_finish(backend[s]), "norm");
         check(kolo_backend_read(backend[s], &got[s], w->step[s], sizeof(kolo_step)), "read");
     }
     free(v);
     const kolo_step *c = &got[CPU], *g = &got[GPU];
+    bool squares = isfinite(c->square) ? fabs(c->square - g->square) <= 1e-12 * c->square : !isfinite(g->square);
     bool norm = isfinite(c->norm) ? fabs(c->norm - g->norm) <= 1e-12 * c->norm : !isfinite(g->norm);
-    bool same = norm && fabs((double)c->clip - (double)g->clip) <= 2e-7 * fabs((double)c->clip) && c->skip == g->skip &&
+    bool same = norm && squares && fabs((double)c->clip - (double)g->clip) <= 2e-7 * fabs((double)c->clip) && c->skip == g->skip &&
                 g->step == 7 && !memcmp(&c->scaler, &g->scaler, sizeof c->scaler);
     if (!same)
         diag("%ld elements: norm %.17g, wanted %.17g; clip %.9g, wanted %.9g; skip %d, wanted %d", (long)count, g->norm,

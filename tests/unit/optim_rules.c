@@ -165,6 +165,37 @@ static void test_swa(void)
     kolo_options_free(&o);
 }
 
+/* Half the rate for a slice is half the rate. */
+static void test_rates(void)
+{
+    kolo_options o;
+    kolo_options_default(&o);
+    int wrong = 0;
+    for (int k = 0; k < kolo_optimizer_count; k++) {
+        const kolo_optimizer *optimizer = &kolo_optimizer_table[k];
+        float weight[2][16], grad[16], state[2][4][16] = {{{0}}};
+        kolo_layer layer[2] = {{{0}, 0, 0}};
+        for (int i = 0; i < 16; i++) weight[0][i] = weight[1][i] = (float)(i - 7) / 5;
+        for (int t = 0; t < 3; t++)
+            for (int s = 0; s < 2; s++) {
+                for (int i = 0; i < 16; i++) grad[i] = (float)((i * 7 + t) % 11 - 5) / 9;
+                kolo_step step = {.step = t, .lr = s ? .02f : .01f, .momentum = .9f, .weight_decay = .01f, .clip = 1, .first = t == 0, .scaler.scale = 1};
+                kolo_slice slice = {.param = weight[s], .grad = grad, .rate = s ? .5f : 1, .layer = &layer[s], .count = 16, .decay = true};
+                for (int i = 0; i < 4; i++) slice.state[i] = state[s][i];
+                layer[s].sum[0] = layer[s].sum[1] = 0;
+                if (optimizer->measure) {
+                    const kolo_rule_layer rule = kolo_layer_rule(optimizer, &o);
+                    optimizer->measure(&slice, &o, &step, layer[s].sum);
+                    kolo_layer_decide(&rule, .01f, kolo_slice_rate(&slice, &step), &layer[s]);
+                }
+                optimizer->update(&slice, &o, &step);
+            }
+        wrong += memcmp(weight[0], weight[1], sizeof weight[0]) != 0 || weight[0][0] == -1.4f;
+    }
+    is_int(wrong, 0, "the rate of a slice is a factor on the learning rate, for every optimizer");
+    kolo_options_free(&o);
+}
+
 static void test_refusals(void)
 {
     kolo_options o;
@@ -212,6 +243,7 @@ int main(void)
     test_bits();
     test_scalars();
     test_swa();
+    test_rates();
     test_refusals();
     return done_testing();
 }
