@@ -13,7 +13,8 @@ ROUNDS=${ROUNDS:-2}
 THREADS=${THREADS:-$(nproc)}
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then
-    cases=(resnet50:16:224:f32:4 resnet50:16:224:bf16:4 resnet18:32:224:f32:4 resnet20:128:32:f32:25 resnet20:128:32:bf16:25 lenet5:64:28:f32:300)
+    cases=(resnet50:16:224:f32:4 resnet50:16:224:bf16:4 resnet18:32:224:f32:4 resnet20:128:32:f32:25 resnet20:128:32:bf16:25 lenet5:64:28:f32:300
+           convnext_tiny:16:224:f32:3 convnext_tiny:16:224:bf16:3 swin_t:16:224:f32:3 swin_t:16:224:bf16:3)
 fi
 python=${PYTHON:-$BUILD/peers/bin/python}
 if ! "$python" -c 'import torch, torchvision' 2> /dev/null; then
