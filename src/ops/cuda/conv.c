@@ -1,4 +1,4 @@
-/* Convolution and its gradients, by cuDNN. The engine and its knobs are chosen when the plan is made: by a clock among
+/* Convolution and its gradients, by cuDNN, except of every channel with its own filter (depthwise.cu). The engine and its knobs are chosen when the plan is made: by a clock among
  * those that cuDNN's heuristics put first and that the precision asked for admits, or the first of them where the
  * choice has to be the same every time. */
 #include <stdio.h>
@@ -256,6 +256,8 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const parts p = parts_of(r->node);
     kolo_dnn_conv shape;
+    const int own = kolo_cuda_depthwise(r, k);
+    if (own <= 0) return own;
     KOLO_TRY(describe(r, &p, &shape));
     conv *c = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;

@@ -108,6 +108,9 @@ size_t kolo_cuda_bias_workspace(const kolo_backend *backend, int64_t rows, int64
 int kolo_cuda_bias_grad(kolo_backend *backend, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows, int64_t stored,
                         int64_t channels, void *workspace);
 
+/* depthwise.cu: prepares a convolution of every channel with its own filter, or a gradient of it. 1: not one, or not for these kernels. */
+int kolo_cuda_depthwise(const kolo_kernel_request *request, kolo_kernel *kernel);
+
 /* Timing of candidates at plan time: `run` enqueues one on the given stream; *seconds: the fastest of a few. trial.c */
 int kolo_cuda_trial_memory(kolo_backend *backend, size_t bytes, void **memory); /* filled with small numbers */
 int kolo_cuda_trial_time(kolo_backend *backend, int (*run)(void *argument), void *argument, double *seconds);

@@ -47,7 +47,7 @@ kolo_cuda_view kolo_cuda_view_out(const kolo_kernel_request *r, int i)
     return kolo_cuda_view_of(kolo_request_out(r, i), &r->layout[r->node->out[i]]);
 }
 
-/* ---- weights of convolutions --------------------------------------------------------------------------------------- */
+/* ---- weights of convolutions and of linear layers over maps --------------------------------------------------------------------------------------- */
 
 static int weight_find(kolo_cuda *cuda, const kolo_cuda_weight *wanted, const kolo_cuda_weight **found)
 {
@@ -97,7 +97,8 @@ int kolo_cuda_weight_layout(const kolo_kernel_request *r, int tensor, kolo_layou
     enum kolo_dtype dtype = r->graph->dtype;
     if (!layout[param].opaque) {
         bool grouped = r->node->a.groups > 1;
-        kolo_cuda_weight w = {.out = t->dim[0], .in = t->dim[1], .height = t->dim[2], .width = t->dim[3]};
+        kolo_cuda_weight w = {.out = t->dim[0], .in = t->dim[1], .height = 1, .width = 1};
+        if (t->rank == 4) w.height = t->dim[2], w.width = t->dim[3];
         w.out_stored = grouped ? w.out : kolo_cuda_padded(w.out, dtype);
         w.in_stored = grouped ? w.in : kolo_cuda_padded(w.in, dtype);
         const kolo_cuda_weight *shared;
@@ -124,7 +125,7 @@ static int order_of(const kolo_tensor *t, const kolo_layout *layout, order *o)
 {
     if (layout->opaque) {
         const kolo_cuda_weight *w = layout->opaque;
-        if (t->dtype != KOLO_F32 || t->rank != 4 || t->dim[0] != w->out || t->dim[1] != w->in)
+        if (t->dtype != KOLO_F32 || t->rank < 2 || t->dim[0] != w->out || t->dim[1] != w->in)
             return kolo_fail(KOLO_EINTERNAL, "%s is not the f32 weight that its layout describes", t->name);
         *o = (order){w->out, w->in, w->in_stored, w->height * w->width};
     } else if (kolo_tensor_is_map(t)) {
