@@ -122,7 +122,7 @@ KOLO_INLINE float kolo_window_bias(const float *bias, const kolo_window_pixel &i
     return bias[i.code - j.code + origin] + (i.region == j.region ? 0.0f : -100.0f);
 }
 
-KOLO_INLINE float kolo_lanes_max(float v)
+static __device__ float kolo_lanes_max(float v)
 {
     for (int d = 16; d; d /= 2) {
         const float other = __shfl_xor_sync(KOLO_FULL_WARP, v, d);
@@ -130,7 +130,7 @@ KOLO_INLINE float kolo_lanes_max(float v)
     }
     return v;
 }
-KOLO_INLINE float kolo_lanes_sum(float v)
+static __device__ float kolo_lanes_sum(float v)
 {
     for (int d = 16; d; d /= 2) v += __shfl_xor_sync(KOLO_FULL_WARP, v, d);
     return v;

@@ -1,0 +1,245 @@
+/* Losses of classes with all forms of labels, the layer of cosines and its margin, and losses of detectors on the CUDA backend, against the CPU
+ * backend's. */
+#include "cuda_pair.h"
+#include "detect_rig.h"
+
+/* ---- classes ------------------------------------------------------------------------------------------------------- */
+
+enum form { ONE, TWO, NUMBERS, FORMS };
+static const char *const form_name[FORMS] = {"classes", "pairs of classes", "numbers"};
+
+typedef struct shape {
+    int64_t rows, classes;
+    int32_t valid;
+    double smoothing;
+    enum fill fill;
+} shape;
+static const shape shapes[] = {{5, 10, 5, 0, SMOOTH}, {7, 33, 4, 0.1, LEVELS}, {2, 3000, 2, 0.1, SMOOTH}, {9, 17, 9, 0.2, STRANGE}};
+
+static int make_labels(rig *r, const shape *s, enum form form)
+{
+    if (form != NUMBERS) {
+        rig_check(kolo_input(r->g, s->rows, 1, 1, 1, form == ONE ? 1 : 3), "input");
+        return r->g->label;
+    }
+    const int64_t dim[2] = {s->rows, s->classes};
+    return kolo_graph_tensor(r->g, "targets", KOLO_ROLE_LABEL, KOLO_F32, 2, dim);
+}
+
+/* Classes, pairs with any weight (of the same class, too), or numbers of which few are not 0. */
+static void set_labels(pair *p, int t, const shape *s, enum form form)
+{
+    const int64_t each = form == ONE ? 1 : form == TWO ? 3 : s->classes;
+    int32_t *label = calloc((size_t)(s->rows * each), sizeof *label);
+    for (int64_t n = 0; n < s->rows; n++) {
+        int32_t *row = label + n * each;
+        const uint32_t a = next(&p->seed), b = next(&p->seed);
+        const float weight = (float)(a >> 8) * 0x1p-24f;
+        if (form != NUMBERS) row[0] = (int32_t)(a % (uint32_t)s->classes);
+        if (form == TWO) {
+            row[1] = n % 3 == 2 ? row[0] : (int32_t)(b % (uint32_t)s->classes);
+            row[2] = (int32_t)kolo_float_bits(n % 4 == 3 ? 1.0f : weight);
+        }
+        for (int k = 0; form == NUMBERS && k < 3; k++)
+            row[next(&p->seed) % (uint32_t)s->classes] = (int32_t)kolo_float_bits(weight * (float)(k + 1) / 4);
+    }
+    for (int i = 0; i < 2; i++)
+        rig_check(kolo_backend_write(p->side[i].backend, p->side[i].buffer[t], label, (size_t)(s->rows * each) * 4), "labels");
+    free(label);
+}
+
+static void step_of(rig *r, const shape *s)
+{
+    r->step.valid[0] = s->valid;
+    r->step.valid_global = 3 * s->rows;
+}
+
+static void loss(enum kolo_dtype dtype, const shape *s, bool binary, enum form form)
+{
+    pair p = pair_open(dtype, binary ? "bce" : "cross_entropy");
+    const int64_t dim[2] = {s->rows, s->classes};
+    int x = 0, labels = 0, dx = 0, metrics = 0;
+    for (int i = 0; i < 2; i++) {
+        rig *r = &p.side[i];
+        labels = make_labels(r, s, form);
+        x = rig_input(r, "logits", 2, dim);
+        dx = rig_input(r, "dlogits", 2, dim);
+        const int in[] = {x, labels};
+        const kolo_attributes a = {.smoothing = s->smoothing};
+        int node = kolo_graph_node(r->g, binary ? KOLO_OP_bce : KOLO_OP_cross_entropy, 2, in, 1, &a, "metrics");
+        rig_check(node, "loss");
+        metrics = r->g->node[node].out[0];
+        rig_check(kolo_graph_node_with(r->g, binary ? KOLO_OP_bce_grad : KOLO_OP_cross_entropy_grad, 2, in, 1, &dx, &a), "grad");
+        step_of(r, s);
+        rig_layout(r);
+    }
+    snprintf(p.shape, sizeof p.shape, "%ld rows of %ld classes, %s", (long)s->rows, (long)s->classes, form_name[form]);
+    pair_fill(&p, x, s->fill);
+    set_labels(&p, labels, s, form);
+    for (int i = 0; i < 2; i++) rig_run(&p.side[i]);
+    failures += unlike(&p, metrics, 4e-6, 1) > 0;
+    failures += unlike(&p, dx, 2 * ulp(dtype), 1e-3) > 0;
+    pair_close(&p);
+}
+
+static void losses(enum kolo_dtype dtype)
+{
+    failures = 0;
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+        for (int form = 0; form < FORMS; form++)
+            for (int binary = 0; binary < 2; binary++) loss(dtype, &shapes[k], binary, (enum form)form);
+    is_int(failures, 0, "%s: cross entropy and binary cross entropy, of classes, pairs and numbers", kolo_dtype_name(dtype));
+}
+
+/* ---- faces --------------------------------------------------------------------------------------------------------- */
+
+static void margin(enum kolo_dtype dtype, const shape *s, enum form form)
+{
+    pair p = pair_open(dtype, "arc_margin");
+    const int64_t dim[2] = {s->rows, s->classes};
+    int x = 0, labels = 0;
+    for (int i = 0; i < 2; i++) {
+        rig *r = &p.side[i];
+        labels = make_labels(r, s, form);
+        x = rig_input(r, "cosines", 2, dim);
+        const int in[] = {x, labels};
+        const kolo_attributes a = {.margin = 0.5, .scale = 64};
+        int node = kolo_graph_node(r->g, KOLO_OP_arc_margin, 2, in, 1, &a, "y");
+        rig_check(node, "margin");
+        rig_backward(r, r->g->node[node].out[0]);
+        step_of(r, s);
+        rig_layout(r);
+    }
+    for (int t = 0; t < (int)p.side[0].g->tensors; t++)
+        if (p.side[0].g->tensor[t].producer < 0 && t != labels) pair_fill(&p, t, SMOOTH);
+    float *v = malloc((size_t)(s->rows * s->classes) * sizeof *v);
+    rig_get(&p.side[0], x, v);
+    for (int64_t i = 0; i < s->rows * s->classes; i++) v[i] /= 2; /* -1 to 1 */
+    for (int i = 0; i < 2; i++) rig_set(&p.side[i], x, v);
+    free(v);
+    set_labels(&p, labels, s, form);
+    pair_check_above(&p, dtype == KOLO_F32 ? 1e-5 : 2 * ulp(dtype), 1);
+}
+
+static void cosine(enum kolo_dtype dtype, int64_t rows, int64_t width, int64_t out)
+{
+    pair p = pair_open(dtype, "cosine");
+    const int64_t dim[2] = {rows, width};
+    int x = 0;
+    for (int i = 0; i < 2; i++) {
+        rig *r = &p.side[i];
+        x = rig_input(r, "x", 2, dim);
+        rig_backward(r, kolo_cosine(r->g, "y", x, out, rig_init));
+        rig_layout(r);
+    }
+    for (int t = 0; t < (int)p.side[0].g->tensors; t++)
+        if (p.side[0].g->tensor[t].producer < 0) pair_fill(&p, t, SMOOTH);
+    /* in 16-bit types the units themselves are rounded, and what of dx lies along x cancels */
+    pair_check_above(&p, dtype == KOLO_F32 ? 2e-5 : 4 * ulp(dtype), 1);
+}
+
+static void faces(enum kolo_dtype dtype)
+{
+    failures = 0;
+    for (size_t k = 0; k < 3; k++)
+        for (int form = 0; form < FORMS; form++) margin(dtype, &shapes[k], (enum form)form);
+    is_int(failures, 0, "%s: the margin of the own class, and its gradient", kolo_dtype_name(dtype));
+    failures = 0;
+    cosine(dtype, 5, 40, 16);
+    cosine(dtype, 3, 33, 7);
+    cosine(dtype, 8, 512, 24);
+    is_int(failures, 0, "%s: cosines and the gradients of both sides", kolo_dtype_name(dtype));
+}
+
+/* ---- detectors ----------------------------------------------------------------------------------------------------- */
+
+enum { ROWS = 4, BOXES = 5, CLASSES = 3 };
+static const float anchors[9][2] = {{6, 8},   {10, 14}, {14, 10}, {20, 30}, {30, 20}, {36, 40}, {48, 40}, {40, 56}, {60, 60}};
+static const int32_t masks[3][3] = {{0, 1, 2}, {3, 4, 5}, {6, 7, 8}};
+static const int counts[ROWS] = {5, 0, 2, 1};
+static const float boxes[ROWS][BOXES][5] = {
+    {{0, 20.5f, 21, 20, 18}, {2, 40, 33, 36, 41}, {1, 41, 33.5f, 37, 40}, {1, 41, 33.5f, 38, 40}, {2, 8, 60, 9, 7}},
+    {{0}},
+    {{1, 9, 50, 14, 11}, {1, 33, 31, 60, 62}},
+    {{2, 30, 30, 30, 30}},
+};
+
+typedef struct kind {
+    const char *name;
+    bool yolox, centre, l1;
+    int32_t valid;
+} kind;
+static const kind kinds[] = {{"YOLOX", true, true, false, ROWS},
+                             {"YOLOX with L1, short", true, true, true, 3},
+                             {"YOLOX 0.3.0", true, false, true, ROWS},
+                             {"YOLOv3", false, false, false, ROWS},
+                             {"YOLOv3, short", false, false, false, 2}};
+
+static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtype dtype)
+{
+    const detect_shape s = {ROWS, 64, 96, BOXES, CLASSES, k->yolox ? 1 : 3, dtype};
+    detect_rig d = detect_open(backend, &s, backend == cpu ? 8 : RIG_OWN);
+    detect_finish(&d, k->yolox ? kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, k->centre, false)
+                               : kolo_yolov3_loss(d.rig.g, DETECT_HEADS, d.head, anchors, masks));
+    d.rig.step.l1 = k->l1; /* as the last epochs have it */
+    d.rig.step.valid[0] = k->valid;
+    d.rig.step.scaler.scale = 8;
+    detect_boxes(&d, counts, &boxes[0][0][0]);
+    return d;
+}
+
+static void detector(const kind *k, enum kolo_dtype dtype)
+{
+    detect_rig d[2] = {open_kind(k, cpu, KOLO_F32), open_kind(k, gpu, dtype)};
+    pair p = {.side = {d[0].rig, d[1].rig}, .dtype = dtype, .what = k->name, .seed = 3};
+    for (int i = 0; i < DETECT_HEADS; i++) pair_fill(&p, d[0].head[i], SMOOTH);
+    for (int i = 0; i < 2; i++) rig_run(&p.side[i]);
+    failures += unlike(&p, d[0].metrics, 1e-5, 1) > 0;
+    if (k->yolox) {
+        failures += unlike(&p, d[0].match, 0, 1) > 0;
+        failures += unlike(&p, d[0].overlap, dtype == KOLO_F32 ? 1e-6 : 1, 1e-3) > 0; /* what is compared is rounded */
+    }
+    for (int i = 0; i < DETECT_HEADS; i++)
+        failures += unlike(&p, p.side[0].g->grad[d[0].head[i]], dtype == KOLO_F32 ? 1e-5 : 2 * ulp(dtype), 1e-3) > 0;
+    failures += !rig_padding_is_zero(&p.side[1]);
+    pair_close(&p);
+}
+
+static void bad_boxes(void)
+{
+    detect_rig d = open_kind(&kinds[0], gpu, KOLO_F32);
+    float wrong[ROWS][BOXES][5], metric[KOLO_METRICS];
+    memcpy(wrong, boxes, sizeof wrong);
+    wrong[2][1][0] = CLASSES;
+    detect_boxes(&d, counts, &wrong[0][0][0]);
+    for (int i = 0; i < DETECT_HEADS; i++) {
+        const int64_t n = detect_count(&d, d.head[i]);
+        float *v = calloc((size_t)n, sizeof *v);
+        rig_set(&d.rig, d.head[i], v);
+        free(v);
+    }
+    rig_check(detect_forward(&d, metric), "loss");
+    const kolo_step *s = &d.rig.step;
+    ok(s->bad_slot == 1 && s->bad_row == 2 && s->bad_label == CLASSES, "a box of an unknown class is reported: row %d, class %d",
+       s->bad_row, s->bad_label);
+    ok(isfinite(metric[0]) && metric[2] == 6, "and its row has no boxes");
+    rig_close(&d.rig);
+}
+
+int main(void)
+{
+    cuda_rig();
+    pair_backends();
+    for (int i = 0; i < 3; i++) {
+        losses(types[i]);
+        faces(types[i]);
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            failures = 0;
+            detector(&kinds[k], types[i]);
+            is_int(failures, 0, "%s: %s: the same anchors, the same loss and gradients", kolo_dtype_name(types[i]), kinds[k].name);
+        }
+    }
+    bad_boxes();
+    pair_backends_close();
+    return done_testing();
+}
