@@ -12,7 +12,8 @@
 static inline double parity_allowed(const char *precision, enum kolo_op op, const kolo_tensor *x)
 {
     bool product = op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight ||
-                   op == KOLO_OP_linear || op == KOLO_OP_linear_grad_data || op == KOLO_OP_linear_grad_weight;
+                   op == KOLO_OP_linear || op == KOLO_OP_linear_grad_data || op == KOLO_OP_linear_grad_weight ||
+                   op == KOLO_OP_cosine || op == KOLO_OP_cosine_grad;
     bool half = product || x->dtype == KOLO_BF16 || x->dtype == KOLO_F16;
     if (half && !strcmp(precision, "bf16")) return 4e-3;
     if (half && !strcmp(precision, "fp16")) return 1e-3;

@@ -1,5 +1,5 @@
 /* Every operation of the table, forward and backward, on the CUDA backend beside the CPU's, in every precision:
- * three small networks in shapes that leave rests everywhere, with all rows valid and with few. Each operation
+ * small networks in shapes that leave rests everywhere, with all rows valid and with few. Each operation
  * starts from the CPU's values, as the device's type holds them. */
 #include <stdio.h>
 
@@ -19,8 +19,8 @@ static const shape shapes[] = {
     {"no valid row", 2, 0, 10, 10, 3, 8, 5},
 };
 
-enum net { FUSED, APART, EVALUATED, NETS };
-static const char *const net_name[] = {"fused", "apart", "evaluated"};
+enum net { FUSED, APART, EVALUATED, TOKENS, FACES, YOLOX, YOLOV3, NETS };
+static const char *const net_name[] = {"fused", "apart", "evaluated", "tokens", "faces", "YOLOX", "YOLOv3"};
 
 typedef struct precision {
     const char *name;
@@ -45,15 +45,48 @@ static int conv(kolo_graph *g, const char *name, int x, int64_t out, int64_t ker
     return kolo_conv(g, name, x, &s);
 }
 
-/* Two blocks: one whose shortcut takes every second pixel, one that pools. */
-static void build(rig *r, const shape *s, enum net net)
+static const kolo_init some = {KOLO_INIT_NORMAL, 0.2};
+
+/* Blocks of windows, of layer norm, of squeeze and excite. x: (N,C,H,W), of at most 7 x 7 pixels */
+static int tokens(kolo_graph *g, int x, int64_t c)
 {
-    static const float mean[4] = {.5f, .4f, .3f, .2f}, std[4] = {.2f, .3f, .25f, .2f};
-    const kolo_init some = {KOLO_INIT_NORMAL, 0.2};
-    kolo_graph *g = r->g;
+    const int64_t height = g->tensor[x].dim[2], width = g->tensor[x].dim[3], below = (6 - height % 3) % 3,
+                  right = (6 - width % 3) % 3;
+    int y = kolo_linear(g, "qkv", kolo_pad(g, "pad", kolo_layer_norm(g, "ln", x, 1e-5), below, right), 3 * c, true,
+                        some, some);
+    y = kolo_crop(g, "crop", kolo_window_attention(g, "attention", y, 2, 3, (const int64_t[]){1, 0}), below, right);
+    x = kolo_residual(g, "sum", x, y, kolo_param(g, "scale", 1, &c, some, false), 0.3);
+    y = kolo_activate(g, "gelu", conv(g, "wide", x, 2 * c, 1, 1, true), KOLO_GELU, 0);
+    y = kolo_concat(g, "both", 2, (const int[]){kolo_slice_channels(g, "some", y, 1, c), x});
+    y = kolo_pointwise(g, "narrow", y, c, false, some, some);
+    int s =
+        kolo_activate(g, "open", kolo_linear(g, "excite", kolo_global_avg_pool(g, "squeeze", y), c, true, some, some),
+                      KOLO_SIGMOID, 0);
+    y = kolo_upsample(g, "up", kolo_space_to_depth(g, "deep", kolo_gate(g, "gate", y, s)), 2);
+    return kolo_dropout(
+        g, "drop",
+        kolo_softmax(g, "softmax", kolo_linear(g, "last", kolo_flatten(g, "row", y), c, true, some, some), false), 0.2);
+}
+
+static int faces(kolo_graph *g, int x, int64_t classes)
+{
+    return kolo_arc_margin(g, "margin", kolo_cosine(g, "cosine", kolo_flatten(g, "row", x), classes, some), 0.5, 16);
+}
+
+static int detects(kolo_graph *g, int x, const shape *s, bool yolox)
+{
+    static const float anchors[9][2] = {{2, 2}, {3, 2}, {2, 3}, {4, 4}, {6, 4}, {4, 6}, {8, 8}, {8, 6}, {6, 8}};
+    static const int32_t masks[2][3] = {{0, 1, 2}, {3, 4, 5}};
+    const int64_t channels = (yolox ? 1 : 3) * (5 + s->classes);
+    int fine = conv(g, "fine", x, channels, 1, 1, true), coarse = conv(g, "coarse", x, channels, 3, 2, true);
+    const int head[] = {fine, coarse};
+    return yolox ? kolo_yolox_loss(g, 2, head, false, true) : kolo_yolov3_loss(g, 2, head, anchors, masks);
+}
+
+/* Two blocks: one whose shortcut takes every second pixel, one that pools. */
+static int classic(kolo_graph *g, int x, const shape *s, enum net net)
+{
     const int64_t c = s->width_of_net;
-    g->train = net != EVALUATED;
-    int x = kolo_normalize(g, kolo_input(g, s->rows, s->height, s->width, s->channels, 1), mean, std);
     x = kolo_relu(g, "r0", kolo_batch_norm(g, "n0", conv(g, "c0", x, c, 5, 1, false), 1e-5, 0.1, 1));
     x = kolo_max_pool(g, "mp", x, 3, 2, 1);
     int y = kolo_relu(g, "r1", kolo_batch_norm(g, "n1", conv(g, "c1", x, 2 * c, 3, 2, false), 1e-5, 0.1, 1));
@@ -63,7 +96,29 @@ static void build(rig *r, const shape *s, enum net net)
     x = conv(g, "c3", x, 2 * c, 1, 1, true);
     int features = kolo_linear(g, "f", kolo_flatten(g, "flat", x), 2 * c, false, some, some);
     features = kolo_relu(g, "r3", kolo_add(g, "a2", features, kolo_global_avg_pool(g, "gap", x)));
-    rig_check(kolo_cross_entropy(g, kolo_linear(g, "l", features, s->classes, true, some, some), 0.1), "network");
+    return kolo_cross_entropy(g, kolo_linear(g, "l", features, s->classes, true, some, some), 0.1);
+}
+
+enum { BOXES = 3 };
+static bool finds_boxes(enum net net) { return net == YOLOX || net == YOLOV3; }
+
+static void build(rig *r, const shape *s, enum net net)
+{
+    static const float mean[4] = {.5f, .4f, .3f, .2f}, std[4] = {.2f, .3f, .25f, .2f};
+    kolo_graph *g = r->g;
+    const int64_t c = s->width_of_net, words = finds_boxes(net) ? 1 + 5 * BOXES : net == TOKENS ? 3 : 1;
+    const int64_t height = finds_boxes(net) ? 16 : s->height, width = finds_boxes(net) ? 12 : s->width;
+    g->train = net != EVALUATED;
+    int x = kolo_normalize(g, kolo_input(g, s->rows, height, width, s->channels, words), mean, std), loss;
+    if (net <= EVALUATED) loss = classic(g, x, s, net);
+    else {
+        x = conv(g, "stem", x, c, 3, 2, false);
+        if (net == TOKENS)
+            loss = kolo_bce(g, kolo_linear(g, "head", tokens(g, x, c), s->classes, true, some, some), 0.1);
+        else if (net == FACES) loss = kolo_cross_entropy(g, faces(g, x, s->classes), 0);
+        else loss = detects(g, x, s, net == YOLOX);
+    }
+    rig_check(loss, "network");
     if (net != APART) rig_check(kolo_graph_fuse(g), "fuse");
     if (net != EVALUATED) rig_check(kolo_graph_backward(g), "backward");
 }
@@ -96,6 +151,16 @@ static void give_raw(rig *cpu, rig *gpu, int t, const void *bytes)
     rig_check(kolo_backend_write(cpu->backend, cpu->buffer[t], bytes, cpu->layout[t].bytes), "write");
 }
 
+static int32_t label_of(const kolo_tensor *x, int64_t i, uint32_t u, const shape *s)
+{
+    const int64_t words = x->rank == 2 ? x->dim[1] : 1, at = i % words;
+    if (words == 3 && at == 2) return (int32_t)kolo_float_bits(0.7f);
+    if (words <= 3 || at % 5 == 1) return (int32_t)(u % (uint32_t)s->classes);
+    if (at == 0) return (int32_t)(i / words % (BOXES + 1));
+    return (int32_t)kolo_float_bits((at % 5 == 2 || at % 5 == 3 ? 3 : 2) +
+                                    (float)(u >> 8) * 0x1p-24f * 6); /* centre, size */
+}
+
 static void first_values(rig *cpu, rig *gpu, const shape *s)
 {
     for (int t = 0; t < (int)cpu->g->tensors; t++) {
@@ -106,7 +171,7 @@ static void first_values(rig *cpu, rig *gpu, const shape *s)
         for (int64_t i = 0; i < n; i++) {
             uint32_t u = (uint32_t)(i + 1000 * t) * 2654435761u;
             v[i] = kolo_initial_value(x, 1, i) + (x->rank == 1 ? 0.3f * ((float)(u >> 8) * 0x1p-24f - 0.5f) : 0);
-            if (x->role == KOLO_ROLE_LABEL) ((int32_t *)v)[i] = (int32_t)(u % (uint32_t)s->classes);
+            if (x->role == KOLO_ROLE_LABEL) ((int32_t *)v)[i] = label_of(x, i, u, s);
             if (x->role == KOLO_ROLE_INPUT) ((uint8_t *)v)[i] = (uint8_t)(u >> 24);
         }
         if (x->role == KOLO_ROLE_LABEL || x->role == KOLO_ROLE_INPUT) give_raw(cpu, gpu, t, v);

@@ -14,7 +14,8 @@ typedef struct shape {
     double smoothing;
     enum fill fill;
 } shape;
-static const shape shapes[] = {{5, 10, 5, 0, SMOOTH}, {7, 33, 4, 0.1, LEVELS}, {2, 3000, 2, 0.1, SMOOTH}, {9, 17, 9, 0.2, STRANGE}};
+static const shape shapes[] = {
+    {5, 10, 5, 0, SMOOTH}, {7, 33, 4, 0.1, LEVELS}, {2, 3000, 2, 0.1, SMOOTH}, {9, 17, 9, 0.2, STRANGE}};
 
 static int make_labels(rig *r, const shape *s, enum form form)
 {
@@ -44,7 +45,8 @@ static void set_labels(pair *p, int t, const shape *s, enum form form)
             row[next(&p->seed) % (uint32_t)s->classes] = (int32_t)kolo_float_bits(weight * (float)(k + 1) / 4);
     }
     for (int i = 0; i < 2; i++)
-        rig_check(kolo_backend_write(p->side[i].backend, p->side[i].buffer[t], label, (size_t)(s->rows * each) * 4), "labels");
+        rig_check(kolo_backend_write(p->side[i].backend, p->side[i].buffer[t], label, (size_t)(s->rows * each) * 4),
+                  "labels");
     free(label);
 }
 
@@ -69,7 +71,8 @@ static void loss(enum kolo_dtype dtype, const shape *s, bool binary, enum form f
         int node = kolo_graph_node(r->g, binary ? KOLO_OP_bce : KOLO_OP_cross_entropy, 2, in, 1, &a, "metrics");
         rig_check(node, "loss");
         metrics = r->g->node[node].out[0];
-        rig_check(kolo_graph_node_with(r->g, binary ? KOLO_OP_bce_grad : KOLO_OP_cross_entropy_grad, 2, in, 1, &dx, &a), "grad");
+        rig_check(kolo_graph_node_with(r->g, binary ? KOLO_OP_bce_grad : KOLO_OP_cross_entropy_grad, 2, in, 1, &dx, &a),
+                  "grad");
         step_of(r, s);
         rig_layout(r);
     }
@@ -88,7 +91,8 @@ static void losses(enum kolo_dtype dtype)
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
         for (int form = 0; form < FORMS; form++)
             for (int binary = 0; binary < 2; binary++) loss(dtype, &shapes[k], binary, (enum form)form);
-    is_int(failures, 0, "%s: cross entropy and binary cross entropy, of classes, pairs and numbers", kolo_dtype_name(dtype));
+    is_int(failures, 0, "%s: cross entropy and binary cross entropy, of classes, pairs and numbers",
+           kolo_dtype_name(dtype));
 }
 
 /* ---- faces --------------------------------------------------------------------------------------------------------- */
@@ -154,7 +158,8 @@ static void faces(enum kolo_dtype dtype)
 /* ---- detectors ----------------------------------------------------------------------------------------------------- */
 
 enum { ROWS = 4, BOXES = 5, CLASSES = 3 };
-static const float anchors[9][2] = {{6, 8},   {10, 14}, {14, 10}, {20, 30}, {30, 20}, {36, 40}, {48, 40}, {40, 56}, {60, 60}};
+static const float anchors[9][2] = {{6, 8},   {10, 14}, {14, 10}, {20, 30}, {30, 20},
+                                    {36, 40}, {48, 40}, {40, 56}, {60, 60}};
 static const int32_t masks[3][3] = {{0, 1, 2}, {3, 4, 5}, {6, 7, 8}};
 static const int counts[ROWS] = {5, 0, 2, 1};
 static const float boxes[ROWS][BOXES][5] = {
@@ -220,8 +225,8 @@ static void bad_boxes(void)
     }
     rig_check(detect_forward(&d, metric), "loss");
     const kolo_step *s = &d.rig.step;
-    ok(s->bad_slot == 1 && s->bad_row == 2 && s->bad_label == CLASSES, "a box of an unknown class is reported: row %d, class %d",
-       s->bad_row, s->bad_label);
+    ok(s->bad_slot == 1 && s->bad_row == 2 && s->bad_label == CLASSES,
+       "a box of an unknown class is reported: row %d, class %d", s->bad_row, s->bad_label);
     ok(isfinite(metric[0]) && metric[2] == 6, "and its row has no boxes");
     rig_close(&d.rig);
 }
@@ -236,7 +241,8 @@ int main(void)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             failures = 0;
             detector(&kinds[k], types[i]);
-            is_int(failures, 0, "%s: %s: the same anchors, the same loss and gradients", kolo_dtype_name(types[i]), kinds[k].name);
+            is_int(failures, 0, "%s: %s: the same anchors, the same loss and gradients", kolo_dtype_name(types[i]),
+                   kinds[k].name);
         }
     }
     bad_boxes();

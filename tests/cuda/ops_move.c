@@ -74,7 +74,9 @@ int main(void)
     for (int i = 0; i < 3; i++) {
         failures = 0;
         for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) check(types[i], k);
-        is_int(failures, 0, "%s: pad, crop, space_to_depth, upsample, slice, concat and the ways back, %zu cases, infinities and NaN too",
+        is_int(failures, 0,
+               "%s: pad, crop, space_to_depth, upsample, slice, concat and the ways back, %zu cases, infinities and "
+               "NaN too",
                kolo_dtype_name(types[i]), sizeof cases / sizeof *cases);
     }
     pair_backends_close();

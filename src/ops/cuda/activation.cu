@@ -8,7 +8,8 @@ extern "C" {
 #include "base/memory.h"
 }
 
-enum { THREADS = 256, UNROLL = 4, TILE = THREADS * UNROLL };
+/* A thread takes one vector: the arithmetic is long enough, and code for more of them at once would be. */
+enum { THREADS = 256 };
 
 typedef struct activation {
     int64_t count;
@@ -42,36 +43,26 @@ template <typename T, bool GRAD>
 __global__ void __launch_bounds__(THREADS) activation_kernel(T *out, const T *dy, const T *x, activation p)
 {
     const int N = kolo_vector<T>::N;
-    const int64_t vectors = p.count / N, first = (int64_t)blockIdx.x * TILE + threadIdx.x;
-    kolo_words left[UNROLL], right[UNROLL];
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-        const int64_t i = first + u * THREADS;
-        if (i >= vectors) continue;
-        right[u] = kolo_read16(x + i * N);
-        if (GRAD) left[u] = kolo_read16(dy + i * N);
-    }
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-        const int64_t i = first + u * THREADS;
+    const int64_t vectors = p.count / N, i = (int64_t)blockIdx.x * THREADS + threadIdx.x, rest = vectors * N + i;
+    if (i < vectors) {
         float a[N] = {}, v[N];
-        if (i >= vectors) continue;
-        kolo_widen16(x, right[u], v);
-        if (GRAD) kolo_widen16(dy, left[u], a);
-        const int end = p.channels ? p.channels - N * (int)((uint32_t)i - kolo_quotient((uint32_t)i, p.vectors) * p.vectors.by) : N;
+        kolo_load16(x + i * N, v);
+        if (GRAD) kolo_load16(dy + i * N, a);
+        const int own = (int)((uint32_t)i - kolo_quotient((uint32_t)i, p.vectors) * p.vectors.by);
+        const int end = p.channels ? p.channels - N * own : N;
 #pragma unroll
         for (int l = 0; l < N; l++) v[l] = l < end ? activation_of<GRAD>(p, a[l], v[l]) : 0;
         kolo_store16(out + i * N, v);
     }
-    const int64_t rest = vectors * N + first; /* of (N, F), by the first threads of all */
-    if (rest < p.count && first < N)
+    if (rest < p.count && i < N) /* of (N, F), by the first threads of all */
         kolo_round(activation_of<GRAD>(p, GRAD ? kolo_widen(dy[rest]) : 0, kolo_widen(x[rest])), &out[rest]);
 }
 
 template <bool GRAD> static int launch(const kolo_kernel *k, void *out, const void *dy, const void *x)
 {
     const activation *p = (const activation *)k->state;
-    const int64_t tile = (int64_t)TILE * 16 / (int64_t)kolo_dtype_size(p->dtype), grid = (p->count + tile - 1) / tile;
+    const int64_t block = (int64_t)THREADS * 16 / (int64_t)kolo_dtype_size(p->dtype),
+                  grid = (p->count + block - 1) / block;
     KOLO_FOR_DTYPE(p->dtype, T,
                    return KOLO_LAUNCH((activation_kernel<T, GRAD>), grid, THREADS, 0, kolo_cuda_stream(k), (T *)out,
                                       (const T *)dy, (const T *)x, *p));

@@ -30,7 +30,8 @@ KOLO_INLINE float slope(const arc &a, float cosine)
 /* from: cosines, or with GRAD dy. A label that no class has is refused by the loss. */
 template <typename T, bool GRAD>
 __global__ void __launch_bounds__(KOLO_ROW_THREADS)
-    arc_margin_kernel(T *to, const T *from, const T *cosines, const void *labels, arc a, const kolo_step *step, int slot)
+    arc_margin_kernel(T *to, const T *from, const T *cosines, const void *labels, arc a, const kolo_step *step,
+                      int slot)
 {
     const int n = (int)blockIdx.x;
     const int64_t at = (int64_t)n * a.classes;
@@ -50,8 +51,8 @@ static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step 
     const arc *a = (const arc *)k->state;
     KOLO_FOR_DTYPE(a->dtype, T,
                    return KOLO_LAUNCH((arc_margin_kernel<T, false>), a->rows, a->threads, 0, kolo_cuda_stream(k),
-                                      (T *)args[2], (const T *)args[0], (const T *)args[0], (const void *)args[1], *a, step,
-                                      slot));
+                                      (T *)args[2], (const T *)args[0], (const T *)args[0], (const void *)args[1], *a,
+                                      step, slot));
 }
 
 /* in: dy, cosines, labels; out: dcosines */
@@ -60,8 +61,8 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_
     const arc *a = (const arc *)k->state;
     KOLO_FOR_DTYPE(a->dtype, T,
                    return KOLO_LAUNCH((arc_margin_kernel<T, true>), a->rows, a->threads, 0, kolo_cuda_stream(k),
-                                      (T *)args[3], (const T *)args[0], (const T *)args[1], (const void *)args[2], *a, step,
-                                      slot));
+                                      (T *)args[3], (const T *)args[0], (const T *)args[1], (const void *)args[2], *a,
+                                      step, slot));
 }
 
 static int prepare(const kolo_kernel_request *r, kolo_kernel *k)

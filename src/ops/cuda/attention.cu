@@ -14,7 +14,8 @@ __global__ void __launch_bounds__(THREADS) attention_kernel(T *y, const T *qkv, 
     __shared__ kolo_window_pixel pixel[KOLO_ATTENTION_PIXELS];
     float *k = q + kolo_quads_floats(a), *v = k + kolo_quads_floats(a);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    float *weight = v + kolo_quads_floats(a) + warp * 16 * a.quads, *bias = v + kolo_quads_floats(a) + WARPS * 16 * a.quads;
+    float *weight = v + kolo_quads_floats(a) + warp * 16 * a.quads,
+          *bias = v + kolo_quads_floats(a) + WARPS * 16 * a.quads;
     const int head = (int)blockIdx.x % a.heads, window = (int)blockIdx.x / a.heads, origin = kolo_window_origin(a);
     for (int i = (int)threadIdx.x; i < a.pixels; i += THREADS) pixel[i] = kolo_window_at(a, window, i);
     for (int i = (int)threadIdx.x; i < a.bins; i += THREADS) bias[i] = table[(int64_t)i * a.heads + head];
@@ -32,7 +33,8 @@ __global__ void __launch_bounds__(THREADS) attention_kernel(T *y, const T *qkv, 
 #pragma unroll
             for (int u = 0; u < TURNS; u++) {
                 const int j = lane + 32 * u;
-                s[u][r] = j < a.pixels ? s[u][r] + kolo_window_bias(bias, own, pixel[j], origin) : kolo_bits_float(0xFF800000u);
+                s[u][r] = j < a.pixels ? s[u][r] + kolo_window_bias(bias, own, pixel[j], origin)
+                                       : kolo_bits_float(0xFF800000u);
                 most = s[u][r] > most ? s[u][r] : most;
             }
             most = kolo_lanes_max(most);
@@ -62,8 +64,9 @@ static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step 
 {
     const kolo_attention *a = (const kolo_attention *)k->state;
     KOLO_FOR_DTYPE(a->dtype, T,
-                   return KOLO_LAUNCH(attention_kernel<T>, a->windows * a->heads, THREADS, a->shared, kolo_cuda_stream(k),
-                                      (T *)args[2], (const T *)args[0], (const float *)args[1], *a));
+                   return KOLO_LAUNCH(attention_kernel<T>, a->windows * a->heads, THREADS, a->shared,
+                                      kolo_cuda_stream(k), (T *)args[2], (const T *)args[0], (const float *)args[1],
+                                      *a));
 }
 
 /* ---- what both directions ask -------------------------------------------------------------------------------------- */
@@ -85,16 +88,17 @@ static void describe(kolo_attention *a, const kolo_attributes *n, const kolo_cud
     a->dtype = qkv->dtype;
 }
 
-int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const kolo_cuda_view *qkv, const kolo_cuda_view *y,
-                           int arrays, int wide, int tables)
+int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const kolo_cuda_view *qkv,
+                           const kolo_cuda_view *y, int arrays, int wide, int tables)
 {
     const kolo_attributes *n = &r->node->a;
     const int64_t area = n->kernel[0] * n->kernel[1], depth = y->channels / n->groups;
     if (area > KOLO_ATTENTION_PIXELS || depth > KOLO_ATTENTION_DEPTH)
-        return kolo_fail(KOLO_ECONFIG,
-                         "attention of windows of %ld x %ld pixels and heads of %ld channels: on a GPU at most %d pixels and "
-                         "%d channels; use device=cpu",
-                         (long)n->kernel[0], (long)n->kernel[1], (long)depth, KOLO_ATTENTION_PIXELS, KOLO_ATTENTION_DEPTH);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "attention of windows of %ld x %ld pixels and heads of %ld channels: on a GPU at most %d pixels and "
+            "%d channels; use device=cpu",
+            (long)n->kernel[0], (long)n->kernel[1], (long)depth, KOLO_ATTENTION_PIXELS, KOLO_ATTENTION_DEPTH);
     if (qkv->rows * qkv->pixels > INT32_MAX / 2 || qkv->rows * qkv->pixels / area * n->groups > INT32_MAX)
         return kolo_fail(KOLO_ECONFIG, "attention of %ld maps of %ld pixels is too large; use a smaller micro_batch",
                          (long)qkv->rows, (long)qkv->pixels);
@@ -110,11 +114,13 @@ int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const k
         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, kolo_cuda_of(r->backend)->device)));
     most -= (int)(sizeof(kolo_window_pixel) + 16) * KOLO_ATTENTION_PIXELS; /* of the kernels' own */
     if (a->shared > (size_t)most)
-        return kolo_fail(KOLO_ECONFIG,
-                         "attention of windows of %ld x %ld pixels and heads of %ld channels takes %zu bytes of shared memory, "
-                         "and this GPU has %d; use device=cpu or smaller windows",
-                         (long)n->kernel[0], (long)n->kernel[1], (long)depth, a->shared, most);
-    snprintf(k->name, sizeof k->name, "own %s, %zu KiB a window and head", kolo_dtype_name(a->dtype), (a->shared + 1023) / 1024);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "attention of windows of %ld x %ld pixels and heads of %ld channels takes %zu bytes of shared memory, "
+            "and this GPU has %d; use device=cpu or smaller windows",
+            (long)n->kernel[0], (long)n->kernel[1], (long)depth, a->shared, most);
+    snprintf(k->name, sizeof k->name, "own %s, %zu KiB a window and head", kolo_dtype_name(a->dtype),
+             (a->shared + 1023) / 1024);
     return 0;
 }
 
@@ -125,8 +131,8 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     const kolo_attention *a = (const kolo_attention *)k->state;
     k->run = run;
     KOLO_FOR_DTYPE(a->dtype, T,
-                   return KOLO_CUDA(cudaFuncSetAttribute(attention_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                         (int)a->shared)));
+                   return KOLO_CUDA(cudaFuncSetAttribute(attention_kernel<T>,
+                                                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)a->shared)));
 }
 
 const kolo_op_row kolo_cuda_window_attention = {NULL, prepare};

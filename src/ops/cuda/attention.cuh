@@ -26,8 +26,8 @@ typedef struct kolo_attention {
 } kolo_attention;
 
 /* Fills kernel->state; arrays: quads of depth channels, wide: floats for each pixel of each warp, tables: of bins. qkv, y: arguments' views. attention.cu */
-int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const kolo_cuda_view *qkv, const kolo_cuda_view *y,
-                           int arrays, int wide, int tables);
+int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const kolo_cuda_view *qkv,
+                           const kolo_cuda_view *y, int arrays, int wide, int tables);
 
 /* Floats of an array of quads. */
 KOLO_INLINE int kolo_quads_floats(const kolo_attention &a) { return a.quads * (4 * a.depth + 4); }
@@ -72,17 +72,19 @@ static __device__ void kolo_quads_load(float *to, const T *from, int stored, int
 {
     for (int i = (int)threadIdx.x; i < 4 * a.quads * a.depth; i += KOLO_ATTENTION_THREADS) {
         const int p = i / a.depth, c = i - p * a.depth;
-        to[kolo_quad(a, p, c)] = p < a.pixels ? kolo_widen(from[(int64_t)pixel[p].at * stored + first + c]) * factor : 0;
+        to[kolo_quad(a, p, c)] =
+            p < a.pixels ? kolo_widen(from[(int64_t)pixel[p].at * stored + first + c]) * factor : 0;
     }
 }
 
 /* s[u][r] += product of quad g of `four` with pixel lane + 32 u of `one`. */
-static __device__ void kolo_quads_product(float (&s)[KOLO_ATTENTION_TURNS][4], const float *four, int g, const float *one,
-                                          const kolo_attention &a, int lane)
+static __device__ void kolo_quads_product(float (&s)[KOLO_ATTENTION_TURNS][4], const float *four, int g,
+                                          const float *one, const kolo_attention &a, int lane)
 {
     int at[KOLO_ATTENTION_TURNS];
 #pragma unroll
-    for (int u = 0; u < KOLO_ATTENTION_TURNS; u++) at[u] = kolo_quad(a, lane + 32 * u < a.pixels ? lane + 32 * u : 0, 0);
+    for (int u = 0; u < KOLO_ATTENTION_TURNS; u++)
+        at[u] = kolo_quad(a, lane + 32 * u < a.pixels ? lane + 32 * u : 0, 0);
     const float *left = four + g * (4 * a.depth + 4);
     for (int c = 0; c < a.depth; c++) {
         const float4 q = *(const float4 *)(left + 4 * c);
@@ -99,7 +101,8 @@ static __device__ void kolo_quads_product(float (&s)[KOLO_ATTENTION_TURNS][4], c
 }
 
 /* sum[r] = over all pixels j: weight[j][r] times channel c of pixel j. */
-static __device__ void kolo_quads_sum(float (&sum)[4], const float *weight, const float *quads, int c, const kolo_attention &a)
+static __device__ void kolo_quads_sum(float (&sum)[4], const float *weight, const float *quads, int c,
+                                      const kolo_attention &a)
 {
     for (int r = 0; r < 4; r++) sum[r] = 0;
     for (int g = 0; g < a.quads; g++) {
@@ -117,7 +120,8 @@ static __device__ void kolo_quads_sum(float (&sum)[4], const float *weight, cons
 }
 
 /* What is added to the score of query i and key j. */
-KOLO_INLINE float kolo_window_bias(const float *bias, const kolo_window_pixel &i, const kolo_window_pixel &j, int origin)
+KOLO_INLINE float kolo_window_bias(const float *bias, const kolo_window_pixel &i, const kolo_window_pixel &j,
+                                   int origin)
 {
     return bias[i.code - j.code + origin] + (i.region == j.region ? 0.0f : -100.0f);
 }

@@ -8,17 +8,16 @@
 enum { THREADS = KOLO_ATTENTION_THREADS, WARPS = KOLO_ATTENTION_WARPS, TURNS = KOLO_ATTENTION_TURNS, BLOCKS = 4096 };
 
 typedef struct window {
-    float *q, *k, *v, *o;          /* quads */
-    float *weight, *slope;         /* this warp's p and ds: [4 quads][4] */
-    float *bias, *bin;             /* bin: this warp's */
+    float *q, *k, *v, *o;  /* quads */
+    float *weight, *slope; /* this warp's p and ds: [4 quads][4] */
+    float *bias, *bin;     /* bin: this warp's */
     const kolo_window_pixel *pixel;
-    float (*stat)[3];              /* of a query: largest score, 1 / sum, sum of p dp */
+    float (*stat)[3]; /* of a query: largest score, 1 / sum, sum of p dp */
     int lane, origin, head;
 } window;
 
 /* Four queries: p, ds in weight's place, statistics, bins; then dq. */
-template <typename T>
-static __device__ void queries(const window &w, const kolo_attention &a, int g, T *dqkv)
+template <typename T> static __device__ void queries(const window &w, const kolo_attention &a, int g, T *dqkv)
 {
     const float none = kolo_bits_float(0xFF800000u); /* -infinity */
     float s[TURNS][4] = {}, dp[TURNS][4] = {};
@@ -103,8 +102,18 @@ __global__ void __launch_bounds__(THREADS)
     __shared__ float stat[KOLO_ATTENTION_PIXELS][3];
     const int warp = (int)threadIdx.x / 32, one = kolo_quads_floats(a), wide = 16 * a.quads;
     float *buffers = shared + 4 * one, *bins = buffers + 2 * WARPS * wide;
-    window w = {shared, shared + one, shared + 2 * one, shared + 3 * one, buffers + 2 * warp * wide, buffers + (2 * warp + 1) * wide,
-                bins + WARPS * a.bins, bins + warp * a.bins, pixel, stat, (int)threadIdx.x % 32, kolo_window_origin(a),
+    window w = {shared,
+                shared + one,
+                shared + 2 * one,
+                shared + 3 * one,
+                buffers + 2 * warp * wide,
+                buffers + (2 * warp + 1) * wide,
+                bins + WARPS * a.bins,
+                bins + warp * a.bins,
+                pixel,
+                stat,
+                (int)threadIdx.x % 32,
+                kolo_window_origin(a),
                 (int)blockIdx.x % a.heads};
     const int chunk = (int)blockIdx.x / a.heads, first = w.head * a.depth,
               end = (chunk + 1) * a.each < a.windows ? (chunk + 1) * a.each : a.windows;
@@ -157,8 +166,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     double *partial = (double *)workspace;
     KOLO_FOR_DTYPE(a->dtype, T,
                    KOLO_TRY(KOLO_LAUNCH(attention_grad_kernel<T>, a->chunks * a->heads, THREADS, a->shared,
-                                        kolo_cuda_stream(k), (T *)args[3], partial, (const T *)args[0], (const T *)args[1],
-                                        (const float *)args[2], *a)));
+                                        kolo_cuda_stream(k), (T *)args[3], partial, (const T *)args[0],
+                                        (const T *)args[1], (const float *)args[2], *a)));
     if (!args[4]) return 0;
     return KOLO_LAUNCH(attention_finish_kernel, kolo_columns_finish_blocks(&c, 1), KOLO_COLUMN_THREADS, 0,
                        kolo_cuda_stream(k), c, (float *)args[4], (const double *)partial, a->bins, a->heads);

@@ -62,10 +62,10 @@ static places places_of(const cosine *c, void *workspace)
 template <typename T>
 static int units(const kolo_kernel *k, const cosine *c, const places *p, const void *x, const void *w)
 {
-    KOLO_TRY(KOLO_LAUNCH((unit_kernel<T, T>), c->rows, c->threads, 0, kolo_cuda_stream(k), (T *)p->unit[0], p->inverse[0],
-                         (const T *)x, c->width));
-    return KOLO_LAUNCH((unit_kernel<T, float>), c->out, c->threads, 0, kolo_cuda_stream(k), (T *)p->unit[1], p->inverse[1],
-                       (const float *)w, c->width);
+    KOLO_TRY(KOLO_LAUNCH((unit_kernel<T, T>), c->rows, c->threads, 0, kolo_cuda_stream(k), (T *)p->unit[0],
+                         p->inverse[0], (const T *)x, c->width));
+    return KOLO_LAUNCH((unit_kernel<T, float>), c->out, c->threads, 0, kolo_cuda_stream(k), (T *)p->unit[1],
+                       p->inverse[1], (const float *)w, c->width);
 }
 
 /* in: x, w; out: y */
@@ -139,9 +139,9 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     c->dtype = x->dtype;
     KOLO_TRY(open_products(r, c, backward));
     const size_t most = (size_t)(c->rows > c->out ? c->rows : c->out), width = (size_t)c->width,
-                 size[] = {(size_t)c->rows * width * kolo_dtype_size(c->dtype), (size_t)c->out * width * kolo_dtype_size(c->dtype),
-                           (size_t)c->rows * sizeof(float), (size_t)c->out * sizeof(float),
-                           backward ? most * width * sizeof(float) : 0};
+                 size[] = {(size_t)c->rows * width * kolo_dtype_size(c->dtype),
+                           (size_t)c->out * width * kolo_dtype_size(c->dtype), (size_t)c->rows * sizeof(float),
+                           (size_t)c->out * sizeof(float), backward ? most * width * sizeof(float) : 0};
     size_t *const place[] = {&c->unit[0], &c->unit[1], &c->inverse[0], &c->inverse[1], &c->du};
     for (int i = 0; i < 5; i++) {
         *place[i] = c->scratch;

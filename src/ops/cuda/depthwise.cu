@@ -7,7 +7,13 @@ extern "C" {
 #include "base/memory.h"
 }
 
-enum { THREADS = 256, WARPS = THREADS / 32, TILE = KOLO_DEPTH_TILE, LANES = KOLO_DEPTH_LANES, PIXELS = 64 /* of a block */ };
+enum {
+    THREADS = 256,
+    WARPS = THREADS / 32,
+    TILE = KOLO_DEPTH_TILE,
+    LANES = KOLO_DEPTH_LANES,
+    PIXELS = 64 /* of a block */
+};
 
 /* The line's filters as f32, [tap][LINE]. */
 template <typename T>
@@ -136,20 +142,22 @@ static int launch_tiles(const kolo_kernel *k, const kolo_depthwise *p, void *out
 }
 
 template <typename T, bool BACK>
-static int launch_any(const kolo_kernel *k, const kolo_depthwise *p, void *out, const void *in, const void *w, const float *bias)
+static int launch_any(const kolo_kernel *k, const kolo_depthwise *p, void *out, const void *in, const void *w,
+                      const float *bias)
 {
     const int64_t pixels = (int64_t)p->rows * (BACK ? p->height * p->width : p->out_height * p->out_width);
-    return KOLO_LAUNCH((depthwise_any_kernel<T, BACK>), (pixels + PIXELS - 1) / PIXELS * p->groups, THREADS, line_bytes(p),
-                       kolo_cuda_stream(k), (T *)out, (const T *)in, (const T *)w, bias, *p, pixels);
+    return KOLO_LAUNCH((depthwise_any_kernel<T, BACK>), (pixels + PIXELS - 1) / PIXELS * p->groups, THREADS,
+                       line_bytes(p), kolo_cuda_stream(k), (T *)out, (const T *)in, (const T *)w, bias, *p, pixels);
 }
 
 template <typename T>
-static int launch(const kolo_kernel *k, const kolo_depthwise *p, void *out, const void *in, const void *w, const float *bias,
-                  bool back)
+static int launch(const kolo_kernel *k, const kolo_depthwise *p, void *out, const void *in, const void *w,
+                  const float *bias, bool back)
 {
     const int size = p->kernel[0];
     const sides ahead = {p->height, p->width, p->out_height, p->out_width, {p->pad[0], p->pad[1]}},
-                behind = {p->out_height, p->out_width, p->height, p->width, {size - 1 - p->pad[0], size - 1 - p->pad[1]}};
+                behind = {
+                    p->out_height, p->out_width, p->height, p->width, {size - 1 - p->pad[0], size - 1 - p->pad[1]}};
     const sides *s = back ? &behind : &ahead;
     if (!has_tiles(p))
         return back ? launch_any<T, true>(k, p, out, in, w, bias) : launch_any<T, false>(k, p, out, in, w, bias);

@@ -6,16 +6,20 @@
 
 #include "ops/cuda/vector.cuh"
 
-enum { KOLO_DEPTH_LANES = 32, KOLO_DEPTH_TILE = 8 /* rows and columns of a tile of results */, KOLO_DEPTH_SHARED = 48 << 10 };
+enum {
+    KOLO_DEPTH_LANES = 32,
+    KOLO_DEPTH_TILE = 8 /* rows and columns of a tile of results */,
+    KOLO_DEPTH_SHARED = 48 << 10
+};
 
 typedef struct kolo_depthwise {
     int rows, channels, stored;
     int height, width, out_height, out_width; /* of x, of y */
     int kernel[2], stride[2], pad[2], dilation[2], taps;
-    int groups;         /* lines of a pixel */
-    int tiles[2], tall; /* tiles of a picture; rows of one */
+    int groups;                      /* lines of a pixel */
+    int tiles[2], tall;              /* tiles of a picture; rows of one */
     int warps, chunks, splits, each; /* of the weight's gradient */
-    int at[4];          /* args of x, w, y, bias; -1: not there */
+    int at[4];                       /* args of x, w, y, bias; -1: not there */
     enum kolo_dtype dtype;
 } kolo_depthwise;
 
@@ -23,13 +27,17 @@ typedef struct kolo_depthwise {
 int kolo_depthwise_weight_prepare(kolo_depthwise *d, const kolo_kernel_request *r, kolo_kernel *k);
 
 template <typename T> struct kolo_depth {
-    enum { P = 4 / sizeof(T), LINE = KOLO_DEPTH_LANES * P, VECTOR = 16 / sizeof(T) }; /* channels of a word, line, vector */
+    enum {
+        P = 4 / sizeof(T),
+        LINE = KOLO_DEPTH_LANES * P,
+        VECTOR = 16 / sizeof(T)
+    }; /* channels of a word, line, vector */
 };
 
 /* Copies high x wide pixels of a map, from (top, left) of row n on, of line `group`; zeros where there are none. By all threads. */
 template <typename T>
-static __device__ void kolo_depth_load(uint32_t *to, const T *map, int n, int height, int width, int stored, int top, int left,
-                                       int high, int wide, int group)
+static __device__ void kolo_depth_load(uint32_t *to, const T *map, int n, int height, int width, int stored, int top,
+                                       int left, int high, int wide, int group)
 {
     const int channel = group * kolo_depth<T>::LINE + (int)threadIdx.x % 8 * kolo_depth<T>::VECTOR;
     for (int i = (int)threadIdx.x / 8; i < high * wide; i += (int)blockDim.x / 8) {

@@ -62,7 +62,8 @@ __global__ void __launch_bounds__(MOST_WARPS * 32)
     for (int i = (int)threadIdx.x; i < p.taps * LINE; i += (int)blockDim.x) {
         const int tap = i / LINE, c = group * LINE + i - tap * LINE, from = tap / TAPS, u = tap - from * TAPS;
         double total = 0;
-        for (int k = 0; k < parts; k++) total += (double)own[((k * p.chunks + from) * TAPS + u) * LINE + i - tap * LINE];
+        for (int k = 0; k < parts; k++)
+            total += (double)own[((k * p.chunks + from) * TAPS + u) * LINE + i - tap * LINE];
         if (c < p.stored) partial[((int64_t)split * p.taps + tap) * p.stored + c] = total;
     }
 }
@@ -79,7 +80,8 @@ static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
 
 static size_t shared_bytes(const kolo_depthwise *p)
 {
-    const size_t tiles = ((size_t)p->tall * TILE + (size_t)side_of(*p, 0, p->tall) * (size_t)side_of(*p, 1, TILE)) * LANES * 4;
+    const size_t tiles =
+        ((size_t)p->tall * TILE + (size_t)side_of(*p, 0, p->tall) * (size_t)side_of(*p, 1, TILE)) * LANES * 4;
     const size_t sums = (size_t)p->warps * TAPS * LANES * (p->dtype == KOLO_F32 ? 4 : 8);
     return tiles > sums ? tiles : sums;
 }
@@ -128,9 +130,9 @@ int kolo_depthwise_weight_prepare(kolo_depthwise *p, const kolo_kernel_request *
     p->each = (int)kolo_columns_ceil(tiles, blocks);
     p->splits = (int)kolo_columns_ceil(tiles, p->each);
     const kolo_columns c = columns_of(p);
-    const size_t bias = p->at[3] < 0 ? 0
-                                     : kolo_cuda_bias_workspace(
-                                           r->backend, (int64_t)p->rows * p->out_height * p->out_width, p->stored);
+    const size_t bias =
+        p->at[3] < 0 ? 0
+                     : kolo_cuda_bias_workspace(r->backend, (int64_t)p->rows * p->out_height * p->out_width, p->stored);
     k->workspace = kolo_columns_workspace(&c, 1);
     if (bias > k->workspace) k->workspace = bias;
     k->run = run;

@@ -55,15 +55,17 @@ __global__ void __launch_bounds__(THREADS) gate_kernel(T *out, T *ds, const T *i
             if (out) kolo_store16(out + at + (int64_t)i * p.vectors * N, v);
         }
     }
-    if (!GRAD || !ds) return;
+    if constexpr (GRAD) {
+        if (!ds) return;
 #pragma unroll
-    for (int l = 0; l < N; l++) part[(lane * N + l) * p.width + column] = sum[l];
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < p.width * N; i += THREADS) {
-        const int c = first * N + i;
-        double total = 0;
-        for (int k = 0; k < lanes; k++) total += part[(k * N + i % N) * p.width + i / N];
-        if (c < p.channels) kolo_round((float)total, ds + (int64_t)n * p.channels + c);
+        for (int l = 0; l < N; l++) part[(lane * N + l) * p.width + column] = sum[l];
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < p.width * N; i += THREADS) {
+            const int c = first * N + i;
+            double total = 0;
+            for (int k = 0; k < lanes; k++) total += part[(k * N + i % N) * p.width + i / N];
+            if (c < p.channels) kolo_round((float)total, ds + (int64_t)n * p.channels + c);
+        }
     }
 }
 

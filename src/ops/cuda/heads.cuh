@@ -43,10 +43,11 @@ static inline int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, i
         const kolo_cuda_view v = kolo_cuda_view_in(r, i);
         const int stride = h->height / (int)v.height;
         if (stride < 1 || stride * v.height != h->height || stride * v.width != h->width)
-            return kolo_fail(KOLO_ECONFIG,
-                             "pictures of %d x %d do not divide into the %ld x %ld cells of %s: sides must be multiples of "
-                             "32 (size=)",
-                             h->height, h->width, (long)v.height, (long)v.width, kolo_request_in(r, i)->name);
+            return kolo_fail(
+                KOLO_ECONFIG,
+                "pictures of %d x %d do not divide into the %ld x %ld cells of %s: sides must be multiples of "
+                "32 (size=)",
+                h->height, h->width, (long)v.height, (long)v.width, kolo_request_in(r, i)->name);
         if (v.rows * v.pixels * v.stored > (int64_t)INT32_MAX * 32)
             return kolo_fail(KOLO_ECONFIG, "heads of %ld rows are too large; use a smaller micro_batch", (long)v.rows);
         h->head[i] = {(int)v.height, (int)v.width, (int)v.stored, stride, h->cells};
@@ -126,7 +127,8 @@ enum { KOLO_HEAD_FINISH = 256 };
 
 /* One block: the metrics of all valid rows; parts count times rows over foreground anchors (mean), or as they are. */
 static __global__ void __launch_bounds__(KOLO_HEAD_FINISH)
-    kolo_heads_finish_kernel(float *metric, const kolo_head_sums *sums, kolo_heads h, bool mean, const kolo_step *step, int slot)
+    kolo_heads_finish_kernel(float *metric, const kolo_head_sums *sums, kolo_heads h, bool mean, const kolo_step *step,
+                             int slot)
 {
     const int rows = kolo_heads_valid(h, step, slot);
     double part[KOLO_HEAD_PARTS] = {}, whole = 0;

@@ -10,7 +10,17 @@ extern "C" {
 #include "base/memory.h"
 }
 
-enum { THREADS = KOLO_COLUMN_THREADS, OWN = 32 /* channels of a thread */, BLOCKS = 1024, STEPS = 128 /* most rows of a group */ };
+enum {
+    THREADS = KOLO_COLUMN_THREADS,
+    OWN = 32 /* channels of a thread */,
+    BLOCKS = 1024,
+    STEPS = 128 /* most rows of a group */
+};
+
+/* Vectors of a thread; fewer of single numbers, which rows of odd lengths have: they are short. */
+template <int W> struct most {
+    enum { N = W == 1 ? 8 : OWN / W };
+};
 
 typedef struct layer {
     int rows, channels, stored, vectors;
@@ -40,22 +50,24 @@ template <int K> static __device__ void group_sum(float (&v)[K], int group)
 
 /* A thread's vectors of one row: x (lane + u group). Channels beyond the last are left out of every sum. */
 template <typename T, int W> struct vectors_of {
-    kolo_loaded<T, W> at[OWN / W];
+    kolo_loaded<T, W> at[most<W>::N];
 };
 template <typename T, int W>
 KOLO_INLINE void vectors_load(vectors_of<T, W> *to, const T *row, const layer &p, int lane, bool there)
 {
 #pragma unroll
-    for (int u = 0; u < OWN / W; u++)
+    for (int u = 0; u < most<W>::N; u++)
         if (there && lane + u * p.group < p.vectors) kolo_columns_load(&to->at[u], row + (lane + u * p.group) * W);
 }
 
 /* Calls `body` for every vector u of this thread with its first channel c. */
-#define EACH(p, lane, W, u, c, ...)                                               \
-    _Pragma("unroll") for (int u = 0; u < OWN / W; u++)                           \
-    {                                                                             \
-        const int c = ((lane) + u * (p).group) * W;                               \
-        if ((lane) + u * (p).group < (p).vectors) { __VA_ARGS__; }                \
+#define EACH(p, lane, W, u, c, ...)                        \
+    _Pragma("unroll") for (int u = 0; u < most<W>::N; u++) \
+    {                                                      \
+        const int c = ((lane) + u * (p).group) * W;        \
+        if ((lane) + u * (p).group < (p).vectors) {        \
+            __VA_ARGS__;                                   \
+        }                                                  \
     }
 
 /* Mean and inverse deviation of a row, in two passes over the registers. */
@@ -66,20 +78,20 @@ static __device__ void moments_of(const vectors_of<T, W> &x, const layer &p, int
     float sum[1] = {0}, square[1] = {0};
     if (there) {
         EACH(p, lane, W, u, c, {
-        float v[W];
-        kolo_columns_widen(v, x.at[u]);
-        for (int k = 0; k < W; k++) sum[0] += v[k]; /* padding is 0 */
-        (void)c;
-    })
+            float v[W];
+            kolo_columns_widen(v, x.at[u]);
+            for (int k = 0; k < W; k++) sum[0] += v[k]; /* padding is 0 */
+            (void)c;
+        })
     }
     group_sum(sum, p.group);
     *mean = sum[0] / (float)p.channels;
     if (there) {
         EACH(p, lane, W, u, c, {
-        float v[W];
-        kolo_columns_widen(v, x.at[u]);
-        for (int k = 0; k < W; k++) square[0] += c + k < p.channels ? (v[k] - *mean) * (v[k] - *mean) : 0;
-    })
+            float v[W];
+            kolo_columns_widen(v, x.at[u]);
+            for (int k = 0; k < W; k++) square[0] += c + k < p.channels ? (v[k] - *mean) * (v[k] - *mean) : 0;
+        })
     }
     group_sum(square, p.group);
     *inverse = (float)(1 / sqrt((double)square[0] / (double)p.channels + p.epsilon));
@@ -95,7 +107,7 @@ template <typename T, int W>
 __global__ void __launch_bounds__(THREADS) layer_norm_kernel(layer p, T *y, const T *x, const float *w, const float *b)
 {
     const int lane = (int)threadIdx.x % p.group, mine = (int)threadIdx.x / p.group;
-    float scale[OWN / W][W], bias[OWN / W][W];
+    float scale[most<W>::N][W], bias[most<W>::N][W];
     EACH(p, lane, W, u, c, {
         parameters_of(scale[u], w, c, p.channels);
         parameters_of(bias[u], b, c, p.channels);
@@ -108,14 +120,14 @@ __global__ void __launch_bounds__(THREADS) layer_norm_kernel(layer p, T *y, cons
         vectors_load(&v, x + row * p.stored, p, lane, there);
         moments_of(v, p, lane, there, &mean, &inverse);
         if (there) {
-        EACH(p, lane, W, u, c, {
-            float value[W];
-            kolo_columns_widen(value, v.at[u]);
-            for (int k = 0; k < W; k++)
-                value[k] = c + k < p.channels ? kolo_norm1(value[k], mean, inverse * scale[u][k], bias[u][k]) : 0;
-            kolo_columns_store(y + row * p.stored + c, value);
-        })
-    }
+            EACH(p, lane, W, u, c, {
+                float value[W];
+                kolo_columns_widen(value, v.at[u]);
+                for (int k = 0; k < W; k++)
+                    value[k] = c + k < p.channels ? kolo_norm1(value[k], mean, inverse * scale[u][k], bias[u][k]) : 0;
+                kolo_columns_store(y + row * p.stored + c, value);
+            })
+        }
     }
 }
 
@@ -145,9 +157,9 @@ __global__ void __launch_bounds__(THREADS)
     layer_norm_grad_kernel(layer p, T *dx, double *partial, const T *dy, const T *x, const float *w)
 {
     const int lane = (int)threadIdx.x % p.group, mine = (int)threadIdx.x / p.group;
-    float scale[OWN / W][W], dw[OWN / W][W], db[OWN / W][W];
+    float scale[most<W>::N][W], dw[most<W>::N][W], db[most<W>::N][W];
 #pragma unroll
-    for (int u = 0; u < OWN / W; u++)
+    for (int u = 0; u < most<W>::N; u++)
         for (int k = 0; k < W; k++) dw[u][k] = db[u][k] = 0;
     EACH(p, lane, W, u, c, parameters_of(scale[u], w, c, p.channels));
     for (int64_t first = (int64_t)blockIdx.x * p.groups; first < p.rows; first += (int64_t)p.blocks * p.groups) {
@@ -159,40 +171,40 @@ __global__ void __launch_bounds__(THREADS)
         vectors_load(&d, dy + row * p.stored, p, lane, there);
         moments_of(v, p, lane, there, &mean, &inverse);
         if (there) {
-        EACH(p, lane, W, u, c, {
-            float value[W];
-            float g[W];
-            kolo_columns_widen(value, v.at[u]);
-            kolo_columns_widen(g, d.at[u]);
-            for (int k = 0; k < W; k++) {
-                const float along = (value[k] - mean) * inverse;
-                const float real = c + k < p.channels ? g[k] : 0;
-                db[u][k] += real;
-                dw[u][k] += real * along;
-                sum[0] += real * scale[u][k];
-                sum[1] += real * scale[u][k] * along;
-            }
-        })
-    }
+            EACH(p, lane, W, u, c, {
+                float value[W];
+                float g[W];
+                kolo_columns_widen(value, v.at[u]);
+                kolo_columns_widen(g, d.at[u]);
+                for (int k = 0; k < W; k++) {
+                    const float along = (value[k] - mean) * inverse;
+                    const float real = c + k < p.channels ? g[k] : 0;
+                    db[u][k] += real;
+                    dw[u][k] += real * along;
+                    sum[0] += real * scale[u][k];
+                    sum[1] += real * scale[u][k] * along;
+                }
+            })
+        }
         group_sum(sum, p.group);
         const float share = sum[0] / (float)p.channels, slope = sum[1] / (float)p.channels * inverse;
         if (there && dx) {
-        EACH(p, lane, W, u, c, {
-            float value[W];
-            float g[W];
-            kolo_columns_widen(value, v.at[u]);
-            kolo_columns_widen(g, d.at[u]);
-            for (int k = 0; k < W; k++)
-                value[k] = c + k < p.channels
-                               ? kolo_norm_grad1(g[k] * scale[u][k], value[k], mean, inverse, share, slope)
-                               : 0;
-            kolo_columns_store(dx + row * p.stored + c, value);
-        })
-    }
+            EACH(p, lane, W, u, c, {
+                float value[W];
+                float g[W];
+                kolo_columns_widen(value, v.at[u]);
+                kolo_columns_widen(g, d.at[u]);
+                for (int k = 0; k < W; k++)
+                    value[k] = c + k < p.channels
+                                   ? kolo_norm_grad1(g[k] * scale[u][k], value[k], mean, inverse, share, slope)
+                                   : 0;
+                kolo_columns_store(dx + row * p.stored + c, value);
+            })
+        }
     }
     if (!partial) return;
 #pragma unroll
-    for (int u = 0; u < OWN / W; u++)
+    for (int u = 0; u < most<W>::N; u++)
         if (u * p.group < p.vectors) layer_combine(p, db[u], dw[u], u, partial);
 }
 
@@ -207,15 +219,15 @@ static __global__ void __launch_bounds__(THREADS)
 /* ---- host ---------------------------------------------------------------------------------------------------------- */
 
 /* Calls `body` with T and W: the channels of a vector, 1 where they are not whole vectors. */
-#define FOR_VECTORS(p, T, W, ...)                          \
-    KOLO_FOR_DTYPE(                                        \
-        (p)->dtype, T, if ((p)->vectors == (p)->stored) {  \
-            enum { W = 1 };                                \
-            __VA_ARGS__;                                   \
-        } else {                                           \
-            enum { W = 16 / sizeof(T) };                   \
-            __VA_ARGS__;                                   \
-        })
+#define FOR_VECTORS(p, T, W, ...)                     \
+    KOLO_FOR_DTYPE((p)->dtype, T,                     \
+                   if ((p)->vectors == (p)->stored) { \
+                       enum { W = 1 };                \
+                       __VA_ARGS__;                   \
+                   } else {                           \
+                       enum { W = 16 / sizeof(T) };   \
+                       __VA_ARGS__;                   \
+                   })
 
 /* in: x, w, b; out: y */
 static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
@@ -257,11 +269,12 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_layer_norm_grad;
     const kolo_cuda_view x = kolo_cuda_view_in(r, backward ? 1 : 0);
-    const int64_t full = x.dtype == KOLO_F32 ? 4 : 8, width = x.stored % full ? 1 : full, vectors = x.stored / width,
-                  rows = x.rows * x.pixels;
-    if (vectors > THREADS * OWN / width || rows > INT32_MAX)
-        return kolo_fail(KOLO_ECONFIG, "layer norm of %ld rows of %ld channels: on a GPU at most %d channels and 2^31 rows",
-                         (long)rows, (long)x.channels, THREADS * OWN);
+    const int64_t full = x.dtype == KOLO_F32 ? 4 : 8, width = x.stored % full ? 1 : full,
+                  own = width == 1 ? (int64_t)most<1>::N : OWN / width, vectors = x.stored / width, rows = x.rows * x.pixels;
+    if (vectors > THREADS * own || rows > INT32_MAX)
+        return kolo_fail(KOLO_ECONFIG,
+                         "layer norm of %ld rows of %ld channels: on a GPU at most %d channels and 2^31 rows",
+                         (long)rows, (long)x.channels, (int)(THREADS * own * width));
     layer *p = (layer *)kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;
     k->state = p;
@@ -271,7 +284,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     p->channels = (int)x.channels;
     p->stored = (int)x.stored;
     p->vectors = (int)vectors;
-    for (p->group = 1; p->group * OWN / width < vectors;) p->group *= 2;
+    for (p->group = 1; p->group * own < vectors;) p->group *= 2;
     p->groups = THREADS / p->group;
     const int64_t turns = kolo_columns_ceil(rows, p->groups), least = kolo_columns_ceil(turns, STEPS);
     p->blocks = turns < BLOCKS ? (int)turns : least > BLOCKS ? (int)least : (int)BLOCKS;

@@ -70,13 +70,17 @@ static int layout_of(const kolo_kernel_request *r, int weight, kolo_layout *layo
     const kolo_tensor *x = kolo_request_in(r, 0), *w = weight < 0 ? NULL : &r->graph->tensor[weight];
     if (!w) return 0;
     const enum kolo_dtype dtype = r->graph->dtype;
-    if (x->rank == 4 && (kolo_cuda_padded(w->dim[0], dtype) != w->dim[0] || kolo_cuda_padded(w->dim[1], dtype) != w->dim[1]))
+    if (x->rank == 4 &&
+        (kolo_cuda_padded(w->dim[0], dtype) != w->dim[0] || kolo_cuda_padded(w->dim[1], dtype) != w->dim[1]))
         return kolo_cuda_weight_layout(r, weight, layout);
     layout[weight].half = dtype != KOLO_F32;
     return 0;
 }
 
-static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout) { return layout_of(r, r->node->in[1], layout); }
+static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout)
+{
+    return layout_of(r, r->node->in[1], layout);
+}
 static int layout_weight(const kolo_kernel_request *r, kolo_layout *layout)
 {
     const int dw = r->node->out[0];

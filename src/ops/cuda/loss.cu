@@ -103,7 +103,8 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
         for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) kolo_round(0.0f, dx + i);
         return;
     }
-    const float eps = (float)p.smoothing, classes = (float)p.classes, largest = p.binary ? 0 : kolo_row_largest(x, p.classes);
+    const float eps = (float)p.smoothing, classes = (float)p.classes,
+                largest = p.binary ? 0 : kolo_row_largest(x, p.classes);
     double sum = 0, mass = 0;
     for (int i = (int)threadIdx.x; i < p.classes && !p.binary; i += (int)blockDim.x) {
         sum += (double)expf(kolo_widen(x[i]) - largest);
@@ -130,8 +131,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     KOLO_FOR_DTYPE(p->dtype, T,
                    KOLO_TRY(KOLO_LAUNCH(row_kernel<T>, p->rows, p->threads, 0, stream, result, (const T *)args[0],
                                         (const void *)args[1], *p, step, slot)));
-    return KOLO_LAUNCH(finish_kernel, 1, FINISH_THREADS, 0, stream, (float *)args[2], (const row_result *)result, *p, step,
-                       slot);
+    return KOLO_LAUNCH(finish_kernel, 1, FINISH_THREADS, 0, stream, (float *)args[2], (const row_result *)result, *p,
+                       step, slot);
 }
 
 /* in: logits, labels; out: dlogits */

@@ -15,7 +15,7 @@ typedef struct piece {
     int from, begin, count, first, stored, down, right;
 } piece;
 typedef struct move {
-    kolo_cells cells; /* of the result; in single numbers where they fill no vectors */
+    kolo_cells cells;  /* of the result; in single numbers where they fill no vectors */
     int height, width; /* of what is read */
     int times, pieces;
     int over[2];
@@ -32,7 +32,8 @@ typedef struct sources {
 /* Element of piece k's channel c (of the result) at the result's pixel, or -1: zero. */
 KOLO_INLINE int64_t move_place(const move &p, const piece &k, const kolo_cell &at, int c)
 {
-    const int up = (int)kolo_quotient((uint32_t)at.h, p.divisor[0]), left = (int)kolo_quotient((uint32_t)at.w, p.divisor[1]);
+    const int up = (int)kolo_quotient((uint32_t)at.h, p.divisor[0]),
+              left = (int)kolo_quotient((uint32_t)at.w, p.divisor[1]);
     const int h = up * p.times + k.down, w = left * p.times + k.right;
     const int square = at.h - up * p.over[0] + 2 * (at.w - left * p.over[1]);
     if (h >= p.height || w >= p.width) return -1;
@@ -97,7 +98,7 @@ static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step 
 /* ---- upsampling's gradient: the sum of each pixel's copies, in rows ------------------------------------------------- */
 
 typedef struct gather {
-    kolo_cells cells; /* of dx */
+    kolo_cells cells;                    /* of dx */
     int times[2], height, width, stored; /* of dy */
     enum kolo_dtype dtype;
 } gather;
@@ -108,7 +109,8 @@ template <typename T> __global__ void __launch_bounds__(THREADS) gather_kernel(T
     const uint32_t item = blockIdx.x * THREADS + threadIdx.x;
     if (item >= p.cells.items) return;
     const kolo_cell c = kolo_cell_at(&p.cells, item);
-    const T *from = dy + ((int64_t)(c.n * p.height + c.h * p.times[0]) * p.width + c.w * p.times[1]) * p.stored + c.v * N;
+    const T *from =
+        dy + ((int64_t)(c.n * p.height + c.h * p.times[0]) * p.width + c.w * p.times[1]) * p.stored + c.v * N;
     float sum[N] = {};
     for (int i = 0; i < p.times[0]; i++)
         for (int j = 0; j < p.times[1]; j++) {
@@ -155,7 +157,8 @@ static void fill_pieces(const kolo_kernel_request *r, move *p, const kolo_cuda_v
     p->times = p->over[0] = p->over[1] = 1;
     p->pieces = 1;
     p->part[0] = {0, 0, channels, 0, stored, 0, 0};
-    if (n->op == KOLO_OP_pad || n->op == KOLO_OP_crop || n->op == KOLO_OP_upsample) p->part[0].count = stored; /* zeros too */
+    if (n->op == KOLO_OP_pad || n->op == KOLO_OP_crop || n->op == KOLO_OP_upsample)
+        p->part[0].count = stored; /* zeros too */
     if (n->op == KOLO_OP_slice) p->part[0].first = (int)n->a.first;
     if (n->op == KOLO_OP_slice_grad) p->part[0].begin = (int)n->a.first, p->part[0].count = (int)from->channels;
     if (n->op == KOLO_OP_upsample) p->over[0] = (int)n->a.stride[0], p->over[1] = (int)n->a.stride[1];

@@ -44,8 +44,9 @@ static int multiply(const kolo_product *p, const cublasLtMatmulAlgo_t *algorithm
     const float one = 1, zero = 0;
     const int a = products[p->pass].a, b = products[p->pass].b, d = products[p->pass].d;
     if (p->fused) KOLO_TRY(set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &part[BIAS], sizeof part[BIAS]));
-    cublasStatus_t rc = cublasLtMatmul(p->handle, p->product, &one, part[a], p->matrix[a], part[b], p->matrix[b], &zero,
-                                       part[d], p->matrix[d], part[d], p->matrix[d], algorithm, workspace, bytes, stream);
+    cublasStatus_t rc =
+        cublasLtMatmul(p->handle, p->product, &one, part[a], p->matrix[a], part[b], p->matrix[b], &zero, part[d],
+                       p->matrix[d], part[d], p->matrix[d], algorithm, workspace, bytes, stream);
     return kolo_cuda_blas_check(rc, "cublasLtMatmul", __FILE__, __LINE__);
 }
 
@@ -115,8 +116,8 @@ static char *key_of(const kolo_product *p)
 {
     static const char *const pass[] = {"linear", "linear_grad_data", "linear_grad_weight"};
     return kolo_format("%s %s%s n %ld f %ld o %ld%s%s", pass[p->pass], kolo_dtype_name(p->dtype),
-                       p->tf32 ? " tf32" : "", (long)p->rows, (long)p->in, (long)p->out,
-                       p->biases ? " bias" : "", p->exact ? " exact" : "");
+                       p->tf32 ? " tf32" : "", (long)p->rows, (long)p->in, (long)p->out, p->biases ? " bias" : "",
+                       p->exact ? " exact" : "");
 }
 
 /* ---- which algorithm -------------------------------------------------------------------------------------------- */
@@ -203,7 +204,8 @@ static int open_trial(kolo_backend *b, kolo_product *p, timed *t)
 }
 
 /* The fastest; one that refuses to run is passed over. Without memory for a trial: the first. */
-static int fastest(kolo_backend *b, kolo_product *p, const cublasLtMatmulHeuristicResult_t *result, int count, int *best)
+static int fastest(kolo_backend *b, kolo_product *p, const cublasLtMatmulHeuristicResult_t *result, int count,
+                   int *best)
 {
     timed t;
     double least = 0;

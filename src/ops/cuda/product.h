@@ -15,7 +15,8 @@ typedef struct kolo_product {
     enum kolo_dtype dtype;         /* of x and y, and of w as it is read */
     /* chosen */
     size_t workspace;
-    bool tf32, exact, fused; /* exact: no partial sum in less than f32, and no order that could change; fused: the bias too */
+    bool tf32, exact,
+        fused; /* exact: no partial sum in less than f32, and no order that could change; fused: the bias too */
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t matrix[3]; /* X, W, Y */

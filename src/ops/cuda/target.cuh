@@ -48,7 +48,8 @@ static __device__ kolo_target kolo_target_of(const void *labels, int row, int wo
             t.lighter = label[0];
         }
     }
-    const bool first = t.heavier >= 0 && t.heavier < classes, second = words < 3 || (t.lighter >= 0 && t.lighter < classes);
+    const bool first = t.heavier >= 0 && t.heavier < classes,
+               second = words < 3 || (t.lighter >= 0 && t.lighter < classes);
     t.fits = first && second;
     t.bad = first ? t.lighter : t.heavier;
     return t;

@@ -15,7 +15,7 @@ typedef struct yolov3 {
     kolo_heads heads;
     float anchor[9][2];
     int32_t mask[KOLO_MAX_HEADS][3];
-    int boxes;                 /* most of a row */
+    int boxes;                    /* most of a row */
     size_t counts_at, targets_at; /* in the workspace */
 } yolov3;
 
@@ -52,7 +52,10 @@ KOLO_INLINE void place(const yolov3 &y, target *t)
         }
 }
 
-KOLO_INLINE bool meet(const target &a, const target &b) { return a.head == b.head && a.slot == b.slot && a.cell == b.cell; }
+KOLO_INLINE bool meet(const target &a, const target &b)
+{
+    return a.head == b.head && a.slot == b.slot && a.cell == b.cell;
+}
 
 /* Block n: row n. counts: its boxes, -1 where the labels are none. */
 static __global__ void __launch_bounds__(THREADS)
@@ -80,7 +83,8 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* The channels of an anchor of a cell. */
-template <typename T> KOLO_INLINE const T *channels_of(const yolov3 &y, const kolo_maps &maps, int n, int head, int slot, int cell)
+template <typename T>
+KOLO_INLINE const T *channels_of(const yolov3 &y, const kolo_maps &maps, int n, int head, int slot, int cell)
 {
     return (const T *)maps.at[head] + kolo_head_at(y.heads.head[head], n, cell) + slot * (5 + y.heads.classes);
 }
@@ -92,8 +96,8 @@ KOLO_INLINE const float *anchor_of(const yolov3 &y, int head, int slot) { return
 
 /* What targets first, first + step, ... say of an anchor: the last that belongs there or -1; the most that one lies over it. */
 template <typename T>
-static __device__ void look(const yolov3 &y, const truth &t, const T *at, int head, int slot, int cell, int first, int step,
-                            int *owner, double *most)
+static __device__ void look(const yolov3 &y, const truth &t, const T *at, int head, int slot, int cell, int first,
+                            int step, int *owner, double *most)
 {
     double raw[4], corner[4];
     const kolo_head &h = y.heads.head[head];
@@ -129,8 +133,8 @@ template <typename T> static __device__ double box_loss(const yolov3 &y, const t
 /* Block n: row n. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    yolov3_kernel(kolo_head_sums *sums, const int32_t *counts, const target *targets, kolo_maps maps, const int32_t *labels, yolov3 y,
-                  const kolo_step *step, int slot)
+    yolov3_kernel(kolo_head_sums *sums, const int32_t *counts, const target *targets, kolo_maps maps,
+                  const int32_t *labels, yolov3 y, const kolo_step *step, int slot)
 {
     const int n = (int)blockIdx.x;
     if (n >= kolo_heads_valid(y.heads, step, slot)) return;
@@ -163,8 +167,8 @@ __global__ void __launch_bounds__(THREADS)
 /* A warp takes a cell of a row. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    yolov3_grad_kernel(kolo_maps to, const int32_t *counts, const target *targets, kolo_maps maps, yolov3 y, const kolo_step *step,
-                       int slot)
+    yolov3_grad_kernel(kolo_maps to, const int32_t *counts, const target *targets, kolo_maps maps, yolov3 y,
+                       const kolo_step *step, int slot)
 {
     const int lane = (int)threadIdx.x % 32, each = 5 + y.heads.classes;
     const int64_t item = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
@@ -209,13 +213,13 @@ typedef struct places {
     target *targets;
 } places;
 
-static int place_boxes(const kolo_kernel *k, const yolov3 *y, places *p, const void *labels, void *workspace, const kolo_step *step,
-                       int slot)
+static int place_boxes(const kolo_kernel *k, const yolov3 *y, places *p, const void *labels, void *workspace,
+                       const kolo_step *step, int slot)
 {
     char *base = (char *)workspace;
     *p = {(kolo_head_sums *)base, (int32_t *)(base + y->counts_at), (target *)(base + y->targets_at)};
-    return KOLO_LAUNCH(place_kernel, y->heads.rows, THREADS, 0, kolo_cuda_stream(k), p->counts, p->targets, (const int32_t *)labels,
-                       *y, step, slot);
+    return KOLO_LAUNCH(place_kernel, y->heads.rows, THREADS, 0, kolo_cuda_stream(k), p->counts, p->targets,
+                       (const int32_t *)labels, *y, step, slot);
 }
 
 /* in: heads, labels; out: metrics */

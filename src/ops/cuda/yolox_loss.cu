@@ -35,7 +35,10 @@ template <typename T> KOLO_INLINE cell_of<T> find(const kolo_heads &h, const kol
                     h.head[i].stride};
     return c;
 }
-template <typename T> KOLO_INLINE double get(const cell_of<T> &c, int channel) { return (double)kolo_widen(c.at[channel]); }
+template <typename T> KOLO_INLINE double get(const cell_of<T> &c, int channel)
+{
+    return (double)kolo_widen(c.at[channel]);
+}
 template <typename T> KOLO_INLINE void get_raw(const cell_of<T> &c, double *raw)
 {
     for (int k = 0; k < 4; k++) raw[k] = get(c, k);
@@ -45,10 +48,12 @@ template <typename T>
 KOLO_INLINE void place(const yolox &y, const cell_of<T> &c, const double *box, bool *candidate, bool *inside)
 {
     const double s = (double)c.stride;
-    kolo_simota_place(y.centre, box, ((double)c.column + 0.5) * s, ((double)c.line + 0.5) * s, c.stride, candidate, inside);
+    kolo_simota_place(y.centre, box, ((double)c.column + 0.5) * s, ((double)c.line + 0.5) * s, c.stride, candidate,
+                      inside);
 }
 
-template <typename T> static __device__ bool may_have_object(const yolox &y, const cell_of<T> &c, const int32_t *label, int boxes)
+template <typename T>
+static __device__ bool may_have_object(const yolox &y, const cell_of<T> &c, const int32_t *label, int boxes)
 {
     for (int g = 0; g < boxes; g++) {
         double box[4];
@@ -62,7 +67,8 @@ template <typename T> static __device__ bool may_have_object(const yolox &y, con
 
 /* Numbers of the cells that may have an object, in their order; how many. By all threads. */
 template <typename T>
-static __device__ int list_candidates(candidate *list, const yolox &y, const kolo_maps &maps, const int32_t *label, int boxes, int n)
+static __device__ int list_candidates(candidate *list, const yolox &y, const kolo_maps &maps, const int32_t *label,
+                                      int boxes, int n)
 {
     __shared__ int found[WARPS];
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -91,7 +97,8 @@ template <typename T> static __device__ void fill(candidate *c, const yolox &y, 
     get_raw(at, raw);
     kolo_yolox_decode(raw, at.column, at.line, at.stride, c->corner);
     c->object = kolo_sigmoid(get(at, 4));
-    for (int k = 0; k < y.heads.classes; k++) others -= kolo_log_bounded(1 - sqrt(kolo_sigmoid(get(at, 5 + k)) * c->object));
+    for (int k = 0; k < y.heads.classes; k++)
+        others -= kolo_log_bounded(1 - sqrt(kolo_sigmoid(get(at, 5 + k)) * c->object));
     c->others = others;
     c->owner = -1;
     c->claims = 0;
@@ -105,7 +112,8 @@ static __device__ double overlap(const candidate *c, const double *box)
 }
 
 template <typename T>
-static __device__ double cost(const yolox &y, const kolo_maps &maps, int n, const candidate *c, int cls, const double *box)
+static __device__ double cost(const yolox &y, const kolo_maps &maps, int n, const candidate *c, int cls,
+                              const double *box)
 {
     const cell_of<T> at = find<T>(y.heads, maps, n, c->cell);
     bool yes, inside;
@@ -153,7 +161,8 @@ static __device__ best best_merge(const best &own, int most)
 
 /* A truth gets so many candidates as its ten largest overlaps add up to: those that cost least. By a warp. */
 template <typename T>
-static __device__ void claim(candidate *list, int candidates, const yolox &y, const kolo_maps &maps, const int32_t *label, int n, int g)
+static __device__ void claim(candidate *list, int candidates, const yolox &y, const kolo_maps &maps,
+                             const int32_t *label, int n, int g)
 {
     const int lane = (int)threadIdx.x % 32;
     double box[4], sum = 0;
@@ -175,7 +184,8 @@ static __device__ void claim(candidate *list, int candidates, const yolox &y, co
 
 /* Several want it: whom it costs least, of all. */
 template <typename T>
-static __device__ int settle(const candidate *c, const yolox &y, const kolo_maps &maps, const int32_t *label, int boxes, int n)
+static __device__ int settle(const candidate *c, const yolox &y, const kolo_maps &maps, const int32_t *label, int boxes,
+                             int n)
 {
     double least = HUGE_VAL;
     int owner = c->owner;
@@ -191,8 +201,8 @@ static __device__ int settle(const candidate *c, const yolox &y, const kolo_maps
 }
 
 template <typename T>
-static __device__ void add_cell(double (&part)[KOLO_HEAD_PARTS], const yolox &y, const cell_of<T> &c, const int32_t *label,
-                                int owner, double share, bool l1)
+static __device__ void add_cell(double (&part)[KOLO_HEAD_PARTS], const yolox &y, const cell_of<T> &c,
+                                const int32_t *label, int owner, double share, bool l1)
 {
     double raw[4], box[4], goal[4];
     const int cls = kolo_label_box(label, owner, box);
@@ -207,8 +217,8 @@ static __device__ void add_cell(double (&part)[KOLO_HEAD_PARTS], const yolox &y,
 /* Block n: row n. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    yolox_kernel(kolo_head_sums *sums, candidate *lists, int32_t *matches, float *shares, kolo_maps maps, const int32_t *labels,
-                 yolox y, const kolo_step *step, int slot)
+    yolox_kernel(kolo_head_sums *sums, candidate *lists, int32_t *matches, float *shares, kolo_maps maps,
+                 const int32_t *labels, yolox y, const kolo_step *step, int slot)
 {
     const int n = (int)blockIdx.x, cells = y.heads.cells;
     const int32_t *label = labels + (int64_t)n * y.heads.words;
@@ -311,9 +321,10 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     kolo_head_sums *sums = (kolo_head_sums *)workspace;
     candidate *lists = (candidate *)((char *)workspace + y->sums);
     const kolo_maps maps = kolo_maps_of(&y->heads, args);
-    KOLO_FOR_DTYPE(y->heads.dtype, T,
-                   KOLO_TRY(KOLO_LAUNCH(yolox_kernel<T>, y->heads.rows, THREADS, 0, kolo_cuda_stream(k), sums, lists,
-                                        (int32_t *)rest[2], (float *)rest[3], maps, (const int32_t *)rest[0], *y, step, slot)));
+    KOLO_FOR_DTYPE(
+        y->heads.dtype, T,
+        KOLO_TRY(KOLO_LAUNCH(yolox_kernel<T>, y->heads.rows, THREADS, 0, kolo_cuda_stream(k), sums, lists,
+                             (int32_t *)rest[2], (float *)rest[3], maps, (const int32_t *)rest[0], *y, step, slot)));
     return KOLO_LAUNCH(kolo_heads_finish_kernel, 1, KOLO_HEAD_FINISH, 0, kolo_cuda_stream(k), (float *)rest[1],
                        (const kolo_head_sums *)sums, y->heads, true, step, slot);
 }

@@ -1,4 +1,4 @@
-# speed: ResNet-50 and ResNet-20, by operation, memory, the host's share
+# speed: ResNet-50 and ResNet-20, ConvNeXt, Swin and EfficientNet, by operation, memory, the host's share
 # shellcheck shell=bash
 # trying candidates takes long on the stand-in: a rehearsal does it once
 free=()
@@ -57,6 +57,12 @@ if [ -z "$DRY" ] && bench synthetic.128 "${big[@]}" precision=bf16 batch=128; th
     echo "$best" > "$OUT/best"
 fi
 if [ -z "$DRY" ]; then bench resnet50.fp16 "${big[@]}" precision=fp16 batch="$best_batch" && bench resnet50.tf32 "${big[@]}" precision=tf32 batch=128; fi
+if [ -z "$DRY" ]; then
+    for model in convnext_tiny swin_t efficientnet_b0; do
+        bench "$model.bf16" model="$model" size=224 steps=20 precision=bf16 batch=128 && bench "$model.profile" model="$model" size=224 steps=20 precision=bf16 batch=128 --profile &&
+            grep -vE '^(train|arenas)' "$OUT/logs/bench.$model.profile" | head -n 16 | sed 's/^/#   /'
+    done
+fi
 goal "ResNet-50 bf16, img/s: the floor" "$best" 2470
 goal "ResNet-50 bf16, img/s: good" "$best" 3400
 goal "ResNet-50 bf16, img/s: the aim" "$best" 7100

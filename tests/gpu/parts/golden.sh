@@ -1,4 +1,4 @@
-# operations, ResNet-18, 50 and 20 on the GPU against PyTorch's figures
+# operations, and networks on the GPU against PyTorch's figures
 # shellcheck shell=bash
 if [ ! -d "$GOLDEN/models" ]; then
     skip "no golden figures here"
@@ -8,7 +8,7 @@ elif [ -n "$DRY" ]; then
     tap "single operations" 120 golden device=cuda "$GOLDEN/ops"
 else
     tap "single operations" 30 golden device=cuda "$GOLDEN/ops"
-    for model in resnet18 resnet50 resnet20 lenet5; do
+    for model in resnet18 resnet50 resnet20 lenet5 resnext50_32x4d convnext_tiny swin_t yolox_nano yolox_s; do
         for file in "$GOLDEN/models/$model"_*.json "$GOLDEN/models/$model.json"; do
             [ ! -f "$file" ] || tap "$(basename "$file" .json)" 30 golden device=cuda "$file"
         done

@@ -31,6 +31,8 @@ else
         [ -z "${KOLO_SANITIZE_ALL:-}" ] && for word in cudnn cutlass xmma nvjet cublas implicit gemm; do own+=(--kernel-name-exclude "kernel_substring=$word"); done
         watched memcheck lenet5 40 "${own[@]}" parity lenet5 3 28 10 f32 deterministic=true
         watched memcheck resnet20 60 "${own[@]}" parity resnet20 3 21 10 bf16 valid=2 deterministic=true
+        for unit in ops_token ops_losses ops_move; do watched memcheck $unit 60 "${own[@]}" $unit; done
+        for unit in ops_token ops_losses; do watched racecheck $unit 60 "${own[@]}" $unit; done
         watched racecheck lenet5 40 "${own[@]}" parity lenet5 3 28 10 bf16 deterministic=true
         watched racecheck resnet20 60 "${own[@]}" parity resnet20 3 21 10 f32 valid=2 deterministic=true
     fi
