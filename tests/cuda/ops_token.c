@@ -68,7 +68,7 @@ static const layer_case sums[] = {
     {"layer_norm", layer_norm, 4, {2, 96, 7, 7}, {0}},
     {"layer_norm", layer_norm, 4, {1, 300, 3, 3}, {0}},
     {"layer_norm", layer_norm, 4, {1, 2056, 2, 2}, {0}},
-    {"layer_norm", layer_norm, 4, {30, 24, 12, 11}, {0}},
+    {"layer_norm", layer_norm, 4, {30, 24, 5, 11}, {0}},
     {"layer_norm", layer_norm, 2, {9, 768}, {0}},
     {"layer_norm", layer_norm, 2, {5, 33}, {0}},
     {"layer_norm", layer_norm, 2, {3, 1501}, {0}},
@@ -87,7 +87,7 @@ static const layer_case sums[] = {
     {"depthwise 5, stride 2", depthwise, 4, {2, 72, 13, 12}, {5, 2, 2, 1}},
     {"depthwise 4", depthwise, 4, {2, 6, 7, 9}, {4, 1, 1, 0}},
     {"gate", gate, 4, {3, 12, 7, 5}, {0}},
-    {"gate", gate, 4, {2, 130, 9, 9}, {0}},
+    {"gate", gate, 4, {2, 130, 5, 5}, {0}},
     {"residual with scale", residual, 4, {3, 20, 6, 5}, {1, 1, 0}},
     {"residual with scale and drop", residual, 4, {7, 20, 3, 5}, {1, 1, 30}},
     {"residual with scale alone", residual, 4, {2, 9, 8, 8}, {1, 0, 0}},
@@ -98,11 +98,11 @@ static const layer_case sums[] = {
 };
 static const layer_case attentions[] = {
     {"attention", attention, 4, {2, 3 * 2 * 8, 6, 9}, {2, 3, 0, 0}},
-    {"attention, shifted", attention, 4, {1, 3 * 3 * 32, 14, 14}, {3, 7, 3, 3}},
+    {"attention, shifted", attention, 4, {1, 3 * 2 * 16, 14, 7}, {2, 7, 3, 0}},
     {"attention, shifted along one axis", attention, 4, {2, 3 * 20, 8, 4}, {1, 4, 2, 0}},
     {"attention of 5 channels", attention, 4, {2, 3 * 10, 4, 4}, {2, 2, 1, 1}},
-    {"attention of 64 channels", attention, 4, {1, 3 * 64, 7, 7}, {1, 7, 0, 0}},
-    {"attention, 12 x 12", attention, 4, {1, 3 * 32, 12, 24}, {1, 12, 6, 6}},
+    {"attention of 64 channels", attention, 4, {1, 3 * 64, 4, 4}, {1, 4, 0, 0}},
+    {"attention, 12 x 12", attention, 4, {1, 3 * 6, 12, 12}, {1, 12, 6, 6}},
 };
 static const layer_case drawn[] = {
     {"residual", residual, 4, {5, 12, 4, 4}, {0, 1, 30}},

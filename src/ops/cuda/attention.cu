@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(THREADS) attention_kernel(T *y, const T *qkv, 
     for (int g = warp; g < a.quads; g += WARPS) {
         float s[TURNS][4] = {};
         kolo_quads_product(s, q, g, k, a, lane);
+#pragma unroll
         for (int r = 0; r < 4; r++) {
             const kolo_window_pixel own = pixel[4 * g + r < a.pixels ? 4 * g + r : 0];
             float most = kolo_bits_float(0xFF800000u), sum = 0; /* -infinity */
@@ -103,22 +104,21 @@ int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const k
         return kolo_fail(KOLO_ECONFIG, "attention of %ld maps of %ld pixels is too large; use a smaller micro_batch",
                          (long)qkv->rows, (long)qkv->pixels);
     kolo_attention *a = (kolo_attention *)kolo_alloc(sizeof *a);
-    int most = 0;
     if (!a) return KOLO_ECONFIG;
     k->state = a;
     k->release = free;
     describe(a, n, qkv, y);
     a->shared = sizeof(float) * ((size_t)arrays * (size_t)kolo_quads_floats(*a) +
                                  (size_t)(wide * 4 * a->quads * WARPS + tables * a->bins));
-    KOLO_TRY(KOLO_CUDA(
-        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, kolo_cuda_of(r->backend)->device)));
-    most -= (int)(sizeof(kolo_window_pixel) + 16) * KOLO_ATTENTION_PIXELS; /* of the kernels' own */
-    if (a->shared > (size_t)most)
+    KOLO_TRY(KOLO_CUDA(cudaDeviceGetAttribute(&a->allowed, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                              kolo_cuda_of(r->backend)->device)));
+    a->allowed -= (int)(sizeof(kolo_window_pixel) + 16) * KOLO_ATTENTION_PIXELS; /* of the kernels' own */
+    if (a->allowed < 0 || a->shared > (size_t)a->allowed)
         return kolo_fail(
             KOLO_ECONFIG,
             "attention of windows of %ld x %ld pixels and heads of %ld channels takes %zu bytes of shared memory, "
             "and this GPU has %d; use device=cpu or smaller windows",
-            (long)n->kernel[0], (long)n->kernel[1], (long)depth, a->shared, most);
+            (long)n->kernel[0], (long)n->kernel[1], (long)depth, a->shared, a->allowed);
     snprintf(k->name, sizeof k->name, "own %s, %zu KiB a window and head", kolo_dtype_name(a->dtype),
              (a->shared + 1023) / 1024);
     return 0;
@@ -132,7 +132,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->run = run;
     KOLO_FOR_DTYPE(a->dtype, T,
                    return KOLO_CUDA(cudaFuncSetAttribute(attention_kernel<T>,
-                                                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)a->shared)));
+                                                         cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));
 }
 
 const kolo_op_row kolo_cuda_window_attention = {NULL, prepare};

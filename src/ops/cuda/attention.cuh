@@ -22,6 +22,7 @@ typedef struct kolo_attention {
     int each, chunks; /* backward: windows of a block; blocks of a head */
     float scale;
     size_t shared;
+    int allowed; /* of shared memory, on this GPU: the same for all windows, since a kernel has one limit */
     enum kolo_dtype dtype;
 } kolo_attention;
 

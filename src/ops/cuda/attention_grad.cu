@@ -23,6 +23,7 @@ template <typename T> static __device__ void queries(const window &w, const kolo
     float s[TURNS][4] = {}, dp[TURNS][4] = {};
     kolo_quads_product(s, w.q, g, w.k, a, w.lane);
     kolo_quads_product(dp, w.o, g, w.v, a, w.lane);
+#pragma unroll
     for (int r = 0; r < 4; r++) {
         const int i = 4 * g + r;
         const kolo_window_pixel own = w.pixel[i < a.pixels ? i : 0];
@@ -65,6 +66,7 @@ template <typename T> static __device__ void keys(const window &w, const kolo_at
     float s[TURNS][4] = {}, dp[TURNS][4] = {};
     kolo_quads_product(s, w.k, g, w.q, a, w.lane);
     kolo_quads_product(dp, w.v, g, w.o, a, w.lane);
+#pragma unroll
     for (int r = 0; r < 4; r++) {
         const kolo_window_pixel own = w.pixel[4 * g + r < a.pixels ? 4 * g + r : 0];
 #pragma unroll
@@ -186,7 +188,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->workspace = kolo_columns_workspace(&c, 1);
     KOLO_FOR_DTYPE(a->dtype, T,
                    return KOLO_CUDA(cudaFuncSetAttribute(attention_grad_kernel<T>,
-                                                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)a->shared)));
+                                                         cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));
 }
 
 const kolo_op_row kolo_cuda_window_attention_grad = {NULL, prepare};

@@ -15,14 +15,19 @@ enum {
     PIXELS = 64 /* of a block */
 };
 
-/* The line's filters as f32, [tap][LINE]. */
+/* The line's filters as f32, [tap][ROW], read in the order in which they lie in memory. Rows are two numbers longer than a line, so that a
+ * filter's taps go to different banks. */
+template <typename T> struct filters {
+    enum { ROW = kolo_depth<T>::LINE + 2 };
+};
 template <typename T>
-static __device__ void load_filters(float *to, const T *w, const kolo_depthwise &p, int group, bool turned)
+static __device__ void load_filters(float *to, const T *w, const kolo_depthwise &p, int group, int taps, bool turned)
 {
-    const int line = kolo_depth<T>::LINE;
-    for (int i = (int)threadIdx.x; i < p.taps * line; i += THREADS) {
-        const int tap = i / line, c = group * line + i - tap * line;
-        to[i] = c < p.channels ? kolo_widen(w[(int64_t)c * p.taps + (turned ? p.taps - 1 - tap : tap)]) : 0;
+    const int line = kolo_depth<T>::LINE, first = group * line;
+    for (int i = (int)threadIdx.x; i < taps * line; i += THREADS) {
+        const int c = i / taps, tap = i - c * taps;
+        to[(turned ? taps - 1 - tap : tap) * filters<T>::ROW + c] =
+            first + c < p.channels ? kolo_widen(w[(int64_t)first * taps + i]) : 0;
     }
 }
 
@@ -45,7 +50,7 @@ __global__ void __launch_bounds__(THREADS)
     const int group = (int)blockIdx.x % p.groups, place = (int)blockIdx.x / p.groups, line = place / p.tiles[1];
     const int n = line / p.tiles[0], top = (line - n * p.tiles[0]) * TILE, left = (place - line * p.tiles[1]) * TILE;
     kolo_depth_load(tile, in, n, height, width, p.stored, top - pad0, left - pad1, SIDE, SIDE, group);
-    load_filters(filter, w, p, group, turned);
+    load_filters(filter, w, p, group, K * K, turned);
     __syncthreads();
     const int c = group * LINE + lane * P, h = top + warp;
     if (c >= p.stored || h >= out_height) return;
@@ -56,7 +61,7 @@ __global__ void __launch_bounds__(THREADS)
         float own[K][P];
 #pragma unroll
         for (int j = 0; j < K; j++)
-            for (int k = 0; k < P; k++) own[j][k] = filter[(i * K + j) * LINE + lane * P + k];
+            for (int k = 0; k < P; k++) own[j][k] = filter[(i * K + j) * filters<T>::ROW + lane * P + k];
 #pragma unroll
         for (int q = 0; q < SIDE; q++) {
             float v[P];
@@ -83,7 +88,7 @@ __global__ void __launch_bounds__(THREADS)
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, group = (int)blockIdx.x % p.groups;
     const int from_height = BACK ? p.out_height : p.height, from_width = BACK ? p.out_width : p.width;
     const int to_height = BACK ? p.height : p.out_height, to_width = BACK ? p.width : p.out_width;
-    load_filters(filter, w, p, group, false);
+    load_filters(filter, w, p, group, p.taps, false);
     __syncthreads();
     const int c = group * LINE + lane * P;
     if (c >= p.stored) return;
@@ -105,7 +110,8 @@ __global__ void __launch_bounds__(THREADS)
                 if (z < 0 || z >= from_width) continue;
                 float v[P];
                 kolo_unpack(in, *(const uint32_t *)(in + ((n * from_height + y) * from_width + z) * p.stored + c), v);
-                for (int k = 0; k < P; k++) sum[k] += v[k] * filter[(a * p.kernel[1] + b) * LINE + lane * P + k];
+                for (int k = 0; k < P; k++)
+                    sum[k] += v[k] * filter[(a * p.kernel[1] + b) * filters<T>::ROW + lane * P + k];
             }
         }
         *(uint32_t *)(out + i * p.stored + c) = kolo_repack(out, sum);
@@ -123,7 +129,7 @@ static bool has_tiles(const kolo_depthwise *p)
 
 static size_t line_bytes(const kolo_depthwise *p) /* of filters in f32 */
 {
-    return (size_t)p->taps * LANES * (p->dtype == KOLO_F32 ? 4 : 8);
+    return (size_t)p->taps * (LANES * (p->dtype == KOLO_F32 ? 1 : 2) + 2) * sizeof(float);
 }
 
 typedef struct sides {
