@@ -367,7 +367,7 @@ const kolo_model *kolo_darknet_model(const char *path)
         return NULL;
     }
     if (scan(path, &a) < 0) return NULL;
-    if (path != name) strcpy(name, path);
+    if (path != name) snprintf(name, sizeof name, "%s", path);
     model = (kolo_model){.name = name,
                          .source = "a cfg file of darknet",
                          .height = a.height,
