@@ -122,7 +122,11 @@ static void golden_keep(double **list, int *count, double value)
     (*list)[(*count)++] = value;
 }
 
-static int golden_rising(const void *a, const void *b) { return *(const double *)a > *(const double *)b ? 1 : *(const double *)a < *(const double *)b ? -1 : 0; }
+static int golden_rising(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
 
 static double golden_middle(double *list, int count)
 {

@@ -1,4 +1,5 @@
-/* YOLOX: the convolution unit, spatial pyramid pooling, the decoupled head. Ge et al., arXiv:2107.08430, figure 2; names as in the package of the authors. */
+/* YOLOX: the convolution unit, spatial pyramid pooling, the decoupled head. Ge et al., arXiv:2107.08430, figure 2; names as in the package
+ * of the authors. */
 #include "models/yolox.h"
 
 static int unit(const kolo_yolox *y, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
