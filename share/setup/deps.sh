@@ -21,6 +21,7 @@ PNG     | libpng-dev       | libpng-devel     | libpng        | pictures
 TIFF    | libtiff-dev      | libtiff-devel    | libtiff       | TIFF pictures; `make TIFF=0` does without
 WEBP    | libwebp-dev      | libwebp-devel    | libwebp       | WebP pictures; `make WEBP=0` does without
 LMDB    | liblmdb-dev      | lmdb-devel       | lmdb          | writes LMDB in tests; `make LMDB=0` does without
+ONNX    | libprotobuf-c-dev protobuf-c-compiler | protobuf-c-devel protobuf-c-compiler | protobuf-c | networks as ONNX; `make ONNX=0` does without
 ZLIB    | zlib1g-dev       | zlib-devel       | zlib          | compressed data sets
 YAML    | libyaml-dev      | libyaml-devel    | libyaml       | recipes
 CJSON   | libcjson-dev     | cjson-devel      | cjson         | annotations, checkpoints

@@ -2,7 +2,7 @@
 # Finds every library this program needs and writes what it found as makefile lines to stdout; the GNUmakefile keeps
 # them in $(BUILD)/probe.mk. Each library is looked for in its *_HOME, then as its own tool or pkg-config tells it, then
 # where the compiler looks anyway; a candidate counts only when a program that uses it compiles and links.
-# Environment: CC, CXX, PROBE_KEY (recorded), MPI PMIX CUDA NCCL TIFF WEBP LMDB (0: without), *_HOME, and *_CFLAGS with *_LIBS to decide yourself.
+# Environment: CC, CXX, PROBE_KEY (recorded), MPI PMIX CUDA NCCL TIFF WEBP LMDB ONNX (0: without), *_HOME, and *_CFLAGS with *_LIBS to decide yourself.
 set -u
 CC=${CC:-cc}
 work=$(mktemp -d) || exit 1
@@ -209,6 +209,10 @@ fi
 if [ "${LMDB:-1}" != 0 ]; then
     program '#include <lmdb.h>' 'int main(void) { return mdb_version(0, 0, 0) == 0; }'
     optional_library LMDB -llmdb lmdb
+fi
+if [ "${ONNX:-1}" != 0 ] && command -v protoc-c >/dev/null 2>&1; then
+    program '#include <protobuf-c/protobuf-c.h>' 'int main(void) { return protobuf_c_version_number() < 1003000; }'
+    optional_library ONNX -lprotobuf-c libprotobuf-c
 fi
 program '#include <zlib.h>' 'int main(void) { return zlibVersion() == 0; }'
 find_library ZLIB -lz zlib

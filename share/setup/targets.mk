@@ -157,11 +157,12 @@ Knobs (make KNOB=value)
   MPI=0 PMIX=0             build without
   TIFF=0 WEBP=0            without pictures of these kinds, which are read where libtiff and libwebp are found
   LMDB=0                   without liblmdb, which only the test of the reader of LMDB writes with
+  ONNX=0                   without protobuf-c: `kolo export FILE.onnx` is then refused
   CUDA=1                   also lib/libkolo_cuda.so, which the programs open when a GPU is chosen; NCCL=0: it does without NCCL
   CUDA_ARCH='80 90 100'    compute capabilities that it holds code for; later GPUs compile the last one's PTX (NVCC_GENCODE: your own words)
   NVCC NVCCFLAGS CXX       its compilers
   MPI_HOME PMIX_HOME HDF5_HOME CUDA_HOME CUDNN_HOME NCCL_HOME DNNL_HOME HWLOC_HOME JPEG_HOME PNG_HOME ZLIB_HOME YAML_HOME CJSON_HOME TIFF_HOME
-  WEBP_HOME LMDB_HOME      where a library is, if neither the compiler nor pkg-config finds it
+  WEBP_HOME LMDB_HOME ONNX_HOME where a library is, if neither the compiler nor pkg-config finds it
   BUILD=folder             where objects and programs go
   V=1                      show every command
   YES=1                    `run`, `check`, `deps` may install packages by sudo without asking

@@ -66,6 +66,9 @@ typedef struct kolo_export {
  * they are takes strictly (counters of batch norms and index tables of windows are written too). KOLO_ECONFIG: that program's names
  * of this network are not known, or the network is none that darknet's form can hold. */
 int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan, const kolo_export *how);
+/* The graph of an evaluation with its weights as ONNX (opset 20), from normalised pictures "input" (N,C,H,W), any N, to the network's outputs. KOLO_ECONFIG: an
+ * operation has no form there, or this program was built without it. */
+int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, bool ema);
 /* From a file of any kind, under any known names, which are recognised. `head` (KOLO_init_head_*) says what becomes of the layers that make the
  * result: new: they stay as they are; auto: they do where only their number of classes differs; load: they must fit. All else must fit: KOLO_ECONFIG
  * lists what is missing, unknown, or of another shape. */

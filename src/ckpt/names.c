@@ -193,7 +193,7 @@ bool kolo_names_theirs(const name_map *map, kolo_weight *w, char name[NAME_LENGT
     const name_map *rule = convert(map, false, w->name, name);
     if (!rule) return false;
     switch (rule->shape) {
-    case name_shape_tall: w->rank = 3, w->dim[1] = w->dim[2] = 1; break;
+    case name_shape_flat: w->rank = 1; break;
     case name_shape_window: w->rank = 4, w->dim[1] /= 49, w->dim[2] = w->dim[3] = 7; break;
     case name_shape_point: w->rank = 4, w->dim[2] = w->dim[3] = 1; break;
     default: break;

@@ -5,7 +5,7 @@
 #include "ckpt/weights.h"
 
 enum { NAME_LENGTH = 256 };
-enum name_shape { name_shape_as_is, name_shape_tall, name_shape_window, name_shape_point };
+enum name_shape { name_shape_as_is, name_shape_flat, name_shape_window, name_shape_point };
 
 typedef struct name_map name_map;
 

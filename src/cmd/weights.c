@@ -32,7 +32,10 @@ static int export(kolo_options *o, const char *run, const char *file)
                              .batches = position.step,
                              .names = o->names,
                              .dtype = o->export_dtype};
-    KOLO_TRY_GOTO(rc, kolo_weights_export(file, session.exec, session.plan, &how));
+    const char *dot = strrchr(file, '.');
+    if (dot && !strcmp(dot, ".onnx")) rc = kolo_onnx_export(file, session.exec, session.plan, how.ema);
+    else rc = kolo_weights_export(file, session.exec, session.plan, &how);
+    if (rc < 0) goto fail;
     kolo_info("%s: %ld parameters of %s%s", file, (long)kolo_graph_parameters(session.graph), o->model,
               run || *o->weights ? "" : " as initialised");
 fail:

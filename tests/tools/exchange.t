@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Weights from one form to another, what does not fit, and kolo predict. (Beside other programs: tests/peers/exchange.py.)
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOM" || exit 1
+convert() { kolo export "$@" > log 2>&1; }
+
+# --- forms
+convert model=resnet20 seed=3 a.safetensors && convert model=resnet20 weights=a.safetensors a.weights
+is $? 0 "darknet's form"
+is "$(stat -c %s a.weights)" $((20 + 4 * (269722 + 2 * 688))) "20 bytes, then every number once"
+convert model=resnet20 weights=a.weights b.safetensors && cmp -s a.safetensors b.safetensors
+ok $? "and back: the same file"
+head -c $((20 + 4 * (4 * 16 + 16 * 27))) a.weights > part.weights
+convert model=resnet20 weights=part.weights seed=3 c.safetensors && cmp -s a.safetensors c.safetensors
+ok $? "a file may end between two layers"
+like log "ends before the network does: .* stay as initialised: layer1.0.conv1.weight" "what it lacks is said"
+head -c 1000 a.weights > cut.weights
+convert model=resnet20 weights=cut.weights c.safetensors
+is $? 2 "cut within a layer: exit 2"
+convert model=resnet20 weights=a.safetensors export_dtype=bf16 half.safetensors
+is $(($(stat -c %s half.safetensors) * 10 / $(stat -c %s a.safetensors))) 6 "bf16: half of the numbers' bytes"
+convert model=resnet20 weights=half.safetensors export_dtype=bf16 half2.safetensors && cmp -s half.safetensors half2.safetensors
+ok $? "which are read back"
+
+# --- names
+convert model=swin_t seed=1 names=paper paper.safetensors && convert model=swin_t seed=1 own.safetensors
+grep -aq '"layers.2.downsample.reduction.weight"' paper.safetensors
+ok $? "the paper's names"
+convert model=swin_t weights=paper.safetensors seed=2 again.safetensors && cmp -s own.safetensors again.safetensors
+ok $? "are recognised"
+like log "paper.safetensors: .* under the paper's names" "and named"
+convert model=lenet5 names=timm x.safetensors
+is $? 78 "names that nobody knows: exit 78"
+
+# --- what does not fit
+convert model=resnet20 classes=7 weights=a.safetensors x.safetensors
+is $? 78 "another number of classes: exit 78"
+like log "2 of another shape: linear.weight .F32 10x64, the model has 7x64., linear.bias" "with both shapes"
+convert model=resnet32 weights=a.safetensors x.safetensors
+like log "layer1.3.conv1.weight, .* and [0-9]+ more" "missing tensors: twenty, then how many more"
+
+# --- predict
+kolo-pack --source shapes --count 3 --size 28 --color gray --encoding raw --out data > log 2>&1
+kolo-shards extract data --out pictures >> log 2>&1
+mapfile -t pictures < <(find pictures -type f -name '*.png' | sort)
+convert model=lenet5 seed=1 l.safetensors
+kolo predict model=lenet5 weights=l.safetensors "${pictures[@]}" --logits all.json top=2 deterministic=true > out 2> log
+is $? 0 "predict"
+is "$(grep -c '%' out)" $((2 * ${#pictures[@]})) "two classes for each picture"
+kolo predict model=lenet5 weights=l.safetensors "${pictures[1]}" --logits one.json deterministic=true > /dev/null 2>> log
+is "$(tr -d '\n[] ' < one.json)" "$(sed -n 2p all.json | tr -d '\n[] ' | sed 's/,$//')" "a picture alone gives what it gives among others"
+seq 0 9 | sed 's/^/name /' > names
+kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" labels=names top=10 2>> log | grep -q '  7  name 7$'
+ok $? "names of classes"
+kolo predict model=lenet5 weights=l.safetensors names > /dev/null 2> log
+is $? 2 "a file that is no picture: exit 2"
+like log "names: " "which is named"
+kolo predict model=lenet5 "${pictures[0]}" > /dev/null 2> log
+is $? 78 "no weights: exit 78"
+
+# --- ONNX
+if convert model=lenet5 weights=l.safetensors l.onnx; then
+    [ "$(stat -c %s l.onnx)" -gt $((4 * 61706)) ] && grep -aq Gemm l.onnx && grep -aq fc3.weight l.onnx
+    ok $? "ONNX: operations and weights"
+else
+    like log "built without ONNX" "ONNX: refused where it was not built in"
+fi
+done_testing
