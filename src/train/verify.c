@@ -1,6 +1,7 @@
 #include "train/verify.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,10 +24,8 @@ static const kolo_pair_set *find_set(const kolo_targets *t, const char *name)
 static int no_set(const kolo_targets *t, const char *name)
 {
     char list[512] = "";
-    for (int i = 0; t && i < t->pair_sets && strlen(list) + 64 < sizeof list; i++) {
-        strcat(list, i ? ", " : "");
-        strcat(list, t->pairs[i].name);
-    }
+    for (int i = 0, used = 0; t && i < t->pair_sets && used < (int)sizeof list; i++)
+        used += snprintf(list + used, sizeof list - (size_t)used, "%s%s", i ? ", " : "", t->pairs[i].name);
     return kolo_fail(KOLO_EINPUT, "pairs=%s: the validation set has %s%s", name, *list ? "the pairs " : "no pairs; pack LFW with its files of pairs",
                      list);
 }
