@@ -305,6 +305,26 @@ static int make_graphs(kolo_session *s)
     return !alone && s->parts & KOLO_SESSION_EVAL ? make_graph(s, false, &s->eval_graph) : 0;
 }
 
+/* A network may have matrices as large as its pictures; then they cannot change. */
+static int check_sizes(const kolo_session *s)
+{
+    const int64_t val = s->parts & KOLO_SESSION_EVAL ? s->options->val_size : 0;
+    for (int i = -1; i < s->phases; i++) {
+        const int64_t size = i < 0 ? val : s->phase[i].size;
+        if (!size || (size == s->height && size == s->width)) continue;
+        kolo_session trial = *s;
+        kolo_graph *g = NULL;
+        trial.height = trial.width = size;
+        KOLO_TRY(make_graph(&trial, true, &g));
+        const bool same = kolo_graph_parameters(g) == kolo_graph_parameters(s->graph);
+        kolo_graph_destroy(&g);
+        if (!same)
+            return kolo_fail(KOLO_ECONFIG, "model=%s has weights whose number depends on the picture: %ld pixels beside %ld x %ld is not possible (size, val_size, size_ramp)",
+                             s->options->model, (long)size, (long)s->width, (long)s->height);
+    }
+    return 0;
+}
+
 int session_plan_trial(kolo_session *s)
 {
     KOLO_TRY(make_graphs(s));
@@ -316,6 +336,7 @@ int session_open_phase(kolo_session *s)
     const int parts = s->parts;
     KOLO_TRY(session_resolve_batch(s));
     KOLO_TRY(make_graphs(s));
+    if (s->now == 0 && !evaluates_only(parts)) KOLO_TRY(check_sizes(s));
     KOLO_TRY(agree_on_plans(s, parts));
     if (parts & KOLO_SESSION_PLAN_ONLY) return 0;
     KOLO_TRY(session_check_memory(s));

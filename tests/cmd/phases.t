@@ -74,6 +74,7 @@ refused 78 'is not a list of EPOCH:NUMBER' "a ramp that is none" batch_ramp=16,3
 refused 78 'counts epochs' "a ramp in a run of steps" size_ramp=0:16,1:32 steps=5
 refused 78 'micro_batch=16 does not divide the 33' "a later batch that cannot be cut" batch_ramp=0:16,1:33 micro_batch=16 epochs=2
 refused 78 'names epoch 7' "a border behind the end" batch_ramp=0:16,7:32 epochs=3
+refused 78 'whose number depends on the picture' "a network that cannot grow" model=lenet5 "size_ramp=0:24,1:32" epochs=2
 refused 78 'two batch sizes' "noise where there is one batch size" noise_scale=true epochs=1
 refused 78 'take one of them' "Adasum of synchronous norms" reduce=adasum bn=sync epochs=1
 done_testing
