@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "data/detect.h"
 #include "data/latency.h"
 #include "data/mix.h"
 #include "data/shard.h"
@@ -36,7 +37,9 @@ typedef struct kolo_loader_config {
     int interpolation;     /* KOLO_interpolation_* */
     int repeat;            /* train: so many views of a sample follow each other; 0: 1 */
     kolo_mix_config mix;   /* train: pairs of rows are mixed; then rows must be a multiple of 2 * repeat */
-    int64_t words;         /* of a row's label (kolo_input of graph/graph.h); 0: 3 where rows are mixed, else 1 */
+    int64_t words; /* of a row's label (kolo_input of graph/graph.h); 0: 3 where rows are mixed, else 1; 1 + 5 M: boxes, at most M. Then */
+    kolo_detect_config detect; /* is what is done to pictures, and crop, flip, augment, mix, resize are not looked at; validation fits */
+    int64_t plain_epoch;       /* them in and does no more, as training does from this epoch on but for colours and mirror */
     float mean[4], std[4]; /* per channel, in [0, 1], for augmentations that fill or add noise; std 0: not known */
     int resize;            /* validation: short side before the centre crop; 0: none */
     int readers, prefetch;
@@ -48,7 +51,7 @@ typedef struct kolo_loader_config {
 /* One batch of this rank, valid until kolo_loader_release. Rows >= valid are zero with label -1; valid may be 0. */
 typedef struct kolo_batch {
     const uint8_t *pixels;  /* (rows, height, width, channels) */
-    const int32_t *labels;  /* (rows, words): a class; or two, and the weight of the first as the bits of an f32 */
+    const int32_t *labels;  /* (rows, words): a class; or two, and the weight of the first as the bits of an f32; or boxes */
     const int64_t *samples; /* (rows) global sample numbers, -1 for padding */
     int64_t words;
     int64_t rows, valid;    /* of this rank; rows = batch / ranks */

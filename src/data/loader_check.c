@@ -4,6 +4,7 @@
 #include "base/thread.h"
 #include "data/augment.h"
 #include "data/loader_parts.h"
+#include "data/targets.h"
 #include "kolo/error.h"
 
 static int check_shape(const kolo_loader_config *c)
@@ -32,6 +33,20 @@ static int64_t choose_words(const kolo_loader_config *c)
     return c->words ? c->words : c->train && kolo_mix_wanted(&c->mix) ? 3 : 1;
 }
 
+static bool has_boxes(const kolo_loader_config *c) { return c->words > 3; }
+
+static int check_boxes(const kolo_loader_config *c)
+{
+    const kolo_targets *t = c->dataset ? kolo_dataset_targets(c->dataset) : NULL;
+    if (c->channels != 3 || c->words % 5 != 1)
+        return kolo_fail(KOLO_EINTERNAL, "loader: boxes in %d channels, %lld words", c->channels, (long long)c->words);
+    if (!c->dataset || (t && t->box_offset)) return 0;
+    return kolo_fail(KOLO_EINPUT, "data set %s has no boxes; pack a source that has them (COCO, VOC, YOLO, Open Images)",
+                     kolo_dataset_get_info(c->dataset)->name);
+}
+
+static bool mixes(const kolo_loader_config *c) { return c->train && !has_boxes(c) && kolo_mix_wanted(&c->mix); }
+
 int loader_check(const kolo_loader_config *c, int64_t count)
 {
     if (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks)
@@ -45,10 +60,11 @@ int loader_check(const kolo_loader_config *c, int64_t count)
                          "batch=%lld is larger than the data set (%lld samples); use a smaller batch or tail=pad",
                          (long long)c->batch, (long long)count);
     const int64_t words = choose_words(c);
-    if (words != 3 && (words != 1 || (c->train && kolo_mix_wanted(&c->mix))))
+    if (has_boxes(c)) KOLO_TRY(check_boxes(c));
+    else if (words != 3 && (words != 1 || mixes(c)))
         return kolo_fail(KOLO_EINTERNAL, "loader: labels of %lld words", (long long)words);
     const int64_t unit = 2 * (c->repeat > 0 ? c->repeat : 1);
-    if (c->train && kolo_mix_wanted(&c->mix) && c->batch / c->ranks % unit != 0)
+    if (mixes(c) && c->batch / c->ranks % unit != 0)
         return kolo_fail(
             KOLO_ECONFIG,
             "mixup and cutmix mix rows of one rank: batch=%lld gives each of %d ranks %lld rows, which is no "
@@ -91,7 +107,7 @@ int loader_make_recipe(kolo_recipe *r, const kolo_loader_config *config)
     r->config.augment = r->config.shuffle = r->config.serve = NULL; /* the caller's texts are not kept */
     r->config.node_of = NULL;
     if (!config->train || config->repeat < 1) r->config.repeat = 1;
-    if (!config->train) r->config.mix = (kolo_mix_config){0};
+    if (!mixes(config)) r->config.mix = (kolo_mix_config){0};
     r->config.words = choose_words(config);
     r->sample_bytes = (size_t)config->height * (size_t)config->width * (size_t)config->channels;
     if (config->train) KOLO_TRY(kolo_augment_parse(config->augment, r->augment, KOLO_AUGMENT_MOST, &r->augments));
@@ -100,7 +116,7 @@ int loader_make_recipe(kolo_recipe *r, const kolo_loader_config *config)
     kolo_view view;
     kolo_view_center(&view, config->height, config->width, config->height, config->width,
                      config->train ? 0 : config->resize);
-    r->direct = info->encoding == KOLO_ENCODING_RAW && info->height == config->height && info->width == config->width &&
+    r->direct = !has_boxes(config) && info->encoding == KOLO_ENCODING_RAW && info->height == config->height && info->width == config->width &&
                 info->channels == config->channels && kolo_view_is_whole(&view, config->height, config->width);
     return 0;
 }

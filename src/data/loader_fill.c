@@ -21,6 +21,11 @@ void loader_label(const kolo_loader *l, loader_slot *s, int64_t first, int64_t c
     const float whole = 1;
     for (int64_t i = first; i < first + count; i++) {
         int32_t *label = s->labels + i * c->words;
+        if (c->words > 3) { /* boxes: a reader writes them with the picture */
+            memset(label, 0, sizeof *label * (size_t)c->words);
+            if (!c->dataset && s->samples[i] >= 0) kolo_synthetic_boxes(c, s->samples[i], label);
+            continue;
+        }
         label[0] = s->samples[i] < 0 ? -1
                    : c->dataset      ? kolo_dataset_label(c->dataset, s->samples[i])
                                      : kolo_synthetic_label(c, s->samples[i]);
@@ -78,14 +83,15 @@ static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t
     const bool timed = row % 8 == 0 || r->sample_bytes >= 16384;
     const double begin = timed ? kolo_time() : 0;
     uint8_t *to = s->pixels + (size_t)row * r->sample_bytes;
-    for (int rc; (rc = kolo_worker_make(worker, pass, s->samples[row], to, timed, stats)) < 0;) {
+    int32_t *label = s->labels + row * r->config.words;
+    for (int rc; (rc = kolo_worker_make(worker, pass, s->samples[row], to, label, timed, stats)) < 0;) {
         KOLO_TRY(allow_bad(l, s->samples[row], rc));
         s->samples[row] = (s->samples[row] + 1) % l->count;
         if (s->samples[row] == first) return kolo_fail(KOLO_EINPUT, "no sample of the split can be decoded");
     }
     if (s->samples[row] != first) {
         stats->bad++;
-        loader_label(l, s, row, 1);
+        if (r->config.words <= 3) loader_label(l, s, row, 1);
     }
     if (timed) kolo_latency_add(&stats->sample, kolo_time() - begin);
     return 0;

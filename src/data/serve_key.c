@@ -44,6 +44,15 @@ static void put_nodes(writer *w, const kolo_loader_config *c)
     put(w, "\n");
 }
 
+static void put_boxes(writer *w, const kolo_loader_config *c)
+{
+    const kolo_detect_config *d = &c->detect;
+    put(w, "max_boxes=%lld\nplain_epoch=%lld\nmosaic=%.17g\nmosaic_mixup=%.17g\nhsv=%.17g\n", (long long)(c->words - 1) / 5,
+        (long long)c->plain_epoch, d->mosaic, d->mixup, d->hsv);
+    put(w, "box_flip=%.17g\nmosaic_scale=%.17g..%.17g\ndegrees=%.17g\ntranslate=%.17g\nshear=%.17g\n", d->flip, d->scale_min,
+        d->scale_max, d->degrees, d->translate, d->shear);
+}
+
 int serve_key(const kolo_loader_config *c, char *text)
 {
     writer w = {.text = text};
@@ -61,6 +70,7 @@ int serve_key(const kolo_loader_config *c, char *text)
     for (int i = 0; i < c->channels; i++)
         put(&w, "mean[%d]=%.9g\nstd[%d]=%.9g\n", i, (double)c->mean[i], i, (double)c->std[i]);
     put(&w, "augment=%s\n", c->augment ? c->augment : "");
+    if (c->words > 3) put_boxes(&w, c);
     if (rule.kind == KOLO_ORDER_LOCAL) put_nodes(&w, c);
     return w.used < SERVE_KEY - 1 ? 0 : kolo_fail(KOLO_ECONFIG, "serve=: the list in augment= is too long");
 }

@@ -11,6 +11,23 @@ int32_t kolo_synthetic_label(const kolo_loader_config *config, int64_t sample)
     return config->classes > 0 ? (int32_t)kolo_random_below(&random, (uint32_t)config->classes) : 0;
 }
 
+void kolo_synthetic_boxes(const kolo_loader_config *config, int64_t sample, int32_t *label)
+{
+    const uint64_t key = kolo_random_key(config->seed, KOLO_RANDOM_SYNTHETIC);
+    kolo_random random = kolo_random_at(key, 2, (uint64_t)(sample % config->batch));
+    const int64_t most = (config->words - 1) / 5;
+    memset(label, 0, sizeof *label * (size_t)config->words);
+    label[0] = most < 7 ? (int32_t)most : 7;
+    for (int i = 0; i < label[0]; i++) {
+        const float side[2] = {(float)config->width, (float)config->height};
+        float box[4];
+        for (int k = 0; k < 2; k++) box[2 + k] = (0.1f + 0.4f * kolo_random_uniform(&random)) * side[k];
+        for (int k = 0; k < 2; k++) box[k] = box[2 + k] / 2 + (side[k] - box[2 + k]) * kolo_random_uniform(&random);
+        label[1 + 5 * i] = (int32_t)kolo_random_below(&random, (uint32_t)config->classes);
+        memcpy(&label[2 + 5 * i], box, sizeof box);
+    }
+}
+
 /* Philox gives the start of a row, a 64-bit mixer (splitmix64) the rest: noise at memory speed. */
 void kolo_synthetic_fill(const kolo_loader_config *config, int64_t rows, uint8_t *pixels)
 {

@@ -7,4 +7,7 @@
 int32_t kolo_synthetic_label(const kolo_loader_config *config, int64_t sample);
 void kolo_synthetic_fill(const kolo_loader_config *config, int64_t rows, uint8_t *pixels); /* this rank's rows */
 
+/* Seven boxes of half to a tenth of the picture, or as many as there is room for. label: [config->words] */
+void kolo_synthetic_boxes(const kolo_loader_config *config, int64_t sample, int32_t *label);
+
 #endif

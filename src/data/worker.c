@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "data/augment.h"
 #include "data/dataset.h"
+#include "data/detect_row.h"
 #include "data/jpeg.h"
 #include "kolo/error.h"
 
@@ -16,6 +17,7 @@ struct kolo_worker {
     kolo_resampler *resampler;
     kolo_picture picture, turned;
     kolo_canvas *canvas; /* NULL: no augmentations */
+    kolo_detect_row *row; /* NULL: no boxes */
     uint8_t *blob;
     size_t blob_bytes;
     bool timed;
@@ -31,7 +33,8 @@ int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe)
     KOLO_TRY_GOTO(rc, kolo_jpeg_create(&w->jpeg));
     KOLO_TRY_GOTO(rc, kolo_resampler_create(&w->resampler));
     const kolo_loader_config *c = &recipe->config;
-    if (recipe->augments)
+    if (c->words > 3) KOLO_TRY_GOTO(rc, kolo_detect_row_create(&w->row));
+    else if (recipe->augments)
         KOLO_TRY_GOTO(rc, kolo_canvas_create(&w->canvas, c->height, c->width, c->channels, c->mean, c->std));
     return 0;
 fail:
@@ -46,6 +49,7 @@ void kolo_worker_destroy(kolo_worker **worker)
     kolo_jpeg_destroy(&w->jpeg);
     kolo_resampler_destroy(&w->resampler);
     kolo_canvas_destroy(&w->canvas);
+    kolo_detect_row_destroy(&w->row);
     kolo_picture_free(&w->picture);
     kolo_picture_free(&w->turned);
     free(w->blob);
@@ -164,7 +168,39 @@ static int in_sample(const kolo_worker *w, int rc, int64_t sample)
                      (long long)sample, (long long)index, shard, source[0] ? ", made from " : "", source, cause);
 }
 
-int kolo_worker_make(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to, bool timed, kolo_loader_stats *stats)
+static int fetch_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, kolo_picture *to)
+{
+    kolo_jpeg_info info;
+    KOLO_TRY(kolo_jpeg_inspect(w->jpeg, blob, bytes, &info));
+    kolo_picture *upright = info.orientation == 1 ? to : &w->turned;
+    KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, 3, 1, NULL, upright, NULL));
+    return upright == to ? 0 : kolo_picture_turn(upright, info.orientation, to);
+}
+
+int kolo_worker_fetch(kolo_worker *w, int64_t sample, kolo_picture *to)
+{
+    const kolo_dataset *d = w->recipe->config.dataset;
+    const size_t bytes = kolo_dataset_bytes(d, sample);
+    int rc = 0;
+    if (kolo_dataset_codec(d, sample) == KOLO_CODEC_JPEG) {
+        const uint8_t *blob;
+        rc = get_blob(w, sample, bytes, &blob);
+        if (rc == 0) rc = fetch_jpeg(w, blob, bytes, to);
+    } else {
+        int height, width;
+        kolo_dataset_size(d, sample, &height, &width);
+        rc = kolo_picture_shape(to, height, width, kolo_dataset_get_info(d)->channels);
+        if (rc == 0) rc = read_sample(w, sample, to->pixels);
+        if (rc == 0) rc = kolo_picture_convert(to, 3);
+    }
+    if (rc < 0) return in_sample(w, rc, sample);
+    w->stats->bytes += (int64_t)bytes;
+    w->stats->hits += kolo_dataset_memory(d, sample) != NULL;
+    return 0;
+}
+
+int kolo_worker_make(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to, int32_t *label, bool timed,
+                     kolo_loader_stats *stats)
 {
     const kolo_recipe *r = w->recipe;
     const kolo_loader_config *c = &r->config;
@@ -173,6 +209,7 @@ int kolo_worker_make(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to, 
     int rc;
     w->timed = timed && !cached;
     w->stats = stats;
+    if (w->row) return kolo_detect_row_make(w->row, w, r, pass, sample, to, label);
     if (kolo_dataset_codec(c->dataset, sample) == KOLO_CODEC_JPEG) {
         const uint8_t *blob;
         rc = get_blob(w, sample, length, &blob);

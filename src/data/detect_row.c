@@ -1,0 +1,82 @@
+#include "data/detect_row.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "data/detect.h"
+#include "data/targets.h"
+#include "kolo/error.h"
+
+struct kolo_detect_row {
+    kolo_detector *detector;
+    kolo_picture picture[KOLO_DETECT_PICTURES];
+    kolo_boxes boxes[KOLO_DETECT_PICTURES], out;
+};
+
+int kolo_detect_row_create(kolo_detect_row **row)
+{
+    kolo_detect_row *r = *row = kolo_alloc(sizeof *r);
+    if (!r) return KOLO_ECONFIG;
+    const int rc = kolo_detector_create(&r->detector);
+    if (rc < 0) kolo_detect_row_destroy(row);
+    return rc;
+}
+
+void kolo_detect_row_destroy(kolo_detect_row **row)
+{
+    kolo_detect_row *r = *row;
+    if (!r) return;
+    kolo_detector_destroy(&r->detector);
+    for (int k = 0; k < KOLO_DETECT_PICTURES; k++) {
+        kolo_picture_free(&r->picture[k]);
+        kolo_boxes_free(&r->boxes[k]);
+    }
+    kolo_boxes_free(&r->out);
+    free(r);
+    *row = NULL;
+}
+
+/* Crowds are not learnt from, as in YOLOX; nor is what a crop has left nothing of. */
+static int take_boxes(const kolo_targets *t, int64_t sample, kolo_boxes *boxes)
+{
+    boxes->count = 0;
+    for (int64_t i = t->box_offset[sample]; i < t->box_offset[sample + 1]; i++)
+        if (!(t->box_flags[i] & (KOLO_BOX_CROWD | KOLO_BOX_OUTSIDE)))
+            KOLO_TRY(kolo_boxes_add(boxes, t->box[i], t->box_class[i]));
+    return 0;
+}
+
+static void write_label(const kolo_boxes *boxes, int64_t words, int32_t *label)
+{
+    const int64_t most = (words - 1) / 5, count = boxes->count < most ? boxes->count : most;
+    memset(label, 0, sizeof *label * (size_t)words);
+    label[0] = (int32_t)count;
+    for (int64_t i = 0; i < count; i++) {
+        const float *b = boxes->box[i];
+        const float centre[4] = {(b[0] + b[2]) / 2, (b[1] + b[3]) / 2, b[2] - b[0], b[3] - b[1]};
+        label[1 + 5 * i] = boxes->cls[i];
+        memcpy(&label[2 + 5 * i], centre, sizeof centre);
+    }
+}
+
+int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_recipe *recipe, int64_t pass, int64_t sample,
+                         uint8_t *to, int32_t *label)
+{
+    const kolo_loader_config *c = &recipe->config;
+    const kolo_targets *t = kolo_dataset_targets(c->dataset);
+    const int64_t count = kolo_dataset_get_info(c->dataset)->count, epoch = pass & UINT32_MAX;
+    kolo_detect_config config = c->detect;
+    kolo_detect_draw draw;
+    if (!c->train || epoch >= c->plain_epoch) config.mosaic = config.mixup = 0;
+    if (!c->train) config.hsv = config.flip = 0;
+    kolo_detect_choose(&draw, &config, c->seed, pass, sample, count, t->box_offset);
+    for (int k = 0; k < KOLO_DETECT_PICTURES; k++) {
+        if (draw.sample[k] < 0) continue;
+        KOLO_TRY(kolo_worker_fetch(worker, draw.sample[k], &r->picture[k]));
+        KOLO_TRY(take_boxes(t, draw.sample[k], &r->boxes[k]));
+    }
+    KOLO_TRY(kolo_detect_make(r->detector, &config, &draw, r->picture, r->boxes, to, &r->out));
+    write_label(&r->out, c->words, label);
+    return 0;
+}
