@@ -6,6 +6,7 @@
 #include "ckpt/ckpt.h"
 #include "cmd/cmd.h"
 #include "kolo/error.h"
+#include "train/ap.h"
 #include "train/roc.h"
 #include "train/train.h"
 #include "train/verify.h"
@@ -48,6 +49,20 @@ static int verify(kolo_session *session, bool ema, bool tells)
     return rc;
 }
 
+/* As pycocotools prints them. */
+static void print_boxes(const kolo_evaluation *e)
+{
+    kolo_ap ap = {0};
+    char text[128];
+    memcpy(ap.line, e->line, sizeof ap.line);
+    for (int i = 0; i < 12; i++) {
+        kolo_ap_text(&ap, i, text, sizeof text);
+        puts(text);
+    }
+    printf("AP %.12f  AP50 %.12f  (%ld pictures, %.1f s, %.0f img/s)\n", e->line[0], e->line[1], (long)e->rows, e->seconds,
+           (double)e->rows / e->seconds);
+}
+
 static int evaluate(kolo_launch *launch, kolo_options *options)
 {
     kolo_session session;
@@ -62,7 +77,8 @@ static int evaluate(kolo_launch *launch, kolo_options *options)
     const bool ema = kolo_averages(options) && !*options->init;
     if (*options->pairs) KOLO_TRY_GOTO(rc, verify(&session, ema, launch->rank == 0));
     else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, &e));
-    if (launch->rank == 0 && !*options->pairs)
+    if (launch->rank == 0 && session.task != KOLO_TASK_CLASSIFY) print_boxes(&e);
+    else if (launch->rank == 0 && !*options->pairs)
         printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5,
                (long)e.rows, e.seconds, (double)e.rows / e.seconds);
     fflush(stdout);

@@ -60,8 +60,8 @@ static void write_label(const kolo_boxes *boxes, int64_t words, int32_t *label)
     }
 }
 
-int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_recipe *recipe, int64_t pass, int64_t sample,
-                         uint8_t *to, int32_t *label)
+int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_recipe *recipe, int64_t pass,
+                         int64_t sample, uint8_t *to, int32_t *label)
 {
     const kolo_loader_config *c = &recipe->config;
     const kolo_targets *t = kolo_dataset_targets(c->dataset);

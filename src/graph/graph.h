@@ -111,6 +111,8 @@ typedef struct kolo_graph {
     int features;                      /* (N,F) what a classifier's last layer takes; -1: none such */
     enum kolo_task task;
     int heads, head[KOLO_MAX_HEADS]; /* a detector's outputs, finest first: (N, channels, h, w) */
+    float anchor[9][2];              /* YOLOV3: in pixels; mask: those of each head */
+    int32_t mask[KOLO_MAX_HEADS][3];
     int draws;                       /* operations that draw random numbers, so far */
     int64_t rows;                      /* N */
     int classes;

@@ -56,6 +56,8 @@ static int boxes_loss(kolo_graph *g, enum kolo_task task, int heads, const int *
     }
     g->heads = heads;
     g->task = task;
+    memcpy(g->anchor, a->anchor, sizeof g->anchor);
+    memcpy(g->mask, a->mask, sizeof g->mask);
     g->classes = (int)(g->tensor[head[0]].dim[1] / anchors - 5);
     if (!g->train) return 0;
     in[heads] = g->label;

@@ -1,5 +1,6 @@
 #include "kolo/error.h"
 #include "base/thread.h"
+#include "train/detect_evaluate.h"
 #include "train/train.h"
 
 static void add(double *sum, const kolo_metrics *m)
@@ -10,6 +11,7 @@ static void add(double *sum, const kolo_metrics *m)
 
 int kolo_evaluate(kolo_session *s, bool ema, kolo_evaluation *result)
 {
+    if (s->task != KOLO_TASK_CLASSIFY) return kolo_detect_evaluate(s, ema, result);
     double sum[4] = {0, 0, 0, 0}, begin = kolo_time(); /* loss, top-1, top-5, rows */
     kolo_step step = {0};
     kolo_metrics m;

@@ -44,14 +44,15 @@ static char *channels_text(const float *values, int64_t channels)
     return kolo_strdup(text);
 }
 
-/* A class for every sample is what this program trains with so far. */
-static int check_task(const kolo_dataset *set, const char *folder)
+/* A class for every sample, or boxes, as the network wants. */
+static int check_task(const kolo_session *s, const kolo_dataset *set, const char *folder)
 {
     const kolo_dataset_info *info = set ? kolo_dataset_get_info(set) : NULL;
-    if (!info || strstr(info->task, "classification")) return 0;
-    return kolo_fail(KOLO_EINPUT,
-                     "%s: %s is packed for %s and has no class for each sample; pack a source that has them", folder,
-                     info->name, info->task);
+    const bool boxes = s->task != KOLO_TASK_CLASSIFY;
+    if (!info || strstr(info->task, boxes ? "detection" : "classification")) return 0;
+    return kolo_fail(KOLO_EINPUT, "%s: %s is packed for %s and has no %s for each sample, which model=%s needs; pack a "
+                                  "source that has them",
+                     folder, info->name, info->task, boxes ? "boxes" : "class", s->options->model);
 }
 
 /* Class count, channels and picture size come from the data unless the recipe states them. */
@@ -60,8 +61,8 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     kolo_options *o = s->options;
     const kolo_dataset *set = s->train_set ? s->train_set : s->val_set;
     const kolo_dataset_info *info = set ? kolo_dataset_get_info(set) : NULL;
-    KOLO_TRY(check_task(s->train_set, o->data));
-    KOLO_TRY(check_task(s->val_set, o->val));
+    KOLO_TRY(check_task(s, s->train_set, o->data));
+    KOLO_TRY(check_task(s, s->val_set, o->val));
     if (info) {
         snprintf(s->data_uuid, sizeof s->data_uuid, "%s", info->uuid);
         if (o->classes && o->classes < info->classes && !*o->pairs) /* pairs may be of anybody */
@@ -78,13 +79,14 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
                                  "pack them from one source with --stats-from",
                                  o->data, info->classes, info->channels, o->val, v->classes, v->channels);
         }
-        if (!o->size && !info->height && !o->val_size)
+        if (!o->size && !info->height && !o->val_size && s->task == KOLO_TASK_CLASSIFY)
             return kolo_fail(KOLO_ECONFIG, "the pictures of %s have various sizes: state size= and crop=", info->name);
     }
     if (!o->classes) o->classes = info ? info->classes : model->classes;
     if (!o->channels) o->channels = info ? info->channels : model->channels;
-    s->height = o->size ? o->size : info && info->height ? info->height : model->height;
-    s->width = o->size ? o->size : info && info->width ? info->width : model->width;
+    const bool stored = info && info->height && s->task == KOLO_TASK_CLASSIFY; /* a detector fits any picture in */
+    s->height = o->size ? o->size : stored ? info->height : model->height;
+    s->width = o->size ? o->size : stored ? info->width : model->width;
     if (!o->size && s->height == s->width) o->size = s->height;
     for (int c = 0; c < 4; c++)
         s->mean[c] = info ? info->mean[c] : 0.5f, s->std[c] = info && info->std[c] > 0 ? info->std[c] : 0.25f;
@@ -120,13 +122,13 @@ static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
 {
     const kolo_options *o = s->options;
     int64_t size = train ? 0 : o->val_size;
-    const bool mixes = train && (o->mixup > 0 || o->cutmix > 0);
+    const bool mixes = train && (o->mixup > 0 || o->cutmix > 0), boxes = s->task != KOLO_TASK_CLASSIFY;
     kolo_model_config config = {.rows = s->rows,
                                 .height = size ? size : s->height,
                                 .width = size ? size : s->width,
                                 .channels = o->channels,
                                 .classes = o->classes,
-                                .words = mixes ? 3 : 0,
+                                .words = boxes ? 1 + 5 * o->max_boxes : mixes ? 3 : 0,
                                 .shortcut = o->shortcut,
                                 .zero_init_residual = o->zero_init_residual,
                                 .drop_path = o->drop_path,
@@ -136,6 +138,7 @@ static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
                                 .head = o->head,
                                 .margin = o->arc_margin,
                                 .scale = o->arc_scale,
+                                .centre = o->simota == KOLO_simota_centre,
                                 .train = train,
                                 .dtype = session_dtype(s)};
     memcpy(config.mean, s->mean, sizeof config.mean);
@@ -293,6 +296,9 @@ static int check_options(const kolo_options *o)
     if (o->label_smoothing >= 1)
         return kolo_fail(KOLO_ECONFIG, "label_smoothing=%g leaves nothing of the label: give less than 1",
                          o->label_smoothing);
+    if (o->mosaic_scale_min > o->mosaic_scale_max)
+        return kolo_fail(KOLO_ECONFIG, "mosaic_scale_min=%g is larger than mosaic_scale_max=%g", o->mosaic_scale_min,
+                         o->mosaic_scale_max);
     KOLO_TRY(check_adasum(o));
     KOLO_TRY(kolo_compression_check(o));
     return kolo_optim_check(o);
@@ -335,6 +341,9 @@ int session_open_phase(kolo_session *s)
 {
     const int parts = s->parts;
     KOLO_TRY(session_resolve_batch(s));
+    int64_t last, within;
+    kolo_session_at(s, s->steps > 0 ? s->steps - 1 : 0, &last, &within);
+    s->plain_epoch = last + 1 - s->options->close_mosaic;
     KOLO_TRY(make_graphs(s));
     if (s->now == 0 && !evaluates_only(parts)) KOLO_TRY(check_sizes(s));
     KOLO_TRY(agree_on_plans(s, parts));
@@ -364,7 +373,13 @@ static int open_parts(kolo_session *s, int parts)
     kolo_options *o = s->options;
     const kolo_model *model = kolo_model_find(o->model);
     if (!model) return KOLO_ECONFIG;
+    s->task = model->task;
     KOLO_TRY(check_options(o));
+    if (s->task != KOLO_TASK_CLASSIFY && (*o->augment || o->crop != KOLO_crop_none || o->mixup > 0 || o->cutmix > 0))
+        return kolo_fail(KOLO_ECONFIG,
+                         "augment=, crop=, mixup= and cutmix= move pixels without their boxes; model=%s has mosaic=, "
+                         "mosaic_mixup=, hsv=, flip=",
+                         o->model);
     s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
     KOLO_TRY(session_open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));

@@ -35,6 +35,8 @@ typedef struct kolo_session {
     int device_index, gpu_ranks; /* gpu_ranks: of this node on this GPU */
     size_t device_bytes;         /* that were free on it before this session took any */
     bool staged;                 /* GPUs' gradients travel through host memory */
+    enum kolo_task task; /* the model's */
+    int64_t plain_epoch; /* detectors: the first without mosaic, and with L1 */
     int64_t rows;        /* micro-batch */
     int slots;           /* micro-batches a rank and step */
     int64_t height, width;

@@ -91,6 +91,24 @@ void session_close_data(kolo_session *s)
     }
 }
 
+/* YOLOX's constants, but for what options say. */
+static void set_boxes(const kolo_session *s, kolo_loader_config *c)
+{
+    const kolo_options *o = s->options;
+    kolo_detect_yolox(&c->detect, c->height, c->width, false);
+    c->words = 1 + 5 * o->max_boxes;
+    c->plain_epoch = s->plain_epoch;
+    c->detect.mosaic = o->mosaic;
+    c->detect.mixup = o->mosaic_mixup;
+    c->detect.scale_min = o->mosaic_scale_min;
+    c->detect.scale_max = o->mosaic_scale_max;
+    c->detect.degrees = o->degrees;
+    c->detect.translate = o->translate;
+    c->detect.shear = o->shear;
+    c->detect.hsv = o->hsv;
+    c->detect.flip = o->flip ? 0.5 : 0;
+}
+
 kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
 {
     const kolo_options *o = s->options;
@@ -129,6 +147,7 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
                                  .serve_wait = o->serve_wait};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
+    if (s->task != KOLO_TASK_CLASSIFY) set_boxes(s, &config);
     if (train) return config;
     config.resize = (int)o->val_resize;
     if (!config.resize && o->crop == KOLO_crop_resized) config.resize = (int)lrint((double)config.height * 256 / 224);

@@ -208,6 +208,15 @@ static int evaluate(trainer *t)
     bool best = e->top1 > t->position.best_top1;
     if (best) t->position.best_top1 = e->top1, t->position.best_step = t->position.step;
     if (!speaks(t)) return 0;
+    if (t->session.task != KOLO_TASK_CLASSIFY) {
+        kolo_progress_note(t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f (%ld pictures, %.1f s)%s",
+                           (long)t->position.step, e->line[0], e->line[1], e->line[2], e->line[8], (long)e->rows, e->seconds,
+                           best ? ", the best so far" : "");
+        return kolo_events_write(t->events, "eval",
+                                 "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,\"ap_raw\":%.9g,\"rows\":%ld",
+                                 (long)t->position.step, e->line[0], e->line[1], e->line[2], e->line[8], t->raw_top1,
+                                 (long)e->rows);
+    }
     kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s",
                        (long)t->position.step, e->loss, e->top1, e->top5, (long)e->rows, e->seconds,
                        best ? ", the best so far" : "");
@@ -293,6 +302,7 @@ static int one_step(trainer *t)
     kolo_step parameters = {.step = step,
                             .seed = (uint64_t)t->options->seed,
                             .epoch = batch.epoch,
+                            .l1 = s->task == KOLO_TASK_YOLOX && batch.epoch >= s->plain_epoch,
                             .first = step == 0,
                             .lr = (float)(kolo_learning_rate(t->options, time, all, unit) *
                                           kolo_rate_scale(t->options, kolo_session_batch(s))),

@@ -11,7 +11,8 @@ int kolo_train(kolo_launch *launch, kolo_options *options, const volatile sig_at
 
 /* Exactly the validation set, once: means over it, the same on all ranks. ema: with the averaged weights. Collective. */
 typedef struct kolo_evaluation {
-    double loss, top1, top5;
+    double loss, top1, top5; /* of a detector: 0, AP, AP50 */
+    double line[12];         /* of a detector: kolo_ap's */
     int64_t rows;
     double seconds;
 } kolo_evaluation;

@@ -1,0 +1,149 @@
+#include "train/detect_evaluate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "kolo/error.h"
+#include "train/ap.h"
+#include "train/detect_find.h"
+#include "train/detect_truth.h"
+
+typedef struct judge {
+    kolo_session *session;
+    kolo_detect_truth truth;
+    float *head[KOLO_MAX_HEADS]; /* what the network put out for a micro-batch */
+    kolo_found_list list;        /* of one picture */
+    kolo_ap_found *found;        /* of all */
+    int64_t founds, capacity;
+} judge;
+
+static int open_judge(judge *j, kolo_session *s)
+{
+    *j = (judge){.session = s};
+    const kolo_graph *g = s->eval_graph;
+    for (int i = 0; i < g->heads; i++) {
+        j->head[i] = kolo_alloc((size_t)kolo_tensor_count(&g->tensor[g->head[i]]) * sizeof(float));
+        if (!j->head[i]) return KOLO_ECONFIG;
+    }
+    return kolo_detect_truth_read(&j->truth, s->val_set);
+}
+
+static void close_judge(judge *j)
+{
+    for (int i = 0; i < KOLO_MAX_HEADS; i++) free(j->head[i]);
+    kolo_found_free(&j->list);
+    kolo_detect_truth_free(&j->truth);
+    free(j->found);
+}
+
+/* From the network's input back to the source. */
+static int keep(judge *j, int64_t sample, const kolo_found *f)
+{
+    const kolo_tensor *input = &j->session->eval_graph->tensor[j->session->eval_graph->input];
+    kolo_detect_place place;
+    double scale, stored[4];
+    int height, width;
+    KOLO_TRY(kolo_grow(&j->found, &j->capacity, j->founds, sizeof *j->found));
+    kolo_dataset_size(j->session->val_set, sample, &height, &width);
+    kolo_detect_letterbox(height, width, (int)input->dim[1], (int)input->dim[2], false, &place, &scale);
+    for (int k = 0; k < 4; k++) stored[k] = f->box[k] / scale;
+    kolo_ap_found *to = &j->found[j->founds++];
+    *to = (kolo_ap_found){.image = j->truth.image[sample], .cls = f->cls, .score = f->score};
+    kolo_detect_to_source(j->session->val_set, sample, stored, to->box);
+    kolo_ap_round(to->box, &to->score);
+    return 0;
+}
+
+static int judge_batch(judge *j, const kolo_batch *batch)
+{
+    const kolo_session *s = j->session;
+    const kolo_graph *g = s->eval_graph;
+    for (int i = 0; i < g->heads; i++) KOLO_TRY(kolo_exec_get(s->eval_exec, "activation", g->head[i], j->head[i]));
+    for (int64_t n = 0; n < batch->valid; n++) {
+        KOLO_TRY(kolo_detect_find(g, (const float *const *)j->head, n, s->options->conf, s->options->nms, &j->list));
+        for (int64_t i = 0; i < j->list.count; i++) KOLO_TRY(keep(j, batch->samples[n], &j->list.found[i]));
+    }
+    return 0;
+}
+
+static int find_all(judge *j)
+{
+    kolo_session *s = j->session;
+    kolo_step step = {0};
+    kolo_metrics m;
+    KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
+    for (;; step.step++) {
+        kolo_batch batch;
+        int rc = kolo_loader_next(s->val_loader, &batch);
+        if (rc == 1) break;
+        KOLO_TRY(rc);
+        rc = kolo_exec_step(s->eval_exec, &batch, &step, &m);
+        if (rc >= 0) rc = judge_batch(j, &batch);
+        kolo_loader_release(s->val_loader, &batch);
+        KOLO_TRY(rc);
+    }
+    do KOLO_TRY(kolo_exec_drain(s->eval_exec, &m));
+    while (m.step >= 0);
+    return 0;
+}
+
+/* What all ranks found, rank by rank, on each. */
+static int gather(judge *j)
+{
+    kolo_session *s = j->session;
+    const int64_t mine = j->founds;
+    int64_t *count = kolo_alloc((size_t)s->ranks * sizeof *count), all = 0, at = 0;
+    kolo_ap_found *found = NULL;
+    int rc = KOLO_ECONFIG;
+    if (!count) return rc;
+    count[s->launch->rank] = mine;
+    KOLO_TRY_GOTO(rc, kolo_comm_allreduce(s->comm, count, s->ranks, KOLO_WIRE_I64, KOLO_SUM));
+    for (int r = 0; r < s->ranks; r++) all += count[r];
+    found = kolo_alloc((size_t)(all + 1) * sizeof *found);
+    if (!found) {
+        rc = KOLO_ECONFIG;
+        goto fail;
+    }
+    for (int r = 0; r < s->ranks; at += count[r++]) {
+        if (r == s->launch->rank && mine) memcpy(found + at, j->found, (size_t)mine * sizeof *found);
+        if (count[r]) KOLO_TRY_GOTO(rc, kolo_comm_broadcast(s->comm, found + at, (size_t)count[r] * sizeof *found, r));
+    }
+    free(j->found);
+    j->found = found;
+    j->founds = all;
+    found = NULL;
+fail:
+    free(found);
+    free(count);
+    return rc;
+}
+
+static int judge_all(judge *j, kolo_evaluation *result)
+{
+    kolo_session *s = j->session;
+    const double begin = kolo_time();
+    kolo_ap ap = {0};
+    KOLO_TRY(find_all(j));
+    if (s->ranks > 1) KOLO_TRY(gather(j));
+    if (*s->options->results && s->launch->rank == 0)
+        KOLO_TRY(kolo_ap_write(s->options->results, j->found, j->founds, j->truth.category));
+    const int rc = kolo_ap_coco(&ap, j->truth.truth, j->truth.truths, j->found, j->founds,
+                                kolo_dataset_get_info(s->val_set)->classes);
+    *result = (kolo_evaluation){
+        .top1 = ap.line[0], .top5 = ap.line[1], .rows = s->val_samples, .seconds = kolo_time() - begin};
+    memcpy(result->line, ap.line, sizeof result->line);
+    kolo_ap_free(&ap);
+    return rc;
+}
+
+int kolo_detect_evaluate(kolo_session *s, bool ema, kolo_evaluation *result)
+{
+    judge j;
+    kolo_exec_use_ema(s->eval_exec, ema);
+    int rc = open_judge(&j, s);
+    if (rc >= 0) rc = judge_all(&j, result);
+    close_judge(&j);
+    return rc;
+}

@@ -1,0 +1,21 @@
+/* From what a detector puts out to boxes of the picture. */
+#ifndef KOLO_TRAIN_DETECT_FIND_H
+#define KOLO_TRAIN_DETECT_FIND_H
+
+#include "graph/graph.h"
+#include "train/nms.h"
+
+typedef struct kolo_found_list {
+    kolo_found *found;
+    int64_t count, capacity; /* the array is kept from picture to picture */
+} kolo_found_list;
+
+void kolo_found_free(kolo_found_list *list);
+
+/* The boxes of one row, in pixels of the network's input: those of score >= conf, thinned out class by class (kolo_nms).
+ * head: [graph->heads] canonical values (N, channels, h, w). A cell of YOLOX has its likeliest class alone, an anchor of YOLOv3 each class
+ * that is likely enough, as their programs have it. */
+int kolo_detect_find(const kolo_graph *graph, const float *const *head, int64_t row, double conf, double nms,
+                     kolo_found_list *list);
+
+#endif
