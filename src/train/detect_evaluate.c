@@ -12,6 +12,8 @@
 
 typedef struct judge {
     kolo_session *session;
+    kolo_exec *exec; /* the evaluation's, of `graph` */
+    const kolo_graph *graph;
     kolo_detect_truth truth;
     float *head[KOLO_MAX_HEADS]; /* what the network put out for a micro-batch */
     kolo_found_list list;        /* of one picture */
@@ -21,8 +23,10 @@ typedef struct judge {
 
 static int open_judge(judge *j, kolo_session *s)
 {
-    *j = (judge){.session = s};
-    const kolo_graph *g = s->eval_graph;
+    *j = (judge){.session = s,
+                 .exec = s->eval_exec ? s->eval_exec : s->exec,
+                 .graph = s->eval_exec ? s->eval_graph : s->graph};
+    const kolo_graph *g = j->graph;
     for (int i = 0; i < g->heads; i++) {
         j->head[i] = kolo_alloc((size_t)kolo_tensor_count(&g->tensor[g->head[i]]) * sizeof(float));
         if (!j->head[i]) return KOLO_ECONFIG;
@@ -41,7 +45,7 @@ static void close_judge(judge *j)
 /* From the network's input back to the source. */
 static int keep(judge *j, int64_t sample, const kolo_found *f)
 {
-    const kolo_tensor *input = &j->session->eval_graph->tensor[j->session->eval_graph->input];
+    const kolo_tensor *input = &j->graph->tensor[j->graph->input];
     kolo_detect_place place;
     double scale, stored[4];
     int height, width;
@@ -59,8 +63,8 @@ static int keep(judge *j, int64_t sample, const kolo_found *f)
 static int judge_batch(judge *j, const kolo_batch *batch)
 {
     const kolo_session *s = j->session;
-    const kolo_graph *g = s->eval_graph;
-    for (int i = 0; i < g->heads; i++) KOLO_TRY(kolo_exec_get(s->eval_exec, "activation", g->head[i], j->head[i]));
+    const kolo_graph *g = j->graph;
+    for (int i = 0; i < g->heads; i++) KOLO_TRY(kolo_exec_get(j->exec, "activation", g->head[i], j->head[i]));
     for (int64_t n = 0; n < batch->valid; n++) {
         KOLO_TRY(kolo_detect_find(g, (const float *const *)j->head, n, s->options->conf, s->options->nms, &j->list));
         for (int64_t i = 0; i < j->list.count; i++) KOLO_TRY(keep(j, batch->samples[n], &j->list.found[i]));
@@ -79,12 +83,12 @@ static int find_all(judge *j)
         int rc = kolo_loader_next(s->val_loader, &batch);
         if (rc == 1) break;
         KOLO_TRY(rc);
-        rc = kolo_exec_step(s->eval_exec, &batch, &step, &m);
+        rc = kolo_exec_step(j->exec, &batch, &step, &m);
         if (rc >= 0) rc = judge_batch(j, &batch);
         kolo_loader_release(s->val_loader, &batch);
         KOLO_TRY(rc);
     }
-    do KOLO_TRY(kolo_exec_drain(s->eval_exec, &m));
+    do KOLO_TRY(kolo_exec_drain(j->exec, &m));
     while (m.step >= 0);
     return 0;
 }
@@ -141,8 +145,8 @@ static int judge_all(judge *j, kolo_evaluation *result)
 int kolo_detect_evaluate(kolo_session *s, bool ema, kolo_evaluation *result)
 {
     judge j;
-    kolo_exec_use_ema(s->eval_exec, ema);
     int rc = open_judge(&j, s);
+    kolo_exec_use_ema(j.exec, ema);
     if (rc >= 0) rc = judge_all(&j, result);
     close_judge(&j);
     return rc;
