@@ -12,6 +12,7 @@
 #include "ckpt/stream.h"
 #include "cmd/cmd.h"
 #include "kolo/error.h"
+#include "train/detect_predict.h"
 #include "train/predict.h"
 
 enum { ROWS = 8 }; /* pictures at a time */
@@ -78,8 +79,21 @@ static int take(void *context, int64_t i, const float *logits)
     return 0;
 }
 
+static int show_boxes(kolo_session *session, const kolo_options *o, int64_t n, const char *const *path)
+{
+    output out = {.path = path, .classes = o->classes};
+    int rc = *o->labels ? read_names(&out, o->labels) : 0;
+    if (rc == 0 && *o->logits) rc = kolo_fail(KOLO_ECONFIG, "logits= is for networks that classify; %s finds boxes", o->model);
+    if (rc == 0) rc = kolo_detect_predict(session, n, path, out.names ? out.name : NULL);
+    fflush(stdout);
+    free(out.text);
+    free(out.name);
+    return rc;
+}
+
 static int show(kolo_session *session, const kolo_options *o, int64_t n, const char *const *path)
 {
+    if (session->task != KOLO_TASK_CLASSIFY) return show_boxes(session, o, n, path);
     output out = {.path = path, .classes = o->classes, .top = o->top};
     char *text = NULL;
     size_t bytes = 0;
@@ -117,7 +131,7 @@ static int usual_transform(kolo_options *o)
     if (usual && !*o->mean) KOLO_TRY(set(&o->mean, colour ? "0.485,0.456,0.406" : "0.1307"));
     if (usual && !*o->std) KOLO_TRY(set(&o->std, colour ? "0.229,0.224,0.225" : "0.3081"));
     /* the short side is 256/224 of the crop; small pictures are taken as a whole */
-    if (model->height >= 64 && o->crop == KOLO_crop_none) o->crop = KOLO_crop_resized;
+    if (model->task == KOLO_TASK_CLASSIFY && model->height >= 64 && o->crop == KOLO_crop_none) o->crop = KOLO_crop_resized;
     return 0;
 }
 
@@ -133,8 +147,7 @@ static int predict(kolo_options *o, int64_t n, const char *const *path)
     o->batch = o->micro_batch = n < ROWS ? n : ROWS;
     o->bn = KOLO_bn_local;
     KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
-    if (session.graph->logits < 0) rc = kolo_fail(KOLO_ECONFIG, "%s has no classes for whole pictures", o->model);
-    else rc = kolo_command_weights(&session, *o->weights ? o->weights : NULL, o->run);
+    rc = kolo_command_weights(&session, *o->weights ? o->weights : NULL, o->run);
     if (rc == 0) {
         kolo_exec_use_ema(session.exec, kolo_averages(o) && !*o->weights);
         rc = show(&session, o, n, path);

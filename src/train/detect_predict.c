@@ -1,0 +1,151 @@
+#include "train/detect_predict.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "data/jpeg.h"
+#include "kolo/error.h"
+#include "train/detect_find.h"
+#include "train/draw.h"
+
+typedef struct viewer {
+    kolo_session *session;
+    char *const *name;
+    kolo_loader_config config;
+    kolo_jpeg *jpeg;
+    kolo_resampler *resampler;
+    kolo_picture *picture; /* [rows] */
+    double *scale;         /* [rows] of the network's input to the picture's pixels */
+    uint8_t *pixels;
+    int32_t *labels;
+    int64_t *samples;
+    float *head[KOLO_MAX_HEADS];
+    kolo_found_list list;
+} viewer;
+
+/* As validation does it: into the upper left corner. */
+static int read_picture(viewer *v, const char *path, int64_t row)
+{
+    const kolo_loader_config *c = &v->config;
+    kolo_picture *p = &v->picture[row];
+    kolo_picture to = {.pixels = v->pixels + (size_t)row * (size_t)c->height * (size_t)c->width * 3,
+                       .height = c->height,
+                       .width = c->width,
+                       .channels = 3};
+    kolo_detect_place place;
+    char *data = NULL;
+    size_t bytes;
+    KOLO_TRY(kolo_file_read(path, &data, &bytes));
+    const int rc = kolo_picture_decode(v->jpeg, data, bytes, 3, p);
+    free(data);
+    if (rc < 0) return kolo_fail_in(rc, "%s: ", path);
+    kolo_detect_letterbox(p->height, p->width, c->height, c->width, false, &place, &v->scale[row]);
+    kolo_detect_fill(&to, c->detect.fill);
+    return kolo_detect_put(v->resampler, c->detect.filter, p, &place, &to);
+}
+
+static int compute(viewer *v, int64_t valid)
+{
+    kolo_session *s = v->session;
+    const kolo_step step = {0};
+    kolo_metrics m;
+    const kolo_batch batch = {.pixels = v->pixels,
+                              .labels = v->labels,
+                              .samples = v->samples,
+                              .words = v->config.words,
+                              .rows = s->rows,
+                              .valid = valid,
+                              .valid_global = valid};
+    KOLO_TRY(kolo_exec_step(s->exec, &batch, &step, &m));
+    do KOLO_TRY(kolo_exec_drain(s->exec, &m));
+    while (m.step >= 0);
+    for (int i = 0; i < s->graph->heads; i++)
+        KOLO_TRY(kolo_exec_get(s->exec, "activation", s->graph->head[i], v->head[i]));
+    return 0;
+}
+
+static int write_picture(const kolo_picture *p, const char *folder, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path, *dot = strrchr(stem, '.');
+    KOLO_TRY(kolo_folder_make(folder));
+    char *to = kolo_format("%s/%.*s.png", folder, dot ? (int)(dot - stem) : (int)strlen(stem), stem);
+    const int rc = to ? kolo_picture_write_png(p, to) : KOLO_ECONFIG;
+    free(to);
+    return rc;
+}
+
+/* The surest box is told first and drawn last. */
+static int show(viewer *v, const char *path, int64_t row)
+{
+    const kolo_options *o = v->session->options;
+    kolo_picture *p = &v->picture[row];
+    KOLO_TRY(kolo_detect_find(v->session->graph, (const float *const *)v->head, row, o->show, o->nms, &v->list));
+    printf("%s\n", path);
+    for (int64_t i = 0; i < v->list.count; i++) {
+        kolo_found *f = &v->list.found[i];
+        for (int k = 0; k < 4; k++) {
+            const double side = k % 2 ? p->height : p->width, at = f->box[k] / v->scale[row];
+            f->box[k] = at < 0 ? 0 : at > side ? side : at;
+        }
+        printf("  %.3f  %d%s%s  %.1f %.1f %.1f %.1f\n", f->score, f->cls, v->name ? "  " : "",
+               v->name ? v->name[f->cls] : "", f->box[0], f->box[1], f->box[2] - f->box[0], f->box[3] - f->box[1]);
+    }
+    for (int64_t i = v->list.count - 1; i >= 0 && *o->out; i--) {
+        const kolo_found *f = &v->list.found[i];
+        char text[128], number[16];
+        snprintf(number, sizeof number, "%d", f->cls);
+        snprintf(text, sizeof text, "%.100s %.2f", v->name ? v->name[f->cls] : number, f->score);
+        kolo_draw_box(p, f->box, f->cls, text);
+    }
+    return *o->out ? write_picture(p, o->out, path) : 0;
+}
+
+static int open_viewer(viewer *v, kolo_session *s, char *const *name)
+{
+    *v = (viewer){.session = s, .name = name, .config = kolo_session_loader(s, false)};
+    const size_t rows = (size_t)s->rows, picture = (size_t)v->config.height * (size_t)v->config.width * 3;
+    v->picture = kolo_alloc(rows * sizeof *v->picture);
+    v->scale = kolo_alloc(rows * sizeof *v->scale);
+    v->pixels = kolo_alloc(rows * picture + KOLO_PICTURE_SLACK);
+    v->labels = kolo_alloc(rows * (size_t)v->config.words * sizeof *v->labels);
+    v->samples = kolo_alloc(rows * sizeof *v->samples);
+    if (!v->picture || !v->scale || !v->pixels || !v->labels || !v->samples) return KOLO_ECONFIG;
+    for (int i = 0; i < s->graph->heads; i++) {
+        v->head[i] = kolo_alloc((size_t)kolo_tensor_count(&s->graph->tensor[s->graph->head[i]]) * sizeof(float));
+        if (!v->head[i]) return KOLO_ECONFIG;
+    }
+    KOLO_TRY(kolo_jpeg_create(&v->jpeg));
+    return kolo_resampler_create(&v->resampler);
+}
+
+static void close_viewer(viewer *v)
+{
+    for (int64_t i = 0; v->picture && i < v->session->rows; i++) kolo_picture_free(&v->picture[i]);
+    for (int i = 0; i < KOLO_MAX_HEADS; i++) free(v->head[i]);
+    kolo_found_free(&v->list);
+    kolo_resampler_destroy(&v->resampler);
+    kolo_jpeg_destroy(&v->jpeg);
+    free(v->picture);
+    free(v->scale);
+    free(v->pixels);
+    free(v->labels);
+    free(v->samples);
+}
+
+int kolo_detect_predict(kolo_session *s, int64_t n, const char *const *path, char *const *name)
+{
+    viewer v;
+    int rc = open_viewer(&v, s, name);
+    for (int64_t first = 0; rc >= 0 && first < n; first += s->rows) {
+        const int64_t valid = n - first < s->rows ? n - first : s->rows;
+        for (int64_t i = 0; rc >= 0 && i < valid; i++) rc = read_picture(&v, path[first + i], i);
+        if (rc >= 0) rc = compute(&v, valid);
+        for (int64_t i = 0; rc >= 0 && i < valid; i++) rc = show(&v, path[first + i], i);
+    }
+    close_viewer(&v);
+    return rc;
+}
