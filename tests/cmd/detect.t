@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# A detector from packing to drawn boxes: what each command says, stops and goes on, refuses. Whether it learns is long/detect.t.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+# shellcheck source=tests/tools/sources.sh
+. "${BASH_SOURCE[0]%/*}/../tools/sources.sh"
+need kolo kolo-pack kolo-shards
+export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
+small_pictures 4
+mkdir -p "$ROOM/set/annotations" "$ROOM/set/train2017"
+for i in 0 1 2 3; do cp "$ROOM/pictures/$i.jpg" "$ROOM/set/train2017/$i.jpg"; done
+printf '{"images": [%s], "categories": [{"id": 9, "name": "ant"}, {"id": 20, "name": "bee"}], "annotations": [%s]}' \
+    '{"id": 30, "file_name": "0.jpg"}, {"id": 10, "file_name": "1.jpg"}, {"id": 20, "file_name": "2.jpg"}, {"id": 5, "file_name": "3.jpg"}' \
+    '{"id": 1, "image_id": 30, "category_id": 9, "bbox": [2, 2, 12, 14], "area": 168, "iscrowd": 0},
+     {"id": 2, "image_id": 10, "category_id": 20, "bbox": [4, 3, 15, 10.5], "area": 150, "iscrowd": 0},
+     {"id": 3, "image_id": 20, "category_id": 9, "bbox": [1, 1, 18, 18], "area": 300, "iscrowd": 1}' > "$ROOM/set/annotations/instances_train2017.json"
+packs "four pictures, three boxes" --source coco-json --in "$ROOM/set"
+common="model=yolox_nano size=64 batch=2 lr=.01 mosaic=1 mosaic_mixup=1 hsv=1 flip=true close_mosaic=1 deterministic=true conv=direct threads=1 readers=2 data=$ROOM/out val=$ROOM/out"
+# shellcheck disable=SC2086
+kolo train $common epochs=2 run="$ROOM/a" > "$ROOM/log" 2>&1
+ok $? "two epochs of mosaics, the last without"
+like "$ROOM/log" 'AP [0-9.]*, AP50 ' "the average precision after each"
+like "$ROOM"/a/events.jsonl '"ap50":' "and among the events"
+# shellcheck disable=SC2086
+kolo train $common epochs=2 stop_step=3 run="$ROOM/b" > "$ROOM/log" 2>&1
+is $? 75 "stopped within the last"
+# shellcheck disable=SC2086
+kolo train $common epochs=2 readers=1 run="$ROOM/b" > "$ROOM/log" 2>&1
+ok $? "and gone on with, by one reader"
+kolo export "$ROOM/a" "$ROOM/a.safetensors" > /dev/null 2>&1 && kolo export "$ROOM/b" "$ROOM/b.safetensors" > /dev/null 2>&1 && cmp -s "$ROOM/a.safetensors" "$ROOM/b.safetensors"
+ok $? "has the same weights to the bit"
+# shellcheck disable=SC2086
+kolo eval $common epochs=2 run="$ROOM/a" conf=0 results="$ROOM/results.json" > "$ROOM/eval" 2>&1
+ok $? "evaluation"
+is "$(grep -c 'maxDets=' "$ROOM/eval")" 12 "prints COCO's twelve lines"
+like "$ROOM/results.json" '"image_id":30,"category_id":(9|20),"bbox":' "results have the source's numbers of pictures and categories"
+printf 'ant\nbee\n' > "$ROOM/names"
+kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" show=0 out="$ROOM/drawn" labels="$ROOM/names" "$ROOM/pictures/0.jpg" > "$ROOM/log" 2>&1
+ok $? "kolo predict"
+like "$ROOM/log" '^  [01]\.[0-9]+  [01]  (ant|bee)  [0-9.]+ [0-9.]+ [0-9.]+ [0-9.]+$' "tells boxes with the names of their classes"
+is "$(head -c 4 "$ROOM/drawn/0.png" | tail -c 3)" PNG "and draws them"
+kolo train model=yolox_nano data="$ROOM/shapes" val=none size=64 batch=2 epochs=1 run="$ROOM/c" > "$ROOM/log" 2>&1
+is $? 2 "pictures without boxes are refused"
+like "$ROOM/log" 'boxes' "and the reason said"
+# shellcheck disable=SC2086
+kolo train $common epochs=1 run="$ROOM/c" augment=randaugment > "$ROOM/log" 2>&1
+is $? 78 "so are augmentations that leave boxes behind"
+# shellcheck disable=SC2086
+kolo train $common epochs=1 run="$ROOM/c" size=72 > "$ROOM/log" 2>&1
+is $? 78 "and sizes that cells do not fit into"
+done_testing
