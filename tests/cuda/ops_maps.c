@@ -55,6 +55,7 @@ static void normalize(enum kolo_dtype dtype)
             for (int i = 0; i < 2; i++) {
                 x = kolo_input(p.side[i].g, side[s][0], side[s][1], side[s][2], c, 1);
                 rig_check(kolo_normalize(p.side[i].g, x, mean, deviation), "normalize");
+                p.side[i].g->node[0].a.reverse = s == 1;
                 rig_layout(&p.side[i]);
             }
             enum kolo_dtype type = p.dtype;
@@ -63,7 +64,7 @@ static void normalize(enum kolo_dtype dtype)
             p.dtype = type;
             pair_check(&p, 0);
         }
-    is_int(failures, 0, "%s: normalize has the CPU's bits for 1 to 4 channels", kolo_dtype_name(dtype));
+    is_int(failures, 0, "%s: normalize has the CPU's bits for 1 to 4 channels, also in reverse order", kolo_dtype_name(dtype));
 }
 
 /* ---- pooling ------------------------------------------------------------------------------------------------------- */
@@ -171,6 +172,9 @@ static void whole(enum kolo_dtype dtype, const char *what, int (*make)(rig *, in
 }
 
 static int make_global(rig *r, int x) { return kolo_global_avg_pool(r->g, "y", x); }
+static int make_max_same(rig *r, int x) { return kolo_max_pool_same(r->g, "y", x, 2, 1); }
+static int make_max_half(rig *r, int x) { return kolo_max_pool_same(r->g, "y", x, 2, 2); }
+static int make_avg_half(rig *r, int x) { return kolo_avg_pool_same(r->g, "y", x, 2, 2); }
 static int make_flatten(rig *r, int x) { return kolo_flatten(r->g, "y", x); }
 static int make_wider(rig *r, int x) { return kolo_shortcut_a(r->g, "y", x, 2 * r->g->tensor[x].dim[1]); }
 static int make_wider_by_6(rig *r, int x) { return kolo_shortcut_a(r->g, "y", x, r->g->tensor[x].dim[1] + 6); }
@@ -181,6 +185,9 @@ static void wholes(enum kolo_dtype dtype)
                                      {2, 64, 7, 7}, {2, 300, 7, 7}, {1, 1, 28, 28}, {1, 40, 40, 41}, {3, 520, 1, 1}};
     static const int64_t even[][4] = {{1, 2, 1, 1}, {3, 16, 8, 8}, {2, 10, 13, 9}, {2, 64, 7, 4}};
     whole(dtype, "global_avg_pool", make_global, any, 10, ulp(dtype));
+    whole(dtype, "max_pool_same", make_max_same, any, 6, 0);
+    whole(dtype, "max_pool_same of stride 2", make_max_half, any, 6, 0);
+    whole(dtype, "avg_pool_same of stride 2", make_avg_half, any, 6, dtype == KOLO_F32 ? 5e-4 : ulp(dtype));
     whole(dtype, "flatten", make_flatten, any, 10, 0);
     whole(dtype, "shortcut_a to twice the channels", make_wider, even, 4, 0);
     whole(dtype, "shortcut_a with 3 channels on each side", make_wider_by_6, any, 6, 0);
