@@ -204,7 +204,7 @@ int kolo_gradient_cosine(kolo_graph *g, int index)
 static int boxes_gradient(kolo_graph *g, int index, enum kolo_op op)
 {
     kolo_node n = g->node[index];
-    int in[KOLO_MAX_ARGS], out[KOLO_MAX_HEADS], heads = n.n_in - 1, inputs = n.n_in;
+    int in[KOLO_MAX_ARGS], out[KOLO_MAX_HEADS] = {-1}, heads = n.n_in - 1, inputs = n.n_in;
     memcpy(in, n.in, (size_t)n.n_in * sizeof *in);
     for (int i = 1; i < n.n_out; i++) in[inputs++] = n.out[i];
     for (int i = 0; i < heads; i++) {
