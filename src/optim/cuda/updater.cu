@@ -350,7 +350,7 @@ static int squares(const kolo_updater *u, const float *grad, int64_t count, int 
 
 static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
 {
-    int blocks;
+    int blocks = 0;
     const kolo_judge_rule rule = {(float)u->config.options->clip_norm, u->config.dynamic_scale};
     KOLO_TRY(squares(u, grad, count, &blocks));
     return KOLO_LAUNCH(judge_kernel, 1, THREADS, 0, stream_of(u), (const double *)((const updater *)u->state)->square, blocks, rule, step);
@@ -358,7 +358,7 @@ static int norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *st
 
 static int square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step)
 {
-    int blocks;
+    int blocks = 0;
     KOLO_TRY(squares(u, grad, count, &blocks));
     return KOLO_LAUNCH(square_add_kernel, 1, THREADS, 0, stream_of(u), (const double *)((const updater *)u->state)->square, blocks, more, step);
 }
