@@ -193,9 +193,11 @@ static int help_word(const char *word)
         printf("    %s\n\nOptions: `kolo help options`, or `kolo help KEY` for one.\n", c->help);
         return 0;
     }
-    if (print_topic(word) == 0 || print_name(word)) return 0;
+    if (print_topic(word) == 0) return 0;
     const kolo_option_entry *e = kolo_option_find(word);
-    if (!e) return kolo_fail(KOLO_ECONFIG, "no command, option or topic `%s`; `kolo help` lists them", word);
+    const bool named = print_name(word); /* an augmentation may be called like an option */
+    if (!e && !named) return kolo_fail(KOLO_ECONFIG, "no command, option or topic `%s`; `kolo help` lists them", word);
+    if (!e) return 0;
     print_option(e);
     if (!strcmp(word, "model")) print_models();
     return 0;
