@@ -54,7 +54,7 @@ like "$ROOM/log" "warn" "with a warning"
 expect 78 "diverged" "a loss that is no number" kolo train shapes "${small[@]}" run="$ROOM/diverged" lr=1e5 momentum=0
 cp -r "$ROOM/run" "$ROOM/other"
 sed -i 's/^model: .*/model: resnet32/' "$ROOM/other/recipe.yaml"
-expect 2 "layer1" "checkpoint of another model" kolo train shapes "${small[@]}" run="$ROOM/other" model=resnet32
+expect 78 "layer1" "checkpoint of another model" kolo train shapes "${small[@]}" run="$ROOM/other" model=resnet32
 kolo train shapes "${small[@]}" run="$ROOM/run" > "$ROOM/log" 2>&1
 is $? 0 "the run goes on to its end"
 kolo train shapes "${small[@]}" run="$ROOM/one" > "$ROOM/log" 2>&1
