@@ -297,6 +297,16 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     return 0;
 }
 
+int kolo_exec_answer(kolo_exec *e, const kolo_batch *batch)
+{
+    const kolo_step step = {0};
+    kolo_metrics m;
+    KOLO_TRY(kolo_exec_step(e, batch, &step, &m));
+    do KOLO_TRY(kolo_exec_drain(e, &m));
+    while (m.step >= 0);
+    return 0;
+}
+
 /* ---- times ---- */
 
 int kolo_exec_set_profile(kolo_exec *e, kolo_exec_profile *profile)

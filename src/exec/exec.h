@@ -47,6 +47,8 @@ int kolo_exec_step(kolo_exec *exec, const kolo_batch *batch, const kolo_step *st
 /* The next metrics still to be told, waited for; metrics->step -1 when there are none left: then all steps are done and the arenas at rest.
  * Before a checkpoint, an evaluation's result, the end. */
 int kolo_exec_drain(kolo_exec *exec, kolo_metrics *metrics);
+/* An evaluation of one batch whose outputs are to be read (kolo_exec_get "activation"): done when it returns; the metrics are nobody's. */
+int kolo_exec_answer(kolo_exec *exec, const kolo_batch *batch);
 
 /* Seconds that the host has spent on steps since creation, without waiting for a device: what launching costs. */
 double kolo_exec_issue_seconds(const kolo_exec *exec);

@@ -75,22 +75,17 @@ static int judge_batch(judge *j, const kolo_batch *batch)
 static int find_all(judge *j)
 {
     kolo_session *s = j->session;
-    kolo_step step = {0};
-    kolo_metrics m;
     KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
-    for (;; step.step++) {
+    for (;;) {
         kolo_batch batch;
         int rc = kolo_loader_next(s->val_loader, &batch);
-        if (rc == 1) break;
+        if (rc == 1) return 0;
         KOLO_TRY(rc);
-        rc = kolo_exec_step(j->exec, &batch, &step, &m);
+        rc = kolo_exec_answer(j->exec, &batch);
         if (rc >= 0) rc = judge_batch(j, &batch);
         kolo_loader_release(s->val_loader, &batch);
         KOLO_TRY(rc);
     }
-    do KOLO_TRY(kolo_exec_drain(j->exec, &m));
-    while (m.step >= 0);
-    return 0;
 }
 
 /* What all ranks found, rank by rank, on each. */

@@ -51,8 +51,6 @@ static int read_picture(viewer *v, const char *path, int64_t row)
 static int compute(viewer *v, int64_t valid)
 {
     kolo_session *s = v->session;
-    const kolo_step step = {0};
-    kolo_metrics m;
     const kolo_batch batch = {.pixels = v->pixels,
                               .labels = v->labels,
                               .samples = v->samples,
@@ -60,9 +58,7 @@ static int compute(viewer *v, int64_t valid)
                               .rows = s->rows,
                               .valid = valid,
                               .valid_global = valid};
-    KOLO_TRY(kolo_exec_step(s->exec, &batch, &step, &m));
-    do KOLO_TRY(kolo_exec_drain(s->exec, &m));
-    while (m.step >= 0);
+    KOLO_TRY(kolo_exec_answer(s->exec, &batch));
     for (int i = 0; i < s->graph->heads; i++)
         KOLO_TRY(kolo_exec_get(s->exec, "activation", s->graph->head[i], v->head[i]));
     return 0;

@@ -34,17 +34,13 @@ static int read_picture(reader *r, const char *path, uint8_t *to)
 /* One batch: the first `valid` rows are pictures. */
 static int compute(kolo_session *s, const uint8_t *pixels, const int32_t *labels, const int64_t *samples, int64_t valid, float *logits)
 {
-    const kolo_step step = {0};
-    kolo_metrics m;
     const kolo_batch batch = {.pixels = pixels,
                               .labels = labels,
                               .samples = samples,
                               .rows = s->rows,
                               .valid = valid,
                               .valid_global = valid};
-    KOLO_TRY(kolo_exec_step(s->exec, &batch, &step, &m));
-    do KOLO_TRY(kolo_exec_drain(s->exec, &m));
-    while (m.step >= 0);
+    KOLO_TRY(kolo_exec_answer(s->exec, &batch));
     return kolo_exec_get(s->exec, "activation", s->graph->logits, logits);
 }
 

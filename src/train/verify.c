@@ -38,11 +38,7 @@ static void mirror(uint8_t *to, const uint8_t *from, int64_t rows, int64_t width
 
 static int compute(kolo_exec *exec, const kolo_graph *g, const kolo_batch *batch, float *values)
 {
-    const kolo_step step = {0};
-    kolo_metrics m;
-    KOLO_TRY(kolo_exec_step(exec, batch, &step, &m));
-    do KOLO_TRY(kolo_exec_drain(exec, &m));
-    while (m.step >= 0);
+    KOLO_TRY(kolo_exec_answer(exec, batch));
     return kolo_exec_get(exec, "activation", g->features, values);
 }
 

@@ -16,9 +16,10 @@ typedef struct activation {
     enum kolo_activation kind;
     float slope;
     int threads;
+    bool backward;
 } activation;
 
-/* dy NULL: forward */
+/* dy: backward alone */
 typedef struct piece {
     void *out;
     const void *dy, *x;
@@ -62,6 +63,7 @@ KOLO_BODY backward_body(const piece *p, enum kolo_activation kind, float slope, 
 KOLO_WIDE(forward, (const piece *p, enum kolo_activation kind, float slope, bool bf16), (p, kind, slope, bf16))
 KOLO_WIDE(backward, (const piece *p, enum kolo_activation kind, float slope, bool bf16), (p, kind, slope, bf16))
 
+/* in: x; out: y. Or in: dy, x; out: dx */
 static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     (void)workspace;
@@ -69,30 +71,15 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     (void)slot;
     const activation *a = k->state;
     const bool bf16 = a->v.bf16;
-    int64_t count = kolo_view_count(&a->v);
+    const int64_t count = kolo_view_count(&a->v);
+    void *out = args[a->backward + 1];
 #pragma omp parallel for schedule(static) num_threads(a->threads)
     for (int64_t i = 0; i < count; i += PIECE) {
-        piece p = {kolo_at_out(args[1], i, bf16), NULL, kolo_at(args[0], i, bf16), count - i < PIECE ? count - i : PIECE};
-        forward(&p, a->kind, a->slope, bf16);
+        const piece p = {kolo_at_out(out, i, bf16), kolo_at(args[0], i, bf16), kolo_at(args[a->backward], i, bf16),
+                         count - i < PIECE ? count - i : PIECE};
+        (a->backward ? backward : forward)(&p, a->kind, a->slope, bf16);
     }
-    if (!kolo_activation_keeps_zero(a->kind)) kolo_cpu_clear_padding(&a->v, args[1]);
-    return 0;
-}
-
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
-{
-    (void)workspace;
-    (void)step;
-    (void)slot;
-    const activation *a = k->state;
-    const bool bf16 = a->v.bf16;
-    int64_t count = kolo_view_count(&a->v);
-#pragma omp parallel for schedule(static) num_threads(a->threads)
-    for (int64_t i = 0; i < count; i += PIECE) {
-        piece p = {kolo_at_out(args[2], i, bf16), kolo_at(args[0], i, bf16), kolo_at(args[1], i, bf16),
-                   count - i < PIECE ? count - i : PIECE};
-        backward(&p, a->kind, a->slope, bf16);
-    }
+    if (!a->backward && !kolo_activation_keeps_zero(a->kind)) kolo_cpu_clear_padding(&a->v, out);
     return 0;
 }
 
@@ -104,9 +91,10 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     a->kind = r->node->a.activation;
     a->slope = (float)r->node->a.slope;
     a->threads = kolo_cpu_threads(r->backend, kolo_view_count(&a->v));
+    a->backward = r->node->op == KOLO_OP_activation_grad;
     k->state = a;
     k->release = free;
-    k->run = r->node->op == KOLO_OP_activation ? run : run_grad;
+    k->run = run;
     snprintf(k->name, sizeof k->name, "own%s", a->v.bf16 ? " bf16" : "");
     return 0;
 }

@@ -13,7 +13,7 @@
 typedef struct arc {
     int64_t rows, classes, words;
     float margin, scale;
-    bool bf16;
+    bool bf16, backward;
     int threads;
 } arc;
 
@@ -44,39 +44,25 @@ static float slope(float cosine, float margin)
     return falls(cosine, margin) ? cosf(margin) + cosine * sinf(margin) / sine : 1;
 }
 
-/* in: cosines, labels; out: y. A label that no class has is refused by the loss. */
+/* in: [dy,] cosines, labels; out: y or dcosines: the input (dy) times the scale, but for the own class. A label that no class has is refused by the loss. */
 static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     (void)workspace;
     const arc *a = k->state;
+    const void *cosines = args[a->backward], *labels = args[a->backward + 1];
+    void *out = args[a->backward + 2];
 #pragma omp parallel for schedule(static) num_threads(a->threads)
     for (int64_t n = 0; n < a->rows; n++) {
         const int64_t at = n * a->classes;
         int32_t bad;
-        times(kolo_at_out(args[2], at, a->bf16), kolo_at(args[0], at, a->bf16), a->classes, a->scale, a->bf16);
+        times(kolo_at_out(out, at, a->bf16), kolo_at(args[0], at, a->bf16), a->classes, a->scale, a->bf16);
         if (n >= step->valid[slot]) continue;
-        const kolo_target t = kolo_target_of(args[1], n, a->words, a->classes);
-        if (kolo_target_fits(&t, a->words, a->classes, &bad))
-            put(args[2], at + t.heavier, a->scale * moved(get(args[0], at + t.heavier, a->bf16), a->margin), a->bf16);
-    }
-    return 0;
-}
-
-/* in: dy, cosines, labels; out: dcosines */
-static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
-{
-    (void)workspace;
-    const arc *a = k->state;
-#pragma omp parallel for schedule(static) num_threads(a->threads)
-    for (int64_t n = 0; n < a->rows; n++) {
-        const int64_t at = n * a->classes;
-        int32_t bad;
-        times(kolo_at_out(args[3], at, a->bf16), kolo_at(args[0], at, a->bf16), a->classes, a->scale, a->bf16);
-        if (n >= step->valid[slot]) continue;
-        const kolo_target t = kolo_target_of(args[2], n, a->words, a->classes);
+        const kolo_target t = kolo_target_of(labels, n, a->words, a->classes);
         if (!kolo_target_fits(&t, a->words, a->classes, &bad)) continue;
         const int64_t own = at + t.heavier;
-        put(args[3], own, get(args[0], own, a->bf16) * a->scale * slope(get(args[1], own, a->bf16), a->margin), a->bf16);
+        const float cosine = get(cosines, own, a->bf16);
+        put(out, own, a->backward ? get(args[0], own, a->bf16) * a->scale * slope(cosine, a->margin) : a->scale * moved(cosine, a->margin),
+            a->bf16);
     }
     return 0;
 }
@@ -88,6 +74,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     arc *a = kolo_alloc(sizeof *a);
     if (!a) return KOLO_ECONFIG;
     *a = (arc){.rows = x->dim[0],
+                .backward = backward,
                .classes = x->dim[1],
                .words = kolo_target_words(labels),
                .margin = (float)r->node->a.margin,
@@ -96,7 +83,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     a->threads = kolo_cpu_threads(r->backend, a->rows * a->classes);
     k->state = a;
     k->release = free;
-    k->run = backward ? run_grad : run;
+    k->run = run;
     snprintf(k->name, sizeof k->name, "own%s", a->bf16 ? " bf16" : "");
     return 0;
 }

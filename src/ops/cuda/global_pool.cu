@@ -1,24 +1,13 @@
 /* Global average pooling: (N, C, H, W) -> (N, C). */
-#include "ops/cuda/vector.cuh"
+#include "ops/cuda/lanes.cuh"
 
-extern "C" {
-#include "base/memory.h"
-}
-
-/* A block takes one row and `width` vectors of channels, width a power of 2; its THREADS / width lanes share the pixels. */
-enum { THREADS = 256, WIDEST = 32, UNROLL = 4 };
-
-typedef struct global {
-    int rows, channels, pixels, vectors;
-    int width, groups; /* vectors of a block; blocks of a row */
-    enum kolo_dtype dtype;
-} global;
+enum { UNROLL = 4 };
 
 /* Sums in f64, in an order that the shape decides: a lane's pixels, then the lanes. */
-template <typename T> __global__ void __launch_bounds__(THREADS) mean_kernel(T *y, const T *x, global p)
+template <typename T> __global__ void __launch_bounds__(KOLO_LANE_THREADS) mean_kernel(T *y, const T *x, kolo_lanes p)
 {
-    const int N = kolo_vector<T>::N, lanes = THREADS / p.width;
-    __shared__ double part[THREADS * N];
+    const int N = kolo_vector<T>::N, lanes = KOLO_LANE_THREADS / p.width;
+    __shared__ double part[KOLO_LANE_THREADS * N];
     const int n = (int)blockIdx.x / p.groups, first = ((int)blockIdx.x - n * p.groups) * p.width;
     const int column = (int)threadIdx.x & (p.width - 1), lane = (int)threadIdx.x / p.width;
     const T *from = x + ((int64_t)n * p.pixels * p.vectors + first + column) * N;
@@ -39,20 +28,12 @@ template <typename T> __global__ void __launch_bounds__(THREADS) mean_kernel(T *
             for (int l = 0; l < N; l++) sum[l] += (double)v[l];
         }
     }
-#pragma unroll
-    for (int l = 0; l < N; l++) part[(lane * N + l) * p.width + column] = sum[l];
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < p.width * N; i += THREADS) {
-        const int c = first * N + i;
-        double total = 0;
-        for (int k = 0; k < lanes; k++) total += part[(k * N + i % N) * p.width + i / N];
-        if (c < p.channels) kolo_round((float)(total / (double)p.pixels), y + (int64_t)n * p.channels + c);
-    }
+    kolo_lanes_total<T, N>(p, y, n, first, sum, part, (double)p.pixels);
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) spread_kernel(T *dx, const T *dy, global p)
+template <typename T> __global__ void __launch_bounds__(KOLO_LANE_THREADS) spread_kernel(T *dx, const T *dy, kolo_lanes p)
 {
-    const int N = kolo_vector<T>::N, lanes = THREADS / p.width;
+    const int N = kolo_vector<T>::N, lanes = KOLO_LANE_THREADS / p.width;
     const int n = (int)blockIdx.x / p.groups, first = ((int)blockIdx.x - n * p.groups) * p.width;
     const int column = first + ((int)threadIdx.x & (p.width - 1)), lane = (int)threadIdx.x / p.width;
     if (column >= p.vectors) return;
@@ -69,17 +50,17 @@ template <typename T> __global__ void __launch_bounds__(THREADS) spread_kernel(T
 
 static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {
-    const global *p = (const global *)k->state;
+    const kolo_lanes *p = (const kolo_lanes *)k->state;
     KOLO_FOR_DTYPE(p->dtype, T,
-                   return KOLO_LAUNCH(mean_kernel<T>, p->rows * p->groups, THREADS, 0, kolo_cuda_stream(k),
+                   return KOLO_LAUNCH(mean_kernel<T>, p->rows * p->groups, KOLO_LANE_THREADS, 0, kolo_cuda_stream(k),
                                       (T *)args[1], (const T *)args[0], *p));
 }
 
 static int run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {
-    const global *p = (const global *)k->state;
+    const kolo_lanes *p = (const kolo_lanes *)k->state;
     KOLO_FOR_DTYPE(p->dtype, T,
-                   return KOLO_LAUNCH(spread_kernel<T>, p->rows * p->groups, THREADS, 0, kolo_cuda_stream(k),
+                   return KOLO_LAUNCH(spread_kernel<T>, p->rows * p->groups, KOLO_LANE_THREADS, 0, kolo_cuda_stream(k),
                                       (T *)args[1], (const T *)args[0], *p));
 }
 
@@ -87,25 +68,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_global_avg_pool_grad;
     const kolo_cuda_view x = backward ? kolo_cuda_view_out(r, 0) : kolo_cuda_view_in(r, 0);
-    const int64_t vectors = x.stored / (x.dtype == KOLO_F32 ? 4 : 8);
-    if (x.pixels > INT32_MAX / 64 || x.rows * vectors > INT32_MAX)
-        return kolo_fail(KOLO_ECONFIG,
-                         "a tensor of %ld x %ld x %ld x %ld elements is too large; use a smaller micro_batch",
-                         (long)x.rows, (long)x.channels, (long)x.height, (long)x.width);
-    global *p = (global *)kolo_alloc(sizeof *p);
-    if (!p) return KOLO_ECONFIG;
-    p->rows = (int)x.rows;
-    p->channels = (int)x.channels;
-    p->pixels = (int)x.pixels;
-    p->vectors = (int)vectors;
-    for (p->width = 1; p->width < WIDEST && p->width < p->vectors;) p->width *= 2;
-    p->groups = (p->vectors + p->width - 1) / p->width;
-    p->dtype = x.dtype;
-    k->state = p;
-    k->release = free;
-    k->run = backward ? run_grad : run;
-    snprintf(k->name, sizeof k->name, "own %s", kolo_dtype_name(x.dtype));
-    return 0;
+    return kolo_lanes_prepare(k, &x, backward ? run_grad : run);
 }
 
 const kolo_op_row kolo_cuda_global_avg_pool = {NULL, prepare};
