@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ckpt/head.h"
 #include "ckpt/reader.h"
 #include "kolo/error.h"
 
@@ -93,28 +94,70 @@ void kolo_darknet_order_free(darknet_order *o)
     *o = (darknet_order){0};
 }
 
+/* Outputs of a head's layer: of `anchors` of each pixel, `fixed` numbers and one for each class. */
+typedef struct head_form {
+    bool *head; /* [tensors of the graph] what has so many outputs */
+    int64_t anchors, fixed, classes;
+} head_form;
+
+static int find_heads(const kolo_graph *g, head_form *f)
+{
+    const bool boxes = g->task != KOLO_TASK_CLASSIFY;
+    const int64_t outputs = g->tensor[boxes ? g->head[0] : g->logits].dim[1];
+    *f = (head_form){.head = kolo_alloc((size_t)g->tensors * sizeof *f->head + 1), .fixed = boxes ? 5 : 0, .classes = g->classes};
+    if (!f->head) return KOLO_ECONFIG;
+    f->anchors = outputs / (f->fixed + f->classes);
+    KOLO_TRY(kolo_graph_head(g, f->head));
+    for (int64_t t = 0; t < g->tensors; t++) f->head[t] = f->head[t] && g->tensor[t].dim[0] == outputs;
+    return 0;
+}
+
+/* The class count with which the layers take all of the file; the graph's own where there is none such. */
+static void solve_classes(const kolo_graph *g, const darknet_order *o, size_t bytes, head_form *f)
+{
+    int64_t others = 0, one = 0; /* numbers of the trunk; of one output of every head */
+    for (int i = 0; i < o->tensors; i++) {
+        const kolo_tensor *t = &g->tensor[o->tensor[i]];
+        const int64_t count = kolo_tensor_count(t);
+        if (f->head[o->tensor[i]]) one += count / t->dim[0] * f->anchors;
+        else others += count;
+    }
+    const int64_t rest = (int64_t)(bytes / sizeof(float)) - others;
+    if (bytes % sizeof(float) || one == 0 || rest <= 0 || rest % one || rest / one <= f->fixed) return;
+    f->classes = rest / one - f->fixed;
+}
+
+static int add_tensor(kolo_weights *w, const kolo_tensor *t, int64_t outputs, size_t left)
+{
+    const size_t bytes = (size_t)(kolo_tensor_count(t) / t->dim[0] * outputs) * sizeof(float);
+    if (bytes > left) return 1;
+    kolo_weight *to = kolo_weights_add(w, t->name, strlen(t->name));
+    if (!to) return KOLO_ECONFIG;
+    to->type = KOLO_WEIGHT_F32;
+    to->rank = t->rank;
+    memcpy(to->dim, t->dim, sizeof to->dim);
+    to->dim[0] = outputs;
+    to->data = w->map + w->bytes - left;
+    to->bytes = bytes;
+    return 0;
+}
+
 /* Tensors from `data` on. A file may end between two layers: what begins a training from the trunk of another network does. */
-static int read_layers(kolo_weights *w, const kolo_graph *g, const darknet_order *o, size_t data)
+static int read_layers(kolo_weights *w, const kolo_graph *g, const darknet_order *o, const head_form *f, size_t data)
 {
     size_t left = w->bytes - data;
     for (int i = 0; i < o->tensors; i++) {
         const kolo_tensor *t = &g->tensor[o->tensor[i]];
-        const size_t bytes = (size_t)kolo_tensor_count(t) * sizeof(float);
         if (left == 0 && o->begins[i] && i) {
             w->partial = true;
             return 0;
         }
-        if (bytes > left)
+        const int rc = add_tensor(w, t, f->head[o->tensor[i]] ? f->anchors * (f->fixed + f->classes) : t->dim[0], left);
+        if (rc < 0) return rc;
+        if (rc > 0)
             return kolo_fail(KOLO_EINPUT, "%s: it ends within %s: a damaged file, or the weights of another network than %s", w->path,
                              t->name, g->name);
-        kolo_weight *to = kolo_weights_add(w, t->name, strlen(t->name));
-        if (!to) return KOLO_ECONFIG;
-        to->type = KOLO_WEIGHT_F32;
-        to->rank = t->rank;
-        memcpy(to->dim, t->dim, sizeof to->dim);
-        to->data = w->map + w->bytes - left;
-        to->bytes = bytes;
-        left -= bytes;
+        left -= kolo_weights_at(w, (int)w->count - 1)->bytes;
     }
     if (left)
         return kolo_fail(KOLO_EINPUT, "%s: it holds %zu bytes more than the layers of %s: the weights of another network", w->path, left, g->name);
@@ -124,13 +167,19 @@ static int read_layers(kolo_weights *w, const kolo_graph *g, const darknet_order
 int kolo_darknet_read(kolo_weights *w, const kolo_graph *graph)
 {
     darknet_order order;
+    head_form form = {0};
     /* how many pictures the network has seen was 4 bytes long until version 0.2 */
     const size_t data = reader_number(w->map, 4) * 10 + reader_number(w->map + 4, 4) >= 2 ? 20 : 16;
     if (!graph) return kolo_fail(KOLO_EINPUT, "%s: darknet's weights have no names: they can only be read for a network", w->path);
     if (w->bytes < data) return kolo_weights_refuse(w, "too short");
     int rc = kolo_darknet_order(graph, &order);
     if (rc < 0) return kolo_fail(KOLO_EINPUT, "%s: darknet's weights, but %s", w->path, kolo_error_text());
-    rc = read_layers(w, graph, &order, data);
+    rc = find_heads(graph, &form);
+    if (rc == 0) {
+        solve_classes(graph, &order, w->bytes - data, &form);
+        rc = read_layers(w, graph, &order, &form, data);
+    }
+    free(form.head);
     kolo_darknet_order_free(&order);
     return rc;
 }

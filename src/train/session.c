@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "ckpt/head.h"
 #include "comm/reducer.h"
 #include "kolo/error.h"
 #include "train/compression.h"
@@ -102,20 +103,16 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     return 0;
 }
 
-/* What the last layer is: the parameters of the last operation that has a matrix. */
-static void scale_head(kolo_graph *g, double scale)
+/* What begins at random in the layers that make the result; a detector's bias is an odds ratio, and stays. */
+static int scale_head(kolo_graph *g, double scale)
 {
-    for (int64_t i = g->nodes - 1; i >= 0 && scale != 1; i--) {
-        bool head = false;
-        for (int k = 0; k < g->node[i].n_in && !g->node[i].backward; k++) {
-            int t = g->node[i].in[k];
-            head |= t >= 0 && g->tensor[t].role == KOLO_ROLE_PARAM && g->tensor[t].rank > 1;
-        }
-        for (int k = 0; k < g->node[i].n_in && head; k++)
-            if (g->node[i].in[k] >= 0 && g->tensor[g->node[i].in[k]].role == KOLO_ROLE_PARAM)
-                g->tensor[g->node[i].in[k]].init.a *= scale;
-        if (head) return;
-    }
+    if (scale == 1) return 0;
+    bool *head = kolo_alloc((size_t)g->tensors * sizeof *head + 1);
+    const int rc = head ? kolo_graph_head(g, head) : KOLO_ECONFIG;
+    for (int64_t t = 0; rc == 0 && t < g->tensors; t++)
+        if (head[t] && g->tensor[t].init.kind != KOLO_INIT_CONSTANT) g->tensor[t].init.a *= scale;
+    free(head);
+    return rc;
 }
 
 static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
@@ -144,8 +141,7 @@ static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     KOLO_TRY(kolo_model_graph(graph, o->model, &config));
-    scale_head(*graph, o->head_init_scale);
-    return 0;
+    return scale_head(*graph, o->head_init_scale);
 }
 
 static char *tuning_cache(void)

@@ -39,6 +39,16 @@ kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" sh
 ok $? "kolo predict"
 like "$ROOM/log" '^  [01]\.[0-9]+  [01]  (ant|bee)  [0-9.]+ [0-9.]+ [0-9.]+ [0-9.]+$' "tells boxes with the names of their classes"
 is "$(head -c 4 "$ROOM/drawn/0.png" | tail -c 3)" PNG "and draws them"
+# darknet's file of five classes, a head of which stands in its middle, for the two of these pictures
+head='[convolutional]\nfilters=30\nactivation=linear\n[yolo]\nmask=0,1,2\nanchors=4,4,8,8,16,16\nclasses=5\n'
+layer='[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\nstride=2\npad=1\nactivation=leaky\n'
+# shellcheck disable=SC2059
+printf "[net]\nwidth=64\nheight=64\n$layer$head[route]\nlayers=0\n$layer$head" > "$ROOM/five.cfg"
+kolo export model="$ROOM/five.cfg" seed=1 "$ROOM/five.weights" > "$ROOM/log" 2>&1
+# shellcheck disable=SC2086
+kolo train $common model="$ROOM/five.cfg" mosaic=0 mosaic_mixup=0 epochs=1 run="$ROOM/d" init="$ROOM/five.weights" > "$ROOM/log" 2>&1
+ok $? "weights of another class count are a start"
+like "$ROOM/log" 'begins anew: 4 tensors.*module_list.1.conv.weight.*module_list.5.conv.weight' "both heads begin anew"
 kolo train model=yolox_nano data="$ROOM/shapes" val=none size=64 batch=2 epochs=1 run="$ROOM/c" > "$ROOM/log" 2>&1
 is $? 2 "pictures without boxes are refused"
 like "$ROOM/log" 'boxes' "and the reason said"
