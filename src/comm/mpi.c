@@ -67,8 +67,6 @@ static void reset(void *of)
     l->posted = l->first = 0;
 }
 
-static MPI_Datatype type_of(size_t width) { return width == 8 ? MPI_DOUBLE : width == 4 ? MPI_FLOAT : MPI_BYTE; }
-
 static int send_part(const lane *l, int rank, int tag, const void *data, int64_t count, MPI_Datatype type, MPI_Request *request)
 {
     return check(MPI_Isend(data, (int)count, type, rank, tag, l->network->world, request), "MPI_Isend");
@@ -93,8 +91,8 @@ static int send(void *of, int rank, int tag, const void *data, int64_t count, si
     lane *l = of;
     MPI_Request *request = NULL;
     KOLO_TRY(post(l, rank, &request));
-    if (count <= INT_MAX) return send_part(l, rank, tag, data, count, type_of(width), request);
     int64_t bytes = count * (int64_t)width, blocks = bytes / BLOCK;
+    if (bytes <= INT_MAX) return send_part(l, rank, tag, data, bytes, MPI_BYTE, request);
     KOLO_TRY(send_part(l, rank, tag, data, blocks, l->network->block, &request[1]));
     return send_part(l, rank, tag, (const char *)data + blocks * BLOCK, bytes % BLOCK, MPI_BYTE, request);
 }
@@ -104,8 +102,8 @@ static int receive(void *of, int rank, int tag, void *data, int64_t count, size_
     lane *l = of;
     MPI_Request *request = NULL;
     KOLO_TRY(post(l, rank, &request));
-    if (count <= INT_MAX) return receive_part(l, rank, tag, data, count, type_of(width), request);
     int64_t bytes = count * (int64_t)width, blocks = bytes / BLOCK;
+    if (bytes <= INT_MAX) return receive_part(l, rank, tag, data, bytes, MPI_BYTE, request);
     KOLO_TRY(receive_part(l, rank, tag, data, blocks, l->network->block, &request[1]));
     return receive_part(l, rank, tag, (char *)data + blocks * BLOCK, bytes % BLOCK, MPI_BYTE, request);
 }

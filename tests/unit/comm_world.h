@@ -11,6 +11,7 @@
 
 #include "base/philox.h"
 #include "comm/comm.h"
+#include "comm/kernel.h"
 #include "kolo/error.h"
 
 enum { WORLD_MAX = 32 };
@@ -144,17 +145,58 @@ static inline int64_t world_small_sums(world *w, kolo_comm *comm, bool canonical
     return bad;
 }
 
+/* Whole numbers that every type holds. */
+static inline int world_whole(int rank, int64_t i, enum kolo_wire type)
+{
+    return type == KOLO_WIRE_BOOL ? (rank + i) % 3 == 0 : (int)((rank * 3 + i) % 7);
+}
+
+static inline void world_write(void *at, enum kolo_wire type, const float *value, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) switch (type) {
+        case KOLO_WIRE_U8:
+        case KOLO_WIRE_I8:
+        case KOLO_WIRE_BOOL: ((uint8_t *)at)[i] = (uint8_t)value[i]; break;
+        case KOLO_WIRE_U16:
+        case KOLO_WIRE_I16: ((uint16_t *)at)[i] = (uint16_t)value[i]; break;
+        case KOLO_WIRE_I32: ((int32_t *)at)[i] = (int32_t)value[i]; break;
+        case KOLO_WIRE_I64: ((int64_t *)at)[i] = (int64_t)value[i]; break;
+        case KOLO_WIRE_F64: ((double *)at)[i] = value[i]; break;
+        case KOLO_WIRE_F32: ((float *)at)[i] = value[i]; break;
+        default: comm_narrow((uint16_t *)at + i, value + i, 1, type);
+        }
+}
+
+/* Every type, in one piece of the staging memory and in several. */
 static inline int64_t world_small_types(world *w, kolo_comm *comm)
 {
-    int64_t bad = 0, whole[2] = {w->launch.rank, -w->launch.rank}, n = w->launch.size;
-    double d[2] = {w->launch.rank, 0.5};
-    uint8_t u[3] = {1, (uint8_t)w->launch.rank, 3};
-    if (kolo_comm_allreduce(comm, whole, 2, KOLO_WIRE_I64, KOLO_MIN) < 0) return 1;
-    bad += whole[0] != 0 || whole[1] != -(n - 1);
-    if (kolo_comm_allreduce(comm, d, 2, KOLO_WIRE_F64, KOLO_SUM) < 0) return 1;
-    bad += d[0] != (double)(n * (n - 1) / 2) || d[1] != 0.5 * (double)n;
-    if (kolo_comm_allreduce(comm, u, 3, KOLO_WIRE_U8, KOLO_MAX) < 0) return 1;
-    bad += u[0] != 1 || u[1] != n - 1 || u[2] != 3;
+    static const enum kolo_reduce ops[] = {KOLO_SUM, KOLO_MIN, KOLO_MAX};
+    enum { MOST = 40001 };
+    int64_t bad = 0;
+    char *data = malloc(MOST * 8), *want = malloc(MOST * 8);
+    float *value = malloc(MOST * sizeof *value);
+    for (int run = 0; run < KOLO_WIRE_COUNT * 3; run++) {
+        enum kolo_wire type = (enum kolo_wire)(run / 3);
+        enum kolo_reduce op = ops[run % 3];
+        int64_t count = op == KOLO_SUM ? MOST : 37;
+        for (int64_t i = 0; i < count; i++) value[i] = (float)world_whole(w->launch.rank, i, type);
+        world_write(data, type, value, count);
+        for (int64_t i = 0; i < count; i++) {
+            float *v = &value[i];
+            *v = (float)world_whole(0, i, type);
+            for (int r = 1; r < w->launch.size; r++) {
+                float x = (float)world_whole(r, i, type);
+                *v = op == KOLO_SUM ? *v + x : op == KOLO_MIN ? (x < *v ? x : *v) : x > *v ? x : *v;
+            }
+            if (type == KOLO_WIRE_BOOL && *v > 1) *v = 1;
+        }
+        world_write(want, type, value, count);
+        if (kolo_comm_allreduce(comm, data, count, type, op) < 0) bad++;
+        bad += memcmp(data, want, (size_t)count * comm_width(type)) != 0;
+    }
+    free(data);
+    free(want);
+    free(value);
     return bad;
 }
 
