@@ -36,6 +36,7 @@ static void open_batch(kolo_loader *l)
     loader_slot *s = slot_of(l, l->opened);
     const int64_t *order = l->sampler ? l->order[l->epoch % 2] : NULL;
     const int64_t first = l->step * c->batch, left = l->count - first, mine = c->rank * l->rows;
+    s->recipe = l->sized ? &l->sized[kolo_sides_draw(&c->sides, c->seed, l->epoch, l->step)] : &l->recipe;
     s->epoch = l->epoch;
     s->step = l->step;
     s->valid_global = left < c->batch ? left : c->batch;
@@ -47,7 +48,7 @@ static void open_batch(kolo_loader *l)
         const int64_t position = first + mine + i;
         s->samples[i] = !valid ? -1 : order ? order[position / c->repeat] : position;
     }
-    loader_label(l, s, 0, l->rows);
+    loader_label(s, 0, l->rows);
     if (order) note_advice(l, order);
     s->taken = s->done = 0;
     s->status = 0;
@@ -247,6 +248,7 @@ int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
     l->shared_pixels = !config->dataset && l->steps * config->batch <= count;
     l->readers = loader_choose_readers(config);
     KOLO_TRY_GOTO(rc, loader_make_recipe(&l->recipe, config));
+    KOLO_TRY_GOTO(rc, loader_make_sized(l, config));
     l->chunk = loader_choose_chunk(l);
     KOLO_TRY_GOTO(rc, make_slots(l));
     KOLO_TRY_GOTO(rc, make_sampler(l, config));
@@ -272,6 +274,7 @@ void kolo_loader_destroy(kolo_loader **loader)
     if (!l->recipe.config.memory) kolo_pages_free(&l->memory, l->memory_bytes);
     kolo_pages_free(&l->noise, l->noise_bytes);
     free(l->slot);
+    free(l->sized);
     kolo_order_destroy(&l->sampler);
     free(l->order[0]);
     free(l->order[1]);
@@ -311,6 +314,8 @@ int kolo_loader_seek(kolo_loader *l, int64_t epoch, int64_t step)
 static void show(const kolo_loader *l, const loader_slot *s, kolo_batch *batch)
 {
     *batch = (kolo_batch){.pixels = s->pixels,
+                          .height = s->recipe->config.height,
+                          .width = s->recipe->config.width,
                           .labels = s->labels,
                           .samples = s->samples,
                           .words = l->recipe.config.words,

@@ -12,6 +12,7 @@
 #include "data/latency.h"
 #include "data/mix.h"
 #include "data/shard.h"
+#include "data/sides.h"
 
 typedef struct kolo_loader kolo_loader;
 
@@ -20,6 +21,7 @@ typedef struct kolo_loader_config {
     int64_t synthetic_count;     /* samples of the synthetic set */
     int channels, height,
         width; /* of the batch; channels: 1 or 3 (a gray file is repeated, a colour file refused for 1) */
+    kolo_sides sides; /* train: the side of every step's pictures instead; height and width are then the largest, for which there is memory */
     int classes;
     bool train; /* permuted and augmented; else source order, validation transform */
     uint64_t seed;
@@ -51,6 +53,7 @@ typedef struct kolo_loader_config {
 /* One batch of this rank, valid until kolo_loader_release. Rows >= valid are zero with label -1; valid may be 0. */
 typedef struct kolo_batch {
     const uint8_t *pixels;  /* (rows, height, width, channels) */
+    int height, width;
     const int32_t *labels;  /* (rows, words): a class; or two, and the weight of the first as the bits of an f32; or boxes */
     const int64_t *samples; /* (rows) global sample numbers, -1 for padding */
     int64_t words;

@@ -11,6 +11,9 @@ static int check_shape(const kolo_loader_config *c)
 {
     if (c->channels != 1 && c->channels != 3)
         return kolo_fail(KOLO_ECONFIG, "loader: %d channels; 1 or 3 are possible", c->channels);
+    const kolo_sides *s = &c->sides;
+    if (s->low && (!c->train || s->low < 1 || s->step < 1 || s->every < 1 || s->low + (kolo_sides_count(s) - 1) * s->step != c->height || c->width != c->height))
+        return kolo_fail(KOLO_EINTERNAL, "loader: sides %d to %d of pictures of %d x %d", s->low, s->high, c->height, c->width);
     if (c->height < 1 || c->width < 1 || c->height > 8192 || c->width > 8192)
         return kolo_fail(KOLO_ECONFIG, "loader: pictures of %d x %d pixels; 1 to 8192 a side are possible", c->height,
                          c->width);
@@ -118,6 +121,21 @@ int loader_make_recipe(kolo_recipe *r, const kolo_loader_config *config)
                      config->train ? 0 : config->resize);
     r->direct = !has_boxes(config) && info->encoding == KOLO_ENCODING_RAW && info->height == config->height && info->width == config->width &&
                 info->channels == config->channels && kolo_view_is_whole(&view, config->height, config->width);
+    return 0;
+}
+
+/* Canvases and slots have room for the largest. */
+int loader_make_sized(kolo_loader *l, const kolo_loader_config *config)
+{
+    const int sides = kolo_sides_count(&config->sides);
+    if (!sides) return 0;
+    l->sized = kolo_alloc((size_t)sides * sizeof *l->sized);
+    if (!l->sized) return KOLO_ECONFIG;
+    for (int i = 0; i < sides; i++) {
+        kolo_loader_config one = *config;
+        one.height = one.width = one.detect.height = one.detect.width = config->sides.low + i * config->sides.step;
+        KOLO_TRY(loader_make_recipe(&l->sized[i], &one));
+    }
     return 0;
 }
 

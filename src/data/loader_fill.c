@@ -15,9 +15,9 @@ int64_t loader_position(const kolo_loader *l, const loader_slot *s, int64_t row)
     return s->step * l->recipe.config.batch + l->recipe.config.rank * l->rows + row;
 }
 
-void loader_label(const kolo_loader *l, loader_slot *s, int64_t first, int64_t count)
+void loader_label(loader_slot *s, int64_t first, int64_t count)
 {
-    const kolo_loader_config *c = &l->recipe.config;
+    const kolo_loader_config *c = &s->recipe->config;
     const float whole = 1;
     for (int64_t i = first; i < first + count; i++) {
         int32_t *label = s->labels + i * c->words;
@@ -39,8 +39,8 @@ void loader_label(const kolo_loader *l, loader_slot *s, int64_t first, int64_t c
  * rank, so who reads it needs no other reader, and neither readers nor ranks change what is mixed with what. */
 static void mix_rows(const kolo_loader *l, loader_slot *s, int64_t first, int64_t count)
 {
-    const kolo_loader_config *c = &l->recipe.config;
-    const size_t bytes = l->recipe.sample_bytes;
+    const kolo_loader_config *c = &s->recipe->config;
+    const size_t bytes = s->recipe->sample_bytes;
     for (int64_t i = first; i < first + count; i++) {
         const int64_t j = i + c->repeat;
         if (i / c->repeat % 2 == 1 || j >= s->valid) continue;
@@ -77,21 +77,21 @@ static int allow_bad(kolo_loader *l, int64_t sample, int rc)
 /* A sample that cannot be decoded is replaced by the next one of the split that can: the same one wherever it is met. */
 static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t row, kolo_loader_stats *stats)
 {
-    const kolo_recipe *r = &l->recipe;
+    const kolo_recipe *r = s->recipe;
     const int64_t pass = kolo_augment_pass(s->epoch, loader_position(l, s, row) % r->config.repeat);
     const int64_t first = s->samples[row];
     const bool timed = row % 8 == 0 || r->sample_bytes >= 16384;
     const double begin = timed ? kolo_time() : 0;
     uint8_t *to = s->pixels + (size_t)row * r->sample_bytes;
     int32_t *label = s->labels + row * r->config.words;
-    for (int rc; (rc = kolo_worker_make(worker, pass, s->samples[row], to, label, timed, stats)) < 0;) {
+    for (int rc; (rc = kolo_worker_make(worker, r, pass, s->samples[row], to, label, timed, stats)) < 0;) {
         KOLO_TRY(allow_bad(l, s->samples[row], rc));
         s->samples[row] = (s->samples[row] + 1) % l->count;
         if (s->samples[row] == first) return kolo_fail(KOLO_EINPUT, "no sample of the split can be decoded");
     }
     if (s->samples[row] != first) {
         stats->bad++;
-        if (r->config.words <= 3) loader_label(l, s, row, 1);
+        if (r->config.words <= 3) loader_label(s, row, 1);
     }
     if (timed) kolo_latency_add(&stats->sample, kolo_time() - begin);
     return 0;
@@ -99,7 +99,7 @@ static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t
 
 void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t first, int64_t count, loader_result *r)
 {
-    const kolo_recipe *recipe = &l->recipe;
+    const kolo_recipe *recipe = s->recipe;
     const size_t bytes = recipe->sample_bytes;
     const int64_t left = s->valid - first, valid = left < 0 ? 0 : left < count ? left : count;
     if (l->shared_pixels) {

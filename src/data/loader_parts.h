@@ -12,6 +12,7 @@
 enum loader_slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
 
 typedef struct loader_slot {
+    const kolo_recipe *recipe; /* of the pictures in it: their size */
     uint8_t *pixels;
     int32_t *labels; /* (rows, words) */
     int64_t *samples;
@@ -32,7 +33,8 @@ typedef struct loader_layout {
 typedef struct kolo_client kolo_client;
 
 struct kolo_loader {
-    kolo_recipe recipe;
+    kolo_recipe recipe; /* of pictures of the largest size */
+    kolo_recipe *sized; /* [sides] the same, for every side; NULL: all pictures have one size */
     int64_t count, rows, steps, chunk;
     int readers, slots;
     loader_slot *slot;
@@ -68,6 +70,7 @@ typedef struct loader_result {
 
 int loader_check(const kolo_loader_config *config, int64_t count);
 int loader_make_recipe(kolo_recipe *recipe, const kolo_loader_config *config);
+int loader_make_sized(kolo_loader *loader, const kolo_loader_config *config);
 int loader_choose_readers(const kolo_loader_config *config);
 int64_t loader_choose_chunk(const kolo_loader *loader);
 int loader_choose_slots(const kolo_loader_config *config); /* one more than prefetch: the one that the consumer holds */
@@ -78,7 +81,7 @@ void loader_point_slot(loader_slot *slot, const loader_layout *layout, uint8_t *
 /* Of a row of this rank in the order of the epoch. */
 int64_t loader_position(const kolo_loader *loader, const loader_slot *slot, int64_t row);
 /* Labels of the rows first .. first + count - 1 as their samples have them, nothing mixed. */
-void loader_label(const kolo_loader *loader, loader_slot *slot, int64_t first, int64_t count);
+void loader_label(loader_slot *slot, int64_t first, int64_t count);
 /* By a reader, without the lock; nobody else touches these rows. */
 void loader_fill(kolo_loader *loader, kolo_worker *worker, loader_slot *slot, int64_t first, int64_t count,
                  loader_result *result);

@@ -241,7 +241,7 @@ static int await_batch(kolo_client *c, int64_t position)
 static bool copy_block(const kolo_client *c, int slot, int64_t position, loader_slot *to, int64_t first, int64_t count,
                        kolo_loader_stats *stats)
 {
-    const size_t bytes = c->loader->recipe.sample_bytes, n = (size_t)count,
+    const size_t bytes = to->recipe->sample_bytes, n = (size_t)count,
                  words = (size_t)c->loader->recipe.config.words;
     const size_t from = (size_t)(c->offset + first), at = (size_t)first;
     loader_slot s;
@@ -278,7 +278,7 @@ bool kolo_client_take(kolo_client *c, loader_slot *s, int64_t first, int64_t cou
     if (--c->copying == 0) pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     if (!whole) {
-        loader_label(c->loader, s, first, count);
+        loader_label(s, first, count);
         return false;
     }
     stats->served += mine.served;

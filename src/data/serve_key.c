@@ -70,6 +70,7 @@ int serve_key(const kolo_loader_config *c, char *text)
     for (int i = 0; i < c->channels; i++)
         put(&w, "mean[%d]=%.9g\nstd[%d]=%.9g\n", i, (double)c->mean[i], i, (double)c->std[i]);
     put(&w, "augment=%s\n", c->augment ? c->augment : "");
+    if (c->sides.low) put(&w, "multi_scale=%d-%d:%d:%d\n", c->sides.low, c->sides.high, c->sides.step, c->sides.every);
     if (c->words > 3) put_boxes(&w, c);
     if (rule.kind == KOLO_ORDER_LOCAL) put_nodes(&w, c);
     return w.used < SERVE_KEY - 1 ? 0 : kolo_fail(KOLO_ECONFIG, "serve=: the list in augment= is too long");

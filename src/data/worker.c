@@ -12,7 +12,7 @@
 #include "kolo/error.h"
 
 struct kolo_worker {
-    const kolo_recipe *recipe;
+    const kolo_recipe *recipe; /* of the row that is made */
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
     kolo_picture picture, turned;
@@ -199,14 +199,14 @@ int kolo_worker_fetch(kolo_worker *w, int64_t sample, kolo_picture *to)
     return 0;
 }
 
-int kolo_worker_make(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to, int32_t *label, bool timed,
+int kolo_worker_make(kolo_worker *w, const kolo_recipe *r, int64_t pass, int64_t sample, uint8_t *to, int32_t *label, bool timed,
                      kolo_loader_stats *stats)
 {
-    const kolo_recipe *r = w->recipe;
     const kolo_loader_config *c = &r->config;
     const size_t length = kolo_dataset_bytes(c->dataset, sample);
     const bool cached = kolo_dataset_memory(c->dataset, sample);
     int rc;
+    w->recipe = r;
     w->timed = timed && !cached;
     w->stats = stats;
     if (w->row) return kolo_detect_row_make(w->row, w, r, pass, sample, to, label);
@@ -222,6 +222,8 @@ int kolo_worker_make(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to, 
     stats->hits += cached;
     if (w->canvas) {
         w->canvas->pixels = to;
+        w->canvas->height = c->height;
+        w->canvas->width = c->width;
         kolo_augment_apply(r->augment, r->augments, w->canvas, c->seed, pass, sample);
     }
     return 0;
