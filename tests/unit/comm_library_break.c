@@ -6,6 +6,7 @@ enum { RANKS = 2, THREADS = 4, MOST = 10000, WORLDS = 10 };
 
 static kolo_world *whole;
 static _Atomic uint32_t running;
+static int64_t *taken; /* [RANKS] shared, over all worlds */
 
 typedef struct submitter {
     int number;
@@ -49,60 +50,42 @@ static void *submit_and_ask(void *of)
     return NULL;
 }
 
-static void one_rank(int rank)
+/* Returns what it should not: requests that never end, or end otherwise. */
+static int64_t one_rank(rig_rank *r, int wait)
 {
-    rig_rank r = {.rank = rank};
     const kolo_world_config config = {.timeout = 5, .shared_bytes = 1 << 20, .transport = "tcp"};
     submitter s[THREADS] = {{0}};
     pthread_t thread[THREADS];
-    world_fill(&r.w, rank, RANKS, rig_nodes, rig_job);
-    if (lib_world_start(&whole, &r.w.launch, &config, rig_exchange, &r) < 0) return;
-    atomic_store(&running, 0);
+    if (lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r) < 0) return -1;
     for (int t = 0; t < THREADS; t++) {
         s[t].number = t;
         pthread_create(&thread[t], NULL, submit_and_ask, &s[t]);
     }
     while (atomic_load(&running) < THREADS) usleep(10);
-    if (rank == 1) {
-        usleep((useconds_t)(rig_argument * 150));
+    if (r->rank == 1) {
+        usleep((useconds_t)(wait * 150));
         kolo_world_abort(whole, "enough of it");
     }
-    int64_t bad = 0, taken = 0;
+    int64_t bad = 0;
     for (int t = 0; t < THREADS; t++) {
         pthread_join(thread[t], NULL);
         bad += s[t].open + 1000000 * s[t].odd;
-        taken += s[t].taken;
+        taken[r->rank] += s[t].taken;
     }
-    rig->outcome[rank].value = bad;
-    rig->outcome[rank].exit = (int)taken;
     kolo_world_close(&whole);
+    return bad;
 }
 
 int main(void)
 {
-    int64_t bad = 0, taken = 0, ended = 0;
+    int64_t bad = 0;
+    taken = mmap(NULL, RANKS * sizeof *taken, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int n = 0; n < WORLDS; n++) {
-        rig = mmap(NULL, sizeof *rig, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        rig_size = RANKS;
-        rig_argument = n;
-        snprintf(rig_job, sizeof rig_job, "test-break.%d.%d", (int)getpid(), n);
-        fflush(stdout);
-        for (int r = 0; r < RANKS; r++)
-            if (fork() == 0) {
-                alarm(30);
-                one_rank(r);
-                _exit(0);
-            }
-        for (int r = 0, status; r < RANKS; r++) ended += wait(&status) > 0 && WIFEXITED(status);
-        for (int r = 0; r < RANKS; r++) {
-            bad += rig->outcome[r].value;
-            taken += rig->outcome[r].exit;
-        }
-        munmap(rig, sizeof *rig);
+        rig_party p = rig_begin("break", RANKS, NULL, one_rank, n, 30);
+        bad += rig_end(&p, -1);
     }
-    is_int(ended, RANKS * WORLDS, "%d worlds break while %d threads a rank submit, and end", WORLDS, THREADS);
-    is_int(bad, 0, "whatever was taken is complete");
-    ok(taken > WORLDS, "requests were taken (%lld)", (long long)taken);
-    is_int(world_leftovers("test-break"), 0, "no segment is left behind");
+    is_int(bad, 0, "%d worlds break while %d threads a rank submit, and end; whatever was taken is complete", WORLDS, THREADS);
+    ok(taken[0] + taken[1] > WORLDS, "requests were taken (%lld)", (long long)(taken[0] + taken[1]));
+    is_int(rig_leftovers("break"), 0, "no segment is left behind");
     return done_testing();
 }

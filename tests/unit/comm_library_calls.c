@@ -121,7 +121,6 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 typedef struct counts {
     long made[KINDS]; /* a call: what is kept for messages that come early may still grow once */
     int failed[KINDS];
-    char text[256];
 } counts;
 static counts *of_rank;
 
@@ -136,46 +135,31 @@ static int count_kind(int k)
     return kolo_barrier(all); /* before anybody begins with the next kind */
 }
 
-static void one_rank(int rank)
+static int64_t one_rank(rig_rank *r, int argument)
 {
-    rig_rank r = {.rank = rank};
     const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
-    me = rank;
-    world_fill(&r.w, rank, RANKS, rig_nodes, rig_job);
-    int rc = lib_world_start(&whole, &r.w.launch, &config, rig_exchange, &r);
+    (void)argument;
+    me = r->rank;
+    KOLO_TRY(lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r));
     all = kolo_world_group(whole);
-    for (int k = 0; k < KINDS; k++) {
-        if (rc == 0) rc = count_kind(k);
-        of_rank[rank].failed[k] = rc;
-    }
-    snprintf(of_rank[rank].text, sizeof of_rank[rank].text, "%s", rc < 0 ? kolo_error_text() : "");
+    int rc = 0;
+    for (int k = 0; k < KINDS && rc == 0; k++) of_rank[me].failed[k] = rc = count_kind(k);
     kolo_world_close(&whole);
+    return rc;
 }
 
 static void check(const int *node_of, const char *where)
 {
-    rig = mmap(NULL, sizeof *rig, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     of_rank = mmap(NULL, RANKS * sizeof *of_rank, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    rig_size = RANKS;
-    rig_nodes = node_of;
-    snprintf(rig_job, sizeof rig_job, "test-calls.%d", (int)getpid());
-    fflush(stdout);
     for (int r = 0; r < RANKS; r++)
-        if (fork() == 0) {
-            alarm(60);
-            one_rank(r);
-            _exit(0);
-        }
-    for (int r = 0; r < RANKS; r++) wait(NULL);
+        for (int k = 0; k < KINDS; k++) of_rank[r].failed[k] = -1; /* until it has come that far */
+    rig_party p = rig_begin("calls", RANKS, node_of, one_rank, 0, 60);
+    is_int(rig_end(&p, -1), 0, "%s: all ranks come to their end", where);
     for (int k = 0; k < KINDS; k++) {
         long made = 0;
-        for (int r = 0; r < RANKS; r++) {
-            made += of_rank[r].made[k] + (of_rank[r].failed[k] < 0 ? 1000000 : 0);
-            if (of_rank[r].failed[k] < 0) diag("rank %d: %s", r, of_rank[r].text);
-        }
+        for (int r = 0; r < RANKS; r++) made += of_rank[r].made[k] + (of_rank[r].failed[k] < 0 ? 1000000 : 0);
         is_int(made, 0, COUNTING ? "%s, %s: a call allocates nothing" : "%s, %s: runs", where, kinds[k].what);
     }
-    munmap(rig, sizeof *rig);
     munmap(of_rank, RANKS * sizeof *of_rank);
 }
 
@@ -189,6 +173,6 @@ int main(void)
     is_int(atomic_load(&allocations) - before, COUNTING, "allocations are counted, if there is no sanitizer");
     check(NULL, "one node");
     check(two, "two nodes");
-    is_int(world_leftovers("test-calls"), 0, "no segment is left behind");
+    is_int(rig_leftovers("calls"), 0, "no segment is left behind");
     return done_testing();
 }

@@ -3,9 +3,9 @@
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
 
-enum { VICTIM = 1, RANKS = 3 };
+enum { VICTIM = 1, RANKS = 3, CALLED = 20 /* calls that go well */ };
 enum drill { KILLED, STOPPED, LATE, GIVES_UP, LEAVES };
-enum call { BY_CALLER, LARGE, NAMED, CALLS };
+enum call { BY_CALLER, LARGE, NAMED };
 static const char *const drill_name[] = {"killed", "stopped", "late", "giving up", "leaving"}, *const call_name[] = {
                                                                                                    "a barrier",
                                                                                                    "a large allreduce",
@@ -24,57 +24,63 @@ static int one_call(kolo_world *whole, enum call call)
     return kolo_wait(whole, h);
 }
 
-static int misbehave(kolo_world *whole, enum drill drill)
+static void misbehave(kolo_world *whole, enum drill drill)
 {
     usleep(200000);
     if (drill == KILLED) kill(getpid(), SIGKILL);
     if (drill == STOPPED) kill(getpid(), SIGSTOP);
     if (drill == GIVES_UP) kolo_world_abort(whole, "no data any more");
-    if (drill == LATE)
-        while (atomic_load(&rig->mark[0]) < RANKS - 1) usleep(10000);
-    return 0;
+    while (drill == LATE && atomic_load(&rig->mark[0]) < RANKS - 1) usleep(10000);
+}
+
+/* Who, where, in what operation, how far it came, and what became of it. */
+static bool names_victim(const char *text, enum drill drill, enum call call)
+{
+    char who[64], did[64];
+    if (drill == GIVES_UP) return strstr(text, "rank 1 on host n") == text && strstr(text, "gave up: no data any more");
+    snprintf(who, sizeof who, "rank 1 on host n%d (pid %d)", rig_nodes ? rig_nodes[VICTIM] : 0, (int)rig->outcome[VICTIM].pid);
+    snprintf(did, sizeof did, "which began %s number %d ", call == BY_CALLER ? "barrier" : "allreduce",
+             call == NAMED ? CALLED : CALLED + 1); /* the world's beginning was one without a name */
+    return strstr(text, who) == text && strstr(text, did) &&
+           (drill == KILLED ? strstr(text, ", died;") != NULL
+                            : strstr(text, "gave no sign of life for") || strstr(text, "did not come for"));
 }
 
 /* 0: as it should be. */
-static int64_t judge(rig_rank *r, kolo_world *whole, enum drill drill, enum call call, int rc, double seconds)
+static int64_t judge(kolo_world *whole, enum drill drill, enum call call, int rc, double seconds)
 {
     char text[1024], again[1024];
     snprintf(text, sizeof text, "%s", kolo_error_text());
-    snprintf(rig->outcome[r->rank].text, sizeof rig->outcome[r->rank].text, "%s", text);
     if (drill == LEAVES)
         return !(rc == KOLO_EINPUT && strstr(text, "rank 1: the end of the world") && strstr(text, "rank 0, 2: "));
-    bool named = strstr(text, "rank 1") && (drill == GIVES_UP ? strstr(text, "no data any more") != NULL : true);
     int later = one_call(whole, call == NAMED ? BY_CALLER : NAMED);
     snprintf(again, sizeof again, "%s", kolo_error_text());
-    return (rc != KOLO_ELAUNCH) + 10 * !named + 100 * (seconds > 12) + 1000 * (later != KOLO_ELAUNCH) +
-           10000 * (strcmp(text, again) != 0);
+    return (rc != KOLO_ELAUNCH) + 10 * !names_victim(text, drill, call) + 100 * (seconds > 10) +
+           1000 * (later != KOLO_ELAUNCH) + 10000 * (strcmp(text, again) != 0);
 }
 
-static void *drill_rank(void *of)
+static int64_t drill_rank(rig_rank *r, int argument)
 {
-    rig_rank r = {.rank = (int)(intptr_t)of};
-    enum drill drill = rig_argument % 10;
-    enum call call = rig_argument / 10;
-    const kolo_world_config config = {.timeout = 2, .shared_bytes = 1 << 20, .transport = "tcp"};
+    enum drill drill = argument % 10;
+    enum call call = argument / 10;
+    /* who is dead is seen at once; who is stopped or late when the time is over */
+    const kolo_world_config config = {.timeout = drill == KILLED ? 300 : 2, .shared_bytes = 1 << 20, .transport = "tcp"};
     kolo_world *whole = NULL;
-    world_fill(&r.w, r.rank, rig_size, rig_nodes, rig_job);
-    rig_outcome *out = &rig->outcome[r.rank];
-    out->pid = getpid();
-    int rc = lib_world_start(&whole, &r.w.launch, &config, rig_exchange, &r);
-    for (int i = 0; rc == 0 && i < 20; i++) rc = one_call(whole, call);
+    int64_t bad = 0;
+    int rc = lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r);
+    for (int i = 0; rc == 0 && i < CALLED; i++) rc = one_call(whole, call);
     if (rc < 0) {
-        snprintf(out->text, sizeof out->text, "%s", kolo_error_text());
-        out->value = rc;
-    } else if (r.rank == VICTIM && drill != LEAVES) {
+        bad = rc;
+    } else if (r->rank == VICTIM && drill != LEAVES) {
         misbehave(whole, drill);
-    } else if (r.rank != VICTIM) {
+    } else if (r->rank != VICTIM) {
         double begin = kolo_time();
         while (rc == 0) rc = one_call(whole, call);
-        out->value = judge(&r, whole, drill, call, rc, kolo_time() - begin);
+        bad = judge(whole, drill, call, rc, kolo_time() - begin);
         atomic_fetch_add(&rig->mark[0], 1);
     }
     kolo_world_close(&whole);
-    return NULL;
+    return bad;
 }
 
 /* Some drills side by side: they mostly wait. */
@@ -83,48 +89,6 @@ typedef struct trial {
     enum drill drill;
     enum call call;
 } trial;
-typedef struct running {
-    rig_shared *rig;
-    pid_t pid[RANKS];
-} running;
-
-static running begin(const trial *t, int number)
-{
-    running now;
-    now.rig = rig = mmap(NULL, sizeof *rig, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    rig_size = RANKS;
-    rig_nodes = t->node_of;
-    rig_argument = (int)t->call * 10 + (int)t->drill;
-    snprintf(rig_job, sizeof rig_job, "test-faults.%d.%d", (int)getpid(), number);
-    fflush(stdout);
-    for (int r = 0; r < RANKS; r++)
-        if ((now.pid[r] = fork()) == 0) {
-            drill_rank((void *)(intptr_t)r);
-            _exit(0);
-        }
-    return now;
-}
-
-/* The victim may have to be killed, and its end is nobody's fault. */
-static void end(const trial *t, running now)
-{
-    int64_t bad = 0;
-    const char *where = !t->node_of                           ? "one node"
-                        : t->node_of[VICTIM] == t->node_of[0] ? "two nodes, beside rank 0"
-                                                              : "two nodes, beside rank 2";
-    for (int r = 0; r < RANKS; r++) {
-        int status = 0;
-        if (r == VICTIM) continue;
-        waitpid(now.pid[r], &status, 0);
-        bad += now.rig->outcome[r].value + (WIFEXITED(status) ? 0 : 1000000);
-        if (now.rig->outcome[r].value) diag("rank %d: %s", r, now.rig->outcome[r].text);
-    }
-    kill(now.pid[VICTIM], SIGKILL);
-    waitpid(now.pid[VICTIM], NULL, 0);
-    is_int(bad, 0, "%s: a rank %s, the others in %s: named in time, on every rank, for good", where,
-           drill_name[t->drill], call_name[t->call]);
-    munmap(now.rig, sizeof *now.rig);
-}
 
 static const int beside[] = {0, 0, 1}, apart[] = {0, 1, 1};
 static const trial trials[] = {
@@ -135,14 +99,26 @@ static const trial trials[] = {
     {beside, KILLED, LARGE},   {apart, KILLED, NAMED},     {apart, STOPPED, LARGE}, {apart, GIVES_UP, BY_CALLER},
 };
 
+/* The victim may have to be killed, and its end is nobody's fault. */
+static void end(const trial *t, rig_party *p)
+{
+    const char *where = !t->node_of                           ? "one node"
+                        : t->node_of[VICTIM] == t->node_of[0] ? "two nodes, beside rank 0"
+                                                              : "two nodes, beside rank 2";
+    is_int(rig_end(p, VICTIM), 0, "%s: a rank %s, the others in %s: named in time, on every rank, for good", where,
+           drill_name[t->drill], call_name[t->call]);
+}
+
 int main(void)
 {
-    enum { TRIALS = sizeof trials / sizeof *trials, SIDE_BY_SIDE = 6 };
+    enum { TRIALS = sizeof trials / sizeof *trials, SIDE_BY_SIDE = 9 };
     for (int first = 0; first < TRIALS; first += SIDE_BY_SIDE) {
-        running now[SIDE_BY_SIDE];
-        for (int i = first; i < TRIALS && i < first + SIDE_BY_SIDE; i++) now[i - first] = begin(&trials[i], i);
-        for (int i = first; i < TRIALS && i < first + SIDE_BY_SIDE; i++) end(&trials[i], now[i - first]);
+        rig_party p[SIDE_BY_SIDE];
+        for (int i = first; i < TRIALS && i < first + SIDE_BY_SIDE; i++)
+            p[i - first] = rig_begin("faults", RANKS, trials[i].node_of, drill_rank,
+                                     (int)trials[i].call * 10 + (int)trials[i].drill, 60);
+        for (int i = first; i < TRIALS && i < first + SIDE_BY_SIDE; i++) end(&trials[i], &p[i - first]);
     }
-    is_int(world_leftovers("test-faults"), 0, "no segment is left behind");
+    is_int(rig_leftovers("faults"), 0, "no segment is left behind");
     return done_testing();
 }

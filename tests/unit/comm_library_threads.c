@@ -94,43 +94,23 @@ static int64_t released_early(void)
     return (me == 0 && result) + (kolo_wait(whole, h) != KOLO_EINPUT);
 }
 
-static void one_rank(int rank)
+static int64_t one_rank(rig_rank *r, int argument)
 {
-    rig_rank r = {.rank = rank};
     const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .transport = "tcp"};
-    me = rank;
-    world_fill(&r.w, rank, RANKS, rig_nodes, rig_job);
-    int rc = lib_world_start(&whole, &r.w.launch, &config, rig_exchange, &r);
+    (void)argument;
+    me = r->rank;
+    if (lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r) < 0) return -1;
     all = kolo_world_group(whole);
-    int64_t *bad = &rig->outcome[rank].value;
-    *bad = rc < 0 ? 1000000 : in_threads(sums, THREADS, NULL);
-    if (rc == 0) *bad += 100000 * one_handle(false) + 1000000 * one_handle(true) + 10000000 * released_early();
-    if (*bad) snprintf(rig->outcome[rank].text, sizeof rig->outcome[rank].text, "%s", kolo_error_text());
+    int64_t bad = in_threads(sums, THREADS, NULL);
+    bad += 100000 * one_handle(false) + 1000000 * one_handle(true) + 10000000 * released_early();
     kolo_world_close(&whole);
+    return bad;
 }
 
 static void check(const int *node_of, const char *where)
 {
-    int64_t bad = 0, ended = 0;
-    rig = mmap(NULL, sizeof *rig, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    rig_size = RANKS;
-    rig_nodes = node_of;
-    snprintf(rig_job, sizeof rig_job, "test-several.%d.%d", (int)getpid(), node_of != NULL);
-    fflush(stdout);
-    for (int r = 0; r < RANKS; r++)
-        if (fork() == 0) {
-            alarm(60);
-            one_rank(r);
-            _exit(0);
-        }
-    for (int r = 0, status; r < RANKS; r++) ended += wait(&status) > 0 && WIFEXITED(status) && !WEXITSTATUS(status);
-    for (int r = 0; r < RANKS; r++) {
-        bad += rig->outcome[r].value;
-        if (rig->outcome[r].value) diag("rank %d: %s", r, rig->outcome[r].text);
-    }
-    is_int(ended, RANKS, "%s: all ranks end", where);
-    is_int(bad, 0, "%s: %d threads reduce at once, wait for one handle, release what another waits for", where, THREADS);
-    munmap(rig, sizeof *rig);
+    rig_party p = rig_begin("several", RANKS, node_of, one_rank, 0, 60);
+    is_int(rig_end(&p, -1), 0, "%s: %d threads reduce at once, wait for one handle, release what another waits for", where, THREADS);
 }
 
 int main(void)
@@ -138,6 +118,6 @@ int main(void)
     static const int two[RANKS] = {0, 1};
     check(NULL, "one node");
     check(two, "two nodes");
-    is_int(world_leftovers("test-several"), 0, "no segment is left behind");
+    is_int(rig_leftovers("several"), 0, "no segment is left behind");
     return done_testing();
 }

@@ -217,6 +217,6 @@ int main(void)
     is_int(rig_run(3, NULL, false, types, 0), 0, "every type and operation, with factors");
     is_int(rig_run(3, NULL, false, differs, 0), 0, "who brings something else is found by all, and the set goes on");
     is_int(rig_run(4, NULL, false, sets, 0), 0, "sets that overlap, made and closed again; meetings");
-    ok(!world_leftovers(rig_job), "nothing is left in /dev/shm");
+    ok(!rig_leftovers("router"), "nothing is left in /dev/shm");
     return done_testing();
 }

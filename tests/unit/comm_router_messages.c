@@ -150,6 +150,6 @@ int main(void)
     is_int(rig_run(7, uneven, false, storm, 1050), 0, "3 nodes of 3, 3 and 1 ranks");
     is_int(rig_run(3, each, true, storm, 300), 0, "3 threads, each its own node");
     is_int(rig_run(2, NULL, false, wrong_length, 0), 0, "a message of another length than expected breaks the world on both ranks, named");
-    ok(!world_leftovers(rig_job), "nothing is left in /dev/shm");
+    ok(!rig_leftovers("router"), "nothing is left in /dev/shm");
     return done_testing();
 }
