@@ -9,6 +9,7 @@ case $BUILD in /*) ;; *) BUILD=$TOP/$BUILD ;; esac
 export KOLO_SHARED=${KOLO_SHARED:-$TOP/../shared}
 PATH=$BUILD/bin:$PATH:/usr/sbin
 export PATH
+export KOLO_CACHE=${KOLO_CACHE:-$BUILD/tests/cache} # choices by clocks are kept there, not in a home
 ROOM=$(mktemp -d "${TMPDIR:-/tmp}/kolo-test-XXXXXX") || exit 1
 tap_count=0 tap_failed=0
 tap_cleanup=()
@@ -20,9 +21,11 @@ tap_end() {
 trap tap_end EXIT
 at_end() { tap_cleanup+=("$1"); }
 
-ok() { # STATUS TEXT
+ok() { # STATUS TEXT [FILE: what was said, shown where it failed]
     tap_count=$((tap_count + 1))
-    if [ "$1" = 0 ]; then echo "ok $tap_count - $2"; else echo "not ok $tap_count - $2" && tap_failed=1; fi
+    if [ "$1" = 0 ]; then echo "ok $tap_count - $2" && return; fi
+    echo "not ok $tap_count - $2" && tap_failed=1
+    [ -z "${3:-}" ] || tail -n 15 "$3" | sed 's/^/#     /'
 }
 is() { # GOT WANT TEXT
     [ "$1" = "$2" ]
@@ -71,6 +74,12 @@ shapes_data() { # [COUNT [COUNT OF VAL]]
         sed 's/^/# /' "$ROOM/pack.log" && echo "Bail out! packing failed" && exit 1
     fi
 }
+journalled() { # DIR PID: waits until that packing has finished and noted some samples; fails where it ended before
+    until [ -e "$1/.pack/journal" ] && [ -n "$(tr -d '\0' < "$1/.pack/journal" | head -c 1)" ]; do
+        kill -0 "$2" 2> /dev/null || return 1
+        sleep 0.02
+    done
+}
 # device=cuda on the stand-in for a GPU (tests/standin), for the rest of the test
 standin_gpu() {
     export KOLO_CUDA_LIBRARY=$BUILD/standin/libkolo_cuda.so
@@ -85,6 +94,16 @@ cluster() {
     at_end "'$TOP/share/minislurm' down > /dev/null 2>&1"
     eval "$("$TOP/share/minislurm" env)"
 }
+state_of() { scontrol show job "$1" 2> /dev/null | sed -n 's/^ *JobState=\([A-Z]*\).*/\1/p' | head -n 1; }
+await() { # JOB: until it has ended, at most 150 s; its state
+    local i state
+    for ((i = 0; i < 750; i++)); do
+        state=$(state_of "$1")
+        case $state in PENDING | RUNNING | COMPLETING | REQUEUED | SUSPENDED | CONFIGURING | "") sleep 0.2 ;; *) break ;; esac
+    done
+    echo "$state"
+}
+now() { date +%s%3N; } # milliseconds
 # events: "step loss" of every step of a run
 losses() { sed -n 's/.*"event":"step".*"step":\([0-9]*\).*"loss":\([^,}]*\).*/\1 \2/p' "$1/events.jsonl"; }
 weights_sum() { # RUN: checksum of its newest checkpoint's tensors

@@ -63,15 +63,23 @@ refused CUDA_VISIBLE_DEVICES= "device=cpu" "no GPU to be seen"
 # --- other ranks
 command -v mpiexec > /dev/null || { skip "no mpiexec" && done_testing; }
 export STANDIN_DEVICES=2
+orphans() { # segments of the stand-in's NCCL whose maker, named in them, has ended: other tests' live
+    local segment maker
+    for segment in /dev/shm/standin-nccl-*; do
+        maker=${segment##*/standin-nccl-}
+        [ ! -e "$segment" ] || [ -e "/proc/${maker%%-*}" ] || echo "$segment"
+    done
+}
 ranks() { # FAULT ...: status in $status
     local run=${1//:/-} fault=$1 begin=$SECONDS
     shift
     cp -r "$ROOM/begun" "$ROOM/$run"
     STANDIN_NCCL=$fault timeout -k 5 60 mpiexec -n 2 kolo train "${common[@]}" run="$ROOM/$run" reducer=nccl "$@" > "$ROOM/log" 2>&1
     status=$?
-    ok $((SECONDS - begin > 40)) "$fault: ends in time"
+    [ $status != 124 ]
+    ok $? "$fault: ends of its own accord, after $((SECONDS - begin)) s"
     is "$(weights "$run" 4)" "$four" "$fault: the checkpoint stays as it was"
-    is "$(find /dev/shm -maxdepth 1 -name 'standin-nccl-*' -newer "$ROOM/report" | head -n 1)" "" "$fault: nothing is left in /dev/shm"
+    is "$(orphans)" "" "$fault: nothing is left in /dev/shm"
 }
 ranks absent:1 timeout=3
 is $status 69 "a rank that never joins NCCL: exit 69"

@@ -3,10 +3,12 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 cluster 2 2 2
-submit() { # NAME TEMPLATE [SBATCH ARGS...]: waits; the job's exit status
-    local name=$1 template=$2
+submit() { # NAME TEMPLATE [SBATCH ARGS...]: waits (sbatch --wait looks after 2, 10 and 42 s only); the job's exit status
+    local name=$1 template=$2 job
     shift 2
-    sbatch --wait --time=00:20:00 --output="$ROOM/$name.out" "$@" "$TOP/jobs/$template" > "$ROOM/$name.sbatch" 2>&1
+    job=$(sbatch --parsable --time=00:20:00 --output="$ROOM/$name.out" "$@" "$TOP/jobs/$template" 2> "$ROOM/$name.sbatch") || return
+    await "$job" > "$ROOM/$name.state"
+    return "$(scontrol show job "$job" | sed -n 's/.* ExitCode=\([0-9]*\):.*/\1/p')"
 }
 for template in jobs/*.sh; do
     [ "$template" = jobs/lib.sh ] && continue

@@ -106,19 +106,18 @@ else
     skip "no mpiexec"
 fi
 for encoding in raw jpeg; do
-    MORE=(--count 1500 --shards 3 --encoding "$encoding")
+    MORE=(--count 400 --shards 3 --encoding "$encoding")
     [ $encoding = raw ] && MORE+=(--size 64)
     pack "${MORE[@]}" --out "$ROOM/whole-$encoding"
-    kolo-pack --source scenes "${MORE[@]}" --out "$ROOM/killed-$encoding" > "$ROOM/log" 2>&1 &
+    kolo-pack --source scenes "${MORE[@]}" --threads 1 --out "$ROOM/killed-$encoding" > "$ROOM/log" 2>&1 &
     pid=$!
-    for _ in $(seq 200); do
-        [ -e "$ROOM/killed-$encoding/.pack/journal" ] && [ "$(du -k "$ROOM/killed-$encoding/.pack/journal" | cut -f 1)" -gt 4 ] && break
-        sleep 0.02
-    done
+    journalled "$ROOM/killed-$encoding" $pid
+    ok $? "$encoding: some samples are noted" "$ROOM/log"
     kill -KILL $pid
     wait $pid 2> /dev/null
     is $? 137 "$encoding: killed while it works"
     pack "${MORE[@]}" --out "$ROOM/killed-$encoding" --resume
+    like "$ROOM/log" '[1-9][0-9]* kept' "$encoding: what was finished is kept"
     is "$(sums "$ROOM/killed-$encoding")" "$(sums "$ROOM/whole-$encoding")" "$encoding: resumed, the same bytes"
 done
 if command -v kolo > /dev/null; then

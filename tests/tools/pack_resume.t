@@ -2,22 +2,19 @@
 # kolo-pack stopped in every way, and resumed: the bytes of a run that was never stopped.
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards
-ARGS=(--source shapes --count 2400 --shards 2 --encoding raw --size 64)
+ARGS=(--source shapes --count 1200 --shards 2 --encoding raw --size 64)
 sums() { (cd "$1" && sha256sum -- *); }
 kolo-pack "${ARGS[@]}" --out "$ROOM/whole" > "$ROOM/log" 2>&1 || { sed 's/^/# /' "$ROOM/log" && exit 1; }
 want=$(sums "$ROOM/whole")
-wait_for_some() { # DIR PID: until something is written
-    local i
-    for i in $(seq 200); do
-        [ -e "$1/.pack/journal" ] && [ "$(du -k "$1/.pack/journal" | cut -f 1)" -gt 8 ] && return 0
-        kill -0 "$2" 2> /dev/null || return 1
-        sleep 0.02
-    done
+begin() { # DIR [COMMAND...]: a slow packing goes on in the background, $pid, and has noted something
+    local dir=$1
+    shift
+    "$@" kolo-pack "${ARGS[@]}" --threads 1 --out "$dir" > "$ROOM/log" 2>&1 &
+    pid=$!
+    journalled "$dir" $pid || ok 1 "$dir: something is noted before the end" "$ROOM/log"
 }
 
-kolo-pack "${ARGS[@]}" --out "$ROOM/killed" > "$ROOM/log" 2>&1 &
-pid=$!
-wait_for_some "$ROOM/killed" $pid
+begin "$ROOM/killed"
 kill -KILL $pid
 wait $pid 2> /dev/null
 is $? 137 "killed while writing"
@@ -37,21 +34,18 @@ is "$(sums "$ROOM/killed")" "$want" "after kill -9: the same bytes"
 ok $? "nothing else is left in the folder"
 
 for signal in TERM USR1; do
-    kolo-pack "${ARGS[@]}" --out "$ROOM/$signal" > "$ROOM/log" 2>&1 &
-    pid=$!
-    wait_for_some "$ROOM/$signal" $pid
+    begin "$ROOM/$signal"
     kill -$signal $pid
     wait $pid
     is $? 75 "SIG$signal: exit 75"
     like "$ROOM/log" '--resume' "with the way on"
     kolo-pack "${ARGS[@]}" --out "$ROOM/$signal" --resume > "$ROOM/log" 2>&1
+    like "$ROOM/log" '[1-9][0-9]* kept' "what was finished is kept"
     is "$(sums "$ROOM/$signal")" "$want" "SIG$signal, --resume: the same bytes"
 done
 
 # damage in a finished sample of an unfinished packing is found by its checksum and made good
-kolo-pack "${ARGS[@]}" --out "$ROOM/rot" > "$ROOM/log" 2>&1 &
-pid=$!
-wait_for_some "$ROOM/rot" $pid
+begin "$ROOM/rot"
 kill -KILL $pid
 wait $pid 2> /dev/null
 printf '\252\125\252\125' | dd of="$ROOM/rot/.pack/shapes-train-00000-of-00002.h5" bs=1 seek=$((1048576 + 100)) conv=notrunc 2> /dev/null
@@ -59,9 +53,7 @@ kolo-pack "${ARGS[@]}" --out "$ROOM/rot" --resume > "$ROOM/log" 2>&1
 is "$(sums "$ROOM/rot")" "$want" "a sample that was damaged in between is made again"
 
 if command -v mpiexec > /dev/null; then
-    mpiexec -n 2 kolo-pack "${ARGS[@]}" --out "$ROOM/ranks" > "$ROOM/log" 2>&1 &
-    pid=$!
-    wait_for_some "$ROOM/ranks" $pid
+    begin "$ROOM/ranks" mpiexec -n 2
     for one in $(pgrep -P "$(pgrep -d, -P $pid)"); do
         [ "$(cat "/proc/$one/comm" 2> /dev/null)" = kolo-pack ] && kill -TERM "$one" && break
     done
