@@ -300,8 +300,10 @@ static int add_ends(onnx_writer *w)
     for (int64_t i = 0; i < g->nodes && w->rc == 0; i++)
         if (g->node[i].op == KOLO_OP_normalize && w->proto.n_input == 0)
             w->proto.input[w->proto.n_input++] = value_info(w, "input", &g->tensor[g->node[i].out[0]]);
-    for (int t = 0; t < g->tensors && w->rc == 0; t++)
-        if (kolo_graph_is_output(g, t)) w->proto.output[w->proto.n_output++] = value_info(w, g->tensor[t].name, &g->tensor[t]);
+    for (int last = 0; last < 2; last++) /* a classifier's features stand behind what it says, which readers take for the result */
+        for (int t = 0; t < g->tensors && w->rc == 0; t++)
+            if (kolo_graph_is_output(g, t) && (t == g->features) == last)
+                w->proto.output[w->proto.n_output++] = value_info(w, g->tensor[t].name, &g->tensor[t]);
     return w->rc;
 }
 

@@ -65,6 +65,9 @@ enum kolo_activation {
     KOLO_TANH,
 };
 
+/* How far a box lies over another: ops/boxes.h says what they are. */
+enum kolo_overlap { KOLO_OVERLAP_IOU, KOLO_OVERLAP_GIOU, KOLO_OVERLAP_DIOU, KOLO_OVERLAP_CIOU };
+
 /* What a graph is for: classify: logits, one class a row; the others find boxes: heads. */
 enum kolo_task { KOLO_TASK_CLASSIFY, KOLO_TASK_YOLOX, KOLO_TASK_YOLOV3 };
 #define KOLO_MAX_HEADS 5
@@ -83,6 +86,7 @@ typedef struct kolo_attributes {
     bool reverse;         /* normalize: y's channels in reverse order (BGR); mean and std are in the order of the pixels */
     int64_t beyond;       /* pools: so many more rows below and columns on the right that windows may reach, besides pad */
     bool l1, centre;      /* yolox_loss: L1 term on; candidates by centre only (the later rule), else also inside the box */
+    enum kolo_overlap overlap; /* yolox_loss: what its term of boxes asks for */
     float anchor[9][2];   /* yolov3_loss: width, height in pixels, smallest first */
     int32_t mask[KOLO_MAX_HEADS][3]; /* yolov3_loss: anchors of each head */
     double epsilon, momentum; /* norm */
@@ -196,7 +200,7 @@ int kolo_arc_margin(kolo_graph *g, const char *name, int cosines, double margin,
 int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing);
 int kolo_bce(kolo_graph *g, int logits, double smoothing);
 /* head: (N, 5 + classes, h, w): x, y, w, h, object, classes, raw. Ge et al., arXiv:2107.08430; ops/yolox.h */
-int kolo_yolox_loss(kolo_graph *g, int heads, const int *head, bool centre, bool l1);
+int kolo_yolox_loss(kolo_graph *g, int heads, const int *head, enum kolo_overlap overlap, bool centre, bool l1);
 /* head: (N, 3 (5 + classes), h, w); anchors in pixels, mask: which of them each head has. Redmon & Farhadi, arXiv:1804.02767 */
 int kolo_yolov3_loss(kolo_graph *g, int heads, const int *head, const float anchor[9][2], const int32_t mask[][3]);
 

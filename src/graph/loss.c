@@ -68,9 +68,9 @@ static int boxes_loss(kolo_graph *g, enum kolo_task task, int heads, const int *
     return metrics;
 }
 
-int kolo_yolox_loss(kolo_graph *g, int heads, const int *head, bool centre, bool l1)
+int kolo_yolox_loss(kolo_graph *g, int heads, const int *head, enum kolo_overlap overlap, bool centre, bool l1)
 {
-    return boxes_loss(g, KOLO_TASK_YOLOX, heads, head, 1, &(kolo_attributes){.centre = centre, .l1 = l1});
+    return boxes_loss(g, KOLO_TASK_YOLOX, heads, head, 1, &(kolo_attributes){.overlap = overlap, .centre = centre, .l1 = l1});
 }
 
 int kolo_yolov3_loss(kolo_graph *g, int heads, const int *head, const float anchor[9][2], const int32_t mask[][3])

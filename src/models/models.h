@@ -15,6 +15,7 @@ typedef struct kolo_model_config {
     int loss, head;            /* of classifiers: KOLO_loss_*, KOLO_head_* */
     double margin, scale;      /* head=arcface */
     bool l1;                   /* YOLOX: with the L1 term (the last epochs) */
+    enum kolo_overlap overlap; /* YOLOX: of the loss of boxes */
     bool centre;               /* YOLOX: candidates by centre only */
     float mean[4], std[4];
     bool train;

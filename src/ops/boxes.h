@@ -10,9 +10,8 @@
 
 #include <math.h>
 
+#include "graph/graph.h"
 #include "ops/element.h"
-
-enum kolo_overlap { KOLO_OVERLAP_IOU, KOLO_OVERLAP_GIOU, KOLO_OVERLAP_DIOU, KOLO_OVERLAP_CIOU };
 
 KOLO_INLINE double kolo_min(double a, double b) { return a < b ? a : b; }
 KOLO_INLINE double kolo_max(double a, double b) { return a > b ? a : b; }

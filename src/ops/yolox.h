@@ -66,19 +66,21 @@ KOLO_INLINE double kolo_simota_cost(bool centre, double others, double p, double
     return cls - 3 * log(iou + 1e-8) + (inside ? 0 : centre ? 1e6 : 1e5);
 }
 
-/* 5 (1 - IoU^2), and (grad: may be NULL) its derivative by the raw numbers. */
-KOLO_INLINE double kolo_yolox_box_loss(const double *raw, int64_t column, int64_t row, int64_t stride,
-                                       const double *truth, double *grad)
+/* 5 (1 - IoU^2), or of another overlap O 5 (1 - O), and (grad: may be NULL) its derivative by the raw numbers. */
+KOLO_INLINE double kolo_yolox_box_loss(enum kolo_overlap kind, const double *raw, int64_t column, int64_t row,
+                                       int64_t stride, const double *truth, double *grad)
 {
     double corner[4], goal[4], d[4];
     kolo_yolox_decode(raw, column, row, stride, corner);
     kolo_box_corners(truth, goal);
-    const double iou = kolo_box_overlap(KOLO_OVERLAP_IOU, corner, goal, d);
+    const double over = kolo_box_overlap(kind, corner, goal, d);
+    const bool square = kind == KOLO_OVERLAP_IOU;
+    const double slope = square ? -10 * over : -5;
     for (int k = 0; grad && k < 2; k++) {
-        grad[k] = -10 * iou * (d[k] + d[2 + k]) * (double)stride;
-        grad[2 + k] = -10 * iou * (d[2 + k] - d[k]) / 2 * (corner[2 + k] - corner[k]);
+        grad[k] = slope * (d[k] + d[2 + k]) * (double)stride;
+        grad[2 + k] = slope * (d[2 + k] - d[k]) / 2 * (corner[2 + k] - corner[k]);
     }
-    return 5 * (1 - iou * iou);
+    return 5 * (1 - (square ? over * over : over));
 }
 
 #endif

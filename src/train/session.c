@@ -119,6 +119,10 @@ static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
 {
     const kolo_options *o = s->options;
     int64_t size = train ? 0 : o->val_size;
+    static const enum kolo_overlap overlap[] = {[KOLO_box_loss_iou] = KOLO_OVERLAP_IOU,
+                                                [KOLO_box_loss_giou] = KOLO_OVERLAP_GIOU,
+                                                [KOLO_box_loss_diou] = KOLO_OVERLAP_DIOU,
+                                                [KOLO_box_loss_ciou] = KOLO_OVERLAP_CIOU};
     const bool mixes = train && (o->mixup > 0 || o->cutmix > 0), boxes = s->task != KOLO_TASK_CLASSIFY;
     kolo_model_config config = {.rows = s->rows,
                                 .height = size ? size : s->height,
@@ -135,6 +139,7 @@ static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
                                 .head = o->head,
                                 .margin = o->arc_margin,
                                 .scale = o->arc_scale,
+                                .overlap = overlap[o->box_loss],
                                 .centre = o->simota == KOLO_simota_centre,
                                 .train = train,
                                 .dtype = session_dtype(s)};

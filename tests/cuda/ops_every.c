@@ -80,7 +80,7 @@ static int detects(kolo_graph *g, int x, const shape *s, bool yolox)
     const int64_t channels = (yolox ? 1 : 3) * (5 + s->classes);
     int fine = conv(g, "fine", x, channels, 1, 1, true), coarse = conv(g, "coarse", x, channels, 3, 2, true);
     const int head[] = {fine, coarse};
-    return yolox ? kolo_yolox_loss(g, 2, head, false, true) : kolo_yolov3_loss(g, 2, head, anchors, masks);
+    return yolox ? kolo_yolox_loss(g, 2, head, KOLO_OVERLAP_GIOU, false, true) : kolo_yolov3_loss(g, 2, head, anchors, masks);
 }
 
 /* Two blocks: one whose shortcut takes every second pixel, one that pools. */

@@ -173,18 +173,21 @@ typedef struct kind {
     const char *name;
     bool yolox, centre, l1;
     int32_t valid;
+    enum kolo_overlap overlap;
 } kind;
-static const kind kinds[] = {{"YOLOX", true, true, false, ROWS},
-                             {"YOLOX with L1, short", true, true, true, 3},
-                             {"YOLOX 0.3.0", true, false, true, ROWS},
-                             {"YOLOv3", false, false, false, ROWS},
-                             {"YOLOv3, short", false, false, false, 2}};
+static const kind kinds[] = {{"YOLOX", true, true, false, ROWS, KOLO_OVERLAP_IOU},
+                             {"YOLOX with L1, short", true, true, true, 3, KOLO_OVERLAP_IOU},
+                             {"YOLOX 0.3.0", true, false, true, ROWS, KOLO_OVERLAP_IOU},
+                             {"YOLOX by GIoU", true, true, false, ROWS, KOLO_OVERLAP_GIOU},
+                             {"YOLOX by CIoU", true, true, false, ROWS, KOLO_OVERLAP_CIOU},
+                             {"YOLOv3", false, false, false, ROWS, KOLO_OVERLAP_IOU},
+                             {"YOLOv3, short", false, false, false, 2, KOLO_OVERLAP_IOU}};
 
 static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtype dtype)
 {
     const detect_shape s = {ROWS, 64, 96, BOXES, CLASSES, k->yolox ? 1 : 3, dtype};
     detect_rig d = detect_open(backend, &s, backend == cpu ? 8 : RIG_OWN);
-    detect_finish(&d, k->yolox ? kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, k->centre, false)
+    detect_finish(&d, k->yolox ? kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, k->overlap, k->centre, false)
                                : kolo_yolov3_loss(d.rig.g, DETECT_HEADS, d.head, anchors, masks));
     d.rig.step.l1 = k->l1; /* as the last epochs have it */
     d.rig.step.valid[0] = k->valid;

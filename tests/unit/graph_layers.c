@@ -137,7 +137,7 @@ static void detectors(void)
         int x;
         kolo_graph *g = fresh(train, 8, 1 + 5 * BOXES, &x);
         int head[] = {x, kolo_max_pool(g, "half", x, 2, 2, 0)};
-        int metrics = kolo_yolox_loss(g, 2, head, true, false);
+        int metrics = kolo_yolox_loss(g, 2, head, KOLO_OVERLAP_IOU, true, false);
         is_int(g->task, KOLO_TASK_YOLOX, "the graph finds boxes");
         is_int(g->classes, 3, "of as many classes as a head has channels beyond 5");
         is_int(g->heads, 2, "and names its outputs");
@@ -184,7 +184,7 @@ static void refusals(void)
     is_int(kolo_residual(g, "i", x, both[1], -1, 0.5), KOLO_ECONFIG, "a branch of another shape");
     is_int(kolo_gate(g, "j", x, x), KOLO_ECONFIG, "a gate of maps");
     is_int(kolo_upsample(g, "k", x, 0), KOLO_ECONFIG, "no size at all");
-    is_int(kolo_yolox_loss(g, 1, &x, true, false), KOLO_EINTERNAL, "classes instead of boxes");
+    is_int(kolo_yolox_loss(g, 1, &x, KOLO_OVERLAP_IOU, true, false), KOLO_EINTERNAL, "classes instead of boxes");
     is_int(kolo_layer_norm(g, "l", x, 0), KOLO_ECONFIG, "no epsilon");
     is_int(kolo_layer_norm(g, "m", KOLO_EINPUT, 1), KOLO_EINPUT, "a failed input is passed through");
     kolo_graph_destroy(&g);

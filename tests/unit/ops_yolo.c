@@ -1,6 +1,7 @@
 /* Losses of detectors: gradients beside differences of the loss, short micro-batches, threads, labels that cannot be. YOLOX's own figures are
  * a golden case; YOLOv3's assignment is checked by hand. */
 #include "detect_rig.h"
+#include "ops/yolox.h"
 
 enum { ROWS = 3, BOXES = 4, CLASSES = 3 };
 static const float anchors[9][2] = {{6, 8},   {10, 14}, {14, 10}, {20, 30}, {30, 20},
@@ -16,17 +17,20 @@ static const float boxes[ROWS][BOXES][5] = {
 typedef struct kind {
     const char *name;
     bool yolox, centre, l1;
+    enum kolo_overlap overlap;
 } kind;
-static const kind kinds[] = {{"YOLOX", true, true, false},
-                             {"YOLOX with L1", true, true, true},
-                             {"YOLOX 0.3.0", true, false, true},
-                             {"YOLOv3", false, false, false}};
+static const kind kinds[] = {{"YOLOX", true, true, false, KOLO_OVERLAP_IOU},
+                             {"YOLOX with L1", true, true, true, KOLO_OVERLAP_IOU},
+                             {"YOLOX 0.3.0", true, false, true, KOLO_OVERLAP_IOU},
+                             {"YOLOX by GIoU", true, true, false, KOLO_OVERLAP_GIOU},
+                             {"YOLOX by DIoU", true, true, false, KOLO_OVERLAP_DIOU},
+                             {"YOLOv3", false, false, false, KOLO_OVERLAP_IOU}};
 
 static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtype dtype, int64_t block)
 {
     const detect_shape s = {ROWS, 64, 64, BOXES, CLASSES, k->yolox ? 1 : 3, dtype};
     detect_rig d = detect_open(backend, &s, block);
-    detect_finish(&d, k->yolox ? kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, k->centre, false)
+    detect_finish(&d, k->yolox ? kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, k->overlap, k->centre, false)
                                : kolo_yolov3_loss(d.rig.g, DETECT_HEADS, d.head, anchors, masks));
     d.rig.step.l1 = k->l1; /* as the last epochs have it */
     detect_boxes(&d, counts, &boxes[0][0][0]);
@@ -193,7 +197,7 @@ static void check_yolov3(kolo_backend *backend)
     const int one[ROWS] = {1, 0, 0};
     const float box[ROWS][BOXES][5] = {{{2, 41, 23, 20, 28}}};
     float metrics[KOLO_METRICS];
-    detect_rig d = open_kind(&kinds[3], backend, KOLO_F32, 1);
+    detect_rig d = open_kind(&kinds[sizeof kinds / sizeof *kinds - 1], backend, KOLO_F32, 1);
     detect_boxes(&d, one, &box[0][0][0]);
     for (int i = 0; i < DETECT_HEADS; i++) {
         float *v = calloc((size_t)detect_count(&d, d.head[i]), sizeof *v);
@@ -217,8 +221,42 @@ static void check_yolov3(kolo_backend *backend)
     rig_close(&d.rig);
 }
 
+/* Five times torchvision's generalized_box_iou_loss, distance_box_iou_loss, complete_box_iou_loss (in double, eps=0) of the box that a cell says, and
+ * what autograd makes of its raw numbers. */
+static const struct figure {
+    enum kolo_overlap kind;
+    double raw[4];
+    int64_t column, row, stride;
+    double truth[4], loss, grad[4];
+} figures[] = {
+    {KOLO_OVERLAP_GIOU, {0.3, 0.7, 1.1, 0.4}, 3, 2, 8, {30, 20, 26, 18}, 2.594117691202, {-1.873767165343, 0, -0.058157858535, -2.702939759898}},
+    {KOLO_OVERLAP_DIOU, {0.3, 0.7, 1.1, 0.4}, 3, 2, 8, {30, 20, 26, 18}, 2.507955694813, {-1.670614860354, 0.111994480803, -0.741815750561, -2.399806040293}},
+    {KOLO_OVERLAP_CIOU, {0.3, 0.7, 1.1, 0.4}, 3, 2, 8, {30, 20, 26, 18}, 2.508679538094, {-1.670614859949, 0.111994480793, -0.737828477112, -2.403793313293}},
+    {KOLO_OVERLAP_GIOU, {0.5, 0.1, -0.2, 0.9}, 1, 4, 16, {90, 20, 26, 58}, 8.745549657497, {-0.234614162535, 0.212896493954, -0.223546161736, -0.057768637281}},
+    {KOLO_OVERLAP_DIOU, {0.5, 0.1, -0.2, 0.9}, 1, 4, 16, {90, 20, 26, 58}, 6.985377105275, {-0.316213632847, 0.080607564867, -0.137285125879, -0.454499209089}},
+    {KOLO_OVERLAP_CIOU, {0.5, 0.1, -0.2, 0.9}, 1, 4, 16, {90, 20, 26, 58}, 6.985459178643, {-0.316213632847, 0.080607564869, -0.137776603151, -0.454007731810}},
+    {KOLO_OVERLAP_GIOU, {-0.4, 0.2, 0.3, -0.6}, 0, 1, 32, {11, 41, 64, 12}, 4.170400938403, {-2.510148556967, 0, -1.092282847381, 2.502175153317}},
+    {KOLO_OVERLAP_DIOU, {-0.4, 0.2, 0.3, -0.6}, 0, 1, 32, {11, 41, 64, 12}, 3.925641115617, {-2.996051180635, -0.132087956164, -0.696636160625, 0.947868428983}},
+    {KOLO_OVERLAP_CIOU, {-0.4, 0.2, 0.3, -0.6}, 0, 1, 32, {11, 41, 64, 12}, 3.927520770023, {-2.996051180401, -0.132087956162, -0.703167801432, 0.954400069612}},
+};
+
+static void check_torchvision(void)
+{
+    static const char *const names[] = {"1 - IoU^2", "GIoU", "DIoU", "CIoU"};
+    double worst[4] = {0};
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        const struct figure *f = &figures[i];
+        double grad[4], *w = &worst[f->kind];
+        *w = fmax(*w, fabs(kolo_yolox_box_loss(f->kind, f->raw, f->column, f->row, f->stride, f->truth, grad) - f->loss));
+        for (int k = 0; k < 4; k++) *w = fmax(*w, fabs(grad[k] - f->grad[k]));
+    }
+    for (int o = KOLO_OVERLAP_GIOU; o <= KOLO_OVERLAP_CIOU; o++)
+        ok(worst[o] < 1e-8, "torchvision's loss by %s, and its gradient (%.1g off)", names[o], worst[o]);
+}
+
 int main(void)
 {
+    check_torchvision();
     kolo_backend *one = rig_backend(1), *two = rig_backend(2);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         check_gradient(&kinds[i], two);

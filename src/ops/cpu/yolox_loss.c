@@ -20,6 +20,7 @@
 typedef struct yolox {
     kolo_heads heads;
     bool centre, l1;
+    enum kolo_overlap overlap;
     size_t row_bytes, thread_bytes; /* of the workspace: sums of a row; what a thread assigns with */
 } yolox;
 
@@ -178,7 +179,7 @@ static void add_cell(const row *r, bool l1, int head, int64_t cell, int32_t owne
     get_raw(r, head, cell, raw);
     const int64_t cls = kolo_label_box(r->label, owner, box);
     sums->foreground++;
-    sums->part[BOX] += kolo_yolox_box_loss(raw, column, line, h->stride, box, NULL);
+    sums->part[BOX] += kolo_yolox_box_loss(r->y->overlap, raw, column, line, h->stride, box, NULL);
     for (int64_t k = 0; k < r->y->heads.classes; k++)
         sums->part[CLASS] += kolo_bce1(class_logit(r, head, cell, k), k == cls ? share : 0);
     if (!l1) return;
@@ -251,7 +252,7 @@ static void grad_cell(const row *r, bool l1, int head, int64_t cell, int32_t own
     double raw[4], box[4], goal[4], d[4];
     get_raw(r, head, cell, raw);
     const int64_t cls = kolo_label_box(r->label, owner, box);
-    kolo_yolox_box_loss(raw, column, line, h->stride, box, d);
+    kolo_yolox_box_loss(r->y->overlap, raw, column, line, h->stride, box, d);
     kolo_yolox_encode(box, column, line, h->stride, goal);
     for (int k = 0; k < 4; k++) {
         if (l1) d[k] += (raw[k] > goal[k]) - (raw[k] < goal[k]);
@@ -310,6 +311,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->run = backward ? run_grad : run;
     KOLO_TRY(kolo_heads_fill(&y->heads, r, r->node->n_in - (backward ? 3 : 1), 1));
     y->centre = r->node->a.centre;
+    y->overlap = r->node->a.overlap;
     y->l1 = r->node->a.l1;
     y->row_bytes = kolo_round_up((size_t)y->heads.rows * sizeof(row_sums), KOLO_ALIGN);
     y->thread_bytes = kolo_round_up((size_t)y->heads.cells * sizeof(candidate), KOLO_ALIGN);

@@ -14,6 +14,7 @@ enum { BOX, OBJECT, CLASS, L1 };
 typedef struct yolox {
     kolo_heads heads;
     bool centre, l1;
+    enum kolo_overlap overlap;
     size_t sums; /* bytes of the workspace before the candidates */
 } yolox;
 
@@ -207,7 +208,7 @@ static __device__ void add_cell(double (&part)[KOLO_HEAD_PARTS], const yolox &y,
     double raw[4], box[4], goal[4];
     const int cls = kolo_label_box(label, owner, box);
     get_raw(c, raw);
-    part[BOX] += kolo_yolox_box_loss(raw, c.column, c.line, c.stride, box, NULL);
+    part[BOX] += kolo_yolox_box_loss(y.overlap, raw, c.column, c.line, c.stride, box, NULL);
     for (int k = 0; k < y.heads.classes; k++) part[CLASS] += kolo_bce1(get(c, 5 + k), k == cls ? share : 0);
     if (!l1) return;
     kolo_yolox_encode(box, c.column, c.line, c.stride, goal);
@@ -270,13 +271,14 @@ static __global__ void __launch_bounds__(THREADS) count_kernel(int32_t *count, c
 
 /* The gradient of channel `channel` of a cell that has a box, unscaled. */
 template <typename T>
-static __device__ double slope(const cell_of<T> &c, int channel, const int32_t *label, int owner, double share, bool l1)
+static __device__ double slope(const yolox &y, const cell_of<T> &c, int channel, const int32_t *label, int owner,
+                               double share, bool l1)
 {
     double raw[4], box[4], goal[4], d[4];
     const int cls = kolo_label_box(label, owner, box);
     if (channel > 4) return kolo_sigmoid(get(c, channel)) - (channel - 5 == cls ? share : 0);
     get_raw(c, raw);
-    kolo_yolox_box_loss(raw, c.column, c.line, c.stride, box, d);
+    kolo_yolox_box_loss(y.overlap, raw, c.column, c.line, c.stride, box, d);
     kolo_yolox_encode(box, c.column, c.line, c.stride, goal);
     for (int k = 0; k < 4; k++)
         if (k == channel) return d[k] + (l1 ? (raw[k] > goal[k]) - (raw[k] < goal[k]) : 0);
@@ -306,7 +308,7 @@ __global__ void __launch_bounds__(THREADS)
         double d = 0;
         if (n < rows && channel == 4) d = kolo_sigmoid(get(c, 4)) - (owner >= 0);
         else if (owner >= 0 && channel < 5 + y.heads.classes)
-            d = slope(c, channel, label, owner, (double)shares[at], y.l1 || step->l1);
+            d = slope(y, c, channel, label, owner, (double)shares[at], y.l1 || step->l1);
         kolo_round((float)(d * scale), out + channel);
     }
 }
@@ -355,6 +357,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->run = backward ? run_grad : run;
     KOLO_TRY(kolo_heads_fill(&y->heads, r, r->node->n_in - (backward ? 3 : 1), 1));
     y->centre = r->node->a.centre;
+    y->overlap = r->node->a.overlap;
     y->l1 = r->node->a.l1;
     y->sums = kolo_round_up((size_t)y->heads.rows * sizeof(kolo_head_sums), 256);
     k->workspace = backward ? (size_t)y->heads.rows * sizeof(int32_t)
