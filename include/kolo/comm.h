@@ -54,7 +54,7 @@ enum kolo_collective {
     KOLO_ALLGATHER,      /* dim[0] may differ from rank to rank; joined by rank */
     KOLO_BROADCAST,
     KOLO_GATHER,   /* as allgather, at root only */
-    KOLO_SCATTER,  /* root's dim[0] is cut by `splits` (NULL: as reduce_scatter) */
+    KOLO_SCATTER,  /* root's dim[0] is cut by `splits` (NULL: as reduce_scatter); who gives an `out` brings the same dim[0] and splits, by which it is known how much it holds */
     KOLO_ALLTOALL, /* dim[0] is cut by `splits` (NULL: evenly, must divide) */
     KOLO_BARRIER,
     KOLO_JOIN,             /* this rank has no more data: see kolo_join */

@@ -369,17 +369,84 @@ static void check_mismatches(void)
     a = b;
     a.type = KOLO_WIRE_I32;
     report(mismatch(a, b, "17 x 1 f32", "17 x 1 i32"), "broadcast of another type");
+    a.type = b.type;
+    a.dim[0] = 16;
+    report(mismatch(a, b, "broadcast of 16 x 1", "broadcast of 17 x 1"), "broadcast of another shape");
     a = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 17, 2);
     b = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 17, 3);
     report(mismatch(a, b, "17 x 2", "17 x 3"), "allgather with another dimension behind the first");
+    b = a;
+    b.type = KOLO_WIRE_I32;
+    report(mismatch(a, b, "17 x 2 f32", "17 x 2 i32"), "allgather of another type");
     a = request(KOLO_ALLTOALL, v, NULL, KOLO_WIRE_F32, 2 * size, 2);
+    b = request(KOLO_ALLTOALL, v, NULL, KOLO_WIRE_F32, 2 * size, 3);
+    report(mismatch(a, b, " x 2 f32", " x 3 f32"), "alltoall with another dimension behind the first");
     b = request(KOLO_ALLTOALL, v, NULL, KOLO_WIRE_I32, 2 * size, 2);
     report(mismatch(a, b, "f32", "i32"), "alltoall of another type");
     a = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_WIRE_F32, 2 * size, 2);
     b = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_WIRE_F32, 3 * size, 2);
     report(mismatch(a, b, "rank", " x 2 f32"), "reduce_scatter of another shape");
+    b = a;
+    b.type = KOLO_WIRE_F64;
+    report(mismatch(a, b, " x 2 f32", " x 2 f64"), "reduce_scatter of another type");
+    a = request(KOLO_GATHER, v, NULL, KOLO_WIRE_F32, 2, 2);
+    b = request(KOLO_GATHER, v, NULL, KOLO_WIRE_F32, 2, 3);
+    report(mismatch(a, b, "2 x 2 f32", "2 x 3 f32"), "gather with another dimension behind the first");
+    b = a;
+    b.type = KOLO_WIRE_I32;
+    report(mismatch(a, b, "2 x 2 f32", "2 x 2 i32"), "gather of another type");
+    int64_t first = 0;
+    a = request(KOLO_SPARSE_ALLREDUCE, v, NULL, KOLO_WIRE_F32, 1, 4);
+    a.index = &first;
+    a.rows = 9;
+    b = a;
+    b.rows = 8;
+    report(mismatch(a, b, "of 9 rows", "of 8 rows"), "sparse sums of matrices of other heights");
     int rc = rank == 0 ? kolo_barrier(all) : kolo_allreduce(all, NULL, v, 3, KOLO_WIRE_F32, KOLO_SUM);
     report(refused(rc, "rank 0: barrier", "allreduce of 3 f32") + still_works(all), "a barrier against an allreduce");
+}
+
+/* Root deals other parts than a rank awaits: nobody's memory is touched. */
+static int64_t unequal_scatter(const int64_t *dealt, const int64_t *awaited, int64_t each, const char *one, const char *other)
+{
+    int64_t bad = 0;
+    memset(list_out, 0x5a, 4096);
+    int rc = kolo_scatter(all, list_in, list_out, rank == 0 ? each : each - 2, rank == 0 ? dealt : awaited, KOLO_WIRE_F32, 0);
+    bad += refused(rc, one, other);
+    for (int i = 0; i < 4096; i++) bad += list_out[i] != 0x5a;
+    return bad + still_works(all);
+}
+
+static void check_unequal_parts(void)
+{
+    int64_t dealt[32], awaited[32], bad = 0;
+    char text[80];
+    if (size == 1) return;
+    report(unequal_scatter(NULL, NULL, 6, "rank 0 deals 6 rows to rank 1, which awaits 4", ""),
+           "scatter of another count: an error on every rank, and no memory is touched");
+    for (int m = 0; m < size; m++) dealt[m] = awaited[m] = m + 1;
+    dealt[size - 1] += 3;
+    snprintf(text, sizeof text, "rank 0 deals %d rows to rank %d, which awaits %d", size + 3, size - 1, size);
+    report(unequal_scatter(dealt, awaited, 0, text, "1 such rank"), "scatter of other counts for one rank");
+    float part[64], whole[1024];
+    int rc = kolo_scatter(all, whole, part, 3, NULL, rank == 1 ? KOLO_WIRE_I32 : KOLO_WIRE_F32, 0);
+    report(refused(rc, "f32", "i32") + still_works(all), "scatter of another type");
+    kolo_request r = request(KOLO_SCATTER, whole, part, KOLO_WIRE_F32, 2 * size, rank == 1 ? 2 : 3);
+    report(refused(run(all, &r, NULL), "x 2", "x 3") + still_works(all), "scatter with another dimension behind the first");
+    r = request(KOLO_SCATTER, whole, part, KOLO_WIRE_F32, rank == 1 ? size : 3 * size, 2);
+    r.name = "dealt";
+    for (int again = 0; again < 2; again++) bad += refused(run(all, &r, NULL), "rank 0 deals 3 rows to rank 1, which awaits 1", "");
+    report(bad + still_works(all), "scatter by name, of another count");
+    rc = kolo_gather(all, part, whole, rank == 1 ? 5 : 4, NULL, KOLO_WIRE_F32, 0);
+    report(refused(rc, "rank 1: gather of 5 f32", "gather of 4 f32") + still_works(all), "gather of another count");
+    rc = kolo_gather(all, part, whole, 0, rank == 0 ? dealt : awaited, KOLO_WIRE_F32, 0);
+    bad = refused(rc, rank ? "rank 0: gather" : "counts 1, ", "gather of 1 f32, root 0, counts 1") + still_works(all);
+    rc = kolo_allgather(all, part, whole, 0, rank == 0 ? dealt : awaited, KOLO_WIRE_F32);
+    report(bad + refused(rc, "allgather of 1 f32, counts 1", "counts 1") + still_works(all), "gather and allgather of other counts for one rank");
+    r = request(KOLO_ALLGATHER, part, whole, KOLO_WIRE_F32, 2, 0);
+    r.splits = awaited; /* which says 1 .. size */
+    rc = run(all, &r, NULL);
+    report(refused(rc, "splits say", "") + still_works(all), "rows that are not as many as the own splits say");
 }
 
 /* Wrong on all ranks, or on one of them alone. */
@@ -483,6 +550,7 @@ static void check_by_order(void)
     check_alltoall();
     check_reduce_scatter();
     check_mismatches();
+    check_unequal_parts();
     check_faults();
     check_barrier();
 }

@@ -102,6 +102,11 @@ static void check_wrong_groups(void)
         report(refused(rc, "there is no rank", "rank 1") + (g != NULL) + still_works(all),
                "only one rank is wrong: an error on all");
     }
+    for (int wrong = 0; wrong < 2 && size > 1; wrong++) {
+        int rc = kolo_group_create(&g, world, mine, rank ? 1 : -wrong);
+        report(refused(rc, wrong ? "-1 ranks" : "0 ranks", "rank 1") + (g != NULL) + still_works(all),
+               wrong ? "a list of less than nothing on one rank: an error on all" : "an empty list on one rank: an error on all");
+    }
     kolo_group *everybody = all;
     report(refused(kolo_group_free(&everybody), "ends with the world", "") + (everybody != all) + still_works(all),
            "the group of all ranks cannot be freed");
@@ -115,11 +120,13 @@ static void check_mpi_groups(void)
     int64_t bad = kolo_group_create_mpi(&g, world, &part) < 0;
     if (!bad) bad = use(g, 900) + (kolo_group_free(&g) < 0);
     report(bad, "the groups that a communicator cuts out");
-    bad = kolo_group_create_mpi(&g, world, rank == 0 ? &none : &part) < 0;
-    if (size > 2) bad = !bad || g; /* rank 0's fellows bring it, rank 0 does not */
-    else if (!bad) bad = (kolo_group_rank(g) < 0) != (rank == 0) || kolo_group_free(&g) < 0;
-    if (size != 2) bad = 0, g = NULL;
+    int rc = kolo_group_create_mpi(&g, world, rank == 0 ? &none : &part);
+    if (size > 2) bad = refused(rc, "the communicator with rank 0 has", "ranks brought it") + (g != NULL); /* rank 0's fellows bring it, rank 0 does not */
+    else if (size == 2) bad = rc < 0 || (kolo_group_rank(g) < 0) != (rank == 0) || kolo_group_size(g) != rank || kolo_group_free(&g) < 0;
+    else bad = rc < 0 || kolo_group_free(&g) < 0; /* a group of nobody */
     report(bad + still_works(all), "a rank without a communicator");
+    rc = kolo_group_create_mpi(&g, world, rank == 0 ? NULL : &part);
+    report(refused(rc, "no communicator is given", "") + (g != NULL) + still_works(all), "a rank that gives no pointer: an error on all");
     MPI_Comm_free(&part);
 }
 

@@ -179,8 +179,9 @@ int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, co
                  enum kolo_wire type, int root)
 {
     KOLO_TRY(lib_check_group(group));
-    int64_t total = counts ? 0 : count * group->size;
-    for (int m = 0; counts && m < group->size; m++) total += counts[m];
+    int64_t total = 0;
+    for (int m = 0; m < group->size; m++)
+        if (__builtin_add_overflow(total, counts ? counts[m] : count, &total)) total = INT64_MIN;
     kolo_request r = vector(KOLO_SCATTER, in, out, total, type);
     r.splits = counts;
     r.root = root;

@@ -85,8 +85,15 @@ static void check_reduce(const kolo_request *r, char *text, size_t bytes)
                  r->compression);
 }
 
-static void check_splits(const kolo_request *r, int members, bool root, char *text, size_t bytes)
+int64_t lib_awaits(const kolo_request *r, int me, int members)
 {
+    if (r->root == me || !r->out) return -1;
+    return r->splits ? r->splits[me] : lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me);
+}
+
+static void check_splits(const kolo_request *r, const kolo_group *group, char *text, size_t bytes)
+{
+    const int members = group->size, me = group->rank;
     int64_t sum = 0;
     bool bad = false;
     if (!r->splits) {
@@ -97,8 +104,11 @@ static void check_splits(const kolo_request *r, int members, bool root, char *te
     }
     for (int m = 0; m < members; m++) bad |= r->splits[m] < 0 || __builtin_add_overflow(sum, r->splits[m], &sum);
     if (bad) snprintf(text, bytes, "splits are negative, or sum up to more than 64 bits count");
-    else if ((r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && root)) && sum > r->dim[0])
+    else if ((r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && me == r->root)) && sum > r->dim[0])
         snprintf(text, bytes, "splits sum up to %lld rows of %lld", (long long)sum, (long long)r->dim[0]);
+    else if ((r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER) && r->splits[me] != r->dim[0])
+        snprintf(text, bytes, "splits say %lld rows of this member, which brings %lld", (long long)r->splits[me],
+                 (long long)r->dim[0]);
 }
 
 static void check_index(const kolo_request *r, char *text, size_t bytes)
@@ -119,7 +129,7 @@ void lib_check(const kolo_group *group, const kolo_request *r, char *text, size_
     if (!text[0] && reduces(r)) check_reduce(r, text, bytes);
     if (!text[0] && has_root(r) && (r->root < 0 || r->root >= group->size))
         snprintf(text, bytes, "root %d is no member of a group of %d", r->root, group->size);
-    if (!text[0] && free_first(r)) check_splits(r, group->size, r->root == group->rank, text, bytes);
+    if (!text[0] && free_first(r)) check_splits(r, group, text, bytes);
     if (text[0]) return;
     bool brings = r->what == KOLO_SCATTER || r->what == KOLO_BROADCAST ? r->root == group->rank : true;
     if (brings && lib_elements(r, 0) > 0 && !r->in && !r->out) snprintf(text, bytes, "neither in nor out is given");
@@ -138,6 +148,21 @@ static void add(char *text, size_t bytes, const char *format, ...)
     va_end(list);
 }
 
+/* Splits that every member knows, where they are not all alike: ", counts 1, 3, 2". */
+static void add_counts(char *text, size_t bytes, const kolo_request *r, int members)
+{
+    enum { SHOWN = 12 };
+    int64_t sum = 0;
+    bool alike = true;
+    for (int m = 0; m < members; m++) {
+        sum += r->splits[m];
+        alike &= r->splits[m] == r->dim[0];
+    }
+    for (int m = 0; m < members && m < SHOWN && !alike; m++)
+        add(text, bytes, "%s%lld", m ? ", " : ", counts ", (long long)r->splits[m]);
+    if (members > SHOWN && !alike) add(text, bytes, ", ... (%lld in all)", (long long)sum);
+}
+
 void lib_describe(const lib_entry *entry, char *text, size_t bytes)
 {
     const kolo_request *r = &entry->r;
@@ -150,6 +175,7 @@ void lib_describe(const lib_entry *entry, char *text, size_t bytes)
         add(text, bytes, "%s %s", r->dims ? "" : " of one", type_names[r->type]);
         if (reduces(r) && (unsigned)r->reduce < KOLO_REDUCE_COUNT) add(text, bytes, ", %s", reduce_names[r->reduce]);
         if (has_root(r)) add(text, bytes, ", root %d", r->root);
+        if (r->splits && (r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER)) add_counts(text, bytes, r, entry->group->size);
         if (reduces(r) && (r->prescale != 1 || r->postscale != 1))
             add(text, bytes, ", scaled by %g and %g", r->prescale, r->postscale);
         if (r->what == KOLO_SPARSE_ALLREDUCE) add(text, bytes, ", of %lld rows", (long long)r->rows);

@@ -1,4 +1,5 @@
 /* Collectives that only move bytes: lengths in bytes, width 1. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,11 +126,30 @@ int lib_gather(lib_execution *x)
 
 /* ---- scatter ------------------------------------------------------------------------------------------------------------------------------- */
 
+/* Some ranks have room for other parts than root deals. Every rank sees the same. */
+static int fail_unequal(lib_execution *x, int first, int ranks)
+{
+    const kolo_group *g = x->group;
+    const int64_t *dealt = x->batch.rows, *awaited = dealt + g->size;
+    char text[256];
+    snprintf(text, sizeof text,
+             "scatter: rank %d deals %lld rows to rank %d, which awaits %lld (%d such rank%s); nothing was sent",
+             g->rank_of[lib_request(x, 0)->root], (long long)dealt[first], g->rank_of[first], (long long)awaited[first],
+             ranks, ranks == 1 ? "" : "s");
+    lib_fail_all(x, KOLO_EINPUT, text);
+    return x->step = NULL, 1;
+}
+
 int lib_scatter(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
+    const int64_t *awaited = x->batch.rows + x->group->size;
     comm_problem problem = problem_of(x, KOLO_SCATTER);
+    int first = -1, others = 0;
     char *out;
+    for (int m = x->group->size - 1; m >= 0; m--)
+        if (awaited[m] >= 0 && awaited[m] != x->batch.rows[m]) first = m, others++;
+    if (others) return fail_unequal(x, first, others);
     for (int m = 0; m < x->group->size; m++) x->number[m] = x->batch.rows[m] * (int64_t)row_bytes(r);
     problem.counts = x->number;
     KOLO_TRY(lib_result_memory(x, 0, x->batch.rows[x->group->rank], &out));

@@ -135,12 +135,14 @@ int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int
     char fault[LIB_TEXT];
     *out = NULL;
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
-    if (count < 1) return kolo_fail(KOLO_EINPUT, "comm: a group of %d ranks", count);
-    int *rank = kolo_alloc((size_t)count * sizeof *rank);
+    int given = count;
+    if (count < 0) count = 0;
+    int *rank = kolo_alloc(((size_t)count + 1) * sizeof *rank);
     if (!rank) return KOLO_ECONFIG;
-    memcpy(rank, ranks, (size_t)count * sizeof *rank);
+    if (count) memcpy(rank, ranks, (size_t)count * sizeof *rank);
     qsort(rank, (size_t)count, sizeof *rank, ascending);
     check(world, rank, count, fault, sizeof fault);
+    if (given < 1) snprintf(fault, sizeof fault, "a group of %d ranks", given); /* the others have to learn of it */
     char *note = note_of(rank, count);
     int rc = note ? lib_agree(world->group[0], note, fault) : KOLO_ECONFIG;
     if (rc == 0) rc = make(out, world, rank, count);

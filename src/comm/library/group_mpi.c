@@ -55,18 +55,17 @@ int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_c
     *out = NULL;
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
     const kolo_launch *l = world->launch;
-    if (!mpi_comm)
-        return kolo_fail(KOLO_EINPUT, "comm: no communicator is given; a rank without one gives MPI_COMM_NULL");
     if (!l->mpi && !l->mpi_comm) return kolo_fail(KOLO_EINPUT, "comm: groups of MPI communicators need a world whose ranks are MPI's");
     int32_t *lowest = kolo_alloc((size_t)l->size * sizeof *lowest);
     if (!lowest) return KOLO_ECONFIG;
     lib_turn_take(world); /* as all calls of MPI */
-    rc = members_of(l, *(const MPI_Comm *)mpi_comm, &rank, &count);
+    rc = members_of(l, mpi_comm ? *(const MPI_Comm *)mpi_comm : MPI_COMM_NULL, &rank, &count);
     lib_turn_give(world);
     if (rc < 0) goto fail;
     lowest[l->rank] = count ? rank[0] : -1;
     KOLO_TRY_GOTO(rc, kolo_allgather(world->group[0], NULL, lowest, 1, NULL, KOLO_WIRE_I32));
     check(lowest, rank, count, l->size, fault, sizeof fault);
+    if (!mpi_comm) snprintf(fault, sizeof fault, "no communicator is given; a rank without one gives MPI_COMM_NULL");
     rc = lib_group_create_sorted(out, world, rank, count, "groups of communicators", fault);
 fail:
     free(rank);

@@ -55,9 +55,7 @@ typedef struct lib_batch {
     bool fused;                   /* one allreduce (or allgather, reduce_scatter) over all of them */
     const kolo_request *stand_in; /* [entries] or NULL */
     int contributors;             /* ranks that bring data: the divisor of an average */
-    const int64_t *
-        rows; /* [entries][members] dim[0] of every member: allgather, gather, sparse; scatter: rows for every member; alltoall: [members][members]
-                          * rows from, to; NULL otherwise */
+    const int64_t *rows; /* [entries][lib_row_numbers] or NULL */
     uint64_t number; /* of batches of this group, from 1: for messages */
 } lib_batch;
 
@@ -126,6 +124,12 @@ void lib_describe(const lib_entry *entry, char *text, size_t bytes);
  * that is wrong in itself has a fault, which is part of both: it goes the way of all others, so that every rank learns of it (execute fails it where all
  * brought the same). */
 uint64_t lib_signature(const lib_entry *entry);
+
+/* Numbers that all members must learn of a request, since they may bring others; 0: none. Allgather, gather, sparse: every member's dim[0]. Scatter: the rows that
+ * root deals to every member, then those that each awaits (lib_awaits). Alltoall: [members][members] rows from, to. */
+int64_t lib_row_numbers(enum kolo_collective what, int members);
+/* The rows of a scatter that member `me` has room for; -1: any number. */
+int64_t lib_awaits(const kolo_request *request, int me, int members);
 
 /* ---- timeline --------------------------------------------------------------------------------------------------------------- */
 /* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap enough to leave on. */

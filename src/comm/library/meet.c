@@ -48,11 +48,10 @@ static int meet_packet(lib_execution *x, uint64_t signature, lib_step then)
 
 /* ---- what rides along ---------------------------------------------------------------------------------------------------------- */
 
-/* Every member's dim[0] by a sum over vectors that are 0 elsewhere: where the result's shape depends on all. */
+/* Every member's numbers by a sum over vectors that are 0 elsewhere: where the result's shape depends on all. Splits of a gather are in the signature. */
 static bool needs_rows(const kolo_request *r)
 {
-    return ((r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER) && !r->splits) || r->what == KOLO_ALLTOALL ||
-           r->what == KOLO_SCATTER || r->what == KOLO_SPARSE_ALLREDUCE;
+    return lib_row_numbers(r->what, 1) > 0 && !((r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER) && r->splits);
 }
 
 static int64_t bring_rows(lib_execution *x)
@@ -60,15 +59,15 @@ static int64_t bring_rows(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     int64_t *rows = (int64_t *)(uintptr_t)x->batch.rows;
     int me = x->group->rank, members = x->group->size;
-    int64_t n = r->what == KOLO_ALLTOALL ? (int64_t)members * members : members;
+    int64_t n = lib_row_numbers(r->what, members);
     memset(rows, 0, (size_t)n * sizeof *rows);
     if (r->what == KOLO_ALLTOALL)
         for (int i = 0; i < members; i++)
             rows[(int64_t)me * members + i] = r->splits ? r->splits[i] : r->dim[0] / members;
     else if (r->what != KOLO_SCATTER) rows[me] = r->dims ? r->dim[0] : 1;
-    else
-        for (int i = 0; me == r->root && i < members; i++)
-            rows[i] = r->splits ? r->splits[i] : lib_cut(r->dim[0], members, i + 1) - lib_cut(r->dim[0], members, i);
+    else rows[members + me] = lib_awaits(r, me, members);
+    for (int i = 0; r->what == KOLO_SCATTER && me == r->root && i < members; i++)
+        rows[i] = r->splits ? r->splits[i] : lib_cut(r->dim[0], members, i + 1) - lib_cut(r->dim[0], members, i);
     return n;
 }
 

@@ -78,9 +78,7 @@ int lib_read_wants(lib_wants *wants, lib_reader *from); /* copies; memory is kep
 int lib_fill_wants(lib_wants *wants, const void *data, size_t bytes); /* from another's `bytes`, copied */
 void lib_wants_free(lib_wants *wants);
 bool lib_wants_equal(const lib_wants *left, const lib_wants *right);
-/* Members may bring different numbers of rows, which all must learn. */
 bool lib_has_rows(enum kolo_collective what);
-int64_t lib_row_numbers(enum kolo_collective what, int members); /* how many numbers these are; 0: none */
 int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries);
 
 /* ---- fusion (fuse.c) --------------------------------------------------------------------------------------------------- */

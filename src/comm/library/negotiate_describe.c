@@ -21,8 +21,8 @@ int64_t lib_row_numbers(enum kolo_collective what, int members)
     switch (what) {
     case KOLO_ALLGATHER:
     case KOLO_GATHER:
-    case KOLO_SCATTER:
     case KOLO_SPARSE_ALLREDUCE: return members;
+    case KOLO_SCATTER: return 2 * (int64_t)members;
     case KOLO_ALLTOALL: return (int64_t)members * members;
     default: return 0;
     }
@@ -44,7 +44,7 @@ static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int member
     bool splits = !entry->fault && (r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && r->root == me));
     bool compressed = r->compression && *r->compression;
     wire_want want = {.signature = lib_signature(entry),
-                      .rows = r->rows,
+                      .rows = r->what == KOLO_SCATTER ? lib_awaits(r, me, members) : r->rows,
                       .splits = splits ? members : 0,
                       .prescale = r->prescale,
                       .postscale = r->postscale,

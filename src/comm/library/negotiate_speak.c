@@ -81,7 +81,9 @@ static int put_rows(lib_core *core, const lib_ready *ready)
             if (brought->splits) KOLO_TRY(lib_put(down, brought->splits, (size_t)n * 8));
             else KOLO_TRY(lib_put_number(down, brought->dims ? brought->dim[0] : 1));
         }
-        if (r->what == KOLO_SCATTER) KOLO_TRY(lib_put(down, ready->by[r->root]->wants.want[i].r.splits, (size_t)n * 8));
+        if (r->what != KOLO_SCATTER) continue;
+        KOLO_TRY(lib_put(down, ready->by[r->root]->wants.want[i].r.splits, (size_t)n * 8));
+        for (int64_t m = 0; m < n; m++) KOLO_TRY(lib_put_number(down, ready->by[m]->wants.want[i].r.rows));
     }
     int64_t numbers = (down->size - at) / 8 - 1;
     memcpy(down->data + at, &numbers, sizeof numbers);

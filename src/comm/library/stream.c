@@ -128,10 +128,8 @@ static void append(lib_stream *s, lib_execution *x)
 
 static int64_t rows_of(const lib_batch *b)
 {
-    int64_t members = b->group->size;
     if (!b->rows) return 0;
-    enum kolo_collective what = (b->entry[0] ? &b->entry[0]->r : &b->stand_in[0])->what;
-    return b->entries * members * (what == KOLO_ALLTOALL ? members : 1);
+    return b->entries * lib_row_numbers((b->entry[0] ? &b->entry[0]->r : &b->stand_in[0])->what, b->group->size);
 }
 
 static const char *keep_word(char **at, const char *word)
@@ -184,9 +182,8 @@ int lib_execute_begin(const lib_batch *batch)
 
 int lib_stream_unnamed(lib_stream *s, lib_entry *entry, bool differs)
 {
-    int64_t members = s->group->size;
     lib_execution *x;
-    KOLO_TRY(take(s, 1, members * (entry->r.what == KOLO_ALLTOALL ? members : 1), false, &x));
+    KOLO_TRY(take(s, 1, lib_row_numbers(entry->r.what, s->group->size), false, &x));
     x->batch.entry[0] = entry;
     x->batch.group = s->group;
     x->batch.entries = 1;
