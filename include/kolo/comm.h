@@ -104,6 +104,12 @@ void kolo_world_close(kolo_world **world);
 /* This rank cannot go on: every rank's waits end with `reason`. Not collective. */
 void kolo_world_abort(kolo_world *world, const char *reason);
 
+/* A Chrome trace of every rank in FOLDER/rank-N.json, written anew, from here to stop or close; `kolo timeline merge` joins them. Collective over the world; what
+ * is under way goes on. A rank that cannot write there warns, and goes on without. Start where a timeline is being written, or without a folder on some rank:
+ * KOLO_EINPUT on all. Stop without a start does nothing. */
+int kolo_timeline_start(kolo_world *world, const char *folder);
+int kolo_timeline_stop(kolo_world *world);
+
 int kolo_world_rank(const kolo_world *world);
 int kolo_world_size(const kolo_world *world);
 int kolo_world_local_rank(const kolo_world *world);

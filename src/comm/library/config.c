@@ -65,6 +65,12 @@ static int word(const char *name, const char *otherwise, const char **out)
     return value && !*out ? KOLO_ECONFIG : 0;
 }
 
+const char *lib_config_method(const kolo_world_config *c)
+{
+    const char *value = c && c->method ? c->method : asked("KOLO_COMM_METHOD");
+    return value ? value : "auto";
+}
+
 int lib_config_resolve(kolo_world_config *c, const kolo_world_config *config)
 {
     const double year = 3e7;
@@ -86,10 +92,6 @@ int lib_config_resolve(kolo_world_config *c, const kolo_world_config *config)
     KOLO_TRY(truth("KOLO_COMM_AUTOTUNE", &c->autotune));
     KOLO_TRY(truth("KOLO_COMM_FIXED_ORDER", &c->fixed_order));
     c->cache = (int)cache;
-    if (c->algorithm && strcmp(c->algorithm, "auto") == 0) {
-        free((char *)(uintptr_t)c->algorithm);
-        c->algorithm = NULL;
-    }
     if (c->stall_end > 0 && c->stall_warning > c->stall_end)
         return kolo_fail(KOLO_ECONFIG,
                          "comm: requests would be given up after %g s, before they are reported after %g s: lower "

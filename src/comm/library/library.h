@@ -87,7 +87,7 @@ struct kolo_world {
     int64_t bundle_room;
     uint32_t bundles; /* so far */
     struct lib_engine *engine;
-    struct lib_timeline *timeline; /* NULL: off */
+    struct lib_timeline *timeline; /* NULL: off; changed and written to under the turn */
 };
 
 /* ---- negotiate: which named entries begin, and in which order ------------------------------------------------------------ */
@@ -134,8 +134,7 @@ int64_t lib_awaits(const kolo_request *request, int me, int members);
 /* ---- timeline --------------------------------------------------------------------------------------------------------------- */
 /* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap enough to leave on. */
 int lib_timeline_open(struct lib_timeline **timeline, const char *folder, int rank, const char *host);
-/* Collective over the world, after the router is open and before the engine runs: measures by pings how far this rank's clock is from rank 0's, for `kolo
- * timeline merge`. Only where timeline is set on all ranks. */
+/* Collective over the world; the turn is held: measures by pings how far this rank's clock is from rank 0's, for `kolo timeline merge`. timeline may be NULL. */
 int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world);
 void lib_timeline_close(struct lib_timeline **timeline);
 /* phase: a constant such as "negotiate", "pack", "allreduce", "unpack", "wait"; name: of the tensor or NULL; times by kolo_time(). */

@@ -163,25 +163,26 @@ static void add(char *text, size_t bytes, size_t *at, const char *what)
     *at = *at + (size_t)n < bytes ? *at + (size_t)n : bytes - 1;
 }
 
-/* "rank 0, 2-5: allreduce of 3 f32, sum; rank 1: broadcast of ..." */
-static void list(const lib_execution *x, char *text, size_t bytes)
+static const char *text_of(const char *texts, int i) { return texts + (size_t)i * LIB_TEXT; }
+
+void lib_list_texts(const char *texts, const int *rank_of, int members, char *text, size_t bytes)
 {
-    int members = x->group->size, kinds = 0;
+    int kinds = 0;
     size_t at = 0;
     char word[64];
     text[0] = 0;
     for (int i = 0; i < members; i++) {
-        const char *mine = x->texts + (size_t)i * LIB_TEXT;
+        const char *mine = text_of(texts, i);
         bool told = false;
-        for (int k = 0; k < i && !told; k++) told = strcmp(x->texts + (size_t)k * LIB_TEXT, mine) == 0;
+        for (int k = 0; k < i && !told; k++) told = strcmp(text_of(texts, k), mine) == 0;
         if (told) continue;
         add(text, bytes, &at, kinds++ ? "; rank " : "rank ");
         for (int k = i, some = 0; k < members; k++) {
             int to = k;
-            if (strcmp(x->texts + (size_t)k * LIB_TEXT, mine) != 0) continue;
-            while (to + 1 < members && strcmp(x->texts + (size_t)(to + 1) * LIB_TEXT, mine) == 0) to++;
-            snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", x->group->rank_of[k],
-                     x->group->rank_of[to]);
+            if (strcmp(text_of(texts, k), mine) != 0) continue;
+            while (to + 1 < members && strcmp(text_of(texts, to + 1), mine) == 0) to++;
+            snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", rank_of ? rank_of[k] : k,
+                     rank_of ? rank_of[to] : to);
             add(text, bytes, &at, word);
             k = to;
         }
@@ -193,7 +194,7 @@ static void list(const lib_execution *x, char *text, size_t bytes)
 static int told(lib_execution *x)
 {
     char text[2048], what[1600];
-    list(x, what, sizeof what);
+    lib_list_texts(x->texts, x->group->rank_of, x->group->size, what, sizeof what);
     snprintf(text, sizeof text, "request %llu of group %d does not match, nothing was sent: %s",
              (unsigned long long)x->batch.number, x->group->id, what);
     lib_fail_all(x, KOLO_EINPUT, text);

@@ -152,6 +152,8 @@ int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out);
 
 int lib_meet(lib_execution *x); /* the first step of an unnamed request */
 int lib_tell_differences(lib_execution *x);
+/* "rank 0, 2-5: allreduce of 3 f32, sum; rank 1: broadcast of ..." texts: [members][LIB_TEXT]; rank_of NULL: members are ranks. */
+void lib_list_texts(const char *texts, const int *rank_of, int members, char *text, size_t bytes);
 int lib_carry(
     lib_execution *x); /* the first step of a named one, and of an unnamed one when all have brought the same */
 int lib_reduce_all(lib_execution *x);
@@ -202,6 +204,9 @@ int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *ra
 /* Returns when nothing of the group is under way on this rank. */
 void lib_group_drain(kolo_group *group);
 int lib_config_resolve(kolo_world_config *config, const kolo_world_config *asked);
+const char *lib_config_method(const kolo_world_config *asked); /* asked, environment or default */
+/* Begins to write events, and compares clocks. Collective over the world, whose ranks have agreed on it. A rank that cannot write compares all the same. */
+int lib_timeline_begin(kolo_world *world, const char *folder);
 void lib_config_free(kolo_world_config *config);
 
 #endif

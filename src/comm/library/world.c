@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/library/parts.h"
+#include "comm/segment.h"
 #include "kolo/buckets.h"
 
 /* MPI and PMIx can be begun once in a process: they are kept when a world is closed, so that another may be opened, and end with the process. */
@@ -21,22 +22,56 @@ static void finish_launch(void)
 }
 
 /* A launch of its own where the program runs MPI itself, else the process's. */
-static int find_launch(const kolo_world_config *config, kolo_launch **launch, bool *own)
+static int find_launch(const void *mpi_comm, const char *method, kolo_launch **launch, bool *own)
 {
-    *own = config->mpi_comm || (!process.begun && kolo_launch_mpi_runs());
+    *own = mpi_comm || (!process.begun && kolo_launch_mpi_runs());
     *launch = &process.launch;
     if (*own) {
         *launch = kolo_alloc(sizeof **launch);
         if (!*launch) return KOLO_ECONFIG;
-        int rc = kolo_launch_adopt(*launch, config->mpi_comm);
+        int rc = kolo_launch_adopt(*launch, mpi_comm);
         if (rc < 0) free(*launch);
         return rc;
     }
     if (process.begun) return 0;
-    KOLO_TRY(kolo_launch_start(&process.launch, config->method));
+    KOLO_TRY(kolo_launch_start(&process.launch, method));
     process.begun = true;
     atexit(finish_launch);
     return 0;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------------------------- */
+
+/* What needs no other rank: settings, the table. */
+static int prepare(kolo_world *world, const kolo_world_config *config)
+{
+    KOLO_TRY(lib_config_resolve(&world->config, config));
+    KOLO_TRY(lib_entries_open(world));
+    return comm_selector_open(&world->selector, world->config.table, world->config.algorithm);
+}
+
+/* Before anything waits for anybody every rank learns whether all could prepare, with settings that fit together. */
+static int agree_on_settings(const kolo_world *world, int status, lib_exchange exchange, void *of)
+{
+    const kolo_world_config *c = &world->config;
+    char mine[LIB_TEXT] = "", list[1600], own[COMM_TEXT];
+    bool differ = false;
+    if (status < 0) snprintf(mine, sizeof mine, "%s", kolo_error_text());
+    else snprintf(mine, sizeof mine, "transport %s, table %08x, timeline %s, cache %d, fixed order %s", c->transport,
+                  comm_selector_digest(world->selector), c->timeline && *c->timeline ? "on" : "off", c->cache,
+                  c->fixed_order ? "on" : "off");
+    snprintf(own, sizeof own, "%s", kolo_error_text());
+    char *all = kolo_alloc((size_t)world->launch->size * LIB_TEXT);
+    if (!all) return KOLO_ECONFIG;
+    int rc = exchange ? exchange(of, mine, sizeof mine, all) : kolo_launch_exchange(world->launch, mine, sizeof mine, all);
+    for (int r = 0; r < world->launch->size && rc == 0; r++) differ |= strcmp(all + (size_t)r * LIB_TEXT, mine) != 0;
+    if (status < 0) rc = kolo_fail(status, "%s", own);
+    if (rc == 0 && differ) {
+        lib_list_texts(all, NULL, world->launch->size, list, sizeof list);
+        rc = kolo_fail(KOLO_ECONFIG, "comm: the ranks of a world need the same settings: %s", list);
+    }
+    free(all);
+    return rc;
 }
 
 static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
@@ -48,14 +83,7 @@ static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
                                        .shared_bytes = c->shared_bytes,
                                        .exchange = exchange,
                                        .exchange_of = of};
-    KOLO_TRY(lib_entries_open(world));
-    KOLO_TRY(comm_selector_open(&world->selector, c->table, c->algorithm));
     KOLO_TRY(comm_router_open(&world->router, l, &config));
-    if (c->timeline && *c->timeline) { /* a rank that cannot write is no reason to stop */
-        if (lib_timeline_open(&world->timeline, c->timeline, l->rank, l->host) < 0)
-            kolo_warn("comm: no timeline: %s", kolo_error_text());
-        KOLO_TRY(lib_timeline_align(world->timeline, world));
-    }
     KOLO_TRY(lib_engine_open(world));
     int *all = kolo_alloc((size_t)l->size * sizeof *all);
     kolo_group **table = world->group = kolo_alloc(16 * sizeof *world->group);
@@ -68,7 +96,9 @@ static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
     int rc = lib_group_open(world, all, l->size, 0, &table[0]);
     free(all);
     KOLO_TRY(rc);
-    return lib_engine_start(world);
+    KOLO_TRY(lib_engine_start(world));
+    KOLO_TRY(lib_agree(world->group[0], "the beginning of the world", ""));
+    return c->timeline && *c->timeline ? lib_timeline_begin(world, c->timeline) : 0;
 }
 
 int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange,
@@ -78,30 +108,22 @@ int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_conf
     if (!world) return KOLO_ECONFIG;
     pthread_mutex_init(&world->lock, NULL);
     world->launch = launch;
-    int rc = lib_config_resolve(&world->config, config);
+    int rc = agree_on_settings(world, prepare(world, config), exchange, of);
     if (rc == 0) rc = open_parts(world, exchange, of);
-    char note[64] = "";
-    if (rc == 0) snprintf(note, sizeof note, "the beginning of the world with table %08x", comm_selector_digest(world->selector));
-    if (rc == 0) rc = lib_agree(world->group[0], note, ""); /* ranks with different tables would run different algorithms */
     if (rc < 0) kolo_world_close(out);
     return rc;
 }
 
-int kolo_world_open(kolo_world **out, const kolo_world_config *asked)
+int kolo_world_open(kolo_world **out, const kolo_world_config *config)
 {
-    kolo_world_config config;
-    *out = NULL;
-    if (process.open) return kolo_fail(KOLO_EINPUT, "comm: a world is open in this process; close it first");
-    int rc = lib_config_resolve(&config, asked);
     kolo_launch *launch;
     bool own;
-    if (rc == 0) rc = find_launch(&config, &launch, &own);
-    if (rc == 0) {
-        rc = lib_world_start(out, launch, &config, NULL, NULL);
-        if (rc == 0) (*out)->own_launch = own;
-        else if (own) free(launch); /* what it holds stays, as others may wait for this rank */
-    }
-    lib_config_free(&config);
+    *out = NULL;
+    if (process.open) return kolo_fail(KOLO_EINPUT, "comm: a world is open in this process; close it first");
+    KOLO_TRY(find_launch(config ? config->mpi_comm : NULL, lib_config_method(config), &launch, &own));
+    int rc = lib_world_start(out, launch, config, NULL, NULL);
+    if (rc == 0) (*out)->own_launch = own;
+    else if (own) free(launch); /* what it holds stays, as others may wait for this rank */
     process.open = rc == 0;
     return rc;
 }
@@ -110,6 +132,7 @@ void kolo_world_close(kolo_world **out)
 {
     kolo_world *world = *out;
     if (!world) return;
+    const bool opened = world->router != NULL; /* else nobody waits for this rank */
     bool whole = world->engine && world->groups && world->group[0] && !lib_broken(world);
     for (int g = world->groups - 1; whole && g >= 0; g--)
         if (world->group[g]) lib_group_drain(world->group[g]);
@@ -126,7 +149,7 @@ void kolo_world_close(kolo_world **out)
     free(world->bundle);
     pthread_mutex_destroy(&world->lock);
     if (world->own_launch || world->launch == &process.launch) process.open = false;
-    if (!whole && world->launch == &process.launch) process.broken = true;
+    if (opened && !whole && world->launch == &process.launch) process.broken = true;
     if (world->own_launch && whole) kolo_launch_finish(world->launch);
     if (world->own_launch) free(world->launch);
     free(world);

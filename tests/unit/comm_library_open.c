@@ -1,0 +1,117 @@
+/* Worlds whose ranks were set up differently, or of which one cannot begin: an error on every rank at once, that names ranks and settings, and the next world
+ * opens. Timelines that are begun and ended while the world runs. */
+#include "base/file.h"
+#include "comm/library/parts.h"
+#include "comm_router_rig.h"
+
+enum { RANKS = 3, ODD = 1 };
+
+static const struct difference {
+    const char *what, *variable, *odd, *other; /* values of the environment, on rank ODD and on the others; NULL: none */
+    const char *says[2];                       /* on every rank but, where it cannot begin, ODD itself; which says the last alone */
+} differences[] = {
+    {"a timeline on one rank alone", "KOLO_COMM_TIMELINE", "/tmp", NULL, {"timeline off", "rank 1: transport auto, table"}},
+    {"another cache", "KOLO_COMM_CACHE", "12", "13", {"rank 0, 2: ", "cache 12, "}},
+    {"another order", "KOLO_COMM_FIXED_ORDER", "1", NULL, {"rank 0, 2: ", "fixed order on"}},
+    {"another way between nodes", "KOLO_COMM_TRANSPORT", "tcp", NULL, {"rank 0, 2: transport auto", "transport tcp"}},
+    {"another algorithm", "KOLO_COMM_ALGORITHM", "ring", NULL, {"rank 0, 2: ", "; rank 1: "}},
+    {"a value that is none", "KOLO_COMM_CACHE", "many", NULL, {"rank 1: ", "KOLO_COMM_CACHE=many is no number"}},
+    {"a table that one rank cannot read", "KOLO_COMM_TABLE", "/nonexistent/table", NULL, {"rank 1: ", "/nonexistent/table"}},
+};
+enum { DIFFERENCES = sizeof differences / sizeof *differences };
+
+static int start(rig_rank *r, kolo_world **whole)
+{
+    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20};
+    return lib_world_start(whole, &r->w.launch, &config, rig_exchange, r);
+}
+
+/* 0: refused as it should be, and a world without the difference opens. */
+static int64_t open_different(rig_rank *r, int which)
+{
+    const struct difference *d = &differences[which];
+    const char *value = r->rank == ODD ? d->odd : d->other;
+    kolo_world *whole = NULL;
+    if (value) setenv(d->variable, value, 1);
+    int rc = start(r, &whole);
+    int64_t bad = (rc == 0) + 10 * (whole != NULL) + 100 * !strstr(kolo_error_text(), d->says[1]);
+    if (r->rank != ODD) bad += 1000 * (rc != KOLO_ECONFIG) + 10000 * !strstr(kolo_error_text(), d->says[0]);
+    if (bad) return bad;
+    unsetenv(d->variable);
+    int64_t one = 1;
+    rc = start(r, &whole);
+    if (rc == 0) rc = kolo_allreduce(kolo_world_group(whole), NULL, &one, 1, KOLO_WIRE_I64, KOLO_SUM);
+    kolo_world_close(&whole);
+    return rc < 0 ? rc : one != RANKS;
+}
+
+/* ---- timelines ----------------------------------------------------------------------------------------------------------- */
+
+static char folder[64];
+
+static int reduce(kolo_world *whole, const char *name)
+{
+    float x[4] = {1, 2, 3, 4};
+    kolo_request r = {.what = KOLO_ALLREDUCE, .name = name, .out = x, .type = KOLO_WIRE_F32, .dims = 1, .dim = {4}};
+    kolo_handle h;
+    KOLO_TRY(kolo_submit(kolo_world_group(whole), &r, &h));
+    return kolo_wait(whole, h);
+}
+
+/* Whether the rank's file of timeline `number` tells of both, and is a whole array. */
+static bool tells(int rank, int number, const char *name)
+{
+    char path[96], *text = NULL;
+    size_t bytes = 0;
+    snprintf(path, sizeof path, "%s/%d/rank-%d.json", folder, number, rank);
+    if (kolo_file_read(path, &text, &bytes) < 0) return false;
+    bool found = strstr(text, name) && strstr(text, "kolo_clock") && strstr(text, "\n]\n");
+    free(text);
+    return found;
+}
+
+static int64_t timelines(rig_rank *r, int argument)
+{
+    kolo_world *whole = NULL;
+    char path[96];
+    (void)argument;
+    KOLO_TRY(start(r, &whole));
+    int64_t bad = kolo_timeline_start(NULL, "/tmp") != KOLO_EINPUT || kolo_timeline_stop(whole) < 0;
+    KOLO_TRY(reduce(whole, "before"));
+    for (int number = 0; number < 2; number++) {
+        snprintf(path, sizeof path, "%s/%d", folder, number);
+        KOLO_TRY(kolo_timeline_start(whole, path));
+        bad += kolo_timeline_start(whole, path) != KOLO_EINPUT || !strstr(kolo_error_text(), "already");
+        KOLO_TRY(reduce(whole, number ? "second" : "first"));
+        KOLO_TRY(kolo_timeline_stop(whole));
+        bad += !tells(r->rank, number, number ? "second" : "first") || tells(r->rank, number, "before") ||
+               tells(r->rank, number, "between") || tells(r->rank, number, number ? "first" : "second");
+        KOLO_TRY(reduce(whole, "between"));
+    }
+    bad += 10 * (kolo_timeline_start(whole, r->rank == ODD ? NULL : path) != KOLO_EINPUT || !strstr(kolo_error_text(), "rank 1"));
+    /* it cannot write: the others do */
+    KOLO_TRY(kolo_timeline_start(whole, r->rank == ODD ? "/proc/none" : path));
+    KOLO_TRY(reduce(whole, "third"));
+    KOLO_TRY(kolo_timeline_stop(whole));
+    bad += 100 * (r->rank != ODD && !tells(r->rank, 1, "third"));
+    kolo_world_close(&whole);
+    return bad;
+}
+
+int main(void)
+{
+    static const int apart[RANKS] = {0, 1, 1};
+    rig_party p[DIFFERENCES];
+    snprintf(folder, sizeof folder, "/tmp/kolo-test-XXXXXX");
+    if (!mkdtemp(folder)) skip_all("no temporary folder");
+    for (int i = 0; i < DIFFERENCES; i++) p[i] = rig_begin("open", RANKS, i % 2 ? NULL : apart, open_different, i, 30);
+    for (int i = 0; i < DIFFERENCES; i++)
+        is_int(rig_end(&p[i], -1), 0, "%s: an error on every rank, at once, and the next world opens", differences[i].what);
+    for (int nodes = 1; nodes <= 2; nodes++) {
+        p[0] = rig_begin("open", RANKS, nodes == 1 ? NULL : apart, timelines, 0, 30);
+        is_int(rig_end(&p[0], -1), 0, "%d nodes: timelines begin and end while the world runs", nodes);
+    }
+    kolo_folder_remove(folder);
+    is_int(rig_leftovers("open"), 0, "no segment is left behind");
+    return done_testing();
+}
