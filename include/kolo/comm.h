@@ -156,10 +156,15 @@ typedef struct kolo_request {
     const int64_t
         *index;   /* sparse: [dim[0]] row numbers of `in` (dim[0] rows of dim[1] elements); rows named twice add up */
     int64_t rows; /* sparse: rows of the dense matrix */
-    const char *
-        compression; /* of allreduce of f32 (sum, average): NULL, "bf16", "fp16", "int8", "topk[:DENSITY]", "powersgd[:RANK]"; the last two
-                                 * send later what they leave out now, so they need a name, which keeps it */
+    const char *compression; /* of allreduce of f32 (sum, average); NULL: none; see below */
 } kolo_request;
+
+/* Compression, between all members, also those of one node: "bf16", "fp16" (summed in f32: one rounding in, one out), "int8" (with a scale for 256 elements, rounded
+ * stochastically), "topk[:DENSITY]" (0.01: the share of largest elements), "powersgd[:RANK]" (4: the vector as a matrix of dim[0] rows, row by row). Behind topk, and
+ * with commas between: momentum=M (that each member accumulates before it chooses, in the place of the optimizer's; Deep Gradient Compression), clip=C (of what a
+ * member brings, the norm is held at C / sqrt(members)), warmup=N (calls over which the density falls from 1/4): "topk:0.001,momentum=0.9,clip=4,warmup=1000".
+ * topk and powersgd send later what they leave out now: they need a name, and what waits is kept under it (as many bytes as the vector has, with momentum
+ * twice) until the group is freed, or the name comes back with another shape or compression. "bf16" and "fp16" take groups of up to 512. */
 
 /* The vectors (in, out, index) stay the library's until the request is complete. handle may be NULL only for barriers. A request that is wrong in itself (no such
  * root, splits that sum up to too much) goes the way of all others, so that every rank of the group learns of it: kolo_wait says so. */
@@ -185,6 +190,14 @@ typedef struct kolo_output {
 /* After kolo_wait has returned 0. */
 int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output);
 void kolo_release(kolo_world *world, kolo_handle handle);
+
+/* What compressed sums of the group hold back on this rank (errors, momentum, factors, the count of calls; of named requests), for a checkpoint. A run that goes on
+ * from it has the bits of one that was not stopped, if all members save after the same request and restore before the next. Not collective; what the rank has
+ * under way in the group is completed first. *state is the library's, until kolo_release_object; its bytes are of this machine's order and of this rank.
+ * restore: what is held back is then what `state` (at a multiple of 8 bytes) says, under the names it had, and nothing else. KOLO_EINPUT, and nothing was changed: it is damaged, or
+ * of another member or group size; or named requests of others are carried while this rank has joined. */
+int kolo_group_state_save(kolo_group *group, void **state, size_t *bytes);
+int kolo_group_state_restore(kolo_group *group, const void *state, size_t bytes);
 
 /* ---- blocking, matched by order -------------------------------------------------------------------------------------- */
 

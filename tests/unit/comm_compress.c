@@ -417,6 +417,55 @@ static void test_cut(void)
     is_int(comm_matrix_cut(matrices, 3, 0, 50, part), 0, "a part before the first none");
 }
 
+static void test_words(void)
+{
+    static const char *const wrong[] = {"",           "topk:",         "topk:0",    "topk:2",   "topk:0.1x",      "topk:0.1,",    "topk:0.1,0.2",
+                                        "topk:rank=2", "topk:clip=-1", "topk: 0.1", "topk:nan", "topk:warmup=.5", "bf16:1",       "powersgd:0",
+                                        "powersgd:1e30", "topk=0.1",   "topk:momentum=1", "powersgd:2.5", "topk,0.1", "topk:density"};
+    comm_compress c;
+    int bad = 0;
+    ok(comm_compress_parse(&c, "topk:0.02,momentum=0.9,clip=4,warmup=100") == 0 && c.kind == COMM_TOPK && c.density == 0.02 &&
+           c.momentum == 0.9 && c.clip == 4 && c.warmup == 100,
+       "topk in words, with all it takes");
+    ok(comm_compress_parse(&c, "topk:warmup=7") == 0 && c.density == 0.01 && c.momentum == 0 && c.warmup == 7 &&
+           comm_compress_parse(&c, "topk") == 0 && c.density == 0.01,
+       "what is not named has its default");
+    ok(comm_compress_parse(&c, "powersgd:3") == 0 && c.rank == 3 && comm_compress_parse(&c, "powersgd:rank=5") == 0 &&
+           c.rank == 5 && comm_compress_parse(&c, "powersgd") == 0 && c.rank == 4,
+       "powersgd in words");
+    for (int i = 0; i < (int)(sizeof wrong / sizeof *wrong); i++) {
+        bool refused = comm_compress_parse(&c, wrong[i]) < 0;
+        if (!refused) diag("\"%s\" was taken", wrong[i]);
+        bad += !refused;
+    }
+    is_int(bad, 0, "%d wrong ones are refused", (int)(sizeof wrong / sizeof *wrong));
+}
+
+/* A fold takes 512 vectors; only sums of 16 bits are one. */
+static void test_many(void)
+{
+    enum { N = 40, MEMBERS = 520 };
+    const comm_matrix matrix = {0, 1, 8, 5};
+    const comm_compress some[] = {{.kind = COMM_INT8}, {.kind = COMM_TOPK, .density = 1}, {.kind = COMM_POWERSGD, .rank = 2}};
+    comm_codec *c;
+    for (int k = 0; k < 3; k++) {
+        group *g = group_make(&some[k], MEMBERS, N, &matrix, 1);
+        int bad = g == NULL;
+        for (int v = 0; !bad && v < MEMBERS; v++)
+            for (int i = 0; i < N; i++) g->vector[v][i] = (float)((i / 5 + 1) * (i % 5 + 1)); /* of rank 1 */
+        bad = bad || group_run(g) != 0;
+        for (int i = 0; !bad && i < N; i++) {
+            double want = MEMBERS * (i / 5 + 1) * (i % 5 + 1);
+            bad += fabs(g->vector[0][i] - want) > 0.05 * MEMBERS * 40;
+        }
+        is_int(bad, 0, "%s: %d members", comm_compress_name(some[k].kind), MEMBERS);
+        if (g) group_free(g);
+    }
+    ok(comm_codec_make(&c, &(comm_compress){.kind = COMM_FP16}, 0, MEMBERS, N, &matrix, 1) == KOLO_ECONFIG &&
+           strstr(kolo_error_text(), "512"),
+       "fp16: at most 512 members, which is said");
+}
+
 static void test_wrong(void)
 {
     comm_codec *c;
@@ -446,6 +495,8 @@ int main(void)
     test_powersgd();
     test_bytes();
     test_cut();
+    test_many();
+    test_words();
     test_wrong();
     return done_testing();
 }

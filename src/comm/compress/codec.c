@@ -148,10 +148,12 @@ int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int m
 {
     *out = NULL;
     KOLO_TRY(comm_compress_check(config));
-    if (config->kind == COMM_NONE || count >= COMM_MESSAGE_MAX || members > COMM_FOLD_MAX)
-        return kolo_fail(KOLO_ECONFIG,
-                         "comm: compression %s of %lld elements among %d members; at most %d and %d: lower bucket_mb",
-                         comm_compress_name(config->kind), (long long)count, members, COMM_MESSAGE_MAX, COMM_FOLD_MAX);
+    if (config->kind == COMM_NONE || count >= COMM_MESSAGE_MAX)
+        return kolo_fail(KOLO_ECONFIG, "comm: compression %s of %lld elements; fewer than %d in a vector, so lower bucket_mb",
+                         comm_compress_name(config->kind), (long long)count, COMM_MESSAGE_MAX);
+    if (comm_compress_plain(config->kind) && members > COMM_FOLD_MAX)
+        return kolo_fail(KOLO_ECONFIG, "comm: compression %s among %d members; at most %d, int8, topk and powersgd among any",
+                         comm_compress_name(config->kind), members, COMM_FOLD_MAX);
     comm_codec *c = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;
     int rc = KOLO_ECONFIG;

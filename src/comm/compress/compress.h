@@ -45,6 +45,13 @@ int comm_compress_find(const char *name);
 const char *comm_compress_name(int kind);
 /* KOLO_ECONFIG: a parameter out of range. */
 int comm_compress_check(const comm_compress *config);
+/* "NAME", or "NAME:" and items with commas between: KEY=NUMBER, the first one may be a NUMBER alone (topk: density, momentum, clip, warmup in rounds; powersgd:
+ * rank). What is not named: density 0.01, rank 4, the others 0. KOLO_EINPUT or KOLO_ECONFIG with what is wrong. */
+int comm_compress_parse(comm_compress *config, const char *text);
+/* Element by element: what stands beside one does not matter, and nothing is kept from round to round. */
+static inline bool comm_compress_plain(int kind) { return kind == COMM_BF16 || kind == COMM_FP16; }
+/* What is left out is sent later, so it belongs to one vector. */
+static inline bool comm_compress_owes(int kind) { return kind == COMM_TOPK || kind == COMM_POWERSGD; }
 
 /* matrix: ascending, within count, not overlapping; copied. The same on all members but for `me`. Not collective. */
 int comm_codec_make(comm_codec **codec, const comm_compress *config, int me, int members, int64_t count,

@@ -78,9 +78,9 @@ static void check_reduce(const kolo_request *r, char *text, size_t bytes)
     else if (r->compression && (r->what != KOLO_ALLREDUCE || r->type != KOLO_WIRE_F32 ||
                                 (r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)))
         snprintf(text, bytes, "compression \"%s\" is for sums and averages of f32 by allreduce", r->compression);
-    else if (r->compression && lib_compression(r->compression, &compression) < 0)
+    else if (r->compression && comm_compress_parse(&compression, r->compression) < 0)
         snprintf(text, bytes, "%s", kolo_error_text());
-    else if (r->compression && !r->name && (compression.kind == COMM_TOPK || compression.kind == COMM_POWERSGD))
+    else if (r->compression && !r->name && comm_compress_owes(compression.kind))
         snprintf(text, bytes, "compression \"%s\" sends later what it leaves out now: the request needs a name",
                  r->compression);
 }

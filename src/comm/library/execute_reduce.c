@@ -69,7 +69,7 @@ static int unpack_all(lib_execution *x, bool scaled)
     return x->step = lib_finish, 1;
 }
 static int unpack_pushed(lib_execution *x) { return unpack_all(x, false); }
-static int unpack_reduced(lib_execution *x) { return unpack_all(x, true); }
+int lib_unpack(lib_execution *x) { return unpack_all(x, true); }
 
 static int pack_all(lib_execution *x, enum kolo_wire type, bool scaled)
 {
@@ -84,6 +84,8 @@ static int pack_all(lib_execution *x, enum kolo_wire type, bool scaled)
     }
     return 0;
 }
+
+int lib_pack(lib_execution *x, enum kolo_wire type) { return pack_all(x, type, true); }
 
 /* Neutral elements must not be scaled: where some have joined, every rank scales its own. */
 static int by_push(lib_execution *x, bool alone)
@@ -116,11 +118,11 @@ static int by_schedule(lib_execution *x, bool alone)
         x->type = type;
         KOLO_TRY(lib_result_memory(x, 0, -1, &x->work));
         problem.in_place = input_of(r) == x->work;
-        return lib_run(x, &problem, x->work, input_of(r), type, plain(r->reduce), unpack_reduced);
+        return lib_run(x, &problem, x->work, input_of(r), type, plain(r->reduce), lib_unpack);
     }
-    KOLO_TRY(pack_all(x, type, true));
+    KOLO_TRY(lib_pack(x, type));
     problem.in_place = true;
-    return lib_run(x, &problem, x->work, x->work, type, plain(r->reduce), unpack_reduced);
+    return lib_run(x, &problem, x->work, x->work, type, plain(r->reduce), lib_unpack);
 }
 
 int lib_reduce_all(lib_execution *x)

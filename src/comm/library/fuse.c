@@ -2,13 +2,16 @@
 
 #include <string.h>
 
+#include "comm/compress/compress.h"
+
 static double factor(double x) { return x == 0 ? 1 : x; }
 static const char *word(const char *text) { return text ? text : ""; }
 
-/* Element by element, so whatever stands beside one does not matter. The others have scales of blocks, or keep by name what they leave out. */
+/* Others than these have scales of blocks, or keep by name what they leave out. */
 static bool compressed_alike(const char *x, const char *y)
 {
-    return strcmp(x, y) == 0 && (!*x || strcmp(x, "bf16") == 0 || strcmp(x, "fp16") == 0);
+    comm_compress config;
+    return strcmp(x, y) == 0 && (!*x || (comm_compress_parse(&config, x) == 0 && comm_compress_plain(config.kind)));
 }
 
 /* Adasum has coefficients for every tensor, so two of them are no longer vector. */

@@ -84,9 +84,9 @@ typedef struct lib_stream {
     uint64_t begun;                      /* batches that have got their track */
     lib_execution *first, *last, *spare; /* waiting for their track; to be used again */
     struct lib_cache *schedules;
-    struct lib_special *specials; /* Adasum's and the codecs' */
-    char *key;                    /* [key_room] of the one that is looked for */
-    int64_t key_room;
+    struct lib_specials *specials; /* Adasum's and the codecs' */
+    int64_t *counts;               /* [counts_room] of Adasum's tensors */
+    int64_t counts_room;
 } lib_stream;
 
 int lib_stream_lanes(lib_stream **stream, kolo_group *group); /* the turn is held; not collective */
@@ -164,9 +164,10 @@ int lib_scatter(lib_execution *x);
 int lib_alltoall(lib_execution *x);
 int lib_sparse(lib_execution *x);
 int lib_special_allreduce(lib_execution *x);
-void lib_specials_free(struct lib_special **first);
-/* KOLO_EINPUT or KOLO_ECONFIG: no such compression. */
-int lib_compression(const char *text, comm_compress *config);
+void lib_specials_free(struct lib_specials **specials);
+/* All requests of the batch, one behind the other, as `type` on the stage (x->work), with prescale; and a step that brings the sums back, divided and scaled. */
+int lib_pack(lib_execution *x, enum kolo_wire type);
+int lib_unpack(lib_execution *x);
 /* Reduced element by element as it is. */
 static inline bool lib_pushes(const kolo_request *r)
 {

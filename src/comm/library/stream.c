@@ -84,7 +84,7 @@ void lib_stream_close(lib_stream **out)
     chain_free(s->spare);
     lib_schedules_free(&s->schedules);
     lib_specials_free(&s->specials);
-    free(s->key);
+    free(s->counts);
     free(s);
     *out = NULL;
 }
