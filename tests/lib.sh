@@ -9,7 +9,7 @@ case $BUILD in /*) ;; *) BUILD=$TOP/$BUILD ;; esac
 export KOLO_SHARED=${KOLO_SHARED:-$TOP/../shared}
 PATH=$BUILD/bin:$PATH:/usr/sbin
 export PATH
-export KOLO_CACHE=${KOLO_CACHE:-$BUILD/tests/cache} # choices by clocks are kept there, not in a home
+export KOLO_CACHE=$BUILD/tests/cache # choices by clocks are kept there, never in a home
 ROOM=$(mktemp -d "${TMPDIR:-/tmp}/kolo-test-XXXXXX") || exit 1
 tap_count=0 tap_failed=0
 tap_cleanup=()
@@ -64,6 +64,16 @@ ran() { # TEXT COMMAND...: its TAP lines become lines of this test; a run that e
     done < "$ROOM/ran"
     ok $planned "$text ran to the end"
     [ $planned = 0 ] || echo "#   exit status $status"
+}
+diag() { sed 's/^/# /'; }
+none() { # TEXT ROWS: passes when ROWS is empty, shows them otherwise
+    [ -z "$2" ]
+    ok $? "$1"
+    [ -z "$2" ] || head -n 40 <<< "$2" | diag
+}
+sources() { # PATH...: files that git knows or would know; without git, all that make did not make
+    git ls-files -co --exclude-standard -- "$@" 2> /dev/null ||
+        find "$@" \( -name .git -o -path ./build \) -prune -o -type f -print 2> /dev/null | sed 's|^\./||'
 }
 done_testing() { echo "1..$tap_count" && exit "$tap_failed"; }
 

@@ -210,6 +210,17 @@ static bool rig_padding_is_zero(const rig *r)
     return true;
 }
 
+/* Of two rigs of one graph: whether all tensors have the same bytes, else the name of one that has not. */
+static bool rig_same_bits(const rig *a, const rig *b, const char **which)
+{
+    for (int64_t t = 0; t < a->g->tensors; t++)
+        if (memcmp(a->buffer[t], b->buffer[t], a->layout[t].bytes)) {
+            *which = a->g->tensor[t].name;
+            return false;
+        }
+    return true;
+}
+
 static void rig_close(rig *r)
 {
     for (int64_t t = 0; r->buffer && t < r->g->tensors; t++) {

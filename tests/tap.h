@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static int tap_count, tap_failed;
 
@@ -49,6 +50,14 @@ static inline int tap_line(int pass, const char *file, int line, const char *for
     } while (0)
 #define skip_all(...) (printf("1..0 # SKIP "), printf(__VA_ARGS__), printf("\n"), exit(0))
 #define skip(...) (printf("ok %d # SKIP ", ++tap_count), printf(__VA_ARGS__), printf("\n"))
+
+/* Processor time of this thread in seconds: what a loaded machine does not stretch. */
+static inline double tap_cpu(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
 
 static inline int done_testing(void)
 {

@@ -37,7 +37,7 @@ scale-now: $(call room_archive,comm) $(call room_archive,base)
 
 # Unit tests side by side, then the scripts that start ranks and clusters one by one: tests/testrules.yml.
 # Threads that wait do not spin: two tests share the cores.
-prove = $(Q)KOLO_BUILD='$(abspath $(BUILD))' OMP_WAIT_POLICY=passive HARNESS_RULESFILE=tests/testrules.yml \
+prove = $(Q)KOLO_BUILD='$(abspath $(BUILD))' KOLO_CACHE='$(abspath $(BUILD))/tests/cache' OMP_WAIT_POLICY=passive HARNESS_RULESFILE=tests/testrules.yml \
           prove -j2 --timer $1
 
 # `make bench` is quick; tests/peers/NAME.sh is `make bench-NAME`

@@ -1,12 +1,9 @@
 #!/usr/bin/env bash
 # share/setup/deps.sh: what it installs, when it installs nothing, what it says. apt-get, sudo, id and scontrol are
 # stand-ins here that write down how they were called.
-set -u
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
 unset YES MPI
-cd "$(dirname "$0")/../.." || exit 1
-. tests/lint/tap.sh
-ROOM=$(mktemp -d)
-trap 'rm -rf "$ROOM"' EXIT
 
 # PATH holds the stand-ins and nothing else than these
 for tool in sh awk sed tr cat env timeout grep bash; do

@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # make install: the tree works where it was moved to, and uninstall takes back what it put there.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-. tests/lint/tap.sh
-BUILD=${KOLO_BUILD:-build}
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
 for program in kolo kolo-pack kolo-shards; do
     [[ -x $BUILD/bin/$program ]] || skip_all "$program is not built"
 done
-ROOM=$(mktemp -d)
-trap 'rm -rf "$ROOM"' EXIT
 make -s BUILD="$BUILD" docs >"$ROOM/log" 2>&1 && share/setup/install.sh install "$ROOM/stage/opt/kolo" "$BUILD" 9.8.7 >>"$ROOM/log" 2>&1
 ok $? "the tree is installed" || diag <"$ROOM/log"
 mv "$ROOM/stage/opt/kolo" "$ROOM/moved"

@@ -43,7 +43,7 @@ is "$(head -c 4 "$ROOM/drawn/0.png" | tail -c 3)" PNG "and draws them"
 head='[convolutional]\nfilters=30\nactivation=linear\n[yolo]\nmask=0,1,2\nanchors=4,4,8,8,16,16\nclasses=5\n'
 layer='[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\nstride=2\npad=1\nactivation=leaky\n'
 # shellcheck disable=SC2059
-printf "[net]\nwidth=64\nheight=64\n$layer$head[route]\nlayers=0\n$layer$head" > "$ROOM/five.cfg"
+printf "[net]\nwidth=64\nheight=64\n${layer}${head}[route]\nlayers=0\n$layer$head" > "$ROOM/five.cfg"
 kolo export model="$ROOM/five.cfg" seed=1 "$ROOM/five.weights" > "$ROOM/log" 2>&1
 # shellcheck disable=SC2086
 kolo train $common model="$ROOM/five.cfg" mosaic=0 mosaic_mixup=0 epochs=1 run="$ROOM/d" init="$ROOM/five.weights" > "$ROOM/log" 2>&1

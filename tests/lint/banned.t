@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Functions that this program does not use, and why not.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-. tests/lint/tap.sh
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
 mapfile -t FILES < <(sources src include hdf5_tools | grep -E '\.(c|h|cuh?|def)$')
 
 # code only, as file:line:text: comments, strings and characters blanked
@@ -14,8 +13,7 @@ calls() { # WORDS CODE: the lines of calls of these functions
     grep -E "^[^:]+:[0-9]+:(.*[^A-Za-z0-9_.>])?($1)[[:space:]]*\(" <<<"$2"
 }
 
-sample=$(mktemp)
-trap 'rm -f "$sample"' EXIT
+sample=$ROOM/sample
 printf '/* rand() */ const char *s = "exit(1)";\nint x = my_rand(1) + p->exit(2);\nvoid f(void) { exit (1); }\n' >"$sample"
 [[ $(calls 'rand|exit' "$(code "$sample")") == "$sample:3:"* && $(calls 'rand|exit' "$(code "$sample")" | wc -l) == 1 ]]
 ok $? "calls are told from comments, texts and longer names"

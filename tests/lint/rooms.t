@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
 # The order of the rooms, and that its check can fail.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-. tests/lint/tap.sh
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
 none "every room includes only rooms before it" "$(tests/lint/rooms.sh . 2>&1)"
 
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
+tree=$ROOM/tree
 mkdir -p "$tree"/{src/{base,data,graph,ops/cpu,models,comm,plan},include/kolo,hdf5_tools}
 touch "$tree/include/kolo/error.h"
 offends() { # FILE INCLUDE WORDS

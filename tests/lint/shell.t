@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Every shell script passes shellcheck.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-. tests/lint/tap.sh
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
 command -v shellcheck >/dev/null || skip_all "no shellcheck here"
 mapfile -t SCRIPTS < <(sources . | grep -v '^shared/' | while IFS= read -r file; do
     [[ -f $file ]] || continue
@@ -13,11 +12,14 @@ mapfile -t SCRIPTS < <(sources . | grep -v '^shared/' | while IFS= read -r file;
 done)
 ((${#SCRIPTS[@]} > 5))
 ok $? "the scripts are found (${#SCRIPTS[@]})"
+OWN=() TESTS=()
 for script in "${SCRIPTS[@]}"; do
     case $script in
-    tests/*) strict=(-S warning -e SC2034) ;; # variables of sourced files are used elsewhere
-    *) strict=() ;;
+    tests/*) TESTS+=("$script") ;;
+    *) OWN+=("$script") ;;
     esac
-    none "$script" "$(shellcheck -x -e SC1091 "${strict[@]}" "$script" 2>&1)"
 done
+none "programs and templates (${#OWN[@]})" "$(shellcheck -x -e SC1091 "${OWN[@]}" 2>&1)"
+# one by one and not with -x: lib.sh would be read again for each. Variables of sourced files are used, and set, elsewhere
+none "tests (${#TESTS[@]})" "$(printf '%s\0' "${TESTS[@]}" | xargs -0 -n 1 shellcheck -S warning -e SC1091,SC2034,SC2154 2>&1)"
 done_testing

@@ -101,10 +101,9 @@ if [ -d "$CELLS" ]; then
         split=${part%:*}
         packs "blood cells, $split" --source voc-xml --in "$CELLS" --split "$split" --shuffle-seed 5
         cp "$ROOM/log" "$ROOM/log.$split"
-        while read -r id; do
-            perl -0777 -ne 'while (m{<object>.*?<name>(.*?)</name>.*?<truncated>(\d)</truncated>.*?<difficult>(\d)</difficult>.*?<xmin>(.*?)</xmin>.*?<ymin>(.*?)</ymin>.*?<xmax>(.*?)</xmax>.*?<ymax>(.*?)</ymax>.*?</object>}gs) {
-                print join(" ", "JPEGImages/'"$id"'.jpg", {Platelets => 0, RBC => 1, WBC => 2}->{$1}, 4 * $2 + 2 * $3, $4, $5, $6, $7), "\n" }' "$CELLS/Annotations/$id.xml"
-        done < "$CELLS/ImageSets/Main/$split.txt" | sort > "$ROOM/want"
+        sed "s|.*|$CELLS/Annotations/&.xml|" "$CELLS/ImageSets/Main/$split.txt" | xargs -d '\n' \
+            perl -0777 -ne 'my ($id) = $ARGV =~ m{([^/]*)\.xml$}; while (m{<object>.*?<name>(.*?)</name>.*?<truncated>(\d)</truncated>.*?<difficult>(\d)</difficult>.*?<xmin>(.*?)</xmin>.*?<ymin>(.*?)</ymin>.*?<xmax>(.*?)</xmax>.*?<ymax>(.*?)</ymax>.*?</object>}gs) {
+                print join(" ", "JPEGImages/$id.jpg", {Platelets => 0, RBC => 1, WBC => 2}->{$1}, 4 * $2 + 2 * $3, $4, $5, $6, $7), "\n" }' | sort > "$ROOM/want"
         boxes | sort > "$ROOM/got"
         cmp -s "$ROOM/want" "$ROOM/got"
         ok $? "every object is in the shard as it is in the annotations"

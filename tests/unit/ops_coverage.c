@@ -80,27 +80,19 @@ static double distance(rig *a, rig *b, const char **worst)
     return most;
 }
 
-static bool same_bits(const rig *a, const rig *b, const char **which)
-{
-    for (int64_t t = 0; t < a->g->tensors; t++)
-        if (memcmp(a->buffer[t], b->buffer[t], a->layout[t].bytes)) {
-            *which = a->g->tensor[t].name;
-            return false;
-        }
-    return true;
-}
-
 static const int64_t blocks[] = {1, 8, 16, RIG_NHWC};
 static const char *const block_name[] = {"nchw", "nChw8c", "nChw16c", "nhwc"};
 
 static void test_rows(void)
 {
     extern const kolo_backend_type kolo_cpu_backend;
+    int rows = 0;
     for (int op = 0; op < KOLO_OP_COUNT; op++) {
         const kolo_op_row *row = kolo_cpu_backend.rows[op];
-        if (!row || !row->prepare) ok(0, "the cpu backend has %s", kolo_op_table[op].name);
+        if (row && row->prepare) rows++;
+        else diag("the cpu backend lacks %s", kolo_op_table[op].name);
     }
-    ok(1, "every operation of the table has a row of the cpu backend");
+    is_int(rows, KOLO_OP_COUNT, "every operation of the table has a row of the cpu backend");
 }
 
 static void test_in_place(kolo_backend *b)
@@ -114,7 +106,7 @@ static void test_in_place(kolo_backend *b)
                 over.in_place = true;
                 rig_run(&apart);
                 rig_run(&over);
-                ok(same_bits(&apart, &over, &which), "%s %s%s: in place, the same bits %s",
+                ok(rig_same_bits(&apart, &over, &which), "%s %s%s: in place, the same bits %s",
                    kolo_dtype_name((enum kolo_dtype)dtype), block_name[i], norm_only ? ", norm" : "", which);
                 ok(rig_padding_is_zero(&apart), "%s %s%s: the padding is zero", kolo_dtype_name((enum kolo_dtype)dtype),
                    block_name[i], norm_only ? ", norm" : "");
@@ -133,7 +125,7 @@ static void test_threads(void)
         rig_run(&a);
         rig_run(&b);
         rig_run(&c);
-        ok(same_bits(&a, &b, &which) && same_bits(&a, &c, &which), "%s: norm with 1, 2 and 3 threads, the same bits %s",
+        ok(rig_same_bits(&a, &b, &which) && rig_same_bits(&a, &c, &which), "%s: norm with 1, 2 and 3 threads, the same bits %s",
            block_name[i], which);
         rig_close(&a);
         rig_close(&b);

@@ -35,16 +35,6 @@ static rig open_layers(kolo_backend *b, enum kolo_dtype dtype, int64_t block, in
     return r;
 }
 
-static bool same_bits(const rig *a, const rig *b, const char **which)
-{
-    for (int64_t t = 0; t < a->g->tensors; t++)
-        if (memcmp(a->buffer[t], b->buffer[t], a->layout[t].bytes)) {
-            *which = a->g->tensor[t].name;
-            return false;
-        }
-    return true;
-}
-
 /* Largest distance of what the two computed, relative to the l2 norm of each tensor. */
 static double distance(rig *a, rig *b, const char **worst)
 {
@@ -87,13 +77,13 @@ static void test_layout(int i, bool pixels)
         rig_run(&over);
         which = "";
         const char *type = kolo_dtype_name((enum kolo_dtype)dtype);
-        ok(same_bits(&a, &over, &which), "%s %s: in place, the same bits %s", name, type, which);
+        ok(rig_same_bits(&a, &over, &which), "%s %s: in place, the same bits %s", name, type, which);
         ok(rig_padding_is_zero(&a), "%s %s: the padding is zero", name, type);
         for (int threads = 1; threads <= 3 && !pixels; threads += 2) {
             rig other = open_layers(backend[threads], (enum kolo_dtype)dtype, blocks[i], ROWS, pixels);
             rig_run(&other);
             which = "";
-            ok(same_bits(&a, &other, &which), "%s %s: with %d threads the same bits as with 2 %s", name, type, threads, which);
+            ok(rig_same_bits(&a, &other, &which), "%s %s: with %d threads the same bits as with 2 %s", name, type, threads, which);
             rig_close(&other);
         }
         if (dtype == KOLO_BF16) {
