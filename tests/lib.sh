@@ -105,9 +105,9 @@ cluster() {
     eval "$("$TOP/share/minislurm" env)"
 }
 state_of() { scontrol show job "$1" 2> /dev/null | sed -n 's/^ *JobState=\([A-Z]*\).*/\1/p' | head -n 1; }
-await() { # JOB: until it has ended, at most 150 s; its state
+await() { # JOB [SECONDS]: until it has ended, at most 150 s; its state
     local i state
-    for ((i = 0; i < 750; i++)); do
+    for ((i = 0; i < 5 * ${2:-150}; i++)); do
         state=$(state_of "$1")
         case $state in PENDING | RUNNING | COMPLETING | REQUEUED | SUSPENDED | CONFIGURING | "") sleep 0.2 ;; *) break ;; esac
     done

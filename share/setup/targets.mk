@@ -24,10 +24,12 @@ check:
 	$(call want,check)
 	$(again) programs tests
 	$(call prove,$(UNIT) $$(cat $(BUILD)/tests/cuda.list) $(SCRIPTS))
+# what takes minutes each; TESTS='faces pack_kills': only these
+TESTS ?= *
 check-long:
 	$(call want,check)
 	$(again) programs tests
-	$(call prove,$(UNIT) $$(cat $(BUILD)/tests/cuda.list) $(SCRIPTS) $(LONG))
+	$(call prove,$(wildcard $(TESTS:%=tests/long/%.t)))
 # algorithms of collectives on simulated clusters, where SimGrid is
 check-scale:
 	$(call want,check-scale)
@@ -35,10 +37,10 @@ check-scale:
 scale-now: $(call room_archive,comm) $(call room_archive,base)
 	$(Q)KOLO_BUILD='$(abspath $(BUILD))' tests/scale/check.sh
 
-# Unit tests side by side, then the scripts that start ranks and clusters one by one: tests/testrules.yml.
-# Threads that wait do not spin: two tests share the cores.
+# Unit tests side by side, with one script at a time that starts a private Slurm, which mostly waits; then those that start many ranks,
+# one by one: tests/testrules.yml. Threads that wait do not spin: the tests share the cores.
 prove = $(Q)KOLO_BUILD='$(abspath $(BUILD))' KOLO_CACHE='$(abspath $(BUILD))/tests/cache' OMP_WAIT_POLICY=passive HARNESS_RULESFILE=tests/testrules.yml \
-          prove -j2 --timer $1
+          prove -j3 --timer $1
 
 # `make bench` is quick; tests/peers/NAME.sh is `make bench-NAME`
 bench: programs
@@ -141,7 +143,7 @@ define HELP
 Targets
   all          the programs, in $(BUILD)/bin (the default)
   run          installs what is missing, builds, and shows a training on a private two-node Slurm
-  check        installs what is missing, builds, runs every test; check-long: the slow ones too
+  check        installs what is missing, builds, runs every test but those that take minutes each: those are check-long, TESTS='name name' only some
   check-scale  collectives on simulated clusters of 512 and 1,024 ranks, by SimGrid
   bench        speed on this machine; bench-NAME runs tests/peers/NAME.sh
   asan ubsan tsan   unit tests under a sanitizer, built in $(BUILD)/asan and so on

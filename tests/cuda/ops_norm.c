@@ -244,7 +244,7 @@ static void shapes(enum kolo_dtype dtype)
     for (int c = 0; c < 6; c++)
         for (int s = 0; s < 3; s++)
             for (int n = 0; n < 3; n++) {
-                if (channels[c] * side[s][0] * side[s][1] * rows[n] > 1000000) continue; /* the host is no GPU */
+                if (channels[c] * side[s][0] * side[s][1] * rows[n] > 300000) continue; /* the host is no GPU */
                 trial t = {.dtype = dtype,
                            .rank = 4,
                            .rows = rows[n],
