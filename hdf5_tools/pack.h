@@ -51,7 +51,7 @@ typedef struct pack_options {
     bool both;         /* --holdout without --split: OUT/train, then OUT/<holdout> */
     bool default_seed; /* of the order: 42 for train, else 0 */
     int size, quality, shards, threads;
-    int64_t shuffle_seed, holdout_seed, max_bad, count, limit; /* max_bad -1: no limit */
+    int64_t shuffle_seed, holdout_seed, max_bad, count, limit, min_faces; /* max_bad -1: no limit */
 } pack_options;
 
 /* 0, or KOLO_ECONFIG with the text set. */

@@ -18,6 +18,7 @@ enum field {
     NAME,
     CLASSES,
     SUBSET,
+    MIN_FACES,
     LIMIT,
     HOLDOUT,
     GROUP,
@@ -61,6 +62,7 @@ static const option table[] = {
     {"--name", NAME, "X", "name of the data set [from --in]"},
     {"--classes", CLASSES, "FILE", "only these classes, one name a line, in this order"},
     {"--subset", SUBSET, "FILE", "only these pictures, one path a line as the source names them"},
+    {"--min-faces", MIN_FACES, "N", "lfw: only people of whom there are N pictures or more"},
     {"--limit", LIMIT, "N", "only N pictures, spread evenly over the source"},
     {"--holdout", HOLDOUT, "val|test=PART",
      "hold out a part (0.1: a tenth) of every class: without --split packs both, to DIR/train and DIR/val; with "
@@ -245,6 +247,7 @@ static int set(pack_options *o, const option *e, const char *v, given *g)
         return word_of(e->name, v, o->split, sizeof o->split);
     case CLASSES: o->classes = v; return 0;
     case SUBSET: o->subset = v; return 0;
+    case MIN_FACES: return number(e->name, v, 1, INT32_MAX, &o->min_faces);
     case LIMIT: return number(e->name, v, 1, INT64_MAX, &o->limit);
     case HOLDOUT: return holdout(o, e->name, v);
     case GROUP: o->group = v; return 0;
@@ -334,6 +337,7 @@ static int check_source(const pack_options *o)
         return kolo_fail(KOLO_ECONFIG, "--source %s reads nothing; leave --in away", o->kind->name);
     if (o->count && !o->kind->made)
         return kolo_fail(KOLO_ECONFIG, "--count belongs to sources that make their pictures; --limit takes a part");
+    if (o->min_faces && !o->kind->people) return kolo_fail(KOLO_ECONFIG, "--source %s has no people for --min-faces", o->kind->name);
     if (o->annotation_count && !o->kind->annotations)
         return kolo_fail(KOLO_ECONFIG, "--source %s takes no --annotations", o->kind->name);
     return 0;
@@ -409,14 +413,15 @@ char *pack_options_text(const pack_options *o)
     static const char *const resizes[] = {"none", "shorter", "longer", "exact", "letterbox"},
                              *const colors[] = {"auto", "rgb", "gray", "keep"},
                              *const encodings[] = {"raw", "jpeg", "mixed"};
-    char part[64] = "";
+    char part[64] = "", faces[32] = "";
+    if (o->min_faces) snprintf(faces, sizeof faces, " min_faces=%lld", (long long)o->min_faces);
     if (o->holdout[0])
         snprintf(part, sizeof part, " holdout=%s=%g,%lld", o->holdout, o->holdout_part, (long long)o->holdout_seed);
     return kolo_format("source=%s split=%s name=%s encoding=%s size=%d resize=%s crop=%s filter=%s quality=%d color=%s "
-                       "shards=%d shuffle_seed=%lld limit=%lld%s%s%s%s%s%s check=%s on_error=%s",
+                       "shards=%d shuffle_seed=%lld limit=%lld%s%s%s%s%s%s%s check=%s on_error=%s",
                        o->kind->name, o->out_split, o->name, encodings[o->encoding], o->size, resizes[o->resize],
                        o->crop ? "center" : "none", pack_filter_names[o->filter], o->quality, colors[o->color],
-                       o->shards, (long long)o->shuffle_seed, (long long)o->limit, part, o->group ? " group=" : "",
+                       o->shards, (long long)o->shuffle_seed, (long long)o->limit, faces, part, o->group ? " group=" : "",
                        o->group ? o->group : "", o->classes ? " classes=chosen" : "", o->subset ? " subset=chosen" : "",
                        o->stats_from ? " stats=given" : "", o->decode_all ? "decode" : "headers",
                        o->skip ? "skip" : "fail");

@@ -33,6 +33,7 @@ typedef struct source_kind {
     const char *annotations; /* what --annotations names, for the help; NULL: this source takes none */
     const char *data_name;   /* default of --name; NULL: from --in */
     bool pixels; /* load gives pixels, not picture files: then raw is the default encoding, and their colour is kept */
+    bool people; /* classes are people, of whom --min-faces takes some */
     bool made;   /* needs no --in, but --count */
     int (*open)(source *s, const struct pack_options *options);
     /* NULL: the bytes are those of files and ranges. Thread-safe; the error text begins after the sample's path

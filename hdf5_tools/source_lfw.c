@@ -56,7 +56,8 @@ static int add_picture(source *s, lfw *l, int32_t label, const char *person, con
     return rc;
 }
 
-static int add_person(source *s, lfw *l, const char *person)
+/* Of one with fewer pictures than min_faces they are listed too, since pairs may name them, but left out. */
+static int add_person(source *s, lfw *l, const char *person, int64_t min_faces)
 {
     folder_names files = {0};
     int32_t label = 0;
@@ -64,8 +65,11 @@ static int add_person(source *s, lfw *l, const char *person)
     char *folder = folder_below(s->root, person, &rc);
     if (!folder) return rc;
     const int64_t before = s->count;
+    int64_t pictures = 0;
     rc = folder_list(folder, &files);
-    if (rc == 0) rc = source_find_class(s, person, -1, &label);
+    for (int64_t i = 0; i < files.count; i++) pictures += folder_is_picture(files.list[i]);
+    if (rc == 0 && pictures < min_faces) label = SOURCE_LEFT_OUT;
+    else if (rc == 0) rc = source_find_class(s, person, -1, &label);
     for (int64_t i = 0; i < files.count && rc == 0; i++) rc = add_picture(s, l, label, person, files.list[i]);
     if (rc == 0 && s->count == before) rc = kolo_fail(KOLO_EINPUT, "%s: a person without pictures", folder);
     folder_free(&files);
@@ -73,12 +77,12 @@ static int add_person(source *s, lfw *l, const char *person)
     return rc;
 }
 
-static int add_people(source *s, lfw *l)
+static int add_people(source *s, lfw *l, int64_t min_faces)
 {
     folder_names people;
     KOLO_TRY(folder_list(s->root, &people));
     int rc = 0;
-    for (int64_t i = 0; i < people.count && rc == 0; i++) rc = add_person(s, l, people.list[i]);
+    for (int64_t i = 0; i < people.count && rc == 0; i++) rc = add_person(s, l, people.list[i], min_faces);
     folder_free(&people);
     if (rc == 0 && s->count == 0)
         rc = kolo_fail(KOLO_EINPUT, "%s: no folders of people; %s/Name/Name_0001.jpg is expected", s->root, s->root);
@@ -214,7 +218,7 @@ static int open_lfw(source *s, const pack_options *o)
 {
     lfw l = {0};
     int rc = find_root(s, o);
-    if (rc == 0) rc = add_people(s, &l);
+    if (rc == 0) rc = add_people(s, &l, o->min_faces);
     if (rc == 0) rc = check_full(s);
     if (rc == 0) rc = read_all_pairs(s, &l, o);
     names_free(&l.pictures);
@@ -224,4 +228,5 @@ static int open_lfw(source *s, const pack_options *o)
 const source_kind source_lfw = {.name = "lfw",
                                 .help = "Labeled Faces in the Wild: PATH/Name/Name_0001.jpg, and files of pairs",
                                 .annotations = "pairs.txt, pairsDevTrain.txt, pairsDevTest.txt [those in PATH]",
+                                .people = true,
                                 .open = open_lfw};

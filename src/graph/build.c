@@ -73,8 +73,19 @@ int kolo_build_weights(kolo_graph *g, const char *name, int rank, const int64_t 
     return in[2] = kolo_param(g, suffixed(text, name, ".bias"), 1, dim, bias_init, false);
 }
 
+/* 1 2 1 by 1 2 1, a sixteenth: two averages of 2 x 2 pixels, of which the first reaches over the border. */
+static int blur(kolo_graph *g, const char *name, int x)
+{
+    char text[256];
+    x = kolo_avg_pool(g, suffixed(text, name, ".blur.0"), x, 2, 1, 1, true);
+    g->blurred = true;
+    return kolo_avg_pool(g, suffixed(text, name, ".blur.1"), x, 2, 1, 0, true);
+}
+
 int kolo_conv(kolo_graph *g, const char *name, int x, const kolo_conv_spec *spec)
 {
+    const bool strides = spec->stride[0] > 1 || spec->stride[1] > 1;
+    if (g->blur && strides && x >= 0 && g->tensor[x].rank == 4 && g->tensor[x].dim[1] >= 16) x = blur(g, name, x);
     if (x < 0) return x;
     int64_t groups = spec->groups ? spec->groups : 1;
     const kolo_tensor *input = &g->tensor[x];

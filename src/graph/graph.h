@@ -117,6 +117,7 @@ typedef struct kolo_graph {
     int heads, head[KOLO_MAX_HEADS]; /* a detector's outputs, finest first: (N, channels, h, w) */
     float anchor[9][2];              /* YOLOV3: in pixels; mask: those of each head */
     int32_t mask[KOLO_MAX_HEADS][3];
+    bool blur, blurred;              /* kolo_conv blurs before a stride; it did */
     int draws;                       /* operations that draw random numbers, so far */
     int64_t rows;                      /* N */
     int classes;
@@ -154,6 +155,7 @@ typedef struct kolo_conv_spec {
     bool bias;
     kolo_init weight, bias_init;
 } kolo_conv_spec;
+/* With g->blur, and a stride on 16 channels or more: of x blurred (Zhang, arXiv:1904.11486). */
 int kolo_conv(kolo_graph *g, const char *name, int x, const kolo_conv_spec *spec);
 /* Batch norm over N,H,W: parameters NAME.weight, NAME.bias, buffers NAME.running_mean, NAME.running_var. residual: -1 or a tensor added
  * before the relu. Training: norm_stats + norm_apply (the sums are a PARTIAL); evaluation: norm_infer. */

@@ -91,8 +91,11 @@ static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config
     x = kolo_normalize(g, x, config->mean, config->std);
     if (x < 0) return x;
     g->node[g->tensor[x].producer].a.reverse = model->pixels == KOLO_PIXELS_BGR;
+    g->blur = config->blur;
     int y = model->build(g, x, model, config);
     if (y < 0) return y;
+    if (config->blur && !g->blurred)
+        return kolo_fail(KOLO_ECONFIG, "blur_pool=true: there is no convolution with a stride that takes 16 channels");
     if (classify && config->head == KOLO_head_arcface) KOLO_TRY(y = arc_head(g, y, config));
     if (classify) KOLO_TRY((config->loss == KOLO_loss_bce ? kolo_bce : kolo_cross_entropy)(g, y, config->smoothing));
     KOLO_TRY(kolo_graph_fuse(g));

@@ -132,6 +132,7 @@ static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
                                 .words = boxes ? 1 + 5 * o->max_boxes : mixes ? 3 : 0,
                                 .shortcut = o->shortcut,
                                 .zero_init_residual = o->zero_init_residual,
+                                .blur = o->blur_pool,
                                 .drop_path = o->drop_path,
                                 .dropout = o->dropout,
                                 .smoothing = train ? o->label_smoothing : 0,
@@ -381,6 +382,8 @@ static int open_parts(kolo_session *s, int parts)
                          "augment=, crop=, mixup= and cutmix= move pixels without their boxes; model=%s has mosaic=, "
                          "mosaic_mixup=, hsv=, flip=",
                          o->model);
+    if (s->task != KOLO_TASK_CLASSIFY && o->val_flip)
+        return kolo_fail(KOLO_ECONFIG, "val_flip=true takes the mean of logits, and model=%s finds boxes", o->model);
     s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
     KOLO_TRY(session_open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "data/targets.h"
 #include "kolo/error.h"
+#include "train/mirror.h"
 
 typedef struct features {
     int64_t samples, width;
@@ -30,23 +31,15 @@ static int no_set(const kolo_targets *t, const char *name)
                      list);
 }
 
-static void mirror(uint8_t *to, const uint8_t *from, int64_t rows, int64_t width, int64_t channels)
-{
-    for (int64_t r = 0; r < rows; r++, to += width * channels, from += width * channels)
-        for (int64_t x = 0; x < width; x++) memcpy(to + x * channels, from + (width - 1 - x) * channels, (size_t)channels);
-}
-
 static int compute(kolo_exec *exec, const kolo_graph *g, const kolo_batch *batch, float *values)
 {
     KOLO_TRY(kolo_exec_answer(exec, batch));
     return kolo_exec_get(exec, "activation", g->features, values);
 }
 
-/* Adds up what this rank's rows show; pixels: room for the mirror images of a batch. labels: zeros, since people of the pairs need not be
- * among the classes. */
-static int collect(kolo_session *s, features *f, uint8_t *pixels, const int32_t *labels, float *values)
+/* Adds up what this rank's rows and their mirror images show. labels: zeros, since people of the pairs need not be among the classes. */
+static int collect(kolo_session *s, features *f, kolo_mirror *mirror, const int32_t *labels, float *values)
 {
-    const kolo_loader_config c = kolo_session_loader(s, false);
     kolo_exec *exec = s->eval_exec ? s->eval_exec : s->exec;
     const kolo_graph *g = s->eval_graph ? s->eval_graph : s->graph;
     KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
@@ -55,11 +48,9 @@ static int collect(kolo_session *s, features *f, uint8_t *pixels, const int32_t 
         int rc = kolo_loader_next(s->val_loader, &batch);
         if (rc == 1) return 0;
         KOLO_TRY(rc);
-        mirror(pixels, batch.pixels, batch.rows * c.height, c.width, c.channels);
         for (int side = 0; side < 2 && rc == 0; side++) {
-            kolo_batch shown = batch;
+            kolo_batch shown = side ? kolo_mirror_batch(mirror, &batch) : batch;
             shown.labels = labels;
-            if (side) shown.pixels = pixels;
             rc = compute(exec, g, &shown, values);
             for (int64_t i = 0; rc == 0 && i < batch.valid; i++)
                 for (int64_t k = 0; k < f->width; k++) f->all[batch.samples[i] * f->width + k] += values[i * f->width + k];
@@ -102,23 +93,20 @@ int kolo_verify(kolo_session *s, bool ema, const char *name, kolo_pair_scores *s
     if (!set) return no_set(t, name);
     if (g->features < 0) return kolo_fail(KOLO_ECONFIG, "pairs=%s: %s has no features of whole pictures", name, s->options->model);
     features f = {.samples = s->val_samples, .width = g->tensor[g->features].dim[1]};
-    const kolo_loader_config c = kolo_session_loader(s, false);
-    const size_t at = kolo_round_up((size_t)g->rows * (size_t)c.height * (size_t)c.width * (size_t)c.channels, KOLO_ALIGN),
-                 bytes = at + (size_t)g->rows * sizeof(int32_t);
-    uint8_t *pixels = kolo_pages_alloc(bytes);
+    kolo_mirror mirror = {0};
+    int32_t *labels = kolo_alloc((size_t)g->rows * sizeof *labels);
     float *values = kolo_alloc((size_t)(g->rows * f.width) * sizeof *values);
     f.all = kolo_alloc((size_t)(f.samples * f.width) * sizeof *f.all);
-    int rc = pixels && values && f.all ? kolo_backend_pin(s->backend, pixels, bytes) : KOLO_ECONFIG;
-    const bool pinned = rc == 0;
+    int rc = labels && values && f.all ? kolo_mirror_open(&mirror, s) : KOLO_ECONFIG;
     kolo_exec_use_ema(s->eval_exec ? s->eval_exec : s->exec, ema);
-    if (rc == 0) rc = collect(s, &f, pixels, (const int32_t *)(const void *)(pixels + at), values);
+    if (rc == 0) rc = collect(s, &f, &mirror, labels, values);
     if (rc == 0) rc = kolo_comm_allreduce(s->comm, f.all, f.samples * f.width, KOLO_WIRE_F32, KOLO_SUM);
     if (rc == 0) rc = score(&f, set, scores);
     if (rc == 0 && other && other != set) rc = score(&f, other, &development);
     if (rc == 0) rc = kolo_roc_measure(scores, development.count ? &development : NULL, result);
-    if (pinned) kolo_backend_unpin(s->backend, pixels);
     kolo_pair_scores_free(&development);
-    kolo_pages_free(&pixels, bytes);
+    kolo_mirror_close(&mirror);
+    free(labels);
     free(values);
     free(f.all);
     return rc;

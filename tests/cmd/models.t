@@ -6,17 +6,31 @@ kolo models > "$ROOM/all"
 ok $? "kolo models"
 rows=$(grep -c '^MODEL(' src/models/models.def)
 is "$(tail -n +2 "$ROOM/all" | wc -l)" "$rows" "a line a network"
-while read -r name parameters gmacs entries; do
-    is "$(awk -v n="$name" '$1 == n {print $2, $3, $4}' "$ROOM/all")" "$parameters $gmacs $entries" "$name as published"
+while read -r name figures; do
+    is "$(awk -v n="$name" -v f="$figures" '$1 == n {print(split(f, a) == 1 ? $2 : $2 " " $3 " " $4)}' "$ROOM/all")" "$figures" "$name as published"
 done << 'END'
 resnet50 25557032 4.089 320
 wide_resnet101_2 126886696 22.753 626
 resnet50d 25576264 4.329 332
+resnet101d 44568392
+vgg11 132863336
+vgg13 133047848
+vgg16 138357544
+vgg19 143667240
+vgg11_bn 132868840
+vgg13_bn 133053736
 vgg16_bn 138365992 15.470 97
+vgg19_bn 143678248
+efficientnet_b0 5288548
+efficientnet_b1 7794184
+efficientnet_b2 9109994
+efficientnet_b3 12233232
 efficientnet_b4 19341616 4.394 706
 convnext_base 88591464 15.355 344
 swin_s 49606258 8.741 353
 yolox_x 99071455 140.705 894
+yolox_darknet53 63724767
+darknet53 41609928
 yolov3 61949149 32.932 438
 END
 kolo models swin_t size=160 classes=7 > "$ROOM/swin"

@@ -4,22 +4,20 @@
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo
 export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
-small="batch_ramp= size_ramp= data=synthetic val=none deterministic=true conv=direct threads=1"
+tiny="batch_ramp= size_ramp= data=synthetic val=none deterministic=true conv=direct threads=1"
 for recipe in share/recipes/*.yaml; do
     name=$(basename "$recipe" .yaml)
     # shellcheck disable=SC2086
-    kolo plan "$recipe" $small batch=4 micro_batch=2 ranks=2 size=32 val_size=0 > "$ROOM/plan" 2>&1
+    kolo plan "$recipe" $tiny batch=4 micro_batch=2 ranks=2 size=32 val_size=0 > "$ROOM/plan" 2>&1
     status=$?
     ok $status "$name: a plan for two ranks passes the checker"
     [ $status = 0 ] || sed 's/^/# /' "$ROOM/plan" | tail -n 3
     # its own batches and sizes: what cannot be is said before anything is planned
     kolo plan "$recipe" data="$ROOM/nothing" batch="$(sed -n 's/^batch: *//p' "$recipe" | head -n 1 | grep . || echo 256)" > "$ROOM/plan" 2>&1
     like "$ROOM/plan" 'nothing' "$name: with a data set it would begin"
-    like "$recipe" '^#.*[0-9]' "$name: a comment names what it reaches"
-done
-for recipe in share/recipes/resnet50_*.yaml share/recipes/resnet20_*.yaml share/recipes/resnet56_*.yaml share/recipes/lenet5_*.yaml; do
-    case $recipe in *_small.yaml) continue ;; esac
-    test -e "${recipe%.yaml}_small.yaml"
-    ok $? "$(basename "$recipe" .yaml) has a twin that runs on a desk"
+    small=$(sed -n 's/^# small: *//p' "$recipe")
+    is "$(sed -n 's/^# small: *//p' "share/recipes/$small.yaml")" "$small" "$name: $small is what runs on a desk"
+    [ "$small" = "$name" ] && case $name in *_small) continue ;; esac
+    like "$recipe" '^# target: .*[0-9]' "$name: its comment names what it reaches"
 done
 done_testing

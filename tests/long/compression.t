@@ -51,7 +51,7 @@ else
 fi
 # The first thousand pictures of every class: two passes are far from all that the network can learn, and two runs of other seeds differ by some percent.
 if wanted cifar && [ -e "$cifar/train.tar.xz" ] && [ -e "$cifar/test.tar.xz" ]; then
-    recipe=resnet20_cifar ranks=2 epochs=${EPOCHS:-2}
+    recipe=resnet20_cifar_small ranks=2 epochs=${EPOCHS:-2}
     { mkdir "$ROOM/jpeg" && tar xJf "$cifar/train.tar.xz" -C "$ROOM/jpeg" --wildcards '*/0???.jpg' && tar xJf "$cifar/test.tar.xz" -C "$ROOM/jpeg" --wildcards '*/0[0-2]??.jpg'; } ||
         { echo "Bail out! unpacking failed" && exit 1; }
     pack imagefolder "$ROOM/jpeg/train" "$ROOM/jpeg/test" --encoding raw --size 32

@@ -94,6 +94,12 @@ like "$ROOM/log" 'Bo/Bo_0001.jpg: is empty' "and is named"
 kolo-pack "${LFW[@]}" --on-error skip --out "$ROOM/pairs-skip" > "$ROOM/log" 2>&1
 like "$ROOM/log" '; 1 pairs \(1 dropped: one of the two pictures is not here\); 1 rejected' "or goes with its pairs, which are counted"
 is "$("$TARGETS" "$ROOM/pairs-skip" | grep '^pair')" "pair dev_test Al/Al_0001.jpg Al/Al_0002.jpg 1 0" "the other pair stays"
+kolo-pack "${LFW[@]}" --min-faces 2 --out "$ROOM/pairs-two" > "$ROOM/log" 2>&1
+ok $? "--min-faces 2: a person of one picture is not looked at"
+is "$(kolo-shards info "$ROOM/pairs-two" | awk '$1 ~ /^[0-9]$/ { printf "%s ", $2 }') $("$TARGETS" "$ROOM/pairs-two" | grep -c '^pair')" "Al  1" "one class, one pair"
+kolo-pack "${LFW[@]}" --min-faces 3 --out "$ROOM/pairs-three" > "$ROOM/log" 2>&1
+is $? 2 "--min-faces 3: nobody is left"
+refuses 78 'no people' "--min-faces elsewhere" --min-faces 2
 
 kolo-pack "${PHOTOS[@]}" --dry-run --limit 30 --json > "$ROOM/log" 2>&1
 like "$ROOM/log" '"event":"plan","split":"train","samples":30,"of":120,"classes":3,.*"source_bytes":' "--dry-run --json"

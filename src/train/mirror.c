@@ -1,0 +1,38 @@
+#include "train/mirror.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+
+int kolo_mirror_open(kolo_mirror *m, kolo_session *s)
+{
+    const kolo_loader_config c = kolo_session_loader(s, false);
+    *m = (kolo_mirror){.lines = c.height, .width = c.width, .channels = c.channels};
+    m->bytes = (size_t)s->rows * (size_t)c.height * (size_t)c.width * (size_t)c.channels;
+    m->pixels = kolo_pages_alloc(m->bytes);
+    if (!m->pixels) return KOLO_ECONFIG;
+    KOLO_TRY(kolo_backend_pin(s->backend, m->pixels, m->bytes));
+    m->backend = s->backend;
+    return 0;
+}
+
+void kolo_mirror_close(kolo_mirror *m)
+{
+    if (m->backend) kolo_backend_unpin(m->backend, m->pixels);
+    kolo_pages_free(&m->pixels, m->bytes);
+    m->backend = NULL;
+}
+
+kolo_batch kolo_mirror_batch(kolo_mirror *m, const kolo_batch *batch)
+{
+    kolo_batch mirrored = *batch;
+    const uint8_t *from = batch->pixels;
+    uint8_t *to = m->pixels;
+    const int64_t row = m->width * m->channels;
+    for (int64_t line = 0; line < batch->rows * m->lines; line++, from += row, to += row)
+        for (int64_t x = 0; x < m->width; x++)
+            memcpy(to + x * m->channels, from + (m->width - 1 - x) * m->channels, (size_t)m->channels);
+    mirrored.pixels = m->pixels;
+    return mirrored;
+}

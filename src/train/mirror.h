@@ -1,0 +1,19 @@
+/* A batch's pictures left to right, for networks that are asked twice. */
+#ifndef KOLO_TRAIN_MIRROR_H
+#define KOLO_TRAIN_MIRROR_H
+
+#include "train/session.h"
+
+typedef struct kolo_mirror {
+    uint8_t *pixels; /* of one batch of validation */
+    size_t bytes;
+    int64_t lines, width, channels; /* lines: of one picture */
+    kolo_backend *backend;          /* which knows of the memory; NULL: it does not */
+} kolo_mirror;
+
+int kolo_mirror_open(kolo_mirror *mirror, kolo_session *session);
+void kolo_mirror_close(kolo_mirror *mirror);
+/* The same labels beside mirrored pictures; valid until the next call. */
+kolo_batch kolo_mirror_batch(kolo_mirror *mirror, const kolo_batch *batch);
+
+#endif

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# val_flip: pictures and their mirror images, on the CPU and on what stands in for a GPU.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+need kolo kolo-pack awk
+export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
+
+# twenty pictures of noise in CIFAR's form: as they are, mirrored, and made symmetric
+pictures() { # ours|mirrored|even
+    printf '%b' "$(awk -v how="$1" 'BEGIN {
+        srand(7)
+        for (i = 0; i < 20; i++) {
+            printf "\\0%03o", i % 10
+            for (line = 0; line < 96; line++) {
+                for (x = 0; x < 32; x++) v[x] = int(256 * rand())
+                for (x = 0; x < 32; x++) printf "\\0%03o", how == "ours" || (how == "even" && x < 16) ? v[x] : v[31 - x]
+            }
+        }
+    }')"
+}
+kolo export model=resnet20 seed=3 "$ROOM/first.safetensors" > "$ROOM/log" 2>&1
+for how in ours mirrored even; do
+    pictures $how > "$ROOM/$how.bin"
+    kolo-pack --source cifar-bin --in "$ROOM/$how.bin" --split val --out "$ROOM/$how" > "$ROOM/log" 2>&1
+    ok $? "packed: $how"
+done
+common=(model=resnet20 size=32 mean=.5,.5,.5 std=.25,.25,.25 batch=8 threads=1 deterministic=true conv=direct)
+kolo train "${common[@]}" data="$ROOM/even" val=none init="$ROOM/first.safetensors" lr=0.01 schedule=constant epochs=2 run="$ROOM/run" > "$ROOM/log" 2>&1
+ok $? "a network"
+figures() { # DATA ARGUMENTS: loss, top-1, top-5
+    kolo eval "${common[@]}" val="$ROOM/$1" run="$ROOM/run" "${@:2}" 2>> "$ROOM/log" | grep -oE '(loss|top-?[15])[^0-9]*[0-9.]+' | tr '\n' ' '
+}
+ours=$(figures ours val_flip=true)
+is "$(figures mirrored val_flip=true)" "$ours" "a picture and its mirror image are the mirror image and the picture: $ours"
+[ "$(figures mirrored)" != "$(figures ours)" ]
+ok $? "which without val_flip are two"
+is "$(figures even val_flip=true)" "$(figures even)" "of pictures that are their own mirror images the network's own figures come out"
+is "$(figures even val_flip=true loss=bce)" "$(figures even loss=bce)" "with binary cross entropy too"
+kolo eval model=yolox_nano size=64 val="$ROOM/even" run="$ROOM/none" val_flip=true > "$ROOM/log" 2>&1
+is $? 78 "not for detectors"
+standin_gpu
+near() { # A B: words that are numbers are equal to 1e-4
+    awk -v a="$1" -v b="$2" 'BEGIN { n = split(a, x); if (n < 3 || split(b, y) != n) exit 1; for (i = 1; i <= n; i++) if ((x[i] - y[i]) ^ 2 > 1e-8) exit 1 }'
+}
+gpu=$(figures ours val_flip=true device=cuda)
+near "$ours" "$gpu"
+ok $? "on a GPU: $gpu"
+done_testing
