@@ -2,8 +2,10 @@
  * and with the ranks dealt over two nodes (comm_checklist ROUNDS: so many rounds of the random mix, and every rank on a node of its own, too). MPI is here for
  * the tests' own sums, and between the nodes. */
 #include "comm_checklist_by_order.h"
+#include "comm_checklist_wrong.h"
 #include "comm_checklist_groups.h"
 #include "comm_checklist_by_name.h"
+#include "comm_checklist_mix.h"
 
 static int node_of[32], local_of[32];
 static char host_name[] = "simulated", *hosts[32];
@@ -49,8 +51,10 @@ static void check_world(void)
                   kolo_group_size(all) != size || kolo_group_id(all) != 0;
     report(bad, "rank, size, the group of all");
     check_by_order();
+    check_wrong();
     check_groups();
     check_by_name();
+    check_mix();
 }
 
 static void check_open(void)

@@ -165,6 +165,24 @@ static inline int refused(int rc, const char *one, const char *other)
     return !right;
 }
 
+/* World ranks of the members, as bits. */
+static inline uint32_t bits_of(const kolo_group *g)
+{
+    uint32_t bits = 0;
+    for (int m = 0; m < g->size; m++) bits |= 1u << g->rank_of[m];
+    return bits;
+}
+
+/* 0: all ranks of the world have the same bytes. */
+static inline int64_t differs_between_ranks(const void *data, size_t bytes)
+{
+    uint64_t hash = 0xcbf29ce484222325ull, most, least;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ ((const unsigned char *)data)[i]) * 0x100000001b3ull;
+    MPI_Allreduce(&hash, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(&hash, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    return most != least;
+}
+
 /* Nothing is left over: an allreduce still works. */
 static inline int64_t still_works(kolo_group *group)
 {

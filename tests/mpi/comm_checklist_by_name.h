@@ -1,4 +1,4 @@
-/* Named requests: any order on any rank, fused or not, grouped, joined; what does not match; a long random mix. */
+/* Named requests: any order on any rank, fused or not, grouped, joined; what does not match. */
 #ifndef TESTS_COMM_CHECKLIST_BY_NAME_H
 #define TESTS_COMM_CHECKLIST_BY_NAME_H
 
@@ -199,6 +199,7 @@ static int64_t try_grouped_alone(enum kolo_reduce op, const char *compression)
     bad += kolo_submit_grouped(all, r, N, h) < 0;
     for (int i = 0; i < N && !bad; i++)
         bad += kolo_wait(world, h[i]) < 0 || memcmp(one[i], together[i], (size_t)r[i].dim[0] * sizeof(float)) != 0;
+    for (int i = 0; i < N; i++) bad += differs_between_ranks(one[i], (size_t)r[i].dim[0] * sizeof(float));
     return bad;
 }
 
@@ -213,7 +214,7 @@ static void check_grouped(void)
     bad = 0;
     for (int op = 0; op < 5; op++) bad += try_grouped_parts(KOLO_REDUCE_SCATTER, (enum kolo_reduce)op, 75 + op);
     report(bad, "grouped reduce_scatters by every reduction, rows that cannot be cut evenly");
-    report(try_grouped_alone(KOLO_ADASUM, NULL), "Adasum of many tensors grouped has the bits of each alone");
+    report(try_grouped_alone(KOLO_ADASUM, NULL), "Adasum of many tensors grouped has the bits of each alone, and all ranks have the same");
     report(try_grouped_alone(KOLO_SUM, NULL) + try_grouped_alone(KOLO_AVERAGE, "bf16") + try_grouped_alone(KOLO_SUM, "fp16") +
                try_grouped_alone(KOLO_SUM, "int8"),
            "and so have sums, also in 16 bits and in 8");
@@ -244,16 +245,22 @@ static int64_t named_mismatch(kolo_request odd, kolo_request even, const char *o
 static void check_named_mismatches(void)
 {
     static float v[17 * 1311];
-    kolo_request a = named("x", request(KOLO_ALLREDUCE, NULL, v, KOLO_WIRE_F32, 17, 3)), b = a;
-    kolo_handle h = 0, second = 0;
+    static const enum kolo_collective kinds[] = {KOLO_ALLREDUCE, KOLO_ALLGATHER, KOLO_BROADCAST, KOLO_REDUCE_SCATTER, KOLO_ALLTOALL, KOLO_BARRIER};
+    kolo_request a, b;
     int64_t bad = 0;
-    const bool last = rank == size - 1; /* it holds back, so the name is under way on the others */
-    if (!last) bad += kolo_submit(all, &a, &h) < 0 || refused(kolo_submit(all, &a, &second), "x", "");
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (last) bad += kolo_submit(all, &a, &h) < 0;
-    bad += kolo_wait(world, h) < 0;
+    for (int k = 0; k < 6; k++) {
+        kolo_handle h = 0, second = 0;
+        a = named("x", request(kinds[k], v, NULL, KOLO_WIRE_F32, 2 * size, 3));
+        const bool last = rank == size - 1; /* it holds back, so the name is under way on the others */
+        if (!last) bad += kolo_submit(all, &a, &h) < 0 || refused(kolo_submit(all, &a, &second), "x", "");
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (last) bad += kolo_submit(all, &a, &h) < 0;
+        bad += kolo_wait(world, h) < 0;
+        kolo_release(world, h);
+    }
     report(bad + still_works(all),
-           "a name that is under way is refused where it is asked for again; the first is not disturbed");
+           "a name that is under way is refused where it is asked for again, by whatever collective; the first is not disturbed");
+    a = b = named("x", request(KOLO_ALLREDUCE, NULL, v, KOLO_WIRE_F32, 17, 3));
     if (size == 1) return;
     b.dim[1] = 4;
     report(named_mismatch(a, b, "17 x 3", "17 x 4"),
@@ -325,116 +332,19 @@ static void check_join(void)
     for (int op = 0; op < 5; op++) bad += try_join(op % size, ops[op], true);
     report(bad, "after each rank's join the others' average counts those that brought data, min, max and product are "
                 "right; the last one is the same on all");
-    kolo_request gather = named("late", request(KOLO_ALLGATHER, list_in, NULL, KOLO_WIRE_F32, 2, 0));
+    static const enum kolo_collective others[] = {KOLO_ALLGATHER, KOLO_BROADCAST, KOLO_REDUCE_SCATTER, KOLO_ALLTOALL,
+                                                  KOLO_GATHER,    KOLO_SCATTER,   KOLO_SPARSE_ALLREDUCE, KOLO_BARRIER};
+    static const int64_t index[64];
     bad = 0;
-    if (rank != 0) bad += refused(run(all, &gather, NULL), "joined", "late");
+    for (int k = 0; rank != 0 && k < 8; k++) {
+        kolo_request late = named("late", request(others[k], list_in, NULL, KOLO_WIRE_F32, 2 * size, 3));
+        late.index = index;
+        late.rows = 2;
+        bad += refused(run(all, &late, NULL), "joined", "late");
+    }
     bad += kolo_join(all, &last) < 0;
     report(bad + still_works(all), "other collectives fail on those who ask for them while somebody has joined");
 }
-
-/* ---- a random mix ------------------------------------------------------------------------------------------------------------------------ */
-
-enum { MIX = 40 }; /* requests under way at a time */
-
-typedef struct mixed {
-    kolo_request r;
-    char name[24], *in, *out;
-    kolo_handle handle;
-} mixed;
-
-/* Request i of a round: the same on all ranks but for what it brings. */
-static void draw(mixed *m, int round, int i)
-{
-    kolo_philox4 d = kolo_philox(4242, (uint64_t)round, (uint64_t)i);
-    enum kolo_wire type = (enum kolo_wire)(d.v[0] % KOLO_WIRE_COUNT);
-    int64_t count = d.v[1] % 8 == 0 ? d.v[2] % NAME_COUNT : d.v[2] % 40;
-    enum kolo_collective what =
-        (const enum kolo_collective[]){KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_ALLREDUCE,
-                                       KOLO_BROADCAST, KOLO_ALLGATHER, KOLO_REDUCE_SCATTER}[d.v[3] % 6];
-    if (what == KOLO_ALLGATHER) count = count % 10;
-    m->r = request(what, m->in, what == KOLO_ALLREDUCE || what == KOLO_BROADCAST ? m->out : NULL, type, count, 0);
-    m->r.reduce = (enum kolo_reduce)(d.v[0] / 16 % 5);
-    m->r.root = (int)(d.v[1] / 8 % (uint32_t)size);
-    snprintf(m->name, sizeof m->name, "mix.%d", (int)(i + (d.v[3] / 8 % 3) * MIX));
-    m->r.name = d.v[3] / 32 % 4 ? m->name : NULL;
-    fill(m->in, rank, count, round + i, what == KOLO_BROADCAST || what == KOLO_ALLGATHER ? KOLO_SUM : m->r.reduce,
-         type);
-}
-
-static int64_t check_mixed(const mixed *m, int round, int i)
-{
-    enum kolo_wire type = m->r.type;
-    int64_t count = m->r.dim[0], bad = 0, from = 0;
-    kolo_output o;
-    if (m->r.what == KOLO_ALLREDUCE) return differ(m->out, count, everybody(), round + i, m->r.reduce, type);
-    if (m->r.what == KOLO_BROADCAST) {
-        fill(list_want, m->r.root, count, round + i, KOLO_SUM, type);
-        return memcmp(list_want, m->out, (size_t)count * width(type)) != 0;
-    }
-    if (kolo_result(world, m->handle, &o) < 0) return 1;
-    for (int k = 0; m->r.what == KOLO_ALLGATHER && k < size; k++) {
-        fill(list_want, k, count, round + i, KOLO_SUM, type);
-        bad += memcmp(list_want, (const char *)o.data + (size_t)(k * count) * width(type),
-                      (size_t)count * width(type)) != 0;
-    }
-    if (m->r.what == KOLO_REDUCE_SCATTER) from = lib_cut(count, size, rank);
-    for (int64_t k = 0; m->r.what == KOLO_REDUCE_SCATTER && k < o.dim[0]; k++) {
-        put(type, list_want, 0, wanted(everybody(), from + k, round + i, m->r.reduce, type));
-        bad += get(type, o.data, k) != get(type, list_want, 0);
-    }
-    kolo_release(world, m->handle);
-    return bad;
-}
-
-/* Named ones in random order, each rank its own; those without a name keep theirs. */
-static int64_t mix_round(mixed *m, int round)
-{
-    int order[MIX], n = 0;
-    int64_t bad = 0;
-    for (int i = 0; i < MIX; i++) draw(&m[i], round, i);
-    for (int i = 0; i < MIX; i++)
-        if (m[i].r.name) order[n++] = i;
-    for (int i = n - 1; i > 0; i--) {
-        int k = (int)(kolo_philox(9, (uint64_t)(round * 64 + rank), (uint64_t)i).v[0] % (uint32_t)(i + 1)),
-            swap = order[i];
-        order[i] = order[k];
-        order[k] = swap;
-    }
-    for (int i = 0, next = 0; i < MIX; i++) { /* places of named ones get the next of the shuffled names */
-        mixed *one = m[i].r.name ? &m[order[next++]] : &m[i];
-        bad += kolo_submit(all, &one->r, &one->handle) < 0;
-    }
-    for (int i = 0; i < MIX; i++) {
-        bad += kolo_wait(world, m[i].handle) < 0;
-        int64_t wrong = check_mixed(&m[i], round, i);
-        if (wrong)
-            fprintf(stderr, "# rank %d: round %d, request %d: %s of %lld, type %d, op %d: %lld wrong: %s\n", rank,
-                    round, i, comm_collective_name(m[i].r.what), (long long)m[i].r.dim[0], (int)m[i].r.type,
-                    (int)m[i].r.reduce, (long long)wrong, kolo_error_text());
-        bad += wrong;
-    }
-    return bad;
-}
-
-static void check_mix(int rounds)
-{
-    static mixed m[MIX];
-    int64_t bad = 0;
-    for (int i = 0; i < MIX; i++) {
-        m[i].in = malloc(NAME_COUNT * 8);
-        m[i].out = malloc(NAME_COUNT * 8);
-    }
-    for (int round = 0; round < rounds && !bad; round++) bad += mix_round(m, round);
-    char what[80];
-    snprintf(what, sizeof what, "%d requests of random kind, size, type and order", rounds * MIX);
-    report(bad, what);
-    for (int i = 0; i < MIX; i++) {
-        free(m[i].in);
-        free(m[i].out);
-    }
-}
-
-static int mix_rounds = 5;
 
 static void check_by_name(void)
 {
@@ -443,7 +353,6 @@ static void check_by_name(void)
     check_grouped();
     check_named_mismatches();
     check_join();
-    check_mix(mix_rounds);
 }
 
 #endif

@@ -4,14 +4,67 @@
 
 #include "comm_checklist.h"
 
-static uint32_t bits_of(const kolo_group *g)
+static int64_t use_rooted(kolo_group *g)
 {
-    uint32_t bits = 0;
-    for (int m = 0; m < g->size; m++) bits |= 1u << g->rank_of[m];
-    return bits;
+    const int me = kolo_group_rank(g), n = kolo_group_size(g);
+    int64_t bad = 0;
+    for (int root = 0; root < n; root++) {
+        int32_t word = rank * 10, part[2], words[64];
+        bad += kolo_gather(g, &word, words, 1, NULL, KOLO_WIRE_I32, root) < 0;
+        for (int m = 0; me == root && m < n; m++) bad += words[m] != g->rank_of[m] * 10;
+        for (int i = 0; i < 2 * n; i++) words[i] = rank * 100 + i;
+        bad += kolo_scatter(g, words, part, 2, NULL, KOLO_WIRE_I32, root) < 0;
+        bad += part[0] != g->rank_of[root] * 100 + 2 * me || part[1] != part[0] + 1;
+        void *object = NULL;
+        size_t bytes = 0;
+        bad += kolo_broadcast_object(g, me == root ? &rank : NULL, me == root ? sizeof rank : 0, root, &object, &bytes) < 0;
+        bad += bytes != sizeof rank || !object || *(int *)object != g->rank_of[root];
+        kolo_release_object(&object);
+    }
+    int32_t word = 0; /* a rank of the world, but no member */
+    return bad + refused(kolo_broadcast(g, &word, 1, KOLO_WIRE_I32, n), "no member", "");
 }
 
-/* Every collective once, among the members. */
+/* Adasum, compressed, sparse, grouped. */
+static int64_t use_special(kolo_group *g)
+{
+    const int me = kolo_group_rank(g), n = kolo_group_size(g);
+    int64_t bad = 0, index[2] = {me, n}, sum = 0;
+    float v[2][64], pair[4] = {(float)(rank + 1), 1, 2, (float)rank};
+    for (int i = 0; i < 64; i++) v[0][i] = i % n == me ? 3 : 0; /* orthogonal: the sum */
+    bad += kolo_allreduce(g, NULL, v[0], 64, KOLO_WIRE_F32, KOLO_ADASUM) < 0;
+    for (int i = 0; i < 64; i++) bad += v[0][i] != 3;
+    kolo_request r = request(KOLO_ALLREDUCE, list_in, list_out, KOLO_WIRE_F32, 500, 0);
+    r.compression = "bf16";
+    fill(list_in, rank, 500, 7, KOLO_SUM, KOLO_WIRE_F32);
+    bad += run(g, &r, NULL) < 0 || differ(list_out, 500, bits_of(g), 7, KOLO_SUM, KOLO_WIRE_F32);
+    r = request(KOLO_SPARSE_ALLREDUCE, pair, NULL, KOLO_WIRE_F32, 2, 2);
+    r.index = index;
+    r.rows = n + 40;
+    kolo_output o = {0};
+    kolo_handle h[2] = {0, 0};
+    bad += kolo_submit(g, &r, &h[0]) < 0 || kolo_wait(world, h[0]) < 0 || kolo_result(world, h[0], &o) < 0;
+    for (int m = 0; m < n; m++) sum += g->rank_of[m];
+    for (int64_t i = 0; !bad && i < o.dim[0]; i++) {
+        const float *got = (const float *)o.data + 2 * i;
+        const int64_t row = o.index ? o.index[i] : i;
+        bad += got[0] != (float)(row < n ? g->rank_of[row] + 1 : row == n ? 2 * n : 0) || (row == n && got[1] != (float)sum);
+    }
+    bad += o.dim[0] < n + 1;
+    kolo_release(world, h[0]);
+    kolo_request two[2];
+    for (int k = 0; k < 2; k++) {
+        fill(v[k], rank, 20 + k, k, KOLO_SUM, KOLO_WIRE_F32);
+        two[k] = request(KOLO_ALLREDUCE, NULL, v[k], KOLO_WIRE_F32, 20 + k, 0);
+        two[k].name = k ? "second" : "first";
+    }
+    bad += kolo_submit_grouped(g, two, 2, h) < 0;
+    for (int k = 0; k < 2; k++)
+        bad += kolo_wait(world, h[k]) < 0 || differ(v[k], 20 + k, bits_of(g), k, KOLO_SUM, KOLO_WIRE_F32);
+    return bad;
+}
+
+/* Every collective, among the members. */
 static int64_t use(kolo_group *g, int seed)
 {
     int64_t bad = 0, rows[3] = {2, 0, 1};
@@ -42,7 +95,7 @@ static int64_t use(kolo_group *g, int seed)
     double part[2], whole[32];
     for (int m = 0; m < n; m++) whole[m] = m + rank;
     bad += kolo_reduce_scatter(g, whole, part, n, KOLO_WIRE_F64, KOLO_MAX) < 0 || part[0] != me + g->rank_of[n - 1];
-    return bad + (kolo_barrier(g) < 0);
+    return bad + use_rooted(g) + use_special(g) + (kolo_barrier(g) < 0);
 }
 
 static void check_two_groups(void)

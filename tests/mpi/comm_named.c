@@ -124,6 +124,9 @@ static void test_fused_bits(void)
     for (int i = 0; i < N; i++) differ += kolo_wait(world, handle[i]) < 0;
     for (int i = 0; i < N; i++) differ += memcmp(one[i], many[i], sizeof one[i]) != 0;
     check(differ == 0, "fused and one by one: the same bits");
+    int64_t hash = kolo_crc32c(0, one, sizeof one), most = hash, least = hash;
+    differ = kolo_allreduce(all, NULL, &most, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &least, 1, KOLO_WIRE_I64, KOLO_MIN) < 0;
+    check(differ == 0 && most == least, "and the same on all ranks");
 }
 
 static void test_bundle_waits(void)
