@@ -16,14 +16,14 @@ static int same(kolo_comm *comm, uint64_t value)
     return low == high;
 }
 
-static int report(const kolo_exec *e, int64_t action)
+static int report(const kolo_plan *plan, int64_t action)
 {
     char text[256];
     if (action < 0)
         return kolo_fail(KOLO_ECONFIG,
                          "the ranks made different plans: layouts, memory or buckets differ before the first action; "
                          "start all ranks with the same options and the same kolo on equal machines");
-    kolo_plan_action_text(e->plan, action, text, sizeof text);
+    kolo_plan_action_text(plan, action, text, sizeof text);
     return kolo_fail(KOLO_ECONFIG,
                      "the ranks made different plans: the first difference is action %" PRId64
                      ", here \"%s\"; start all "
@@ -31,12 +31,12 @@ static int report(const kolo_exec *e, int64_t action)
                      action, text);
 }
 
-static int find_difference(kolo_exec *e, const uint64_t *cumulative)
+static int find_difference(kolo_exec *e, const kolo_plan *plan, const uint64_t *cumulative)
 {
-    int64_t low = 0, high = e->plan->actions; /* equal before low, different at high */
+    int64_t low = 0, high = plan->actions; /* equal before low, different at high */
     KOLO_TRY(kolo_comm_allreduce(e->comm, &high, 1, KOLO_WIRE_I64, KOLO_MIN));
     int rc = same(e->comm, cumulative[0]);
-    if (rc <= 0) return rc < 0 ? rc : report(e, -1);
+    if (rc <= 0) return rc < 0 ? rc : report(plan, -1);
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
         rc = same(e->comm, cumulative[middle]);
@@ -44,17 +44,17 @@ static int find_difference(kolo_exec *e, const uint64_t *cumulative)
         if (rc) low = middle;
         else high = middle;
     }
-    return report(e, low);
+    return report(plan, low);
 }
 
-int exec_agree(kolo_exec *e)
+int exec_agree(kolo_exec *e, const kolo_plan *plan)
 {
-    int rc = same(e->comm, e->plan->hash);
+    int rc = same(e->comm, plan->hash);
     if (rc != 0) return rc < 0 ? rc : 0;
-    uint64_t *cumulative = kolo_alloc((size_t)(e->plan->actions + 1) * sizeof *cumulative);
+    uint64_t *cumulative = kolo_alloc((size_t)(plan->actions + 1) * sizeof *cumulative);
     if (!cumulative) return KOLO_ECONFIG;
-    kolo_plan_hashes(e->plan, cumulative);
-    rc = find_difference(e, cumulative);
+    kolo_plan_hashes(plan, cumulative);
+    rc = find_difference(e, plan, cumulative);
     free(cumulative);
     return rc;
 }

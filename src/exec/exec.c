@@ -32,20 +32,25 @@ int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *back
     e->dynamic = plan->config.scaled && options->loss_scale == 0;
     e->replays = options->replay;
     e->ahead = kolo_backend_is_host(backend) ? 0 : KOLO_EXEC_AHEAD;
-    e->now = &e->weights;
     atomic_init(&e->position, -1);
     KOLO_TRY_GOTO(rc, exec_allocate(e, share));
     KOLO_TRY_GOTO(rc, exec_resolve(e));
     if (comm && plan->config.optimizer) {
         KOLO_TRY_GOTO(rc, exec_declare(e));
         KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
-        KOLO_TRY_GOTO(rc, exec_agree(e));
+        KOLO_TRY_GOTO(rc, exec_agree(e, plan));
     }
     *exec = e;
     return 0;
 fail:
     kolo_exec_destroy(&e);
     return rc;
+}
+
+int kolo_exec_add(kolo_exec *e, const kolo_plan *plan)
+{
+    KOLO_TRY(exec_add_form(e, plan));
+    return e->comm && plan->config.optimizer ? exec_agree(e, plan) : 0;
 }
 
 void kolo_exec_destroy(kolo_exec **exec)
@@ -65,31 +70,32 @@ double kolo_exec_issue_seconds(const kolo_exec *exec) { return exec->issuing; }
 
 void kolo_exec_use_ema(kolo_exec *exec, bool ema)
 {
-    exec_view *wanted = ema && exec->average.args ? &exec->average : &exec->weights;
-    if (wanted != exec->now) exec->copied = -1;
-    exec->now = wanted;
+    const bool wanted = ema && exec->arena[KOLO_ARENA_EMA];
+    if (wanted != exec->averages) exec->copied = -1;
+    exec->averages = wanted;
 }
 
 /* ---- actions: each only enqueues, or is done at once by a backend that lives in host memory ---- */
 
-static bool is_last_load(const kolo_exec *e, const kolo_action *a) { return a->slot == e->plan->config.slots - 1; }
+static bool is_last_load(const kolo_exec *e, const kolo_action *a) { return a->slot == e->at->plan->config.slots - 1; }
 
 static int load(kolo_exec *e, const kolo_action *a)
 {
-    const kolo_graph *g = e->plan->graph;
+    const exec_form *f = e->at;
+    const kolo_graph *g = f->plan->graph;
     void *const *to = &e->now->args[a->binding];
     if (g->input >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[0], e->pixels + (size_t)a->slot * e->input_bytes,
-                                   e->input_bytes));
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[0], f->pixels + (size_t)a->slot * f->input_bytes,
+                                   f->input_bytes));
     if (g->label >= 0)
         KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[1],
-                                   (const char *)e->labels + e->label_bytes * (size_t)a->slot, e->label_bytes));
+                                   (const char *)f->labels + f->label_bytes * (size_t)a->slot, f->label_bytes));
     return e->emptied && is_last_load(e, a) ? kolo_event_record(e->emptied, KOLO_LANE_COMPUTE) : 0;
 }
 
 static int sum(kolo_exec *e, const kolo_action *a)
 {
-    const kolo_graph *g = e->plan->graph;
+    const kolo_graph *g = e->at->plan->graph;
     const kolo_node *n = &g->node[a->node];
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] >= 0 && g->tensor[n->out[k]].role == KOLO_ROLE_PARTIAL)
@@ -125,7 +131,7 @@ static enum kolo_update how_of(const kolo_action *a)
 
 static int act(kolo_exec *e, const kolo_action *a)
 {
-    const kolo_plan *p = e->plan;
+    const kolo_plan *p = e->at->plan;
     const kolo_bucket *b = a->bucket >= 0 && p->buckets ? &p->bucket[a->bucket] : NULL;
     const int *slice = e->first_slice;
     switch (a->kind) {
@@ -153,7 +159,7 @@ static int act(kolo_exec *e, const kolo_action *a)
 
 static int act_all(kolo_exec *e, int64_t step)
 {
-    const kolo_plan *p = e->plan;
+    const kolo_plan *p = e->at->plan;
     if (e->profile) KOLO_TRY(kolo_event_record(e->mark[0], KOLO_LANE_COMPUTE));
     for (int64_t i = 0; i < p->actions; i++) {
         atomic_store_explicit(&e->position, i, memory_order_relaxed);
@@ -171,14 +177,30 @@ static int act_all(kolo_exec *e, int64_t step)
 
 /* ---- a step ---- */
 
+static bool takes(const exec_form *f, const kolo_batch *batch, bool alone)
+{
+    const kolo_graph *g = f->plan->graph;
+    if (batch->rows != g->rows * f->plan->config.slots) return false;
+    return alone || (g->tensor[g->input].dim[1] == batch->height && g->tensor[g->input].dim[2] == batch->width);
+}
+
+/* The plan that is for batches of this shape. */
+static int choose(kolo_exec *e, const kolo_batch *batch)
+{
+    for (e->at = e->form; e->at < e->form + e->forms; e->at++) {
+        if (!takes(e->at, batch, e->forms == 1)) continue;
+        e->now = e->averages ? &e->at->average : &e->at->weights;
+        return 0;
+    }
+    return kolo_fail(KOLO_EINTERNAL, "executor: a batch of %" PRId64 " rows of %d x %d for %d micro-batches of %" PRId64 "%s", batch->rows,
+                     batch->width, batch->height, e->plan->config.slots, e->plan->graph->rows, e->forms > 1 ? ", or another plan" : "");
+}
+
 /* The host's part of the step block: the caller's, and which rows count. */
 static int begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, kolo_step *block)
 {
-    const kolo_plan *p = e->plan;
+    const kolo_plan *p = e->at->plan;
     int64_t rows = p->graph->rows;
-    if (batch->rows != rows * p->config.slots)
-        return kolo_fail(KOLO_EINTERNAL, "executor: a batch of %" PRId64 " rows for %d micro-batches of %" PRId64,
-                         batch->rows, p->config.slots, rows);
     memcpy(block, step, KOLO_STEP_HOST_BYTES);
     for (int s = 0; s < p->config.slots; s++) {
         int64_t valid = batch->valid - s * rows;
@@ -191,34 +213,36 @@ static int begin(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, k
 
 static int convert(kolo_exec *e, const kolo_batch *batch)
 {
-    const kolo_graph *g = e->plan->graph;
+    const exec_form *f = e->at;
+    const kolo_graph *g = f->plan->graph;
     const kolo_tensor *x = &g->tensor[g->input];
     const float *from = (const float *)(const void *)batch->pixels;
-    for (int s = 0; s < e->plan->config.slots; s++)
-        KOLO_TRY(kolo_backend_from_canonical(e->backend, x, &e->plan->layout[g->input],
+    for (int s = 0; s < f->plan->config.slots; s++)
+        KOLO_TRY(kolo_backend_from_canonical(e->backend, x, &f->plan->layout[g->input],
                                              from + s * kolo_tensor_count(x),
-                                             e->converted + (size_t)s * e->input_bytes));
+                                             f->converted + (size_t)s * f->input_bytes));
     return 0;
 }
 
 /* Says where LOAD finds the batch; on a device it is sent to STAGE as soon as the step before has read that. */
 static int offer(kolo_exec *e, const kolo_batch *batch)
 {
-    const char *pixels = e->converted ? e->converted : (const char *)batch->pixels;
-    if (e->converted) KOLO_TRY(convert(e, batch));
+    exec_form *f = e->at;
+    const char *pixels = f->converted ? f->converted : (const char *)batch->pixels;
+    if (f->converted) KOLO_TRY(convert(e, batch));
     if (!e->full) {
-        e->pixels = pixels;
-        e->labels = batch->labels;
+        f->pixels = pixels;
+        f->labels = batch->labels;
         return 0;
     }
-    const kolo_plan *p = e->plan;
+    const kolo_plan *p = f->plan;
     if (e->issued > 0) KOLO_TRY(kolo_event_after(e->emptied, KOLO_LANE_UPLOAD));
     if (p->graph->input >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)e->pixels, pixels,
-                                   e->input_bytes * (size_t)p->config.slots));
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->pixels, pixels,
+                                   f->input_bytes * (size_t)p->config.slots));
     if (p->graph->label >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)e->labels, batch->labels,
-                                   e->label_bytes * (size_t)p->config.slots));
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->labels, batch->labels,
+                                   f->label_bytes * (size_t)p->config.slots));
     KOLO_TRY(kolo_event_record(e->full, KOLO_LANE_UPLOAD));
     return kolo_event_after(e->full, KOLO_LANE_COMPUTE);
 }
@@ -228,7 +252,7 @@ static int copy_weights(kolo_exec *e)
 {
     const kolo_plan *p = e->plan;
     if (!e->arena[KOLO_ARENA_SHADOW] || e->copied == e->owner->changes) return 0;
-    enum kolo_arena from = e->now == &e->average ? KOLO_ARENA_EMA : KOLO_ARENA_PARAM;
+    enum kolo_arena from = e->averages ? KOLO_ARENA_EMA : KOLO_ARENA_PARAM;
     KOLO_TRY(kolo_backend_narrow(e->backend, e->arena[KOLO_ARENA_SHADOW], p->graph->dtype, (float *)e->arena[from],
                                  (int64_t)(p->arena_bytes[KOLO_ARENA_PARAM] / sizeof(float))));
     e->copied = e->owner->changes;
@@ -271,7 +295,7 @@ static int carry_out(kolo_exec *e, int64_t step)
 static int add_times(kolo_exec *e)
 {
     KOLO_TRY(exec_await(e, e->done[(e->issued - 1) % EXEC_TURNS]));
-    for (int64_t i = 0; i < e->plan->actions; i++) {
+    for (int64_t i = 0; i < e->at->plan->actions; i++) {
         e->profile[i].seconds += kolo_event_seconds(e->mark[i], e->mark[i + 1]);
         e->profile[i].calls++;
     }
@@ -282,6 +306,7 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
 {
     const double start = kolo_time();
     *metrics = (kolo_metrics){.step = -1};
+    KOLO_TRY(choose(e, batch));
     KOLO_TRY(begin(e, batch, step, &e->turn[e->issued % EXEC_TURNS].step));
     KOLO_TRY(offer(e, batch));
     KOLO_TRY(copy_weights(e));
@@ -312,6 +337,9 @@ int kolo_exec_answer(kolo_exec *e, const kolo_batch *batch)
 int kolo_exec_set_profile(kolo_exec *e, kolo_exec_profile *profile)
 {
     int64_t marks = e->plan->actions + 1;
+    for (int i = 0; i < e->forms && profile; i++)
+        if (e->form[i].plan->actions != e->plan->actions)
+            return kolo_fail(KOLO_ECONFIG, "a profile is of steps that do the same: leave batch_ramp out");
     if (profile && !e->mark) {
         e->mark = kolo_alloc((size_t)marks * sizeof *e->mark);
         if (!e->mark) return KOLO_ECONFIG;

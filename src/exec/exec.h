@@ -1,4 +1,4 @@
-/* Executor: carries out a plan on a backend. Allocates at creation, then neither allocates nor decides while stepping. */
+/* Executor: carries out a plan on a backend, or several in turn. Allocates at creation, then neither allocates nor decides while stepping. */
 #ifndef KOLO_EXEC_H
 #define KOLO_EXEC_H
 
@@ -23,6 +23,9 @@ size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share);
  * outlives it. Collective if ranks > 1. */
 int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm,
                      const kolo_options *options, kolo_exec *share);
+/* One more plan to carry out, for batches of another shape, made like the first one (kolo_plan_create) and laid in one memory with it (kolo_plan_share): from now on a
+ * step takes the plan whose input is (rows, height, width) of its batch. On a device each is recorded and replayed by itself. Collective if ranks > 1. */
+int kolo_exec_add(kolo_exec *exec, const kolo_plan *plan);
 void kolo_exec_destroy(kolo_exec **exec);
 
 /* Initial values of all parameters and buffers, from the seed; state, EMA (= parameters). Not collective: the same on all ranks. */
@@ -66,15 +69,14 @@ int kolo_exec_set_scaler(kolo_exec *exec, const kolo_scaler *scaler);
  * `keep`, "activation" (micro-batch 0), which an evaluation has of its outputs always. count = kolo_tensor_count. */
 int kolo_exec_get(kolo_exec *exec, const char *which, int tensor, float *values);
 int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *values);
-/* Between steps: weights, averages and optimizer state (all), or the state alone, as one vector of canonical tensors in the graph's order, so that an executor of
- * another plan of the same network and optimizer can take it up. The loss scale is apart. */
-int64_t kolo_exec_snapshot_count(kolo_exec *exec, bool all);
-int kolo_exec_snapshot_read(kolo_exec *exec, bool all, float *to);
-int kolo_exec_snapshot_write(kolo_exec *exec, bool all, const float *from);
+/* Between steps: the optimizer's state as one vector of canonical tensors in the graph's order. */
+int64_t kolo_exec_state_count(kolo_exec *exec);
+int kolo_exec_state_read(kolo_exec *exec, float *to);
+int kolo_exec_state_write(kolo_exec *exec, const float *from);
 /* Evaluate with the averaged weights (EMA) instead of PARAM and BUFFER; for evaluation executors. */
 void kolo_exec_use_ema(kolo_exec *exec, bool ema);
 
-/* Times every action from now on (per action of the plan); NULL stops. profile: [plan->actions], zeroed by the caller.
+/* Times every action from now on (per action of the plan; several plans must have as many); NULL stops. profile: [plan->actions], zeroed by the caller.
  * Meanwhile every step is waited for, and nothing is replayed. */
 int kolo_exec_set_profile(kolo_exec *exec, kolo_exec_profile *profile);
 

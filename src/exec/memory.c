@@ -61,10 +61,10 @@ static void *pointer(const kolo_exec *e, kolo_binding b, bool average)
     return e->arena[b.arena] + b.offset;
 }
 
-static void **pointers(const kolo_exec *e, bool average)
+static void **pointers(const kolo_exec *e, const kolo_plan *p, bool average)
 {
-    void **args = kolo_alloc((size_t)(e->plan->bindings + 1) * sizeof(void *));
-    for (int64_t i = 0; args && i < e->plan->bindings; i++) args[i] = pointer(e, e->plan->binding[i], average);
+    void **args = kolo_alloc((size_t)(p->bindings + 1) * sizeof(void *));
+    for (int64_t i = 0; args && i < p->bindings; i++) args[i] = pointer(e, p->binding[i], average);
     return args;
 }
 
@@ -186,23 +186,52 @@ fail:
 
 /* ---- what goes to and fro between the host and the steps ---- */
 
-static int make_input(kolo_exec *e)
+static int make_input(const kolo_exec *e, exec_form *f)
 {
-    const kolo_plan *p = e->plan;
+    const kolo_plan *p = f->plan;
     const kolo_graph *g = p->graph;
-    if (g->input >= 0) e->input_bytes = p->layout[g->input].bytes;
-    if (g->label >= 0) e->label_bytes = p->layout[g->label].bytes;
-    size_t bytes = e->input_bytes * (size_t)p->config.slots;
+    if (g->input >= 0) f->input_bytes = p->layout[g->input].bytes;
+    if (g->label >= 0) f->label_bytes = p->layout[g->label].bytes;
+    size_t bytes = f->input_bytes * (size_t)p->config.slots;
     if (g->input >= 0 && g->tensor[g->input].dtype != KOLO_U8) {
-        e->converted = kolo_pages_alloc(bytes);
-        if (!e->converted) return KOLO_ECONFIG;
-        KOLO_TRY(kolo_backend_pin(e->backend, e->converted, bytes));
+        f->converted = kolo_pages_alloc(bytes);
+        if (!f->converted) return KOLO_ECONFIG;
+        KOLO_TRY(kolo_backend_pin(e->backend, f->converted, bytes));
     }
     if (kolo_backend_is_host(e->backend)) return 0;
-    e->pixels = e->arena[KOLO_ARENA_STAGE];
-    e->labels = (const int32_t *)(e->arena[KOLO_ARENA_STAGE] + kolo_round_up(bytes, KOLO_ALIGN));
-    KOLO_TRY(kolo_event_create(e->backend, &e->full, false));
-    return kolo_event_create(e->backend, &e->emptied, false);
+    f->pixels = e->arena[KOLO_ARENA_STAGE];
+    f->labels = (const int32_t *)(e->arena[KOLO_ARENA_STAGE] + kolo_round_up(bytes, KOLO_ALIGN));
+    return 0;
+}
+
+static int check_arenas(const kolo_exec *e, const kolo_plan *plan)
+{
+    if (!memcmp(plan->arena_bytes, e->plan->arena_bytes, sizeof plan->arena_bytes)) return 0;
+    return kolo_fail(KOLO_EINTERNAL, "executor: these plans were not laid in one memory (kolo_plan_share)");
+}
+
+int exec_add_form(kolo_exec *e, const kolo_plan *plan)
+{
+    KOLO_TRY(check_arenas(e, plan));
+    exec_form *form = realloc(e->form, (size_t)(e->forms + 1) * sizeof *form);
+    if (!form) return kolo_fail(KOLO_ECONFIG, "no memory for %d plans", e->forms + 1);
+    e->form = form;
+    form += e->forms++;
+    *form = (exec_form){.plan = plan};
+    form->weights.args = pointers(e, plan, false);
+    if (!form->weights.args) return KOLO_ECONFIG;
+    if (e->arena[KOLO_ARENA_EMA] && !(form->average.args = pointers(e, plan, true))) return KOLO_ECONFIG;
+    return make_input(e, form);
+}
+
+static void free_form(const kolo_exec *e, exec_form *f)
+{
+    kolo_replay_destroy(&f->weights.replay);
+    kolo_replay_destroy(&f->average.replay);
+    if (f->converted) kolo_backend_unpin(e->backend, f->converted);
+    kolo_pages_free(&f->converted, f->input_bytes * (size_t)f->plan->config.slots);
+    free(f->weights.args);
+    free(f->average.args);
 }
 
 static int make_turns(kolo_exec *e)
@@ -222,13 +251,14 @@ static int make_turns(kolo_exec *e)
 int exec_resolve(kolo_exec *e)
 {
     const kolo_graph *g = e->plan->graph;
-    e->weights.args = pointers(e, false);
-    if (!e->weights.args) return KOLO_ECONFIG;
-    if (e->arena[KOLO_ARENA_EMA] && !(e->average.args = pointers(e, true))) return KOLO_ECONFIG;
     if (g->metrics >= 0) e->metrics = pointer(e, e->plan->home[g->metrics], false);
     if (e->plan->config.optimizer) KOLO_TRY(make_updater(e));
-    KOLO_TRY(make_input(e));
-    return make_turns(e);
+    KOLO_TRY(make_turns(e));
+    if (!kolo_backend_is_host(e->backend)) {
+        KOLO_TRY(kolo_event_create(e->backend, &e->full, false));
+        KOLO_TRY(kolo_event_create(e->backend, &e->emptied, false));
+    }
+    return exec_add_form(e, e->plan);
 }
 
 void exec_release(kolo_exec *e)
@@ -237,8 +267,7 @@ void exec_release(kolo_exec *e)
     /* What was issued may still use all of this; but where a peer is gone it would never end. */
     const kolo_exec *owner = e->owner;
     if (e->issued && (!owner->comm || kolo_comm_status(owner->comm) == 0)) kolo_backend_finish(b);
-    kolo_replay_destroy(&e->weights.replay);
-    kolo_replay_destroy(&e->average.replay);
+    for (int i = 0; i < e->forms; i++) free_form(e, &e->form[i]);
     kolo_updater_destroy(&e->updater);
     for (int i = 0; i < EXEC_TURNS; i++) kolo_event_destroy(&e->done[i]);
     for (int64_t i = 0; e->mark && i <= e->plan->actions; i++) kolo_event_destroy(&e->mark[i]);
@@ -246,13 +275,10 @@ void exec_release(kolo_exec *e)
     kolo_event_destroy(&e->emptied);
     if (e->turn) kolo_backend_unpin(b, e->turn);
     kolo_pages_free(&e->turn, EXEC_TURNS * sizeof *e->turn);
-    if (e->converted) kolo_backend_unpin(b, e->converted);
-    kolo_pages_free(&e->converted, e->input_bytes * (size_t)e->plan->config.slots);
     kolo_backend_free(b, (void **)&e->step, sizeof *e->step);
     for (int a = 0; a < KOLO_ARENAS; a++)
         if (e->own[a]) kolo_backend_free(b, (void **)&e->arena[a], e->plan->arena_bytes[a]);
     free(e->mark);
-    free(e->weights.args);
-    free(e->average.args);
+    free(e->form);
     free(e->first_slice);
 }

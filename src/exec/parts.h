@@ -14,15 +14,26 @@ typedef struct exec_turn {
 } exec_turn;
 enum { EXEC_TURNS = KOLO_EXEC_AHEAD + 1 };
 
-/* The plan's actions on the weights themselves, or on their averages. */
+/* A plan's actions on the weights themselves, or on their averages. */
 typedef struct exec_view {
     void **args;         /* [plan->bindings] backend memory */
     kolo_replay *replay; /* the actions recorded, once they have been carried out a few times */
     int times;           /* carried out one by one */
 } exec_view;
 
-struct kolo_exec {
+/* One of the plans, and what follows from the shape of its batches. */
+typedef struct exec_form {
     const kolo_plan *plan;
+    exec_view weights, average; /* average.args: NULL without EMA */
+    size_t input_bytes;         /* of one micro-batch */
+    size_t label_bytes;         /* likewise */
+    char *converted;            /* numbers instead of pictures in the input's layout, host memory; NULL: pictures */
+    const char *pixels;         /* where LOAD reads: the batch itself, or on a device its copy in STAGE */
+    const int32_t *labels;      /* likewise */
+} exec_form;
+
+struct kolo_exec {
+    const kolo_plan *plan; /* the first; weights, gradients, buckets and the sizes of arenas are those of all */
     kolo_backend *backend;
     kolo_comm *comm; /* NULL: one process */
     const kolo_options *options;
@@ -32,8 +43,11 @@ struct kolo_exec {
 
     char *arena[KOLO_ARENAS]; /* backend memory */
     bool own[KOLO_ARENAS];
-    exec_view weights, average; /* average.args: NULL without EMA */
-    exec_view *now;
+    exec_form *form;
+    int forms;
+    exec_form *at;  /* of the step that is carried out */
+    exec_view *now; /* likewise */
+    bool averages;  /* steps use the averaged weights */
     kolo_step *step;      /* backend memory */
     const float *metrics; /* backend memory: 4, summed over micro-batches (and ranks, in training), or NULL */
     kolo_updater *updater;
@@ -43,12 +57,6 @@ struct kolo_exec {
     int64_t changes; /* of PARAM, BUFFER and EMA so far; the owner's counts */
     int64_t copied;  /* owner->changes that SHADOW shows; -1: none */
 
-    /* from the loader: the batch itself, or on a device its copy in STAGE */
-    size_t input_bytes;         /* of one micro-batch */
-    size_t label_bytes;         /* likewise */
-    char *converted;            /* numbers instead of pictures in the input's layout, host memory; NULL: pictures */
-    const char *pixels;         /* where LOAD reads */
-    const int32_t *labels;      /* likewise */
     kolo_event *full, *emptied; /* STAGE holds the batch; its last LOAD is done. NULL on the host */
 
     exec_turn *turn; /* [EXEC_TURNS] step number i in turn[i % EXEC_TURNS] */
@@ -65,10 +73,11 @@ struct kolo_exec {
 /* memory.c: arenas, pointers, slices, turns. */
 int exec_allocate(kolo_exec *exec, kolo_exec *share);
 int exec_resolve(kolo_exec *exec);
+int exec_add_form(kolo_exec *exec, const kolo_plan *plan);
 int exec_declare(kolo_exec *exec); /* buckets to comm */
 void exec_release(kolo_exec *exec);
 /* agree.c: the same plan on all ranks. Collective. */
-int exec_agree(kolo_exec *exec);
+int exec_agree(kolo_exec *exec, const kolo_plan *plan);
 /* turn.c: results on their way back. */
 int exec_send_back(kolo_exec *exec);                        /* enqueues them behind the step; it counts as issued */
 int exec_await(kolo_exec *exec, kolo_event *event);         /* the host waits, as long as there is hope */

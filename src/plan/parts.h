@@ -18,6 +18,8 @@ int kolo_plan_levels(const kolo_plan_config *config); /* of GRADIENT's size: lev
 /* place.c: lifetimes over the actions, offsets in the ACTIVATION arena. */
 int kolo_plan_place(kolo_plan *plan);
 
+int kolo_plan_set_hash(kolo_plan *plan);
+
 /* A piece of memory that is alive in [begin, end] (both included). */
 typedef struct kolo_piece {
     int64_t begin, end;

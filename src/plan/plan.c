@@ -60,7 +60,7 @@ static int prepare(kolo_plan *plan, kolo_backend *backend, const kolo_plan *like
     return 0;
 }
 
-static int set_hash(kolo_plan *plan)
+int kolo_plan_set_hash(kolo_plan *plan)
 {
     uint64_t *cumulative = kolo_alloc((size_t)(plan->actions + 1) * sizeof *cumulative);
     if (!cumulative) return KOLO_ECONFIG;
@@ -85,7 +85,7 @@ int kolo_plan_create(kolo_plan **out, const kolo_graph *graph, kolo_backend *bac
     KOLO_TRY_GOTO(rc, kolo_plan_buckets(plan));
     KOLO_TRY_GOTO(rc, kolo_plan_instantiate(plan));
     KOLO_TRY_GOTO(rc, kolo_plan_place(plan));
-    KOLO_TRY_GOTO(rc, set_hash(plan));
+    KOLO_TRY_GOTO(rc, kolo_plan_set_hash(plan));
     *out = plan;
     return 0;
 fail:

@@ -104,10 +104,14 @@ typedef struct kolo_plan {
     uint64_t hash;           /* bindings, layouts, algorithms, buckets, order */
 } kolo_plan;
 
-/* Makes the plan. `like`: NULL, or the training plan whose parameters and buffers an evaluation plan shares (same homes and layouts). */
+/* Makes the plan. `like`: NULL, or the training plan whose parameters and buffers it shares (same homes and layouts): an evaluation's, or one for batches of another shape. */
 int kolo_plan_create(kolo_plan **plan, const kolo_graph *graph, kolo_backend *backend, const kolo_plan_config *config,
                      const kolo_plan *like);
 void kolo_plan_destroy(kolo_plan **plan);
+
+/* Plans that take turns, [1] and later made `like` [0]: every arena becomes as large as the largest needs. KOLO_EINTERNAL: their gradients, statistics or buckets
+ * lie elsewhere, so one communicator and one optimizer could not serve them. */
+int kolo_plan_share(kolo_plan *const *plan, int plans);
 
 /* Every tensor is written before it is read, no two live values overlap, every gradient is complete before its bucket starts,
  * every bucket is started, waited for and updated once. KOLO_EINTERNAL names the first breach. Run by tests and `kolo plan`. */

@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "ckpt/ckpt.h"
 #include "kolo/error.h"
 #include "train/parts.h"
 
@@ -14,17 +13,20 @@ enum { ROWS = 8, MOST = 1 << 14, HALVINGS = 3 };
 static int fits(const kolo_session *s, int64_t batch)
 {
     kolo_options options = *s->options; /* texts are borrowed */
-    kolo_phase phase = {.batch = batch, .size = s->phase[0].size, .steps_per_epoch = 1};
+    const int64_t side = session_largest(s)->sides.high;
+    kolo_phase phase = {.batch = batch, .sides = {.low = (int)side, .high = (int)side, .step = 1, .every = 1}, .steps_per_epoch = 1};
     kolo_session trial = *s;
     options.deterministic = true;
     trial.options = &options;
     trial.phase = &phase;
     trial.phases = 1;
+    trial.now = 0;
     int rc = session_resolve_batch(&trial);
+    trial.eval_rows = trial.rows;
     if (rc == 0) rc = session_plan_trial(&trial);
     const bool planned = rc == 0;
     if (planned) rc = session_check_memory(&trial);
-    session_close_phase(&trial);
+    session_free_plans(&trial);
     return planned ? rc == 0 : rc;
 }
 
@@ -48,20 +50,6 @@ static int search(const kolo_session *s, int64_t unit, int64_t most, int64_t *ba
     return 0;
 }
 
-/* A run that is there already has its batch. */
-static int from_run(kolo_session *s, bool *found)
-{
-    const kolo_options *o = s->options;
-    kolo_position position;
-    char path[4096];
-    *found = false;
-    if (!*o->run || (s->parts & KOLO_SESSION_PLAN_ONLY)) return 0;
-    int rc = kolo_checkpoint_find(o->run, &position, path, sizeof path);
-    KOLO_TRY(rc);
-    if (rc) s->options->batch = position.batch, *found = true;
-    return 0;
-}
-
 static int least_of_all(kolo_session *s, int64_t *batch)
 {
     if ((s->parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1) return 0;
@@ -75,10 +63,12 @@ static int least_of_all(kolo_session *s, int64_t *batch)
 int session_choose_batch(kolo_session *s)
 {
     kolo_options *o = s->options;
-    bool found;
+    kolo_position position;
     if (o->batch) return 0;
-    KOLO_TRY(from_run(s, &found));
-    if (!found) {
+    const int found = session_position(s, &position); /* a run that is there already has its batch */
+    KOLO_TRY(found);
+    if (found) o->batch = position.batch;
+    else {
         int64_t most = s->train_set ? s->samples / 4 : MOST, rows = o->micro_batch ? o->micro_batch : ROWS, batch = 0;
         if (o->micro_batch && most > rows * s->ranks * KOLO_MAX_SLOTS) most = rows * s->ranks * KOLO_MAX_SLOTS;
         if (!o->micro_batch && rows * s->ranks > most) rows = 1;

@@ -8,7 +8,7 @@
 
 static size_t state_bytes(const kolo_session *s)
 {
-    return s->plan->config.adasum ? (size_t)kolo_exec_snapshot_count(s->exec, false) * sizeof(float) : 0;
+    return s->plan->config.adasum ? (size_t)kolo_exec_state_count(s->exec) * sizeof(float) : 0;
 }
 
 size_t kolo_carry_bytes(const kolo_session *s)
@@ -23,7 +23,7 @@ int kolo_carry_gather(kolo_session *s, void *all)
     if (!bytes) return 0;
     void *mine = kolo_alloc(bytes);
     int rc = mine ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && state_bytes(s)) rc = kolo_exec_snapshot_read(s->exec, false, mine);
+    if (rc == 0 && state_bytes(s)) rc = kolo_exec_state_read(s->exec, mine);
     else if (rc == 0) kolo_comm_carried_save(s->comm, mine);
     if (rc == 0) rc = kolo_comm_gather(s->comm, mine, bytes, all, 0);
     free(mine);
@@ -32,5 +32,5 @@ int kolo_carry_gather(kolo_session *s, void *all)
 
 int kolo_carry_load(kolo_session *s, const void *from)
 {
-    return state_bytes(s) ? kolo_exec_snapshot_write(s->exec, false, from) : kolo_comm_carried_load(s->comm, from);
+    return state_bytes(s) ? kolo_exec_state_write(s->exec, from) : kolo_comm_carried_load(s->comm, from);
 }

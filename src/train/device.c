@@ -88,8 +88,12 @@ static size_t backend_bytes(const kolo_session *s)
 static size_t host_bytes(const kolo_session *s)
 {
     const kolo_options *o = s->options;
-    size_t picture = (size_t)(s->height * s->width * o->channels);
-    size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(kolo_session_batch(s) / s->ranks) * picture;
+    int64_t pixels = 0; /* of a batch, in the phase with most */
+    for (int i = 0; i < s->phases; i++) {
+        const int64_t side = s->phase[i].sides.high, all = s->phase[i].batch / s->ranks * (side ? side * side : s->height * s->width);
+        if (all > pixels) pixels = all;
+    }
+    size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(pixels * o->channels);
     if (s->cuda && s->launch->size > 1 && (s->gpu_ranks > 1 || !strcmp(o->reducer, "staged")))
         bytes += s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
     return bytes;

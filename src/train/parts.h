@@ -2,6 +2,7 @@
 #ifndef KOLO_TRAIN_PARTS_H
 #define KOLO_TRAIN_PARTS_H
 
+#include "ckpt/ckpt.h"
 #include "train/session.h"
 
 /* device.c: fills cuda, device, device_index, gpu_ranks; refuses what the device cannot compute. Collective. */
@@ -11,20 +12,26 @@ const char *session_precision(const kolo_session *session);
 int session_check_memory(kolo_session *session); /* before any arena is allocated */
 void session_tell_device(const kolo_session *session);
 
-/* session.c: graph, plans, memory, loaders, executors of the phase that s->now says. */
-int session_open_phase(kolo_session *s);
-void session_close_phase(kolo_session *s);
-int session_plan_trial(kolo_session *s); /* its graphs, backend and plans alone, by this rank alone */
+/* session_plan.c: shapes of all phases, their graphs, backend and plans. Collective. */
+int session_make_plans(kolo_session *s);
+int session_plan_trial(kolo_session *s); /* the same by this rank alone */
+void session_free_plans(kolo_session *s);
 
 /* session_phase.c */
-int session_lay_phases(kolo_session *s); /* with the data known: phases, steps */
-int session_resolve_batch(kolo_session *s);
+int session_lay_phases(kolo_session *s); /* with the data known: phases, steps, where the run stands */
+int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots); /* a rank's part of a batch into micro-batches */
+int session_resolve_batch(kolo_session *s); /* rows and slots of the phase that s->now says */
+/* 1: the run folder has a checkpoint, and *position is its; 0: none, or no run. */
+int session_position(const kolo_session *s, kolo_position *position);
+/* Of all phases the one with the largest pictures. */
+const kolo_phase *session_largest(const kolo_session *s);
 
 /* auto_batch.c: the largest batch that fits, to options->batch; nothing where it is given. Collective. */
 int session_choose_batch(kolo_session *s);
 /* session_data.c */
 int session_open_data(kolo_session *s, int parts);
-int session_make_loaders(kolo_session *s, int parts);
+int session_make_loaders(kolo_session *s);
+int session_renew_loader(kolo_session *s); /* of training, for the phase that s->now says */
 void session_close_loaders(kolo_session *s);
 void session_close_data(kolo_session *s);
 

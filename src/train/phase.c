@@ -46,11 +46,37 @@ static int64_t border(const ramp *r, int64_t epoch)
     return -1;
 }
 
+static bool number(const char **at, const char *before, int most, int *value)
+{
+    const size_t n = strlen(before);
+    char *end;
+    if (strncmp(*at, before, n) || (*at)[n] < '0' || (*at)[n] > '9') return false;
+    const long read = strtol(*at + n, &end, 10);
+    *at = end;
+    *value = (int)read;
+    return read > 0 && read <= most;
+}
+
+static int parse_sides(kolo_sides *s, const char *text)
+{
+    const char *at = text;
+    *s = (kolo_sides){.step = 32, .every = 10};
+    if (!*at) return 0;
+    bool good = number(&at, "", 8192, &s->low) && number(&at, "-", 8192, &s->high);
+    if (good && *at) good = number(&at, ":", 8192, &s->step);
+    if (good && *at) good = number(&at, ":", 1 << 24, &s->every);
+    if (good && !*at && s->low < s->high && (s->high - s->low) % s->step == 0) return 0;
+    return kolo_fail(KOLO_ECONFIG, "multi_scale=%s is not LOW-HIGH[:STEP[:EVERY]] with whole STEPs (32) from LOW to HIGH, such as 480-800 or 320-608:32:10", text);
+}
+
 int kolo_phases_parse(const kolo_options *o, kolo_phase **out, int *phases)
 {
     ramp batch, size;
+    kolo_sides sides;
     KOLO_TRY(parse(&batch, "batch_ramp", o->batch_ramp, 1 << 24));
     KOLO_TRY(parse(&size, "size_ramp", o->size_ramp, 8192));
+    KOLO_TRY(parse_sides(&sides, o->multi_scale));
+    if (sides.low && size.n) return kolo_fail(KOLO_ECONFIG, "multi_scale=%s and size_ramp=%s: give one of them", o->multi_scale, o->size_ramp);
     if (batch.n + size.n > 0 && o->steps)
         return kolo_fail(KOLO_ECONFIG, "%s counts epochs: give the length of the run in epochs=, not in steps=",
                          batch.n ? "batch_ramp" : "size_ramp");
@@ -60,7 +86,10 @@ int kolo_phases_parse(const kolo_options *o, kolo_phase **out, int *phases)
     if (!p) return KOLO_ECONFIG;
     *phases = 0;
     for (int64_t epoch = 0; epoch >= 0;) {
-        p[(*phases)++] = (kolo_phase){.epoch = epoch, .batch = value_at(&batch, epoch, o->batch), .size = value_at(&size, epoch, 0)};
+        const int side = (int)value_at(&size, epoch, 0);
+        p[(*phases)++] = (kolo_phase){.epoch = epoch,
+                                      .batch = value_at(&batch, epoch, o->batch),
+                                      .sides = side ? (kolo_sides){.low = side, .high = side, .step = 1, .every = 1} : sides};
         int64_t a = border(&batch, epoch), b = border(&size, epoch);
         epoch = a < 0 || (b >= 0 && b < a) ? b : a;
     }

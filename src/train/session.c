@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "ckpt/head.h"
 #include "comm/reducer.h"
 #include "kolo/error.h"
 #include "train/compression.h"
@@ -103,139 +101,6 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     return 0;
 }
 
-/* What begins at random in the layers that make the result; a detector's bias is an odds ratio, and stays. */
-static int scale_head(kolo_graph *g, double scale)
-{
-    if (scale == 1) return 0;
-    bool *head = kolo_alloc((size_t)g->tensors * sizeof *head + 1);
-    const int rc = head ? kolo_graph_head(g, head) : KOLO_ECONFIG;
-    for (int64_t t = 0; rc == 0 && t < g->tensors; t++)
-        if (head[t] && g->tensor[t].init.kind != KOLO_INIT_CONSTANT) g->tensor[t].init.a *= scale;
-    free(head);
-    return rc;
-}
-
-static int make_graph(const kolo_session *s, bool train, kolo_graph **graph)
-{
-    const kolo_options *o = s->options;
-    int64_t size = train ? 0 : o->val_size;
-    static const enum kolo_overlap overlap[] = {[KOLO_box_loss_iou] = KOLO_OVERLAP_IOU,
-                                                [KOLO_box_loss_giou] = KOLO_OVERLAP_GIOU,
-                                                [KOLO_box_loss_diou] = KOLO_OVERLAP_DIOU,
-                                                [KOLO_box_loss_ciou] = KOLO_OVERLAP_CIOU};
-    const bool mixes = train && (o->mixup > 0 || o->cutmix > 0), boxes = s->task != KOLO_TASK_CLASSIFY;
-    kolo_model_config config = {.rows = s->rows,
-                                .height = size ? size : s->height,
-                                .width = size ? size : s->width,
-                                .channels = o->channels,
-                                .classes = o->classes,
-                                .words = boxes ? 1 + 5 * o->max_boxes : mixes ? 3 : 0,
-                                .shortcut = o->shortcut,
-                                .zero_init_residual = o->zero_init_residual,
-                                .blur = o->blur_pool,
-                                .drop_path = o->drop_path,
-                                .dropout = o->dropout,
-                                .smoothing = train ? o->label_smoothing : 0,
-                                .loss = o->loss,
-                                .head = o->head,
-                                .margin = o->arc_margin,
-                                .scale = o->arc_scale,
-                                .overlap = overlap[o->box_loss],
-                                .centre = o->simota == KOLO_simota_centre,
-                                .train = train,
-                                .dtype = session_dtype(s)};
-    memcpy(config.mean, s->mean, sizeof config.mean);
-    memcpy(config.std, s->std, sizeof config.std);
-    KOLO_TRY(kolo_model_graph(graph, o->model, &config));
-    return scale_head(*graph, o->head_init_scale);
-}
-
-static char *tuning_cache(void)
-{
-    const char *cache = getenv("KOLO_CACHE"), *home = getenv("HOME");
-    char *folder = cache && *cache ? kolo_strdup(cache) : home && *home ? kolo_format("%s/.cache/kolo", home) : NULL;
-    char *file = folder && kolo_folder_make(folder) == 0 ? kolo_format("%s/choices", folder) : NULL;
-    free(folder);
-    return file;
-}
-
-/* No gradients, no optimizer: the evaluation's own parameters are the only ones. */
-static bool evaluates_only(int parts) { return (parts & KOLO_SESSION_EVAL) && !(parts & KOLO_SESSION_TRAIN); }
-
-static int make_plans(kolo_session *s, int parts, const char *choices)
-{
-    kolo_options *o = s->options;
-    char *cache = choices ? NULL : tuning_cache();
-    kolo_backend_config config = {.threads = (int)o->threads,
-                                  .direct = o->conv == KOLO_conv_direct,
-                                  .deterministic = o->deterministic,
-                                  .tf32 = o->precision == KOLO_precision_tf32,
-                                  .device = s->device_index,
-                                  .cache = cache,
-                                  .choices = choices};
-    int rc = kolo_backend_create(&s->backend, s->cuda ? "cuda" : "cpu", &config);
-    free(cache);
-    KOLO_TRY(rc);
-    const kolo_optimizer *optimizer = kolo_optimizer_find(o->optimizer);
-    if (!optimizer) return KOLO_ECONFIG;
-    kolo_plan_config plan = {.ranks = s->ranks,
-                             .slots = s->slots,
-                             .bn = o->bn,
-                             .canonical = o->reduce == KOLO_reduce_canonical,
-                             .bucket_bytes = o->bucket_mb * 1048576,
-                             .optimizer = optimizer,
-                             .ema = kolo_averages(o),
-                             .lookahead = o->lookahead > 0,
-                             .clip_norm = o->clip_norm > 0,
-                             .scaled = o->loss_scale > 0 || o->precision == KOLO_precision_fp16,
-                             .adasum = s->ranks > 1 && kolo_is_adasum(o),
-                             .average = s->ranks > 1 && o->reduce == KOLO_reduce_adasum_nodes,
-                             .noise = o->noise_scale && s->ranks * s->slots > 1,
-                             .decay_norms = o->decay_norms,
-                             .layer_decay = o->layer_decay};
-    if (!evaluates_only(parts)) KOLO_TRY(kolo_plan_create(&s->plan, s->graph, s->backend, &plan, NULL));
-    if (!(parts & KOLO_SESSION_EVAL)) return 0;
-    plan.slots = 1;
-    plan.optimizer = NULL;
-    plan.clip_norm = plan.scaled = plan.noise = plan.adasum = plan.average = false;
-    if (evaluates_only(parts)) return kolo_plan_create(&s->plan, s->graph, s->backend, &plan, NULL);
-    return kolo_plan_create(&s->eval_plan, s->eval_graph, s->backend, &plan, s->plan);
-}
-
-/* One rank chooses the algorithms for all: rank 0 times them, the others take its choices. */
-static int agree_on_plans(kolo_session *s, int parts)
-{
-    if ((parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1) return make_plans(s, parts, NULL);
-    kolo_comm *comm = NULL;
-    char *choices = NULL;
-    int64_t bytes = 0;
-    int rc;
-    kolo_comm_config config = {.timeout = s->options->timeout, .spin = -1};
-    KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, s->launch, &config));
-    KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
-    if (s->launch->rank == 0) {
-        KOLO_TRY_GOTO(rc, make_plans(s, parts, NULL));
-        choices = kolo_backend_choices(s->backend);
-        if (!choices) {
-            rc = KOLO_ECONFIG;
-            goto fail;
-        }
-        bytes = (int64_t)strlen(choices) + 1;
-    }
-    KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, &bytes, sizeof bytes, 0));
-    if (!choices && !(choices = kolo_alloc((size_t)bytes))) {
-        rc = KOLO_ECONFIG;
-        goto fail;
-    }
-    KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, choices, (size_t)bytes, 0));
-    if (s->launch->rank != 0) KOLO_TRY_GOTO(rc, make_plans(s, parts, choices));
-    rc = kolo_comm_barrier(comm);
-fail:
-    free(choices);
-    kolo_comm_destroy(&comm);
-    return rc;
-}
-
 static int make_executors(kolo_session *s)
 {
     const kolo_options *o = s->options;
@@ -257,6 +122,7 @@ static int make_executors(kolo_session *s)
     else KOLO_TRY(kolo_comm_commit(s->comm)); /* an executor that trains does it, when it has added its buckets */
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);
     KOLO_TRY(kolo_exec_create(&s->exec, s->plan, s->backend, s->comm, o, NULL));
+    for (int i = 1; i < s->shapes; i++) KOLO_TRY(kolo_exec_add(s->exec, s->shape[i].plan));
     if (s->eval_plan) KOLO_TRY(kolo_exec_create(&s->eval_exec, s->eval_plan, s->backend, NULL, o, s->exec));
     session_tell_device(s);
     return 0;
@@ -306,68 +172,17 @@ static int check_options(const kolo_options *o)
     return kolo_optim_check(o);
 }
 
-static int make_graphs(kolo_session *s)
+static int open_steps(kolo_session *s)
 {
-    const bool alone = evaluates_only(s->parts);
-    KOLO_TRY(make_graph(s, !alone, &s->graph));
-    return !alone && s->parts & KOLO_SESSION_EVAL ? make_graph(s, false, &s->eval_graph) : 0;
-}
-
-/* A network may have matrices as large as its pictures; then they cannot change. */
-static int check_sizes(const kolo_session *s)
-{
-    const int64_t val = s->parts & KOLO_SESSION_EVAL ? s->options->val_size : 0;
-    for (int i = -1; i < s->phases; i++) {
-        const int64_t size = i < 0 ? val : s->phase[i].size;
-        if (!size || (size == s->height && size == s->width)) continue;
-        kolo_session trial = *s;
-        kolo_graph *g = NULL;
-        trial.height = trial.width = size;
-        KOLO_TRY(make_graph(&trial, true, &g));
-        const bool same = kolo_graph_parameters(g) == kolo_graph_parameters(s->graph);
-        kolo_graph_destroy(&g);
-        if (!same)
-            return kolo_fail(KOLO_ECONFIG, "model=%s has weights whose number depends on the picture: %ld pixels beside %ld x %ld is not possible (size, val_size, size_ramp)",
-                             s->options->model, (long)size, (long)s->width, (long)s->height);
-    }
-    return 0;
-}
-
-int session_plan_trial(kolo_session *s)
-{
-    KOLO_TRY(make_graphs(s));
-    return make_plans(s, s->parts, NULL);
-}
-
-int session_open_phase(kolo_session *s)
-{
-    const int parts = s->parts;
-    KOLO_TRY(session_resolve_batch(s));
     int64_t last, within;
+    KOLO_TRY(session_resolve_batch(s));
     kolo_session_at(s, s->steps > 0 ? s->steps - 1 : 0, &last, &within);
     s->plain_epoch = last + 1 - s->options->close_mosaic;
-    KOLO_TRY(make_graphs(s));
-    if (s->now == 0 && !evaluates_only(parts)) KOLO_TRY(check_sizes(s));
-    KOLO_TRY(agree_on_plans(s, parts));
-    if (parts & KOLO_SESSION_PLAN_ONLY) return 0;
+    KOLO_TRY(session_make_plans(s));
+    if (s->parts & KOLO_SESSION_PLAN_ONLY) return 0;
     KOLO_TRY(session_check_memory(s));
-    if (!(parts & KOLO_SESSION_NO_DATA))
-        KOLO_TRY(session_make_loaders(s, parts)); /* readers fill while memory is touched */
+    if (!(s->parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(session_make_loaders(s)); /* readers fill while memory is touched */
     return make_executors(s);
-}
-
-void session_close_phase(kolo_session *s)
-{
-    session_close_loaders(s);
-    kolo_exec_destroy(&s->eval_exec);
-    kolo_exec_destroy(&s->exec);
-    kolo_comm_destroy(&s->comm);
-    kolo_compression_flat_free(&s->flat);
-    kolo_plan_destroy(&s->eval_plan);
-    kolo_plan_destroy(&s->plan);
-    kolo_backend_destroy(&s->backend);
-    kolo_graph_destroy(&s->eval_graph);
-    kolo_graph_destroy(&s->graph);
 }
 
 static int open_parts(kolo_session *s, int parts)
@@ -393,7 +208,7 @@ static int open_parts(kolo_session *s, int parts)
     KOLO_TRY(choose_threads(s));
     KOLO_TRY(session_choose_device(s)); /* near the cores that were just taken */
     KOLO_TRY(session_choose_batch(s));
-    return session_open_phase(s);
+    return open_steps(s);
 }
 
 int kolo_session_open(kolo_session *s, kolo_options *options, kolo_launch *launch, int parts)
@@ -406,7 +221,12 @@ int kolo_session_open(kolo_session *s, kolo_options *options, kolo_launch *launc
 
 void kolo_session_close(kolo_session *s)
 {
-    session_close_phase(s);
+    session_close_loaders(s);
+    kolo_exec_destroy(&s->eval_exec);
+    kolo_exec_destroy(&s->exec);
+    kolo_comm_destroy(&s->comm);
+    kolo_compression_flat_free(&s->flat);
+    session_free_plans(s);
     session_close_data(s);
     free(s->phase);
     s->phase = NULL;

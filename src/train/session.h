@@ -16,6 +16,16 @@
 #include "plan/plan.h"
 #include "train/phase.h"
 
+/* What one shape of a training step's batch needs: a rank's micro-batches of rows x height x width. */
+typedef struct kolo_shape {
+    int64_t rows;
+    int slots;
+    int64_t height, width;
+    kolo_graph *graph;
+    kolo_plan *plan; /* all are laid in one memory, and take turns in one executor */
+    size_t scratch;  /* bytes of it that this one needs beside what all have */
+} kolo_shape;
+
 enum kolo_session_part {
     KOLO_SESSION_TRAIN = 1, /* training graph, plan; executor and loader unless PLAN_ONLY */
     KOLO_SESSION_EVAL = 2,  /* evaluation graph, plan, executor, validation loader; without TRAIN they are graph, plan and exec, else the eval_ ones */
@@ -37,18 +47,21 @@ typedef struct kolo_session {
     bool staged;                 /* GPUs' gradients travel through host memory */
     enum kolo_task task; /* the model's */
     int64_t plain_epoch; /* detectors: the first without mosaic, and with L1 */
-    int64_t rows;        /* micro-batch */
-    int slots;           /* micro-batches a rank and step */
-    int64_t height, width;
+    int64_t rows;        /* micro-batch, in the phase that is open */
+    int slots;           /* micro-batches a rank and step, likewise */
+    int64_t eval_rows;   /* a rank's part of an evaluation's batch: the smallest micro-batch of the run */
+    int64_t height, width; /* of pictures, where neither phases nor val_size say otherwise */
     float mean[4], std[4];
     kolo_dataset *train_set, *val_set;
     kolo_stage *stage[2]; /* of training, validation; NULL: read where they are */
     kolo_cache *cache[2]; /* likewise */
     int parts;                           /* as opened */
-    kolo_phase *phase;                   /* [phases]; of the one that is open now are rows, slots, height, width and all from graph to loaders */
+    kolo_phase *phase;                   /* [phases]; the training loader is of the one that is open now */
     int phases, now;
     int64_t samples, val_samples, steps; /* steps: of the whole run */
-    kolo_graph *graph, *eval_graph;
+    kolo_shape *shape;                   /* [shapes] of all phases, known from the start; what takes most memory is first */
+    int shapes;
+    kolo_graph *graph, *eval_graph; /* graph, plan: of shape[0] */
     kolo_backend *backend;
     kolo_plan *plan, *eval_plan;
     kolo_launch flat; /* compression_within: as comm sees the job */
@@ -60,8 +73,7 @@ typedef struct kolo_session {
 
 /* Collective over the launch unless PLAN_ONLY. On error everything is closed. */
 int kolo_session_open(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts);
-/* Leaves the phase that is open and opens another: weights, averages, optimizer state and loss scale go over, what compressed sums held back where it still fits.
- * All steps are done and told. Collective. */
+/* Leaves the phase that is open for another: from here on the training loader is that one's. All steps are done and told. */
 int kolo_session_enter(kolo_session *session, int phase);
 static inline int64_t kolo_session_batch(const kolo_session *session) { return session->phase[session->now].batch; }
 /* The epoch of step number `step` (0, 1, ...) and how many steps of it come before. Returns its phase. */

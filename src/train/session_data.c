@@ -112,19 +112,21 @@ static void set_boxes(const kolo_session *s, kolo_loader_config *c)
 kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
 {
     const kolo_options *o = s->options;
-    const int64_t side = train ? 0 : o->val_size; /* as make_graph has it */
+    const kolo_sides sides = train ? s->phase[s->now].sides : (kolo_sides){0};
+    const int64_t side = train ? sides.high : o->val_size;
     kolo_loader_config config = {.dataset = train ? s->train_set : s->val_set,
                                  .synthetic_count = s->samples,
                                  .channels = (int)o->channels,
                                  .height = (int)(side ? side : s->height),
                                  .width = (int)(side ? side : s->width),
+                                 .sides = sides,
                                  .classes = !train && *o->pairs ? INT_MAX : (int)o->classes,
                                  .train = train,
                                  .seed = (uint64_t)o->seed,
                                  .shuffle = o->shuffle,
                                  .node_of = s->launch->node_of,
                                  .max_bad = o->max_bad,
-                                 .batch = train ? kolo_session_batch(s) : s->rows * s->ranks,
+                                 .batch = train ? kolo_session_batch(s) : s->eval_rows * s->ranks,
                                  .rank = s->launch->rank,
                                  .ranks = s->ranks,
                                  .tail = train ? o->tail : KOLO_tail_pad,
@@ -172,14 +174,18 @@ static void close_loader(const kolo_session *s, kolo_loader **loader)
     kolo_loader_destroy(loader);
 }
 
-int session_make_loaders(kolo_session *s, int parts)
+int session_renew_loader(kolo_session *s)
 {
-    if (parts & KOLO_SESSION_TRAIN) {
-        kolo_loader_config config = kolo_session_loader(s, true);
-        KOLO_TRY(kolo_loader_create(&s->loader, &config));
-        KOLO_TRY(pin(s, s->loader));
-    }
-    if ((parts & KOLO_SESSION_EVAL) && s->val_set) {
+    const kolo_loader_config config = kolo_session_loader(s, true);
+    close_loader(s, &s->loader);
+    KOLO_TRY(kolo_loader_create(&s->loader, &config));
+    return pin(s, s->loader);
+}
+
+int session_make_loaders(kolo_session *s)
+{
+    if (s->parts & KOLO_SESSION_TRAIN) KOLO_TRY(session_renew_loader(s));
+    if ((s->parts & KOLO_SESSION_EVAL) && s->val_set) {
         kolo_loader_config config = kolo_session_loader(s, false);
         KOLO_TRY(kolo_loader_create(&s->val_loader, &config));
         KOLO_TRY(pin(s, s->val_loader));

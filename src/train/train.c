@@ -97,7 +97,6 @@ static int open_run(trainer *t)
                              folder, t->position.data_uuid, t->options->data, t->session.data_uuid);
         int64_t epoch, within;
         KOLO_TRY(kolo_session_enter(&t->session, kolo_session_at(&t->session, t->position.step, &epoch, &within)));
-        if (speaks(t)) KOLO_TRY(kolo_checkpoint_prepare(t->run, t->session.plan, t->session.backend));
         KOLO_TRY(kolo_checkpoint_load(path, t->session.exec, t->session.plan));
         KOLO_TRY(load_carried(t, path));
         t->position.restarts++;
@@ -238,7 +237,7 @@ static int tell(trainer *t, const kolo_metrics *m)
     double rows = m->rows > 0 ? m->rows : 1;
     t->loss = m->loss / rows;
     if (!speaks(t)) return 0;
-    if (t->session.plan->config.noise && i->whole && m->square > 0)
+    if (t->options->noise_scale && t->session.ranks * t->session.slots > 1 && i->whole && m->square > 0)
         kolo_noise_add(&t->noise, t->session.ranks * t->session.slots, t->session.rows, m->square, m->grad_norm);
     kolo_step_event event = {.step = i->step + 1,
                              .epoch = i->epoch,
@@ -348,23 +347,18 @@ static int begin_phase(trainer *t)
 static int change_phase(trainer *t, int phase)
 {
     kolo_session *s = &t->session;
-    if (speaks(t)) {
-        KOLO_TRY(kolo_checkpoint_wait(t->run)); /* it is written by the plan that goes */
-        kolo_progress_pause(t->progress);
-    }
     t->waited_before = t->waited;
     KOLO_TRY(kolo_session_enter(s, phase));
-    t->position.plan_hash = s->plan->hash;
     KOLO_TRY(begin_phase(t));
     if (!speaks(t)) return 0;
-    KOLO_TRY(kolo_checkpoint_prepare(t->run, s->plan, s->backend));
     const kolo_phase *p = &s->phase[phase];
-    kolo_progress_note(t->progress, "epoch %ld: batches of %ld, pictures of %ld x %ld", (long)p->epoch + 1, (long)p->batch,
-                       (long)s->width, (long)s->height);
+    const long side = p->sides.high, width = side ? side : s->width, height = side ? side : s->height;
+    kolo_progress_pause(t->progress);
+    kolo_progress_note(t->progress, "epoch %ld: batches of %ld, pictures of %s%ld x %ld", (long)p->epoch + 1, (long)p->batch,
+                       p->sides.low < side ? "at most " : "", width, height);
     tell_phase(t);
-    return kolo_events_write(t->events, "phase", "\"step\":%ld,\"epoch\":%ld,\"batch\":%ld,\"width\":%ld,\"height\":%ld,\"plan_hash\":\"%016lx\"",
-                             (long)t->position.step, (long)p->epoch, (long)p->batch, (long)s->width, (long)s->height,
-                             (unsigned long)s->plan->hash);
+    return kolo_events_write(t->events, "phase", "\"step\":%ld,\"epoch\":%ld,\"batch\":%ld,\"width\":%ld,\"height\":%ld", (long)t->position.step,
+                             (long)p->epoch, (long)p->batch, width, height);
 }
 
 static int loop(trainer *t)

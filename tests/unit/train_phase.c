@@ -32,14 +32,14 @@ int main(void)
     kolo_phase *p = NULL;
     int n = 0, wrong = 0;
     int64_t epoch, within, count[7] = {0};
-    ok(parse("", "", &p, &n) == 0 && n == 1 && p[0].batch == 100 && p[0].size == 0, "without ramps: one phase");
+    ok(parse("", "", &p, &n) == 0 && n == 1 && p[0].batch == 100 && p[0].sides.low == 0, "without ramps: one phase");
     is_int(kolo_phases_lay(p, n, 1000, false), 0, "laid over 1,000 pictures");
     for (int64_t s = 0; s < 50; s++) wrong += kolo_phase_time(p, n, s) != (double)s;
     is_int(wrong, 0, "whose time is the step");
     free(p);
     ok(parse("2:50,4:200", "0:16,2:24,3:32", &p, &n) == 0 && n == 4, "borders of both ramps: 4 phases");
-    ok(p[1].epoch == 2 && p[1].batch == 50 && p[1].size == 24 && p[2].epoch == 3 && p[2].batch == 50 && p[2].size == 32 &&
-           p[3].epoch == 4 && p[3].batch == 200 && p[3].size == 32,
+    ok(p[1].epoch == 2 && p[1].batch == 50 && p[1].sides.low == 24 && p[2].epoch == 3 && p[2].batch == 50 && p[2].sides.high == 32 &&
+           p[3].epoch == 4 && p[3].batch == 200 && p[3].sides.high == 32,
        "with what holds in each");
     is_int(kolo_phases_lay(p, n, 1050, false), 0, "laid over 1,050 pictures");
     ok(p[0].steps_per_epoch == 10 && p[1].steps_per_epoch == 21 && p[3].steps_per_epoch == 5 && p[1].step == 20 && p[2].step == 41 &&

@@ -1,0 +1,260 @@
+/* Graphs and plans of a session: one for every shape that a training step's batch has in the run, and that of the evaluation. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "ckpt/head.h"
+#include "kolo/error.h"
+#include "train/parts.h"
+
+/* ---- shapes ---- */
+
+/* No gradients, no optimizer: the evaluation's own parameters are the only ones. */
+static bool evaluates_only(int parts) { return (parts & KOLO_SESSION_EVAL) && !(parts & KOLO_SESSION_TRAIN); }
+
+static int64_t weight(const kolo_shape *s) { return s->rows * s->height * s->width; }
+
+/* The heaviest is first: what follows takes its layouts. */
+static void add_shape(kolo_session *s, kolo_shape shape)
+{
+    for (int i = 0; i < s->shapes; i++) {
+        const kolo_shape *k = &s->shape[i];
+        if (k->rows == shape.rows && k->slots == shape.slots && k->height == shape.height && k->width == shape.width) return;
+    }
+    int at = s->shapes++;
+    for (; at > 0 && weight(&s->shape[at - 1]) < weight(&shape); at--) s->shape[at] = s->shape[at - 1];
+    s->shape[at] = shape;
+}
+
+static int lay_shapes(kolo_session *s)
+{
+    int most = 0;
+    for (int i = 0; i < s->phases; i++) most += 1 + kolo_sides_count(&s->phase[i].sides);
+    s->shape = kolo_alloc((size_t)most * sizeof *s->shape);
+    if (!s->shape) return KOLO_ECONFIG;
+    for (int i = 0; i < s->phases; i++) {
+        const kolo_sides *sides = &s->phase[i].sides;
+        kolo_shape shape = {.height = s->height, .width = s->width};
+        KOLO_TRY(session_cut(s, i, &shape.rows, &shape.slots));
+        if (!sides->low) add_shape(s, shape);
+        for (int k = 0; k < kolo_sides_count(sides); k++) {
+            shape.height = shape.width = sides->low + k * sides->step;
+            add_shape(s, shape);
+        }
+    }
+    return 0;
+}
+
+static kolo_shape evaluation_shape(const kolo_session *s)
+{
+    const int64_t size = s->options->val_size;
+    return (kolo_shape){.rows = s->eval_rows, .slots = 1, .height = size ? size : s->height, .width = size ? size : s->width};
+}
+
+/* ---- graphs ---- */
+
+/* What begins at random in the layers that make the result; a detector's bias is an odds ratio, and stays. */
+static int scale_head(kolo_graph *g, double scale)
+{
+    if (scale == 1) return 0;
+    bool *head = kolo_alloc((size_t)g->tensors * sizeof *head + 1);
+    const int rc = head ? kolo_graph_head(g, head) : KOLO_ECONFIG;
+    for (int64_t t = 0; rc == 0 && t < g->tensors; t++)
+        if (head[t] && g->tensor[t].init.kind != KOLO_INIT_CONSTANT) g->tensor[t].init.a *= scale;
+    free(head);
+    return rc;
+}
+
+static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train, kolo_graph **graph)
+{
+    const kolo_options *o = s->options;
+    static const enum kolo_overlap overlap[] = {[KOLO_box_loss_iou] = KOLO_OVERLAP_IOU,
+                                                [KOLO_box_loss_giou] = KOLO_OVERLAP_GIOU,
+                                                [KOLO_box_loss_diou] = KOLO_OVERLAP_DIOU,
+                                                [KOLO_box_loss_ciou] = KOLO_OVERLAP_CIOU};
+    const bool mixes = train && (o->mixup > 0 || o->cutmix > 0), boxes = s->task != KOLO_TASK_CLASSIFY;
+    kolo_model_config config = {.rows = shape->rows,
+                                .height = shape->height,
+                                .width = shape->width,
+                                .channels = o->channels,
+                                .classes = o->classes,
+                                .words = boxes ? 1 + 5 * o->max_boxes : mixes ? 3 : 0,
+                                .shortcut = o->shortcut,
+                                .zero_init_residual = o->zero_init_residual,
+                                .blur = o->blur_pool,
+                                .drop_path = o->drop_path,
+                                .dropout = o->dropout,
+                                .smoothing = train ? o->label_smoothing : 0,
+                                .loss = o->loss,
+                                .head = o->head,
+                                .margin = o->arc_margin,
+                                .scale = o->arc_scale,
+                                .overlap = overlap[o->box_loss],
+                                .centre = o->simota == KOLO_simota_centre,
+                                .train = train,
+                                .dtype = session_dtype(s)};
+    memcpy(config.mean, s->mean, sizeof config.mean);
+    memcpy(config.std, s->std, sizeof config.std);
+    KOLO_TRY(kolo_model_graph(graph, o->model, &config));
+    return scale_head(*graph, o->head_init_scale);
+}
+
+/* A network may have matrices as large as its pictures; then they cannot change. */
+static int check_sizes(const kolo_session *s, const kolo_graph *g, const kolo_shape *shape)
+{
+    if (kolo_graph_parameters(g) == kolo_graph_parameters(s->graph)) return 0;
+    return kolo_fail(KOLO_ECONFIG, "model=%s has weights whose number depends on the picture: %ld pixels beside %ld x %ld is not possible (size, val_size, size_ramp, multi_scale)",
+                     s->options->model, (long)shape->height, (long)s->shape[0].width, (long)s->shape[0].height);
+}
+
+static int make_graphs(kolo_session *s)
+{
+    const bool alone = evaluates_only(s->parts);
+    const kolo_shape evaluation = evaluation_shape(s);
+    KOLO_TRY(lay_shapes(s));
+    if (alone) s->shape[0] = evaluation;
+    for (int i = 0; i < s->shapes; i++) {
+        KOLO_TRY(make_graph(s, &s->shape[i], !alone, &s->shape[i].graph));
+        s->graph = s->shape[0].graph;
+        KOLO_TRY(check_sizes(s, s->shape[i].graph, &s->shape[i]));
+    }
+    if (alone || !(s->parts & KOLO_SESSION_EVAL)) return 0;
+    KOLO_TRY(make_graph(s, &evaluation, false, &s->eval_graph));
+    return check_sizes(s, s->eval_graph, &evaluation);
+}
+
+/* ---- plans ---- */
+
+static char *tuning_cache(void)
+{
+    const char *cache = getenv("KOLO_CACHE"), *home = getenv("HOME");
+    char *folder = cache && *cache ? kolo_strdup(cache) : home && *home ? kolo_format("%s/.cache/kolo", home) : NULL;
+    char *file = folder && kolo_folder_make(folder) == 0 ? kolo_format("%s/choices", folder) : NULL;
+    free(folder);
+    return file;
+}
+
+static int make_backend(kolo_session *s, const char *choices)
+{
+    const kolo_options *o = s->options;
+    char *cache = choices ? NULL : tuning_cache();
+    const kolo_backend_config config = {.threads = (int)o->threads,
+                                        .direct = o->conv == KOLO_conv_direct,
+                                        .deterministic = o->deterministic,
+                                        .tf32 = o->precision == KOLO_precision_tf32,
+                                        .device = s->device_index,
+                                        .cache = cache,
+                                        .choices = choices};
+    const int rc = kolo_backend_create(&s->backend, s->cuda ? "cuda" : "cpu", &config);
+    free(cache);
+    return rc;
+}
+
+static int make_plan(kolo_session *s, const kolo_optimizer *optimizer, kolo_shape *shape, const kolo_plan *like)
+{
+    const kolo_options *o = s->options;
+    const bool trains = optimizer != NULL;
+    const kolo_plan_config config = {.ranks = s->ranks,
+                                     .slots = shape->slots,
+                                     .bn = o->bn,
+                                     .canonical = o->reduce == KOLO_reduce_canonical,
+                                     .bucket_bytes = o->bucket_mb * 1048576,
+                                     .optimizer = optimizer,
+                                     .ema = kolo_averages(o),
+                                     .lookahead = o->lookahead > 0,
+                                     .clip_norm = trains && o->clip_norm > 0,
+                                     .scaled = trains && (o->loss_scale > 0 || o->precision == KOLO_precision_fp16),
+                                     .adasum = trains && s->ranks > 1 && kolo_is_adasum(o),
+                                     .average = trains && s->ranks > 1 && o->reduce == KOLO_reduce_adasum_nodes,
+                                     .noise = trains && o->noise_scale && s->ranks * shape->slots > 1,
+                                     .decay_norms = o->decay_norms,
+                                     .layer_decay = o->layer_decay};
+    return kolo_plan_create(&shape->plan, shape->graph, s->backend, &config, like);
+}
+
+static int make_plans(kolo_session *s, const char *choices)
+{
+    KOLO_TRY(make_backend(s, choices));
+    const kolo_optimizer *optimizer = evaluates_only(s->parts) ? NULL : kolo_optimizer_find(s->options->optimizer);
+    if (!optimizer && !evaluates_only(s->parts)) return KOLO_ECONFIG;
+    kolo_plan **all = kolo_alloc((size_t)s->shapes * sizeof *all);
+    int rc = all ? 0 : KOLO_ECONFIG;
+    for (int i = 0; i < s->shapes && rc == 0; i++) {
+        kolo_shape *shape = &s->shape[i];
+        rc = make_plan(s, optimizer, shape, i ? s->shape[0].plan : NULL);
+        if (rc < 0) break;
+        all[i] = shape->plan;
+        const size_t *arena = shape->plan->arena_bytes;
+        shape->scratch = arena[KOLO_ARENA_PART] + arena[KOLO_ARENA_STAGE] + arena[KOLO_ARENA_ACTIVATION] + arena[KOLO_ARENA_WORKSPACE];
+    }
+    if (rc == 0) rc = kolo_plan_share(all, s->shapes);
+    free(all);
+    KOLO_TRY(rc);
+    s->plan = s->shape[0].plan;
+    if (!s->eval_graph) return 0;
+    kolo_shape evaluation = {.slots = 1, .graph = s->eval_graph};
+    rc = make_plan(s, NULL, &evaluation, s->plan);
+    s->eval_plan = evaluation.plan;
+    return rc;
+}
+
+/* One rank chooses the algorithms for all: rank 0 times them, the others take its choices. */
+static int agree_on_plans(kolo_session *s)
+{
+    if ((s->parts & KOLO_SESSION_PLAN_ONLY) || s->launch->size == 1) return make_plans(s, NULL);
+    kolo_comm *comm = NULL;
+    char *choices = NULL;
+    int64_t bytes = 0;
+    int rc;
+    kolo_comm_config config = {.timeout = s->options->timeout, .spin = -1};
+    KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, s->launch, &config));
+    KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
+    if (s->launch->rank == 0) {
+        KOLO_TRY_GOTO(rc, make_plans(s, NULL));
+        choices = kolo_backend_choices(s->backend);
+        if (!choices) {
+            rc = KOLO_ECONFIG;
+            goto fail;
+        }
+        bytes = (int64_t)strlen(choices) + 1;
+    }
+    KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, &bytes, sizeof bytes, 0));
+    if (!choices && !(choices = kolo_alloc((size_t)bytes))) {
+        rc = KOLO_ECONFIG;
+        goto fail;
+    }
+    KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, choices, (size_t)bytes, 0));
+    if (s->launch->rank != 0) KOLO_TRY_GOTO(rc, make_plans(s, choices));
+    rc = kolo_comm_barrier(comm);
+fail:
+    free(choices);
+    kolo_comm_destroy(&comm);
+    return rc;
+}
+
+int session_plan_trial(kolo_session *s)
+{
+    KOLO_TRY(make_graphs(s));
+    return make_plans(s, NULL);
+}
+
+int session_make_plans(kolo_session *s)
+{
+    KOLO_TRY(make_graphs(s));
+    return agree_on_plans(s);
+}
+
+void session_free_plans(kolo_session *s)
+{
+    kolo_plan_destroy(&s->eval_plan);
+    for (int i = 0; i < s->shapes; i++) kolo_plan_destroy(&s->shape[i].plan);
+    kolo_backend_destroy(&s->backend);
+    kolo_graph_destroy(&s->eval_graph);
+    for (int i = 0; i < s->shapes; i++) kolo_graph_destroy(&s->shape[i].graph);
+    free(s->shape);
+    s->shape = NULL;
+    s->shapes = 0;
+    s->plan = NULL;
+    s->graph = NULL;
+}
