@@ -80,6 +80,7 @@ typedef struct kolo_world_config {
         algorithm; /* KOLO_COMM_ALGORITHM: forces one (`kolo bench --algorithms` lists them), else the table or the model chooses */
     const char *table; /* KOLO_COMM_TABLE: file of measured costs, written by `kolo bench --tune` */
     double timeout;    /* KOLO_COMM_TIMEOUT: seconds until a wait gives up (300) */
+    double patience; /* KOLO_COMM_PATIENCE: seconds without a sign of life until a rank is held to be stopped (8; at most the timeout). A rank that computes gives them */
     size_t
         shared_bytes; /* KOLO_COMM_SHARED: this rank's part of the node's shared memory for kolo_world_alloc (64 MiB) */
     size_t fusion_bytes; /* KOLO_COMM_FUSION: named requests are fused up to this size (64 MiB; 1: not at all) */

@@ -11,16 +11,29 @@ before=$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)
 go() { # NAME NODES RANKS WORDS...
     local name=$1 nodes=$2 ranks=$3
     shift 3
-    timeout 60 srun --mpi="$KIND" -K0 -N"$nodes" -n"$ranks" "$DRILL" "$@" > "$ROOM/$name.out" 2> "$ROOM/$name.err"
+    timeout 60 srun --mpi="$KIND" --overlap -K0 -N"$nodes" -n"$ranks" "$DRILL" "$@" > "$ROOM/$name.out" 2> "$ROOM/$name.err"
+}
+sentence() { # HOW: what the text says of it
+    [ "$1" = killed ] && echo 'died' || echo 'gave no sign of life for [0-9]+ s: it is stopped'
+}
+judge() { # NAME HOW TEXT: all three survivors name rank 1, in time, and tell of all ranks
+    is "$(grep -cE "^rank [0-9]+ on n[0-9] after [0-9.]+ s: rank 1 on host n[0-9] \(pid [0-9]+\), which began step number 20 .*$(sentence "$2").*; last begun: rank .*step number" \
+        "$ROOM/$1.out")" 3 "$3, one $2: every survivor names it"
+    awk '{ if ($6 + 0 > 10) late = 1 } /no word|nothing yet/ { late = 1 } END { exit late || NR == 0 }' "$ROOM/$1.out"
+    ok $? "within 10 s, and how far all came"
 }
 for transport in mpi tcp; do
-    go well 3 7 "$transport" well
+    go well 3 7 "$transport" well 2
     is "$(grep -c 'ok$' "$ROOM/well.out")" 7 "7 ranks on 3 nodes pass messages over $transport"
     go killed 3 4 "$transport" killed
-    is "$(grep -cE "^rank [0-9]+ on n[0-9] after [0-9.]+ s: rank 1 on host n[0-9] \(pid [0-9]+\), which began step number 20 .*died" "$ROOM/killed.out")" 3 \
-        "$transport, 4 ranks on 3 nodes, one killed: every survivor names it"
-    awk '{ if ($6 + 0 > 10) late = 1 } END { exit late || NR == 0 }' "$ROOM/killed.out"
-    ok $? "within 10 s"
+    judge killed killed "$transport, 4 ranks on 3 nodes"
 done
+pids=()
+for transport in mpi tcp; do go "stopped-$transport" 3 4 "$transport" stopped & pids+=($!); done
+go stopped-node 1 4 auto stopped & pids+=($!)
+wait "${pids[@]}"
+judge stopped-mpi stopped "mpi, 4 ranks on 3 nodes"
+judge stopped-tcp stopped "tcp, 4 ranks on 3 nodes"
+judge stopped-node stopped "4 ranks of a node"
 is "$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)" "$before" "nothing is left in /dev/shm"
 done_testing

@@ -83,6 +83,7 @@ int lib_config_resolve(kolo_world_config *c, const kolo_world_config *config)
     if ((next = word("KOLO_COMM_TIMELINE", NULL, &c->timeline)) < 0) rc = next;
     KOLO_TRY(rc); /* the words are owned from here on */
     KOLO_TRY(number("KOLO_COMM_TIMEOUT", 300, 0.05, year, &c->timeout));
+    KOLO_TRY(number("KOLO_COMM_PATIENCE", 8, 0.05, year, &c->patience));
     KOLO_TRY(number("KOLO_COMM_CYCLE", 0, 0, 60, &c->cycle));
     KOLO_TRY(number("KOLO_COMM_STALL_WARNING", 60, -year, year, &c->stall_warning));
     KOLO_TRY(number("KOLO_COMM_STALL_END", 0, 0, year, &c->stall_end));

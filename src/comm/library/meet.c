@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "comm/library/parts.h"
+#include "comm/rank_list.h"
 
 static bool packet_differs(const lib_packet *p) { return p->high != ~p->low_not; }
 
@@ -157,44 +158,10 @@ int lib_meet(lib_execution *x)
 
 /* ---- where members differ ------------------------------------------------------------------------------------------------------- */
 
-static void add(char *text, size_t bytes, size_t *at, const char *what)
-{
-    int n = snprintf(text + *at, bytes - *at, "%s", what);
-    *at = *at + (size_t)n < bytes ? *at + (size_t)n : bytes - 1;
-}
-
-static const char *text_of(const char *texts, int i) { return texts + (size_t)i * LIB_TEXT; }
-
-void lib_list_texts(const char *texts, const int *rank_of, int members, char *text, size_t bytes)
-{
-    int kinds = 0;
-    size_t at = 0;
-    char word[64];
-    text[0] = 0;
-    for (int i = 0; i < members; i++) {
-        const char *mine = text_of(texts, i);
-        bool told = false;
-        for (int k = 0; k < i && !told; k++) told = strcmp(text_of(texts, k), mine) == 0;
-        if (told) continue;
-        add(text, bytes, &at, kinds++ ? "; rank " : "rank ");
-        for (int k = i, some = 0; k < members; k++) {
-            int to = k;
-            if (strcmp(text_of(texts, k), mine) != 0) continue;
-            while (to + 1 < members && strcmp(text_of(texts, to + 1), mine) == 0) to++;
-            snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", rank_of ? rank_of[k] : k,
-                     rank_of ? rank_of[to] : to);
-            add(text, bytes, &at, word);
-            k = to;
-        }
-        add(text, bytes, &at, ": ");
-        add(text, bytes, &at, mine);
-    }
-}
-
 static int told(lib_execution *x)
 {
     char text[2048], what[1600];
-    lib_list_texts(x->texts, x->group->rank_of, x->group->size, what, sizeof what);
+    comm_rank_list(what, sizeof what, x->group->rank_of, x->group->size, x->texts, LIB_TEXT);
     snprintf(text, sizeof text, "request %llu of group %d does not match, nothing was sent: %s",
              (unsigned long long)x->batch.number, x->group->id, what);
     lib_fail_all(x, KOLO_EINPUT, text);

@@ -152,8 +152,6 @@ int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out);
 
 int lib_meet(lib_execution *x); /* the first step of an unnamed request */
 int lib_tell_differences(lib_execution *x);
-/* "rank 0, 2-5: allreduce of 3 f32, sum; rank 1: broadcast of ..." texts: [members][LIB_TEXT]; rank_of NULL: members are ranks. */
-void lib_list_texts(const char *texts, const int *rank_of, int members, char *text, size_t bytes);
 int lib_carry(
     lib_execution *x); /* the first step of a named one, and of an unnamed one when all have brought the same */
 int lib_reduce_all(lib_execution *x);

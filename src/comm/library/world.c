@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/library/parts.h"
+#include "comm/rank_list.h"
 #include "comm/segment.h"
 #include "kolo/buckets.h"
 
@@ -67,7 +68,7 @@ static int agree_on_settings(const kolo_world *world, int status, lib_exchange e
     for (int r = 0; r < world->launch->size && rc == 0; r++) differ |= strcmp(all + (size_t)r * LIB_TEXT, mine) != 0;
     if (status < 0) rc = kolo_fail(status, "%s", own);
     if (rc == 0 && differ) {
-        lib_list_texts(all, NULL, world->launch->size, list, sizeof list);
+        comm_rank_list(list, sizeof list, NULL, world->launch->size, all, LIB_TEXT);
         rc = kolo_fail(KOLO_ECONFIG, "comm: the ranks of a world need the same settings: %s", list);
     }
     free(all);
@@ -80,6 +81,7 @@ static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
     const kolo_world_config *c = &world->config;
     const comm_router_config config = {.between = c->transport,
                                        .timeout = c->timeout,
+                                       .patience = c->patience,
                                        .shared_bytes = c->shared_bytes,
                                        .exchange = exchange,
                                        .exchange_of = of};

@@ -1,4 +1,4 @@
-/* Who is dead, stopped or late; how all ranks learn of it; and how the engine sleeps. */
+/* Who is dead, stopped or late; how all ranks learn of it; and how the engine sleeps. What is said of them: blame.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -79,49 +79,6 @@ const char *router_host(const comm_router *router, int rank)
     return l->host_of ? l->host_of[l->node_of[rank]] : l->host;
 }
 
-void comm_router_describe(comm_router *router, int rank, char *text, size_t bytes)
-{
-    router_word word = {.age = -1, .waits_for = -1};
-    int local = router_local(router, rank), pid = 0;
-    if (local >= 0) {
-        router_last_word(router, local, &word);
-        pid = router->control[local]->head.pid;
-    } else {
-        lines_last_word(router, rank, &word, &pid);
-    }
-    int n = snprintf(text, bytes, "rank %d on host %s", rank, router_host(router, rank));
-    if (pid && n < (int)bytes) n += snprintf(text + n, bytes - (size_t)n, " (pid %d)", pid);
-    if (word.age >= 0 && n < (int)bytes)
-        snprintf(text + n, bytes - (size_t)n, ", which began %s number %llu %.1f s ago", word.operation,
-                 (unsigned long long)word.sequence, word.age);
-    else if (n < (int)bytes) snprintf(text + n, bytes - (size_t)n, ", of which no operation is known");
-}
-
-int router_fail_peer(comm_router *router, int rank, const char *how)
-{
-    char text[COMM_TEXT], peer[320];
-    router_word mine;
-    comm_router_describe(router, rank, peer, sizeof peer);
-    router_last_word(router, router->me, &mine);
-    snprintf(text, sizeof text, "%s, %s; rank %d on host %s found it at %s number %llu; see that rank's own message, or its node's log",
-             peer, how, router->launch->rank, router->launch->host, mine.age < 0 ? "no operation," : mine.operation,
-             (unsigned long long)mine.sequence);
-    return comm_router_break(router, text);
-}
-
-/* It has not come for that long: because it is stopped, or because it does something else? */
-int router_fail_late(comm_router *router, int rank, double late)
-{
-    char how[96];
-    int local = router_local(router, rank);
-    double now = kolo_time(), heard = local < 0 ? lines_heard(router, rank)
-                                                : 1e-9 * (double)atomic_load_explicit(&router->control[local]->beat, memory_order_relaxed);
-    if (heard > 0 && now - heard > late / 2)
-        snprintf(how, sizeof how, "gave no sign of life for %.0f s: it is stopped, or its node is", now - heard);
-    else snprintf(how, sizeof how, "%sdid not come for %.0f s", heard > 0 ? "is alive but " : "", late);
-    return router_fail_peer(router, rank, how);
-}
-
 /* ---- looking ------------------------------------------------------------------------------------------------------------ */
 
 static int look_at(comm_router *router, int local, double now)
@@ -129,12 +86,12 @@ static int look_at(comm_router *router, int local, double now)
     router_control *c = router->control[local];
     if (!comm_segment_alive(&router->segments, local)) {
         /* in this order: who leaves says so before he is gone */
-        return atomic_load(&c->head.departed) ? 0 : router_fail_peer(router, router->rank_of[local], "died");
+        return atomic_load(&c->head.departed) ? 0 : router_accuse(router, router->rank_of[local], "died");
     }
     double beat = 1e-9 * (double)atomic_load_explicit(&c->beat, memory_order_relaxed);
     if (beat == 0 || atomic_load(&c->head.departed)) return 0;
     double from = beat > router->stood_up_at ? beat : router->stood_up_at;
-    return now - from < router->config.timeout ? 0 : router_fail_late(router, router->rank_of[local], now - from);
+    return now - from < router->config.patience ? 0 : router_accuse_silent(router, router->rank_of[local], now - from);
 }
 
 int router_look(comm_router *router)
@@ -142,6 +99,7 @@ int router_look(comm_router *router)
     int rc = 0;
     if (pthread_mutex_trylock(&router->look) != 0) return 0;
     double now = kolo_time();
+    atomic_store_explicit(&router->control[router->me]->beat, nanoseconds(now), memory_order_relaxed); /* whoever looks is alive */
     if (now - router->looked_at > ABSENT) router->stood_up_at = now; /* this process itself was away */
     if (now - router->looked_at >= LOOK_EVERY) {
         for (int l = 0; l < router->ranks && rc == 0; l++)
@@ -183,27 +141,26 @@ static int check_late(comm_router *router)
     atomic_store_explicit(&router->control[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1, memory_order_relaxed);
     if (rank < 0 || rank == router->launch->rank) return 0;
     int local = router_local(router, rank);
-    if (local < 0 && (late > ABSENT || late > router->config.timeout / 2)) lines_ask(router, rank);
+    if (local < 0 && (late > ABSENT || late > router->config.timeout / 2)) lines_want(router, rank);
     bool left = local >= 0 ? atomic_load(&router->control[local]->head.departed) : lines_left(router, rank);
     if (left && late > ABSENT)
-        return router_fail_peer(router, rank, "left before the end");
+        return router_accuse(router, rank, "left before the end");
     if (late < router->config.timeout) return 0;
     if (local >= 0) router_last_word(router, local, &word);
     else lines_last_word(router, rank, &word, &pid);
     if (word.waits_for >= 0 && word.waits_for != router->launch->rank && late < 2 * router->config.timeout) return 0;
-    return router_fail_late(router, rank, late);
+    return router_accuse_late(router, rank, late);
 }
 
 /* Of the engine's turn. */
 int router_watch(comm_router *router)
 {
-    router_control *own = router->control[router->me];
     if (router_broken(router)) {
         if (router->lines && !atomic_load(&router->control[0]->spread)) lines_spread(router);
         return router_broken_text(router);
     }
+    KOLO_TRY(router_inquire(router));
     if (router->now - router->turned_at < LOOK_EVERY / 4) return 0;
-    atomic_store_explicit(&own->beat, nanoseconds(router->now), memory_order_relaxed);
     router->turned_at = router->now;
     KOLO_TRY(router_look(router));
     if (router->lines) KOLO_TRY(lines_beat(router));

@@ -8,6 +8,7 @@
  *   (mpi        is comm_mpi of this room)
  *   heap.c      memory in this rank's segment
  *   alive.c     who is dead or late, breaking, sleeping
+ *   blame.c     what is said when the world breaks: who, how, and how far each rank came
  *   push*.c     reductions within a node without messages (push.h) */
 #ifndef KOLO_COMM_ROUTER_INSIDE_H
 #define KOLO_COMM_ROUTER_INSIDE_H
@@ -28,12 +29,13 @@ typedef struct router_control {
     comm_segment_head head;
     _Alignas(64) _Atomic uint32_t doorbell, asleep; /* anyone rings; asleep: threads of the owner that sleep */
     _Atomic uint32_t nudged;                        /* asleep in epoll: it takes a datagram */
-    _Alignas(64) _Atomic int64_t beat;              /* kolo_time() in ns, of the owner's last turn */
+    _Alignas(64) _Atomic int64_t beat;              /* kolo_time() in ns, of the owner's last look at the others */
     _Atomic int32_t waits_for;                      /* rank whose message the owner waits for; -1: none */
     _Atomic uint64_t sequence, told_at;
     _Atomic uint64_t operation[ROUTER_TOLD];        /* text */
     _Alignas(64) _Atomic uint32_t broken;           /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
     _Atomic uint32_t spread;                        /* leader's only: the break is told to the other nodes, or came from one */
+    _Atomic int64_t accused_at;                     /* leader's only: when a rank of this node began to ask the others before it breaks the world; 0 */
     _Atomic uint64_t ring[ROUTER_MAX_LOCAL];        /* offset of the ring to this local rank; 0: not made yet */
     struct {
         _Atomic uint64_t name; /* number << 32 | id + 1; 0: free */
@@ -138,6 +140,8 @@ typedef struct router_means {
 } router_means;
 extern const router_means means_self, means_channel, means_mpi, means_tcp;
 
+struct line_beat; /* lines.h */
+
 struct comm_router {
     kolo_launch *launch;
     comm_router_config config;
@@ -164,6 +168,11 @@ struct comm_router {
     double now;               /* of the turn under way */
     double turned_at, looked_at, stood_up_at; /* stood_up_at: last return from an absence (this process was stopped) */
     _Atomic(const char *) told;
+    struct {
+        _Atomic uint32_t state; /* 1: being written, 2: stands */
+        int rank;
+        char how[256];
+    } accused;
     pthread_mutex_t turn; /* lanes, means, and how the engine sleeps: one thread at a time, mostly the engine */
     pthread_mutex_t look, sets;
     uint32_t sets_made;
@@ -206,12 +215,18 @@ int router_watch(comm_router *router);
 void router_ring(comm_router *router, int local);
 bool router_broken(const comm_router *router);
 int router_broken_text(const comm_router *router);
-/* Looks for dead ranks of this node, at most every 0.1 s; any thread. */
+/* Looks for dead and stopped ranks of this node, at most every 0.1 s, and shows that this one is alive; any thread. */
 int router_look(comm_router *router);
-/* Break with a formatted text about the peer. */
-int router_fail_peer(comm_router *router, int rank, const char *how);
 
-int router_fail_late(comm_router *router, int rank, double late);
+/* ---- blame.c ---------------------------------------------------------------------------------------------------------------- */
+/* A rank keeps all from going on; how: "died". Any thread. On one node that breaks the world at once; on several the world breaks in one of the
+ * next turns, when the other nodes have said how far they came (0 until then). Negative: it is broken. */
+int router_accuse(comm_router *router, int rank, const char *how);
+int router_accuse_late(comm_router *router, int rank, double late);     /* it lives, or not, but has not come */
+int router_accuse_silent(comm_router *router, int rank, double silent); /* it gives no signs of life */
+/* Breaks the world. said: [size] words of ranks on other nodes, operation "" where there is none; NULL: what lines heard last. */
+int router_blame(comm_router *router, int rank, const char *how, const struct line_beat *said);
+int router_inquire(comm_router *router); /* of a turn: what an accusation waits for */
 
 /* ---- talk ------------------------------------------------------------------------------------------------------------------ */
 int channel_open(comm_router *router);
@@ -221,11 +236,14 @@ void channel_close(comm_router *router);
 int lines_open(comm_router *router, int status); /* collective; fails on all ranks where it fails on one */
 void lines_close(comm_router *router, bool orderly);
 void lines_last_word(const comm_router *router, int rank, router_word *word, int *pid); /* as its last sign of life said */
-void lines_ask(comm_router *router, int rank);  /* makes a line to it, if there is none: its signs of life will come */
+void lines_want(comm_router *router, int rank); /* makes a line to it, if there is none: its signs of life will come */
 double lines_heard(const comm_router *router, int rank); /* when it last was; 0: never */
 bool lines_left(const comm_router *router, int rank); /* it has closed in good order */
 int lines_beat(comm_router *router);            /* every second or so: signs of life, given and taken */
 void lines_spread(comm_router *router);         /* tells the break to the other nodes */
+/* Asks a rank of every other node, but not this one, how far those of its node came. 1: said[size] is what they answered in time (memory of the lines); 0:
+ * not yet, ask again in the next turn. Engine. */
+int lines_inquire(comm_router *router, int but, const struct line_beat **said);
 void lines_sleep(comm_router *router, uint32_t bell, double seconds);
 void lines_nudge(comm_router *router, int local); /* a rank of this node that sleeps in lines_sleep */
 

@@ -50,7 +50,7 @@ void line_hang_up(tcp_line *l)
     line_end_close(&l->out);
 }
 
-/* Lost hosts show in the time of some probes; stopped processes do not, they are given the timeout. */
+/* Lost hosts and stopped processes show by their silence (tcp.c); a connection itself is given the timeout. */
 static void tune(const comm_router *router, int fd)
 {
     int on = 1, idle = 3, every = 2, probes = 3;
@@ -162,7 +162,7 @@ static bool known(const comm_router *router, const line_hello *h)
     unsigned char differs = 0; /* looked at as a whole, so that the time tells nothing */
     for (size_t i = 0; i < sizeof h->cookie; i++) differs |= h->cookie[i] ^ router->lines->card[0].cookie[i];
     return memcmp(h->magic, magic, sizeof magic) == 0 && !differs && h->rank >= 0 && h->rank < router->launch->size &&
-           h->rank != router->launch->rank && (h->purpose == LINE_FRAMES || h->purpose == LINE_BREAK);
+           h->rank != router->launch->rank && h->purpose >= LINE_FRAMES && h->purpose <= LINE_ASK;
 }
 
 /* The guest is a rank: its bytes are frames from now on. */
@@ -194,6 +194,11 @@ static int hear_guest(comm_router *router, line_guest *guest)
     memcpy(&hello, guest->text, sizeof hello);
     bool friendly = guest->got >= sizeof hello && known(router, &hello);
     if (friendly && hello.purpose == LINE_FRAMES) return settle(router, guest, hello.rank);
+    if (friendly && hello.purpose == LINE_ASK) {
+        line_answer(router, guest->end.fd);
+        line_end_close(&guest->end);
+        return 0;
+    }
     if (friendly && n > 0 && guest->got < sizeof guest->text - 1) return 0; /* more of the text */
     if (friendly) {
         guest->text[guest->got] = 0;

@@ -22,13 +22,14 @@ typedef struct line_hello {
     unsigned char magic[8], cookie[16];
     int32_t rank, purpose;
 } line_hello;
-enum { LINE_FRAMES = 1, LINE_BREAK = 2 }; /* purpose; break: a text follows, then the end */
+/* Purpose. Break: a text follows, then the end. Ask: the words of the guest's host's ranks come back (line_beat), then the end. */
+enum { LINE_FRAMES = 1, LINE_BREAK = 2, LINE_ASK = 3 };
 
 typedef struct line_beat {
     char operation[8 * ROUTER_TOLD];
     uint64_t sequence;
     double age;
-    int32_t waits_for, unused;
+    int32_t waits_for, rank;
 } line_beat;
 
 enum end_kind { END_LISTENER, END_NUDGE, END_GUEST, END_IN, END_OUT };
@@ -70,6 +71,7 @@ typedef struct tcp_lines {
     tcp_line **line;     /* [size] NULL: none */
     int *dirty, dirties; /* ranks with something to write */
     _Atomic double polled_at;
+    struct line_inquiry *inquiry; /* under way; NULL: none */
 } tcp_lines;
 
 tcp_line *line_find(comm_router *router, int rank); /* NULL: no memory, broken */
@@ -81,7 +83,9 @@ int line_flush(comm_router *router, tcp_line *l);
 int line_fill(comm_router *router, tcp_line *l);
 int line_lost(comm_router *router, tcp_line *l, const char *how);
 int line_other(talk *t, const frame *f, const char *payload);
-int lines_beat(comm_router *router);
+line_beat line_word(const comm_router *router, int local); /* what that rank of this node said last */
+void line_inquiry_free(struct line_inquiry **inquiry);
+void line_answer(const comm_router *router, int fd);       /* to LINE_ASK: the words of this node's ranks */
 int line_dial(const comm_router *router, int rank); /* a socket that is being connected, or -1 */
 void line_greet(const comm_router *router, line_hello *hello, int purpose);
 int line_rank_at(const kolo_launch *launch, int node, int local); /* -1: there is none */

@@ -56,10 +56,9 @@ static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
         struct timespec nap = {0, 100000};
         if (i > 100) nanosleep(&nap, NULL);
         else sched_yield();
-        if (router_broken(p->router)) return router_broken_text(p->router);
-        KOLO_TRY(router_look(p->router));
+        KOLO_TRY(comm_router_status(p->router)); /* nobody else may take turns yet, and others want signs of life */
         if (kolo_time() - begin > p->router->config.timeout)
-            return router_fail_peer(p->router, rank, "did not come to open or close a group");
+            return router_blame(p->router, rank, "did not come to open or close a group", NULL);
     }
     return 0;
 }
@@ -336,8 +335,8 @@ static int look(comm_push *p)
     int late = latest(p), rank = router->rank_of[p->local[late]];
     double waited = kolo_time() - p->moved_at;
     if (atomic_load(&router->control[p->local[late]]->head.departed))
-        return router_fail_peer(router, rank, "left before the end");
-    return waited < router->config.timeout ? 0 : router_fail_late(router, rank, waited);
+        return router_accuse(router, rank, "left before the end");
+    return waited < router->config.timeout ? 0 : router_accuse_late(router, rank, waited);
 }
 
 static int sleep_once(comm_push *p)

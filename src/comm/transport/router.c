@@ -273,6 +273,8 @@ int comm_router_open(comm_router **out, kolo_launch *launch, const comm_router_c
     router->launch = launch;
     router->config = *config;
     if (!(router->config.timeout > 0)) router->config.timeout = 300;
+    if (!(router->config.patience > 0)) router->config.patience = 8;
+    if (router->config.patience > router->config.timeout) router->config.patience = router->config.timeout;
     router->now = router->turned_at = router->stood_up_at = kolo_time();
     pthread_mutex_init(&router->turn, NULL);
     pthread_mutex_init(&router->look, NULL);

@@ -10,6 +10,7 @@
 typedef struct comm_router_config {
     const char *between;  /* "auto", "mpi", "tcp" */
     double timeout;       /* seconds without any sign of progress until a wait fails; 0: 300 */
+    double patience;      /* seconds without any sign of life until a rank is held to be stopped, at most the timeout; 0: 8 */
     size_t shared_bytes;  /* of every rank, for comm_router_alloc; the same on all. Pages are taken when they are handed out */
     /* Every rank gives `bytes`, gets size * bytes in rank order; NULL: kolo_launch_exchange. Collective. */
     int (*exchange)(void *of, const void *mine, size_t bytes, void *all);
@@ -35,7 +36,8 @@ void comm_router_free(comm_router *router, void *memory);
 bool comm_router_shared(const comm_router *router, const void *memory, size_t bytes, size_t *offset);
 
 /* Liveness. status: 0, or KOLO_ELAUNCH with the text of whoever broke first (peer dead, stopped, late, or comm_router_break). Of the engine, in every
- * turn: it also gives this rank's own signs of life. A peer that died (any transport) shows within 10 s without waiting for a deadline. */
+ * turn: it also gives this rank's own signs of life, whatever the program does. A peer that died or was stopped shows within 10 s (any transport). The text says how far each
+ * rank came. */
 int comm_router_status(comm_router *router);
 /* Breaks the world for all ranks that can be reached, with this text; the first wins. Returns KOLO_ELAUNCH with the winning text. */
 int comm_router_break(comm_router *router, const char *text);

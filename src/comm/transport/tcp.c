@@ -108,7 +108,7 @@ void lines_last_word(const comm_router *router, int rank, router_word *word, int
     word->waits_for = l->beat.waits_for;
 }
 
-void lines_ask(comm_router *router, int rank)
+void lines_want(comm_router *router, int rank)
 {
     tcp_line *l = router->lines ? line_find(router, rank) : NULL;
     if (l) line_connect(router, l);
@@ -120,10 +120,10 @@ static int beat(comm_router *router, tcp_line *l, const line_beat *mine)
     char how[160];
     if (l->lost_at > 0 && !l->left && router->now - l->lost_at > EXPLAIN_WITHIN) {
         snprintf(how, sizeof how, "died, or its node is lost (%s)", l->how);
-        return router_fail_peer(router, l->t.rank, how);
+        return router_accuse(router, l->t.rank, how);
     }
     bool news = mine->sequence != l->said || mine->waits_for != l->said_waits;
-    double often = router->config.timeout < 4 * BEAT_EVERY ? router->config.timeout / 4 : BEAT_EVERY;
+    double patience = router->config.patience, often = patience < 4 * BEAT_EVERY ? patience / 4 : BEAT_EVERY;
     if (l->out.fd >= 0 && !l->out.connecting && router->now - l->said_at >= (news ? NEWS_EVERY : often)) {
         l->said_at = router->now;
         l->said = mine->sequence;
@@ -132,19 +132,22 @@ static int beat(comm_router *router, tcp_line *l, const line_beat *mine)
         if (atomic_load(&l->t.out->head) == atomic_load(&l->t.out->tail) && talk_put(&l->t, &f, mine)) line_mark(router, l);
     }
     double from = l->heard_at > router->stood_up_at ? l->heard_at : router->stood_up_at;
-    if (l->in.fd < 0 || l->left || router->now - from < router->config.timeout) return 0;
-    return router_fail_late(router, l->t.rank, router->now - from);
+    if (l->in.fd < 0 || l->left || router->now - from < patience) return 0;
+    return router_accuse_silent(router, l->t.rank, router->now - from);
+}
+
+line_beat line_word(const comm_router *router, int local)
+{
+    router_word word;
+    router_last_word(router, local, &word);
+    line_beat said = {.sequence = word.sequence, .age = word.age, .waits_for = word.waits_for, .rank = router->rank_of[local]};
+    memcpy(said.operation, word.operation, sizeof said.operation);
+    return said;
 }
 
 int lines_beat(comm_router *router)
 {
-    router_word word;
-    line_beat mine = {.waits_for = -1};
-    router_last_word(router, router->me, &word);
-    memcpy(mine.operation, word.operation, sizeof mine.operation);
-    mine.sequence = word.sequence;
-    mine.age = word.age;
-    mine.waits_for = word.waits_for;
+    const line_beat mine = line_word(router, router->me);
     for (int r = 0; r < router->launch->size; r++)
         if (router->lines->line[r]) KOLO_TRY(beat(router, router->lines->line[r], &mine));
     return lines_expire(router);
