@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Collectives of more than 2^31 elements, where there is memory for them: 2 GiB a rank and as much again for what comes and goes.
+# Collectives of more than 2^31 elements, where there is memory for them: 2 GiB a rank and as much again for what comes and goes; and a message of more
+# bytes than an int counts between the nodes of a real Slurm, over MPI and over TCP.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 program=$BUILD/tests/mpi/comm_huge
@@ -8,4 +9,15 @@ need mpiexec
 free=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
 [ "$free" -ge 10 ] || skip_all "$free GiB of memory are free, it takes 10"
 LIMIT=900 ran "2 ranks" mpiexec -n 2 "$program"
+if command -v slurmctld slurmd munged srun > /dev/null; then
+    cluster 2 2
+    KIND=pmi2
+    srun --mpi=list 2>&1 | grep -q pmix && KIND=pmix
+    for transport in mpi tcp; do
+        timeout 300 srun --mpi="$KIND" -N2 -n2 "$BUILD/tests/mpi/comm_router_drill" "$transport" well 2049 > "$ROOM/drill" 2>&1
+        is "$(grep -c 'ok$' "$ROOM/drill")" 2 "2049 MiB from one node to the other over $transport"
+    done
+else
+    skip "no Slurm for a message between nodes"
+fi
 done_testing

@@ -4,14 +4,14 @@
 . "$(dirname "$0")/../lib.sh"
 DRILL=$BUILD/tests/mpi/comm_router_drill
 [ -x "$DRILL" ] || skip_all "$DRILL is not built (make tests, with MPI=1)"
-cluster 3 4
+cluster 3 16
 KIND=pmi2
 srun --mpi=list 2>&1 | grep -q pmix && KIND=pmix
 before=$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)
 go() { # NAME NODES RANKS WORDS...
     local name=$1 nodes=$2 ranks=$3
     shift 3
-    timeout 60 srun --mpi="$KIND" --overlap -K0 -N"$nodes" -n"$ranks" "$DRILL" "$@" > "$ROOM/$name.out" 2> "$ROOM/$name.err"
+    timeout 60 srun --mpi="$KIND" -K0 -N"$nodes" -n"$ranks" "$DRILL" "$@" > "$ROOM/$name.out" 2> "$ROOM/$name.err"
 }
 sentence() { # HOW: what the text says of it
     [ "$1" = killed ] && echo 'died' || echo 'gave no sign of life for [0-9]+ s: it is stopped'
@@ -22,18 +22,18 @@ judge() { # NAME HOW TEXT: all three survivors name rank 1, in time, and tell of
     awk '{ if ($6 + 0 > 10) late = 1 } /no word|nothing yet/ { late = 1 } END { exit late || NR == 0 }' "$ROOM/$1.out"
     ok $? "within 10 s, and how far all came"
 }
+pids=() # side by side: the stopped are waited for
 for transport in mpi tcp; do
-    go well 3 7 "$transport" well 2
-    is "$(grep -c 'ok$' "$ROOM/well.out")" 7 "7 ranks on 3 nodes pass messages over $transport"
-    go killed 3 4 "$transport" killed
-    judge killed killed "$transport, 4 ranks on 3 nodes"
+    go "stopped-$transport" 3 4 "$transport" stopped & pids+=($!)
+    go "well-$transport" 3 7 "$transport" well 2 & pids+=($!)
+    go "killed-$transport" 3 4 "$transport" killed & pids+=($!)
 done
-pids=()
-for transport in mpi tcp; do go "stopped-$transport" 3 4 "$transport" stopped & pids+=($!); done
 go stopped-node 1 4 auto stopped & pids+=($!)
 wait "${pids[@]}"
-judge stopped-mpi stopped "mpi, 4 ranks on 3 nodes"
-judge stopped-tcp stopped "tcp, 4 ranks on 3 nodes"
+for transport in mpi tcp; do
+    is "$(grep -c 'ok$' "$ROOM/well-$transport.out")" 7 "7 ranks on 3 nodes pass messages over $transport"
+    for how in killed stopped; do judge "$how-$transport" $how "$transport, 4 ranks on 3 nodes"; done
+done
 judge stopped-node stopped "4 ranks of a node"
 is "$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)" "$before" "nothing is left in /dev/shm"
 done_testing

@@ -1,6 +1,7 @@
 /* Who is dead, stopped or late; how all ranks learn of it; and how the engine sleeps. What is said of them: blame.c. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "comm/transport/inside.h"
 #include "kolo/error.h"
@@ -173,6 +174,34 @@ int comm_router_status(comm_router *router)
     int rc = router_turn(router);
     pthread_mutex_unlock(&router->turn);
     return rc;
+}
+
+/* ---- the pulse: turns of nobody's, so that who sums or copies for long, or waits for something else, is not held to be stopped ----- */
+
+static void *pulse_main(void *of)
+{
+    comm_router *router = of;
+    double every = router->config.patience / 8;
+    prctl(PR_SET_NAME, "kolo-pulse");
+    while (!kolo_futex_wait(&router->pulse.stop, 0, every < 0.5 ? every : 0.5, 0)) comm_router_status(router);
+    return NULL;
+}
+
+int router_pulse_start(comm_router *router)
+{
+    int rc = pthread_create(&router->pulse.thread, NULL, pulse_main, router);
+    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no thread for signs of life: %s; raise the limit of processes (ulimit -u)", strerror(rc));
+    router->pulse.runs = true;
+    return 0;
+}
+
+void router_pulse_stop(comm_router *router)
+{
+    if (!router->pulse.runs) return;
+    atomic_store(&router->pulse.stop, 1);
+    kolo_futex_wake(&router->pulse.stop);
+    pthread_join(router->pulse.thread, NULL);
+    router->pulse.runs = false;
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------------- */

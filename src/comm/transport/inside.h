@@ -173,6 +173,11 @@ struct comm_router {
         int rank;
         char how[256];
     } accused;
+    struct {
+        pthread_t thread;
+        bool runs;
+        _Atomic uint32_t stop;
+    } pulse;
     pthread_mutex_t turn; /* lanes, means, and how the engine sleeps: one thread at a time, mostly the engine */
     pthread_mutex_t look, sets;
     uint32_t sets_made;
@@ -211,6 +216,9 @@ static inline void router_moved(comm_router *router, router_request *r)
 }
 /* Part of a turn: this rank's own sign of life, and a look at the others'. */
 int router_watch(comm_router *router);
+/* A thread that takes a turn now and then, whatever the program does. */
+int router_pulse_start(comm_router *router);
+void router_pulse_stop(comm_router *router);
 /* Rings a local rank if it sleeps. */
 void router_ring(comm_router *router, int local);
 bool router_broken(const comm_router *router);

@@ -56,7 +56,8 @@ static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
         struct timespec nap = {0, 100000};
         if (i > 100) nanosleep(&nap, NULL);
         else sched_yield();
-        KOLO_TRY(comm_router_status(p->router)); /* nobody else may take turns yet, and others want signs of life */
+        if (router_broken(p->router)) return router_broken_text(p->router);
+        KOLO_TRY(router_look(p->router));
         if (kolo_time() - begin > p->router->config.timeout)
             return router_blame(p->router, rank, "did not come to open or close a group", NULL);
     }

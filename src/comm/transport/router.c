@@ -263,7 +263,7 @@ static int open_all(comm_router *router)
         while (i < MEANS && !table[i]->reaches(router, r)) i++;
         router->by[r] = table[i];
     }
-    return 0;
+    return router_pulse_start(router);
 }
 
 int comm_router_open(comm_router **out, kolo_launch *launch, const comm_router_config *config)
@@ -289,6 +289,7 @@ void comm_router_close(comm_router **out, bool orderly)
 {
     comm_router *router = *out;
     if (!router) return;
+    router_pulse_stop(router);
     lines_close(router, orderly);
     channel_close(router);
     comm_mpi_close(&router->mpi, orderly);

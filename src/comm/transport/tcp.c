@@ -9,6 +9,7 @@
 #include "kolo/error.h"
 
 static const double BEAT_EVERY = 1, NEWS_EVERY = 0.1, EXPLAIN_WITHIN = 1, POLL_EVERY = 0.02; /* seconds */
+enum { AT_ONCE = 64 }; /* rings of a line in one turn */
 
 /* The part of the ring from `at` on, in one or two pieces. */
 static int pieces(ring *r, uint64_t at, size_t count, struct iovec *v)
@@ -59,12 +60,16 @@ int line_flush(comm_router *router, tcp_line *l)
     return 0;
 }
 
-/* Reads until the socket is empty, handling frames as they become whole. */
+/* Reads until the socket is empty, handling frames as they become whole. A sender that is always faster has to wait: others want their turn, and signs of life. */
 int line_fill(comm_router *router, tcp_line *l)
 {
     ring *in = l->t.in;
     struct iovec v[2];
-    while (l->in.fd >= 0) {
+    for (int rings = 0; l->in.fd >= 0; rings++) {
+        if (rings == AT_ONCE) {
+            atomic_store_explicit(&router->restless, true, memory_order_relaxed);
+            break;
+        }
         uint64_t tail = atomic_load_explicit(&in->tail, memory_order_relaxed);
         size_t room = LINE_RING - (size_t)(tail - atomic_load_explicit(&in->head, memory_order_relaxed));
         struct msghdr message = {.msg_iov = v, .msg_iovlen = (size_t)pieces(in, tail, room, v)};
@@ -181,11 +186,15 @@ static int turn(comm_router *router)
         lines->dirty[0] = lines->dirty[--lines->dirties];
         l->dirty = false;
         KOLO_TRY(line_connect(router, l));
-        for (bool more = true; more;) { /* the ring is filled as often as the socket empties it */
+        bool more = true;
+        for (int rings = 0; more && rings < AT_ONCE; rings++) { /* the ring is filled as often as the socket empties it */
             KOLO_TRY(talk_write(&l->t));
             KOLO_TRY(line_flush(router, l));
             more = talk_wants_to_write(&l->t) && l->out.fd >= 0 && !l->out.waits_to_write; /* an empty ring has room */
         }
+        if (!more) continue;
+        line_mark(router, l);
+        atomic_store_explicit(&router->restless, true, memory_order_relaxed);
     }
     return 0;
 }
