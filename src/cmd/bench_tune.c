@@ -21,6 +21,7 @@ static const int64_t sizes[SIZES] = {256, 4 << 10, 64 << 10, 1 << 20, 16 << 20};
 typedef struct team {
     int me, members; /* me: -1 if this rank is none of them */
     int *rank_of, *node_of;
+    comm_push *push; /* of a team on one node, while it is tuned */
 } team;
 
 typedef struct tune {
@@ -214,17 +215,27 @@ static comm_problem problem_of(const tune *t, enum kolo_collective what, int64_t
                           .links = members == t->linked ? t->links : NULL};
 }
 
+static int push(const tune *t, const team *who, int64_t count)
+{
+    const comm_folding sum = {.type = KOLO_WIRE_F32, .op = KOLO_SUM, .tree = true};
+    KOLO_TRY(comm_push_start(who->push, t->buffer[COMM_INPUT], t->buffer[COMM_OWN], count, &sum, 1));
+    int rc = comm_push_wait(who->push);
+    return rc < 0 ? rc : 0;
+}
+
 /* Seconds of a call, the slowest member's, the best of some trials. */
 static int measure(tune *t, const team *who, const comm_algorithm_row *row, comm_problem *p, int64_t bytes,
                    double *seconds)
 {
     int calls = bytes <= 64 << 10 ? 20 : bytes <= 1 << 20 ? 5 : 1;
+    bool pushes = comm_algorithm_pushes(row);
     *seconds = 1e30;
     for (int trial = 0; trial < TRIALS; trial++) {
         KOLO_TRY(barrier(t, who));
-        KOLO_TRY(make(t, who, row, p));
+        if (!pushes) KOLO_TRY(make(t, who, row, p));
         double begin = kolo_time();
-        for (int i = 0; i < calls; i++) KOLO_TRY(carry_out(t, who, p->width, comm_combine_of(KOLO_WIRE_F32, KOLO_SUM)));
+        for (int i = 0; i < calls; i++)
+            KOLO_TRY(pushes ? push(t, who, p->count) : carry_out(t, who, p->width, comm_combine_of(KOLO_WIRE_F32, KOLO_SUM)));
         double slowest = (kolo_time() - begin) / calls;
         KOLO_TRY(over_team(t, who, &slowest, 1, KOLO_MAX));
         if (slowest < *seconds) *seconds = slowest;
@@ -241,6 +252,7 @@ static int fastest(tune *t, const team *who, enum kolo_collective what, int64_t 
     if (rc < 0) return rc;
     comm_problem p = problem_of(t, what, bytes, who->members, counts);
     p.node_of = who->node_of;
+    p.shares = who->push != NULL;
     for (int measuring = 0; measuring < 2; measuring++)
         for (const comm_algorithm_row *row = comm_algorithm_table; rc == 0 && row->name; row++) {
             double seconds;
@@ -258,16 +270,10 @@ static int fastest(tune *t, const team *who, enum kolo_collective what, int64_t 
 }
 
 /* Lines `use`: a choice holds up to half way (of the logarithms) to the next size at which another one won. */
-static int tune_team(tune *t, const team *who, int64_t most)
+static int tune_each(tune *t, const team *who, int nodes, int64_t most)
 {
     static const enum kolo_collective which[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER, KOLO_BROADCAST,
                                                  KOLO_ALLTOALL};
-    int nodes = 0;
-    for (int i = 0; i < who->members; i++) {
-        bool seen = false;
-        for (int k = 0; k < i; k++) seen = seen || who->node_of[k] == who->node_of[i];
-        nodes += !seen;
-    }
     for (size_t w = 0; w < sizeof which / sizeof *which; w++) {
         const comm_algorithm_row *last = NULL, *best = NULL;
         for (int i = 0; i < SIZES && sizes[i] <= most; i++) {
@@ -283,6 +289,20 @@ static int tune_team(tune *t, const team *who, int64_t most)
             fprintf(t->table, "use %s %d %d * %s\n", comm_collective_name(which[w]), who->members, nodes, last->name);
     }
     return 0;
+}
+
+static int tune_team(tune *t, team *who, int64_t most)
+{
+    int nodes = 0, first = who->rank_of[0];
+    for (int i = 0; i < who->members; i++) {
+        bool seen = false;
+        for (int k = 0; k < i; k++) seen = seen || who->node_of[k] == who->node_of[i];
+        nodes += !seen;
+    }
+    if (nodes == 1) KOLO_TRY(comm_push_open(&who->push, t->router, first, who->rank_of, who->members));
+    int rc = tune_each(t, who, nodes, most);
+    comm_push_close(&who->push);
+    return rc;
 }
 
 /* ---- teams --------------------------------------------------------------------------------------------------------------------------- */

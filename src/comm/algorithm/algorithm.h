@@ -30,6 +30,8 @@ typedef struct comm_problem {
     int me, members; /* in the group */
     int root;        /* broadcast, gather, scatter */
     bool in_place;
+    bool shares; /* allreduce: whoever carries it can push (transport/router.h), where the members are of one node. Such a choice has no schedule */
+    bool fixed;  /* the order of sums must be the fixed one, even if the table says order free */
     int64_t
         count; /* allreduce, broadcast: elements; reduce_scatter: elements in all; alltoall: elements of every pair where that is
                               known to be one number on all members, else 0 */
@@ -93,5 +95,8 @@ uint32_t comm_selector_digest(const comm_selector *selector);
  * segment of the problem if the choice has its own and they are 0, and links where a whole node of that many was measured and they are NULL: make wants
  * them, too. Never NULL: every collective has a row that fits any group. */
 const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const comm_selector *selector);
+/* False: nobody has forced or measured anything for such groups, so that the choice goes by the costs alone. */
+bool comm_selector_asks(const comm_selector *selector, enum kolo_collective what, int members, int nodes);
+bool comm_algorithm_pushes(const comm_algorithm_row *row); /* it is the push */
 
 #endif

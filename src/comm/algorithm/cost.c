@@ -72,6 +72,13 @@ static int log2_up(int n)
 
 /* ---- allreduce ---------------------------------------------------------------------------------------------------------------- */
 
+/* Each reads its part of all vectors and writes it once: no message is cheaper. */
+double comm_cost_push(const comm_problem *p, const comm_cost *c)
+{
+    double part = vector(p) / p->members;
+    return c->alpha[0] + part * c->beta[0] + (p->members - 1) * part * c->gamma;
+}
+
 /* Whole vectors within groups of k; a short last group serves several members each. */
 static double by_groups_of(const comm_problem *p, const comm_cost *c, int64_t k)
 {

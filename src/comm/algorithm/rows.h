@@ -5,6 +5,7 @@
 #include "comm/algorithm/algorithm.h"
 
 #define COMM_COSTS(COST)                                                                                          \
+    COST(push)                                                                                                    \
     COST(doubling)                                                                                                \
     COST(multiplying)                                                                                             \
     COST(one_shot)                                                                                                \

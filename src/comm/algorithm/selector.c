@@ -246,7 +246,7 @@ static int64_t bytes_of(const comm_problem *p)
 
 static bool may(const comm_selector *s, const comm_algorithm_row *row, const comm_problem *p)
 {
-    return row->what == p->what && row->fits(p) && (s->free_order || row->ordered(p));
+    return row->what == p->what && row->fits(p) && ((s->free_order && !p->fixed) || row->ordered(p));
 }
 
 /* The rule with the least bytes that reaches the problem, or NULL. */
@@ -263,6 +263,15 @@ static const rule *rule_for(const comm_selector *s, const comm_problem *p)
         if (may(s, r->row, &with) && (!best || r->bytes < best->bytes)) best = r;
     }
     return best;
+}
+
+bool comm_selector_asks(const comm_selector *s, enum kolo_collective what, int members, int nodes)
+{
+    for (const comm_algorithm_row *row = comm_algorithm_table; s->forced && row->name; row++)
+        if (row->what == what && strcmp(row->name, s->forced) == 0) return true;
+    for (int64_t i = 0; i < s->count; i++)
+        if (s->rules[i].row->what == what && s->rules[i].members == members && s->rules[i].nodes == nodes) return true;
+    return false;
 }
 
 /* Allreduce numbers members node by node (build.c): costs and order are those of this numbering. */

@@ -32,6 +32,12 @@ static int levelled(const comm_problem *p)
     return nodes > 1 && nodes < p->members;
 }
 
+/* On one node, where the caller can push. */
+static int shared(const comm_problem *p)
+{
+    return p->shares && p->members > 1 && comm_nodes(p->node_of, p->members) == 1;
+}
+
 static int power_of_two(const comm_problem *p) { return (p->members & (p->members - 1)) == 0; }
 static int even(const comm_problem *p) { return p->count > 0; }
 static int linked(const comm_problem *p)
@@ -73,6 +79,15 @@ const comm_algorithm_row comm_algorithm_table[] = {
 #include "comm/algorithm/algorithms.def"
 #undef ROW
     {.name = NULL}};
+
+int comm_make_allreduce_push(comm_schedule *schedule, const comm_problem *problem)
+{
+    (void)schedule;
+    (void)problem;
+    return kolo_fail(KOLO_EINTERNAL, "comm: the push is carried out without a schedule");
+}
+
+bool comm_algorithm_pushes(const comm_algorithm_row *row) { return row->make == comm_make_allreduce_push; }
 
 const char *comm_collective_name(enum kolo_collective what)
 {

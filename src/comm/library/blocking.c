@@ -57,6 +57,7 @@ static int by_caller(kolo_group *g, const kolo_request *request)
     if (!g->one_node || g->size == 1 || r->name || (r->what != KOLO_BARRIER && !lib_pushes(r))) return 0;
     int64_t count = r->what == KOLO_BARRIER ? 0 : lib_elements(r, 0);
     if (count * (int64_t)comm_width(r->type) > BY_CALLER_BYTES) return 0;
+    if (r->what != KOLO_BARRIER && !lib_takes_push(g, r, count)) return 0;
     lib_track *t = claim(g, &number);
     if (!t) return 0;
     lib_entry probe = {.r = *r, .group = g};

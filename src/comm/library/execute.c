@@ -31,7 +31,7 @@ int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void
             enum kolo_reduce reduce, lib_step then)
 {
     const comm_schedule *schedule;
-    KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, problem, &schedule));
+    KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, problem, &schedule, &x->algorithm));
     return lib_run_schedule(x, schedule, own, input, problem->width, type, reduce, then);
 }
 
@@ -47,6 +47,7 @@ int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const c
              lib_step then)
 {
     KOLO_TRY(comm_push_start(x->track->push, in, out, count, how, signature));
+    x->algorithm = "push";
     x->step = poll_push;
     x->then = then;
     return 1;
@@ -63,7 +64,7 @@ static void tell_timeline(lib_execution *x)
     int64_t bytes = 0;
     for (int i = 0; timeline && i < x->batch.entries; i++)
         bytes += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
-    lib_timeline_add(timeline, phase_of(x), lib_request(x, 0)->name, x->began, now, bytes);
+    lib_timeline_carried(timeline, phase_of(x), lib_request(x, 0)->name, x->algorithm, x->began, now, bytes);
 }
 
 void lib_fail_all(lib_execution *x, int status, const char *text)

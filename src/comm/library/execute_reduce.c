@@ -1,4 +1,5 @@
-/* Reductions: allreduce, alone or packed; reduce_scatter. On one node by the push, else by a schedule in the tree's order, 16 bits in f32. Packed or not,
+/* Reductions: allreduce, alone or packed; reduce_scatter. On one node by the push, unless another algorithm is forced or was measured to be faster;
+ * else by a schedule in the tree's order, 16 bits in f32. Packed or not,
  * the bits are the same: every element's sum has the same order. */
 #include <string.h>
 
@@ -104,16 +105,32 @@ static int by_push(lib_execution *x, bool alone)
     return lib_push(x, x->work, x->work, x->count, &how, signature, unpack_pushed);
 }
 
+static comm_problem problem_of(const kolo_group *g, const kolo_request *r, int64_t count, enum kolo_wire *type)
+{
+    *type = is_half(r->type) && rounds(r->reduce) ? KOLO_WIRE_F32 : r->type;
+    return (comm_problem){.what = KOLO_ALLREDUCE,
+                          .me = g->rank,
+                          .members = g->size,
+                          .count = count,
+                          .width = comm_width(*type),
+                          .node_of = g->node_of};
+}
+
+bool lib_takes_push(const kolo_group *group, const kolo_request *request, int64_t count)
+{
+    enum kolo_wire type;
+    if (!group->one_node || group->size == 1) return false;
+    if (!group->asks) return true; /* by the costs it always is the cheapest */
+    comm_problem problem = problem_of(group, request, count, &type);
+    problem.shares = true;
+    return comm_algorithm_pushes(comm_algorithm_select(&problem, group->world->selector));
+}
+
 static int by_schedule(lib_execution *x, bool alone)
 {
     const kolo_request *r = lib_request(x, 0);
-    enum kolo_wire type = is_half(r->type) && rounds(r->reduce) ? KOLO_WIRE_F32 : r->type;
-    comm_problem problem = {.what = KOLO_ALLREDUCE,
-                            .me = x->group->rank,
-                            .members = x->group->size,
-                            .count = x->count,
-                            .width = comm_width(type),
-                            .node_of = x->group->node_of};
+    enum kolo_wire type;
+    comm_problem problem = problem_of(x->group, r, x->count, &type);
     if (alone && type == r->type && r->prescale == 1) {
         x->type = type;
         KOLO_TRY(lib_result_memory(x, 0, -1, &x->work));
@@ -131,7 +148,7 @@ int lib_reduce_all(lib_execution *x)
     x->count = 0;
     for (int i = 0; i < x->batch.entries; i++) x->count += lib_elements(lib_request(x, i), 0);
     if (!lib_pushes(lib_request(x, 0))) return lib_special_allreduce(x);
-    return x->track->push ? by_push(x, alone) : by_schedule(x, alone);
+    return lib_takes_push(x->group, lib_request(x, 0), x->count) ? by_push(x, alone) : by_schedule(x, alone);
 }
 
 /* ---- reduce_scatter ------------------------------------------------------------------------------------------------------------------- */

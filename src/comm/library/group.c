@@ -40,6 +40,7 @@ int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_g
     if (rc == 0) rc = lib_negotiator_open(&g->negotiator, g);
     lib_turn_give(world);
     KOLO_TRY(rc);
+    g->asks = comm_selector_asks(world->selector, KOLO_ALLREDUCE, g->size, 1);
     KOLO_TRY(lib_stream_pushes(g->unnamed, 0));
     return lib_stream_pushes(g->named, 1);
 }

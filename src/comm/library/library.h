@@ -65,6 +65,7 @@ struct kolo_group {
     int *rank_of;       /* [size] world ranks, ascending */
     int *node_of;       /* [size] */
     bool one_node;
+    bool asks; /* on one node: the push is not a matter of course, as an algorithm was forced or measured (lib_takes_push) */
     lib_entry *first, *last;            /* unnamed, not begun yet */
     uint64_t submitted, finished;       /* unnamed */
     struct lib_negotiator *negotiator;  /* of this group */
@@ -137,8 +138,13 @@ int lib_timeline_open(struct lib_timeline **timeline, const char *folder, int ra
 /* Collective over the world; the turn is held: measures by pings how far this rank's clock is from rank 0's, for `kolo timeline merge`. timeline may be NULL. */
 int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world);
 void lib_timeline_close(struct lib_timeline **timeline);
-/* phase: a constant such as "negotiate", "pack", "allreduce", "unpack", "wait"; name: of the tensor or NULL; times by kolo_time(). */
-void lib_timeline_add(struct lib_timeline *timeline, const char *phase, const char *name, double begin, double end,
-                      int64_t bytes);
+/* phase: a constant such as "negotiate", "pack", "allreduce", "unpack", "wait"; name: of the tensor or NULL; algorithm: a constant that carried it, or NULL; times by kolo_time(). */
+void lib_timeline_carried(struct lib_timeline *timeline, const char *phase, const char *name, const char *algorithm,
+                          double begin, double end, int64_t bytes);
+static inline void lib_timeline_add(struct lib_timeline *timeline, const char *phase, const char *name, double begin,
+                                    double end, int64_t bytes)
+{
+    lib_timeline_carried(timeline, phase, name, NULL, begin, end, bytes);
+}
 
 #endif

@@ -41,7 +41,7 @@ static int meet_packet(lib_execution *x, uint64_t signature, lib_step then)
     const comm_schedule *schedule;
     x->packet.high = signature;
     x->packet.low_not = ~signature;
-    KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, &problem, &schedule));
+    KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, &problem, &schedule, &x->algorithm));
     KOLO_TRY(lib_run_schedule(x, schedule, &x->packet, &x->packet, sizeof x->packet, KOLO_WIRE_U8, KOLO_SUM, then));
     if (x->run) x->run->combine = join_packets;
     return 1;
@@ -142,7 +142,7 @@ int lib_meet(lib_execution *x)
     void *rows = (void *)(uintptr_t)x->batch.rows;
     int64_t n = needs_rows(r) && !x->batch.entry[0]->fault ? bring_rows(x) : 0;
     if (x->group->size == 1) return x->step = lib_carry, 1;
-    if (x->track->push && lib_pushes(r) && !x->batch.entry[0]->fault)
+    if (x->track->push && lib_pushes(r) && !x->batch.entry[0]->fault && lib_takes_push(x->group, r, lib_elements(r, 0)))
         return x->step = lib_carry, 1; /* the reduction compares, too */
     if (x->track->push) return lib_push(x, rows, rows, n, &sum, signature, rows_stand);
     memset(&x->packet, 0, sizeof x->packet);

@@ -128,7 +128,7 @@ struct lib_execution {
     enum kolo_wire type; /* of it */
     int64_t count;
     double began;
-    const char *phase;
+    const char *algorithm; /* that carried it last, for the timeline; or NULL */
     struct lib_execution *next;
 };
 
@@ -171,6 +171,8 @@ static inline bool lib_pushes(const kolo_request *r)
 {
     return r->what == KOLO_ALLREDUCE && r->reduce != KOLO_ADASUM && !r->compression;
 }
+/* An allreduce of so many elements in this group: by the push, or by a schedule? The same on all members that bring the same. */
+bool lib_takes_push(const kolo_group *group, const kolo_request *request, int64_t count);
 comm_folding lib_folding(const kolo_request *request, int64_t contributors);
 /* First row of part i of `rows` cut into `parts`: the first (rows mod parts) have one more. */
 static inline int64_t lib_cut(int64_t rows, int parts, int i)
@@ -182,7 +184,7 @@ static inline int64_t lib_cut(int64_t rows, int parts, int i)
 
 /* The schedule of a problem, made once. Memory of the cache, good until LIB_SCHEDULES others were asked for. */
 int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem,
-                 const comm_schedule **schedule);
+                 const comm_schedule **schedule, const char **algorithm);
 void lib_schedules_free(struct lib_cache **cache);
 
 /* ---- submit.c, for the library itself ------------------------------------------------------------------------------------------------------------------ */

@@ -11,6 +11,7 @@ typedef struct made {
     comm_problem problem; /* its pointers mean nothing: the digest stands for what they point to */
     uint64_t digest, used;
     comm_schedule schedule;
+    const char *algorithm;
 } made;
 
 struct lib_cache {
@@ -42,7 +43,7 @@ static bool same(const made *m, const comm_problem *p, uint64_t digest)
 }
 
 int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem,
-                 const comm_schedule **schedule)
+                 const comm_schedule **schedule, const char **algorithm)
 {
     struct lib_cache *c = *cache;
     uint64_t digest = digest_of(problem);
@@ -52,6 +53,7 @@ int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem
         if (same(&c->made[i], problem, digest)) {
             c->made[i].used = ++c->clock;
             *schedule = &c->made[i].schedule;
+            *algorithm = c->made[i].algorithm;
             return 0;
         }
         if (c->made[i].used < c->made[oldest].used) oldest = i;
@@ -65,6 +67,7 @@ int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem
     m->digest = digest;
     m->used = ++c->clock;
     *schedule = &m->schedule;
+    *algorithm = m->algorithm = row->name;
     return 0;
 }
 

@@ -29,7 +29,7 @@ enum {
 
 typedef struct event {
     _Atomic uint64_t turn; /* position + 1 when it is written, position + RING when it is free again */
-    const char *phase;
+    const char *phase, *algorithm;
     double begin, end;
     int64_t bytes;
     char name[NAME];
@@ -56,8 +56,8 @@ struct lib_timeline {
     double row_end[PHASES][ROWS];
 };
 
-void lib_timeline_add(struct lib_timeline *t, const char *phase, const char *name, double begin, double end,
-                      int64_t bytes)
+void lib_timeline_carried(struct lib_timeline *t, const char *phase, const char *name, const char *algorithm,
+                          double begin, double end, int64_t bytes)
 {
     if (!t) return;
     uint64_t at = atomic_load_explicit(&t->tail, memory_order_relaxed);
@@ -77,6 +77,7 @@ void lib_timeline_add(struct lib_timeline *t, const char *phase, const char *nam
             break;
     } while (true);
     e->phase = phase;
+    e->algorithm = algorithm;
     e->begin = begin;
     e->end = end;
     e->bytes = bytes;
@@ -121,8 +122,9 @@ static void print(struct lib_timeline *t, const event *e)
     fprintf(t->out, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cat\":\"%s\",\"name\":", t->rank,
             row, e->begin * 1e6, length * 1e6, e->phase);
     kolo_json_string(t->out, e->name[0] ? e->name : e->phase);
-    if (e->bytes > 0) fprintf(t->out, ",\"args\":{\"bytes\":%ld}", (long)e->bytes);
-    fputc('}', t->out);
+    if (e->bytes > 0) fprintf(t->out, ",\"args\":{\"bytes\":%ld", (long)e->bytes);
+    if (e->bytes > 0 && e->algorithm) fprintf(t->out, ",\"algorithm\":\"%s\"", e->algorithm);
+    fputs(e->bytes > 0 ? "}}" : "}", t->out);
 }
 
 /* What was printed goes to the file by one write, so no event is torn by the end of the process. */
