@@ -11,7 +11,8 @@
  * Functions return 0 or a negative status (kolo/error.h) with a sentence in kolo_error_text(). Requests that do not match (shape, type,
  * operation, root, ...) fail on EVERY rank of the group with KOLO_EINPUT and a text that names the ranks and what each brought; nothing
  * was sent, and the world stays usable. A dead or stopped peer fails what waits for it within the deadline with KOLO_ELAUNCH, naming
- * rank, host, operation and how far it came; the world is then broken: every later call returns the same.
+ * rank, host, operation and how far it came; the world is then broken: every later call returns the same. The survivors cannot go on among themselves (a world is all
+ * ranks of one launch, over sockets too): close it, end, and start the job again from a checkpoint, with fewer nodes if need be.
  *
  * Any thread may call. Nothing is allocated per call once a request of the same kind has been seen (but for results of more than 256 MiB that the library
  * makes, and objects). */
@@ -155,7 +156,8 @@ typedef struct kolo_request {
     int root;              /* member of the group */
     const int64_t *splits; /* [group size] rows of dim[0] for every member; copied */
     const int64_t
-        *index;   /* sparse: [dim[0]] row numbers of `in` (dim[0] rows of dim[1] elements); rows named twice add up */
+        *index;   /* sparse: [dim[0]] row numbers of `in` (dim[0] rows of dim[1] elements); rows named twice add up. All members' rows
+                                 * go to all, so what is sent grows with the group, but is never more than an allreduce of all `rows` */
     int64_t rows; /* sparse: rows of the dense matrix */
     const char *compression; /* of allreduce of f32 (sum, average); NULL: none; see below */
 } kolo_request;
@@ -163,7 +165,7 @@ typedef struct kolo_request {
 /* Compression, between all members, also those of one node: "bf16", "fp16" (summed in f32: one rounding in, one out), "int8" (with a scale for 256 elements, rounded
  * stochastically), "topk[:DENSITY]" (0.01: the share of largest elements), "powersgd[:RANK]" (4: the vector as a matrix of dim[0] rows, row by row). Behind topk, and
  * with commas between: momentum=M (that each member accumulates before it chooses, in the place of the optimizer's; Deep Gradient Compression), clip=C (of what a
- * member brings, the norm is held at C / sqrt(members)), warmup=N (calls over which the density falls from 1/4): "topk:0.001,momentum=0.9,clip=4,warmup=1000".
+ * member brings, the norm is held at C / sqrt(members)), warmup=N (calls over which the density falls from 1/4): "topk:0.001,momentum=0.9,clip=4,warmup=1000". Behind either: start=N (calls that are not compressed yet).
  * topk and powersgd send later what they leave out now: they need a name, and what waits is kept under it (as many bytes as the vector has, with momentum
  * twice) until the group is freed, or the name comes back with another shape or compression. "bf16" and "fp16" take groups of up to 512. */
 

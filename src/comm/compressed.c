@@ -55,7 +55,7 @@ uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash)
         hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)m->at), (uint64_t)m->groups), (uint64_t)m->columns),
                         (uint64_t)m->lanes);
     }
-    return hash;
+    return comm_mix(hash, (uint64_t)c->start);
 }
 
 void comm_compressed_free(kolo_comm *comm)

@@ -1,5 +1,6 @@
 #include "train/compression.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -18,6 +19,7 @@ comm_compress kolo_compression(const kolo_options *o, int64_t steps_per_epoch)
                            .clip = o->compression_clip,
                            .warmup = o->compression_warmup * steps_per_epoch,
                            .rank = (int)o->compression_rank,
+                           .start = o->compression == KOLO_compression_topk || o->compression == KOLO_compression_powersgd ? llround(o->compression_start * (double)steps_per_epoch) : 0,
                            .seed = (uint64_t)o->seed};
 }
 

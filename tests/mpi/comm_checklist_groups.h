@@ -246,7 +246,11 @@ static void check_sparse(void)
                try_sparse(KOLO_WIRE_BF16, 500, 9, 3, KOLO_SUM),
            "a sparse sum is the dense one; row numbers ascend");
     report(try_sparse(KOLO_WIRE_F32, 12, 20, 5, KOLO_SUM),
-           "rows named twice add up; what is full is given as all rows");
+           "rows named twice add up; more pairs than rows are summed as all rows");
+    report(try_sparse(KOLO_WIRE_F64, 12, 20, 5, KOLO_AVERAGE) + try_sparse(KOLO_WIRE_BF16, 12, 20, 5, KOLO_AVERAGE) +
+               try_sparse(KOLO_WIRE_F16, 5, 30, 1, KOLO_SUM) + try_sparse(KOLO_WIRE_I32, 7, 25, 2, KOLO_SUM),
+           "so of every width");
+    report(try_sparse(KOLO_WIRE_F32, 40, 20, 2, KOLO_SUM), "pairs that fill the matrix together are given as all rows");
     report(try_sparse(KOLO_WIRE_F32, 100, 0, 1, KOLO_SUM), "nobody has a row");
     int64_t index = 7;
     kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, KOLO_WIRE_F32, 1, 4);

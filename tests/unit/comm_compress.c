@@ -1,97 +1,5 @@
 /* Compressed sums among members of one process: error bounds, what stays exact, error feedback, state. */
-#include "comm/compress/compress.h"
-
-#include "base/philox.h"
-#include "comm_members.h"
-#include "kolo/error.h"
-
-typedef struct group {
-    int members;
-    int64_t count;
-    comm_codec **codec;
-    float **vector;
-    char **scratch;
-    char *(*buffer)[COMM_PART];
-} group;
-
-static void begin(void *of, int v, comm_run *run)
-{
-    group *g = of;
-    run->buffer = g->buffer[v];
-    comm_codec_begin(g->codec[v], run);
-}
-
-static group *group_make(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix,
-                         int matrices)
-{
-    group *g = calloc(1, sizeof *g);
-    g->members = members;
-    g->count = count;
-    g->codec = calloc((size_t)members, sizeof *g->codec);
-    g->vector = calloc((size_t)members, sizeof *g->vector);
-    g->scratch = calloc((size_t)members, sizeof *g->scratch);
-    g->buffer = calloc((size_t)members, sizeof *g->buffer);
-    for (int v = 0; v < members; v++) {
-        if (comm_codec_make(&g->codec[v], config, v, members, count, matrix, matrices) < 0) {
-            diag("%s", kolo_error_text());
-            return NULL;
-        }
-        size_t bytes = (size_t)(comm_codec_schedule(g->codec[v])->scratch + 16) / 16 * 64;
-        g->scratch[v] = aligned_alloc(64, bytes);
-        memset(g->scratch[v], 0xee, bytes);
-        g->vector[v] = malloc((size_t)(count + 1) * sizeof(float));
-        g->buffer[v][COMM_SCRATCH] = g->scratch[v];
-        g->buffer[v][COMM_OWN] = (char *)g->vector[v];
-    }
-    return g;
-}
-
-static void group_free(group *g)
-{
-    for (int v = 0; v < g->members; v++) {
-        comm_codec_free(&g->codec[v]);
-        free(g->scratch[v]);
-        free(g->vector[v]);
-    }
-    free(g->codec);
-    free(g->vector);
-    free(g->scratch);
-    free(g->buffer);
-    free(g);
-}
-
-/* 0: every member has the same bits, and nobody wrote behind the vector. */
-static int group_run(group *g)
-{
-    members_mismatched = 0;
-    for (int v = 0; v < g->members; v++) g->vector[v][g->count] = 12345;
-    if (members_run(g->members, begin, g) < 0 || members_mismatched) return -1;
-    for (int v = 0; v < g->members; v++)
-        if (memcmp(g->vector[v], g->vector[0], (size_t)(g->count + 1) * sizeof(float)) ||
-            g->vector[v][g->count] != 12345)
-            return -1;
-    return 0;
-}
-
-/* Normal, by the sum of four uniforms. */
-static float value(uint64_t stream, int member, int64_t i)
-{
-    kolo_philox4 r = kolo_philox(31 + stream, (uint64_t)member, (uint64_t)i);
-    return 1.7320508f * (kolo_uniform(r.v[0]) + kolo_uniform(r.v[1]) + kolo_uniform(r.v[2]) + kolo_uniform(r.v[3]) - 2);
-}
-
-static void fill(group *g, uint64_t stream)
-{
-    for (int v = 0; v < g->members; v++)
-        for (int64_t i = 0; i < g->count; i++) g->vector[v][i] = value(stream, v, i);
-}
-
-static double sum_of(uint64_t stream, int members, int64_t i)
-{
-    double sum = 0;
-    for (int v = 0; v < members; v++) sum += value(stream, v, i);
-    return sum;
-}
+#include "comm_compress.h"
 
 /* ---- 16 bits ------------------------------------------------------------------------------------------------------------------- */
 
@@ -127,7 +35,9 @@ static const comm_compress kinds[] = {{.kind = COMM_BF16},
                                       {.kind = COMM_INT8, .seed = 5},
                                       {.kind = COMM_TOPK, .density = 0.02},
                                       {.kind = COMM_TOPK, .density = 0.3, .momentum = 0.9, .warmup = 4, .clip = 3},
-                                      {.kind = COMM_POWERSGD, .rank = 2, .seed = 5}};
+                                      {.kind = COMM_POWERSGD, .rank = 2, .seed = 5},
+                                      {.kind = COMM_POWERSGD, .rank = 2, .seed = 6, .start = 2},
+                                      {.kind = COMM_TOPK, .density = 0.02, .start = 3}};
 enum { KINDS = sizeof kinds / sizeof *kinds, COUNT = 7001 };
 /* Between, before and behind matrices lie 100 + 9 + 1 + 91 elements that are exact. */
 static const comm_matrix matrices[3] = {{100, 2, 50, 16}, {1709, 1, 40, 80}, {4910, 1, 20, 100}};
@@ -351,48 +261,10 @@ static void test_momentum(void)
     group_free(g);
 }
 
-/* ---- powersgd ---------------------------------------------------------------------------------------------------------------------------- */
-
-static float of_rank_two(int member, int64_t row, int64_t column)
-{
-    float sum = 0; /* the same two columns and rows on all members, mixed otherwise */
-    for (uint64_t r = 0; r < 2; r++) sum += value(60 + r, 0, row) * value(70 + r, member, column);
-    return sum;
-}
-
-static void test_powersgd(void)
-{
-    enum { ROWS = 64, COLUMNS = 90, N = ROWS * COLUMNS, MEMBERS = 4, LANES = 16 };
-    comm_matrix plain = {0, 1, ROWS, COLUMNS}, blocked = {0, ROWS / LANES, COLUMNS, LANES};
-    for (int form = 0; form < 2; form++) {
-        group *g = group_make(&(comm_compress){.kind = COMM_POWERSGD, .rank = 2, .seed = 1}, MEMBERS, N,
-                              form ? &blocked : &plain, 1);
-        double error = 0, norm = 0;
-        for (int v = 0; v < MEMBERS; v++)
-            for (int64_t i = 0; i < ROWS; i++)
-                for (int64_t k = 0; k < COLUMNS; k++)
-                    g->vector[v][form ? (i / LANES * COLUMNS + k) * LANES + i % LANES : i * COLUMNS + k] =
-                        of_rank_two(v, i, k);
-        int rc = group_run(g);
-        for (int64_t i = 0; i < ROWS; i++)
-            for (int64_t k = 0; k < COLUMNS; k++) {
-                double want = 0;
-                for (int v = 0; v < MEMBERS; v++) want += of_rank_two(v, i, k);
-                double e = g->vector[0][form ? (i / LANES * COLUMNS + k) * LANES + i % LANES : i * COLUMNS + k] - want;
-                error += e * e, norm += want * want;
-            }
-        ok(rc == 0 && sqrt(error / norm) < 1e-5, "powersgd: a matrix of rank 2 comes out whole, %s (%.1e)",
-           form ? "in blocks of 16 rows" : "row by row", sqrt(error / norm));
-        is_int(comm_codec_sent(g->codec[0]), 2 * 2 * (ROWS + COLUMNS) * 4, "powersgd: and %d words were sent twice",
-               2 * (ROWS + COLUMNS));
-        group_free(g);
-    }
-}
-
 static void test_bytes(void)
 {
     for (int k = 0; k < KINDS; k++) {
-        if (kinds[k].warmup) continue;
+        if (kinds[k].warmup || kinds[k].start) continue;
         group *g = group_make(&kinds[k], 4, COUNT, matrices, 3);
         fill(g, 6);
         group_run(g);
@@ -415,55 +287,6 @@ static void test_cut(void)
        "a part of a vector holds whole groups, or whole columns, of its matrices");
     is_int(comm_matrix_cut(matrices, 3, 0, COUNT, part), 3, "the whole holds all");
     is_int(comm_matrix_cut(matrices, 3, 0, 50, part), 0, "a part before the first none");
-}
-
-static void test_words(void)
-{
-    static const char *const wrong[] = {"",           "topk:",         "topk:0",    "topk:2",   "topk:0.1x",      "topk:0.1,",    "topk:0.1,0.2",
-                                        "topk:rank=2", "topk:clip=-1", "topk: 0.1", "topk:nan", "topk:warmup=.5", "bf16:1",       "powersgd:0",
-                                        "powersgd:1e30", "topk=0.1",   "topk:momentum=1", "powersgd:2.5", "topk,0.1", "topk:density"};
-    comm_compress c;
-    int bad = 0;
-    ok(comm_compress_parse(&c, "topk:0.02,momentum=0.9,clip=4,warmup=100") == 0 && c.kind == COMM_TOPK && c.density == 0.02 &&
-           c.momentum == 0.9 && c.clip == 4 && c.warmup == 100,
-       "topk in words, with all it takes");
-    ok(comm_compress_parse(&c, "topk:warmup=7") == 0 && c.density == 0.01 && c.momentum == 0 && c.warmup == 7 &&
-           comm_compress_parse(&c, "topk") == 0 && c.density == 0.01,
-       "what is not named has its default");
-    ok(comm_compress_parse(&c, "powersgd:3") == 0 && c.rank == 3 && comm_compress_parse(&c, "powersgd:rank=5") == 0 &&
-           c.rank == 5 && comm_compress_parse(&c, "powersgd") == 0 && c.rank == 4,
-       "powersgd in words");
-    for (int i = 0; i < (int)(sizeof wrong / sizeof *wrong); i++) {
-        bool refused = comm_compress_parse(&c, wrong[i]) < 0;
-        if (!refused) diag("\"%s\" was taken", wrong[i]);
-        bad += !refused;
-    }
-    is_int(bad, 0, "%d wrong ones are refused", (int)(sizeof wrong / sizeof *wrong));
-}
-
-/* A fold takes 512 vectors; only sums of 16 bits are one. */
-static void test_many(void)
-{
-    enum { N = 40, MEMBERS = 520 };
-    const comm_matrix matrix = {0, 1, 8, 5};
-    const comm_compress some[] = {{.kind = COMM_INT8}, {.kind = COMM_TOPK, .density = 1}, {.kind = COMM_POWERSGD, .rank = 2}};
-    comm_codec *c;
-    for (int k = 0; k < 3; k++) {
-        group *g = group_make(&some[k], MEMBERS, N, &matrix, 1);
-        int bad = g == NULL;
-        for (int v = 0; !bad && v < MEMBERS; v++)
-            for (int i = 0; i < N; i++) g->vector[v][i] = (float)((i / 5 + 1) * (i % 5 + 1)); /* of rank 1 */
-        bad = bad || group_run(g) != 0;
-        for (int i = 0; !bad && i < N; i++) {
-            double want = MEMBERS * (i / 5 + 1) * (i % 5 + 1);
-            bad += fabs(g->vector[0][i] - want) > 0.05 * MEMBERS * 40;
-        }
-        is_int(bad, 0, "%s: %d members", comm_compress_name(some[k].kind), MEMBERS);
-        if (g) group_free(g);
-    }
-    ok(comm_codec_make(&c, &(comm_compress){.kind = COMM_FP16}, 0, MEMBERS, N, &matrix, 1) == KOLO_ECONFIG &&
-           strstr(kolo_error_text(), "512"),
-       "fp16: at most 512 members, which is said");
 }
 
 static void test_wrong(void)
@@ -492,11 +315,8 @@ int main(void)
     test_int8();
     test_topk();
     test_momentum();
-    test_powersgd();
     test_bytes();
     test_cut();
-    test_many();
-    test_words();
     test_wrong();
     return done_testing();
 }

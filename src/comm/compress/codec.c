@@ -42,6 +42,9 @@ int comm_compress_check(const comm_compress *c)
     if (c->kind == COMM_TOPK && !(c->momentum >= 0 && c->momentum < 1 && c->clip >= 0 && c->warmup >= 0))
         return kolo_fail(KOLO_ECONFIG, "comm: topk with momentum %g, clip %g, warm-up %lld", c->momentum, c->clip,
                          (long long)c->warmup);
+    if (c->start < 0 || (c->start > 0 && c->momentum > 0))
+        return kolo_fail(KOLO_ECONFIG, "comm: %s begins after %lld rounds, with momentum %g: the rounds before would have none; take a warm-up",
+                         comm_compress_name(c->kind), (long long)c->start, c->momentum);
     if (c->kind == COMM_POWERSGD && c->rank < 1) return kolo_fail(KOLO_ECONFIG, "comm: powersgd of rank %d", c->rank);
     return 0;
 }
@@ -143,6 +146,20 @@ static int make(comm_codec *c)
     return c->schedule.status;
 }
 
+/* A vector without matrices is summed exactly. The lane has room for either. */
+static int make_exactly(comm_codec *c)
+{
+    comm_compress config = c->config;
+    comm_schedule *s = &c->schedule;
+    config.start = 0;
+    if (c->config.start == 0) return 0;
+    KOLO_TRY(comm_codec_make(&c->exactly, &config, c->me, c->members, c->count, NULL, 0));
+    const comm_schedule *other = &c->exactly->schedule;
+    if (other->posts > s->posts) s->posts = other->posts;
+    if (other->scratch > s->scratch) s->scratch = other->scratch;
+    return 0;
+}
+
 int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int members, int64_t count,
                     const comm_matrix *matrix, int matrices)
 {
@@ -168,6 +185,7 @@ int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int m
         if (matrix_count(&matrix[i]) && (!c->row->takes || c->row->takes(config, &matrix[i])))
             c->matrix[c->matrices++] = matrix[i];
     KOLO_TRY_GOTO(rc, make(c));
+    KOLO_TRY_GOTO(rc, make_exactly(c));
     *out = c;
     return 0;
 fail:
@@ -180,6 +198,7 @@ void comm_codec_free(comm_codec **codec)
     comm_codec *c = *codec;
     if (!c) return;
     c->row->free(c);
+    comm_codec_free(&c->exactly);
     for (int i = 0; i < c->states; i++) free(c->state[i].data);
     comm_schedule_free(&c->schedule);
     free(c->matrix);
@@ -189,11 +208,16 @@ void comm_codec_free(comm_codec **codec)
 }
 
 const comm_schedule *comm_codec_schedule(const comm_codec *c) { return &c->schedule; }
-int64_t comm_codec_sent(const comm_codec *c) { return c->sent; }
+static bool started(const comm_codec *c) { return (int64_t)c->round > c->config.start; }
+int64_t comm_codec_sent(const comm_codec *c) { return started(c) ? c->sent : c->exactly->sent; }
 
 void comm_codec_begin(comm_codec *c, comm_run *run)
 {
     c->round++;
+    if (!started(c)) {
+        comm_codec_begin(c->exactly, run);
+        return;
+    }
     run->schedule = &c->schedule;
     run->width = sizeof(float);
     run->combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM);

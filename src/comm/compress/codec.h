@@ -35,6 +35,7 @@ struct comm_codec {
     comm_compress config;
     const comm_compressor *row;
     comm_schedule schedule;
+    comm_codec *exactly; /* for the rounds before config.start; or NULL */
     int me, members, matrices;
     int64_t count, compressed, exact_count; /* elements: all, in matrices, outside */
     comm_matrix *matrix;

@@ -29,6 +29,7 @@ typedef struct comm_compress {
     double clip;     /* topk: the norm of what a member brings is held at clip / sqrt(members); 0: not */
     int64_t warmup;  /* topk: rounds over which the density falls to what is asked */
     int rank;        /* powersgd, >= 1 */
+    int64_t start;   /* topk, powersgd: rounds before compression begins, in which all is exact; not with momentum, which would be missing in them */
     uint64_t seed;
 } comm_compress;
 
@@ -45,8 +46,8 @@ int comm_compress_find(const char *name);
 const char *comm_compress_name(int kind);
 /* KOLO_ECONFIG: a parameter out of range. */
 int comm_compress_check(const comm_compress *config);
-/* "NAME", or "NAME:" and items with commas between: KEY=NUMBER, the first one may be a NUMBER alone (topk: density, momentum, clip, warmup in rounds; powersgd:
- * rank). What is not named: density 0.01, rank 4, the others 0. KOLO_EINPUT or KOLO_ECONFIG with what is wrong. */
+/* "NAME", or "NAME:" and items with commas between: KEY=NUMBER, the first one may be a NUMBER alone (topk: density, momentum, clip, warmup in rounds, start; powersgd:
+ * rank, start). What is not named: density 0.01, rank 4, the others 0. KOLO_EINPUT or KOLO_ECONFIG with what is wrong. */
 int comm_compress_parse(comm_compress *config, const char *text);
 /* Element by element: what stands beside one does not matter, and nothing is kept from round to round. */
 static inline bool comm_compress_plain(int kind) { return kind == COMM_BF16 || kind == COMM_FP16; }

@@ -11,7 +11,8 @@ typedef struct parameter {
     const char *key; /* the first of a kind may go without */
 } parameter;
 static const parameter parameters[] = {{COMM_TOPK, "density"}, {COMM_TOPK, "momentum"}, {COMM_TOPK, "clip"},
-                                       {COMM_TOPK, "warmup"},  {COMM_POWERSGD, "rank"}};
+                                       {COMM_TOPK, "warmup"},  {COMM_TOPK, "start"},    {COMM_POWERSGD, "rank"},
+                                       {COMM_POWERSGD, "start"}};
 enum { PARAMETERS = sizeof parameters / sizeof *parameters };
 
 static bool set(comm_compress *c, int p, double value)
@@ -23,7 +24,8 @@ static bool set(comm_compress *c, int p, double value)
     case 1: c->momentum = value; return true;
     case 2: c->clip = value; return true;
     case 3: c->warmup = whole ? (int64_t)value : 0; return whole;
-    default: c->rank = whole ? (int)value : 0; return whole;
+    case 5: c->rank = whole ? (int)value : 0; return whole;
+    default: c->start = whole ? (int64_t)value : 0; return whole;
     }
 }
 
@@ -59,7 +61,7 @@ int comm_compress_parse(comm_compress *config, const char *text)
         const char *from = item + 1, *end = from + strcspn(from, ",");
         if (!parse_item(config, from, end, *item == ':'))
             return kolo_fail(KOLO_EINPUT,
-                             "comm: \"%.*s\" of compression \"%s\": topk has density, momentum, clip and warmup, powersgd rank: "
+                             "comm: \"%.*s\" of compression \"%s\": topk has density, momentum, clip, warmup and start, powersgd rank and start: "
                              "topk:0.01,momentum=0.9,clip=4,warmup=100",
                              (int)(end - from), from, text);
         item = end;

@@ -39,7 +39,7 @@ static bool splits(double density, int members, int64_t compressed)
 static int64_t wanted(const comm_codec *c)
 {
     double density = c->config.density, stages = ceil(log(1 / density) / log(4)) - 1;
-    int64_t past = (int64_t)c->round - 1; /* rounds before this one */
+    int64_t past = (int64_t)c->round - 1 - c->config.start; /* compressed rounds before this one */
     if (past < c->config.warmup && stages >= 1) {
         double now = pow(0.25, 1 + floor((double)past * stages / (double)c->config.warmup));
         if (now > density) density = now;

@@ -1,5 +1,6 @@
-/* Sparse allreduce: every member's (row number, row) pairs go to all, who add up what has the same number, in the order of the members. What becomes so full that
- * pairs would be longer than all rows is given as all rows. */
+/* Sparse allreduce: every member's (row number, row) pairs go to all, who add up what has the same number, in the order of the members; what becomes so full that
+ * pairs would be longer than all rows is given as all rows. Where the pairs of all are more than an allreduce of all rows would send, that is done instead. Merging on
+ * the way (compress/sparse.h) would need room for all rows at every stop: here a matrix may be far larger than what anybody brings. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,8 +115,69 @@ static int merge(lib_execution *x)
     return x->step = lib_finish, 1;
 }
 
+/* ---- all rows ------------------------------------------------------------------------------------------------------------------------- */
+
+static int give_all(lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    int64_t count = r->rows * r->dim[1], divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
+    lib_entry *entry = x->batch.entry[0];
+    void *out = r->out;
+    if (!out) KOLO_TRY(lib_entry_memory(entry, (size_t)count * comm_width(r->type), &out));
+    comm_scale(is_half(r->type) ? x->work : out, x->work, count, x->type, divisor, r->postscale);
+    if (is_half(r->type)) comm_narrow(out, (const float *)(void *)x->work, count, r->type);
+    entry->output = (kolo_output){.data = out, .dims = 2, .dim = {r->rows, r->dim[1]}, .last = -1};
+    return x->step = lib_finish, 1;
+}
+
+/* This member's rows, added up where they belong. On the stage lie all rows, then two of f32 or of the type. */
+static int add_all(lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    int64_t each = r->dim[1], count = r->rows * each;
+    enum kolo_wire type = is_half(r->type) ? KOLO_WIRE_F32 : r->type;
+    size_t width = comm_width(type), row = kolo_round_up((size_t)each * width, KOLO_ALIGN), all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
+    const char *in = r->in ? r->in : r->out;
+    comm_combine sum = comm_combine_of(type, KOLO_SUM);
+    KOLO_TRY(lib_track_stage(x->track, x->group->world, all + 2 * row, &x->work));
+    char *scaled = x->work + all, *wide = scaled + row;
+    memset(x->work, 0, (size_t)count * width);
+    for (int64_t i = 0; i < r->dim[0]; i++, in += (size_t)each * comm_width(r->type)) {
+        char *to = x->work + (size_t)(r->index[i] * each) * width;
+        comm_scale(scaled, in, each, r->type, 1, r->prescale);
+        if (is_half(r->type)) comm_widen((float *)(void *)wide, scaled, each, r->type);
+        sum(to, to, is_half(r->type) ? wide : scaled, each);
+    }
+    x->type = type;
+    return 0;
+}
+
+static int by_all_rows(lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    KOLO_TRY(add_all(x));
+    comm_problem problem = {.what = KOLO_ALLREDUCE,
+                            .me = x->group->rank,
+                            .members = x->group->size,
+                            .in_place = true,
+                            .count = r->rows * r->dim[1],
+                            .width = comm_width(x->type),
+                            .node_of = x->group->node_of};
+    return lib_run(x, &problem, x->work, x->work, x->type, KOLO_SUM, give_all);
+}
+
+/* An allreduce sends about twice its vector. */
+static bool pairs_are_longer(const lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    double width = is_half(r->type) ? sizeof(float) : (double)comm_width(r->type), pairs = 0;
+    for (int m = 0; m < x->group->size; m++) pairs += (double)x->batch.rows[m];
+    return pairs * (8 + (double)r->dim[1] * (double)comm_width(r->type)) > 2 * (double)r->rows * (double)r->dim[1] * width;
+}
+
 int lib_sparse(lib_execution *x)
 {
+    if (lib_request(x, 0)->dim[1] && pairs_are_longer(x)) return by_all_rows(x);
     const kolo_request *r = lib_request(x, 0);
     int64_t each_bytes = r->dim[1] * (int64_t)comm_width(r->type), total = 0, mine = 0, pairs = 0;
     int members = x->group->size, me = x->group->rank;

@@ -75,7 +75,7 @@ static int make_codec(lib_special *s, const kolo_group *g, const lib_special_wan
     comm_matrix matrix = {.at = 0, .groups = 1, .columns = w->rows, .lanes = w->elements / w->rows};
     comm_compress config;
     KOLO_TRY(comm_compress_parse(&config, w->words));
-    config.seed = lib_hash(w->name, strlen(w->name));
+    if (comm_compress_owes(config.kind)) config.seed = lib_hash(w->name, strlen(w->name)); /* the others: named or not, the same draws */
     return comm_codec_make(&s->codec, &config, g->rank, g->size, w->elements, &matrix, w->elements ? 1 : 0);
 }
 
