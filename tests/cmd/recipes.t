@@ -4,7 +4,7 @@
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo
 export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
-tiny="batch_ramp= size_ramp= data=synthetic val=none deterministic=true conv=direct threads=1"
+tiny="batch_ramp= size_ramp= multi_scale= data=synthetic val=none deterministic=true conv=direct threads=1"
 for recipe in share/recipes/*.yaml; do
     name=$(basename "$recipe" .yaml)
     # shellcheck disable=SC2086
@@ -12,9 +12,11 @@ for recipe in share/recipes/*.yaml; do
     status=$?
     ok $status "$name: a plan for two ranks passes the checker"
     [ $status = 0 ] || sed 's/^/# /' "$ROOM/plan" | tail -n 3
-    # its own batches and sizes: what cannot be is said before anything is planned
-    kolo plan "$recipe" data="$ROOM/nothing" batch="$(sed -n 's/^batch: *//p' "$recipe" | head -n 1 | grep . || echo 256)" > "$ROOM/plan" 2>&1
-    like "$ROOM/plan" 'nothing' "$name: with a data set it would begin"
+    # its own batches and sizes, in all phases, on as many ranks as the smallest batch has micro-batches
+    least=$(sed -n 's/^batch: *//p; s/^batch_ramp: *//p' "$recipe" | tr , '\n' | sed 's/.*://' | sort -n | head -n 1)
+    micro=$(sed -n 's/^micro_batch: *//p' "$recipe")
+    kolo plan "$recipe" data=synthetic val=none ranks=$((least / ${micro:-1})) deterministic=true conv=direct threads=1 > "$ROOM/plan" 2>&1
+    like "$ROOM/plan" '^checked: ' "$name: so does every plan of its own batches and sizes, on $((least / ${micro:-1})) ranks"
     small=$(sed -n 's/^# small: *//p' "$recipe")
     is "$(sed -n 's/^# small: *//p' "share/recipes/$small.yaml")" "$small" "$name: $small is what runs on a desk"
     [ "$small" = "$name" ] && case $name in *_small) continue ;; esac

@@ -1,7 +1,7 @@
 /* The executor on a GPU beside the CPU's: the same steps, told later; recorded steps give the bits of those that were not; loss scaling,
  * averages, evaluation, values, errors. The network has norms and pooling only, so its sums, not libraries, are what differs. */
 #include "cuda_rig.h"
-#include "exec_rig.h"
+#include "exec_forms.h"
 
 static kolo_backend *cpu, *gpu;
 
@@ -291,6 +291,7 @@ int main(void)
     compare_training(&scaled, .02, "f16 with loss scaling");
     test_late();
     test_replay();
+    forms_check(gpu, &norms); /* each recorded by itself */
     test_evaluation(&norms, 1e-5, "f32");
     test_evaluation(&half, .01, "f16");
     test_scaling();

@@ -64,6 +64,10 @@ little=$(fitting 64) more=$(fitting 256)
 [ "${little:-0}" -gt 0 ] && [ "${more:-0}" -gt "$little" ]
 ok $? "what fits depends on the memory: $little pictures in 64 MB, $more in 256"
 
+grown=$(SLURM_MEM_PER_NODE=256 kolo plan share/recipes/shapes.yaml data=synthetic batch=auto size_ramp=0:32,1:64 deterministic=true threads=1 2>&1 | sed -n 's/.*batch=auto: \([0-9]*\) pictures.*/\1/p')
+[ "${grown:-0}" -gt 0 ] && [ "$grown" -lt "$more" ]
+ok $? "and on the largest picture of a ramp: $grown"
+
 refused() { # STATUS PATTERN TEXT KEY=VALUE...
     train refused "${@:4}"
     is $? "$1" "$3"

@@ -27,8 +27,49 @@ static void refused(const char *ramp)
     free(p);
 }
 
+static int parse_sides(const char *sides, const char *batch, const char *size, kolo_phase **phase, int *n)
+{
+    kolo_options o;
+    kolo_options_default(&o);
+    kolo_option_set(&o, "multi_scale", sides, "test");
+    kolo_option_set(&o, "batch_ramp", batch, "test");
+    kolo_option_set(&o, "size_ramp", size, "test");
+    int rc = kolo_phases_parse(&o, phase, n);
+    kolo_options_free(&o);
+    return rc;
+}
+
+static void test_sides(void)
+{
+    static const char *const bad[] = {"480", "480-", "480-400", "480-480", "480-500", "0-64", "-64-128", "480-800:", "480-800:0", "480-800:32:0", "480-800:32:10:1",
+                                      "480-800x", "480 -800", "32-99999"};
+    kolo_phase *p = NULL;
+    int n = 0, refusals = 0;
+    ok(parse_sides("480-800", "1:64", "", &p, &n) == 0 && n == 2, "drawn sides beside a ramp of batches");
+    for (int i = 0; i < n; i++) {
+        const kolo_sides *s = &p[i].sides;
+        ok(s->low == 480 && s->high == 800 && s->step == 32 && s->every == 10 && kolo_sides_count(s) == 11, "phase %d: 11 sides, every ten steps", i);
+    }
+    free(p);
+    ok(parse_sides("24-56:8:3", "", "", &p, &n) == 0 && p[0].sides.low == 24 && p[0].sides.high == 56 && p[0].sides.step == 8 && p[0].sides.every == 3,
+       "with step and period stated");
+    free(p);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        p = NULL;
+        const bool refused = parse_sides(bad[i], "", "", &p, &n) == KOLO_ECONFIG && strstr(kolo_error_text(), "LOW-HIGH");
+        if (!refused) diag("%s was taken", bad[i]);
+        refusals += refused;
+        free(p);
+    }
+    is_int(refusals, (int)(sizeof bad / sizeof *bad), "what is no range is refused");
+    p = NULL;
+    is_int(parse_sides("480-800", "", "0:64", &p, &n), KOLO_ECONFIG, "and one beside a size_ramp");
+    free(p);
+}
+
 int main(void)
 {
+    test_sides();
     kolo_phase *p = NULL;
     int n = 0, wrong = 0;
     int64_t epoch, within, count[7] = {0};
