@@ -21,22 +21,25 @@ tap_end() {
 trap tap_end EXIT
 at_end() { tap_cleanup+=("$1"); }
 
+# ok, is, like fail where the check does: `ok ... || more words of why`
 ok() { # STATUS TEXT [FILE: what was said, shown where it failed]
     tap_count=$((tap_count + 1))
     if [ "$1" = 0 ]; then echo "ok $tap_count - $2" && return; fi
     echo "not ok $tap_count - $2" && tap_failed=1
     [ -z "${3:-}" ] || tail -n 15 "$3" | sed 's/^/#     /'
+    return 1
 }
 is() { # GOT WANT TEXT
     [ "$1" = "$2" ]
-    ok $? "$3"
-    [ "$1" = "$2" ] || printf '#   got  %s\n#   want %s\n' "${1//$'\n'/ }" "${2//$'\n'/ }"
+    ok $? "$3" && return
+    printf '#   got  %s\n#   want %s\n' "${1//$'\n'/ }" "${2//$'\n'/ }"
+    return 1
 }
 like() { # FILE PATTERN TEXT: a line of FILE matches
     grep -qE -- "$2" "$1"
-    local status=$?
-    ok $status "$3"
-    [ $status = 0 ] || { echo "#   no line matches $2 in:" && tail -n 15 "$1" | sed 's/^/#     /'; }
+    ok $? "$3" && return
+    echo "#   no line matches $2 in:" && tail -n 15 "$1" | sed 's/^/#     /'
+    return 1
 }
 skip() { tap_count=$((tap_count + 1)) && echo "ok $tap_count # SKIP $1"; }
 skip_all() { echo "1..0 # SKIP $1" && exit 0; }

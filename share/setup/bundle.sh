@@ -89,7 +89,7 @@ fi
 if [ -d "$shared/golden/models" ]; then
     mkdir -p "$out"/share/golden/{models,train,ops}
     for case in resnet18_64 resnet18_64_bias resnet18_224 resnet20_cifar_a resnet20_cifar_a_16 resnet20_cifar_b resnet20_cifar_b_16 \
-        resnet50_64_bias resnet50_96 resnet50_224 lenet5 mlp; do
+        resnet50_64_bias resnet50_96 resnet50_224 resnext50_32x4d_64_bias convnext_tiny_96 swin_t_160 lenet5 mlp; do
         cp "$shared/golden/models/$case.json" "$out/share/golden/models/"
     done
     cp "$shared"/golden/train/{resnet20,lenet5}_*.json "$out/share/golden/train/"

@@ -125,7 +125,7 @@ train() {
     local name=$1 seconds=$2 recipe=$RECIPES/$3.yaml status
     shift 3
     enough "$name" || return 1
-    limited "$seconds" kolo train "$recipe" "$@" val=none run="$ROOM/$name" > "$OUT/logs/$part.$name" 2>&1
+    limited "$seconds" kolo train "$recipe" ${DRY:+size=8} "$@" val=none run="$ROOM/$name" > "$OUT/logs/$part.$name" 2>&1
     status=$?
     [ $status = 0 ] || { fail "$name: kolo train ended with status $status" && tail_of "$OUT/logs/$part.$name" 5; }
     return $status

@@ -6,11 +6,13 @@ golden() { "$BUILD/tests/golden" "$@" >"$ROOM/out" 2>&1; }
 [ -d "$KOLO_SHARED/golden" ] || skip_all "no golden figures here"
 models=$KOLO_SHARED/golden/models
 
-for case in inventory lenet5 mlp resnet20_cifar_a_16 resnet20_cifar_b_16 resnet18_64 resnet50_64_bias; do
+for case in inventory lenet5 mlp resnet20_cifar_a_16 resnet20_cifar_b_16 resnet18_64 resnet50_64_bias \
+    resnext50_32x4d_64_bias convnext_tiny_96 swin_t_160 yolox_nano_128; do
     golden "$models/$case.json"
     status=$?
     ok $status "$case: $(grep -c '^ok' "$ROOM/out") checks pass"
     [ $status = 0 ] || sed 's/^/# /' "$ROOM/out"
+    is "$(grep -c SKIP "$ROOM/out")" 0 "$case: all of it"
 done
 
 golden "$KOLO_SHARED/golden/detect"

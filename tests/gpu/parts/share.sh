@@ -5,7 +5,7 @@ if ! with sh -c 'command -v mpiexec' > /dev/null; then
     skip "no mpiexec"
 else
     args=("$RECIPES/resnet20_cifar.yaml" data="$DATA/small/train" val=none bn=ghost reduce=canonical deterministic=true schedule=constant warmup=0 seed=4 device=cuda share_gpu=true)
-    if [ -n "$DRY" ]; then args+=(batch=16 micro_batch=8 steps=3 precision=f32); else args+=(batch=128 micro_batch=64 steps=20 precision=bf16); fi
+    if [ -n "$DRY" ]; then args+=(size=8 batch=16 micro_batch=8 steps=3 precision=f32); else args+=(batch=128 micro_batch=64 steps=20 precision=bf16); fi
     ranks() { # NAME RANKS ARGS
         local name=$1 n=$2
         shift 2
