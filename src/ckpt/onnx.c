@@ -320,17 +320,28 @@ static int scale_text(const kolo_graph *g, bool std, char *text, size_t size)
     return 0;
 }
 
+/* Their order in the input. */
+static const char *channels_of(const kolo_graph *g)
+{
+    for (int64_t i = 0; i < g->nodes; i++)
+        if (g->node[i].op == KOLO_OP_normalize)
+            return g->tensor[g->node[i].out[0]].dim[1] != 3 ? "gray" : g->node[i].a.reverse ? "BGR" : "RGB";
+    return "";
+}
+
 static int write_model(onnx_writer *w, const char *path)
 {
     char mean[96], std[96];
     Onnx__ModelProto model = ONNX__MODEL_PROTO__INIT;
     Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT, *opsets = &opset;
-    Onnx__StringStringEntryProto entry[2] = {ONNX__STRING_STRING_ENTRY_PROTO__INIT, ONNX__STRING_STRING_ENTRY_PROTO__INIT};
-    Onnx__StringStringEntryProto *entries[2] = {&entry[0], &entry[1]};
+    Onnx__StringStringEntryProto entry[3] = {ONNX__STRING_STRING_ENTRY_PROTO__INIT, ONNX__STRING_STRING_ENTRY_PROTO__INIT,
+                                             ONNX__STRING_STRING_ENTRY_PROTO__INIT};
+    Onnx__StringStringEntryProto *entries[3] = {&entry[0], &entry[1], &entry[2]};
     KOLO_TRY(scale_text(w->graph, false, mean, sizeof mean));
     KOLO_TRY(scale_text(w->graph, true, std, sizeof std));
     entry[0].key = keep_text(w, "mean"), entry[0].value = mean;
     entry[1].key = keep_text(w, "std"), entry[1].value = std;
+    entry[2].key = keep_text(w, "channels"), entry[2].value = keep_text(w, channels_of(w->graph));
     opset.domain = keep_text(w, "");
     opset.has_version = true, opset.version = OPSET;
     model.has_ir_version = true, model.ir_version = IR_VERSION;
@@ -338,7 +349,7 @@ static int write_model(onnx_writer *w, const char *path)
     model.producer_version = keep_text(w, KOLO_VERSION);
     model.graph = &w->proto;
     model.opset_import = &opsets, model.n_opset_import = 1;
-    model.metadata_props = entries, model.n_metadata_props = 2;
+    model.metadata_props = entries, model.n_metadata_props = 3;
     w->proto.name = keep_text(w, w->graph->name);
     KOLO_TRY(w->rc);
     const size_t bytes = onnx__model_proto__get_packed_size(&model);

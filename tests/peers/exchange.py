@@ -8,8 +8,13 @@ logits:  distance of kolo's logits from theirs of PICTURE, relative
 paper:   ConvNeXt's and Swin's own names; there timm's importer of those names (checkpoint_filter_fn) is the reader, and the writer kolo
 onnx:    the exported graph passes onnx.checker, and onnxruntime's logits are as far from theirs; "-" where either is not installed
 
-Exit status 1 if anything differs. KOLO: the program."""
+Detectors have no package to load them. Of YOLOX a checkpoint is written as its trainer writes them, with the names of its repository
+(../shared/golden/models/inventory.json), taken, and given back equal. boxes: what onnxruntime's heads say, decoded here, is what kolo predict says:
+the worst distance in pixels, scores within a thousandth.
+
+A line ends in "ok" or in what is wrong; exit status 1 if anything is. KOLO: the program."""
 import json
+import math
 import os
 import subprocess
 import sys
@@ -24,6 +29,11 @@ BOTH = "resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext10
 BOTH += "vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4".split()
 WITH_PAPER = "convnext_tiny convnext_small convnext_base convnext_large swin_t swin_s swin_b".split()
 TIMM_ONLY = ["resnet50d", "resnet101d"]
+DETECTORS = "yolox_nano yolox_tiny yolox_s yolox_darknet53 yolov3_tiny yolov3".split()
+ANCHORS = {
+    "yolov3": [[(10, 13), (16, 30), (33, 23)], [(30, 61), (62, 45), (59, 119)], [(116, 90), (156, 198), (373, 326)]],
+    "yolov3_tiny": [[(10, 14), (23, 27), (37, 58)], [(81, 82), (135, 169), (344, 319)]],
+}
 TIMM = {f"swin_{k}": f"swin_{w}_patch4_window7_224" for k, w in (("t", "tiny"), ("s", "small"), ("b", "base"))}
 
 
@@ -93,7 +103,7 @@ def by_onnx(program, name, file, x, want, folder):
     kolo(program, "export", f"model={name}", f"weights={file}", path)
     onnx.checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    out = session.run(None, {session.get_inputs()[0].name: torch.cat([x, x.flip(3)]).numpy()})[0]  # any number of rows
+    out = session.run(None, {session.get_inputs()[0].name: torch.cat([x, x.flip(3)]).numpy()})[0]  # any number of rows; the logits come first
     return distance(torch.from_numpy(out[:1]), want)
 
 
@@ -123,20 +133,126 @@ def row(program, name, names, picture, folder, graph):
     equal = all(torch.equal(v, strict.state_dict()[k]) for k, v in model.state_dict().items() if v.is_floating_point())
     onnx = by_onnx(program, name, file, x, want, folder) if graph else None
     good = equal and got < LIMIT and (onnx is None or onnx < LIMIT)
-    print(f"{name:18s} {names:12s} in yes  out {'equal' if equal else 'DIFFERS'}  logits {got:.1e}  onnx {'-' if onnx is None else f'{onnx:.1e}'}", flush=True)
+    print(f"{name:18s} {names:12s} in yes  out {'equal' if equal else 'DIFFERS'}  logits {got:.1e}  onnx {'-' if onnx is None else f'{onnx:.1e}'}  {'ok' if good else 'FAR'}", flush=True)
+    return good
+
+
+def numbers(name, shapes):
+    """A state dict of these shapes, such that heads put out numbers about 1; counters stand where PyTorch has them."""
+    state = {key: torch.zeros(shape) for key, shape in shapes.items()}
+
+    class Holder:
+        def state_dict(self):
+            return state
+
+        def eval(self):
+            return self
+
+    fill(Holder())
+    for key in state:
+        if key.endswith("num_batches_tracked"):
+            state[key] = torch.tensor(5)
+    return state
+
+
+def yolox_checkpoint(program, name, folder):
+    """Writes FOLDER/in.pth; whether kolo gives back all of it under the same names."""
+    from safetensors.torch import load_file
+
+    file, back = os.path.join(folder, "in.pth"), os.path.join(folder, "out.safetensors")
+    inventory = os.path.join(os.environ.get("KOLO_SHARED", "../shared"), "golden/models/inventory.json")
+    names = json.load(open(inventory))["names"].get(name) if os.path.exists(inventory) else None
+    if names is None:  # of the larger ones: as kolo has it, they are built alike
+        kolo(program, "export", f"model={name}", "seed=1", back)
+        names = {key: list(t.shape) for key, t in load_file(back).items()}
+    state = numbers(name, names)
+    torch.save({"start_epoch": 300, "model": state, "optimizer": {"state": {}, "param_groups": [{"lr": 0.01, "params": [0, 1]}]}}, file)
+    kolo(program, "export", f"model={name}", f"weights={file}", back)
+    got = load_file(back)
+    floats = {key for key, t in state.items() if t.is_floating_point()}
+    return file, floats <= set(got) <= set(state) and all(torch.equal(got[key], state[key]) for key in floats)
+
+
+def decoded(name, heads, size, least):
+    """[score, class, x0, y0, x1, y1] of every answer that is as sure."""
+    found = []
+    for level, head in enumerate(heads):
+        head = torch.from_numpy(head[0]).double()
+        stride = size // head.shape[1]
+        rows, columns = torch.meshgrid(torch.arange(head.shape[1]), torch.arange(head.shape[2]), indexing="ij")
+        for k, anchor in enumerate(ANCHORS.get(name, [[None]] * 3)[level]):
+            h = head if anchor is None else head.chunk(3)[k]
+            if anchor is None:
+                x, y, w, t = (h[0] + columns) * stride, (h[1] + rows) * stride, h[2].exp() * stride, h[3].exp() * stride
+            else:
+                x, y, w, t = (h[0].sigmoid() + columns) * stride, (h[1].sigmoid() + rows) * stride, h[2].exp() * anchor[0], h[3].exp() * anchor[1]
+            box = torch.stack([x - w / 2, y - t / 2, x + w / 2, y + t / 2]).clamp(0, size)
+            scores = h[4].sigmoid() * h[5:].sigmoid()
+            if anchor is None:  # one class an answer
+                best = scores.argmax(0)
+                scores = torch.where(torch.arange(len(scores))[:, None, None] == best, scores, -1.0)
+            for c, i, j in (scores >= least).nonzero().tolist():
+                found.append([scores[c, i, j].item(), c] + box[:, i, j].tolist())
+    return found
+
+
+def detector(program, name, picture, folder):
+    size, file, equal = 96, None, True
+    photo = os.path.join(folder, "square.png")
+    Image.open(picture).convert("RGB").resize((size, size)).save(photo)
+    if name.startswith("yolox"):
+        file, equal = yolox_checkpoint(program, name, folder)
+    else:
+        file = os.path.join(folder, "in.weights")
+        kolo(program, "export", f"model={name}", "seed=1", file)
+    print(f"{name:18s} in yes  out {'equal' if equal else 'DIFFERS'}", end="  ", flush=True)
+    try:
+        import onnx
+        import onnxruntime
+    except ImportError:
+        print(f"boxes -  {'ok' if equal else 'DIFFERS'}", flush=True)
+        return equal
+    path = os.path.join(folder, "graph.onnx")
+    kolo(program, "export", f"model={name}", f"size={size}", f"weights={file}", path)
+    onnx.checker.check_model(path, full_check=True)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    x = transforms.ToTensor()(Image.open(photo))[None]
+    x = x.flip(1) * 255 if name.startswith("yolox") else x
+    heads = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    answers = decoded(name, heads, size, 0)
+    least = sorted((a[0] for a in answers), reverse=True)[: 200][-1]
+    printed = subprocess.run([program, "predict", f"model={name}", f"size={size}", f"weights={file}", photo, f"show={least:.6f}", "nms=1", "deterministic=true"], capture_output=True, text=True, check=True)
+    told = []
+    for line in printed.stdout.splitlines()[1:]:
+        score, c, left, top, w, h = map(float, line.split())
+        told.append([score, c, left, top, left + w, top + h])
+    want = [a for a in answers if a[0] > least + 1e-3]
+    worst = 0 if want else math.inf
+    for a in want:
+        near = [max(abs(p - q) for p, q in zip(a[2:], t[2:])) for t in told if t[1] == a[1] and abs(t[0] - a[0]) < 2e-3]
+        worst = max(worst, min(near, default=math.inf))
+    good = equal and worst < 0.2 and len(told) >= len(want)
+    print(f"boxes {worst:.2f} of {len(want)}  {'ok' if good else 'FAR'}", flush=True)
     return good
 
 
 def main():
     program, folder, picture = sys.argv[1:4]
-    wanted = sys.argv[4:] or BOTH + WITH_PAPER + TIMM_ONLY
+    wanted = sys.argv[4:] or BOTH + WITH_PAPER + TIMM_ONLY + DETECTORS
     good = True
     for name in wanted:
+        if name in DETECTORS:
+            try:
+                good &= detector(program, name, picture, folder)
+            except (RuntimeError, ValueError, OSError, subprocess.CalledProcessError) as e:
+                good = False
+                print(f"{name:18s} FAILED: {str(e)[:400]}", flush=True)
+            continue
         all_names = ["timm"] if name in TIMM_ONLY else ["torchvision", "timm"] + ["paper"] * (name in WITH_PAPER)
         for names in all_names:
             try:
                 good &= row(program, name, names, picture, folder, names == all_names[0])
-            except (RuntimeError, ValueError) as e:
+            except (RuntimeError, ValueError, OSError, subprocess.CalledProcessError) as e:
                 good = False
                 print(f"{name:18s} {names:12s} FAILED: {str(e)[:400]}", flush=True)
     return not good

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Weights and graphs beside PyTorch's packages: every row of tests/peers/exchange.py is a test. Some minutes.
+#   PYTHON=python with torch, torchvision, timm, safetensors, and for graphs onnx and onnxruntime [python3]; NETWORKS="resnet50 swin_t": these alone, all: every one
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+need kolo
+PYTHON=${PYTHON:-python3}
+"$PYTHON" -c 'import torch, torchvision, timm, safetensors' 2> /dev/null || skip_all "no torchvision and timm here (PYTHON=)"
+picture=$(find "$KOLO_SHARED/data/imagenet-sample" -name '*.JPEG' 2> /dev/null | sort | head -n 1)
+[ -n "$picture" ] || skip_all "no photo here"
+export KOLO_CACHE=$ROOM/cache
+networks=${NETWORKS:-resnet18 resnet50 resnext50_32x4d resnet50d vgg11 vgg16_bn efficientnet_b0 efficientnet_b3 convnext_tiny swin_t yolox_nano yolox_tiny yolox_s yolox_darknet53 yolov3_tiny yolov3}
+[ "$networks" != all ] || networks=
+# shellcheck disable=SC2086
+"$PYTHON" tests/peers/exchange.py "$BUILD/bin/kolo" "$ROOM" "$picture" $networks > "$ROOM/rows" 2> "$ROOM/log"
+status=$?
+while IFS= read -r row; do
+    case $row in *" ok") ok 0 "${row% ok}" ;; *) ok 1 "$row" ;; esac
+done < "$ROOM/rows"
+[ -s "$ROOM/rows" ]
+ok $((status | $?)) "all of them"
+[ $status = 0 ] || sed 's/^/# /' "$ROOM/log" | tail -n 5
+done_testing
