@@ -32,13 +32,7 @@ static int blocks_of(const efficientnet *e, int base) { return (int)ceil(base * 
 static int unit(const efficientnet *e, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
                 int64_t groups, bool silu)
 {
-    kolo_conv_spec spec = {.out = out,
-                           .kernel = {kernel, kernel},
-                           .stride = {stride, stride},
-                           .pad = {kernel / 2, kernel / 2},
-                           .groups = groups,
-                           .weight = kolo_kaiming_normal(kernel * kernel * out)};
-    x = kolo_conv(e->g, kolo_numbered(name, 0).text, x, &spec);
+    x = kolo_plain_conv(e->g, kolo_numbered(name, 0).text, x, out, kernel, stride, groups);
     x = kolo_batch_norm(e->g, kolo_numbered(name, 1).text, x, 1e-5, 0.1, 1);
     return silu ? kolo_activate(e->g, kolo_numbered(name, 2).text, x, KOLO_SILU, 0) : x;
 }

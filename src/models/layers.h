@@ -53,6 +53,18 @@ static inline kolo_init kolo_uniform_fan_in(int64_t fan_in)
     return (kolo_init){KOLO_INIT_UNIFORM, 1 / sqrt((double)fan_in)};
 }
 
+/* kernel x kernel, the map's size divided by the stride, no bias, weights for a ReLU behind (fan_out): ResNet's and its relatives'. groups 0: 1 */
+static inline int kolo_plain_conv(kolo_graph *g, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t groups)
+{
+    const kolo_conv_spec spec = {.out = out,
+                                 .kernel = {kernel, kernel},
+                                 .stride = {stride, stride},
+                                 .pad = {kernel / 2, kernel / 2},
+                                 .groups = groups,
+                                 .weight = kolo_kaiming_normal(kernel * kernel * out)};
+    return kolo_conv(g, name, x, &spec);
+}
+
 static inline kolo_init kolo_normal(double deviation) { return (kolo_init){KOLO_INIT_NORMAL, deviation}; }
 static inline kolo_init kolo_constant(double value) { return (kolo_init){KOLO_INIT_CONSTANT, value}; }
 

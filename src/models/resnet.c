@@ -10,17 +10,6 @@ typedef struct resnet {
     double last_norm;             /* initial weight of the norm before a block's addition */
 } resnet;
 
-static int conv(const resnet *r, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t groups)
-{
-    kolo_conv_spec spec = {.out = out,
-                           .kernel = {kernel, kernel},
-                           .stride = {stride, stride},
-                           .pad = {kernel / 2, kernel / 2},
-                           .groups = groups,
-                           .weight = kolo_kaiming_normal(kernel * kernel * out)};
-    return kolo_conv(r->g, name, x, &spec);
-}
-
 static int norm(const resnet *r, const char *name, int x, double weight)
 {
     return kolo_batch_norm(r->g, name, x, 1e-5, 0.1, weight);
@@ -34,7 +23,7 @@ static int unit(const resnet *r, const char *block, int n, int x, int64_t out, i
     snprintf(part[0], sizeof part[0], "conv%d", n);
     snprintf(part[1], sizeof part[1], "bn%d", n);
     snprintf(part[2], sizeof part[2], "relu%d", n);
-    x = conv(r, kolo_part_of(block, part[0]).text, x, out, kernel, stride, groups);
+    x = kolo_plain_conv(r->g, kolo_part_of(block, part[0]).text, x, out, kernel, stride, groups);
     x = norm(r, kolo_part_of(block, part[1]).text, x, 1);
     return kolo_relu(r->g, kolo_part_of(block, part[2]).text, x);
 }
@@ -49,7 +38,7 @@ static int shortcut(const resnet *r, const char *block, int x, int64_t out, int6
         x = kolo_avg_pool_same(r->g, kolo_part_of(block, "downsample.0").text, x, 2, stride);
         stride = 1;
     }
-    x = conv(r, kolo_part_of(block, conv_name).text, x, out, 1, stride, 1);
+    x = kolo_plain_conv(r->g, kolo_part_of(block, conv_name).text, x, out, 1, stride, 1);
     return norm(r, kolo_part_of(block, norm_name).text, x, 1);
 }
 
@@ -61,7 +50,7 @@ static int join(const resnet *r, const char *block, const char *output, int x, i
 static int basic_block(const resnet *r, const char *block, const char *output, int x, int64_t planes, int64_t stride)
 {
     int y = unit(r, block, 1, x, planes, 3, stride, 1);
-    y = conv(r, kolo_part_of(block, "conv2").text, y, planes, 3, 1, 1);
+    y = kolo_plain_conv(r->g, kolo_part_of(block, "conv2").text, y, planes, 3, 1, 1);
     y = norm(r, kolo_part_of(block, "bn2").text, y, r->last_norm);
     return join(r, block, output, shortcut(r, block, x, planes, stride), y);
 }
@@ -72,7 +61,7 @@ static int bottleneck_block(const resnet *r, const char *block, const char *outp
     int64_t inside = planes * r->group_planes / 64 * r->groups;
     int y = unit(r, block, 1, x, inside, 1, 1, 1);
     y = unit(r, block, 2, y, inside, 3, stride, r->groups);
-    y = conv(r, kolo_part_of(block, "conv3").text, y, 4 * planes, 1, 1, 1);
+    y = kolo_plain_conv(r->g, kolo_part_of(block, "conv3").text, y, 4 * planes, 1, 1, 1);
     y = norm(r, kolo_part_of(block, "bn3").text, y, r->last_norm);
     return join(r, block, output, shortcut(r, block, x, 4 * planes, stride), y);
 }
@@ -93,11 +82,11 @@ static int stage(const resnet *r, int s, int x, int blocks)
 static int stem(const resnet *r, int x)
 {
     if (r->d) {
-        x = kolo_relu(r->g, "conv1.2", norm(r, "conv1.1", conv(r, "conv1.0", x, 32, 3, 2, 1), 1));
-        x = kolo_relu(r->g, "conv1.5", norm(r, "conv1.4", conv(r, "conv1.3", x, 32, 3, 1, 1), 1));
-        x = conv(r, "conv1.6", x, 64, 3, 1, 1);
+        x = kolo_relu(r->g, "conv1.2", norm(r, "conv1.1", kolo_plain_conv(r->g, "conv1.0", x, 32, 3, 2, 1), 1));
+        x = kolo_relu(r->g, "conv1.5", norm(r, "conv1.4", kolo_plain_conv(r->g, "conv1.3", x, 32, 3, 1, 1), 1));
+        x = kolo_plain_conv(r->g, "conv1.6", x, 64, 3, 1, 1);
     } else {
-        x = conv(r, "conv1", x, 64, 7, 2, 1);
+        x = kolo_plain_conv(r->g, "conv1", x, 64, 7, 2, 1);
     }
     x = kolo_relu(r->g, "relu", norm(r, "bn1", x, 1));
     return kolo_max_pool(r->g, "maxpool", x, 3, 2, 1);

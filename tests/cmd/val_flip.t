@@ -24,7 +24,7 @@ for how in ours mirrored even; do
     kolo-pack --source cifar-bin --in "$ROOM/$how.bin" --split val --out "$ROOM/$how" > "$ROOM/log" 2>&1
     ok $? "packed: $how"
 done
-common=(model=resnet20 size=32 mean=.5,.5,.5 std=.25,.25,.25 batch=8 threads=1 deterministic=true conv=direct)
+common=(model=resnet20 size=32 "mean=.5,.5,.5" "std=.25,.25,.25" batch=8 threads=1 deterministic=true conv=direct)
 kolo train "${common[@]}" data="$ROOM/even" val=none init="$ROOM/first.safetensors" lr=0.01 schedule=constant epochs=2 run="$ROOM/run" > "$ROOM/log" 2>&1
 ok $? "a network"
 figures() { # DATA ARGUMENTS: loss, top-1, top-5

@@ -138,8 +138,8 @@ def row(program, name, names, picture, folder, graph):
 
 
 def numbers(name, shapes):
-    """A state dict of these shapes, such that heads put out numbers about 1; counters stand where PyTorch has them."""
-    state = {key: torch.zeros(shape) for key, shape in shapes.items()}
+    """A state dict of these shapes, such that heads put out numbers about 1; what has none is a counter."""
+    state = {key: torch.zeros(shape) if shape else torch.tensor(5) for key, shape in shapes.items()}
 
     class Holder:
         def state_dict(self):
@@ -149,9 +149,6 @@ def numbers(name, shapes):
             return self
 
     fill(Holder())
-    for key in state:
-        if key.endswith("num_batches_tracked"):
-            state[key] = torch.tensor(5)
     return state
 
 
