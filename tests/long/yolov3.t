@@ -2,7 +2,7 @@
 # YOLOv3-tiny from darknet's weights of 80 classes to three kinds of blood cells: eight photos are learnt by heart, judged, drawn. Some minutes.
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
-need kolo kolo-pack
+need kolo kolo-pack kolo-shards
 CELLS=$KOLO_SHARED/data/detection/voc-bccd COCO=$KOLO_SHARED/data/detection/coco-json
 if [ ! -d "$CELLS" ] || [ ! -d "$COCO" ]; then skip_all "no photos with boxes here"; fi
 export KOLO_CACHE=$ROOM/cache
@@ -24,7 +24,8 @@ ap50=$(sed -n 's/^AP [-0-9.]*  AP50 \([-0-9.]*\) .*/\1/p' "$ROOM/eval")
 awk -v x="$ap50" 'BEGIN { exit !(x >= .3) }'
 ok $? "AP50 is $ap50: at least .3"
 kolo export "$ROOM/run" "$ROOM/cells.weights" > "$ROOM/log" 2>&1
-photo=$(find "$CELLS" -name '*.jpg' | sort | head -n 1)
+kolo-shards extract "$ROOM/cells" --out "$ROOM/photos" > "$ROOM/log" 2>&1
+photo=$(find "$ROOM/photos" -name '*.jpg' | sort | head -n 1)
 kolo predict model=yolov3_tiny size=160 classes=3 show=0.1 weights="$ROOM/cells.weights" out="$ROOM/drawn" "$photo" > "$ROOM/told" 2>&1
 ok $? "what it learnt is told of a photo"
 like "$ROOM/told" '^  0\.[0-9]+  [0-2]  ' "with boxes"
