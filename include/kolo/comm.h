@@ -11,8 +11,9 @@
  * Functions return 0 or a negative status (kolo/error.h) with a sentence in kolo_error_text(). Requests that do not match (shape, type,
  * operation, root, ...) fail on EVERY rank of the group with KOLO_EINPUT and a text that names the ranks and what each brought; nothing
  * was sent, and the world stays usable. A dead or stopped peer fails what waits for it within the deadline with KOLO_ELAUNCH, naming
- * rank, host, operation and how far it came; the world is then broken: every later call returns the same. The survivors cannot go on among themselves (a world is all
- * ranks of one launch, over sockets too): close it, end, and start the job again from a checkpoint, with fewer nodes if need be.
+ * rank, host, operation and how far it came; the world is then broken: every later call returns the same. Between nodes MPI may still write into the vectors of
+ * what was under way: keep them until the process ends. The survivors cannot go on among themselves (a world is all ranks of one launch, over sockets too): close
+ * it, end, and start the job again from a checkpoint, with fewer nodes if need be.
  *
  * Any thread may call. Nothing is allocated per call once a request of the same kind has been seen (but for results of more than 256 MiB that the library
  * makes, and objects). */
@@ -175,7 +176,7 @@ int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *han
 /* Some named allreduces (or allgathers, or reduce-scatters) that begin only when all of them are ready on all ranks, and are fused
  * together. Either all are submitted or none. */
 int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int count, kolo_handle *handle);
-/* 1: complete (or failed: wait says how); 0: not yet. */
+/* 1: complete (or failed: wait says how); 0: not yet; KOLO_EINPUT: no such handle. */
 int kolo_test(kolo_world *world, kolo_handle handle);
 /* Waits, and says how it ended. A handle of a request with an `out` of the caller's is released by this; otherwise kolo_release does. Threads may wait for one
  * handle together: all of them get the same answer, and the last one releases it; who comes later is told that there is no such handle. */
@@ -203,6 +204,7 @@ int kolo_group_state_save(kolo_group *group, void **state, size_t *bytes);
 int kolo_group_state_restore(kolo_group *group, const void *state, size_t bytes);
 
 /* ---- blocking, matched by order -------------------------------------------------------------------------------------- */
+/* Collective over the group, in the same order on all members, so two threads of a rank must not race with unnamed calls of one group. */
 
 /* in may be NULL: in place. count: elements. */
 int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type,

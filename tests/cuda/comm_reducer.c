@@ -512,33 +512,86 @@ static void check_nccl_fault(const char *fault, work what, int who, double timeo
        "nccl, %s: rank %d says (%.1f s): %s", fault, who, o->seconds, o->text);
 }
 
-static void check_failures(void)
+static void never_coming(void)
 {
     setting set = {.timeout = 3};
     run_ranks(2, &set, never_comes, 0);
     ok(outcomes[0].value == KOLO_ELAUNCH && strstr(outcomes[0].text, "rank 1 on host n0") && outcomes[0].seconds < 10,
        "a rank that does not come is named by the deadline (%.1f s): %s", outcomes[0].seconds, outcomes[0].text);
-    check_killed("staged");
-    check_late("staged");
+}
+
+static void killed_staged(void) { check_killed("staged"); }
+static void killed_nccl(void) { check_killed("nccl"); }
+static void late_staged(void) { check_late("staged"); }
+static void late_nccl(void) { check_late("nccl"); }
+static void opening_staged(void)
+{
     check_open_failure("staged", 1, "cudaMalloc:1");
     check_open_failure("staged", 1, "cudaHostRegister:1");
 }
-
-static void check_nccl(void)
+static void opening_nccl(void)
 {
-    for (int n = 1; n <= 3; n++) check_sums("nccl", n, false);
-    check_killed("nccl");
-    check_late("nccl");
-    check_nccl_fault("absent:1", dies_joining, 0, 30, 15, "rank 1 on host n0", "died");
-    check_nccl_fault("absent:1", only_create, 0, 3, 12, "ncclCommInitRankConfig did not end within 3 s",
-                     "NCCL_SOCKET_IFNAME");
-    check_nccl_fault("die:1:9", steps, 0, 30, 15, "rank 1 on host n0", "step 0, action 4");
-    check_nccl_fault("error:1:9", steps, 0, 30, 15, "rank 1 on host n0", "unhandled system error");
-    check_nccl_fault("error:1:9", steps, 1, 30, 15, "rank 1 on host n0", "unhandled system error");
-    check_nccl_fault("hang:1:9", steps, 1, 3, 12, "no progress", "step 0, action 4");
     check_open_failure("nccl", 0, "ncclGetUniqueId:1");
     check_open_failure("nccl", 1, "ncclCommInitRankConfig:1");
     check_open_failure("nccl", 1, "ncclAllReduce:1");
+}
+static void dies_in_nccl(void)
+{
+    check_nccl_fault("absent:1", dies_joining, 0, 30, 15, "rank 1 on host n0", "died");
+    check_nccl_fault("die:1:9", steps, 0, 30, 15, "rank 1 on host n0", "step 0, action 4");
+}
+static void absent_in_nccl(void)
+{
+    check_nccl_fault("absent:1", only_create, 0, 3, 12, "ncclCommInitRankConfig did not end within 3 s",
+                     "NCCL_SOCKET_IFNAME");
+}
+static void fails_in_nccl(void)
+{
+    check_nccl_fault("error:1:9", steps, 0, 30, 15, "rank 1 on host n0", "unhandled system error");
+    check_nccl_fault("error:1:9", steps, 1, 30, 15, "rank 1 on host n0", "unhandled system error");
+}
+static void hangs_in_nccl(void) { check_nccl_fault("hang:1:9", steps, 1, 3, 12, "no progress", "step 0, action 4"); }
+
+static void (*const drills[])(void) = {never_coming, killed_staged, late_staged,    opening_staged, killed_nccl,  late_nccl,
+                                       opening_nccl, dies_in_nccl,  absent_in_nccl, fails_in_nccl,  hangs_in_nccl};
+enum { DRILLS = sizeof drills / sizeof *drills };
+
+/* The drills mostly wait, so they go side by side: each in a process of its own that begins ranks of its own; its lines are told again in order. */
+static void check_failures(void)
+{
+    FILE *lines[DRILLS];
+    pid_t child[DRILLS];
+    int64_t *left = mmap(NULL, DRILLS * sizeof *left, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    fflush(stdout);
+    for (int d = 0; d < DRILLS; d++) {
+        lines[d] = tmpfile();
+        if ((child[d] = fork()) != 0) continue;
+        dup2(fileno(lines[d]), STDOUT_FILENO);
+        tap_count = tap_failed = 0;
+        ranks_that_left = 0;
+        outcomes = mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        snprintf(job + strlen(job), sizeof job - strlen(job), ".%d", d);
+        drills[d]();
+        left[d] = ranks_that_left;
+        fflush(stdout);
+        _exit(tap_failed != 0);
+    }
+    for (int d = 0; d < DRILLS; d++) {
+        char line[4096];
+        int status = 0, number, text;
+        waitpid(child[d], &status, 0);
+        rewind(lines[d]);
+        while (fgets(line, sizeof line, lines[d])) {
+            line[strcspn(line, "\n")] = 0;
+            bool good = sscanf(line, "ok %d - %n", &number, &text) == 1;
+            if (good || sscanf(line, "not ok %d - %n", &number, &text) == 1) ok(good, "%s", line + text);
+            else puts(line);
+        }
+        if (!WIFEXITED(status)) ok(false, "drill %d came to its end", d);
+        ranks_that_left += left[d];
+        fclose(lines[d]);
+    }
+    munmap(left, DRILLS * sizeof *left);
 }
 
 /* ---- several nodes ---------------------------------------------------------------------------------------------- */
@@ -611,8 +664,8 @@ int main(int argc, char **argv)
     for (int n = 1; n <= 3; n++) check_sums("staged", n, true);
     check_choice();
     if (standin) {
+        for (int n = 1; n <= 3; n++) check_sums("nccl", n, false);
         check_failures();
-        check_nccl();
     } else if (has_nccl()) {
         check_sums("nccl", 1, true);
     } else {

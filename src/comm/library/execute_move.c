@@ -66,20 +66,20 @@ static int64_t total(const int64_t *n, int members)
 static int unpack_gathered(lib_execution *x)
 {
     int members = x->group->size;
+    int64_t *at = x->number + members; /* of every member's next piece */
+    for (int m = 0; m < members; m++) at[m] = m ? at[m - 1] + x->number[m - 1] : 0;
     for (int i = 0; i < x->batch.entries; i++) {
         const int64_t *rows = rows_of(x, i);
         size_t each = row_bytes(lib_request(x, i));
-        char *out, *at = x->work;
-        if (!x->batch.entry[i]) continue;
-        KOLO_TRY(lib_result_memory(x, i, total(rows, members), &out));
+        char *out = NULL;
+        if (x->batch.entry[i]) KOLO_TRY(lib_result_memory(x, i, total(rows, members), &out));
         for (int m = 0; m < members; m++) {
-            const char *from = at;
-            for (int k = 0; k < i; k++) from += (size_t)rows_of(x, k)[m] * row_bytes(lib_request(x, k));
-            memcpy(out, from, (size_t)rows[m] * each);
-            out += (size_t)rows[m] * each;
-            at += x->number[m];
+            size_t bytes = (size_t)rows[m] * each;
+            if (out) memcpy(out, x->work + at[m], bytes);
+            if (out) out += bytes;
+            at[m] += (int64_t)bytes;
         }
-        KOLO_TRY(note_splits(x, i, rows));
+        if (out) KOLO_TRY(note_splits(x, i, rows));
     }
     return x->step = lib_finish, 1;
 }

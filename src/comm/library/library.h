@@ -17,7 +17,7 @@
 #include "comm/transport/router.h"
 #include "kolo/comm.h"
 
-enum lib_state { LIB_FREE, LIB_SUBMITTED, LIB_AGREED, LIB_RUNNING, LIB_DONE };
+enum lib_state { LIB_FREE, LIB_SUBMITTED, LIB_DONE };
 
 /* One request of this rank, from submit to release. Entries lie in chunks that never move; the handle is index and generation. */
 typedef struct lib_entry {

@@ -109,9 +109,35 @@ static int take_vector(lib_execution *x)
 
 static int rows_stand(lib_execution *x) { return x->step = lib_carry, 1; }
 
+static int column_stands(lib_execution *x)
+{
+    int64_t *rows = (int64_t *)(uintptr_t)x->batch.rows;
+    int me = x->group->rank, members = x->group->size;
+    for (int m = 0; m < members; m++) rows[(int64_t)m * members + me] = x->number[members + m];
+    return x->step = lib_carry, 1;
+}
+
+/* Of an alltoall a member needs to know its own row and column alone. */
+static int exchange_rows(lib_execution *x)
+{
+    int me = x->group->rank, members = x->group->size;
+    const comm_problem problem = {.what = KOLO_ALLTOALL,
+                                  .me = me,
+                                  .members = members,
+                                  .send = x->number,
+                                  .receive = x->number,
+                                  .width = sizeof(int64_t),
+                                  .node_of = x->group->node_of};
+    bring_rows(x);
+    for (int m = 0; m < members; m++) x->number[m] = 1;
+    return lib_run(x, &problem, x->number + members, x->batch.rows + (int64_t)me * members, KOLO_WIRE_I64, KOLO_SUM,
+                   column_stands);
+}
+
 /* All have brought the same; their rows did not fit into the packet. */
 static int gather_rows(lib_execution *x)
 {
+    if (lib_request(x, 0)->what == KOLO_ALLTOALL) return exchange_rows(x);
     comm_problem problem = {.what = KOLO_ALLREDUCE,
                             .me = x->group->rank,
                             .members = x->group->size,

@@ -271,8 +271,6 @@ static void note_batches(lib_negotiator *n, double now)
     for (int64_t b = 0; b < core->batches; b++) {
         lib_batch *batch = &core->batch[b];
         batch->group = n->group;
-        for (int i = 0; i < batch->entries; i++)
-            if (batch->entry[i]) atomic_store(&batch->entry[i]->state, LIB_AGREED);
         for (int i = 0; timeline && i < (batch->entries > SHOWN ? 1 : batch->entries); i++)
             if (batch->entry[i])
                 lib_timeline_add(timeline, "negotiate", batch->entry[i]->r.name, batch->entry[i]->submitted, now, 0);

@@ -243,8 +243,6 @@ static void begin(lib_stream *s, lib_execution *x)
     x->track->execution = x;
     x->began = kolo_time();
     x->algorithm = NULL;
-    for (int i = 0; i < x->batch.entries; i++)
-        if (x->batch.entry[i]) atomic_store(&x->batch.entry[i]->state, LIB_RUNNING);
 }
 
 static void end(lib_stream *s, lib_execution *x)

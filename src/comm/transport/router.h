@@ -60,7 +60,7 @@ typedef struct comm_push comm_push;
 /* Collective over the members (ranks of the world, ascending, all on this node). id: names the set, equal on all, not in use. */
 int comm_push_open(comm_push **push, comm_router *router, int id, const int *rank, int members);
 void comm_push_close(comm_push **push);
-/* Starts round n = 1, 2, ... of this set; in == out: in place. Returns at once; small vectors (<= 4 KiB) are reduced by the caller without any other
+/* Starts round n = 1, 2, ... of this set; in == out: in place. Returns at once; small vectors (128 KiB / members, at most 64 KiB) are reduced by the caller without any other
  * thread. how: scaling, divisor and order, as in comm_fold; copied. signature: of what the caller brings; when all have come, every member compares all of
  * them, and where two differ nobody reads or writes a vector: the round ends with COMM_PUSH_DIFFERS on every member. count 0: a meeting, nothing else. */
 int comm_push_start(comm_push *push, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature);
