@@ -4,11 +4,11 @@
  * of it; start and wait. No negotiation, no copy, no allocation after kolo_comm_commit.
  * One progress thread per rank owns all MPI calls. On a node: each rank owns a slice of the bucket, reduces it over
  * all local arenas in rank order in 64 KiB blocks, and writes the result into every arena. Between nodes: the owners
- * of the same slice reduce among themselves over MPI (recursive doubling, Rabenseifner, direct, segmented ring).
+ * of the same slice reduce among themselves over MPI, by the algorithm that the library's selector chooses.
  *
  * Order of an element's sum: the ranks of a node in rank order, then the binary tree over nodes that splits at the
  * largest power of two below their number; with canonical that tree over ranks. Neither buckets, counts nor algorithm
- * change the bits, except for the ring (only by name), whose order depends on the offset. All ranks get the same bits.
+ * change the bits, except for those (only by name) that have another order, such as rings. All ranks get the same bits.
  *
  * MPI is at SERIALIZED: from start to wait, and within every call, the progress thread uses it; otherwise it is free.
  * So a process has at most one communicator over several nodes in use at a time. A communicator whose peer died or
@@ -35,9 +35,9 @@ typedef struct kolo_comm_config {
                            * whatever the nodes: the same bits as one process that sums the ranks' parts in that tree */
     double timeout;        /* seconds a wait may last before it fails with KOLO_ELAUNCH and names the rank that lags */
     int spin;              /* polls before a futex wait; -1: chosen from CPUs and local ranks */
-    const char *algorithm; /* between nodes: NULL or "auto", "recursive_doubling", "rabenseifner", "ring", "direct" */
-    const struct kolo_comm_device *device; /* arena and sums lie in this GPU's memory (reducer.h); NULL: in host memory.
-                                            * Read by create only; the streams must outlive the communicator */
+    const char *algorithm; /* between nodes: NULL or "auto", or the name of one (`kolo bench --algorithms`), which may have another order */
+    const char *table;     /* file of measured costs (`kolo bench --tune`), equal on all ranks; NULL or "": this cluster's, if it was measured; "none". Never changes the order of sums */
+    double patience; /* seconds without a sign of life until a rank of the node is held to be stopped, at most the timeout; 0: 8 */
 } kolo_comm_config;
 
 /* Collective. With size 1 everything below is immediate. */
@@ -46,14 +46,13 @@ int kolo_comm_create(kolo_comm **comm, kolo_launch *launch, const kolo_comm_conf
  * killed job leaves nothing behind). */
 void kolo_comm_destroy(kolo_comm **comm);
 
-/* This rank's arena: arena_bytes, zeroed, touched, aligned to 64 bytes; with config.device in its memory. Owned by comm. */
+/* This rank's arena: arena_bytes, zeroed, touched, aligned to 64 bytes. Owned by comm. */
 void *kolo_comm_arena(kolo_comm *comm);
 
 /* Before commit: declares bucket number 0, 1, ...: `count` f32 elements at byte `offset` of the arena, to be summed
  * over ranks. Same calls on all ranks. */
 int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count);
-/* Collective: checks that all ranks declared the same. On a device it also reduces every bucket once, so that what a
- * library connects at first use is connected and a path that does not work is found now: the arena must still be zero. */
+/* Collective: checks that all ranks declared the same. */
 int kolo_comm_commit(kolo_comm *comm);
 
 /* The bucket's last gradient of this rank is written: the reduction may begin. Returns at once. Buckets must be

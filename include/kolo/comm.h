@@ -80,7 +80,7 @@ typedef struct kolo_world_config {
         transport; /* KOLO_COMM_TRANSPORT, between nodes: "auto", "mpi", "tcp" (KOLO_COMM_INTERFACE: name or address of its network interface) */
     const char *
         algorithm; /* KOLO_COMM_ALGORITHM: forces one (`kolo bench --algorithms` lists them), else the table or the model chooses */
-    const char *table; /* KOLO_COMM_TABLE: file of measured costs, written by `kolo bench --tune` */
+    const char *table; /* KOLO_COMM_TABLE: file of measured costs, written by `kolo bench --tune`; "": this cluster's, if it was measured; "none" */
     double timeout;    /* KOLO_COMM_TIMEOUT: seconds until a wait gives up (300) */
     double patience; /* KOLO_COMM_PATIENCE: seconds without a sign of life until a rank is held to be stopped (8; at most the timeout). A rank that computes gives them */
     size_t

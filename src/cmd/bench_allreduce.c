@@ -238,9 +238,11 @@ static int open_comm(bench *b)
     kolo_comm_config config = {.arena_bytes = (size_t)b->max,
                                .canonical = o->reduce == KOLO_reduce_canonical,
                                .timeout = o->timeout,
-                               .spin = -1,
-                               .device = s->cuda ? &device : NULL};
-    KOLO_TRY(kolo_comm_create(&s->comm, s->launch, &config));
+                               .patience = o->comm_patience,
+                               .algorithm = o->comm_algorithm,
+                               .table = o->comm_table,
+                               .spin = -1};
+    KOLO_TRY(kolo_comm_create_on(&s->comm, s->launch, &config, s->cuda ? &device : NULL));
     for (int i = 0; i < SIZES && size_at(b, i) <= b->max; i++)
         KOLO_TRY(kolo_comm_bucket(s->comm, 0, size_at(b, i) / (int64_t)sizeof(float)));
     b->host = kolo_alloc((size_t)b->max);

@@ -388,13 +388,17 @@ static int read_words(tune *t, kolo_options *options, int n, char **words, char 
     return kolo_command_words(options, n, words, 0, NULL);
 }
 
-static char *default_path(void)
+/* Its folder is made. */
+static char *usual_path(void)
 {
-    const char *cache = getenv("KOLO_CACHE"), *home = getenv("HOME");
-    char *folder = cache && *cache ? kolo_strdup(cache) : kolo_format("%s/.cache/kolo", home && *home ? home : ".");
-    char *path = folder && kolo_folder_make(folder) == 0 ? kolo_format("%s/comm-table", folder) : NULL;
-    free(folder);
-    return path;
+    char *path = comm_table_path(), *end = path ? strrchr(path, '/') : NULL;
+    if (!end) return path;
+    *end = 0;
+    int rc = kolo_folder_make(path);
+    *end = '/';
+    if (rc == 0) return path;
+    free(path);
+    return NULL;
 }
 
 int kolo_bench_tune(int n, char **words)
@@ -411,18 +415,20 @@ int kolo_bench_tune(int n, char **words)
     if (rc == 0 && t.launch->size < 2)
         rc = kolo_fail(KOLO_ECONFIG,
                        "kolo bench --tune measures between ranks: start it by srun or mpiexec, as the jobs will be");
-    comm_router_config config = {.timeout = options.timeout};
+    comm_router_config config = {.timeout = options.timeout, .patience = options.comm_patience};
     if (rc == 0) rc = comm_router_open(&t.router, t.launch, &config);
     if (rc == 0 && t.launch->rank == 0 && !(t.table = open_memstream(&text, &length)))
         rc = kolo_fail(KOLO_ECONFIG, "kolo bench --tune: out of memory");
     if (rc == 0) rc = measure_all(&t, most);
     if (t.table) fclose(t.table);
     if (rc == 0 && t.launch->rank == 0) {
-        if (!path) path = default_path();
+        bool usual = !path;
+        if (usual) path = usual_path();
         rc = path ? kolo_file_write_atomic(path, text, length) : KOLO_ECONFIG;
         if (rc == 0) rc = comm_selector_open(&read_back, path, NULL);
         comm_selector_close(&read_back);
-        if (rc == 0) printf("%s# written; use it by KOLO_COMM_TABLE=%s\n", text, path);
+        if (rc == 0 && usual) printf("%s# written to %s, which is used from now on; KOLO_COMM_TABLE=none: not\n", text, path);
+        else if (rc == 0) printf("%s# written; use it by KOLO_COMM_TABLE=%s\n", text, path);
     }
     if (t.lane) comm_routed.lane_free(&t.lane, &busy);
     comm_router_close(&t.router, rc == 0);

@@ -51,8 +51,7 @@ static int reduce_across(kolo_comm *comm, const char *what, int64_t count, int t
         comm->engine.small.buffer[COMM_PART + f] = home;
     }
     if (node->me == 0)
-        KOLO_TRY(comm_schedule_allreduce(&comm->small, comm_pick_algorithm(comm, count * (int64_t)width),
-                                         comm->launch->node, comm->launch->nodes, count, &comm->tree));
+        KOLO_TRY(comm_choice_make(comm, &comm->small, count, width));
     return across(comm, what, stage_of(comm, 0), type, op);
 }
 

@@ -77,6 +77,8 @@ static int make_node(kolo_comm *comm, const kolo_comm_config *config)
     node->ranks = l->local_size;
     node->nodes = l->nodes;
     node->timeout = config->timeout > 0 ? config->timeout : 300;
+    node->patience = config->patience > 0 ? config->patience : 8;
+    if (node->patience > node->timeout) node->patience = node->timeout;
     node->spin = config->spin;
     node->rank_of = kolo_alloc((size_t)node->ranks * sizeof *node->rank_of);
     if (!node->rank_of) return KOLO_ECONFIG;
@@ -114,6 +116,8 @@ static int open_parts(kolo_comm *comm, const kolo_comm_config *config)
     return comm_shm_open(&comm->node, comm->host_bytes, comm->collect_bytes);
 }
 
+static int compare_declarations(kolo_comm *comm);
+
 static int open_host(kolo_comm *comm, const kolo_comm_config *config)
 {
     if (comm_alone(comm)) {
@@ -127,37 +131,38 @@ static int open_host(kolo_comm *comm, const kolo_comm_config *config)
         comm->engine.transport = &comm_mpi;
     }
     KOLO_TRY(rc);
-    if (comm->canonical && !comm->tree.plain && comm->algorithm != COMM_AUTO && comm->algorithm != COMM_DIRECT)
-        return kolo_fail(KOLO_ECONFIG,
-                         "comm: canonical sums over this placement of ranks need algorithm auto or direct, not %s",
-                         comm_algorithm_name(comm->algorithm));
-    if (comm->canonical && comm->algorithm == COMM_RING)
-        return kolo_fail(KOLO_ECONFIG, "comm: algorithm ring has no canonical order; take auto");
+    if (comm->launch->nodes > 1) KOLO_TRY(comm_choice_make(comm, &comm->small, 1, 1)); /* can it serve at all? */
     KOLO_TRY(comm_collective_open(comm));
-    return comm_engine_start(&comm->engine);
+    KOLO_TRY(comm_engine_start(&comm->engine));
+    return comm->launch->nodes > 1 ? compare_declarations(comm) : 0; /* sums between nodes that choose differently would wait for each other */
 }
 
-static int create(kolo_comm *comm, const kolo_comm_config *config)
+static int create(kolo_comm *comm, const kolo_comm_config *config, const kolo_comm_device *device)
 {
     KOLO_TRY(check_launch(comm->launch));
     comm->arena_bytes = comm->host_bytes = config->arena_bytes;
     comm->canonical = config->canonical;
-    KOLO_TRY(comm->algorithm = comm_algorithm_find(config->algorithm));
-    if (!config->device) return open_host(comm, config);
-    KOLO_TRY(comm_device_choose(comm, config));
+    KOLO_TRY(comm_choice_open(comm, config));
+    if (!device) return open_host(comm, config);
+    KOLO_TRY(comm_device_choose(comm, config, device));
     comm->host_bytes =
         comm_on_host(comm) ? kolo_round_up(comm->arena_bytes, KOLO_ALIGN) + KOLO_HOST_SUM * sizeof(double) : 0;
     KOLO_TRY(open_host(comm, config));
-    return comm_device_open(comm, config);
+    return comm_device_open(comm, config, device);
 }
 
 int kolo_comm_create(kolo_comm **out, kolo_launch *launch, const kolo_comm_config *config)
+{
+    return kolo_comm_create_on(out, launch, config, NULL);
+}
+
+int kolo_comm_create_on(kolo_comm **out, kolo_launch *launch, const kolo_comm_config *config, const kolo_comm_device *device)
 {
     *out = NULL;
     kolo_comm *comm = kolo_alloc(sizeof *comm);
     if (!comm) return KOLO_ECONFIG;
     comm->launch = launch;
-    int rc = create(comm, config);
+    int rc = create(comm, config, device);
     if (rc < 0) kolo_comm_destroy(&comm);
     *out = comm;
     return rc;
@@ -180,6 +185,7 @@ void kolo_comm_destroy(kolo_comm **out)
     comm_compressed_free(comm);
     free(e->schedule);
     comm_schedule_free(&comm->small);
+    comm_choice_close(comm);
     comm_tree_free(&comm->tree);
     for (int f = 0; f < node->fragments; f++) free(node->fragment[f].local);
     free(node->fragment);
@@ -233,13 +239,6 @@ int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count)
     return comm->device.type ? comm->device.type->bucket(comm->device.reducer, bucket, offset, count) : 0;
 }
 
-int comm_pick_algorithm(const kolo_comm *comm, int64_t bytes)
-{
-    if (!comm->tree.plain) return COMM_DIRECT;
-    if (comm->algorithm != COMM_AUTO && comm->algorithm != COMM_RING) return comm->algorithm;
-    return comm_algorithm_choose(comm->launch->nodes, bytes);
-}
-
 /* How this rank sums `count` elements of bucket i, its slice, with the other nodes. */
 static int make_schedule(kolo_comm *comm, int64_t i, int64_t from, int64_t count, const comm_schedule **made)
 {
@@ -252,9 +251,8 @@ static int make_schedule(kolo_comm *comm, int64_t i, int64_t from, int64_t count
         *made = comm_codec_schedule(e->codec[i]);
         return 0;
     }
-    int algorithm = comm->algorithm == COMM_RING ? COMM_RING : comm_pick_algorithm(comm, count * (int64_t)width);
     *made = &e->schedule[i];
-    return comm_schedule_allreduce(&e->schedule[i], algorithm, comm->launch->node, comm->launch->nodes, count, &comm->tree);
+    return comm_choice_make(comm, &e->schedule[i], count, width);
 }
 
 /* Schedules of the slices that this rank owns, and lanes that fit the largest. */
@@ -285,7 +283,7 @@ static int make_schedules(kolo_comm *comm)
 uint64_t comm_declaration(const kolo_comm *comm)
 {
     uint64_t hash = comm_mix(comm_mix(0xcbf29ce484222325ull, comm->arena_bytes), comm->canonical);
-    hash = comm_mix(comm_mix(hash, (uint64_t)comm->algorithm), (uint64_t)comm->buckets);
+    hash = comm_mix(comm_mix(hash, comm_choice_digest(comm)), (uint64_t)comm->buckets);
     for (int64_t i = 0; i < comm->buckets; i++)
         hash = comm_combined_hash(&comm->bucket[i], comm_mix(comm_mix(hash, comm->bucket[i].offset),
                                                              (uint64_t)comm->bucket[i].count));
@@ -305,7 +303,7 @@ static int compare_declarations(kolo_comm *comm)
     KOLO_TRY(kolo_comm_broadcast(comm, &other, sizeof other, 0));
     if (other < 0) return 0;
     return kolo_fail(KOLO_ECONFIG,
-                     "comm: rank %lld declared another arena, algorithm or list of buckets than rank 0 (rank "
+                     "comm: rank %lld declared another arena, algorithm, table or list of buckets than rank 0 (rank "
                      "%d has %lld buckets): all ranks must run the same program with the same recipe",
                      (long long)other, comm->launch->rank, (long long)comm->declared);
 }

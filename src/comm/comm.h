@@ -10,6 +10,12 @@
 #include "kolo/buckets.h"
 #include "launch/launch.h"
 
+/* Collective. kolo_comm_create with arena and sums in a GPU's memory (reducer.h; NULL: in host memory). device is read by this call only; its streams must
+ * outlive the communicator. kolo_comm_commit then also reduces every bucket once, so that what a library connects at first use is connected and a path that does
+ * not work is found now: the arena must still be zero. */
+typedef struct kolo_comm_device kolo_comm_device;
+int kolo_comm_create_on(kolo_comm **comm, kolo_launch *launch, const kolo_comm_config *config, const kolo_comm_device *device);
+
 /* Before commit, in the place of kolo_comm_bucket: bucket number 0, 1, ... of f32 tensors of count[] elements, one behind the other from byte `offset` on, that are
  * combined by Adasum (adasum.h), each by itself. First the ranks of every node, in their order, then the nodes in theirs, both in the tree of adasum.h;
  * average: the ranks of a node are averaged instead. All ranks get the same bits. Not with canonical sums, nor with a reducer that leaves host memory out

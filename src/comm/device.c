@@ -146,13 +146,13 @@ fail:
     return rc;
 }
 
-int comm_device_choose(kolo_comm *comm, const kolo_comm_config *config)
+int comm_device_choose(kolo_comm *comm, const kolo_comm_config *config, const kolo_comm_device *device)
 {
     kolo_comm *control = NULL;
-    kolo_comm_config small = {.timeout = config->timeout, .spin = config->spin};
+    kolo_comm_config small = {.timeout = config->timeout, .patience = config->patience, .spin = config->spin};
     decision d = {.row = -1};
     KOLO_TRY(kolo_comm_create(&control, comm->launch, &small));
-    int rc = agree_on_row(control, comm, config->device, &d);
+    int rc = agree_on_row(control, comm, device, &d);
     if (rc == 0) rc = kolo_comm_barrier(control);
     kolo_comm_destroy(&control);
     KOLO_TRY(rc);
@@ -180,11 +180,11 @@ static int all_or_none(kolo_comm *comm, int rc)
     return kolo_fail(rc, "%s", text);
 }
 
-int comm_device_open(kolo_comm *comm, const kolo_comm_config *config)
+int comm_device_open(kolo_comm *comm, const kolo_comm_config *config, const kolo_comm_device *device)
 {
     comm_device *d = &comm->device;
     double timeout = config->timeout > 0 ? config->timeout : 300;
-    int rc = d->type->open(&d->reducer, comm, comm->launch, config->device, comm->arena_bytes, timeout);
+    int rc = d->type->open(&d->reducer, comm, comm->launch, device, comm->arena_bytes, timeout);
     KOLO_TRY(all_or_none(comm, rc));
     return comm_alone(comm) ? 0 : comm_watch_start(comm);
 }

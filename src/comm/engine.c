@@ -173,7 +173,7 @@ static void rest(comm_engine *e, uint32_t bell, bool waiting, int idle)
         return;
     }
     int more = (idle - YIELDS) / 8;
-    double seconds = waiting ? 1e-5 * (more < 9 ? more + 1 : 10) : -1;
+    double still = e->node->patience / 8, seconds = waiting ? 1e-5 * (more < 9 ? more + 1 : 10) : still < 0.5 ? still : 0.5;
     atomic_store(&own->asleep, 1);
     kolo_futex_wait(&own->doorbell, bell, seconds, 0);
     atomic_store(&own->asleep, 0);
@@ -188,7 +188,8 @@ static void *engine_main(void *of)
     for (int idle = 0;;) {
         uint32_t bell = atomic_load(&own->doorbell);
         bool waiting = false, moved = false;
-        if (atomic_load(&e->stop)) return NULL;
+        if (atomic_load(&e->stop)) break;
+        atomic_store_explicit(&own->beat, (int64_t)(1e9 * kolo_time()), memory_order_relaxed);
         drain(e);
         if (!comm_node_broken(e->node)) {
             moved = step_all(e, &waiting);
@@ -201,6 +202,8 @@ static void *engine_main(void *of)
             rest(e, bell, waiting, idle++);
         }
     }
+    atomic_store(&own->beat, 0);
+    return NULL;
 }
 
 int comm_engine_start(comm_engine *e)

@@ -2,6 +2,7 @@
 #ifndef KOLO_COMM_INSIDE_H
 #define KOLO_COMM_INSIDE_H
 
+#include "comm/algorithm/algorithm.h"
 #include "comm/comm.h"
 #include "comm/compress/compress.h"
 #include "comm/engine.h"
@@ -18,6 +19,15 @@ typedef struct comm_device {
     _Atomic uint32_t stop;
 } comm_device;
 
+/* Which algorithm sums between nodes; the last choice is kept. */
+typedef struct comm_choice {
+    comm_selector *selector;
+    int *apart; /* [nodes] the node of every member: its own */
+    const comm_algorithm_row *row;
+    int64_t bytes, segment; /* that it was chosen for */
+    int radix;
+} comm_choice;
+
 struct kolo_comm {
     kolo_launch *launch; /* the caller's */
     comm_node node;
@@ -25,7 +35,7 @@ struct kolo_comm {
     comm_engine engine;
     comm_device device;
     bool canonical, committed;
-    int algorithm; /* enum comm_algorithm, as asked for */
+    comm_choice choice;
     size_t arena_bytes, host_bytes, collect_bytes; /* host_bytes: of the arena in host memory */
     void *alone; /* the host arena when there is one rank */
     comm_bucket *bucket;
@@ -65,12 +75,15 @@ int comm_combined_make(kolo_comm *comm, const comm_bucket *bucket, const comm_sc
 uint64_t comm_combined_hash(const comm_bucket *bucket, uint64_t hash);
 void comm_combined_free(kolo_comm *comm);
 
-/* The network algorithm that sums `bytes` in this communicator's order. */
-int comm_pick_algorithm(const kolo_comm *comm, int64_t bytes);
+/* choice.c. make: the schedule that sums `count` elements in this communicator's order between nodes, in place on COMM_OWN. */
+int comm_choice_open(kolo_comm *comm, const kolo_comm_config *config);
+void comm_choice_close(kolo_comm *comm);
+int comm_choice_make(kolo_comm *comm, comm_schedule *schedule, int64_t count, size_t width);
+uint32_t comm_choice_digest(const kolo_comm *comm);
 
 /* Collective: which row all ranks can use; sets device.type and name. Before the host half is opened. */
-int comm_device_choose(kolo_comm *comm, const kolo_comm_config *config);
-int comm_device_open(kolo_comm *comm, const kolo_comm_config *config);
+int comm_device_choose(kolo_comm *comm, const kolo_comm_config *config, const kolo_comm_device *device);
+int comm_device_open(kolo_comm *comm, const kolo_comm_config *config, const kolo_comm_device *device);
 int comm_device_commit(kolo_comm *comm);
 void comm_device_close(kolo_comm *comm, bool orderly);
 void comm_device_abort(kolo_comm *comm, const char *text); /* breaks both halves */

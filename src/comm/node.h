@@ -41,6 +41,7 @@ typedef struct comm_control {
     comm_segment_head head;
     _Alignas(64) _Atomic int64_t step, action;      /* published */
     _Atomic int64_t published;                      /* nanoseconds */
+    _Atomic int64_t beat;                           /* likewise: the progress thread's last turn; 0: it has not begun, or has ended */
     _Alignas(64) _Atomic uint32_t doorbell, asleep; /* of the progress thread */
     _Atomic int32_t lagging;                        /* rank whose message the progress thread waits for; -1: none */
     _Alignas(64) _Atomic uint32_t entered;          /* small collectives begun by this rank */
@@ -68,7 +69,7 @@ typedef struct comm_node {
     int fragments;          /* of this node; 1 unless canonical on several nodes */
     comm_members *fragment;
     int spin;
-    double timeout;
+    double timeout, patience;
     comm_segments segments; /* all zeros: liveness is not watched */
     size_t arena_offset, collect_offset;
 } comm_node;

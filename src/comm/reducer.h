@@ -11,13 +11,13 @@
 #include "comm/comm.h"
 
 /* What a communicator needs to know of the device, which is the calling thread's current one; streams are cudaStream_t. */
-typedef struct kolo_comm_device {
+struct kolo_comm_device {
     void *compute, *comm; /* streams; `comm` is used by the reducer alone */
     const char *uuid;     /* of this rank's GPU: ranks with the same one cannot use NCCL */
     bool deterministic;
     const char *reducer; /* NULL or "auto", or the name of a row */
     bool host;           /* some buckets are combined by Adasum, which only the host half does */
-} kolo_comm_device;
+};
 
 typedef struct kolo_reducer kolo_reducer;
 typedef struct kolo_reducer_type {

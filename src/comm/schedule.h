@@ -38,17 +38,9 @@ typedef struct comm_schedule {
     int status; /* of the first failed allocation while it was made */
 } comm_schedule;
 
-enum comm_algorithm { COMM_AUTO, COMM_RECURSIVE_DOUBLING, COMM_RABENSEIFNER, COMM_RING, COMM_DIRECT };
-
-int comm_algorithm_find(const char *name); /* NULL is auto; KOLO_ECONFIG: unknown */
-const char *comm_algorithm_name(int algorithm);
-/* The cheaper of recursive doubling and Rabenseifner for this many bytes. */
-int comm_algorithm_choose(int members, int64_t bytes);
-
-/* Each replaces the actions of `schedule` (memory is kept). In place on COMM_OWN; a tree is needed by direct alone,
- * which finds this member's part in COMM_PART + i. Returns 0 or negative. */
-int comm_schedule_allreduce(comm_schedule *schedule, int algorithm, int me, int members, int64_t count,
-                            const comm_tree *tree);
+/* Each replaces the actions of `schedule` (memory is kept). In place on COMM_OWN. Returns 0 or negative. */
+/* An allreduce over fragments of any tree: everybody sums a part; this member's fragment i stands in COMM_PART + i. Those over whole vectors: algorithm/. */
+int comm_schedule_direct(comm_schedule *schedule, int me, int members, int64_t count, const comm_tree *tree);
 int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count);
 /* Every rank's `count` elements, COMM_PART + local rank here, go to the root's node, rank after rank in COMM_OWN
  * (ranks of the root's own node excepted). */

@@ -3,9 +3,10 @@
 
 #include "base/thread.h"
 #include "comm/node.h"
+#include "comm/rank_list.h"
 #include "kolo/error.h"
 
-static const double LOOK_EVERY = 0.25; /* seconds */
+static const double LOOK_EVERY = 0.25, ABSENT = 2; /* seconds */
 
 bool comm_node_broken(const comm_node *node) { return atomic_load(&node->control[0]->broken) != 0; }
 
@@ -40,6 +41,7 @@ typedef struct cause {
     const char *what; /* small collective, or NULL: a bucket */
     const comm_bucket *bucket;
     uint64_t round; /* of the bucket, or number of the meeting */
+    double looked_at, stood_up_at; /* stood_up_at: when this process was last away, or began to wait */
 } cause;
 
 static uint64_t reached(const comm_node *node, const cause *c, int local)
@@ -56,19 +58,48 @@ static void name(char *text, size_t bytes, const cause *c)
     else snprintf(text, bytes, "%s (collective %llu)", c->what, (unsigned long long)c->round);
 }
 
+/* "rank 0, 2: step 17, action 88; rank 1: step 16, action 90", of the ranks of this node. */
+static void tell_all(const comm_node *node, const cause *c, char *list, size_t bytes)
+{
+    char said[COMM_MAX_LOCAL][64];
+    for (int l = 0; l < node->ranks; l++)
+        snprintf(said[l], sizeof said[l], "step %lld, action %lld, round %llu", (long long)atomic_load(&node->control[l]->step),
+                 (long long)atomic_load(&node->control[l]->action), (unsigned long long)reached(node, c, l));
+    comm_rank_list(list, bytes, node->rank_of, node->ranks, said[0], sizeof said[0]);
+}
+
 static int fail_peer(comm_node *node, const cause *c, int local, const char *how)
 {
-    char text[COMM_TEXT], operation[96];
+    char text[COMM_TEXT], operation[96], list[400];
     const comm_control *peer = node->control[local];
     int rank = node->rank_of[local];
     name(operation, sizeof operation, c);
+    tell_all(node, c, list, sizeof list);
     snprintf(text, sizeof text,
              "rank %d on host %s (pid %d) %s: rank %d was waiting for it in %s; it had begun round %llu of it and last "
-             "reported step %lld, action %lld; see that rank's own message, or its node's log",
+             "reported step %lld, action %lld (of this node %s); see that rank's own message, or its node's log",
              rank, comm_node_host(node, rank), peer->head.pid, how, node->launch->rank, operation,
              (unsigned long long)reached(node, c, local), (long long)atomic_load(&peer->step),
-             (long long)atomic_load(&peer->action));
+             (long long)atomic_load(&peer->action), list);
     return comm_node_break(node, text);
+}
+
+/* Its process gives no signs of life, while this one was here. */
+static int look_for_stopped(comm_node *node, cause *c)
+{
+    char how[200];
+    double now = kolo_time();
+    if (now - c->looked_at > ABSENT) c->stood_up_at = now;
+    c->looked_at = now;
+    for (int l = 0; l < node->ranks; l++) {
+        double beat = 1e-9 * (double)atomic_load_explicit(&node->control[l]->beat, memory_order_relaxed);
+        double silent = now - (beat > c->stood_up_at ? beat : c->stood_up_at);
+        if (l == node->me || beat == 0 || silent < node->patience || atomic_load(&node->control[l]->head.departed)) continue;
+        snprintf(how, sizeof how,
+                 "gave no sign of life for %.0f s, it is stopped, suspended, swapped out or in a debugger (KOLO_COMM_PATIENCE=SECONDS waits longer)", silent);
+        return fail_peer(node, c, l, how);
+    }
+    return 0;
 }
 
 /* All local ranks have come, yet there is no result: the network keeps a progress thread of this node waiting. */
@@ -91,7 +122,7 @@ static int fail_remote(comm_node *node, const cause *c)
 }
 
 /* 0: nobody is at fault yet. */
-static int look(comm_node *node, const cause *c, double waited)
+static int look(comm_node *node, cause *c, double waited)
 {
     if (comm_node_broken(node)) return comm_node_broken_text(node);
     for (int l = 0; l < node->ranks; l++) {
@@ -100,6 +131,7 @@ static int look(comm_node *node, const cause *c, double waited)
         if (left && (int64_t)(reached(node, c, l) - c->round) >= 0) continue; /* it did its part and went home */
         return fail_peer(node, c, l, left ? "left before the end" : "died");
     }
+    KOLO_TRY(look_for_stopped(node, c));
     if (waited < node->timeout) return 0;
     char how[64];
     snprintf(how, sizeof how, "is alive but did not come for %.0f s", waited);
@@ -115,7 +147,7 @@ static bool reached_value(_Atomic uint32_t *word, uint32_t value)
 
 /* Sleeps until *word has reached `value`, counting from wherever it stands (it may wrap). */
 static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers,
-                       const cause *c)
+                       cause *c)
 {
     double begin = kolo_time();
     int rc = 0;
@@ -160,7 +192,7 @@ int comm_node_wait(comm_node *node, const comm_bucket *b, uint64_t round)
     atomic_store(&mine->watching, 0);
     while (comm_node_work(node, b, round)) continue;
     if (comm_node_done(node, b, round)) return 0;
-    cause c = {NULL, b, round};
+    cause c = {.bucket = b, .round = round};
     return sleep_until(node, &shared->done, (uint32_t)round, &shared->sleepers, &c);
 }
 
@@ -173,13 +205,13 @@ int comm_node_meet(comm_node *node, uint32_t seq, const char *what)
         return 0;
     }
     if (poll(node, &leader->released, seq)) return 0;
-    cause c = {what, NULL, seq};
+    cause c = {.what = what, .round = seq};
     return sleep_until(node, &leader->released, seq, &leader->sleepers, &c);
 }
 
 int comm_node_result(comm_node *node, uint32_t seq, const char *what)
 {
     comm_control *leader = node->control[0];
-    cause c = {what, NULL, seq};
+    cause c = {.what = what, .round = seq};
     return sleep_until(node, &leader->result, seq, &leader->sleepers, &c);
 }

@@ -113,11 +113,13 @@ static int make_executors(kolo_session *s)
     kolo_comm_config config = {.arena_bytes = s->plan->arena_bytes[KOLO_ARENA_GRADIENT],
                                .canonical = o->reduce == KOLO_reduce_canonical,
                                .timeout = o->timeout,
-                               .spin = -1,
-                               .device = s->cuda ? &device : NULL};
+                               .patience = o->comm_patience,
+                               .algorithm = o->comm_algorithm,
+                               .table = o->comm_table,
+                               .spin = -1};
     bool flat = o->compression != KOLO_compression_none && o->compression_within;
     if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
-    KOLO_TRY(kolo_comm_create(&s->comm, flat ? &s->flat : s->launch, &config));
+    KOLO_TRY(kolo_comm_create_on(&s->comm, flat ? &s->flat : s->launch, &config, s->cuda ? &device : NULL));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
     else KOLO_TRY(kolo_comm_commit(s->comm)); /* an executor that trains does it, when it has added its buckets */
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);

@@ -124,9 +124,8 @@ static int rank_create(rank *r)
     kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4,
                                .canonical = r->set.canonical,
                                .timeout = r->set.timeout > 0 ? r->set.timeout : 60,
-                               .spin = -1,
-                               .device = &device};
-    KOLO_TRY(kolo_comm_create(&r->comm, &r->w.launch, &config));
+                               .spin = -1};
+    KOLO_TRY(kolo_comm_create_on(&r->comm, &r->w.launch, &config, &device));
     snprintf(outcomes[r->w.launch.rank].name, sizeof outcomes->name, "%s", kolo_comm_name(r->comm));
     return 0;
 }

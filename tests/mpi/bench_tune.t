@@ -16,11 +16,19 @@ awk '$1 == "cost" && $2 == "node" && $3 > 0 && $3 < 1 && $4 > 0 && $4 < 1e-6 { n
      END { exit !(node && reduce) }' "$ROOM/two"
 ok $? "seconds a message, a byte, a byte summed"
 is "$(grep -cE '^use (allreduce|reduce_scatter|allgather|broadcast|alltoall) 2 1 \* [a-z_0-9]+$' "$ROOM/two")" 5 "a choice for every size of five collectives"
-KOLO_CACHE=$ROOM/cache tune three 3 max=256
+SLURM_CLUSTER_NAME="a b/c" KOLO_CACHE=$ROOM/cache tune three 3 max=256
 is $? 0 "three ranks"
-is "$(awk '/^links 3/ { for (i = 0; i < 3; i++) { getline; for (k = 1; k <= 3; k++) good += (k == i + 1) ? $k == 0 : $k > 0 } } END { print good }' "$ROOM/cache/comm-table")" 9 \
+is "$(awk '/^links 3/ { for (i = 0; i < 3; i++) { getline; for (k = 1; k <= 3; k++) good += (k == i + 1) ? $k == 0 : $k > 0 } } END { print good }' "$ROOM/cache/comm-table-a-b-c")" 9 \
     "the links between them, in KOLO_CACHE"
-like "$ROOM/three.out" "KOLO_COMM_TABLE=$ROOM/cache/comm-table" "and how to use it"
+like "$ROOM/three.out" "written to $ROOM/cache/comm-table-a-b-c" "which is told"
+printf 'kolo-comm-table 1\norder free\nuse allreduce 2 1 * ring\n' > "$ROOM/cache/comm-table-mine"
+ran_by() { # CLUSTER: who carried an allreduce, by the timeline
+    rm -rf "$ROOM/trace"
+    SLURM_CLUSTER_NAME=$1 KOLO_CACHE=$ROOM/cache KOLO_COMM_TIMELINE=$ROOM/trace timeout 60 mpiexec -n 2 kolo bench allreduce dtype=f32 memory=ordinary min=128K max=128K \
+        iterations=2 > "$ROOM/run.out" 2>&1
+    sed -nE 's/.*"name":"allreduce","args":\{"bytes":131072,"algorithm":"([a-z_0-9]+)".*/\1/p' "$ROOM"/trace/rank-*.json | sort -u | tr '\n' ' '
+}
+is "$(ran_by mine) $(ran_by other) $(KOLO_COMM_TABLE=none ran_by mine)" "ring  push  push " "the table of a cluster is used there, unless none is asked for"
 kolo bench --tune > "$ROOM/one.out" 2>&1
 is $? 78 "one rank is refused"
 tune words 2 max=5x

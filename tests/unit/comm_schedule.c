@@ -1,5 +1,5 @@
 /* Network schedules for 1 to 33 members, run in this process over a transport that delivers as late as it may. */
-#include "comm/schedule.h"
+#include "comm/algorithm/algorithm.h"
 
 #include "base/philox.h"
 #include "comm/kernel.h"
@@ -111,8 +111,15 @@ static float sum(int first, int n, int64_t i, bool exact)
     return sum(first, half, i, exact) + sum(first + half, n - half, i, exact);
 }
 
+/* By name; over fragments, each member being one: "fragments". */
+static int make(comm_schedule *s, const char *algorithm, int me, int members, int64_t count, const comm_tree *tree)
+{
+    const comm_problem p = {.what = KOLO_ALLREDUCE, .me = me, .members = members, .in_place = true, .count = count, .width = 4};
+    return tree ? comm_schedule_direct(s, me, members, count, tree) : comm_algorithm_named(KOLO_ALLREDUCE, algorithm)->make(s, &p);
+}
+
 /* Elements that differ from the tree's bits, or -1 for a deadlock or an overrun. */
-static int64_t allreduce(int algorithm, int members, int64_t count, bool exact)
+static int64_t allreduce(const char *algorithm, int members, int64_t count, bool exact)
 {
     comm_schedule schedule[MAX_MEMBERS] = {{0}};
     char *buffer[MAX_MEMBERS][COMM_PART + 8];
@@ -120,7 +127,7 @@ static int64_t allreduce(int algorithm, int members, int64_t count, bool exact)
     int64_t bad = 0;
     comm_tree_nodes(&tree, members);
     for (int v = 0; v < members; v++) {
-        if (comm_schedule_allreduce(&schedule[v], algorithm, v, members, count, &tree) < 0) return -1;
+        if (make(&schedule[v], algorithm, v, members, count, strcmp(algorithm, "fragments") ? NULL : &tree) < 0) return -1;
         float *own = malloc((size_t)(count + 1) * 4);
         buffer[v][COMM_OWN] = buffer[v][COMM_PART] = (char *)own;
         buffer[v][COMM_SCRATCH] = malloc((size_t)schedule[v].scratch * 4 + 4);
@@ -145,22 +152,25 @@ static int64_t allreduce(int algorithm, int members, int64_t count, bool exact)
 static void check_allreduce(void)
 {
     const int64_t counts[] = {1, 2, 3, 16, 31, 1023, 2049};
-    for (int algorithm = COMM_RECURSIVE_DOUBLING; algorithm <= COMM_DIRECT; algorithm++) {
+    static const char *const algorithms[] = {"recursive_doubling", "rabenseifner", "segmented_ring", "direct", "fragments"};
+    for (int a = 0; a < 5; a++) {
+        const char *algorithm = algorithms[a];
+        bool ring = strcmp(algorithm, "segmented_ring") == 0;
         int64_t bad = 0;
         for (int members = 1; members <= 17; members++)
             for (int c = 0; c < 7; c++) {
-                int64_t wrong = allreduce(algorithm, members, counts[c], algorithm == COMM_RING);
+                int64_t wrong = allreduce(algorithm, members, counts[c], ring);
                 if (wrong)
-                    diag("%s, %d members, %d elements: %d wrong", comm_algorithm_name(algorithm), members,
+                    diag("%s, %d members, %d elements: %d wrong", algorithm, members,
                          (int)counts[c], (int)wrong);
                 bad |= wrong;
             }
         for (int members = 23; members <= MAX_MEMBERS; members += 5)
-            bad |= allreduce(algorithm, members, 777, algorithm == COMM_RING);
-        is_int(bad, 0, "%s: 1 to 17, 23, 28, 33 members, %s", comm_algorithm_name(algorithm),
-               algorithm == COMM_RING ? "exact sums" : "the bits of the tree over members");
+            bad |= allreduce(algorithm, members, 777, ring);
+        is_int(bad, 0, "%s: 1 to 17, 23, 28, 33 members, %s", algorithm,
+               ring ? "exact sums" : "the bits of the tree over members");
     }
-    is_int(allreduce(COMM_RING, 3, 500009, true), 0, "ring: chunks of several segments");
+    is_int(allreduce("segmented_ring", 3, 500009, true), 0, "ring: chunks of several segments");
     is_int(mismatches, 0, "every send meets a receive of its size, none is left over");
 }
 
@@ -168,11 +178,11 @@ static void check_steps(void)
 {
     comm_schedule s = {0};
     int waits = 0;
-    comm_schedule_allreduce(&s, COMM_RECURSIVE_DOUBLING, 0, 7, 10, NULL);
+    make(&s, "recursive_doubling", 0, 7, 10, NULL);
     for (int64_t i = 0; i < s.actions; i++) waits += s.action[i].kind == COMM_WAIT;
     is_int(waits, 3, "recursive doubling of 7 takes 3 steps");
     int64_t sent = 0;
-    comm_schedule_allreduce(&s, COMM_RABENSEIFNER, 3, 8, 8000, NULL);
+    make(&s, "rabenseifner", 3, 8, 8000, NULL);
     for (int64_t i = 0; i < s.actions; i++) sent += s.action[i].kind == COMM_SEND ? s.action[i].count : 0;
     is_int(sent, 2 * 7000, "Rabenseifner of 8 sends 2 x 7/8 of the vector");
     comm_schedule_free(&s);
@@ -212,7 +222,7 @@ static void check_fragments(void)
     ok(!tree.plain && tree.fragments == 7 && tree.merges == 6, "cyclic placement: every rank is a fragment");
     int64_t bad = 0;
     for (int v = 0; v < 3; v++) {
-        comm_schedule_allreduce(&schedule[v], COMM_DIRECT, v, 3, COUNT, &tree);
+        comm_schedule_direct(&schedule[v], v, 3, COUNT, &tree);
         buffer[v][COMM_SCRATCH] = malloc((size_t)schedule[v].scratch * 4 + 4);
         buffer[v][COMM_OWN] = (char *)own[v];
         for (int f = 0; f < 7; f++)
@@ -250,9 +260,5 @@ int main(void)
     check_steps();
     check_moves();
     check_fragments();
-    is_int(comm_algorithm_find("rabenseifner"), COMM_RABENSEIFNER, "an algorithm by name");
-    ok(comm_algorithm_find("fast") < 0, "an unknown algorithm is refused");
-    is_int(comm_algorithm_choose(64, 4096), COMM_RECURSIVE_DOUBLING, "4 KiB on 64 nodes: recursive doubling");
-    is_int(comm_algorithm_choose(64, 1 << 20), COMM_RABENSEIFNER, "1 MiB on 64 nodes: Rabenseifner");
     return done_testing();
 }

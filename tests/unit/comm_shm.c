@@ -100,7 +100,7 @@ static int64_t overlap(world *w, int argument)
 static kolo_comm *ready(world *w, double timeout)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = 1 << 20, .timeout = timeout, .spin = -1};
+    kolo_comm_config config = {.arena_bytes = 1 << 20, .timeout = timeout, .patience = 1.2, .spin = -1};
     if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, 1 << 17) < 0 ||
         kolo_comm_commit(comm) < 0)
         return NULL;
@@ -109,8 +109,19 @@ static kolo_comm *ready(world *w, double timeout)
     return comm;
 }
 
-/* Rank 1 goes missing in one of three ways; the others report what they were told. */
-enum { KILLED_BUCKET, KILLED_SMALL, LATE };
+/* Stops this process; a child of it lets it go on, or ends it. */
+static void stop_for(double seconds, int then)
+{
+    if (fork() == 0) {
+        usleep((useconds_t)(1e6 * seconds));
+        kill(getppid(), then);
+        _exit(0);
+    }
+    raise(SIGSTOP);
+}
+
+/* Rank 1 goes missing in one of several ways; the others report what they were told. */
+enum { KILLED_BUCKET, KILLED_SMALL, LATE, STOPPED, PAUSED };
 static int64_t missing(world *w, int how)
 {
     kolo_comm *comm = ready(w, how == LATE ? 1 : 300);
@@ -120,12 +131,18 @@ static int64_t missing(world *w, int how)
             usleep(2500000);
             return 0;
         }
-        kill(getpid(), SIGKILL);
+        if (how == STOPPED) stop_for(4, SIGKILL);
+        else if (how == PAUSED) stop_for(0.5, SIGCONT);
+        else kill(getpid(), SIGKILL);
     }
     double value = 1;
     int rc =
         how == KILLED_SMALL ? kolo_comm_allreduce(comm, &value, 1, KOLO_WIRE_F64, KOLO_SUM) : kolo_comm_start(comm, 0);
     if (rc == 0 && how != KILLED_SMALL) rc = kolo_comm_wait(comm, 0);
+    if (rc == 0 && how == PAUSED) {
+        kolo_comm_barrier(comm);
+        kolo_comm_destroy(&comm);
+    }
     if (rc == 0) return 0;
     char text[1024];
     snprintf(text, sizeof text, "%s", kolo_error_text());
@@ -145,19 +162,22 @@ static void check_missing(void)
         {KILLED_BUCKET, "killed before its bucket", "died", "bucket 0, round 1", 10},
         {KILLED_SMALL, "killed before an allreduce", "died", "an allreduce", 10},
         {LATE, "alive but late", "is alive but did not come for 1 s", "bucket 0, round 1", 3},
+        {STOPPED, "stopped", "gave no sign of life for 1 s", "bucket 0, round 1", 4},
     };
-    for (int c = 0; c < 3; c++) {
+    for (int c = 0; c < 4; c++) {
         int named = 0;
         run_ranks(3, missing, cases[c].how);
         for (int r = 0; r < 3; r += 2) {
             const char *t = outcomes[r].text;
             named += outcomes[r].value == KOLO_ELAUNCH && strstr(t, "rank 1 on host n0") && strstr(t, cases[c].verb) &&
                      strstr(t, cases[c].operation) && strstr(t, "step 17, action 88") &&
+                     strstr(t, "(of this node rank 0") && strstr(t, "rank 1: step 17, action 88, round ") &&
                      outcomes[r].seconds < cases[c].within;
         }
         is_int(named, 2, "rank 1 %s: both others name it, the operation and how far it came", cases[c].what);
         ok(outcomes[0].seconds < cases[c].within, "within %.0f s (%.2f)", cases[c].within, outcomes[0].seconds);
     }
+    is_int(run_ranks(3, missing, PAUSED), 0, "rank 1 stopped for less than the patience: nobody minds");
     ok(!world_leftovers(job), "nothing is left in /dev/shm after a kill");
 }
 

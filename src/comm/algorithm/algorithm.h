@@ -50,6 +50,9 @@ typedef struct comm_cost {
     double alpha[2], beta[2], gamma;
 } comm_cost;
 
+/* The built-in costs between nodes, for every level. */
+extern const comm_cost comm_cost_between;
+
 /* A row of the table that `kolo bench --algorithms` prints: every algorithm callable by name. */
 typedef struct comm_algorithm_row {
     const char *name, *help;
@@ -70,7 +73,7 @@ const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what,
                                                const char *name); /* NULL: error text, nearest offered */
 const char *comm_collective_name(enum kolo_collective what);      /* "allreduce", ... */
 
-/* What was measured of a cluster: `kolo bench --tune` writes it, KOLO_COMM_TABLE names the file. Text, a fact a line, # begins a comment:
+/* What was measured of a cluster: `kolo bench --tune` writes it, for the cluster (table_path.c) or where KOLO_COMM_TABLE names it. Text, a fact a line, # begins a comment:
  *
  *   kolo-comm-table 1
  *   cost LEVEL ALPHA BETA                    LEVEL: node or network; seconds a message, seconds a byte
@@ -85,6 +88,9 @@ typedef struct comm_selector comm_selector;
 /* NULL path: built-in costs. forced: name of an algorithm for the collectives that have one of that name, or NULL. KOLO_ECONFIG or KOLO_EINPUT: file,
  * line and what is wrong with it, or an unknown name with the nearest one. */
 int comm_selector_open(comm_selector **selector, const char *path, const char *forced);
+/* The same by the word of a user: NULL or "" is the table of this cluster, if there is one; "none": no table. */
+int comm_table_open(comm_selector **selector, const char *table, const char *forced);
+char *comm_table_path(void); /* of this cluster's; caller frees. NULL: no memory */
 void comm_selector_close(comm_selector **selector);
 const comm_cost *comm_selector_costs(const comm_selector *selector);
 /* The measured links of a node, if `members` were measured; else NULL. For comm_problem.links. */

@@ -30,7 +30,11 @@ struct comm_selector {
 };
 
 /* A node's memory, and a 100 Gb/s network; one core that sums. */
-static const comm_cost built_in = {{.5e-6, 2.5e-6}, {1 / 8e9, 1 / 12.5e9}, 1 / 20e9};
+#define NETWORK_ALPHA 2.5e-6
+#define NETWORK_BETA (1 / 12.5e9)
+#define GAMMA (1 / 20e9)
+static const comm_cost built_in = {{.5e-6, NETWORK_ALPHA}, {1 / 8e9, NETWORK_BETA}, GAMMA};
+const comm_cost comm_cost_between = {{NETWORK_ALPHA, NETWORK_ALPHA}, {NETWORK_BETA, NETWORK_BETA}, GAMMA};
 
 enum { WORDS = 32 };
 

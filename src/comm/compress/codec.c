@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "comm/algorithm/rows.h"
 #include "kolo/error.h"
 
 /* Calls of every codec; a row's own are smaller. */
@@ -64,13 +65,20 @@ void *codec_keep(comm_codec *c, size_t bytes)
     return data;
 }
 
+/* Between nodes: whole vectors go around faster than halves of them. */
+static bool is_small(int members, int64_t count)
+{
+    const comm_problem p = {.what = KOLO_ALLREDUCE, .members = members, .count = count, .width = sizeof(float)};
+    return comm_cost_doubling(&p, &comm_cost_between) <= comm_cost_halving(&p, &comm_cost_between);
+}
+
 void codec_allreduce(comm_build *b, comm_place at, int64_t count)
 {
     comm_build part = *b;
     part.sum = at;
     part.brought = false;
     if (count == 0 || b->n == 1) return;
-    if (comm_algorithm_choose(b->n, count * 4) == COMM_RECURSIVE_DOUBLING)
+    if (is_small(b->n, count))
         comm_multiply(&part, (comm_range){0, count}, 2);
     else comm_halve(&part, (comm_range){0, count});
 }
@@ -78,7 +86,7 @@ void codec_allreduce(comm_build *b, comm_place at, int64_t count)
 double codec_allreduce_bytes(int members, int64_t count)
 {
     double each = 2.0 * (members - 1) / members, levels = ceil(log2(members));
-    return 4 * (double)count * (comm_algorithm_choose(members, count * 4) == COMM_RECURSIVE_DOUBLING ? levels : each);
+    return 4 * (double)count * (is_small(members, count) ? levels : each);
 }
 
 void codec_gather(const comm_codec *c, const float *vector, float *packed)

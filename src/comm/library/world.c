@@ -48,7 +48,7 @@ static int prepare(kolo_world *world, const kolo_world_config *config)
 {
     KOLO_TRY(lib_config_resolve(&world->config, config));
     KOLO_TRY(lib_entries_open(world));
-    return comm_selector_open(&world->selector, world->config.table, world->config.algorithm);
+    return comm_table_open(&world->selector, world->config.table, world->config.algorithm);
 }
 
 /* Before anything waits for anybody every rank learns whether all could prepare, with settings that fit together. */
