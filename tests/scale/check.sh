@@ -50,13 +50,15 @@ simulate() { # RANKS WORDS...
         --log=root.thresh:error "$ROOM/scale" "$@"
 }
 
-on() { # TOPOLOGY PLACEMENT RANKS SIZES...
-    local topology=$1 placement=$2 ranks=$3 nodes=$(($3 / 8))
-    shift 3
+on() { # WHAT TOPOLOGY PLACEMENT RANKS SIZES...; what: check, chosen, time
+    local what=$1 topology=$2 placement=$3 ranks=$4 nodes=$(($4 / 8))
+    shift 4
     [ -n "$(shape "$topology" "$nodes")" ] || { ok 1 "$ranks ranks: no such cluster in this script" && return; }
     platform "$topology" "$nodes" > "$ROOM/platform.xml"
     hosts "$([ "$placement" = block ]; echo $?)" "$nodes" > "$ROOM/hosts"
-    if [ $# = 0 ]; then
+    if [ "$what" = chosen ]; then
+        simulate "$ranks" chosen "$@" > "$ROOM/chosen.$placement" 2>&1
+    elif [ "$what" = check ]; then
         simulate "$ranks" check > "$ROOM/log" 2>&1
         ok $? "$topology, $ranks ranks, $placement: $(grep -c '^ok' "$ROOM/log") algorithms give what they should"
         grep -q '^not ok\|^1\.\.' "$ROOM/log" || tail -n 5 "$ROOM/log" | sed 's/^/# /'
@@ -67,12 +69,26 @@ on() { # TOPOLOGY PLACEMENT RANKS SIZES...
     fi
 }
 
+# However the ranks are dealt to the nodes, what is chosen takes the same time: within a tenth, as ranks of other numbers meet in other switches.
+same() { # TOPOLOGY RANKS
+    paste -d ' ' "$ROOM/chosen.block" "$ROOM/chosen.cyclic" | awk '
+        $2 == "chosen" && $7 == "chosen" && $3 == $8 { printf "#   %s bytes: %s %s us in blocks, %s %s us in turn\n", $3, $4, $5, $9, $10; n++
+            ratio = $10 / $5; if ($5 <= 0 || ratio > 1.1 || ratio < 1 / 1.1) bad = 1 }
+        END { exit bad || n < 3 }' > "$ROOM/same"
+    ok $? "$1, $2 ranks: in blocks or in turn, the algorithm that is chosen takes the same time"
+    cat "$ROOM/same"
+}
+
+sizes=(4096 65536 1048576)
 [ $# -gt 0 ] || set -- 512 1024
 for ranks; do
-    on FAT_TREE block "$ranks"
-    on DRAGONFLY cyclic "$ranks"
     for topology in FAT_TREE DRAGONFLY; do
-        for placement in block cyclic; do on "$topology" "$placement" "$ranks" 4096 65536 1048576; done
+        for placement in block cyclic; do
+            on check "$topology" "$placement" "$ranks"
+            on chosen "$topology" "$placement" "$ranks" "${sizes[@]}"
+        done
+        same "$topology" "$ranks"
+        for placement in block cyclic; do on time "$topology" "$placement" "$ranks" "${sizes[@]}"; done
     done
 done
 done_testing

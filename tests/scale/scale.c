@@ -2,6 +2,7 @@
  * them out are the library's; only the transport is ours, a few lines over MPI's messages. The library holds no mutable globals, so the
  * ranks share it.
  *   scale check          sums and moves real data by every algorithm, TAP
+ *   scale chosen BYTES...  simulated microseconds of the allreduce that the selector takes
  *   scale time BYTES...  simulated microseconds of the allreduces that are not hopeless, beside the simulator's own MPICH */
 #define TRIAL_MEMBERS 1024
 #include "comm_trial.h"
@@ -226,6 +227,24 @@ static void print_times(const world *w, const char *name, const comm_algorithm_r
     if (w->rank == 0) printf("\n");
 }
 
+/* "chosen BYTES NAME MICROSECONDS": what the library would take by itself, here with its built-in costs. */
+static void print_chosen(const world *w, const comm_selector *selector, int64_t bytes)
+{
+    comm_problem p = {.what = KOLO_ALLREDUCE, .members = w->size, .count = bytes / 4, .width = 4, .node_of = w->node_of, .in_place = true};
+    const comm_algorithm_row *row = comm_algorithm_select(&p, selector);
+    double seconds = seconds_of(w, row, bytes);
+    if (w->rank == 0) printf("# chosen %lld %s %.2f\n", (long long)bytes, row->name, seconds * 1e6);
+}
+
+static void measure_chosen(const world *w, int sizes, char **words)
+{
+    comm_selector *selector = NULL;
+    if (comm_selector_open(&selector, NULL, NULL) < 0) return;
+    seconds_of(w, NULL, 4);
+    for (int i = 0; i < sizes; i++) print_chosen(w, selector, atoll(words[i]));
+    comm_selector_close(&selector);
+}
+
 static void measure(const world *w, int sizes, char **words)
 {
     if (w->rank == 0) {
@@ -249,6 +268,7 @@ int main(int argc, char **argv)
     open_world(&w);
     int rc = 0;
     if (argc > 2 && strcmp(argv[1], "time") == 0) measure(&w, argc - 2, argv + 2);
+    else if (argc > 2 && strcmp(argv[1], "chosen") == 0) measure_chosen(&w, argc - 2, argv + 2);
     else check(&w);
     if (w.rank == 0 && argc < 3) rc = done_testing();
     free(w.self);

@@ -2,6 +2,8 @@
 #include "comm/algorithm/algorithm.h"
 #include "comm/algorithm/pack.h"
 
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tap.h"
@@ -153,6 +155,64 @@ static void forced(void)
     comm_selector_close(&s);
 }
 
+/* Where the caller can push, the push is a row like others, and by the costs the cheapest. */
+static void pushes(void)
+{
+    const int apart[4] = {0, 0, 1, 1};
+    comm_selector *s = NULL;
+    comm_problem p = reduce(4, 1 << 20, NULL);
+    int64_t other = 0;
+    comm_selector_open(&s, NULL, NULL);
+    p.shares = true;
+    is_text(chosen(s, p), "push", "on a node that can push");
+    for (int n = 2; n <= 64; n++)
+        for (int64_t count = 1; count < 1 << 28; count *= 7) {
+            comm_problem any = reduce(n, count, NULL);
+            any.shares = true;
+            other += !comm_algorithm_pushes(comm_algorithm_select(&any, s));
+        }
+    is_int(other, 0, "for any count and size");
+    ok(!comm_selector_asks(s, KOLO_ALLREDUCE, 4, 1), "nobody has to ask");
+    p.node_of = apart;
+    ok(strcmp(chosen(s, p), "push") != 0, "not over two nodes");
+    comm_selector_close(&s);
+    s = from("kolo-comm-table 1\norder free\nuse allreduce 4 1 65536 push\nuse allreduce 4 1 * ring\n");
+    p = reduce(4, 1 << 20, NULL);
+    p.shares = true;
+    is_text(chosen(s, p), "ring", "a table that names another one is asked");
+    ok(comm_selector_asks(s, KOLO_ALLREDUCE, 4, 1) && !comm_selector_asks(s, KOLO_ALLREDUCE, 5, 1), "for groups like those it names");
+    p.fixed = true;
+    ok(strcmp(chosen(s, p), "ring") != 0, "but not for another order of sums where it has to be the fixed one");
+    comm_selector_close(&s);
+    comm_selector_open(&s, NULL, "push");
+    is_text(chosen(s, reduce(4, 9, NULL)), "recursive_doubling", "forced where there is nothing to push through: another one");
+    comm_selector_close(&s);
+}
+
+/* The table of a cluster is found by its name. */
+static void by_cluster(void)
+{
+    char folder[80], file[160];
+    comm_selector *s = NULL;
+    snprintf(folder, sizeof folder, "%s.d", path);
+    snprintf(file, sizeof file, "%s/comm-table-big-one", folder);
+    setenv("KOLO_CACHE", folder, 1);
+    setenv("SLURM_CLUSTER_NAME", "big/one", 1);
+    mkdir(folder, 0700);
+    FILE *f = fopen(file, "w");
+    fputs("kolo-comm-table 1\ncost reduce 7e-11\n", f);
+    fclose(f);
+    ok(comm_table_open(&s, "", NULL) == 0 && comm_selector_costs(s)->gamma == 7e-11, "a cluster's own table is read where none is named");
+    comm_selector_close(&s);
+    ok(comm_table_open(&s, "none", NULL) == 0 && comm_selector_costs(s)->gamma != 7e-11, "unless none is wanted");
+    comm_selector_close(&s);
+    setenv("SLURM_CLUSTER_NAME", "other", 1);
+    ok(comm_table_open(&s, NULL, NULL) == 0 && comm_selector_costs(s)->gamma != 7e-11, "or the cluster is another one");
+    comm_selector_close(&s);
+    unlink(file);
+    rmdir(folder);
+}
+
 /* ---- packed trees ---------------------------------------------------------------------------------------------------------------- */
 
 /* Bytes that each link carries in a schedule of `count` elements, against what it can: the time of the busiest, and so the rate. */
@@ -243,6 +303,8 @@ int main(void)
     by_table();
     wrong_tables();
     forced();
+    pushes();
+    by_cluster();
     packed();
     unlink(path);
     return done_testing();
