@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two nodes train with every compression: LeNet-5 on all of MNIST, ResNet-20 on a part of CIFAR-10. The validation accuracy is that of the plain run, within
+# Two nodes train with every compression: LeNet-5 on all of MNIST and on a part of CIFAR-10. The validation accuracy is that of the plain run, within
 # what is stated. WHAT: only these of "mnist cifar".
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -18,7 +18,7 @@ pack() { # SOURCE IN-TRAIN IN-VAL ARGS...
 top1() { # NAME ARGS...: validation top-1
     local run=$ROOM/$1
     shift
-    srun --mpi=pmix --kill-on-bad-exit=1 -N 2 -n "$ranks" kolo train "$recipe" data="$ROOM/train" val="$ROOM/val" run="$run" threads=1 epochs="$epochs" "$@" > "$run.log" 2>&1 ||
+    srun --mpi=pmix --kill-on-bad-exit=1 -N 2 -n "$ranks" kolo train "$recipe" data="$ROOM/train" val="$ROOM/val" run="$run" threads=1 epochs="$epochs" "${more[@]}" "$@" > "$run.log" 2>&1 ||
         tail -n 5 "$run.log" | sed 's/^/# /' >&2
     sed -n 's/.*"top1": *\([0-9.]*\).*/\1/p' "$run/summary.json" | head -n 1
 }
@@ -35,7 +35,7 @@ check() { # NAME MARGIN ARGS...
     ok $? "$recipe, $name: top-1 $got, at most $margin below $dense of f32"
 }
 if wanted mnist && [ -e "$mnist/train-images-idx3-ubyte.gz" ]; then
-    recipe=lenet5_mnist ranks=4 epochs=2
+    recipe=lenet5_mnist ranks=4 epochs=2 more=()
     pack mnist-idx "$mnist" "$mnist"
     plain 0.98
     check bf16 0.004 compression=bf16
@@ -49,19 +49,22 @@ if wanted mnist && [ -e "$mnist/train-images-idx3-ubyte.gz" ]; then
 else
     skip "MNIST: not there, or not wanted"
 fi
-# The first thousand pictures of every class: two passes are far from all that the network can learn, and two runs of other seeds differ by some percent.
+# The first thousand pictures of every class. What waits is late: a run of fewer steps than some hundreds ends before it has caught up (ResNet-20, 156 steps: 0.39 with
+# all, 0.36 with powersgd; 468 steps: 0.54, 0.51), so this is one of 1,872 small ones, after which two runs of other seeds differ by 0.01.
+# dgc: what is sent begins without momentum again, so with the same lr the steps are up to ten times smaller (0.42 with lr=0.02).
 if wanted cifar && [ -e "$cifar/train.tar.xz" ] && [ -e "$cifar/test.tar.xz" ]; then
-    recipe=resnet20_cifar_small ranks=2 epochs=${EPOCHS:-2}
+    recipe=lenet5_mnist ranks=2 epochs=${EPOCHS:-12} more=(lr=0.02 crop=pad crop_pad=4 flip=true)
     { mkdir "$ROOM/jpeg" && tar xJf "$cifar/train.tar.xz" -C "$ROOM/jpeg" --wildcards '*/0???.jpg' && tar xJf "$cifar/test.tar.xz" -C "$ROOM/jpeg" --wildcards '*/0[0-2]??.jpg'; } ||
         { echo "Bail out! unpacking failed" && exit 1; }
     pack imagefolder "$ROOM/jpeg/train" "$ROOM/jpeg/test" --encoding raw --size 32
-    plain 0.3
-    check bf16 0.04 compression=bf16
-    check fp16 0.04 compression=fp16
-    check int8 0.04 compression=int8
-    check powersgd 0.04 compression=powersgd compression_rank=4
-    check topk 0.06 compression=topk compression_density=0.1
-    check dgc 0.06 compression=topk compression_density=0.1 compression_momentum=0.9 momentum=0 compression_clip=4
+    plain 0.5
+    check bf16 0.02 compression=bf16
+    check fp16 0.02 compression=fp16
+    check int8 0.02 compression=int8
+    check powersgd 0.02 compression=powersgd compression_rank=4
+    check topk 0.02 compression=topk compression_density=0.1
+    check topk1 0.02 compression=topk compression_density=0.01 compression_start=3
+    check dgc 0.02 compression=topk compression_density=0.1 compression_momentum=0.9 momentum=0 lr=0.1
 else
     skip "CIFAR-10: not there, or not wanted"
 fi

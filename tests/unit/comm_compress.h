@@ -24,7 +24,7 @@ static inline void begin(void *of, int v, comm_run *run)
 }
 
 static inline group *group_make(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix,
-                         int matrices)
+                                int matrices)
 {
     group *g = calloc(1, sizeof *g);
     g->members = members;

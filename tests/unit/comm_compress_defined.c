@@ -128,19 +128,38 @@ static void test_paper(void)
 
 static void test_words(void)
 {
-    static const char *const wrong[] = {"",           "topk:",         "topk:0",    "topk:2",   "topk:0.1x",      "topk:0.1,",    "topk:0.1,0.2",
-                                        "topk:rank=2", "topk:clip=-1", "topk: 0.1", "topk:nan", "topk:warmup=.5", "bf16:1",       "powersgd:0",
-                                        "powersgd:1e30", "topk=0.1",   "topk:momentum=1", "powersgd:2.5", "topk,0.1", "topk:density", "topk:start=5,momentum=.9"};
+    static const char *const wrong[] = {"",
+                                        "topk:",
+                                        "topk:0",
+                                        "topk:2",
+                                        "topk:0.1x",
+                                        "topk:0.1,",
+                                        "topk:0.1,0.2",
+                                        "topk:rank=2",
+                                        "topk:clip=-1",
+                                        "topk: 0.1",
+                                        "topk:nan",
+                                        "topk:warmup=.5",
+                                        "bf16:1",
+                                        "powersgd:0",
+                                        "powersgd:1e30",
+                                        "topk=0.1",
+                                        "topk:momentum=1",
+                                        "powersgd:2.5",
+                                        "topk,0.1",
+                                        "topk:density",
+                                        "topk:start=5,momentum=.9"};
     comm_compress c;
     int bad = 0;
-    ok(comm_compress_parse(&c, "topk:0.02,momentum=0.9,clip=4,warmup=100") == 0 && c.kind == COMM_TOPK && c.density == 0.02 &&
-           c.momentum == 0.9 && c.clip == 4 && c.warmup == 100,
+    ok(comm_compress_parse(&c, "topk:0.02,momentum=0.9,clip=4,warmup=100") == 0 && c.kind == COMM_TOPK &&
+           c.density == 0.02 && c.momentum == 0.9 && c.clip == 4 && c.warmup == 100,
        "topk in words, with all it takes");
     ok(comm_compress_parse(&c, "topk:warmup=7") == 0 && c.density == 0.01 && c.momentum == 0 && c.warmup == 7 &&
            comm_compress_parse(&c, "topk") == 0 && c.density == 0.01,
        "what is not named has its default");
-    ok(comm_compress_parse(&c, "powersgd:3") == 0 && c.rank == 3 && comm_compress_parse(&c, "powersgd:rank=5,start=9") == 0 &&
-           c.rank == 5 && c.start == 9 && comm_compress_parse(&c, "powersgd") == 0 && c.rank == 4,
+    ok(comm_compress_parse(&c, "powersgd:3") == 0 && c.rank == 3 &&
+           comm_compress_parse(&c, "powersgd:rank=5,start=9") == 0 && c.rank == 5 && c.start == 9 &&
+           comm_compress_parse(&c, "powersgd") == 0 && c.rank == 4,
        "powersgd in words");
     for (int i = 0; i < (int)(sizeof wrong / sizeof *wrong); i++) {
         bool refused = comm_compress_parse(&c, wrong[i]) < 0;
@@ -155,7 +174,8 @@ static void test_many(void)
 {
     enum { N = 40, MEMBERS = 520 };
     const comm_matrix matrix = {0, 1, 8, 5};
-    const comm_compress some[] = {{.kind = COMM_INT8}, {.kind = COMM_TOPK, .density = 1}, {.kind = COMM_POWERSGD, .rank = 2}};
+    const comm_compress some[] = {
+        {.kind = COMM_INT8}, {.kind = COMM_TOPK, .density = 1}, {.kind = COMM_POWERSGD, .rank = 2}};
     comm_codec *c;
     for (int k = 0; k < 3; k++) {
         group *g = group_make(&some[k], MEMBERS, N, &matrix, 1);

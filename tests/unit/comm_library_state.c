@@ -4,7 +4,8 @@
 
 enum { RANKS = 3, NAMES = 1100, SMALL = 4, COUNT = 600, ROUNDS = 6, CUT = 3, STATE = 1 << 20 };
 
-static const char *const kinds[] = {"bf16", "int8", "topk:0.05", "topk:0.01,momentum=0.9,clip=2,warmup=4", "powersgd:2"};
+static const char *const kinds[] = {"bf16", "int8", "topk:0.05", "topk:0.01,momentum=0.9,clip=2,warmup=4",
+                                    "powersgd:2"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 typedef struct kept {
@@ -34,7 +35,8 @@ static int64_t leave(int64_t bad)
     return bad;
 }
 
-static int submit(const char *name, const char *compression, float *vector, int64_t rows, int64_t columns, kolo_handle *h)
+static int submit(const char *name, const char *compression, float *vector, int64_t rows, int64_t columns,
+                  kolo_handle *h)
 {
     return kolo_submit(all,
                        &(kolo_request){.what = KOLO_ALLREDUCE,
@@ -209,7 +211,8 @@ int main(void)
         is_int(party(places[p], gathers), 0, "%s: momentum is asked for in words; another shape begins anew", where);
         is_int(party(places[p], first_run), 0, "%s: a run saves on the way", where);
         is_int(party(places[p], second_run), 0, "%s: other processes go on from it with the same bits", where);
-        is_int(party(places[p], damaged_states), 0, "%s: what is damaged or another's is refused and changes nothing", where);
+        is_int(party(places[p], damaged_states), 0, "%s: what is damaged or another's is refused and changes nothing",
+               where);
         is_int(party(places[p], joined), 0, "%s: a rank that has joined hands over what it held back", where);
     }
     is_int(rig_leftovers("state"), 0, "no segment is left behind");

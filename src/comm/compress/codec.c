@@ -44,8 +44,10 @@ int comm_compress_check(const comm_compress *c)
         return kolo_fail(KOLO_ECONFIG, "comm: topk with momentum %g, clip %g, warm-up %lld", c->momentum, c->clip,
                          (long long)c->warmup);
     if (c->start < 0 || (c->start > 0 && c->momentum > 0))
-        return kolo_fail(KOLO_ECONFIG, "comm: %s begins after %lld rounds, with momentum %g: the rounds before would have none; take a warm-up",
-                         comm_compress_name(c->kind), (long long)c->start, c->momentum);
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "comm: %s begins after %lld rounds, with momentum %g: the rounds before would have none; take a warm-up",
+            comm_compress_name(c->kind), (long long)c->start, c->momentum);
     if (c->kind == COMM_POWERSGD && c->rank < 1) return kolo_fail(KOLO_ECONFIG, "comm: powersgd of rank %d", c->rank);
     return 0;
 }
@@ -174,10 +176,12 @@ int comm_codec_make(comm_codec **out, const comm_compress *config, int me, int m
     *out = NULL;
     KOLO_TRY(comm_compress_check(config));
     if (config->kind == COMM_NONE || count >= COMM_MESSAGE_MAX)
-        return kolo_fail(KOLO_ECONFIG, "comm: compression %s of %lld elements; fewer than %d in a vector, so lower bucket_mb",
+        return kolo_fail(KOLO_ECONFIG,
+                         "comm: compression %s of %lld elements; fewer than %d in a vector, so lower bucket_mb",
                          comm_compress_name(config->kind), (long long)count, COMM_MESSAGE_MAX);
     if (comm_compress_plain(config->kind) && members > COMM_FOLD_MAX)
-        return kolo_fail(KOLO_ECONFIG, "comm: compression %s among %d members; at most %d, int8, topk and powersgd among any",
+        return kolo_fail(KOLO_ECONFIG,
+                         "comm: compression %s among %d members; at most %d, int8, topk and powersgd among any",
                          comm_compress_name(config->kind), members, COMM_FOLD_MAX);
     comm_codec *c = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;

@@ -7,7 +7,8 @@
  *              The draws are Philox of (seed, round, member, element). A block that holds anything not finite comes out NaN
  *   topk       the share `density` of largest |x|, as (index, value) streams that become dense where that is shorter; what was not sent waits in an error
  *              vector. Deep Gradient Compression (Lin et al., ICLR 2018): momentum is accumulated before selection, masked where sent; clipping of
- *              what each member brings; density falls from 1/4 in steps of 4 over the first `warmup` rounds. Streams: SparCML (Renggli et al., SC 2019)
+ *              what each member brings; density falls from 1/4 in steps of 4 over the first `warmup` rounds. As what is sent begins without
+ *              momentum again, a density of 1/10 leaves little of it: such runs want a larger step. Streams: SparCML (Renggli et al., SC 2019)
  *   powersgd   every matrix as the product of two thin ones (Vogels et al., NeurIPS 2019): P = MQ, summed, orthonormalised by Gram-Schmidt in f64;
  *              Q = M'P, summed; what is lost waits in an error matrix; the next round begins with this one's Q
  *
@@ -29,7 +30,8 @@ typedef struct comm_compress {
     double clip;     /* topk: the norm of what a member brings is held at clip / sqrt(members); 0: not */
     int64_t warmup;  /* topk: rounds over which the density falls to what is asked */
     int rank;        /* powersgd, >= 1 */
-    int64_t start;   /* topk, powersgd: rounds before compression begins, in which all is exact; not with momentum, which would be missing in them */
+    int64_t
+        start; /* topk, powersgd: rounds before it begins, summed exactly; not with momentum: they would have none */
     uint64_t seed;
 } comm_compress;
 

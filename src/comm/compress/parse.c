@@ -6,27 +6,30 @@
 #include "comm/compress/compress.h"
 #include "kolo/error.h"
 
+enum form { REAL, INT, INT64 };
 typedef struct parameter {
     int kind;
     const char *key; /* the first of a kind may go without */
+    size_t at;       /* in comm_compress */
+    enum form form;
 } parameter;
-static const parameter parameters[] = {{COMM_TOPK, "density"}, {COMM_TOPK, "momentum"}, {COMM_TOPK, "clip"},
-                                       {COMM_TOPK, "warmup"},  {COMM_TOPK, "start"},    {COMM_POWERSGD, "rank"},
-                                       {COMM_POWERSGD, "start"}};
+#define AT(field) offsetof(comm_compress, field)
+static const parameter parameters[] = {
+    {COMM_TOPK, "density", AT(density), REAL}, {COMM_TOPK, "momentum", AT(momentum), REAL},
+    {COMM_TOPK, "clip", AT(clip), REAL},       {COMM_TOPK, "warmup", AT(warmup), INT64},
+    {COMM_TOPK, "start", AT(start), INT64},    {COMM_POWERSGD, "rank", AT(rank), INT},
+    {COMM_POWERSGD, "start", AT(start), INT64}};
 enum { PARAMETERS = sizeof parameters / sizeof *parameters };
 
-static bool set(comm_compress *c, int p, double value)
+static bool set(comm_compress *c, const parameter *p, double value)
 {
+    char *field = (char *)c + p->at;
     const double most = 0x1p30;
-    bool whole = value == floor(value) && fabs(value) <= most;
-    switch (p) {
-    case 0: c->density = value; return true;
-    case 1: c->momentum = value; return true;
-    case 2: c->clip = value; return true;
-    case 3: c->warmup = whole ? (int64_t)value : 0; return whole;
-    case 5: c->rank = whole ? (int)value : 0; return whole;
-    default: c->start = whole ? (int64_t)value : 0; return whole;
-    }
+    if (p->form != REAL && (value != floor(value) || fabs(value) > most)) return false;
+    if (p->form == REAL) memcpy(field, &value, sizeof value);
+    else if (p->form == INT) memcpy(field, &(int){(int)value}, sizeof(int));
+    else memcpy(field, &(int64_t){(int64_t)value}, sizeof(int64_t));
+    return true;
 }
 
 /* "NUMBER" or "KEY=NUMBER" up to `end`. */
@@ -37,12 +40,11 @@ static bool parse_item(comm_compress *c, const char *item, const char *end, bool
     if (number == end || strchr(" \t\n", *number)) return false;
     double value = strtod(number, &stop);
     if (stop != end || !isfinite(value)) return false;
-    for (int p = 0; p < PARAMETERS; p++) {
-        if (parameters[p].kind != c->kind) continue;
+    for (const parameter *p = parameters; p < parameters + PARAMETERS; p++) {
+        if (p->kind != c->kind) continue;
         if (!equals && first) return set(c, p, value);
-        size_t length = strlen(parameters[p].key);
-        if (equals && length == (size_t)(equals - item) && memcmp(item, parameters[p].key, length) == 0)
-            return set(c, p, value);
+        size_t length = strlen(p->key);
+        if (equals && length == (size_t)(equals - item) && memcmp(item, p->key, length) == 0) return set(c, p, value);
     }
     return false;
 }
@@ -61,7 +63,8 @@ int comm_compress_parse(comm_compress *config, const char *text)
         const char *from = item + 1, *end = from + strcspn(from, ",");
         if (!parse_item(config, from, end, *item == ':'))
             return kolo_fail(KOLO_EINPUT,
-                             "comm: \"%.*s\" of compression \"%s\": topk has density, momentum, clip, warmup and start, powersgd rank and start: "
+                             "comm: \"%.*s\" of compression \"%s\": topk has density, momentum, clip, warmup and "
+                             "start, powersgd rank and start: "
                              "topk:0.01,momentum=0.9,clip=4,warmup=100",
                              (int)(end - from), from, text);
         item = end;

@@ -136,7 +136,8 @@ static int add_all(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     int64_t each = r->dim[1], count = r->rows * each;
     enum kolo_wire type = is_half(r->type) ? KOLO_WIRE_F32 : r->type;
-    size_t width = comm_width(type), row = kolo_round_up((size_t)each * width, KOLO_ALIGN), all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
+    size_t width = comm_width(type), row = kolo_round_up((size_t)each * width, KOLO_ALIGN),
+           all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
     const char *in = r->in ? r->in : r->out;
     comm_combine sum = comm_combine_of(type, KOLO_SUM);
     KOLO_TRY(lib_track_stage(x->track, x->group->world, all + 2 * row, &x->work));
@@ -172,7 +173,8 @@ static bool pairs_are_longer(const lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     double width = is_half(r->type) ? sizeof(float) : (double)comm_width(r->type), pairs = 0;
     for (int m = 0; m < x->group->size; m++) pairs += (double)x->batch.rows[m];
-    return pairs * (8 + (double)r->dim[1] * (double)comm_width(r->type)) > 2 * (double)r->rows * (double)r->dim[1] * width;
+    return pairs * (8 + (double)r->dim[1] * (double)comm_width(r->type)) >
+           2 * (double)r->rows * (double)r->dim[1] * width;
 }
 
 int lib_sparse(lib_execution *x)

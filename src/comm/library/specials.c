@@ -75,7 +75,8 @@ static int make_codec(lib_special *s, const kolo_group *g, const lib_special_wan
     comm_matrix matrix = {.at = 0, .groups = 1, .columns = w->rows, .lanes = w->elements / w->rows};
     comm_compress config;
     KOLO_TRY(comm_compress_parse(&config, w->words));
-    if (comm_compress_owes(config.kind)) config.seed = lib_hash(w->name, strlen(w->name)); /* the others: named or not, the same draws */
+    if (comm_compress_owes(config.kind))
+        config.seed = lib_hash(w->name, strlen(w->name)); /* the others: named or not, the same draws */
     return comm_codec_make(&s->codec, &config, g->rank, g->size, w->elements, &matrix, w->elements ? 1 : 0);
 }
 
@@ -182,7 +183,8 @@ static int check_idle(const kolo_group *g)
 {
     for (int i = 0; i < LIB_TRACKS; i++)
         if (g->named->track[i].execution || g->named->first)
-            return kolo_fail(KOLO_EINPUT, "comm: named requests of group %d are under way: wait for the join first", g->id);
+            return kolo_fail(KOLO_EINPUT, "comm: named requests of group %d are under way: wait for the join first",
+                             g->id);
     return 0;
 }
 
@@ -237,8 +239,8 @@ static int take_all(struct lib_specials *all, const kolo_group *g, const void *s
     memcpy(&sum, (const char *)state + bytes - sizeof sum, sizeof sum);
     if (sum != (int64_t)kolo_crc32c(0, state, bytes - sizeof sum)) return damaged();
     if (rank != g->rank || size != g->size)
-        return kolo_fail(KOLO_EINPUT, "comm: the state is member %lld's of %lld, this is member %d of %d", (long long)rank,
-                         (long long)size, g->rank, g->size);
+        return kolo_fail(KOLO_EINPUT, "comm: the state is member %lld's of %lld, this is member %d of %d",
+                         (long long)rank, (long long)size, g->rank, g->size);
     for (int64_t i = 0; i < specials; i++) KOLO_TRY(take_special(all, g, &from));
     return 0;
 }
@@ -248,7 +250,8 @@ int kolo_group_state_restore(kolo_group *group, const void *state, size_t bytes)
     struct lib_specials *all = NULL;
     KOLO_TRY(lib_check_group(group));
     if (!state || (uintptr_t)state % 8)
-        return kolo_fail(KOLO_EINPUT, "comm: a state to restore stands at %p: it begins at a multiple of 8 bytes", state);
+        return kolo_fail(KOLO_EINPUT, "comm: a state to restore stands at %p: it begins at a multiple of 8 bytes",
+                         state);
     if (!(all = kolo_alloc(sizeof *all))) return KOLO_ECONFIG;
     int rc = take_all(all, group, state, bytes);
     lib_group_drain(group);
