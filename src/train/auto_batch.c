@@ -13,8 +13,8 @@ enum { ROWS = 8, MOST = 1 << 14, HALVINGS = 3 };
 static int fits(const kolo_session *s, int64_t batch)
 {
     kolo_options options = *s->options; /* texts are borrowed */
-    const int64_t side = session_largest(s)->sides.high;
-    kolo_phase phase = {.batch = batch, .sides = {.low = (int)side, .high = (int)side, .step = 1, .every = 1}, .steps_per_epoch = 1};
+    const int side = session_largest(s);
+    kolo_phase phase = {.batch = batch, .sides = {.low = side, .high = side, .step = 1, .every = 1}, .steps_per_epoch = 1};
     kolo_session trial = *s;
     options.deterministic = true;
     trial.options = &options;

@@ -23,8 +23,7 @@ int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots); /*
 int session_resolve_batch(kolo_session *s); /* rows and slots of the phase that s->now says */
 /* 1: the run folder has a checkpoint, and *position is its; 0: none, or no run. */
 int session_position(const kolo_session *s, kolo_position *position);
-/* Of all phases the one with the largest pictures. */
-const kolo_phase *session_largest(const kolo_session *s);
+int session_largest(const kolo_session *s); /* the largest side of all phases; 0: none states any */
 
 /* auto_batch.c: the largest batch that fits, to options->batch; nothing where it is given. Collective. */
 int session_choose_batch(kolo_session *s);

@@ -31,12 +31,16 @@ int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots)
 
 int session_resolve_batch(kolo_session *s) { return session_cut(s, s->now, &s->rows, &s->slots); }
 
-const kolo_phase *session_largest(const kolo_session *s)
+int session_largest(const kolo_session *s)
 {
-    const kolo_phase *largest = s->phase;
-    for (int i = 1; i < s->phases; i++)
-        if (s->phase[i].sides.high > largest->sides.high) largest = &s->phase[i];
-    return largest;
+    int largest = 0;
+    bool stated = false;
+    for (int i = 0; i < s->phases; i++) {
+        const int high = s->phase[i].sides.high, side = high ? high : (int)s->height;
+        stated |= high > 0;
+        if (side > largest) largest = side;
+    }
+    return stated ? largest : 0;
 }
 
 int session_position(const kolo_session *s, kolo_position *position)
@@ -70,7 +74,7 @@ int session_lay_phases(kolo_session *s)
     }
     s->samples = s->train_set ? kolo_dataset_get_info(s->train_set)->count : s->phase[0].batch * 64;
     s->val_samples = s->val_set ? kolo_dataset_get_info(s->val_set)->count : 0;
-    if (s->height != s->width && session_largest(s)->sides.low)
+    if (s->height != s->width && session_largest(s))
         return kolo_fail(KOLO_ECONFIG, "size_ramp and multi_scale are of square pictures, these are %ld x %ld: state size=", (long)s->width, (long)s->height);
     if (s->phase[0].batch == 0) return 0; /* still to be chosen */
     KOLO_TRY(kolo_phases_lay(s->phase, s->phases, s->samples, o->tail == KOLO_tail_pad));
