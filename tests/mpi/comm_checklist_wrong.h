@@ -45,6 +45,13 @@ static void check_mismatches(void)
     a.type = b.type;
     a.dim[0] = 16;
     report(mismatch(a, b, "broadcast of 16 x 1", "broadcast of 17 x 1"), "broadcast of another shape");
+}
+
+static void check_other_parts(void)
+{
+    static float v[17 * 1311];
+    kolo_request a, b;
+    if (size == 1) return;
     a = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 17, 2);
     b = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 17, 3);
     report(mismatch(a, b, "17 x 2", "17 x 3"), "allgather with another dimension behind the first");
@@ -184,6 +191,7 @@ static void check_faults(void)
 static void check_wrong(void)
 {
     check_mismatches();
+    check_other_parts();
     check_unequal_parts();
     check_faults();
 }
