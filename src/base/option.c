@@ -90,6 +90,13 @@ void kolo_options_free(kolo_options *options)
     }
 }
 
+int kolo_options_leave(kolo_options *options)
+{
+    for (const kolo_option_entry *e = kolo_option_table; e < kolo_option_table + kolo_option_count; e++)
+        if (e->scope == KOLO_SCOPE_HERE) KOLO_TRY(kolo_option_set(options, e->key, e->standard, "default"));
+    return 0;
+}
+
 int kolo_options_copy(kolo_options *to, const kolo_options *from)
 {
     int rc = 0;

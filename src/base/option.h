@@ -35,7 +35,7 @@ typedef struct kolo_options {
 } kolo_options;
 
 enum kolo_option_type { KOLO_OPTION_INT, KOLO_OPTION_REAL, KOLO_OPTION_BOOL, KOLO_OPTION_TEXT, KOLO_OPTION_CHOICE };
-enum kolo_option_scope { KOLO_SCOPE_MATH, KOLO_SCOPE_RUN };
+enum kolo_option_scope { KOLO_SCOPE_MATH, KOLO_SCOPE_RUN, KOLO_SCOPE_HERE };
 
 typedef struct kolo_option_entry {
     const char *key, *help, *standard; /* standard: the default as text */
@@ -51,6 +51,7 @@ extern const int kolo_option_count;
 
 void kolo_options_default(kolo_options *options); /* then owned: kolo_options_free */
 void kolo_options_free(kolo_options *options);
+int kolo_options_leave(kolo_options *options); /* what is of scope HERE has its default again */
 int kolo_options_copy(kolo_options *to, const kolo_options *from); /* `to` is fresh memory */
 
 /* Sets one key from text. where: "file:line", "KOLO_LR", "command line"; goes into the error.

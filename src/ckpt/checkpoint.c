@@ -269,8 +269,8 @@ int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, 
     KOLO_TRY(take_snapshot(s, exec));
     KOLO_TRY(kolo_exec_get_scaler(exec, &s->scaler));
     s->position = *position;
-    s->math = kolo_record_options(options, KOLO_SCOPE_MATH);
-    s->runtime = kolo_record_options(options, KOLO_SCOPE_RUN);
+    s->math = kolo_record_options(options, true);
+    s->runtime = kolo_record_options(options, false);
     int rc = s->math && s->runtime ? start_writer(s) : KOLO_ECONFIG;
     if (rc < 0) {
         free(s->math);

@@ -36,13 +36,15 @@ int kolo_run_open(kolo_run **run, const char *folder);
 void kolo_run_close(kolo_run **run); /* waits for a checkpoint in flight, releases the lock */
 const char *kolo_run_folder(const kolo_run *run);
 
-/* The recipe of record: written at the first start; later compared: a differing MATH option is KOLO_ECONFIG with the difference. */
+/* The recipe of record: written as long as there is no checkpoint; then compared: a differing MATH option is KOLO_ECONFIG with the difference. */
 int kolo_run_record(kolo_run *run, const kolo_options *options);
 
 /* Newest complete checkpoint: 1 found (position filled, `path` its folder), 0 none, negative: error. Half-written or damaged ones (no manifest, wrong
  * size or crc) are passed over with a warning and the one before is taken. */
 int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size);
-/* Reads the tensors, and the loss scale, into exec. Every rank reads. KOLO_ECONFIG: another model (missing, extra, wrongly shaped tensors are listed). */
+/* The same for checkpoint=: newest, best (by validation), or the number of a step. KOLO_EINPUT: it is not there, or damaged; KOLO_ECONFIG: none of these words. */
+int kolo_checkpoint_pick(const char *run_folder, const char *which, kolo_position *position, char *path, size_t size);
+/* Reads the tensors, and the loss scale, of a checkpoint that was found into exec; checksums are not compared again. Every rank reads. KOLO_ECONFIG: another model (missing, extra, wrongly shaped tensors are listed). */
 int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *plan);
 
 /* Reserves the memory of the copy (the arenas' size) before step 1; else the first save does, and waits for its pages. */

@@ -13,7 +13,6 @@
 #include "ckpt/run.h"
 #include "ckpt/store.h"
 #include "ckpt/stream.h"
-#include "ckpt/verify.h"
 #include "kolo/error.h"
 
 enum { PIECE = 1 << 20 };
@@ -48,7 +47,7 @@ static int verify_tensors(const char *path, const manifest *m)
     return rc;
 }
 
-int kolo_checkpoint_verify(const char *folder, manifest *m)
+static int verify(const char *folder, manifest *m)
 {
     char *list = kolo_format("%s/manifest.json", folder), *tensors = kolo_format("%s/tensors.safetensors", folder);
     int rc = list && tensors ? kolo_record_read(list, m) : KOLO_ECONFIG;
@@ -58,23 +57,29 @@ int kolo_checkpoint_verify(const char *folder, manifest *m)
     return rc;
 }
 
-/* 1: whole, 0: gone or damaged (said unless it is gone). One that cannot be read is an error: it may be whole. */
-static int try_step(const char *checkpoints, int64_t step, kolo_position *position, char *path, size_t size)
+static int read_step(const char *checkpoints, int64_t step, kolo_position *position, char *path, size_t size)
 {
     char name[STORE_NAME];
     manifest m;
     kolo_store_name(step, name);
     int n = snprintf(path, size, "%s/%s", checkpoints, name);
     if (n < 0 || (size_t)n >= size) return kolo_fail(KOLO_ECONFIG, "%s: this path is too long", checkpoints);
-    int rc = kolo_checkpoint_verify(path, &m);
-    if (rc == 0 && m.position.step != step)
-        rc = kolo_fail(KOLO_EINPUT, "%s: its manifest is of step %" PRId64, path, m.position.step);
-    if (rc == KOLO_ECONFIG || (rc == KOLO_EIO && kolo_file_exists(path))) return rc;
-    if (rc < 0 && kolo_file_exists(path))
-        kolo_log0(KOLO_LOG_WARN, "%s; this checkpoint is passed over for the one before", kolo_error_text());
-    if (rc < 0) return 0;
+    KOLO_TRY(verify(path, &m));
+    if (m.position.step != step)
+        return kolo_fail(KOLO_EINPUT, "%s: its manifest is of step %" PRId64, path, m.position.step);
     *position = m.position;
-    return 1;
+    return 0;
+}
+
+/* 1: whole, 0: gone or damaged (said unless it is gone). One that cannot be read is an error: it may be whole. */
+static int try_step(const char *checkpoints, int64_t step, kolo_position *position, char *path, size_t size)
+{
+    const int rc = read_step(checkpoints, step, position, path, size);
+    if (rc == 0) return 1;
+    if (rc == KOLO_ECONFIG || (rc == KOLO_EIO && kolo_file_exists(path))) return rc;
+    if (kolo_file_exists(path))
+        kolo_log0(KOLO_LOG_WARN, "%s; this checkpoint is passed over for the one before", kolo_error_text());
+    return 0;
 }
 
 int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size)
@@ -93,4 +98,44 @@ int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *
     free(steps);
     free(checkpoints);
     return rc;
+}
+
+static int64_t number_of(const char *which)
+{
+    char *end;
+    const long long step = strtoll(which, &end, 10);
+    return end == which || *end || step < 0 ? -1 : step;
+}
+
+static int fail_missing(const char *run_folder, const char *checkpoints, int64_t step)
+{
+    int64_t *steps = NULL, n = 0;
+    KOLO_TRY(kolo_store_list(checkpoints, &steps, &n));
+    char *there = kolo_strdup(n ? "" : " none");
+    for (int64_t i = n; there && i-- > 0;) {
+        char *longer = kolo_format("%s %" PRId64, there, steps[i]);
+        free(there);
+        there = longer;
+    }
+    free(steps);
+    kolo_fail(KOLO_EINPUT, "%s: no checkpoint of step %" PRId64 "; of those that were written there are:%s", run_folder, step, there ? there : "");
+    free(there);
+    return KOLO_EINPUT;
+}
+
+int kolo_checkpoint_pick(const char *run_folder, const char *which, kolo_position *position, char *path, size_t size)
+{
+    if (!strcmp(which, "newest")) return kolo_checkpoint_find(run_folder, position, path, size);
+    const bool best = !strcmp(which, "best");
+    const int64_t step = best ? kolo_store_best(run_folder) : number_of(which);
+    if (step < 0 && best)
+        return kolo_fail(KOLO_EINPUT, "%s: no checkpoint is known as the best: nothing was validated", run_folder);
+    if (step < 0)
+        return kolo_fail(KOLO_ECONFIG, "checkpoint=%s: it is newest, best, or the number of a step", which);
+    char *checkpoints = kolo_format("%s/checkpoints", run_folder);
+    if (!checkpoints) return KOLO_ECONFIG;
+    int rc = read_step(checkpoints, step, position, path, size);
+    if (rc < 0 && !kolo_file_exists(path)) rc = fail_missing(run_folder, checkpoints, step);
+    free(checkpoints);
+    return rc < 0 ? rc : 1;
 }

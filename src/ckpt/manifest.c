@@ -30,16 +30,16 @@ static char *close_text(FILE *f, char **text)
     return NULL;
 }
 
-char *kolo_record_options(const kolo_options *options, enum kolo_option_scope scope)
+char *kolo_record_options(const kolo_options *options, bool math)
 {
     char *text;
     size_t bytes;
     FILE *f = open_text(&text, &bytes);
     if (!f) return NULL;
-    const char *indent = scope == KOLO_SCOPE_MATH ? "    " : "      ", *between = "";
+    const char *indent = math ? "    " : "      ", *between = "";
     fputc('{', f);
     for (int i = 0; i < kolo_option_count; i++) {
-        if (kolo_option_table[i].scope != scope) continue;
+        if ((kolo_option_table[i].scope == KOLO_SCOPE_MATH) != math) continue;
         char *value = kolo_option_text(options, &kolo_option_table[i]);
         fprintf(f, "%s\n%s\"%s\": ", between, indent, kolo_option_table[i].key);
         kolo_json_string(f, value);

@@ -13,8 +13,8 @@ typedef struct manifest {
     int ranks; /* that wrote it */
 } manifest;
 
-/* Options of one scope as a JSON object, indented for the manifest; caller frees. */
-char *kolo_record_options(const kolo_options *options, enum kolo_option_scope scope);
+/* Those options that change the numbers, or the others, as a JSON object, indented for the manifest; caller frees. */
+char *kolo_record_options(const kolo_options *options, bool math);
 /* The whole text; math, run: from kolo_record_options; caller frees. */
 char *kolo_record_text(const manifest *m, const char *math, const char *run);
 /* KOLO_EINPUT where it is torn or foreign. */

@@ -77,9 +77,12 @@ static int compare_recipe(const char *path, const kolo_options *options)
 int kolo_run_record(kolo_run *run, const kolo_options *options)
 {
     int rc = KOLO_ECONFIG;
+    int64_t *steps = NULL, n = 0;
+    KOLO_TRY(kolo_store_list(run->checkpoints, &steps, &n));
+    free(steps);
     char *path = kolo_format("%s/recipe.yaml", run->folder), *text = NULL;
     if (!path) return KOLO_ECONFIG;
-    if (kolo_file_exists(path)) {
+    if (n > 0 && kolo_file_exists(path)) {
         rc = compare_recipe(path, options);
     } else if ((text = kolo_options_write(options, true))) {
         rc = kolo_file_write_atomic(path, text, strlen(text));

@@ -24,10 +24,12 @@ bool kolo_command_flag(int *n, char **words, const char *word);
 int kolo_command_options(kolo_options *options, int n, char **words, int extra, const char **positional);
 /* As above without a recipe word: all positional words go to positional[]. */
 int kolo_command_words(kolo_options *options, int n, char **words, int extra, const char **positional);
-/* As above over the recipe that the folder of a run keeps. */
+/* As above over the recipe that the folder of a run keeps, but for what is of scope HERE. options: as one of these has read them; they are replaced, and
+ * freed on an error too. run: may be theirs. */
 int kolo_command_run(kolo_options *options, const char *run, int n, char **words, int extra, const char **positional);
-/* Initial values, then the weights of `file`, or else of the newest checkpoint of `run`. */
-int kolo_command_weights(struct kolo_session *session, const char *file, const char *run);
+/* Initial values, then the weights of `file`, or else those of the checkpoint of `run` that checkpoint= names. *step (may be NULL): of that checkpoint,
+ * or 0. Collective. */
+int kolo_command_weights(struct kolo_session *session, const char *file, const char *run, int64_t *step);
 /* The installed share/kolo (or the source tree's share): recipes, minislurm. Static text. */
 const char *kolo_command_share(void);
 

@@ -105,77 +105,6 @@ const char *kolo_command_share(void)
     return ".";
 }
 
-static char *find_recipe(const char *word)
-{
-    if (kolo_file_exists(word) || strchr(word, '/')) return kolo_strdup(word);
-    size_t length = strlen(word);
-    bool suffixed = length > 5 && !strcmp(word + length - 5, ".yaml");
-    char *path = kolo_format("%s/recipes/%s%s", kolo_command_share(), word, suffixed ? "" : ".yaml");
-    if (path && kolo_file_exists(path)) return path;
-    free(path);
-    return kolo_strdup(word);
-}
-
-typedef struct collector {
-    const char **to;
-    int n, room;
-} collector;
-
-static int collect(void *context, const char *word)
-{
-    collector *c = context;
-    if (c->n >= c->room)
-        return kolo_fail(KOLO_ECONFIG, "unexpected word `%s`; options are key=value (see `kolo help`)", word);
-    c->to[c->n++] = word;
-    return 0;
-}
-
-int kolo_command_words(kolo_options *options, int n, char **words, int extra, const char **positional)
-{
-    collector c = {positional, 0, extra};
-    for (int i = 0; i < extra; i++) positional[i] = NULL;
-    kolo_options_default(options);
-    int rc = kolo_options_read_environment(options);
-    if (rc == 0) rc = kolo_options_read_arguments(options, n, words, collect, &c);
-    if (rc < 0) kolo_options_free(options);
-    return rc;
-}
-
-int kolo_command_run(kolo_options *options, const char *run, int n, char **words, int extra, const char **positional)
-{
-    collector c = {positional, 0, extra};
-    for (int i = 0; i < extra; i++) positional[i] = NULL;
-    char *recipe = kolo_format("%s/recipe.yaml", run);
-    kolo_options_default(options);
-    int rc = recipe ? kolo_options_read_recipe(options, recipe) : KOLO_ECONFIG;
-    if (rc == 0) rc = kolo_options_read_environment(options);
-    if (rc == 0) rc = kolo_options_read_arguments(options, n, words, collect, &c);
-    free(recipe);
-    if (rc < 0) kolo_options_free(options);
-    return rc;
-}
-
-int kolo_command_options(kolo_options *options, int n, char **words, int extra, const char **positional)
-{
-    const char *all[8] = {NULL};
-    collector c = {all, 0, extra + 1};
-    kolo_options_default(options);
-    /* the first pass finds the recipe, the second applies the words over it */
-    int rc = kolo_options_read_arguments(options, n, words, collect, &c);
-    char *recipe = NULL;
-    kolo_options_free(options);
-    if (rc < 0) return rc;
-    kolo_options_default(options);
-    if (c.n > extra) recipe = find_recipe(all[extra]);
-    for (int i = 0; i < extra; i++) positional[i] = all[i];
-    rc = kolo_options_read(options, recipe, 0, NULL);
-    c.n = 0;
-    if (rc == 0) rc = kolo_options_read_arguments(options, n, words, collect, &c);
-    free(recipe);
-    if (rc < 0) kolo_options_free(options);
-    return rc;
-}
-
 static volatile sig_atomic_t status_of_end;
 static void end_at_once(int signal)
 {
@@ -220,6 +149,13 @@ static int end(const char *command, int status)
     return -status;
 }
 
+static bool wants_help(int n, char **words)
+{
+    for (int i = 0; i < n && strcmp(words[i], "--"); i++)
+        if (!strcmp(words[i], "--help") || !strcmp(words[i], "-h")) return true;
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return -kolo_command_help(0, NULL);
@@ -228,10 +164,7 @@ int main(int argc, char **argv)
     const char *name = !strcmp(argv[1], "--version") ? "version" : argv[1];
     for (int i = 0; i < kolo_command_count; i++) {
         if (strcmp(name, names[i])) continue;
-        if (argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
-            char *words[] = {argv[1]};
-            return -kolo_command_help(1, words);
-        }
+        if (wants_help(argc - 2, argv + 2)) return -kolo_command_help(1, &argv[1]);
         set_wait_policy(argv);
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */

@@ -147,7 +147,7 @@ static int predict(kolo_options *o, int64_t n, const char *const *path)
     o->batch = o->micro_batch = n < ROWS ? n : ROWS;
     o->bn = KOLO_bn_local;
     KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
-    rc = kolo_command_weights(&session, *o->weights ? o->weights : NULL, o->run);
+    rc = kolo_command_weights(&session, *o->weights ? o->weights : NULL, o->run, NULL);
     if (rc == 0) {
         kolo_exec_use_ema(session.exec, kolo_averages(o) && !*o->weights);
         rc = show(&session, o, n, path);
@@ -162,12 +162,7 @@ int kolo_command_predict(int n, char **words)
     const char **path = kolo_alloc((size_t)(n + 1) * sizeof *path);
     if (!path) return KOLO_ECONFIG;
     int rc = kolo_command_words(&options, n, words, n, path);
-    if (rc == 0 && *options.run) {
-        char *run = kolo_strdup(options.run);
-        kolo_options_free(&options);
-        rc = run ? kolo_command_run(&options, run, n, words, n, path) : KOLO_ECONFIG;
-        free(run);
-    }
+    if (rc == 0 && *options.run) rc = kolo_command_run(&options, options.run, n, words, n, path);
     if (rc == 0) {
         int64_t pictures = 0;
         while (pictures < n && path[pictures]) pictures++;

@@ -23,15 +23,17 @@ int kolo_command_train(int n, char **words)
     return rc;
 }
 
-int kolo_command_weights(kolo_session *session, const char *file, const char *run)
+int kolo_command_weights(kolo_session *session, const char *file, const char *run, int64_t *step)
 {
     char path[4096];
     kolo_position position;
+    if (step) *step = 0;
     KOLO_TRY(kolo_exec_initialise(session->exec, (uint64_t)session->options->seed));
     if (file) return kolo_weights_import(file, session->exec, session->plan, KOLO_init_head_load);
-    int found = kolo_checkpoint_find(run, &position, path, sizeof path);
+    const int found = kolo_train_find(session, run, session->options->checkpoint, &position, path, sizeof path);
     KOLO_TRY(found);
     if (!found) return kolo_fail(KOLO_EINPUT, "%s holds no checkpoint: train first, or give a file of weights", run);
+    if (step) *step = position.step;
     return kolo_checkpoint_load(path, session->exec, session->plan);
 }
 
@@ -49,7 +51,7 @@ static int verify(kolo_session *session, bool ema, bool tells)
     return rc;
 }
 
-/* As pycocotools prints them. */
+/* As pycocotools prints them; of boxes in VOC's form also as its devkit does. */
 static void print_boxes(const kolo_evaluation *e)
 {
     kolo_ap ap = {0};
@@ -59,24 +61,23 @@ static void print_boxes(const kolo_evaluation *e)
         kolo_ap_text(&ap, i, text, sizeof text);
         puts(text);
     }
+    for (int i = 0; i < 2 && e->voc[i] >= 0; i++)
+        printf(" VOC mean AP by the rule of %s @[ IoU=0.50 ] = %.4f\n", i ? "2010, all points   " : "2007, eleven points", e->voc[i]);
     printf("AP %.12f  AP50 %.12f  (%ld pictures, %.1f s, %.0f img/s)\n", e->line[0], e->line[1], (long)e->rows, e->seconds,
            (double)e->rows / e->seconds);
 }
 
-static int evaluate(kolo_launch *launch, kolo_options *options)
+/* file: of weights, or NULL: those of the run. */
+static int evaluate(kolo_launch *launch, kolo_options *options, const char *file)
 {
     kolo_session session;
     kolo_evaluation e;
     int rc;
-    if (!*options->run && !*options->init)
-        return kolo_fail(KOLO_ECONFIG, "nothing to evaluate: give run=DIR or init=FILE.safetensors");
-    if (!*options->val || !strcmp(options->val, "none"))
-        return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_EVAL));
-    KOLO_TRY_GOTO(rc, kolo_command_weights(&session, *options->init ? options->init : NULL, options->run));
-    const bool ema = kolo_averages(options) && !*options->init;
+    KOLO_TRY_GOTO(rc, kolo_command_weights(&session, file, options->run, NULL));
+    const bool ema = kolo_averages(options) && !file;
     if (*options->pairs) KOLO_TRY_GOTO(rc, verify(&session, ema, launch->rank == 0));
-    else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, &e));
+    else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, options->results, &e));
     if (launch->rank == 0 && session.task != KOLO_TASK_CLASSIFY) print_boxes(&e);
     else if (launch->rank == 0 && !*options->pairs)
         printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5,
@@ -87,13 +88,38 @@ fail:
     return rc;
 }
 
+static int no_matter(void *context, const char *word)
+{
+    (void)context;
+    (void)word;
+    return 0;
+}
+
+/* A recipe may say init=, which is what the run began with. Beside run= on the command line it says something else than run= does. */
+static int check_eval(const kolo_options *o, int n, char **words)
+{
+    kolo_options said;
+    if (!*o->run && !*o->weights && !*o->init)
+        return kolo_fail(KOLO_ECONFIG, "nothing to evaluate: give run=DIR or weights=FILE");
+    if (!*o->val || !strcmp(o->val, "none")) return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
+    kolo_options_default(&said);
+    int rc = kolo_options_read_arguments(&said, n, words, no_matter, NULL);
+    if (rc == 0 && *said.init && *o->run) rc = kolo_fail(KOLO_ECONFIG, "init= and run=: evaluate which? weights=FILE is a file, run=DIR a run's checkpoint");
+    kolo_options_free(&said);
+    return rc;
+}
+
 int kolo_command_eval(int n, char **words)
 {
-    kolo_options options;
+    kolo_options o;
     kolo_launch *launch;
-    KOLO_TRY(kolo_command_options(&options, n, words, 0, NULL));
-    int rc = kolo_command_launch(&options, &launch);
-    if (rc == 0) rc = evaluate(launch, &options);
-    kolo_options_free(&options);
+    const char *recipe = NULL;
+    KOLO_TRY(kolo_command_options(&o, n, words, 0, NULL));
+    if (*o.run) KOLO_TRY(kolo_command_run(&o, o.run, n, words, 1, &recipe));
+    int rc = check_eval(&o, n, words);
+    if (rc == 0) rc = kolo_command_launch(&o, &launch);
+    if (rc == 0 && recipe) kolo_log0(KOLO_LOG_INFO, "%s is evaluated by the options that it was trained with, not by recipe %s", o.run, recipe);
+    if (rc == 0) rc = evaluate(launch, &o, *o.weights ? o.weights : *o.run ? NULL : o.init);
+    kolo_options_free(&o);
     return rc;
 }

@@ -11,25 +11,25 @@
 #include "kolo/error.h"
 #include "train/session.h"
 
-/* With `run`: its newest checkpoint; with weights=: that file; else the model as initialised from the seed. */
+/* With `run`: its checkpoint=; with weights=: that file; else the model as initialised from the seed. */
 static int export(kolo_options *o, const char *run, const char *file)
 {
     kolo_session session;
     kolo_launch *launch;
-    kolo_position position = {0};
-    char path[4096];
+    int64_t step = 0;
     int rc;
     if (run && *o->weights) return kolo_fail(KOLO_ECONFIG, "weights of a run or of weights=%s: give one of them", o->weights);
     KOLO_TRY(kolo_command_alone(&launch));
     o->batch = o->micro_batch = 1;
     o->bn = KOLO_bn_local;
-    o->deterministic = true; /* nothing is computed: no algorithm need be timed */
-    if (run) KOLO_TRY(kolo_checkpoint_find(run, &position, path, sizeof path));
+    o->deterministic = true; /* nothing is computed: no algorithm need be timed, and any machine will do */
+    o->precision = KOLO_precision_f32;
+    o->device = KOLO_device_cpu;
     KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
-    if (run || *o->weights) KOLO_TRY_GOTO(rc, kolo_command_weights(&session, run ? NULL : o->weights, run));
+    if (run || *o->weights) KOLO_TRY_GOTO(rc, kolo_command_weights(&session, run ? NULL : o->weights, run, &step));
     else KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)o->seed));
     const kolo_export how = {.ema = kolo_averages(o) && run,
-                             .batches = position.step,
+                             .batches = step,
                              .names = o->names,
                              .dtype = o->export_dtype};
     const char *dot = strrchr(file, '.');
@@ -53,10 +53,7 @@ int kolo_command_export(int n, char **words)
         kolo_options_free(&options);
         return kolo_fail(KOLO_ECONFIG, "usage: kolo export RUN FILE, or kolo export model=NAME [weights=FILE] FILE");
     }
-    if (run) {
-        kolo_options_free(&options);
-        KOLO_TRY(kolo_command_run(&options, run, n, words, 2, word));
-    }
+    if (run) KOLO_TRY(kolo_command_run(&options, run, n, words, 2, word));
     int rc = export(&options, run, word[run ? 1 : 0]);
     kolo_options_free(&options);
     return rc;

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "data/targets.h"
 #include "kolo/error.h"
 #include "train/ap.h"
 #include "train/detect_find.h"
@@ -14,7 +15,7 @@ typedef struct judge {
     kolo_session *session;
     kolo_exec *exec; /* the evaluation's, of `graph` */
     const kolo_graph *graph;
-    kolo_detect_truth truth;
+    const kolo_detect_truth *truth;
     float *head[KOLO_MAX_HEADS]; /* what the network put out for a micro-batch */
     kolo_found_list list;        /* of one picture */
     kolo_ap_found *found;        /* of all */
@@ -31,14 +32,15 @@ static int open_judge(judge *j, kolo_session *s)
         j->head[i] = kolo_alloc((size_t)kolo_tensor_count(&g->tensor[g->head[i]]) * sizeof(float));
         if (!j->head[i]) return KOLO_ECONFIG;
     }
-    return kolo_detect_truth_read(&j->truth, s->val_set);
+    if (!s->truth) KOLO_TRY(kolo_detect_truth_read(&s->truth, s->val_set));
+    j->truth = s->truth;
+    return 0;
 }
 
 static void close_judge(judge *j)
 {
     for (int i = 0; i < KOLO_MAX_HEADS; i++) free(j->head[i]);
     kolo_found_free(&j->list);
-    kolo_detect_truth_free(&j->truth);
     free(j->found);
 }
 
@@ -54,7 +56,7 @@ static int keep(judge *j, int64_t sample, const kolo_found *f)
     kolo_detect_letterbox(height, width, (int)input->dim[1], (int)input->dim[2], false, &place, &scale);
     for (int k = 0; k < 4; k++) stored[k] = f->box[k] / scale;
     kolo_ap_found *to = &j->found[j->founds++];
-    *to = (kolo_ap_found){.image = j->truth.image[sample], .cls = f->cls, .score = f->score};
+    *to = (kolo_ap_found){.image = j->truth->image[sample], .cls = f->cls, .score = f->score};
     kolo_detect_to_source(j->session->val_set, sample, stored, to->box);
     kolo_ap_round(to->box, &to->score);
     return 0;
@@ -119,30 +121,45 @@ fail:
     return rc;
 }
 
-static int judge_all(judge *j, kolo_evaluation *result)
+/* Both rules of VOC, of boxes that are not COCO's. */
+static int judge_voc(const judge *j, double voc[2])
+{
+    const kolo_session *s = j->session;
+    const int classes = kolo_dataset_get_info(s->val_set)->classes;
+    double *ap = kolo_alloc((size_t)(classes + 1) * sizeof *ap);
+    int rc = ap ? 0 : KOLO_ECONFIG;
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = kolo_ap_voc(ap, &voc[i], j->truth->truth, j->truth->truths, j->found, j->founds, classes, 0.5, i == 0);
+    free(ap);
+    return rc;
+}
+
+static int judge_all(judge *j, const char *results, kolo_evaluation *result)
 {
     kolo_session *s = j->session;
     const double begin = kolo_time();
     kolo_ap ap = {0};
+    *result = (kolo_evaluation){.rows = s->val_samples, .voc = {-1, -1}};
     KOLO_TRY(find_all(j));
     if (s->ranks > 1) KOLO_TRY(gather(j));
-    if (*s->options->results && s->launch->rank == 0)
-        KOLO_TRY(kolo_ap_write(s->options->results, j->found, j->founds, j->truth.category));
-    const int rc = kolo_ap_coco(&ap, j->truth.truth, j->truth.truths, j->found, j->founds,
-                                kolo_dataset_get_info(s->val_set)->classes);
-    *result = (kolo_evaluation){
-        .top1 = ap.line[0], .top5 = ap.line[1], .rows = s->val_samples, .seconds = kolo_time() - begin};
+    if (results && *results && s->launch->rank == 0) KOLO_TRY(kolo_ap_write(results, j->found, j->founds, j->truth->category));
+    const int rc = kolo_ap_coco(&ap, j->truth->truth, j->truth->truths, j->found, j->founds, kolo_dataset_get_info(s->val_set)->classes);
     memcpy(result->line, ap.line, sizeof result->line);
     kolo_ap_free(&ap);
-    return rc;
+    KOLO_TRY(rc);
+    if (strcmp(kolo_dataset_targets(s->val_set)->box_form, "xywh")) KOLO_TRY(judge_voc(j, result->voc));
+    result->top1 = result->line[0];
+    result->top5 = result->line[1];
+    result->seconds = kolo_time() - begin;
+    return 0;
 }
 
-int kolo_detect_evaluate(kolo_session *s, bool ema, kolo_evaluation *result)
+int kolo_detect_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluation *result)
 {
     judge j;
     int rc = open_judge(&j, s);
     kolo_exec_use_ema(j.exec, ema);
-    if (rc >= 0) rc = judge_all(&j, result);
+    if (rc >= 0) rc = judge_all(&j, results, result);
     close_judge(&j);
     return rc;
 }

@@ -4,7 +4,7 @@
 
 #include "train/train.h"
 
-/* As kolo_evaluate(), by COCO's rule, on the validation set; rank 0 writes results= if that is given. Collective. */
-int kolo_detect_evaluate(kolo_session *session, bool ema, kolo_evaluation *result);
+/* kolo_evaluate() of detectors. Collective. */
+int kolo_detect_evaluate(kolo_session *session, bool ema, const char *results, kolo_evaluation *result);
 
 #endif

@@ -9,12 +9,15 @@
 #include "data/targets.h"
 #include "kolo/error.h"
 
-void kolo_detect_truth_free(kolo_detect_truth *t)
+void kolo_detect_truth_free(kolo_detect_truth **truth)
 {
+    kolo_detect_truth *t = *truth;
+    if (!t) return;
     free(t->truth);
     free(t->image);
     free(t->category);
-    *t = (kolo_detect_truth){0};
+    free(t);
+    *truth = NULL;
 }
 
 void kolo_detect_to_source(const kolo_dataset *dataset, int64_t sample, const double *stored, double *source)
@@ -78,15 +81,17 @@ static void take_truth(kolo_detect_truth *to, const kolo_dataset *d, const doubl
         }
 }
 
-int kolo_detect_truth_read(kolo_detect_truth *to, const kolo_dataset *d)
+int kolo_detect_truth_read(kolo_detect_truth **truth, const kolo_dataset *d)
 {
     const kolo_targets *t = kolo_dataset_targets(d);
     const kolo_dataset_info *info = kolo_dataset_get_info(d);
-    *to = (kolo_detect_truth){0};
+    *truth = NULL;
     if (!t || !t->box_offset) return kolo_fail(KOLO_EINPUT, "data set %s has no boxes to compare with", info->name);
     const bool coco = !strcmp(t->box_form, "xywh");
     double(*given)[4] = coco ? kolo_alloc((size_t)(t->boxes + 1) * sizeof *given) : NULL;
+    kolo_detect_truth *to = *truth = kolo_alloc(sizeof *to);
     int rc = KOLO_ECONFIG;
+    if (!to) goto fail;
     to->truth = kolo_alloc((size_t)(t->boxes + 1) * sizeof *to->truth);
     to->image = kolo_alloc((size_t)(info->count + 1) * sizeof *to->image);
     to->category = kolo_alloc((size_t)(info->classes + 1) * sizeof *to->category);
@@ -98,6 +103,6 @@ int kolo_detect_truth_read(kolo_detect_truth *to, const kolo_dataset *d)
     return 0;
 fail:
     free(given);
-    kolo_detect_truth_free(to);
+    kolo_detect_truth_free(truth);
     return rc;
 }

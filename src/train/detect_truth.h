@@ -13,8 +13,8 @@ typedef struct kolo_detect_truth {
 } kolo_detect_truth;
 
 /* Boxes of which the stored picture shows nothing are left out. KOLO_EINPUT: the split has no boxes. */
-int kolo_detect_truth_read(kolo_detect_truth *truth, const kolo_dataset *dataset);
-void kolo_detect_truth_free(kolo_detect_truth *truth);
+int kolo_detect_truth_read(kolo_detect_truth **truth, const kolo_dataset *dataset);
+void kolo_detect_truth_free(kolo_detect_truth **truth);
 /* A box x0 y0 x1 y1 of the stored picture of a sample, as x y width height of its source. */
 void kolo_detect_to_source(const kolo_dataset *dataset, int64_t sample, const double *stored, double *source);
 

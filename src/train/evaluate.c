@@ -94,9 +94,9 @@ static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
     return rc < 0 ? rc : 0;
 }
 
-int kolo_evaluate(kolo_session *s, bool ema, kolo_evaluation *result)
+int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluation *result)
 {
-    if (s->task != KOLO_TASK_CLASSIFY) return kolo_detect_evaluate(s, ema, result);
+    if (s->task != KOLO_TASK_CLASSIFY) return kolo_detect_evaluate(s, ema, results, result);
     double sum[SUMS] = {0}, begin = kolo_time();
     kolo_exec *exec = s->eval_exec ? s->eval_exec : s->exec;
     kolo_exec_use_ema(exec, ema);

@@ -68,6 +68,7 @@ typedef struct kolo_session {
     kolo_comm *comm;
     kolo_exec *exec, *eval_exec;
     kolo_loader *loader, *val_loader;
+    struct kolo_detect_truth *truth; /* of val_set, once a detector was judged by it */
     char data_uuid[40];
 } kolo_session;
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "kolo/error.h"
+#include "train/detect_truth.h"
 #include "train/parts.h"
 
 /* Does each node show its own share of the training samples? */
@@ -84,6 +85,7 @@ int session_open_data(kolo_session *s, int parts)
 void session_close_data(kolo_session *s)
 {
     kolo_dataset **set[2] = {&s->train_set, &s->val_set};
+    kolo_detect_truth_free(&s->truth);
     for (int i = 0; i < 2; i++) {
         kolo_cache_close(&s->cache[i]);
         kolo_dataset_close(set[i]);

@@ -43,11 +43,25 @@ int session_largest(const kolo_session *s)
     return stated ? largest : 0;
 }
 
+/* Rank 0's word: another node may have a folder of its own under this name, which is told later. */
 int session_position(const kolo_session *s, kolo_position *position)
 {
-    char path[4096];
+    typedef struct word {
+        int64_t found;
+        kolo_position position;
+    } word;
     if (!*s->options->run || !(s->parts & KOLO_SESSION_TRAIN) || (s->parts & (KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_DATA_ONLY))) return 0;
-    return kolo_checkpoint_find(s->options->run, position, path, sizeof path);
+    char path[4096];
+    word mine = {0}, *all = kolo_alloc((size_t)s->launch->size * sizeof *all);
+    int rc = all ? 0 : KOLO_ECONFIG, found = 0;
+    if (s->launch->rank == 0) mine.found = found = kolo_checkpoint_find(s->options->run, &mine.position, path, sizeof path);
+    if (rc == 0 && found >= 0) rc = kolo_launch_exchange(s->launch, &mine, sizeof mine, all);
+    if (rc == 0 && found >= 0) {
+        *position = all[0].position;
+        found = (int)all[0].found;
+    }
+    free(all);
+    return rc < 0 ? rc : found;
 }
 
 /* The first phase, or the one in which the run is taken up again. */
@@ -55,9 +69,11 @@ static int find_phase(kolo_session *s)
 {
     kolo_position position;
     int64_t epoch, within;
-    int rc = session_position(s, &position);
-    KOLO_TRY(rc);
-    s->now = rc ? kolo_session_at(s, position.step, &epoch, &within) : 0;
+    s->now = 0;
+    if (s->phases == 1) return 0;
+    const int found = session_position(s, &position);
+    KOLO_TRY(found);
+    if (found) s->now = kolo_session_at(s, position.step, &epoch, &within);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 
+#include "ckpt/ckpt.h"
 #include "train/session.h"
 
 /* Trains to the end (0), or to a checkpoint when *stop becomes non-zero (signal) or at stop_step (KOLO_EREQUEUE). Collective. */
@@ -11,11 +12,17 @@ int kolo_train(kolo_launch *launch, kolo_options *options, const volatile sig_at
 
 /* Exactly the validation set, once: means over it, the same on all ranks. ema: with the averaged weights. Collective. */
 typedef struct kolo_evaluation {
-    double loss, top1, top5; /* of a detector: 0, AP, AP50 */
+    double loss, top1, top5; /* of a detector: 0 (it has none), AP, AP50 */
     double line[12];         /* of a detector: kolo_ap's */
+    double voc[2];           /* of a detector, at IoU .5: VOC's mean AP by the rule of 2007 (eleven points) and of 2010; -1: nothing counts, or the boxes are COCO's */
     int64_t rows;
     double seconds;
 } kolo_evaluation;
-int kolo_evaluate(kolo_session *session, bool ema, kolo_evaluation *result);
+/* results: NULL or "", or the file that rank 0 writes what a detector found to, in the form of COCO's results. */
+int kolo_evaluate(kolo_session *session, bool ema, const char *results, kolo_evaluation *result);
+
+/* The checkpoint of a run folder that `which` names (kolo_checkpoint_pick): rank 0 looks for it and compares its checksum, all ranks learn its position and its
+ * folder, path[size]. 1 found, 0 none; KOLO_ECONFIG: a rank sees another folder there. Collective. */
+int kolo_train_find(kolo_session *session, const char *folder, const char *which, kolo_position *position, char *path, size_t size);
 
 #endif

@@ -121,6 +121,18 @@ static void test_names(void)
        "keys are found whole and as written");
 }
 
+/* What a run's options are worth elsewhere. */
+static void test_leave(void)
+{
+    kolo_options_free(&o);
+    kolo_options_default(&o);
+    static const char *const set[][2] = {{"lr", "0.5"}, {"val", "/val"}, {"precision", "bf16"}, {"threads", "64"}, {"device", "cuda"}, {"cache", "ram"}, {"weights", "w"}};
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) kolo_option_set(&o, set[i][0], set[i][1], "test");
+    is_int(kolo_options_leave(&o), 0, "the machine is left behind (%s)", kolo_error_text());
+    ok(o.threads == 0 && o.device == KOLO_device_auto && o.cache == KOLO_cache_none && !*o.weights, "what is of one machine or one command has its default");
+    ok(o.lr == 0.5 && !strcmp(o.val, "/val") && o.precision == KOLO_precision_bf16, "what the numbers come from, and the data, stay");
+}
+
 int main(void)
 {
     kolo_options_default(&o);
@@ -133,6 +145,7 @@ int main(void)
     kolo_option_set(&o, "model", "lenet5", "here");
     ok(strcmp(copy.model, "lenet5"), "the copy owns its texts");
     kolo_options_free(&copy);
+    test_leave();
     kolo_options_free(&o);
     ok(!o.model, "freed texts are NULL");
     return done_testing();

@@ -224,6 +224,22 @@ static void other_model(void)
     rig_close(&b);
 }
 
+/* Of the run "keep": 7, the best, and 8. */
+static void picking(void)
+{
+    kolo_position p = {.step = -1};
+    char path[512], *keep = place("keep", ""), *one = place("one", "");
+    ok(kolo_checkpoint_pick(keep, "newest", &p, path, sizeof path) == 1 && p.step == 8, "checkpoint=newest");
+    ok(kolo_checkpoint_pick(keep, "best", &p, path, sizeof path) == 1 && p.step == 7, "checkpoint=best");
+    ok(kolo_checkpoint_pick(keep, "8", &p, path, sizeof path) == 1 && p.step == 8, "checkpoint=8");
+    is_int(kolo_checkpoint_pick(keep, "5", &p, path, sizeof path), KOLO_EINPUT, "one that is gone");
+    ok(strstr(kolo_error_text(), "there are: 7 8"), "those that are there are told: %s", kolo_error_text());
+    is_int(kolo_checkpoint_pick(keep, "last", &p, path, sizeof path), KOLO_ECONFIG, "a word that says nothing (%s)", kolo_error_text());
+    is_int(kolo_checkpoint_pick(one, "best", &p, path, sizeof path), KOLO_EINPUT, "no best where nothing was validated (%s)", kolo_error_text());
+    free(keep);
+    free(one);
+}
+
 static void keeping(void)
 {
     rig a;
@@ -246,6 +262,7 @@ static void keeping(void)
     kolo_file_read(best, &name, NULL);
     is_text(name, "step-0000000007\n", "and is, once it is whole");
     is_text(list("keep", text), "7 8", "the former best goes");
+    picking();
     rig_step(&a, 0);
     rig_save(&a, run, 8);
     is_int(kolo_checkpoint_wait(run), 0, "a step is saved a second time (%s)", kolo_error_text());
@@ -281,13 +298,14 @@ static void damaged(void)
          *manifest = place("hurt", "/checkpoints/step-0000000002/manifest.json");
     flip_byte(tensors, 100000);
     is_int(find("hurt", path), 1, "one changed bit: the checkpoint before is taken");
-    char *folder = place("hurt", "/checkpoints/step-0000000002");
-    is_int(kolo_checkpoint_load(folder, a.exec, a.plan), KOLO_EINPUT, "and it cannot be loaded by hand (%s)",
-           kolo_error_text());
+    char *folder = place("hurt", "/checkpoints/step-0000000002"), *hurt = place("hurt", "");
+    kolo_position p;
+    is_int(kolo_checkpoint_pick(hurt, "2", &p, path, sizeof path), KOLO_EINPUT, "asked for by its step it is refused (%s)", kolo_error_text());
     flip_byte(tensors, 100000);
     is_int(find("hurt", path), 2, "changed back: it is good");
     off_t size = (off_t)kolo_file_size(tensors);
     ok(truncate(tensors, size + 1) == 0 && find("hurt", path) == 1, "one byte too long: passed over");
+    is_int(kolo_checkpoint_load(folder, a.exec, a.plan), KOLO_EINPUT, "and it cannot be loaded by hand (%s)", kolo_error_text());
     ok(truncate(tensors, size) == 0 && find("hurt", path) == 2, "cut back: good again");
     flip_byte(manifest, 30);
     is_int(find("hurt", path), 1, "a changed manifest: passed over");

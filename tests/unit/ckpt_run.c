@@ -175,7 +175,10 @@ static void recipe(void)
     kolo_run_open(&run, folder);
     kolo_option_set(&was, "lr", "0.05", "test");
     kolo_option_set(&was, "data", "/some/place with \"quotes\"", "test");
-    is_int(kolo_run_record(run, &was), 0, "the first start writes the recipe of record (%s)", kolo_error_text());
+    is_int(kolo_run_record(run, &now), 0, "the first start writes the recipe of record (%s)", kolo_error_text());
+    is_int(kolo_run_record(run, &was), 0, "which binds nobody before there is a checkpoint");
+    char *first = kolo_format("%s/checkpoints/step-0000000001", folder);
+    kolo_folder_make(first);
     is_int(kolo_run_record(run, &was), 0, "the same options again are welcome (%s)", kolo_error_text());
     kolo_option_set(&now, "lr", "0.05", "test");
     kolo_option_set(&now, "threads", "7", "test");
@@ -185,6 +188,8 @@ static void recipe(void)
     is_int(kolo_run_record(run, &now), KOLO_ECONFIG, "the learning rate may not");
     ok(strstr(kolo_error_text(), "lr: was 0.05, now 0.06") && strstr(kolo_error_text(), "epochs: was 0, now 9"),
        "both differences are shown");
+    kolo_folder_remove(first);
+    free(first);
     kolo_run_close(&run);
     kolo_options_free(&was);
     kolo_options_free(&now);

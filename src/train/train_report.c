@@ -1,0 +1,158 @@
+/* What a run tells: events, the progress line, the summary. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "kolo/error.h"
+#include "train/trainer.h"
+
+static void fill_summary(trainer *t, const char *state, const char *next)
+{
+    kolo_summary *s = &t->summary;
+    const kolo_session *session = &t->session;
+    double seconds = kolo_time() - t->started, wall = t->position.wall_seconds + seconds;
+    int64_t steps = t->position.step - t->first_step;
+    snprintf(s->state, sizeof s->state, "%s", state);
+    snprintf(s->model, sizeof s->model, "%s", t->options->model);
+    snprintf(s->next, sizeof s->next, "%.255s", next);
+    s->steps = t->position.step;
+    s->restarts = t->position.restarts;
+    int64_t within;
+    kolo_session_at(session, t->position.step, &s->epochs, &within);
+    bool evaluated = t->evaluation.rows > 0;
+    s->loss = evaluated && session->task == KOLO_TASK_CLASSIFY ? t->evaluation.loss : t->loss; /* detectors are judged by no loss */
+    s->top1 = evaluated ? t->evaluation.top1 : -1;
+    s->top5 = evaluated ? t->evaluation.top5 : -1;
+    s->best_top1 = t->position.best_top1;
+    if (steps > 0)
+        s->img_per_s = (double)t->pictures / seconds, s->wait_share = t->waited / seconds;
+    s->wall_seconds = wall;
+    s->ranks = t->launch->size;
+    s->nodes = t->launch->nodes;
+    s->threads = (int)t->options->threads;
+    s->peak_bytes = kolo_memory_peak();
+    s->planned_bytes = kolo_plan_bytes(session->plan);
+    if (t->epoch.seconds > 0) s->mb_per_s = (double)t->epoch.bytes / t->epoch.seconds / 1e6;
+    s->cache_hits = t->epoch.hits;
+    s->bad_samples = t->epoch.bad;
+    s->useful_batch = kolo_noise_batch(&t->noise);
+    s->node_hours = wall / 3600 * t->launch->nodes;
+}
+
+/* How steps count from here on. */
+static void count_phase(trainer *t)
+{
+    const kolo_session *s = &t->session;
+    const kolo_phase *p = &s->phase[s->now], *last = &s->phase[s->phases - 1];
+    const int64_t epochs = last->epoch + (s->steps - last->step + last->steps_per_epoch - 1) / last->steps_per_epoch;
+    kolo_progress_phase(t->progress, p->step, p->epoch, epochs, p->steps_per_epoch, p->batch);
+}
+
+int trainer_tell_start(trainer *t)
+{
+    if (!speaks(t)) return 0;
+    int64_t repeated = 0;
+    kolo_summary before;
+    int had = kolo_summary_read(t->options->run, &before);
+    KOLO_TRY(had);
+    if (had) t->summary.repeated_steps = before.repeated_steps, t->position.restarts = before.restarts + 1;
+    KOLO_TRY(kolo_events_open(&t->events, t->options->run, t->position.step, &repeated));
+    t->summary.repeated_steps += repeated;
+    kolo_summary_environment(&t->summary);
+    KOLO_TRY(kolo_progress_create(&t->progress, t->options, t->session.steps));
+    count_phase(t);
+    fill_summary(t, "running", "wait, or stop it: it goes on from its last checkpoint");
+    KOLO_TRY(kolo_summary_write(t->options->run, &t->summary)); /* what is counted here survives a kill */
+    return kolo_events_write(t->events, "start",
+                             "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%"
+                             "s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\"",
+                             (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes,
+                             (long)t->options->threads, KOLO_VERSION, t->launch->method,
+                             (unsigned long)t->session.plan->hash);
+}
+
+int trainer_tell(trainer *t, const kolo_metrics *m)
+{
+    if (m->step < 0) return 0;
+    const issue *i = issue_of(t, m->step);
+    double now = kolo_time(), seconds = now - t->told_at; /* where steps overlap: its share */
+    t->told_at = now;
+    t->untold--;
+    double rows = m->rows > 0 ? m->rows : 1;
+    t->loss = m->loss / rows;
+    if (!speaks(t)) return 0;
+    if (t->options->noise_scale && t->session.ranks * t->session.slots > 1 && i->whole && m->square > 0)
+        kolo_noise_add(&t->noise, t->session.ranks * t->session.slots, t->session.rows, m->square, m->grad_norm);
+    kolo_step_event event = {.step = i->step + 1,
+                             .epoch = i->epoch,
+                             .loss = t->loss,
+                             .lr = i->lr,
+                             .top1 = m->top1 / rows,
+                             .grad_norm = m->grad_norm,
+                             .useful_batch = kolo_noise_batch(&t->noise),
+                             .seconds = seconds,
+                             .wait = i->wait};
+    kolo_progress_step(t->progress, i->step + 1, t->loss, i->lr, t->waited / (now - t->started), event.useful_batch);
+    KOLO_TRY(kolo_events_step(t->events, &event));
+    if (m->loss_scale == t->loss_scale) return 0;
+    t->loss_scale = m->loss_scale;
+    return kolo_events_write(t->events, "loss_scale", "\"step\":%ld,\"scale\":%.9g,\"skipped\":%ld",
+                             (long)i->step + 1, m->loss_scale, (long)m->skipped);
+}
+
+int trainer_tell_epoch(trainer *t)
+{
+    kolo_data_event event;
+    KOLO_TRY(kolo_epoch_end(&t->epoch, &t->session, t->position.step, &event));
+    return speaks(t) ? kolo_events_data(t->events, &event) : 0;
+}
+
+int trainer_tell_phase(trainer *t)
+{
+    const kolo_session *s = &t->session;
+    const kolo_phase *p = &s->phase[s->now];
+    const long side = p->sides.high, width = side ? side : s->width, height = side ? side : s->height;
+    if (!speaks(t)) return 0;
+    kolo_progress_pause(t->progress);
+    kolo_progress_note(t->progress, "epoch %ld: batches of %ld, pictures of %s%ld x %ld", (long)p->epoch + 1, (long)p->batch,
+                       p->sides.low < side ? "at most " : "", width, height);
+    count_phase(t);
+    return kolo_events_write(t->events, "phase", "\"step\":%ld,\"epoch\":%ld,\"batch\":%ld,\"width\":%ld,\"height\":%ld", (long)t->position.step,
+                             (long)p->epoch, (long)p->batch, width, height);
+}
+
+int trainer_tell_evaluation(trainer *t, bool best)
+{
+    const kolo_evaluation *e = &t->evaluation;
+    const char *so_far = best ? ", the best so far" : "";
+    const long step = (long)t->position.step;
+    if (!speaks(t)) return 0;
+    if (t->session.task != KOLO_TASK_CLASSIFY) {
+        kolo_progress_note(t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f (%ld pictures, %.1f s)%s", step,
+                           e->line[0], e->line[1], e->line[2], e->line[8], (long)e->rows, e->seconds, so_far);
+        return kolo_events_write(t->events, "eval",
+                                 "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,\"ap_raw\":%.9g,\"rows\":%ld", step,
+                                 e->line[0], e->line[1], e->line[2], e->line[8], t->raw_top1, (long)e->rows);
+    }
+    kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s", step,
+                       e->loss, e->top1, e->top5, (long)e->rows, e->seconds, so_far);
+    return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld",
+                             step, e->loss, e->top1, e->top5, t->raw_top1, (long)e->rows);
+}
+
+int trainer_tell_end(trainer *t, int rc)
+{
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", rc < 0 ? kolo_error_text() : "");
+    const char *state = rc == 0 ? "done" : rc == KOLO_EREQUEUE ? "requeue" : "failed";
+    if (t->session.plan) {
+        fill_summary(t, state,
+                     rc == 0               ? "nothing: the run is complete"
+                     : rc == KOLO_EREQUEUE ? "run the same command (or let Slurm requeue the job)"
+                                           : reason);
+        kolo_summary_write(t->options->run, &t->summary);
+    }
+    if (t->events) kolo_events_write(t->events, state, "\"step\":%ld", (long)t->position.step);
+    return rc < 0 ? kolo_fail(rc, "%s", reason) : rc;
+}

@@ -1,0 +1,174 @@
+/* How a run begins or goes on: rank 0 holds the folder and finds the checkpoint, all ranks begin from the same. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "ckpt/carried.h"
+#include "ckpt/manifest.h"
+#include "ckpt/store.h"
+#include "kolo/error.h"
+#include "train/carry.h"
+#include "train/trainer.h"
+
+/* What rank 0 tells the others. */
+typedef struct finding {
+    int64_t found; /* 1, 0, or the error */
+    kolo_position position;
+    char path[PATH_MAX];
+} finding;
+
+/* -1 where it cannot be read */
+static int64_t file_crc(const char *folder, const char *name)
+{
+    char *path = kolo_format("%s/%s", folder, name), *text = NULL;
+    size_t bytes = 0;
+    const bool read = path && kolo_file_read(path, &text, &bytes) == 0;
+    const int64_t crc = read ? (int64_t)kolo_crc32c(0, text, bytes) : -1;
+    free(text);
+    free(path);
+    return crc;
+}
+
+static int same_on_all(kolo_comm *comm, int64_t value, bool *same)
+{
+    int64_t word[2] = {value, -value};
+    KOLO_TRY(kolo_comm_allreduce(comm, word, 2, KOLO_WIRE_I64, KOLO_MAX));
+    *same = word[0] == -word[1];
+    return 0;
+}
+
+/* A folder of the same name on another node is another folder: there the checkpoint is another one or none, or there are some where rank 0 has none. */
+static int check_folder(kolo_session *s, const char *folder, const finding *f)
+{
+    int64_t *steps = NULL, here = 0;
+    bool same;
+    if (f->found) here = file_crc(f->path, "manifest.json");
+    else {
+        char *checkpoints = kolo_format("%s/checkpoints", folder);
+        const int rc = checkpoints ? kolo_store_list(checkpoints, &steps, &here) : KOLO_ECONFIG;
+        free(steps);
+        free(checkpoints);
+        KOLO_TRY(rc);
+    }
+    KOLO_TRY(same_on_all(s->comm, here, &same));
+    return same ? 0 : kolo_fail(KOLO_ECONFIG, "the ranks do not see the same %s: run= must be on a file system that all nodes share", folder);
+}
+
+int kolo_train_find(kolo_session *s, const char *folder, const char *which, kolo_position *position, char *path, size_t size)
+{
+    finding *f = kolo_alloc(sizeof *f);
+    const bool looks = s->launch->rank == 0;
+    int rc = f ? 0 : KOLO_ECONFIG;
+    if (rc == 0 && looks) f->found = kolo_checkpoint_pick(folder, which, &f->position, f->path, sizeof f->path);
+    if (rc == 0 && s->ranks > 1) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s", looks && f->found < 0 ? kolo_error_text() : "");
+        rc = kolo_comm_broadcast(s->comm, f, sizeof *f, 0);
+        if (rc == 0 && f->found < 0) rc = kolo_fail((int)f->found, "%s", looks ? text : "rank 0 found no checkpoint to begin with");
+        if (rc == 0) rc = check_folder(s, folder, f);
+    } else if (rc == 0 && f->found < 0) {
+        rc = (int)f->found;
+    }
+    if (rc == 0) {
+        *position = f->position;
+        snprintf(path, size, "%s", f->path);
+        rc = (int)f->found;
+    }
+    free(f);
+    return rc;
+}
+
+/* What else decides the numbers: a run whose ranks were given different things would go on for days. */
+static int check_ranks(trainer *t)
+{
+    kolo_session *s = &t->session;
+    bool same;
+    char *math = kolo_record_options(t->options, true);
+    if (!math) return KOLO_ECONFIG;
+    const int64_t crc = (int64_t)kolo_crc32c(0, math, strlen(math));
+    free(math);
+    KOLO_TRY(same_on_all(s->comm, crc, &same));
+    if (!same)
+        return kolo_fail(KOLO_ECONFIG, "the ranks were started with different options that change the numbers: give all the same recipe, environment and words");
+    KOLO_TRY(same_on_all(s->comm, (int64_t)kolo_crc32c(0, s->data_uuid, strlen(s->data_uuid)), &same));
+    if (same) return 0;
+    return kolo_fail(KOLO_ECONFIG, "data=%s is another data set on some of the nodes: give a folder that all nodes share, or copies of one", t->options->data);
+}
+
+/* What is every rank's own. It is of one grid: on another the run goes on without it. */
+static int load_carried(trainer *t, const char *path)
+{
+    kolo_session *s = &t->session;
+    size_t bytes = kolo_carry_bytes(s);
+    if (!bytes) return 0;
+    void *mine = kolo_alloc(bytes);
+    if (!mine) return KOLO_ECONFIG;
+    int found = kolo_checkpoint_read_carried(path, t->launch->rank, t->launch->size, mine, bytes);
+    int rc = found < 0 ? found : found ? kolo_carry_load(s, mine) : 1;
+    free(mine);
+    if (found < 0) return rc;
+    int64_t lost = rc != 0;
+    KOLO_TRY(kolo_comm_allreduce(s->comm, &lost, 1, KOLO_WIRE_I64, KOLO_MAX));
+    if (lost && rc == 0) return kolo_fail(KOLO_EINPUT, "%s: another rank found nothing that fits in what the checkpoint carries", path);
+    if (lost && speaks(t))
+        kolo_warn("%s was written by another grid: %s", path,
+                  kolo_is_adasum(t->options) ? "every rank goes on with the optimizer state of rank 0"
+                                             : "what compression still held back is lost");
+    return 0;
+}
+
+static int resume(trainer *t, const char *path)
+{
+    kolo_session *s = &t->session;
+    int64_t epoch, within;
+    if (strcmp(t->position.data_uuid, s->data_uuid))
+        return kolo_fail(KOLO_ECONFIG,
+                         "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder",
+                         t->options->run, t->position.data_uuid, t->options->data, s->data_uuid);
+    KOLO_TRY(kolo_session_enter(s, kolo_session_at(s, t->position.step, &epoch, &within)));
+    KOLO_TRY(kolo_checkpoint_load(path, s->exec, s->plan));
+    KOLO_TRY(load_carried(t, path));
+    t->position.restarts++;
+    return 0;
+}
+
+static int begin(trainer *t)
+{
+    const kolo_options *o = t->options;
+    kolo_session *s = &t->session;
+    bool shared;
+    KOLO_TRY(same_on_all(s->comm, file_crc(o->run, "recipe.yaml"), &shared));
+    if (!shared && speaks(t)) kolo_warn("run=%s is not on a file system that all nodes share: this run cannot be taken up again", o->run);
+    KOLO_TRY(kolo_exec_initialise(s->exec, (uint64_t)o->seed));
+    if (*o->init) KOLO_TRY(kolo_weights_import(o->init, s->exec, s->plan, o->init_head));
+    t->position = (kolo_position){.batch = o->batch,
+                                  .samples = s->samples,
+                                  .seed = (uint64_t)o->seed,
+                                  .best_top1 = -1};
+    snprintf(t->position.data_uuid, sizeof t->position.data_uuid, "%s", s->data_uuid);
+    snprintf(t->position.model, sizeof t->position.model, "%s", o->model);
+    return 0;
+}
+
+int trainer_begin(trainer *t)
+{
+    const char *folder = t->options->run;
+    char path[PATH_MAX];
+    KOLO_TRY(check_ranks(t));
+    if (speaks(t)) {
+        KOLO_TRY(kolo_run_open(&t->run, folder));
+        KOLO_TRY(kolo_run_record(t->run, t->options));
+        KOLO_TRY(kolo_checkpoint_prepare(t->run, t->session.plan, t->session.backend));
+    }
+    const int found = kolo_train_find(&t->session, folder, "newest", &t->position, path, sizeof path);
+    KOLO_TRY(found);
+    if (found) KOLO_TRY(resume(t, path));
+    else KOLO_TRY(begin(t));
+    t->position.plan_hash = t->session.plan->hash;
+    t->first_step = t->position.step;
+    return 0;
+}

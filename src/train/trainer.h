@@ -1,0 +1,63 @@
+/* The inside of a training run, for train.c (the loop), train_resume.c (how it begins) and train_report.c (what it tells). */
+#ifndef KOLO_TRAIN_TRAINER_H
+#define KOLO_TRAIN_TRAINER_H
+
+#include "ckpt/ckpt.h"
+#include "optim/noise.h"
+#include "report/report.h"
+#include "train/epoch.h"
+#include "train/train.h"
+
+/* What is known of a step before its metrics are. */
+typedef struct issue {
+    int64_t step, epoch;
+    double lr, wait; /* wait: for its batch, seconds */
+    bool whole;      /* no row of its batch is without weight */
+} issue;
+
+typedef struct trainer {
+    kolo_session session;
+    kolo_options *options;
+    kolo_launch *launch;
+    const volatile sig_atomic_t *stop;
+    kolo_position position;
+    kolo_evaluation evaluation; /* the last; rows 0: none yet */
+    double raw_top1;            /* of the weights themselves when the averaged ones are evaluated too */
+    /* rank 0 only */
+    kolo_run *run;
+    kolo_events *events;
+    kolo_progress *progress;
+    kolo_summary summary;
+    /* agreement to stop */
+    int64_t next_poll, last_poll;
+    double last_poll_time;
+    double started;     /* this start, seconds */
+    double waited;      /* loader wait of this start until the last step, seconds */
+    double waited_before; /* of it, in the loaders of earlier phases */
+    int64_t pictures;     /* of this start's steps */
+    kolo_noise noise;
+    issue issued[KOLO_EXEC_AHEAD + 1]; /* step number i in [i % (KOLO_EXEC_AHEAD + 1)] */
+    int untold;         /* steps issued, not told */
+    double told_at;     /* time: when the last step was told, or the first of a row was begun */
+    double loss;        /* of the last step that was told, mean */
+    double loss_scale;  /* after it */
+    int64_t first_step; /* of this start */
+    kolo_epoch epoch;   /* what its loaders did */
+    bool complete;      /* the run was complete already: its summary stands */
+} trainer;
+
+static inline bool speaks(const trainer *t) { return t->launch->rank == 0; }
+
+/* train_resume.c: weights and position, of the run's newest checkpoint or as a run begins; rank 0 holds the folder then. Collective. */
+int trainer_begin(trainer *t);
+
+/* train_report.c: rank 0 writes, all may call; but for the first two every step is done and told. */
+static inline issue *issue_of(trainer *t, int64_t step) { return &t->issued[step % (KOLO_EXEC_AHEAD + 1)]; }
+int trainer_tell(trainer *t, const kolo_metrics *m); /* metrics of a step, which may lie some steps back */
+int trainer_tell_start(trainer *t);
+int trainer_tell_epoch(trainer *t);
+int trainer_tell_phase(trainer *t);
+int trainer_tell_evaluation(trainer *t, bool best);
+int trainer_tell_end(trainer *t, int rc); /* rc: how it ended; its text is kept */
+
+#endif

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Ranks that go on with a run begin from one checkpoint with the same options, or not at all.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+need mpiexec kolo kolo-pack
+for variable in $(compgen -e | grep -E '^(SLURM|PMI|PMIX)_'); do unset "$variable"; done
+export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
+shapes_data 128 50
+args=(shapes model=lenet5 data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/run" batch=32 epochs=2 warmup=0 conv=direct deterministic=true threads=1)
+mpiexec -n 2 kolo train "${args[@]}" stop_step=3 > "$ROOM/log" 2>&1
+is $? 75 "two ranks stop after three steps"
+mpiexec -n 1 kolo train "${args[@]}" : -n 1 kolo train "${args[@]}" lr=0.3 > "$ROOM/log" 2>&1
+is $? 78 "a rank with another learning rate: exit 78"
+like "$ROOM/log" 'ranks were started with different options' "and the reason is told"
+kolo-pack --source shapes --split train --count 128 --shuffle-seed 9 --out "$ROOM/other" > "$ROOM/pack.log" 2>&1
+mpiexec -n 1 kolo train "${args[@]}" : -n 1 kolo train "${args[@]}" data="$ROOM/other" > "$ROOM/log" 2>&1
+is $? 78 "a rank with another data set: exit 78"
+like "$ROOM/log" 'is another data set on some of the nodes' "and the reason is told"
+if unshare -rm true 2> /dev/null; then
+    mkdir "$ROOM/empty" # as a node sees a folder of this name that is its own
+    apart=(unshare -m sh -c 'mount --bind "$0" "$1" && shift && exec "$@"' "$ROOM/empty" "$ROOM/run")
+    unshare -rm mpiexec -n 1 kolo train "${args[@]}" : -n 1 "${apart[@]}" kolo train "${args[@]}" > "$ROOM/log" 2>&1
+    is $? 78 "a rank that has another folder of this name: exit 78"
+    like "$ROOM/log" 'run= must be on a file system that all nodes share' "with the cure"
+    unshare -rm mpiexec -n 1 "${apart[@]}" kolo train "${args[@]}" : -n 1 kolo train "${args[@]}" > "$ROOM/log" 2>&1
+    is $? 78 "so it is where rank 0 is the one that has none"
+else
+    for _ in 1 2 3; do skip "no private mounts here"; done
+fi
+is "$(losses "$ROOM/run" | wc -l)" 3 "none of them took a step"
+mpiexec -n 2 kolo train "${args[@]}" > "$ROOM/log" 2>&1
+is $? 0 "two ranks that see the same go on"
+is "$(losses "$ROOM/run" | wc -l)" 8 "to the end"
+mpiexec -n 2 kolo eval run="$ROOM/run" threads=1 > "$ROOM/two" 2> "$ROOM/log"
+kolo eval run="$ROOM/run" threads=1 > "$ROOM/one" 2> "$ROOM/log"
+mpiexec -n 3 kolo eval run="$ROOM/run" threads=1 > "$ROOM/three" 2> "$ROOM/log"
+line() { cut -d'(' -f1 "$ROOM/$1"; }
+like "$ROOM/one" '^loss [0-9.]+  top-1 [0-9.]+' "one rank evaluates it"
+is "$(line two)" "$(line one)" "two say the same"
+is "$(line three)" "$(line one)" "so do three, which do not divide its batch"
+done_testing
