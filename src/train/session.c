@@ -176,10 +176,7 @@ static int check_options(const kolo_options *o)
 
 static int open_steps(kolo_session *s)
 {
-    int64_t last, within;
     KOLO_TRY(session_resolve_batch(s));
-    kolo_session_at(s, s->steps > 0 ? s->steps - 1 : 0, &last, &within);
-    s->plain_epoch = last + 1 - s->options->close_mosaic;
     KOLO_TRY(session_make_plans(s));
     if (s->parts & KOLO_SESSION_PLAN_ONLY) return 0;
     KOLO_TRY(session_check_memory(s));

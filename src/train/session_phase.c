@@ -55,13 +55,14 @@ int session_position(const kolo_session *s, kolo_position *position)
     word mine = {0}, *all = kolo_alloc((size_t)s->launch->size * sizeof *all);
     int rc = all ? 0 : KOLO_ECONFIG, found = 0;
     if (s->launch->rank == 0) mine.found = found = kolo_checkpoint_find(s->options->run, &mine.position, path, sizeof path);
-    if (rc == 0 && found >= 0) rc = kolo_launch_exchange(s->launch, &mine, sizeof mine, all);
-    if (rc == 0 && found >= 0) {
+    if (found < 0) rc = found; /* whose text stands; the job ends with it */
+    if (rc == 0) rc = kolo_launch_exchange(s->launch, &mine, sizeof mine, all);
+    if (rc == 0) {
         *position = all[0].position;
-        found = (int)all[0].found;
+        rc = (int)all[0].found;
     }
     free(all);
-    return rc < 0 ? rc : found;
+    return rc;
 }
 
 /* The first phase, or the one in which the run is taken up again. */
@@ -84,8 +85,8 @@ int session_lay_phases(kolo_session *s)
     s->phase = NULL;
     KOLO_TRY(kolo_phases_parse(o, &s->phase, &s->phases));
     if (!(s->parts & KOLO_SESSION_TRAIN)) { /* nothing is trained: how that was cut does not matter */
-        if (!o->batch) o->batch = s->ranks;
-        s->phase[0] = (kolo_phase){.batch = o->batch};
+        const int64_t rows = o->micro_batch ? o->micro_batch : o->batch / s->ranks;
+        s->phase[0] = (kolo_phase){.batch = o->batch = (rows ? rows : 1) * s->ranks};
         s->phases = 1;
     }
     s->samples = s->train_set ? kolo_dataset_get_info(s->train_set)->count : s->phase[0].batch * 64;
@@ -98,6 +99,9 @@ int session_lay_phases(kolo_session *s)
     if (!o->steps && o->epochs && last->epoch >= o->epochs)
         return kolo_fail(KOLO_ECONFIG, "a ramp names epoch %ld, and the run has %ld (counted from 0)", (long)last->epoch, (long)o->epochs);
     s->steps = o->steps ? o->steps : o->epochs ? last->step + (o->epochs - last->epoch) * last->steps_per_epoch : 0;
+    int64_t end, within;
+    kolo_session_at(s, s->steps > 0 ? s->steps - 1 : 0, &end, &within);
+    s->plain_epoch = end + 1 - o->close_mosaic;
     s->eval_rows = 0;
     for (int i = 0; i < s->phases; i++) { /* what cannot be is said before the run */
         int64_t rows;
