@@ -49,7 +49,7 @@ typedef struct kolo_detect_place {
 int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_picture *from, const kolo_detect_place *place,
                     kolo_picture *canvas);
 /* The place that fits a picture of height x width into out_height x out_width, keeping its aspect; *scale: of its boxes
- * (then moved by left, top). In the upper left corner (YOLOX) or the middle (Ultralytics). */
+ * (then moved by left, top). In the upper left corner, or in the middle; sides are rounded down as YOLOX does, or as darknet does. */
 void kolo_detect_letterbox(int height, int width, int out_height, int out_width, bool middle, kolo_detect_place *place,
                            double *scale);
 /* Shaped `to`: its point p shows `from` at inverse * p, between four pixels, in steps of 1/256; outside is `fill`.
@@ -75,10 +75,17 @@ typedef struct kolo_detect_config {
     double side_min;               /* pixels */
     int fill;                      /* of what no picture covers */
     int filter;                    /* KOLO_interpolation_* */
+    bool middle;                   /* where a single picture is put, as kolo_detect_letterbox has it */
 } kolo_detect_config;
 
 /* YOLOX's constants, for -s, -m, -l, -x; `small`: those of -tiny (and -nano, but for its mosaic=0.5). */
 void kolo_detect_yolox(kolo_detect_config *config, int height, int width, bool small);
+
+/* As darknet feeds its networks: in the middle of gray (its .5), not beside YOLOX's 114. */
+void kolo_detect_darknet(kolo_detect_config *config);
+
+/* A box x0 y0 x1 y1 of the output back to the picture of height x width that was fitted into it alone. */
+void kolo_detect_unfit(const kolo_detect_config *config, int height, int width, const double *box, double *to);
 
 enum { KOLO_DETECT_PICTURES = 5 }; /* own, three more of a mosaic, that of mixup */
 

@@ -28,6 +28,12 @@ void kolo_detect_yolox(kolo_detect_config *c, int height, int width, bool small)
                               .filter = KOLO_interpolation_plain};
 }
 
+void kolo_detect_darknet(kolo_detect_config *c)
+{
+    c->middle = true;
+    c->fill = 128; /* 127.5, rounded up */
+}
+
 static double spread(double part, double low, double high) { return low + (high - low) * part; }
 
 static double between(kolo_random *random, double low, double high)

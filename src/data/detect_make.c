@@ -113,25 +113,28 @@ static int make_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo
     return 0;
 }
 
-/* One picture, fitted into the upper left corner. Colours and mirror are for it alone, not for the border. */
+/* One picture, fitted in. Colours and mirror are for it alone, not for the border. */
 static int make_single(kolo_detector *d, const kolo_detect_config *c, const kolo_detect_draw *draw,
                        const kolo_picture *picture, const kolo_boxes *boxes, kolo_picture *to, kolo_boxes *out)
 {
-    kolo_detect_place place;
+    kolo_detect_place place, whole;
     double scale;
-    kolo_detect_letterbox(picture->height, picture->width, c->height, c->width, false, &place, &scale);
+    kolo_detect_letterbox(picture->height, picture->width, c->height, c->width, c->middle, &place, &scale);
+    whole = place;
+    whole.top = whole.left = 0;
+    whole.flip = draw->flip;
     KOLO_TRY(kolo_picture_shape(&d->canvas, place.full_height, place.full_width, 3));
-    place.flip = draw->flip;
-    KOLO_TRY(kolo_detect_put(d->resampler, c->filter, picture, &place, &d->canvas));
+    KOLO_TRY(kolo_detect_put(d->resampler, c->filter, picture, &whole, &d->canvas));
     if (draw->hue || draw->saturation || draw->value)
         kolo_detect_hsv(&d->canvas, draw->hue, draw->saturation, draw->value);
     kolo_detect_fill(to, c->fill);
     const size_t stride = 3 * (size_t)place.full_width;
     for (int y = 0; y < place.full_height; y++)
-        memcpy(to->pixels + 3 * (size_t)y * (size_t)c->width, d->canvas.pixels + (size_t)y * stride, stride);
+        memcpy(to->pixels + 3 * ((size_t)(place.top + y) * (size_t)c->width + (size_t)place.left), d->canvas.pixels + (size_t)y * stride, stride);
     KOLO_TRY(append(out, boxes));
     kolo_boxes_move(out, 0, scale, 0, 0);
     if (draw->flip) kolo_boxes_flip(out, 0, place.full_width);
+    kolo_boxes_move(out, 0, 1, place.left, place.top);
     return 0;
 }
 

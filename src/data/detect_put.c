@@ -54,11 +54,20 @@ void kolo_detect_letterbox(int height, int width, int out_height, int out_width,
     const double down = (double)out_height / height, across = (double)out_width / width;
     *scale = down < across ? down : across;
     *place = (kolo_detect_place){.full_height = (int)(height * *scale), .full_width = (int)(width * *scale)};
+    if (middle && down < across) place->full_width = (int)((int64_t)width * out_height / height);
+    else if (middle) place->full_height = (int)((int64_t)height * out_width / width);
     if (place->full_height < 1) place->full_height = 1;
     if (place->full_width < 1) place->full_width = 1;
-    if (!middle) return;
     place->top = (out_height - place->full_height) / 2;
     place->left = (out_width - place->full_width) / 2;
+}
+
+void kolo_detect_unfit(const kolo_detect_config *c, int height, int width, const double *box, double *to)
+{
+    kolo_detect_place place;
+    double scale;
+    kolo_detect_letterbox(height, width, c->height, c->width, c->middle, &place, &scale);
+    for (int k = 0; k < 4; k++) to[k] = (box[k] - (k % 2 ? place.top : place.left)) / scale;
 }
 
 void kolo_detect_mirror(kolo_picture *p, int columns)

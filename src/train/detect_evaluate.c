@@ -15,6 +15,7 @@ typedef struct judge {
     kolo_session *session;
     kolo_exec *exec; /* the evaluation's, of `graph` */
     const kolo_graph *graph;
+    kolo_detect_config fit;
     const kolo_detect_truth *truth;
     float *head[KOLO_MAX_HEADS]; /* what the network put out for a micro-batch */
     kolo_found_list list;        /* of one picture */
@@ -25,6 +26,7 @@ typedef struct judge {
 static int open_judge(judge *j, kolo_session *s)
 {
     *j = (judge){.session = s,
+                 .fit = kolo_session_loader(s, false).detect,
                  .exec = s->eval_exec ? s->eval_exec : s->exec,
                  .graph = s->eval_exec ? s->eval_graph : s->graph};
     const kolo_graph *g = j->graph;
@@ -47,14 +49,11 @@ static void close_judge(judge *j)
 /* From the network's input back to the source. */
 static int keep(judge *j, int64_t sample, const kolo_found *f)
 {
-    const kolo_tensor *input = &j->graph->tensor[j->graph->input];
-    kolo_detect_place place;
-    double scale, stored[4];
+    double stored[4];
     int height, width;
     KOLO_TRY(kolo_grow(&j->found, &j->capacity, j->founds, sizeof *j->found));
     kolo_dataset_size(j->session->val_set, sample, &height, &width);
-    kolo_detect_letterbox(height, width, (int)input->dim[1], (int)input->dim[2], false, &place, &scale);
-    for (int k = 0; k < 4; k++) stored[k] = f->box[k] / scale;
+    kolo_detect_unfit(&j->fit, height, width, f->box, stored);
     kolo_ap_found *to = &j->found[j->founds++];
     *to = (kolo_ap_found){.image = j->truth->image[sample], .cls = f->cls, .score = f->score};
     kolo_detect_to_source(j->session->val_set, sample, stored, to->box);

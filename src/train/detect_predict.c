@@ -19,7 +19,6 @@ typedef struct viewer {
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
     kolo_picture *picture; /* [rows] */
-    double *scale;         /* [rows] of the network's input to the picture's pixels */
     uint8_t *pixels;
     int32_t *labels;
     int64_t *samples;
@@ -27,7 +26,7 @@ typedef struct viewer {
     kolo_found_list list;
 } viewer;
 
-/* As validation does it: into the upper left corner. */
+/* As validation does it. */
 static int read_picture(viewer *v, const char *path, int64_t row)
 {
     const kolo_loader_config *c = &v->config;
@@ -37,13 +36,14 @@ static int read_picture(viewer *v, const char *path, int64_t row)
                        .width = c->width,
                        .channels = 3};
     kolo_detect_place place;
+    double scale;
     char *data = NULL;
     size_t bytes;
     KOLO_TRY(kolo_file_read(path, &data, &bytes));
     const int rc = kolo_picture_decode(v->jpeg, data, bytes, 3, p);
     free(data);
     if (rc < 0) return kolo_fail_in(rc, "%s: ", path);
-    kolo_detect_letterbox(p->height, p->width, c->height, c->width, false, &place, &v->scale[row]);
+    kolo_detect_letterbox(p->height, p->width, c->height, c->width, c->detect.middle, &place, &scale);
     kolo_detect_fill(&to, c->detect.fill);
     return kolo_detect_put(v->resampler, c->detect.filter, p, &place, &to);
 }
@@ -64,11 +64,45 @@ static int compute(viewer *v, int64_t valid)
     return 0;
 }
 
+/* What a picture is called without its folder and its ending. */
+typedef struct stem {
+    const char *path, *at;
+    int length;
+} stem;
+
+static stem stem_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *at = slash ? slash + 1 : path, *dot = strrchr(at, '.');
+    return (stem){path, at, dot ? (int)(dot - at) : (int)strlen(at)};
+}
+
+static int compare_stems(const void *a, const void *b)
+{
+    const stem *x = a, *y = b;
+    const int order = strncmp(x->at, y->at, (size_t)(x->length < y->length ? x->length : y->length));
+    return order ? order : x->length - y->length;
+}
+
+/* Before anything is computed: two pictures would be drawn to one file. */
+static int check_stems(int64_t n, const char *const *path)
+{
+    stem *all = kolo_alloc((size_t)(n + 1) * sizeof *all);
+    int rc = all ? 0 : KOLO_ECONFIG;
+    for (int64_t i = 0; i < n && rc == 0; i++) all[i] = stem_of(path[i]);
+    if (rc == 0) qsort(all, (size_t)n, sizeof *all, compare_stems);
+    for (int64_t i = 1; i < n && rc == 0; i++)
+        if (!compare_stems(&all[i - 1], &all[i]))
+            rc = kolo_fail(KOLO_ECONFIG, "out=: %s and %s would both become %.*s.png: give pictures of different names, or one after the other to different folders",
+                           all[i - 1].path, all[i].path, all[i].length, all[i].at);
+    free(all);
+    return rc;
+}
+
 static int write_picture(const kolo_picture *p, const char *folder, const char *path)
 {
-    const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path, *dot = strrchr(stem, '.');
+    const stem s = stem_of(path);
     KOLO_TRY(kolo_folder_make(folder));
-    char *to = kolo_format("%s/%.*s.png", folder, dot ? (int)(dot - stem) : (int)strlen(stem), stem);
+    char *to = kolo_format("%s/%.*s.png", folder, s.length, s.at);
     const int rc = to ? kolo_picture_write_png(p, to) : KOLO_ECONFIG;
     free(to);
     return rc;
@@ -83,9 +117,11 @@ static int show(viewer *v, const char *path, int64_t row)
     printf("%s\n", path);
     for (int64_t i = 0; i < v->list.count; i++) {
         kolo_found *f = &v->list.found[i];
+        double at[4];
+        kolo_detect_unfit(&v->config.detect, p->height, p->width, f->box, at);
         for (int k = 0; k < 4; k++) {
-            const double side = k % 2 ? p->height : p->width, at = f->box[k] / v->scale[row];
-            f->box[k] = at < 0 ? 0 : at > side ? side : at;
+            const double side = k % 2 ? p->height : p->width;
+            f->box[k] = at[k] < 0 ? 0 : at[k] > side ? side : at[k];
         }
         printf("  %.3f  %d%s%s  %.1f %.1f %.1f %.1f\n", f->score, f->cls, v->name ? "  " : "",
                v->name ? v->name[f->cls] : "", f->box[0], f->box[1], f->box[2] - f->box[0], f->box[3] - f->box[1]);
@@ -105,11 +141,10 @@ static int open_viewer(viewer *v, kolo_session *s, char *const *name)
     *v = (viewer){.session = s, .name = name, .config = kolo_session_loader(s, false)};
     const size_t rows = (size_t)s->rows, picture = (size_t)v->config.height * (size_t)v->config.width * 3;
     v->picture = kolo_alloc(rows * sizeof *v->picture);
-    v->scale = kolo_alloc(rows * sizeof *v->scale);
     v->pixels = kolo_alloc(rows * picture + KOLO_PICTURE_SLACK);
     v->labels = kolo_alloc(rows * (size_t)v->config.words * sizeof *v->labels);
     v->samples = kolo_alloc(rows * sizeof *v->samples);
-    if (!v->picture || !v->scale || !v->pixels || !v->labels || !v->samples) return KOLO_ECONFIG;
+    if (!v->picture || !v->pixels || !v->labels || !v->samples) return KOLO_ECONFIG;
     for (int i = 0; i < s->graph->heads; i++) {
         v->head[i] = kolo_alloc((size_t)kolo_tensor_count(&s->graph->tensor[s->graph->head[i]]) * sizeof(float));
         if (!v->head[i]) return KOLO_ECONFIG;
@@ -126,7 +161,6 @@ static void close_viewer(viewer *v)
     kolo_resampler_destroy(&v->resampler);
     kolo_jpeg_destroy(&v->jpeg);
     free(v->picture);
-    free(v->scale);
     free(v->pixels);
     free(v->labels);
     free(v->samples);
@@ -135,6 +169,7 @@ static void close_viewer(viewer *v)
 int kolo_detect_predict(kolo_session *s, int64_t n, const char *const *path, char *const *name)
 {
     viewer v;
+    if (*s->options->out) KOLO_TRY(check_stems(n, path));
     int rc = open_viewer(&v, s, name);
     for (int64_t first = 0; rc >= 0 && first < n; first += s->rows) {
         const int64_t valid = n - first < s->rows ? n - first : s->rows;

@@ -93,11 +93,12 @@ void session_close_data(kolo_session *s)
     }
 }
 
-/* YOLOX's constants, but for what options say. */
+/* YOLOX's constants, but for what options say, and darknet's way to fit pictures in. */
 static void set_boxes(const kolo_session *s, kolo_loader_config *c)
 {
     const kolo_options *o = s->options;
     kolo_detect_yolox(&c->detect, c->height, c->width, false);
+    if (s->task == KOLO_TASK_YOLOV3) kolo_detect_darknet(&c->detect);
     c->words = 1 + 5 * o->max_boxes;
     c->plain_epoch = s->plain_epoch;
     c->detect.mosaic = o->mosaic;

@@ -127,8 +127,40 @@ static void test_letterbox(void)
        "480 x 640 into 416 x 416: 312 x 416 in the corner");
     kolo_detect_letterbox(480, 640, 416, 416, true, &p, &scale);
     ok(p.top == 52 && p.left == 0, "or in the middle");
+    kolo_detect_letterbox(375, 500, 416, 416, true, &p, &scale);
+    is_int(p.full_height, 312, "where 375 of 500 are 312 of 416, as darknet's (h*netw)/w has it");
+    kolo_detect_letterbox(333, 500, 416, 416, true, &p, &scale);
+    ok(p.full_height == 277 && p.top == 69, "and what is left of 277.06 rows is halved, rounded down");
     kolo_detect_letterbox(1000, 3, 64, 64, false, &p, &scale);
     ok(p.full_width == 1 && p.full_height == 64, "a line keeps one pixel");
+}
+
+/* A single picture of 20 x 40, all of one colour, in 64 x 64: 32 x 64 of it between gray. */
+static void test_middle(void)
+{
+    enum { SIDE = 64 };
+    static uint8_t from[20 * 40 * 3], to[SIDE * SIDE * 3];
+    const kolo_picture picture = {.pixels = from, .height = 20, .width = 40, .channels = 3};
+    const kolo_detect_draw draw = {.flip = true, .sample = {0, -1, -1, -1, -1}};
+    kolo_detect_config c;
+    kolo_boxes boxes = {0}, out = {0};
+    const float box[4] = {4, 5, 10, 15};
+    double back[4];
+    int wrong = 0;
+    memset(from, 200, sizeof from);
+    kolo_boxes_add(&boxes, box, 7);
+    kolo_detect_yolox(&c, SIDE, SIDE, false);
+    kolo_detect_darknet(&c);
+    is_int(kolo_detect_make(detector, &c, &draw, &picture, &boxes, to, &out), 0, "made (%s)", kolo_error_text());
+    for (int i = 0; i < SIDE * SIDE * 3; i++) wrong += to[i] != (i / (3 * SIDE) / 16 % 3 == 0 ? 128 : 200);
+    is_int(wrong, 0, "16 rows of gray, the picture, 16 rows of gray");
+    ok(out.count == 1 && out.box[0][0] == 64 - 16 && out.box[0][2] == 64 - 6.4f && out.box[0][1] == 24 && out.box[0][3] == 40, "its box is where it is, mirrored");
+    const double there[4] = {6.4, 24, 16, 40};
+    kolo_detect_unfit(&c, 20, 40, there, back);
+    for (int k = 0; k < 4; k++) wrong += fabs(back[k] - (double)box[k]) > 1e-9;
+    is_int(wrong, 0, "and comes back to the picture");
+    kolo_boxes_free(&boxes);
+    kolo_boxes_free(&out);
 }
 
 /* A bright rectangle on black; where it is after a map. */
@@ -295,6 +327,7 @@ int main(void)
     if (kolo_detector_create(&detector) < 0) diag("%s", kolo_error_text());
     test_boxes();
     test_letterbox();
+    test_middle();
     test_warp();
     test_hsv();
     test_golden();
