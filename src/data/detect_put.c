@@ -58,6 +58,7 @@ void kolo_detect_letterbox(int height, int width, int out_height, int out_width,
     else if (middle) place->full_height = (int)((int64_t)height * out_width / width);
     if (place->full_height < 1) place->full_height = 1;
     if (place->full_width < 1) place->full_width = 1;
+    if (!middle) return;
     place->top = (out_height - place->full_height) / 2;
     place->left = (out_width - place->full_width) / 2;
 }

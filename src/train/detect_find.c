@@ -8,6 +8,8 @@
 #include "kolo/error.h"
 #include "ops/yolov3.h"
 
+static const double FARTHEST = 1e9; /* pixels: the exponential of a network that has come apart soon goes beyond what later sums and products hold */
+
 /* One anchor of one cell, its channels `pixels` apart. */
 typedef struct anchor {
     const float *at;
@@ -26,7 +28,7 @@ void kolo_found_free(kolo_found_list *list)
 static int add(kolo_found_list *list, const double *corner, double score, int64_t cls)
 {
     for (int k = 0; k < 4; k++)
-        if (!isfinite(corner[k])) return 0; /* an exponential of a network that has come apart */
+        if (!(fabs(corner[k]) < FARTHEST)) return 0;
     KOLO_TRY(kolo_grow(&list->found, &list->capacity, list->count, sizeof *list->found));
     kolo_found *f = &list->found[list->count++];
     *f = (kolo_found){.score = score, .cls = (int32_t)cls};

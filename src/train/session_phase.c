@@ -1,6 +1,7 @@
 /* Phases of a session: how their batches are cut, and the way from one to the next. */
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "kolo/error.h"
 #include "train/parts.h"
 

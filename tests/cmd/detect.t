@@ -21,6 +21,7 @@ kolo train $common epochs=2 run="$ROOM/a" > "$ROOM/log" 2>&1
 ok $? "two epochs of mosaics, the last without"
 like "$ROOM/log" 'AP [0-9.]*, AP50 ' "the average precision after each"
 like "$ROOM"/a/events.jsonl '"ap50":' "and among the events"
+is "$(sed -n 's/^  "loss": \([0-9.]*\),/\1/p' "$ROOM/a/summary.json" | cut -c1-5)" "$(losses "$ROOM/a" | tail -n 1 | cut -d' ' -f2 | cut -c1-5)" "the summary has the last loss: detectors are judged by none"
 # shellcheck disable=SC2086
 kolo train $common epochs=2 stop_step=3 run="$ROOM/b" > "$ROOM/log" 2>&1
 is $? 75 "stopped within the last"
@@ -32,7 +33,7 @@ ok $? "has the same weights to the bit"
 # shellcheck disable=SC2086
 kolo eval $common epochs=2 run="$ROOM/a" conf=0 results="$ROOM/results.json" > "$ROOM/eval" 2>&1
 ok $? "evaluation"
-is "$(grep -c 'maxDets=' "$ROOM/eval")" 12 "prints COCO's twelve lines"
+is "$(grep -c 'maxDets=' "$ROOM/eval") $(grep -c VOC "$ROOM/eval")" "12 0" "prints COCO's twelve lines, and of its boxes no others"
 like "$ROOM/results.json" '"image_id":30,"category_id":(9|20),"bbox":' "results have the source's numbers of pictures and categories"
 printf 'ant\nbee\n' > "$ROOM/names"
 kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" show=0 out="$ROOM/drawn" labels="$ROOM/names" "$ROOM/pictures/0.jpg" > "$ROOM/log" 2>&1
@@ -49,6 +50,10 @@ kolo export model="$ROOM/five.cfg" seed=1 "$ROOM/five.weights" > "$ROOM/log" 2>&
 kolo train $common model="$ROOM/five.cfg" mosaic=0 mosaic_mixup=0 epochs=1 run="$ROOM/d" init="$ROOM/five.weights" > "$ROOM/log" 2>&1
 ok $? "weights of another class count are a start"
 like "$ROOM/log" 'begins anew: 4 tensors.*module_list.1.conv.weight.*module_list.5.conv.weight' "both heads begin anew"
+mkdir "$ROOM/more" && cp "$ROOM/pictures/0.jpg" "$ROOM/more/0.jpeg"
+kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" out="$ROOM/twice" "$ROOM/pictures/0.jpg" "$ROOM/pictures/1.jpg" "$ROOM/more/0.jpeg" > "$ROOM/log" 2>&1
+is $? 78 "two pictures that would be drawn to one file"
+like "$ROOM/log" 'pictures/0.jpg and .*more/0.jpeg would both become 0.png' "are told before anything is computed"
 kolo train model=yolox_nano data="$ROOM/shapes" val=none size=64 batch=2 epochs=1 run="$ROOM/c" > "$ROOM/log" 2>&1
 is $? 2 "pictures without boxes are refused"
 like "$ROOM/log" 'boxes' "and the reason said"

@@ -143,24 +143,24 @@ static void test_middle(void)
     const kolo_picture picture = {.pixels = from, .height = 20, .width = 40, .channels = 3};
     const kolo_detect_draw draw = {.flip = true, .sample = {0, -1, -1, -1, -1}};
     kolo_detect_config c;
-    kolo_boxes boxes = {0}, out = {0};
+    kolo_boxes given = {0}, made = {0};
     const float box[4] = {4, 5, 10, 15};
     double back[4];
     int wrong = 0;
     memset(from, 200, sizeof from);
-    kolo_boxes_add(&boxes, box, 7);
+    kolo_boxes_add(&given, box, 7);
     kolo_detect_yolox(&c, SIDE, SIDE, false);
     kolo_detect_darknet(&c);
-    is_int(kolo_detect_make(detector, &c, &draw, &picture, &boxes, to, &out), 0, "made (%s)", kolo_error_text());
+    is_int(kolo_detect_make(detector, &c, &draw, &picture, &given, to, &made), 0, "made (%s)", kolo_error_text());
     for (int i = 0; i < SIDE * SIDE * 3; i++) wrong += to[i] != (i / (3 * SIDE) / 16 % 3 == 0 ? 128 : 200);
     is_int(wrong, 0, "16 rows of gray, the picture, 16 rows of gray");
-    ok(out.count == 1 && out.box[0][0] == 64 - 16 && out.box[0][2] == 64 - 6.4f && out.box[0][1] == 24 && out.box[0][3] == 40, "its box is where it is, mirrored");
+    ok(made.count == 1 && made.box[0][0] == 64 - 16 && made.box[0][2] == 64 - 6.4f && made.box[0][1] == 24 && made.box[0][3] == 40, "its box is where it is, mirrored");
     const double there[4] = {6.4, 24, 16, 40};
     kolo_detect_unfit(&c, 20, 40, there, back);
     for (int k = 0; k < 4; k++) wrong += fabs(back[k] - (double)box[k]) > 1e-9;
     is_int(wrong, 0, "and comes back to the picture");
-    kolo_boxes_free(&boxes);
-    kolo_boxes_free(&out);
+    kolo_boxes_free(&given);
+    kolo_boxes_free(&made);
 }
 
 /* A bright rectangle on black; where it is after a map. */
