@@ -183,8 +183,10 @@ def decoded(name, heads, size, least):
                 x, y, w, t = (h[0] + columns) * stride, (h[1] + rows) * stride, h[2].exp() * stride, h[3].exp() * stride
             else:
                 x, y, w, t = (h[0].sigmoid() + columns) * stride, (h[1].sigmoid() + rows) * stride, h[2].exp() * anchor[0], h[3].exp() * anchor[1]
-            box = torch.stack([x - w / 2, y - t / 2, x + w / 2, y + t / 2]).clamp(0, size)
+            box = torch.stack([x - w / 2, y - t / 2, x + w / 2, y + t / 2])
             scores = h[4].sigmoid() * h[5:].sigmoid()
+            scores = torch.where(box.isfinite().all(0), scores, -1.0)  # no box: an exponential too large
+            box = box.clamp(0, size)
             if anchor is None:  # one class an answer
                 best = scores.argmax(0)
                 scores = torch.where(torch.arange(len(scores))[:, None, None] == best, scores, -1.0)
