@@ -92,6 +92,12 @@ typedef struct pack_shard {
     bool fresh; /* made by this rank, in this run */
 } pack_shard;
 
+/* A sample's bytes; NULL: none. */
+typedef struct pack_kept {
+    uint8_t *data;
+    uint32_t bytes;
+} pack_kept;
+
 /* One packing, as a rank sees it. A slot is a place in the shuffled source, a position one in the output: positions
  * are the slots without the bad ones. */
 typedef struct packing {
@@ -117,7 +123,7 @@ typedef struct packing {
     pack_brief *brief;   /* [slot_count] by slot */
     pack_record *window; /* records of the slots from window_first on, which this rank works on */
     int64_t window_first;
-    uint8_t **cache; /* [cache_count] by slot from cache_first on: bytes kept from the probe, or NULL */
+    pack_kept *cache; /* [cache_count] by slot from cache_first on: what is kept from the probe */
     int64_t cache_first, cache_count;
     _Atomic int64_t cache_left; /* bytes */
     char *reject_path;          /* of this rank: lines "slot<TAB>path<TAB>cause" */

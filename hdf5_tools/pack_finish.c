@@ -166,7 +166,7 @@ void pack_free(packing *p)
         free(p->shard[k].offsets);
         free(p->shard[k].box_offsets);
     }
-    for (int64_t i = 0; p->cache && i < p->cache_count; i++) free(p->cache[i]);
+    for (int64_t i = 0; p->cache && i < p->cache_count; i++) free(p->cache[i].data);
     pack_journal_close(p);
     free(p->shard);
     free(p->cache);

@@ -1,5 +1,6 @@
 #include <ctype.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,14 +170,6 @@ static int number(const char *name, const char *text, int64_t low, int64_t high,
     return 0;
 }
 
-static int small(const char *name, const char *text, int low, int high, int *value)
-{
-    int64_t n = 0;
-    KOLO_TRY(number(name, text, low, high, &n));
-    *value = (int)n;
-    return 0;
-}
-
 /* words: names separated by '|', as in the table. */
 static int choose(const char *name, const char *words, const char *text, int *value)
 {
@@ -222,85 +215,108 @@ typedef struct given { /* what the command line said itself */
     bool encoding, crop, resize, split, seed, unshuffled;
 } given;
 
-static int set(pack_options *o, const option *e, const char *v, given *g)
+/* Options that only put down what is said: FLAG bool, TEXT const char *, SHORT int and LONG int64_t from low to high, PICK the number of a word. */
+typedef struct plain {
+    enum { NOT_PLAIN, FLAG, TEXT, SHORT, LONG, PICK } type;
+    size_t offset; /* in pack_options */
+    int64_t low, high;
+} plain;
+#define PLAIN(type, member, ...) {type, offsetof(pack_options, member), __VA_ARGS__}
+static const plain plains[] = {
+    [CLASSES] = PLAIN(TEXT, classes, 0, 0),
+    [SUBSET] = PLAIN(TEXT, subset, 0, 0),
+    [GROUP] = PLAIN(TEXT, group, 0, 0),
+    [OUT] = PLAIN(TEXT, out, 0, 0),
+    [STATS_FROM] = PLAIN(TEXT, stats_from, 0, 0),
+    [LIMIT] = PLAIN(LONG, limit, 1, INT64_MAX),
+    [MIN_FACES] = PLAIN(LONG, min_faces, 1, INT32_MAX),
+    [SHUFFLE] = PLAIN(LONG, shuffle_seed, 0, INT64_MAX),
+    [MAX_BAD] = PLAIN(LONG, max_bad, 0, INT64_MAX),
+    [COUNT] = PLAIN(LONG, count, 1, 100000000),
+    [SIZE] = PLAIN(SHORT, size, 1, 8192),
+    [QUALITY] = PLAIN(SHORT, quality, 1, 100),
+    [SHARDS] = PLAIN(SHORT, shards, 1, 99999),
+    [THREADS] = PLAIN(SHORT, threads, 1, 1024),
+    [FILTER] = PLAIN(PICK, filter, 0, 0),
+    [RESUME] = PLAIN(FLAG, resume, 0, 0),
+    [FORCE] = PLAIN(FLAG, force, 0, 0),
+    [DRY_RUN] = PLAIN(FLAG, dry_run, 0, 0),
+    [JSON] = PLAIN(FLAG, json, 0, 0),
+    [HELP] = PLAIN(FLAG, help, 0, 0),
+    [VERSION] = PLAIN(FLAG, version, 0, 0),
+};
+
+static int set_plain(pack_options *o, const option *e, const plain *p, const char *v)
+{
+    char *to = (char *)o + p->offset;
+    int64_t n = 0;
+    int i = 0;
+    if (p->type == SHORT || p->type == LONG) KOLO_TRY(number(e->name, v, p->low, p->high, &n));
+    if (p->type == PICK) KOLO_TRY(choose(e->name, e->value, v, &i));
+    switch (p->type) {
+    case NOT_PLAIN: break;
+    case FLAG: *(bool *)to = true; break;
+    case TEXT: memcpy(to, &v, sizeof v); break;
+    case LONG: memcpy(to, &n, sizeof n); break;
+    case SHORT: i = (int)n; /* fall through */
+    case PICK: memcpy(to, &i, sizeof i); break;
+    }
+    return 0;
+}
+
+static int add_input(const char *name, const char **list, int *count, const char *v)
+{
+    if (*count == PACK_MOST_INPUTS) return kolo_fail(KOLO_ECONFIG, "%s: at most %d", name, PACK_MOST_INPUTS);
+    list[(*count)++] = v;
+    return 0;
+}
+
+static int set_kind(pack_options *o, const char *v)
 {
     char names[512];
+    o->kind = source_find(v);
+    if (o->kind) return 0;
+    source_names(names, sizeof names);
+    return kolo_fail(KOLO_ECONFIG, "--source %s: unknown; %s are known", v, names);
+}
+
+/* What is a word of a few, number i. */
+static void set_choice(pack_options *o, enum field field, int i, given *g)
+{
+    static const enum pack_resize resize[] = {PACK_RESIZE_SHORTER, PACK_RESIZE_LONGER, PACK_RESIZE_EXACT, PACK_RESIZE_LETTERBOX, PACK_RESIZE_NONE};
+    static const enum pack_color color[] = {PACK_COLOR_RGB, PACK_COLOR_GRAY, PACK_COLOR_KEEP};
+    if (field == ENCODING) o->encoding = (enum kolo_encoding)i, g->encoding = true;
+    if (field == RESIZE) o->resize = resize[i], g->resize = true;
+    if (field == CROP) o->crop = i == 0, g->crop = true;
+    if (field == CHECK) o->decode_all = i == 1;
+    if (field == ON_ERROR) o->skip = i == 1;
+    if (field == COLOR) o->color = color[i];
+}
+
+static int set(pack_options *o, const option *e, const char *v, given *g)
+{
+    const plain *p = (size_t)e->field < sizeof plains / sizeof *plains ? &plains[e->field] : &plains[SOURCE_KIND];
     int i = 0;
+    g->seed |= e->field == SHUFFLE;
+    if (p->type != NOT_PLAIN) return set_plain(o, e, p, v);
     switch (e->field) {
-    case SOURCE_KIND:
-        o->kind = source_find(v);
-        if (o->kind) return 0;
-        source_names(names, sizeof names);
-        return kolo_fail(KOLO_ECONFIG, "--source %s: unknown; %s are known", v, names);
-    case IN:
-        if (o->in_count == PACK_MOST_INPUTS) return kolo_fail(KOLO_ECONFIG, "--in: at most %d", PACK_MOST_INPUTS);
-        o->in[o->in_count++] = v;
-        return 0;
-    case ANNOTATIONS:
-        if (o->annotation_count == PACK_MOST_INPUTS)
-            return kolo_fail(KOLO_ECONFIG, "--annotations: at most %d", PACK_MOST_INPUTS);
-        o->annotations[o->annotation_count++] = v;
-        return 0;
+    case SOURCE_KIND: return set_kind(o, v);
+    case IN: return add_input(e->name, o->in, &o->in_count, v);
+    case ANNOTATIONS: return add_input(e->name, o->annotations, &o->annotation_count, v);
+    case HOLDOUT: return holdout(o, e->name, v);
+    case NAME: return word_of(e->name, v, o->name, sizeof o->name);
     case SPLIT:
         KOLO_TRY(choose(e->name, e->value, v, &i));
         g->split = true;
         return word_of(e->name, v, o->split, sizeof o->split);
-    case CLASSES: o->classes = v; return 0;
-    case SUBSET: o->subset = v; return 0;
-    case MIN_FACES: return number(e->name, v, 1, INT32_MAX, &o->min_faces);
-    case LIMIT: return number(e->name, v, 1, INT64_MAX, &o->limit);
-    case HOLDOUT: return holdout(o, e->name, v);
-    case GROUP: o->group = v; return 0;
-    case OUT: o->out = v; return 0;
-    case NAME: return word_of(e->name, v, o->name, sizeof o->name);
-    case ENCODING:
-        KOLO_TRY(choose(e->name, e->value, v, &i));
-        o->encoding = (enum kolo_encoding)i;
-        g->encoding = true;
-        return 0;
-    case SIZE: return small(e->name, v, 1, 8192, &o->size);
-    case RESIZE:
-        KOLO_TRY(choose(e->name, e->value, v, &i));
-        o->resize = (enum pack_resize[]){PACK_RESIZE_SHORTER, PACK_RESIZE_LONGER, PACK_RESIZE_EXACT,
-                                         PACK_RESIZE_LETTERBOX, PACK_RESIZE_NONE}[i];
-        g->resize = true;
-        return 0;
-    case CROP:
-        KOLO_TRY(choose(e->name, e->value, v, &i));
-        o->crop = i == 0;
-        g->crop = true;
-        return 0;
-    case FILTER: return choose(e->name, e->value, v, &o->filter);
-    case QUALITY: return small(e->name, v, 1, 100, &o->quality);
-    case SHARDS: return small(e->name, v, 1, 99999, &o->shards);
-    case SHUFFLE: g->seed = true; return number(e->name, v, 0, INT64_MAX, &o->shuffle_seed);
     case NO_SHUFFLE:
         g->unshuffled = true;
         o->shuffle_seed = 0;
         return 0;
-    case CHECK:
-        KOLO_TRY(choose(e->name, e->value, v, &i));
-        o->decode_all = i == 1;
-        return 0;
-    case ON_ERROR:
-        KOLO_TRY(choose(e->name, e->value, v, &i));
-        o->skip = i == 1;
-        return 0;
-    case MAX_BAD: return number(e->name, v, 0, INT64_MAX, &o->max_bad);
-    case COUNT: return number(e->name, v, 1, 100000000, &o->count);
-    case COLOR:
-        KOLO_TRY(choose(e->name, e->value, v, &i));
-        o->color = (enum pack_color[]){PACK_COLOR_RGB, PACK_COLOR_GRAY, PACK_COLOR_KEEP}[i];
-        return 0;
-    case THREADS: return small(e->name, v, 1, 1024, &o->threads);
-    case STATS_FROM: o->stats_from = v; return 0;
-    case RESUME: o->resume = true; return 0;
-    case FORCE: o->force = true; return 0;
-    case DRY_RUN: o->dry_run = true; return 0;
-    case JSON: o->json = true; return 0;
-    case HELP: o->help = true; return 0;
-    case VERSION: o->version = true; return 0;
+    default: break;
     }
+    KOLO_TRY(choose(e->name, e->value, v, &i));
+    set_choice(o, e->field, i, g);
     return 0;
 }
 

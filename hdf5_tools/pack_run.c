@@ -133,27 +133,30 @@ static void note_reject(pass *t, int64_t slot)
     pthread_mutex_unlock(&t->lock);
 }
 
+/* In the place of what an earlier probe kept, which was gray; nothing where that is more than may be kept. */
 static void keep_bytes(packing *p, int64_t slot, const uint8_t *data, uint32_t bytes)
 {
-    uint8_t **place = &p->cache[slot - p->cache_first];
-    if (atomic_fetch_sub(&p->cache_left, bytes) < (int64_t)bytes) {
+    pack_kept *place = &p->cache[slot - p->cache_first];
+    const int64_t before = place->bytes;
+    free(place->data);
+    *place = (pack_kept){0};
+    const bool fits = atomic_fetch_add(&p->cache_left, before - (int64_t)bytes) + before >= (int64_t)bytes;
+    uint8_t *copy = fits ? malloc(bytes ? bytes : 1) : NULL;
+    if (!copy) {
         atomic_fetch_add(&p->cache_left, bytes);
         return;
     }
-    uint8_t *copy = malloc(bytes ? bytes : 1);
-    if (!copy) return;
     memcpy(copy, data, bytes);
-    free(*place);
-    *place = copy;
+    *place = (pack_kept){copy, bytes};
 }
 
-/* Bytes kept from the probe, which become the caller's, or NULL. */
-static uint8_t *take_kept(packing *p, int64_t slot)
+/* Bytes kept from the probe, if they are so many, which become the caller's; or NULL. */
+static uint8_t *take_kept(packing *p, int64_t slot, uint64_t bytes)
 {
     const int64_t i = slot - p->cache_first;
-    if (i < 0 || i >= p->cache_count) return NULL;
-    uint8_t *kept = p->cache[i];
-    p->cache[i] = NULL;
+    if (i < 0 || i >= p->cache_count || p->cache[i].bytes != bytes) return NULL;
+    uint8_t *kept = p->cache[i].data;
+    p->cache[i] = (pack_kept){0};
     return kept;
 }
 
@@ -283,7 +286,7 @@ static int make_sample(packing *p, converter *c, int64_t slot, uint8_t *to, uint
 {
     pack_record *r = pack_journal_at(p, slot), fresh;
     const uint8_t *data;
-    uint8_t *kept = take_kept(p, slot);
+    uint8_t *kept = take_kept(p, slot, bytes);
     if (kept) {
         memcpy(to, kept, bytes);
         free(kept);

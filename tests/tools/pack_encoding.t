@@ -60,6 +60,12 @@ cp "$ROOM/in/jpeg/0.jpg" "$ROOM/keep/a/colour.jpg"
 is "$(colour)" "rgb" "one in colour, and all are; gray files keep their bytes all the same"
 pack --in "$ROOM/keep" --color keep --size 24 --out "$ROOM/keep24"
 like <(kolo-shards info "$ROOM/keep24") 'raw, 24 x 24 x 3' "pixels become colour"
+# The memory for what a probe keeps (a quarter of the job's, 256 KiB here) is enough for one gray picture of 160 KB and for none in colour.
+mkdir -p "$ROOM/large/a" && for i in 0 1 2; do (printf 'P5 400 400 255\n' && head -c 160000 /dev/zero | tr '\0' "$i") > "$ROOM/large/a/$i.pgm"; done
+(printf 'P6 400 400 255\n' && head -c 480000 /dev/zero | tr '\0' 7) > "$ROOM/large/a/colour.ppm"
+large() { pack --in "$ROOM/large" --color keep --size 400 --threads 1 --out "$ROOM/$1" --name x && sha256sum < "$ROOM/$1/x-train-00000-of-00001.h5"; }
+plenty=$(large plenty) little=$(SLURM_MEM_PER_NODE=1 large little)
+is "$little" "$plenty" "with little memory what was kept in gray is not taken for colour"
 for filter in bilinear bicubic lanczos3 area; do
     pack --in "$ROOM/in" --size 24 --filter $filter --out "$ROOM/$filter" --name x && h5sum=$(sha256sum < "$ROOM/$filter"/x-train-00000-of-00001.h5) &&
         echo "$h5sum"
