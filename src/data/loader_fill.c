@@ -59,7 +59,7 @@ static void mix_rows(const kolo_loader *l, loader_slot *s, int64_t first, int64_
     }
 }
 
-/* 0: this sample may be replaced; else the error that its decoder left. */
+/* 0: rows with this sample may be made of others; else the error that its decoder left. */
 static int allow_bad(kolo_loader *l, int64_t sample, int rc)
 {
     const int64_t most = l->recipe.config.max_bad;
@@ -70,11 +70,12 @@ static int allow_bad(kolo_loader *l, int64_t sample, int rc)
     const bool take = !known && l->bad_count < most;
     if (take) l->bad[l->bad_count++] = sample;
     pthread_mutex_unlock(&l->lock);
-    if (take) kolo_warn("%s; the sample after it takes its place", kolo_error_text());
+    if (take) kolo_warn("%s; rows with it are made of others", kolo_error_text());
     return known || take ? 0 : kolo_fail_in(rc, "more than max_bad=%lld samples cannot be decoded: ", (long long)most);
 }
 
-/* A sample that cannot be decoded is replaced by the next one of the split that can: the same one wherever it is met. */
+/* A sample that cannot be decoded is replaced by the next one of the split that can: the same one wherever it is met. So is one whose mosaic
+ * has such a sample. */
 static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t row, kolo_loader_stats *stats)
 {
     const kolo_recipe *r = s->recipe;
@@ -85,7 +86,7 @@ static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t
     uint8_t *to = s->pixels + (size_t)row * r->sample_bytes;
     int32_t *label = s->labels + row * r->config.words;
     for (int rc; (rc = kolo_worker_make(worker, r, pass, s->samples[row], to, label, timed, stats)) < 0;) {
-        KOLO_TRY(allow_bad(l, s->samples[row], rc));
+        KOLO_TRY(allow_bad(l, kolo_worker_failed(worker), rc));
         s->samples[row] = (s->samples[row] + 1) % l->count;
         if (s->samples[row] == first) return kolo_fail(KOLO_EINPUT, "no sample of the split can be decoded");
     }

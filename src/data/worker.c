@@ -21,6 +21,7 @@ struct kolo_worker {
     uint8_t *blob;
     size_t blob_bytes;
     bool timed;
+    int64_t failed; /* the sample that the last error is about */
     kolo_loader_stats *stats; /* of the chunk that is made */
 };
 
@@ -155,12 +156,15 @@ static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
     return kolo_view_render(&view, w->resampler, &w->picture, 1, 0, 0, c->height, c->width, to);
 }
 
-static int in_sample(const kolo_worker *w, int rc, int64_t sample)
+int64_t kolo_worker_failed(const kolo_worker *w) { return w->failed; }
+
+static int in_sample(kolo_worker *w, int rc, int64_t sample)
 {
     char source[512], cause[512];
     int64_t index;
     const kolo_dataset *d = w->recipe->config.dataset;
     const char *shard = kolo_dataset_shard_of(d, sample, &index);
+    w->failed = sample;
     strncpy(cause, kolo_error_text(), sizeof cause - 1);
     cause[sizeof cause - 1] = 0;
     if (kolo_dataset_source(d, sample, source, sizeof source) < 0) source[0] = 0;
@@ -207,6 +211,7 @@ int kolo_worker_make(kolo_worker *w, const kolo_recipe *r, int64_t pass, int64_t
     const bool cached = kolo_dataset_memory(c->dataset, sample);
     int rc;
     w->recipe = r;
+    w->failed = sample;
     w->timed = timed && !cached;
     w->stats = stats;
     if (w->row) return kolo_detect_row_make(w->row, w, r, pass, sample, to, label);

@@ -5,7 +5,9 @@
 #include "tap.h"
 #include "data_fixture.h"
 
+#include "base/file.h"
 #include "base/option.h"
+#include "data/shard_file.h"
 #include "data/loader.h"
 
 enum { STEPS = 30, BATCH = 8, WORDS = 1 + 5 * 3 };
@@ -158,6 +160,37 @@ static void test_refusals(const kolo_dataset *set)
     is_int(kolo_loader_create(&l, &c), KOLO_EINTERNAL, "and a validation of various sides");
 }
 
+/* One of 100 samples is damaged. A mosaic has five pictures, so some 5 in 100 rows meet it; it is one bad sample all the same. */
+static void test_bad_sample(const fixture *f, const kolo_dataset *set)
+{
+    char path[512];
+    kolo_shard_places p;
+    kolo_shard_arrays a;
+    uint8_t junk[64];
+    memset(junk, 0xFF, sizeof junk);
+    snprintf(path, sizeof path, "%s/toy-train-00000-of-00001.h5", f->folder);
+    if (kolo_shard_inspect(path, NULL, &p, &a) < 0) diag("%s", kolo_error_text());
+    int fd = open(path, O_RDWR);
+    kolo_file_pwrite(fd, path, junk, sizeof junk, p.data + a.offsets[41] + 20);
+    close(fd);
+    kolo_shard_arrays_free(&a);
+    kolo_loader_config c = config_of(set, true);
+    kolo_loader *l;
+    kolo_loader_stats stats;
+    int rc = 0;
+    c.sides = (kolo_sides){0};
+    c.max_bad = 1;
+    if (kolo_loader_create(&l, &c) < 0) diag("%s", kolo_error_text());
+    for (int64_t s = 0; s < STEPS && rc == 0; s++) {
+        kolo_batch b;
+        rc = kolo_loader_next(l, &b);
+        if (rc == 0) kolo_loader_release(l, &b);
+    }
+    kolo_loader_get_stats(l, &stats);
+    ok(rc == 0 && stats.bad > 2, "a damaged sample in %d mosaics is one bad sample: %s", (int)stats.bad, rc < 0 ? kolo_error_text() : "");
+    kolo_loader_destroy(&l);
+}
+
 int main(void)
 {
     fixture raw = {.count = 100, .shards = 2, .height = 32, .width = 32, .channels = 3},
@@ -170,6 +203,13 @@ int main(void)
     test_loader(r, false, "classes");
     test_loader(b, true, "boxes");
     test_refusals(r);
+    fixture jpeg = {.count = 100, .shards = 1, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG, .task = "detection",
+                    .box_form = "xywh", .tables = boxes_of};
+    kolo_dataset *j = NULL;
+    if (fixture_make(&jpeg) < 0 || kolo_dataset_open(&j, jpeg.folder) < 0) diag("%s", kolo_error_text());
+    test_bad_sample(&jpeg, j);
+    kolo_dataset_close(&j);
+    fixture_remove(&jpeg);
     kolo_dataset_close(&r);
     kolo_dataset_close(&b);
     fixture_remove(&raw);
