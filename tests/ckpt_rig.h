@@ -80,7 +80,7 @@ static int rig_step(rig *r, int64_t step)
     for (int64_t i = 0; i < r->rows; i++) r->labels[i] = (int32_t)kolo_random_below(&random, 10);
     kolo_batch batch = {
         .pixels = r->pixels, .labels = r->labels, .rows = r->rows, .valid = r->rows, .valid_global = r->rows};
-    kolo_step s = {.step = step, .lr = .05f, .momentum = .9f, .ema_decay = .9f, .clip = 1, .first = step == 0};
+    kolo_step s = {.step = step, .lr = .05f, .momentum = .9f, .ema_decay = .9f, .clip = 1};
     return kolo_exec_step(r->exec, &batch, &s, &m);
 }
 

@@ -114,7 +114,7 @@ static void rig_close(rig *r)
 static kolo_step rig_step(int64_t t, double lr)
 {
     return (kolo_step){
-        .step = t, .lr = (float)lr, .momentum = .9f, .weight_decay = 1e-4f, .first = t == 0, .ema_decay = .9f};
+        .step = t, .lr = (float)lr, .momentum = .9f, .weight_decay = 1e-4f, .ema_decay = .9f};
 }
 
 /* All parameters' gradients (or "param"), canonical, one after another; caller frees. */

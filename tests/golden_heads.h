@@ -167,7 +167,7 @@ static void golden_heads_case(const char *name, const cJSON *json, kolo_backend 
     kolo_options_default(&options);
     for (int train = 1; backend && train >= 0; train--) {
         golden_net n;
-        kolo_step step = {.first = true};
+        kolo_step step = {0};
         if (golden_open(&n, model, config, GOLDEN_SEED, backend, &options, 0, train) < 0 ||
             golden_step(&n, input, NULL, &step) < 0)
             ok(0, "%s: %s", name, kolo_error_text());

@@ -297,7 +297,7 @@ static void golden_model_case(const char *name, const cJSON *json, kolo_backend 
     kolo_options options;
     kolo_options_default(&options);
     golden_net n;
-    kolo_step step = {.first = true};
+    kolo_step step = {0};
     const char *input = golden_text(config, "input", "input");
     if (golden_open(&n, model, config, seed, backend, &options, 0, true) < 0 ||
         golden_step(&n, input, "labels", &step) < 0)
@@ -404,7 +404,6 @@ static int golden_run(golden_net *n, const char *name, const cJSON *json, const 
                           .lr = (float)golden_rate(optimizer, t),
                           .momentum = (float)kolo_momentum(o, t, steps),
                           .weight_decay = (float)o->weight_decay,
-                          .first = t == 0,
                           .ema_decay = (float)kolo_ema_decay(o, t + 1, t + 1, 1)};
         KOLO_TRY(golden_watched(n, input, labels, &step, &signs));
         losses[t] = n->loss;

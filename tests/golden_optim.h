@@ -116,8 +116,7 @@ static void golden_update(golden_set *set, const kolo_optimizer *optimizer, cons
                       .lr = (float)rate,
                       .momentum = (float)kolo_momentum(options, t - 1, 10),
                       .weight_decay = (float)options->weight_decay,
-                      .scaler.scale = 1,
-                      .first = t == 1};
+                      .scaler.scale = 1};
     const kolo_judge_rule rule = {.clip_norm = (float)options->clip_norm};
     kolo_judge(&rule, norm2, &step);
     const kolo_rule_layer factors = kolo_layer_rule(optimizer, options);

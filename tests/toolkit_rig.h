@@ -28,9 +28,9 @@ int kolo_cuda_bias_grad(kolo_backend *b, float *dbias, const void *dy, enum kolo
     (void)b, (void)dbias, (void)dy, (void)dtype, (void)rows, (void)stored, (void)channels, (void)workspace;
     return no_kernel();
 }
-size_t kolo_cuda_bias_workspace(const kolo_backend *b, int64_t rows, int64_t stored)
+size_t kolo_cuda_bias_workspace(int64_t rows, int64_t stored)
 {
-    (void)b, (void)rows, (void)stored;
+    (void)rows, (void)stored;
     return 0;
 }
 int kolo_dnn_widen(const kolo_cuda *cuda, float *to, const void *half, enum kolo_dtype dtype, int64_t count)

@@ -27,10 +27,13 @@
 #undef TEXT
 #undef CHOICE
 
+#define WHOLE(key, standard, low, high, scope, help, automatic)                                                  \
+    {#key, help, standard, KOLO_OPTION_INT, KOLO_SCOPE_##scope, (double)(low), (double)(high), NULL, automatic, \
+     offsetof(kolo_options, key)},
 #define ENTRY(key, standard, type, scope, low, high, choices, help) \
-    {#key, help, standard, KOLO_OPTION_##type, KOLO_SCOPE_##scope, low, high, choices, offsetof(kolo_options, key)},
-#define INT(key, standard, low, high, scope, help) \
-    ENTRY(key, #standard, INT, scope, (double)(low), (double)(high), NULL, help)
+    {#key, help, standard, KOLO_OPTION_##type, KOLO_SCOPE_##scope, low, high, choices, false, offsetof(kolo_options, key)},
+#define INT(key, standard, low, high, scope, help) WHOLE(key, #standard, low, high, scope, help, false)
+#define AUTO(key, standard, low, high, scope, help) WHOLE(key, #standard, low, high, scope, help, true)
 #define REAL(key, standard, low, high, scope, help) ENTRY(key, #standard, REAL, scope, low, high, NULL, help)
 #define BOOL(key, standard, scope, help) ENTRY(key, #standard, BOOL, scope, 0, 1, NULL, help)
 #define TEXT(key, standard, scope, help) ENTRY(key, standard, TEXT, scope, 0, 0, NULL, help)
@@ -171,7 +174,7 @@ static int set_int(int64_t *to, const kolo_option_entry *e, const char *value, c
 {
     char *end;
     errno = 0;
-    const bool chosen = !strcmp(value, "auto") && strstr(e->help, "auto"); /* where the help says that there is such a thing */
+    const bool chosen = e->automatic && !strcmp(value, "auto");
     long long number = strtoll(chosen ? value = "0" : value, &end, 10);
     if (!*value || *end || isspace((unsigned char)*value))
         return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a whole number", where, e->key, value);

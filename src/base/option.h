@@ -43,6 +43,7 @@ typedef struct kolo_option_entry {
     enum kolo_option_scope scope;
     double low, high;           /* INT, REAL */
     const char *const *choices; /* CHOICE: NULL-terminated names */
+    bool automatic;             /* INT: may be `auto`, which is 0 */
     size_t offset;              /* in kolo_options */
 } kolo_option_entry;
 

@@ -20,7 +20,6 @@ static int one(kolo_session *session, int64_t step)
     kolo_step parameters = {.step = step,
                             .seed = (uint64_t)session->options->seed,
                             .epoch = batch.epoch,
-                            .first = step == 0,
                             .lr = (float)session->options->lr,
                             .momentum = (float)session->options->momentum};
     int rc = kolo_exec_step(session->exec, &batch, &parameters, &metrics);

@@ -129,8 +129,32 @@ static enum kolo_update how_of(const kolo_action *a)
     return a->kind == KOLO_ACTION_DELTA ? KOLO_UPDATE_DELTA : a->kind == KOLO_ACTION_APPLY ? KOLO_UPDATE_APPLY : KOLO_UPDATE;
 }
 
+/* Of a training step on the averages only the forward half counts, and what it tells of them. */
+static bool is_idle(const kolo_exec *e, const kolo_action *a)
+{
+    if (!e->averages || !e->plan->config.optimizer) return false;
+    switch (a->kind) {
+    case KOLO_ACTION_RUN:
+    case KOLO_ACTION_SUM: return e->at->plan->graph->node[a->node].backward;
+    case KOLO_ACTION_LOAD:
+    case KOLO_ACTION_FOLD:
+    case KOLO_ACTION_REDUCE:
+    case KOLO_ACTION_WAIT:
+    case KOLO_ACTION_BUFFERS: return false;
+    case KOLO_ACTION_NORM:
+    case KOLO_ACTION_LAYERS:
+    case KOLO_ACTION_UPDATE:
+    case KOLO_ACTION_DELTA:
+    case KOLO_ACTION_APPLY:
+    case KOLO_ACTION_SQUARE:
+    case KOLO_ACTION_NOISE: return true;
+    }
+    return false;
+}
+
 static int act(kolo_exec *e, const kolo_action *a)
 {
+    if (is_idle(e, a)) return 0;
     const kolo_plan *p = e->at->plan;
     const kolo_bucket *b = a->bucket >= 0 && p->buckets ? &p->bucket[a->bucket] : NULL;
     const int *slice = e->first_slice;
@@ -320,6 +344,20 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     atomic_store_explicit(&e->position, -1, memory_order_relaxed);
     if (e->comm) kolo_comm_publish(e->comm, step->step, -1);
     return 0;
+}
+
+bool kolo_exec_has_statistics(const kolo_exec *e) { return e->updater && e->updater->config.runnings > 0 && e->plan->config.ema; }
+
+int kolo_exec_statistics(kolo_exec *e, const kolo_batch *batch, const kolo_step *step, int64_t number)
+{
+    kolo_step own = *step;
+    kolo_metrics m;
+    own.swa = 1.0f / (float)(number + 1);
+    kolo_exec_use_ema(e, true);
+    int rc = kolo_exec_step(e, batch, &own, &m);
+    while (rc >= 0 && e->told < e->issued) rc = exec_tell_next(e, &m);
+    kolo_exec_use_ema(e, false);
+    return rc;
 }
 
 int kolo_exec_answer(kolo_exec *e, const kolo_batch *batch)

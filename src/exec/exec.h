@@ -73,6 +73,11 @@ int kolo_exec_set(kolo_exec *exec, const char *which, int tensor, const float *v
 int64_t kolo_exec_state_count(kolo_exec *exec);
 int kolo_exec_state_read(kolo_exec *exec, float *to);
 int kolo_exec_state_write(kolo_exec *exec, const float *from);
+/* Running statistics that belong to the averaged weights: batch after batch (number 0, 1, ...) the forward half of a training step is done with them, and
+ * their statistics become the plain mean of the batches' (Izmailov et al. 2018, section 3; torch's update_bn). Nothing else changes. Between steps, all told;
+ * collective. */
+int kolo_exec_statistics(kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, int64_t number);
+bool kolo_exec_has_statistics(const kolo_exec *exec); /* there are averaged weights, and norms with running statistics */
 /* Evaluate with the averaged weights (EMA) instead of PARAM and BUFFER; for evaluation executors. */
 void kolo_exec_use_ema(kolo_exec *exec, bool ema);
 

@@ -46,11 +46,7 @@ static int judge(const kolo_exec *e, const exec_turn *t)
     const kolo_step *s = &t->step;
     const kolo_graph *g = e->plan->graph;
     double loss = e->metrics ? (double)t->metrics[0] : 0;
-    if (s->bad_slot)
-        return kolo_fail(KOLO_EINPUT,
-                         "step %" PRId64 ": row %d of micro-batch %d has label %d, but the network has %d classes; check "
-                         "classes= and the data set",
-                         s->step, s->bad_row, s->bad_slot - 1, s->bad_label, g->classes);
+    if (s->bad.kind) return kolo_fail_in(kolo_bad_label_fail(&s->bad, g->classes), "step %" PRId64 ": ", s->step);
     if (!isfinite(loss) && !e->plan->config.optimizer)
         return kolo_fail(KOLO_EINPUT, "the validation loss is %s: these weights have diverged",
                          isnan(loss) ? "not a number" : "infinite");

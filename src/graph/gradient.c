@@ -150,17 +150,29 @@ int kolo_gradient_max_pool(kolo_graph *g, int index)
     return kolo_gradient_emit(g, KOLO_OP_max_pool_grad, 2, in, &n.a, n.in[0]);
 }
 
-static int unary(kolo_graph *g, int index, enum kolo_op op)
+int kolo_gradient_unary(kolo_graph *g, int index, enum kolo_op op)
 {
     kolo_node n = g->node[index];
     int dy = g->grad[n.out[0]];
     return kolo_gradient_emit(g, op, 1, &dy, &n.a, n.in[0]);
 }
 
-int kolo_gradient_avg_pool(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_avg_pool_grad); }
-int kolo_gradient_global_avg_pool(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_global_avg_pool_grad); }
-int kolo_gradient_flatten(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_flatten_grad); }
-int kolo_gradient_shortcut_a(kolo_graph *g, int node) { return unary(g, node, KOLO_OP_shortcut_a_grad); }
+int kolo_gradient_emit_all(kolo_graph *g, enum kolo_op op, int n_in, const int *in, const kolo_attributes *a, int n, const int *t)
+{
+    int out[KOLO_MAX_ARGS];
+    for (int i = 0; i < KOLO_MAX_ARGS; i++) out[i] = -1;
+    for (int i = 0; i < n; i++)
+        if (kolo_gradient_wanted(g, t[i]) && (out[i] = kolo_gradient_tensor(g, t[i])) < 0) return out[i];
+    KOLO_TRY(kolo_graph_node_with(g, op, n_in, in, n, out, a));
+    for (int i = n - 1; i >= 0; i--) /* parameters first: ready for their reduction */
+        if (out[i] >= 0) KOLO_TRY(kolo_gradient_contribute(g, t[i], out[i]));
+    return 0;
+}
+
+int kolo_gradient_avg_pool(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_avg_pool_grad); }
+int kolo_gradient_global_avg_pool(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_global_avg_pool_grad); }
+int kolo_gradient_flatten(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_flatten_grad); }
+int kolo_gradient_shortcut_a(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_shortcut_a_grad); }
 
 static void mark_unwanted(kolo_graph *g)
 {

@@ -157,8 +157,8 @@ typedef struct kolo_conv_spec {
 } kolo_conv_spec;
 /* With g->blur, and a stride on 16 channels or more: of x blurred (Zhang, arXiv:1904.11486). */
 int kolo_conv(kolo_graph *g, const char *name, int x, const kolo_conv_spec *spec);
-/* Batch norm over N,H,W: parameters NAME.weight, NAME.bias, buffers NAME.running_mean, NAME.running_var. residual: -1 or a tensor added
- * before the relu. Training: norm_stats + norm_apply (the sums are a PARTIAL); evaluation: norm_infer. */
+/* Batch norm over N,H,W: parameters NAME.weight, NAME.bias, buffers NAME.running_mean, NAME.running_var.
+ * Training: norm_stats + norm_apply (the sums are a PARTIAL); evaluation: norm_infer. */
 int kolo_batch_norm(kolo_graph *g, const char *name, int x, double epsilon, double momentum, double weight_init);
 int kolo_relu(kolo_graph *g, const char *name, int x);
 int kolo_add(kolo_graph *g, const char *name, int a, int b);

@@ -191,30 +191,18 @@ int kolo_gradient_arc_margin(kolo_graph *g, int index)
 int kolo_gradient_cosine(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
-    int in[] = {g->grad[n.out[0]], n.out[0], n.in[0], n.in[1]}, out[2] = {-1, -1};
-    for (int i = 0; i < 2; i++)
-        if (kolo_gradient_wanted(g, n.in[i]) && (out[i] = kolo_gradient_tensor(g, n.in[i])) < 0) return out[i];
-    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_cosine_grad, 4, in, 2, out, &n.a));
-    for (int i = 1; i >= 0; i--)
-        if (out[i] >= 0) KOLO_TRY(kolo_gradient_contribute(g, n.in[i], out[i]));
-    return 0;
+    int in[] = {g->grad[n.out[0]], n.out[0], n.in[0], n.in[1]};
+    return kolo_gradient_emit_all(g, KOLO_OP_cosine_grad, 4, in, &n.a, 2, n.in);
 }
 
 /* One node for the gradients of all heads; it reads what the loss read and what it found out (outputs 1, ...). */
 static int boxes_gradient(kolo_graph *g, int index, enum kolo_op op)
 {
     kolo_node n = g->node[index];
-    int in[KOLO_MAX_ARGS], out[KOLO_MAX_HEADS] = {-1}, heads = n.n_in - 1, inputs = n.n_in;
+    int in[KOLO_MAX_ARGS], inputs = n.n_in;
     memcpy(in, n.in, (size_t)n.n_in * sizeof *in);
     for (int i = 1; i < n.n_out; i++) in[inputs++] = n.out[i];
-    for (int i = 0; i < heads; i++) {
-        out[i] = -1;
-        if (kolo_gradient_wanted(g, n.in[i]) && (out[i] = kolo_gradient_tensor(g, n.in[i])) < 0) return out[i];
-    }
-    KOLO_TRY(kolo_graph_node_with(g, op, inputs, in, heads, out, &n.a));
-    for (int i = 0; i < heads; i++)
-        if (out[i] >= 0) KOLO_TRY(kolo_gradient_contribute(g, n.in[i], out[i]));
-    return 0;
+    return kolo_gradient_emit_all(g, op, inputs, in, &n.a, n.n_in - 1, n.in);
 }
 
 int kolo_gradient_yolox_loss(kolo_graph *g, int node) { return boxes_gradient(g, node, KOLO_OP_yolox_loss_grad); }

@@ -123,18 +123,11 @@ int kolo_shape_concat(kolo_graph *g, kolo_node *node, const char *module)
 
 /* ---- gradients ----------------------------------------------------------------------------------------------------- */
 
-static int back(kolo_graph *g, int index, enum kolo_op op)
-{
-    kolo_node n = g->node[index];
-    int dy = g->grad[n.out[0]];
-    return kolo_gradient_emit(g, op, 1, &dy, &n.a, n.in[0]);
-}
-
-int kolo_gradient_pad(kolo_graph *g, int node) { return back(g, node, KOLO_OP_crop); }
-int kolo_gradient_crop(kolo_graph *g, int node) { return back(g, node, KOLO_OP_pad); }
-int kolo_gradient_space_to_depth(kolo_graph *g, int node) { return back(g, node, KOLO_OP_space_to_depth_grad); }
-int kolo_gradient_upsample(kolo_graph *g, int node) { return back(g, node, KOLO_OP_upsample_grad); }
-int kolo_gradient_slice(kolo_graph *g, int node) { return back(g, node, KOLO_OP_slice_grad); }
+int kolo_gradient_pad(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_crop); }
+int kolo_gradient_crop(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_pad); }
+int kolo_gradient_space_to_depth(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_space_to_depth_grad); }
+int kolo_gradient_upsample(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_upsample_grad); }
+int kolo_gradient_slice(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_slice_grad); }
 
 int kolo_gradient_concat(kolo_graph *g, int index)
 {

@@ -33,5 +33,9 @@ bool kolo_gradient_wanted(const kolo_graph *g, int t);
 int kolo_gradient_tensor(kolo_graph *g, int t);
 int kolo_gradient_contribute(kolo_graph *g, int t, int d);
 int kolo_gradient_emit(kolo_graph *g, enum kolo_op op, int n_in, const int *in, const kolo_attributes *a, int t);
+/* `op` with these inputs and, as outputs, the gradients of t[0..n). */
+int kolo_gradient_emit_all(kolo_graph *g, enum kolo_op op, int n_in, const int *in, const kolo_attributes *a, int n, const int *t);
+/* `op` of the gradient of the node's only output, for its first input. */
+int kolo_gradient_unary(kolo_graph *g, int node, enum kolo_op op);
 
 #endif

@@ -155,24 +155,11 @@ int kolo_shape_window_attention(kolo_graph *g, kolo_node *node, const char *modu
 
 /* ---- gradients ----------------------------------------------------------------------------------------------------- */
 
-/* `op` with these inputs and, as outputs, the gradients of t[0..n). */
-static int emit_all(kolo_graph *g, enum kolo_op op, int n_in, const int *in, const kolo_attributes *a, int n,
-                    const int *t)
-{
-    int out[3] = {-1, -1, -1};
-    for (int i = 0; i < n; i++)
-        if (kolo_gradient_wanted(g, t[i]) && (out[i] = kolo_gradient_tensor(g, t[i])) < 0) return out[i];
-    KOLO_TRY(kolo_graph_node_with(g, op, n_in, in, n, out, a));
-    for (int i = n - 1; i >= 0; i--) /* parameters first: ready for their reduction */
-        if (out[i] >= 0) KOLO_TRY(kolo_gradient_contribute(g, t[i], out[i]));
-    return 0;
-}
-
 int kolo_gradient_layer_norm(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
     int in[] = {g->grad[n.out[0]], n.in[0], n.in[1]};
-    return emit_all(g, KOLO_OP_layer_norm_grad, 3, in, &n.a, 3, n.in);
+    return kolo_gradient_emit_all(g, KOLO_OP_layer_norm_grad, 3, in, &n.a, 3, n.in);
 }
 
 int kolo_gradient_activation(kolo_graph *g, int index)
@@ -189,15 +176,10 @@ int kolo_gradient_residual(kolo_graph *g, int index)
     int dy = g->grad[n.out[0]], scale = n.n_in > 1 ? n.in[1] : -1;
     int in[] = {dy, scale >= 0 ? n.in[0] : -1, scale}, t[] = {n.in[0], scale};
     if (n.n_in > 2 && n.in[2] >= 0) KOLO_TRY(kolo_gradient_contribute(g, n.in[2], dy));
-    return emit_all(g, KOLO_OP_residual_grad, 3, in, &n.a, 2, t);
+    return kolo_gradient_emit_all(g, KOLO_OP_residual_grad, 3, in, &n.a, 2, t);
 }
 
-int kolo_gradient_dropout(kolo_graph *g, int index)
-{
-    kolo_node n = g->node[index];
-    int dy = g->grad[n.out[0]];
-    return kolo_gradient_emit(g, KOLO_OP_dropout_grad, 1, &dy, &n.a, n.in[0]);
-}
+int kolo_gradient_dropout(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_dropout_grad); }
 
 int kolo_gradient_softmax(kolo_graph *g, int index)
 {
@@ -210,12 +192,12 @@ int kolo_gradient_gate(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
     int in[] = {g->grad[n.out[0]], n.in[0], n.in[1]};
-    return emit_all(g, KOLO_OP_gate_grad, 3, in, &n.a, 2, n.in);
+    return kolo_gradient_emit_all(g, KOLO_OP_gate_grad, 3, in, &n.a, 2, n.in);
 }
 
 int kolo_gradient_window_attention(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
     int in[] = {g->grad[n.out[0]], n.in[0], n.in[1]};
-    return emit_all(g, KOLO_OP_window_attention_grad, 3, in, &n.a, 2, n.in);
+    return kolo_gradient_emit_all(g, KOLO_OP_window_attention_grad, 3, in, &n.a, 2, n.in);
 }

@@ -238,7 +238,7 @@ static int upsample(const cfg *c, kolo_darknet *d)
     return kolo_darknet_upsample(d, stride);
 }
 
-/* Anchors, of which this head has three. Of training, ignore_thresh is as the loss has it, and the rest is the recipe's. */
+/* Anchors, one list for all heads, of which this head has three. Of training, ignore_thresh is as the loss has it, and the rest is the recipe's. */
 static int yolo(const cfg *c, kolo_darknet *d)
 {
     double mask[3], anchor[18], ignore = 0.7;
@@ -251,9 +251,14 @@ static int yolo(const cfg *c, kolo_darknet *d)
     for (int i = 0; i < 3; i++) {
         mine[i] = (int32_t)mask[i];
         if (mine[i] != mask[i] || 2 * mine[i] >= n) return wrong(c, "mask", "numbers of anchors that are there");
+        for (int k = 0; k < i; k++)
+            if (mine[k] == mine[i]) return wrong(c, "mask", "three different anchors are meant");
     }
     if (value_of(c, "ignore_thresh")) KOLO_TRY(numbers(c, "ignore_thresh", 0.7, 0.7, 1, &ignore));
-    for (int i = 0; i < n; i++) d->anchor[i / 2][i % 2] = (float)anchor[i];
+    float all[9][2] = {{0}};
+    for (int i = 0; i < n; i++) all[i / 2][i % 2] = (float)anchor[i];
+    if (d->heads && memcmp(all, d->anchor, sizeof all)) return wrong(c, "anchors", "the first [yolo] has others; one list for all is known here");
+    memcpy(d->anchor, all, sizeof all);
     return kolo_darknet_yolo(d, mine);
 }
 
@@ -308,7 +313,9 @@ static int scan_layers(cfg *c, about *a)
     int rc;
     for (int i = 0; (rc = next_section(c)) > 0; i++) {
         if (!strcmp(c->s.name, "yolo")) {
+            const long before = a->detector ? a->classes : 0;
             KOLO_TRY(number(c, "classes", 1, 1 << 20, 20, &a->classes));
+            if (before && before != a->classes) return wrong(c, "classes", "the first [yolo] has another number of them");
             a->detector = true;
         } else if (is_convolution(c) && !a->detector) {
             KOLO_TRY(number(c, "filters", 1, 65536, 1, &a->classes));

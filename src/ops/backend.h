@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "graph/graph.h"
+#include "ops/target.h"
 
 /* Loss scaling (fp16): the factor on the loss, and how it came about. Kept by the backend from step to step. */
 typedef struct kolo_scaler {
@@ -27,20 +28,23 @@ typedef struct kolo_step {
     int64_t valid_global;               /* valid rows of the global batch: the loss is their mean */
     float lr, momentum, weight_decay;   /* of this step */
     float ema_decay;                    /* of this step (ramp applied) */
-    int32_t first;                      /* first update of the run: momentum starts */
     int32_t valid[KOLO_MAX_SLOTS];      /* valid rows of each micro-batch slot of this rank: a prefix of its rows */
     int32_t row[KOLO_MAX_SLOTS];        /* number in the global batch of the first row of each slot: what draws depend on */
     uint64_t seed;                      /* of the run */
     int32_t l1;                         /* detectors: the L1 term of the last epochs is on */
+    float swa;                          /* 0; else this step only forms the average's running statistics (kolo_exec_statistics): its batch's weight */
     /* written by NORM (optim/judge.h), read by the updates */
     float clip;        /* factor on the gradients: 1 / loss scale, times that of clip_norm */
     int32_t skip;      /* not finite: no update in this step */
     double norm;       /* of the unscaled gradients; 0: not computed */
     double square;     /* written by SQUARE, summed by NOISE, unscaled by NORM: squares of every micro-batch's gradients */
     kolo_scaler scaler;
-    int32_t bad_slot, bad_row, bad_label; /* first label out of range of this step: bad_slot + 1, row, label; bad_slot 0: none */
+    kolo_bad_label bad; /* the first of this step; written by losses on devices (the host's fail at once) */
 } kolo_step;
 #define KOLO_STEP_HOST_BYTES offsetof(kolo_step, clip)
+
+/* The error that a label is; 0 where none is bad. */
+int kolo_bad_label_fail(const kolo_bad_label *bad, int64_t classes);
 
 /* Memory layout of a tensor.
  *   block: channel block B of an activation (N,C,H,W), stored (N, ceil(C/B), H, W, B): 1 is NCHW, 8 or 16 the blocked layouts of

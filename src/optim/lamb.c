@@ -18,8 +18,9 @@ static inline __attribute__((always_inline)) float apply(const kolo_rule_lamb *r
 
 static kolo_rule_lamb rule_of(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, float factor)
 {
+    const kolo_optimizer *own = &kolo_optimizer_table[KOLO_OPTIMIZER_lamb];
     return kolo_rule_lamb_at(kolo_slice_rate(slice, step), slice->decay ? step->weight_decay : 0, (double)step->momentum,
-                             kolo_own(options->beta2, 0.999), kolo_own(options->epsilon, 1e-6), options->bias_correction,
+                             kolo_beta2(own, options), kolo_epsilon(own, options), options->bias_correction,
                              (double)(kolo_step_updates(step) + 1), factor);
 }
 

@@ -36,10 +36,11 @@ KOLO_INLINE float kolo_slice_rate(const kolo_slice *slice, const kolo_step *step
 
 typedef struct kolo_optimizer {
     const char *name, *help;
+    const char *options;       /* that it reads and not all others do: words */
     int states;                /* f32 state arrays of the parameters' size */
     const char *state_name[4]; /* in checkpoints: "momentum" */
     void (*update)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step);
-    double beta1;              /* its own value; 0: its momentum is momentum= */
+    double beta1, beta2, epsilon; /* its own values; beta1 0: its momentum is momentum= */
     /* Layer-wise ones: a first pass over all slices adds to their tensors' sums (and may bring state up to date), kolo_layer_decide makes a
      * factor of them, then update. Sums are of whole tensors: whoever shards them adds over the shards before deciding. */
     void (*measure)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum);
@@ -51,6 +52,18 @@ static inline bool kolo_is_layerwise(const kolo_optimizer *optimizer) { return o
 kolo_rule_layer kolo_layer_rule(const kolo_optimizer *optimizer, const kolo_options *options);
 /* An option whose standard depends on the optimizer: below 0 its own. */
 static inline double kolo_own(double option, double own) { return option < 0 ? own : option; }
+static inline double kolo_beta2(const kolo_optimizer *own, const kolo_options *o) { return kolo_own(o->beta2, own->beta2); }
+static inline double kolo_epsilon(const kolo_optimizer *own, const kolo_options *o) { return kolo_own(o->epsilon, own->epsilon); }
+/* A channel's running statistic after a batch, and its average (or NULL); statistic: a sum of `weight`, 0 without a valid row. */
+KOLO_INLINE void kolo_running_add(float *running, float *ema, float statistic, float weight, float momentum, const kolo_step *step)
+{
+    if (step->swa > 0) {
+        if (ema && weight > 0) *ema = kolo_rule_running(*ema, statistic / weight, step->swa);
+        return;
+    }
+    if (weight > 0) *running = kolo_rule_running(*running, statistic / weight, momentum);
+    if (ema) *ema = kolo_rule_ema(*ema, *running, step->ema_decay);
+}
 /* Updates done before this step: steps that were skipped for an overflow do not count (Adam's t - 1). */
 KOLO_INLINE int64_t kolo_step_updates(const kolo_step *step) { return step->step - step->scaler.skipped; }
 
@@ -127,9 +140,19 @@ void kolo_apply_update(const kolo_slice *slice, const kolo_options *options, con
 #include "optim/optimizers.def"
 #undef OPTIMIZER
 #undef LAYERWISE
+/* KOLO_OPTIMIZER_NAME: its row. */
+#define OPTIMIZER(name, ...) KOLO_OPTIMIZER_##name,
+#define LAYERWISE OPTIMIZER
+enum {
+#include "optim/optimizers.def"
+};
+#undef OPTIMIZER
+#undef LAYERWISE
 extern const kolo_optimizer kolo_optimizer_table[];
 extern const int kolo_optimizer_count;
-const kolo_optimizer *kolo_optimizer_find(const char *name); /* NULL: error text, nearest offered */
+/* The row of a table whose first member is the name; NULL: error text, nearest offered. */
+const void *kolo_optim_row(const char *what, const char *name, const void *table, int rows, size_t size);
+const kolo_optimizer *kolo_optimizer_find(const char *name);
 
 /* Learning rate at time t = 0, 1, ... of `steps` in all; `unit` turns epochs into steps (1 if the run is given in steps). Where the batch changes within a run
  * all three are in steps of its first batch, so that schedules are functions of the epoch. */

@@ -102,17 +102,7 @@ const int kolo_schedule_count = sizeof kolo_schedule_table / sizeof *kolo_schedu
 
 const kolo_schedule *kolo_schedule_find(const char *name)
 {
-    const char *names[sizeof kolo_schedule_table / sizeof *kolo_schedule_table];
-    for (int i = 0; i < kolo_schedule_count; i++) {
-        names[i] = kolo_schedule_table[i].name;
-        if (!strcmp(names[i], name)) return &kolo_schedule_table[i];
-    }
-    const char *nearest = kolo_nearest(name, names, kolo_schedule_count);
-    kolo_fail(KOLO_ECONFIG,
-              nearest ? "unknown schedule \"%s\"; did you mean \"%s\"?"
-                      : "unknown schedule \"%s\"; `kolo help schedules` lists them%s",
-              name, nearest ? nearest : "");
-    return NULL;
+    return kolo_optim_row("schedule", name, kolo_schedule_table, kolo_schedule_count, sizeof *kolo_schedule_table);
 }
 
 int kolo_milestones_check(const char *milestones)

@@ -94,12 +94,9 @@ static int running(kolo_updater *u, const kolo_step *step)
         const kolo_running *k = &u->config.running[i];
         float weight = k->statistic[2 * k->channels];
         for (int j = 0; j < 2; j++)
-            for (int64_t c = 0; c < k->channels; c++) {
-                float *r = &k->running[j][c];
-                if (weight > 0)
-                    *r = kolo_rule_running(*r, k->statistic[j * k->channels + c] / weight, k->momentum);
-                if (k->ema[j]) k->ema[j][c] = kolo_rule_ema(k->ema[j][c], *r, step->ema_decay);
-            }
+            for (int64_t c = 0; c < k->channels; c++)
+                kolo_running_add(&k->running[j][c], k->ema[j] ? &k->ema[j][c] : NULL, k->statistic[j * k->channels + c], weight, k->momentum,
+                                 step);
     }
     return 0;
 }

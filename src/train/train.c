@@ -38,6 +38,27 @@ static int evaluate(trainer *t)
     return trainer_tell_evaluation(t, best);
 }
 
+/* Running means of other weights are no statistics of swa's average: they are formed anew, by a pass over the last epoch's batches. Where that is long,
+ * the first so many: a mean of so many batches moves no more. */
+static int form_statistics(trainer *t)
+{
+    enum { MOST = 1000 };
+    kolo_session *s = &t->session;
+    int64_t epoch, within, batches = s->phase[s->now].steps_per_epoch;
+    if (t->options->swa <= 0 || !kolo_exec_has_statistics(s->exec)) return 0;
+    kolo_session_at(s, s->steps - 1, &epoch, &within);
+    KOLO_TRY(kolo_loader_seek(s->loader, epoch, 0));
+    for (int64_t n = 0; n < batches && n < MOST; n++) {
+        kolo_batch batch;
+        KOLO_TRY(kolo_loader_next(s->loader, &batch));
+        const kolo_step step = {.step = s->steps, .seed = (uint64_t)t->options->seed, .epoch = batch.epoch};
+        const int rc = kolo_exec_statistics(s->exec, &batch, &step, n);
+        kolo_loader_release(s->loader, &batch);
+        KOLO_TRY(rc);
+    }
+    return 0;
+}
+
 /* All steps so far are done, sound, and told. */
 static int settle(trainer *t)
 {
@@ -84,7 +105,6 @@ static int one_step(trainer *t)
                             .seed = (uint64_t)t->options->seed,
                             .epoch = batch.epoch,
                             .l1 = s->task == KOLO_TASK_YOLOX && batch.epoch >= s->plain_epoch,
-                            .first = step == 0,
                             .lr = (float)(kolo_learning_rate(t->options, time, all, unit) *
                                           kolo_rate_scale(t->options, kolo_session_batch(s))),
                             .momentum = (float)kolo_momentum(t->options, time, all),
@@ -151,6 +171,7 @@ static int loop(trainer *t)
         double best = t->position.best_top1;
         if (evaluated || saved || epoch_end) KOLO_TRY(settle(t));
         if (end || epoch_end) KOLO_TRY(trainer_tell_epoch(t));
+        if (end) KOLO_TRY(form_statistics(t));
         if (evaluated) KOLO_TRY(evaluate(t));
         if (saved || t->position.best_top1 > best) {
             KOLO_TRY(save(t));

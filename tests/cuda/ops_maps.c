@@ -290,20 +290,19 @@ static void bad_labels(void)
     float metric[4], dx[50];
     set_labels(&l, e.classes, none);
     rig_run(&l.p.side[1]);
-    ok(!step->bad_slot, "a label out of range in a row that does not count is not reported");
+    ok(!step->bad.kind, "a label out of range in a row that does not count is not reported");
     set_labels(&l, e.classes, two);
     rig_run(&l.p.side[1]);
-    ok(step->bad_slot == 1 && step->bad_row == 2 && step->bad_label == 10,
-       "the first label out of range is reported: slot %d, row %d, label %d", step->bad_slot - 1, step->bad_row,
-       step->bad_label);
+    ok(step->bad.kind == KOLO_BAD_CLASS && step->bad.slot == 0 && step->bad.row == 2 && step->bad.value == 10,
+       "the first label out of range is reported: slot %d, row %d, label %d", step->bad.slot, step->bad.row, step->bad.value);
     rig_get(&l.p.side[1], l.metrics, metric);
     rig_get(&l.p.side[1], l.dx, dx);
     bool zero = true;
     for (int i = 20; i < 50; i++) zero &= dx[i] == 0;
     ok(isfinite(metric[0]) && metric[3] == 4 && zero && dx[0] != 0, "its row has no loss and no gradient");
-    step->bad_slot = 7;
+    step->bad.slot = 7;
     rig_run(&l.p.side[1]);
-    is_int(step->bad_slot, 7, "an earlier one is kept");
+    is_int(step->bad.slot, 7, "an earlier one is kept");
     is_int(rig_run_node(&l.p.side[0], 0), KOLO_EINPUT, "the CPU refuses the same rows");
     pair_close(&l.p);
 }

@@ -96,7 +96,7 @@ static void test_narrow(enum kolo_dtype dtype)
 /* ---- biases ---- */
 
 static int (*bias_add)(kolo_backend *, void *, enum kolo_dtype, const float *, int64_t, int64_t, int64_t);
-static size_t (*bias_workspace)(const kolo_backend *, int64_t, int64_t);
+static size_t (*bias_workspace)(int64_t, int64_t);
 static int (*bias_grad)(kolo_backend *, float *, const void *, enum kolo_dtype, int64_t, int64_t, int64_t, void *);
 
 static float get(const void *p, int64_t i, enum kolo_dtype t)
@@ -115,7 +115,7 @@ static int biases_differ(enum kolo_dtype t, int64_t rows, int64_t stored, int64_
 {
     const int64_t n = rows * stored;
     const size_t bytes = (size_t)n * kolo_dtype_size(t), vector = (size_t)channels * sizeof(float),
-                 space = bias_workspace(backend[GPU], rows, stored);
+                 space = bias_workspace(rows, stored);
     char *y = malloc(bytes), *out = malloc(bytes);
     float *bias = malloc(vector), *dbias = malloc(vector);
     void *there = memory(backend[GPU], bytes), *b = memory(backend[GPU], vector), *work = memory(backend[GPU], space);

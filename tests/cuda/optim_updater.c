@@ -180,11 +180,11 @@ static void test_update(const kase *k)
     open_world(&w);
     int wrong = 0;
     for (int t = 0; t < 3; t++) {
-        const kolo_step step = {.lr = 0.1f / (float)(t + 1),
+        const kolo_step step = {.step = t,
+                                .lr = 0.1f / (float)(t + 1),
                                 .momentum = k->momentum,
                                 .weight_decay = k->decay,
                                 .ema_decay = 0.9f + 0.03f * (float)t,
-                                .first = t == 0,
                                 .clip = t == 1 ? 0.37f : 1};
         fill(&w, GRAD, 0);
         set_step(&w, &step);
@@ -236,7 +236,6 @@ static void test_rule(const char *optimizer, int64_t lookahead)
                                 .momentum = (float)kolo_momentum(&w.options, t, 6),
                                 .weight_decay = 0.05f,
                                 .ema_decay = 0.9f,
-                                .first = t == 0,
                                 .clip = t == 1 ? 0.37f : 1,
                                 .skip = t == 3,
                                 .scaler.skipped = t >= 3};

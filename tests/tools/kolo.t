@@ -65,7 +65,7 @@ is "$missing" "" "every command has --help"
 missing=""
 kolo help --man > "$ROOM/man"
 # shellcheck disable=SC2013 # keys are single words
-for key in $(sed -n 's/^\(INT\|REAL\|BOOL\|TEXT\|CHOICE\)(\([a-z_0-9]*\),.*/\2/p' src/base/options.def); do
+for key in $(sed -n 's/^\(INT\|AUTO\|REAL\|BOOL\|TEXT\|CHOICE\)(\([a-z_0-9]*\),.*/\2/p' src/base/options.def); do
     kolo help "$key" | grep -q "^  $key=" || missing="$missing $key"
     grep -q "^.BR $key =" "$ROOM/man" || missing="$missing man:$key"
 done

@@ -304,6 +304,74 @@ static void test_profile(void)
     rig_close(&r);
 }
 
+/* All running statistics, "param" or "ema". */
+static float *statistics(rig *r, const char *which, int64_t *count)
+{
+    float *all = calloc(1 << 16, sizeof *all);
+    *count = 0;
+    for (int t = 0; t < r->graph->tensors; t++) {
+        if (r->graph->tensor[t].role != KOLO_ROLE_BUFFER) continue;
+        if (kolo_exec_get(r->exec, which, t, all + *count) < 0) diag("%s", kolo_error_text());
+        *count += kolo_tensor_count(&r->graph->tensor[t]);
+    }
+    return all;
+}
+
+/* The plain mean over three batches of the statistics of the averaged weights. A batch's own are read off another executor with these weights:
+ * new = .9 old + .1 own. */
+static void test_statistics(void)
+{
+    rig_config c = resnet;
+    rig r, other;
+    kolo_metrics m;
+    int64_t n, params;
+    c.slots = 2;
+    c.ema = c.clip = true;
+    if (!opened(&r, c, NULL) || !opened(&other, c, NULL)) return;
+    kolo_batch batch = rig_batch(&r), same = rig_batch(&other);
+    for (int64_t t = 0; t < 4; t++) {
+        const kolo_step step = rig_step(t, .1);
+        rig_fill(&r, t * r.rows);
+        kolo_exec_step(r.exec, &batch, &step, &m);
+    }
+    float *weights = rig_all(&r, "param", &params), *average = rig_all(&r, "ema", &params), *momentum = rig_all(&r, "momentum", &params);
+    float *running = statistics(&r, "param", &n), *values = calloc((size_t)params, sizeof *values);
+    double *want = calloc((size_t)n, sizeof *want);
+    for (int t = 0; t < r.graph->tensors; t++) {
+        if (r.graph->tensor[t].role != KOLO_ROLE_PARAM) continue;
+        kolo_exec_get(r.exec, "ema", t, values);
+        kolo_exec_set(other.exec, "param", t, values);
+    }
+    for (int64_t k = 0; k < 3; k++) {
+        const kolo_step step = rig_step(k, 0);
+        float *before = statistics(&other, "param", &n);
+        rig_fill(&other, (20 + k) * r.rows);
+        kolo_exec_step(other.exec, &same, &step, &m);
+        float *after = statistics(&other, "param", &n);
+        for (int64_t i = 0; i < n; i++) want[i] += ((double)after[i] - .9 * (double)before[i]) / .1 / 3;
+        free(before);
+        free(after);
+        rig_fill(&r, (20 + k) * r.rows);
+        is_int(kolo_exec_statistics(r.exec, &batch, &step, k), 0, "batch %d", (int)k);
+    }
+    float *got = statistics(&r, "ema", &n);
+    double worst = 0;
+    for (int64_t i = 0; i < n; i++) worst = fmax(worst, fabs((double)got[i] - want[i]) / (1e-2 + fabs(want[i])));
+    ok(worst < 2e-5 && n > 100, "statistics of the average are the mean over its batches: %.2g off", worst);
+    int64_t unused;
+    float *weights2 = rig_all(&r, "param", &unused), *average2 = rig_all(&r, "ema", &unused), *momentum2 = rig_all(&r, "momentum", &unused),
+          *running2 = statistics(&r, "param", &n);
+    const size_t bytes = (size_t)params * sizeof(float);
+    ok(!memcmp(weights, weights2, bytes) && !memcmp(average, average2, bytes) && !memcmp(momentum, momentum2, bytes) &&
+           !memcmp(running, running2, (size_t)n * sizeof(float)),
+       "weights, their average, the optimizer's state and the weights' own statistics stay");
+    float *const all[] = {weights, average, momentum, running, values, got, weights2, average2, momentum2, running2};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    free(want);
+    rig_close(&r);
+    rig_close(&other);
+}
+
 int main(void)
 {
     backend = rig_backend(2, false);
@@ -315,6 +383,7 @@ int main(void)
     test_repeats();
     test_values();
     test_evaluation();
+    test_statistics();
     test_failures();
     test_profile();
     kolo_backend_destroy(&backend);

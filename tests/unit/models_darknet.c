@@ -139,6 +139,11 @@ static void bad_files(void)
     refused("an anchor that is not there", "mask=0,1,3", "%s%s%smask=0,1,3\n", net, conv, yolo);
     refused("two anchors a head", "three anchors", "%s%s%smask=0,1\n", net, conv, yolo);
     refused("no anchors", "anchors is missing", "%s%s[yolo]\nclasses=2\nmask=0,1,2\n", net, conv);
+    refused("one anchor thrice", "mask=0,0,0", "%s%s%smask=0,0,0\n", net, conv, yolo);
+    refused("other anchors than the first's", ":17: [yolo] anchors=1,2,3,4,5,7", "%s%s%smask=0,1,2\n%s[yolo]\nanchors=1,2,3,4,5,7\nclasses=2\nmask=0,1,2\n",
+            net, conv, yolo, conv);
+    refused("other classes than the first's", ":18: [yolo] classes=3", "%s%s%smask=0,1,2\n%s[yolo]\nanchors=1,2,3,4,5,6\nclasses=3\nmask=0,1,2\n", net,
+            conv, yolo, conv);
     refused("an odd number of anchors' sides", "a width and a height", "%s%s[yolo]\nclasses=2\nmask=0,1,2\nanchors=1,2,3,4,5,6,7\n", net, conv);
     refused("another threshold", "ignore_thresh=.5", "%s%s%smask=0,1,2\nignore_thresh=.5\n", net, conv, yolo);
     refused("a head that is none", "no head", "%s%s[maxpool]\nsize=2\nstride=2\n%smask=0,1,2\n", net,

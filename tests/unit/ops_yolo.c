@@ -26,15 +26,20 @@ static const kind kinds[] = {{"YOLOX", true, true, false, KOLO_OVERLAP_IOU},
                              {"YOLOX by DIoU", true, true, false, KOLO_OVERLAP_DIOU},
                              {"YOLOv3", false, false, false, KOLO_OVERLAP_IOU}};
 
-static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtype dtype, int64_t block)
+static detect_rig open_masks(const kind *k, kolo_backend *backend, enum kolo_dtype dtype, int64_t block, const int32_t mask[3][3])
 {
     const detect_shape s = {ROWS, 64, 64, BOXES, CLASSES, k->yolox ? 1 : 3, dtype};
     detect_rig d = detect_open(backend, &s, block);
     detect_finish(&d, k->yolox ? kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, k->overlap, k->centre, false)
-                               : kolo_yolov3_loss(d.rig.g, DETECT_HEADS, d.head, anchors, masks));
+                               : kolo_yolov3_loss(d.rig.g, DETECT_HEADS, d.head, anchors, mask));
     d.rig.step.l1 = k->l1; /* as the last epochs have it */
     detect_boxes(&d, counts, &boxes[0][0][0]);
     return d;
+}
+
+static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtype dtype, int64_t block)
+{
+    return open_masks(k, backend, dtype, block, masks);
 }
 
 static float *numbers(const detect_rig *d, int i)
@@ -183,8 +188,10 @@ static void check_labels(kolo_backend *backend)
     ok(strstr(kolo_error_text(), "classes=") != NULL, "and the cure named: %s", kolo_error_text());
     detect_boxes(&d, one, &flat[0][0][0]);
     is_int(detect_forward(&d, metrics), KOLO_EINPUT, "so is a box without height");
+    ok(strstr(kolo_error_text(), "height 0 is no box") != NULL, "in these words: %s", kolo_error_text());
     detect_boxes(&d, many, &boxes[0][0][0]);
     is_int(detect_forward(&d, metrics), KOLO_EINPUT, "and more boxes than there is room for");
+    ok(strstr(kolo_error_text(), "has 5 boxes") != NULL, "in these words: %s", kolo_error_text());
     detect_boxes(&d, none, &boxes[0][0][0]);
     is_int(detect_forward(&d, metrics), 0, "pictures without boxes are a batch");
     ok(metrics[1] == 0 && metrics[5] > 0 && metrics[4] == 0 && metrics[6] == 0, "whose anchors are all background");
@@ -254,6 +261,36 @@ static void check_torchvision(void)
         ok(worst[o] < 1e-8, "torchvision's loss by %s, and its gradient (%.1g off)", names[o], worst[o]);
 }
 
+/* The box of above where two heads have anchor 3: each learns it, as in darknet every layer looks for itself. */
+static void check_shared_anchor(kolo_backend *backend)
+{
+    static const int32_t shared[3][3] = {{1, 2, 3}, {3, 4, 5}, {6, 7, 8}};
+    const int one[ROWS] = {1, 0, 0};
+    const float box[ROWS][BOXES][5] = {{{2, 41, 23, 20, 28}}};
+    float metrics[KOLO_METRICS];
+    detect_rig d = open_masks(&kinds[sizeof kinds / sizeof *kinds - 1], backend, KOLO_F32, 1, shared);
+    detect_boxes(&d, one, &box[0][0][0]);
+    for (int i = 0; i < DETECT_HEADS; i++) {
+        float *v = calloc((size_t)detect_count(&d, d.head[i]), sizeof *v);
+        rig_set(&d.rig, d.head[i], v);
+        free(v);
+    }
+    rig_run(&d.rig);
+    rig_get(&d.rig, d.metrics, metrics);
+    float *fine = detect_gradient(&d, 0), *coarse = detect_gradient(&d, 1);
+    const double weight = 2 - 20.0 * 28 / (64 * 64), third = 1.0 / ROWS;
+    const int64_t third_anchor = 2 * (5 + CLASSES); /* of the head of stride 8: cell (5, 2) of 8 x 8 */
+    is_near(fine[third_anchor * 64 + 2 * 8 + 5], third * weight * (0.5 - (41 / 8.0 - 5)), 1e-7, "an anchor of two heads: x in the finer one");
+    is_near(fine[(third_anchor + 4) * 64 + 2 * 8 + 5], third * -0.5, 1e-7, "an object there");
+    is_near(coarse[1 * 4 + 2], third * weight * (0.5 - (41 / 16.0 - 2)), 1e-7, "x in the coarser one");
+    is_near(coarse[4 * 16 + 1 * 4 + 2], third * -0.5, 1e-7, "and an object there");
+    is_near((double)metrics[6], 2 * CLASSES * log(2), 1e-5, "its classes count in both");
+    ok(metrics[1] == 2 && metrics[2] == 1, "two anchors, one box");
+    free(fine);
+    free(coarse);
+    rig_close(&d.rig);
+}
+
 int main(void)
 {
     check_torchvision();
@@ -265,6 +302,7 @@ int main(void)
     }
     check_labels(two);
     check_yolov3(two);
+    check_shared_anchor(two);
     kolo_backend_destroy(&one);
     kolo_backend_destroy(&two);
     return done_testing();

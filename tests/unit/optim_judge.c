@@ -122,7 +122,7 @@ static void test_updater(void)
                              .runnings = 1,
                              .dynamic_scale = true};
     kolo_updater *u = NULL;
-    kolo_step step = {.lr = .5f, .first = 1, .ema_decay = .75f, .scaler.scale = 4};
+    kolo_step step = {.lr = .5f, .ema_decay = .75f, .scaler.scale = 4};
     is_int(kolo_updater_create(&u, &c), 0, "an updater for host memory");
     memset(slice, 0, sizeof slice); /* it has its own copy */
     float large = g[3];

@@ -1,5 +1,4 @@
-/* The margin of ArcFace (Deng et al., arXiv:1801.07698): y = scale cos, but for the label's own class scale cos(angle + margin). Beyond
- * angle + margin = pi, where that would rise again, it goes on as cos - margin sin(pi - margin), as insightface has it. */
+/* The margin of ArcFace: y = scale cos, but for the label's own class scale cos(angle + margin) (ops/margin.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +8,12 @@
 #include "kolo/error.h"
 #include "ops/cpu/access.h"
 #include "ops/cpu/target.h"
+#include "ops/margin.h"
 
 typedef struct arc {
     int64_t rows, classes, words;
-    float margin, scale;
+    kolo_arc_margin1 margin;
+    float scale;
     bool bf16, backward;
     int threads;
 } arc;
@@ -29,21 +30,6 @@ KOLO_WIDE(times, (void *y, const void *x, int64_t n, float scale, bool bf16), (y
 static float get(const void *p, int64_t i, bool bf16) { return bf16 ? kolo_load(p, i, true) : kolo_load(p, i, false); }
 static void put(void *p, int64_t i, float v, bool bf16) { KOLO_FOR_TYPE(bf16, kolo_store(p, i, v, bf16_)); }
 
-static bool falls(float cosine, float margin) { return cosine > -cosf(margin); } /* angle + margin < pi */
-
-static float moved(float cosine, float margin)
-{
-    const float sine = sqrtf(fmaxf(0, (1 - cosine) * (1 + cosine)));
-    return falls(cosine, margin) ? cosine * cosf(margin) - sine * sinf(margin) : cosine - margin * sinf(margin);
-}
-
-/* Its derivative; bounded where the angle is 0. */
-static float slope(float cosine, float margin)
-{
-    const float sine = sqrtf(fmaxf(1e-6f, (1 - cosine) * (1 + cosine)));
-    return falls(cosine, margin) ? cosf(margin) + cosine * sinf(margin) / sine : 1;
-}
-
 /* in: [dy,] cosines, labels; out: y or dcosines: the input (dy) times the scale, but for the own class. A label that no class has is refused by the loss. */
 static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
@@ -54,14 +40,15 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 #pragma omp parallel for schedule(static) num_threads(a->threads)
     for (int64_t n = 0; n < a->rows; n++) {
         const int64_t at = n * a->classes;
-        int32_t bad;
+        kolo_bad_label bad;
         times(kolo_at_out(out, at, a->bf16), kolo_at(args[0], at, a->bf16), a->classes, a->scale, a->bf16);
         if (n >= step->valid[slot]) continue;
         const kolo_target t = kolo_target_of(labels, n, a->words, a->classes);
         if (!kolo_target_fits(&t, a->words, a->classes, &bad)) continue;
         const int64_t own = at + t.heavier;
         const float cosine = get(cosines, own, a->bf16);
-        put(out, own, a->backward ? get(args[0], own, a->bf16) * a->scale * slope(cosine, a->margin) : a->scale * moved(cosine, a->margin),
+        put(out, own, a->backward ? get(args[0], own, a->bf16) * a->scale * kolo_arc_slope1(&a->margin, cosine)
+                                  : a->scale * kolo_arc1(&a->margin, cosine),
             a->bf16);
     }
     return 0;
@@ -77,7 +64,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
                 .backward = backward,
                .classes = x->dim[1],
                .words = kolo_target_words(labels),
-               .margin = (float)r->node->a.margin,
+               .margin = kolo_arc_margin1_of((float)r->node->a.margin),
                .scale = (float)r->node->a.scale,
                .bf16 = x->dtype == KOLO_BF16};
     a->threads = kolo_cpu_threads(r->backend, a->rows * a->classes);

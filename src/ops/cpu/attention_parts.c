@@ -63,7 +63,7 @@ KOLO_BODY soften_body(float *s, const float *bias, const int32_t *part, int32_t 
         most = s[j] > most ? s[j] : most;
     }
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < wide; j++) sum += s[j] = kolo_exp1(s[j] - most);
+    for (int64_t j = 0; j < wide; j++) sum += s[j] = kolo_exp_zero1(s[j] - most);
     const float inverse = 1 / sum;
     for (int64_t j = 0; j < wide; j++) s[j] *= inverse;
 }

@@ -36,7 +36,7 @@ struct kolo_dnnl_primitive {
     int pointers; /* then the scratch, if any */
     dnnl_exec_arg_t arg[5];
     size_t scratch;
-    const kolo_dnnl_desc *weight, *x;
+    const kolo_dnnl_desc *weight;
     char name[64];
 };
 
@@ -218,11 +218,7 @@ static int add_pointers(kolo_dnnl_primitive *p, const_dnnl_primitive_desc_t pd, 
         const argument *a = &list[p->pointers];
         const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, a->query, a->index);
         KOLO_TRY(add_pointer(p, p->pointers, a->name, md));
-        if (p->pointers < 2) {
-            const kolo_dnnl_desc *desc = intern(p->dnnl, md);
-            if (!desc) return KOLO_ECONFIG;
-            *(p->pointers ? &p->weight : &p->x) = desc;
-        }
+        if (p->pointers == 1 && !(p->weight = intern(p->dnnl, md))) return KOLO_ECONFIG;
     }
     const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->scratch = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
@@ -400,7 +396,6 @@ int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_
 }
 
 const kolo_dnnl_desc *kolo_dnnl_weight_of(const kolo_dnnl_primitive *p) { return p->weight; }
-const kolo_dnnl_desc *kolo_dnnl_x_of(const kolo_dnnl_primitive *p) { return p->x; }
 size_t kolo_dnnl_scratch(const kolo_dnnl_primitive *p) { return p->scratch; }
 const char *kolo_dnnl_name(const kolo_dnnl_primitive *p) { return p->name; }
 

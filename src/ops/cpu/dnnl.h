@@ -55,7 +55,6 @@ int kolo_dnnl_make_reorder(kolo_dnnl *dnnl, const kolo_dnnl_desc *from, const ko
 void kolo_dnnl_destroy(kolo_dnnl_primitive **primitive);
 
 const kolo_dnnl_desc *kolo_dnnl_weight_of(const kolo_dnnl_primitive *primitive); /* the layout it chose */
-const kolo_dnnl_desc *kolo_dnnl_x_of(const kolo_dnnl_primitive *primitive);
 size_t kolo_dnnl_scratch(const kolo_dnnl_primitive *primitive);
 const char *kolo_dnnl_name(const kolo_dnnl_primitive *primitive); /* "jit:avx512_core" */
 /* Makes no object. Not for two threads at once on one primitive. */

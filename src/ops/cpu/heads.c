@@ -1,7 +1,6 @@
 #include "ops/cpu/heads.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, int count, int64_t anchors)
 {
@@ -32,24 +31,8 @@ int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, int count, int6
 int kolo_heads_check(const kolo_heads *h, const int32_t *labels, int64_t rows, int slot)
 {
     for (int64_t n = 0; n < rows; n++) {
-        const int32_t *label = labels + n * h->words;
-        if (label[0] < 0 || label[0] > (h->words - 1) / 5)
-            return kolo_fail(KOLO_EINPUT,
-                             "row %" PRId64 " of micro-batch %d has %d boxes; at most %" PRId64 " are possible", n,
-                             slot, label[0], (h->words - 1) / 5);
-        for (int64_t g = 0; g < label[0]; g++) {
-            double box[4];
-            const int64_t cls = kolo_label_box(label, g, box);
-            if (cls < 0 || cls >= h->classes)
-                return kolo_fail(KOLO_EINPUT,
-                                 "row %" PRId64 " of micro-batch %d has a box of class %" PRId64
-                                 ", but the network has %" PRId64 " classes; check classes= and the data set",
-                                 n, slot, cls, h->classes);
-            if (!(box[2] > 0 && box[3] > 0) || !isfinite(box[0] + box[1] + box[2] + box[3]))
-                return kolo_fail(KOLO_EINPUT,
-                                 "row %" PRId64 " of micro-batch %d: centre %g, %g, width %g, height %g is no box", n,
-                                 slot, box[0], box[1], box[2], box[3]);
-        }
+        kolo_bad_label bad = {.slot = slot, .row = (int32_t)n};
+        if (!kolo_boxes_fit(labels + n * h->words, h->words, h->classes, &bad)) return kolo_bad_label_fail(&bad, h->classes);
     }
     return 0;
 }

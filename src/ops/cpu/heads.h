@@ -5,6 +5,7 @@
 #include "kolo/error.h"
 #include "ops/cpu/access.h"
 #include "ops/cpu/cpu.h"
+#include "ops/target.h"
 
 typedef struct kolo_head {
     kolo_view view;
@@ -42,14 +43,6 @@ static inline double kolo_head_get(const kolo_head *h, const void *map, int64_t 
 static inline void kolo_head_put(const kolo_head *h, void *map, int64_t n, int64_t c, int64_t cell, double value)
 {
     kolo_store(map, kolo_head_at(h, n, c, cell), (float)value, h->view.bf16);
-}
-
-/* Class, and centre x, y, width, height, of box g of a row of labels. */
-static inline int64_t kolo_label_box(const int32_t *label, int64_t g, double *box)
-{
-    const int32_t *at = label + 1 + 5 * g;
-    for (int k = 0; k < 4; k++) box[k] = (double)kolo_bits_float((uint32_t)at[1 + k]);
-    return at[0];
 }
 
 static inline int64_t kolo_heads_valid(const kolo_heads *h, const kolo_step *step, int slot)

@@ -19,8 +19,8 @@ typedef struct loss {
 } loss;
 typedef struct row_result {
     double loss;
-    int32_t rank, label; /* rank: classes before the label's */
-    bool bad;            /* label out of range */
+    int32_t rank; /* classes before the label's */
+    kolo_bad_label bad;
 } row_result;
 
 /* ---- one row of logits: f32 copies ------------------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ KOLO_BODY powers_body(float *p, const float *x, int64_t n, float largest, double
 {
     double s = 0;
 #pragma omp simd reduction(+ : s)
-    for (int64_t i = 0; i < n; i++) s += (double)(p[i] = kolo_exp1(x[i] - largest));
+    for (int64_t i = 0; i < n; i++) s += (double)(p[i] = kolo_exp_zero1(x[i] - largest));
     *sum = s;
 }
 KOLO_WIDE(powers, (float *p, const float *x, int64_t n, float largest, double *sum), (p, x, n, largest, sum))
@@ -55,7 +55,7 @@ KOLO_BODY softplus_body(const float *x, int64_t n, double *sum)
 #pragma omp simd reduction(* : product) reduction(+ : above)
         for (int64_t j = i; j < i + m; j++) {
             const float v = x[j] > 0 ? x[j] : 0;
-            product *= 1 + (double)kolo_exp1(x[j] - 2 * v);
+            product *= 1 + (double)kolo_exp_zero1(x[j] - 2 * v);
             above += (double)v;
         }
         s += log(product) + above;
@@ -68,7 +68,7 @@ KOLO_WIDE(softplus, (const float *x, int64_t n, double *sum), (x, n, sum))
 KOLO_BODY sigmoid_body(float *s, const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        const float e = kolo_exp1(x[i] > 0 ? -x[i] : x[i]), small = e / (1 + e);
+        const float e = kolo_exp_zero1(x[i] > 0 ? -x[i] : x[i]), small = e / (1 + e);
         s[i] = x[i] > 0 ? 1 / (1 + e) : small;
     }
 }
@@ -99,8 +99,7 @@ static row_result row_loss(const loss *l, const void *x, const kolo_target *t, f
 {
     row_result r = {0};
     float largest, *power = row + row_floats(l) / 2;
-    r.bad = !kolo_target_fits(t, l->words, l->classes, &r.label);
-    if (r.bad) return r;
+    if (!kolo_target_fits(t, l->words, l->classes, &r.bad)) return r;
     logits(row, x, l->classes, l->bf16, &largest);
     const float own = row[t->heavier];
     double dot, mass, total = 0, sum, eps = l->smoothing, classes = (double)l->classes;
@@ -142,11 +141,9 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     }
     double sum = 0;
     for (int64_t n = 0; n < rows; n++) {
-        if (result[n].bad)
-            return kolo_fail(KOLO_EINPUT,
-                             "row %ld of micro-batch %d has label %ld, but the network has %ld classes; check classes= "
-                             "and the data set",
-                             (long)n, slot, (long)result[n].label, (long)l->classes);
+        result[n].bad.slot = slot;
+        result[n].bad.row = (int32_t)n;
+        KOLO_TRY(kolo_bad_label_fail(&result[n].bad, l->classes));
         sum += result[n].loss;
         top1 += result[n].rank < 1;
         top5 += result[n].rank < 5;
@@ -181,7 +178,7 @@ static void row_grad(const loss *l, void *dx, const void *x, const kolo_target *
     float largest, scale = 1, *p = row + row_floats(l) / 2;
     const float eps = (float)l->smoothing, classes = (float)l->classes;
     double sum, dot, mass;
-    int32_t bad;
+    kolo_bad_label bad;
     logits(row, x, l->classes, l->bf16, &largest);
     if (l->binary) {
         sigmoid(p, row, l->classes);

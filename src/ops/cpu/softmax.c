@@ -23,11 +23,11 @@ KOLO_ALWAYS void row_loop(void *y, const void *x, int64_t n, bool log_of, float 
 #pragma omp simd reduction(max : most)
     for (int64_t i = 0; i < n; i++) most = e[i] > most ? e[i] : most;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += (double)kolo_exp1(e[i] - most);
+    for (int64_t i = 0; i < n; i++) sum += (double)kolo_exp_zero1(e[i] - most);
     const float down = (float)log(sum), scale = (float)(1 / sum);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        kolo_store(y, i, log_of ? e[i] - most - down : kolo_exp1(e[i] - most) * scale, bf16);
+        kolo_store(y, i, log_of ? e[i] - most - down : kolo_exp_zero1(e[i] - most) * scale, bf16);
 }
 /* y = softmax: dx = y (dy - sum dy y); y = its logarithm: dx = dy - e^y sum dy */
 KOLO_ALWAYS void row_grad_loop(void *dx, const void *dy, const void *y, int64_t n, bool log_of, bool bf16)
@@ -39,7 +39,7 @@ KOLO_ALWAYS void row_grad_loop(void *dx, const void *dy, const void *y, int64_t 
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         const float d = kolo_load(dy, i, bf16), v = kolo_load(y, i, bf16);
-        kolo_store(dx, i, log_of ? d - kolo_exp1(v) * total : v * (d - total), bf16);
+        kolo_store(dx, i, log_of ? d - kolo_exp_zero1(v) * total : v * (d - total), bf16);
     }
 }
 

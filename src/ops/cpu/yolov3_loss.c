@@ -1,6 +1,6 @@
-/* YOLOv3's loss. Each true box belongs to the anchor that is most like it, in the cell that holds its centre; other anchors are background
- * unless they lie over a box. The arithmetic is ops/yolov3.h. As darknet sums over a batch and divides its rate by the batch, so a row here
- * counts as it is, and the global batch is their mean.
+/* YOLOv3's loss. Each true box belongs to the anchor that is most like it, in the cell that holds its centre, of every head that has this anchor;
+ * other anchors are background unless they lie over a box. The arithmetic is ops/yolov3.h. As darknet sums over a batch and divides its rate by
+ * the batch, so a row here counts as it is, and the global batch is their mean.
  *
  * Of boxes that meet in one anchor the last gives the place; its classes are those of all of them.
  * A row belongs to one thread; sums are taken in the order of rows. So the bits do not depend on threads. */
@@ -30,59 +30,30 @@ typedef struct row_sums {
     int64_t foreground;
 } row_sums;
 
-/* Where a true box belongs; head -1: to an anchor that no head has. */
-typedef struct target {
-    double box[4], corner[4];
-    int64_t cls, cell;
-    int head, slot; /* slot: which of the head's anchors */
-    bool last;      /* no later box belongs there */
-} target;
+typedef kolo_yolov3_target target;
 
 typedef struct row {
     const yolov3 *y;
     const void *const *map;
-    int64_t n, targets;
+    int64_t n;
+    int targets;
     target *target;
 } row;
 
-static int64_t cell_of(double at, int64_t stride, int64_t cells)
-{
-    const int64_t cell = (int64_t)floor(at / (double)stride);
-    return cell < 0 ? 0 : cell >= cells ? cells - 1 : cell;
-}
-
-static void place(const yolov3 *y, target *t)
-{
-    const int best = kolo_yolov3_anchor(t->box, y->anchor);
-    t->head = -1;
-    for (int i = 0; i < y->heads.count; i++)
-        for (int k = 0; k < 3; k++) {
-            const kolo_head *h = &y->heads.head[i];
-            if (y->mask[i][k] != best) continue;
-            t->head = i;
-            t->slot = k;
-            t->cell = cell_of(t->box[1], h->stride, h->view.height) * h->view.width +
-                      cell_of(t->box[0], h->stride, h->view.width);
-        }
-}
-
-static bool meet(const target *a, const target *b)
-{
-    return a->head == b->head && a->slot == b->slot && a->cell == b->cell;
-}
-
 static void assign(row *r, const int32_t *label)
 {
+    const yolov3 *y = r->y;
     r->targets = label[0];
-    for (int64_t g = 0; g < r->targets; g++) {
+    for (int g = 0; g < r->targets; g++) {
         target *t = &r->target[g];
         t->cls = kolo_label_box(label, g, t->box);
         kolo_box_corners(t->box, t->corner);
-        place(r->y, t);
-        t->last = t->head >= 0;
-        for (int64_t i = 0; i < g; i++)
-            if (meet(&r->target[i], t)) r->target[i].last = false;
+        for (int i = 0; i < y->heads.count; i++) {
+            const kolo_head *h = &y->heads.head[i];
+            t->place[i] = kolo_yolov3_place(t->box, y->anchor, y->mask[i], h->stride, h->view.height, h->view.width);
+        }
     }
+    for (int g = 0; g < r->targets; g++) kolo_yolov3_find_last(r->target, r->targets, g, y->heads.count);
 }
 
 static double get(const row *r, int head, int slot, int64_t channel, int64_t cell)
@@ -98,55 +69,62 @@ static void get_raw(const row *r, int head, int slot, int64_t cell, double *raw)
     for (int k = 0; k < 4; k++) raw[k] = get(r, head, slot, k, cell);
 }
 
-/* 1: object, 0: background, -1: neither */
+/* As kolo_yolov3_kind. */
 static int kind_of(const row *r, int head, int slot, int64_t cell)
 {
     const kolo_head *h = &r->y->heads.head[head];
     double raw[4], corner[4], most = 0;
     get_raw(r, head, slot, cell, raw);
     kolo_yolov3_decode(raw, cell % h->view.width, cell / h->view.width, h->stride, anchor_of(r->y, head, slot), corner);
-    for (int64_t g = 0; g < r->targets; g++) {
+    for (int g = 0; g < r->targets; g++) {
         const target *t = &r->target[g];
-        if (t->head == head && t->slot == slot && t->cell == cell) return 1;
+        if (t->place[head] == 3 * cell + slot) return kolo_yolov3_kind(true, 1);
         most = kolo_max(most, kolo_box_iou(corner, t->corner));
     }
-    return most > KOLO_YOLOV3_IGNORE ? -1 : 0;
+    return kolo_yolov3_kind(false, most);
 }
 
-static bool has_class(const row *r, const target *t, int64_t cls)
+static bool has_class(const row *r, int head, int32_t place, int64_t cls)
 {
-    for (int64_t g = 0; g < r->targets; g++)
-        if (r->target[g].cls == cls && meet(&r->target[g], t)) return true;
-    return false;
+    return kolo_yolov3_has_class(r->target, r->targets, head, place, cls);
 }
 
-/* The loss of a box, and (d: may be NULL) its derivative by x, y, w, h. */
-static double box_loss(const row *r, const target *t, double *d)
+/* The loss of a box in a head, and (d: may be NULL) its derivative by x, y, w, h. */
+static double box_loss(const row *r, int head, const target *t, double *d)
 {
-    const kolo_heads *h = &r->y->heads;
-    const kolo_head *head = &h->head[t->head];
+    const kolo_heads *all = &r->y->heads;
+    const kolo_head *h = &all->head[head];
+    const int slot = t->place[head] % 3;
+    const int64_t cell = t->place[head] / 3;
     double raw[4];
-    get_raw(r, t->head, t->slot, t->cell, raw);
-    return kolo_yolov3_box_loss(raw, t->cell % head->view.width, t->cell / head->view.width, head->stride,
-                                anchor_of(r->y, t->head, t->slot), t->box, (double)(h->height * h->width), d);
+    get_raw(r, head, slot, cell, raw);
+    return kolo_yolov3_box_loss(raw, cell % h->view.width, cell / h->view.width, h->stride, anchor_of(r->y, head, slot),
+                                t->box, (double)(all->height * all->width), d);
+}
+
+static void add_boxes(const row *r, int head, row_sums *sums)
+{
+    for (int g = 0; g < r->targets; g++) {
+        const target *t = &r->target[g];
+        const int32_t place = t->place[head];
+        if (!t->last[head]) continue;
+        sums->foreground++;
+        sums->part[BOX] += box_loss(r, head, t, NULL);
+        for (int64_t k = 0; k < r->y->heads.classes; k++)
+            sums->part[CLASS] += kolo_bce1(get(r, head, place % 3, 5 + k, place / 3), has_class(r, head, place, k));
+    }
 }
 
 static row_sums add_row(const row *r)
 {
     row_sums sums = {{0}, 0};
-    for (int i = 0; i < r->y->heads.count; i++)
+    for (int i = 0; i < r->y->heads.count; i++) {
         for (int slot = 0; slot < 3; slot++)
             for (int64_t cell = 0; cell < r->y->heads.head[i].view.pixels; cell++) {
                 const int kind = kind_of(r, i, slot, cell);
                 if (kind >= 0) sums.part[OBJECT] += kolo_bce1(get(r, i, slot, 4, cell), kind);
             }
-    for (int64_t g = 0; g < r->targets; g++) {
-        const target *t = &r->target[g];
-        if (!t->last) continue;
-        sums.foreground++;
-        sums.part[BOX] += box_loss(r, t, NULL);
-        for (int64_t k = 0; k < r->y->heads.classes; k++)
-            sums.part[CLASS] += kolo_bce1(get(r, t->head, t->slot, 5 + k, t->cell), has_class(r, t, k));
+        add_boxes(r, i, &sums);
     }
     return sums;
 }
@@ -196,16 +174,17 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return 0;
 }
 
-static void grad_box(const row *r, const target *t, double scale, void *to)
+static void grad_box(const row *r, int head, const target *t, double scale, void *to)
 {
-    const kolo_head *h = &r->y->heads.head[t->head];
-    const int64_t first = t->slot * (5 + r->y->heads.classes);
+    const kolo_head *h = &r->y->heads.head[head];
+    const int32_t place = t->place[head];
+    const int64_t first = place % 3 * (5 + r->y->heads.classes), cell = place / 3;
     double d[4];
-    box_loss(r, t, d);
-    for (int k = 0; k < 4; k++) kolo_head_put(h, to, r->n, first + k, t->cell, d[k] * scale);
+    box_loss(r, head, t, d);
+    for (int k = 0; k < 4; k++) kolo_head_put(h, to, r->n, first + k, cell, d[k] * scale);
     for (int64_t k = 0; k < r->y->heads.classes; k++) {
-        const double p = kolo_sigmoid(get(r, t->head, t->slot, 5 + k, t->cell));
-        kolo_head_put(h, to, r->n, first + 5 + k, t->cell, (p - has_class(r, t, k)) * scale);
+        const double p = kolo_sigmoid(get(r, head, place % 3, 5 + k, cell));
+        kolo_head_put(h, to, r->n, first + 5 + k, cell, (p - has_class(r, head, place, k)) * scale);
     }
 }
 
@@ -213,16 +192,17 @@ static void grad_row(const row *r, double scale, void *const *to)
 {
     for (int i = 0; i < r->y->heads.count; i++) {
         const kolo_head *h = &r->y->heads.head[i];
-        for (int slot = 0; to[i] && slot < 3; slot++)
+        if (!to[i]) continue;
+        for (int slot = 0; slot < 3; slot++)
             for (int64_t cell = 0; cell < h->view.pixels; cell++) {
                 const int kind = kind_of(r, i, slot, cell);
                 if (kind < 0) continue;
                 const double p = kolo_sigmoid(get(r, i, slot, 4, cell));
                 kolo_head_put(h, to[i], r->n, slot * (5 + r->y->heads.classes) + 4, cell, (p - kind) * scale);
             }
+        for (int g = 0; g < r->targets; g++)
+            if (r->target[g].last[i]) grad_box(r, i, &r->target[g], scale, to[i]);
     }
-    for (int64_t g = 0; g < r->targets; g++)
-        if (r->target[g].last && to[r->target[g].head]) grad_box(r, &r->target[g], scale, to[r->target[g].head]);
 }
 
 /* in: heads, labels; out: dheads */

@@ -1,6 +1,6 @@
-/* The margin of ArcFace (Deng et al., arXiv:1801.07698): y = scale cos, but for the label's own class scale cos(angle + margin). Beyond angle +
- * margin = pi, where that would rise again, it goes on as cos - margin sin(pi - margin), as insightface has it. A block takes a row. */
+/* The margin of ArcFace: y = scale cos, but for the label's own class scale cos(angle + margin) (ops/margin.h). A block takes a row. */
 #include "ops/cuda/target.cuh"
+#include "ops/margin.h"
 
 extern "C" {
 #include "base/memory.h"
@@ -8,24 +8,10 @@ extern "C" {
 
 typedef struct arc {
     int rows, classes, words, threads;
-    float margin, scale, cosine, sine; /* cosine, sine: of the margin */
+    kolo_arc_margin1 margin;
+    float scale;
     enum kolo_dtype dtype;
 } arc;
-
-KOLO_INLINE bool falls(const arc &a, float cosine) { return cosine > -a.cosine; } /* angle + margin < pi */
-
-KOLO_INLINE float moved(const arc &a, float cosine)
-{
-    const float square = (1 - cosine) * (1 + cosine), sine = sqrtf(square > 0 ? square : 0);
-    return falls(a, cosine) ? cosine * a.cosine - sine * a.sine : cosine - a.margin * a.sine;
-}
-
-/* Its derivative; bounded where the angle is 0. */
-KOLO_INLINE float slope(const arc &a, float cosine)
-{
-    const float square = (1 - cosine) * (1 + cosine), sine = sqrtf(square > 1e-6f ? square : 1e-6f);
-    return falls(a, cosine) ? a.cosine + cosine * a.sine / sine : 1;
-}
 
 /* from: cosines, or with GRAD dy. A label that no class has is refused by the loss. */
 template <typename T, bool GRAD>
@@ -36,11 +22,12 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     const int n = (int)blockIdx.x;
     const int64_t at = (int64_t)n * a.classes;
     const kolo_target t = kolo_target_of(labels, n, a.words, a.classes);
-    const int own = t.fits && n < step->valid[slot] ? t.heavier : -1;
+    kolo_bad_label bad;
+    const int own = n < step->valid[slot] && kolo_target_fits(&t, a.words, a.classes, &bad) ? t.heavier : -1;
     for (int i = (int)threadIdx.x; i < a.classes; i += (int)blockDim.x) {
         const float v = kolo_widen(from[at + i]);
         float y = a.scale * v;
-        if (i == own) y = GRAD ? y * slope(a, kolo_widen(cosines[at + i])) : a.scale * moved(a, v);
+        if (i == own) y = GRAD ? y * kolo_arc_slope1(&a.margin, kolo_widen(cosines[at + i])) : a.scale * kolo_arc1(&a.margin, v);
         kolo_round(y, to + at + i);
     }
 }
@@ -69,19 +56,15 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const bool backward = r->node->op == KOLO_OP_arc_margin_grad;
     const kolo_tensor *x = kolo_request_in(r, 0);
-    if (x->dim[0] > INT32_MAX || x->dim[1] > INT32_MAX / 2)
-        return kolo_fail(KOLO_ECONFIG, "%ld rows of %ld classes are too many; use a smaller micro_batch",
-                         (long)x->dim[0], (long)x->dim[1]);
+    KOLO_TRY(kolo_rows_check(x));
     arc *a = (arc *)kolo_alloc(sizeof *a);
     if (!a) return KOLO_ECONFIG;
     a->rows = (int)x->dim[0];
     a->classes = (int)x->dim[1];
     a->words = kolo_target_words(kolo_request_in(r, backward ? 2 : 1));
     a->threads = kolo_row_threads(a->classes);
-    a->margin = (float)r->node->a.margin;
+    a->margin = kolo_arc_margin1_of((float)r->node->a.margin);
     a->scale = (float)r->node->a.scale;
-    a->cosine = cosf(a->margin);
-    a->sine = sinf(a->margin);
     a->dtype = x->dtype;
     k->state = a;
     k->release = free;

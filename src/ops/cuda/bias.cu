@@ -70,9 +70,8 @@ int kolo_cuda_bias_add(kolo_backend *b, void *y, enum kolo_dtype dtype, const fl
 }
 
 /* As much as any type needs: the caller's plan is made before it says which. */
-size_t kolo_cuda_bias_workspace(const kolo_backend *b, int64_t rows, int64_t stored)
+size_t kolo_cuda_bias_workspace(int64_t rows, int64_t stored)
 {
-    (void)b;
     size_t most = 0;
     for (int i = 0; i < 2; i++) {
         kolo_columns c = {};

@@ -270,7 +270,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     KOLO_TRY(select_plan(r, &shape, &c->graph, &c->plan));
     size_t scratch = c->plan->workspace, bias = 0;
     if (p.pass == KOLO_DNN_WEIGHT) {
-        if (p.tensor[BIAS] >= 0) bias = kolo_cuda_bias_workspace(r->backend, c->y.rows * c->y.pixels, c->y.stored);
+        if (p.tensor[BIAS] >= 0) bias = kolo_cuda_bias_workspace(c->y.rows * c->y.pixels, c->y.stored);
         if (shape.dtype != KOLO_F32) c->weights = (int64_t)(r->layout[p.tensor[W]].bytes / sizeof(float));
         c->scratch_at = kolo_round_up((size_t)c->weights * kolo_dtype_size(shape.dtype), 256);
     }

@@ -104,7 +104,7 @@ int kolo_cuda_fold(kolo_backend *backend, float *sum, const float *part, int64_t
 int kolo_cuda_narrow(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);
 /* bias.cu: y (rows, stored) += bias (channels f32) in place; dbias[c] = sum over rows of dy, in a fixed order; rows = N * pixels */
 int kolo_cuda_bias_add(kolo_backend *backend, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows, int64_t stored, int64_t channels);
-size_t kolo_cuda_bias_workspace(const kolo_backend *backend, int64_t rows, int64_t stored);
+size_t kolo_cuda_bias_workspace(int64_t rows, int64_t stored);
 int kolo_cuda_bias_grad(kolo_backend *backend, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows, int64_t stored,
                         int64_t channels, void *workspace);
 

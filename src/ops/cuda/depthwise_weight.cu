@@ -132,7 +132,7 @@ int kolo_depthwise_weight_prepare(kolo_depthwise *p, const kolo_kernel_request *
     const kolo_columns c = columns_of(p);
     const size_t bias =
         p->at[3] < 0 ? 0
-                     : kolo_cuda_bias_workspace(r->backend, (int64_t)p->rows * p->out_height * p->out_width, p->stored);
+                     : kolo_cuda_bias_workspace((int64_t)p->rows * p->out_height * p->out_width, p->stored);
     k->workspace = kolo_columns_workspace(&c, 1);
     if (bias > k->workspace) k->workspace = bias;
     k->run = run;

@@ -81,45 +81,29 @@ KOLO_INLINE int64_t kolo_head_at(const kolo_head &h, int n, int cell)
     return ((int64_t)n * h.height * h.width + cell) * h.stored;
 }
 
-/* Class, and centre x, y, width, height, of box g of a row of labels. */
-KOLO_INLINE int kolo_label_box(const int32_t *label, int g, double *box)
+/* Boxes of a row; 0 where they are none that a loss could be formed with, and *bad says why. */
+KOLO_INLINE int kolo_label_boxes(const kolo_heads &h, const int32_t *label, kolo_bad_label *bad)
 {
-    const int32_t *at = label + 1 + 5 * g;
-    for (int k = 0; k < 4; k++) box[k] = (double)kolo_bits_float((uint32_t)at[1 + k]);
-    return at[0];
+    return kolo_boxes_fit(label, h.words, h.classes, bad) ? label[0] : 0;
 }
 
-/* Boxes of a row, or -1: the labels are none that a loss could be formed with; *bad: what is wrong with them, a count or a class. */
-KOLO_INLINE int kolo_label_boxes(const kolo_heads &h, const int32_t *label, int32_t *bad)
-{
-    *bad = label[0];
-    if (label[0] < 0 || label[0] > (h.words - 1) / 5) return -1;
-    for (int g = 0; g < label[0]; g++) {
-        double box[4];
-        *bad = kolo_label_box(label, g, box);
-        const double sum = box[0] + box[1] + box[2] + box[3];
-        if (*bad < 0 || *bad >= h.classes || !(box[2] > 0 && box[3] > 0) || !(sum - sum == 0)) return -1;
-    }
-    return label[0];
-}
-
-/* A row's sums: the parts of the loss, anchors that have a box, boxes; bad: its labels are none. */
+/* A row's sums: the parts of the loss, anchors that have a box, boxes. */
 enum { KOLO_HEAD_PARTS = 4 };
 typedef struct kolo_head_sums {
     double part[KOLO_HEAD_PARTS];
-    int32_t foreground, boxes, bad, label;
+    int32_t foreground, boxes;
+    kolo_bad_label bad;
 } kolo_head_sums;
 
 /* The sums of all threads become the row's; by all of them. */
 static __device__ void kolo_head_sums_write(kolo_head_sums *to, const double (&part)[KOLO_HEAD_PARTS], int foreground,
-                                            int boxes, int32_t label)
+                                            int boxes, const kolo_bad_label *bad)
 {
     kolo_head_sums s = {};
     for (int k = 0; k < KOLO_HEAD_PARTS; k++) s.part[k] = kolo_row_sum(part[k]);
     s.foreground = kolo_row_sum(foreground);
-    s.boxes = boxes < 0 ? 0 : boxes;
-    s.bad = boxes < 0;
-    s.label = label;
+    s.boxes = boxes;
+    s.bad = *bad;
     if (threadIdx.x == 0) *to = s;
 }
 
@@ -137,7 +121,7 @@ static __global__ void __launch_bounds__(KOLO_HEAD_FINISH)
         for (int k = 0; k < KOLO_HEAD_PARTS; k++) part[k] += sums[n].part[k];
         foreground += sums[n].foreground;
         boxes += sums[n].boxes;
-        if (sums[n].bad && rows - n > bad) bad = rows - n;
+        if (sums[n].bad.kind && rows - n > bad) bad = rows - n;
     }
     for (int k = 0; k < KOLO_HEAD_PARTS; k++) part[k] = kolo_row_sum(part[k]);
     foreground = kolo_row_sum(foreground);
@@ -153,11 +137,7 @@ static __global__ void __launch_bounds__(KOLO_HEAD_FINISH)
     metric[1] = (float)foreground;
     metric[2] = (float)boxes;
     metric[3] = (float)(rows > 0 ? rows : 0);
-    kolo_step *report = (kolo_step *)step; /* const for operations, but these fields are the backend's to write */
-    if (!bad || report->bad_slot) return;
-    report->bad_slot = slot + 1;
-    report->bad_row = rows - bad;
-    report->bad_label = sums[rows - bad].label;
+    if (bad) kolo_report_bad(step, sums[rows - bad].bad, slot, rows - bad);
 }
 
 #endif

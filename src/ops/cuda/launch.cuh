@@ -2,8 +2,9 @@
  * tests/standin/emulate.h, which runs each block's threads one after another on the host, so that machines without a GPU test them; therefore:
  *   - kernels are started by KOLO_LAUNCH alone, and are plain or template functions, not lambdas;
  *   - of CUDA's device language only what emulate.h knows is used: threadIdx, blockIdx, blockDim, gridDim, __shared__ arrays (static, and one
- *     `extern __shared__` by KOLO_SHARED), __syncthreads, __syncwarp, __shfl_xor_sync/__shfl_down_sync/__shfl_sync with all lanes present,
- *     __threadfence, atomicAdd/atomicInc on uint32_t counters, __ldg, math functions. Blocks are one-dimensional and a multiple of 32. */
+ *     `extern __shared__` by KOLO_SHARED), __syncthreads, __syncwarp, __shfl_xor_sync/__shfl_down_sync/__shfl_sync/__ballot_sync with all
+ *     lanes present, __popc, __threadfence, atomicAdd/atomicMax/atomicInc on integers, __ldg, math functions. Blocks are one-dimensional and a
+ *     multiple of 32. */
 #ifndef KOLO_OPS_CUDA_LAUNCH_CUH
 #define KOLO_OPS_CUDA_LAUNCH_CUH
 

@@ -18,7 +18,8 @@ typedef struct entropy {
 } entropy;
 typedef struct row_result {
     double loss;
-    int32_t rank, bad, label; /* classes before the target's; label out of range; which */
+    int32_t rank; /* classes before the target's */
+    kolo_bad_label bad;
 } row_result;
 
 static __device__ int valid_rows(const entropy &p, const kolo_step *step, int slot)
@@ -35,7 +36,9 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     if (n >= valid_rows(p, step, slot)) return;
     const T *x = logits + (int64_t)n * p.classes;
     const kolo_target t = kolo_target_of(labels, n, p.words, p.classes);
-    const float own = t.fits ? kolo_widen(x[t.heavier]) : 0, largest = p.binary ? 0 : kolo_row_largest(x, p.classes);
+    row_result r = {};
+    const float own = kolo_target_fits(&t, p.words, p.classes, &r.bad) ? kolo_widen(x[t.heavier]) : 0,
+                largest = p.binary ? 0 : kolo_row_largest(x, p.classes);
     double sum = 0, total = 0, dot = 0, mass = 0; /* of e^(x - largest) or log(1 + e^x), x, x y, y */
     int rank = 0;
     for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) {
@@ -54,7 +57,7 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     rank = kolo_row_sum(rank);
     if (threadIdx.x) return;
     const double eps = p.smoothing, classes = (double)p.classes, log_sum = log(sum) + (double)largest;
-    row_result r = {0, own != own ? p.classes : rank, !t.fits, t.bad};
+    r.rank = own != own ? p.classes : rank;
     r.loss = p.binary ? (sum - (1 - eps) * dot - eps * total / classes) / classes
                       : (1 - eps) * (log_sum * mass - dot) + eps * (log_sum - total / classes);
     result[n] = r;
@@ -69,10 +72,13 @@ __global__ void __launch_bounds__(FINISH_THREADS)
     int top1 = 0, top5 = 0, bad = 0; /* bad: rows - number of the first such row */
     for (int n = (int)threadIdx.x; n < rows; n += FINISH_THREADS) {
         const row_result r = result[n];
-        loss += r.bad ? 0 : r.loss;
-        top1 += !r.bad && r.rank < 1;
-        top5 += !r.bad && r.rank < 5;
-        if (r.bad && rows - n > bad) bad = rows - n;
+        if (r.bad.kind) {
+            bad = rows - n > bad ? rows - n : bad;
+            continue;
+        }
+        loss += r.loss;
+        top1 += r.rank < 1;
+        top5 += r.rank < 5;
     }
     loss = kolo_row_sum(loss);
     top1 = kolo_row_sum(top1);
@@ -83,11 +89,7 @@ __global__ void __launch_bounds__(FINISH_THREADS)
     metric[1] = (float)top1;
     metric[2] = (float)top5;
     metric[3] = (float)(rows > 0 ? rows : 0);
-    kolo_step *report = (kolo_step *)step; /* const for operations, but these fields are the backend's to write */
-    if (!bad || report->bad_slot) return;
-    report->bad_slot = slot + 1;
-    report->bad_row = rows - bad;
-    report->bad_label = result[rows - bad].label;
+    if (bad) kolo_report_bad(step, result[rows - bad].bad, slot, rows - bad);
 }
 
 /* Block n: row n; zeros beyond the valid rows, and for a bad label, which ends the run. */
@@ -99,7 +101,8 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     const T *x = logits + (int64_t)n * p.classes;
     T *dx = gradient + (int64_t)n * p.classes;
     const kolo_target t = kolo_target_of(labels, n, p.words, p.classes);
-    if (n >= valid_rows(p, step, slot) || !t.fits) {
+    kolo_bad_label bad;
+    if (n >= valid_rows(p, step, slot) || !kolo_target_fits(&t, p.words, p.classes, &bad)) {
         for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) kolo_round(0.0f, dx + i);
         return;
     }
@@ -148,9 +151,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_tensor *x = kolo_request_in(r, 0);
     const enum kolo_op op = r->node->op;
-    if (x->dim[0] > INT32_MAX || x->dim[1] > INT32_MAX / 2)
-        return kolo_fail(KOLO_ECONFIG, "%ld rows of %ld classes are too many; use a smaller micro_batch",
-                         (long)x->dim[0], (long)x->dim[1]);
+    KOLO_TRY(kolo_rows_check(x));
     entropy *p = (entropy *)kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;
     p->rows = (int)x->dim[0];

@@ -282,7 +282,7 @@ int kolo_product_open(kolo_product *p, kolo_backend *b)
     int rc = key ? select_algorithm(b, p, key) : KOLO_ECONFIG;
     free(key);
     if (rc >= 0 && p->pass == KOLO_PRODUCT_WEIGHT && p->biases && !p->fused) {
-        size_t bias = kolo_cuda_bias_workspace(b, p->rows, p->out);
+        size_t bias = kolo_cuda_bias_workspace(p->rows, p->out);
         if (bias > p->workspace) p->workspace = bias;
     }
     return rc;

@@ -14,6 +14,14 @@ static inline int kolo_row_threads(int64_t n)
     return threads;
 }
 
+/* Whether the rows and classes of x can be counted by int. */
+static inline int kolo_rows_check(const kolo_tensor *x)
+{
+    if (x->dim[0] <= INT32_MAX && x->dim[1] <= INT32_MAX / 2) return 0;
+    return kolo_fail(KOLO_ECONFIG, "%ld rows of %ld classes are too many; use a smaller micro_batch", (long)x->dim[0],
+                     (long)x->dim[1]);
+}
+
 /* The sum of all threads' values, for every thread. */
 template <typename V> static __device__ V kolo_row_sum(V v)
 {
@@ -51,6 +59,16 @@ template <typename T> static __device__ float kolo_row_largest(const T *x, int n
         most = v > most ? v : most;
     }
     return kolo_row_max(most);
+}
+
+/* What is wrong with a row's label, for the host, unless an earlier one had something. By one thread. */
+static __device__ void kolo_report_bad(const kolo_step *step, kolo_bad_label bad, int slot, int row)
+{
+    kolo_step *report = (kolo_step *)step; /* const for operations, but this field is the backend's to write */
+    if (report->bad.kind) return;
+    bad.slot = slot;
+    bad.row = row;
+    report->bad = bad;
 }
 
 #endif

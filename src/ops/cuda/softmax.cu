@@ -60,9 +60,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_
 static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {
     const kolo_tensor *x = kolo_request_in(r, 0);
-    if (x->dim[0] > INT32_MAX || x->dim[1] > INT32_MAX / 2)
-        return kolo_fail(KOLO_ECONFIG, "%ld rows of %ld classes are too many; use a smaller micro_batch",
-                         (long)x->dim[0], (long)x->dim[1]);
+    KOLO_TRY(kolo_rows_check(x));
     softmax *p = (softmax *)kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;
     *p = {(int)x->dim[0], (int)x->dim[1], kolo_row_threads(x->dim[1]), r->node->a.log, x->dtype};

@@ -19,12 +19,7 @@ typedef struct yolov3 {
     size_t counts_at, targets_at; /* in the workspace */
 } yolov3;
 
-/* Where a true box belongs; head -1: to an anchor that no head has. */
-typedef struct target {
-    double box[4], corner[4];
-    int32_t cls, head, slot, cell; /* slot: which of the head's anchors; cell: of the head */
-    int32_t last, unused;          /* last: no later box belongs there */
-} target;
+typedef kolo_yolov3_target target;
 
 /* A row's targets. */
 typedef struct truth {
@@ -32,53 +27,26 @@ typedef struct truth {
     int count;
 } truth;
 
-KOLO_INLINE int cell_of(double at, int stride, int cells)
-{
-    const double cell = floor(at / (double)stride);
-    return cell < 0 ? 0 : cell >= cells ? cells - 1 : (int)cell;
-}
-
-KOLO_INLINE void place(const yolov3 &y, target *t)
-{
-    const int best = kolo_yolov3_anchor(t->box, y.anchor);
-    t->head = -1;
-    for (int i = 0; i < y.heads.count; i++)
-        for (int k = 0; k < 3; k++) {
-            const kolo_head &h = y.heads.head[i];
-            if (y.mask[i][k] != best) continue;
-            t->head = i;
-            t->slot = k;
-            t->cell = cell_of(t->box[1], h.stride, h.height) * h.width + cell_of(t->box[0], h.stride, h.width);
-        }
-}
-
-KOLO_INLINE bool meet(const target &a, const target &b)
-{
-    return a.head == b.head && a.slot == b.slot && a.cell == b.cell;
-}
-
-/* Block n: row n. counts: its boxes, -1 where the labels are none. */
+/* Block n: row n. counts: its boxes, none where the labels are wrong. */
 static __global__ void __launch_bounds__(THREADS)
     place_kernel(int32_t *counts, target *targets, const int32_t *labels, yolov3 y, const kolo_step *step, int slot)
 {
     const int n = (int)blockIdx.x;
     const int32_t *label = labels + (int64_t)n * y.heads.words;
     target *own = targets + (int64_t)n * y.boxes;
-    int32_t bad;
+    kolo_bad_label bad;
     const int boxes = n < kolo_heads_valid(y.heads, step, slot) ? kolo_label_boxes(y.heads, label, &bad) : 0;
     for (int g = (int)threadIdx.x; g < boxes; g += THREADS) {
         target *t = &own[g];
-        t->slot = t->cell = 0;
         t->cls = kolo_label_box(label, g, t->box);
         kolo_box_corners(t->box, t->corner);
-        place(y, t);
+        for (int i = 0; i < y.heads.count; i++) {
+            const kolo_head &h = y.heads.head[i];
+            t->place[i] = kolo_yolov3_place(t->box, y.anchor, y.mask[i], h.stride, h.height, h.width);
+        }
     }
     __syncthreads();
-    for (int g = (int)threadIdx.x; g < boxes; g += THREADS) {
-        bool last = own[g].head >= 0;
-        for (int i = g + 1; i < boxes; i++) last = last && !meet(own[g], own[i]);
-        own[g].last = last;
-    }
+    for (int g = (int)threadIdx.x; g < boxes; g += THREADS) kolo_yolov3_find_last(own, boxes, g, y.heads.count);
     if (threadIdx.x == 0) counts[n] = boxes;
 }
 
@@ -106,27 +74,24 @@ static __device__ void look(const yolov3 &y, const truth &t, const T *at, int he
     *owner = -1;
     *most = 0;
     for (int g = first; g < t.count; g += step) {
-        if (t.at[g].head == head && t.at[g].slot == slot && t.at[g].cell == cell) *owner = g;
+        if (t.at[g].place[head] == 3 * cell + slot) *owner = g;
         *most = kolo_max(*most, kolo_box_iou(corner, t.at[g].corner));
     }
 }
-/* 1: object, 0: background, -1: neither */
-KOLO_INLINE int kind_of(int owner, double most) { return owner >= 0 ? 1 : most > KOLO_YOLOV3_IGNORE ? -1 : 0; }
-
-static __device__ bool has_class(const truth &t, int owner, int cls)
+static __device__ bool has_class(const truth &t, int head, int32_t place, int cls)
 {
-    for (int g = 0; g < t.count; g++)
-        if (t.at[g].cls == cls && meet(t.at[g], t.at[owner])) return true;
-    return false;
+    return kolo_yolov3_has_class(t.at, t.count, head, place, cls);
 }
 
-/* The loss of a box, and (d: may be NULL) its derivative by x, y, w, h. */
-template <typename T> static __device__ double box_loss(const yolov3 &y, const target &t, const T *at, double *d)
+/* The loss of a box in a head, and (d: may be NULL) its derivative by x, y, w, h. */
+template <typename T>
+static __device__ double box_loss(const yolov3 &y, int head, const target &t, const T *at, double *d)
 {
-    const kolo_head &h = y.heads.head[t.head];
+    const kolo_head &h = y.heads.head[head];
+    const int slot = t.place[head] % 3, cell = t.place[head] / 3;
     double raw[4];
     get_raw(at, raw);
-    return kolo_yolov3_box_loss(raw, t.cell % h.width, t.cell / h.width, h.stride, anchor_of(y, t.head, t.slot), t.box,
+    return kolo_yolov3_box_loss(raw, cell % h.width, cell / h.width, h.stride, anchor_of(y, head, slot), t.box,
                                 (double)y.heads.height * (double)y.heads.width, d);
 }
 
@@ -147,21 +112,23 @@ __global__ void __launch_bounds__(THREADS)
         const T *at = channels_of<T>(y, maps, n, head, anchor, cell);
         double most;
         look(y, t, at, head, anchor, cell, 0, 1, &owner, &most);
-        const int kind = kind_of(owner, most);
+        const int kind = kolo_yolov3_kind(owner >= 0, most);
         if (kind >= 0) part[OBJECT] += kolo_bce1((double)kolo_widen(at[4]), kind);
     }
-    for (int g = (int)threadIdx.x; g < t.count; g += THREADS) {
-        const target &own = t.at[g];
-        if (!own.last) continue;
-        const T *at = channels_of<T>(y, maps, n, own.head, own.slot, own.cell);
+    for (int i = (int)threadIdx.x; i < t.count * y.heads.count; i += THREADS) {
+        const int head = i / t.count;
+        const target &own = t.at[i - head * t.count];
+        const int32_t place = own.place[head];
+        if (!own.last[head]) continue;
+        const T *at = channels_of<T>(y, maps, n, head, place % 3, place / 3);
         foreground++;
-        part[BOX] += box_loss(y, own, at, NULL);
+        part[BOX] += box_loss(y, head, own, at, NULL);
         for (int k = 0; k < y.heads.classes; k++)
-            part[CLASS] += kolo_bce1((double)kolo_widen(at[5 + k]), has_class(t, g, k));
+            part[CLASS] += kolo_bce1((double)kolo_widen(at[5 + k]), has_class(t, head, place, k));
     }
-    int32_t bad = 0;
-    if (t.count < 0) kolo_label_boxes(y.heads, labels + (int64_t)n * y.heads.words, &bad);
-    kolo_head_sums_write(&sums[n], part, foreground, t.count, bad);
+    kolo_bad_label bad = {};
+    kolo_label_boxes(y.heads, labels + (int64_t)n * y.heads.words, &bad);
+    kolo_head_sums_write(&sums[n], part, foreground, t.count, &bad);
 }
 
 /* A warp takes a cell of a row. */
@@ -193,13 +160,13 @@ __global__ void __launch_bounds__(THREADS)
             owner = other > owner ? other : owner;
             most = more > most ? more : most;
         }
-        const int kind = kind_of(owner, most);
-        if (owner >= 0) box_loss(y, t.at[owner], at, d);
+        const int kind = kolo_yolov3_kind(owner >= 0, most), place = 3 * cell + anchor;
+        if (owner >= 0) box_loss(y, head, t.at[owner], at, d);
         for (int c = lane; c < each; c += 32) {
             double v = 0;
             if (c < 4) v = c == 0 ? d[0] : c == 1 ? d[1] : c == 2 ? d[2] : d[3];
             else if (c == 4) v = kind < 0 ? 0 : kolo_sigmoid((double)kolo_widen(at[4])) - kind;
-            else if (owner >= 0) v = kolo_sigmoid((double)kolo_widen(at[c])) - has_class(t, owner, c - 5);
+            else if (owner >= 0) v = kolo_sigmoid((double)kolo_widen(at[c])) - has_class(t, head, place, c - 5);
             kolo_round(valid ? (float)(v * scale) : 0.0f, out + c);
         }
     }

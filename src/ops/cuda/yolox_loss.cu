@@ -223,7 +223,8 @@ __global__ void __launch_bounds__(THREADS)
 {
     const int n = (int)blockIdx.x, cells = y.heads.cells;
     const int32_t *label = labels + (int64_t)n * y.heads.words;
-    int32_t *match = matches + (int64_t)n * cells, bad = 0;
+    int32_t *match = matches + (int64_t)n * cells;
+    kolo_bad_label bad = {};
     float *share = shares + (int64_t)n * cells;
     candidate *list = lists + (int64_t)n * cells;
     for (int a = (int)threadIdx.x; a < cells; a += THREADS) match[a] = -1, share[a] = 0;
@@ -255,7 +256,7 @@ __global__ void __launch_bounds__(THREADS)
         foreground++;
         add_cell(part, y, c, label, match[a], (double)share[a], l1);
     }
-    kolo_head_sums_write(&sums[n], part, foreground, boxes, bad);
+    kolo_head_sums_write(&sums[n], part, foreground, boxes, &bad);
 }
 
 /* ---- backward ------------------------------------------------------------------------------------------------------ */

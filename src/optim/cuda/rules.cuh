@@ -59,7 +59,7 @@ struct sgd : rule_common {
     __device__ void begin(const kolo_step *step, const kolo_slice &slice)
     {
         common_begin(step, slice);
-        rule = kolo_rule_sgd_at(rate, weight_decay, step->momentum, take, nesterov, step->first != 0);
+        rule = kolo_rule_sgd_at(rate, weight_decay, step->momentum, take, nesterov, t == 1);
         used = step->momentum != 0;
     }
     __device__ float element(float w, float g, float (&state)[STATES]) const
@@ -79,8 +79,8 @@ struct adam : rule_common {
         adam a = {};
         a.common_of(o);
         a.decoupled = !strcmp(optimizer->name, "adamw");
-        a.b2 = kolo_own(o->beta2, 0.999);
-        a.epsilon = kolo_own(o->epsilon, 1e-8);
+        a.b2 = kolo_beta2(optimizer, o);
+        a.epsilon = kolo_epsilon(optimizer, o);
         return a;
     }
     __device__ void begin(const kolo_step *step, const kolo_slice &slice)
@@ -107,7 +107,7 @@ template <int ALL> struct rmsprop : rule_common {
         r.rule.centered = ALL == 3;
         r.rule.alpha = (float)o->alpha;
         r.rule.take = (float)(1 - o->alpha);
-        r.rule.epsilon = (float)kolo_own(o->epsilon, r.rule.inside ? 1e-3 : 1e-8);
+        r.rule.epsilon = (float)kolo_epsilon(optimizer, o);
         return r;
     }
     __device__ void begin(const kolo_step *step, const kolo_slice &slice)
@@ -165,13 +165,13 @@ struct lamb : rule_common {
     double b2, epsilon;
     kolo_rule_lamb rule;
 
-    static lamb of(const kolo_optimizer *, const kolo_options *o)
+    static lamb of(const kolo_optimizer *optimizer, const kolo_options *o)
     {
         lamb l = {};
         l.common_of(o);
         l.correct = o->bias_correction;
-        l.b2 = kolo_own(o->beta2, 0.999);
-        l.epsilon = kolo_own(o->epsilon, 1e-6);
+        l.b2 = kolo_beta2(optimizer, o);
+        l.epsilon = kolo_epsilon(optimizer, o);
         return l;
     }
     __device__ void begin(const kolo_step *step, const kolo_slice &slice)

@@ -280,11 +280,7 @@ static __global__ void __launch_bounds__(THREADS) running_kernel(const running_p
     const running_piece p = piece[blockIdx.x];
     const int c = (int)threadIdx.x;
     if (c >= p.count) return;
-    const float weight = *p.weight;
-    float r = p.running[c];
-    if (weight > 0) r = kolo_rule_running(r, p.statistic[c] / weight, p.momentum);
-    p.running[c] = r;
-    if (p.ema) p.ema[c] = kolo_rule_ema(p.ema[c], r, step->ema_decay);
+    kolo_running_add(&p.running[c], p.ema ? &p.ema[c] : NULL, p.statistic[c], *p.weight, p.momentum, step);
 }
 
 static int running(kolo_updater *u, const kolo_step *step)
