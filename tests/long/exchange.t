@@ -9,7 +9,7 @@ PYTHON=${PYTHON:-python3}
 picture=$(find "$KOLO_SHARED/data/imagenet-sample" -name '*.JPEG' 2> /dev/null | sort | head -n 1)
 [ -n "$picture" ] || skip_all "no photo here"
 export KOLO_CACHE=$ROOM/cache
-networks=${NETWORKS:-resnet18 resnet50 resnext50_32x4d resnet50d vgg11 vgg16_bn efficientnet_b0 efficientnet_b3 convnext_tiny swin_t yolox_nano yolox_tiny yolox_s yolox_darknet53 yolov3_tiny yolov3}
+networks=${NETWORKS:-resnet18 resnet50 resnext50_32x4d resnet50d vgg11 vgg16_bn efficientnet_b0 efficientnet_b3 convnext_tiny swin_t yolox_nano yolox_tiny yolox_s yolov3_tiny yolov3}
 [ "$networks" != all ] || networks=
 # shellcheck disable=SC2086
 "$PYTHON" tests/peers/exchange.py "$BUILD/bin/kolo" "$ROOM" "$picture" $networks > "$ROOM/rows" 2> "$ROOM/log"
