@@ -36,7 +36,7 @@ is "$(figures mirrored val_flip=true)" "$ours" "a picture and its mirror image a
 ok $? "which without val_flip are two"
 is "$(figures even val_flip=true)" "$(figures even)" "of pictures that are their own mirror images the network's own figures come out"
 is "$(figures even val_flip=true loss=bce)" "$(figures even loss=bce)" "with binary cross entropy too"
-kolo eval model=yolox_nano size=64 val="$ROOM/even" run="$ROOM/none" val_flip=true > "$ROOM/log" 2>&1
+kolo plan model=yolox_nano size=64 data=synthetic val=none val_flip=true > "$ROOM/log" 2>&1
 is $? 78 "not for detectors"
 standin_gpu
 near() { # A B: words that are numbers are equal to 1e-4

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib.sh"
 standin_gpu
 export KOLO_CACHE=$ROOM/cache
-common=(resnet20_cifar data=synthetic val=none size=8 classes=10 batch=8 steps=8 checkpoint_steps=2 lr=0.001 threads=1 deterministic=true device=cuda)
+common=(resnet20_cifar_small data=synthetic val=none size=8 classes=10 batch=8 steps=8 checkpoint_steps=2 lr=0.001 threads=1 deterministic=true device=cuda)
 train() { # RUN ...
     local run=$1
     shift

@@ -6,7 +6,7 @@
 standin_gpu
 export KOLO_CACHE=$ROOM/cache
 shapes_data 96 16
-common=(resnet20_cifar "data=$ROOM/data/train" "val=$ROOM/data/val" size=8 batch=8 steps=10 lr=0.0005 ema=0.9 checkpoint_steps=5 threads=1)
+common=(resnet20_cifar_small "data=$ROOM/data/train" "val=$ROOM/data/val" size=8 batch=8 steps=10 lr=0.0005 ema=0.9 checkpoint_steps=5 threads=1)
 RANKS=()
 train() { # NAME ...: status in $?, words in $ROOM/NAME.log, the stand-in's report in $ROOM/NAME.report.*
     local name=$1

@@ -316,7 +316,7 @@ static void tune(void)
     double begin = kolo_time();
     for (int s = 0, going = 1; going; s++) {
         wrong += step(s, (uint64_t)(100 * me + s));
-        int32_t mine = s < 250 || kolo_time() - begin < 1.8;
+        int32_t mine = s < 250 || kolo_time() - begin < 3.5;
         if (s % 50 == 49) going = kolo_allreduce(all, NULL, &mine, 1, KOLO_WIRE_I32, KOLO_MAX) == 0 && mine;
     }
     check(wrong == 0, "right sums while settings change");

@@ -2,6 +2,7 @@
 # The options augment, interpolation, repeat, mixup: from the command line or a recipe into a run and its record.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+export KOLO_CACHE=$ROOM/cache # no other test's choices between two of its runs
 shapes_data 128 32
 LIST='randaugment(2,9),erase(0.25),jitter(0.4,0.4,0.4,0.1)'
 train() { # RUN OPTION...
