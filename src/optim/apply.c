@@ -7,12 +7,12 @@ static inline __attribute__((always_inline)) float apply(const char *r, float w,
     return w + g;
 }
 
-LOOP_RUN(run, char, apply, 0)
+LOOP_RUN(apply_run, char, apply, 0)
 
 void kolo_apply_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
 {
     loop l = kolo_loop_of(slice, options, step);
     l.clip = 1; /* what was clipped were the gradients */
     l.limit = 0;
-    kolo_loop_update(slice, &l, "", 0, run);
+    kolo_loop_update(slice, &l, "", 0, apply_run);
 }

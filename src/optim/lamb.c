@@ -24,19 +24,19 @@ static kolo_rule_lamb rule_of(const kolo_slice *slice, const kolo_options *optio
                              (double)(kolo_step_updates(step) + 1), factor);
 }
 
-LOOP_MEASURE(measure, kolo_rule_lamb, squares, 2)
-LOOP_RUN(run, kolo_rule_lamb, apply, 2)
+LOOP_MEASURE(lamb_measure, kolo_rule_lamb, squares, 2)
+LOOP_RUN(lamb_run, kolo_rule_lamb, apply, 2)
 
 void kolo_lamb_measure(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum)
 {
     const loop l = kolo_loop_of(slice, options, step);
     const kolo_rule_lamb rule = rule_of(slice, options, step, 0);
-    kolo_loop_measure(slice, &l, &rule, measure, sum);
+    kolo_loop_measure(slice, &l, &rule, lamb_measure, sum);
 }
 
 void kolo_lamb_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
 {
     const loop l = kolo_loop_of(slice, options, step);
     const kolo_rule_lamb rule = rule_of(slice, options, step, slice->layer->factor);
-    kolo_loop_update(slice, &l, &rule, 2, run);
+    kolo_loop_update(slice, &l, &rule, 2, lamb_run);
 }

@@ -9,8 +9,8 @@ static inline __attribute__((always_inline)) void squares(const kolo_rule_lars *
     *y = g;
 }
 
-LOOP_MEASURE(measure, kolo_rule_lars, squares, 0)
-LOOP_RUN(run, kolo_rule_lars, kolo_rule_lars_step, 1)
+LOOP_MEASURE(lars_measure, kolo_rule_lars, squares, 0)
+LOOP_RUN(lars_run, kolo_rule_lars, kolo_rule_lars_step, 1)
 
 static kolo_rule_lars rule_of(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, bool inside)
 {
@@ -26,7 +26,7 @@ void kolo_lars_measure(const kolo_slice *slice, const kolo_options *options, con
 {
     const loop l = kolo_loop_of(slice, options, step);
     const kolo_rule_lars rule = rule_of(slice, options, step, false);
-    kolo_loop_measure(slice, &l, &rule, measure, sum);
+    kolo_loop_measure(slice, &l, &rule, lars_measure, sum);
 }
 
 void kolo_lars_tf_measure(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum)
@@ -39,7 +39,7 @@ void kolo_lars_update(const kolo_slice *slice, const kolo_options *options, cons
     const loop l = kolo_loop_of(slice, options, step);
     kolo_rule_lars rule = rule_of(slice, options, step, false);
     rule.factor = slice->layer->factor;
-    kolo_loop_update(slice, &l, &rule, 1, run);
+    kolo_loop_update(slice, &l, &rule, 1, lars_run);
 }
 
 void kolo_lars_tf_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
@@ -47,5 +47,5 @@ void kolo_lars_tf_update(const kolo_slice *slice, const kolo_options *options, c
     const loop l = kolo_loop_of(slice, options, step);
     kolo_rule_lars rule = rule_of(slice, options, step, true);
     rule.factor = slice->layer->factor;
-    kolo_loop_update(slice, &l, &rule, 1, run);
+    kolo_loop_update(slice, &l, &rule, 1, lars_run);
 }

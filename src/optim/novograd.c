@@ -9,14 +9,14 @@ static inline __attribute__((always_inline)) void squares(const kolo_rule_novogr
     *y = 0;
 }
 
-LOOP_MEASURE(measure, kolo_rule_novograd, squares, 0)
-LOOP_RUN(run, kolo_rule_novograd, kolo_rule_novograd_step, 1)
+LOOP_MEASURE(novograd_measure, kolo_rule_novograd, squares, 0)
+LOOP_RUN(novograd_run, kolo_rule_novograd, kolo_rule_novograd_step, 1)
 
 void kolo_novograd_measure(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum)
 {
     const loop l = kolo_loop_of(slice, options, step);
     const kolo_rule_novograd rule = {0};
-    kolo_loop_measure(slice, &l, &rule, measure, sum);
+    kolo_loop_measure(slice, &l, &rule, novograd_measure, sum);
 }
 
 void kolo_novograd_update(const kolo_slice *slice, const kolo_options *options, const kolo_step *step)
@@ -27,5 +27,5 @@ void kolo_novograd_update(const kolo_slice *slice, const kolo_options *options, 
                                      .b1 = step->momentum,
                                      .take = options->grad_averaging ? 1 - step->momentum : 1,
                                      .divide = slice->layer->factor};
-    kolo_loop_update(slice, &l, &rule, 1, run);
+    kolo_loop_update(slice, &l, &rule, 1, novograd_run);
 }
