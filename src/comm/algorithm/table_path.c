@@ -29,7 +29,7 @@ static void cluster_name(char *name, size_t bytes)
 char *comm_table_path(void)
 {
     const char *cache = getenv("KOLO_CACHE"), *home = getenv("HOME");
-    char name[128];
+    char name[256];
     cluster_name(name, sizeof name);
     if (cache && *cache) return kolo_format("%s/comm-table-%s", cache, name);
     return kolo_format("%s/.cache/kolo/comm-table-%s", home && *home ? home : ".", name);

@@ -51,7 +51,7 @@ static void say(const comm_router *router, int rank, const line_beat *said, char
 
 int router_blame(comm_router *router, int rank, const char *how, const line_beat *said)
 {
-    char text[COMM_TEXT], peer[320], list[LIST] = "";
+    char text[COMM_TEXT + LIST], peer[320], list[LIST] = "";
     int size = router->launch->size;
     char *words = kolo_alloc((size_t)size * SAID);
     for (int r = 0; words && r < size; r++) say(router, r, said, words + (size_t)r * SAID);
