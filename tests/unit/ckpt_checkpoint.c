@@ -318,7 +318,7 @@ static void damaged(void)
     ok(rename(first, folder) == 0 && find("hurt", path) == KOLO_EINPUT && strstr(kolo_error_text(), "none of the 1"),
        "a manifest of another step: passed over, and as no other is left, nothing is begun over it");
     kolo_run_close(&run);
-    free(tensors), free(manifest), free(folder), free(first);
+    free(tensors), free(manifest), free(folder), free(first), free(hurt);
     rig_close(&a);
 }
 

@@ -139,7 +139,7 @@ static void test_letterbox(void)
 static void test_middle(void)
 {
     enum { SIDE = 64 };
-    static uint8_t from[20 * 40 * 3], to[SIDE * SIDE * 3];
+    static uint8_t from[20 * 40 * 3 + KOLO_PICTURE_SLACK], to[SIDE * SIDE * 3];
     const kolo_picture picture = {.pixels = from, .height = 20, .width = 40, .channels = 3};
     const kolo_detect_draw draw = {.flip = true, .sample = {0, -1, -1, -1, -1}};
     kolo_detect_config c;

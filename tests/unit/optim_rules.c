@@ -147,6 +147,7 @@ static void test_scalars(void)
     kolo_option_set(&o, "lr_scaling", "sqrt", "test");
     o.lr_batch = 128;
     is_near(kolo_rate_scale(&o, 2048), 4, 0, "square-root scaling");
+    kolo_options_free(&o);
 }
 
 /* The average that the decays of swa= make of 1, 2, 3, ... is the mean of those at the ends of epochs. */
