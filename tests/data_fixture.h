@@ -158,4 +158,23 @@ static inline int fixture_make(fixture *f)
 
 static inline void fixture_remove(fixture *f) { kolo_folder_remove(f->folder); }
 
+/* Of a split of one shard: bytes of these samples' JPEG files are overwritten, behind their first few. */
+static inline void fixture_damage(const fixture *f, int n, const int *sample)
+{
+    char path[512];
+    kolo_shard_places p;
+    kolo_shard_arrays a;
+    uint8_t junk[64];
+    memset(junk, 0xFF, sizeof junk);
+    snprintf(path, sizeof path, "%s/toy-train-00000-of-00001.h5", f->folder);
+    if (kolo_shard_inspect(path, NULL, &p, &a) < 0) {
+        printf("Bail out! %s\n", kolo_error_text());
+        exit(1);
+    }
+    int fd = open(path, O_RDWR);
+    for (int i = 0; i < n; i++) kolo_file_pwrite(fd, path, junk, sizeof junk, p.data + a.offsets[sample[i]] + 20);
+    close(fd);
+    kolo_shard_arrays_free(&a);
+}
+
 #endif

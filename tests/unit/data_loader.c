@@ -321,23 +321,6 @@ static void test_damage(void)
     fixture_remove(&f);
 }
 
-/* Samples 30, 31 and 77 of 100 are damaged. */
-static void damage_three(const fixture *f)
-{
-    static const int which[] = {30, 31, 77};
-    char path[512];
-    kolo_shard_places p;
-    kolo_shard_arrays a;
-    uint8_t junk[64];
-    memset(junk, 0xFF, sizeof junk);
-    snprintf(path, sizeof path, "%s/toy-train-00000-of-00001.h5", f->folder);
-    kolo_shard_inspect(path, NULL, &p, &a);
-    int fd = open(path, O_RDWR);
-    for (int i = 0; i < 3; i++) kolo_file_pwrite(fd, path, junk, 64, p.data + a.offsets[which[i]] + 20);
-    close(fd);
-    kolo_shard_arrays_free(&a);
-}
-
 static void test_bad_samples(void)
 {
     fixture f = {.count = 100, .shards = 1, .height = 40, .width = 40, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
@@ -351,7 +334,7 @@ static void test_bad_samples(void)
     kolo_loader_config c = config_of(d);
     c.batch = 20, c.max_bad = 3, c.readers = 3;
     look(c, 1, 0, 10, &one);
-    damage_three(&f);
+    fixture_damage(&f, 3, (const int[]){30, 31, 77});
     kolo_loader_create(&l, &c);
     for (int t = 0; t < 10 && (rc = kolo_loader_next(l, &b)) == 0; t++) { /* two epochs */
         for (int i = 0; i < 20; i++) {

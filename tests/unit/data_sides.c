@@ -163,17 +163,7 @@ static void test_refusals(const kolo_dataset *set)
 /* One of 100 samples is damaged. A mosaic has five pictures, so some 5 in 100 rows meet it; it is one bad sample all the same. */
 static void test_bad_sample(const fixture *f, const kolo_dataset *set)
 {
-    char path[512];
-    kolo_shard_places p;
-    kolo_shard_arrays a;
-    uint8_t junk[64];
-    memset(junk, 0xFF, sizeof junk);
-    snprintf(path, sizeof path, "%s/toy-train-00000-of-00001.h5", f->folder);
-    if (kolo_shard_inspect(path, NULL, &p, &a) < 0) diag("%s", kolo_error_text());
-    int fd = open(path, O_RDWR);
-    kolo_file_pwrite(fd, path, junk, sizeof junk, p.data + a.offsets[41] + 20);
-    close(fd);
-    kolo_shard_arrays_free(&a);
+    fixture_damage(f, 1, (const int[]){41});
     kolo_loader_config c = config_of(set, true);
     kolo_loader *l;
     kolo_loader_stats stats;

@@ -31,7 +31,7 @@ void line_answer(const comm_router *router, int fd)
 {
     line_beat said[ROUTER_MAX_LOCAL];
     for (int l = 0; l < router->ranks; l++) said[l] = line_word(router, l);
-    if (send(fd, said, (size_t)router->ranks * sizeof *said, MSG_NOSIGNAL) > 0) return;
+    (void)send(fd, said, (size_t)router->ranks * sizeof *said, MSG_NOSIGNAL); /* who hears nothing asks another rank */
 }
 
 static void hang_up(question *q)
@@ -101,16 +101,20 @@ static bool hear(const comm_router *router, line_inquiry *i, question *q)
     }
 }
 
+static bool ask(const comm_router *router, const question *q)
+{
+    line_hello hello;
+    line_greet(router, &hello, LINE_ASK);
+    return send(q->fd, &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof hello;
+}
+
 static void go_on(const comm_router *router, line_inquiry *i, int node, int but)
 {
     question *q = &i->of[node];
     struct pollfd ready = {.fd = q->fd, .events = q->asked ? POLLIN : POLLOUT};
     bool stands = true, told = false;
     if (poll(&ready, 1, 0) == 1) {
-        line_hello hello;
-        line_greet(router, &hello, LINE_ASK);
-        if (!q->asked) stands = send(q->fd, &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof hello;
-        else stands = hear(router, i, q);
+        stands = q->asked ? hear(router, i, q) : ask(router, q);
         told = q->asked && !stands;
         q->asked = true;
     }
