@@ -330,6 +330,24 @@ static int golden_op_pixels(golden_op *c, const char *name, int x, const char *w
     return kolo_conv(c->rig.g, name, x, &s);
 }
 
+/* Swin's: four pixels become one of four times the channels, which is normed and reduced to half of them. */
+static void golden_op_patch_merge(golden_op *c)
+{
+    int64_t w[8];
+    golden_op_dims(c, "reduction", w);
+    kolo_graph *g = c->rig.g;
+    const kolo_conv_spec s = {.out = w[0], .kernel = {1, 1}, .stride = {1, 1}, .weight = rig_init};
+    int y = kolo_layer_norm(g, "norm", kolo_space_to_depth(g, "gather", golden_op_x(c)), golden_number(c->config, "eps", 1e-5));
+    y = kolo_conv(g, "reduction", y, &s);
+    rig_check(y, c->name);
+    int dy = rig_backward(&c->rig, y);
+    rig_layout(&c->rig);
+    static const char *const part[][2] = {
+        {"x", "x"}, {"norm.weight", "norm_weight"}, {"norm.bias", "norm_bias"}, {"reduction.weight", "reduction"}, {NULL, NULL}};
+    for (int i = 0; i < 4; i++) golden_op_set(c, golden_find(c, part[i][0]), part[i][1]);
+    golden_op_finish(c, y, dy, part);
+}
+
 /* The layer: padding to whole windows, queries, keys and values of each pixel, attention, projection. A window that covers an axis is not
  * shifted along it. */
 static void golden_op_attention(golden_op *c)
@@ -445,6 +463,7 @@ static const golden_op_kind golden_op_kinds[] = {{"conv2d", golden_op_conv},
                                                  {"bce_with_logits", golden_op_soft},
                                                  {"window_attention", golden_op_attention},
                                                  {"window_attention_padded", golden_op_attention},
+                                                 {"patch_merge", golden_op_patch_merge},
                                                  {"softmax", NULL},
                                                  {"log_softmax", NULL},
                                                  {"upsample_nearest", NULL},
