@@ -14,6 +14,10 @@ none "no tabs in C" "$(grep -nP '\t' "${CODE[@]}" | cut -c 1-120)"
 # a home, a mount or a name of one machine has no place in sources
 none "no private paths" \
     "$(grep -nE '(^|[^A-Za-z0-9_.])/(work|home/[a-z]|root|Users)/' "${FILES[@]}" | grep -v '^tests/lint/text.t:' | cut -c 1-160)"
+# what a redirection left lying about
+none "the top folder holds what it should" \
+    "$(git ls-files 2> /dev/null | grep -v / | grep -vxE '\.clang-format|\.gitignore|GNUmakefile|LICENSE|NOTICE|README\.md|VERSION')"
+none "no file is empty" "$(sources . | perl -lne 'print if -f && -z')"
 none "no merge marks" "$(grep -nE '^(<<<<<<<|>>>>>>>) ' "${FILES[@]}")"
 # a header can be included twice
 mapfile -t HEADERS < <(printf '%s\n' "${CODE[@]}" | grep -E '\.(h|cuh)$')
