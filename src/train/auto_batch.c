@@ -1,5 +1,5 @@
-/* batch=auto: the largest batch whose plan fits into memory. Plans are made by a fixed rule instead of a clock, so a trial takes little and all ranks find the same;
- * where their nodes differ the smallest counts. */
+/* batch=auto: the largest batch whose plan fits into memory. Plans are tried by a fixed rule instead of a clock, so a trial takes little and all ranks find the same;
+ * where their nodes differ the smallest counts. The clock may choose algorithms that want more memory than the rule's: then the batch goes down step by step. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -60,6 +60,21 @@ static int least_of_all(kolo_session *s, int64_t *batch)
     return rc;
 }
 
+/* A rank's share of the least batch, and the largest that is looked at. */
+static int64_t least_rows(const kolo_session *s, int64_t *most)
+{
+    const int64_t given = s->options->micro_batch;
+    *most = s->train_set ? s->samples / 4 : MOST;
+    if (given && *most > given * s->ranks * KOLO_MAX_SLOTS) *most = given * s->ranks * KOLO_MAX_SLOTS;
+    return given ? given : ROWS * s->ranks > *most ? 1 : ROWS;
+}
+
+static int too_little(const kolo_session *s)
+{
+    return kolo_fail(KOLO_ECONFIG, "batch=auto: not even %ld pictures (%ld a rank) fit; lower micro_batch or size, or use precision=bf16",
+                     (long)s->unit, (long)(s->unit / s->ranks));
+}
+
 int session_choose_batch(kolo_session *s)
 {
     kolo_options *o = s->options;
@@ -67,20 +82,47 @@ int session_choose_batch(kolo_session *s)
     if (o->batch) return 0;
     const int found = session_position(s, &position); /* a run that is there already has its batch */
     KOLO_TRY(found);
-    if (found) o->batch = position.batch;
-    else {
-        int64_t most = s->train_set ? s->samples / 4 : MOST, rows = o->micro_batch ? o->micro_batch : ROWS, batch = 0;
-        if (o->micro_batch && most > rows * s->ranks * KOLO_MAX_SLOTS) most = rows * s->ranks * KOLO_MAX_SLOTS;
-        if (!o->micro_batch && rows * s->ranks > most) rows = 1;
-        int rc = search(s, rows * s->ranks, most, &batch);
-        if (rc < 0) batch = rc;
-        KOLO_TRY(least_of_all(s, &batch));
-        if (rc < 0) return rc;
-        if (batch <= 0)
-            return kolo_fail(KOLO_ECONFIG, "batch=auto: not even %ld pictures (%ld a rank) fit; lower micro_batch or size, or use precision=bf16",
-                             (long)(rows * s->ranks), (long)rows);
-        o->batch = batch;
+    if (found) {
+        o->batch = position.batch;
+        kolo_info("batch=auto: %ld pictures a step, as this run began", (long)o->batch);
+        return session_lay_phases(s);
     }
-    kolo_info("batch=auto: %ld pictures a step, %s", (long)o->batch, found ? "as this run began" : "the largest that was planned into memory");
+    int64_t most, batch = 0;
+    s->unit = least_rows(s, &most) * s->ranks;
+    int rc = search(s, s->unit, most, &batch);
+    if (rc < 0) batch = rc;
+    KOLO_TRY(least_of_all(s, &batch));
+    if (rc < 0) return rc;
+    if (batch <= 0) return too_little(s);
+    o->batch = batch;
     return session_lay_phases(s);
+}
+
+/* As far below a batch as the search would tell two apart. */
+static int64_t smaller(const kolo_session *s, int64_t batch)
+{
+    int64_t power = s->unit;
+    while (power * 2 <= batch) power *= 2;
+    if (s->options->reduce == KOLO_reduce_canonical) return batch / 2 / s->unit * s->unit;
+    if (power == batch) power /= 2;
+    const int64_t step = (power >> HALVINGS) / s->unit * s->unit;
+    return batch - (step ? step : s->unit);
+}
+
+int session_fit_plans(kolo_session *s)
+{
+    for (kolo_options *o = s->options;;) {
+        KOLO_TRY(session_resolve_batch(s));
+        KOLO_TRY(session_make_plans(s));
+        if (!s->unit) return s->parts & KOLO_SESSION_PLAN_ONLY ? 0 : session_check_memory(s);
+        int64_t batch = session_check_memory(s) == 0 ? o->batch : smaller(s, o->batch);
+        KOLO_TRY(least_of_all(s, &batch));
+        if (batch <= 0) return too_little(s);
+        if (batch == o->batch) break;
+        o->batch = batch;
+        session_free_plans(s);
+        KOLO_TRY(session_lay_phases(s));
+    }
+    kolo_info("batch=auto: %ld pictures a step, the largest that was planned into memory", (long)s->options->batch);
+    return 0;
 }

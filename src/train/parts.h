@@ -25,8 +25,10 @@ int session_resolve_batch(kolo_session *s); /* rows and slots of the phase that 
 int session_position(const kolo_session *s, kolo_position *position);
 int session_largest(const kolo_session *s); /* the largest side of all phases; 0: none states any */
 
-/* auto_batch.c: the largest batch that fits, to options->batch; nothing where it is given. Collective. */
+/* auto_batch.c, collective: the largest batch that should fit, to options->batch, and its unit; nothing where it is given. Then the plans, within the memory
+ * there is: a batch that was chosen goes down until all ranks can hold theirs, one that was given is refused. */
 int session_choose_batch(kolo_session *s);
+int session_fit_plans(kolo_session *s);
 /* session_data.c */
 int session_open_data(kolo_session *s, int parts);
 int session_make_loaders(kolo_session *s);

@@ -176,10 +176,8 @@ static int check_options(const kolo_options *o)
 
 static int open_steps(kolo_session *s)
 {
-    KOLO_TRY(session_resolve_batch(s));
-    KOLO_TRY(session_make_plans(s));
+    KOLO_TRY(session_fit_plans(s));
     if (s->parts & KOLO_SESSION_PLAN_ONLY) return 0;
-    KOLO_TRY(session_check_memory(s));
     if (!(s->parts & KOLO_SESSION_NO_DATA)) KOLO_TRY(session_make_loaders(s)); /* readers fill while memory is touched */
     return make_executors(s);
 }

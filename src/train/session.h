@@ -58,6 +58,7 @@ typedef struct kolo_session {
     int parts;                           /* as opened */
     kolo_phase *phase;                   /* [phases]; the training loader is of the one that is open now */
     int phases, now;
+    int64_t unit;                        /* batch=auto: the batch was chosen, as a multiple of this; 0: it was given */
     int64_t samples, val_samples, steps; /* steps: of the whole run */
     kolo_shape *shape;                   /* [shapes] of all phases, known from the start; what takes most memory is first */
     int shapes;

@@ -28,6 +28,8 @@ same() { [ -d "$ROOM/$1/checkpoints" ] && [ "$(weights_sum "$ROOM/$1")" = "$(wei
     is $? 78 "a later phase that does not fit"
     like "$ROOM/large.log" 'cannot hold the job' "is refused"
     ok "$([ -e "$ROOM/large/events.jsonl" ] && echo 1 || echo 0)" "before the first step"
+    SLURM_MEM_PER_NODE=96 train auto share/recipes/shapes.yaml data=synthetic val=none batch=auto threads=1 steps=1 progress=0
+    is $? 0 "batch=auto takes no batch that is refused, whatever algorithms a clock chooses" "$ROOM/auto.log"
     train neither $ramp size_ramp= multi_scale=24-16
     is $? 78 "sides that are none"
     like "$ROOM/neither.log" 'multi_scale=24-16 is not LOW-HIGH' "and why"

@@ -57,14 +57,32 @@ like "$ROOM/auto.log" 'batch=auto: 24 pictures a step, the largest' "with at mos
 train auto batch=auto epochs=1 size=16
 like "$ROOM/auto.log" 'batch=auto: 24 pictures a step, as this run began' "and keeps it"
 like "$ROOM/auto/recipe.yaml" '^batch: 24' "which is recorded"
-fitting() { # MEGABYTES that Slurm gave
-    SLURM_MEM_PER_NODE=$1 kolo plan share/recipes/shapes.yaml data=synthetic batch=auto deterministic=true threads=1 2>&1 | sed -n 's/.*batch=auto: \([0-9]*\) pictures.*/\1/p'
+synthetic=(share/recipes/shapes.yaml data=synthetic val=none threads=1 progress=0 steps=1)
+fitting() { # MEGABYTES that Slurm gave, KEY=VALUE...
+    SLURM_MEM_PER_NODE=$1 kolo plan "${synthetic[@]}" batch=auto "${@:2}" 2>&1 | sed -n 's/.*batch=auto: \([0-9]*\) pictures.*/\1/p'
 }
-little=$(fitting 64) more=$(fitting 256)
+given() { # STATUS TEXT MEGABYTES KEY=VALUE...
+    rm -rf "$ROOM/given"
+    SLURM_MEM_PER_NODE=$3 kolo train "${synthetic[@]}" run="$ROOM/given" "${@:4}" > "$ROOM/given.log" 2>&1
+    is $? "$1" "$2" || tail -n 3 "$ROOM/given.log"
+}
+little=$(fitting 64 deterministic=true) more=$(fitting 256 deterministic=true)
 [ "${little:-0}" -gt 0 ] && [ "${more:-0}" -gt "$little" ]
 ok $? "what fits depends on the memory: $little pictures in 64 MB, $more in 256"
+given 0 "$more pictures are taken" 256 deterministic=true "batch=$more"
+given 78 "a quarter more, $((more + more / 4)), are refused: it was the largest" 256 deterministic=true "batch=$((more + more / 4))"
+like "$ROOM/given.log" 'this node cannot hold the job' "for want of memory"
+clock=$(fitting 256)
+given 0 "by a clock $clock fit" 256 "batch=$clock"
+given 78 "and a quarter more do not" 256 "batch=$((clock + clock / 4))"
+given 0 "batch=auto is not refused what it chose by itself" 256 batch=auto
+like "$ROOM/given.log" "batch=auto: $clock pictures" "which is what kolo plan said"
+if command -v mpiexec > /dev/null; then
+    SLURM_MEM_PER_NODE=96 mpiexec -n 2 kolo train "${synthetic[@]}" batch=auto run="$ROOM/pair" > "$ROOM/pair.log" 2>&1
+    is $? 0 "nor are two ranks" || tail -n 3 "$ROOM/pair.log"
+fi
 
-grown=$(SLURM_MEM_PER_NODE=256 kolo plan share/recipes/shapes.yaml data=synthetic batch=auto size_ramp=0:32,1:64 deterministic=true threads=1 2>&1 | sed -n 's/.*batch=auto: \([0-9]*\) pictures.*/\1/p')
+grown=$(fitting 256 size_ramp=0:32,1:64 deterministic=true steps=0)
 [ "${grown:-0}" -gt 0 ] && [ "$grown" -lt "$more" ]
 ok $? "and on the largest picture of a ramp: $grown"
 
