@@ -77,7 +77,9 @@ int session_open_data(kolo_session *s, int parts)
                              "no training data: give data=DIR (a folder made by kolo-pack) or data=synthetic");
         KOLO_TRY(open_split(s, o->data, &s->train_set, &s->stage[0], &s->cache[0], true, parts));
     }
-    if (!(parts & KOLO_SESSION_NO_DATA) && *o->val && strcmp(o->val, "none") && strcmp(o->val, "synthetic"))
+    if (parts & KOLO_SESSION_NO_DATA) return 0;
+    if (!strcmp(o->val, "synthetic")) return kolo_fail(KOLO_ECONFIG, "val=synthetic: noise has nothing to be found; give val=DIR (a folder made by kolo-pack) or val=none");
+    if (*o->val && strcmp(o->val, "none"))
         KOLO_TRY(open_split(s, o->val, &s->val_set, &s->stage[1], &s->cache[1], false, parts));
     return 0;
 }

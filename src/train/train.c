@@ -9,12 +9,15 @@
 #include "train/carry.h"
 #include "train/trainer.h"
 
+/* A stop may come where a checkpoint was just written, or where the run was taken up. */
 static int save(trainer *t)
 {
+    if (t->saved == t->position.step) return 0;
     size_t each = kolo_carry_bytes(&t->session);
     void *all = speaks(t) && each ? kolo_checkpoint_carried(t->run, each, t->launch->size) : NULL;
     if (speaks(t) && each && !all) return KOLO_EIO;
     KOLO_TRY(kolo_carry_gather(&t->session, all));
+    t->saved = t->position.step;
     if (!speaks(t)) return 0;
     kolo_position p = t->position;
     p.wall_seconds += kolo_time() - t->started;
@@ -212,7 +215,7 @@ static int run(trainer *t)
     if (t->position.step >= t->session.steps) {
         kolo_info("%s is complete: %ld steps; nothing to do", t->options->run, (long)t->position.step);
         t->complete = true;
-        return 0;
+        return trainer_tell_complete(t);
     }
     KOLO_TRY(trainer_tell_start(t));
     if (t->position.step)

@@ -1,5 +1,6 @@
 /* What a run tells: events, the progress line, the summary. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -141,6 +142,20 @@ int trainer_tell_evaluation(trainer *t, bool best)
                              step, e->loss, e->top1, e->top5, t->raw_top1, (long)e->rows);
 }
 
+static const char nothing[] = "nothing: the run is complete";
+
+int trainer_tell_complete(const trainer *t)
+{
+    kolo_summary s;
+    if (!speaks(t)) return 0;
+    const int found = kolo_summary_read(t->options->run, &s);
+    KOLO_TRY(found);
+    if (!found || !strcmp(s.state, "done")) return 0;
+    snprintf(s.state, sizeof s.state, "done");
+    snprintf(s.next, sizeof s.next, "%s", nothing);
+    return kolo_summary_write(t->options->run, &s);
+}
+
 int trainer_tell_end(trainer *t, int rc)
 {
     char reason[512];
@@ -148,7 +163,7 @@ int trainer_tell_end(trainer *t, int rc)
     const char *state = rc == 0 ? "done" : rc == KOLO_EREQUEUE ? "requeue" : "failed";
     if (t->session.plan) {
         fill_summary(t, state,
-                     rc == 0               ? "nothing: the run is complete"
+                     rc == 0               ? nothing
                      : rc == KOLO_EREQUEUE ? "run the same command (or let Slurm requeue the job)"
                                            : reason);
         kolo_summary_write(t->options->run, &t->summary);

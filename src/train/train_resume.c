@@ -82,21 +82,46 @@ int kolo_train_find(kolo_session *s, const char *folder, const char *which, kolo
     return rc;
 }
 
-/* What else decides the numbers: a run whose ranks were given different things would go on for days. */
-static int check_ranks(trainer *t)
+/* What decides, beside what decides the numbers, when ranks meet (to validate, to save, to stop) and what they tell together. */
+static const char *const common[] = {"eval_epochs", "checkpoint_steps", "stop_step", "val_flip", "val_size", "val_resize", "conf", "nms"};
+enum { MATH, TRAIN_SET, VAL_SET, COMMON, WORDS = COMMON + sizeof common / sizeof *common };
+
+static int64_t text_crc(const char *text) { return (int64_t)kolo_crc32c(0, text, strlen(text)); }
+
+static int sum_up(const trainer *t, int64_t crc[WORDS])
 {
-    kolo_session *s = &t->session;
-    bool same;
+    const kolo_session *s = &t->session;
     char *math = kolo_record_options(t->options, true);
     if (!math) return KOLO_ECONFIG;
-    const int64_t crc = (int64_t)kolo_crc32c(0, math, strlen(math));
+    crc[MATH] = text_crc(math);
     free(math);
-    KOLO_TRY(same_on_all(s->comm, crc, &same));
-    if (!same)
+    crc[TRAIN_SET] = text_crc(s->data_uuid);
+    crc[VAL_SET] = text_crc(s->val_set ? kolo_dataset_get_info(s->val_set)->uuid : "");
+    for (int i = COMMON; i < WORDS; i++) {
+        char *text = kolo_option_text(t->options, kolo_option_find(common[i - COMMON]));
+        if (!text) return KOLO_ECONFIG;
+        crc[i] = text_crc(text);
+        free(text);
+    }
+    return 0;
+}
+
+/* A run whose ranks were given different things would go on for days, or stand still where some of them meet. */
+static int check_ranks(trainer *t)
+{
+    int64_t crc[2 * WORDS];
+    int odd = 0;
+    KOLO_TRY(sum_up(t, crc));
+    for (int i = 0; i < WORDS; i++) crc[WORDS + i] = -crc[i];
+    KOLO_TRY(kolo_comm_allreduce(t->session.comm, crc, 2 * WORDS, KOLO_WIRE_I64, KOLO_MAX));
+    while (odd < WORDS && crc[odd] == -crc[WORDS + odd]) odd++;
+    if (odd == WORDS) return 0;
+    if (odd == MATH)
         return kolo_fail(KOLO_ECONFIG, "the ranks were started with different options that change the numbers: give all the same recipe, environment and words");
-    KOLO_TRY(same_on_all(s->comm, (int64_t)kolo_crc32c(0, s->data_uuid, strlen(s->data_uuid)), &same));
-    if (same) return 0;
-    return kolo_fail(KOLO_ECONFIG, "data=%s is another data set on some of the nodes: give a folder that all nodes share, or copies of one", t->options->data);
+    if (odd >= COMMON)
+        return kolo_fail(KOLO_ECONFIG, "the ranks were started with different %s: give all the same recipe, environment and words", common[odd - COMMON]);
+    return kolo_fail(KOLO_ECONFIG, "%s=%s is another data set on some of the nodes: give a folder that all nodes share, or copies of one",
+                     odd == TRAIN_SET ? "data" : "val", odd == TRAIN_SET ? t->options->data : t->options->val);
 }
 
 /* What is every rank's own. It is of one grid: on another the run goes on without it. */
@@ -170,5 +195,6 @@ int trainer_begin(trainer *t)
     else KOLO_TRY(begin(t));
     t->position.plan_hash = t->session.plan->hash;
     t->first_step = t->position.step;
+    t->saved = found ? t->position.step : -1;
     return 0;
 }

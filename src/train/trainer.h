@@ -42,8 +42,9 @@ typedef struct trainer {
     double loss;        /* of the last step that was told, mean */
     double loss_scale;  /* after it */
     int64_t first_step; /* of this start */
+    int64_t saved;      /* the step of the newest checkpoint, -1: there is none */
     kolo_epoch epoch;   /* what its loaders did */
-    bool complete;      /* the run was complete already: its summary stands */
+    bool complete;      /* the run was complete already: its figures stand */
 } trainer;
 
 static inline bool speaks(const trainer *t) { return t->launch->rank == 0; }
@@ -58,6 +59,7 @@ int trainer_tell_start(trainer *t);
 int trainer_tell_epoch(trainer *t);
 int trainer_tell_phase(trainer *t);
 int trainer_tell_evaluation(trainer *t, bool best);
+int trainer_tell_complete(const trainer *t); /* it was before this start; who ended it may have been killed before he could say so */
 int trainer_tell_end(trainer *t, int rc); /* rc: how it ended; its text is kept */
 
 #endif

@@ -29,6 +29,9 @@ score run="$ROOM/run" checkpoint=nearest
 is $? 78 "checkpoint=nearest: exit 78"
 score run="$ROOM/nowhere"
 is $? 2 "no run folder: exit 2"
+score run="$ROOM/run" val=synthetic
+is $? 78 "val=synthetic: exit 78"
+like "$ROOM/log" 'val=synthetic.*val=DIR' "noise has no classes to be found"
 kolo export "$ROOM/run" checkpoint=8 "$ROOM/8.safetensors" > "$ROOM/log" 2>&1 && kolo export "$ROOM/run" "$ROOM/12.safetensors" >> "$ROOM/log" 2>&1
 ! cmp -s "$ROOM/8.safetensors" "$ROOM/12.safetensors"
 ok $? "kolo export takes checkpoint= too"

@@ -57,6 +57,12 @@ sed -i 's/^model: .*/model: resnet32/' "$ROOM/other/recipe.yaml"
 expect 78 "layer1" "checkpoint of another model" kolo train shapes "${small[@]}" run="$ROOM/other" model=resnet32
 kolo train shapes "${small[@]}" run="$ROOM/run" > "$ROOM/log" 2>&1
 is $? 0 "the run goes on to its end"
+summary() { sed -n 's/.*"state": "\([a-z]*\)".*/\1/p' "$1/summary.json"; }
+sed -i 's/"state": "done"/"state": "running"/' "$ROOM/run/summary.json" # as a kill behind the last checkpoint leaves it
+kolo train shapes "${small[@]}" run="$ROOM/run" > "$ROOM/log" 2>&1
+is "$? $(summary "$ROOM/run")" "0 done" "a complete run whose end was not written down: its next start does so"
+kolo train shapes "${small[@]}" run="$ROOM/twice" checkpoint_steps=5 stop_step=5 > "$ROOM/log" 2>&1
+is "$? $(grep -c '"event":"checkpoint"' "$ROOM/twice/events.jsonl")" "75 1" "stopped where a checkpoint was just written: it is not written again"
 kolo train shapes "${small[@]}" run="$ROOM/one" > "$ROOM/log" 2>&1
 is "$(losses "$ROOM/run") $(weights_sum "$ROOM/run")" "$(losses "$ROOM/one") $(weights_sum "$ROOM/one")" "stopping changed no bit"
 

@@ -16,6 +16,11 @@ kolo-pack --source shapes --split train --count 128 --shuffle-seed 9 --out "$ROO
 mpiexec -n 1 kolo train "${args[@]}" : -n 1 kolo train "${args[@]}" data="$ROOM/other" > "$ROOM/log" 2>&1
 is $? 78 "a rank with another data set: exit 78"
 like "$ROOM/log" 'is another data set on some of the nodes' "and the reason is told"
+kolo-pack --source shapes --split val --count 50 --shuffle-seed 9 --stats-from "$ROOM/data/train" --out "$ROOM/other_val" > "$ROOM/pack.log" 2>&1
+for words in eval_epochs=5 checkpoint_steps=2 stop_step=5 val=none val_flip=true "val=$ROOM/other_val"; do
+    timeout 20 mpiexec -n 1 kolo train "${args[@]}" : -n 1 kolo train "${args[@]}" "$words" > "$ROOM/log" 2>&1
+    is "$? $(grep -oE -m1 "different ${words%%=*}:|${words%%=*}=.*another data set" "$ROOM/log" | wc -l)" "78 1" "a rank with another ${words%%=*} (${words##*/}): exit 78, and which option it is"
+done
 if unshare -rm true 2> /dev/null; then
     mkdir "$ROOM/empty" # as a node sees a folder of this name that is its own
     apart=(unshare -m sh -c 'mount --bind "$0" "$1" && shift && exec "$@"' "$ROOM/empty" "$ROOM/run")
