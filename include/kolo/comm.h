@@ -92,6 +92,7 @@ typedef struct kolo_world_config {
     double
         stall_end; /* KOLO_COMM_STALL_END: seconds until it is an error (0: never) on all ranks, also on those that submit it later; the world stays usable */
     const char *timeline; /* KOLO_COMM_TIMELINE: folder for a Chrome trace of every rank, NULL or "": none */
+    size_t timeline_bytes; /* KOLO_COMM_TIMELINE_BYTES: that the trace of a rank takes; beyond that its older half goes (256 MiB) */
     bool autotune;        /* KOLO_COMM_AUTOTUNE: fusion_bytes and cycle are tuned while running */
     int cache; /* KOLO_COMM_CACHE: names that a group remembers, so that asking again costs one bit (1024; negative: none) */
     bool
@@ -107,7 +108,8 @@ void kolo_world_close(kolo_world **world);
 /* This rank cannot go on: every rank's waits end with `reason`. Not collective. */
 void kolo_world_abort(kolo_world *world, const char *reason);
 
-/* A Chrome trace of every rank in FOLDER/rank-N.json, written anew, from here to stop or close; `kolo timeline merge` joins them. Collective over the world; what
+/* A Chrome trace of every rank in FOLDER/rank-N.json (and its older half in rank-N.older.json), written anew, from here to stop or close; what a killed rank did
+ * up to its last quarter of a second is there. `kolo timeline merge` joins them. Collective over the world; what
  * is under way goes on. A rank that cannot write there warns, and goes on without. Start where a timeline is being written, or without a folder on some rank:
  * KOLO_EINPUT on all. Stop without a start does nothing. */
 int kolo_timeline_start(kolo_world *world, const char *folder);

@@ -14,7 +14,7 @@
 
 typedef struct merge {
     FILE *out;
-    long events, broken;
+    long events, broken, lost;
     double error; /* greatest of the clocks, seconds */
     int files, unaligned;
 } merge;
@@ -29,6 +29,13 @@ static bool is_clock(const cJSON *event)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(event, "name");
     return cJSON_IsString(name) && strcmp(name->valuestring, "kolo_clock") == 0;
+}
+
+static long lost_in(const cJSON *event)
+{
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(event, "name");
+    if (!cJSON_IsString(name) || strcmp(name->valuestring, "kolo_lost") != 0) return 0;
+    return (long)number_in(cJSON_GetObjectItemCaseSensitive(event, "args"), "events");
 }
 
 static int write_event(merge *m, cJSON *event, double offset)
@@ -59,15 +66,17 @@ static int merge_line(merge *m, char *line, double *offset, bool *aligned)
         *aligned = true;
         if (number_in(clock, "error") > m->error) m->error = number_in(clock, "error");
     } else {
+        m->lost += lost_in(event);
         rc = write_event(m, event, *offset);
     }
     cJSON_Delete(event);
     return rc;
 }
 
-static int merge_file(merge *m, const char *path)
+static int merge_file(merge *m, const char *path, bool required)
 {
     FILE *in = fopen(path, "r");
+    if (!in && !required && errno == ENOENT) return 0;
     if (!in) return kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
     char *line = NULL;
     size_t room = 0;
@@ -76,22 +85,31 @@ static int merge_file(merge *m, const char *path)
     int rc = 0;
     while (rc == 0 && getline(&line, &room, in) > 0) rc = merge_line(m, line, &offset, &aligned);
     if (rc == 0 && ferror(in)) rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
-    m->files++;
-    m->unaligned += !aligned;
+    m->files += required;
+    m->unaligned += required && !aligned;
     free(line);
     fclose(in);
     return rc;
 }
 
+static int merge_rank(merge *m, const char *path)
+{
+    const char *end = strrchr(path, '.');
+    char *older = kolo_format("%.*s.older%s", (int)(end - path), path, end);
+    int rc = older ? merge_file(m, older, false) : KOLO_ECONFIG;
+    free(older);
+    return rc < 0 ? rc : merge_file(m, path, true);
+}
+
 static int merge_all(merge *m, const char *folder)
 {
-    char *pattern = kolo_format("%s/rank-*.json", folder);
+    char *pattern = kolo_format("%s/rank-*[0-9].json", folder);
     glob_t found = {0};
     int rc = pattern ? 0 : KOLO_ECONFIG;
     if (rc == 0 && glob(pattern, 0, NULL, &found) != 0)
         rc = kolo_fail(KOLO_EINPUT, "%s: no rank-N.json there; a job writes them with KOLO_COMM_TIMELINE=%s", folder,
                        folder);
-    for (size_t i = 0; i < found.gl_pathc && rc == 0; i++) rc = merge_file(m, found.gl_pathv[i]);
+    for (size_t i = 0; i < found.gl_pathc && rc == 0; i++) rc = merge_rank(m, found.gl_pathv[i]);
     globfree(&found);
     free(pattern);
     if (rc == 0) fputs(m->events ? "\n]\n" : "[]\n", m->out);
@@ -110,6 +128,7 @@ static int merge_folder(const char *folder)
     if (rc < 0 && aside) remove(aside);
     if (rc == 0) {
         printf("%s: %ld events of %d ranks, clocks known to %.1f us\n", path, m.events, m.files, m.error * 1e6);
+        if (m.lost) printf("%ld events were lost: they came faster than they could be written\n", m.lost);
         if (m.broken) printf("%ld lines that are no whole event were left out\n", m.broken);
         if (m.unaligned)
             printf("%d ranks do not say how their clock differs: their times stand as they are\n", m.unaligned);

@@ -1,8 +1,8 @@
 /* What the communication library costs, beside MPI_Allreduce and memcpy of the same bytes in the same run. tests/peers/comm.sh makes a table of it.
- *   mpiexec -n 2 build/tests/mpi/comm_library_bench [sizes|named|overlap|allocations ...] [seconds=0.2]   (of each figure)
+ *   mpiexec -n 2 build/tests/mpi/comm_library_bench [sizes|named|traced|overlap|allocations ...] [seconds=0.2 of each figure] [folder=build/timeline]
  *
- * A figure a line: "SECTION KIND BYTES MEDIAN LEAST", over the repeats: microseconds of the slowest rank, percent hidden, allocations a call. The kinds of
- * one section take turns, so that whatever else the machine does slows all of them. f32, sums, in place; vectors are written anew before every repeat. */
+ * A figure a line: "SECTION KIND BYTES MEDIAN LEAST", over the repeats: microseconds of the slowest rank, percent hidden, allocations a call,
+ * times as long with a timeline. The kinds of one section take turns, so that whatever else the machine does slows all of them. f32, sums, in place; vectors are written anew before every repeat. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@ static const size_t sizes[SIZES] = {8, 1024, 4096, 16384, 65536, 262144, 1 << 20
 
 static int rank;
 static double seconds = 0.2; /* of repeats, for a figure */
+static const char *folder = "build/timeline"; /* of what is traced */
 static kolo_world *world;
 static kolo_group *all;
 static kolo_comm *comm;
@@ -299,6 +300,66 @@ static void run_overlap(void)
     close_all();
 }
 
+/* ---- traced: with a timeline and without ----------------------------------------------------------------------------------------- */
+
+enum { LAYERS = 160 };
+
+/* What an optimizer step is to the library: a name a layer while the core computes, and a wait for all of them. */
+static void one_step(size_t bytes)
+{
+    (void)bytes;
+    for (int i = 0; i < LAYERS; i++) {
+        computing();
+        check(kolo_submit(all, &tensor[i], &handle[i]));
+    }
+    for (int i = 0; i < LAYERS; i++) check(kolo_wait(world, handle[i]));
+}
+
+/* Seconds a call. What the timeline's writer does meanwhile and at its end is part of it. */
+static double pass_of(void (*call)(size_t), int at_once, bool traces)
+{
+    int64_t calls = 0;
+    if (traces) check(kolo_timeline_start(world, folder));
+    check(kolo_barrier(all));
+    double begin = now(), took;
+    for (int32_t more = 1; more; calls += at_once) {
+        for (int i = 0; i < at_once; i++) call(TENSOR_BYTES);
+        more = now() - begin < seconds / 4;
+        check(kolo_broadcast(all, &more, 1, KOLO_WIRE_I32, 0));
+    }
+    if (traces) check(kolo_timeline_stop(world));
+    took = now() - begin;
+    check(kolo_allreduce(all, NULL, &took, 1, KOLO_WIRE_F64, KOLO_MAX));
+    return took / (double)calls;
+}
+
+/* Passes with and without in turn, each compared with its neighbour, so that whatever else the machine does counts for both. */
+static void traced(const char *which, const char *ratio, void (*call)(size_t), int at_once)
+{
+    enum { TIMES = 24 };
+    double with[TIMES], without[TIMES], over[TIMES];
+    pass_of(call, at_once, false);
+    for (int i = 0; i < TIMES; i++) {
+        without[i] = pass_of(call, at_once, false);
+        with[i] = pass_of(call, at_once, true);
+        over[i] = with[i] / without[i];
+    }
+    double middle = median(with, TIMES);
+    say("traced", which, TENSOR_BYTES, 1e6 * middle, 1e6 * with[0]);
+    middle = median(over, TIMES);
+    say("traced", ratio, TENSOR_BYTES, middle, middle);
+}
+
+static void run_traced(void)
+{
+    open_world(0, 0);
+    memset(ordinary, 0, TENSORS * TENSOR_BYTES);
+    turns = 25000; /* some 100 us */
+    traced("alone", "alone-times", one_named, 20);
+    traced("step", "step-times", one_step, 1);
+    kolo_world_close(&world);
+}
+
 /* ---- allocations after the first calls ------------------------------------------------------------------------------------------ */
 
 static void count_calls(const char *which, void (*call)(size_t), size_t bytes, int calls)
@@ -334,10 +395,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } section[] = {{"sizes", run_sizes}, {"named", run_named}, {"overlap", run_overlap}, {"allocations", run_allocations}};
+    } section[] = {{"sizes", run_sizes}, {"named", run_named}, {"traced", run_traced}, {"overlap", run_overlap}, {"allocations", run_allocations}};
     int provided, named = 0;
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "seconds=", 8) == 0) seconds = atof(argv[i] + 8);
+        else if (strncmp(argv[i], "folder=", 7) == 0) folder = argv[i] + 7;
         else named++;
     }
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);

@@ -39,6 +39,11 @@ sed 's/^/#   /' "$ROOM/read.out"
 truncate -s -30 "$ROOM/line/rank-1.json"
 kolo timeline merge "$ROOM/line" > "$ROOM/merge.out" 2>&1
 like "$ROOM/merge.out" '^1 lines that are no whole event were left out' "a torn file is read as far as it goes"
+KOLO_COMM_TIMELINE_BYTES=200K KOLO_COMM_TIMELINE=$ROOM/short run short 2 steps 60
+is "$(cd "$ROOM/short" && echo rank-*.json)" "rank-0.json rank-0.older.json rank-1.json rank-1.older.json" "KOLO_COMM_TIMELINE_BYTES: the older half stands apart"
+kolo timeline merge "$ROOM/short" > "$ROOM/merge.out" 2>&1
+like "$ROOM/merge.out" 'timeline.json: [0-9]+ events of 2 ranks, clocks known to [0-9.]+ us$' "and is merged with the newer one"
+is "$(grep -c '"ph":"X"' "$ROOM/short/timeline.json")" "$(cat "$ROOM"/short/rank-*.json | grep -c '"ph":"X"')" "without losing events"
 kolo timeline merge "$ROOM" > "$ROOM/merge.out" 2>&1
 is $? 2 "a folder without timelines is refused"
 kolo timeline > "$ROOM/merge.out" 2>&1

@@ -2,7 +2,7 @@
 # make bench-comm: the communication library beside MPICH, PyTorch's gloo and one memcpy, in one run on this machine. f32, sums, in place; prints
 # microseconds of the slowest rank and ratios to the bars that are aimed at.
 #
-#   tests/peers/comm.sh [SECTION ...]   sizes, crowded, named, overlap, allocations; default: all. crowded: twice as many ranks as cores
+#   tests/peers/comm.sh [SECTION ...]   sizes, crowded, named, traced, overlap, allocations; default: all. crowded: twice as many ranks as cores
 #
 #   ROUNDS=2        every figure is the best of so many, all sides in turn
 #   TIME=0.3        seconds for each of them
@@ -15,7 +15,7 @@ cd "$(dirname "$0")/../.." || exit 1
 BUILD=${KOLO_BUILD:-build}
 case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
 ROUNDS=${ROUNDS:-2} TIME=${TIME:-0.3} RANKS=${RANKS:-2} CORES=$(nproc)
-SECTIONS=" ${*:-sizes crowded named overlap allocations} "
+SECTIONS=" ${*:-sizes crowded named traced overlap allocations} "
 program=$BUILD/tests/mpi/comm_library_bench
 command -v mpiexec > /dev/null || { echo "bench-comm: no mpiexec: the library is measured beside an MPI" && exit 1; }
 ${MAKE:-make} BUILD="$BUILD" "$program" > /dev/null || exit 1
@@ -38,7 +38,7 @@ busy=$(awk -v l="$before" -v c="$CORES" 'BEGIN {print (l > c / 2)}')
 FIGURE=${FIGURE:-$([ "$busy" = 1 ] && echo least || echo median)}
 
 ours() { # RANKS SECTION
-    timeout 500 mpiexec -n "$1" "$program" "$2" seconds="$TIME" || { echo "bench-comm: $2 with $1 ranks failed" >&2 && exit 1; }
+    timeout 500 mpiexec -n "$1" "$program" "$2" seconds="$TIME" folder="$room/trace" || { echo "bench-comm: $2 with $1 ranks failed" >&2 && exit 1; }
 }
 of_gloo() { # RANKS: the rows that ours printed, by processes of Python
     local rank pids=()
@@ -105,7 +105,7 @@ if wanted crowded; then
     gather "$room/crowded" $((2 * CORES)) sizes
     table "$room/crowded" equal
 fi
-if wanted named || wanted overlap || wanted allocations; then
+if wanted named || wanted traced || wanted overlap || wanted allocations; then
     printf '\n%s ranks\n' "$RANKS"
 fi
 if wanted named; then
@@ -119,12 +119,13 @@ if wanted named; then
     figure "$room/named" x ">= 20" "  fused, as a group : in turn, an agreement and a sum for each" 't["in-turn"] / t["grouped"]'
     figure "$room/named" x "" "  as they come : the same" 't["in-turn"] / t["loose"]'
     figure "$room/named" x "no bar" "  fused, as a group : agreed on at once, a sum for each" 't["unfused"] / t["grouped"]'
-    KOLO_COMM_TIMELINE=$room/trace gather "$room/traced" "$RANKS" named
-    awk '{ $2 = "traced-" $2; print }' "$room/traced" >> "$room/named"
-    figure "$room/named" us "" "with a timeline: a cached name of 1 KiB alone" 't["traced-alone"]'
-    figure "$room/named" x "~ 1" "  beside none" 't["traced-alone"] / t["alone"]'
-    figure "$room/named" us "" "  of 1,000 names in one cycle: a name" 't["traced-loose"] / 1000'
-    figure "$room/named" x "~ 1" "  beside none" 't["traced-loose"] / t["loose"]'
+fi
+if wanted traced; then
+    gather "$room/traced" "$RANKS" traced
+    figure "$room/traced" us "" "with a timeline: a cached name of 1 KiB, one after the other" 't["alone"]'
+    figure "$room/traced" x "<= 1.5" "  with : without" 't["alone-times"]'
+    figure "$room/traced" us "" "with a timeline: a step of 160 names behind 16 ms of work" 't["step"]'
+    figure "$room/traced" x "<= 1.05" "  with : without" 't["step-times"]'
 fi
 if wanted overlap; then
     gather "$room/overlap" "$RANKS" overlap

@@ -4,16 +4,18 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "comm/library/parts.h"
 
 enum { BY_CALLER_BYTES = 64 << 10 };
 
 /* NULL: not now. Otherwise the track of the request's number is this caller's until it gives it back. */
-static lib_track *claim(kolo_group *g, uint64_t *number)
+static lib_track *claim(kolo_group *g, uint64_t *number, double *began)
 {
     lib_track *t = NULL;
     pthread_mutex_lock(&g->world->lock);
     if (g->submitted == g->finished) {
+        *began = g->world->timeline ? kolo_time() : 0;
         *number = ++g->submitted;
         t = &g->unnamed->track[*number % LIB_TRACKS];
         t->claimed = true;
@@ -22,9 +24,13 @@ static lib_track *claim(kolo_group *g, uint64_t *number)
     return t;
 }
 
-static void give(kolo_group *g, lib_track *t)
+/* began: 0 where no timeline was written then. */
+static void give(kolo_group *g, lib_track *t, const kolo_request *r, double began, int64_t bytes)
 {
     pthread_mutex_lock(&g->world->lock);
+    if (began > 0)
+        lib_timeline_carried(g->world->timeline, comm_collective_name(r->what), NULL, "push", began, kolo_time(),
+                             bytes);
     t->claimed = false;
     g->finished++;
     bool more = g->first != NULL;
@@ -53,12 +59,14 @@ static int tell(kolo_group *g, lib_track *t, const kolo_request *request, uint64
 static int by_caller(kolo_group *g, const kolo_request *request)
 {
     uint64_t number;
+    double began;
     const kolo_request *r = request;
     if (!g->one_node || g->size == 1 || r->name || (r->what != KOLO_BARRIER && !lib_pushes(r))) return 0;
     int64_t count = r->what == KOLO_BARRIER ? 0 : lib_elements(r, 0);
-    if (count * (int64_t)comm_width(r->type) > BY_CALLER_BYTES) return 0;
+    int64_t bytes = count * (int64_t)comm_width(r->type);
+    if (bytes > BY_CALLER_BYTES) return 0;
     if (r->what != KOLO_BARRIER && !lib_takes_push(g, r, count)) return 0;
-    lib_track *t = claim(g, &number);
+    lib_track *t = claim(g, &number, &began);
     if (!t) return 0;
     lib_entry probe = {.r = *r, .group = g};
     comm_folding how =
@@ -67,7 +75,7 @@ static int by_caller(kolo_group *g, const kolo_request *request)
     int rc = comm_push_start(t->push, r->in ? r->in : r->out, r->out, count, &how, lib_signature(&probe));
     if (rc == 0) rc = comm_push_wait(t->push);
     if (rc == COMM_PUSH_DIFFERS) return tell(g, t, request, number);
-    give(g, t);
+    give(g, t, r, rc < 0 ? 0 : began, bytes);
     return rc;
 }
 

@@ -90,6 +90,7 @@ int lib_config_resolve(kolo_world_config *c, const kolo_world_config *config)
     KOLO_TRY(number("KOLO_COMM_CACHE", 1024, -1, 1e6, &cache));
     KOLO_TRY(size("KOLO_COMM_SHARED", 64 << 20, &c->shared_bytes));
     KOLO_TRY(size("KOLO_COMM_FUSION", 64 << 20, &c->fusion_bytes));
+    KOLO_TRY(size("KOLO_COMM_TIMELINE_BYTES", 256 << 20, &c->timeline_bytes));
     KOLO_TRY(truth("KOLO_COMM_AUTOTUNE", &c->autotune));
     KOLO_TRY(truth("KOLO_COMM_FIXED_ORDER", &c->fixed_order));
     c->cache = (int)cache;

@@ -60,9 +60,10 @@ static const char *phase_of(const lib_execution *x) { return comm_collective_nam
 static void tell_timeline(lib_execution *x)
 {
     struct lib_timeline *timeline = x->group->world->timeline;
+    if (!timeline) return;
     double now = kolo_time();
     int64_t bytes = 0;
-    for (int i = 0; timeline && i < x->batch.entries; i++)
+    for (int i = 0; i < x->batch.entries; i++)
         bytes += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
     lib_timeline_carried(timeline, phase_of(x), lib_request(x, 0)->name, x->algorithm, x->began, now, bytes);
 }

@@ -88,7 +88,7 @@ struct kolo_world {
     int64_t bundle_room;
     uint32_t bundles; /* so far */
     struct lib_engine *engine;
-    struct lib_timeline *timeline; /* NULL: off; changed and written to under the turn */
+    struct lib_timeline *timeline; /* NULL: off; written to under the turn or the lock, changed under both */
 };
 
 /* ---- negotiate: which named entries begin, and in which order ------------------------------------------------------------ */
@@ -133,8 +133,9 @@ int64_t lib_row_numbers(enum kolo_collective what, int members);
 int64_t lib_awaits(const kolo_request *request, int me, int members);
 
 /* ---- timeline --------------------------------------------------------------------------------------------------------------- */
-/* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap enough to leave on. */
-int lib_timeline_open(struct lib_timeline **timeline, const char *folder, int rank, const char *host);
+/* Events of this rank into a ring, written by a thread of its own to FOLDER/rank-N.json (Chrome trace); cheap enough to leave on: some 20 ns for whoever has an
+ * event, 170 ns of the thread. Beyond `most` bytes the older half goes: that is rank-N.older.json. `host` stays the caller's. */
+int lib_timeline_open(struct lib_timeline **timeline, const char *folder, size_t most, int rank, const char *host);
 /* Collective over the world; the turn is held: measures by pings how far this rank's clock is from rank 0's, for `kolo timeline merge`. timeline may be NULL. */
 int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world);
 void lib_timeline_close(struct lib_timeline **timeline);

@@ -4,13 +4,25 @@
 #include "base/log.h"
 #include "comm/library/parts.h"
 
+/* The turn is held. */
+static void exchange(kolo_world *world, struct lib_timeline **timeline)
+{
+    struct lib_timeline *was = world->timeline;
+    pthread_mutex_lock(&world->lock);
+    world->timeline = *timeline;
+    pthread_mutex_unlock(&world->lock);
+    *timeline = was;
+}
+
 int lib_timeline_begin(kolo_world *world, const char *folder)
 {
     const kolo_launch *l = world->launch;
-    lib_turn_take(world);
-    if (lib_timeline_open(&world->timeline, folder, l->rank, l->host) < 0)
+    struct lib_timeline *timeline;
+    if (lib_timeline_open(&timeline, folder, world->config.timeline_bytes, l->rank, l->host) < 0)
         kolo_warn("comm: no timeline of rank %d: %s", l->rank, kolo_error_text()); /* no reason to stop */
-    int rc = lib_timeline_align(world->timeline, world);
+    lib_turn_take(world);
+    int rc = lib_timeline_align(timeline, world);
+    exchange(world, &timeline);
     lib_turn_give(world);
     return rc;
 }
@@ -29,9 +41,9 @@ int kolo_timeline_stop(kolo_world *world)
 {
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
     KOLO_TRY(lib_agree(world->group[0], "the end of the timeline", ""));
+    struct lib_timeline *timeline = NULL;
     lib_turn_take(world);
-    struct lib_timeline *timeline = world->timeline;
-    world->timeline = NULL;
+    exchange(world, &timeline);
     lib_turn_give(world);
     lib_timeline_close(&timeline);
     return 0;
