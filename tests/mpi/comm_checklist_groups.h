@@ -240,6 +240,50 @@ static int64_t try_sparse(enum kolo_wire type, int64_t rows, int64_t each, int s
     return bad;
 }
 
+/* Row numbers as wide as hashes: nothing may be as long as the matrix. */
+static int64_t try_hashed(enum kolo_wire type, int64_t rows)
+{
+    int64_t index[3] = {rows - 1 - rank, 5, rows / 2}, bad = 0;
+    kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, type, 3, 4);
+    kolo_output o = {0};
+    kolo_handle h;
+    fill(list_in, rank, 12, 3, KOLO_SUM, type);
+    r.index = index;
+    r.rows = rows;
+    if (kolo_submit(all, &r, &h) < 0 || kolo_wait(world, h) < 0 || kolo_result(world, h, &o) < 0) return 1000;
+    if (!o.index || o.dim[0] != 2 + size) return 1001;
+    for (int64_t i = 0; i < o.dim[0]; i++) {
+        const int m = i < 2 ? -1 : size - 1 - (int)(i - 2); /* whose row it is; of the first two everybody's */
+        bad += o.index[i] != (i == 0 ? 5 : i == 1 ? rows / 2 : rows - 1 - m);
+        for (int c = 0; c < 4; c++) {
+            const int64_t at = (i == 0 ? 4 : i == 1 ? 8 : 0) + c;
+            put(type, list_want, 0, wanted(m < 0 ? everybody() : 1u << m, at, 3, KOLO_SUM, type));
+            bad += get(type, o.data, i * 4 + c) != get(type, list_want, 0);
+        }
+    }
+    kolo_release(world, h);
+    r.out = list_out;
+    bad += refused(run(all, &r, NULL), "no memory can hold", " rows of ");
+    if (size > 1) { /* one asks for all rows, the others do not */
+        r.out = rank == 0 ? list_out : NULL;
+        bad += refused(run(all, &r, NULL), "no memory can hold", "rank 0");
+    }
+    return bad + still_works(all);
+}
+
+static int64_t try_wide_rows(int64_t columns)
+{
+    kolo_request r = request(KOLO_SPARSE_ALLREDUCE, NULL, NULL, KOLO_WIRE_F32, 0, columns);
+    kolo_output o = {0};
+    kolo_handle h;
+    r.rows = 1ll << 40;
+    if (kolo_submit(all, &r, &h) < 0 || kolo_wait(world, h) < 0 || kolo_result(world, h, &o) < 0) return 1000;
+    int64_t bad = !o.index || o.dim[0] != 0 || o.dim[1] != columns;
+    kolo_release(world, h);
+    r.dim[1] = INT64_MAX / 4;
+    return bad + refused(run(all, &r, NULL), "64 bits", "") + still_works(all);
+}
+
 static void check_sparse(void)
 {
     report(try_sparse(KOLO_WIRE_F32, 1000, 20, 7, KOLO_SUM) + try_sparse(KOLO_WIRE_F64, 1000, 20, 7, KOLO_AVERAGE) +
@@ -252,6 +296,9 @@ static void check_sparse(void)
            "so of every width");
     report(try_sparse(KOLO_WIRE_F32, 40, 20, 2, KOLO_SUM), "pairs that fill the matrix together are given as all rows");
     report(try_sparse(KOLO_WIRE_F32, 100, 0, 1, KOLO_SUM), "nobody has a row");
+    report(try_hashed(KOLO_WIRE_F32, 1ll << 60) + try_hashed(KOLO_WIRE_U8, INT64_MAX) + try_hashed(KOLO_WIRE_BF16, INT64_MAX),
+           "rows as many as hashes are given as pairs, and refused where all of them are asked for");
+    report(try_wide_rows(1ll << 50), "nobody has a row, of as many columns as fit into no memory");
     int64_t index = 7;
     kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, KOLO_WIRE_F32, 1, 4);
     r.index = &index;

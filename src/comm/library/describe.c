@@ -40,7 +40,7 @@ static bool too_large(const kolo_request *r)
     int64_t n = (int64_t)comm_width(r->type);
     for (int d = 0; d < r->dims; d++)
         if (__builtin_mul_overflow(n, r->dim[d] ? r->dim[d] : 1, &n)) return true;
-    return false;
+    return r->what == KOLO_SPARSE_ALLREDUCE && n > LIB_BYTES_MAX; /* beside rows lie their numbers, and rows of f32 */
 }
 
 static void check_shape(const kolo_request *r, char *text, size_t bytes)
@@ -111,9 +111,18 @@ static void check_splits(const kolo_request *r, const kolo_group *group, char *t
                  (long long)r->dim[0]);
 }
 
+bool lib_fits_dense(const kolo_request *r)
+{
+    int64_t n;
+    return !__builtin_mul_overflow(r->rows, r->dim[1] * (int64_t)comm_width(r->type), &n) && n <= LIB_BYTES_MAX;
+}
+
 static void check_index(const kolo_request *r, char *text, size_t bytes)
 {
     if (r->rows < 0 || (!r->index && r->dim[0])) snprintf(text, bytes, "no row numbers, or a negative number of rows");
+    else if (r->out && !lib_fits_dense(r))
+        snprintf(text, bytes, "no memory can hold all %lld rows of %lld %s, as `out` asks for; leave it NULL for pairs",
+                 (long long)r->rows, (long long)r->dim[1], type_names[r->type]);
     for (int64_t i = 0; !text[0] && i < r->dim[0]; i++)
         if (r->index[i] < 0 || r->index[i] >= r->rows)
             snprintf(text, bytes, "row number %lld of a matrix of %lld rows", (long long)r->index[i],

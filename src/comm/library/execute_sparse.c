@@ -76,7 +76,7 @@ static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
     lib_entry *entry = x->batch.entry[0];
     int64_t each = r->dim[1], rows = 0, each_bytes = each * (int64_t)comm_width(r->type), n;
     for (int64_t i = 0; i < pairs; i++) rows += i == 0 || p[i].index != p[i - 1].index;
-    bool dense = r->out || rows * (each_bytes + 8) >= r->rows * each_bytes;
+    bool dense = r->out || (lib_fits_dense(r) && rows * (each_bytes + 8) >= r->rows * each_bytes);
     size_t at = dense ? 0 : kolo_round_up((size_t)rows * 8, KOLO_ALIGN);
     void *memory = r->out;
     if (!memory) KOLO_TRY(lib_entry_memory(entry, at + (size_t)(dense ? r->rows : rows) * (size_t)each_bytes, &memory));
@@ -93,11 +93,11 @@ static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
     return 0;
 }
 
-/* On the stage lie, in this order: the members' blocks, two rows of f32, all pairs twice. */
+/* On the stage lie, in this order: the members' blocks, two rows of f32 if there is any row, all pairs twice. */
 static size_t rows_at(size_t total) { return kolo_round_up(total, KOLO_ALIGN); }
 static size_t pairs_at(size_t total, int64_t each)
 {
-    return kolo_round_up(rows_at(total) + 2 * (size_t)each * sizeof(float), KOLO_ALIGN);
+    return kolo_round_up(rows_at(total) + (total ? 2 * (size_t)each * sizeof(float) : 0), KOLO_ALIGN);
 }
 
 static int merge(lib_execution *x)

@@ -33,6 +33,8 @@ int lib_entry_memory(lib_entry *entry, size_t bytes, void **memory);
 /* What is wrong with a request in itself, in a few words; text[0] = 0: nothing. */
 void lib_check(const kolo_group *group, const kolo_request *request, char *text, size_t bytes);
 int64_t lib_elements(const kolo_request *request, int from); /* product of the dimensions from `from` on */
+#define LIB_BYTES_MAX ((int64_t)1 << 56) /* that addresses of any machine can tell apart */
+bool lib_fits_dense(const kolo_request *request); /* of a sparse one: memory for all rows may exist */
 /* Submits one that the library itself made or that lib_check has seen; world->lock is not held. */
 int lib_check_group(const kolo_group *group);
 kolo_request
