@@ -4,44 +4,65 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MORE = 24 /* bytes for "; and 1000 more" */ };
+
 typedef struct line {
     char *text;
     size_t bytes, at;
+    bool full;
 } line;
 
 static void add(line *l, const char *what)
 {
     int n = snprintf(l->text + l->at, l->bytes - l->at, "%s", what);
-    bool fits = l->at + (size_t)n < l->bytes;
-    l->at = fits ? l->at + (size_t)n : l->bytes - 1;
-    if (!fits && l->bytes > 3) memcpy(l->text + l->bytes - 4, "...", 4);
+    l->full |= l->at + (size_t)n >= l->bytes;
+    l->at = l->full ? l->bytes - 1 : l->at + (size_t)n;
 }
 
 static int rank_at(const int *rank_of, int i) { return rank_of ? rank_of[i] : i; }
 
+/* Those who say what i says, and what that is. */
+static void add_kind(line *l, const int *rank_of, int i, int n, const char *said, size_t stride)
+{
+    const char *mine = said + (size_t)i * stride;
+    char word[64];
+    for (int k = i, some = 0; k < n && !l->full; k++) {
+        int to = k;
+        if (strcmp(said + (size_t)k * stride, mine) != 0) continue;
+        while (to + 1 < n && rank_at(rank_of, to + 1) == rank_at(rank_of, to) + 1 &&
+               strcmp(said + (size_t)(to + 1) * stride, mine) == 0)
+            to++;
+        snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", rank_at(rank_of, k),
+                 rank_at(rank_of, to));
+        add(l, word);
+        k = to;
+    }
+    add(l, ": ");
+    add(l, mine);
+}
+
 void comm_rank_list(char *text, size_t bytes, const int *rank_of, int n, const char *said, size_t stride)
 {
-    line l = {text, bytes, 0};
-    char word[64];
+    line l = {.text = text, .bytes = bytes - MORE};
+    int kinds = 0, left = 0;
     text[0] = 0;
-    for (int i = 0, kinds = 0; i < n && l.at + 1 < bytes; i++) {
-        const char *mine = said + (size_t)i * stride;
+    for (int i = 0; i < n; i++) {
         bool told = false;
-        for (int k = 0; k < i && !told; k++) told = strcmp(said + (size_t)k * stride, mine) == 0;
+        size_t before = l.at;
+        for (int k = 0; k < i && !told; k++)
+            told = strcmp(said + (size_t)k * stride, said + (size_t)i * stride) == 0;
         if (told) continue;
-        add(&l, kinds++ ? "; rank " : "rank ");
-        for (int k = i, some = 0; k < n; k++) {
-            int to = k;
-            if (strcmp(said + (size_t)k * stride, mine) != 0) continue;
-            while (to + 1 < n && rank_at(rank_of, to + 1) == rank_at(rank_of, to) + 1 &&
-                   strcmp(said + (size_t)(to + 1) * stride, mine) == 0)
-                to++;
-            snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", rank_at(rank_of, k),
-                     rank_at(rank_of, to));
-            add(&l, word);
-            k = to;
+        if (!l.full) {
+            add(&l, kinds++ ? "; rank " : "rank ");
+            add_kind(&l, rank_of, i, n, said, stride);
+            if (!l.full) continue;
+            if (kinds == 1) { /* what is too long by itself is cut */
+                memcpy(text + l.at - 3, "...", 3);
+                continue;
+            }
+            text[l.at = before] = 0;
         }
-        add(&l, ": ");
-        add(&l, mine);
+        left++;
     }
+    if (left) snprintf(text + l.at, bytes - l.at, "; and %d more", left);
 }

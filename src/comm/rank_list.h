@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* said: n texts, `stride` bytes apart; those of equal words stand together, in the order of the first of them. rank_of: [n] or NULL: 0, 1, ... What does not fit is cut, and ends in "...". */
+/* said: n texts, `stride` bytes apart; those of equal words stand together, in the order of the first of them. rank_of: [n] or NULL: 0, 1, ... What does not fit is counted: "; and 7 more".
+ * bytes: 64 or more. */
 void comm_rank_list(char *text, size_t bytes, const int *rank_of, int n, const char *said, size_t stride);
 
 #endif

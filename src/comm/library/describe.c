@@ -1,6 +1,7 @@
 /* What a request is: whether it is right in itself, in words, and as a number by which members compare. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "comm/library/parts.h"
@@ -24,6 +25,7 @@ static bool free_first(const kolo_request *r)
     return r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER || r->what == KOLO_SCATTER || r->what == KOLO_ALLTOALL ||
            r->what == KOLO_SPARSE_ALLREDUCE;
 }
+bool lib_gathers(enum kolo_collective what) { return what == KOLO_ALLGATHER || what == KOLO_GATHER; }
 static bool needs_rows(const kolo_request *r) { return free_first(r) || r->what == KOLO_REDUCE_SCATTER; }
 
 int64_t lib_elements(const kolo_request *r, int from)
@@ -106,7 +108,7 @@ static void check_splits(const kolo_request *r, const kolo_group *group, char *t
     if (bad) snprintf(text, bytes, "splits are negative, or sum up to more than 64 bits count");
     else if ((r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && me == r->root)) && sum > r->dim[0])
         snprintf(text, bytes, "splits sum up to %lld rows of %lld", (long long)sum, (long long)r->dim[0]);
-    else if ((r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER) && r->splits[me] != r->dim[0])
+    else if (lib_gathers(r->what) && r->splits[me] != r->dim[0])
         snprintf(text, bytes, "splits say %lld rows of this member, which brings %lld", (long long)r->splits[me],
                  (long long)r->dim[0]);
 }
@@ -157,19 +159,42 @@ static void add(char *text, size_t bytes, const char *format, ...)
     va_end(list);
 }
 
-/* Splits that every member knows, where they are not all alike: ", counts 1, 3, 2". */
+enum { COUNTS_SHOWN = 12 };
+
+static bool counts_alike(const kolo_request *r, int members)
+{
+    int m = 0;
+    while (m < members && r->splits[m] == r->dim[0]) m++;
+    return m == members;
+}
+
+bool lib_describes_part(const kolo_request *r, int members)
+{
+    return lib_gathers(r->what) && r->splits && members > COUNTS_SHOWN && !counts_alike(r, members);
+}
+
+/* Splits that every member knows: ", counts 1, 3, 2"; ", counts given" where they are all alike. */
 static void add_counts(char *text, size_t bytes, const kolo_request *r, int members)
 {
-    enum { SHOWN = 12 };
     int64_t sum = 0;
-    bool alike = true;
+    if (counts_alike(r, members)) {
+        add(text, bytes, ", counts given");
+        return;
+    }
     for (int m = 0; m < members; m++) {
         sum += r->splits[m];
-        alike &= r->splits[m] == r->dim[0];
+        if (m < COUNTS_SHOWN) add(text, bytes, "%s%lld", m ? ", " : ", counts ", (long long)r->splits[m]);
     }
-    for (int m = 0; m < members && m < SHOWN && !alike; m++)
-        add(text, bytes, "%s%lld", m ? ", " : ", counts ", (long long)r->splits[m]);
-    if (members > SHOWN && !alike) add(text, bytes, ", ... (%lld in all)", (long long)sum);
+    if (members > COUNTS_SHOWN) add(text, bytes, ", ... (%lld in all)", (long long)sum);
+}
+
+/* With as many digits as it takes to be told from any other. */
+static void add_factor(char *text, size_t bytes, const char *before, double factor)
+{
+    char word[32];
+    snprintf(word, sizeof word, "%g", factor);
+    if (strtod(word, NULL) != factor) snprintf(word, sizeof word, "%.17g", factor);
+    add(text, bytes, "%s%s", before, word);
 }
 
 void lib_describe(const lib_entry *entry, char *text, size_t bytes)
@@ -184,9 +209,11 @@ void lib_describe(const lib_entry *entry, char *text, size_t bytes)
         add(text, bytes, "%s %s", r->dims ? "" : " of one", type_names[r->type]);
         if (reduces(r) && (unsigned)r->reduce < KOLO_REDUCE_COUNT) add(text, bytes, ", %s", reduce_names[r->reduce]);
         if (has_root(r)) add(text, bytes, ", root %d", r->root);
-        if (r->splits && (r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER)) add_counts(text, bytes, r, entry->group->size);
-        if (reduces(r) && (r->prescale != 1 || r->postscale != 1))
-            add(text, bytes, ", scaled by %g and %g", r->prescale, r->postscale);
+        if (r->splits && lib_gathers(r->what)) add_counts(text, bytes, r, entry->group->size);
+        if (reduces(r) && (r->prescale != 1 || r->postscale != 1)) {
+            add_factor(text, bytes, ", scaled by ", r->prescale);
+            add_factor(text, bytes, " and ", r->postscale);
+        }
         if (r->what == KOLO_SPARSE_ALLREDUCE) add(text, bytes, ", of %lld rows", (long long)r->rows);
         if (r->compression) add(text, bytes, ", compression %s", r->compression);
     }
@@ -227,7 +254,7 @@ uint64_t lib_signature(const lib_entry *entry)
     if (reduces(r)) hash = mix_factor(mix_factor(mix(hash, (uint64_t)r->reduce), r->prescale), r->postscale);
     if (has_root(r)) hash = mix(hash, (uint64_t)r->root);
     if (r->what == KOLO_SPARSE_ALLREDUCE) hash = mix(hash, (uint64_t)r->rows);
-    if (r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER) {
+    if (lib_gathers(r->what)) {
         hash = mix(hash, r->splits != NULL);
         for (int m = 0; r->splits && m < entry->group->size; m++) hash = mix(hash, (uint64_t)r->splits[m]);
     }

@@ -121,6 +121,9 @@ void lib_lane_free(lib_lane **lane);
 
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */
 void lib_describe(const lib_entry *entry, char *text, size_t bytes);
+bool lib_gathers(enum kolo_collective what); /* its splits, if given, are everybody's counts, the same on all members */
+/* The counts of a gather are more than its description shows. */
+bool lib_describes_part(const kolo_request *request, int members);
 /* Of all that must be equal on the members of a group (type, shape without a free first dimension, operation, root, factors, compression); never 0. A request
  * that is wrong in itself has a fault, which is part of both: it goes the way of all others, so that every rank learns of it (execute fails it where all
  * brought the same). */

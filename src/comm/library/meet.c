@@ -52,7 +52,7 @@ static int meet_packet(lib_execution *x, uint64_t signature, lib_step then)
 /* Every member's numbers by a sum over vectors that are 0 elsewhere: where the result's shape depends on all. Splits of a gather are in the signature. */
 static bool needs_rows(const kolo_request *r)
 {
-    return lib_row_numbers(r->what, 1) > 0 && !((r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER) && r->splits);
+    return lib_row_numbers(r->what, 1) > 0 && !(lib_gathers(r->what) && r->splits);
 }
 
 static int64_t bring_rows(lib_execution *x)
@@ -184,14 +184,57 @@ int lib_meet(lib_execution *x)
 
 /* ---- where members differ ------------------------------------------------------------------------------------------------------- */
 
-static int told(lib_execution *x)
+static int tell(lib_execution *x, const char *more)
 {
     char text[2048], what[1600];
     comm_rank_list(what, sizeof what, x->group->rank_of, x->group->size, x->texts, LIB_TEXT);
-    snprintf(text, sizeof text, "request %llu of group %d does not match, nothing was sent: %s",
-             (unsigned long long)x->batch.number, x->group->id, what);
+    snprintf(text, sizeof text, "request %llu of group %d does not match, nothing was sent: %s%s",
+             (unsigned long long)x->batch.number, x->group->id, what, more);
     lib_fail_all(x, KOLO_EINPUT, text);
     return x->step = NULL, 1;
+}
+
+/* number: the greatest count of every member, then the greatest of the negative ones. */
+static int told_counts(lib_execution *x)
+{
+    char more[160] = "";
+    const int64_t *most = x->number, *least = most + x->group->size;
+    int n = x->group->size, m = 0;
+    while (m < n && (most[m] < 0 || most[m] == -least[m])) m++;
+    if (m < n)
+        snprintf(more, sizeof more, "; counts differ first for rank %d: some say %lld, some %lld", x->group->rank_of[m],
+                 (long long)-least[m], (long long)most[m]);
+    return tell(x, more);
+}
+
+/* All brought the same kind of gather, by their texts, which all see: counts may differ behind those that texts show. */
+static bool all_gather(const lib_execution *x)
+{
+    if (!lib_gathers(lib_request(x, 0)->what)) return false;
+    const char *word = comm_collective_name(lib_request(x, 0)->what);
+    size_t length = strlen(word);
+    int m = 0;
+    while (m < x->group->size && strncmp(x->texts + (size_t)m * LIB_TEXT, word, length) == 0) m++;
+    return m == x->group->size;
+}
+
+static int told(lib_execution *x)
+{
+    const kolo_request *r = lib_request(x, 0);
+    int n = x->group->size;
+    if (!all_gather(x)) return tell(x, "");
+    comm_problem problem = {.what = KOLO_ALLREDUCE,
+                            .me = x->group->rank,
+                            .members = n,
+                            .in_place = true,
+                            .count = 2 * (int64_t)n,
+                            .width = sizeof(int64_t),
+                            .node_of = x->group->node_of};
+    for (int m = 0; m < n; m++) {
+        x->number[m] = r->splits ? r->splits[m] : INT64_MIN;
+        x->number[n + m] = r->splits ? -r->splits[m] : INT64_MIN;
+    }
+    return lib_run(x, &problem, x->number, x->number, KOLO_WIRE_I64, KOLO_MAX, told_counts);
 }
 
 int lib_tell_differences(lib_execution *x)

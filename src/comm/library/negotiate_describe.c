@@ -41,7 +41,8 @@ static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int member
 {
     const kolo_request *r = &entry->r;
     char text[256] = "";
-    bool splits = !entry->fault && (r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && r->root == me));
+    bool splits = !entry->fault && (r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && r->root == me) ||
+                                    lib_describes_part(r, members));
     bool compressed = r->compression && *r->compression;
     wire_want want = {.signature = lib_signature(entry),
                       .rows = r->what == KOLO_SCATTER ? lib_awaits(r, me, members) : r->rows,

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
-enum { TEXT_MAX = 1600, KINDS_SHOWN = 6 };
+enum { TEXT_MAX = 3200, KIND_MAX = 760, KINDS_SHOWN = 6 };
 
 static int rank_of(const lib_core *core, int member) { return core->c.rank_of ? core->c.rank_of[member] : member; }
 
@@ -159,22 +159,43 @@ static size_t add_brought(const lib_name *name, const lib_claim *claim, char *te
     return at;
 }
 
+/* Of the first two kinds that say all counts (because their texts do not): where they differ. */
+static void tell_counts(const lib_core *core, const lib_name *name, const int *kind, char *text, size_t bytes)
+{
+    const int64_t *first = NULL;
+    int whose = 0;
+    for (int m = 0; m < core->c.members; m++) {
+        const kolo_request *r = kind[m] == m ? &want_of(name, name->by[m])->r : NULL;
+        if (!r || !r->splits || !lib_gathers(r->what)) continue;
+        for (int k = 0; first && k < core->c.members; k++)
+            if (first[k] != r->splits[k]) {
+                snprintf(text, bytes, "; counts differ first for rank %d: %lld by rank %d, %lld by rank %d",
+                         rank_of(core, k), (long long)first[k], rank_of(core, whose), (long long)r->splits[k],
+                         rank_of(core, m));
+                return;
+            }
+        if (!first) first = r->splits, whose = m;
+    }
+}
+
 /* kind[m]: first member that brought the same as m, -1: none */
 static void tell_kinds(const lib_core *core, const lib_name *name, const int *kind, char *text, size_t bytes)
 {
     char ranks[256];
-    int shown = 0;
+    int shown = 0, left = 0;
     size_t at = 0;
-    for (int m = 0; m < core->c.members && at < bytes; m++) {
+    for (int m = 0; m < core->c.members; m++) {
         if (kind[m] != m) continue;
-        if (++shown > KINDS_SHOWN) {
-            snprintf(text + at, bytes - at, "; others brought something else again");
-            return;
+        if (left || shown == KINDS_SHOWN || at + KIND_MAX > bytes) {
+            left++;
+            continue;
         }
         lib_write_ranks(core, kind, m, ranks, sizeof ranks);
-        at += (size_t)snprintf(text + at, bytes - at, "%s%s brought ", shown > 1 ? "; " : "", ranks);
-        if (at < bytes) at += add_brought(name, name->by[m], text + at, bytes - at);
+        at += (size_t)snprintf(text + at, bytes - at, "%s%s brought ", shown++ ? "; " : "", ranks);
+        at += add_brought(name, name->by[m], text + at, bytes - at);
     }
+    if (left) at += (size_t)snprintf(text + at, bytes - at, "; %d other%s brought something else again", left, left > 1 ? "s" : "");
+    tell_counts(core, name, kind, text + at, bytes - at);
 }
 
 int lib_root_fail_different(lib_core *core, lib_name *name)

@@ -78,7 +78,7 @@ static int put_rows(lib_core *core, const lib_ready *ready)
         const kolo_request *r = &ready->any->wants.want[i].r;
         for (int64_t m = 0; m < n && lib_has_rows(r->what) && r->what != KOLO_SCATTER; m++) {
             const kolo_request *brought = &ready->by[m]->wants.want[i].r;
-            if (brought->splits) KOLO_TRY(lib_put(down, brought->splits, (size_t)n * 8));
+            if (r->what == KOLO_ALLTOALL) KOLO_TRY(lib_put(down, brought->splits, (size_t)n * 8));
             else KOLO_TRY(lib_put_number(down, brought->dims ? brought->dim[0] : 1));
         }
         if (r->what != KOLO_SCATTER) continue;
