@@ -57,15 +57,20 @@ int kolo_checkpoint_wait(kolo_run *run);
 /* The run folder's `best` now points to this step's checkpoint. */
 int kolo_checkpoint_mark_best(kolo_run *run, int64_t step);
 
+enum kolo_export_form { KOLO_FORM_SAFETENSORS, KOLO_FORM_DARKNET, KOLO_FORM_ONNX };
+/* What a file is to be, by the end of its name: .safetensors, .weights, .onnx; KOLO_ECONFIG: another. */
+int kolo_export_form(const char *path, enum kolo_export_form *form);
+
 /* How weights are written and read for other programs. */
 typedef struct kolo_export {
-    bool ema;        /* the averaged ones */
-    int64_t batches; /* that batch norms have seen (num_batches_tracked) */
-    int names;       /* KOLO_names_* */
-    int dtype;       /* KOLO_export_dtype_* */
+    enum kolo_export_form form; /* of the first two */
+    bool ema;                   /* the averaged ones */
+    int64_t batches;            /* that batch norms have seen (num_batches_tracked) */
+    int names;                  /* KOLO_names_* */
+    int dtype;                  /* KOLO_export_dtype_* */
 } kolo_export;
-/* Parameters and buffers of exec to FILE: darknet's form if it ends in .weights, else safetensors that load_state_dict of the program whose names
- * they are takes strictly (counters of batch norms and index tables of windows are written too). KOLO_ECONFIG: that program's names
+/* Parameters and buffers of exec to FILE: in darknet's form, or as safetensors that load_state_dict of the program whose names they are takes
+ * strictly (counters of batch norms and index tables of windows are written too). KOLO_ECONFIG: that program's names
  * of this network are not known, or the network is none that darknet's form can hold. */
 int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan, const kolo_export *how);
 /* The graph of an evaluation with its weights as ONNX (opset 20), from normalised pictures "input" (N,C,H,W), any N, to the network's outputs. KOLO_ECONFIG: an

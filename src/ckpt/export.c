@@ -143,15 +143,26 @@ static int write_darknet(const char *path, kolo_exec *exec, const kolo_graph *g,
     return rc;
 }
 
+int kolo_export_form(const char *path, enum kolo_export_form *form)
+{
+    static const char *const end[] = {[KOLO_FORM_SAFETENSORS] = ".safetensors", [KOLO_FORM_DARKNET] = ".weights", [KOLO_FORM_ONNX] = ".onnx"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof end / sizeof *end; i++) {
+        *form = (enum kolo_export_form)i;
+        if (!strcmp(dot, end[i])) return 0;
+    }
+    return kolo_fail(KOLO_ECONFIG, "%s: nothing is written under such a name: end it in %s, %s or %s", path, end[KOLO_FORM_SAFETENSORS],
+                     end[KOLO_FORM_DARKNET], end[KOLO_FORM_ONNX]);
+}
+
 int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan, const kolo_export *how)
 {
     item *items = NULL;
     int n = 0;
-    const char *dot = strrchr(path, '.');
     if (how->ema && !plan->config.ema)
         return kolo_fail(KOLO_ECONFIG,
                          "%s: this model keeps no averaged weights (ema=0): export the weights themselves", path);
-    if (dot && !strcmp(dot, ".weights")) return write_darknet(path, exec, plan->graph, how);
+    if (how->form == KOLO_FORM_DARKNET) return write_darknet(path, exec, plan->graph, how);
     int rc = kolo_items_make(plan, false, false, &items, &n);
     if (rc == 0) rc = write_safetensors(path, exec, plan, items, n, how);
     kolo_items_free(&items, n);

@@ -16,8 +16,10 @@ static int export(kolo_options *o, const char *run, const char *file)
 {
     kolo_session session;
     kolo_launch *launch;
+    enum kolo_export_form form;
     int64_t step = 0;
     int rc;
+    KOLO_TRY(kolo_export_form(file, &form));
     if (run && *o->weights) return kolo_fail(KOLO_ECONFIG, "weights of a run or of weights=%s: give one of them", o->weights);
     KOLO_TRY(kolo_command_alone(&launch));
     o->batch = o->micro_batch = 1;
@@ -28,14 +30,13 @@ static int export(kolo_options *o, const char *run, const char *file)
     KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
     if (run || *o->weights) KOLO_TRY_GOTO(rc, kolo_command_weights(&session, run ? NULL : o->weights, run, &step));
     else KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)o->seed));
-    const kolo_export how = {.ema = kolo_averages(o) && run,
+    const kolo_export how = {.form = form,
+                             .ema = kolo_averages(o) && run,
                              .batches = step,
                              .names = o->names,
                              .dtype = o->export_dtype};
-    const char *dot = strrchr(file, '.');
-    if (dot && !strcmp(dot, ".onnx")) rc = kolo_onnx_export(file, session.exec, session.plan, how.ema);
-    else rc = kolo_weights_export(file, session.exec, session.plan, &how);
-    if (rc < 0) goto fail;
+    if (form == KOLO_FORM_ONNX) KOLO_TRY_GOTO(rc, kolo_onnx_export(file, session.exec, session.plan, how.ema));
+    else KOLO_TRY_GOTO(rc, kolo_weights_export(file, session.exec, session.plan, &how));
     kolo_info("%s: %ld parameters of %s%s", file, (long)kolo_graph_parameters(session.graph), o->model,
               run || *o->weights ? "" : " as initialised");
 fail:

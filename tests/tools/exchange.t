@@ -23,6 +23,12 @@ is $(($(stat -c %s half.safetensors) * 10 / $(stat -c %s a.safetensors))) 5 "bf1
 convert model=resnet20 weights=half.safetensors export_dtype=bf16 half2.safetensors && cmp -s half.safetensors half2.safetensors
 ok $? "which are read back"
 
+for name in x.pth x.pt plain x.safetensors.gz; do
+    convert model=lenet5 seed=1 "$name"
+    is "$? $([ -e "$name" ] && echo written)" "78 " "$name: exit 78, and nothing is written"
+    like log "$name: .*end it in .safetensors, .weights or .onnx" "with the names there are"
+done
+
 # --- names
 convert model=swin_t seed=1 names=paper paper.safetensors && convert model=swin_t seed=1 own.safetensors
 grep -aq '"layers.2.downsample.reduction.weight"' paper.safetensors
