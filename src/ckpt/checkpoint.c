@@ -47,10 +47,6 @@ struct saver {
     char *math, *runtime;   /* its options for the manifest */
     int rc;                 /* of the thread, valid once it is joined */
     char error[2048];
-
-    pthread_mutex_t best_lock; /* marking the best, against removing old ones */
-    int64_t writing;           /* step in flight, -1 none; under best_lock */
-    int64_t best_wanted;       /* step to be marked when it is whole, -1 none; under best_lock */
 };
 
 static int describe_items(struct saver *s)
@@ -88,8 +84,6 @@ static int saver_create(struct saver **saver, const kolo_run *run, const kolo_pl
     s->run = run;
     s->plan = plan;
     s->backend = backend;
-    s->writing = s->best_wanted = -1;
-    pthread_mutex_init(&s->best_lock, NULL);
     int rc = describe_items(s);
     if (rc == 0) rc = reserve_memory(s);
     if (rc < 0) kolo_saver_destroy(saver);
@@ -118,7 +112,6 @@ int kolo_saver_destroy(struct saver **saver)
     kolo_pages_free(&s->snapshot, s->snapshot_bytes);
     kolo_pages_free(&s->canonical, s->canonical_bytes);
     free(s->carried.data);
-    pthread_mutex_destroy(&s->best_lock);
     free(s);
     *saver = NULL;
     return rc;
@@ -186,15 +179,12 @@ static int write_folder(struct saver *s, const char *aside)
 
 static int commit(struct saver *s)
 {
-    int64_t step = s->position.step;
-    pthread_mutex_lock(&s->best_lock);
-    int rc = kolo_store_commit(s->run->checkpoints, step);
-    if (rc == 0 && s->best_wanted == step) rc = kolo_store_mark_best(s->run->folder, step);
-    if (rc == 0 && kolo_store_prune(s->run->folder, s->run->checkpoints, step) < 0)
+    const kolo_position *p = &s->position;
+    KOLO_TRY(kolo_store_commit(s->run->checkpoints, p->step));
+    KOLO_TRY(kolo_store_mark_best(s->run->folder, p->best_step));
+    if (kolo_store_prune(s->run->folder, s->run->checkpoints, p->step) < 0)
         kolo_warn("an old checkpoint could not be removed: %s", kolo_error_text()); /* the new one stands */
-    s->writing = s->best_wanted = -1;
-    pthread_mutex_unlock(&s->best_lock);
-    return rc;
+    return 0;
 }
 
 static int write_checkpoint(struct saver *s)
@@ -212,9 +202,6 @@ static int write_checkpoint(struct saver *s)
         if (aside) kolo_folder_remove(aside); /* its space may be what is lacking */
         rc = kolo_fail(rc, "%s", why ? why : "out of memory");
         free(why);
-        pthread_mutex_lock(&s->best_lock);
-        s->writing = s->best_wanted = -1;
-        pthread_mutex_unlock(&s->best_lock);
     }
     free(aside);
     return rc;
@@ -234,12 +221,10 @@ static int start_writer(struct saver *s)
 {
     sigset_t all, before;
     s->rc = 0;
-    s->writing = s->position.step;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&s->thread, NULL, writer_main, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error) s->writing = -1;
     if (error)
         return kolo_fail(KOLO_EINTERNAL, "cannot start the checkpoint thread: %s; check ulimit -u", strerror(error));
     s->started = true;
@@ -294,15 +279,3 @@ void *kolo_checkpoint_carried(kolo_run *run, size_t bytes, int parts)
 }
 
 int kolo_checkpoint_wait(kolo_run *run) { return saver_wait(run->saver); }
-
-int kolo_checkpoint_mark_best(kolo_run *run, int64_t step)
-{
-    struct saver *s = run->saver;
-    if (!s) return kolo_store_mark_best(run->folder, step);
-    int rc = 0;
-    pthread_mutex_lock(&s->best_lock);
-    if (s->writing == step) s->best_wanted = step;
-    else rc = kolo_store_mark_best(run->folder, step);
-    pthread_mutex_unlock(&s->best_lock);
-    return rc;
-}

@@ -5,7 +5,7 @@
  *   RUN/checkpoints/step-0000000500/  tensors.safetensors: canonical f32 under state-dict names; "momentum:" and "ema:" before others
  *                                     manifest.json, written last: step, epoch, position, options, data uuid, seed, plan hash, versions,
  *                                     metrics, loss scale, crc32c and size of tensors.safetensors
- *   RUN/best                          name of the checkpoint with the best validation so far
+ *   RUN/best                          name of the checkpoint with the best validation so far (position.best_step), if it is there
  * The last two and the best are kept. */
 #ifndef KOLO_CKPT_H
 #define KOLO_CKPT_H
@@ -23,7 +23,7 @@ typedef struct kolo_position {
     uint64_t seed;
     double wall_seconds; /* trained so far, over all starts */
     double best_top1;    /* -1: none yet */
-    int64_t best_step;
+    int64_t best_step;   /* 0: none */
     char data_uuid[40];
     char model[64];
     uint64_t plan_hash;
@@ -42,6 +42,8 @@ int kolo_run_record(kolo_run *run, const kolo_options *options);
 /* Newest complete checkpoint: 1 found (position filled, `path` its folder), 0 none, negative: error. Half-written or damaged ones (no manifest, wrong
  * size or crc) are passed over with a warning and the one before is taken. */
 int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size);
+/* Where the run stands, if its newest checkpoint is whole: tensors, which may be many gigabytes, are not read. For what is planned before the run is opened. */
+int kolo_checkpoint_position(const char *run_folder, kolo_position *position);
 /* The same for checkpoint=: newest, best (by validation), or the number of a step. KOLO_EINPUT: it is not there, or damaged; KOLO_ECONFIG: none of these words. */
 int kolo_checkpoint_pick(const char *run_folder, const char *which, kolo_position *position, char *path, size_t size);
 /* Reads the tensors, and the loss scale, of a checkpoint that was found into exec; checksums are not compared again. Every rank reads. KOLO_ECONFIG: another model (missing, extra, wrongly shaped tensors are listed). */
@@ -54,8 +56,6 @@ int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *
 int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
                          const kolo_options *options, const kolo_position *position);
 int kolo_checkpoint_wait(kolo_run *run);
-/* The run folder's `best` now points to this step's checkpoint. */
-int kolo_checkpoint_mark_best(kolo_run *run, int64_t step);
 
 enum kolo_export_form { KOLO_FORM_SAFETENSORS, KOLO_FORM_DARKNET, KOLO_FORM_ONNX };
 /* What a file is to be, by the end of its name: .safetensors, .weights, .onnx; KOLO_ECONFIG: another. */

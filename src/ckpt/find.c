@@ -1,6 +1,9 @@
 /* The newest whole checkpoint of a run folder. */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,24 +50,25 @@ static int verify_tensors(const char *path, const manifest *m)
     return rc;
 }
 
-static int verify(const char *folder, manifest *m)
+static int verify(const char *folder, bool whole, manifest *m)
 {
     char *list = kolo_format("%s/manifest.json", folder), *tensors = kolo_format("%s/tensors.safetensors", folder);
     int rc = list && tensors ? kolo_record_read(list, m) : KOLO_ECONFIG;
-    if (rc == 0) rc = verify_tensors(tensors, m);
+    if (rc == 0 && whole) rc = verify_tensors(tensors, m);
     free(list);
     free(tensors);
     return rc;
 }
 
-static int read_step(const char *checkpoints, int64_t step, kolo_position *position, char *path, size_t size)
+/* whole: its tensors are compared with their checksum. */
+static int read_step(const char *checkpoints, int64_t step, bool whole, kolo_position *position, char *path, size_t size)
 {
     char name[STORE_NAME];
     manifest m;
     kolo_store_name(step, name);
     int n = snprintf(path, size, "%s/%s", checkpoints, name);
     if (n < 0 || (size_t)n >= size) return kolo_fail(KOLO_ECONFIG, "%s: this path is too long", checkpoints);
-    KOLO_TRY(verify(path, &m));
+    KOLO_TRY(verify(path, whole, &m));
     if (m.position.step != step)
         return kolo_fail(KOLO_EINPUT, "%s: its manifest is of step %" PRId64, path, m.position.step);
     *position = m.position;
@@ -72,9 +76,9 @@ static int read_step(const char *checkpoints, int64_t step, kolo_position *posit
 }
 
 /* 1: whole, 0: gone or damaged (said unless it is gone). One that cannot be read is an error: it may be whole. */
-static int try_step(const char *checkpoints, int64_t step, kolo_position *position, char *path, size_t size)
+static int try_step(const char *checkpoints, int64_t step, bool whole, kolo_position *position, char *path, size_t size)
 {
-    const int rc = read_step(checkpoints, step, position, path, size);
+    const int rc = read_step(checkpoints, step, whole, position, path, size);
     if (rc == 0) return 1;
     if (rc == KOLO_ECONFIG || (rc == KOLO_EIO && kolo_file_exists(path))) return rc;
     if (kolo_file_exists(path))
@@ -82,13 +86,13 @@ static int try_step(const char *checkpoints, int64_t step, kolo_position *positi
     return 0;
 }
 
-int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size)
+static int find(const char *run_folder, bool whole, kolo_position *position, char *path, size_t size)
 {
     int64_t *steps = NULL, n = 0;
     char *checkpoints = kolo_format("%s/checkpoints", run_folder);
     if (!checkpoints) return KOLO_ECONFIG;
     int rc = kolo_store_list(checkpoints, &steps, &n);
-    for (int64_t i = 0; rc == 0 && i < n; i++) rc = try_step(checkpoints, steps[i], position, path, size);
+    for (int64_t i = 0; rc == 0 && i < n; i++) rc = try_step(checkpoints, steps[i], whole, position, path, size);
     if (rc == 0 && n > 0)
         rc = kolo_fail(KOLO_EINPUT,
                        "%s: none of the %" PRId64
@@ -100,11 +104,23 @@ int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *
     return rc;
 }
 
+int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size)
+{
+    return find(run_folder, true, position, path, size);
+}
+
+int kolo_checkpoint_position(const char *run_folder, kolo_position *position)
+{
+    char path[PATH_MAX];
+    return find(run_folder, false, position, path, sizeof path);
+}
+
 static int64_t number_of(const char *which)
 {
     char *end;
+    errno = 0;
     const long long step = strtoll(which, &end, 10);
-    return end == which || *end || step < 0 ? -1 : step;
+    return errno || end == which || *end || step < 0 ? -1 : step;
 }
 
 static int fail_missing(const char *run_folder, const char *checkpoints, int64_t step)
@@ -129,12 +145,12 @@ int kolo_checkpoint_pick(const char *run_folder, const char *which, kolo_positio
     const bool best = !strcmp(which, "best");
     const int64_t step = best ? kolo_store_best(run_folder) : number_of(which);
     if (step < 0 && best)
-        return kolo_fail(KOLO_EINPUT, "%s: no checkpoint is known as the best: nothing was validated", run_folder);
+        return kolo_fail(KOLO_EINPUT, "%s: no checkpoint is known as the best: nothing was validated, or the best was lost", run_folder);
     if (step < 0)
         return kolo_fail(KOLO_ECONFIG, "checkpoint=%s: it is newest, best, or the number of a step", which);
     char *checkpoints = kolo_format("%s/checkpoints", run_folder);
     if (!checkpoints) return KOLO_ECONFIG;
-    int rc = read_step(checkpoints, step, position, path, size);
+    int rc = read_step(checkpoints, step, true, position, path, size);
     if (rc < 0 && !kolo_file_exists(path)) rc = fail_missing(run_folder, checkpoints, step);
     free(checkpoints);
     return rc < 0 ? rc : 1;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -127,10 +128,10 @@ int kolo_store_mark_best(const char *run_folder, int64_t step)
     char *target = kolo_format("%s/checkpoints/%s/manifest.json", run_folder, name),
          *path = kolo_format("%s/best", run_folder);
     int rc = target && path ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && !kolo_file_exists(target))
-        rc = kolo_fail(KOLO_EINTERNAL, "%s cannot be the best checkpoint: it is not there", name);
-    int bytes = snprintf(line, sizeof line, "%s\n", name);
-    if (rc == 0) rc = kolo_file_write_atomic(path, line, (size_t)bytes);
+    const int bytes = snprintf(line, sizeof line, "%s\n", name);
+    const bool there = rc == 0 && step > 0 && kolo_file_exists(target);
+    if (there && kolo_store_best(run_folder) != step) rc = kolo_file_write_atomic(path, line, (size_t)bytes);
+    else if (rc == 0 && !there && unlink(path) < 0 && errno != ENOENT) rc = kolo_fail_io("remove", path);
     free(target);
     free(path);
     return rc;
@@ -154,11 +155,7 @@ int kolo_store_prune(const char *run_folder, const char *checkpoints, int64_t st
     int64_t *steps, n, best = kolo_store_best(run_folder), kept = 0;
     int rc = list(checkpoints, "", &steps, &n);
     for (int64_t i = 0; rc == 0 && i < n; i++) {
-        if (steps[i] == best) {
-            kept += steps[i] <= step;
-            continue;
-        }
-        if (steps[i] <= step && kept < 2) kept++;
+        if (steps[i] == best || (steps[i] <= step && kept < 2)) kept++;
         else rc = remove_step(checkpoints, steps[i], "");
         if (rc == 0 && steps[i] > step)
             kolo_warn("%s: removed the checkpoint of step %" PRId64 ": the run went on from an earlier one",

@@ -16,6 +16,7 @@ int kolo_store_sweep(const char *checkpoints);
 /* step-N.tmp, complete and synced, becomes step-N (which it replaces if that is there). */
 int kolo_store_commit(const char *checkpoints, int64_t step);
 
+/* RUN/best names this step's checkpoint; where that is not there (0: nothing was validated) there is no such file. */
 int kolo_store_mark_best(const char *run_folder, int64_t step);
 int64_t kolo_store_best(const char *run_folder); /* -1: none */
 /* After `step` was written: keeps it, the one before, and the best. Later steps are of a line that a resume gave up (damaged). */

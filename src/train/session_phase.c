@@ -52,10 +52,9 @@ int session_position(const kolo_session *s, kolo_position *position)
         kolo_position position;
     } word;
     if (!*s->options->run || !(s->parts & KOLO_SESSION_TRAIN) || (s->parts & (KOLO_SESSION_PLAN_ONLY | KOLO_SESSION_DATA_ONLY))) return 0;
-    char path[4096];
     word mine = {0}, *all = kolo_alloc((size_t)s->launch->size * sizeof *all);
     int rc = all ? 0 : KOLO_ECONFIG, found = 0;
-    if (s->launch->rank == 0) mine.found = found = kolo_checkpoint_find(s->options->run, &mine.position, path, sizeof path);
+    if (s->launch->rank == 0) mine.found = found = kolo_checkpoint_position(s->options->run, &mine.position);
     if (found < 0) rc = found; /* whose text stands; the job ends with it */
     if (rc == 0) rc = kolo_launch_exchange(s->launch, &mine, sizeof mine, all);
     if (rc == 0) {

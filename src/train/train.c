@@ -176,10 +176,7 @@ static int loop(trainer *t)
         if (end || epoch_end) KOLO_TRY(trainer_tell_epoch(t));
         if (end) KOLO_TRY(form_statistics(t));
         if (evaluated) KOLO_TRY(evaluate(t));
-        if (saved || t->position.best_top1 > best) {
-            KOLO_TRY(save(t));
-            if (speaks(t) && t->position.best_top1 > best) KOLO_TRY(kolo_checkpoint_mark_best(t->run, step));
-        }
+        if (saved || t->position.best_top1 > best) KOLO_TRY(save(t));
         if (!end && phase != s->now) KOLO_TRY(change_phase(t, phase));
         else if (epoch_end) kolo_epoch_begin(&t->epoch, s, step);
     }

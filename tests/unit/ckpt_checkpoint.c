@@ -34,9 +34,12 @@ static kolo_position rig_position(int64_t step)
                            .plan_hash = 0xFEDCBA9876543210};
 }
 
+static int64_t best_step = 2; /* of what is saved */
+
 static int rig_save(rig *r, kolo_run *run, int64_t step)
 {
     kolo_position p = rig_position(step);
+    p.best_step = best_step;
     return kolo_checkpoint_save(run, r->exec, r->plan, r->backend, &r->options, &p);
 }
 
@@ -235,6 +238,7 @@ static void picking(void)
     is_int(kolo_checkpoint_pick(keep, "5", &p, path, sizeof path), KOLO_EINPUT, "one that is gone");
     ok(strstr(kolo_error_text(), "there are: 7 8"), "those that are there are told: %s", kolo_error_text());
     is_int(kolo_checkpoint_pick(keep, "last", &p, path, sizeof path), KOLO_ECONFIG, "a word that says nothing (%s)", kolo_error_text());
+    is_int(kolo_checkpoint_pick(keep, "99999999999999999999", &p, path, sizeof path), KOLO_ECONFIG, "a number that is none of a step");
     is_int(kolo_checkpoint_pick(one, "best", &p, path, sizeof path), KOLO_EINPUT, "no best where nothing was validated (%s)", kolo_error_text());
     free(keep);
     free(one);
@@ -249,27 +253,30 @@ static void keeping(void)
     for (int s = 1; s <= 3; s++) rig_save(&a, run, s);
     kolo_checkpoint_wait(run);
     is_text(list("keep", text), "2 3", "the last two are kept");
-    is_int(kolo_checkpoint_mark_best(run, 2), 0, "one of them is the best");
-    is_int(kolo_checkpoint_mark_best(run, 1), KOLO_EINTERNAL, "one that is gone cannot be");
     for (int s = 4; s <= 6; s++) rig_save(&a, run, s);
     kolo_checkpoint_wait(run);
     is_text(list("keep", text), "2 5 6", "the best stays beside the last two");
-    rig_save(&a, run, 7);
-    is_int(kolo_checkpoint_mark_best(run, 7), 0, "the one being written may be the best");
-    rig_save(&a, run, 8);
+    best_step = 7;
+    for (int s = 7; s <= 8; s++) rig_save(&a, run, s);
     kolo_checkpoint_wait(run);
     char *best = place("keep", "/best"), *name = NULL;
     kolo_file_read(best, &name, NULL);
-    is_text(name, "step-0000000007\n", "and is, once it is whole");
+    is_text(name, "step-0000000007\n", "the one being written is the best, once it is whole");
     is_text(list("keep", text), "7 8", "the former best goes");
     picking();
     rig_step(&a, 0);
     rig_save(&a, run, 8);
     is_int(kolo_checkpoint_wait(run), 0, "a step is saved a second time (%s)", kolo_error_text());
     is_int(find("keep", path), 8, "and found");
+    best_step = 4;
     rig_save(&a, run, 5);
+    is_int(kolo_checkpoint_wait(run), 0, "a run went on from before step 5 (%s)", kolo_error_text());
+    is_text(list("keep", text), "5", "it drops what lies ahead");
+    ok(!kolo_file_exists(best), "which is not taken for its best when it comes there again; its own is gone");
+    for (int s = 6; s <= 7; s++) rig_save(&a, run, s);
     kolo_run_close(&run);
-    is_text(list("keep", text), "5 7", "a run that went on from before step 5 drops what lies ahead, but not the best");
+    ok(!kolo_file_exists(best), "nor is the one that it then writes");
+    best_step = 2;
     free(best);
     free(name);
     rig_close(&a);
@@ -296,10 +303,11 @@ static void damaged(void)
     kolo_checkpoint_wait(run);
     char *tensors = place("hurt", "/checkpoints/step-0000000002/tensors.safetensors"),
          *manifest = place("hurt", "/checkpoints/step-0000000002/manifest.json");
-    flip_byte(tensors, 100000);
-    is_int(find("hurt", path), 1, "one changed bit: the checkpoint before is taken");
     char *folder = place("hurt", "/checkpoints/step-0000000002"), *hurt = place("hurt", "");
-    kolo_position p;
+    flip_byte(tensors, 100000);
+    kolo_position p = {.step = -1};
+    ok(kolo_checkpoint_position(hurt, &p) == 1 && p.step == 2, "one changed bit: where the run stands is told without reading tensors");
+    is_int(find("hurt", path), 1, "but the checkpoint before is taken");
     is_int(kolo_checkpoint_pick(hurt, "2", &p, path, sizeof path), KOLO_EINPUT, "asked for by its step it is refused (%s)", kolo_error_text());
     flip_byte(tensors, 100000);
     is_int(find("hurt", path), 2, "changed back: it is good");
@@ -328,6 +336,7 @@ static void full_disk(void)
     rig a;
     char text[256], path[512];
     rig_open(&a, &lenet);
+    char *best = place("full", "/best");
     kolo_run *run = open_run("full");
     rig_save(&a, run, 1);
     kolo_checkpoint_wait(run);
@@ -335,6 +344,7 @@ static void full_disk(void)
     getrlimit(RLIMIT_FSIZE, &old);
     small = (struct rlimit){.rlim_cur = 150000, .rlim_max = old.rlim_max};
     setrlimit(RLIMIT_FSIZE, &small);
+    best_step = 2;
     int saved = rig_save(&a, run, 2), waited = kolo_checkpoint_wait(run);
     char *why = kolo_strdup(kolo_error_text());
     int again = rig_save(&a, run, 3), next = rig_save(&a, run, 4);
@@ -342,11 +352,13 @@ static void full_disk(void)
     ok(saved == 0 && waited == KOLO_EIO, "no room: the save is begun, the wait tells: %s", why);
     ok(again == 0 && next == KOLO_EIO, "or the next save does");
     is_text(list("full", text), "1", "nothing half-written is left");
+    ok(!kolo_file_exists(best), "nor named the best");
     is_int(find("full", path), 1, "the older checkpoint stands");
     ok(rig_save(&a, run, 5) == 0 && kolo_checkpoint_wait(run) == 0, "with room again it goes on (%s)",
        kolo_error_text());
     is_int(find("full", path), 5, "and the new one is found");
     kolo_run_close(&run);
+    free(best);
     free(why);
     rig_close(&a);
 }
@@ -419,7 +431,6 @@ static void beside_the_step(void)
     for (int s = 0; s < 20; s++) {
         good &= rig_step(&a, s) == 0;
         if (s % 2) good &= rig_save(&a, run, s + 1) == 0;
-        if (s % 4 == 1) good &= kolo_checkpoint_mark_best(run, s + 1) == 0;
     }
     kolo_run_close(&run);
     ok(good && find("beside", path) == 20, "a save every second step, none waited for");
