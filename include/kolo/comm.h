@@ -12,8 +12,8 @@
  * operation, root, ...) fail on EVERY rank of the group with KOLO_EINPUT and a text that names the ranks and what each brought; nothing
  * was sent, and the world stays usable. A dead or stopped peer fails what waits for it within the deadline with KOLO_ELAUNCH, naming
  * rank, host, operation and how far it came; the world is then broken: every later call returns the same. Between nodes MPI may still write into the vectors of
- * what was under way: keep them until the process ends. The survivors cannot go on among themselves (a world is all ranks of one launch, over sockets too): close
- * it, end, and start the job again from a checkpoint, with fewer nodes if need be.
+ * what was under way: keep them until the process ends. The survivors may go on as a smaller world (kolo_world_shrink), or close it, end, and start the job again
+ * from a checkpoint, with fewer nodes if need be.
  *
  * Any thread may call. Nothing is allocated per call once a request of the same kind has been seen (but for results of more than 256 MiB that the library
  * makes, and objects). */
@@ -107,6 +107,24 @@ int kolo_world_open(kolo_world **world, const kolo_world_config *config);
 void kolo_world_close(kolo_world **world);
 /* This rank cannot go on: every rank's waits end with `reason`. Not collective. */
 void kolo_world_abort(kolo_world *world, const char *reason);
+
+/* The survivors of a broken world go on: *world is closed, and becomes a new world of those that are left, in their old order (its sockets and shared memory are
+ * new, and nothing of the old ones stays). Collective over the survivors, who learn of the break at different times: a rank that lives is waited for up to the
+ * timeout, one that is dead not at all, one that is stopped for the patience. If more die meanwhile, the others agree anew, until all that are left have
+ * opened one world. After a break without a death (kolo_world_abort) it is of all ranks that call.
+ *
+ * Requests that were under way have ended with the text of the break. Handles, groups, memory of kolo_world_alloc and what compression held back go with the old
+ * world; no other thread may be in a call about it. A timeline begins anew, in the same files.
+ *
+ * least: with fewer survivors KOLO_ELAUNCH on all of them; the same everywhere. More than half of the size excludes that a network that fell apart leaves two worlds.
+ *
+ * KOLO_EINPUT: the world is whole, or of one rank; KOLO_ECONFIG: its nodes talk over MPI, which cannot shrink: open it with transport=tcp (one node needs
+ * neither). Then nothing was changed. After any other error *world is NULL: KOLO_ELAUNCH, for one, where the others went on without this rank, since it was stopped
+ * and woke too late (it disturbs nobody), or where all that are left were stopped themselves.
+ *
+ * The launcher must not end the survivors: srun --no-kill --kill-on-bad-exit=0 (SLURM_KILL_BAD_EXIT=0; KillOnBadExit=0 in slurm.conf is what that overrides), mpiexec -disable-auto-cleanup. It knows of no
+ * shrink: PMIx and MPI are not finalized after it, and a program that called MPI_Init itself cannot finalize it either: it ends by _exit. */
+int kolo_world_shrink(kolo_world **world, int least);
 
 /* A Chrome trace of every rank in FOLDER/rank-N.json (and its older half in rank-N.older.json), written anew, from here to stop or close; what a killed rank did
  * up to its last quarter of a second is there. `kolo timeline merge` joins them. Collective over the world; what

@@ -229,6 +229,19 @@ static int share(comm_segments *s, double deadline)
     return await_stage(s, MAPPED, deadline);
 }
 
+/* What ranks of this node that died meanwhile have left; a segment without its size may be one that is just being made. */
+static void sweep(const comm_segments *s)
+{
+    char name[NAME_MAX];
+    struct stat info;
+    for (int l = 0; l < s->ranks; l++) {
+        int fd = l != s->me && segment_name(s, l, name, sizeof name) == 0 ? shm_open(name, O_RDWR, 0) : -1;
+        if (fd < 0) continue;
+        if (fstat(fd, &info) == 0 && info.st_size > 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) shm_unlink(name);
+        close(fd);
+    }
+}
+
 static int open_shared(comm_segments *s, double deadline)
 {
     char name[NAME_MAX];
@@ -250,6 +263,7 @@ fail:
         snprintf(s->base[s->me]->text, COMM_TEXT, "%s", kolo_error_text());
         set_stage(s, FAILED);
     }
+    sweep(s);
     return rc;
 }
 

@@ -127,8 +127,7 @@ int kolo_launch_adopt(kolo_launch *launch, const void *mpi_comm)
 void kolo_launch_finish(kolo_launch *launch)
 {
     kolo_launch_state *state = kolo_state(launch);
-    if (!state) return;
-    state->method->finish(launch);
+    if (state) state->method->finish(launch);
     kolo_node_map_free(launch);
     free(state);
     launch->state = NULL;

@@ -35,6 +35,10 @@ bool kolo_launch_mpi_runs(void);
 /* Collective; the job ends well only after this. Idempotent. */
 void kolo_launch_finish(kolo_launch *launch);
 
+/* Some ranks of a launch (ascending, this one among them) as one of their own, without a launcher or MPI: a map, and the name of a job; nothing can be exchanged
+ * over it. Not collective. */
+int kolo_launch_part(kolo_launch *part, const kolo_launch *launch, const int *rank, int count, const char *job);
+
 /* Ends every rank of the job with this exit status (MPI_Abort, PMIx_Abort, _exit). Prints nothing. Does not return. */
 void kolo_launch_abort(kolo_launch *launch, int exit_status) __attribute__((noreturn));
 

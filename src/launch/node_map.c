@@ -63,6 +63,25 @@ fail:
     return rc;
 }
 
+int kolo_launch_part(kolo_launch *part, const kolo_launch *of, const int *rank, int count, const char *job)
+{
+    kolo_identity *all = kolo_alloc((size_t)count * sizeof *all);
+    if (!all) return KOLO_ECONFIG;
+    memset(part, 0, sizeof *part);
+    part->method = "part";
+    part->size = count;
+    snprintf(part->job, sizeof part->job, "%s", job);
+    for (int i = 0; i < count; i++) {
+        int node = of->node_of[rank[i]];
+        snprintf(all[i].name, sizeof all[i].name, "%s", of->host_of ? of->host_of[node] : of->host);
+        all[i].group = node; /* nodes stay apart, whatever their names */
+        if (rank[i] == of->rank) part->rank = i;
+    }
+    int rc = kolo_node_map(part, all);
+    free(all);
+    return rc;
+}
+
 void kolo_node_map_free(kolo_launch *launch)
 {
     for (int n = 0; launch->host_of && n < launch->nodes; n++) free(launch->host_of[n]);

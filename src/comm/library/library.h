@@ -89,6 +89,7 @@ struct kolo_world {
     uint32_t bundles; /* so far */
     struct lib_engine *engine;
     struct lib_timeline *timeline; /* NULL: off; written to under the turn or the lock, changed under both */
+    struct lib_muster *muster;     /* NULL: cannot be shrunk (one rank, or MPI between the nodes) */
 };
 
 /* ---- negotiate: which named entries begin, and in which order ------------------------------------------------------------ */

@@ -2,9 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/library/muster.h"
 #include "comm/library/parts.h"
 #include "comm/rank_list.h"
 #include "comm/segment.h"
@@ -43,34 +45,47 @@ static int find_launch(const void *mpi_comm, const char *method, kolo_launch **l
 
 /* ---- opening -------------------------------------------------------------------------------------------------------------- */
 
-/* What needs no other rank: settings, the table. */
-static int prepare(kolo_world *world, const kolo_world_config *config)
+/* What needs no other rank: settings, the table, the door for a later shrink (of survivors, who have theirs: not again). */
+static int prepare(kolo_world *world, const kolo_world_config *config, bool survivors)
 {
+    const kolo_launch *l = world->launch;
+    bool mpi;
     KOLO_TRY(lib_config_resolve(&world->config, config));
     KOLO_TRY(lib_entries_open(world));
-    return comm_table_open(&world->selector, world->config.table, world->config.algorithm);
+    KOLO_TRY(comm_table_open(&world->selector, world->config.table, world->config.algorithm));
+    KOLO_TRY(comm_router_between(l, world->config.transport, &mpi));
+    return l->size == 1 || mpi || survivors ? 0 : lib_muster_open(&world->muster, l->nodes == 1);
 }
+
+/* What every rank tells before anything else. */
+typedef struct introduction {
+    char settings[LIB_TEXT];
+    line_card door;
+} introduction;
 
 /* Before anything waits for anybody every rank learns whether all could prepare, with settings that fit together. */
 static int agree_on_settings(const kolo_world *world, int status, lib_exchange exchange, void *of)
 {
     const kolo_world_config *c = &world->config;
-    char mine[LIB_TEXT] = "", list[1600], own[COMM_TEXT];
+    introduction mine = {.settings = ""};
+    char list[1600], own[COMM_TEXT];
     bool differ = false;
-    if (status < 0) snprintf(mine, sizeof mine, "%s", kolo_error_text());
-    else snprintf(mine, sizeof mine, "transport %s, table %08x, timeline %s, cache %d, fixed order %s", c->transport,
+    if (world->muster) mine.door = world->muster->card;
+    if (status < 0) snprintf(mine.settings, LIB_TEXT, "%s", kolo_error_text());
+    else snprintf(mine.settings, LIB_TEXT, "transport %s, table %08x, timeline %s, cache %d, fixed order %s", c->transport,
                   comm_selector_digest(world->selector), c->timeline && *c->timeline ? "on" : "off", c->cache,
                   c->fixed_order ? "on" : "off");
     snprintf(own, sizeof own, "%s", kolo_error_text());
-    char *all = kolo_alloc((size_t)world->launch->size * LIB_TEXT);
+    introduction *all = kolo_alloc((size_t)world->launch->size * sizeof *all);
     if (!all) return KOLO_ECONFIG;
-    int rc = exchange ? exchange(of, mine, sizeof mine, all) : kolo_launch_exchange(world->launch, mine, sizeof mine, all);
-    for (int r = 0; r < world->launch->size && rc == 0; r++) differ |= strcmp(all + (size_t)r * LIB_TEXT, mine) != 0;
+    int rc = exchange ? exchange(of, &mine, sizeof mine, all) : kolo_launch_exchange(world->launch, &mine, sizeof mine, all);
+    for (int r = 0; r < world->launch->size && rc == 0; r++) differ |= strcmp(all[r].settings, mine.settings) != 0;
     if (status < 0) rc = kolo_fail(status, "%s", own);
     if (rc == 0 && differ) {
-        comm_rank_list(list, sizeof list, NULL, world->launch->size, all, LIB_TEXT);
+        comm_rank_list(list, sizeof list, NULL, world->launch->size, all[0].settings, sizeof *all);
         rc = kolo_fail(KOLO_ECONFIG, "comm: the ranks of a world need the same settings: %s", list);
     }
+    if (rc == 0 && world->muster) rc = lib_muster_begin(world->muster, world->launch, &all[0].door, sizeof *all, c->timeout, c->patience);
     free(all);
     return rc;
 }
@@ -82,6 +97,7 @@ static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
     const comm_router_config config = {.between = c->transport,
                                        .timeout = c->timeout,
                                        .patience = c->patience,
+                                       .within = exchange == lib_muster_exchange ? c->patience : 0,
                                        .shared_bytes = c->shared_bytes,
                                        .exchange = exchange,
                                        .exchange_of = of};
@@ -110,7 +126,7 @@ int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_conf
     if (!world) return KOLO_ECONFIG;
     pthread_mutex_init(&world->lock, NULL);
     world->launch = launch;
-    int rc = agree_on_settings(world, prepare(world, config), exchange, of);
+    int rc = agree_on_settings(world, prepare(world, config, exchange == lib_muster_exchange), exchange, of);
     if (rc == 0) rc = open_parts(world, exchange, of);
     if (rc < 0) kolo_world_close(out);
     return rc;
@@ -122,6 +138,8 @@ int kolo_world_open(kolo_world **out, const kolo_world_config *config)
     bool own;
     *out = NULL;
     if (process.open) return kolo_fail(KOLO_EINPUT, "comm: a world is open in this process; close it first");
+    if (process.broken && process.launch.size > 1)
+        return kolo_fail(KOLO_ELAUNCH, "comm: a world of this process broke, and its launcher would wait for the dead; start the job again");
     KOLO_TRY(find_launch(config ? config->mpi_comm : NULL, lib_config_method(config), &launch, &own));
     int rc = lib_world_start(out, launch, config, NULL, NULL);
     if (rc == 0) (*out)->own_launch = own;
@@ -152,10 +170,65 @@ void kolo_world_close(kolo_world **out)
     pthread_mutex_destroy(&world->lock);
     if (world->own_launch || world->launch == &process.launch) process.open = false;
     if (opened && !whole && world->launch == &process.launch) process.broken = true;
-    if (world->own_launch && whole) kolo_launch_finish(world->launch);
+    if (world->own_launch && (whole || !world->launch->state)) kolo_launch_finish(world->launch);
     if (world->own_launch) free(world->launch);
+    lib_muster_close(&world->muster);
     free(world);
     *out = NULL;
+}
+
+static int none(void) { return kolo_fail(KOLO_EINPUT, "comm: no world is open"); }
+
+/* ---- shrinking ------------------------------------------------------------------------------------------------------------- */
+
+static int may_shrink(kolo_world *world)
+{
+    if (!world->muster && world->launch->size > 1)
+        return kolo_fail(KOLO_ECONFIG, "comm: the %d nodes of this world talk over MPI, which cannot go on without its dead ranks; open a world that is to shrink with "
+                                       "transport=tcp (KOLO_COMM_TRANSPORT=tcp)", world->launch->nodes);
+    if (!world->muster) return kolo_fail(KOLO_EINPUT, "comm: a world of one rank cannot shrink");
+    if (comm_router_status(world->router) == 0) return kolo_fail(KOLO_EINPUT, "comm: the world is whole; kolo_world_abort breaks it on all ranks");
+    while (!lib_broken(world)) usleep(1000); /* its engine sees the same in its next turn, and ends what is under way */
+    return 0;
+}
+
+/* The survivors' world; KOLO_ELAUNCH and *gathered: some of them died meanwhile. */
+static int open_survivors(kolo_world **out, lib_muster *muster, const kolo_world_config *config, int least, bool *gathered)
+{
+    *gathered = false;
+    KOLO_TRY(lib_muster_gather(muster, least));
+    *gathered = true;
+    kolo_launch *launch = kolo_alloc(sizeof *launch);
+    if (!launch) return KOLO_ECONFIG;
+    int rc = lib_muster_launch(muster, launch);
+    if (rc == 0) rc = lib_world_start(out, launch, config, lib_muster_exchange, muster);
+    if (rc == 0) {
+        (*out)->own_launch = process.open = true;
+        (*out)->muster = muster;
+        return 0;
+    }
+    kolo_launch_finish(launch);
+    free(launch);
+    return rc;
+}
+
+int kolo_world_shrink(kolo_world **out, int least)
+{
+    kolo_world *old = *out;
+    if (!old) return none();
+    KOLO_TRY(may_shrink(old));
+    lib_muster *muster = old->muster;
+    kolo_world_config config = old->config;
+    int attempts = old->launch->size, rc;
+    bool gathered;
+    old->muster = NULL;
+    old->config = (kolo_world_config){0};
+    kolo_world_close(out);
+    do rc = open_survivors(out, muster, &config, least, &gathered);
+    while (rc == KOLO_ELAUNCH && gathered && --attempts > 0);
+    if (rc < 0) lib_muster_close(&muster);
+    lib_config_free(&config);
+    return rc;
 }
 
 void kolo_world_abort(kolo_world *world, const char *reason)
@@ -168,7 +241,6 @@ void kolo_world_abort(kolo_world *world, const char *reason)
     lib_engine_wake(world);
 }
 
-static int none(void) { return kolo_fail(KOLO_EINPUT, "comm: no world is open"); }
 int kolo_world_rank(const kolo_world *world) { return world ? world->launch->rank : none(); }
 int kolo_world_size(const kolo_world *world) { return world ? world->launch->size : none(); }
 int kolo_world_local_rank(const kolo_world *world) { return world ? world->launch->local_rank : none(); }

@@ -208,7 +208,7 @@ static int open_segments(comm_router *router)
                                        .me = router->me,
                                        .ranks = router->ranks,
                                        .rank_of = router->rank_of,
-                                       .timeout = router->config.timeout,
+                                       .timeout = router->config.within > 0 ? router->config.within : router->config.timeout,
                                        .bytes = head + inner + shared,
                                        .head = head,
                                        .sparse = true};
@@ -238,12 +238,10 @@ static int find_node(comm_router *router)
     return 0;
 }
 
-/* Which means serves between nodes: the same on all ranks, because all have the same launcher. */
-static int choose_between(const comm_router *router, bool *mpi)
+int comm_router_between(const kolo_launch *launch, const char *name, bool *mpi)
 {
-    const char *name = router->config.between;
     bool any = !name || !*name || strcmp(name, "auto") == 0;
-    *mpi = router->launch->nodes > 1 && (any ? router->launch->mpi : strcmp(name, "mpi") == 0);
+    *mpi = launch->nodes > 1 && (any ? launch->mpi : strcmp(name, "mpi") == 0);
     if (any || strcmp(name, "mpi") == 0 || strcmp(name, "tcp") == 0) return 0;
     return kolo_fail(KOLO_ECONFIG, "comm: transport \"%s\" is not known; use auto, mpi or tcp", name);
 }
@@ -252,7 +250,7 @@ static int open_all(comm_router *router)
 {
     bool mpi;
     KOLO_TRY(find_node(router));
-    KOLO_TRY(choose_between(router, &mpi));
+    KOLO_TRY(comm_router_between(router->launch, router->config.between, &mpi));
     int rc = open_segments(router);
     if (rc == 0) rc = channel_open(router);
     if (mpi) rc = comm_mpi_open(router->launch, rc, &router->mpi);

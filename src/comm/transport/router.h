@@ -11,6 +11,7 @@ typedef struct comm_router_config {
     const char *between;  /* "auto", "mpi", "tcp" */
     double timeout;       /* seconds without any sign of progress until a wait fails; 0: 300 */
     double patience;      /* seconds without any sign of life until a rank is held to be stopped, at most the timeout; 0: 8 */
+    double within;        /* seconds that the others may be late while the node's memory is set up; 0: the timeout */
     size_t shared_bytes;  /* of every rank, for comm_router_alloc; the same on all. Pages are taken when they are handed out */
     /* Every rank gives `bytes`, gets size * bytes in rank order; NULL: kolo_launch_exchange. Collective. */
     int (*exchange)(void *of, const void *mine, size_t bytes, void *all);
@@ -25,6 +26,8 @@ extern const comm_transport comm_routed;
  * to say (negotiation). Of other lanes a message that is `timeout` late breaks the world. Right after lane_make. */
 void comm_router_patient(void *lane, bool patient);
 
+/* Whether MPI serves between the nodes: the same on all ranks, because all have the same launcher. KOLO_ECONFIG: no such transport. */
+int comm_router_between(const kolo_launch *launch, const char *between, bool *mpi);
 /* Collective. */
 int comm_router_open(comm_router **router, kolo_launch *launch, const comm_router_config *config);
 void comm_router_close(comm_router **router, bool orderly);
