@@ -43,10 +43,14 @@ static int tell(kolo_group *g, lib_track *t, const kolo_request *request, uint64
 {
     kolo_world *world = g->world;
     lib_entry *e;
-    KOLO_TRY(lib_entry_make(g, request, &e));
+    int rc = lib_entry_make(g, request, &e);
+    if (rc < 0) {
+        give(g, t, request, 0, 0);
+        return rc;
+    }
     e->sequence = number;
     lib_turn_take(world);
-    int rc = lib_stream_unnamed(g->unnamed, e, true);
+    rc = lib_stream_unnamed(g->unnamed, e, true);
     pthread_mutex_lock(&world->lock);
     t->claimed = false;
     pthread_mutex_unlock(&world->lock);
@@ -79,6 +83,31 @@ static int by_caller(kolo_group *g, const kolo_request *request)
     return rc;
 }
 
+/* Its caller could not get at what it receives: the library's own memory is for submitted ones. */
+static bool loses(const kolo_group *g, const kolo_request *r)
+{
+    int64_t sum = 0;
+    if (r->out) return false;
+    switch (r->what) {
+    case KOLO_ALLREDUCE:
+    case KOLO_BROADCAST: return r->dim[0] > 0;
+    case KOLO_REDUCE_SCATTER: return r->dim[0] > g->rank;
+    case KOLO_SCATTER:
+        return (r->splits ? r->splits[g->rank] : lib_cut(r->dim[0], g->size, g->rank + 1) - lib_cut(r->dim[0], g->size, g->rank)) > 0;
+    case KOLO_ALLGATHER:
+    case KOLO_GATHER:
+        for (int m = 0; m < g->size; m++) sum |= r->splits[m];
+        return sum && (r->what == KOLO_ALLGATHER || r->root == g->rank);
+    default: return false;
+    }
+}
+
+static int take(kolo_group *group, const kolo_request *r)
+{
+    KOLO_TRY(lib_check_group(group));
+    return loses(group, r) ? lib_do_with(group, r, NULL, "there is no memory for the result") : lib_do(group, r, NULL);
+}
+
 int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output)
 {
     char fault[LIB_TEXT];
@@ -106,7 +135,7 @@ int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, 
 {
     kolo_request r = vector(KOLO_ALLREDUCE, in, out, count, type);
     r.reduce = reduce;
-    return lib_do(group, &r, NULL);
+    return take(group, &r);
 }
 
 int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type,
@@ -114,7 +143,7 @@ int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t co
 {
     kolo_request r = vector(KOLO_REDUCE_SCATTER, in, out, count, type);
     r.reduce = reduce;
-    return lib_do(group, &r, NULL);
+    return take(group, &r);
 }
 
 struct lib_counts {
@@ -155,12 +184,12 @@ static int gather(kolo_group *group, enum kolo_collective what, const void *in, 
     kolo_request r = vector(what, in, out, counts ? counts[group->rank] : count, type);
     r.splits = counts;
     r.root = root;
-    if (counts) return lib_do(group, &r, NULL);
+    if (counts) return take(group, &r);
     struct lib_counts *each = counts_take(group);
     if (!each) return KOLO_ECONFIG;
     for (int m = 0; m < group->size; m++) each->n[m] = count;
     r.splits = each->n;
-    int rc = lib_do(group, &r, NULL);
+    int rc = take(group, &r);
     counts_give(group, each);
     return rc;
 }
@@ -181,7 +210,7 @@ int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_wire 
 {
     kolo_request r = vector(KOLO_BROADCAST, NULL, data, count, type);
     r.root = root;
-    return lib_do(group, &r, NULL);
+    return take(group, &r);
 }
 
 int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
@@ -194,7 +223,7 @@ int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, co
     kolo_request r = vector(KOLO_SCATTER, in, out, total, type);
     r.splits = counts;
     r.root = root;
-    return lib_do(group, &r, NULL);
+    return take(group, &r);
 }
 
 static uint64_t weight(int from, int to)
@@ -231,8 +260,11 @@ int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *
                   enum kolo_wire type)
 {
     KOLO_TRY(lib_check_group(group));
-    int64_t total = 0;
+    int64_t total = 0, awaited = 0;
     uint64_t sum = 0;
+    for (int m = 0; receive && m < group->size; m++) awaited |= receive[m];
+    if (!send || !receive || (awaited && !out))
+        return lib_agree(group, "alltoall", send && receive ? "there is no memory for the result" : "no counts are given");
     for (int m = 0; m < group->size; m++) {
         total += send[m];
         sum += weight(group->rank, m) * (uint64_t)send[m] - weight(m, group->rank) * (uint64_t)receive[m];

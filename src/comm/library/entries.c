@@ -266,6 +266,7 @@ int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output)
 {
     const lib_entry *e = find(world, handle, false);
     if (!e) return KOLO_EINPUT;
+    if (!output) return kolo_fail(KOLO_EINPUT, "comm: no place is given for the result");
     if (atomic_load(&e->state) != LIB_DONE)
         return kolo_fail(KOLO_EINPUT, "comm: the request is not complete; kolo_wait first");
     KOLO_TRY(status_of(e));

@@ -26,13 +26,9 @@ static int fill(kolo_group *g, const int *rank, int count)
     return 0;
 }
 
-int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **out)
+static int furnish(kolo_group *g)
 {
-    kolo_group *g = *out = kolo_alloc(sizeof *g);
-    if (!g) return KOLO_ECONFIG;
-    g->world = world;
-    g->id = id;
-    KOLO_TRY(fill(g, rank, count));
+    kolo_world *world = g->world;
     if (g->rank < 0) return 0;
     lib_turn_take(world); /* lanes are the turn's */
     int rc = lib_stream_lanes(&g->unnamed, g);
@@ -43,6 +39,21 @@ int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_g
     g->asks = comm_selector_asks(world->selector, KOLO_ALLREDUCE, g->size, 1);
     KOLO_TRY(lib_stream_pushes(g->unnamed, 0));
     return lib_stream_pushes(g->named, 1);
+}
+
+int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **out)
+{
+    kolo_group *g = *out = kolo_alloc(sizeof *g);
+    if (!g) return KOLO_ECONFIG;
+    g->world = world;
+    g->id = id;
+    int rc = fill(g, rank, count);
+    if (rc == 0) rc = furnish(g);
+    if (rc == 0) return 0;
+    lib_turn_take(world);
+    lib_group_close(out); /* what is half made is nobody's to wait on */
+    lib_turn_give(world);
+    return rc;
 }
 
 /* The turn is held, or no turns are taken any more. */
@@ -134,16 +145,17 @@ static int make(kolo_group **out, kolo_world *world, const int *rank, int count)
 int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int count)
 {
     char fault[LIB_TEXT];
-    *out = NULL;
+    if (out) *out = NULL;
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
     int given = count;
-    if (count < 0) count = 0;
+    if (count < 0 || !ranks) count = 0;
     int *rank = kolo_alloc(((size_t)count + 1) * sizeof *rank);
     if (!rank) return KOLO_ECONFIG;
     if (count) memcpy(rank, ranks, (size_t)count * sizeof *rank);
     qsort(rank, (size_t)count, sizeof *rank, ascending);
     check(world, rank, count, fault, sizeof fault);
     if (given < 1) snprintf(fault, sizeof fault, "a group of %d ranks", given); /* the others have to learn of it */
+    else if (!ranks || !out) snprintf(fault, sizeof fault, "no %s is given", ranks ? "place for the group" : "list of ranks");
     char *note = note_of(rank, count);
     int rc = note ? lib_agree(world->group[0], note, fault) : KOLO_ECONFIG;
     if (rc == 0) rc = make(out, world, rank, count);
@@ -163,8 +175,9 @@ int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank
 
 int kolo_group_free(kolo_group **out)
 {
-    kolo_group *g = *out;
+    kolo_group *g = out ? *out : NULL;
     char note[64], fault[64] = "";
+    if (!out) return kolo_fail(KOLO_EINPUT, "comm: no group is given");
     if (!g) return 0;
     kolo_world *world = g->world;
     lib_group_drain(g);

@@ -52,7 +52,7 @@ int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_c
 {
     char fault[LIB_TEXT] = "";
     int *rank = NULL, count = 0, rc;
-    *out = NULL;
+    if (out) *out = NULL;
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
     const kolo_launch *l = world->launch;
     if (!l->mpi && !l->mpi_comm) return kolo_fail(KOLO_EINPUT, "comm: groups of MPI communicators need a world whose ranks are MPI's");
@@ -66,6 +66,7 @@ int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_c
     KOLO_TRY_GOTO(rc, kolo_allgather(world->group[0], NULL, lowest, 1, NULL, KOLO_WIRE_I32));
     check(lowest, rank, count, l->size, fault, sizeof fault);
     if (!mpi_comm) snprintf(fault, sizeof fault, "no communicator is given; a rank without one gives MPI_COMM_NULL");
+    if (!out) snprintf(fault, sizeof fault, "no place for the group is given");
     rc = lib_group_create_sorted(out, world, rank, count, "groups of communicators", fault);
 fail:
     free(rank);
@@ -79,7 +80,7 @@ int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_c
 {
     (void)world;
     (void)mpi_comm;
-    *out = NULL;
+    if (out) *out = NULL;
     return kolo_fail(KOLO_ECONFIG, "comm: this library was built without MPI; build it with MPI=1");
 }
 #endif

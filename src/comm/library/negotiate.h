@@ -136,7 +136,7 @@ struct lib_unit {
     double since;
     int64_t slot;         /* told by this bit; -1: by a claim */
     bool anew;            /* its slot was taken: to be claimed */
-    bool warned, overdue; /* stall.c */
+    bool warned;          /* stall.c */
     lib_ready *ready;     /* coordinator: all are */
 };
 

@@ -191,6 +191,7 @@ static int check_idle(const kolo_group *g)
 int kolo_group_state_save(kolo_group *group, void **state, size_t *bytes)
 {
     lib_bytes to = {0};
+    if (!state || !bytes) return kolo_fail(KOLO_EINPUT, "comm: no place is given for the state");
     *state = NULL;
     *bytes = 0;
     KOLO_TRY(lib_check_group(group));

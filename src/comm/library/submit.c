@@ -80,11 +80,16 @@ int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **o
 int lib_agree(kolo_group *group, const char *note, const char *fault)
 {
     const kolo_request barrier = {.what = KOLO_BARRIER};
+    return lib_do_with(group, &barrier, note, fault);
+}
+
+int lib_do_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault)
+{
     lib_entry *e;
     KOLO_TRY(lib_check_group(group));
-    KOLO_TRY(lib_entry_make(group, &barrier, &e));
-    e->note = kolo_strdup(note);
-    e->fault = fault[0] ? kolo_strdup(fault) : NULL;
+    KOLO_TRY(lib_entry_make(group, request, &e));
+    e->note = note ? kolo_strdup(note) : NULL;
+    if (fault[0] && !e->fault) e->fault = kolo_strdup(fault);
     pthread_mutex_lock(&group->world->lock);
     int rc = hand_on(e);
     pthread_mutex_unlock(&group->world->lock);
@@ -98,6 +103,7 @@ int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *han
 {
     lib_entry *e;
     KOLO_TRY(lib_check_group(group));
+    if (!request) return kolo_fail(KOLO_EINPUT, "comm: no request is given");
     if (!handle && has_result(request)) return kolo_fail(KOLO_EINPUT, "comm: a request with a result needs a handle");
     kolo_world *world = group->world;
     pthread_mutex_lock(&world->lock);
@@ -135,8 +141,9 @@ static int fill_grouped(kolo_group *group, const kolo_request *request, int coun
 int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int count, kolo_handle *handle)
 {
     KOLO_TRY(lib_check_group(group));
-    if (count < 1 || !handle)
-        return kolo_fail(KOLO_EINPUT, "comm: %d grouped requests, handles %s", count, handle ? "given" : "not given");
+    if (count < 1 || !handle || !request)
+        return kolo_fail(KOLO_EINPUT, "comm: %d grouped requests, %s; handles %s", request ? count : 0,
+                         request ? "given" : "not given", handle ? "given" : "not given");
     for (int i = 0; i < count; i++) {
         if (!request[i].name) return kolo_fail(KOLO_EINPUT, "comm: grouped request %d of %d has no name", i, count);
         if (request[i].what != request[0].what ||

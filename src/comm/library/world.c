@@ -136,6 +136,7 @@ int kolo_world_open(kolo_world **out, const kolo_world_config *config)
 {
     kolo_launch *launch;
     bool own;
+    if (!out) return kolo_fail(KOLO_EINPUT, "comm: no place is given for the world");
     *out = NULL;
     if (process.open) return kolo_fail(KOLO_EINPUT, "comm: a world is open in this process; close it first");
     if (process.broken && process.launch.size > 1)
@@ -150,7 +151,7 @@ int kolo_world_open(kolo_world **out, const kolo_world_config *config)
 
 void kolo_world_close(kolo_world **out)
 {
-    kolo_world *world = *out;
+    kolo_world *world = out ? *out : NULL;
     if (!world) return;
     const bool opened = world->router != NULL; /* else nobody waits for this rank */
     bool whole = world->engine && world->groups && world->group[0] && !lib_broken(world);
@@ -250,13 +251,14 @@ int kolo_world_nodes(const kolo_world *world) { return world ? world->launch->no
 
 int kolo_world_alloc(kolo_world *world, size_t bytes, void **memory)
 {
+    if (!memory) return kolo_fail(KOLO_EINPUT, "comm: no place is given for the memory");
     *memory = NULL;
     return world ? comm_router_alloc(world->router, bytes, memory) : none();
 }
 
 void kolo_world_free(kolo_world *world, void *memory)
 {
-    if (memory) comm_router_free(world->router, memory);
+    if (world && memory) comm_router_free(world->router, memory);
 }
 
-kolo_launch *kolo_world_launch(kolo_world *world) { return world->launch; }
+kolo_launch *kolo_world_launch(kolo_world *world) { return world ? world->launch : NULL; }
