@@ -3,20 +3,20 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "comm/library/timeline.h"
 #include "kolo/error.h"
 
 typedef struct merge {
     FILE *out;
     long events, broken, lost;
     double error; /* greatest of the clocks, seconds */
-    int files, unaligned;
+    int ranks, unaligned;
 } merge;
 
 static double number_in(const cJSON *object, const char *key)
@@ -73,45 +73,46 @@ static int merge_line(merge *m, char *line, double *offset, bool *aligned)
     return rc;
 }
 
-static int merge_file(merge *m, const char *path, bool required)
+/* Half of what a rank has; *found where there is such a file. */
+static int merge_file(merge *m, const char *path, double *offset, bool *aligned, bool *found)
 {
     FILE *in = fopen(path, "r");
-    if (!in && !required && errno == ENOENT) return 0;
+    if (!in && errno == ENOENT) return 0;
     if (!in) return kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
+    *found = true;
     char *line = NULL;
     size_t room = 0;
-    double offset = 0;
-    bool aligned = false;
     int rc = 0;
-    while (rc == 0 && getline(&line, &room, in) > 0) rc = merge_line(m, line, &offset, &aligned);
+    while (rc == 0 && getline(&line, &room, in) > 0) rc = merge_line(m, line, offset, aligned);
     if (rc == 0 && ferror(in)) rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
-    m->files += required;
-    m->unaligned += required && !aligned;
     free(line);
     fclose(in);
     return rc;
 }
 
-static int merge_rank(merge *m, const char *path)
+static int merge_rank(merge *m, const char *folder, int rank)
 {
-    const char *end = strrchr(path, '.');
-    char *older = kolo_format("%.*s.older%s", (int)(end - path), path, end);
-    int rc = older ? merge_file(m, older, false) : KOLO_ECONFIG;
-    free(older);
-    return rc < 0 ? rc : merge_file(m, path, true);
+    double offset = 0;
+    bool aligned = false, found = false;
+    int rc = 0;
+    for (int newer = 0; newer < 2 && rc == 0; newer++) {
+        char *path = kolo_format("%s/rank-%d%s.json", folder, rank, newer ? "" : ".older");
+        rc = path ? merge_file(m, path, &offset, &aligned, &found) : KOLO_ECONFIG;
+        free(path);
+    }
+    m->ranks += found;
+    m->unaligned += found && !aligned;
+    return rc;
 }
 
 static int merge_all(merge *m, const char *folder)
 {
-    char *pattern = kolo_format("%s/rank-*[0-9].json", folder);
-    glob_t found = {0};
-    int rc = pattern ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && glob(pattern, 0, NULL, &found) != 0)
+    int *rank, ranks = lib_timeline_ranks(folder, &rank), rc = ranks < 0 ? ranks : 0;
+    if (ranks == 0)
         rc = kolo_fail(KOLO_EINPUT, "%s: no rank-N.json there; a job writes them with KOLO_COMM_TIMELINE=%s", folder,
                        folder);
-    for (size_t i = 0; i < found.gl_pathc && rc == 0; i++) rc = merge_rank(m, found.gl_pathv[i]);
-    globfree(&found);
-    free(pattern);
+    for (int i = 0; i < ranks && rc == 0; i++) rc = merge_rank(m, folder, rank[i]);
+    free(rank);
     if (rc == 0) fputs(m->events ? "\n]\n" : "[]\n", m->out);
     return rc;
 }
@@ -127,7 +128,7 @@ static int merge_folder(const char *folder)
     if (rc == 0 && rename(aside, path) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
     if (rc < 0 && aside) remove(aside);
     if (rc == 0) {
-        printf("%s: %ld events of %d ranks, clocks known to %.1f us\n", path, m.events, m.files, m.error * 1e6);
+        printf("%s: %ld events of %d ranks, clocks known to %.1f us\n", path, m.events, m.ranks, m.error * 1e6);
         if (m.lost) printf("%ld events were lost: they came faster than they could be written\n", m.lost);
         if (m.broken) printf("%ld lines that are no whole event were left out\n", m.broken);
         if (m.unaligned)

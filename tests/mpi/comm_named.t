@@ -39,6 +39,9 @@ sed 's/^/#   /' "$ROOM/read.out"
 truncate -s -30 "$ROOM/line/rank-1.json"
 kolo timeline merge "$ROOM/line" > "$ROOM/merge.out" 2>&1
 like "$ROOM/merge.out" '^1 lines that are no whole event were left out' "a torn file is read as far as it goes"
+mv "$ROOM/line" "$ROOM/line[1]*"
+kolo timeline merge "$ROOM/line[1]*" > "$ROOM/merge.out" 2>&1
+is $? 0 "a folder's name is no pattern"
 KOLO_COMM_TIMELINE_BYTES=200K KOLO_COMM_TIMELINE=$ROOM/short run short 2 steps 60
 is "$(cd "$ROOM/short" && echo rank-*.json)" "rank-0.json rank-0.older.json rank-1.json rank-1.older.json" "KOLO_COMM_TIMELINE_BYTES: the older half stands apart"
 kolo timeline merge "$ROOM/short" > "$ROOM/merge.out" 2>&1

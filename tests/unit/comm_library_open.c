@@ -71,6 +71,34 @@ static bool tells(int rank, int number, const char *name)
     return found;
 }
 
+/* Of rank 0 to 2, of ranks that this world does not have, and of somebody else. */
+static const struct {
+    const char *name;
+    bool stays;
+} before[] = {{"rank-7.json", false}, {"rank-12.older.json", false}, {"rank-3.json.txt", true}, {"rank-.json", true}, {"rank-2.older.json", false}};
+
+static void leave_files(void)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/1", folder);
+    kolo_folder_make(path);
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        snprintf(path, sizeof path, "%s/1/%s", folder, before[i].name);
+        kolo_file_write_atomic(path, "[\n]\n", 4);
+    }
+}
+
+static bool files_right(void)
+{
+    char path[96];
+    bool right = true;
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        snprintf(path, sizeof path, "%s/1/%s", folder, before[i].name);
+        right &= kolo_file_exists(path) == before[i].stays;
+    }
+    return right;
+}
+
 static int64_t timelines(rig_rank *r, int argument)
 {
     kolo_world *whole = NULL;
@@ -111,8 +139,10 @@ int main(void)
     for (int i = 0; i < DIFFERENCES; i++)
         is_int(rig_end(&p[i], -1), 0, "%s: an error on every rank, at once, and the next world opens", differences[i].what);
     for (int nodes = 1; nodes <= 2; nodes++) {
+        leave_files();
         p[0] = rig_begin("open", RANKS, nodes == 1 ? NULL : apart, timelines, 0, 30);
         is_int(rig_end(&p[0], -1), 0, "%d nodes: timelines begin and end while the world runs", nodes);
+        ok(files_right(), "where a larger job's were, nothing of it is left");
     }
     kolo_folder_remove(folder);
     is_int(rig_leftovers("open"), 0, "no segment is left behind");

@@ -140,7 +140,7 @@ static void drain(struct lib_timeline *t)
     for (int count = 0; count < RING; count++) {
         place *p = &t->ring[t->head % RING];
         if (atomic_load_explicit(&p->turn, memory_order_acquire) != t->head + 1) break;
-        t->end = lib_event_put(&t->rows, &p->event, room(t));
+        if (!t->fault) t->end = lib_event_put(&t->rows, &p->event, room(t));
         atomic_store_explicit(&p->turn, t->head + RING, memory_order_release);
         t->head++;
     }

@@ -7,6 +7,9 @@
 /* `offset` seconds, known to within `error`, make this rank's times rank 0's. Right after open: it stands in front of all events. */
 void lib_timeline_clock(struct lib_timeline *timeline, double offset, double error);
 
+/* The ranks of whom there are files in the folder, ascending, each once; the caller frees *list. Returns how many, or a negative code. */
+int lib_timeline_ranks(const char *folder, int **list);
+
 /* ---- events as text ------------------------------------------------------------------------------------------------------------- */
 
 enum {

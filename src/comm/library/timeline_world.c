@@ -1,8 +1,64 @@
 /* The timeline of a world: begun and ended by all its ranks together, since their clocks are compared. */
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "comm/library/parts.h"
+#include "comm/library/timeline.h"
+
+/* ---- the files of a folder ---------------------------------------------------------------------------------------------------- */
+
+/* -1: the name is another's. */
+static int rank_of(const char *name)
+{
+    static const char *const forms[] = {"rank-%9d.json%n", "rank-%9d.older.json%n"};
+    for (int i = 0; i < 2; i++) {
+        int rank, end = 0;
+        if (sscanf(name, forms[i], &rank, &end) == 1 && end && !name[end] && rank >= 0) return rank;
+    }
+    return -1;
+}
+
+static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+int lib_timeline_ranks(const char *folder, int **list)
+{
+    int64_t count = 0, room = 0, kept = 0;
+    int *rank = *list = NULL, rc = 0;
+    DIR *all = opendir(folder);
+    if (!all) return kolo_fail(KOLO_EINPUT, "%s: %s", folder, strerror(errno));
+    for (struct dirent *file; rc == 0 && (file = readdir(all));) {
+        int of = rank_of(file->d_name);
+        if (of < 0) continue;
+        rc = kolo_grow(&rank, &room, count, sizeof *rank);
+        if (rc == 0) rank[count++] = of;
+    }
+    closedir(all);
+    if (count) qsort(rank, (size_t)count, sizeof *rank, ascending);
+    for (int64_t i = 0; i < count; i++)
+        if (!kept || rank[i] != rank[kept - 1]) rank[kept++] = rank[i];
+    *list = rank;
+    return rc < 0 ? rc : (int)kept;
+}
+
+/* Files of ranks that an earlier, larger job had there: they would be taken for this one's. */
+static void remove_others(const char *folder, int size)
+{
+    int *list, count = lib_timeline_ranks(folder, &list);
+    for (int i = 0; i < count; i++)
+        for (int older = 0; older < 2 && list[i] >= size; older++) {
+            char *path = kolo_format("%s/rank-%d%s.json", folder, list[i], older ? ".older" : "");
+            if (path) remove(path);
+            free(path);
+        }
+    free(list);
+}
+
+/* ---- beginning and end ---------------------------------------------------------------------------------------------------------- */
 
 /* The turn is held. */
 static void exchange(kolo_world *world, struct lib_timeline **timeline)
@@ -18,6 +74,7 @@ int lib_timeline_begin(kolo_world *world, const char *folder)
 {
     const kolo_launch *l = world->launch;
     struct lib_timeline *timeline;
+    if (l->rank == 0) remove_others(folder, l->size);
     if (lib_timeline_open(&timeline, folder, world->config.timeline_bytes, l->rank, l->host) < 0)
         kolo_warn("comm: no timeline of rank %d: %s", l->rank, kolo_error_text()); /* no reason to stop */
     lib_turn_take(world);
