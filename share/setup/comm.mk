@@ -18,11 +18,12 @@ $(BUILD)/lib/libkolo_comm.so: $(COMM_LIBRARY)
 	$(Q)ln -sf $(notdir $<) $@
 
 # libkolo_pmpi.so, for LD_PRELOAD with any MPI program: src/comm/pmpi over the same objects
+PMPI_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/comm/pmpi/*.c)))
 PMPI_LIBRARY := $(if $(filter-out 0,$(MPI)),$(BUILD)/lib/libkolo_pmpi.so)
 all programs: $(PMPI_LIBRARY)
 $(BUILD)/pmpi.map: share/setup/comm.mk
-	@mkdir -p $(@D); echo '{ global: MPI_*; local: *; };' > $@
-$(BUILD)/lib/libkolo_pmpi.so: $(BUILD)/pmpi.map $(BUILD)/src/comm/pmpi/pmpi.o $(call room_objects,comm) $(call room_archive,launch) $(call room_archive,base)
+	@mkdir -p $(@D); echo '{ global: MPI_*; mpi_*_f08_; local: *; };' > $@
+$(BUILD)/lib/libkolo_pmpi.so: $(BUILD)/pmpi.map $(PMPI_OBJECTS) $(call room_objects,comm) $(call room_archive,launch) $(call room_archive,base)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(KOLO_LDFLAGS) -Wl,--version-script=$(BUILD)/pmpi.map -Wl,--no-undefined -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(COMM_LIBS)

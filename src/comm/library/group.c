@@ -109,22 +109,28 @@ static char *note_of(const int *rank, int count)
     return note;
 }
 
-/* The table has room for a lowest free id, the same on all ranks. */
+/* The table has room for an id; the turn is held, as turns go through the table. */
+static int make_room(kolo_world *world, int id)
+{
+    if (id < world->groups) return 0;
+    kolo_group **more = kolo_alloc((size_t)(id + 16) * sizeof *more);
+    if (!more) return KOLO_ECONFIG;
+    memcpy(more, world->group, (size_t)world->groups * sizeof *more);
+    free(world->group);
+    world->group = more;
+    world->groups = id + 16;
+    return 0;
+}
+
+/* The lowest free id, the same on all ranks. */
 static int free_id(kolo_world *world)
 {
     int id = 0;
+    lib_turn_take(world);
     while (id < world->groups && world->group[id]) id++;
-    if (id < world->groups) return id;
-    kolo_group **more = kolo_alloc((size_t)(world->groups + 16) * sizeof *more);
-    if (!more) return KOLO_ECONFIG;
-    if (world->groups) memcpy(more, world->group, (size_t)world->groups * sizeof *more);
-    lib_turn_take(world); /* turns go through the table */
-    kolo_group **old = world->group;
-    world->group = more;
-    world->groups += 16;
+    int rc = make_room(world, id);
     lib_turn_give(world);
-    free(old);
-    return id;
+    return rc < 0 ? rc : id;
 }
 
 /* All ranks have agreed; rank: sorted. What goes wrong on one goes wrong on all. */
@@ -169,6 +175,20 @@ int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank
 {
     KOLO_TRY(lib_agree(world->group[0], note, fault));
     return make(out, world, rank, count);
+}
+
+int lib_group_place(kolo_group **out, kolo_world *world, const int *rank, int count, int id)
+{
+    lib_turn_take(world);
+    int rc = make_room(world, id);
+    lib_turn_give(world);
+    KOLO_TRY(rc);
+    rc = lib_group_open(world, rank, count, id, out);
+    lib_turn_take(world);
+    if (rc < 0) lib_group_close(out);
+    else world->group[id] = *out;
+    lib_turn_give(world);
+    return rc;
 }
 
 /* ---- freeing it -------------------------------------------------------------------------------------------------------------------------- */

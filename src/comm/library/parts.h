@@ -206,6 +206,9 @@ int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_g
 void lib_group_close(kolo_group **group);
 int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count, const char *note,
                             const char *fault);
+/* For who has an id that is free on all members, and no other groups: collective over the members only, ascending, this rank among them. They may be those of
+ * another group. Nobody may use it before it is known that all have it; it ends with the world. */
+int lib_group_place(kolo_group **group, kolo_world *world, const int *rank, int count, int id);
 /* Returns when nothing of the group is under way on this rank. */
 void lib_group_drain(kolo_group *group);
 int lib_config_resolve(kolo_world_config *config, const kolo_world_config *asked);

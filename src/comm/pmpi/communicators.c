@@ -1,0 +1,172 @@
+/* Which communicators are served, and by which carrier.
+ *
+ * A communicator gets its carrier at its first blocking call of ours, when all its ranks are there to make one: MPI's own reduction tells them which number is
+ * free on all. MPI_Comm_free may leave nobody waiting, so nothing is closed then: the carrier is idle, and the next communicator with the same ranks takes it over,
+ * whose collectives come behind those of the old one on every rank. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/library/parts.h"
+#include "comm/pmpi/pmpi.h"
+
+static struct {
+    int key;                      /* of the attribute that leads from a communicator to its carrier */
+    pthread_mutex_t agreeing;     /* one thread of a rank offers numbers at a time */
+    _Atomic uint64_t taken;       /* numbers of carriers, used or idle */
+    _Atomic long long served[PMPI_CALLS], unknown[PMPI_CALLS], elsewhere[PMPI_CALLS];
+} book = {.agreeing = PTHREAD_MUTEX_INITIALIZER};
+
+static pmpi_carrier nobody; /* of communicators that are MPI's for good */
+
+/* ---- making a carrier ---------------------------------------------------------------------------------------------------- */
+
+/* Whether the library can carry `comm`: two ranks or more, in the order that they have in MPI_COMM_WORLD, where they stand as `rank` tells, if there is memory for it. */
+static bool can_carry(MPI_Comm comm, int *size, int **rank)
+{
+    MPI_Group own, all;
+    int between, last = -1, next;
+    bool good = true;
+    *rank = NULL;
+    PMPI_Comm_test_inter(comm, &between);
+    PMPI_Comm_size(comm, size);
+    if (between || *size < 2) return false;
+    int *list = malloc((size_t)*size * sizeof *list);
+    PMPI_Comm_group(comm, &own);
+    PMPI_Comm_group(MPI_COMM_WORLD, &all);
+    for (int i = 0; i < *size && good; i++, last = next) {
+        PMPI_Group_translate_ranks(own, 1, &i, all, &next);
+        good = next != MPI_UNDEFINED && next > last;
+        if (list) list[i] = next;
+    }
+    PMPI_Group_free(&own);
+    PMPI_Group_free(&all);
+    if (good) *rank = list;
+    else free(list);
+    return good;
+}
+
+static uint64_t idle_with(const int *rank, int size)
+{
+    uint64_t mask = 0;
+    for (int id = 1; id < PMPI_CARRIERS; id++) {
+        const pmpi_carrier *c = pmpi_shim.carrier[id];
+        if (c && !c->used && c->size == size && !memcmp(c->rank_of, rank, (size_t)size * sizeof *rank)) mask |= 1ull << id;
+    }
+    return mask;
+}
+
+/* A number that all ranks of `comm` have idle with these ranks, else one that is free on all; 0: none, or no memory for a list of ranks somewhere. Where a thread of some rank is about the same for another
+ * communicator all try again: none may hold its own while it waits for the others. */
+static int agree(MPI_Comm comm, const int *rank, int size)
+{
+    for (unsigned seed = (unsigned)pmpi_shim.rank + 1;;) {
+        const bool mine = pthread_mutex_trylock(&book.agreeing) == 0, offers = mine && rank;
+        uint64_t all[3] = {0}, word[3] = {offers ? idle_with(rank, size) : 0, offers ? ~book.taken : 0, mine ? UINT64_MAX : 0};
+        int rc = PMPI_Allreduce(word, all, 3, MPI_UINT64_T, MPI_BAND, comm);
+        uint64_t found = all[0] ? all[0] : all[1];
+        int id = rc == MPI_SUCCESS && all[2] && found ? __builtin_ctzll(found) : 0;
+        if (id) book.taken |= 1ull << id;
+        if (id && all[0]) pmpi_shim.carrier[id]->used = true;
+        if (mine) pthread_mutex_unlock(&book.agreeing);
+        if (id || rc != MPI_SUCCESS || all[2]) return id;
+        const struct timespec nap = {0, rand_r(&seed) % 200000};
+        nanosleep(&nap, NULL);
+    }
+}
+
+/* Collective over the ranks. NULL, on all: it cannot be. */
+static pmpi_carrier *make(MPI_Comm comm, int id, int *rank, int size)
+{
+    kolo_group *group = NULL;
+    pmpi_carrier *c = calloc(1, sizeof *c);
+    int rc = c ? 0 : kolo_fail(KOLO_ECONFIG, "no memory for a communicator"), worst;
+    PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, comm);
+    if (worst == 0) {
+        rc = lib_group_place(&group, pmpi_shim.world, rank, size, id);
+        PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, comm); /* nobody sends before all are there */
+    }
+    if (rc < 0) fprintf(stderr, "libkolo_pmpi: %s; MPI does the work itself\n", kolo_error_text());
+    if (worst < 0) { /* the number stays taken, and the group, where there is one, ends with the world */
+        free(c);
+        return NULL;
+    }
+    *c = (pmpi_carrier){.group = group, .rank = kolo_group_rank(group), .size = size, .rank_of = rank, .used = true};
+    pmpi_queue_open(&c->queue);
+    return pmpi_shim.carrier[id] = c;
+}
+
+static pmpi_carrier *open_carrier(MPI_Comm comm)
+{
+    int size, *rank, id = can_carry(comm, &size, &rank) ? agree(comm, rank, size) : 0;
+    pmpi_carrier *c = id ? pmpi_shim.carrier[id] : NULL;
+    if (id && !c) c = make(comm, id, rank, size);
+    if (!c || c->rank_of != rank) free(rank);
+    if (!c) c = &nobody;
+    PMPI_Comm_set_attr(comm, book.key, c);
+    return c;
+}
+
+/* ---- finding it ------------------------------------------------------------------------------------------------------------ */
+
+static int is_freed(MPI_Comm comm, int key, void *of, void *unused)
+{
+    pmpi_carrier *c = of;
+    (void)comm, (void)key, (void)unused;
+    if (c != &nobody) c->used = false;
+    return MPI_SUCCESS;
+}
+
+static pmpi_carrier *carrier_of(MPI_Comm comm, bool blocks)
+{
+    int found;
+    void *value;
+    if (comm == MPI_COMM_WORLD) return pmpi_shim.carrier[0];
+    if (comm == MPI_COMM_NULL || comm == MPI_COMM_SELF) return NULL;
+    if (PMPI_Comm_get_attr(comm, book.key, &value, &found) != MPI_SUCCESS) return NULL;
+    if (found) return value == &nobody ? NULL : value;
+    if (!blocks) return NULL;
+    pmpi_inside++;
+    pmpi_carrier *c = open_carrier(comm);
+    pmpi_inside--;
+    return c == &nobody ? NULL : c;
+}
+
+pmpi_carrier *pmpi_serves(enum pmpi_call call, MPI_Comm comm, bool is_known, bool blocks)
+{
+    if (pmpi_inside || !pmpi_shim.world) return NULL;
+    pmpi_carrier *c = is_known ? carrier_of(comm, blocks) : NULL;
+    atomic_fetch_add_explicit(c ? &book.served[call] : is_known ? &book.elsewhere[call] : &book.unknown[call], 1, memory_order_relaxed);
+    return c;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------------------ */
+
+int pmpi_carriers_open(void)
+{
+    pmpi_carrier *c = calloc(1, sizeof *c);
+    if (!c) return kolo_fail(KOLO_ECONFIG, "no memory for a communicator");
+    *c = (pmpi_carrier){.rank = pmpi_shim.rank, .size = pmpi_shim.size, .used = true};
+    pmpi_queue_open(&c->queue);
+    pmpi_shim.carrier[0] = c;
+    book.taken = 1;
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, is_freed, &book.key, NULL);
+    return 0;
+}
+
+void pmpi_carriers_close(void)
+{
+    for (int id = 0; id < PMPI_CARRIERS; id++)
+        if (pmpi_shim.carrier[id]) pmpi_queue_close(&pmpi_shim.carrier[id]->queue);
+    PMPI_Comm_free_keyval(&book.key);
+}
+
+void pmpi_report(void)
+{
+    static const char *const names[PMPI_CALLS] = {"MPI_Allreduce", "MPI_Iallreduce", "MPI_Reduce_scatter_block", "MPI_Allgather", "MPI_Bcast"};
+    for (int i = 0; i < PMPI_CALLS; i++)
+        if (book.served[i] + book.unknown[i] + book.elsewhere[i] > 0)
+            fprintf(stderr, "libkolo_pmpi: %s: %lld served, left to MPI: %lld of a type, operation or size, %lld of a communicator\n", names[i],
+                    book.served[i], book.unknown[i], book.elsewhere[i]);
+}

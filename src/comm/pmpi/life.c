@@ -1,0 +1,108 @@
+/* The world lasts from MPI_Init to MPI_Finalize. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/pmpi/pmpi.h"
+
+#define FOREVER 3e7 /* seconds: the longest that a world waits */
+
+struct pmpi_shim pmpi_shim;
+_Thread_local int pmpi_inside;
+
+static int open_world(kolo_world **world)
+{
+    MPI_Comm all = MPI_COMM_WORLD;
+    /* a rank of the program may compute or read for hours before it comes to the next collective, as MPI allows */
+    const char *patience = getenv("KOLO_COMM_TIMEOUT");
+    /* the program calls MPI whenever it likes: without MULTIPLE the library must not */
+    const kolo_world_config config = {
+        .mpi_comm = &all, .transport = pmpi_shim.threads ? NULL : "tcp", .timeout = patience && *patience ? 0 : FOREVER};
+    int worst, rc = pmpi_carriers_open();
+    PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (worst == 0) {
+        rc = kolo_world_open(world, &config);
+        PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    }
+    if (rc < 0) fprintf(stderr, "libkolo_pmpi: %s; MPI does the work itself\n", kolo_error_text());
+    if (worst < 0) kolo_world_close(world);
+    return worst;
+}
+
+static void begin(void)
+{
+    const char *wanted = getenv("KOLO_PMPI");
+    int level;
+    kolo_world *world = NULL;
+    if (wanted && !strcmp(wanted, "0")) return;
+    PMPI_Query_thread(&level);
+    PMPI_Comm_rank(MPI_COMM_WORLD, &pmpi_shim.rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &pmpi_shim.size);
+    pmpi_shim.threads = level == MPI_THREAD_MULTIPLE;
+    pmpi_inside++;
+    if (open_world(&world) == 0) {
+        pmpi_shim.carrier[0]->group = kolo_world_group(world);
+        pmpi_shim.world = world;
+    }
+    pmpi_inside--;
+}
+
+static void end(void)
+{
+    const char *report = getenv("KOLO_PMPI_REPORT");
+    if (!pmpi_shim.world) return;
+    pmpi_carriers_close();
+    pmpi_inside++;
+    kolo_world_close(&pmpi_shim.world);
+    pmpi_inside--;
+    if (report && *report && strcmp(report, "0") && pmpi_shim.rank == 0) pmpi_report();
+}
+
+/* More threads than the program asks for: the library has one of its own. */
+static int init(int *argc, char ***argv, int *provided)
+{
+    int rc = PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, provided);
+    if (rc == MPI_SUCCESS) begin();
+    return rc;
+}
+
+int MPI_Init(int *argc, char ***argv)
+{
+    int provided;
+    return init(argc, argv, &provided);
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    (void)required;
+    return init(argc, argv, provided);
+}
+
+int MPI_Finalize(void)
+{
+    end();
+    return PMPI_Finalize();
+}
+
+/* MPICH's mpif.h and `use mpi` call the C functions above, `use mpi_f08` for these three PMPI's, by the names that Fortran compilers make. */
+void mpi_init_f08_(int *error);
+void mpi_init_thread_f08_(const int *required, int *provided, int *error);
+void mpi_finalize_f08_(int *error);
+
+void mpi_init_f08_(int *error)
+{
+    int rc = MPI_Init(NULL, NULL);
+    if (error) *error = rc;
+}
+
+void mpi_init_thread_f08_(const int *required, int *provided, int *error)
+{
+    int rc = MPI_Init_thread(NULL, NULL, *required, provided);
+    if (error) *error = rc;
+}
+
+void mpi_finalize_f08_(int *error)
+{
+    int rc = MPI_Finalize();
+    if (error) *error = rc;
+}
