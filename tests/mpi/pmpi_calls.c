@@ -1,22 +1,9 @@
 /* A plain MPI program that knows nothing of Kolo: what libkolo_pmpi.so serves and what it leaves to MPI, with results that a recount gives. */
-#include <mpi.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tap.h"
-
-static int rank, size;
-
-/* The same answer on every rank. */
-static void agree(bool mine, const char *text)
-{
-    int all, one = mine;
-    PMPI_Allreduce(&one, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    if (rank == 0) ok(all, "%s", text);
-}
+#include "pmpi_program.h"
 
 static int64_t value(int r, int64_t i) { return (r + 1) * (i % 13 - 6); }
 
@@ -78,14 +65,44 @@ static void test_others(void)
     } pair = {(double)(rank % 2), rank}, best;
     MPI_Allreduce(&pair, &best, 1, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
     agree(best.where == (size > 1), "what the library does not know is left to MPI");
-    int mine = rank + 1, sum;
-    MPI_Comm half;
-    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
-    MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, half);
-    int want = 0;
-    for (int r = rank % 2; r < size; r += 2) want += r + 1;
-    agree(sum == want, "and so are other communicators");
-    MPI_Comm_free(&half);
+    unsigned large = 0x80000000u + (unsigned)rank, largest, mask = 1u << rank, masks;
+    MPI_Allreduce(&large, &largest, 1, MPI_UNSIGNED, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(&mask, &masks, 1, MPI_UNSIGNED, MPI_BOR, MPI_COMM_WORLD);
+    int none = 7;
+    MPI_Allreduce(MPI_IN_PLACE, &none, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Bcast(&none, 0, MPI_INT, 0, MPI_COMM_WORLD);
+    agree(largest == 0x80000000u + (unsigned)(size - 1) && masks == (1u << size) - 1 && none == 7, "so are the largest of unsigned ones, bits, and nothing at all");
+}
+
+static void maximum_of_squares(void *in, void *out, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *count; i++)
+        if (((double *)in)[i] * ((double *)in)[i] > ((double *)out)[i] * ((double *)out)[i]) ((double *)out)[i] = ((double *)in)[i];
+}
+
+static void add_pairs(void *in, void *out, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < 2 * *count; i++) ((int *)out)[i] += ((int *)in)[i];
+}
+
+static void test_own_ones(void)
+{
+    MPI_Op op;
+    double one = -rank, most;
+    MPI_Op_create(maximum_of_squares, 1, &op);
+    MPI_Allreduce(&one, &most, 1, MPI_DOUBLE, op, MPI_COMM_WORLD);
+    MPI_Op_free(&op);
+    int pair[2] = {1, rank}, sums[2];
+    MPI_Datatype pairs;
+    MPI_Type_contiguous(2, MPI_INT, &pairs);
+    MPI_Type_commit(&pairs);
+    MPI_Op_create(add_pairs, 1, &op);
+    MPI_Allreduce(pair, sums, 1, pairs, op, MPI_COMM_WORLD);
+    MPI_Op_free(&op);
+    MPI_Type_free(&pairs);
+    agree(most == 1 - size && sums[0] == size && sums[1] == size * (size - 1) / 2, "operations and types of the program's own");
 }
 
 /* The root sends every second number, the others take them one behind the other. */
@@ -167,6 +184,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     test_sums();
     test_others();
+    test_own_ones();
     test_broadcast();
     test_gather();
     test_scatter();

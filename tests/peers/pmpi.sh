@@ -3,7 +3,7 @@
 # knows must be its own. TAP; every line says what rank 0's calls came to, the last ones the sums.
 #
 #   MPICH_TESTS=FOLDER tests/peers/pmpi.sh [PART ...]   PART: a folder of FOLDER with a testlist, or one program of it (coll/allred); default: all that were made
-#   LIMIT=90   seconds for a program; JOBS=1   programs at a time
+#   LIMIT=90   seconds for a program
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need mpiexec
@@ -31,7 +31,7 @@ read_line() {
     done
     [ -x "$folder/${words[0]}" ]
 }
-# one program: FILE [VARIABLE=VALUE...]
+# one program: FILE [VARIABLE=VALUE...]. SLURM_JOB_ID: part of the names of a job's shared memory
 try() {
     (cd "$folder" && timeout -k 5 "$LIMIT" mpiexec "${launch[@]}" -n "$ranks" env "${surroundings[@]}" "${@:2}" "${command[@]}") > "$1" 2> "$1.log" < /dev/null &&
         grep -qiE '^ *(No Errors|Test Passed)' "$1"
@@ -40,9 +40,6 @@ counts() { # FILE: "Allreduce 12/15 ..." of the report
     sed -nE 's/^libkolo_pmpi: MPI_([A-Za-z_]+): ([0-9]+) served, left to MPI: ([0-9]+) .*, ([0-9]+) .*/\1 \2 \3 \4/p' "$1" |
         awk '{printf "%s%s %d of %d", n++ ? ", " : "", $1, $2, $2 + $3 + $4}'
 }
-left() { find /dev/shm -maxdepth 1 -name 'kolo*' 2> /dev/null | sort; }
-
-left > "$ROOM/before"
 : > "$ROOM/all"
 for part in "${parts[@]}"; do
     only=
@@ -50,14 +47,14 @@ for part in "${parts[@]}"; do
     [ -d "$folder" ] || { only=${part##*/} && folder=$MPICH_TESTS/${part%/*}; }
     [ -e "$folder/testlist" ] || { skip "no testlist in $folder" && continue; }
     while IFS= read -r line; do
-        line=$(sed 's/^ *//' <<< "$line")
+        line=${line#"${line%%[! ]*}"}
         case $line in "" | "#"*) continue ;; esac
         read -r program _ <<< "$line"
         [ -z "$only" ] || [ "$program" = "$only" ] || continue
         read_line "$line" || continue
         text="${folder#"$MPICH_TESTS"/}/$line"
         try "$ROOM/plain" || { skip "$text: fails without the library too" && continue; }
-        try "$ROOM/out" KOLO_PMPI_REPORT=1 LD_PRELOAD="$SHIM"
+        try "$ROOM/out" SLURM_JOB_ID=$$ KOLO_PMPI_REPORT=1 LD_PRELOAD="$SHIM"
         ok $? "$text: $(counts "$ROOM/out.log")" "$ROOM/out.log"
         cat "$ROOM/out.log" >> "$ROOM/all"
     done < "$folder/testlist"
@@ -67,5 +64,5 @@ for function in $FUNCTIONS; do
         END {printf "# %-26s %8d served, left to MPI: %d of a type, operation or size, %d of a communicator\n", f, served, types, others; exit served == 0}' "$ROOM/all"
     [ $# -gt 0 ] || ok $? "$function was served"
 done
-none "nothing is left in /dev/shm" "$(left | comm -13 "$ROOM/before" -)"
+none "nothing is left in /dev/shm" "$(find /dev/shm -maxdepth 1 -name "kolo-kolo.$$.*")"
 done_testing
