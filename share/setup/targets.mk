@@ -1,5 +1,5 @@
 # The targets that are not building: run, tests, sanitizers, lint, installation. Part of the GNUmakefile.
-.PHONY: run check check-long check-scale scale-now bench asan ubsan tsan fuzz fuzzers lint format \
+.PHONY: run check check-long check-scale scale-now bench peers asan ubsan tsan fuzz fuzzers lint format \
         docs install uninstall dist bundle bundle-now clean distclean deps help
 
 # make starts itself again, with as many jobs as there are CPUs where the user named no number
@@ -49,6 +49,9 @@ bench: programs
 	$(Q)echo 'what reduce=canonical costs, same micro-batch and threads:'; \
 	  for reduce in fast canonical; do $(BUILD)/bin/kolo bench train model=resnet20 size=32 batch=128 micro_batch=32 bn=ghost \
 	    threads=1 steps=10 reduce=$$reduce; done
+# other programs' Python packages, for bench-NAME and check-long: some GB in build/peers
+peers:
+	$(Q)KOLO_BUILD='$(abspath $(BUILD))' tests/peers/python.sh
 bench-%: tests/peers/%.sh programs
 	$(Q)KOLO_BUILD='$(abspath $(BUILD))' $<
 
@@ -146,6 +149,7 @@ Targets
   check        installs what is missing, builds, runs every test but those that take minutes each: those are check-long, TESTS='name name' only some
   check-scale  collectives on simulated clusters of 512 and 1,024 ranks, by SimGrid
   bench        speed on this machine; bench-NAME runs tests/peers/NAME.sh
+  peers        installs the Python packages that bench-NAME and check-long compare with, some GB in $(BUILD)/peers
   asan ubsan tsan   unit tests under a sanitizer, built in $(BUILD)/asan and so on
   fuzz         readers of files under clang's libFuzzer, $(FUZZ_SECONDS) s each: FUZZ_SECONDS=, FUZZ=name; crashes in $(BUILD)/fuzz/crashes
   lint format  rules of the sources; format lays them out by clang-format

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # All real data that is here: packed, verified, and read back by others (h5py, h5dump, Pillow), sample by sample. Then what a packing meets:
 # a disk that is full, a folder that is read-only. Kills are pack_kills.t, quotas tools/pack_full.t, the soak unit/data_soak.
-#   PYTHON=python with h5py, numpy and Pillow [python3, or build/peers of make bench-data]
+#   PYTHON=python with h5py, numpy and Pillow [that of `make peers`]
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need kolo-pack kolo-shards
 DATA=$KOLO_SHARED/data
 [ -d "$DATA" ] || skip_all "no real data here"
-PYTHON=${PYTHON:-$([ -x "$BUILD/peers/bin/python" ] && echo "$BUILD/peers/bin/python" || echo python3)}
+# shellcheck source=tests/peers/python.sh
+. tests/peers/python.sh
 sums() { (cd "$1" && sha256sum -- *); }
 comparisons=()
 # KIND TEXT SOURCE[:MORE] NAME KOLO-PACK'S OPTIONS...: what data_acceptance.py compares it with
@@ -62,7 +63,7 @@ if [ -d "$DATA/odd-images" ]; then
     packs kept "odd files, what can be read of them" / odd --source list --in "$ROOM/odd.txt" --encoding mixed --on-error skip --check decode
     echo "# rejected: $(sed 's/\t.*//; s/.*\///' "$ROOM"/odd/*.rejects | tr '\n' ' ')"
 fi
-if "$PYTHON" -c 'import h5py, numpy, PIL' 2> /dev/null; then
+if peers_have h5py numpy PIL; then
     "$PYTHON" tests/long/data_acceptance.py "$tap_count" "${comparisons[@]}" > "$ROOM/compared" 2> "$ROOM/error"
     status=$?
     cat "$ROOM/compared"
@@ -70,7 +71,7 @@ if "$PYTHON" -c 'import h5py, numpy, PIL' 2> /dev/null; then
     [ $status != 0 ] && tail -n 5 "$ROOM/error" | sed 's/^/# /'
     [ "$(grep -c '^ok' "$ROOM/compared")" = "${#comparisons[@]}" ] || tap_failed=1
 else
-    skip "no Python with h5py, numpy and Pillow: set PYTHON"
+    skip "no h5py, numpy and Pillow to compare with: make peers"
 fi
 
 # a file system of its own, too small, then larger

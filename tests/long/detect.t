@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A detector learns: YOLOX-nano on eight photos of COCO, judged on them, by kolo and by pycocotools. Some minutes.
-#   PYTHON=python with pycocotools [python3]
+#   PYTHON=python with pycocotools [that of `make peers`]
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo kolo-pack
@@ -15,8 +15,9 @@ ok $? "evaluated"
 read -r ap ap50 < <(sed -n 's/^AP \([-0-9.]*\)  AP50 \([-0-9.]*\) .*/\1 \2/p' "$ROOM/eval")
 awk -v x="$ap50" 'BEGIN { exit !(x >= .9) }'
 ok $? "AP50 is $ap50: at least .9"
-PYTHON=${PYTHON:-python3}
-if "$PYTHON" -c 'import pycocotools.cocoeval' 2> /dev/null; then
+# shellcheck source=tests/peers/python.sh
+. tests/peers/python.sh
+if peers_have pycocotools.cocoeval; then
     "$PYTHON" - "$DATA/annotations/instances_train2017.json" "$ROOM/results.json" "$ap" "$ap50" > "$ROOM/log" 2>&1 <<'PY'
 import json, sys
 from pycocotools.coco import COCO
@@ -33,6 +34,6 @@ sys.exit(1 if len(run.params.imgIds) != 8 or far > 1e-9 else 0)
 PY
     ok $? "pycocotools finds the same in the results: $(tail -n 1 "$ROOM/log")"
 else
-    skip "no pycocotools here (PYTHON=)"
+    skip "no pycocotools to compare with: make peers"
 fi
 done_testing

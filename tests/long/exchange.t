@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Weights and graphs beside PyTorch's packages: every row of tests/peers/exchange.py is a test. Some minutes.
-#   PYTHON=python with torch, torchvision, timm, safetensors, and for graphs onnx and onnxruntime [python3]; NETWORKS="resnet50 swin_t": these alone, all: every one
+#   PYTHON=python with torch, torchvision, timm, safetensors, and for graphs onnx and onnxruntime [that of `make peers`]; NETWORKS="resnet50 swin_t": these alone, all: every one
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo
-PYTHON=${PYTHON:-python3}
-"$PYTHON" -c 'import torch, torchvision, timm, safetensors' 2> /dev/null || skip_all "no torchvision and timm here (PYTHON=)"
+# shellcheck source=tests/peers/python.sh
+. tests/peers/python.sh
+peers_have torch torchvision timm safetensors || skip_all "no torchvision and timm to compare with: make peers"
 picture=$(find "$KOLO_SHARED/data/imagenet-sample" -name '*.JPEG' 2> /dev/null | sort | head -n 1)
 [ -n "$picture" ] || skip_all "no photo here"
 export KOLO_CACHE=$ROOM/cache

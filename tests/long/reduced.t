@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # ConvNeXt-T and Swin-T on Imagenette for an epoch, in kolo and in torchvision (tests/peers/reduced.py) from the same first weights. A quarter of an hour and more.
-#   PYTHON=python with torch, torchvision, safetensors, yaml [python3]; EPOCHS=1
+#   PYTHON=python with torch, torchvision, safetensors, yaml [that of `make peers`]; EPOCHS=1
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo kolo-pack
-PYTHON=${PYTHON:-python3}
+# shellcheck source=tests/peers/python.sh
+. tests/peers/python.sh
 PHOTOS=${PHOTOS:-$KOLO_SHARED/data/imagenette224}
-"$PYTHON" -c 'import torch, torchvision, safetensors, yaml' 2> /dev/null || skip_all "no torchvision here (PYTHON=)"
+peers_have torch torchvision safetensors yaml || skip_all "no torchvision to compare with: make peers"
 [ -d "$PHOTOS/train" ] || skip_all "no photos here"
 export KOLO_CACHE=$ROOM/cache
 for split in train val; do
@@ -31,5 +32,5 @@ beside() { # RECIPE SIZE
     ok $? "$1: top-1 ${ours:-none}, torchvision's ${theirs:-none}: not behind by .08"
 }
 beside convnext_tiny_imagenette 32
-beside swin_tiny_imagenette 28
+beside swin_tiny_imagenette 56 # the smallest at which windows are shifted
 done_testing

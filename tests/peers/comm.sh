@@ -24,15 +24,10 @@ trap 'rm -rf "$room"' EXIT
 wanted() { [[ $SECTIONS == *" $1 "* ]]; }
 load() { cut -d ' ' -f 1 /proc/loadavg; }
 
-python=${PYTHON:-$BUILD/peers/bin/python} gloo=1
-has_torch() { "$python" -c 'import torch' 2> /dev/null; }
-if (wanted sizes || wanted crowded) && ! has_torch; then
-    if [ -z "${PYTHON:-}" ]; then
-        echo "installing PyTorch into $BUILD/peers (once) ..."
-        { python3 -m venv "$BUILD/peers" && "$BUILD/peers/bin/pip" install -q torch; } > "$room/pip.log" 2>&1
-    fi
-    has_torch || { gloo=0 && echo "gloo is left out: $python has no torch $(grep -i error "$room/pip.log" 2> /dev/null | head -n 1)"; }
-fi
+gloo=1
+# shellcheck source=tests/peers/python.sh
+. tests/peers/python.sh
+if (wanted sizes || wanted crowded) && ! peers_install torch; then gloo=0 && echo "gloo is left out: $PYTHON has no torch"; fi
 before=$(load)
 busy=$(awk -v l="$before" -v c="$CORES" 'BEGIN {print (l > c / 2)}')
 FIGURE=${FIGURE:-$([ "$busy" = 1 ] && echo least || echo median)}
@@ -46,7 +41,7 @@ of_gloo() { # RANKS: the rows that ours printed, by processes of Python
     rm -f "$room/meet"
     for ((rank = 0; rank < $1; rank++)); do
         # shellcheck disable=SC2046 # words
-        timeout 300 "$python" tests/peers/comm.py "$room/meet" $rank "$1" "$TIME" $(awk '$2 == "mpi" {print $3}' "$room/round") 2> "$room/gloo.$rank" &
+        timeout 300 "$PYTHON" tests/peers/comm.py "$room/meet" $rank "$1" "$TIME" $(awk '$2 == "mpi" {print $3}' "$room/round") 2> "$room/gloo.$rank" &
         pids+=($!)
     done
     for rank in "${!pids[@]}"; do

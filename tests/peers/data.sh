@@ -23,27 +23,10 @@ trap 'rm -rf "$room"' EXIT
 export TMPDIR=$room # of the other programs too
 wanted() { [[ $SECTIONS == *" $1 "* ]]; }
 
-install() { # MODULE PACKAGE...: once; what failed is not tried again
-    local module=$1
-    shift
-    "$PYTHON" -c "import $module" 2> /dev/null && return
-    [ -e "$BUILD/peers/without-$module" ] && return
-    echo "installing $* into $BUILD/peers (once) ..."
-    "$BUILD/peers/bin/pip" install -q "$@" > "$room/pip.log" 2>&1 && "$PYTHON" -c "import $module" 2> /dev/null && return
-    echo "  it cannot be installed here: $(grep -i error "$room/pip.log" | head -n 1)"
-    : > "$BUILD/peers/without-$module"
-}
-if [ -z "${PYTHON:-}" ]; then
-    PYTHON=$BUILD/peers/bin/python
-    [ -x "$PYTHON" ] || python3 -m venv "$BUILD/peers" || PYTHON=python3
-fi
-if [ "$PYTHON" = "$BUILD/peers/bin/python" ]; then
-    install h5py h5py numpy
-    install PIL pillow
-    install torchvision torch torchvision
-    install nvidia.dali nvidia-dali-cuda120
-    pkg-config --exists opencv4 libturbojpeg 2> /dev/null && install ffcv ffcv
-fi
+# shellcheck source=tests/peers/python.sh
+. tests/peers/python.sh
+peers_install h5py PIL torchvision nvidia.dali
+pkg-config --exists opencv4 libturbojpeg 2> /dev/null && peers_install ffcv
 
 pack() { # FOLDER OPTION...
     local folder=$1

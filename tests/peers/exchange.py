@@ -219,7 +219,7 @@ def detector(program, name, picture, folder):
     x = x.flip(1) * 255 if name.startswith("yolox") else x
     heads = sorted(session.run(None, {session.get_inputs()[0].name: x.numpy()}), key=lambda head: -head.shape[2])
     answers = decoded(name, heads, size, 0)
-    least = sorted((a[0] for a in answers), reverse=True)[: 200][-1]
+    least = min(sorted((a[0] for a in answers), reverse=True)[:200], default=math.inf)
     printed = subprocess.run([program, "predict", f"model={name}", f"size={size}", f"weights={file}", photo, f"show={least:.6f}", "nms=1", "deterministic=true"], capture_output=True, text=True, check=True)
     told = []
     for line in printed.stdout.splitlines()[1:]:

@@ -16,19 +16,14 @@ if [ ${#cases[@]} = 0 ]; then
     cases=(resnet50:16:224:f32:4 resnet50:16:224:bf16:4 resnet18:32:224:f32:4 resnet20:128:32:f32:25 resnet20:128:32:bf16:25 lenet5:64:28:f32:300
            convnext_tiny:16:224:f32:3 convnext_tiny:16:224:bf16:3 swin_t:16:224:f32:3 swin_t:16:224:bf16:3)
 fi
-python=${PYTHON:-$BUILD/peers/bin/python}
-if ! "$python" -c 'import torch, torchvision' 2> /dev/null; then
-    echo "installing PyTorch into $BUILD/peers (once) ..."
-    if ! { python3 -m venv "$BUILD/peers" && "$BUILD/peers/bin/pip" install -q torch torchvision; }; then
-        echo "PyTorch cannot be installed here" && exit 1
-    fi
-    python=$BUILD/peers/bin/python
-fi
+# shellcheck source=tests/peers/python.sh
+. tests/peers/python.sh
+peers_install torch torchvision || { echo "no PyTorch here" && exit 1; }
 export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184
 peer() { # MODEL BATCH SIZE PRECISION STEPS
-    "$python" tests/peers/pytorch_train.py "$1" "$2" "$3" "$4" "$THREADS" "$5" 2> "$BUILD/peers.log" && return
+    "$PYTHON" tests/peers/pytorch_train.py "$1" "$2" "$3" "$4" "$THREADS" "$5" 2> "$BUILD/peers.log" && return
     # some virtual machines show AMX but fault on it: the next best instruction set
-    ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 "$python" tests/peers/pytorch_train.py "$1" "$2" "$3" "$4" "$THREADS" "$5" 2> "$BUILD/peers.log"
+    ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 "$PYTHON" tests/peers/pytorch_train.py "$1" "$2" "$3" "$4" "$THREADS" "$5" 2> "$BUILD/peers.log"
 }
 own() {
     local channels=3
