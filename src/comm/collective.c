@@ -11,14 +11,14 @@ enum { SMALL_TAG = COMM_MAX_BUCKETS + 1 };
 
 static char *stage_of(kolo_comm *comm, int local) { return comm->node.control[local]->staging[comm->seq & 1]; }
 
-static int meet(kolo_comm *comm, const char *what)
+static int meet(kolo_comm *comm, enum comm_meeting what)
 {
     if (comm_node_broken(&comm->node)) return comm_node_broken_text(&comm->node);
     return comm_node_meet(&comm->node, comm->seq, what);
 }
 
 /* The leader asks for the network part, everyone waits for its end. own: the vector's place on the leader. */
-static int across(kolo_comm *comm, const char *what, char *own, int type, int op)
+static int across(kolo_comm *comm, char *own, int type, int op)
 {
     comm_engine *e = &comm->engine;
     if (comm->node.me == 0) {
@@ -34,11 +34,11 @@ static int across(kolo_comm *comm, const char *what, char *own, int type, int op
                                   .tag = SMALL_TAG};
         comm_engine_small(e, comm->seq);
     }
-    return comm_node_result(&comm->node, comm->seq, what);
+    return comm_node_result(&comm->node, comm->seq);
 }
 
 /* Sums this node's fragments in their homes and starts the schedule between the leaders. */
-static int reduce_across(kolo_comm *comm, const char *what, int64_t count, int type, int op)
+static int reduce_across(kolo_comm *comm, int64_t count, int type, int op)
 {
     comm_node *node = &comm->node;
     size_t width = comm_width(type);
@@ -52,10 +52,10 @@ static int reduce_across(kolo_comm *comm, const char *what, int64_t count, int t
     }
     if (node->me == 0)
         KOLO_TRY(comm_choice_make(comm, &comm->small, count, width));
-    return across(comm, what, stage_of(comm, 0), type, op);
+    return across(comm, stage_of(comm, 0), type, op);
 }
 
-static int allreduce_chunk(kolo_comm *comm, const char *what, char *data, int64_t count, int type, int op)
+static int allreduce_chunk(kolo_comm *comm, enum comm_meeting what, char *data, int64_t count, int type, int op)
 {
     comm_node *node = &comm->node;
     size_t bytes = (size_t)count * comm_width(type);
@@ -63,7 +63,7 @@ static int allreduce_chunk(kolo_comm *comm, const char *what, char *data, int64_
     memcpy(stage_of(comm, node->me), data, bytes);
     KOLO_TRY(meet(comm, what));
     if (node->nodes > 1) {
-        KOLO_TRY(reduce_across(comm, what, count, type, op));
+        KOLO_TRY(reduce_across(comm, count, type, op));
         memcpy(data, stage_of(comm, 0), bytes);
         return 0;
     }
@@ -84,7 +84,7 @@ int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_wi
     for (int64_t at = 0; at < count; at += most) {
         char *chunk = (char *)data + (size_t)at * comm_width(type);
         KOLO_TRY(
-            allreduce_chunk(comm, "an allreduce", chunk, count - at < most ? count - at : most, (int)type, (int)op));
+            allreduce_chunk(comm, COMM_ALLREDUCE, chunk, count - at < most ? count - at : most, (int)type, (int)op));
     }
     if (op == KOLO_AVERAGE) comm_scale(data, data, count, type, comm->launch->size, 1);
     return 0;
@@ -94,9 +94,9 @@ int kolo_comm_barrier(kolo_comm *comm)
 {
     char token = 0;
     if (comm_alone(comm)) return 0;
-    if (comm->node.nodes > 1) return allreduce_chunk(comm, "a barrier", &token, 1, KOLO_WIRE_U8, KOLO_MAX);
+    if (comm->node.nodes > 1) return allreduce_chunk(comm, COMM_BARRIER, &token, 1, KOLO_WIRE_U8, KOLO_MAX);
     comm->seq++;
-    return meet(comm, "a barrier");
+    return meet(comm, COMM_BARRIER);
 }
 
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)
@@ -110,12 +110,12 @@ int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)
         size_t some = bytes - at < COMM_STAGE ? bytes - at : COMM_STAGE;
         comm->seq++;
         if (launch->rank == root) memcpy(stage_of(comm, from), (char *)data + at, some);
-        KOLO_TRY(meet(comm, "a broadcast"));
+        KOLO_TRY(meet(comm, COMM_BROADCAST));
         if (comm->node.nodes > 1) {
             if (comm->node.me == 0)
                 KOLO_TRY(comm_schedule_broadcast(&comm->small, launch->node, launch->nodes, launch->node_of[root],
                                                  (int64_t)some));
-            KOLO_TRY(across(comm, "a broadcast", stage_of(comm, from), KOLO_WIRE_U8, KOLO_MAX));
+            KOLO_TRY(across(comm, stage_of(comm, from), KOLO_WIRE_U8, KOLO_MAX));
         }
         if (launch->rank != root) memcpy((char *)data + at, stage_of(comm, from), some);
     }
@@ -130,7 +130,7 @@ static int gather_across(kolo_comm *comm, size_t some, int root)
         KOLO_TRY(comm_schedule_gather(&comm->small, launch->node, root, (int64_t)some, launch->size, launch->node_of,
                                       launch->local_of));
     }
-    return across(comm, "a gather", comm_shm_collect(&comm->node), KOLO_WIRE_U8, KOLO_MAX);
+    return across(comm, comm_shm_collect(&comm->node), KOLO_WIRE_U8, KOLO_MAX);
 }
 
 int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all, int root)
@@ -149,7 +149,7 @@ int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all,
         size_t some = bytes - at < most ? bytes - at : most;
         comm->seq++;
         memcpy(stage_of(comm, comm->node.me), (const char *)mine + at, some);
-        KOLO_TRY(meet(comm, "a gather"));
+        KOLO_TRY(meet(comm, COMM_GATHER));
         if (comm->node.nodes > 1) KOLO_TRY(gather_across(comm, some, root));
         for (int r = 0; launch->rank == root && r < launch->size; r++) {
             const char *from = launch->node_of[r] == launch->node ? stage_of(comm, launch->local_of[r])

@@ -77,8 +77,6 @@ static int make_node(kolo_comm *comm, const kolo_comm_config *config)
     node->ranks = l->local_size;
     node->nodes = l->nodes;
     node->timeout = config->timeout > 0 ? config->timeout : 300;
-    node->patience = config->patience > 0 ? config->patience : 8;
-    if (node->patience > node->timeout) node->patience = node->timeout;
     node->spin = config->spin;
     node->rank_of = kolo_alloc((size_t)node->ranks * sizeof *node->rank_of);
     if (!node->rank_of) return KOLO_ECONFIG;
@@ -131,6 +129,7 @@ static int open_host(kolo_comm *comm, const kolo_comm_config *config)
         comm->engine.transport = &comm_mpi;
     }
     KOLO_TRY(rc);
+    KOLO_TRY(comm_signs_open(comm, config));
     if (comm->launch->nodes > 1) KOLO_TRY(comm_choice_make(comm, &comm->small, 1, 1)); /* can it serve at all? */
     KOLO_TRY(comm_collective_open(comm));
     KOLO_TRY(comm_engine_start(&comm->engine));
@@ -177,6 +176,7 @@ void kolo_comm_destroy(kolo_comm **out)
     bool busy = false, orderly = comm_alone(comm) || (e->running && !comm_node_broken(node));
     comm_device_close(comm, orderly);
     comm_engine_stop(e);
+    comm_router_close(&comm->signs, orderly);
     comm_engine_free(e, &busy);
     comm_mpi_close(&e->network, orderly && !busy);
     comm_shm_close(node, busy);
@@ -374,6 +374,10 @@ int kolo_comm_host_start(kolo_comm *comm, int bucket)
     atomic_store_explicit(&b->round, round, memory_order_relaxed);
     if (comm_alone(comm) || b->count == 0) return 0;
     comm_node *node = &comm->node;
+    comm_control *own = node->control[node->me];
+    atomic_store_explicit(&own->doing, (uint32_t)bucket + 1, memory_order_relaxed);
+    if (atomic_load_explicit(&own->published, memory_order_relaxed) == 0) /* else the step says when */
+        atomic_store_explicit(&own->life.told_at, (int64_t)(1e9 * kolo_time()), memory_order_relaxed);
     bool at_once = node->nodes == 1 && bucket_bytes(b) * node->ranks <= INLINE_BYTES;
     if (!at_once && node->me < b->slices && !comm_engine_push(&comm->engine, bucket, round) && node->nodes > 1)
         return kolo_fail(KOLO_EINTERNAL, "comm: no room to start bucket %d", bucket);

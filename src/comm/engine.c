@@ -1,5 +1,6 @@
 #include "comm/engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -108,7 +109,10 @@ static int advance(comm_engine *e, comm_run *run, bool *moved)
     double begin = kolo_time();
     int rc = comm_run_poll(run);
     *moved = run->at != before || kolo_time() - begin > long_poll;
-    if (rc < 0) comm_node_break(e->node, kolo_error_text());
+    if (rc < 0) {
+        e->failed_at = kolo_time();
+        snprintf(e->text, sizeof e->text, "%s", kolo_error_text());
+    }
     if (rc == 0)
         atomic_store_explicit(&e->node->control[e->node->me]->lagging, e->transport->lagging(run->lane),
                               memory_order_relaxed);
@@ -173,11 +177,14 @@ static void rest(comm_engine *e, uint32_t bell, bool waiting, int idle)
         return;
     }
     int more = (idle - YIELDS) / 8;
-    double still = e->node->patience / 8, seconds = waiting ? 1e-5 * (more < 9 ? more + 1 : 10) : still < 0.5 ? still : 0.5;
+    double seconds = waiting ? 1e-5 * (more < 9 ? more + 1 : 10) : 0.5;
     atomic_store(&own->asleep, 1);
     kolo_futex_wait(&own->doorbell, bell, seconds, 0);
     atomic_store(&own->asleep, 0);
 }
+
+/* MPI often notices first that a process is gone, but not which: signs of life say it a moment later. */
+static const double EXPLAIN_WITHIN = 4; /* seconds */
 
 static void *engine_main(void *of)
 {
@@ -189,9 +196,10 @@ static void *engine_main(void *of)
         uint32_t bell = atomic_load(&own->doorbell);
         bool waiting = false, moved = false;
         if (atomic_load(&e->stop)) break;
-        atomic_store_explicit(&own->beat, (int64_t)(1e9 * kolo_time()), memory_order_relaxed);
         drain(e);
-        if (!comm_node_broken(e->node)) {
+        if (e->failed_at > 0) {
+            if (kolo_time() - e->failed_at > EXPLAIN_WITHIN) comm_node_break(e->node, e->text);
+        } else if (!comm_node_broken(e->node)) {
             moved = step_all(e, &waiting);
             if (e->transport && step_small(e, &waiting)) moved = true;
         }
@@ -202,7 +210,6 @@ static void *engine_main(void *of)
             rest(e, bell, waiting, idle++);
         }
     }
-    atomic_store(&own->beat, 0);
     return NULL;
 }
 

@@ -47,6 +47,8 @@ typedef struct comm_engine {
     int actives;
     comm_lane lane[COMM_LANES], small;
     _Atomic uint32_t small_seq; /* meeting whose network part is asked for; 0: none */
+    double failed_at;           /* the network has failed, as `text` says; 0: it has not */
+    char text[COMM_TEXT];
 } comm_engine;
 
 int comm_engine_start(comm_engine *engine);

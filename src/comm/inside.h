@@ -8,6 +8,7 @@
 #include "comm/engine.h"
 #include "comm/reducer.h"
 #include "comm/shm.h"
+#include "comm/transport/router.h"
 
 /* The half that sums in a GPU's memory, and the thread that watches it: device.c, watch.c. */
 typedef struct comm_device {
@@ -33,6 +34,7 @@ struct kolo_comm {
     comm_node node;
     comm_tree tree; /* between nodes */
     comm_engine engine;
+    comm_router *signs; /* of life; signs.c */
     comm_device device;
     bool canonical, committed;
     comm_choice choice;
@@ -60,6 +62,9 @@ static inline uint64_t comm_mix(uint64_t hash, uint64_t value)
     for (int i = 0; i < 8; i++, value >>= 8) hash = (hash ^ (value & 255)) * 0x100000001b3ull;
     return hash;
 }
+
+/* Collective; before the first wait. */
+int comm_signs_open(kolo_comm *comm, const kolo_comm_config *config);
 
 /* Of all that must be equal on all ranks, from the buckets on. */
 uint64_t comm_declaration(const kolo_comm *comm);

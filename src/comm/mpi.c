@@ -165,6 +165,12 @@ int comm_mpi_open(const kolo_launch *launch, int status, void **state)
     return 0;
 }
 
+int comm_mpi_exchange(void *state, const void *mine, size_t bytes, void *all)
+{
+    const network *n = state;
+    return check(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, n->world), "MPI_Allgather");
+}
+
 void comm_mpi_close(void **state, bool orderly)
 {
     network *n = *state;
@@ -185,6 +191,12 @@ int comm_mpi_open(const kolo_launch *launch, int status, void **state)
                ? status
                : kolo_fail(KOLO_ELAUNCH, "comm: %d nodes, but this program was built without MPI; build with MPI=1",
                            launch->nodes);
+}
+
+int comm_mpi_exchange(void *state, const void *mine, size_t bytes, void *all)
+{
+    (void)state, (void)mine, (void)bytes, (void)all;
+    return kolo_fail(KOLO_EINTERNAL, "comm: an exchange without MPI");
 }
 
 void comm_mpi_close(void **state, bool orderly)

@@ -10,7 +10,7 @@
 
 #include "comm/comm.h"
 #include "comm/kernel.h"
-#include "comm/segment.h"
+#include "comm/transport/life.h"
 #include "launch/launch.h"
 
 enum {
@@ -36,17 +36,19 @@ typedef struct comm_shared_bucket {
     _Atomic uint32_t sleepers;
 } comm_shared_bucket;
 
+/* Small collectives. */
+enum comm_meeting { COMM_BARRIER, COMM_ALLREDUCE, COMM_BROADCAST, COMM_GATHER, COMM_MEETINGS = COMM_MAX_BUCKETS + 1 };
+
 /* What each rank puts into shared memory, before its arena. */
 typedef struct comm_control {
-    comm_segment_head head;
+    comm_life life;
     _Alignas(64) _Atomic int64_t step, action;      /* published */
     _Atomic int64_t published;                      /* nanoseconds */
-    _Atomic int64_t beat;                           /* likewise: the progress thread's last turn; 0: it has not begun, or has ended */
+    _Atomic uint32_t doing;                         /* begun last: a bucket's number + 1; COMM_MEETINGS + a meeting's kind; 0: nothing yet */
     _Alignas(64) _Atomic uint32_t doorbell, asleep; /* of the progress thread */
     _Atomic int32_t lagging;                        /* rank whose message the progress thread waits for; -1: none */
     _Alignas(64) _Atomic uint32_t entered;          /* small collectives begun by this rank */
     _Alignas(64) _Atomic uint32_t gathered, released, result, sleepers; /* leader only: see collective.c */
-    _Alignas(64) _Atomic uint32_t broken; /* leader only: 0, 1 (being written), 2 (head.text stands) */
     comm_slice slice[COMM_MAX_BUCKETS];
     comm_shared_bucket bucket[COMM_MAX_BUCKETS]; /* leader only */
     _Alignas(64) char staging[2][COMM_STAGE];
@@ -69,8 +71,13 @@ typedef struct comm_node {
     int fragments;          /* of this node; 1 unless canonical on several nodes */
     comm_members *fragment;
     int spin;
-    double timeout, patience;
-    comm_segments segments; /* all zeros: liveness is not watched */
+    double timeout;
+    comm_segments segments;
+    struct {
+        _Atomic int64_t since; /* nanoseconds; 0: this rank waits for nobody, or has only begun to */
+        _Atomic int bucket;    /* -1: a meeting */
+        _Atomic uint64_t round;
+    } waits;
     size_t arena_offset, collect_offset;
 } comm_node;
 
@@ -114,16 +121,16 @@ int comm_node_wait(comm_node *node, const comm_bucket *bucket, uint64_t round);
 void comm_node_ring(comm_node *node, int local);
 
 /* All local ranks meet; seq counts meetings from 1, equal on all. */
-int comm_node_meet(comm_node *node, uint32_t seq, const char *what);
+int comm_node_meet(comm_node *node, uint32_t seq, enum comm_meeting what);
 /* Waits until the leader has put up the result of meeting seq. */
-int comm_node_result(comm_node *node, uint32_t seq, const char *what);
+int comm_node_result(comm_node *node, uint32_t seq);
+const char *comm_meeting_name(enum comm_meeting what);
 void comm_node_release(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers);
 
 /* Breaks the communicator for all ranks of the node; the first text wins. Returns status with the winning text. */
 int comm_node_break(comm_node *node, const char *text);
-bool comm_node_broken(const comm_node *node);
-int comm_node_broken_text(const comm_node *node);
-bool comm_node_alive(const comm_node *node, int local);
+static inline bool comm_node_broken(const comm_node *node) { return comm_life_broken(&node->control[0]->life); }
+static inline int comm_node_broken_text(const comm_node *node) { return comm_life_text(&node->control[0]->life); }
 const char *comm_node_host(const comm_node *node, int rank);
 
 #endif

@@ -51,8 +51,10 @@ extern const kolo_reducer_type *const kolo_cuda_reducer[];
 
 /* Collective: 0 where all ranks gave 0; else each failing rank's own status, and on the others that of the first, named. */
 int kolo_comm_agree(kolo_comm *comm, int status);
-/* 0, or the host half is broken, or a rank of this node has died (named). Any thread. */
+/* 0, or the host half is broken: a rank is dead or stopped (named), or has failed. Any thread. */
 int kolo_comm_host_status(kolo_comm *comm);
+/* A library says that something is wrong, but not which process is gone: waits some seconds for the host half to find out. 0: it does not know. */
+int kolo_comm_host_explain(kolo_comm *comm);
 /* This rank has failed, as the error text says: whoever of its node waits in the host half, or asks for its status, is
  * told. Returns status. */
 int kolo_comm_host_fail(kolo_comm *comm, int status);

@@ -26,6 +26,8 @@ extern const comm_transport comm_mpi;
 /* Collective; agrees on the status first, so that a rank that failed before fails all of them. */
 int comm_mpi_open(const kolo_launch *launch, int status, void **state);
 void comm_mpi_close(void **state, bool orderly);
+/* Every rank gives `bytes`, gets size * bytes in rank order. Collective, before any lane is in use. */
+int comm_mpi_exchange(void *state, const void *mine, size_t bytes, void *all);
 
 /* A schedule under way. */
 typedef struct comm_run {

@@ -1,8 +1,9 @@
-/* The watchdog of a communicator on a device. Streams wait without looking who is dead, so a thread looks, ten times a
+/* The watchdog of a communicator on a device. Streams wait without looking whether the communicator is broken, so a thread looks, ten times a
  * second; when it finds something wrong it breaks both halves: the streams run on, and every wait on the host ends. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 #include "comm/inside.h"
@@ -12,18 +13,15 @@ static const double LOOK_EVERY = 0.1; /* seconds */
 
 int kolo_comm_host_status(kolo_comm *comm)
 {
-    const comm_node *node = &comm->node;
-    if (comm_alone(comm)) return 0;
-    if (comm_node_broken(node)) return comm_node_broken_text(node);
-    for (int l = 0; l < node->ranks; l++) {
-        const comm_control *peer = node->control[l];
-        /* in this order: who leaves says so before he is gone */
-        if (comm_node_alive(node, l) || atomic_load(&peer->head.departed)) continue;
-        return kolo_fail(KOLO_ELAUNCH,
-                         "rank %d on host %s (pid %d) died; it last reported step %lld, action %lld; see that rank's "
-                         "own message, or its node's log",
-                         node->rank_of[l], comm_node_host(node, node->rank_of[l]), peer->head.pid,
-                         (long long)atomic_load(&peer->step), (long long)atomic_load(&peer->action));
+    return comm_alone(comm) || !comm_node_broken(&comm->node) ? 0 : comm_node_broken_text(&comm->node);
+}
+
+int kolo_comm_host_explain(kolo_comm *comm)
+{
+    const double until = kolo_time() + (comm_alone(comm) ? 0 : comm->launch->nodes > 1 ? 4 : 2);
+    while (kolo_time() < until) {
+        KOLO_TRY(kolo_comm_host_status(comm));
+        usleep(2000);
     }
     return 0;
 }
@@ -37,7 +35,7 @@ static int look_for_standstill(kolo_comm *comm)
     int last = -1;
     for (int l = 0; l < node->ranks; l++) {
         kolo_comm_peer(comm, l, &step, &action, &age);
-        if (age == 0 || atomic_load(&node->control[l]->head.departed)) continue; /* has not begun, or is done */
+        if (age == 0 || atomic_load(&node->control[l]->life.head.departed)) continue; /* has not begun, or is done */
         if (action >= 0 && age > longest) longest = age;
         if (action < 0) action = INT64_MAX; /* beyond the step */
         if (last >= 0 && (step > least_step || (step == least_step && action >= least_action))) continue;
@@ -53,7 +51,7 @@ static int look_for_standstill(kolo_comm *comm)
         "no progress for %.0f s: of the ranks on host %s, rank %d (pid %d) is furthest behind, for %.0f s "
         "at step %lld, action %lld; if all stand there, a rank of another node keeps them waiting: see its "
         "log; a slow but healthy job needs a larger timeout=",
-        longest, comm_node_host(node, rank), rank, node->control[last]->head.pid, age, (long long)step, (long long)action);
+        longest, comm_node_host(node, rank), rank, node->control[last]->life.head.pid, age, (long long)step, (long long)action);
 }
 
 static void *watch_main(void *of)

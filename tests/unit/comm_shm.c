@@ -156,22 +156,21 @@ static void check_missing(void)
 {
     const struct {
         int how;
-        const char *what, *verb, *operation;
+        const char *what, *verb, *others;
         double within;
     } cases[] = {
-        {KILLED_BUCKET, "killed before its bucket", "died", "bucket 0, round 1", 10},
-        {KILLED_SMALL, "killed before an allreduce", "died", "an allreduce", 10},
-        {LATE, "alive but late", "is alive but did not come for 1 s", "bucket 0, round 1", 3},
-        {STOPPED, "stopped", "gave no sign of life for 1 s", "bucket 0, round 1", 4},
+        {KILLED_BUCKET, "killed before its bucket", "died", "rank 0, 2: bucket 0, action 88 of step number 17; ", 10},
+        {KILLED_SMALL, "killed before an allreduce", "died", "rank 0-2: action 88 of step number 17; ", 10},
+        {LATE, "alive but late", "is alive but did not come for 1 s", "rank 0, 2: bucket 0, action 88 of step number 17; ", 3},
+        {STOPPED, "stopped", "gave no sign of life for ", "rank 0, 2: bucket 0, action 88 of step number 17; ", 4},
     };
     for (int c = 0; c < 4; c++) {
         int named = 0;
         run_ranks(3, missing, cases[c].how);
         for (int r = 0; r < 3; r += 2) {
             const char *t = outcomes[r].text;
-            named += outcomes[r].value == KOLO_ELAUNCH && strstr(t, "rank 1 on host n0") && strstr(t, cases[c].verb) &&
-                     strstr(t, cases[c].operation) && strstr(t, "step 17, action 88") &&
-                     strstr(t, "(of this node rank 0") && strstr(t, "rank 1: step 17, action 88, round ") &&
+            named += outcomes[r].value == KOLO_ELAUNCH && strstr(t, "rank 1 on host n0 (pid ") == t && strstr(t, cases[c].verb) &&
+                     strstr(t, "), which began action 88 of step number 17 ") && strstr(t, cases[c].others) &&
                      outcomes[r].seconds < cases[c].within;
         }
         is_int(named, 2, "rank 1 %s: both others name it, the operation and how far it came", cases[c].what);

@@ -84,7 +84,7 @@ static void *rank_on_plain_memory(void *of)
     wrong[me] = comm_engine_start(&engine) < 0;
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         wrong[me] += round_of_buckets(&engine, bucket, &w, round);
-        if (round % 8 == 0) wrong[me] += comm_node_meet(&node, (uint32_t)round / 8, "a meeting") < 0;
+        if (round % 8 == 0) wrong[me] += comm_node_meet(&node, (uint32_t)round / 8, COMM_BARRIER) < 0;
     }
     bool busy = false;
     comm_engine_stop(&engine);

@@ -15,7 +15,7 @@
 #include "comm/cuda/nccl_calls.h"
 #include "comm/cuda/parts.h"
 
-enum { RANKS_A_ROOT = 128, CLOSE_SECONDS = 20, PATIENT = 1000 /* polls */ };
+enum { RANKS_A_ROOT = 128, CLOSE_SECONDS = 20 };
 
 struct kolo_reducer {
     comm_cuda c;
@@ -45,11 +45,7 @@ static int nccl_ready(char *note, size_t bytes)
 static int fail(const kolo_reducer *r, const char *call, ncclResult_t rc)
 {
     const char *last = r->calls->GetLastError ? r->calls->GetLastError(NULL) : NULL;
-    const double begin = kolo_time(), patience = 0.5;
-    while (kolo_time() - begin < patience) {
-        KOLO_TRY(kolo_comm_host_status(r->c.comm));
-        comm_cuda_rest(PATIENT);
-    }
+    KOLO_TRY(kolo_comm_host_explain(r->c.comm));
     if (last && !*last) last = NULL;
     return kolo_fail(KOLO_ELAUNCH, "nccl%s: %s%s%s; see the other ranks' messages; NCCL_DEBUG=INFO says more", call,
                      r->calls->GetErrorString(rc), last ? ": " : "", last ? last : "");

@@ -12,20 +12,28 @@ static int64_t nanoseconds(double time) { return (int64_t)(1e9 * time); }
 
 /* ---- breaking --------------------------------------------------------------------------------------------------------- */
 
-bool router_broken(const comm_router *router)
+int comm_life_text(const comm_life *leader)
 {
-    return atomic_load_explicit(&router->control[0]->broken, memory_order_acquire) != 0;
+    for (int i = 0; i < 1000 && atomic_load(&leader->broken) == 1; i++) sched_yield();
+    return kolo_fail(KOLO_ELAUNCH, "%.*s", COMM_TEXT - 1, leader->head.text);
 }
 
-int router_broken_text(const comm_router *router)
+bool comm_life_break(comm_life *leader, const char *text)
 {
-    for (int i = 0; i < 1000 && atomic_load(&router->control[0]->broken) == 1; i++) sched_yield();
-    return kolo_fail(KOLO_ELAUNCH, "%.*s", COMM_TEXT - 1, router->control[0]->head.text);
+    uint32_t whole = 0;
+    if (!atomic_compare_exchange_strong(&leader->broken, &whole, 1)) return false;
+    snprintf(leader->head.text, sizeof leader->head.text, "%s", text);
+    atomic_store(&leader->broken, 2);
+    return true;
 }
+
+bool router_broken(const comm_router *router) { return comm_life_broken(router->life[0]); }
+
+int router_broken_text(const comm_router *router) { return comm_life_text(router->life[0]); }
 
 void router_ring(comm_router *router, int local)
 {
-    router_control *c = router->control[local];
+    comm_life *c = router->life[local];
     if (atomic_load(&c->asleep) == 0) return;
     atomic_fetch_add(&c->doorbell, 1);
     kolo_futex_wake(&c->doorbell);
@@ -34,13 +42,8 @@ void router_ring(comm_router *router, int local)
 
 int comm_router_break(comm_router *router, const char *text)
 {
-    router_control *leader = router->control[0];
-    uint32_t whole = 0;
-    if (atomic_compare_exchange_strong(&leader->broken, &whole, 1)) {
-        snprintf(leader->head.text, sizeof leader->head.text, "%s", text);
-        atomic_store(&leader->broken, 2);
+    if (comm_life_break(router->life[0], text))
         for (int l = 0; l < router->ranks; l++) router_ring(router, l);
-    }
     return router_broken_text(router);
 }
 
@@ -48,12 +51,12 @@ int comm_router_break(comm_router *router, const char *text)
 
 void comm_router_tell(comm_router *router, const char *operation, uint64_t sequence)
 {
-    router_control *own = router->control[router->me];
+    comm_life *own = router->life[router->me];
     if (operation != router->told) {
-        uint64_t word[ROUTER_TOLD] = {0};
+        uint64_t word[COMM_TOLD] = {0};
         size_t bytes = operation ? strlen(operation) : 0;
         memcpy(word, operation ? operation : "", bytes < sizeof word ? bytes : sizeof word - 1);
-        for (int i = 0; i < ROUTER_TOLD; i++) atomic_store_explicit(&own->operation[i], word[i], memory_order_relaxed);
+        for (int i = 0; i < COMM_TOLD; i++) atomic_store_explicit(&own->operation[i], word[i], memory_order_relaxed);
         router->told = operation;
     }
     atomic_store_explicit(&own->sequence, sequence, memory_order_relaxed);
@@ -61,16 +64,22 @@ void comm_router_tell(comm_router *router, const char *operation, uint64_t seque
 }
 
 /* What a rank of this node said last; told_at 0: nothing. */
-void router_last_word(const comm_router *router, int local, router_word *word)
+static void last_told(const comm_life *c, comm_word *word)
 {
-    const router_control *c = router->control[local];
-    uint64_t text[ROUTER_TOLD];
-    for (int i = 0; i < ROUTER_TOLD; i++) text[i] = atomic_load_explicit(&c->operation[i], memory_order_relaxed);
+    uint64_t text[COMM_TOLD];
+    for (int i = 0; i < COMM_TOLD; i++) text[i] = atomic_load_explicit(&c->operation[i], memory_order_relaxed);
     memcpy(word->operation, text, sizeof word->operation);
     word->operation[sizeof word->operation - 1] = 0;
     word->sequence = atomic_load_explicit(&c->sequence, memory_order_relaxed);
     int64_t at = atomic_load_explicit(&c->told_at, memory_order_relaxed);
     word->age = at ? kolo_time() - 1e-9 * (double)at : -1;
+}
+
+void router_last_word(const comm_router *router, int local, comm_word *word)
+{
+    const comm_life *c = router->life[local];
+    if (router->config.word) router->config.word(router->config.of, local, word);
+    else last_told(c, word);
     word->waits_for = atomic_load_explicit(&c->waits_for, memory_order_relaxed);
 }
 
@@ -84,8 +93,8 @@ const char *router_host(const comm_router *router, int rank)
 
 static int look_at(comm_router *router, int local, double now)
 {
-    router_control *c = router->control[local];
-    if (!comm_segment_alive(&router->segments, local)) {
+    comm_life *c = router->life[local];
+    if (!comm_segment_alive(router->segments, local)) {
         /* in this order: who leaves says so before he is gone */
         return atomic_load(&c->head.departed) ? 0 : router_accuse(router, router->rank_of[local], "died");
     }
@@ -100,7 +109,7 @@ int router_look(comm_router *router)
     int rc = 0;
     if (pthread_mutex_trylock(&router->look) != 0) return 0;
     double now = kolo_time();
-    atomic_store_explicit(&router->control[router->me]->beat, nanoseconds(now), memory_order_relaxed); /* whoever looks is alive */
+    atomic_store_explicit(&router->life[router->me]->beat, nanoseconds(now), memory_order_relaxed); /* whoever looks is alive */
     if (now - router->looked_at > ABSENT) router->stood_up_at = now; /* this process itself was away */
     if (now - router->looked_at >= LOOK_EVERY) {
         for (int l = 0; l < router->ranks && rc == 0; l++)
@@ -136,14 +145,14 @@ static int latest(const comm_router *router, double *late)
 static int check_late(comm_router *router)
 {
     double late;
-    int rank = latest(router, &late);
-    router_word word = {.age = -1, .waits_for = -1};
+    int rank = router->config.segments ? router->config.awaits(router->config.of, &late) : latest(router, &late);
+    comm_word word = {.age = -1, .waits_for = -1};
     int pid;
-    atomic_store_explicit(&router->control[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1, memory_order_relaxed);
+    atomic_store_explicit(&router->life[router->me]->waits_for, late > 2 * LOOK_EVERY ? rank : -1, memory_order_relaxed);
     if (rank < 0 || rank == router->launch->rank) return 0;
     int local = router_local(router, rank);
     if (local < 0 && (late > ABSENT || late > router->config.timeout / 2)) lines_want(router, rank);
-    bool left = local >= 0 ? atomic_load(&router->control[local]->head.departed) : lines_left(router, rank);
+    bool left = local >= 0 ? atomic_load(&router->life[local]->head.departed) : lines_left(router, rank);
     if (left && late > ABSENT)
         return router_accuse(router, rank, "left before the end");
     if (late < router->config.timeout) return 0;
@@ -157,7 +166,7 @@ static int check_late(comm_router *router)
 int router_watch(comm_router *router)
 {
     if (router_broken(router)) {
-        if (router->lines && !atomic_load(&router->control[0]->spread)) lines_spread(router);
+        if (router->lines && !atomic_load(&router->life[0]->spread)) lines_spread(router);
         return router_broken_text(router);
     }
     KOLO_TRY(router_inquire(router));
@@ -178,17 +187,30 @@ int comm_router_status(comm_router *router)
 
 /* ---- the pulse: turns of nobody's, so that who sums or copies for long, or waits for something else, is not held to be stopped ----- */
 
+/* Where messages do not wake it, a question or bad news does, as nobody else may have a turn soon. */
+static void pulse_rest(comm_router *router)
+{
+    const double often = router->config.patience / 8, soon = 0.01;
+    double nap = often < 0.5 ? often : 0.5;
+    if (atomic_load_explicit(&router->accused.state, memory_order_relaxed) == 2 && !router_broken(router)) nap = soon;
+    if (router->lines && router->config.segments) lines_listen(router, nap);
+    else kolo_futex_wait(&router->pulse.stop, 0, nap, 0);
+}
+
 static void *pulse_main(void *of)
 {
     comm_router *router = of;
-    double every = router->config.patience / 8;
     prctl(PR_SET_NAME, "kolo-pulse");
-    while (!kolo_futex_wait(&router->pulse.stop, 0, every < 0.5 ? every : 0.5, 0)) comm_router_status(router);
+    while (!atomic_load(&router->pulse.stop)) {
+        pulse_rest(router);
+        comm_router_status(router);
+    }
     return NULL;
 }
 
 int router_pulse_start(comm_router *router)
 {
+    atomic_store(&router->life[router->me]->beat, nanoseconds(kolo_time())); /* from now on it is missed */
     int rc = pthread_create(&router->pulse.thread, NULL, pulse_main, router);
     if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no thread for signs of life: %s; raise the limit of processes (ulimit -u)", strerror(rc));
     router->pulse.runs = true;
@@ -200,6 +222,7 @@ void router_pulse_stop(comm_router *router)
     if (!router->pulse.runs) return;
     atomic_store(&router->pulse.stop, 1);
     kolo_futex_wake(&router->pulse.stop);
+    lines_nudge(router, router->me);
     pthread_join(router->pulse.thread, NULL);
     router->pulse.runs = false;
 }
@@ -227,7 +250,7 @@ static double nap_with_mpi(comm_router *router)
 /* How long to sleep now; 0: not at all. */
 static double prepare_to_rest(comm_router *router, double seconds)
 {
-    router_control *own = router->control[router->me];
+    comm_life *own = router->life[router->me];
     double now = kolo_time();
     if (now - router->active_at < SPIN && !router->crowded) return 0;
     double nap = nap_with_mpi(router);
@@ -250,7 +273,7 @@ static double prepare_to_rest(comm_router *router, double seconds)
 
 void comm_router_rest(comm_router *router, double seconds)
 {
-    router_control *own = router->control[router->me];
+    comm_life *own = router->life[router->me];
     if (atomic_exchange_explicit(&router->restless, false, memory_order_relaxed)) return;
     pthread_mutex_lock(&router->turn);
     double nap = prepare_to_rest(router, seconds);

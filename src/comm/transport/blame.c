@@ -12,11 +12,11 @@ enum { HOW = 256, LIST = 480, SAID = 80 };
 
 void comm_router_describe(comm_router *router, int rank, char *text, size_t bytes)
 {
-    router_word word = {.age = -1, .waits_for = -1};
+    comm_word word = {.age = -1, .waits_for = -1};
     int local = router_local(router, rank), pid = 0;
     if (local >= 0) {
         router_last_word(router, local, &word);
-        pid = router->control[local]->head.pid;
+        pid = router->life[local]->head.pid;
     } else {
         lines_last_word(router, rank, &word, &pid);
     }
@@ -31,7 +31,7 @@ void comm_router_describe(comm_router *router, int rank, char *text, size_t byte
 /* "allreduce number 12", "nothing yet", "no word" */
 static void say(const comm_router *router, int rank, const line_beat *said, char *text)
 {
-    router_word word = {.age = -1};
+    comm_word word = {.age = -1};
     int local = router_local(router, rank), pid;
     if (local >= 0) {
         router_last_word(router, local, &word);
@@ -65,7 +65,7 @@ int router_blame(comm_router *router, int rank, const char *how, const line_beat
 
 int router_accuse(comm_router *router, int rank, const char *how)
 {
-    _Atomic int64_t *claim = &router->control[0]->accused_at;
+    _Atomic int64_t *claim = &router->life[0]->accused_at;
     int64_t before = atomic_load(claim), now = (int64_t)(1e9 * kolo_time());
     uint32_t none = 0;
     if (!router->lines) return router_blame(router, rank, how, NULL);
@@ -95,7 +95,7 @@ int router_accuse_late(comm_router *router, int rank, double late)
     char how[HOW];
     int local = router_local(router, rank);
     double now = kolo_time(), heard = local < 0 ? lines_heard(router, rank)
-                                                : 1e-9 * (double)atomic_load_explicit(&router->control[local]->beat, memory_order_relaxed);
+                                                : 1e-9 * (double)atomic_load_explicit(&router->life[local]->beat, memory_order_relaxed);
     if (heard > 0 && now - heard > router->config.patience / 2) return router_accuse_silent(router, rank, now - heard);
     snprintf(how, sizeof how, "%sdid not come for %.0f s", heard > 0 ? "is alive but " : "", late);
     return router_accuse(router, rank, how);

@@ -64,7 +64,7 @@ int heap_take(comm_router *router, router_heap *heap, size_t bytes, uint64_t *of
                          "KOLO_COMM_SHARED, or free some",
                          bytes, router->launch->rank, heap->bytes);
     *offset = b->offset;
-    int rc = comm_segment_allocate(&router->segments, b->offset, whole);
+    int rc = comm_segment_allocate(&router->own, b->offset, whole);
     if (rc < 0) heap_give(heap, b->offset);
     else kolo_pages_touch(router_at(router, router->me, b->offset), whole);
     return rc;

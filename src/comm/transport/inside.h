@@ -19,24 +19,14 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "comm/kernel.h"
-#include "comm/segment.h"
 #include "comm/transport/router.h"
 
-enum { ROUTER_MAX_LOCAL = COMM_FOLD_MAX, ROUTER_SETS = 1024, ROUTER_TOLD = 6 };
+enum { ROUTER_MAX_LOCAL = COMM_FOLD_MAX, ROUTER_SETS = 1024 };
 
-/* Heap and rings lie behind it. Written by its owner, except where noted. */
+/* Heap and rings lie behind it. Written by its owner. */
 typedef struct router_control {
-    comm_segment_head head;
-    _Alignas(64) _Atomic uint32_t doorbell, asleep; /* anyone rings; asleep: threads of the owner that sleep */
-    _Atomic uint32_t nudged;                        /* asleep in epoll: it takes a datagram */
-    _Alignas(64) _Atomic int64_t beat;              /* kolo_time() in ns, of the owner's last look at the others */
-    _Atomic int32_t waits_for;                      /* rank whose message the owner waits for; -1: none */
-    _Atomic uint64_t sequence, told_at;
-    _Atomic uint64_t operation[ROUTER_TOLD];        /* text */
-    _Alignas(64) _Atomic uint32_t broken;           /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
-    _Atomic uint32_t spread;                        /* leader's only: the break is told to the other nodes, or came from one */
-    _Atomic int64_t accused_at;                     /* leader's only: when a rank of this node began to ask the others before it breaks the world; 0 */
-    _Atomic uint64_t ring[ROUTER_MAX_LOCAL];        /* offset of the ring to this local rank; 0: not made yet */
+    comm_life life;
+    _Alignas(64) _Atomic uint64_t ring[ROUTER_MAX_LOCAL]; /* offset of the ring to this local rank; 0: not made yet */
     struct {
         _Atomic uint64_t name; /* number << 32 | id + 1; 0: free */
         _Atomic uint64_t at;   /* offset of the set's memory */
@@ -56,14 +46,6 @@ typedef struct router_request {
     uint8_t owes;     /* enum frame_kind of the answer that is due */
     uint64_t source;  /* where the data lies in the sender's segment */
 } router_request;
-
-/* What a rank told of itself. */
-typedef struct router_word {
-    char operation[8 * ROUTER_TOLD];
-    uint64_t sequence;
-    double age; /* seconds; negative: nothing was told */
-    int waits_for;
-} router_word;
 
 typedef struct router_queue {
     router_request *first, *last;
@@ -147,8 +129,10 @@ struct comm_router {
     comm_router_config config;
     int me, ranks;            /* local */
     int *rank_of;             /* [ranks] */
-    comm_segments segments;
-    router_control **control; /* [ranks] */
+    comm_segments own;        /* its segments, if it has any */
+    const comm_segments *segments; /* where lives are: its own or the caller's */
+    comm_life **life;         /* [ranks] */
+    router_control **control; /* [ranks] NULL: it carries no messages */
     router_heap inner, heap;  /* for rings and sets; for comm_router_alloc */
     const router_means **by;  /* [size] */
     router_lane *lanes;
@@ -188,7 +172,7 @@ static inline int router_local(const comm_router *r, int rank)
 {
     return r->launch->node_of[rank] == r->launch->node ? r->launch->local_of[rank] : -1;
 }
-void router_last_word(const comm_router *router, int local, router_word *word);
+void router_last_word(const comm_router *router, int local, comm_word *word);
 const char *router_host(const comm_router *router, int rank);
 /* One turn of all means; negative: broken. Engine only. */
 int router_turn(comm_router *router);
@@ -243,7 +227,7 @@ void channel_close(comm_router *router);
 /* ---- lines to other nodes: for messages where MPI does not carry them, and for signs of life --------------------------------- */
 int lines_open(comm_router *router, int status); /* collective; fails on all ranks where it fails on one */
 void lines_close(comm_router *router, bool orderly);
-void lines_last_word(const comm_router *router, int rank, router_word *word, int *pid); /* as its last sign of life said */
+void lines_last_word(const comm_router *router, int rank, comm_word *word, int *pid); /* as its last sign of life said */
 void lines_want(comm_router *router, int rank); /* makes a line to it, if there is none: its signs of life will come */
 double lines_heard(const comm_router *router, int rank); /* when it last was; 0: never */
 bool lines_left(const comm_router *router, int rank); /* it has closed in good order */
@@ -253,6 +237,7 @@ void lines_spread(comm_router *router);         /* tells the break to the other 
  * not yet, ask again in the next turn. Engine. */
 int lines_inquire(comm_router *router, int but, const struct line_beat **said);
 void lines_sleep(comm_router *router, uint32_t bell, double seconds);
-void lines_nudge(comm_router *router, int local); /* a rank of this node that sleeps in lines_sleep */
+void lines_listen(comm_router *router, double seconds);
+void lines_nudge(comm_router *router, int local); /* a rank of this node that sleeps in lines_sleep or lines_listen */
 
 #endif

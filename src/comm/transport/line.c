@@ -112,11 +112,11 @@ int line_dial(const comm_router *router, int rank)
     return -1;
 }
 
-/* Nobody answers there. With MPI the lines are not needed for messages: the job goes on without that line's signs of life. */
+/* Nobody answers there. Where the lines are not needed for messages the job goes on without that one's signs of life. */
 static int no_way(comm_router *router, tcp_line *l, const char *how)
 {
     line_end_close(&l->out);
-    if (router->mpi && l->in.fd < 0) {
+    if ((router->mpi || router->config.segments) && l->in.fd < 0) {
         if (!l->failed)
             kolo_warn("no connection to rank %d on host %s (%s): its death would be seen late; KOLO_COMM_INTERFACE chooses another interface",
                       l->t.rank, router_host(router, l->t.rank), how);
@@ -202,7 +202,7 @@ static int hear_guest(comm_router *router, line_guest *guest)
     if (friendly && n > 0 && guest->got < sizeof guest->text - 1) return 0; /* more of the text */
     if (friendly) {
         guest->text[guest->got] = 0;
-        atomic_store(&router->control[0]->spread, 1); /* who found it tells everybody */
+        atomic_store(&router->life[0]->spread, 1); /* who found it tells everybody */
         comm_router_break(router, guest->text + sizeof hello);
     }
     line_end_close(&guest->end);

@@ -15,30 +15,46 @@
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------------------- */
 
-static socklen_t nudge_name(const comm_router *router, int rank, struct sockaddr_un *name)
+/* Abstract: no file, gone with its process; the kernel chooses the name, of NUDGE_NAME characters. */
+enum { NUDGE_NAME = 5 };
+static const socklen_t nudge_length = offsetof(struct sockaddr_un, sun_path) + 1 + NUDGE_NAME;
+
+static int nudge_open(comm_router *router)
 {
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (const char *c = router->launch->job; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
-    *name = (struct sockaddr_un){.sun_family = AF_UNIX}; /* abstract: no file, gone with its process */
-    int n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "kolo-%016llx-%d", (unsigned long long)hash, rank);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    tcp_lines *lines = router->lines;
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t length = sizeof name;
+    uint64_t word = 0;
+    lines->nudge = (line_end){.kind = END_NUDGE, .fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+    if (lines->nudge.fd < 0 || bind(lines->nudge.fd, (struct sockaddr *)&name, sizeof name.sun_family) < 0 ||
+        getsockname(lines->nudge.fd, (struct sockaddr *)&name, &length) < 0 || length != nudge_length)
+        return line_fail_system("a local socket");
+    memcpy(&word, name.sun_path + 1, NUDGE_NAME);
+    atomic_store(&router->life[router->me]->nudge, word);
+    return line_watch(lines, &lines->nudge, EPOLLIN);
 }
 
 void lines_nudge(comm_router *router, int local)
 {
-    struct sockaddr_un name;
-    if (!router->lines) return;
-    socklen_t length = nudge_name(router, router->rank_of[local], &name);
-    sendto(router->lines->nudge.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&name, length);
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    const uint64_t word = atomic_load(&router->life[local]->nudge);
+    if (!router->lines || !word) return;
+    memcpy(name.sun_path + 1, &word, NUDGE_NAME);
+    sendto(router->lines->nudge.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&name, nudge_length);
+}
+
+void lines_listen(comm_router *router, double seconds)
+{
+    struct pollfd any = {.fd = router->lines->epoll, .events = POLLIN};
+    struct timespec nap = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    ppoll(&any, 1, &nap, NULL);
 }
 
 void lines_sleep(comm_router *router, uint32_t bell, double seconds)
 {
-    router_control *own = router->control[router->me];
-    struct pollfd any = {.fd = router->lines->epoll, .events = POLLIN};
-    struct timespec nap = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    comm_life *own = router->life[router->me];
     atomic_store(&own->nudged, 1);
-    if (atomic_load(&own->doorbell) == bell) ppoll(&any, 1, &nap, NULL);
+    if (atomic_load(&own->doorbell) == bell) lines_listen(router, seconds);
     atomic_store(&own->nudged, 0);
     router->lines->polled_at = 0;
 }
@@ -63,7 +79,6 @@ static int listen_at(comm_router *router, line_card *card)
 static int open_ends(comm_router *router, line_card *card)
 {
     tcp_lines *lines = router->lines;
-    struct sockaddr_un name;
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) { /* two a peer */
         files.rlim_cur = files.rlim_max;
@@ -72,10 +87,7 @@ static int open_ends(comm_router *router, line_card *card)
     lines->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (lines->epoll < 0) return line_fail_system("epoll_create1");
     KOLO_TRY(listen_at(router, card));
-    lines->nudge = (line_end){.kind = END_NUDGE, .fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-    socklen_t length = nudge_name(router, router->launch->rank, &name);
-    if (lines->nudge.fd < 0 || bind(lines->nudge.fd, (struct sockaddr *)&name, length) < 0) return line_fail_system("a local socket");
-    return line_watch(lines, &lines->nudge, EPOLLIN);
+    return nudge_open(router);
 }
 
 static int exchange_cards(comm_router *router, const line_card *mine)
@@ -160,7 +172,7 @@ void lines_close(comm_router *router, bool orderly)
     tcp_lines *lines = router->lines;
     if (!lines) return;
     bool set_up = lines->card && lines->line && lines->dirty;
-    if (set_up && router->control && router->control[0] && router_broken(router)) lines_spread(router);
+    if (set_up && router->segments && router_broken(router)) lines_spread(router);
     else if (set_up && orderly) take_leave(router);
     for (int r = 0; set_up && r < router->launch->size; r++) line_free(&lines->line[r]);
     for (int g = 0; g < LINE_GUESTS; g++) line_end_close(&lines->guest[g].end);

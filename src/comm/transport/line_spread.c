@@ -38,8 +38,8 @@ static bool deliver(const comm_router *router, herald *h)
     getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &error, &length);
     if (error) return false;
     line_greet(router, &word.hello, LINE_BREAK);
-    size_t bytes = strlen(router->control[0]->head.text);
-    memcpy(word.text, router->control[0]->head.text, bytes);
+    size_t bytes = strlen(router->life[0]->head.text);
+    memcpy(word.text, router->life[0]->head.text, bytes);
     bool sent = send(h->fd, &word, sizeof word.hello + bytes, MSG_NOSIGNAL) > 0;
     close(h->fd);
     h->fd = -1;
@@ -68,8 +68,8 @@ void lines_spread(comm_router *router)
 {
     uint32_t nobody = 0;
     int nodes = router->launch->nodes;
-    if (!router->lines || !atomic_compare_exchange_strong(&router->control[0]->spread, &nobody, 1)) return;
-    for (int i = 0; i < 1000 && atomic_load(&router->control[0]->broken) == 1; i++) sched_yield();
+    if (!router->lines || !atomic_compare_exchange_strong(&router->life[0]->spread, &nobody, 1)) return;
+    for (int i = 0; i < 1000 && atomic_load(&router->life[0]->broken) == 1; i++) sched_yield();
     herald *h = kolo_alloc((size_t)nodes * sizeof *h);
     struct pollfd *fds = kolo_alloc((size_t)nodes * sizeof *fds);
     for (int n = 0; h && fds && n < nodes; n++) {

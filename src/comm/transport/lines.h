@@ -26,7 +26,7 @@ typedef struct line_hello {
 enum { LINE_FRAMES = 1, LINE_BREAK = 2, LINE_ASK = 3 };
 
 typedef struct line_beat {
-    char operation[8 * ROUTER_TOLD];
+    char operation[8 * COMM_TOLD];
     uint64_t sequence;
     double age;
     int32_t waits_for, rank;

@@ -335,14 +335,14 @@ static int look(comm_push *p)
     KOLO_TRY(router_look(router));
     int late = latest(p), rank = router->rank_of[p->local[late]];
     double waited = kolo_time() - p->moved_at;
-    if (atomic_load(&router->control[p->local[late]]->head.departed))
+    if (atomic_load(&router->life[p->local[late]]->head.departed))
         return router_accuse(router, rank, "left before the end");
     return waited < router->config.timeout ? 0 : router_accuse_late(router, rank, waited);
 }
 
 static int sleep_once(comm_push *p)
 {
-    router_control *own = p->router->control[p->router->me];
+    comm_life *own = p->router->life[p->router->me];
     push_member *mine = &p->set->member[p->me];
     uint32_t bell = atomic_load(&own->doorbell);
     atomic_fetch_add(&own->asleep, 1);

@@ -156,7 +156,8 @@ void queue_drop(router_queue *q, router_request *r)
 int router_turn(comm_router *router)
 {
     router->now = kolo_time();
-    for (int i = 0; i < MEANS; i++) KOLO_TRY(table[i]->turn(router));
+    for (int i = 0; i < MEANS && router->control; i++) KOLO_TRY(table[i]->turn(router));
+    if (!router->control) KOLO_TRY(means_tcp.turn(router));
     return router_watch(router);
 }
 
@@ -195,7 +196,7 @@ const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, mpi_turn, mpi_forg
 
 enum { RING_MOST = 1 << 18, RING_LEAST = 1 << 15, RINGS = 16 << 20, SETS = 1 << 30 };
 
-static int open_segments(comm_router *router)
+static int make_segments(comm_router *router)
 {
     const kolo_launch *l = router->launch;
     size_t head = kolo_round_up(sizeof(router_control), 4096);
@@ -203,7 +204,7 @@ static int open_segments(comm_router *router)
         if (router->ring_bytes * (size_t)router->ranks <= RINGS) break;
     size_t inner = (size_t)router->ranks * (router->ring_bytes + 4096) + SETS;
     size_t shared = kolo_round_up(router->config.shared_bytes, 4096);
-    router->segments = (comm_segments){.launch = l,
+    router->own = (comm_segments){.launch = l,
                                        .kind = "-r",
                                        .me = router->me,
                                        .ranks = router->ranks,
@@ -212,13 +213,23 @@ static int open_segments(comm_router *router)
                                        .bytes = head + inner + shared,
                                        .head = head,
                                        .sparse = true};
-    KOLO_TRY(comm_segments_open(&router->segments));
-    for (int i = 0; i < router->ranks; i++) router->control[i] = (router_control *)(void *)router->segments.base[i];
-    atomic_store(&router->control[router->me]->waits_for, -1);
-    router->spin = comm_segments_spin(&router->segments);
+    KOLO_TRY(comm_segments_open(&router->own));
+    router->control = kolo_alloc((size_t)router->ranks * sizeof(router_control *));
+    if (!router->control) return KOLO_ECONFIG;
+    for (int i = 0; i < router->ranks; i++) router->control[i] = (router_control *)(void *)router->own.base[i];
+    router->spin = comm_segments_spin(&router->own);
     router->crowded = router->spin < 100;
     KOLO_TRY(heap_open(&router->inner, head, inner));
     return heap_open(&router->heap, head + inner, shared);
+}
+
+static int open_segments(comm_router *router)
+{
+    if (!router->config.segments) KOLO_TRY(make_segments(router));
+    router->segments = router->config.segments ? router->config.segments : &router->own;
+    for (int i = 0; i < router->ranks; i++) router->life[i] = (comm_life *)(void *)router->segments->base[i];
+    atomic_store(&router->life[router->me]->waits_for, -1);
+    return 0;
 }
 
 static int find_node(comm_router *router)
@@ -230,9 +241,9 @@ static int find_node(comm_router *router)
         return kolo_fail(KOLO_ECONFIG, "comm: %d ranks on host %s; at most %d are served", router->ranks, l->host,
                          ROUTER_MAX_LOCAL);
     router->rank_of = kolo_alloc((size_t)router->ranks * sizeof *router->rank_of);
-    router->control = kolo_alloc((size_t)router->ranks * sizeof(router_control *));
+    router->life = kolo_alloc((size_t)router->ranks * sizeof(comm_life *));
     router->by = kolo_alloc((size_t)l->size * sizeof(router_means *));
-    if (!router->rank_of || !router->control || !router->by) return KOLO_ECONFIG;
+    if (!router->rank_of || !router->life || !router->by) return KOLO_ECONFIG;
     for (int r = 0; r < l->size; r++)
         if (l->node_of[r] == l->node) router->rank_of[l->local_of[r]] = r;
     return 0;
@@ -253,7 +264,7 @@ static int open_all(comm_router *router)
     KOLO_TRY(comm_router_between(router->launch, router->config.between, &mpi));
     int rc = open_segments(router);
     if (rc == 0) rc = channel_open(router);
-    if (mpi) rc = comm_mpi_open(router->launch, rc, &router->mpi);
+    if (mpi && !router->config.segments) rc = comm_mpi_open(router->launch, rc, &router->mpi);
     if (router->launch->nodes > 1) rc = lines_open(router, rc);
     KOLO_TRY(rc);
     for (int r = 0; r < router->launch->size; r++) {
@@ -287,11 +298,12 @@ void comm_router_close(comm_router **out, bool orderly)
 {
     comm_router *router = *out;
     if (!router) return;
+    if (router->segments) atomic_store(&router->life[router->me]->head.departed, 1); /* its signs of life end here */
     router_pulse_stop(router);
     lines_close(router, orderly);
     channel_close(router);
     comm_mpi_close(&router->mpi, orderly);
-    comm_segments_close(&router->segments, !orderly && router->mpi_busy);
+    if (!router->config.segments) comm_segments_close(&router->own, !orderly && router->mpi_busy);
     heap_close(&router->inner);
     heap_close(&router->heap);
     pthread_mutex_destroy(&router->turn);
@@ -299,6 +311,7 @@ void comm_router_close(comm_router **out, bool orderly)
     pthread_mutex_destroy(&router->sets);
     free(router->rank_of);
     free(router->control);
+    free(router->life);
     free(router->by);
     free(router);
     *out = NULL;

@@ -5,6 +5,7 @@
 
 #include "comm/kernel.h"
 #include "comm/transport.h"
+#include "comm/transport/life.h"
 #include "kolo/comm.h"
 
 typedef struct comm_router_config {
@@ -16,6 +17,12 @@ typedef struct comm_router_config {
     /* Every rank gives `bytes`, gets size * bytes in rank order; NULL: kolo_launch_exchange. Collective. */
     int (*exchange)(void *of, const void *mine, size_t bytes, void *all);
     void *exchange_of;
+    /* The compiled half has messages and memory of its own. For it a router carries none, makes no lane, push or memory, but sees who is dead, stopped or late, and
+     * says so, by the same signs of life. */
+    const comm_segments *segments; /* open, the caller's; each begins with a comm_life. NULL: the router has its own, and what follows is not used */
+    int (*awaits)(void *of, double *late);                  /* rank whose part this rank lacks, -1: none; seconds it has waited. Any thread */
+    void (*word)(void *of, int local, comm_word *word);     /* what that rank of the node does; waits_for is filled by the router. Any thread */
+    void *of;
 } comm_router_config;
 
 typedef struct comm_router comm_router; /* the `state` of comm_routed */

@@ -101,7 +101,7 @@ int line_other(talk *t, const frame *f, const char *payload)
     return 0;
 }
 
-void lines_last_word(const comm_router *router, int rank, router_word *word, int *pid)
+void lines_last_word(const comm_router *router, int rank, comm_word *word, int *pid)
 {
     const tcp_lines *lines = router->lines;
     *pid = lines ? lines->card[rank].pid : 0;
@@ -143,7 +143,7 @@ static int beat(comm_router *router, tcp_line *l, const line_beat *mine)
 
 line_beat line_word(const comm_router *router, int local)
 {
-    router_word word;
+    comm_word word;
     router_last_word(router, local, &word);
     line_beat said = {.sequence = word.sequence, .age = word.age, .waits_for = word.waits_for, .rank = router->rank_of[local]};
     memcpy(said.operation, word.operation, sizeof said.operation);
