@@ -44,14 +44,12 @@ static int look_for_standstill(kolo_comm *comm)
         least_action = action;
     }
     if (longest < node->timeout) return 0;
-    int rank = node->rank_of[last];
-    kolo_comm_peer(comm, last, &step, &action, &age);
-    return kolo_fail(
-        KOLO_ELAUNCH,
-        "no progress for %.0f s: of the ranks on host %s, rank %d (pid %d) is furthest behind, for %.0f s "
-        "at step %lld, action %lld; if all stand there, a rank of another node keeps them waiting: see its "
-        "log; a slow but healthy job needs a larger timeout=",
-        longest, comm_node_host(node, rank), rank, node->control[last]->life.head.pid, age, (long long)step, (long long)action);
+    char who[320];
+    comm_router_describe(comm->signs, node->rank_of[last], who, sizeof who);
+    return kolo_fail(KOLO_ELAUNCH,
+                     "no progress for %.0f s: of the ranks on host %s, %s, is furthest behind; if all stand there, a rank of another node keeps them waiting: "
+                     "see its log; a slow but healthy job needs a larger timeout=",
+                     longest, node->launch->host, who);
 }
 
 static void *watch_main(void *of)

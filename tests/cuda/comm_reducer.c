@@ -443,7 +443,7 @@ static void check_late(const char *reducer)
     const setting set = {.reducer = reducer, .timeout = 3};
     run_ranks(2, &set, missing, LATE);
     ok(outcomes[0].value == KOLO_ELAUNCH && strstr(outcomes[0].text, "rank 1") &&
-           strstr(outcomes[0].text, "step 17, action 88") && outcomes[0].seconds < 8.5,
+           strstr(outcomes[0].text, "action 88 of step number 17") && outcomes[0].seconds < 8.5,
        "%s: a rank stands still; after the timeout it is named (%.1f s): %s", reducer, outcomes[0].seconds,
        outcomes[0].text);
 }
@@ -455,7 +455,7 @@ static void check_killed(const char *reducer)
     int named = 0;
     for (int i = 0; i < 3; i += 2)
         named += outcomes[i].value == KOLO_ELAUNCH && strstr(outcomes[i].text, "rank 1 on host n0") &&
-                 strstr(outcomes[i].text, "died") && strstr(outcomes[i].text, "step 17, action 88") &&
+                 strstr(outcomes[i].text, "died") && strstr(outcomes[i].text, "action 88 of step number 17") &&
                  outcomes[i].seconds < 15;
     is_int(named, 2, "%s: a rank is killed; the others end at once and name it, its step and action", reducer);
     if (named < 2) say_outcomes(3);
@@ -537,7 +537,7 @@ static void opening_nccl(void)
 static void dies_in_nccl(void)
 {
     check_nccl_fault("absent:1", dies_joining, 0, 30, 15, "rank 1 on host n0", "died");
-    check_nccl_fault("die:1:9", steps, 0, 30, 15, "rank 1 on host n0", "step 0, action 4");
+    check_nccl_fault("die:1:9", steps, 0, 30, 15, "rank 1 on host n0", "action 4 of step number 0");
 }
 static void absent_in_nccl(void)
 {
@@ -549,7 +549,7 @@ static void fails_in_nccl(void)
     check_nccl_fault("error:1:9", steps, 0, 30, 15, "rank 1 on host n0", "unhandled system error");
     check_nccl_fault("error:1:9", steps, 1, 30, 15, "rank 1 on host n0", "unhandled system error");
 }
-static void hangs_in_nccl(void) { check_nccl_fault("hang:1:9", steps, 1, 3, 12, "no progress", "step 0, action 4"); }
+static void hangs_in_nccl(void) { check_nccl_fault("hang:1:9", steps, 1, 3, 12, "no progress", "action 4 of step number 0"); }
 
 static void (*const drills[])(void) = {never_coming, killed_staged, late_staged,    opening_staged, killed_nccl,  late_nccl,
                                        opening_nccl, dies_in_nccl,  absent_in_nccl, fails_in_nccl,  hangs_in_nccl};

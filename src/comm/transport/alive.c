@@ -190,10 +190,11 @@ int comm_router_status(comm_router *router)
 /* Where messages do not wake it, a question or bad news does, as nobody else may have a turn soon. */
 static void pulse_rest(comm_router *router)
 {
-    const double often = router->config.patience / 8, soon = 0.01;
-    double nap = often < 0.5 ? often : 0.5;
+    const bool listens = router->lines && router->config.segments;
+    const double often = router->config.patience / 8, most = listens ? 0.25 : 0.5, soon = 0.01;
+    double nap = often < most ? often : most;
     if (atomic_load_explicit(&router->accused.state, memory_order_relaxed) == 2 && !router_broken(router)) nap = soon;
-    if (router->lines && router->config.segments) lines_listen(router, nap);
+    if (listens) lines_listen(router, nap);
     else kolo_futex_wait(&router->pulse.stop, 0, nap, 0);
 }
 
