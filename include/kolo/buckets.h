@@ -2,7 +2,7 @@
  *
  * The compiled way in: one arena per rank, in memory that the ranks of a node share; fixed buckets, which are slices
  * of it; start and wait. No negotiation, no copy, no allocation after kolo_comm_commit.
- * One progress thread per rank owns all MPI calls. On a node: each rank owns a slice of the bucket, reduces it over
+ * One progress thread per rank owns all MPI calls; another gives signs of life, to other nodes over sockets (KOLO_COMM_INTERFACE). On a node: each rank owns a slice of the bucket, reduces it over
  * all local arenas in rank order in 64 KiB blocks, and writes the result into every arena. Between nodes: the owners
  * of the same slice reduce among themselves over MPI, by the algorithm that the library's selector chooses.
  *
@@ -37,7 +37,7 @@ typedef struct kolo_comm_config {
     int spin;              /* polls before a futex wait; -1: chosen from CPUs and local ranks */
     const char *algorithm; /* between nodes: NULL or "auto", or the name of one (`kolo bench --algorithms`), which may have another order */
     const char *table;     /* file of measured costs (`kolo bench --tune`), equal on all ranks; NULL or "": this cluster's, if it was measured; "none". Never changes the order of sums */
-    double patience; /* seconds without a sign of life until a rank of the node is held to be stopped, at most the timeout; 0: 8 */
+    double patience; /* seconds without a sign of life until a rank is held to be stopped, at most the timeout; 0: 8. A rank that computes gives them */
 } kolo_comm_config;
 
 /* Collective. With size 1 everything below is immediate. */
@@ -58,7 +58,8 @@ int kolo_comm_commit(kolo_comm *comm);
 /* The bucket's last gradient of this rank is written: the reduction may begin. Returns at once. Buckets must be
  * started in the same order on all ranks (any order). */
 int kolo_comm_start(kolo_comm *comm, int bucket);
-/* Returns when the sum over ranks stands in this rank's arena. Error: a peer is dead or late (named). */
+/* Returns when the sum over ranks stands in this rank's arena. Error: a peer is dead, stopped or late: named within 10 s (of the deadline), with how far
+ * every rank came. */
 int kolo_comm_wait(kolo_comm *comm, int bucket);
 
 /* Sum of `count` f64 over ranks, in place, identical on all; after commit. data: memory of the communicator's device. */

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Sums of `kolo train` between the nodes of a real Slurm: a rank that stops or dies is named within 10 s by all others, with default settings and without
+# srun's --kill-on-bad-exit; one that only computes for long is waited for.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+DRILL=$BUILD/tests/mpi/comm_bucket_drill
+[ -x "$DRILL" ] || skip_all "$DRILL is not built (make tests, with MPI=1)"
+need pgrep
+cluster 3 32
+KIND=pmi2
+srun --mpi=list 2>&1 | grep -q pmix && KIND=pmix
+before=$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)
+go() { # NAME NODES RANKS-A-NODE PROGRAM WORDS...
+    local name=$1 nodes=$2 each=$3
+    shift 3
+    timeout 60 srun --mpi="$KIND" -K0 -N"$nodes" --ntasks-per-node="$each" "$@" > "$ROOM/$name.out" 2> "$ROOM/$name.err"
+}
+gone() { # HOW: what the text says of it
+    [ "$1" = KILL ] && echo 'died' || echo 'gave no sign of life for [0-9]+ s: it is stopped'
+}
+
+# --- a program of its own: what every survivor says
+judge() { # NAME HOW VICTIM SURVIVORS TEXT
+    is "$(grep -cE "^rank [0-9]+ on n[0-9] after [0-9.]+ s: rank $3 on host n[0-9] \(pid [0-9]+\), which began what follows step number 19 .*$(gone "$2").*; last begun: .*bucket 0, action 10 of step number 20" \
+        "$ROOM/$1.out")" "$4" "$5: every survivor names the rank, its host, its step, and how far all came"
+    awk '/^rank/ { if ($6 + 0 > 10) late = 1 } /no word|nothing yet/ { late = 1 } END { exit late || NR == 0 }' "$ROOM/$1.out"
+    ok $? "$5: within 10 s" || sed 's/^/# /' "$ROOM/$1.out" "$ROOM/$1.err"
+}
+
+# --- kolo train: what the job says
+pid_of() { # NAME RANK
+    local pid
+    for pid in $(pgrep -f "kolo train .*run=$ROOM/$1( |\$)"); do
+        tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep -qx "SLURM_PROCID=$2" && echo "$pid" && return
+    done
+}
+steps_of() { losses "$ROOM/$1" 2> /dev/null | wc -l; }
+strike() { # NAME RANKS-A-NODE SIGNAL VICTIM WORDS...
+    local name=$1 each=$2 signal=$3 victim=$4 pid begin i
+    shift 4
+    # shellcheck disable=SC2016 # of the rank
+    go "$name" 2 "$each" bash -c 'CUDA_VISIBLE_DEVICES=$SLURM_PROCID exec kolo train "$@"' rank resnet20_cifar_small data=synthetic val=none size=16 classes=10 batch=16 deterministic=true \
+        steps=1000000 threads=1 run="$ROOM/$name" "$@" &
+    for ((i = 0; i < 300 && $(steps_of "$name") < 3; i++)); do sleep 0.1; done
+    pid=$(pid_of "$name" "$victim")
+    begin=$(now)
+    kill -"$signal" "${pid:?no rank $victim of $name}" || return
+    for ((i = 0; i < 400; i++)); do grep -q "error: kolo train" "$ROOM/$name.err" && break; sleep 0.05; done
+    echo $(($(now) - begin)) > "$ROOM/$name.ms"
+    sleep 1.5
+    kill -KILL "$pid" 2> /dev/null
+    wait
+}
+judge_run() { # NAME HOW VICTIM TEXT
+    local said
+    said=$(grep "error: kolo train" "$ROOM/$1.err")
+    [ -n "$said" ] && [ "$(grep -vcE "rank $3 on host n[0-9] \(pid [0-9]+\), which began .* step (number )?[0-9]+,? .*$(gone "$2")" <<< "$said")" = 0 ]
+    ok $? "$4: kolo train names the rank, its host and its step" "$ROOM/$1.err"
+    [ "$(cat "$ROOM/$1.ms" 2> /dev/null || echo 99999)" -le 10000 ]
+    ok $? "$4: within 10 s" "$ROOM/$1.err"
+}
+pids=() # side by side: the stopped are waited for
+go stopped-2 2 1 "$DRILL" stopped 1 & pids+=($!)
+go stopped-4 2 2 "$DRILL" stopped 3 & pids+=($!)
+go stopped-0 2 2 "$DRILL" stopped 0 & pids+=($!)
+go slow 2 2 "$DRILL" slow 1 & pids+=($!)
+strike train-stopped-2 1 STOP 1 device=cpu & pids+=($!)
+strike train-stopped-4 2 STOP 3 device=cpu & pids+=($!)
+strike train-killed-2 1 KILL 1 device=cpu & pids+=($!)
+export KOLO_CUDA_LIBRARY=$BUILD/standin/libkolo_cuda.so STANDIN_DEVICES=2
+if [ -e "$KOLO_CUDA_LIBRARY" ]; then
+    strike nccl-STOP 1 STOP 1 device=cuda reducer=nccl model=mlp & pids+=($!)
+    strike nccl-KILL 1 KILL 1 device=cuda reducer=nccl model=mlp & pids+=($!)
+    strike staged-STOP 1 STOP 1 device=cuda reducer=staged model=mlp & pids+=($!)
+fi
+sleep 4
+go killed-3 3 1 "$DRILL" killed 0 & pids+=($!)
+go killed-4 2 2 "$DRILL" killed 3 & pids+=($!)
+wait "${pids[@]}"
+judge stopped-2 STOP 1 1 "2 nodes of 1, rank 1 stopped"
+judge stopped-4 STOP 3 3 "2 nodes of 2, rank 3 stopped"
+judge stopped-0 STOP 0 3 "2 nodes of 2, rank 0 stopped"
+judge killed-3 KILL 0 2 "3 nodes, rank 0 killed"
+judge killed-4 KILL 3 3 "2 nodes of 2, rank 3 killed"
+is "$(grep -c 'ok$' "$ROOM/slow.out")" 4 "a rank that computes longer than the patience is waited for"
+judge_run train-stopped-2 STOP 1 "2 nodes of 1, rank 1 stopped"
+judge_run train-stopped-4 STOP 3 "2 nodes of 2, rank 3 stopped"
+judge_run train-killed-2 KILL 1 "2 nodes of 1, rank 1 killed"
+for run in nccl-STOP nccl-KILL staged-STOP; do
+    [ -e "$KOLO_CUDA_LIBRARY" ] || { skip "no stand-in for a GPU" && continue; }
+    judge_run $run ${run#*-} 1 "2 nodes of 1 with GPUs, $run"
+done
+is "$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' | wc -l)" "$before" "nothing is left in /dev/shm"
+done_testing
