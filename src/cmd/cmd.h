@@ -24,7 +24,9 @@ bool kolo_command_flag(int *n, char **words, const char *word);
 int kolo_command_options(kolo_options *options, int n, char **words, int extra, const char **positional);
 /* As above without a recipe word: all positional words go to positional[]. */
 int kolo_command_words(kolo_options *options, int n, char **words, int extra, const char **positional);
-/* As above over the recipe that the folder of a run keeps, but for what is of scope HERE. options: as one of these has read them; they are replaced, and
+/* As above, but the first positional word is a recipe, *recipe, if it ends in .yaml or is a name in share/recipes and of no file here; else *recipe is NULL. */
+int kolo_command_first(kolo_options *options, const char **recipe, int n, char **words, int extra, const char **positional);
+/* As kolo_command_words over the recipe that the folder of a run keeps, but for what is of scope HERE. options: as one of these has read them; they are replaced, and
  * freed on an error too. run: may be theirs. */
 int kolo_command_run(kolo_options *options, const char *run, int n, char **words, int extra, const char **positional);
 /* Initial values, then the weights of `file`, or else those of the checkpoint of `run` that checkpoint= names. *step (may be NULL): of that checkpoint,

@@ -85,6 +85,31 @@ int kolo_command_words(kolo_options *options, int n, char **words, int extra, co
     return read_all(options, NULL, NULL, n, words, &c);
 }
 
+/* A word beside pictures or files: one of share/recipes, unless a file of that name is here. */
+static bool names_recipe(const char *word)
+{
+    const size_t length = strlen(word);
+    if (length > 5 && !strcmp(word + length - 5, ".yaml")) return true;
+    if (kolo_file_exists(word) || strchr(word, '/')) return false;
+    char *path = kolo_format("%s/recipes/%s.yaml", kolo_command_share(), word);
+    const bool there = path && kolo_file_exists(path);
+    free(path);
+    return there;
+}
+
+int kolo_command_first(kolo_options *options, const char **recipe, int n, char **words, int extra, const char **positional)
+{
+    collector c = {positional, 0, extra};
+    *recipe = NULL;
+    KOLO_TRY(kolo_command_words(options, n, words, extra, positional));
+    if (extra == 0 || !positional[0] || !names_recipe(positional[0])) return 0;
+    *recipe = positional[0];
+    kolo_options_free(options);
+    KOLO_TRY(read_all(options, NULL, *recipe, n, words, &c));
+    for (int i = 0; i < extra; i++) positional[i] = i + 1 < c.n ? positional[i + 1] : NULL;
+    return 0;
+}
+
 int kolo_command_options(kolo_options *options, int n, char **words, int extra, const char **positional)
 {
     const char *all[WORDS] = {NULL}, *recipe;

@@ -1,8 +1,11 @@
 /* kolo predict */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -122,28 +125,48 @@ static int set(char **field, const char *text)
     return 0;
 }
 
-/* Without a recipe: the transform that published weights are measured with. */
-static int usual_transform(kolo_options *o)
+/* Without a recipe the transform that published weights are measured with; a recipe may leave mean and deviation to its data. */
+static int usual_transform(kolo_options *o, const char *recipe)
 {
     const kolo_model *model = kolo_model_find(o->model);
     if (!model) return KOLO_ECONFIG;
     const bool colour = (o->channels ? o->channels : model->channels) == 3, usual = model->pixels == KOLO_PIXELS_NORMAL;
+    if (recipe && usual && !(*o->mean && *o->std))
+        kolo_info("recipe %s takes mean and deviation from its data, which are not here: %s are taken; mean= and std= say others", recipe,
+                  colour ? "ImageNet's" : "MNIST's");
     if (usual && !*o->mean) KOLO_TRY(set(&o->mean, colour ? "0.485,0.456,0.406" : "0.1307"));
     if (usual && !*o->std) KOLO_TRY(set(&o->std, colour ? "0.229,0.224,0.225" : "0.3081"));
     /* the short side is 256/224 of the crop; small pictures are taken as a whole */
-    if (model->task == KOLO_TASK_CLASSIFY && model->height >= 64 && o->crop == KOLO_crop_none) o->crop = KOLO_crop_resized;
+    if (!recipe && model->task == KOLO_TASK_CLASSIFY && model->height >= 64 && o->crop == KOLO_crop_none) o->crop = KOLO_crop_resized;
     return 0;
 }
 
-static int predict(kolo_options *o, int64_t n, const char *const *path)
+/* What is not there is said before anything is prepared. */
+static int check_there(const char *path)
+{
+    struct stat about;
+    if (access(path, R_OK) < 0 || stat(path, &about) < 0) return kolo_fail(KOLO_EINPUT, "%s: %s", path, strerror(errno));
+    return S_ISDIR(about.st_mode) ? kolo_fail(KOLO_EINPUT, "%s: a folder: name the pictures in it", path) : 0;
+}
+
+static int check_words(const kolo_options *o, const char *recipe, int64_t n, const char *const *path)
+{
+    if (recipe && *o->run) return kolo_fail(KOLO_ECONFIG, "run=%s has its own options: leave recipe %s out", o->run, recipe);
+    if (!*o->weights && !*o->run) return kolo_fail(KOLO_ECONFIG, "no weights: give weights=FILE or run=DIR");
+    if (n == 0) return kolo_fail(KOLO_ECONFIG, "no pictures: usage: kolo predict model=NAME weights=FILE IMAGE...");
+    for (int64_t i = 0; i < n; i++) KOLO_TRY(check_there(path[i]));
+    if (*o->weights) KOLO_TRY(check_there(o->weights));
+    return *o->labels ? check_there(o->labels) : 0;
+}
+
+static int predict(kolo_options *o, const char *recipe, int64_t n, const char *const *path)
 {
     kolo_session session;
     kolo_launch *launch;
     int rc;
-    if (!*o->weights && !*o->run) return kolo_fail(KOLO_ECONFIG, "no weights: give weights=FILE or run=DIR");
-    if (n == 0) return kolo_fail(KOLO_ECONFIG, "no pictures: usage: kolo predict model=NAME weights=FILE IMAGE...");
+    KOLO_TRY(check_words(o, recipe, n, path));
     KOLO_TRY(kolo_command_alone(&launch));
-    if (!*o->run) KOLO_TRY(usual_transform(o));
+    if (!*o->run) KOLO_TRY(usual_transform(o, recipe));
     o->batch = o->micro_batch = n < ROWS ? n : ROWS;
     o->bn = KOLO_bn_local;
     KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
@@ -159,14 +182,14 @@ static int predict(kolo_options *o, int64_t n, const char *const *path)
 int kolo_command_predict(int n, char **words)
 {
     kolo_options options;
-    const char **path = kolo_alloc((size_t)(n + 1) * sizeof *path);
+    const char *recipe, **path = kolo_alloc((size_t)(n + 1) * sizeof *path);
     if (!path) return KOLO_ECONFIG;
-    int rc = kolo_command_words(&options, n, words, n, path);
-    if (rc == 0 && *options.run) rc = kolo_command_run(&options, options.run, n, words, n, path);
+    int rc = kolo_command_first(&options, &recipe, n, words, n, path);
+    if (rc == 0 && *options.run && !recipe) rc = kolo_command_run(&options, options.run, n, words, n, path);
     if (rc == 0) {
         int64_t pictures = 0;
         while (pictures < n && path[pictures]) pictures++;
-        rc = predict(&options, pictures, path);
+        rc = predict(&options, recipe, pictures, path);
         kolo_options_free(&options);
     }
     free(path);

@@ -31,6 +31,11 @@ int kolo_compression_check(const kolo_options *o)
         return kolo_fail(
             KOLO_ECONFIG,
             "compression changes the bits with the number of nodes, reduce=canonical does not: leave one of them out");
+    if (o->noise_scale && o->compression != KOLO_compression_bf16 && o->compression != KOLO_compression_fp16)
+        return kolo_fail(KOLO_ECONFIG,
+                         "noise_scale=true compares the gradients of micro-batches with their mean, of which compression=%s lets only a part "
+                         "through: leave one of them out, or take compression=bf16",
+                         kolo_option_find("compression")->choices[o->compression]);
     if (o->compression == KOLO_compression_topk && o->compression_momentum > 0 && o->momentum > 0)
         return kolo_fail(KOLO_ECONFIG,
                          "compression_momentum=%g is the momentum of this run, accumulated before elements are chosen: "

@@ -59,19 +59,6 @@ static void add_row(double *sum, const float *x, int64_t classes, int64_t label,
     sum[ROWS]++;
 }
 
-/* logits: room for two batches; their mean comes to stand in the first. */
-static int ask_twice(kolo_exec *exec, const kolo_graph *g, kolo_mirror *mirror, const kolo_batch *batch, float *logits)
-{
-    const int64_t count = kolo_tensor_count(&g->tensor[g->logits]);
-    const kolo_batch mirrored = kolo_mirror_batch(mirror, batch);
-    KOLO_TRY(kolo_exec_answer(exec, batch));
-    KOLO_TRY(kolo_exec_get(exec, "activation", g->logits, logits));
-    KOLO_TRY(kolo_exec_answer(exec, &mirrored));
-    KOLO_TRY(kolo_exec_get(exec, "activation", g->logits, logits + count));
-    for (int64_t i = 0; i < count; i++) logits[i] = (logits[i] + logits[count + i]) / 2;
-    return 0;
-}
-
 /* Of the mean of a picture's logits and its mirror image's. */
 static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
 {
@@ -84,7 +71,7 @@ static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
         kolo_batch batch;
         rc = kolo_loader_next(s->val_loader, &batch);
         if (rc != 0) break;
-        rc = ask_twice(exec, g, &mirror, &batch, logits);
+        rc = kolo_mirror_ask(&mirror, exec, g, &batch, logits);
         for (int64_t i = 0; rc == 0 && i < batch.valid; i++)
             add_row(sum, logits + i * classes, classes, batch.labels[i], s->options->loss == KOLO_loss_bce);
         kolo_loader_release(s->val_loader, &batch);

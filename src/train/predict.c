@@ -8,12 +8,14 @@
 #include "data/augment.h"
 #include "data/jpeg.h"
 #include "kolo/error.h"
+#include "train/mirror.h"
 
 typedef struct reader {
     kolo_loader_config config; /* of validation */
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
     kolo_picture picture;
+    kolo_mirror mirror; /* val_flip */
 } reader;
 
 static int read_picture(reader *r, const char *path, uint8_t *to)
@@ -32,7 +34,7 @@ static int read_picture(reader *r, const char *path, uint8_t *to)
 }
 
 /* One batch: the first `valid` rows are pictures. */
-static int compute(kolo_session *s, const uint8_t *pixels, const int32_t *labels, const int64_t *samples, int64_t valid, float *logits)
+static int compute(kolo_session *s, reader *r, const uint8_t *pixels, const int32_t *labels, const int64_t *samples, int64_t valid, float *logits)
 {
     const kolo_batch batch = {.pixels = pixels,
                               .labels = labels,
@@ -40,6 +42,7 @@ static int compute(kolo_session *s, const uint8_t *pixels, const int32_t *labels
                               .rows = s->rows,
                               .valid = valid,
                               .valid_global = valid};
+    if (s->options->val_flip) return kolo_mirror_ask(&r->mirror, s->exec, s->graph, &batch, logits);
     KOLO_TRY(kolo_exec_answer(s->exec, &batch));
     return kolo_exec_get(s->exec, "activation", s->graph->logits, logits);
 }
@@ -51,7 +54,7 @@ static int predict(kolo_session *s, reader *r, int64_t n, const char *const *pat
     uint8_t *pixels = kolo_pages_alloc((size_t)s->rows * picture + KOLO_PICTURE_SLACK);
     int32_t *labels = kolo_alloc((size_t)s->rows * sizeof *labels);
     int64_t *samples = kolo_alloc((size_t)s->rows * sizeof *samples);
-    float *logits = kolo_alloc((size_t)(s->rows * classes) * sizeof *logits);
+    float *logits = kolo_alloc((size_t)(2 * s->rows * classes) * sizeof *logits);
     int rc = pixels && labels && samples && logits ? 0 : KOLO_ECONFIG;
     for (int64_t first = 0; rc == 0 && first < n; first += s->rows) {
         const int64_t valid = n - first < s->rows ? n - first : s->rows;
@@ -61,7 +64,7 @@ static int predict(kolo_session *s, reader *r, int64_t n, const char *const *pat
             if (i < valid) rc = read_picture(r, path[first + i], pixels + (size_t)i * picture);
             else memset(pixels + (size_t)i * picture, 0, picture);
         }
-        if (rc == 0) rc = compute(s, pixels, labels, samples, valid, logits);
+        if (rc == 0) rc = compute(s, r, pixels, labels, samples, valid, logits);
         for (int64_t i = 0; rc == 0 && i < valid; i++) rc = take(context, first + i, logits + i * classes);
     }
     free(logits);
@@ -76,7 +79,9 @@ int kolo_predict(kolo_session *s, int64_t n, const char *const *path, kolo_predi
     reader r = {.config = kolo_session_loader(s, false)};
     int rc = kolo_jpeg_create(&r.jpeg);
     if (rc == 0) rc = kolo_resampler_create(&r.resampler);
+    if (rc == 0 && s->options->val_flip) rc = kolo_mirror_open(&r.mirror, s);
     if (rc == 0) rc = predict(s, &r, n, path, take, context);
+    kolo_mirror_close(&r.mirror);
     kolo_picture_free(&r.picture);
     kolo_resampler_destroy(&r.resampler);
     kolo_jpeg_destroy(&r.jpeg);

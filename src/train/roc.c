@@ -131,6 +131,7 @@ static int measure_folds(const ranked *r, int64_t n, const kolo_pair_scores *oth
             return other ? KOLO_ECONFIG
                          : kolo_fail(KOLO_EINPUT, "one fold of pairs: the threshold comes from other pairs (dev_train), which are not there");
         v->accuracy = accuracy_of(r, n, 0, best_threshold(o, other->count, -1));
+        v->error = sqrt(v->accuracy * (1 - v->accuracy) / (double)n);
         free(o);
         return 0;
     }

@@ -15,7 +15,7 @@ void kolo_pair_scores_free(kolo_pair_scores *scores);
 
 typedef struct kolo_verification {
     int folds;
-    double accuracy, error; /* mean over folds, and its standard error (n - 1); 0 with one fold */
+    double accuracy, error; /* mean over folds, and its standard error: from their spread (n - 1), of one fold's n pairs sqrt(p (1 - p) / n) */
     double eer, auc, tar;   /* equal error rate (between points of the curve); area; true acceptances at .01 false ones */
 } kolo_verification;
 

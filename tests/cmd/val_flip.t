@@ -36,6 +36,17 @@ is "$(figures mirrored val_flip=true)" "$ours" "a picture and its mirror image a
 ok $? "which without val_flip are two"
 is "$(figures even val_flip=true)" "$(figures even)" "of pictures that are their own mirror images the network's own figures come out"
 is "$(figures even val_flip=true loss=bce)" "$(figures even loss=bce)" "with binary cross entropy too"
+# the same of pictures that are in no data set
+kolo-shards extract "$ROOM/ours" --out "$ROOM/files/ours" > "$ROOM/log" 2>&1 && kolo-shards extract "$ROOM/mirrored" --out "$ROOM/files/mirrored" >> "$ROOM/log" 2>&1
+logits() { # FOLDER RUN
+    find "$ROOM/files/$1" -name '*.png' | sort | head -n 3 | xargs kolo predict run="$ROOM/$2" logits="$ROOM/logits.json" > "$ROOM/log" 2>&1
+    grep -o ':\[[^]]*' "$ROOM/logits.json" | tr -d ':[' | tr ',\n' '  '
+}
+cp -r "$ROOM/run" "$ROOM/twice" && sed -i '/^val_flip:/d' "$ROOM/twice/recipe.yaml" && echo 'val_flip: true' >> "$ROOM/twice/recipe.yaml"
+a=$(logits ours run) b=$(logits mirrored run) both=$(logits ours twice)
+awk -v a="$a" -v b="$b" -v c="$both" 'BEGIN { n = split(a, x); split(b, y); split(c, z); if (n != 30 || a == b) exit 1
+    for (i = 1; i <= n; i++) if (((x[i] + y[i]) / 2 - z[i]) ^ 2 > 1e-8) exit 1 }'
+ok $? "kolo predict of a run with val_flip: the mean of two logits" "$ROOM/log"
 kolo plan model=yolox_nano size=64 data=synthetic val=none val_flip=true > "$ROOM/log" 2>&1
 is $? 78 "not for detectors"
 standin_gpu

@@ -33,6 +33,8 @@ for head in softmax arcface; do
         ok $? "head=$head: $pairs is verified"
         sed 's/^/# /' "$ROOM/$pairs"
     done
+    awk '/^dev_test: accuracy/ { e = $5 - sqrt($3 * (1 - $3) / 600); found = 1; exit } END { exit !(found && e * e < 1e-8) }' "$ROOM/dev_test"
+    ok $? "head=$head: of one fold the error is that of 600 answers"
     # chance is .5 with a standard error of .0204 over 600 pairs of people never seen
     awk '/^dev_test: accuracy/ { exit !($3 > 0.5 + 4 * 0.0204) }' "$ROOM/dev_test"
     ok $? "head=$head: people never seen are told apart above chance by four standard errors"

@@ -62,6 +62,14 @@ train wrong 2 compression=int8 reduce=canonical micro_batch=8 bn=ghost
 is $? 78 "reduce=canonical and compression contradict each other: exit 78"
 train wrong 2 compression=topk compression_momentum=0.9
 is $? 78 "two momenta: exit 78"
+noise() { kolo plan lenet5_mnist data="$ROOM/data" ranks=4 noise_scale=true "compression=$1" > "$ROOM/noise.log" 2>&1; }
+for kind in int8 topk powersgd; do
+    noise $kind
+    is $? 78 "the noise scale beside compression=$kind would be wrong: exit 78"
+    like "$ROOM/noise.log" "of which compression=$kind lets only a part" "and why"
+done
+noise bf16
+is $? 0 "rounding to bf16 lets it be"
 kolo plan lenet5_mnist data="$ROOM/data" ranks=4 compression=int8 > "$ROOM/plan" 2>&1
 like "$ROOM/plan" "^compression=int8: [0-9]+ bytes a node and step between 4 nodes, [0-9]+ without \(3\.[0-9] times" "kolo plan says what is sent"
 done_testing

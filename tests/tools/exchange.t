@@ -65,6 +65,24 @@ is $? 2 "a file that is no picture: exit 2"
 like log "names: " "which is named"
 kolo predict model=lenet5 "${pictures[0]}" > /dev/null 2> log
 is $? 78 "no weights: exit 78"
+for missing in "${pictures[0]} nowhere.png" "nowhere.png weights=l.safetensors" "${pictures[0]} weights=nowhere.png" "${pictures[0]} labels=nowhere.png"; do
+    # shellcheck disable=SC2086
+    KOLO_CACHE=$ROOM/untimed kolo predict model=lenet5 weights=l.safetensors $missing > /dev/null 2> log
+    is "$? $([ -e untimed/choices ] && echo timed)" "2 " "what is not there is said before anything is timed: exit 2"
+    like log 'nowhere.png: No such file' "by its name"
+done
+printf 'model: lenet5\nmean: 0.5\nstd: 0.25\nlr: 3\n' > other.yaml
+logits() { # WORDS...
+    kolo predict "$@" weights=l.safetensors "${pictures[0]}" --logits words.json deterministic=true > /dev/null 2> log && rounded < words.json
+}
+plain=$(logits model=lenet5) stated=$(logits model=lenet5 mean=0.5 std=0.25)
+[ -n "$stated" ] && [ "$plain" != "$stated" ]
+ok $? "another mean gives other numbers"
+is "$(logits other.yaml)" "$stated" "a recipe as first word: its transform"
+is "$(logits lenet5_mnist)" "$plain" "or the name of one"
+like log 'lenet5_mnist takes mean and deviation from its data, .* MNIST' "whose mean is that of its data, which is said"
+kolo predict other.yaml run=nowhere "${pictures[0]}" > /dev/null 2> log
+is $? 78 "a recipe and a run: exit 78"
 
 # --- ONNX
 if convert model=lenet5 weights=l.safetensors l.onnx; then

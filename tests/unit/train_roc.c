@@ -35,8 +35,9 @@ static void test_folds(void)
     const float high[] = {.97f, .96f, .93f, .5f};
     kolo_pair_scores other = scores_of(4, high, "1100", NULL);
     is_int(kolo_roc_measure(&s, &other, &v), 0, "with development pairs it is measured");
-    ok(v.accuracy == .5 && v.error == 0,
+    ok(v.folds == 1 && v.accuracy == .5,
        "it takes that of the development pairs, .945, which finds nobody the same (%g)", v.accuracy);
+    ok(fabs(v.error - .25) < 1e-12, "the standard error of 2 right of 4 is .5 / 2 (%g)", v.error);
     kolo_pair_scores_free(&other);
     kolo_pair_scores_free(&s);
     s = scores_of(4, score, "1111", NULL);
