@@ -193,8 +193,8 @@ typedef struct kolo_request {
 /* The vectors (in, out, index) stay the library's until the request is complete. handle may be NULL only for barriers. A request that is wrong in itself (no such
  * root, splits that sum up to too much) goes the way of all others, so that every rank of the group learns of it: kolo_wait says so. */
 int kolo_submit(kolo_group *group, const kolo_request *request, kolo_handle *handle);
-/* Some named allreduces (or allgathers, or reduce-scatters) that begin only when all of them are ready on all ranks, and are fused
- * together. Either all are submitted or none. */
+/* Some named allreduces (or allgathers, reduce-scatters, broadcasts) that begin only when all of them are ready on all ranks, and are fused
+ * together (broadcasts of one root; of any types). Either all are submitted or none. */
 int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int count, kolo_handle *handle);
 /* 1: complete (or failed: wait says how); 0: not yet; KOLO_EINPUT: no such handle. */
 int kolo_test(kolo_world *world, kolo_handle handle);

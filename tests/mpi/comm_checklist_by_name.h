@@ -203,6 +203,38 @@ static int64_t try_grouped_alone(enum kolo_reduce op, const char *compression)
     return bad;
 }
 
+/* Many vectors of two roots and many types, in place and not, empty ones and scalars among them; the library makes some of the results. */
+static int64_t try_grouped_broadcasts(int roots, int seed)
+{
+    enum { N = 12 };
+    static const char *const names[N] = {"b.0", "b.1", "b.2", "b.3", "b.4", "b.5", "b.6", "b.7", "b.8", "b.9", "b.10", "b.11"};
+    kolo_request r[N];
+    kolo_handle h[N];
+    int64_t bad = 0;
+    for (int i = 0; i < N; i++) {
+        const enum kolo_wire type = (enum kolo_wire)((seed + i) % KOLO_WIRE_COUNT);
+        const int64_t count = i == 5 ? 0 : i == 6 ? 1 : 40 + 50 * i;
+        char *data = name_vector[i], *other = name_vector[N + i];
+        r[i] = named(names[i], request(KOLO_BROADCAST, i % 3 ? NULL : data, i % 3 ? data : other, type, count, 0));
+        r[i].root = i % roots;
+        if (i == 6) r[i].dims = 0;
+        if (i == 7) r[i].in = rank == r[i].root ? data : NULL, r[i].out = NULL;
+        fill(data, rank, count, seed + i, KOLO_SUM, type);
+    }
+    if (kolo_submit_grouped(all, r, N, h) < 0) return 1000;
+    for (int i = 0; i < N; i++) {
+        const int64_t count = r[i].dims ? r[i].dim[0] : 1;
+        const void *got = r[i].out;
+        kolo_output o = {0};
+        if (kolo_wait(world, h[i]) < 0) return 1001;
+        if (i == 7) bad += kolo_result(world, h[i], &o) < 0 || o.dim[0] != count, got = o.data;
+        fill(list_want, r[i].root, count, seed + i, KOLO_SUM, r[i].type);
+        bad += memcmp(got, list_want, (size_t)count * width(r[i].type)) != 0;
+        if (i == 7) kolo_release(world, h[i]);
+    }
+    return bad;
+}
+
 static void check_grouped(void)
 {
     int64_t bad = 0;
@@ -214,6 +246,9 @@ static void check_grouped(void)
     bad = 0;
     for (int op = 0; op < 5; op++) bad += try_grouped_parts(KOLO_REDUCE_SCATTER, (enum kolo_reduce)op, 75 + op);
     report(bad, "grouped reduce_scatters by every reduction, rows that cannot be cut evenly");
+    bad = 0;
+    for (int again = 0; again < 4; again++) bad += try_grouped_broadcasts(again % 2 && size > 1 ? 2 : 1, 80 + again / 2);
+    report(bad, "grouped broadcasts of all types from one root and from two");
     report(try_grouped_alone(KOLO_ADASUM, NULL), "Adasum of many tensors grouped has the bits of each alone, and all ranks have the same");
     report(try_grouped_alone(KOLO_SUM, NULL) + try_grouped_alone(KOLO_AVERAGE, "bf16") + try_grouped_alone(KOLO_SUM, "fp16") +
                try_grouped_alone(KOLO_SUM, "int8"),

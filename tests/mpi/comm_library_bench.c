@@ -1,5 +1,5 @@
 /* What the communication library costs, beside MPI_Allreduce and memcpy of the same bytes in the same run. tests/peers/comm.sh makes a table of it.
- *   mpiexec -n 2 build/tests/mpi/comm_library_bench [sizes|named|traced|overlap|allocations ...] [seconds=0.2 of each figure] [folder=build/timeline]
+ *   mpiexec -n 2 build/tests/mpi/comm_library_bench [sizes|named|start|traced|overlap|allocations ...] [seconds=0.2 of each figure] [folder=build/timeline]
  *
  * A figure a line: "SECTION KIND BYTES MEDIAN LEAST", over the repeats: microseconds of the slowest rank, percent hidden, allocations a call,
  * times as long with a timeline. The kinds of one section take turns, so that whatever else the machine does slows all of them. f32, sums, in place; vectors are written anew before every repeat. */
@@ -224,6 +224,59 @@ static void run_named(void)
     kolo_world_close(&world);
 }
 
+/* ---- start: a model's tensors come from one rank ---------------------------------------------------------------------------------- */
+
+enum { LAYERS = 160 };
+
+static kolo_request part[LAYERS]; /* a kernel of 16 KiB to 848 KiB, then two vectors of 1 KiB, and so on: 24 MB */
+static char part_name[LAYERS][24];
+
+static size_t fill_parts(void)
+{
+    size_t at = 0;
+    for (int i = 0; i < LAYERS; i++) {
+        const int64_t elements = i % 3 ? 256 : 4096 * (i / 3 + 1);
+        snprintf(part_name[i], sizeof part_name[i], "start%d", i);
+        part[i] = (kolo_request){.what = KOLO_BROADCAST, .name = part_name[i], .out = (char *)ordinary + at, .type = KOLO_WIRE_F32, .dims = 1, .dim = {elements}};
+        at += (size_t)elements * 4;
+    }
+    return at;
+}
+
+static void start_grouped(size_t bytes)
+{
+    (void)bytes;
+    check(kolo_submit_grouped(all, part, LAYERS, handle));
+    for (int i = 0; i < LAYERS; i++) check(kolo_wait(world, handle[i]));
+}
+static void start_in_turn(size_t bytes)
+{
+    (void)bytes;
+    for (int i = 0; i < LAYERS; i++) {
+        check(kolo_submit(all, &part[i], &handle[i]));
+        check(kolo_wait(world, handle[i]));
+    }
+}
+static void start_by_order(size_t bytes)
+{
+    (void)bytes;
+    for (int i = 0; i < LAYERS; i++) check(kolo_broadcast(all, part[i].out, part[i].dim[0], KOLO_WIRE_F32, 0));
+}
+static void start_by_mpi(size_t bytes)
+{
+    (void)bytes;
+    for (int i = 0; i < LAYERS; i++) MPI_Bcast(part[i].out, (int)part[i].dim[0], MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static void run_start(void)
+{
+    static kind k[] = {{.name = "grouped", .call = start_grouped, .data = &ordinary}, {.name = "in-turn", .call = start_in_turn, .data = &ordinary}, {.name = "by-order", .call = start_by_order, .data = &ordinary}, {.name = "mpi", .call = start_by_mpi, .data = &ordinary}};
+    open_world(0, 0);
+    size_t bytes = fill_parts();
+    measure("start", k, 4, bytes, 1);
+    kolo_world_close(&world);
+}
+
 /* ---- overlap: a reduction behind work that takes as long ------------------------------------------------------------------------ */
 
 enum { OVERLAPPED = 16 << 20, ROUNDS = 25 };
@@ -301,8 +354,6 @@ static void run_overlap(void)
 }
 
 /* ---- traced: with a timeline and without ----------------------------------------------------------------------------------------- */
-
-enum { LAYERS = 160 };
 
 /* What an optimizer step is to the library: a name a layer while the core computes, and a wait for all of them. */
 static void one_step(size_t bytes)
@@ -395,7 +446,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } section[] = {{"sizes", run_sizes}, {"named", run_named}, {"traced", run_traced}, {"overlap", run_overlap}, {"allocations", run_allocations}};
+    } section[] = {{"sizes", run_sizes}, {"named", run_named}, {"start", run_start}, {"traced", run_traced}, {"overlap", run_overlap}, {"allocations", run_allocations}};
     int provided, named = 0;
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "seconds=", 8) == 0) seconds = atof(argv[i] + 8);

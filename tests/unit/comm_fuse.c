@@ -52,8 +52,10 @@ static void test_kinds(void)
     add(KOLO_REDUCE_SCATTER, KOLO_WIRE_F32, KOLO_SUM, 100, 7);
     add(KOLO_ALLGATHER, KOLO_WIRE_F32, KOLO_MAX, 100, 8);
     add(KOLO_ALLREDUCE, KOLO_WIRE_F32, KOLO_SUM, 100, 9);
-    is_text(fuse(1000, false), "0+9 1 2 3 4 5 6+8 7",
-            "only the same reduction; broadcasts and Adasum alone; an allgather reduces nothing");
+    add(KOLO_BROADCAST, KOLO_WIRE_I64, KOLO_SUM, 100, 10);
+    request[3].root = 1;
+    is_text(fuse(1000, false), "0+9 1 2+10 3 4 5 6+8 7",
+            "only the same reduction; Adasum alone; an allgather reduces nothing; broadcasts of one root are bytes");
 }
 
 static void test_differences(void)

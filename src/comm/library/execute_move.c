@@ -34,11 +34,44 @@ static int note_splits(lib_execution *x, int i, const int64_t *rows)
 
 /* ---- broadcast -------------------------------------------------------------------------------------------------------------------------- */
 
+static int unpack_broadcast(lib_execution *x)
+{
+    const char *at = x->work;
+    for (int i = 0; i < x->batch.entries; i++) {
+        const kolo_request *r = lib_request(x, i);
+        size_t bytes = (size_t)lib_elements(r, 0) * comm_width(r->type);
+        char *out;
+        KOLO_TRY(lib_result_memory(x, i, -1, &out));
+        if (bytes && (r->root != x->group->rank || input_of(r) != out)) memcpy(out, at, bytes);
+        at += bytes;
+    }
+    return x->step = lib_finish, 1;
+}
+
+/* One behind the other: many small vectors of a root, as a model's at its start, are one message. */
+static int broadcast_packed(lib_execution *x, comm_problem *problem)
+{
+    char *at;
+    for (int i = 0; i < x->batch.entries; i++)
+        problem->count += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
+    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem->count, &x->work));
+    at = x->work;
+    for (int i = 0; i < x->batch.entries && problem->root == x->group->rank; i++) {
+        const kolo_request *r = lib_request(x, i);
+        size_t bytes = (size_t)lib_elements(r, 0) * comm_width(r->type);
+        if (bytes) memcpy(at, input_of(r), bytes);
+        at += bytes;
+    }
+    problem->in_place = true;
+    return lib_run(x, problem, x->work, x->work, KOLO_WIRE_U8, KOLO_SUM, unpack_broadcast);
+}
+
 int lib_broadcast(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     comm_problem problem = problem_of(x, KOLO_BROADCAST);
     char *out;
+    if (x->batch.fused) return broadcast_packed(x, &problem);
     problem.count = lib_elements(r, 0) * (int64_t)comm_width(r->type);
     KOLO_TRY(lib_result_memory(x, 0, -1, &out));
     const void *in = r->root == x->group->rank ? input_of(r) : out;

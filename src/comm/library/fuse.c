@@ -14,12 +14,18 @@ static bool compressed_alike(const char *x, const char *y)
     return strcmp(x, y) == 0 && (!*x || (comm_compress_parse(&config, x) == 0 && comm_compress_plain(config.kind)));
 }
 
+bool lib_fuses(enum kolo_collective what)
+{
+    return what == KOLO_ALLREDUCE || what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER || what == KOLO_BROADCAST;
+}
+
 /* Adasum has coefficients for every tensor, so two of them are no longer vector. */
 bool lib_fuse_together(const lib_begin *a, const lib_begin *b)
 {
     const kolo_request *x = a->r, *y = b->r;
-    bool kind = x->what == KOLO_ALLREDUCE || x->what == KOLO_REDUCE_SCATTER || x->what == KOLO_ALLGATHER;
-    if (!kind || x->what != y->what || x->type != y->type || a->contributors != b->contributors) return false;
+    if (!lib_fuses(x->what) || x->what != y->what || a->contributors != b->contributors) return false;
+    if (x->what == KOLO_BROADCAST) return x->root == y->root; /* of bytes */
+    if (x->type != y->type) return false;
     if (x->what == KOLO_ALLGATHER) return true;
     return x->reduce == y->reduce && x->reduce != KOLO_ADASUM && factor(x->prescale) == factor(y->prescale) &&
            factor(x->postscale) == factor(y->postscale) && compressed_alike(word(x->compression), word(y->compression));

@@ -52,7 +52,7 @@ typedef struct lib_batch {
     kolo_group *group;
     lib_entry **entry; /* [entries] */
     int entries;
-    bool fused;                   /* one allreduce (or allgather, reduce_scatter) over all of them */
+    bool fused;                   /* one allreduce (or allgather, reduce_scatter, broadcast) over all of them */
     const kolo_request *stand_in; /* [entries] or NULL */
     int contributors;             /* ranks that bring data: the divisor of an average */
     const int64_t *rows; /* [entries][lib_row_numbers] or NULL */
@@ -122,6 +122,7 @@ void lib_lane_free(lib_lane **lane);
 
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */
 void lib_describe(const lib_entry *entry, char *text, size_t bytes);
+bool lib_fuses(enum kolo_collective what);   /* several may be carried as one */
 bool lib_gathers(enum kolo_collective what); /* its splits, if given, are everybody's counts, the same on all members */
 /* The counts of a gather are more than its description shows. */
 bool lib_describes_part(const kolo_request *request, int members);

@@ -146,13 +146,11 @@ int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int coun
                          request ? "given" : "not given", handle ? "given" : "not given");
     for (int i = 0; i < count; i++) {
         if (!request[i].name) return kolo_fail(KOLO_EINPUT, "comm: grouped request %d of %d has no name", i, count);
-        if (request[i].what != request[0].what ||
-            (request[i].what != KOLO_ALLREDUCE && request[i].what != KOLO_ALLGATHER &&
-             request[i].what != KOLO_REDUCE_SCATTER))
-            return kolo_fail(
-                KOLO_EINPUT,
-                "comm: grouped requests are all allreduces, all allgathers or all reduce_scatters (\"%s\" is another)",
-                request[i].name);
+        if (request[i].what != request[0].what || !lib_fuses(request[i].what))
+            return kolo_fail(KOLO_EINPUT,
+                             "comm: grouped requests are all allreduces, all allgathers, all reduce_scatters or all "
+                             "broadcasts (\"%s\" is another)",
+                             request[i].name);
     }
     kolo_world *world = group->world;
     pthread_mutex_lock(&world->lock);
