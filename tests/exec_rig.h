@@ -26,7 +26,7 @@ typedef struct rig_config {
     int64_t rows, side, channels; /* of a micro-batch */
     int slots, ranks, rank;
     int bn;
-    bool canonical, eval, clip, ema, scaled, adasum, noise;
+    bool canonical, eval, clip, ema, scaled, adasum, noise, swa;
     double loss_scale;
     enum kolo_dtype dtype;
 } rig_config;
@@ -84,6 +84,7 @@ static int rig_open(rig *r, const rig_config *c, kolo_backend *backend, kolo_com
                           .bn = c->bn,
                           .canonical = c->canonical,
                           .ema = c->ema,
+                          .swa = c->swa,
                           .bucket_bytes = 1 << 17,
                           .clip_norm = c->clip,
                           .scaled = c->scaled,

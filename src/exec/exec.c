@@ -129,17 +129,18 @@ static enum kolo_update how_of(const kolo_action *a)
     return a->kind == KOLO_ACTION_DELTA ? KOLO_UPDATE_DELTA : a->kind == KOLO_ACTION_APPLY ? KOLO_UPDATE_APPLY : KOLO_UPDATE;
 }
 
-/* Of a training step on the averages only the forward half counts, and what it tells of them. */
+/* Of a training step on the averages only the forward half counts, and what it tells of them; gradients are those of the last step, summed already. */
 static bool is_idle(const kolo_exec *e, const kolo_action *a)
 {
+    const kolo_plan *p = e->at->plan;
     if (!e->averages || !e->plan->config.optimizer) return false;
     switch (a->kind) {
     case KOLO_ACTION_RUN:
-    case KOLO_ACTION_SUM: return e->at->plan->graph->node[a->node].backward;
-    case KOLO_ACTION_LOAD:
+    case KOLO_ACTION_SUM: return p->graph->node[a->node].backward;
     case KOLO_ACTION_FOLD:
     case KOLO_ACTION_REDUCE:
-    case KOLO_ACTION_WAIT:
+    case KOLO_ACTION_WAIT: return p->bucket[a->bucket].offset >= p->reduced_front;
+    case KOLO_ACTION_LOAD:
     case KOLO_ACTION_BUFFERS: return false;
     case KOLO_ACTION_NORM:
     case KOLO_ACTION_LAYERS:

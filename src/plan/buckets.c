@@ -1,6 +1,7 @@
 /* Buckets: GRADIENT cut into slices in order of production. A slice closes when it holds bucket_bytes. The last one,
  * which nothing is left to hide behind, is at most an eighth of that: its reduction is what the step waits for.
- * With Adasum what is summed as ever (statistics, metrics) and what is combined are never in one bucket. */
+ * With Adasum what is summed as ever (statistics, metrics) and what is combined are never in one bucket; with swa what is summed also without a
+ * backward half, and gradients. */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -50,7 +51,7 @@ int kolo_plan_buckets(kolo_plan *plan)
     int64_t tail = e.n - 1; /* the last bucket begins with this tensor */
     while (tail > 0 && (double)(all - (tail > 1 ? e.end[tail - 2] : 0)) <= plan->config.bucket_bytes / 8) tail--;
     for (int64_t i = 0; i < e.n; i++) {
-        bool front = plan->config.adasum && e.end[i] == plan->reduced_front;
+        bool front = (plan->config.adasum || plan->config.swa) && e.end[i] == plan->reduced_front;
         if (!front && i != tail - 1 && i != e.n - 1 && (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes))
             continue;
         add(plan, begin, e.end[i]);

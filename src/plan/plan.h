@@ -74,6 +74,7 @@ typedef struct kolo_plan_config {
     double bucket_bytes;
     const kolo_optimizer *optimizer; /* NULL: evaluation */
     bool ema, clip_norm, lookahead;
+    bool swa; /* running statistics of the average are formed anew (exec.h): what they are summed in holds no gradients */
     bool scaled; /* the loss is scaled: NORM judges every step */
     bool adasum;  /* several ranks: each forms its own step, and the steps are combined by Adasum (comm/adasum.h) */
     bool average; /* with it: between nodes; those of a node are averaged */

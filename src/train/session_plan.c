@@ -162,6 +162,7 @@ static int make_plan(kolo_session *s, const kolo_optimizer *optimizer, kolo_shap
                                      .bucket_bytes = o->bucket_mb * 1048576,
                                      .optimizer = optimizer,
                                      .ema = kolo_averages(o),
+                                     .swa = trains && o->swa > 0,
                                      .lookahead = o->lookahead > 0,
                                      .clip_norm = trains && o->clip_norm > 0,
                                      .scaled = trains && (o->loss_scale > 0 || o->precision == KOLO_precision_fp16),

@@ -14,7 +14,8 @@ typedef struct result {
     double loss[STEPS], square, norm;
     int64_t rows;
     float param[PARAMS], gradient[PARAMS];
-    float running[64];
+    float running[64], averaged[64]; /* of one norm, of the weights and of their average */
+    int64_t calls;                   /* of comm in the passes */
     char text[1024];
 } result;
 static result *results; /* [RANKS], shared */
@@ -23,6 +24,7 @@ typedef struct task {
     rig_config c;
     int steps;
     bool odd;  /* the last rank makes another plan */
+    int passes; /* behind the steps, over the averages */
     int alone; /* 1 + the rank whose rows a single one works on; 0: all ranks work on their own */
 } task;
 
@@ -58,6 +60,15 @@ static int train(result *to, const task *t, world *w)
         to->square = m.square;
         to->norm = m.grad_norm;
     }
+    kolo_comm_stats before, after;
+    if (comm) kolo_comm_get_stats(comm, &before);
+    for (int s = 0; s < t->passes; s++) {
+        const kolo_step step = rig_step(s, 0);
+        rig_fill(&r, (20 + s) * BATCH + w->launch.rank * r.rows);
+        KOLO_TRY_GOTO(rc, kolo_exec_statistics(r.exec, &b, &step, s));
+    }
+    if (comm) kolo_comm_get_stats(comm, &after);
+    if (comm) to->calls = after.calls - before.calls;
     float *all = rig_all(&r, "param", &n);
     memcpy(to->param, all, sizeof to->param);
     free(all);
@@ -65,6 +76,7 @@ static int train(result *to, const task *t, world *w)
     memcpy(to->gradient, all, sizeof to->gradient);
     free(all);
     rc = kolo_exec_get(r.exec, "param", kolo_graph_find(r.graph, "layer3.2.bn2.running_var"), to->running);
+    if (c.ema && rc >= 0) rc = kolo_exec_get(r.exec, "ema", kolo_graph_find(r.graph, "layer3.2.bn2.running_var"), to->averaged);
 fail:
     if (rc < 0) snprintf(to->text, sizeof to->text, "%s", kolo_error_text());
     return rc;
@@ -105,9 +117,7 @@ static task task_of(int rows, int slots, int bn, bool canonical, int steps)
                    .slots = slots,
                    .bn = bn,
                    .canonical = canonical},
-                  steps,
-                  false,
-                  0};
+                  .steps = steps};
 }
 
 static void test_canonical(void)
@@ -164,6 +174,27 @@ static void test_different_plans(void)
     int failed = run(&t, 2);
     ok(failed == 2 && strstr(results[0].text, "update bucket 0") && strstr(results[1].text, "wait for bucket 1"),
        "ranks with other plans are told where: %s", results[1].text);
+}
+
+/* ---- statistics of averaged weights ---- */
+
+/* Gradients that a step left are nobody's in passes that form statistics: no rank may sum them again. */
+static void test_statistics(int slots)
+{
+    static float left[PARAMS], running[64];
+    task t = task_of(BATCH / 2 / slots, slots, KOLO_bn_local, false, 1);
+    t.c.ema = t.c.swa = true;
+    int failed = run(&t, 2);
+    memcpy(left, results[0].gradient, sizeof left);
+    memcpy(running, results[0].averaged, sizeof running);
+    t.passes = 3;
+    failed += run(&t, 2);
+    int same = 1;
+    for (int r = 0; r < 2; r++) same &= !memcmp(results[r].gradient, left, sizeof left) && results[r].calls == results[0].calls;
+    ok(!failed && same, "%d micro-batches: gradients stay what the last step made them", slots);
+    ok(!failed && memcmp(results[0].averaged, running, sizeof running) != 0 && !memcmp(results[0].averaged, results[1].averaged, sizeof running),
+       "statistics of the average are formed, the same on both ranks");
+    is_int(results[0].calls, 3, "one sum a pass");
 }
 
 /* ---- Adasum ---- */
@@ -261,5 +292,6 @@ int main(void)
     const int n = tensor_count();
     for (int ranks = 2; ranks <= 4; ranks++) test_adasum(ranks, n);
     test_squares();
+    for (int slots = 1; slots <= 2; slots++) test_statistics(slots);
     return done_testing();
 }
