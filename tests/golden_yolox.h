@@ -45,7 +45,7 @@ static void golden_overlap_case(const char *label, const cJSON *json)
 /* found[].cls and [].place: class, and number in the file. */
 static bool golden_nms_same(kolo_found *found, int n, double threshold, bool by_class, const cJSON *want)
 {
-    int64_t kept = kolo_nms(found, n, threshold, by_class), i = 0;
+    int64_t kept = kolo_nms(found, n, threshold, by_class, n), i = 0;
     bool same = kept == cJSON_GetArraySize(want);
     const cJSON *item;
     cJSON_ArrayForEach(item, want) same = same && found[i++].place == (int32_t)item->valuedouble;

@@ -89,6 +89,6 @@ int kolo_detect_find(const kolo_graph *g, const float *const *head, int64_t row,
 {
     list->count = 0;
     for (int i = 0; i < g->heads; i++) KOLO_TRY(find_in_head(g, i, head[i], row, conf, list));
-    list->count = kolo_nms(list->found, list->count, nms, true);
+    list->count = kolo_nms(list->found, list->count, nms, true, KOLO_MOST_FOUND);
     return 0;
 }

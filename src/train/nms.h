@@ -15,7 +15,7 @@ typedef struct kolo_found {
 } kolo_found;
 
 /* Keeps what is left in front, by falling score (equal scores in the order given), and returns how many these are.
- * by_class: boxes of different classes do not meet. */
-int64_t kolo_nms(kolo_found *found, int64_t count, double threshold, bool by_class);
+ * by_class: boxes of different classes do not meet. most: so many at most, of each class if by_class; the time is count x most. */
+int64_t kolo_nms(kolo_found *found, int64_t count, double threshold, bool by_class, int64_t most);
 
 #endif
