@@ -114,7 +114,7 @@ void kolo_world_abort(kolo_world *world, const char *reason);
  * opened one world. After a break without a death (kolo_world_abort) it is of all ranks that call.
  *
  * Requests that were under way have ended with the text of the break. Handles, groups, memory of kolo_world_alloc and what compression held back go with the old
- * world; no other thread may be in a call about it. A timeline begins anew, in the same files.
+ * world; no other thread may be in a call about it. A timeline that was configured goes on in FOLDER/shrunk.
  *
  * least: with fewer survivors KOLO_ELAUNCH on all of them; the same everywhere. More than half of the size excludes that a network that fell apart leaves two worlds.
  *

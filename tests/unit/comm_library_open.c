@@ -1,5 +1,5 @@
 /* Worlds whose ranks were set up differently, or of which one cannot begin: an error on every rank at once, that names ranks and settings, and the next world
- * opens. Timelines that are begun and ended while the world runs. */
+ * opens. Timelines that are begun and ended while the world runs, and that outlive a break. */
 #include "base/file.h"
 #include "comm/library/parts.h"
 #include "comm_router_rig.h"
@@ -59,11 +59,11 @@ static int reduce(kolo_world *whole, const char *name)
 }
 
 /* Whether the rank's file of timeline `number` tells of both, and is a whole array. */
-static bool tells(int rank, int number, const char *name)
+static bool tells(int rank, const char *number, const char *name)
 {
     char path[96], *text = NULL;
     size_t bytes = 0;
-    snprintf(path, sizeof path, "%s/%d/rank-%d.json", folder, number, rank);
+    snprintf(path, sizeof path, "%s/%s/rank-%d.json", folder, number, rank);
     if (kolo_file_read(path, &text, &bytes) < 0) return false;
     bool found = strstr(text, name) && strstr(text, "kolo_clock") && strstr(text, "\n]\n") &&
                  strstr(text, "\"name\":\"allreduce\",\"args\":{\"bytes\":16"); /* the one without a name */
@@ -114,8 +114,9 @@ static int64_t timelines(rig_rank *r, int argument)
         KOLO_TRY(reduce(whole, number ? "second" : "first"));
         KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, (float[4]){1}, 4, KOLO_WIRE_F32, KOLO_SUM));
         KOLO_TRY(kolo_timeline_stop(whole));
-        bad += !tells(r->rank, number, number ? "second" : "first") || tells(r->rank, number, "before") ||
-               tells(r->rank, number, "between") || tells(r->rank, number, number ? "first" : "second");
+        const char *sub = number ? "1" : "0";
+        bad += !tells(r->rank, sub, number ? "second" : "first") || tells(r->rank, sub, "before") ||
+               tells(r->rank, sub, "between") || tells(r->rank, sub, number ? "first" : "second");
         KOLO_TRY(reduce(whole, "between"));
     }
     bad += 10 * (kolo_timeline_start(whole, r->rank == ODD ? NULL : path) != KOLO_EINPUT || !strstr(kolo_error_text(), "rank 1"));
@@ -124,8 +125,32 @@ static int64_t timelines(rig_rank *r, int argument)
     KOLO_TRY(reduce(whole, "third"));
     KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, (float[4]){1}, 4, KOLO_WIRE_F32, KOLO_SUM));
     KOLO_TRY(kolo_timeline_stop(whole));
-    bad += 100 * (r->rank != ODD && !tells(r->rank, 1, "third"));
+    bad += 100 * (r->rank != ODD && !tells(r->rank, "1", "third"));
     kolo_world_close(&whole);
+    return bad;
+}
+
+/* Of a world that breaks, and of the one that its ranks go on as. */
+static int64_t broken(rig_rank *r, int argument)
+{
+    kolo_world *whole = NULL;
+    char path[96];
+    float x[4] = {1};
+    int64_t bad = 0;
+    (void)argument;
+    snprintf(path, sizeof path, "%s/2", folder);
+    const kolo_world_config config = {.timeout = 20, .shared_bytes = 1 << 20, .timeline = path};
+    KOLO_TRY(lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r));
+    for (int life = 0; life < 2; life++) {
+        KOLO_TRY(reduce(whole, life ? "later" : "earlier"));
+        KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, x, 4, KOLO_WIRE_F32, KOLO_SUM));
+        if (life) break;
+        if (r->rank == ODD) kolo_world_abort(whole, "enough");
+        while (kolo_barrier(kolo_world_group(whole)) == 0) continue;
+        KOLO_TRY(kolo_world_shrink(&whole, 1));
+    }
+    kolo_world_close(&whole);
+    bad += !tells(r->rank, "2", "earlier") + 10 * !tells(r->rank, "2/shrunk", "later");
     return bad;
 }
 
@@ -144,6 +169,8 @@ int main(void)
         is_int(rig_end(&p[0], -1), 0, "%d nodes: timelines begin and end while the world runs", nodes);
         ok(files_right(), "where a larger job's were, nothing of it is left");
     }
+    p[0] = rig_begin("open", RANKS, NULL, broken, 0, 30);
+    is_int(rig_end(&p[0], -1), 0, "a break ends no timeline's file; those who go on begin another one");
     kolo_folder_remove(folder);
     is_int(rig_leftovers("open"), 0, "no segment is left behind");
     return done_testing();

@@ -215,6 +215,8 @@ int lib_config_resolve(kolo_world_config *config, const kolo_world_config *asked
 const char *lib_config_method(const kolo_world_config *asked); /* asked, environment or default */
 /* Begins to write events, and compares clocks. Collective over the world, whose ranks have agreed on it. A rank that cannot write compares all the same. */
 int lib_timeline_begin(kolo_world *world, const char *folder);
+/* The folder becomes one in it, if it is one: what the trace tells of a break stays. It is owned. */
+void lib_timeline_next(const char **folder);
 void lib_config_free(kolo_world_config *config);
 
 #endif

@@ -84,6 +84,14 @@ int lib_timeline_begin(kolo_world *world, const char *folder)
     return rc;
 }
 
+void lib_timeline_next(const char **folder)
+{
+    char *next = *folder && **folder ? kolo_format("%s/shrunk", *folder) : NULL;
+    if (!next) return;
+    free((char *)(uintptr_t)*folder);
+    *folder = next;
+}
+
 int kolo_timeline_start(kolo_world *world, const char *folder)
 {
     char fault[LIB_TEXT] = "";

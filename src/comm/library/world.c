@@ -225,6 +225,7 @@ int kolo_world_shrink(kolo_world **out, int least)
     old->muster = NULL;
     old->config = (kolo_world_config){0};
     kolo_world_close(out);
+    lib_timeline_next(&config.timeline);
     do rc = open_survivors(out, muster, &config, least, &gathered);
     while (rc == KOLO_ELAUNCH && gathered && --attempts > 0);
     if (rc < 0) lib_muster_close(&muster);
