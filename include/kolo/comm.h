@@ -122,8 +122,9 @@ void kolo_world_abort(kolo_world *world, const char *reason);
  * neither). Then nothing was changed. After any other error *world is NULL: KOLO_ELAUNCH, for one, where the others went on without this rank, since it was stopped
  * and woke too late (it disturbs nobody), or where all that are left were stopped themselves.
  *
- * The launcher must not end the survivors: srun --no-kill --kill-on-bad-exit=0 (SLURM_KILL_BAD_EXIT=0; KillOnBadExit=0 in slurm.conf is what that overrides), mpiexec -disable-auto-cleanup. It knows of no
- * shrink: PMIx and MPI are not finalized after it, and a program that called MPI_Init itself cannot finalize it either: it ends by _exit. */
+ * The launcher must not end the survivors: srun --no-kill --kill-on-bad-exit=0 (against KillOnBadExit=1 of slurm.conf); MPICH's mpiexec -disable-auto-cleanup, which passes
+ * on nothing of what they print then. It knows of no shrink: PMIx and MPI are not finalized after it, and a program that called MPI_Init itself must not finalize
+ * it either, and ends by _exit. */
 int kolo_world_shrink(kolo_world **world, int least);
 
 /* A Chrome trace of every rank in FOLDER/rank-N.json (and its older half in rank-N.older.json), written anew, from here to stop or close; what a killed rank did

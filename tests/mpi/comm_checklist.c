@@ -88,6 +88,19 @@ static void check_simulated(int nodes, int serial)
     kolo_world_close(&world);
 }
 
+/* A world over MPI cannot shrink, and says what can; it is left as it is. The last check: what was under way stays with MPI. */
+static void check_no_shrink(void)
+{
+    const kolo_world_config config = {.timeout = 60, .shared_bytes = 1 << 20, .transport = "mpi"};
+    place = "2 nodes over MPI";
+    int64_t bad = lib_world_start(&world, deal(2, 3), &config, exchange, NULL) < 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (!bad) kolo_world_abort(world, "a test");
+    bad += kolo_world_shrink(&world, 1) != KOLO_ECONFIG || !world || !strstr(kolo_error_text(), "KOLO_COMM_TRANSPORT=tcp");
+    kolo_world_close(&world);
+    report(bad, "a broken world is not shrunk, and told the cure");
+}
+
 int main(int argc, char **argv)
 {
     int provided;
@@ -98,6 +111,7 @@ int main(int argc, char **argv)
     check_open();
     if (size >= 2) check_simulated(2, 1);
     if (size >= 3 && argc > 1) check_simulated(size, 2);
+    if (size >= 2) check_no_shrink();
     MPI_Finalize();
     return rank == 0 ? done_testing() : 0;
 }
