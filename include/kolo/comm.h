@@ -15,6 +15,9 @@
  * what was under way: keep them until the process ends. The survivors may go on as a smaller world (kolo_world_shrink), or close it, end, and start the job again
  * from a checkpoint, with fewer nodes if need be.
  *
+ * Vectors lie in host memory: pinned and managed memory of CUDA are that, too. What lies on a GPU alone (cudaMalloc) is not reached from here: such a request fails
+ * on every rank of the group, as one that does not match.
+ *
  * Any thread may call. Nothing is allocated per call once a request of the same kind has been seen (but for results of more than 256 MiB that the library
  * makes, and objects). */
 #ifndef KOLO_PUBLIC_COMM_H

@@ -17,6 +17,14 @@ $(COMM_LIBRARY): $(BUILD)/comm.map $(call room_objects,comm) $(call room_archive
 $(BUILD)/lib/libkolo_comm.so: $(COMM_LIBRARY)
 	$(Q)ln -sf $(notdir $<) $@
 
+# what tests load in the place of CUDA's driver
+TEST_DRIVER := $(BUILD)/tests/driver/libcuda.so.1
+tests: $(TEST_DRIVER)
+$(BUILD)/tests/unit/comm_library_device: | $(TEST_DRIVER)
+$(TEST_DRIVER): $(BUILD)/tests/driver/cuda.o
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(KOLO_LDFLAGS) -Wl,-soname,$(@F) -o $@ $<
+
 # libkolo_pmpi.so, for LD_PRELOAD with any MPI program: src/comm/pmpi over the same objects
 PMPI_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/comm/pmpi/*.c)))
 PMPI_LIBRARY := $(if $(filter-out 0,$(MPI)),$(BUILD)/lib/libkolo_pmpi.so)

@@ -183,6 +183,15 @@ static void test_bundle(void)
     play_settle(&p);
     ok(p.m[0].under_way == 0 && p.m[1].under_way == 0 && p.m[0].failed.lines == 2 && play_same(&p, false),
        "after that the name is good again");
+    for (int m = 0; m < 2; m++) {
+        for (int k = 0; k < 2; k++) pair[k] = play_entry_make(&p, m, k ? "b" : "a", KOLO_ALLREDUCE, k && m ? 9 : 8);
+        play_submit(&p, m, pair, 2);
+        play_settle(&p);
+    }
+    is_text(p.m[0].text,
+            "\"b\" is not the same on all ranks of group 0: rank 0 brought allreduce of 8 f32, sum grouped with 1 others "
+            "(\"a\"); rank 1 brought allreduce of 9 f32, sum grouped with 1 others (\"a\")",
+            "what differs in a bundle is what is told of, though it is not its first");
     play_close(&p);
 }
 

@@ -144,6 +144,8 @@ void lib_check(const kolo_group *group, const kolo_request *r, char *text, size_
     if (text[0]) return;
     bool brings = r->what == KOLO_SCATTER || r->what == KOLO_BROADCAST ? r->root == group->rank : true;
     if (brings && lib_elements(r, 0) > 0 && !r->in && !r->out) snprintf(text, bytes, "neither in nor out is given");
+    else if (lib_on_device(r->in) || lib_on_device(r->out) || lib_on_device(r->index))
+        snprintf(text, bytes, "memory of a GPU, and the library works on the host's: copy it, or let it be pinned or managed");
     else if (r->what == KOLO_SPARSE_ALLREDUCE) check_index(r, text, bytes);
 }
 

@@ -138,21 +138,38 @@ int lib_root_fail_paid(lib_core *core, int member, lib_reader *from)
 
 /* ---- texts ---------------------------------------------------------------------------------------------------------------- */
 
-static const lib_want *want_of(const lib_name *name, const lib_claim *claim)
+static const lib_want *want_of(const char *name, const lib_claim *claim)
 {
     int64_t i = 0;
-    while (strcmp(claim->wants.want[i].r.name, name->name.data + 8) != 0) i++;
+    while (strcmp(claim->wants.want[i].r.name, name) != 0) i++;
     return &claim->wants.want[i];
 }
 
-static size_t add_brought(const lib_name *name, const lib_claim *claim, char *text, size_t bytes)
+/* What differs may be another name of a bundle, if all have brought the same names. */
+static const char *differing(const lib_core *core, const lib_name *name)
+{
+    const lib_wants *first = NULL;
+    const char *found = NULL;
+    for (int m = 0; m < core->c.members; m++) {
+        const lib_wants *wants = name->by[m] ? &name->by[m]->wants : first;
+        if (!first) first = wants;
+        if (wants == first) continue;
+        if (wants->key.size != first->key.size || memcmp(wants->key.data, first->key.data, (size_t)first->key.size) != 0)
+            return name->name.data + 8;
+        for (int64_t i = 0; i < first->wants && !found; i++)
+            if (wants->want[i].signature != first->want[i].signature) found = first->want[i].r.name;
+    }
+    return found ? found : name->name.data + 8;
+}
+
+static size_t add_brought(const char *name, const lib_claim *claim, char *text, size_t bytes)
 {
     size_t at = (size_t)snprintf(text, bytes, "%.200s", want_of(name, claim)->text);
     if (claim->wants.wants == 1 || at >= bytes) return at;
     at += (size_t)snprintf(text + at, bytes - at, " grouped with %ld others (", (long)claim->wants.wants - 1);
     int shown = 0;
     for (int64_t i = 0; i < claim->wants.wants && at < bytes && shown < 4; i++)
-        if (strcmp(claim->wants.want[i].r.name, name->name.data + 8) != 0)
+        if (strcmp(claim->wants.want[i].r.name, name) != 0)
             at += (size_t)snprintf(text + at, bytes - at, "%s\"%.60s\"", shown++ ? ", " : "",
                                    claim->wants.want[i].r.name);
     if (at < bytes) at += (size_t)snprintf(text + at, bytes - at, claim->wants.wants - 1 > shown ? ", ...)" : ")");
@@ -160,12 +177,12 @@ static size_t add_brought(const lib_name *name, const lib_claim *claim, char *te
 }
 
 /* Of the first two kinds that say all counts (because their texts do not): where they differ. */
-static void tell_counts(const lib_core *core, const lib_name *name, const int *kind, char *text, size_t bytes)
+static void tell_counts(const lib_core *core, const lib_name *name, const char *about, const int *kind, char *text, size_t bytes)
 {
     const int64_t *first = NULL;
     int whose = 0;
     for (int m = 0; m < core->c.members; m++) {
-        const kolo_request *r = kind[m] == m ? &want_of(name, name->by[m])->r : NULL;
+        const kolo_request *r = kind[m] == m ? &want_of(about, name->by[m])->r : NULL;
         if (!r || !r->splits || !lib_gathers(r->what)) continue;
         for (int k = 0; first && k < core->c.members; k++)
             if (first[k] != r->splits[k]) {
@@ -179,7 +196,7 @@ static void tell_counts(const lib_core *core, const lib_name *name, const int *k
 }
 
 /* kind[m]: first member that brought the same as m, -1: none */
-static void tell_kinds(const lib_core *core, const lib_name *name, const int *kind, char *text, size_t bytes)
+static void tell_kinds(const lib_core *core, const lib_name *name, const char *about, const int *kind, char *text, size_t bytes)
 {
     char ranks[256];
     int shown = 0, left = 0;
@@ -192,10 +209,10 @@ static void tell_kinds(const lib_core *core, const lib_name *name, const int *ki
         }
         lib_write_ranks(core, kind, m, ranks, sizeof ranks);
         at += (size_t)snprintf(text + at, bytes - at, "%s%s brought ", shown++ ? "; " : "", ranks);
-        at += add_brought(name, name->by[m], text + at, bytes - at);
+        at += add_brought(about, name->by[m], text + at, bytes - at);
     }
     if (left) at += (size_t)snprintf(text + at, bytes - at, "; %d other%s brought something else again", left, left > 1 ? "s" : "");
-    tell_counts(core, name, kind, text + at, bytes - at);
+    tell_counts(core, name, about, kind, text + at, bytes - at);
 }
 
 int lib_root_fail_different(lib_core *core, lib_name *name)
@@ -208,10 +225,10 @@ int lib_root_fail_different(lib_core *core, lib_name *name)
         for (int k = 0; name->by[m] && kind[m] < 0; k++)
             if (name->by[k] && lib_wants_equal(&name->by[k]->wants, &name->by[m]->wants)) kind[m] = k;
     }
-    tell_kinds(core, name, kind, kinds, sizeof kinds);
+    const char *about = differing(core, name);
+    tell_kinds(core, name, about, kind, kinds, sizeof kinds);
     free(kind);
-    snprintf(text, sizeof text, "\"%.200s\" is not the same on all ranks of group %d: %s", name->name.data + 8,
-             core->c.group, kinds);
+    snprintf(text, sizeof text, "\"%.200s\" is not the same on all ranks of group %d: %s", about, core->c.group, kinds);
     return lib_root_fail(core, name, text);
 }
 
@@ -225,7 +242,7 @@ int lib_root_fail_joined(lib_core *core, lib_name *name)
     free(joined);
     while (!name->by[m]) m++;
     snprintf(text, sizeof text, "\"%.200s\" (%.200s): %s of group %d joined and can stand in for allreduces only",
-             name->name.data + 8, want_of(name, name->by[m])->text, ranks, core->c.group);
+             name->name.data + 8, want_of(name->name.data + 8, name->by[m])->text, ranks, core->c.group);
     return lib_root_fail(core, name, text);
 }
 

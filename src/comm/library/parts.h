@@ -45,6 +45,10 @@ int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **e
  * request had its own `out`. */
 int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output);
 
+/* ---- device.c -------------------------------------------------------------------------------------------------------------- */
+
+bool lib_on_device(const void *memory); /* of a GPU alone: the processor cannot reach it */
+
 /* ---- blocking.c ------------------------------------------------------------------------------------------------------------ */
 
 void lib_counts_free(struct lib_counts *first);

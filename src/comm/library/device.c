@@ -1,0 +1,47 @@
+/* Memory of a GPU in the place of the host's. The library reads and writes vectors by the processor, which would end the program there; so such a request is told of
+ * as any that is wrong in itself, on all ranks. Pinned and managed memory are the host's, too. Nothing of CUDA is needed to build or run this: the driver is asked
+ * only where the program has loaded it, and whether it has is looked at again only when something else was loaded. */
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+
+#include "comm/library/parts.h"
+
+/* CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer), of CUDA's driver interface. */
+typedef int pointer_attribute(void *data, int attribute, unsigned long long pointer);
+enum { MEMORY_TYPE = 2, IS_MANAGED = 8, DEVICE = 2, EVERY = 16 };
+
+static _Atomic(pointer_attribute *) ask;
+static _Atomic unsigned long long loads; /* of shared objects by this process, when it was looked at last */
+static _Atomic uint32_t looks;
+
+static int count_loads(struct dl_phdr_info *info, size_t bytes, void *count)
+{
+    (void)bytes;
+    *(unsigned long long *)count = info->dlpi_adds;
+    return 1; /* the first knows it */
+}
+
+/* Some 20 ns where nothing was loaded since. */
+static void look(void)
+{
+    unsigned long long now = 0;
+    dl_iterate_phdr(count_loads, &now);
+    if (atomic_exchange(&loads, now) == now) return;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept, so it stays */
+    if (driver) atomic_store(&ask, (pointer_attribute *)dlsym(driver, "cuPointerGetAttribute"));
+}
+
+bool lib_on_device(const void *memory)
+{
+    uint64_t type = 0, managed = 0; /* of 32 bits, or fewer */
+    if (!memory) return false;
+    pointer_attribute *driver = atomic_load_explicit(&ask, memory_order_acquire);
+    if (!driver) {
+        if (atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed) % EVERY == 0) look();
+        if (!(driver = atomic_load(&ask))) return false;
+    }
+    const unsigned long long at = (unsigned long long)(uintptr_t)memory;
+    if (driver(&type, MEMORY_TYPE, at) != 0 || type != DEVICE) return false; /* an error: the driver does not know it */
+    return driver(&managed, IS_MANAGED, at) != 0 || !managed;
+}
