@@ -18,10 +18,15 @@ typedef struct network {
     MPI_Datatype block;
 } network;
 
+typedef struct message {
+    MPI_Request part[2]; /* all of it, or the rest; blocks or none */
+    int rank;
+    bool sends;
+} message;
+
 typedef struct lane {
     const network *network;
-    MPI_Request (*request)[2]; /* message or rest; blocks or none */
-    int *rank;
+    message *message;
     int64_t posted, first, capacity; /* requests before `first` are complete */
 } lane;
 
@@ -40,23 +45,40 @@ static int lane_make(void *state, int64_t requests, void **out)
     if (!l) return KOLO_ECONFIG;
     l->network = state;
     l->capacity = requests;
-    l->request = kolo_alloc((size_t)(requests + 1) * sizeof *l->request);
-    l->rank = kolo_alloc((size_t)(requests + 1) * sizeof *l->rank);
+    l->message = kolo_alloc((size_t)(requests + 1) * sizeof *l->message);
     *out = l;
-    return l->request && l->rank ? 0 : KOLO_ECONFIG;
+    return l->message ? 0 : KOLO_ECONFIG;
+}
+
+/* A receive that has not met its message is cancelled at once, wherever its sender is; one that has, and a send, MPI may go on with. */
+static bool cancelled(MPI_Request *request, bool sends)
+{
+    int over = 0;
+    if (*request == MPI_REQUEST_NULL) return true;
+    if (sends || MPI_Cancel(request) != MPI_SUCCESS) return false;
+    return MPI_Test(request, &over, MPI_STATUS_IGNORE) == MPI_SUCCESS && over;
+}
+
+void comm_mpi_give_up(void *of)
+{
+    lane *l = of;
+    for (int64_t i = l->first; i < l->posted; i++)
+        for (int part = 0; part < 2; part++) cancelled(&l->message[i].part[part], l->message[i].sends);
 }
 
 static void lane_free(void **out, bool *busy)
 {
     lane *l = *out;
     if (!l) return;
-    for (int64_t i = l->first; i < l->posted; i++) { /* only when the job is failing */
-        *busy = true;
-        for (int part = 0; part < 2; part++)
-            if (l->request[i][part] != MPI_REQUEST_NULL) MPI_Request_free(&l->request[i][part]);
-    }
-    free(l->request);
-    free(l->rank);
+    comm_mpi_give_up(l);
+    for (int64_t i = l->first; i < l->posted; i++) /* only when the job is failing */
+        for (int part = 0; part < 2; part++) {
+            MPI_Request *request = &l->message[i].part[part];
+            if (*request == MPI_REQUEST_NULL) continue;
+            *busy = true;
+            MPI_Request_free(request);
+        }
+    free(l->message);
     free(l);
     *out = NULL;
 }
@@ -77,12 +99,12 @@ static int receive_part(const lane *l, int rank, int tag, void *data, int64_t co
     return check(MPI_Irecv(data, (int)count, type, rank, tag, l->network->world, request), "MPI_Irecv");
 }
 
-static int post(lane *l, int rank, MPI_Request **request)
+static int post(lane *l, int rank, bool sends, MPI_Request **part)
 {
     if (l->posted >= l->capacity) return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
-    l->rank[l->posted] = rank;
-    *request = l->request[l->posted++];
-    (*request)[0] = (*request)[1] = MPI_REQUEST_NULL;
+    message *m = &l->message[l->posted++];
+    *m = (message){{MPI_REQUEST_NULL, MPI_REQUEST_NULL}, rank, sends};
+    *part = m->part;
     return 0;
 }
 
@@ -90,7 +112,7 @@ static int send(void *of, int rank, int tag, const void *data, int64_t count, si
 {
     lane *l = of;
     MPI_Request *request = NULL;
-    KOLO_TRY(post(l, rank, &request));
+    KOLO_TRY(post(l, rank, true, &request));
     int64_t bytes = count * (int64_t)width, blocks = bytes / BLOCK;
     if (bytes <= INT_MAX) return send_part(l, rank, tag, data, bytes, MPI_BYTE, request);
     KOLO_TRY(send_part(l, rank, tag, data, blocks, l->network->block, &request[1]));
@@ -101,7 +123,7 @@ static int receive(void *of, int rank, int tag, void *data, int64_t count, size_
 {
     lane *l = of;
     MPI_Request *request = NULL;
-    KOLO_TRY(post(l, rank, &request));
+    KOLO_TRY(post(l, rank, false, &request));
     int64_t bytes = count * (int64_t)width, blocks = bytes / BLOCK;
     if (bytes <= INT_MAX) return receive_part(l, rank, tag, data, bytes, MPI_BYTE, request);
     KOLO_TRY(receive_part(l, rank, tag, data, blocks, l->network->block, &request[1]));
@@ -114,7 +136,7 @@ static int done(void *of, int64_t serial)
     while (l->first <= serial) {
         for (int part = 0; part < 2; part++) {
             int flag = 1;
-            MPI_Request *request = &l->request[l->first][part];
+            MPI_Request *request = &l->message[l->first].part[part];
             if (*request != MPI_REQUEST_NULL) KOLO_TRY(check(MPI_Test(request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
             if (!flag) return 0;
         }
@@ -126,7 +148,7 @@ static int done(void *of, int64_t serial)
 static int lagging(void *of)
 {
     lane *l = of;
-    return l->first < l->posted ? l->rank[l->first] : -1;
+    return l->first < l->posted ? l->message[l->first].rank : -1;
 }
 
 const comm_transport comm_mpi = {"mpi", lane_make, lane_free, reset, send, receive, done, lagging};
@@ -192,6 +214,8 @@ int comm_mpi_open(const kolo_launch *launch, int status, void **state)
                : kolo_fail(KOLO_ELAUNCH, "comm: %d nodes, but this program was built without MPI; build with MPI=1",
                            launch->nodes);
 }
+
+void comm_mpi_give_up(void *lane) { (void)lane; }
 
 int comm_mpi_exchange(void *state, const void *mine, size_t bytes, void *all)
 {

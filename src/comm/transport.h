@@ -26,6 +26,8 @@ extern const comm_transport comm_mpi;
 /* Collective; agrees on the status first, so that a rank that failed before fails all of them. */
 int comm_mpi_open(const kolo_launch *launch, int status, void **state);
 void comm_mpi_close(void **state, bool orderly);
+/* The job fails, and the memory of the lane's requests gets other uses: nothing is written there any more but what has begun to come. */
+void comm_mpi_give_up(void *lane);
 /* Every rank gives `bytes`, gets size * bytes in rank order. Collective, before any lane is in use. */
 int comm_mpi_exchange(void *state, const void *mine, size_t bytes, void *all);
 

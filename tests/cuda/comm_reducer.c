@@ -88,7 +88,7 @@ static int check(cudaError_t rc) { return rc == cudaSuccess ? 0 : kolo_fail(KOLO
 typedef struct setting {
     const char *reducer;
     bool one_gpu, canonical, one_lacks_nccl;
-    double timeout;
+    double timeout, patience;
     const char *variable, *value; /* of the environment, on rank `odd` alone */
     int odd;
 } setting;
@@ -124,6 +124,7 @@ static int rank_create(rank *r)
     kolo_comm_config config = {.arena_bytes = (size_t)COUNT * 4,
                                .canonical = r->set.canonical,
                                .timeout = r->set.timeout > 0 ? r->set.timeout : 60,
+                               .patience = r->set.patience,
                                .spin = -1};
     KOLO_TRY(kolo_comm_create_on(&r->comm, &r->w.launch, &config, &device));
     snprintf(outcomes[r->w.launch.rank].name, sizeof outcomes->name, "%s", kolo_comm_name(r->comm));
@@ -412,7 +413,18 @@ static int64_t never_comes(rank *r, int argument)
     return rank_create(r);
 }
 
-enum { KILLED, LATE };
+/* Stops this process; a child of it ends it in the end. */
+static void stop(void)
+{
+    if (fork() == 0) {
+        usleep(6000000);
+        kill(getppid(), SIGKILL);
+        _exit(0);
+    }
+    raise(SIGSTOP);
+}
+
+enum { KILLED, STOPPED, LATE };
 /* Rank 1 does its part of the first step, and none of the second. */
 static int64_t missing(rank *r, int how)
 {
@@ -424,6 +436,7 @@ static int64_t missing(rank *r, int how)
     KOLO_TRY(kolo_comm_barrier(r->comm));
     if (r->w.launch.rank == 1) {
         if (how == KILLED) kill(getpid(), SIGKILL);
+        if (how == STOPPED) stop();
         for (int i = 0; i < 90 && outcomes[0].value == -1000; i++) usleep(100000);
         return 0;
     }
@@ -448,16 +461,16 @@ static void check_late(const char *reducer)
        outcomes[0].text);
 }
 
-static void check_killed(const char *reducer)
+static void check_gone(const char *reducer, int how)
 {
-    const setting set = {.reducer = reducer, .timeout = 30};
-    run_ranks(3, &set, missing, KILLED);
+    const setting set = {.reducer = reducer, .timeout = 30, .patience = how == STOPPED ? 2 : 0};
+    run_ranks(3, &set, missing, how);
     int named = 0;
     for (int i = 0; i < 3; i += 2)
         named += outcomes[i].value == KOLO_ELAUNCH && strstr(outcomes[i].text, "rank 1 on host n0") &&
-                 strstr(outcomes[i].text, "died") && strstr(outcomes[i].text, "action 88 of step number 17") &&
+                 strstr(outcomes[i].text, how == STOPPED ? "gave no sign of life for " : "died") && strstr(outcomes[i].text, "action 88 of step number 17") &&
                  outcomes[i].seconds < 15;
-    is_int(named, 2, "%s: a rank is killed; the others end at once and name it, its step and action", reducer);
+    is_int(named, 2, "%s: a rank is %s; the others end soon and name it, its step and action", reducer, how == STOPPED ? "stopped" : "killed");
     if (named < 2) say_outcomes(3);
 }
 
@@ -519,8 +532,10 @@ static void never_coming(void)
        "a rank that does not come is named by the deadline (%.1f s): %s", outcomes[0].seconds, outcomes[0].text);
 }
 
-static void killed_staged(void) { check_killed("staged"); }
-static void killed_nccl(void) { check_killed("nccl"); }
+static void killed_staged(void) { check_gone("staged", KILLED); }
+static void killed_nccl(void) { check_gone("nccl", KILLED); }
+static void stopped_staged(void) { check_gone("staged", STOPPED); }
+static void stopped_nccl(void) { check_gone("nccl", STOPPED); }
 static void late_staged(void) { check_late("staged"); }
 static void late_nccl(void) { check_late("nccl"); }
 static void opening_staged(void)
@@ -552,7 +567,8 @@ static void fails_in_nccl(void)
 static void hangs_in_nccl(void) { check_nccl_fault("hang:1:9", steps, 1, 3, 12, "no progress", "action 4 of step number 0"); }
 
 static void (*const drills[])(void) = {never_coming, killed_staged, late_staged,    opening_staged, killed_nccl,  late_nccl,
-                                       opening_nccl, dies_in_nccl,  absent_in_nccl, fails_in_nccl,  hangs_in_nccl};
+                                       opening_nccl, dies_in_nccl,  absent_in_nccl, fails_in_nccl,  hangs_in_nccl,
+                                       stopped_staged, stopped_nccl};
 enum { DRILLS = sizeof drills / sizeof *drills };
 
 /* The drills mostly wait, so they go side by side: each in a process of its own that begins ranks of its own; its lines are told again in order. */

@@ -4,6 +4,7 @@
 
 #include "../unit/comm_world_adasum.h"
 #include "base/thread.h"
+#include "comm/transport/router.h"
 #include "tap.h"
 
 typedef struct map {
@@ -88,6 +89,45 @@ static void check_overlap(const map *m)
     report(bad, "the reduction runs beside the caller", m->name);
 }
 
+static int all_gather(void *of, const void *mine, size_t bytes, void *all)
+{
+    (void)of;
+    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) == MPI_SUCCESS ? 0 : KOLO_ELAUNCH;
+}
+
+/* Rank 0 gives up a receive and uses its memory for something else; then the message comes. */
+static void check_given_up(const map *m)
+{
+    enum { BYTES = 3000 };
+    static char memory[BYTES];
+    const comm_router_config config = {.between = "mpi", .timeout = 30, .exchange = all_gather};
+    world *w = place(m);
+    comm_router *router = NULL;
+    void *lane = NULL;
+    bool busy = false;
+    int64_t bad = comm_router_open(&router, &w->launch, &config) < 0 || comm_routed.lane_make(router, 2, &lane) < 0;
+    if (bad) {
+        report(-1, "a receive that is given up", m->name);
+        return;
+    }
+    memset(memory, rank, BYTES);
+    if (rank == 0) {
+        bad += comm_routed.receive(lane, 1, 7, memory, BYTES, 1) < 0 || comm_routed.done(lane, 0) != 0;
+        comm_router_give_up(router);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1) bad += comm_routed.send(lane, 0, 7, memory, BYTES, 1) < 0;
+    for (int i = 0; i < 50; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        usleep(200);
+    }
+    for (int i = 0; i < BYTES; i++) bad += memory[i] != rank;
+    comm_routed.lane_free(&lane, &busy);
+    bad += rank == 0 && busy;
+    comm_router_close(&router, true);
+    report(bad, "a receive that is given up takes no message any more", m->name);
+}
+
 static void check_late(void)
 {
     kolo_comm *comm = NULL;
@@ -125,6 +165,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         if (maps[i].size == size) check_map(&maps[i]);
     if (size == 2) check_overlap(&maps[0]);
+    if (size == 2) check_given_up(&maps[0]);
     MPI_Finalize();
     return rank == 0 ? done_testing() : 0;
 }

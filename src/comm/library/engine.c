@@ -43,6 +43,7 @@ static void give_up(kolo_world *world)
     atomic_store(&e->broken, true);
     pthread_mutex_unlock(&world->lock);
     comm_router_break(world->router, e->text);
+    comm_router_give_up(world->router);
     lib_entries_fail(world, KOLO_ELAUNCH, e->text);
 }
 

@@ -69,7 +69,7 @@ typedef struct tcp_lines {
     line_guest guest[LINE_GUESTS];
     line_card *card; /* [size] */
     tcp_line **line;     /* [size] NULL: none */
-    int *dirty, dirties; /* ranks with something to write */
+    int *dirty, first_dirty, dirties; /* a circle of [size]: ranks with something to write, each once */
     _Atomic double polled_at;
     struct line_inquiry *inquiry; /* under way; NULL: none */
 } tcp_lines;

@@ -276,7 +276,7 @@ int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, cons
     p->way = PUSH_MEETING;
     put_line(p, signature);
     /* whoever comes last rings those who sleep: the others would wake them for nothing */
-    if (atomic_fetch_add(&p->set->arrived, 1) + 1 == (uint64_t)p->members * p->round) push_publish(p);
+    if ((uint32_t)atomic_fetch_add(&p->set->arrived, 1) + 1 == (uint32_t)p->members * p->round) push_publish(p); /* rounds wrap */
     return 0;
 }
 

@@ -34,16 +34,31 @@ static int lane_make(void *state, int64_t requests, void **out)
     return 0;
 }
 
+static void drop(router_lane *lane)
+{
+    for (int64_t i = lane->first; i < lane->posted; i++) { /* only when the job is failing */
+        router_request *r = &lane->request[i];
+        if (r->mpi < 0 && !r->complete) lane->router->by[r->rank]->forget(lane->router, r);
+    }
+}
+
+void comm_router_give_up(comm_router *router)
+{
+    pthread_mutex_lock(&router->turn);
+    for (router_lane *lane = router->lanes; lane; lane = lane->next) {
+        drop(lane);
+        if (lane->mpi) comm_mpi_give_up(lane->mpi);
+    }
+    pthread_mutex_unlock(&router->turn);
+}
+
 static void lane_free(void **out, bool *busy)
 {
     router_lane *lane = *out;
     if (!lane) return;
     comm_router *router = lane->router;
     pthread_mutex_lock(&router->turn);
-    for (int64_t i = lane->first; i < lane->posted; i++) { /* only when the job is failing */
-        router_request *r = &lane->request[i];
-        if (r->mpi < 0 && !r->complete) router->by[r->rank]->forget(router, r);
-    }
+    drop(lane);
     if (lane->mpi) comm_mpi.lane_free(&lane->mpi, busy);
     router->mpi_busy |= *busy;
     for (router_lane **at = &router->lanes; *at; at = &(*at)->next)

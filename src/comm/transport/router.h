@@ -51,6 +51,8 @@ bool comm_router_shared(const comm_router *router, const void *memory, size_t by
 int comm_router_status(comm_router *router);
 /* Breaks the world for all ranks that can be reached, with this text; the first wins. Returns KOLO_ELAUNCH with the winning text. */
 int comm_router_break(comm_router *router, const char *text);
+/* After a break, before the memory of messages gets other uses: lanes write there no more but what has begun to come over MPI. */
+void comm_router_give_up(comm_router *router);
 /* What this rank does now, for others' messages: operation (a name that outlives the call), its number in its group, and how far it came. */
 void comm_router_tell(comm_router *router, const char *operation, uint64_t sequence);
 /* A sentence about rank `rank`: host, pid, last told operation and number, seconds since; for texts. */

@@ -23,8 +23,9 @@ static int pieces(ring *r, uint64_t at, size_t count, struct iovec *v)
 void line_mark(comm_router *router, tcp_line *l)
 {
     if (l->dirty) return;
+    tcp_lines *lines = router->lines;
     l->dirty = true;
-    router->lines->dirty[router->lines->dirties++] = l->t.rank;
+    lines->dirty[(lines->first_dirty + lines->dirties++) % router->launch->size] = l->t.rank;
 }
 
 int line_lost(comm_router *router, tcp_line *l, const char *how)
@@ -182,8 +183,9 @@ static int turn(comm_router *router)
     if (!lines) return 0;
     if (!router->mpi || router->now - lines->polled_at > POLL_EVERY) KOLO_TRY(line_poll(router));
     for (int i = lines->dirties; i > 0; i--) { /* those that are marked meanwhile have their turn next time */
-        tcp_line *l = lines->line[lines->dirty[0]];
-        lines->dirty[0] = lines->dirty[--lines->dirties];
+        tcp_line *l = lines->line[lines->dirty[lines->first_dirty]];
+        lines->first_dirty = (lines->first_dirty + 1) % router->launch->size;
+        lines->dirties--;
         l->dirty = false;
         KOLO_TRY(line_connect(router, l));
         bool more = true;
