@@ -2,8 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,17 +25,15 @@
 #undef TEXT
 #undef CHOICE
 
-#define WHOLE(key, standard, low, high, scope, help, automatic)                                                  \
-    {#key, help, standard, KOLO_OPTION_INT, KOLO_SCOPE_##scope, (double)(low), (double)(high), NULL, automatic, \
-     offsetof(kolo_options, key)},
-#define ENTRY(key, standard, type, scope, low, high, choices, help) \
-    {#key, help, standard, KOLO_OPTION_##type, KOLO_SCOPE_##scope, low, high, choices, false, offsetof(kolo_options, key)},
-#define INT(key, standard, low, high, scope, help) WHOLE(key, #standard, low, high, scope, help, false)
-#define AUTO(key, standard, low, high, scope, help) WHOLE(key, #standard, low, high, scope, help, true)
-#define REAL(key, standard, low, high, scope, help) ENTRY(key, #standard, REAL, scope, low, high, NULL, help)
-#define BOOL(key, standard, scope, help) ENTRY(key, #standard, BOOL, scope, 0, 1, NULL, help)
-#define TEXT(key, standard, scope, help) ENTRY(key, standard, TEXT, scope, 0, 0, NULL, help)
-#define CHOICE(key, standard, scope, help) ENTRY(key, #standard, CHOICE, scope, 0, 0, choices_##key, help)
+#define ENTRY(key, standard, type, scope, takers, low, high, choices, automatic, help)                                                        \
+    {#key, help, standard, takers, KOLO_OPTION_##type, KOLO_SCOPE_##scope, (double)(low), (double)(high), choices, automatic, \
+     offsetof(kolo_options, key), __LINE__},
+#define INT(key, standard, low, high, scope, takers, help) ENTRY(key, #standard, INT, scope, #takers, low, high, NULL, false, help)
+#define AUTO(key, standard, low, high, scope, takers, help) ENTRY(key, #standard, INT, scope, #takers, low, high, NULL, true, help)
+#define REAL(key, standard, low, high, scope, takers, help) ENTRY(key, #standard, REAL, scope, #takers, low, high, NULL, false, help)
+#define BOOL(key, standard, scope, takers, help) ENTRY(key, #standard, BOOL, scope, #takers, 0, 1, NULL, false, help)
+#define TEXT(key, standard, scope, takers, help) ENTRY(key, standard, TEXT, scope, #takers, 0, 0, NULL, false, help)
+#define CHOICE(key, standard, scope, takers, help) ENTRY(key, #standard, CHOICE, scope, #takers, 0, 0, choices_##key, false, help)
 const kolo_option_entry kolo_option_table[] = {
 #include "base/options.def"
 };
@@ -47,6 +43,32 @@ const kolo_option_entry kolo_option_table[] = {
 #undef TEXT
 #undef CHOICE
 const int kolo_option_count = sizeof kolo_option_table / sizeof *kolo_option_table;
+
+#define INT(key, ...)
+#define REAL(key, ...)
+#define BOOL(key, ...)
+#define TEXT(key, ...)
+#define CHOICE(key, ...)
+#define SECTION(title) {title, __LINE__},
+static const struct {
+    const char *title;
+    int line;
+} section[] = {
+#include "base/options.def"
+};
+#undef INT
+#undef REAL
+#undef BOOL
+#undef TEXT
+#undef CHOICE
+
+/* The lines of the file tell: a heading is that of what stands below it. */
+const char *kolo_option_section(const kolo_option_entry *entry)
+{
+    int i = (int)(sizeof section / sizeof *section) - 1;
+    while (i > 0 && section[i].line > entry->line) i--;
+    return section[i].title;
+}
 
 /* ---- the struct ---- */
 
@@ -111,61 +133,6 @@ int kolo_options_copy(kolo_options *to, const kolo_options *from)
         if (*text == no_text) rc = KOLO_ECONFIG;
     }
     return rc;
-}
-
-/* ---- names ---- */
-
-const kolo_option_entry *kolo_option_find(const char *key)
-{
-    for (int i = 0; i < kolo_option_count; i++)
-        if (!strcmp(kolo_option_table[i].key, key)) return &kolo_option_table[i];
-    return NULL;
-}
-
-enum { WORD_MAX = 63 };
-
-static int min2(int a, int b) { return a < b ? a : b; }
-
-/* Damerau-Levenshtein, the restricted form: insert, delete, replace, swap of neighbours; case is ignored. */
-static int distance(const char *a, const char *b)
-{
-    int rows[3][WORD_MAX + 2], na = (int)strlen(a), nb = (int)strlen(b);
-    if (na > WORD_MAX || nb > WORD_MAX) return INT_MAX;
-    for (int j = 0; j <= nb; j++) rows[0][j] = j;
-    for (int i = 1; i <= na; i++) {
-        int *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
-        now[0] = i;
-        for (int j = 1; j <= nb; j++) {
-            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
-            now[j] = min2(min2(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
-            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2]))
-                now[j] = min2(now[j], before[j - 2] + 1);
-        }
-    }
-    return rows[na % 3][nb];
-}
-
-const char *kolo_nearest(const char *word, const char *const *names, int n)
-{
-    int allowed = ((int)strlen(word) + 2) / 3, best = allowed + 1; /* one slip in every three letters */
-    const char *nearest = NULL;
-    for (int i = 0; i < n; i++) {
-        int d = distance(word, names[i]);
-        if (d < best) {
-            best = d;
-            nearest = names[i];
-        }
-    }
-    return nearest;
-}
-
-static int fail_unknown_key(const char *key, const char *where)
-{
-    const char *names[sizeof kolo_option_table / sizeof *kolo_option_table];
-    for (int i = 0; i < kolo_option_count; i++) names[i] = kolo_option_table[i].key;
-    const char *nearest = kolo_nearest(key, names, kolo_option_count);
-    if (nearest) return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; did you mean \"%s\"?", where, key, nearest);
-    return kolo_fail(KOLO_ECONFIG, "%s: unknown option \"%s\"; `kolo help options` lists them", where, key);
 }
 
 /* ---- text to value ---- */
@@ -240,7 +207,7 @@ static int set_text(char **to, const kolo_option_entry *e, const char *value, co
 int kolo_option_set(kolo_options *options, const char *key, const char *value, const char *where)
 {
     const kolo_option_entry *e = kolo_option_find(key);
-    if (!e) return fail_unknown_key(key, where);
+    if (!e) return kolo_option_unknown(key, where);
     void *to = field(options, e);
     switch (e->type) {
     case KOLO_OPTION_INT: return set_int(to, e, value, where);

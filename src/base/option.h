@@ -39,16 +39,20 @@ enum kolo_option_scope { KOLO_SCOPE_MATH, KOLO_SCOPE_RUN, KOLO_SCOPE_HERE };
 
 typedef struct kolo_option_entry {
     const char *key, *help, *standard; /* standard: the default as text */
+    const char *takers;                /* letters of the commands whose words it may be: options.def explains them */
     enum kolo_option_type type;
     enum kolo_option_scope scope;
     double low, high;           /* INT, REAL */
     const char *const *choices; /* CHOICE: NULL-terminated names */
     bool automatic;             /* INT: may be `auto`, which is 0 */
     size_t offset;              /* in kolo_options */
+    int line;                   /* in options.def */
 } kolo_option_entry;
 
 extern const kolo_option_entry kolo_option_table[];
 extern const int kolo_option_count;
+/* The heading that an option stands under. Static text. */
+const char *kolo_option_section(const kolo_option_entry *entry);
 
 void kolo_options_default(kolo_options *options); /* then owned: kolo_options_free */
 void kolo_options_free(kolo_options *options);
@@ -56,11 +60,13 @@ int kolo_options_leave(kolo_options *options); /* what is of scope HERE has its 
 int kolo_options_copy(kolo_options *to, const kolo_options *from); /* `to` is fresh memory */
 
 /* Sets one key from text. where: "file:line", "KOLO_LR", "command line"; goes into the error.
- * KOLO_ECONFIG: unknown key (nearest offered), wrong type, out of range, unknown choice. */
+ * KOLO_ECONFIG: unknown key (its name here, or the nearest, is offered), wrong type, out of range, unknown choice. */
 int kolo_option_set(kolo_options *options, const char *key, const char *value, const char *where);
 /* Value as text that kolo_option_set reads back exactly; caller frees. */
 char *kolo_option_text(const kolo_options *options, const kolo_option_entry *entry);
 const kolo_option_entry *kolo_option_find(const char *key);
+/* Fails: `key` is no option; says what it is called here where it is another program's name (aliases.def), or which one is near. */
+int kolo_option_unknown(const char *key, const char *where);
 /* The known name nearest to `word` by edit distance, or NULL if none is near; names: n strings. */
 const char *kolo_nearest(const char *word, const char *const *names, int n);
 
@@ -68,10 +74,14 @@ const char *kolo_nearest(const char *word, const char *const *names, int n);
  * are errors with file:line:column. */
 int kolo_options_read_recipe(kolo_options *options, const char *path);
 int kolo_options_read_environment(kolo_options *options);
-/* argv of key=value, --key=value, --key value, --flag (BOOL), --no-flag. Everything else is an error.
- * n words; positional words are handed to `positional` (may be NULL: then they are errors). */
-int kolo_options_read_arguments(kolo_options *options, int n, char **words,
-                                int (*positional)(void *context, const char *word), void *context);
+/* What kolo_options_read_arguments asks on its way: 0, or a negative status that ends it. */
+typedef struct kolo_option_hooks {
+    int (*positional)(void *context, const char *word);           /* a word that is no option; NULL: that is an error */
+    int (*option)(void *context, const kolo_option_entry *entry); /* before it is set; NULL: any may be */
+    void *context;
+} kolo_option_hooks;
+/* argv of key=value, --key=value, --key value, --flag (BOOL), --no-flag. Everything else is an error, but for what `hooks` (may be NULL) takes. */
+int kolo_options_read_arguments(kolo_options *options, int n, char **words, const kolo_option_hooks *hooks);
 /* recipe (may be NULL) < site < environment < words, in this order, on top of kolo_options_default. */
 int kolo_options_read(kolo_options *options, const char *recipe, int n, char **words);
 

@@ -14,7 +14,7 @@ extern char **environ;
  * is taken for a slip of the keyboard. */
 static const char *const reserved[] = {
     "SITE",   /* base: site file                     */
-    "CACHE",  /* user cache of timed choices         */
+    "CACHE",  /* folder of timed choices             */
     "SHARED", /* tests: folder of shared test data   */
     "ROOT",   /* module file: the installation       */
     "HOME",   /* the same, as some sites name it     */
@@ -82,41 +82,46 @@ static const kolo_option_entry *find_bool(const char *name)
     return e && e->type == KOLO_OPTION_BOOL ? e : NULL;
 }
 
+static int set(kolo_options *options, const char *name, const char *value, const kolo_option_hooks *hooks)
+{
+    const kolo_option_entry *e = kolo_option_find(name);
+    if (e && hooks->option) KOLO_TRY(hooks->option(hooks->context, e));
+    return kolo_option_set(options, name, value, "command line");
+}
+
 /* --key=value, --key value, --flag, --no-flag. Returns the number of words used, or a negative status. */
-static int read_flag(kolo_options *options, int n, char **words)
+static int read_flag(kolo_options *options, int n, char **words, const kolo_option_hooks *hooks)
 {
     char name[64];
     const char *word = words[0] + 2, *value = strchr(word, '=');
     if (!head_name(word, name, sizeof name))
         return kolo_fail(KOLO_ECONFIG, "command line: \"%s\" is not an option", words[0]);
     if (value) {
-        KOLO_TRY(kolo_option_set(options, name, value + 1, "command line"));
+        KOLO_TRY(set(options, name, value + 1, hooks));
         return 1;
     }
     if (find_bool(name) || (!strncmp(name, "no_", 3) && find_bool(name + 3))) {
         bool on = find_bool(name);
-        KOLO_TRY(kolo_option_set(options, on ? name : name + 3, on ? "true" : "false", "command line"));
+        KOLO_TRY(set(options, on ? name : name + 3, on ? "true" : "false", hooks));
         return 1;
     }
-    if (n > 1 && kolo_option_find(name)) {
-        KOLO_TRY(kolo_option_set(options, name, words[1], "command line"));
-        return 2;
-    }
-    if (kolo_option_find(name)) return kolo_fail(KOLO_ECONFIG, "command line: --%s needs a value", name);
-    int rc = kolo_option_set(options, name, "", "command line"); /* the unknown name's message */
-    return rc < 0 ? rc : 1;
+    if (!kolo_option_find(name)) return kolo_option_unknown(name, "command line");
+    if (n < 2) return kolo_fail(KOLO_ECONFIG, "command line: --%s needs a value", name);
+    KOLO_TRY(set(options, name, words[1], hooks));
+    return 2;
 }
 
-static int read_positional(const char *word, int (*positional)(void *context, const char *word), void *context)
+static int read_positional(const char *word, const kolo_option_hooks *hooks)
 {
-    if (positional) return positional(context, word);
+    if (hooks->positional) return hooks->positional(hooks->context, word);
     return kolo_fail(KOLO_ECONFIG, "command line: \"%s\" is neither key=value nor --key; see `kolo help`", word);
 }
 
-int kolo_options_read_arguments(kolo_options *options, int n, char **words,
-                                int (*positional)(void *context, const char *word), void *context)
+int kolo_options_read_arguments(kolo_options *options, int n, char **words, const kolo_option_hooks *hooks)
 {
+    static const kolo_option_hooks none;
     bool flags = true;
+    if (!hooks) hooks = &none;
     for (int i = 0, used; i < n; i += used) {
         char name[64];
         used = 1;
@@ -124,15 +129,15 @@ int kolo_options_read_arguments(kolo_options *options, int n, char **words,
         if (flags && !strcmp(words[i], "--")) {
             flags = false;
         } else if (flags && !strncmp(words[i], "--", 2)) {
-            used = read_flag(options, n - i, words + i);
+            used = read_flag(options, n - i, words + i, hooks);
             if (used < 0) return used;
         } else if (flags && words[i][0] == '-' && words[i][1]) {
             return kolo_fail(KOLO_ECONFIG, "command line: \"%s\": options start with two dashes, or are key=value",
                              words[i]);
         } else if (flags && value && head_name(words[i], name, sizeof name)) {
-            KOLO_TRY(kolo_option_set(options, name, value + 1, "command line"));
+            KOLO_TRY(set(options, name, value + 1, hooks));
         } else {
-            KOLO_TRY(read_positional(words[i], positional, context));
+            KOLO_TRY(read_positional(words[i], hooks));
         }
     }
     return 0;
@@ -145,5 +150,5 @@ int kolo_options_read(kolo_options *options, const char *recipe, int n, char **w
     if (site && *site && kolo_options_read_recipe(options, site) < 0)
         return kolo_fail_in(KOLO_ECONFIG, "site file (KOLO_SITE): ");
     KOLO_TRY(kolo_options_read_environment(options));
-    return kolo_options_read_arguments(options, n, words, NULL, NULL);
+    return kolo_options_read_arguments(options, n, words, NULL);
 }

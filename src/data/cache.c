@@ -51,7 +51,7 @@ struct kolo_cache {
 
 static int fail_system(const kolo_cache *c, const char *what)
 {
-    return kolo_fail(KOLO_EIO, "cache=ram: %s /dev/shm%s: %s; set cache=none, or free /dev/shm", what, c->name,
+    return kolo_fail(KOLO_EIO, "data_cache=ram: %s /dev/shm%s: %s; set data_cache=none, or free /dev/shm", what, c->name,
                      strerror(errno));
 }
 
@@ -95,7 +95,7 @@ static int choose_name(kolo_cache *c)
     snprintf(c->name, sizeof c->name, "/kolo-data-%u-%s-%08x", (unsigned)geteuid(), info->uuid,
              kolo_dataset_checksum(c->dataset, c->first, c->last));
     return strchr(c->name + 1, '/')
-               ? kolo_fail(KOLO_EINPUT, "cache=ram: the uuid %s of the split is no name", info->uuid)
+               ? kolo_fail(KOLO_EINPUT, "data_cache=ram: the uuid %s of the split is no name", info->uuid)
                : 0;
 }
 
@@ -120,8 +120,8 @@ static int refuse(const kolo_cache *c, double have, const char *where)
     const double need = (double)c->bytes;
     return kolo_fail(
         KOLO_ECONFIG,
-        "cache=ram: the samples of %s take %.1f MiB, %s has %.1f MiB: %.1f MiB are missing; ask for more memory, or "
-        "set cache=none (stage=DIR copies them to a disk of the node)",
+        "data_cache=ram: the samples of %s take %.1f MiB, %s has %.1f MiB: %.1f MiB are missing; ask for more memory, or "
+        "set data_cache=none (stage=DIR copies them to a disk of the node)",
         kolo_dataset_get_info(c->dataset)->name, need / 0x1p20, where, have / 0x1p20, (need - have) / 0x1p20);
 }
 
@@ -145,7 +145,7 @@ static int begin_segment(kolo_cache *c)
     if (fstat(c->fd, &info) < 0) return fail_system(c, "cannot ask for the size of");
     if ((uint64_t)info.st_size == c->bytes) return 0;
     if ((uint64_t)info.st_size > c->bytes) /* a smaller one was left while it was laid out */
-        return kolo_fail(KOLO_EIO, "cache=ram: /dev/shm%s has %lld bytes, not %llu: another version's; remove it",
+        return kolo_fail(KOLO_EIO, "data_cache=ram: /dev/shm%s has %lld bytes, not %llu: another version's; remove it",
                          c->name, (long long)info.st_size, (unsigned long long)c->bytes);
     KOLO_TRY(check_space(c));
     head h = {.magic = MAGIC, .bytes = c->bytes, .pieces = c->count};
@@ -167,7 +167,7 @@ static int attach(kolo_cache *c)
         while ((rc = flock(c->fd, LOCK_SH)) < 0 && errno == EINTR) continue;
         if (rc < 0 || fstat(c->fd, &info) < 0) return fail_system(c, "cannot lock");
         if (info.st_uid != geteuid())
-            return kolo_fail(KOLO_EIO, "cache=ram: /dev/shm%s belongs to user %u", c->name, (unsigned)info.st_uid);
+            return kolo_fail(KOLO_EIO, "data_cache=ram: /dev/shm%s belongs to user %u", c->name, (unsigned)info.st_uid);
         if (info.st_nlink > 0) break;
         close(c->fd);
     }
@@ -180,7 +180,7 @@ static int attach(kolo_cache *c)
     madvise(base, c->bytes, MADV_HUGEPAGE);
     c->head = base;
     if (c->head->magic != MAGIC || c->head->bytes != c->bytes || c->head->pieces != c->count)
-        return kolo_fail(KOLO_EIO, "cache=ram: /dev/shm%s is of another version; remove it", c->name);
+        return kolo_fail(KOLO_EIO, "data_cache=ram: /dev/shm%s is of another version; remove it", c->name);
     return 0;
 }
 
@@ -200,7 +200,7 @@ static int check_piece(const kolo_cache *c, const piece *p)
         if (kolo_crc32c(0, at, bytes) != kolo_dataset_crc(c->dataset, i))
             return kolo_fail(
                 KOLO_EINPUT,
-                "cache=ram: sample %lld (number %lld of %s) does not have its checksum: damaged; run kolo-shards "
+                "data_cache=ram: sample %lld (number %lld of %s) does not have its checksum: damaged; run kolo-shards "
                 "verify, then copy or pack this shard again",
                 (long long)i, (long long)index, shard);
         at += bytes;

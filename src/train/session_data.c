@@ -64,7 +64,7 @@ static int open_split(kolo_session *s, const char *folder, kolo_dataset **set, k
         folder = kolo_stage_folder(*staged);
     }
     KOLO_TRY(kolo_dataset_open(set, folder));
-    return reads && o->cache == KOLO_cache_ram ? cache(s, *set, cached, train) : 0;
+    return reads && o->data_cache == KOLO_data_cache_ram ? cache(s, *set, cached, train) : 0;
 }
 
 int session_open_data(kolo_session *s, int parts)

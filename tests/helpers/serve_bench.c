@@ -130,7 +130,7 @@ int main(int count, char **word)
     if (count < 4) return fprintf(stderr, "usage: serve_bench DIR JOBS SECONDS [KEY=VALUE ...]\n"), 2;
     const int jobs = atoi(word[2]);
     const double seconds = atof(word[3]);
-    if (jobs < 1 || seconds <= 0 || kolo_options_read_arguments(&o, count - 4, word + 4, NULL, NULL) < 0)
+    if (jobs < 1 || seconds <= 0 || kolo_options_read_arguments(&o, count - 4, word + 4, NULL) < 0)
         return fprintf(stderr, "serve_bench: %s\n", kolo_error_text()), 2;
     kolo_log_set_level(KOLO_LOG_WARN);
     snprintf(name, sizeof name, "bench-%d", (int)getpid());

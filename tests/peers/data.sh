@@ -114,7 +114,7 @@ printf '%-58s %10s %10s %7s  %s\n' "case" "kolo /s" "other /s" "ratio" "aim"
 if wanted read; then
     compare "raw 256 px, 1 reader | pread loop" ">= 0.85" "ours loader $room/large 1" "ours pread $room/large 1"
     compare "raw 32 px (3 KiB), 1 reader | pread loop" ">= 0.80" "ours loader $room/small 1" "ours pread $room/small 1"
-    compare "raw 256 px from the RAM cache | pread loop" "> 1" "ours loader $room/large 1 cache=ram" "ours pread $room/large 1"
+    compare "raw 256 px from the RAM cache | pread loop" "> 1" "ours loader $room/large 1 data_cache=ram" "ours pread $room/large 1"
     compare "raw 256 px, 2 readers | 1 reader" ">= 1.8" "ours loader $room/large 2" "ours loader $room/large 1"
     compare "  what this machine gives: 2 pread loops | 1" "" "ours pread $room/large 2" "ours pread $room/large 1"
     compare "  raw 256 px, 2 readers | 2 pread loops" ">= 0.85" "ours loader $room/large 2" "ours pread $room/large 2"

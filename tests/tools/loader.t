@@ -19,8 +19,8 @@ is "$(field plain step | xargs)" "6 12 18" "one event of data an epoch"
 is "$(field plain samples | xargs) $(field plain cache_hits | xargs)" "576 576 576 0 0 0" "it counts samples, none of them from a cache"
 is "$(field plain busy | awk '$1 >= 0 && $1 <= 1' | wc -l)" 3 "and says how busy the rank was"
 
-train cached cache=ram
-is "$(losses cached)" "$(losses plain)" "cache=ram changes no number"
+train cached data_cache=ram
+is "$(losses cached)" "$(losses plain)" "data_cache=ram changes no number"
 is "$(field cached cache_hits | xargs)" "576 576 576" "every sample is a hit"
 like "$ROOM/cached/summary.json" '"cache_hits": 1728' "the summary adds them up"
 is "$(segments)" "$before" "the segment is gone"
@@ -38,7 +38,7 @@ train block shuffle=block:16:2
 ok $? "shuffle=block:16:2 is another order"
 if command -v mpiexec > /dev/null; then
     mpiexec -n 2 kolo train model=lenet5 size=32 data="$ROOM/data/train" run="$ROOM/two" epochs=3 batch=96 lr=0.02 bn=ghost micro_batch=24 \
-        reduce=canonical conv=direct threads=1 shuffle=block:16:2 cache=ram > "$ROOM/two.log" 2>&1
+        reduce=canonical conv=direct threads=1 shuffle=block:16:2 data_cache=ram > "$ROOM/two.log" 2>&1
     is "$(losses two)" "$(losses block)" "the same on two ranks, with a cache that they share"
     is "$(field two samples | xargs) $(field two cache_hits | xargs)" "576 576 576 576 576 576" "their samples are added up"
 else

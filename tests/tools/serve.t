@@ -2,7 +2,7 @@
 # kolo serve-data: jobs of a sweep get their batches from one loader, and the numbers they would get alone.
 . "$(dirname "$0")/../lib.sh"
 shapes_data 256 32
-common=(model=lenet5 size=32 data="$ROOM/data/train" crop=resized flip=true augment=trivialaugment batch=32 seed=3 cache=ram prefetch=2)
+common=(model=lenet5 size=32 data="$ROOM/data/train" crop=resized flip=true augment=trivialaugment batch=32 seed=3 data_cache=ram prefetch=2)
 socket=serve="$ROOM/socket"
 train() { # RUN OPTION...
     kolo train "${common[@]}" val=none run="$ROOM/$1" epochs=2 eval_epochs=0 threads=1 bn=ghost micro_batch=16 reduce=canonical conv=direct "${@:2}" \
@@ -84,7 +84,7 @@ is "$(losses "$ROOM/killed")" "$(losses "$ROOM/plain")" "a job whose server is k
 if unshare -rm mount -t tmpfs tmpfs "$ROOM" 2> /dev/null; then
     mkdir "$ROOM/full"
     unshare -rm bash -c 'mount -t tmpfs -o nr_inodes=1 tmpfs "$0" && shift && exec "$@"' "$ROOM/full" x kolo serve-data "${common[@]}" \
-        cache=none serve="$ROOM/full/socket" > "$ROOM/second" 2>&1
+        data_cache=none serve="$ROOM/full/socket" > "$ROOM/second" 2>&1
     is $? 3 "a full file system is told"
     like "$ROOM/second" 'full/socket.*No space left' "by name"
     mkdir -p "$ROOM/77/.77/_tmp" "$ROOM/tmp" # as Slurm's job_container/tmpfs does it

@@ -121,15 +121,50 @@ static void test_names(void)
        "keys are found whole and as written");
 }
 
+/* What other programs call an option. */
+static void test_aliases(void)
+{
+    static const struct {
+        const char *name, *key, *value;
+    } row[] = {
+#define ALIAS(name, key, remark) {name, #key, NULL},
+#define VALUE(name, key, value, remark) {name, #key, #value},
+#include "base/aliases.def"
+    };
+    refused("batch_size", "32", "it is batch= here: over all ranks");
+    refused("learning-rate", "1", "it is lr= here");
+    refused("LEARNING_RATE", "1", "it is lr= here");
+    refused("sync_bn", "true", "it is bn=sync here");
+    refused("nodes", "8", "sbatch --nodes=8");
+    int sound = 1;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const bool has = !*row[i].key || (kolo_option_find(row[i].key) && (!row[i].value || kolo_option_set(&o, row[i].key, row[i].value, "here") == 0));
+        if (!has || kolo_option_find(row[i].name)) sound = (diag("%s", row[i].name), 0);
+    }
+    ok(sound, "every alias is no option itself, and names one with a value that it can have");
+}
+
+/* Where an option stands in the file says its heading. */
+static void test_sections(void)
+{
+    is_text(kolo_option_section(kolo_option_find("model")), "What is trained, on what", "the first heading");
+    is_text(kolo_option_section(kolo_option_find("momentum")), "Optimizer", "one in between");
+    is_text(kolo_option_section(&kolo_option_table[kolo_option_count - 1]), "What a run writes and tells", "the last");
+    int known = 1;
+    for (int i = 0; i < kolo_option_count; i++)
+        known &= *kolo_option_table[i].takers && !kolo_option_table[i].takers[strspn(kolo_option_table[i].takers, "TLSEPXMDGAU")];
+    ok(known, "somebody takes every option");
+}
+
 /* What a run's options are worth elsewhere. */
 static void test_leave(void)
 {
     kolo_options_free(&o);
     kolo_options_default(&o);
-    static const char *const set[][2] = {{"lr", "0.5"}, {"val", "/val"}, {"precision", "bf16"}, {"threads", "64"}, {"device", "cuda"}, {"cache", "ram"}, {"weights", "w"}};
+    static const char *const set[][2] = {{"lr", "0.5"}, {"val", "/val"}, {"precision", "bf16"}, {"threads", "64"}, {"device", "cuda"}, {"data_cache", "ram"}, {"weights", "w"}};
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) kolo_option_set(&o, set[i][0], set[i][1], "test");
     is_int(kolo_options_leave(&o), 0, "the machine is left behind (%s)", kolo_error_text());
-    ok(o.threads == 0 && o.device == KOLO_device_auto && o.cache == KOLO_cache_none && !*o.weights, "what is of one machine or one command has its default");
+    ok(o.threads == 0 && o.device == KOLO_device_auto && o.data_cache == KOLO_data_cache_none && !*o.weights, "what is of one machine or one command has its default");
     ok(o.lr == 0.5 && !strcmp(o.val, "/val") && o.precision == KOLO_precision_bf16, "what the numbers come from, and the data, stay");
 }
 
@@ -140,6 +175,8 @@ int main(void)
     test_round_trip();
     test_types();
     test_names();
+    test_aliases();
+    test_sections();
     kolo_options copy;
     is_int(kolo_options_copy(&copy, &o), 0, "options are copied");
     kolo_option_set(&o, "model", "lenet5", "here");

@@ -116,7 +116,7 @@ static int arguments(char *positional, ...)
     va_end(list);
     start();
     if (positional) *positional = 0;
-    return kolo_options_read_arguments(&o, n, words, positional ? take : NULL, positional);
+    return kolo_options_read_arguments(&o, n, words, &(kolo_option_hooks){.positional = positional ? take : NULL, .context = positional});
 }
 
 static void test_arguments(void)
