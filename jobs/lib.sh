@@ -1,9 +1,8 @@
 # shellcheck shell=bash
-# The frame that every Kolo job shares: find the programs, stage, start the ranks, hand signals on, requeue, sum up.
-# Source it from an sbatch script:  . "$(kolo_jobs_folder)/lib.sh"
+# The frame that every Kolo job shares: find the programs, start the ranks, hand signals on, requeue, sum up. The templates show how to source it.
 #
-# Variables a job may set (all optional):
-#   KOLO_STAGE=DIR        copy data to this node-local folder first ("auto": $TMPDIR where it is local)
+# Variables a job may set (all optional). Every option of kolo is one too, KOLO_<KEY>: KOLO_STAGE=auto copies the data to a disk of each node first.
+# So no variable of jobs has the name of an option and means something else (tests/lint/environment.t).
 #   KOLO_MAX_RESTARTS=N   requeues at most (default 200)
 #   KOLO_DRY_RUN=1        print the srun line and stop
 #   SLURM_MPI_TYPE        plugin of `srun --mpi` (default pmix)
@@ -83,39 +82,6 @@ job_cpus() {
     cpus=${SLURM_CPUS_PER_TASK:-$((cpus / tasks))}
     [ "$cpus" -ge 1 ] || cpus=1
     echo "$cpus"
-}
-
-# Is DIR on a disk of this node (not on a network file system)?
-job_is_local() {
-    case $(stat -f -c %T "$1" 2> /dev/null) in
-        lustre | gpfs | nfs* | fuseblk | beegfs | ceph | panfs | afs | smb* | "") return 1 ;;
-    esac
-}
-
-# Copies a split of shards to every node once: rank by rank file copies, checked against the manifest by kolo-shards, reused
-# if a stamp of the same manifest is there. Prints the folder to read from.
-job_stage() { # DIR
-    local from=$1 to=${KOLO_STAGE:-} sum
-    if [ -z "$to" ] || [ ! -d "$from" ]; then
-        echo "$from"
-        return 0
-    fi
-    [ "$to" = auto ] && to=${TMPDIR:-/tmp}
-    sum=$(cat "$from"/*.index | cksum | tr -d ' ')
-    to=$to/kolo-$(id -u)/$sum
-    # one task a node; the shell inside it is the same for every node
-    # shellcheck disable=SC2016
-    srun --ntasks-per-node=1 --ntasks="${SLURM_NNODES:-1}" --cpus-per-task="$(job_cpus)" bash -c '
-        from=$1 to=$2
-        [ -e "$to/staged" ] && exit 0
-        part=$to.part-${SLURMD_NODENAME:-$(hostname)}
-        mkdir -p "$part" && chmod 700 "$part" &&
-        need=$(du -sk "$from" | cut -f1) && free=$(df -Pk "$part" | awk "NR==2 {print \$4}") &&
-        { [ "$free" -gt "$need" ] || { echo "$(hostname): $to needs $need KiB, $free KiB are free" >&2; exit 3; }; } &&
-        cp "$from"/* "$part/" && kolo-shards verify "$part" > /dev/null && touch "$part/staged" &&
-        { mv -T "$part" "$to" 2> /dev/null || { [ -e "$to/staged" ] && rm -rf "$part"; }; }' stage "$from" "$to" >&2 ||
-        job_die 3 "staging $from to $to failed on a node (see above); unset KOLO_STAGE to read from $from itself"
-    echo "$to"
 }
 
 job_pid=""

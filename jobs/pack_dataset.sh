@@ -1,9 +1,9 @@
 #!/bin/bash
 # Packs an image set into HDF5 shards, on all tasks of the job: a million files in, some hundred out.
 #
-#   KOLO_SOURCE=imagefolder KOLO_IN=/data/ILSVRC2012 KOLO_OUT=/scratch/imagenet sbatch jobs/pack_dataset.sh
+#   KOLO_SOURCE=imagefolder KOLO_IN=/data/ILSVRC2012 KOLO_DATASET=/scratch/imagenet sbatch jobs/pack_dataset.sh
 #
-# Writes KOLO_OUT/train and KOLO_OUT/val. The same sbatch again goes on where it stopped.
+# Writes KOLO_DATASET/train and KOLO_DATASET/val. The same sbatch again goes on where it stopped.
 ##SBATCH --account=EDIT_ME                # EDIT 1: remove one '#' and name your account
 #SBATCH --job-name=kolo-pack
 #SBATCH --nodes=1
@@ -17,9 +17,9 @@ set -uo pipefail
 
 : "${KOLO_SOURCE:=imagefolder}"
 : "${KOLO_IN:=/path/to/pictures}"        # EDIT 2: where the pictures are
-: "${KOLO_OUT:=${SLURM_SUBMIT_DIR:-$PWD}/data}"
+: "${KOLO_DATASET:=${SLURM_SUBMIT_DIR:-$PWD}/data}"
 : "${KOLO_SPLITS:=train val}"
-: "${KOLO_ARGS:=--encoding jpeg}"        # further flags of kolo-pack
+: "${KOLO_ARGS:=}"                       # further flags of kolo-pack
 
 # sbatch runs a copy of this file; lib.sh lies beside the original, or in the installed tree
 for jobs in "$(scontrol show job "${SLURM_JOB_ID:-0}" 2> /dev/null | sed -n 's|^ *Command=\(.*\)/[^/]*$|\1|p' | head -n 1)" \
@@ -35,11 +35,11 @@ if [ -n "$KOLO_IN" ] && [ ! -e "$KOLO_IN" ]; then
     job_die 78 "KOLO_IN=$KOLO_IN is not there: edit the line marked EDIT 2"
 fi
 for split in $KOLO_SPLITS; do
-    out=$KOLO_OUT/$split
+    out=$KOLO_DATASET/$split
     flags=()
     [ -d "$out" ] && flags+=(--resume)
     [ -n "$KOLO_IN" ] && flags+=(--in "$KOLO_IN")
-    [ "$split" != train ] && [ -d "$KOLO_OUT/train" ] && flags+=(--stats-from "$KOLO_OUT/train")
+    [ "$split" != train ] && [ -d "$KOLO_DATASET/train" ] && flags+=(--stats-from "$KOLO_DATASET/train")
     # shellcheck disable=SC2086 # KOLO_ARGS is a list of words
     job_srun kolo-pack --source "$KOLO_SOURCE" --split "$split" --out "$out" "${flags[@]}" $KOLO_ARGS
     [ "$job_status" = 75 ] && [ -n "$job_signalled" ] && job_requeue "packing goes on where it stopped"

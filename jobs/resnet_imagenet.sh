@@ -2,7 +2,7 @@
 # Data-parallel training on packed pictures; by default ResNet-50 on ImageNet.
 #
 #   sbatch jobs/resnet_imagenet.sh                      after editing the two lines marked EDIT
-#   KOLO_RECIPE=resnet18_imagenette KOLO_DATA=/data/imagenette sbatch --nodes=2 jobs/resnet_imagenet.sh
+#   KOLO_RECIPE=resnet18_imagenette KOLO_DATASET=/data/imagenette sbatch --nodes=2 jobs/resnet_imagenet.sh
 #   sbatch --gpus-per-node=4 --ntasks-per-node=4 --cpus-per-task=16 jobs/resnet_imagenet.sh      on GPUs, one task each
 #
 # The same sbatch again goes on from the last checkpoint; near the time limit the job checkpoints and requeues itself.
@@ -17,7 +17,7 @@
 #SBATCH --output=%x-%j.out
 set -uo pipefail
 
-: "${KOLO_DATA:=/path/to/imagenet}"      # EDIT 2: folder with train/ and val/, made by jobs/pack_dataset.sh
+: "${KOLO_DATASET:=/path/to/imagenet}"   # EDIT 2: folder with train/ and val/, made by jobs/pack_dataset.sh
 : "${KOLO_RECIPE:=resnet50_imagenet}"    # a name in share/recipes, or a path
 : "${KOLO_RUN:=${SLURM_SUBMIT_DIR:-$PWD}/runs/$(basename "$KOLO_RECIPE" .yaml)}" # stable: requeue and resubmission resume
 : "${KOLO_ARGS:=}"                       # further key=value words
@@ -32,12 +32,11 @@ done
 
 job_begin "$jobs"
 job_check_gpus
-[ -d "$KOLO_DATA" ] || job_die 78 "KOLO_DATA=$KOLO_DATA is no folder: edit the line marked EDIT 2, or pack the data first (jobs/pack_dataset.sh)"
-train=$(job_stage "$KOLO_DATA/train") || exit
+[ -d "$KOLO_DATASET" ] || job_die 78 "KOLO_DATASET=$KOLO_DATASET is no folder: edit the line marked EDIT 2, or pack the data first (jobs/pack_dataset.sh)"
 val=none
-[ -d "$KOLO_DATA/val" ] && { val=$(job_stage "$KOLO_DATA/val") || exit; }
+[ -d "$KOLO_DATASET/val" ] && val=$KOLO_DATASET/val
 mkdir -p "$KOLO_RUN" || job_die 3 "KOLO_RUN=$KOLO_RUN cannot be made"
 
 # shellcheck disable=SC2086 # KOLO_ARGS is a list of words
-job_srun kolo train "$KOLO_RECIPE" data="$train" val="$val" run="$KOLO_RUN" $KOLO_ARGS
+job_srun kolo train "$KOLO_RECIPE" data="$KOLO_DATASET/train" val="$val" run="$KOLO_RUN" $KOLO_ARGS
 job_end "$KOLO_RUN"

@@ -12,7 +12,7 @@ say() { printf '\n== %s\n' "$*"; }
 if [ "${1:-}" != --inside ] && [ -z "${KOLO_SUBMIT:-}" ] && command -v scontrol > /dev/null && timeout 5 scontrol ping 2> /dev/null | grep -q UP; then
     echo "This machine belongs to a Slurm cluster (scontrol ping answers): nothing is submitted without your word."
     echo "Try it there:   kolo-pack --source shapes --out data/train && kolo-pack --source shapes --split val --out data/val --stats-from data/train"
-    echo "                KOLO_RECIPE=shapes KOLO_DATA=data sbatch jobs/resnet_imagenet.sh"
+    echo "                KOLO_RECIPE=shapes KOLO_DATASET=data sbatch jobs/resnet_imagenet.sh"
     echo "or let this script start its private cluster all the same:   KOLO_SUBMIT=1 make run"
     exit 0
 fi
@@ -36,7 +36,7 @@ run_on_cluster() {
     local log=kolo-demo.out id tail_pid status
     rm -f "$log"
     : > "$log"
-    id=$(KOLO_RECIPE=shapes KOLO_DATA=$work/data KOLO_RUN=$work/run sbatch --parsable --nodes=2 --cpus-per-task="$cpus" \
+    id=$(KOLO_RECIPE=shapes KOLO_DATASET=$work/data KOLO_RUN=$work/run sbatch --parsable --nodes=2 --cpus-per-task="$cpus" \
         --time=00:30:00 --output="$log" "$top/jobs/resnet_imagenet.sh") || return
     echo "job $id; log $work/$log"
     tail -n +1 -f "$log" &

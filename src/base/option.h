@@ -65,7 +65,9 @@ int kolo_option_set(kolo_options *options, const char *key, const char *value, c
 /* Value as text that kolo_option_set reads back exactly; caller frees. */
 char *kolo_option_text(const kolo_options *options, const kolo_option_entry *entry);
 const kolo_option_entry *kolo_option_find(const char *key);
-/* Fails: `key` is no option; says what it is called here where it is another program's name (aliases.def), or which one is near. */
+/* Fails if `key` is what another program calls an option (aliases.def), and says what it is here; else 0. */
+int kolo_option_alias(const char *key, const char *where);
+/* Fails: `key` is no option; offers what an alias means, or the nearest. */
 int kolo_option_unknown(const char *key, const char *where);
 /* The known name nearest to `word` by edit distance, or NULL if none is near; names: n strings. */
 const char *kolo_nearest(const char *word, const char *const *names, int n);

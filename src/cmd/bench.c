@@ -101,15 +101,17 @@ int kolo_command_bench(int n, char **words)
     kolo_options options;
     kolo_launch *launch;
     const char *what[1];
-    if (kolo_bench_collective_wanted(n, words)) return kolo_bench_collective(n, words);
-    if (n > 0 && !strcmp(words[0], "allreduce")) return kolo_bench_allreduce(n - 1, words + 1);
-    if (n > 0 && !strcmp(words[0], "--tune")) return kolo_bench_tune(n - 1, words + 1);
-    if (n == 1 && !strcmp(words[0], "--algorithms")) return kolo_bench_algorithms();
+    const char *way = n > 0 ? words[0] : "";
+    if (kolo_bench_is_collective(way)) return kolo_command_takes = "A", kolo_bench_collective(n, words);
+    if (!strcmp(way, "gradients")) return kolo_command_takes = "G", kolo_bench_gradients(n - 1, words + 1);
+    if (!strcmp(way, "--tune")) return kolo_command_takes = "U", kolo_bench_tune(n - 1, words + 1);
+    if (n == 1 && !strcmp(way, "--algorithms")) return kolo_bench_algorithms();
+    kolo_command_takes = "T";
     bool profiled = kolo_command_flag(&n, words, "--profile");
     KOLO_TRY(kolo_command_words(&options, n, words, 1, what));
     int rc;
     if (!what[0] || strcmp(what[0], "train")) {
-        rc = kolo_fail(KOLO_ECONFIG, "what is to be measured? train, allreduce or another collective, --tune, --algorithms: "
+        rc = kolo_fail(KOLO_ECONFIG, "what is to be measured? train, gradients, allreduce or another collective, --tune, --algorithms: "
                                      "`kolo help bench` shows how");
     } else {
         if (!*options.data) {

@@ -1,5 +1,4 @@
-/* kolo bench NAME (reduce_scatter, allgather, broadcast, gather, scatter, alltoall, or allreduce with one of the words below): the library half's collectives, timed and
- * checked, in the columns of nccl-tests (out of place and in place) or OSU's. Numbers are small and whole, so that every result is exact in every type. */
+/* kolo bench NAME (allreduce, reduce_scatter, allgather, broadcast, gather, scatter, alltoall): the collectives of libkolo_comm, timed and checked, in the columns of nccl-tests (out of place and in place) or OSU's. Numbers are small and whole, so that every result is exact in every type. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +37,7 @@ typedef struct bench {
     enum kolo_wire type;
     enum kolo_reduce reduce;
     bool check, osu, ordinary, named;
-    char algorithm[64];
+    kolo_options options;
     char *in, *out;
     double *numbers; /* of a vector, as f64 */
     int64_t *each;   /* [ranks] elements of every part */
@@ -49,6 +48,14 @@ typedef struct bench {
 
 /* ---- words -------------------------------------------------------------------------------------------------------------- */
 
+static int fail_name(const char *key, const char *name, const char *const *names, int count)
+{
+    char list[256];
+    size_t used = 0;
+    for (int i = 0; i < count && used < sizeof list; i++) used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    return kolo_fail(KOLO_ECONFIG, "%s=%s is not a choice; one of %s", key, name, list);
+}
+
 /* Takes KEY=NAME out of the words; the place of NAME in the list. */
 static int take_name(int *n, char **words, const char *key, const char *const *names, int count, int *value)
 {
@@ -58,10 +65,7 @@ static int take_name(int *n, char **words, const char *key, const char *const *n
         const char *name = words[i] + length + 1;
         int at = 0;
         while (at < count && strcmp(names[at], name)) at++;
-        const char *nearest = at < count ? NULL : kolo_nearest(name, names, count);
-        if (at == count)
-            return kolo_fail(KOLO_ECONFIG, "%s=%s is not known%s%s; there are %s to %s", key, name, nearest ? "; did you mean " : "",
-                             nearest ? nearest : "", names[0], names[count - 1]);
+        if (at == count) return fail_name(key, name, names, count);
         *value = at;
         memmove(&words[i], &words[i + 1], (size_t)(*n - i - 1) * sizeof *words);
         --*n;
@@ -70,37 +74,21 @@ static int take_name(int *n, char **words, const char *key, const char *const *n
     return 0;
 }
 
-static void take_text(int *n, char **words, const char *key, char *text, size_t bytes)
+static const struct what *find_what(const char *name)
 {
-    size_t length = strlen(key);
-    for (int i = 0; i < *n; i++) {
-        if (strncmp(words[i], key, length) || words[i][length] != '=') continue;
-        snprintf(text, bytes, "%s", words[i] + length + 1);
-        memmove(&words[i], &words[i + 1], (size_t)(*n - i - 1) * sizeof *words);
-        --*n;
-        return;
-    }
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        if (!strcmp(name, kinds[k].name)) return &kinds[k];
+    return NULL;
 }
 
-bool kolo_bench_collective_wanted(int n, char **words)
-{
-    static const char *const own[] = {"dtype=", "op=", "algorithm=", "memory=", "path=", "root="};
-    if (n < 1) return false;
-    for (size_t k = 1; k < sizeof kinds / sizeof *kinds; k++)
-        if (!strcmp(words[0], kinds[k].name)) return true;
-    for (int i = 1; i < n && !strcmp(words[0], kinds[0].name); i++)
-        for (size_t k = 0; k < sizeof own / sizeof *own; k++)
-            if (!strncmp(words[i], own[k], strlen(own[k]))) return true;
-    return false;
-}
+bool kolo_bench_is_collective(const char *name) { return find_what(name); }
 
-static int read_words(bench *b, kolo_options *options, int n, char **words)
+static int read_words(bench *b, int n, char **words)
 {
     static const char *const memories[] = {"shared", "ordinary"}, *const paths[] = {"order", "named"}, *const formats[] = {"nccl", "osu"};
     int64_t check = 1;
     int type = KOLO_WIRE_F32, reduce = KOLO_SUM, memory = 0, path = 0, format = 0;
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        if (!strcmp(words[0], kinds[k].name)) b->what = &kinds[k];
+    b->what = find_what(words[0]);
     n--, words++;
     b->min = 8;
     b->max = 64 << 20;
@@ -109,7 +97,6 @@ static int read_words(bench *b, kolo_options *options, int n, char **words)
     KOLO_TRY(take_name(&n, words, "memory", memories, 2, &memory));
     KOLO_TRY(take_name(&n, words, "path", paths, 2, &path));
     KOLO_TRY(take_name(&n, words, "format", formats, 2, &format));
-    take_text(&n, words, "algorithm", b->algorithm, sizeof b->algorithm);
     KOLO_TRY(kolo_bench_take(&n, words, "min", 1, &b->min));
     KOLO_TRY(kolo_bench_take(&n, words, "max", 1, &b->max));
     KOLO_TRY(kolo_bench_take(&n, words, "iterations", 1, &b->iterations));
@@ -122,7 +109,7 @@ static int read_words(bench *b, kolo_options *options, int n, char **words)
     b->named = path == 1;
     b->osu = format == 1;
     b->check = check != 0;
-    return kolo_command_words(options, n, words, 0, NULL);
+    return kolo_command_words(&b->options, n, words, 0, NULL);
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------------- */
@@ -303,8 +290,8 @@ static int measure(bench *b, int64_t count, bool in_place, timing *t)
 static void print_head(const bench *b)
 {
     const kolo_launch *l = b->launch;
-    printf("# kolo bench %s: %d rank%s on %d node%s, %s memory, %s%s%s\n", b->what->name, l->size, l->size > 1 ? "s" : "", l->nodes,
-           l->nodes > 1 ? "s" : "", b->ordinary ? "ordinary" : "shared", b->named ? "named" : "matched by order", *b->algorithm ? ", " : "", b->algorithm);
+    printf("# kolo bench %s: libkolo_comm, %d rank%s on %d node%s, %s memory, %s, algorithm %s\n", b->what->name, l->size, l->size > 1 ? "s" : "", l->nodes,
+           l->nodes > 1 ? "s" : "", b->ordinary ? "ordinary" : "shared", b->named ? "named" : "matched by order", b->options.comm_algorithm);
     if (b->osu) printf("# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n");
     else
         printf("#\n#                                                        out-of-place                      in-place\n"
@@ -375,7 +362,12 @@ static int measure_all(bench *b)
 static int open_all(bench *b)
 {
     const size_t bytes = (size_t)b->max + 8 * (size_t)b->launch->size;
-    const kolo_world_config config = {.algorithm = *b->algorithm ? b->algorithm : NULL, .shared_bytes = b->ordinary ? 0 : 2 * bytes + (1 << 20)};
+    const kolo_options *o = &b->options;
+    const kolo_world_config config = {.algorithm = o->comm_algorithm,
+                                      .table = o->comm_table,
+                                      .timeout = o->comm_timeout,
+                                      .patience = o->comm_patience,
+                                      .shared_bytes = b->ordinary ? 0 : 2 * bytes + (1 << 20)};
     if (!comm_combine_of(b->type, b->reduce)) return kolo_fail(KOLO_ECONFIG, "%s has no %s", type_name[b->type], reduce_name[b->reduce]);
     if (b->root >= b->launch->size) return kolo_fail(KOLO_ECONFIG, "root=%" PRId64 " of %d ranks", b->root, b->launch->size);
     KOLO_TRY(lib_world_start(&b->world, b->launch, &config, NULL, NULL));
@@ -394,10 +386,9 @@ static int open_all(bench *b)
 
 int kolo_bench_collective(int n, char **words)
 {
-    kolo_options options;
     bench b = {.min = 0};
-    KOLO_TRY(read_words(&b, &options, n, words));
-    int rc = kolo_command_launch(&options, &b.launch);
+    KOLO_TRY(read_words(&b, n, words));
+    int rc = kolo_command_launch(&b.options, &b.launch);
     if (rc == 0) rc = open_all(&b);
     if (rc == 0 && b.launch->rank == 0) print_head(&b);
     if (rc == 0) rc = measure_all(&b);
@@ -405,6 +396,6 @@ int kolo_bench_collective(int n, char **words)
     kolo_world_close(&b.world);
     free(b.each);
     free(b.numbers);
-    kolo_options_free(&options);
+    kolo_options_free(&b.options);
     return rc;
 }

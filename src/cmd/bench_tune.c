@@ -415,7 +415,7 @@ int kolo_bench_tune(int n, char **words)
     if (rc == 0 && t.launch->size < 2)
         rc = kolo_fail(KOLO_ECONFIG,
                        "kolo bench --tune measures between ranks: start it by srun or mpiexec, as the jobs will be");
-    comm_router_config config = {.timeout = options.timeout, .patience = options.comm_patience};
+    comm_router_config config = {.timeout = options.comm_timeout, .patience = options.comm_patience};
     if (rc == 0) rc = comm_router_open(&t.router, t.launch, &config);
     if (rc == 0 && t.launch->rank == 0 && !(t.table = open_memstream(&text, &length)))
         rc = kolo_fail(KOLO_ECONFIG, "kolo bench --tune: out of memory");

@@ -10,12 +10,14 @@
 
 struct kolo_session;
 typedef struct kolo_command {
-    const char *name, *usage, *help;
+    const char *name, *takes, *usage, *help; /* takes: letters of options.def whose options its words may be */
     int (*run)(int n, char **words); /* words after the subcommand; returns 0 or a negative status */
 } kolo_command;
 
 extern const kolo_command kolo_command_table[];
 extern const int kolo_command_count;
+/* `takes` of the command that runs: other options on its command line are refused. `kolo bench`, which does several things, says which. */
+extern const char *kolo_command_takes;
 
 /* Removes WORD from words if it is there. */
 bool kolo_command_flag(int *n, char **words, const char *word);
@@ -24,7 +26,7 @@ bool kolo_command_flag(int *n, char **words, const char *word);
 int kolo_command_options(kolo_options *options, int n, char **words, int extra, const char **positional);
 /* As above without a recipe word: all positional words go to positional[]. */
 int kolo_command_words(kolo_options *options, int n, char **words, int extra, const char **positional);
-/* As above, but the first positional word is a recipe, *recipe, if it ends in .yaml or is a name in share/recipes and of no file here; else *recipe is NULL. */
+/* As above, but the first positional word is a recipe, *recipe, if kolo_recipe_is; else *recipe is NULL. */
 int kolo_command_first(kolo_options *options, const char **recipe, int n, char **words, int extra, const char **positional);
 /* As kolo_command_words over the recipe that the folder of a run keeps, but for what is of scope HERE. options: as one of these has read them; they are replaced, and
  * freed on an error too. run: may be theirs. */
@@ -32,6 +34,18 @@ int kolo_command_run(kolo_options *options, const char *run, int n, char **words
 /* Initial values, then the weights of `file`, or else those of the checkpoint of `run` that checkpoint= names. *step (may be NULL): of that checkpoint,
  * or 0. Collective. */
 int kolo_command_weights(struct kolo_session *session, const char *file, const char *run, int64_t *step);
+/* The path of a recipe: a file, or a name in share/recipes; KOLO_ECONFIG: neither, with those that are near. Caller frees. */
+int kolo_recipe_find(const char *word, char **path);
+/* Is a word that may also be a picture or a file meant for one: it ends in .yaml, or is a name in share/recipes and of no file here. */
+bool kolo_recipe_is(const char *word);
+/* Each with what its first line says and what it reaches. */
+int kolo_recipe_print_all(void);
+/* What `kolo help` says of an option's values: integer, a|b. */
+void kolo_help_values(const kolo_option_entry *entry, char *text, size_t size);
+/* The first of the ways to call a command that a usage tells, " | " apart; *usage becomes the rest. NULL: there are no more. */
+const char *kolo_help_way(const char **usage, int *length);
+void kolo_help_man(void);
+void kolo_help_completion(void);
 /* The installed share/kolo (or the source tree's share): recipes, minislurm. Static text. */
 const char *kolo_command_share(void);
 
@@ -44,9 +58,10 @@ void kolo_command_catch(void);
 extern volatile sig_atomic_t kolo_command_stop;
 
 /* What `kolo bench` can measure beside training: words after its name. */
-int kolo_bench_allreduce(int n, char **words);
-/* The library half's collectives; wanted: the words are for it rather than for training's buckets. */
-bool kolo_bench_collective_wanted(int n, char **words);
+/* Sums in the buckets of training. */
+int kolo_bench_gradients(int n, char **words);
+/* The collectives of libkolo_comm; words[0] is the name of one. */
+bool kolo_bench_is_collective(const char *name);
 int kolo_bench_collective(int n, char **words);
 int kolo_bench_tune(int n, char **words);
 int kolo_bench_algorithms(void);
@@ -55,7 +70,7 @@ int kolo_bench_take(int *n, char **words, const char *key, int64_t low, int64_t 
 /* Prints the time of the plan's actions, measured over `steps` steps, by kind and by kernel. profile: [plan->actions]. */
 int kolo_bench_profile(const kolo_plan *plan, const kolo_exec_profile *profile, int64_t steps);
 
-#define COMMAND(name, word, usage, help) int kolo_command_##name(int n, char **words);
+#define COMMAND(name, ...) int kolo_command_##name(int n, char **words);
 #include "cmd/commands.def"
 #undef COMMAND
 

@@ -1,4 +1,4 @@
-/* kolo help, kolo version: everything from the tables, for people, man and bash. */
+/* kolo help, kolo version: everything from the tables. */
 #include <hdf5.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,27 +13,43 @@
 #include "models/models.h"
 #include "optim/optim.h"
 
-static const char *type_name(const kolo_option_entry *e)
-{
-    static const char *const name[] = {"integer", "number", "true|false", "text", ""};
-    return name[e->type];
-}
-
-static void print_values(const kolo_option_entry *e)
-{
-    if (e->type == KOLO_OPTION_CHOICE) {
-        for (int i = 0; e->choices[i]; i++) printf("%s%s", i ? "|" : "", e->choices[i]);
-    } else {
-        printf("%s", type_name(e));
-    }
-}
-
 static void print_option(const kolo_option_entry *e)
 {
-    printf("  %s=", e->key);
-    print_values(e);
-    printf("\n      %s. Default: %s.%s\n", e->help, *e->standard ? e->standard : "none",
-           e->scope == KOLO_SCOPE_MATH ? " Fixed for the life of a run." : "");
+    char values[256];
+    kolo_help_values(e, values, sizeof values);
+    printf("  %s=%s\n      %s.", e->key, values, e->help);
+    if (*e->standard) printf(" Default: %s.", e->standard);
+    printf("%s\n", e->scope == KOLO_SCOPE_MATH ? " Fixed for the life of a run." : "");
+}
+
+enum { TEXT_AT = 28, TEXT_END = 118 }; /* columns */
+
+/* From column `at` on, in lines between TEXT_AT and TEXT_END. */
+static void print_wrapped(const char *text, int at)
+{
+    if (at > TEXT_AT - 2) at = printf("\n") - 1;
+    at += printf("%*s", TEXT_AT - at, "");
+    for (const char *word = text; *word;) {
+        const int length = (int)strcspn(word, " ");
+        if (at > TEXT_AT && at + 1 + length > TEXT_END) at = printf("\n%*s", TEXT_AT, "") - 1;
+        at += printf("%s%.*s", at > TEXT_AT ? " " : "", length, word);
+        word += length + strspn(word + length, " ");
+    }
+    printf("\n");
+}
+
+/* Options that one of the commands `takes` reads, under their headings. */
+static void print_options(const char *takes)
+{
+    const char *heading = "";
+    for (const kolo_option_entry *e = kolo_option_table; e < kolo_option_table + kolo_option_count; e++) {
+        char values[256], text[1024];
+        if (!strpbrk(e->takers, takes)) continue;
+        if (heading != kolo_option_section(e)) printf("\n%s\n", heading = kolo_option_section(e));
+        kolo_help_values(e, values, sizeof values);
+        snprintf(text, sizeof text, *e->standard ? "%s [%s]" : "%s", e->help, e->standard);
+        print_wrapped(text, printf("  %s=%s", e->key, values));
+    }
 }
 
 static void print_model(const kolo_model *m)
@@ -54,12 +70,16 @@ static void print_augmentation(const kolo_augmentation *a)
     printf("  %s\n      %s\n", usage, a->help);
 }
 
+/* 1: it is none. */
 static int print_topic(const char *topic)
 {
     if (!strcmp(topic, "options")) {
-        for (int i = 0; i < kolo_option_count; i++) print_option(&kolo_option_table[i]);
+        printf("key=value or --key value; the default stands in brackets. `kolo COMMAND --help` lists those of one command.\n");
+        print_options("TLSEPXMDGAU");
     } else if (!strcmp(topic, "models")) {
         print_models();
+    } else if (!strcmp(topic, "recipes")) {
+        return kolo_recipe_print_all();
     } else if (!strcmp(topic, "optimizers")) {
         for (int i = 0; i < kolo_optimizer_count; i++)
             printf("  %-16s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
@@ -91,14 +111,12 @@ static bool print_name(const char *word)
     return false;
 }
 
-/* The ways to call a command, " | " apart, a line each. */
+/* The ways to call a command, a line each. */
 static void print_usage(const kolo_command *c, const char *before)
 {
-    for (const char *at = c->usage, *end; at; at = end ? end + 3 : NULL) {
-        end = strstr(at, " | ");
-        const int length = end ? (int)(end - at) : (int)strlen(at);
-        printf("%skolo %s%s%.*s\n", before, c->name, length ? " " : "", length, at);
-    }
+    const char *rest = c->usage, *way;
+    int length;
+    while ((way = kolo_help_way(&rest, &length))) printf("%skolo %s%s%.*s\n", before, c->name, length ? " " : "", length, way);
 }
 
 static void print_overview(void)
@@ -116,91 +134,36 @@ static void print_overview(void)
            "run it again, 78 configuration.\n");
 }
 
-/* roff: a leading dot or quote and every backslash or minus need care. */
-static void print_roff(const char *text)
+static bool print_command(const char *word)
 {
-    if (*text == '.' || *text == '\'') printf("\\&");
-    for (; *text; text++) {
-        if (*text == '\\') printf("\\e");
-        else if (*text == '-') printf("\\-");
-        else putchar(*text);
+    const kolo_command *c = kolo_command_table;
+    while (c < kolo_command_table + kolo_command_count && strcmp(word, c->name)) c++;
+    if (c == kolo_command_table + kolo_command_count) return false;
+    print_usage(c, "");
+    printf("    %s\n", c->help);
+    if (*c->takes) {
+        printf("\nOptions are key=value or --key value, the default stands in brackets; `kolo help KEY` explains one.\n");
+        print_options(c->takes);
     }
+    return true;
 }
 
-static void print_man(void)
-{
-    printf(
-        ".TH KOLO 1 \"\" \"kolo %s\"\n.SH NAME\nkolo \\- train vision networks on Slurm supercomputers\n.SH SYNOPSIS\n",
-        KOLO_VERSION);
-    for (int i = 0; i < kolo_command_count; i++) {
-        printf(".B kolo %s\n", kolo_command_table[i].name);
-        print_roff(kolo_command_table[i].usage);
-        printf("\n.br\n");
-    }
-    printf(".SH COMMANDS\n");
-    for (int i = 0; i < kolo_command_count; i++) {
-        printf(".TP\n.B %s\n", kolo_command_table[i].name);
-        print_roff(kolo_command_table[i].help);
-        printf("\n");
-    }
-    printf(".SH OPTIONS\nkey=value or \\-\\-key value on the command line, `key: value' in a recipe, KOLO_KEY in the "
-           "environment.\n"
-           "Recipe < site file (KOLO_SITE) < environment < command line.\n");
-    for (int i = 0; i < kolo_option_count; i++) {
-        const kolo_option_entry *e = &kolo_option_table[i];
-        printf(".TP\n.BR %s =", e->key);
-        print_values(e);
-        printf("\n");
-        print_roff(e->help);
-        printf(". Default: ");
-        print_roff(*e->standard ? e->standard : "none");
-        printf(".\n");
-    }
-    printf(".SH EXIT STATUS\n0 done; 2 bad input; 3 I/O; 69 launcher or a dead rank; 70 internal; 75 checkpoint "
-           "written, run it again; 78 configuration.\n"
-           ".SH FILES\nRUN/events.jsonl, RUN/summary.json, RUN/recipe.yaml, RUN/checkpoints/\n");
-}
-
-static void print_completion(void)
-{
-    printf("# bash completion of kolo, made from its option table\n_kolo()\n{\n    local "
-           "word=\"${COMP_WORDS[COMP_CWORD]}\"\n"
-           "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        mapfile -t COMPREPLY < <(compgen -W \"");
-    for (int i = 0; i < kolo_command_count; i++) printf("%s%s", i ? " " : "", kolo_command_table[i].name);
-    printf("\" -- \"$word\")\n        return\n    fi\n    case \"$word\" in\n");
-    for (int i = 0; i < kolo_option_count; i++) {
-        const kolo_option_entry *e = &kolo_option_table[i];
-        if (e->type != KOLO_OPTION_CHOICE) continue;
-        printf("    %s=*) mapfile -t COMPREPLY < <(compgen -P \"%s=\" -W \"", e->key, e->key);
-        for (int c = 0; e->choices[c]; c++) printf("%s%s", c ? " " : "", e->choices[c]);
-        printf("\" -- \"${word#*=}\") ;;\n");
-    }
-    printf("    *=*) mapfile -t COMPREPLY < <(compgen -P \"${word%%%%=*}=\" -f -- \"${word#*=}\") ;;\n"
-           "    *) mapfile -t COMPREPLY < <(compgen -S = -W \"");
-    for (int i = 0; i < kolo_option_count; i++) printf("%s%s", i ? " " : "", kolo_option_table[i].key);
-    printf("\" -- \"$word\"; compgen -f -- \"$word\")\n       compopt -o nospace ;;\n    esac\n}\ncomplete -F _kolo "
-           "kolo\n");
-}
-
+/* A word may be several things: `models` a command and a topic, an augmentation called like an option. */
 static int help_word(const char *word)
 {
-    if (!strcmp(word, "--man")) return print_man(), 0;
-    if (!strcmp(word, "--completion")) return print_completion(), 0;
-    for (int i = 0; i < kolo_command_count; i++) {
-        const kolo_command *c = &kolo_command_table[i];
-        if (strcmp(word, c->name)) continue;
-        print_usage(c, "");
-        printf("    %s\n\nOptions: `kolo help options`, or `kolo help KEY` for one.\n", c->help);
-        return 0;
-    }
-    if (print_topic(word) == 0) return 0;
+    if (!strcmp(word, "--man")) return kolo_help_man(), 0;
+    if (!strcmp(word, "--completion")) return kolo_help_completion(), 0;
     const kolo_option_entry *e = kolo_option_find(word);
-    const bool named = print_name(word); /* an augmentation may be called like an option */
-    if (!e && !named) return kolo_fail(KOLO_ECONFIG, "no command, option or topic `%s`; `kolo help` lists them", word);
-    if (!e) return 0;
-    print_option(e);
-    if (!strcmp(word, "model")) print_models();
-    return 0;
+    const bool command = print_command(word);
+    if (command && !strcmp(word, "models")) printf("\n");
+    const int topic = print_topic(word);
+    KOLO_TRY(topic);
+    const bool named = print_name(word);
+    if (e) print_option(e);
+    if (e && !strcmp(word, "model")) print_models();
+    if (command || topic == 0 || named || e) return 0;
+    KOLO_TRY(kolo_option_alias(word, "command line"));
+    return kolo_fail(KOLO_ECONFIG, "no command, option or topic `%s`; `kolo help` lists them", word);
 }
 
 int kolo_command_help(int n, char **words)

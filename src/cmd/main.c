@@ -13,7 +13,7 @@
 #include "kolo/error.h"
 
 const kolo_command kolo_command_table[] = {
-#define COMMAND(name, word, usage, help) {word, usage, help, kolo_command_##name},
+#define COMMAND(name, word, takes, usage, help) {word, takes, usage, help, kolo_command_##name},
 #include "cmd/commands.def"
 #undef COMMAND
 };
@@ -168,6 +168,7 @@ int main(int argc, char **argv)
         set_wait_policy(argv);
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */
+        kolo_command_takes = kolo_command_table[i].takes;
         return end(name, kolo_command_table[i].run(argc - 2, argv + 2));
     }
     const char *near = kolo_nearest(name, names, kolo_command_count);

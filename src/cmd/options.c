@@ -1,4 +1,5 @@
 /* Where the options of a command come from: a run's recipe < a recipe < the site < the environment < words. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,15 +10,33 @@
 
 enum { WORDS = 8 }; /* most positional words where one of them is a recipe */
 
-static char *find_recipe(const char *word)
+const char *kolo_command_takes = "";
+
+/* Who reads an option, as one would call it: the ways of `kolo bench` are told apart. */
+static void list_takers(const kolo_option_entry *e, char *text, size_t size)
 {
-    if (kolo_file_exists(word) || strchr(word, '/')) return kolo_strdup(word);
-    size_t length = strlen(word);
-    bool suffixed = length > 5 && !strcmp(word + length - 5, ".yaml");
-    char *path = kolo_format("%s/recipes/%s%s", kolo_command_share(), word, suffixed ? "" : ".yaml");
-    if (path && kolo_file_exists(path)) return path;
-    free(path);
-    return kolo_strdup(word);
+    static const struct {
+        const char *letter, *name;
+    } of_bench[] = {{"T", "bench train"}, {"G", "bench gradients"}, {"A", "bench allreduce"}, {"U", "bench --tune"}};
+    size_t used = 0;
+    *text = 0;
+    for (int i = 0; i < kolo_command_count; i++) {
+        const kolo_command *c = &kolo_command_table[i];
+        const bool bench = c->run == kolo_command_bench;
+        for (size_t k = 0; k < (bench ? sizeof of_bench / sizeof *of_bench : 1) && used < size; k++) {
+            if (!strpbrk(e->takers, bench ? of_bench[k].letter : c->takes)) continue;
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "kolo ", bench ? of_bench[k].name : c->name);
+        }
+    }
+}
+
+static int check_option(void *context, const kolo_option_entry *e)
+{
+    char takers[256];
+    (void)context;
+    if (strpbrk(e->takers, kolo_command_takes)) return 0;
+    list_takers(e, takers, sizeof takers);
+    return kolo_fail(KOLO_ECONFIG, "command line: %s= would be ignored here; it is an option of %s", e->key, takers);
 }
 
 typedef struct collector {
@@ -32,6 +51,12 @@ static int collect(void *context, const char *word)
         return kolo_fail(KOLO_ECONFIG, "unexpected word `%s`; options are key=value (see `kolo help`)", word);
     c->to[c->n++] = word;
     return 0;
+}
+
+static int read_words(kolo_options *options, int n, char **words, collector *c)
+{
+    const kolo_option_hooks hooks = {.positional = collect, .option = check_option, .context = c};
+    return kolo_options_read_arguments(options, n, words, &hooks);
 }
 
 /* What a run was trained with, but for the machine it was trained on. */
@@ -54,10 +79,10 @@ static int read_all(kolo_options *options, const char *run, const char *recipe, 
     int rc;
     kolo_options_default(options);
     if (run) KOLO_TRY_GOTO(rc, read_run(options, run));
-    rc = !recipe || (path = find_recipe(recipe)) ? 0 : KOLO_ECONFIG;
-    if (rc == 0) rc = kolo_options_read(options, path, 0, NULL);
+    if (recipe) KOLO_TRY_GOTO(rc, kolo_recipe_find(recipe, &path));
+    rc = kolo_options_read(options, path, 0, NULL);
     c->n = 0;
-    if (rc == 0) rc = kolo_options_read_arguments(options, n, words, collect, c);
+    if (rc == 0) rc = read_words(options, n, words, c);
 fail:
     free(path);
     if (rc < 0) kolo_options_free(options);
@@ -72,7 +97,7 @@ static int find_recipe_word(int n, char **words, int extra, const char **recipe)
     kolo_options scratch;
     if (extra >= WORDS) return kolo_fail(KOLO_EINTERNAL, "a recipe behind %d words", extra);
     kolo_options_default(&scratch);
-    const int rc = kolo_options_read_arguments(&scratch, n, words, collect, &c);
+    const int rc = read_words(&scratch, n, words, &c);
     kolo_options_free(&scratch);
     *recipe = c.n > extra ? all[extra] : NULL;
     return rc;
@@ -85,24 +110,12 @@ int kolo_command_words(kolo_options *options, int n, char **words, int extra, co
     return read_all(options, NULL, NULL, n, words, &c);
 }
 
-/* A word beside pictures or files: one of share/recipes, unless a file of that name is here. */
-static bool names_recipe(const char *word)
-{
-    const size_t length = strlen(word);
-    if (length > 5 && !strcmp(word + length - 5, ".yaml")) return true;
-    if (kolo_file_exists(word) || strchr(word, '/')) return false;
-    char *path = kolo_format("%s/recipes/%s.yaml", kolo_command_share(), word);
-    const bool there = path && kolo_file_exists(path);
-    free(path);
-    return there;
-}
-
 int kolo_command_first(kolo_options *options, const char **recipe, int n, char **words, int extra, const char **positional)
 {
     collector c = {positional, 0, extra};
     *recipe = NULL;
     KOLO_TRY(kolo_command_words(options, n, words, extra, positional));
-    if (extra == 0 || !positional[0] || !names_recipe(positional[0])) return 0;
+    if (extra == 0 || !positional[0] || !kolo_recipe_is(positional[0])) return 0;
     *recipe = positional[0];
     kolo_options_free(options);
     KOLO_TRY(read_all(options, NULL, *recipe, n, words, &c));

@@ -103,7 +103,7 @@ static int check_eval(const kolo_options *o, int n, char **words)
         return kolo_fail(KOLO_ECONFIG, "nothing to evaluate: give run=DIR or weights=FILE");
     if (!*o->val || !strcmp(o->val, "none")) return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
     kolo_options_default(&said);
-    int rc = kolo_options_read_arguments(&said, n, words, no_matter, NULL);
+    int rc = kolo_options_read_arguments(&said, n, words, &(kolo_option_hooks){.positional = no_matter});
     if (rc == 0 && *said.init && *o->run) rc = kolo_fail(KOLO_ECONFIG, "init= and run=: evaluate which? weights=FILE is a file, run=DIR a run's checkpoint");
     kolo_options_free(&said);
     return rc;

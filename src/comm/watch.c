@@ -48,7 +48,7 @@ static int look_for_standstill(kolo_comm *comm)
     comm_router_describe(comm->signs, node->rank_of[last], who, sizeof who);
     return kolo_fail(KOLO_ELAUNCH,
                      "no progress for %.0f s: of the ranks on host %s, %s, is furthest behind; if all stand there, a rank of another node keeps them waiting: "
-                     "see its log; a slow but healthy job needs a larger timeout=",
+                     "see its log; a slow but healthy job needs a larger comm_timeout=",
                      longest, node->launch->host, who);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -24,7 +25,7 @@
 struct kolo_stage {
     kolo_stage_config config;
     kolo_manifest manifest;
-    char *source, *folder; /* absolute; of this split */
+    char *source, *folder; /* absolute; of this split; folder NULL: nothing is copied */
     int users;             /* file; -1: not open */
     int64_t first, last;   /* samples to copy */
     kolo_stage_info info;
@@ -217,10 +218,42 @@ static int make_private(const char *path)
     return 0;
 }
 
+/* What a path lies on. Other file systems belong to many nodes, as far as one knows. */
+enum place { ELSEWHERE, DISK, MEMORY };
+static enum place place_of(const char *path)
+{
+    static const struct {
+        unsigned type;
+        enum place place;
+    } known[] = {{0xef53, DISK} /* ext2, ext3, ext4 */, {0x58465342, DISK} /* XFS */, {0x9123683e, DISK} /* Btrfs */, {0x2fc12fc1, DISK} /* ZFS */,
+                 {0xf2f52010, DISK} /* F2FS */, {0xca451a4e, DISK} /* bcachefs */, {0x3153464a, DISK} /* JFS */, {0x794c7630, DISK} /* overlay */,
+                 {0x01021994, MEMORY} /* tmpfs */, {0x858458f6, MEMORY} /* ramfs */};
+    struct statfs fs;
+    if (statfs(path, &fs) < 0) return ELSEWHERE;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].type == (unsigned)fs.f_type) return known[i].place;
+    return ELSEWHERE;
+}
+
+/* stage=auto: a folder worth copying to, or NULL. */
+static const char *choose_root(const kolo_stage *s)
+{
+    const char *root = getenv("TMPDIR");
+    if (!root || !*root) root = "/tmp";
+    const char *why = place_of(s->source) != ELSEWHERE ? "they are on this node already"
+                      : place_of(root) == MEMORY       ? "TMPDIR is memory (data_cache=ram would hold the samples there)"
+                      : place_of(root) == ELSEWHERE    ? "TMPDIR is not a disk of this node"
+                                                       : NULL;
+    if (why) kolo_info("stage=auto: the shards of %s are read where they are: %s", s->source, why);
+    return why ? NULL : root;
+}
+
+/* Leaves s->folder NULL where nothing is to be copied. */
 static int choose_folder(kolo_stage *s)
 {
     const kolo_dataset_info *i = &s->manifest.info;
     const char *root = s->config.folder;
+    if (!strcmp(root, "auto") && !(root = choose_root(s))) return 0;
     if (!strcmp(root, "tmpdir")) root = getenv("TMPDIR");
     if (!root || !*root)
         return kolo_fail(KOLO_ECONFIG,
@@ -291,8 +324,10 @@ int kolo_stage_open(kolo_stage **stage, const kolo_stage_config *config)
         goto fail;
     }
     KOLO_TRY_GOTO(rc, choose_folder(s));
-    KOLO_TRY_GOTO(rc, enter_folder(s));
-    KOLO_TRY_GOTO(rc, stage_all(s));
+    if (s->folder) {
+        KOLO_TRY_GOTO(rc, enter_folder(s));
+        KOLO_TRY_GOTO(rc, stage_all(s));
+    }
     s->config.source = s->config.folder = NULL; /* the caller's */
     s->config.node_of = NULL;
     return 0;
@@ -322,6 +357,6 @@ void kolo_stage_close(kolo_stage **stage)
     *stage = NULL;
 }
 
-const char *kolo_stage_folder(const kolo_stage *stage) { return stage->folder; }
+const char *kolo_stage_folder(const kolo_stage *stage) { return stage->folder ? stage->folder : stage->source; }
 
 void kolo_stage_get_info(const kolo_stage *stage, kolo_stage_info *info) { *info = stage->info; }

@@ -15,7 +15,7 @@ typedef struct kolo_stage kolo_stage;
 
 typedef struct kolo_stage_config {
     const char *source; /* a split: folder with a manifest */
-    const char *folder; /* on the node; "tmpdir": $TMPDIR */
+    const char *folder; /* on the node; "tmpdir": $TMPDIR; "auto": $TMPDIR (or /tmp), but nothing is copied where the source is on the node already, or that is not */
     bool strict;        /* what does not fit is an error; else it is read from the source, with a word */
     bool keep;          /* leave the copies to the next job; else the last process to close removes them */
     int node, ranks;    /* where each node shows its own share (shuffle=local), only that is copied: */
@@ -32,7 +32,7 @@ typedef struct kolo_stage_info {
  * usable folder. */
 int kolo_stage_open(kolo_stage **stage, const kolo_stage_config *config);
 void kolo_stage_close(kolo_stage **stage);              /* behind kolo_dataset_close */
-const char *kolo_stage_folder(const kolo_stage *stage); /* for kolo_dataset_open */
+const char *kolo_stage_folder(const kolo_stage *stage); /* for kolo_dataset_open; the source where nothing was to be copied */
 void kolo_stage_get_info(const kolo_stage *stage, kolo_stage_info *info);
 
 #endif

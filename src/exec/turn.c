@@ -28,14 +28,14 @@ static int comm_status(const kolo_exec *e)
 
 int exec_await(kolo_exec *e, kolo_event *event)
 {
-    const double slice = 0.1, end = kolo_time() + e->options->timeout;
+    const double slice = 0.1, end = kolo_time() + e->options->comm_timeout;
     for (;;) {
         double left = end - kolo_time();
         int rc = kolo_event_wait(event, left < slice ? left : slice);
         if (rc >= 0 || kolo_event_done(event) != 0) return rc;
         KOLO_TRY(comm_status(e)); /* a peer that is gone is the better reason */
         if (left >= slice) continue;
-        rc = kolo_fail(KOLO_ELAUNCH, "the GPU has not finished within timeout=%g s", e->options->timeout);
+        rc = kolo_fail(KOLO_ELAUNCH, "the GPU has not finished within comm_timeout=%g s", e->options->comm_timeout);
         return e->comm ? kolo_comm_abort(e->comm, rc) : rc; /* what closes after this waits for the GPU */
     }
 }

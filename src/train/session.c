@@ -112,7 +112,7 @@ static int make_executors(kolo_session *s)
                                      .host = kolo_is_adasum(o)};
     kolo_comm_config config = {.arena_bytes = s->plan->arena_bytes[KOLO_ARENA_GRADIENT],
                                .canonical = o->reduce == KOLO_reduce_canonical,
-                               .timeout = o->timeout,
+                               .timeout = o->comm_timeout,
                                .patience = o->comm_patience,
                                .algorithm = o->comm_algorithm,
                                .table = o->comm_table,

@@ -31,6 +31,7 @@ static int stage(kolo_session *s, const char *source, kolo_stage **stage, bool t
     const double begin = kolo_time();
     KOLO_TRY(kolo_stage_open(stage, &config));
     kolo_stage_get_info(*stage, &info);
+    if (info.shards == 0) return 0; /* nothing to copy, as stage=auto has said */
     kolo_info("%s is staged in %s: of %d shards %d copied (%.1f MB), %d there already, %d read from the source; %.1f s",
               source, kolo_stage_folder(*stage), info.shards, info.copied, (double)info.bytes / 1e6, info.reused,
               info.linked, kolo_time() - begin);

@@ -208,7 +208,7 @@ static int agree_on_plans(kolo_session *s)
     char *choices = NULL;
     int64_t bytes = 0;
     int rc;
-    kolo_comm_config config = {.timeout = s->options->timeout, .patience = s->options->comm_patience, .table = s->options->comm_table, .spin = -1};
+    kolo_comm_config config = {.timeout = s->options->comm_timeout, .patience = s->options->comm_patience, .table = s->options->comm_table, .spin = -1};
     KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, s->launch, &config));
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     if (s->launch->rank == 0) {

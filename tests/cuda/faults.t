@@ -81,10 +81,10 @@ ranks() { # FAULT ...: status in $status
     is "$(weights "$run" 4)" "$four" "$fault: the checkpoint stays as it was"
     is "$(orphans)" "" "$fault: nothing is left in /dev/shm"
 }
-ranks absent:1 timeout=3
+ranks absent:1 comm_timeout=3
 is $status 69 "a rank that never joins NCCL: exit 69"
 like "$ROOM/log" "error: kolo train: .*ncclCommInitRankConfig did not end within 3 s" "the message names the call"
-ranks hang:1:3 timeout=3
+ranks hang:1:3 comm_timeout=3
 is $status 69 "a rank whose GPU stands still: exit 69"
 like "$ROOM/log" "error: kolo train: .*(has|did) not (finished|end).* within .*3 s" "the message names the deadline"
 ranks error:1:3

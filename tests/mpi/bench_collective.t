@@ -28,18 +28,18 @@ ran_by() { # WORD...: the algorithms of all its vectors, as the timeline says
     KOLO_COMM_TIMELINE=$ROOM/trace bench allreduce "$@" memory=ordinary min=128K max=128K || sed 's/^/# /' "$ROOM/out" >&2
     sed -nE 's/.*"name":"allreduce","args":\{"bytes":131[0-9]*,"algorithm":"([a-z_0-9]+)".*/\1/p' "$ROOM"/trace/rank-*.json | sort -u | tr '\n' ' '
 }
-is "$(ran_by algorithm=ring)" "ring " "by an algorithm that is asked for, on one node too"
-is "$(ran_by algorithm=rabenseifner)" "rabenseifner " "by another one"
+is "$(ran_by comm_algorithm=ring)" "ring " "by an algorithm that is asked for, on one node too"
+is "$(ran_by comm_algorithm=rabenseifner)" "rabenseifner " "by another one"
 is "$(ran_by)" "push " "by the push where nothing is asked for"
 printf 'kolo-comm-table 1\norder free\nuse allreduce 3 1 * segmented_ring\n' > "$ROOM/table"
 is "$(KOLO_COMM_TABLE=$ROOM/table ran_by)" "segmented_ring " "by what a table names for three ranks of a node"
 printf 'kolo-comm-table 1\norder free\nlinks 3\n0 9 9\n9 0 9\n9 9 0\nuse allreduce 3 1 * packed_trees\n' > "$ROOM/table"
 is "$(KOLO_COMM_TABLE=$ROOM/table ran_by)" "packed_trees " "by trees packed into measured links"
-bench allreduce algorithm=ring min=64 max=64K
+bench allreduce comm_algorithm=ring min=64 max=64K
 sound "small and large ones in shared memory by a ring"
 bench broadcast root=2 min=8 max=32 format=osu
 is "$? $(grep -cE '^(8|16|32) +[0-9.]+ +[0-9.]+ +[0-9.]+ +2$' "$ROOM/out")" "0 3" "from another root, as OSU prints it"
-for words in "allreduce dtype=f31" "allreduce op=mean" "gather root=7" "allgather algorithm=nosuch" "scatter format=csv"; do
+for words in "allreduce dtype=f31" "allreduce op=mean" "gather root=7" "allgather comm_algorithm=nosuch" "scatter format=csv"; do
     # shellcheck disable=SC2086 # several words
     kolo bench $words max=1K > "$ROOM/out" 2>&1
     is $? 78 "$words is refused"

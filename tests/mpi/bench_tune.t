@@ -24,7 +24,7 @@ like "$ROOM/three.out" "written to $ROOM/cache/comm-table-a-b-c" "which is told"
 printf 'kolo-comm-table 1\norder free\nuse allreduce 2 1 * ring\n' > "$ROOM/cache/comm-table-mine"
 ran_by() { # CLUSTER: who carried an allreduce, by the timeline
     rm -rf "$ROOM/trace"
-    SLURM_CLUSTER_NAME=$1 KOLO_CACHE=$ROOM/cache KOLO_COMM_TIMELINE=$ROOM/trace timeout 60 mpiexec -n 2 kolo bench allreduce dtype=f32 memory=ordinary min=128K max=128K \
+    SLURM_CLUSTER_NAME=$1 KOLO_CACHE=$ROOM/cache KOLO_COMM_TIMELINE=$ROOM/trace timeout 60 mpiexec -n 2 kolo bench allreduce memory=ordinary min=128K max=128K \
         iterations=2 > "$ROOM/run.out" 2>&1
     sed -nE 's/.*"name":"allreduce","args":\{"bytes":131072,"algorithm":"([a-z_0-9]+)".*/\1/p' "$ROOM"/trace/rank-*.json | sort -u | tr '\n' ' '
 }

@@ -16,7 +16,7 @@ for template in jobs/*.sh; do
     ok $? "$template is a batch script that this Slurm takes"
 done
 
-export KOLO_SOURCE=shapes KOLO_OUT=$ROOM/data KOLO_SPLITS="train" KOLO_ARGS="--count 256"
+export KOLO_SOURCE=shapes KOLO_DATASET=$ROOM/data KOLO_SPLITS="train" KOLO_ARGS="--count 256"
 submit pack pack_dataset.sh --ntasks-per-node=2
 is $? 0 "pack_dataset.sh packs"
 like "$ROOM/pack.out" "data/train: 2 files" "and counts the files it made"
@@ -30,24 +30,28 @@ submit smoke cpu_smoke.sh
 is $? 0 "cpu_smoke.sh: 2 nodes x 2 tasks"
 like "$ROOM/smoke.out" "smoke test: everything works" "and says that everything works"
 
-export KOLO_RECIPE=shapes KOLO_DATA=$ROOM/data KOLO_RUN=$ROOM/run KOLO_ARGS="epochs=1 batch=32 threads=1"
+export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_RUN=$ROOM/run KOLO_ARGS="epochs=1 batch=32 threads=1"
+mkdir "$ROOM/local"
 KOLO_STAGE=$ROOM/local submit staged resnet_imagenet.sh
 is $? 0 "resnet_imagenet.sh trains from a staged copy"
-like "$ROOM/staged.out" "data=$ROOM/local/kolo-" "the ranks read the copy"
-is "$(find "$ROOM/local" -name staged | wc -l)" 2 "training and validation shards were copied once, with a stamp"
+like "$ROOM/staged.out" "data/train is staged in $ROOM/local/kolo-stage-[0-9]+/" "the ranks read the copy"
+is "$(find "$ROOM/local" -name '*.h5.stamp' | wc -l)" "$(find "$ROOM/data" -name '*.h5' | wc -l)" "training and validation shards were copied once, with a stamp"
+KOLO_STAGE=auto KOLO_RUN=$ROOM/run2 submit auto resnet_imagenet.sh
+is $? 0 "KOLO_STAGE=auto"
+like "$ROOM/auto.out" "stage=auto: the shards of .*/data/train are read where they are" "copies nothing that is on the node already"
 KOLO_DRY_RUN=1 submit dry resnet_imagenet.sh
 like "$ROOM/dry.out" "^\[.*\] srun --mpi=pmix .* kolo train shapes" "a dry run prints the srun line"
-KOLO_DATA=$ROOM/nowhere submit nodata resnet_imagenet.sh
+KOLO_DATASET=$ROOM/nowhere submit nodata resnet_imagenet.sh
 is $? 78 "no data folder: exit 78 before anything starts"
 like "$ROOM/nodata.out" "EDIT 2" "and the line to edit is named"
 KOLO_RUN=$ROOM/bad KOLO_ARGS="lr=fast" submit bad resnet_imagenet.sh
 is $? 78 "a wrong option: the job ends with kolo's status"
 
 # ---- the bench of sums, site files, GPUs ----
-unset KOLO_RECIPE KOLO_DATA KOLO_RUN
-KOLO_ARGS="max=1M iterations=5" submit bench nccl_bench.sh --ntasks-per-node=2
-is $? 0 "nccl_bench.sh on CPUs"
-like "$ROOM/bench.out" "^# kolo bench allreduce: 4 ranks on 2 nodes, CPUs, shared memory \+ MPI, in place" "says what it measures"
+unset KOLO_RECIPE KOLO_DATASET KOLO_RUN
+KOLO_ARGS="max=1M iterations=5" submit bench comm_bench.sh --ntasks-per-node=2
+is $? 0 "comm_bench.sh on CPUs"
+like "$ROOM/bench.out" "^# kolo bench gradients: buckets of training, 4 ranks on 2 nodes, CPUs, shared memory \+ MPI, in place" "says what it measures"
 like "$ROOM/bench.out" "^ +1048576 +262144 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$" "in the columns of nccl-tests"
 like "$ROOM/bench.out" "Out of bounds values : 0 OK" "every sum is right"
 
@@ -57,33 +61,33 @@ dry() { # NAME TEMPLATE [VARIABLE=VALUE...]: outside of Slurm, up to the srun li
     env KOLO_DRY_RUN=1 KOLO_ARGS= "$@" bash "$TOP/jobs/$template" > "$ROOM/$name.out" 2>&1
 }
 for site in infiniband slingshot ethernet efa; do
-    dry "$site" nccl_bench.sh KOLO_SITE_ENV=$site SLURM_JOB_NUM_NODES=2
+    dry "$site" comm_bench.sh KOLO_SITE_ENV=$site SLURM_JOB_NUM_NODES=2
     is $? 0 "site file $site"
     like "$ROOM/$site.out" "^    NCCL_SOCKET_IFNAME=" "what it sets is printed"
 done
 like "$ROOM/slingshot.out" "^    NCCL_NET=AWS Libfabric" "Slingshot: several nodes insist on libfabric"
-dry one nccl_bench.sh KOLO_SITE_ENV=slingshot NCCL_CROSS_NIC=0
+dry one comm_bench.sh KOLO_SITE_ENV=slingshot NCCL_CROSS_NIC=0
 ! grep -q NCCL_NET= "$ROOM/one.out"
 ok $? "one node does not"
 like "$ROOM/one.out" "^    NCCL_CROSS_NIC=0" "and what the user has set stays"
 grep -rnE 'NCCL_P2P_DISABLE|NCCL_ALGO|CUDA_LAUNCH_BLOCKING' "$TOP/jobs" "$TOP/share/site" > "$ROOM/banned.out"
 is $? 1 "no template or site file carries a setting that is for debugging"
-dry nosite nccl_bench.sh KOLO_SITE_ENV=nowhere
+dry nosite comm_bench.sh KOLO_SITE_ENV=nowhere
 is $? 78 "an unknown site file: exit 78"
 like "$ROOM/nosite.out" "efa ethernet infiniband slingshot" "with the names of those that there are"
 
-submit idle nccl_bench.sh --nodes=1 --gpus-per-node=2 --ntasks-per-node=1
+submit idle comm_bench.sh --nodes=1 --gpus-per-node=2 --ntasks-per-node=1
 is $? 78 "more GPUs than tasks: exit 78 before a GPU idles"
 like "$ROOM/idle.out" "sbatch --ntasks-per-node=2" "and the flag to add is named"
 
 # the templates on GPUs, by flags of sbatch alone; the stand-in is the GPU
 if [ -e "$BUILD/standin/libkolo_cuda.so" ]; then
     export KOLO_CUDA_LIBRARY=$BUILD/standin/libkolo_cuda.so STANDIN_DEVICES=2
-    KOLO_ARGS="max=64K iterations=3" submit gpubench nccl_bench.sh --nodes=1 --gpus-per-node=2 --ntasks-per-node=2
-    is $? 0 "nccl_bench.sh on 2 GPUs"
-    like "$ROOM/gpubench.out" "^# kolo bench allreduce: 2 ranks on 1 node, Stand-in GPU, nccl [0-9.]+, in place" "sums by NCCL"
+    KOLO_ARGS="max=64K iterations=3" submit gpubench comm_bench.sh --nodes=1 --gpus-per-node=2 --ntasks-per-node=2
+    is $? 0 "comm_bench.sh on 2 GPUs"
+    like "$ROOM/gpubench.out" "^# kolo bench gradients: buckets of training, 2 ranks on 1 node, Stand-in GPU, nccl [0-9.]+, in place" "sums by NCCL"
     like "$ROOM/gpubench.out" "Out of bounds values : 0 OK" "and sums right"
-    export KOLO_RECIPE=shapes KOLO_DATA=$ROOM/data KOLO_ARGS="steps=2 batch=16 threads=1"
+    export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_ARGS="steps=2 batch=16 threads=1"
     KOLO_RUN=$ROOM/gpurun submit gputrain resnet_imagenet.sh --nodes=1 --gpus-per-task=1 --ntasks-per-node=2
     is $? 0 "resnet_imagenet.sh trains on 2 GPUs, even if each task was to see one"
     like "$ROOM/gputrain.out" "computing on Stand-in GPU .* sums over ranks: nccl" "every task took its own"

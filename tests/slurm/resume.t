@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../lib.sh"
 cluster 2 1
 shapes_data 512 96
-export KOLO_RECIPE=shapes KOLO_DATA=$ROOM/data
+export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data
 export KOLO_ARGS="batch=32 epochs=4 checkpoint_steps=7 threads=1 eval_epochs=2"
 submit() { # RUN [SBATCH ARGS...]: job id
     local run=$1

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include "base/log.h"
@@ -198,6 +199,40 @@ static void test_full(void)
            "a full disk: shards that do not fit are links, or an error when strict");
 }
 
+/* What the source and the folder for copies lie on, as told to who asks. */
+enum { NFS = 0x6969, EXT4 = 0xef53, TMPFS = 0x01021994, UNKNOWN = 0x12345 };
+static long type_of_source = EXT4, type_of_root = EXT4;
+int statfs(const char *path, struct statfs *fs)
+{
+    *fs = (struct statfs){.f_type = strncmp(path, f.folder, strlen(f.folder)) ? type_of_root : type_of_source};
+    return 0;
+}
+
+static void auto_stages(long source, long to, int copied, const char *text)
+{
+    kolo_stage *s = NULL;
+    kolo_stage_info i = {0};
+    kolo_stage_config c = config_of("auto");
+    c.keep = false;
+    type_of_source = source;
+    type_of_root = to;
+    if (kolo_stage_open(&s, &c) < 0) diag("%s", kolo_error_text());
+    else kolo_stage_get_info(s, &i);
+    const bool away = s && strncmp(kolo_stage_folder(s), f.folder, strlen(f.folder)) != 0;
+    ok(s && i.copied == copied && away == (copied > 0) && same_samples(kolo_stage_folder(s)), "stage=auto: %s", text);
+    kolo_stage_close(&s);
+}
+
+static void test_auto(void)
+{
+    setenv("TMPDIR", root, 1);
+    auto_stages(NFS, EXT4, 6, "from a network to a disk of the node");
+    auto_stages(UNKNOWN, EXT4, 6, "from what one does not know likewise");
+    auto_stages(EXT4, EXT4, 0, "nothing from disk to disk");
+    auto_stages(NFS, NFS, 0, "nothing to a network");
+    auto_stages(NFS, TMPFS, 0, "nothing to memory");
+}
+
 int main(void)
 {
     snprintf(root, sizeof root, "%s/kolo-test-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
@@ -207,6 +242,7 @@ int main(void)
     test_local();
     test_full();
     test_refusals();
+    test_auto();
     fixture_remove(&f);
     kolo_folder_remove(root);
     return done_testing();

@@ -112,7 +112,7 @@ int comm_cuda_finish(kolo_reducer *r)
         if (kolo_time() - begin > c->timeout)
             return kolo_fail(
                 KOLO_ELAUNCH,
-                "comm: the GPU's work did not end within %.0f s; if it only is slow, raise timeout=", c->timeout);
+                "comm: the GPU's work did not end within %.0f s; if it only is slow, raise comm_timeout=", c->timeout);
         comm_cuda_rest(polls);
     }
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# kolo bench allreduce: two kinds of columns, right sums on CPUs and (with the stand-in) on GPUs, words that are refused.
+# kolo bench gradients: two kinds of columns, right sums on CPUs and (with the stand-in) on GPUs, words that are refused.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need mpiexec
 bench() { # NAME RANKS WORDS...
     local name=$1 ranks=$2
     shift 2
-    timeout 120 mpiexec -n "$ranks" kolo bench allreduce "$@" > "$ROOM/$name.out" 2>&1
+    timeout 120 mpiexec -n "$ranks" kolo bench gradients "$@" > "$ROOM/$name.out" 2>&1
 }
 unset KOLO_CUDA_LIBRARY
 bench two 2 device=cpu max=4K iterations=5
@@ -20,7 +20,7 @@ is $? 0 "three ranks, as OSU prints it"
 is "$(grep -cE '^(1024|2048|4096|8192) +[0-9.]+ +[0-9.]+ +[0-9.]+ +5$' "$ROOM/osu.out")" 4 "four sizes with mean, least and most"
 for words in min=0 min=12x max=4 "min=64 max=8" iterations=0 format=csv sizes=3; do
     # shellcheck disable=SC2086 # two words
-    kolo bench allreduce device=cpu $words > "$ROOM/bad.out" 2>&1
+    kolo bench gradients device=cpu $words > "$ROOM/bad.out" 2>&1
     is $? 78 "$words is refused"
 done
 if [ -e "$BUILD/standin/libkolo_cuda.so" ]; then

@@ -1,4 +1,4 @@
-/* kolo bench allreduce: how fast ranks sum, through the same buckets as training, and whether they sum right. Prints the
+/* kolo bench gradients: how fast ranks sum in the buckets of training, on GPUs too, and whether they sum right. Prints the
  * columns of nccl-tests (calls back to back), or with format=osu OSU's (each call alone, then a barrier). */
 #include <inttypes.h>
 #include <stdio.h>
@@ -170,7 +170,7 @@ static void print_head(const bench *b)
 {
     const kolo_session *s = &b->session;
     const kolo_launch *l = s->launch;
-    printf("# kolo bench allreduce: %d rank%s on %d node%s, %s, %s, in place\n", l->size, l->size > 1 ? "s" : "",
+    printf("# kolo bench gradients: buckets of training, %d rank%s on %d node%s, %s, %s, in place\n", l->size, l->size > 1 ? "s" : "",
            l->nodes, l->nodes > 1 ? "s" : "", s->cuda ? s->device.name : "CPUs", kolo_comm_name(s->comm));
     if (b->osu) printf("# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n");
     else
@@ -237,7 +237,7 @@ static int open_comm(bench *b)
                                      .reducer = o->reducer};
     kolo_comm_config config = {.arena_bytes = (size_t)b->max,
                                .canonical = o->reduce == KOLO_reduce_canonical,
-                               .timeout = o->timeout,
+                               .timeout = o->comm_timeout,
                                .patience = o->comm_patience,
                                .algorithm = o->comm_algorithm,
                                .table = o->comm_table,
@@ -250,7 +250,7 @@ static int open_comm(bench *b)
     return b->host ? 0 : KOLO_ECONFIG;
 }
 
-int kolo_bench_allreduce(int n, char **words)
+int kolo_bench_gradients(int n, char **words)
 {
     kolo_options options;
     bench b = {.min = 0};

@@ -1,0 +1,139 @@
+/* The recipes that come with Kolo: found by name, listed with what they reach, and offered where a word is near one. */
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "cmd/cmd.h"
+#include "kolo/error.h"
+#include "models/models.h"
+
+static const char suffix[] = ".yaml";
+
+/* found: paths in order; globfree. */
+static int find_all(glob_t *found)
+{
+    char *pattern = kolo_format("%s/recipes/*%s", kolo_command_share(), suffix);
+    *found = (glob_t){0};
+    if (!pattern) return KOLO_ECONFIG;
+    glob(pattern, 0, NULL, found); /* none is none */
+    free(pattern);
+    return 0;
+}
+
+/* Cuts a path down to the recipe's name, in place. */
+static const char *name_of(char *path)
+{
+    char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const size_t length = strlen(name), end = sizeof suffix - 1;
+    if (length > end && !strcmp(name + length - end, suffix)) name[length - end] = 0;
+    return name;
+}
+
+/* What is behind `key` in a recipe's leading comment, or NULL. Ends the line there. */
+static char *comment(char *text, const char *key)
+{
+    const size_t length = strlen(key);
+    for (char *line = text, *next; *line == '#'; line = next) {
+        char *end = strchrnul(line, '\n');
+        next = *end ? end + 1 : end;
+        if (strncmp(line, key, length)) continue;
+        *end = 0;
+        return line + length;
+    }
+    return NULL;
+}
+
+static int print_recipe(char *path)
+{
+    char *text = NULL;
+    KOLO_TRY(kolo_file_read(path, &text, NULL));
+    char *target = comment(text, "# target: "), *what = comment(text, "# ");
+    printf("  %s\n      %s\n", name_of(path), what ? what : "");
+    if (target) printf("      reaches %s\n", target);
+    free(text);
+    return 0;
+}
+
+int kolo_recipe_print_all(void)
+{
+    glob_t found;
+    int rc = find_all(&found);
+    for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++) rc = print_recipe(found.gl_pathv[i]);
+    globfree(&found);
+    return rc;
+}
+
+static bool is_model(const char *word)
+{
+    for (int i = 0; i < kolo_model_count; i++)
+        if (!strcmp(kolo_model_table[i].name, word)) return true;
+    return false;
+}
+
+/* Recipes that begin with `word` but for their small forms; else the one that it may be a slip of. */
+static void offer(const char *word, glob_t *found, char *text, size_t size)
+{
+    const char *names[256], *nearest;
+    int n = 0;
+    size_t used = 0;
+    *text = 0;
+    for (size_t i = 0; i < found->gl_pathc && n < 256; i++) names[n++] = name_of(found->gl_pathv[i]);
+    for (int i = 0; i < n && used < size; i++) {
+        const size_t length = strlen(names[i]);
+        const bool small = length > 6 && !strcmp(names[i] + length - 6, "_small");
+        if (!*word || strncmp(names[i], word, strlen(word)) || small) continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", names[i]);
+    }
+    if (!used && (nearest = kolo_nearest(word, names, n))) snprintf(text, size, "%s", nearest);
+}
+
+static int fail_unknown(const char *word)
+{
+    glob_t found;
+    char near[512];
+    KOLO_TRY(find_all(&found));
+    offer(word, &found, near, sizeof near);
+    globfree(&found);
+    if (is_model(word) && *near)
+        return kolo_fail(KOLO_ECONFIG, "%s is a network, not a recipe: model=%s, or one of the recipes %s (`kolo help recipes`)", word, word, near);
+    if (is_model(word)) return kolo_fail(KOLO_ECONFIG, "%s is a network, not a recipe: model=%s (`kolo help recipes` lists recipes)", word, word);
+    return kolo_fail(KOLO_ECONFIG, "no recipe %s: there is no such file, and none of Kolo's is called so (`kolo help recipes`)%s%s%s", word,
+                     *near ? "; did you mean " : "", near, *near ? "?" : "");
+}
+
+static bool is_suffixed(const char *word)
+{
+    const size_t length = strlen(word), end = sizeof suffix - 1;
+    return length > end && !strcmp(word + length - end, suffix);
+}
+
+/* *path: that of the recipe of Kolo's that is called so, or NULL. */
+static int find_ours(const char *word, char **path)
+{
+    *path = kolo_format("%s/recipes/%s%s", kolo_command_share(), word, is_suffixed(word) ? "" : suffix);
+    if (!*path) return KOLO_ECONFIG;
+    if (kolo_file_exists(*path)) return 0;
+    free(*path);
+    *path = NULL;
+    return 0;
+}
+
+bool kolo_recipe_is(const char *word)
+{
+    char *path = NULL;
+    if (is_suffixed(word)) return true;
+    if (kolo_file_exists(word) || strchr(word, '/') || find_ours(word, &path) < 0) return false;
+    const bool there = path;
+    free(path);
+    return there;
+}
+
+int kolo_recipe_find(const char *word, char **path)
+{
+    if (kolo_file_exists(word) || strchr(word, '/')) return (*path = kolo_strdup(word)) ? 0 : KOLO_ECONFIG;
+    KOLO_TRY(find_ours(word, path));
+    return *path ? 0 : fail_unknown(word);
+}

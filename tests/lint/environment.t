@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# KOLO_<KEY> is an option wherever <key> is one: nobody reads such a variable as something else.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+options=$(sed -nE 's/^(INT|AUTO|REAL|BOOL|TEXT|CHOICE)\(([a-z_0-9]+),.*/KOLO_\U\2/p' src/base/options.def | sort)
+[ "$(wc -l <<< "$options")" -gt 100 ]
+ok $? "the options are found"
+both() { comm -12 <(sort -u) <(echo "$options"); }
+none "names that are kept from the options are none" \
+    "$(sed -n '/reserved\[\] = {/,/^};/s/^ *"\([A-Z_]*\)".*/KOLO_\1/p' src/base/option_read.c | both)"
+none "no program reads one by itself" \
+    "$(sources src hdf5_tools include tests | grep -E '\.(c|h|cu|cuh)$' | xargs -d '\n' grep -ohE 'getenv\("KOLO_[A-Z_0-9]+"\)' | grep -oE 'KOLO_[A-Z_0-9]+' | grep -v '^KOLO_COMM_' | both)"
+# what the library asks its environment for, and what options of kolo are handed to it
+none "every comm_ option is the library's variable" \
+    "$(comm -13 <(grep -ohE 'KOLO_COMM_[A-Z]+' src/comm/library/config.c | sort -u) <(grep '^KOLO_COMM_' <<< "$options"))"
+none "every variable of the library that is an option is a comm_ one" \
+    "$(grep -rohE '"KOLO_[A-Z_]+"' src/comm/library src/comm/transport src/comm/pmpi | tr -d '"' | both | grep -v '^KOLO_COMM_')"
+# a template may read one in order to hand it on
+wrong=""
+for script in $(sources jobs share | grep '\.sh$'); do
+    for name in $(grep -oE '\$\{?KOLO_[A-Z_0-9]+' "$script" | tr -d '${' | both); do
+        key=$(tr '[:upper:]' '[:lower:]' <<< "${name#KOLO_}")
+        grep -qE "[ (]$key=\"?\\\$$name\"?( |\$)" "$script" || wrong="$wrong$script: $name is not what $key= means"$'\n'
+    done
+done
+none "a job hands those that it reads on as what they are" "$wrong"
+done_testing
