@@ -36,6 +36,7 @@ static int kind_of(MPI_Datatype type)
         {MPI_REAL, FLOATING},        {MPI_DOUBLE_PRECISION, FLOATING}, {MPI_INTEGER1, SIGNED},
         {MPI_INTEGER2, SIGNED},      {MPI_INTEGER4, SIGNED},           {MPI_INTEGER8, SIGNED},
         {MPI_REAL4, FLOATING},       {MPI_REAL8, FLOATING},
+        {MPI_CHAR, CHAR_MIN < 0 ? SIGNED : UNSIGNED}, /* text by the standard; but MPIs add it up, and OSU's benchmarks ask for that */
     };
     /* an MPI without Fortran has no types of it */
     for (size_t i = 0; type != MPI_DATATYPE_NULL && i < sizeof types / sizeof *types; i++)
@@ -52,7 +53,7 @@ bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype typ
     else if (op == MPI_MAX) *reduce = KOLO_MAX;
     else return false;
     int kind = kind_of(type);
-    if (kind < 0 || count <= 0 || in == out || out == MPI_IN_PLACE) return false; /* MPI says what is wrong with them */
+    if (kind < 0 || count <= 0 || !in || !out || in == out || out == MPI_IN_PLACE) return false; /* MPI says what is wrong with them */
     if (PMPI_Type_size(type, &bytes) != MPI_SUCCESS) return false;
     int found = wire_of((enum kind)kind, bytes, op == MPI_MIN || op == MPI_MAX);
     *wire = (enum kolo_wire)found;
