@@ -57,8 +57,8 @@ static uint64_t idle_with(const int *rank, int size)
     return mask;
 }
 
-/* A number that all ranks of `comm` have idle with these ranks, else one that is free on all; 0: none, or no memory for a list of ranks somewhere. Where a thread of some rank is about the same for another
- * communicator all try again: none may hold its own while it waits for the others. */
+/* A number that all ranks of `comm` have idle with these ranks, else one that is free on all; 0: none, or no memory for a list of ranks somewhere. Where a thread of
+ * some rank is about the same for another communicator all try again: none may hold its own while it waits for the others. */
 static int agree(MPI_Comm comm, const int *rank, int size)
 {
     for (long round = 1;; round++) {
@@ -94,7 +94,8 @@ static pmpi_carrier *make(MPI_Comm comm, int id, int *rank, int size)
     }
     *c = (pmpi_carrier){.group = group, .rank = kolo_group_rank(group), .size = size, .rank_of = rank, .used = true};
     pmpi_queue_open(&c->queue);
-    return pmpi_shim.carrier[id] = c;
+    pmpi_shim.carrier[id] = c;
+    return c;
 }
 
 static pmpi_carrier *open_carrier(MPI_Comm comm)
