@@ -14,7 +14,7 @@
 #include "ckpt/names.h"
 #include "kolo/error.h"
 
-enum { LISTED = 20, ENTRY = 200 };
+enum { LISTED = 20, ENTRY = 300 }; /* ENTRY: the longest, a name and two shapes */
 
 /* Names that do not fit, up to twenty of a kind. */
 typedef struct complaint {
@@ -28,6 +28,7 @@ static void complain(complaint *c, const char *format, ...)
     if (c->count++ >= LISTED) return;
     size_t used = strlen(c->text);
     va_list list;
+    if (used + ENTRY > sizeof c->text) return;
     used += (size_t)snprintf(c->text + used, sizeof c->text - used, "%s", used ? ", " : "");
     va_start(list, format);
     vsnprintf(c->text + used, sizeof c->text - used, format, list);

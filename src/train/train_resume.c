@@ -127,19 +127,22 @@ static int check_ranks(trainer *t)
 /* What is every rank's own. It is of one grid: on another the run goes on without it. */
 static int load_carried(trainer *t, const char *path)
 {
+    enum { LOADED, LOST, FAILED };
     kolo_session *s = &t->session;
-    size_t bytes = kolo_carry_bytes(s);
+    const size_t bytes = kolo_carry_bytes(s);
+    char why[1024];
     if (!bytes) return 0;
     void *mine = kolo_alloc(bytes);
     if (!mine) return KOLO_ECONFIG;
-    int found = kolo_checkpoint_read_carried(path, t->launch->rank, t->launch->size, mine, bytes);
-    int rc = found < 0 ? found : found ? kolo_carry_load(s, mine) : 1;
+    const int found = kolo_checkpoint_read_carried(path, t->launch->rank, t->launch->size, mine, bytes), rc = found > 0 ? kolo_carry_load(s, mine) : found;
     free(mine);
-    if (found < 0) return rc;
-    int64_t lost = rc != 0;
-    KOLO_TRY(kolo_comm_allreduce(s->comm, &lost, 1, KOLO_WIRE_I64, KOLO_MAX));
-    if (lost && rc == 0) return kolo_fail(KOLO_EINPUT, "%s: another rank found nothing that fits in what the checkpoint carries", path);
-    if (lost && speaks(t))
+    int64_t outcome = found == 0 || (found > 0 && rc == KOLO_EINPUT) ? LOST : rc < 0 ? FAILED : LOADED;
+    const bool own = outcome != LOADED;
+    snprintf(why, sizeof why, "%s", outcome == FAILED ? kolo_error_text() : "another rank could not load its part");
+    KOLO_TRY(kolo_comm_allreduce(s->comm, &outcome, 1, KOLO_WIRE_I64, KOLO_MAX));
+    if (outcome == FAILED) return kolo_fail(rc < 0 ? rc : KOLO_EIO, "%s: what it carries: %s", path, why);
+    if (outcome == LOST && !own) return kolo_fail(KOLO_EINPUT, "%s: another rank found nothing that fits in what the checkpoint carries", path);
+    if (outcome == LOST && speaks(t))
         kolo_warn("%s was written by another grid: %s", path,
                   kolo_is_adasum(t->options) ? "every rank goes on with the optimizer state of rank 0"
                                              : "what compression still held back is lost");
