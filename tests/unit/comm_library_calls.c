@@ -55,6 +55,7 @@ static int exchanged(void)
     return kolo_alltoall(all, in, each, out, each, KOLO_WIRE_F32);
 }
 static int met(void) { return kolo_barrier(all); }
+static int gathered_at(void) { return kolo_gather(all, in, out, 50, NULL, KOLO_WIRE_F32, 1); }
 static int gathered_large(void)
 {
     return do_request((kolo_request){.what = KOLO_ALLGATHER, .in = in, .dims = 1, .dim = {LARGE - me}});
@@ -77,12 +78,24 @@ static int named_gathered(void)
 {
     return do_request((kolo_request){.what = KOLO_ALLGATHER, .name = "rows", .in = in, .dims = 1, .dim = {10 + me}});
 }
+static int named_cut(void) { return named_of(KOLO_REDUCE_SCATTER, "cut", NULL); }
+static int named_gathered_at(void) { return do_request((kolo_request){.what = KOLO_GATHER, .name = "at", .in = in, .dims = 1, .dim = {10 + me}}); }
+static int named_dealt(void) { return do_request((kolo_request){.what = KOLO_SCATTER, .name = "dealt", .in = in, .dims = 1, .dim = {me ? 0 : 100}}); }
+static int named_exchanged(void) { return do_request((kolo_request){.what = KOLO_ALLTOALL, .name = "exchanged", .in = in, .dims = 1, .dim = {30}}); }
+static int named_sparse(void)
+{
+    static const int64_t index[4] = {700, 3, 3, 12};
+    return do_request((kolo_request){
+        .what = KOLO_SPARSE_ALLREDUCE, .name = "sparse", .in = in, .index = index, .rows = 1000, .dims = 2, .dim = {4, 9}});
+}
 static int in_bf16(void) { return named_of(KOLO_ALLREDUCE, "16", "bf16"); }
 static int in_int8(void) { return named_of(KOLO_ALLREDUCE, "8", "int8"); }
 static int by_topk(void) { return named_of(KOLO_ALLREDUCE, "top", "topk:0.1"); }
 static int by_powersgd(void) { return named_of(KOLO_ALLREDUCE, "rank", "powersgd:2"); }
 static int grouped_sums(void) { return grouped(KOLO_ALLREDUCE); }
 static int grouped_gathers(void) { return grouped(KOLO_ALLGATHER); }
+static int grouped_parts(void) { return grouped(KOLO_REDUCE_SCATTER); }
+static int grouped_starts(void) { return grouped(KOLO_BROADCAST); }
 static int joined(void)
 {
     int last;
@@ -100,6 +113,7 @@ static const struct {
              {"reduce_scatter", scattered},
              {"allgather", gathered},
              {"allgather of more than 1 MiB into the library's memory", gathered_large},
+             {"gather", gathered_at},
              {"broadcast", sent},
              {"scatter", dealt},
              {"alltoall", exchanged},
@@ -109,12 +123,19 @@ static const struct {
              {"named broadcast", named_sent},
              {"named barrier", named_met},
              {"named allgather", named_gathered},
+             {"named reduce_scatter", named_cut},
+             {"named gather", named_gathered_at},
+             {"named scatter", named_dealt},
+             {"named alltoall", named_exchanged},
+             {"named sparse allreduce", named_sparse},
              {"compressed to bf16", in_bf16},
              {"compressed to int8", in_int8},
              {"compressed by topk", by_topk},
              {"compressed by PowerSGD", by_powersgd},
              {"400 grouped allreduces", grouped_sums},
              {"400 grouped allgathers", grouped_gathers},
+             {"400 grouped reduce_scatters", grouped_parts},
+             {"400 grouped broadcasts", grouped_starts},
              {"named allreduce while a rank has joined", joined}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 

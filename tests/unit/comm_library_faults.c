@@ -96,7 +96,7 @@ static const trial trials[] = {
     {NULL, LEAVES, BY_CALLER}, {NULL, KILLED, LARGE},      {NULL, STOPPED, LARGE},  {NULL, LATE, LARGE},
     {NULL, GIVES_UP, LARGE},   {apart, LEAVES, LARGE},     {NULL, KILLED, NAMED},   {NULL, STOPPED, NAMED},
     {NULL, GIVES_UP, NAMED}, /* late: that is the stall inspector's */
-    {beside, KILLED, LARGE},   {apart, KILLED, NAMED},     {apart, STOPPED, LARGE}, {apart, GIVES_UP, BY_CALLER},
+    {beside, KILLED, LARGE},   {apart, KILLED, NAMED},     {apart, STOPPED, LARGE}, {apart, STOPPED, NAMED},  {apart, GIVES_UP, BY_CALLER},
 };
 
 /* The victim may have to be killed, and its end is nobody's fault. */
