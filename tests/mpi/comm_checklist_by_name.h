@@ -138,6 +138,25 @@ static int64_t try_grouped(enum kolo_reduce op, bool in_place, double scale, int
     return bad;
 }
 
+/* Those who are there reduce a group of mixed types; the others do not ask. */
+static int64_t try_grouped_of(uint32_t there, int seed)
+{
+    enum { N = 4 };
+    static const char *const names[N] = {"w.0", "w.1", "w.2", "w.3"};
+    static const enum kolo_wire types[N] = {KOLO_WIRE_F32, KOLO_WIRE_I32, KOLO_WIRE_F32, KOLO_WIRE_BF16};
+    kolo_request r[N];
+    kolo_handle h[N];
+    int64_t bad = 0;
+    for (int i = 0; i < N; i++) {
+        fill(name_vector[i], rank, 30 + i, seed + i, KOLO_SUM, types[i]);
+        r[i] = named(names[i], request(KOLO_ALLREDUCE, NULL, name_vector[i], types[i], 30 + i, 0));
+    }
+    if (kolo_submit_grouped(all, r, N, h) < 0) return 1000;
+    for (int i = 0; i < N; i++)
+        bad += kolo_wait(world, h[i]) < 0 || differ(name_vector[i], 30 + i, there, seed + i, KOLO_SUM, types[i]);
+    return bad;
+}
+
 /* Rows that differ from rank to rank, of two types; reduce_scatters whose rows cannot be cut evenly. */
 static int64_t try_grouped_parts(enum kolo_collective what, enum kolo_reduce op, int seed)
 {
@@ -354,6 +373,49 @@ static int64_t try_join(int first, enum kolo_reduce op, bool warm)
     return bad + (highest != -lowest || last < 0 || last >= size || last == first);
 }
 
+/* The same for those who are left: of each pair of numbers the greatest and the least. */
+static int64_t differs_among(bool away, const float *v, int64_t count)
+{
+    int64_t most = INT64_MIN, least = INT64_MIN;
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (size_t i = 0; i < (size_t)count * sizeof *v; i++) hash = (hash ^ ((const unsigned char *)v)[i]) * 0x100000001b3ull;
+    if (!away) most = (int64_t)(hash >> 2), least = -most;
+    int64_t bad = kolo_allreduce(all, NULL, &most, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 ||
+                  kolo_allreduce(all, NULL, &least, 1, KOLO_WIRE_I64, KOLO_MAX) < 0;
+    return bad + (most != -least);
+}
+
+/* Sums that are more than sums by elements, and groups, while `first` has joined; asked for before that too, so that what is held back is there. */
+static int64_t try_join_special(int first)
+{
+    enum { COUNT = 600, KINDS = 7 };
+    static const char *const words[KINDS] = {NULL, "bf16", "fp16", "int8", "topk:1", "topk:0.1", "powersgd:2"};
+    static float v[KINDS][COUNT];
+    char name[KINDS][16];
+    int64_t bad = 0;
+    int last = -1;
+    for (int round = 0; round < 2; round++) {
+        const bool away = round == 1 && rank == first;
+        const uint32_t there = everybody() & ~(round == 1 ? 1u << first : 0);
+        for (int k = 0; k < KINDS && !away; k++) {
+            kolo_request r = request(KOLO_ALLREDUCE, NULL, v[k], KOLO_WIRE_F32, k == 6 ? 20 : COUNT, k == 6 ? 30 : 0);
+            for (int i = 0; i < COUNT && k == 0; i++) v[k][i] = i % size == rank ? 3 : 0; /* orthogonal: Adasum is the sum */
+            if (k) fill(v[k], rank, COUNT, 40 + k, KOLO_SUM, KOLO_WIRE_F32);
+            snprintf(name[k], sizeof name[k], "special.%d", k);
+            r.name = name[k];
+            r.compression = words[k];
+            r.reduce = k == 0 ? KOLO_ADASUM : KOLO_SUM;
+            bad += run(all, &r, NULL) < 0;
+            for (int i = 0; i < COUNT && k == 0; i++) bad += v[k][i] != (float)(there >> i % size & 1 ? 3 : 0);
+            if (k == 1 || k == 2 || k == 4) bad += differ(v[k], COUNT, there, 40 + k, KOLO_SUM, KOLO_WIRE_F32);
+        }
+        if (!away) bad += try_grouped_of(there, 50 + first);
+    }
+    bad += kolo_join(all, &last) < 0 || last == first;
+    for (int k = 0; k < KINDS; k++) bad += differs_among(rank == first, v[k], COUNT);
+    return bad;
+}
+
 static void check_join(void)
 {
     static const enum kolo_reduce ops[] = {KOLO_AVERAGE, KOLO_SUM, KOLO_MIN, KOLO_MAX, KOLO_PRODUCT};
@@ -367,6 +429,9 @@ static void check_join(void)
     for (int op = 0; op < 5; op++) bad += try_join(op % size, ops[op], true);
     report(bad, "after each rank's join the others' average counts those that brought data, min, max and product are "
                 "right; the last one is the same on all");
+    bad = 0;
+    for (int first = 0; first < size; first++) bad += try_join_special(first);
+    report(bad, "Adasum, compressed and grouped sums are right while somebody has joined, and the same on all others");
     static const enum kolo_collective others[] = {KOLO_ALLGATHER, KOLO_BROADCAST, KOLO_REDUCE_SCATTER, KOLO_ALLTOALL,
                                                   KOLO_GATHER,    KOLO_SCATTER,   KOLO_SPARSE_ALLREDUCE, KOLO_BARRIER};
     static const int64_t index[64];
