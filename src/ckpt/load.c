@@ -14,25 +14,45 @@
 #include "ckpt/names.h"
 #include "kolo/error.h"
 
-enum { LISTED = 20, ENTRY = 300 }; /* ENTRY: the longest, a name and two shapes */
+enum { LISTED = 20, SHARE = 1100, ENTRY = 500 }; /* three shares, a path and some words fit in an error's text */
 
-/* Names that do not fit, up to twenty of a kind. */
+/* Names that do not fit. Those that have no room in the error's text are told in lines of their own. */
 typedef struct complaint {
-    int count;
-    char text[LISTED * ENTRY];
+    const char *what;
+    enum kolo_log_level level; /* of those lines */
+    int count, listed;
+    char text[SHARE], more[SHARE];
 } complaint;
+
+static bool add_name(char text[SHARE], const char *name)
+{
+    const size_t used = strlen(text), length = strlen(name);
+    if (used + length + 3 > SHARE) return false;
+    snprintf(text + used, SHARE - used, "%s%s", used ? ", " : "", name);
+    return true;
+}
+
+static void tell_more(complaint *c)
+{
+    if (*c->more) kolo_log0(c->level, "%s: %s", c->what, c->more);
+    *c->more = 0;
+}
 
 static void complain(complaint *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void complain(complaint *c, const char *format, ...)
 {
-    if (c->count++ >= LISTED) return;
-    size_t used = strlen(c->text);
+    char name[ENTRY];
     va_list list;
-    if (used + ENTRY > sizeof c->text) return;
-    used += (size_t)snprintf(c->text + used, sizeof c->text - used, "%s", used ? ", " : "");
     va_start(list, format);
-    vsnprintf(c->text + used, sizeof c->text - used, format, list);
+    vsnprintf(name, sizeof name, format, list);
     va_end(list);
+    if (c->listed == c->count++ && c->listed < LISTED && add_name(c->text, name)) {
+        c->listed++;
+        return;
+    }
+    if (add_name(c->more, name)) return;
+    tell_more(c);
+    add_name(c->more, name);
 }
 
 static void shape_text(const int64_t *dim, int rank, char text[96])
@@ -43,24 +63,20 @@ static void shape_text(const int64_t *dim, int rank, char text[96])
         used += (size_t)snprintf(text + used, 96 - used, "%s%lld", d ? "x" : "", (long long)dim[d]);
 }
 
-static int fail_complaints(const char *path, const char *model, const complaint *missing, const complaint *extra,
-                           const complaint *wrong)
+static int fail_complaints(const char *path, const char *model, complaint *const kind[3])
 {
-    char text[3 * sizeof missing->text + 512] = "";
-    const struct {
-        const char *what;
-        const complaint *c;
-    } kind[] = {{"missing", missing}, {"unknown", extra}, {"of another shape", wrong}};
+    char text[3 * (SHARE + 64)] = "";
     for (int i = 0; i < 3; i++) {
-        size_t used = strlen(text);
-        int more = kind[i].c->count - LISTED;
-        if (kind[i].c->count == 0) continue;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %s: %s", used ? "; " : "", kind[i].c->count,
-                                 kind[i].what, kind[i].c->text);
-        if (more > 0 && used < sizeof text) snprintf(text + used, sizeof text - used, " and %d more", more);
+        const size_t used = strlen(text);
+        complaint *c = kind[i];
+        tell_more(c);
+        if (c->count == 0) continue;
+        char more[32] = "";
+        if (c->count > c->listed) snprintf(more, sizeof more, " and %d more", c->count - c->listed);
+        snprintf(text + used, sizeof text - used, "%s%d %s: %s%s", used ? "; " : "", c->count, c->what, c->text, more);
     }
     return kolo_fail(KOLO_ECONFIG,
-                     "%s: its tensors are not those of %s (give the model and the options it was trained with): %s",
+                     "%.300s: its tensors are not those of %s (give the model and the options it was trained with): %s",
                      path, model, text);
 }
 
@@ -109,7 +125,7 @@ static int find_extra(const kolo_weights *weights, const item *items, int n, con
     for (int i = 0; i < kolo_weights_count(weights); i++) {
         const char *name = kolo_weights_at(weights, i)->name;
         if (kolo_names_made_anew(name) || (r->plain_only && strchr(name, ':'))) continue;
-        if (!bsearch(&name, known, (size_t)n, sizeof *known, compare_text)) complain(extra, "%.120s", name);
+        if (!bsearch(&name, known, (size_t)n, sizeof *known, compare_text)) complain(extra, "%.400s", name);
     }
     free(known);
     return 0;
@@ -117,25 +133,27 @@ static int find_extra(const kolo_weights *weights, const item *items, int n, con
 
 static int check(const kolo_weights *weights, const kolo_graph *g, const item *items, int n, const rules *r)
 {
-    complaint missing = {.count = 0}, extra = {.count = 0}, wrong = {.count = 0}, same = {.count = 0};
+    complaint missing = {.what = "missing", .level = KOLO_LOG_ERROR}, extra = {.what = "unknown", .level = KOLO_LOG_ERROR},
+              wrong = {.what = "of another shape", .level = KOLO_LOG_ERROR}, same = {.what = "as initialised", .level = KOLO_LOG_INFO};
     KOLO_TRY(find_extra(weights, items, n, r, &extra));
     for (int i = 0; i < n; i++) {
         const kolo_tensor *t = kolo_item_tensor(g, &items[i]);
         const kolo_weight *w = kolo_weights_find(weights, items[i].name);
         char is[96], wanted[96];
-        if (left(r, &items[i], w, t)) complain(&same, "%.120s", items[i].name);
-        else if (!w) complain(&missing, "%.120s", items[i].name);
+        if (left(r, &items[i], w, t)) complain(&same, "%.400s", items[i].name);
+        else if (!w) complain(&missing, "%.400s", items[i].name);
         else if (!fits(w, t)) {
             shape_text(w->dim, w->rank, is);
             shape_text(t->dim, t->rank, wanted);
-            complain(&wrong, "%.80s (%s %s, the model has %s)", items[i].name, kolo_weight_type_name(w->type), is, wanted);
+            complain(&wrong, "%.250s (%s %s, the model has %s)", items[i].name, kolo_weight_type_name(w->type), is, wanted);
         }
     }
-    if (missing.count + extra.count + wrong.count) return fail_complaints(r->path, r->model, &missing, &extra, &wrong);
+    if (missing.count + extra.count + wrong.count) return fail_complaints(r->path, r->model, (complaint *const[]){&missing, &extra, &wrong});
+    tell_more(&same);
     if (same.count)
         kolo_info("%s: %s: %d tensors stay as initialised: %s%s", r->path,
                   r->partial ? "it ends before the network does" : "the last layer begins anew", same.count, same.text,
-                  same.count > LISTED ? " ..." : "");
+                  same.count > same.listed ? " ..." : "");
     return 0;
 }
 
@@ -223,6 +241,17 @@ fail:
     return rc;
 }
 
+static void tell(const char *path, const kolo_weights *weights, const name_map *names)
+{
+    const char *taken = kolo_weights_taken(weights), *beside = kolo_weights_beside(weights);
+    char more[512] = "";
+    if (beside)
+        snprintf(more, sizeof more, ", %s%.100s%s; it also holds %s, which FILE:%s takes", taken ? "of its \"" : "the weights",
+                 taken ? taken : "", taken ? "\"" : " themselves", beside, beside);
+    kolo_info("%s: %d tensors in %s's form, under %s names%s", path, kolo_weights_count(weights), kolo_weights_kind(weights),
+              kolo_names_whose(names), more);
+}
+
 int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan, int head)
 {
     const kolo_graph *g = plan->graph;
@@ -239,9 +268,7 @@ int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan
         if (rc == 0) rc = kolo_graph_head(g, r.head);
     }
     if (rc == 0) rc = load(weights, exec, plan, false, false, &r);
-    if (rc == 0)
-        kolo_info("%s: %d tensors in %s's form, under %s names", path, kolo_weights_count(weights), kolo_weights_kind(weights),
-                  kolo_names_whose(names));
+    if (rc == 0) tell(path, weights, names);
     if (rc == 0) rc = start_averages(exec, plan);
 fail:
     free(r.head);

@@ -113,7 +113,7 @@ static const name_map *convert(const name_map *map, bool from_theirs, const char
 
 bool kolo_names_made_anew(const char *name)
 {
-    static const char *const tail[] = {"num_batches_tracked", "relative_position_index", "attn_mask", "total_ops", "total_params"};
+    static const char *const tail[] = {"num_batches_tracked", "relative_position_index", "attn_mask", "total_ops", "total_params", "n_averaged"};
     const size_t length = strlen(name);
     for (size_t i = 0; i < sizeof tail / sizeof *tail; i++) {
         const size_t n = strlen(tail[i]);

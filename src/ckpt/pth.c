@@ -129,18 +129,40 @@ static int has_tensors(const pickle *p, const pickle_value *dict)
     return 0;
 }
 
-/* The dict of tensors: the root, or what programs put it into. */
-static const pickle_value *find_state(const pickle *p, const pickle_value *root)
+static const pickle_value *dict_under(const pickle *p, const pickle_value *root, const char *key)
 {
-    static const char *const wrapper[] = {"state_dict", "model",  "model_state_dict", "model_state",   "net",
-                                          "network",    "params", "model_ema",        "state_dict_ema"};
+    const pickle_value *inner = pickle_get(p, root, key);
+    return inner && inner->kind == PICKLE_DICT ? inner : NULL;
+}
+
+/* What programs put the dict of tensors into; the weights' own before their average. */
+static const pickle_value *unwrap(pth *f, const pickle_value *root)
+{
+    const pickle_value *first = NULL;
+    for (const char *const *key = kolo_weights_group; *key; key++) {
+        const pickle_value *inner = dict_under(&f->p, root, *key);
+        if (!inner) continue;
+        if (!first) first = inner, f->w->taken = *key;
+        else if (!f->w->beside && has_tensors(&f->p, inner)) f->w->beside = *key;
+    }
+    return first;
+}
+
+/* The dict of tensors: the root, or one within. */
+static const pickle_value *find_state(pth *f, const pickle_value *root)
+{
     for (int depth = 0; depth < NESTED && root->kind == PICKLE_DICT; depth++) {
-        const pickle_value *inner = NULL;
-        for (size_t i = 0; !inner && i < sizeof wrapper / sizeof *wrapper; i++) {
-            inner = pickle_get(p, root, wrapper[i]);
-            if (inner && inner->kind != PICKLE_DICT) inner = NULL;
+        const char *wanted = f->w->wanted;
+        const pickle_value *inner = wanted ? dict_under(&f->p, root, wanted) : NULL;
+        if (inner) {
+            f->w->taken = wanted;
+            return has_tensors(&f->p, inner) ? inner : NULL;
         }
-        if (!inner) return has_tensors(p, root) ? root : NULL;
+        inner = unwrap(f, root);
+        if (!inner) {
+            if (wanted) f->w->taken = NULL; /* names may have it */
+            return has_tensors(&f->p, root) ? root : NULL;
+        }
         root = inner;
     }
     return NULL;
@@ -148,7 +170,7 @@ static const pickle_value *find_state(const pickle *p, const pickle_value *root)
 
 static int read_state(pth *f, int32_t root)
 {
-    const pickle_value *state = find_state(&f->p, &f->p.value[root]);
+    const pickle_value *state = find_state(f, &f->p.value[root]);
     if (!state)
         return kolo_fail(KOLO_EINPUT, "%s: it holds no dict of tensors: write one by torch.save(model.state_dict(), FILE)", f->w->path);
     for (int64_t i = 0; i + 1 < state->count; i += 2) {

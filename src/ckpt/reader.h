@@ -14,7 +14,12 @@ struct kolo_weights {
     int *by_name; /* [count], once the list is complete */
     void *kept;   /* chain of blocks that go with the handle */
     bool partial;
+    const char *wanted;         /* the group of tensors that is asked for; NULL: the usual one */
+    const char *taken, *beside; /* the group that was taken, and another that the file holds; NULL: it has none */
 };
+
+/* Under what programs put tensors in a file that holds more than one set of them, the usual ones first; NULL-terminated. */
+extern const char *const kolo_weights_group[];
 
 /* Zeroed memory that is freed with the handle. NULL: error text set. */
 void *kolo_weights_keep(kolo_weights *w, size_t bytes);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "ckpt/reader.h"
 #include "ckpt/stream.h"
@@ -88,13 +89,19 @@ void *kolo_weights_keep(kolo_weights *w, size_t bytes)
     return b->data;
 }
 
+static const char *keep_text(kolo_weights *w, const char *text, size_t length)
+{
+    char *copy = kolo_weights_keep(w, length + 1);
+    if (copy) memcpy(copy, text, length);
+    return copy;
+}
+
 kolo_weight *kolo_weights_add(kolo_weights *w, const char *name, size_t length)
 {
     if (w->count >= INT32_MAX - 1) return kolo_weights_refuse(w, "it has too many tensors"), NULL;
     if (kolo_grow(&w->weight, &w->capacity, w->count, sizeof *w->weight) < 0) return NULL;
-    char *copy = kolo_weights_keep(w, length + 1);
+    const char *copy = keep_text(w, name, length);
     if (!copy) return NULL;
-    memcpy(copy, name, length);
     kolo_weight *t = &w->weight[w->count++];
     *t = (kolo_weight){.name = copy};
     return t;
@@ -129,7 +136,7 @@ int kolo_weights_sort(kolo_weights *w)
     return 0;
 }
 
-/* Wrappers of models put themselves before every name. */
+/* Wrappers of models put themselves before every name but that of their own counter. */
 static void drop_prefixes(kolo_weights *w)
 {
     static const char *const prefix[] = {"module.", "_orig_mod."};
@@ -137,9 +144,68 @@ static void drop_prefixes(kolo_weights *w)
         const char *one = prefix[i % 2];
         const size_t length = strlen(one);
         int64_t with = 0;
-        while (with < w->count && !strncmp(w->weight[with].name, one, length)) with++;
-        for (int64_t k = 0; with == w->count && k < w->count; k++) w->weight[k].name += length;
+        while (with < w->count && (!strncmp(w->weight[with].name, one, length) || !strcmp(w->weight[with].name, "n_averaged"))) with++;
+        for (int64_t k = 0; with == w->count && k < w->count; k++)
+            if (!strncmp(w->weight[k].name, one, length)) w->weight[k].name += length;
     }
+}
+
+/* ---- files of several sets of tensors ---- */
+
+const char *const kolo_weights_group[] = {"state_dict", "model",  "model_state_dict", "model_state",    "net", "network",
+                                          "params",     "model_ema", "state_dict_ema", "ema",            NULL};
+
+/* KEY.NAME, or KEY:NAME as checkpoints of this program have it. */
+static bool in_group(const char *name, const char *key)
+{
+    const size_t length = strlen(key);
+    return !strncmp(name, key, length) && (name[length] == '.' || name[length] == ':');
+}
+
+static int64_t count_group(const kolo_weights *w, const char *key)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < w->count; i++) count += in_group(w->weight[i].name, key);
+    return count;
+}
+
+/* Where tensors have but their names to tell sets apart. */
+static int take_group(kolo_weights *w)
+{
+    int64_t members = 0, kept = 0;
+    const char *first = NULL;
+    for (const char *const *key = kolo_weights_group; *key && !w->wanted; key++) {
+        const int64_t count = count_group(w, *key);
+        if (count && first && !w->beside) w->beside = *key;
+        if (count && !first) first = *key;
+        members += count;
+    }
+    if (!w->wanted && !(w->beside && members == w->count)) { /* names that are not all of such sets are the network's own */
+        w->beside = count_group(w, "ema") ? "ema" : NULL;
+        return 0;
+    }
+    w->taken = w->wanted ? w->wanted : first;
+    for (int64_t i = 0; i < w->count; i++) {
+        if (!in_group(w->weight[i].name, w->taken)) continue;
+        w->weight[kept] = w->weight[i];
+        w->weight[kept++].name += strlen(w->taken) + 1;
+    }
+    w->count = kept;
+    return kept ? 0 : kolo_fail(KOLO_EINPUT, "%s: it holds no tensors under \"%.100s\"", w->path, w->taken);
+}
+
+char *kolo_weights_file(const char *word, const char **key)
+{
+    const char *colon = strrchr(word, ':');
+    *key = NULL;
+    if (!colon || kolo_file_exists(word)) return kolo_strdup(word);
+    char *file = kolo_format("%.*s", (int)(colon - word), word);
+    if (file && kolo_file_exists(file)) {
+        *key = colon + 1;
+        return file;
+    }
+    free(file);
+    return kolo_strdup(word);
 }
 
 static int map_file(kolo_weights *w)
@@ -167,9 +233,12 @@ int kolo_weights_open(kolo_weights **weights, const char *path, const kolo_graph
     kolo_weights *w = *weights = kolo_alloc(sizeof *w);
     if (!w) return KOLO_ECONFIG;
     w->kind = "weights";
-    if (!(w->path = kolo_strdup(path))) goto fail;
+    const char *key;
+    if (!(w->path = kolo_weights_file(path, &key))) goto fail;
+    if (key && !(w->wanted = keep_text(w, key, strlen(key)))) goto fail;
     KOLO_TRY_GOTO(rc, map_file(w));
     KOLO_TRY_GOTO(rc, read_any(w, graph));
+    if (!w->taken) KOLO_TRY_GOTO(rc, take_group(w));
     drop_prefixes(w);
     KOLO_TRY_GOTO(rc, kolo_weights_sort(w));
     return 0;
@@ -194,6 +263,8 @@ void kolo_weights_close(kolo_weights **weights)
 }
 
 const char *kolo_weights_kind(const kolo_weights *weights) { return weights->kind; }
+const char *kolo_weights_taken(const kolo_weights *weights) { return weights->taken; }
+const char *kolo_weights_beside(const kolo_weights *weights) { return weights->beside; }
 bool kolo_weights_partial(const kolo_weights *weights) { return weights->partial; }
 int kolo_weights_count(const kolo_weights *weights) { return (int)weights->count; }
 

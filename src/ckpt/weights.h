@@ -38,10 +38,15 @@ typedef struct kolo_weight {
 
 typedef struct kolo_weights kolo_weights;
 
-/* Maps FILE. graph: whose layers a darknet file is cut by; NULL: such files are refused. A prefix that wrappers of models put before all names
+/* Maps FILE, or of a file of several sets of tensors (weights and their average) the one under KEY: FILE:KEY. graph: whose layers a darknet file is cut by; NULL: such files are refused. A prefix that wrappers of models put before all names
  * ("module.") is dropped. KOLO_EINPUT: not a file, of no known kind, damaged, hostile, or of element types that are not read (by name). */
 int kolo_weights_open(kolo_weights **weights, const char *path, const kolo_graph *graph);
 void kolo_weights_close(kolo_weights **weights);
+/* FILE of FILE:KEY, which the caller frees; *key: within word, or NULL where it is no more than a file's name. NULL: error text set. */
+char *kolo_weights_file(const char *word, const char **key);
+/* Of several sets: the one that was taken, and another; NULL: the file has one. */
+const char *kolo_weights_taken(const kolo_weights *weights);
+const char *kolo_weights_beside(const kolo_weights *weights);
 const char *kolo_weights_kind(const kolo_weights *weights); /* "safetensors", "PyTorch", "darknet" */
 bool kolo_weights_partial(const kolo_weights *weights); /* darknet: it ends at the border of an earlier layer than the network's last */
 int kolo_weights_count(const kolo_weights *weights);

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ckpt/ckpt.h"
-#include "ckpt/stream.h"
+#include "ckpt/weights.h"
 #include "cmd/cmd.h"
 #include "kolo/error.h"
 #include "train/detect_predict.h"
@@ -155,8 +155,12 @@ static int check_words(const kolo_options *o, const char *recipe, int64_t n, con
     if (!*o->weights && !*o->run) return kolo_fail(KOLO_ECONFIG, "no weights: give weights=FILE or run=DIR");
     if (n == 0) return kolo_fail(KOLO_ECONFIG, "no pictures: usage: kolo predict model=NAME weights=FILE IMAGE...");
     for (int64_t i = 0; i < n; i++) KOLO_TRY(check_there(path[i]));
-    if (*o->weights) KOLO_TRY(check_there(o->weights));
-    return *o->labels ? check_there(o->labels) : 0;
+    if (*o->labels) KOLO_TRY(check_there(o->labels));
+    const char *key;
+    char *file = kolo_weights_file(o->weights, &key);
+    const int rc = !file ? KOLO_ECONFIG : *file ? check_there(file) : 0;
+    free(file);
+    return rc;
 }
 
 static int predict(kolo_options *o, const char *recipe, int64_t n, const char *const *path)

@@ -46,6 +46,18 @@ like log "2 of another shape: linear.weight .F32 10x64, the model has 7x64., lin
 convert model=resnet32 weights=a.safetensors x.safetensors
 like log "layer1.3.conv1.weight, .* and [0-9]+ more" "missing tensors: twenty, then how many more"
 
+header='{"linear.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}' long=$(printf 'x%.0s' {1..200})
+for i in {10..59}; do header+=",\"$long$i\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[$((4 * i - 36)),$((4 * i - 32))]}"; done
+{
+    # shellcheck disable=SC2059
+    printf "\\x$(printf %x $((${#header} % 256 + 1)))\\x$(printf %x $((${#header} / 256)))\\0\\0\\0\\0\\0\\0"
+    printf '%s}' "$header" && head -c 204 /dev/zero
+} > long.safetensors
+convert model=resnet20 weights=long.safetensors x.safetensors
+is $? 78 "fifty long names: exit 78"
+like log 'error: kolo export: .*missing: .*; 50 unknown: .*; 1 of another shape: linear.weight .F32 1, the model has 10x64.$' "no kind pushes another out"
+is "$(grep -o 'xxx[0-9][0-9]' log | sort -u | wc -l) $(grep -oE 'layer[123]\.[012]\.(conv|bn)[12]\.(weight|bias|running_mean|running_var)' log | sort -u | wc -l)" "50 90" "and each is listed"
+
 # --- predict
 kolo-pack --source shapes --count 3 --size 28 --color gray --encoding raw --out data > log 2>&1
 kolo-shards extract data --out pictures >> log 2>&1

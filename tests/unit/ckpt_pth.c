@@ -47,6 +47,26 @@ static void values(void)
     kolo_weights_close(&w);
 }
 
+/* As torchvision's training script saves weights and their average. */
+static void averages(void)
+{
+    kolo_weights *w = NULL;
+    char named[64];
+    is_int(OPEN(&w, HEAD "\x80\2}(X\x9\0\0\0model_ema}(X\x8\0\0\0module.w" B "X\xa\0\0\0n_averaged" B "uX\5\0\0\0model}(X\1\0\0\0w" W "X\1\0\0\0b" B "uu." KEYS NUMBERS), 0,
+           "weights and their average in one file (%s)", kolo_error_text());
+    const kolo_weight *t = w ? kolo_weights_find(w, "w") : NULL;
+    ok(t && t->rank == 2 && !strcmp(kolo_weights_taken(w), "model"), "the weights are taken, which is known");
+    ok(w && kolo_weights_beside(w) && !strcmp(kolo_weights_beside(w), "model_ema"), "and that there is another set");
+    kolo_weights_close(&w);
+    snprintf(named, sizeof named, "%s:model_ema", path);
+    is_int(kolo_weights_open(&w, named, NULL), 0, "which FILE:KEY takes (%s)", kolo_error_text());
+    t = w ? kolo_weights_find(w, "w") : NULL;
+    ok(t && t->rank == 1 && kolo_weights_count(w) == 2, "under its names without their wrapper's, whatever counter is among them");
+    kolo_weights_close(&w);
+    snprintf(named, sizeof named, "%s:swa", path);
+    ok(kolo_weights_open(&w, named, NULL) == KOLO_EINPUT && strstr(kolo_error_text(), "no tensors under \"swa\""), "a key that is not there: %s", kolo_error_text());
+}
+
 static void refused(const void *data, size_t bytes, const char *what, const char *text)
 {
     kolo_weights *w = NULL;
@@ -102,6 +122,7 @@ int main(void)
     if (fd < 0) return 1;
     close(fd);
     values();
+    averages();
     hostile();
     cut();
     unlink(path);

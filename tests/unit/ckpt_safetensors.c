@@ -101,6 +101,37 @@ static void forge(const char *header, size_t bytes, int64_t length, size_t data)
     free(file);
 }
 
+/* Sets of tensors that only their names tell apart. */
+static void sets(void)
+{
+    static const float x[] = {1, 2, 3};
+    const kolo_weight both[] = {{"model_ema.a", KOLO_WEIGHT_F32, 1, {1}, x, 4, NULL}, {"model.a", KOLO_WEIGHT_F32, 1, {1}, x + 1, 4, NULL}},
+                      kept[] = {{"a", KOLO_WEIGHT_F32, 1, {1}, x, 4, NULL}, {"ema:a", KOLO_WEIGHT_F32, 1, {1}, x + 2, 4, NULL}};
+    kolo_weights *w = NULL;
+    char key[256];
+    kolo_weights_write(other, both, 2, NULL);
+    kolo_weights_open(&w, other, NULL);
+    ok(w && kolo_weights_count(w) == 1 && *(const float *)kolo_weights_find(w, "a")->data == 2 && !strcmp(kolo_weights_taken(w), "model") &&
+       !strcmp(kolo_weights_beside(w), "model_ema"), "of weights and their average the weights are taken, and both known");
+    kolo_weights_close(&w);
+    snprintf(key, sizeof key, "%s:model_ema", other);
+    kolo_weights_open(&w, key, NULL);
+    ok(w && kolo_weights_count(w) == 1 && *(const float *)kolo_weights_find(w, "a")->data == 1, "FILE:KEY takes the other");
+    kolo_weights_close(&w);
+    kolo_weights_write(other, both, 1, NULL);
+    kolo_weights_open(&w, other, NULL);
+    ok(w && kolo_weights_find(w, "model_ema.a") && !kolo_weights_beside(w), "of one set names stay as they are");
+    kolo_weights_close(&w);
+    kolo_weights_write(other, kept, 2, NULL);
+    kolo_weights_open(&w, other, NULL);
+    ok(w && kolo_weights_count(w) == 2 && !kolo_weights_taken(w) && !strcmp(kolo_weights_beside(w), "ema"), "a checkpoint's own file is whole");
+    kolo_weights_close(&w);
+    snprintf(key, sizeof key, "%s:ema", other);
+    kolo_weights_open(&w, key, NULL);
+    ok(w && kolo_weights_count(w) == 1 && *(const float *)kolo_weights_find(w, "a")->data == 3, "unless its averages are asked for");
+    kolo_weights_close(&w);
+}
+
 static void refused(const char *what, const char *header, int64_t length, size_t data, const char *word)
 {
     kolo_weights *w = NULL;
@@ -205,6 +236,7 @@ int main(void)
     snprintf(path, sizeof path, "%s/a.safetensors", folder);
     snprintf(other, sizeof other, "%s/b.safetensors", folder);
     round_trip();
+    sets();
     python();
     liars();
     mutations();
