@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Collectives of more than 2^31 elements, where there is memory for them: 2 GiB a rank and as much again for what comes and goes; and a message of more
+# Collectives of more than 2^31 elements, where there is memory for them: 2 GiB a rank and as much again for what comes and goes, on one node and between two; and a message of more
 # bytes than an int counts between the nodes of a real Slurm, over MPI and over TCP.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -9,6 +9,7 @@ need mpiexec
 free=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
 [ "$free" -ge 10 ] || skip_all "$free GiB of memory are free, it takes 10"
 LIMIT=900 ran "2 ranks" mpiexec -n 2 "$program"
+LIMIT=900 ran "2 ranks on 2 nodes" mpiexec -n 2 "$program" 2147483653 apart
 if command -v slurmctld slurmd munged srun > /dev/null; then
     cluster 2 2
     KIND=pmi2

@@ -1,16 +1,18 @@
-/* A long random mix: every collective but join, in two groups, named and not, in place and not, small and large, in another order and at other moments on every rank. */
+/* A long random mix: every collective, in two groups, named and not, alone and grouped, in place and not, small and large, by Adasum, compressed, while a rank has
+ * joined, in another order and at other moments on every rank. */
 #ifndef TESTS_COMM_CHECKLIST_MIX_H
 #define TESTS_COMM_CHECKLIST_MIX_H
 
 #include "comm_checklist.h"
 
-enum { MIX = 40 /* requests under way at a time */, MIX_COLUMNS = 2, MIX_ROWS = 20 /* of sparse matrices */ };
+enum { MIX = 40 /* requests under way at a time */, MIX_BLOCK = 10 /* those in front of a block may be grouped */, MIX_LATE = 3, MIX_COLUMNS = 2, MIX_ROWS = 20 /* of sparse matrices */ };
 
 typedef struct mixed {
     kolo_group *group;
     kolo_request r;
     int seed;
     bool member, in_place;
+    int bundle; /* > 1: the first of so many that are grouped; 1: alone; 0: it goes with one before it */
     char name[24], *in, *out; /* [LIST_MAX * 8] bytes each */
     int64_t splits[32], index[3];
     kolo_handle handle;
@@ -51,6 +53,34 @@ static void draw_moves(mixed *m, enum kolo_wire type)
     fill(m->in, rank, total, m->seed, KOLO_SUM, type);
 }
 
+/* How many of block b of a round are grouped, and what they are: 1, none. */
+static int mix_bundle(int round, int block, enum kolo_collective *what, bool *in_second)
+{
+    static const enum kolo_collective kinds[] = {KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_BROADCAST, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER};
+    kolo_philox4 d = kolo_philox(4244, (uint64_t)round, (uint64_t)block);
+    *what = kinds[d.v[0] % 5];
+    *in_second = d.v[1] % 3 == 0;
+    return 1 + (int)(d.v[2] % 6);
+}
+
+/* An allreduce becomes one by Adasum (of vectors of which each element is one member's, so that the sum is wanted), or a compressed one (of numbers that 16 bits hold). */
+static void draw_special(mixed *m, uint32_t die)
+{
+    static const char *const words[] = {"bf16", "fp16", "topk:1"};
+    const enum kolo_wire type = m->r.type;
+    const bool whole = type != KOLO_WIRE_F16 && type != KOLO_WIRE_BF16 && type != KOLO_WIRE_F32 && type != KOLO_WIRE_F64;
+    if (m->r.what != KOLO_ALLREDUCE || whole) return;
+    if (die % 3 == 0) m->r.reduce = KOLO_ADASUM;
+    else if (type == KOLO_WIRE_F32 && die % 3 == 1) m->r.reduce = KOLO_SUM, m->r.compression = words[die / 3 % 3];
+}
+
+static void fill_vector(const mixed *m, char *at)
+{
+    fill(at, rank, m->r.dim[0], m->seed, m->r.what == KOLO_BROADCAST || m->r.reduce == KOLO_ADASUM ? KOLO_SUM : m->r.reduce, m->r.type);
+    for (int64_t k = 0; m->r.reduce == KOLO_ADASUM && k < m->r.dim[0]; k++)
+        if (k % m->group->size != m->group->rank) put(m->r.type, at, k, 0);
+}
+
 /* Request i of a round: the same on all ranks but for what it brings. */
 static void draw(mixed *m, kolo_group *second, int round, int i)
 {
@@ -58,12 +88,18 @@ static void draw(mixed *m, kolo_group *second, int round, int i)
                                                  KOLO_REDUCE_SCATTER, KOLO_ALLGATHER, KOLO_GATHER,    KOLO_SCATTER,   KOLO_ALLTOALL,
                                                  KOLO_SPARSE_ALLREDUCE};
     kolo_philox4 d = kolo_philox(4242, (uint64_t)round, (uint64_t)i), e = kolo_philox(4243, (uint64_t)round, (uint64_t)i);
-    enum kolo_collective what = kinds[d.v[3] % 11];
+    enum kolo_collective what = kinds[d.v[3] % 11], grouped;
+    bool in_second;
+    const int bundle = mix_bundle(round, i / MIX_BLOCK, &grouped, &in_second), place_in = i % MIX_BLOCK;
+    m->bundle = bundle > 1 && place_in == 0 ? bundle : place_in < bundle ? bundle == 1 : 1;
+    const bool goes_along = bundle > 1 && place_in < bundle;
+    if (goes_along) what = grouped;
     enum kolo_wire type = what == KOLO_SPARSE_ALLREDUCE ? KOLO_WIRE_F32 : (enum kolo_wire)(d.v[0] % KOLO_WIRE_COUNT);
     bool vector = what == KOLO_ALLREDUCE || what == KOLO_BROADCAST || what == KOLO_REDUCE_SCATTER;
     int64_t count = d.v[1] % 8 == 0 ? d.v[2] % 700 : d.v[2] % 40;
     if (e.v[3] % 50 == 0) count = 65536 + d.v[2] % 4000; /* 1 % of all, as half of them are vectors */
-    m->group = second && e.v[0] % 4 == 0 ? second : all;
+    if (what == KOLO_ALLREDUCE && e.v[1] / 8 % 3 == 0) type = KOLO_WIRE_F32;
+    m->group = second && (goes_along ? in_second : e.v[0] % 4 == 0) ? second : all;
     m->member = m->group->rank >= 0;
     m->seed = (round * MIX + i) % 5000;
     m->in_place = vector && e.v[1] % 3 == 0;
@@ -71,12 +107,14 @@ static void draw(mixed *m, kolo_group *second, int round, int i)
     bool out = m->in_place || what == KOLO_ALLREDUCE || what == KOLO_BROADCAST;
     m->r = request(what, m->in_place ? NULL : m->in, out ? m->out : NULL, type, count, 0);
     m->r.reduce = (enum kolo_reduce)(d.v[0] / 16 % 5);
+    draw_special(m, e.v[0] / 4);
     m->r.root = (int)(e.v[2] % (uint32_t)m->group->size);
     if (!m->member) return;
     if (!vector) draw_moves(m, type);
-    else fill(from, rank, count, m->seed, what == KOLO_BROADCAST ? KOLO_SUM : m->r.reduce, type);
+    else fill_vector(m, from);
     snprintf(m->name, sizeof m->name, "mix.%d", (int)(i + (d.v[3] / 16 % 3) * MIX));
-    m->r.name = d.v[3] / 64 % 4 ? m->name : NULL;
+    const bool needs_name = goes_along || (m->r.compression && strcmp(m->r.compression, "topk:1") == 0);
+    m->r.name = needs_name || d.v[3] / 64 % 4 ? m->name : NULL;
 }
 
 /* `count` elements that world rank `of` brought, from its `first` on; moves on. */
@@ -139,6 +177,9 @@ static int64_t check_mixed(const mixed *m)
 {
     int64_t bad = 0, from = 0;
     kolo_output o = {.data = m->out};
+    for (int64_t k = 0; m->r.reduce == KOLO_ADASUM && k < m->r.dim[0]; k++)
+        bad += get(m->r.type, m->out, k) != value(m->group->rank_of[k % m->group->size], k, m->seed, KOLO_SUM, m->r.type);
+    if (m->r.reduce == KOLO_ADASUM) return bad;
     if (m->r.what == KOLO_ALLREDUCE)
         return differ(m->out, m->r.dim[0], bits_of(m->group), m->seed, m->r.reduce, m->r.type);
     if (!m->r.out && kolo_result(world, m->handle, &o) < 0) return 1000;
@@ -157,13 +198,24 @@ static int64_t check_mixed(const mixed *m)
     return bad;
 }
 
+static int64_t submit_one(mixed *m)
+{
+    kolo_request r[MIX_BLOCK];
+    kolo_handle h[MIX_BLOCK];
+    if (m->bundle == 1) return kolo_submit(m->group, &m->r, &m->handle) < 0;
+    for (int k = 0; k < m->bundle; k++) r[k] = m[k].r;
+    if (kolo_submit_grouped(m->group, r, m->bundle, h) < 0) return 1;
+    for (int k = 0; k < m->bundle; k++) m[k].handle = h[k];
+    return 0;
+}
+
 /* Places of named ones get the next of the shuffled names, another order on every rank; those without a name keep theirs. */
 static int64_t submit_mix(mixed *m, int round)
 {
     int order[MIX], n = 0;
     int64_t bad = 0;
     for (int i = 0; i < MIX; i++)
-        if (m[i].member && m[i].r.name) order[n++] = i;
+        if (m[i].member && m[i].r.name && m[i].bundle) order[n++] = i;
     for (int i = n - 1; i > 0; i--) {
         int k = (int)(kolo_philox(9, (uint64_t)(round * 64 + rank), (uint64_t)i).v[0] % (uint32_t)(i + 1)),
             swap = order[i];
@@ -172,18 +224,66 @@ static int64_t submit_mix(mixed *m, int round)
     }
     for (int i = 0, next = 0; i < MIX; i++) {
         uint32_t late = kolo_philox(10, (uint64_t)(round * 64 + rank), (uint64_t)i).v[0];
-        if (!m[i].member) continue;
+        if (!m[i].member || !m[i].bundle) continue;
         mixed *one = m[i].r.name ? &m[order[next++]] : &m[i];
         if (late % 24 == 0) usleep(late / 32 % 400);
-        bad += kolo_submit(one->group, &one->r, &one->handle) < 0;
+        bad += submit_one(one);
     }
+    return bad;
+}
+
+/* One rank joins behind its last request, the others ask for some sums more; all of it while the round's are under way. Every fifth round nobody does. */
+typedef struct mixed_join {
+    kolo_handle join, late[MIX_LATE];
+    char vector[MIX_LATE][64 * 8];
+    uint32_t there;
+} mixed_join;
+
+static int64_t submit_join(mixed_join *j, int round)
+{
+    static const char *const names[MIX_LATE] = {"late.0", "late.1", "late.2"};
+    static const enum kolo_wire types[MIX_LATE] = {KOLO_WIRE_F32, KOLO_WIRE_I16, KOLO_WIRE_BF16};
+    const kolo_request join = {.what = KOLO_JOIN};
+    const int away = round % size;
+    int64_t bad = 0;
+    j->join = 0;
+    if (size == 1 || round % 5 == 4) return 0;
+    j->there = everybody() & ~(1u << away);
+    for (int k = 0; k < MIX_LATE && rank != away; k++) {
+        kolo_request r = request(KOLO_ALLREDUCE, NULL, j->vector[k], types[k], 20 + k, 0);
+        r.name = names[k];
+        r.reduce = (enum kolo_reduce)((round + k) % 5);
+        if (k == 0 && round % 3 == 0) r.compression = "bf16", r.reduce = KOLO_SUM;
+        fill(j->vector[k], rank, 20 + k, round + k, r.reduce, types[k]);
+        bad += kolo_submit(all, &r, &j->late[k]) < 0;
+    }
+    return bad + (kolo_submit(all, &join, &j->join) < 0);
+}
+
+static int64_t check_joined(mixed_join *j, int round)
+{
+    static const enum kolo_wire types[MIX_LATE] = {KOLO_WIRE_F32, KOLO_WIRE_I16, KOLO_WIRE_BF16};
+    const int away = round % size;
+    int64_t bad = 0;
+    kolo_output o = {0};
+    if (!j->join) return 0;
+    for (int k = 0; k < MIX_LATE && rank != away; k++) {
+        enum kolo_reduce op = (enum kolo_reduce)((round + k) % 5);
+        if (k == 0 && round % 3 == 0) op = KOLO_SUM;
+        bad += kolo_wait(world, j->late[k]) < 0 || differ(j->vector[k], 20 + k, j->there, round + k, op, types[k]);
+    }
+    bad += kolo_wait(world, j->join) < 0 || kolo_result(world, j->join, &o) < 0 || o.last < 0 || o.last >= size;
+    kolo_release(world, j->join);
+    if (bad) fprintf(stderr, "# rank %d: round %d, a join: %lld wrong: %s\n", rank, round, (long long)bad, kolo_error_text());
     return bad;
 }
 
 static int64_t mix_round(mixed *m, kolo_group *second, int round)
 {
     for (int i = 0; i < MIX; i++) draw(&m[i], second, round, i);
+    static mixed_join j;
     int64_t bad = submit_mix(m, round);
+    bad += submit_join(&j, round);
     for (int i = 0; i < MIX; i++) {
         if (!m[i].member) continue;
         bool failed = kolo_wait(world, m[i].handle) < 0;
@@ -195,7 +295,7 @@ static int64_t mix_round(mixed *m, kolo_group *second, int round)
                     (long long)wrong, failed ? kolo_error_text() : "");
         bad += wrong;
     }
-    return bad;
+    return bad + check_joined(&j, round);
 }
 
 static int mix_rounds = 5;
