@@ -30,7 +30,11 @@ static const struct {
     {"torch", "CharStorage", STORAGE_OF, KOLO_WEIGHT_I8},
     {"torch", "ByteStorage", STORAGE_OF, KOLO_WEIGHT_U8},
     {"torch", "BoolStorage", STORAGE_OF, KOLO_WEIGHT_BOOL},
-    {"argparse", "Namespace", PLAIN, 0}, /* options of the training, which checkpoints hold beside the weights */
+    {"argparse", "Namespace", PLAIN, 0}, /* from here on: options and figures of the training, which checkpoints hold beside the weights */
+    {"numpy.core.multiarray", "scalar", PLAIN, 0},
+    {"numpy._core.multiarray", "scalar", PLAIN, 0},
+    {"numpy", "dtype", PLAIN, 0},
+    {"_codecs", "encode", PLAIN, 0}, /* how protocol 2 writes bytes */
     {"torch", "Size", PLAIN, 0},
     {"torch", "device", PLAIN, 0},
 };

@@ -8,7 +8,7 @@
 enum pickle_kind {
     PICKLE_NONE,
     PICKLE_NUMBER, /* and True, False */
-    PICKLE_OTHER,  /* plain things nobody asks for: reals, long integers, argparse.Namespace */
+    PICKLE_OTHER,  /* plain things nobody asks for: reals, long integers, numbers of NumPy, argparse.Namespace */
     PICKLE_TEXT,   /* and bytes */
     PICKLE_TUPLE,
     PICKLE_LIST,

@@ -16,6 +16,10 @@
 #define NUMBERS                                                                                                                   \
     "\6\0\0\0\0\0\0\0\0\0\x80?\0\0\0@\0\0@@\0\0\x80@\0\0\xa0@\0\0\xc0@" /* 1 .. 6 */                                              \
     "\2\0\0\0\0\0\0\0\0\x3c\0\xc0"                                      /* 1, -2 */
+/* a number of NumPy's, which is what pycocotools calls a precision; core: as NumPy 1 and 2 name its place */
+#define SCALAR(core)                                                                                                              \
+    "cnumpy." core ".multiarray\nscalar\ncnumpy\ndtype\nX\2\0\0\0f8\x89\x88\x87R(K\3X\1\0\0\0<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb" \
+    "c_codecs\nencode\nX\x8\0\0\0\0\0\0\0\0\0\0\0X\6\0\0\0latin1\x86R\x86R"
 #define STATE(more) "\x80\2ccollections\nOrderedDict\n)R(X\x8\0\0\0module.w" W "X\x8\0\0\0module.b" B more "u."
 
 static char path[] = "/tmp/kolo_pth_XXXXXX";
@@ -42,7 +46,7 @@ static void values(void)
     ok(b->type == KOLO_WEIGHT_F16 && x[0] == -2, "and offsets; 16-bit floats are widened");
     kolo_weights_close(&w);
     is_int(OPEN(&w, HEAD "\x80\2}(X\5\0\0\0epochK\7X\4\0\0\0args" "cargparse\nNamespace\n)\x81}X\2\0\0\0lrG?\xe0\0\0\0\0\0\0sbX\5\0\0\0model"
-                        "}(X\1\0\0\0w" W "X\1\0\0\0b" B "uu." KEYS NUMBERS), 0, "out of a checkpoint, whose other things are passed over (%s)", kolo_error_text());
+                        "}(X\1\0\0\0w" W "X\1\0\0\0b" B "uX\7\0\0\0best_ap" SCALAR("core") "X\7\0\0\0curr_ap" SCALAR("_core") "u." KEYS NUMBERS), 0, "out of a checkpoint, whose other things are passed over (%s)", kolo_error_text());
     ok(w && kolo_weights_find(w, "w"), "under their names");
     kolo_weights_close(&w);
 }
