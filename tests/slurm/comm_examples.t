@@ -35,7 +35,8 @@ for kind in pmix pmi2; do
 done
 for ((i = 0; i < 50; i++)); do # others' worlds may be opening
     left=$(find /dev/shm -maxdepth 1 -name 'kolo-kolo.*' -newer "$ROOM/log")
-    [ -n "$left" ] && sleep 0.1 || break
+    [ -z "$left" ] && break
+    sleep 0.1
 done
 none "nothing is left in /dev/shm" "$left"
 KOLO_COMM_TRANSPORT=mpi go --mpi=pmi2 -N 2 -n 2 "$ROOM/in_mpi" > "$ROOM/out"

@@ -207,7 +207,28 @@ static int64_t sets(rig_rank *r, int argument)
     return bad;
 }
 
-int main(void)
+/* So many sets at a time of the same two ranks, every second one closed and made again. */
+static int64_t many_sets(rig_rank *r, int count)
+{
+    static const int two[] = {0, 1};
+    comm_push **push = calloc((size_t)count, sizeof *push);
+    comm_folding how = {.type = KOLO_WIRE_I32, .op = KOLO_SUM};
+    int64_t bad = 0;
+    for (int step = 1; step <= 2; step++) {
+        for (int s = 0; s < count; s += step) comm_push_close(&push[s]);
+        for (int s = 0; s < count; s += step)
+            if (comm_push_open(&push[s], r->router, s, two, 2) < 0) return -1;
+    }
+    for (int s = 0; s < count; s++) {
+        int32_t x = s * 2 + r->rank;
+        bad += comm_push_start(push[s], &x, &x, 1, &how, 1) < 0 || comm_push_wait(push[s]) != 1 || x != s * 4 + 1;
+    }
+    for (int s = 0; s < count; s++) comm_push_close(&push[s]);
+    free(push);
+    return bad;
+}
+
+int main(int argc, char **argv)
 {
     rig_config = (comm_router_config){.between = "tcp", .timeout = 20, .shared_bytes = 8 << 20};
     is_int(rig_run(1, NULL, false, sums, 30), 0, "1 rank alone");
@@ -217,6 +238,7 @@ int main(void)
     is_int(rig_run(3, NULL, false, types, 0), 0, "every type and operation, with factors");
     is_int(rig_run(3, NULL, false, differs, 0), 0, "who brings something else is found by all, and the set goes on");
     is_int(rig_run(4, NULL, false, sets, 0), 0, "sets that overlap, made and closed again; meetings");
+    is_int(rig_run(2, NULL, false, many_sets, argc > 1 ? atoi(argv[1]) : 200), 0, "many sets of one first rank");
     ok(!rig_leftovers("router"), "nothing is left in /dev/shm");
     return done_testing();
 }

@@ -45,7 +45,7 @@ static void knock(const lib_muster *m, question *q)
 }
 
 /* The answer's head, then what follows it; false: there is none. */
-static bool hear(question *q)
+static bool hear(const lib_muster *m, question *q)
 {
     for (;;) {
         size_t head = sizeof q->word, left = q->got < head ? head - q->got : head + q->word.bytes - q->got;
@@ -53,16 +53,17 @@ static bool hear(question *q)
         ssize_t n = recv(q->fd, q->got < head ? (char *)&q->word + q->got : q->data + (q->got - head), left, 0);
         if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
         q->got += (size_t)n;
+        if (q->got == head && (!muster_known(m, &q->word) || q->word.from != q->rank)) return false;
         if (q->got == head && !(q->data = kolo_alloc((size_t)q->word.bytes + 1))) return false;
         if (q->got == head + q->word.bytes) q->outcome = ANSWERED;
     }
 }
 
-static void go_on(question *q, const muster_word *word, const void *data)
+static void go_on(const lib_muster *m, question *q, const muster_word *word, const void *data)
 {
     struct iovec v[2] = {{(void *)(uintptr_t)word, sizeof *word}, {(void *)(uintptr_t)data, word->bytes}};
     struct msghdr message = {.msg_iov = v, .msg_iovlen = 2};
-    if (q->asked ? !hear(q) : sendmsg(q->fd, &message, MSG_NOSIGNAL) != (ssize_t)(sizeof *word + word->bytes)) q->outcome = GONE;
+    if (q->asked ? !hear(m, q) : sendmsg(q->fd, &message, MSG_NOSIGNAL) != (ssize_t)(sizeof *word + word->bytes)) q->outcome = GONE;
     q->asked = true;
 }
 
@@ -80,7 +81,7 @@ static void ask(const lib_muster *m, question *q, int n, const muster_word *word
         int any = poll(ready, (nfds_t)n, late ? 0 : 20);
         waiting = 0;
         for (int i = 0; i < n; i++) {
-            if (any > 0 && ready[i].revents) go_on(&q[i], word, data);
+            if (any > 0 && ready[i].revents) go_on(m, &q[i], word, data);
             if (late && q[i].outcome == WAITING) q[i].outcome = SILENT;
             waiting += q[i].outcome == WAITING;
         }

@@ -107,6 +107,7 @@ int lib_muster_launch(lib_muster *muster, kolo_launch *launch);
 int muster_door_open(lib_muster *muster); /* a thread answers from now on */
 void muster_door_close(lib_muster *muster);
 void muster_greet(const lib_muster *muster, muster_word *word, enum muster_kind kind); /* about the world of now; the lock is held, or no other thread changes it */
+bool muster_known(const lib_muster *muster, const muster_word *word); /* it comes from a rank: the port of a dead one may be another program's by now */
 /* The lock is held. Notes what rank `from` gives; NULL: not complete, no memory, or no such round. */
 const muster_board *muster_give(lib_muster *muster, int from, uint32_t round, const void *data, size_t bytes);
 void muster_adopt(lib_muster *muster, muster_decision *decision); /* the members are its from now on; takes it over */

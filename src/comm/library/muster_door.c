@@ -34,12 +34,17 @@ void muster_greet(const lib_muster *m, muster_word *word, enum muster_kind kind)
     memcpy(word->cookie, m->cards[0].cookie, sizeof word->cookie);
 }
 
-static bool known(const lib_muster *m, const muster_word *w)
+bool muster_known(const lib_muster *m, const muster_word *w)
 {
     unsigned char differs = 0; /* looked at as a whole, so that the time tells nothing */
     for (size_t i = 0; i < sizeof w->cookie; i++) differs |= w->cookie[i] ^ m->cards[0].cookie[i];
     return memcmp(w->magic, magic, sizeof magic) == 0 && !differs && w->from >= 0 && w->from < m->launch.size &&
-           w->kind >= MUSTER_JOIN && w->kind <= MUSTER_GIVE && w->bytes <= MUSTER_GIVEN;
+           w->bytes <= (size_t)m->launch.size * MUSTER_GIVEN + sizeof(muster_decision);
+}
+
+static bool is_question(const lib_muster *m, const muster_word *w)
+{
+    return muster_known(m, w) && w->kind >= MUSTER_JOIN && w->kind <= MUSTER_GIVE && w->bytes <= MUSTER_GIVEN;
 }
 
 /* ---- what is known, under the lock ----------------------------------------------------------------------------------------- */
@@ -161,7 +166,7 @@ static void hear(lib_muster *m, guest *g)
     ssize_t n = recv(g->fd, (char *)&g->asks + g->got, whole - g->got, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n > 0) g->got += (size_t)n;
-    if (n <= 0 || (g->got == sizeof g->asks.word && !known(m, &g->asks.word))) show_out(g);
+    if (n <= 0 || (g->got == sizeof g->asks.word && !is_question(m, &g->asks.word))) show_out(g);
     else if (g->got >= sizeof g->asks.word && g->got == sizeof g->asks.word + g->asks.word.bytes) answer(m, g);
 }
 

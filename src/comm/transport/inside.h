@@ -21,16 +21,25 @@
 #include "comm/kernel.h"
 #include "comm/transport/router.h"
 
-enum { ROUTER_MAX_LOCAL = COMM_FOLD_MAX, ROUTER_SETS = 1024 };
+enum { ROUTER_MAX_LOCAL = COMM_FOLD_MAX, ROUTER_SETS = 64 };
+
+/* Of a set of pushing ranks (push.h): where its memory lies. */
+typedef struct router_set {
+    _Atomic uint64_t name; /* number << 32 | id + 1; 0: free */
+    _Atomic uint64_t at;   /* offset of the set's memory */
+} router_set;
+
+/* They are never given back: others may be looking through them. */
+typedef struct router_sets {
+    _Atomic uint64_t more; /* offset of further ones; 0: none yet */
+    router_set set[ROUTER_SETS];
+} router_sets;
 
 /* Heap and rings lie behind it. Written by its owner. */
 typedef struct router_control {
     comm_life life;
     _Alignas(64) _Atomic uint64_t ring[ROUTER_MAX_LOCAL]; /* offset of the ring to this local rank; 0: not made yet */
-    struct {
-        _Atomic uint64_t name; /* number << 32 | id + 1; 0: free */
-        _Atomic uint64_t at;   /* offset of the set's memory */
-    } set[ROUTER_SETS];      /* of sets whose first member the owner is */
+    router_sets sets;                               /* whose first member the owner is */
 } router_control;
 
 /* A message of a lane, or the place for one. */

@@ -11,40 +11,58 @@ static const double NAP = 0.1; /* seconds between two looks at who is dead */
 
 /* ---- the set --------------------------------------------------------------------------------------------------------- */
 
+static router_sets *more_of(const comm_router *router, int local, router_sets *of)
+{
+    uint64_t at = atomic_load(&of->more);
+    return at ? (router_sets *)(void *)router_at(router, local, at) : NULL;
+}
+
+/* A free entry of this rank's; router->sets is held. */
+static int take_entry(comm_router *router, router_set **entry)
+{
+    for (router_sets *table = &router->control[router->me]->sets;; table = more_of(router, router->me, table)) {
+        for (int i = 0; i < ROUTER_SETS; i++)
+            if (atomic_load(&table->set[i].name) == 0) return *entry = &table->set[i], 0;
+        uint64_t at;
+        if (atomic_load(&table->more)) continue;
+        KOLO_TRY(heap_take(router, &router->inner, sizeof *table, &at));
+        memset(router_at(router, router->me, at), 0, sizeof *table);
+        atomic_store(&table->more, at);
+    }
+}
+
 /* The first member makes the memory and puts it up under the set's id. */
 static int put_up(comm_push *p)
 {
     comm_router *router = p->router;
-    router_control *own = router->control[router->me];
     size_t head = sizeof(push_set) + (size_t)p->members * sizeof(push_member), bytes = head + (size_t)p->members * 2 * p->copied;
     KOLO_TRY(heap_take(router, &router->inner, bytes, &p->set_at));
     p->set = (push_set *)(void *)push_at(p, 0, p->set_at);
     memset(p->set, 0, head); /* it may have been used before */
     for (int i = 0; i < p->members; i++) p->set->member[i].copies = head + (size_t)i * 2 * p->copied;
     pthread_mutex_lock(&router->sets);
-    while (p->slot < ROUTER_SETS && atomic_load(&own->set[p->slot].name) != 0) p->slot++;
-    if (p->slot < ROUTER_SETS) {
-        atomic_store(&own->set[p->slot].at, p->set_at);
+    int rc = take_entry(router, &p->entry);
+    if (rc == 0) {
         p->name = (uint64_t)++router->sets_made << 32 | ((uint64_t)p->id + 1);
-        atomic_store(&own->set[p->slot].name, p->name);
+        atomic_store(&p->entry->at, p->set_at);
+        atomic_store(&p->entry->name, p->name);
     }
     pthread_mutex_unlock(&router->sets);
-    if (p->slot < ROUTER_SETS) return 0;
-    heap_give(&router->inner, p->set_at);
-    p->set = NULL;
-    return kolo_fail(KOLO_ECONFIG, "comm: more than %d groups of one node begin with rank %d", ROUTER_SETS,
-                     router->launch->rank);
+    if (rc < 0) heap_give(&router->inner, p->set_at);
+    return rc;
 }
 
 static bool find(comm_push *p)
 {
-    router_control *first = p->router->control[p->local[0]];
-    for (p->slot = 0; p->slot < ROUTER_SETS; p->slot++) {
-        p->name = atomic_load(&first->set[p->slot].name);
-        if ((uint32_t)p->name != (uint32_t)p->id + 1) continue;
-        p->set = (push_set *)(void *)push_at(p, 0, atomic_load(&first->set[p->slot].at));
-        return true;
-    }
+    const comm_router *router = p->router;
+    for (router_sets *table = &router->control[p->local[0]]->sets; table; table = more_of(router, p->local[0], table))
+        for (int i = 0; i < ROUTER_SETS; i++) {
+            p->entry = &table->set[i];
+            p->name = atomic_load(&p->entry->name);
+            if ((uint32_t)p->name != (uint32_t)p->id + 1) continue;
+            p->set = (push_set *)(void *)push_at(p, 0, atomic_load(&p->entry->at));
+            return true;
+        }
     return false;
 }
 
@@ -67,7 +85,7 @@ static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
 static bool all_opened(comm_push *p) { return atomic_load(&p->set->opened) == (uint32_t)p->members; }
 static bool all_closed(comm_push *p) { return atomic_load(&p->set->closed) == (uint32_t)p->members; }
 /* The first member has taken the name down: it may be used again. */
-static bool is_gone(comm_push *p) { return atomic_load(&p->router->control[p->local[0]]->set[p->slot].name) != p->name; }
+static bool is_gone(comm_push *p) { return atomic_load(&p->entry->name) != p->name; }
 
 static int members_of(comm_push *p, const int *rank)
 {
@@ -121,7 +139,7 @@ void comm_push_close(comm_push **out)
     if (p->me > 0) {
         await(p, is_gone, router->rank_of[p->local[0]]);
     } else if (await(p, all_closed, router->rank_of[p->local[p->members - 1]]) == 0) {
-        atomic_store(&router->control[router->me]->set[p->slot].name, 0);
+        atomic_store(&p->entry->name, 0);
         heap_give(&router->inner, p->set_at);
     }
     if (stage) heap_give(&router->inner, stage);

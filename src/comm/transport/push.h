@@ -65,7 +65,7 @@ struct comm_push {
     int id, me, members;
     int *local;    /* [members] */
     size_t copied; /* bytes that a copy of a small vector may have */
-    int slot;   /* in the first member's table */
+    router_set *entry; /* in the first member's table */
     uint64_t name; /* there */
     const void **source;
     void **target; /* [members + 1] room for a fold */
