@@ -177,6 +177,21 @@ static void test_outstanding(void)
     free(data);
 }
 
+/* A message that nobody can take before the sender goes on with it, while the sender waits in a collective for who awaits it. */
+static void test_messages(void)
+{
+    enum { COUNT = 4 << 20 };
+    int *data = calloc(COUNT, sizeof *data), one = 1, sum;
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (rank == 0) data[COUNT - 1] = 7;
+    if (rank == 0 && size > 1) MPI_Isend(data, COUNT, MPI_INT, 1, 3, MPI_COMM_WORLD, &request);
+    if (rank == 1) MPI_Recv(data, COUNT, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    agree(sum == size && data[COUNT - 1] == (rank < 2 ? 7 : 0), "a message goes on while its sender waits in a collective for the receiver");
+    free(data);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -189,6 +204,7 @@ int main(int argc, char **argv)
     test_gather();
     test_scatter();
     test_outstanding();
+    test_messages();
     MPI_Finalize();
     return rank == 0 ? done_testing() : 0;
 }

@@ -6,7 +6,7 @@
 
 int pmpi_end(MPI_Comm comm, int rc)
 {
-    pmpi_inside--;
+    pmpi_leave();
     if (rc >= 0) return MPI_SUCCESS;
     fprintf(stderr, "libkolo_pmpi: %s\n", kolo_error_text());
     return PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER) == MPI_SUCCESS ? MPI_ERR_OTHER : MPI_ERR_INTERN;
@@ -18,7 +18,7 @@ int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_O
     enum kolo_reduce reduce;
     const pmpi_carrier *c = pmpi_serves(PMPI_ALLREDUCE, comm, pmpi_reduction(in, out, count, type, op, &wire, &reduce), true);
     if (!c) return PMPI_Allreduce(in, out, count, type, op, comm);
-    pmpi_inside++;
+    pmpi_enter();
     return pmpi_end(comm, kolo_allreduce(c->group, in == MPI_IN_PLACE ? NULL : in, out, count, wire, reduce));
 }
 
@@ -28,7 +28,7 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype 
     enum kolo_reduce reduce;
     const pmpi_carrier *c = pmpi_serves(PMPI_REDUCE_SCATTER_BLOCK, comm, pmpi_reduction(in, out, count, type, op, &wire, &reduce), true);
     if (!c) return PMPI_Reduce_scatter_block(in, out, count, type, op, comm);
-    pmpi_inside++;
+    pmpi_enter();
     return pmpi_end(comm, kolo_reduce_scatter(c->group, in == MPI_IN_PLACE ? NULL : in, out, (int64_t)count * c->size, wire, reduce));
 }
 
@@ -37,7 +37,7 @@ int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
     pmpi_flat f;
     const pmpi_carrier *c = pmpi_serves(PMPI_BCAST, comm, root >= 0 && pmpi_countable(type, count, 1), true);
     if (!c || root >= c->size) return PMPI_Bcast(data, count, type, root, comm);
-    pmpi_inside++;
+    pmpi_enter();
     int rc = pmpi_flatten(&f, data, count, type, c->rank == root);
     if (rc < 0) return pmpi_end(comm, rc);
     rc = kolo_broadcast(c->group, f.data, f.bytes, KOLO_WIRE_U8, root);
@@ -64,7 +64,7 @@ int MPI_Allgather(const void *in, int in_count, MPI_Datatype in_type, void *out,
     MPI_Aint low, extent;
     const pmpi_carrier *c = pmpi_serves(PMPI_ALLGATHER, comm, in != out && pmpi_countable(type, count, pmpi_shim.size), true);
     if (!c) return PMPI_Allgather(in, in_count, in_type, out, count, type, comm);
-    pmpi_inside++;
+    pmpi_enter();
     PMPI_Type_get_extent(type, &low, &extent);
     if (in == MPI_IN_PLACE) {
         in = (char *)out + (size_t)c->rank * (size_t)count * (size_t)extent;

@@ -128,9 +128,9 @@ static pmpi_carrier *carrier_of(MPI_Comm comm, bool blocks)
     if (PMPI_Comm_get_attr(comm, book.key, &value, &found) != MPI_SUCCESS) return NULL;
     if (found) return value == &nobody ? NULL : value;
     if (!blocks) return NULL;
-    pmpi_inside++;
+    pmpi_enter();
     pmpi_carrier *c = open_carrier(comm);
-    pmpi_inside--;
+    pmpi_leave();
     return c == &nobody ? NULL : c;
 }
 

@@ -86,10 +86,10 @@ static int enqueue(pmpi_queue *q, pmpi_ticket *t)
 int MPI_Iallreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
     kolo_request r = {.what = KOLO_ALLREDUCE, .in = in == MPI_IN_PLACE ? NULL : in, .out = out, .dims = 1, .dim = {count}};
-    bool known = pmpi_shim.threads && pmpi_reduction(in, out, count, type, op, &r.type, &r.reduce);
+    bool known = pmpi_reduction(in, out, count, type, op, &r.type, &r.reduce);
     pmpi_carrier *c = pmpi_serves(PMPI_IALLREDUCE, comm, known, false);
     if (!c) return PMPI_Iallreduce(in, out, count, type, op, comm, request);
-    pmpi_inside++;
+    pmpi_enter();
     pmpi_ticket *t = calloc(1, sizeof *t);
     int rc = t ? kolo_submit(c->group, &r, &t->handle) : kolo_fail(KOLO_ECONFIG, "no memory for MPI_Iallreduce");
     if (rc < 0) {

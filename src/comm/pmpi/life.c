@@ -15,30 +15,32 @@ static int open_world(kolo_world **world)
     MPI_Comm all = MPI_COMM_WORLD;
     /* a rank of the program may compute or read for hours before it comes to the next collective, as MPI allows */
     const char *patience = getenv("KOLO_COMM_TIMEOUT");
-    /* the program calls MPI whenever it likes: without MULTIPLE the library must not */
-    const kolo_world_config config = {
-        .mpi_comm = &all, .transport = pmpi_shim.threads ? NULL : "tcp", .timeout = patience && *patience ? 0 : FOREVER};
-    int worst, rc = pmpi_carriers_open();
+    const kolo_world_config config = {.mpi_comm = &all, .timeout = patience && *patience ? 0 : FOREVER};
+    int worst, level, rc;
+    PMPI_Query_thread(&level);
+    /* the program calls MPI whenever it likes, and so do threads of ours */
+    rc = level == MPI_THREAD_MULTIPLE ? pmpi_carriers_open() : kolo_fail(KOLO_ECONFIG, "this MPI gives no MPI_THREAD_MULTIPLE");
+    if (rc == 0) rc = pmpi_pump_open();
     PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (worst == 0) {
         rc = kolo_world_open(world, &config);
         PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     }
     if (rc < 0) fprintf(stderr, "libkolo_pmpi: %s; MPI does the work itself\n", kolo_error_text());
-    if (worst < 0) kolo_world_close(world);
+    if (worst < 0) {
+        kolo_world_close(world);
+        pmpi_pump_close();
+    }
     return worst;
 }
 
 static void begin(void)
 {
     const char *wanted = getenv("KOLO_PMPI");
-    int level;
     kolo_world *world = NULL;
     if (wanted && !strcmp(wanted, "0")) return;
-    PMPI_Query_thread(&level);
     PMPI_Comm_rank(MPI_COMM_WORLD, &pmpi_shim.rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &pmpi_shim.size);
-    pmpi_shim.threads = level == MPI_THREAD_MULTIPLE;
     pmpi_inside++;
     if (open_world(&world) == 0) {
         pmpi_shim.carrier[0]->group = kolo_world_group(world);
@@ -51,10 +53,11 @@ static void end(void)
 {
     const char *report = getenv("KOLO_PMPI_REPORT");
     if (!pmpi_shim.world) return;
+    pmpi_enter();
     pmpi_carriers_close();
-    pmpi_inside++;
     kolo_world_close(&pmpi_shim.world);
-    pmpi_inside--;
+    pmpi_leave();
+    pmpi_pump_close();
     if (report && *report && strcmp(report, "0") && pmpi_shim.rank == 0) pmpi_report();
 }
 

@@ -6,6 +6,7 @@
  *
  *   communicators   MPI_COMM_WORLD, and those that communicators.c can have a group for
  *   calls.c         the blocking ones           iallreduce.c   the other
+ *   progress.c      MPI's messages go on while a rank waits in a collective
  *   life.c          MPI_Init and MPI_Finalize, of C and of Fortran; what is counted
  *
  * Ranks must decide alike: an operation and its type are the same on all ranks by MPI's rules; the types of MPI_Bcast and
@@ -45,11 +46,10 @@ enum pmpi_call { PMPI_ALLREDUCE, PMPI_IALLREDUCE, PMPI_REDUCE_SCATTER_BLOCK, PMP
 struct pmpi_shim {
     kolo_world *world; /* NULL: nothing is served */
     int rank, size;    /* in MPI_COMM_WORLD */
-    bool threads;      /* MPI_THREAD_MULTIPLE */
     pmpi_carrier *_Atomic carrier[PMPI_CARRIERS]; /* by the group's id; 0: of MPI_COMM_WORLD */
 };
 extern struct pmpi_shim pmpi_shim;
-extern _Thread_local int pmpi_inside; /* > 0: the library's own MPI calls come by here too */
+extern _Thread_local int pmpi_inside; /* positive: the library's own MPI calls come by here too */
 
 /* ---- communicators.c ------------------------------------------------------------------------------------------------------ */
 
@@ -76,9 +76,14 @@ typedef struct pmpi_flat {
 int pmpi_flatten(pmpi_flat *flat, const void *memory, int count, MPI_Datatype type, bool fill);
 void pmpi_unflatten(pmpi_flat *flat, void *memory, int count, MPI_Datatype type, bool write);
 
-/* ---- calls.c, iallreduce.c ------------------------------------------------------------------------------------------------- */
+/* ---- progress.c, calls.c, iallreduce.c ------------------------------------------------------------------------------------------------- */
 
-/* The end of a call that was begun with pmpi_inside++: what MPI returns for it. */
+/* Around what may wait for other ranks. */
+void pmpi_enter(void);
+void pmpi_leave(void);
+int pmpi_pump_open(void);
+void pmpi_pump_close(void);
+/* The end of a call that was begun with pmpi_enter: what MPI returns for it. */
 int pmpi_end(MPI_Comm comm, int rc);
 void pmpi_queue_open(pmpi_queue *queue);
 void pmpi_queue_close(pmpi_queue *queue); /* when all of it is complete */
