@@ -20,13 +20,27 @@ const kolo_command kolo_command_table[] = {
 const int kolo_command_count = sizeof kolo_command_table / sizeof *kolo_command_table;
 
 volatile sig_atomic_t kolo_command_stop;
+static volatile sig_atomic_t orderly; /* somebody looks at kolo_command_stop */
 static kolo_launch launch;
 static bool launched;
 
+/* As the launcher says it before the launch. */
+static int rank_here(void)
+{
+    const char *rank = getenv("PMIX_RANK");
+    if (!rank) rank = getenv("PMI_RANK");
+    if (!rank) rank = getenv("SLURM_PROCID");
+    return launched ? launch.rank : rank ? atoi(rank) : 0;
+}
+
 static void stop(int signal)
 {
-    (void)signal;
+    static const char text[] = "kolo: told to stop before the first step: nothing was begun and nothing is lost; the same command starts again\n";
     kolo_command_stop = 1;
+    if (signal == SIGUSR1 || orderly) return;
+    const ssize_t said = rank_here() == 0 ? write(STDERR_FILENO, text, sizeof text - 1) : 0;
+    (void)said;
+    _exit(-KOLO_EREQUEUE);
 }
 
 void kolo_command_catch(void)
@@ -35,6 +49,12 @@ void kolo_command_catch(void)
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+}
+
+bool kolo_command_asked(void)
+{
+    orderly = 1;
+    return kolo_command_stop;
 }
 
 int kolo_command_launch(const kolo_options *options, kolo_launch **result)
@@ -134,18 +154,15 @@ static int end(const char *command, int status)
         usleep(300000);
         return -status;
     }
-    const char *rank = getenv("PMIX_RANK");
-    if (!rank) rank = getenv("PMI_RANK");
-    if (!rank) rank = getenv("SLURM_PROCID");
-    int mine = launched ? launch.rank : rank ? atoi(rank) : 0;
-    if (mine > 0) wait_for_rank_0(-status);
+    const bool many = getenv("PMIX_RANK") || getenv("PMI_RANK") || getenv("SLURM_PROCID");
+    if (rank_here() > 0) wait_for_rank_0(-status);
     kolo_error("kolo %s: %s", command, text);
     if (launched && launch.size > 1) {
         usleep(100000); /* or a launcher may end all before it has passed the message on */
         kolo_launch_abort(&launch, -status);
     }
     if (launched) kolo_launch_finish(&launch);
-    else if (rank) usleep(700000); /* ranks that are still being started would be ended before they can say why they go */
+    else if (many) usleep(700000); /* ranks that are still being started would be ended before they can say why they go */
     return -status;
 }
 

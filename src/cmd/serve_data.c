@@ -31,7 +31,7 @@ static int serve(kolo_session *session)
     const long rows = (long)(config.batch / config.ranks);
     kolo_info("serving rows %ld to %ld of each batch of %s; jobs on this node join by serve=%s", config.rank * rows,
               config.rank * rows + rows - 1, o->data, o->serve);
-    const int rc = kolo_server_run(server, &kolo_command_stop);
+    const int rc = kolo_command_asked() ? 0 : kolo_server_run(server, &kolo_command_stop);
     kolo_server_close(&server);
     return rc;
 }

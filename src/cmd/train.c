@@ -15,10 +15,10 @@ int kolo_command_train(int n, char **words)
 {
     kolo_options options;
     kolo_launch *launch;
-    KOLO_TRY(kolo_command_options(&options, n, words, 0, NULL));
     kolo_command_catch();
+    KOLO_TRY(kolo_command_options(&options, n, words, 0, NULL));
     int rc = kolo_command_launch(&options, &launch);
-    if (rc == 0) rc = kolo_train(launch, &options, &kolo_command_stop);
+    if (rc == 0) rc = kolo_train(launch, &options, kolo_command_asked);
     kolo_options_free(&options);
     return rc;
 }

@@ -109,10 +109,19 @@ static int64_t smaller(const kolo_session *s, int64_t batch)
     return batch - (step ? step : s->unit);
 }
 
+/* Before anything is timed. */
+static int check_noise(const kolo_session *s)
+{
+    if (!(s->parts & KOLO_SESSION_TRAIN) || !s->options->noise_scale || s->ranks * s->slots > 1) return 0;
+    return kolo_fail(KOLO_ECONFIG, "noise_scale=true compares gradients of two batch sizes, and one rank with one micro-batch has one: "
+                                   "set micro_batch=%ld or smaller, or use more ranks", (long)(s->rows / 2 > 0 ? s->rows / 2 : 1));
+}
+
 int session_fit_plans(kolo_session *s)
 {
     for (kolo_options *o = s->options;;) {
         KOLO_TRY(session_resolve_batch(s));
+        KOLO_TRY(check_noise(s));
         KOLO_TRY(session_make_plans(s));
         if (!s->unit) return s->parts & KOLO_SESSION_PLAN_ONLY ? 0 : session_check_memory(s);
         int64_t batch = session_check_memory(s) == 0 ? o->batch : smaller(s, o->batch);

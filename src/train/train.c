@@ -83,7 +83,7 @@ static int agree_to_stop(trainer *t, bool *stop)
            per_step = (now - t->last_poll_time) / (double)(step - t->last_poll > 0 ? step - t->last_poll : 1);
     double interval = per_step > 0 ? 0.2 / per_step : 1;
     if (t->session.staged) KOLO_TRY(settle(t)); /* no bucket is then on its way through the host's half of comm */
-    int64_t word[2] = {*t->stop != 0, -(int64_t)(interval < 1 ? 1 : interval > 1000 ? 1000 : interval)};
+    int64_t word[2] = {t->asked(), -(int64_t)(interval < 1 ? 1 : interval > 1000 ? 1000 : interval)};
     KOLO_TRY(kolo_comm_allreduce(t->session.comm, word, 2, KOLO_WIRE_I64, KOLO_MAX));
     if (word[0]) *stop = true;
     t->last_poll = step;
@@ -203,11 +203,7 @@ static int run(trainer *t)
     bool validates = *t->options->val && strcmp(t->options->val, "none");
     KOLO_TRY(kolo_session_open(&t->session, t->options, t->launch,
                                KOLO_SESSION_TRAIN | (validates ? KOLO_SESSION_EVAL : 0)));
-    if (t->options->noise_scale && !t->session.plan->config.noise)
-        return kolo_fail(KOLO_ECONFIG, "noise_scale=true compares gradients of two batch sizes, and one rank with one micro-batch has one: "
-                                       "set micro_batch=%ld or smaller, or use more ranks", (long)(t->session.rows / 2 > 0 ? t->session.rows / 2 : 1));
     if (speaks(t) && !validates) kolo_info("no validation data (val=): top-1 is not measured");
-    if (!t->session.steps) return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");
     KOLO_TRY(trainer_begin(t));
     if (t->position.step >= t->session.steps) {
         kolo_info("%s is complete: %ld steps; nothing to do", t->options->run, (long)t->position.step);
@@ -220,13 +216,14 @@ static int run(trainer *t)
     return loop(t);
 }
 
-int kolo_train(kolo_launch *launch, kolo_options *options, const volatile sig_atomic_t *stop)
+int kolo_train(kolo_launch *launch, kolo_options *options, bool (*asked)(void))
 {
     if (!*options->run)
         return kolo_fail(
             KOLO_ECONFIG,
             "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
-    trainer t = {.options = options, .launch = launch, .stop = stop, .started = kolo_time(), .raw_top1 = -1, .loss_scale = 1};
+    if (!options->steps && !options->epochs) return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");
+    trainer t = {.options = options, .launch = launch, .asked = asked, .started = kolo_time(), .raw_top1 = -1, .loss_scale = 1};
     int rc = finish(&t, run(&t));
     char text[1024];
     snprintf(text, sizeof text, "%s", rc < 0 ? kolo_error_text() : "");

@@ -2,13 +2,12 @@
 #ifndef KOLO_TRAIN_H
 #define KOLO_TRAIN_H
 
-#include <signal.h>
-
 #include "ckpt/ckpt.h"
 #include "train/session.h"
 
-/* Trains to the end (0), or to a checkpoint when *stop becomes non-zero (signal) or at stop_step (KOLO_EREQUEUE). Collective. */
-int kolo_train(kolo_launch *launch, kolo_options *options, const volatile sig_atomic_t *stop);
+/* Trains to the end (0), or to a checkpoint when asked() or at stop_step (KOLO_EREQUEUE). asked is first called before the first step; until then the process
+ * may be ended without loss. Collective. */
+int kolo_train(kolo_launch *launch, kolo_options *options, bool (*asked)(void));
 
 /* Exactly the validation set, once: means over it, the same on all ranks. ema: with the averaged weights. Collective. */
 typedef struct kolo_evaluation {

@@ -19,7 +19,7 @@ typedef struct trainer {
     kolo_session session;
     kolo_options *options;
     kolo_launch *launch;
-    const volatile sig_atomic_t *stop;
+    bool (*asked)(void); /* to stop */
     kolo_position position;
     kolo_evaluation evaluation; /* the last; rows 0: none yet */
     double raw_top1;            /* of the weights themselves when the averaged ones are evaluated too */

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Words of a command line: options of other commands, names of other programs, recipes and topics that are near; what help lists; who may say what where.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+need kolo
+cd "$ROOM" || exit 1
+refused() { # PATTERN WORDS...
+    local pattern=$1
+    shift
+    kolo "$@" > log 2>&1
+    is "$? $(grep -cE -- "$pattern" log)" "78 1" "kolo $*: $pattern" || sed 's/^/# /' log
+}
+refused 'ranks= would be ignored here; it is an option of kolo plan$' train shapes ranks=4 data=x run=y
+refused 'top= would be ignored here; it is an option of kolo predict$' train shapes --top 3 data=x run=y
+refused 'lr= would be ignored here; .* kolo train, plan, import, bench train, serve-data$' eval run=x lr=1
+refused 'flip= would be ignored' eval run=x --no-flip
+refused 'serve_jobs= .* serve-data$' plan shapes serve_jobs=2
+refused 'device= .* bench gradients, serve-data, doctor$' bench allreduce device=cpu
+refused 'optimizer= ' bench gradients optimizer=lamb
+refused 'comm_table= .* bench gradients, bench allreduce, serve-data$' bench --tune comm_table=x
+refused 'batch= ' models resnet50 batch=3
+refused 'run= ' export run=x file.safetensors
+printf 'ranks: 4\ntop: 3\nlr: 1\n' > all.yaml
+KOLO_SITE=all.yaml KOLO_RANKS=2 kolo models lenet5 > log 2>&1
+is $? 0 "a site file and the environment may say it to anybody"
+printf 'model: lenet5\nranks: 4\nbatch: 8\ndeterministic: true\n' > recipe.yaml
+kolo plan recipe.yaml top=3 > log 2>&1
+is $? 78 "a word may not"
+kolo plan recipe.yaml data=synthetic val=none run=x lr=0.1 epochs=2 > log 2>&1
+is $? 0 "kolo plan takes a training's whole line, and a recipe may say what it likes"
+
+refused 'it is batch= here' train batch_size=4
+refused 'it is lr= here' train --learning-rate 4
+refused 'it is run= here: .*resumes' train resume=x
+refused 'it is readers= here' plan num_workers=4
+refused 'it is comm_algorithm= here' bench allreduce algorithm=ring
+refused 'it is schedule= here' help lr_scheduler
+refused 'resnet50 is a network, not a recipe: model=resnet50, or one of the recipes .*resnet50_imagenet' train resnet50 data=x run=y
+refused 'did you mean resnet50_imagenet\?' train resnet50_imagnet data=x run=y
+refused 'no recipe xyzzy' plan xyzzy
+refused 'dtype=f99 is not a choice; one of u8, i8, .*bool' bench allreduce dtype=f99
+refused 'op=summ is not a choice; one of sum, average, min, max, product' bench allreduce op=summ
+
+kolo train --help > log
+like log '^Optimizer$' "kolo train --help has headings"
+is "$(grep -cE '^  (lr|momentum|val|stage|comm_timeout)=' log) $(grep -cE '^  (ranks|top|roc|serve_jobs)=' log)" "5 0" "over its own options"
+kolo help models > log
+is "$(grep -c '^kolo models' log) $(grep -cE '^  (resnet50|lenet5) ' log)" "1 2" "kolo help models: the command, and the networks"
+kolo help recipes > log
+is "$(grep -c '^  [a-z]' log)" "$(find "$TOP/share/recipes" -name '*.yaml' | wc -l)" "kolo help recipes lists all of them"
+grep -A2 '^  resnet50_imagenet$' log | grep -q '^      reaches 0.761 top-1'
+ok $? "with what each reaches"
+! kolo help shortcut | grep -q 'Default: none' && kolo help val | grep -q 'Default: none'
+ok $? "an empty default is not called none"
+complete() { bash -c "$(kolo help --completion); COMP_WORDS=(kolo $1 $2); COMP_CWORD=2; compopt() { :; }; _kolo; echo \"\${COMPREPLY[*]}\""; }
+is "$(complete plan rank)|$(complete train rank)|$(complete eval opti)" "ranks=||" "completion offers what the command reads"
+
+kolo bench allreduce max=64 iterations=2 comm_timeout=20 > log 2>&1
+is "$? $(head -n 1 log | grep -cE '^# kolo bench allreduce: libkolo_comm, 1 rank .*algorithm auto')" "0 1" "kolo bench allreduce says that it measures the library"
+kolo bench gradients max=64 iterations=2 device=cpu > log 2>&1
+is "$? $(head -n 1 log | grep -c '^# kolo bench gradients: buckets of training, 1 rank')" "0 1" "kolo bench gradients, that it measures training's buckets"
+kolo bench allreduce comm_table=nowhere max=64 > log 2>&1
+is $? 2 "whose comm_table= it reads"
+done_testing
