@@ -187,30 +187,40 @@ static void created_text(char *text, size_t size)
 
 static const char *const box_forms[] = {NULL, "cxcywh", "xywh", "xyxy", "norm_xyxy"};
 
-int pack_create_shard(const packing *p, int k)
-{
-    const pack_options *o = &p->options;
-    const pack_shard *s = &p->shard[k];
+/* What made a shard, as text. */
+typedef struct origin {
     char fingerprint[40], hdf5[32], jpeg[32], created[32];
+} origin;
+
+static void find_origin(const packing *p, origin *from)
+{
     unsigned major, minor, release;
     kolo_h5_lock();
     H5get_libversion(&major, &minor, &release);
     kolo_h5_unlock();
-    snprintf(hdf5, sizeof hdf5, "%u.%u.%u", major, minor, release);
+    snprintf(from->hdf5, sizeof from->hdf5, "%u.%u.%u", major, minor, release);
 #ifdef LIBJPEG_TURBO_VERSION_NUMBER
-    snprintf(jpeg, sizeof jpeg, "libjpeg-turbo %d", LIBJPEG_TURBO_VERSION_NUMBER);
+    snprintf(from->jpeg, sizeof from->jpeg, "libjpeg-turbo %d", LIBJPEG_TURBO_VERSION_NUMBER);
 #else
-    snprintf(jpeg, sizeof jpeg, "libjpeg %d", JPEG_LIB_VERSION);
+    snprintf(from->jpeg, sizeof from->jpeg, "libjpeg %d", JPEG_LIB_VERSION);
 #endif
-    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64 "%016" PRIx64, p->fingerprint[0], p->fingerprint[1]);
-    created_text(created, sizeof created);
+    snprintf(from->fingerprint, sizeof from->fingerprint, "%016" PRIx64 "%016" PRIx64, p->fingerprint[0], p->fingerprint[1]);
+    created_text(from->created, sizeof from->created);
+}
+
+int pack_create_shard(const packing *p, int k)
+{
+    const pack_options *o = &p->options;
+    const pack_shard *s = &p->shard[k];
+    origin from;
+    find_origin(p, &from);
     const kolo_shard_note notes[] = {{"tool", "kolo-pack " KOLO_VERSION},
                                      {"options", p->options_text},
-                                     {"fingerprint", fingerprint},
+                                     {"fingerprint", from.fingerprint},
                                      {"filter", pack_filter_names[o->filter]},
-                                     {"hdf5", hdf5},
-                                     {"jpeg", jpeg},
-                                     {"created_utc", created}};
+                                     {"hdf5", from.hdf5},
+                                     {"jpeg", from.jpeg},
+                                     {"created_utc", from.created}};
     char task[64];
     pack_task_text(p, task, sizeof task);
     tables t = {0};
@@ -245,7 +255,7 @@ int pack_create_shard(const packing *p, int k)
                                   .source_offsets = t.source_offsets,
                                   .rejects = k == 0 && p->rejects ? p->rejects : "",
                                   .notes = notes,
-                                  .note_count = (int)(sizeof notes / sizeof *notes) - (created[0] ? 0 : 1),
+                                  .note_count = (int)(sizeof notes / sizeof *notes) - (from.created[0] ? 0 : 1),
                                   .tables = t.extra,
                                   .table_count = t.count};
     /* under another name first: a kill in between leaves no half-made file where a resume looks */

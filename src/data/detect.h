@@ -79,10 +79,7 @@ typedef struct kolo_detect_config {
 } kolo_detect_config;
 
 /* YOLOX's constants, for -s, -m, -l, -x; `small`: those of -tiny (and -nano, but for its mosaic=0.5). */
-void kolo_detect_yolox(kolo_detect_config *config, int height, int width, bool small);
-
-/* As darknet feeds its networks: in the middle of gray (its .5), not beside YOLOX's 114. */
-void kolo_detect_darknet(kolo_detect_config *config);
+void kolo_detect_usual(kolo_detect_config *config, int height, int width, bool small);
 
 /* A box x0 y0 x1 y1 of the output back to the picture of height x width that was fitted into it alone. */
 void kolo_detect_unfit(const kolo_detect_config *config, int height, int width, const double *box, double *to);

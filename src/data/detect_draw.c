@@ -5,7 +5,7 @@
 #include "data/augment.h"
 #include "data/detect.h"
 
-void kolo_detect_yolox(kolo_detect_config *c, int height, int width, bool small)
+void kolo_detect_usual(kolo_detect_config *c, int height, int width, bool small)
 {
     *c = (kolo_detect_config){.height = height,
                               .width = width,
@@ -26,12 +26,6 @@ void kolo_detect_yolox(kolo_detect_config *c, int height, int width, bool small)
                               .side_min = 1,
                               .fill = 114,
                               .filter = KOLO_interpolation_plain};
-}
-
-void kolo_detect_darknet(kolo_detect_config *c)
-{
-    c->middle = true;
-    c->fill = 128; /* 127.5, rounded up */
 }
 
 static double spread(double part, double low, double high) { return low + (high - low) * part; }

@@ -13,6 +13,8 @@
 #include "graph/graph.h"
 #include "ops/element.h"
 
+KOLO_INLINE double kolo_sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
 KOLO_INLINE double kolo_min(double a, double b) { return a < b ? a : b; }
 KOLO_INLINE double kolo_max(double a, double b) { return a > b ? a : b; }
 

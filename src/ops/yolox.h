@@ -9,8 +9,6 @@
 
 enum { KOLO_SIMOTA_MOST = 10 }; /* anchors that a truth may have, and overlaps that tell how many it gets */
 
-KOLO_INLINE double kolo_sigmoid(double x) { return 1 / (1 + exp(-x)); }
-
 /* log(1 + e^x) */
 KOLO_INLINE double kolo_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(x > 0 ? -x : x)); }
 

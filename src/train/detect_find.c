@@ -6,7 +6,8 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
-#include "ops/yolov3.h"
+#include "ops/boxes.h"
+#include "ops/detector.h"
 
 static const double FARTHEST = 1e9; /* pixels: the exponential of a network that has come apart soon goes beyond what later sums and products hold */
 
@@ -36,29 +37,19 @@ static int add(kolo_found_list *list, const double *corner, double score, int64_
     return 0;
 }
 
-static int yolox_cell(const anchor *a, kolo_found_list *list)
+/* shape: of the anchor */
+static int find_in_cell(const anchor *a, const kolo_detector *d, const float *shape, kolo_found_list *list)
 {
     const double object = kolo_sigmoid(raw_of(a, 4));
+    double raw[4], corner[4];
     int64_t best = 0;
     if (object < a->conf) return 0;
     for (int64_t c = 1; c < a->classes; c++)
         if (raw_of(a, 5 + c) > raw_of(a, 5 + best)) best = c;
-    const double score = object * kolo_sigmoid(raw_of(a, 5 + best));
-    if (!(score >= a->conf)) return 0;
-    double raw[4], corner[4];
     for (int k = 0; k < 4; k++) raw[k] = raw_of(a, k);
-    kolo_yolox_decode(raw, a->column, a->row, a->stride, corner);
-    return add(list, corner, score, best);
-}
-
-static int yolov3_cell(const anchor *a, const float *shape, kolo_found_list *list)
-{
-    const double object = kolo_sigmoid(raw_of(a, 4));
-    double raw[4], corner[4];
-    if (object < a->conf) return 0;
-    for (int k = 0; k < 4; k++) raw[k] = raw_of(a, k);
-    kolo_yolov3_decode(raw, a->column, a->row, a->stride, shape, corner);
-    for (int64_t c = 0; c < a->classes; c++) {
+    d->decode(raw, a->column, a->row, a->stride, shape, corner);
+    const int64_t first = d->every_class ? 0 : best, last = d->every_class ? a->classes - 1 : best;
+    for (int64_t c = first; c <= last; c++) {
         const double score = object * kolo_sigmoid(raw_of(a, 5 + c));
         if (score >= a->conf) KOLO_TRY(add(list, corner, score, c));
     }
@@ -68,7 +59,7 @@ static int yolov3_cell(const anchor *a, const float *shape, kolo_found_list *lis
 static int find_in_head(const kolo_graph *g, int i, const float *map, int64_t row, double conf, kolo_found_list *list)
 {
     const kolo_tensor *t = &g->tensor[g->head[i]];
-    const bool yolox = g->task == KOLO_TASK_YOLOX;
+    const kolo_detector *d = kolo_detector_find(g->task);
     const int64_t pixels = t->dim[2] * t->dim[3], channels = 5 + g->classes, anchors = t->dim[1] / channels;
     for (int64_t k = 0; k < anchors; k++)
         for (int64_t cell = 0; cell < pixels; cell++) {
@@ -79,7 +70,7 @@ static int find_in_head(const kolo_graph *g, int i, const float *map, int64_t ro
                               .stride = g->tensor[g->input].dim[1] / t->dim[2],
                               .classes = g->classes,
                               .conf = conf};
-            KOLO_TRY(yolox ? yolox_cell(&a, list) : yolov3_cell(&a, g->anchor[g->mask[i][k]], list));
+            KOLO_TRY(find_in_cell(&a, d, g->anchor[g->mask[i][k]], list));
         }
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "kolo/error.h"
+#include "ops/detector.h"
 #include "train/detect_truth.h"
 #include "train/parts.h"
 
@@ -96,12 +97,14 @@ void session_close_data(kolo_session *s)
     }
 }
 
-/* YOLOX's constants, but for what options say, and darknet's way to fit pictures in. */
+/* The usual constants, but for what options say and how the network wants pictures fitted in. */
 static void set_boxes(const kolo_session *s, kolo_loader_config *c)
 {
     const kolo_options *o = s->options;
-    kolo_detect_yolox(&c->detect, c->height, c->width, false);
-    if (s->task == KOLO_TASK_YOLOV3) kolo_detect_darknet(&c->detect);
+    const kolo_detector *d = kolo_detector_find(s->task);
+    kolo_detect_usual(&c->detect, c->height, c->width, false);
+    c->detect.middle = d->middle;
+    c->detect.fill = d->fill;
     c->words = 1 + 5 * o->max_boxes;
     c->plain_epoch = s->plain_epoch;
     c->detect.mosaic = o->mosaic;

@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "ckpt/carried.h"
 #include "kolo/error.h"
+#include "ops/detector.h"
 #include "train/carry.h"
 #include "train/trainer.h"
 
@@ -104,10 +105,11 @@ static int one_step(trainer *t)
     const double time = kolo_phase_time(s->phase, s->phases, step), end = kolo_phase_time(s->phase, s->phases, step + 1),
                  all = kolo_phase_time(s->phase, s->phases, s->steps),
                  unit = t->options->steps ? 1 : (double)s->phase[0].steps_per_epoch;
+    const kolo_detector *detector = kolo_detector_find(s->task);
     kolo_step parameters = {.step = step,
                             .seed = (uint64_t)t->options->seed,
                             .epoch = batch.epoch,
-                            .l1 = s->task == KOLO_TASK_YOLOX && batch.epoch >= s->plain_epoch,
+                            .l1 = detector && detector->l1 && batch.epoch >= s->plain_epoch,
                             .lr = (float)(kolo_learning_rate(t->options, time, all, unit) *
                                           kolo_rate_scale(t->options, kolo_session_batch(s))),
                             .momentum = (float)kolo_momentum(t->options, time, all),

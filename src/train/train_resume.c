@@ -1,8 +1,10 @@
 /* How a run begins or goes on: rank 0 holds the folder and finds the checkpoint, all ranks begin from the same. */
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -10,6 +12,7 @@
 #include "ckpt/carried.h"
 #include "ckpt/manifest.h"
 #include "ckpt/store.h"
+#include "ckpt/weights.h"
 #include "kolo/error.h"
 #include "train/carry.h"
 #include "train/trainer.h"
@@ -164,6 +167,50 @@ static int resume(trainer *t, const char *path)
     return 0;
 }
 
+/* Length and checksum of the file that init= names, as one number; 0: it cannot be read. */
+static int64_t init_sum(const char *word)
+{
+    enum { PIECE = 1 << 20 };
+    const char *key;
+    char *path = kolo_weights_file(word, &key), *piece = kolo_alloc(PIECE);
+    const int fd = path && piece ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    uint32_t crc = 0;
+    int64_t bytes = 0;
+    ssize_t n = -1;
+    while (fd >= 0 && (n = read(fd, piece, PIECE)) > 0) {
+        crc = kolo_crc32c(crc, piece, (size_t)n);
+        bytes += n;
+    }
+    if (fd >= 0) close(fd);
+    free(piece);
+    free(path);
+    return n < 0 ? 0 : (bytes & INT32_MAX) << 32 | crc;
+}
+
+/* Every rank reads it for itself, and a node may have another under the same name. */
+static int check_init(trainer *t)
+{
+    const int ranks = t->session.ranks;
+    char odd[128] = "";
+    if (ranks == 1) return 0;
+    int64_t *sum = kolo_alloc((size_t)ranks * sizeof *sum);
+    if (!sum) return KOLO_ECONFIG;
+    sum[t->launch->rank] = init_sum(t->options->init);
+    const int rc = kolo_comm_allreduce(t->session.comm, sum, ranks, KOLO_WIRE_I64, KOLO_MAX);
+    for (int r = 1; r < ranks && rc == 0; r++) {
+        const size_t used = strlen(odd);
+        if (sum[r] == sum[0]) continue;
+        if (used > 100) {
+            snprintf(odd + used, sizeof odd - used, " ...");
+            break;
+        }
+        snprintf(odd + used, sizeof odd - used, "%s%d%s", used ? ", " : "", r, sum[r] ? "" : " (unreadable)");
+    }
+    free(sum);
+    if (rc < 0 || !*odd) return rc;
+    return kolo_fail(KOLO_ECONFIG, "init=%s is not the same file on all ranks; it differs from rank 0's on: %s. Put it where all nodes see it", t->options->init, odd);
+}
+
 static int begin(trainer *t)
 {
     const kolo_options *o = t->options;
@@ -172,6 +219,7 @@ static int begin(trainer *t)
     KOLO_TRY(same_on_all(s->comm, file_crc(o->run, "recipe.yaml"), &shared));
     if (!shared && speaks(t)) kolo_warn("run=%s is not on a file system that all nodes share: this run cannot be taken up again", o->run);
     KOLO_TRY(kolo_exec_initialise(s->exec, (uint64_t)o->seed));
+    if (*o->init) KOLO_TRY(check_init(t));
     if (*o->init) KOLO_TRY(kolo_weights_import(o->init, s->exec, s->plan, o->init_head));
     t->position = (kolo_position){.batch = o->batch,
                                   .samples = s->samples,

@@ -32,6 +32,21 @@ if unshare -rm true 2> /dev/null; then
 else
     for _ in 1 2 3; do skip "no private mounts here"; done
 fi
+mkdir "$ROOM/here" "$ROOM/there" # as two nodes see one path
+kolo export model=lenet5 classes=4 size=32 channels=3 seed=1 "$ROOM/here/w.safetensors" > "$ROOM/log" 2>&1 && kolo export model=lenet5 classes=4 size=32 channels=3 seed=2 "$ROOM/there/w.safetensors" > "$ROOM/log" 2>&1
+begin() { # FOLDERS of ranks 0 and 1
+    rm -rf "$ROOM/fresh"
+    timeout 30 mpiexec -n 1 -wdir "$ROOM/$1" kolo train "${args[@]}" run="$ROOM/fresh" init=w.safetensors init_head=new stop_step=1 : \
+        -n 1 -wdir "$ROOM/$2" kolo train "${args[@]}" run="$ROOM/fresh" init=w.safetensors init_head=new stop_step=1 > "$ROOM/log" 2>&1
+}
+begin here there
+is $? 78 "init= that is another file on rank 1: exit 78"
+like "$ROOM/log" "init=w.safetensors is not the same file on all ranks; it differs from rank 0's on: 1\." "and which rank"
+begin here here
+is $? 75 "the same file: they begin" "$ROOM/log"
+rm "$ROOM/there/w.safetensors"
+begin here there
+like "$ROOM/log" "differs from rank 0's on: 1 .unreadable" "no such file on rank 1"
 is "$(losses "$ROOM/run" | wc -l)" 3 "none of them took a step"
 mpiexec -n 2 kolo train "${args[@]}" > "$ROOM/log" 2>&1
 is $? 0 "two ranks that see the same go on"

@@ -87,7 +87,7 @@ static void test_golden(void)
         static uint8_t to[GOLDEN_HEIGHT * GOLDEN_WIDTH * 3];
         kolo_detect_config c;
         kolo_boxes out = {0};
-        kolo_detect_yolox(&c, GOLDEN_HEIGHT, GOLDEN_WIDTH, false);
+        kolo_detect_usual(&c, GOLDEN_HEIGHT, GOLDEN_WIDTH, false);
         const kolo_detect_draw d = draw_of(g, &c);
         const int rc = kolo_detect_make(detector, &c, &d, pictures, boxes, to, &out);
         if (rc < 0) diag("%s", kolo_error_text());
@@ -149,8 +149,8 @@ static void test_middle(void)
     int wrong = 0;
     memset(from, 200, sizeof from);
     kolo_boxes_add(&given, box, 7);
-    kolo_detect_yolox(&c, SIDE, SIDE, false);
-    kolo_detect_darknet(&c);
+    kolo_detect_usual(&c, SIDE, SIDE, false);
+    c.middle = true, c.fill = 128; /* as darknet */
     is_int(kolo_detect_make(detector, &c, &draw, &picture, &given, to, &made), 0, "made (%s)", kolo_error_text());
     for (int i = 0; i < SIDE * SIDE * 3; i++) wrong += to[i] != (i / (3 * SIDE) / 16 % 3 == 0 ? 128 : 200);
     is_int(wrong, 0, "16 rows of gray, the picture, 16 rows of gray");
@@ -181,7 +181,7 @@ static void test_carried(bool mosaic, double perspective)
     kolo_detect_config c;
     double worst = 0;
     int seen = 0;
-    kolo_detect_yolox(&c, 160, 200, true);
+    kolo_detect_usual(&c, 160, 200, true);
     c.mosaic = mosaic;
     c.degrees = 0; /* a turned rectangle does not fill its upright box */
     c.shear = 0;
@@ -284,7 +284,7 @@ static void test_draws(void)
     kolo_detect_config c;
     int mosaic = 0, mixup = 0, flip = 0, hue = 0, same = 1, filled = 1, inside = 1, other = 0;
     double scale = 0, angle = 0, pick = 0;
-    kolo_detect_yolox(&c, 640, 640, false);
+    kolo_detect_usual(&c, 640, 640, false);
     c.mosaic = 0.5;
     for (int i = 0; i < SAMPLES; i++) offset[i + 1] = offset[i] + (i % 3 == 0);
     for (int i = 0; i < DRAWS; i++) {

@@ -68,7 +68,7 @@ static kolo_loader_config config_of(const kolo_dataset *set, bool boxes)
     c.mix = (kolo_mix_config){0};
     c.words = WORDS;
     c.plain_epoch = 2;
-    kolo_detect_yolox(&c.detect, c.height, c.width, false);
+    kolo_detect_usual(&c.detect, c.height, c.width, false);
     return c;
 }
 
