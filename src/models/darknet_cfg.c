@@ -159,7 +159,8 @@ static int take_activation(const cfg *c, kolo_darknet_conv *conv)
     static const struct {
         const char *word;
         enum kolo_activation activation;
-    } table[] = {{"leaky", KOLO_LEAKY_RELU}, {"swish", KOLO_SILU}, {"logistic", KOLO_SIGMOID}, {"tanh", KOLO_TANH}};
+    } table[] = {{"leaky", KOLO_LEAKY_RELU}, {"swish", KOLO_SILU}, {"logistic", KOLO_SIGMOID}, {"tanh", KOLO_TANH},
+                 {"gelu", KOLO_GELU_TANH}}; /* darknet has the approximation */
     const char *word = value_of(c, "activation");
     conv->linear = word && !strcmp(word, "linear");
     if (conv->linear) return 0;
@@ -168,7 +169,7 @@ static int take_activation(const cfg *c, kolo_darknet_conv *conv)
             conv->activation = table[i].activation;
             return 0;
         }
-    return wrong(c, "activation", "linear, leaky, swish, logistic and tanh are known here");
+    return wrong(c, "activation", "linear, leaky, swish, logistic, tanh and gelu are known here");
 }
 
 /* head: channels instead of `filters`, where not 0 */

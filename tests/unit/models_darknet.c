@@ -99,6 +99,11 @@ static void classifier(void)
     g = build(path, 12, false);
     ok(g && g->classes == 12, "or of 12, if the recipe says so");
     kolo_graph_destroy(&g);
+    g = build(put("[net]\nheight=8\nwidth=8\n[convolutional]\nfilters=3\nactivation=gelu\n[avgpool]\n[softmax]\n"), 0, false);
+    int64_t tanh_form = 0;
+    for (int64_t i = 0; g && i < g->nodes; i++) tanh_form += g->node[i].op == KOLO_OP_activation && g->node[i].a.activation == KOLO_GELU_TANH;
+    is_int(tanh_form, 1, "gelu is the approximation that darknet has");
+    kolo_graph_destroy(&g);
 }
 
 static void refused(const char *what, const char *word, const char *format, ...) __attribute__((format(printf, 3, 4)));
