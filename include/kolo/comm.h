@@ -183,7 +183,7 @@ typedef struct kolo_request {
     const int64_t
         *index;   /* sparse: [dim[0]] row numbers of `in` (dim[0] rows of dim[1] elements); rows named twice add up. All members' rows
                                  * go to all, so what is sent grows with the group, but is never more than an allreduce of all `rows` */
-    int64_t rows; /* sparse: rows of the dense matrix */
+    int64_t rows; /* sparse: rows of the dense matrix; up to 2^63 - 1 where no `out` asks for all of them, so row numbers may be hashes */
     const char *compression; /* of allreduce of f32 (sum, average); NULL: none; see below */
 } kolo_request;
 

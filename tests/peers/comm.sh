@@ -2,7 +2,7 @@
 # make bench-comm: the communication library beside MPICH, PyTorch's gloo and one memcpy, in one run on this machine. f32, sums, in place; prints
 # microseconds of the slowest rank and ratios to the bars that are aimed at.
 #
-#   tests/peers/comm.sh [SECTION ...]   sizes, crowded, named, traced, overlap, allocations; default: all. crowded: twice as many ranks as cores
+#   tests/peers/comm.sh [SECTION ...]   sizes, crowded, named, start, traced, overlap, allocations; default: all. crowded: twice as many ranks as cores
 #
 #   ROUNDS=2        every figure is the best of so many, all sides in turn
 #   TIME=0.3        seconds for each of them
@@ -15,7 +15,7 @@ cd "$(dirname "$0")/../.." || exit 1
 BUILD=${KOLO_BUILD:-build}
 case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
 ROUNDS=${ROUNDS:-2} TIME=${TIME:-0.3} RANKS=${RANKS:-2} CORES=$(nproc)
-SECTIONS=" ${*:-sizes crowded named traced overlap allocations} "
+SECTIONS=" ${*:-sizes crowded named start traced overlap allocations} "
 program=$BUILD/tests/mpi/comm_library_bench
 command -v mpiexec > /dev/null || { echo "bench-comm: no mpiexec: the library is measured beside an MPI" && exit 1; }
 ${MAKE:-make} BUILD="$BUILD" "$program" > /dev/null || exit 1
@@ -100,7 +100,7 @@ if wanted crowded; then
     gather "$room/crowded" $((2 * CORES)) sizes
     table "$room/crowded" equal
 fi
-if wanted named || wanted traced || wanted overlap || wanted allocations; then
+if wanted named || wanted start || wanted traced || wanted overlap || wanted allocations; then
     printf '\n%s ranks\n' "$RANKS"
 fi
 if wanted named; then
@@ -114,6 +114,12 @@ if wanted named; then
     figure "$room/named" x ">= 20" "  fused, as a group : in turn, an agreement and a sum for each" 't["in-turn"] / t["grouped"]'
     figure "$room/named" x "" "  as they come : the same" 't["in-turn"] / t["loose"]'
     figure "$room/named" x "no bar" "  fused, as a group : agreed on at once, a sum for each" 't["unfused"] / t["grouped"]'
+fi
+if wanted start; then
+    gather "$room/start" "$RANKS" start
+    figure "$room/start" us "" "a model's 160 tensors (24 MB) from rank 0, as a group" 't["grouped"]'
+    figure "$room/start" us "" "  one name after the other" 't["in-turn"]'
+    figure "$room/start" us "" "  160 MPI_Bcast" 't["mpi"]'
 fi
 if wanted traced; then
     gather "$room/traced" "$RANKS" traced
