@@ -37,6 +37,12 @@ if command -v mpiexec > /dev/null; then
     ok $? "canonical sums: two ranks have the bytes of one across phases"
     [ -n "$(field one 5 useful_batch)" ] && [ "$(field one 5 useful_batch)" = "$(field two 5 useful_batch)" ]
     ok $? "and measure the same useful batch, $(field one 5 useful_batch)"
+    swa=(epochs=3 swa=1 batch=16 multi_scale=16-32:8:2 bn=ghost micro_batch=8 reduce=canonical val=none)
+    train mean "${swa[@]}"
+    is $? 0 "swa beside sizes that are drawn" "$ROOM/mean.log"
+    ranks 2 means "${swa[@]}"
+    same mean means
+    ok $? "has the bytes of one rank on two, statistics of the average among them" "$ROOM/means.log"
     for rule in "sgd momentum=0.9" "lamb momentum=0 clip_norm=1"; do
         read -ra words <<< "$rule"
         adasum=(epochs=2 batch=24 reduce=adasum "optimizer=${words[0]}" "${words[@]:1}" val=none size=16)
