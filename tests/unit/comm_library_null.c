@@ -22,6 +22,7 @@ static int n_close(void)
     return NOTHING;
 }
 static int n_abort(void) { return kolo_world_abort(NULL, NULL), NOTHING; }
+static int n_shrink(void) { return kolo_world_shrink(&whole, 1) == KOLO_EINPUT ? kolo_world_shrink(NULL, 1) : 0; }
 static int n_timeline_start(void) { return kolo_timeline_start(NULL, NULL); }
 static int n_timeline_stop(void) { return kolo_timeline_stop(NULL); }
 static int n_rank(void) { return kolo_world_rank(NULL); }
@@ -151,6 +152,7 @@ static const struct {
     {"kolo_world_open", n_open, {0}, {0}},
     {"kolo_world_close", n_close, {0}, {0}},
     {"kolo_world_abort", n_abort, {0}, {0}},
+    {"kolo_world_shrink", n_shrink, {0}, {0}},
     {"kolo_timeline_start", n_timeline_start, {0}, {0}},
     {"kolo_timeline_stop", n_timeline_stop, {0}, {0}},
     {"kolo_world_rank", n_rank, {0}, {0}},

@@ -215,7 +215,7 @@ static int open_survivors(kolo_world **out, lib_muster *muster, const kolo_world
 
 int kolo_world_shrink(kolo_world **out, int least)
 {
-    kolo_world *old = *out;
+    kolo_world *old = out ? *out : NULL;
     if (!old) return none();
     KOLO_TRY(may_shrink(old));
     lib_muster *muster = old->muster;
