@@ -21,8 +21,9 @@ fi
 is "$(go --mpi=pmi2 -N 2 -n 3 "$ROOM/named")" "3 ranks: averages 1 2 3" "named, 3 ranks on 2 nodes by PMI-2"
 is "$(go --mpi=pmi2 -N 1 -n 2 "$ROOM/named")" "2 ranks: averages 0.5 1.5 2.5" "on one node"
 is "$(go --mpi=pmi2 -N 2 -n 4 "$ROOM/in_mpi")" "$halves" "in_mpi, 4 ranks on 2 nodes: groups of the program's communicators, sockets since its MPI is only SERIALIZED"
-lost() { # KIND NODES RANKS: the last one dies, and all others say what they are now
-    go --mpi="$1" --no-kill -N "$2" -n "$3" "$ROOM/shrink" > "$ROOM/lost"
+lost() { # KIND NODES RANKS: the last one dies, and all others say what they are now, in files: when a whole node has ended srun loses last words
+    go --mpi="$1" --no-kill -N "$2" -n "$3" -o "$ROOM/lost.%t" "$ROOM/shrink" > "$ROOM/srun"
+    cat "$ROOM/srun" "$ROOM"/lost.* > "$ROOM/lost" && rm "$ROOM"/lost.*
     is "$(grep -c '^rank [0-9]* of' "$ROOM/lost"), $(grep -cE "^rank [0-9]+: rank $(($3 - 1)) on host n[0-9] .*died" "$ROOM/lost")" "$(($3 - 1)), $(($3 - 1))" \
         "$3 ranks on $2 node(s) by $1, the last one dies: the others know which, and go on" || sed 's/^/# /' "$ROOM/lost"
     is "$(grep -o '^rank [0-9]* of.*' "$ROOM/lost")" "$(for ((i = 0; i < $3 - 1; i++)); do echo "rank $i of $(($3 - 1)): $(($3 - 1))"; done)" "with exact sums"
