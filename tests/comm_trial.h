@@ -13,7 +13,7 @@ typedef struct trial {
     comm_problem p;                    /* me is filled in */
     int64_t counts[TRIAL_MEMBERS + 1]; /* of members, or sizes[from][to] follow from it */
     int places;                        /* 0: out of place, 1: in place, 2: by turns */
-    const int *order;                  /* allreduce: [members] in which they are summed; NULL: as they are */
+    const int *order;                  /* [members] in which they are summed; NULL: as they are */
     bool exact;                        /* whole numbers: any order gives the same sum */
 } trial;
 

@@ -2,7 +2,7 @@
  * them out are the library's; only the transport is ours, a few lines over MPI's messages. The library holds no mutable globals, so the
  * ranks share it.
  *   scale check          sums and moves real data by every algorithm, TAP
- *   scale chosen BYTES...  simulated microseconds of the allreduce that the selector takes
+ *   scale chosen BYTES...  simulated microseconds of the allreduce, reduce_scatter, allgather and broadcast that the selector takes
  *   scale time BYTES...  simulated microseconds of the allreduces that are not hopeless, beside the simulator's own MPICH */
 #define TRIAL_MEMBERS 1024
 #include "comm_trial.h"
@@ -12,6 +12,7 @@
 #include "tap.h"
 
 #include <mpi.h>
+#include <time.h>
 #include <smpi/smpi.h>
 
 enum {
@@ -53,7 +54,8 @@ static const comm_transport simulated = {
 typedef struct world {
     int rank, size;
     int *self, *node_of; /* [size] */
-    int *placed;         /* [size] node_of in the order in which allreduce counts: node by node */
+    int *placed;         /* [size] node_of in the order in which algorithms count: node by node */
+    int64_t *counts;     /* [size] of parts of the vector that is timed */
 } world;
 
 /* Who shares a host is asked, never counted. */
@@ -75,6 +77,7 @@ static void open_world(world *w)
     comm_group_nodes(w->node_of, w->size, order, order + w->size, &least);
     for (int i = 0; i < w->size; i++) w->placed[i] = w->node_of[order[i]];
     free(order);
+    w->counts = calloc((size_t)w->size, sizeof *w->counts);
 }
 
 static void add_floats(void *out, const void *left, const void *right, int64_t count)
@@ -172,27 +175,45 @@ static void check(const world *w)
 
 /* ---- times ------------------------------------------------------------------------------------------------------------------------ */
 
+/* Of a vector of so many bytes, or of its parts. */
+static comm_problem problem_of(const world *w, enum kolo_collective what, int64_t bytes)
+{
+    for (int i = 0; i < w->size; i++) w->counts[i] = comm_part(bytes / 4, w->size, i + 1) - comm_part(bytes / 4, w->size, i);
+    return (comm_problem){.what = what,
+                          .me = w->rank,
+                          .members = w->size,
+                          .count = bytes / 4,
+                          .counts = w->counts,
+                          .width = 4,
+                          .node_of = w->node_of,
+                          .in_place = true};
+}
+
+/* All at one time, which is returned: from a barrier ranks come later than others by as much as a short operation takes. */
+static double begin_together(void)
+{
+    double now = MPI_Wtime(), last;
+    MPI_Allreduce(&now, &last, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    last += 1e-3;
+    struct timespec wait = {0, (long)((last - MPI_Wtime()) * 1e9)};
+    nanosleep(&wait, NULL);
+    return last;
+}
+
 /* Seconds of the slowest rank. row NULL: MPI_Allreduce. Memory is folded by the simulator: nobody looks at the data. */
 static double seconds_of(const world *w, const comm_algorithm_row *row, int64_t bytes)
 {
     comm_schedule schedule = {0};
-    comm_problem p = {.what = KOLO_ALLREDUCE,
-                      .me = w->rank,
-                      .members = w->size,
-                      .count = bytes / 4,
-                      .width = 4,
-                      .node_of = w->node_of,
-                      .in_place = true};
+    comm_problem p = problem_of(w, row ? row->what : KOLO_ALLREDUCE, bytes);
     char *buffer[3] = {NULL, SMPI_SHARED_MALLOC((size_t)bytes), NULL};
     double slowest = 0;
     if (row && row->make(&schedule, &p) < 0) return -1;
     if (schedule.scratch) buffer[0] = SMPI_SHARED_MALLOC((size_t)schedule.scratch * 4);
     buffer[2] = buffer[1];
-    MPI_Barrier(MPI_COMM_WORLD);
-    double seconds = MPI_Wtime();
+    double start = begin_together();
     if (row) carry_out(w, &schedule, buffer, false);
     else MPI_Allreduce(MPI_IN_PLACE, buffer[1], (int)(bytes / 4), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    seconds = MPI_Wtime() - seconds;
+    double seconds = MPI_Wtime() - start;
     MPI_Reduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     SMPI_SHARED_FREE(buffer[1]);
     if (buffer[0]) SMPI_SHARED_FREE(buffer[0]);
@@ -227,21 +248,24 @@ static void print_times(const world *w, const char *name, const comm_algorithm_r
     if (w->rank == 0) printf("\n");
 }
 
-/* "chosen BYTES NAME MICROSECONDS": what the library would take by itself, here with its built-in costs. */
-static void print_chosen(const world *w, const comm_selector *selector, int64_t bytes)
+/* "chosen COLLECTIVE BYTES NAME MICROSECONDS": what the library would take by itself, here with its built-in costs. */
+static void print_chosen(const world *w, const comm_selector *selector, enum kolo_collective what, int64_t bytes)
 {
-    comm_problem p = {.what = KOLO_ALLREDUCE, .members = w->size, .count = bytes / 4, .width = 4, .node_of = w->node_of, .in_place = true};
+    comm_problem p = problem_of(w, what, bytes);
     const comm_algorithm_row *row = comm_algorithm_select(&p, selector);
     double seconds = seconds_of(w, row, bytes);
-    if (w->rank == 0) printf("# chosen %lld %s %.2f\n", (long long)bytes, row->name, seconds * 1e6);
+    if (w->rank == 0)
+        printf("# chosen %s %lld %s %.2f\n", comm_collective_name(what), (long long)bytes, row->name, seconds * 1e6);
 }
 
 static void measure_chosen(const world *w, int sizes, char **words)
 {
+    static const enum kolo_collective timed[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER, KOLO_BROADCAST};
     comm_selector *selector = NULL;
     if (comm_selector_open(&selector, NULL, NULL) < 0) return;
     seconds_of(w, NULL, 4);
-    for (int i = 0; i < sizes; i++) print_chosen(w, selector, atoll(words[i]));
+    for (int c = 0; c < 4; c++)
+        for (int i = 0; i < sizes; i++) print_chosen(w, selector, timed[c], atoll(words[i]));
     comm_selector_close(&selector);
 }
 
@@ -274,6 +298,7 @@ int main(int argc, char **argv)
     free(w.self);
     free(w.node_of);
     free(w.placed);
+    free(w.counts);
     MPI_Finalize();
     return rc;
 }

@@ -77,13 +77,20 @@ static int64_t run(trial *t, bool want)
     return !through || cluster.mismatches != before ? -1 : bad;
 }
 
-/* Placements of n members: all on one node, blocks of 4, blocks of 3 (which end in a short one), dealt in turn to 3 nodes, uneven. */
-enum { MAPS = 5 };
+/* Placements of n members: all on one node, blocks of 4, blocks of 3 (which end in a short one), dealt in turn to 3 nodes, uneven, twos dealt to 3 nodes. */
+enum { MAPS = 6 };
 static const int *map_of(int which, int n, int *node_of)
 {
     for (int i = 0; i < n; i++)
-        node_of[i] = which == 1 ? i / 4 : which == 2 ? i / 3 + 7 : which == 3 ? i % 3 : i * i / 20;
+        node_of[i] = which == 1 ? i / 4 : which == 2 ? i / 3 + 7 : which == 3 ? i % 3 : which == 4 ? i * i / 20 : 9 - i / 2 % 3;
     return which ? node_of : NULL;
+}
+
+/* Which of them a row is tried on: one that goes by nodes on all, one that goes by links on the first, others also where members are not in order. */
+static bool tried(const comm_algorithm_row *row, int map)
+{
+    if (strcmp(row->name, "two_level") == 0 || map == 0) return true;
+    return strcmp(row->name, "packed_trees") != 0 && (map == 3 || map == 5);
 }
 
 /* Members node by node, nodes as they come. */
@@ -110,21 +117,20 @@ static int64_t vary(trial *t, int64_t count)
 {
     int node_of[N], n = t->p.members;
     bool rooted = t->row->what == KOLO_BROADCAST || t->row->what == KOLO_GATHER || t->row->what == KOLO_SCATTER;
-    int order[N], maps = strcmp(t->row->name, "two_level") == 0                                   ? MAPS
-                         : t->row->what == KOLO_ALLREDUCE && strcmp(t->row->name, "packed_trees") ? 2
-                                                                                                  : 1;
+    int order[N];
     int64_t bad = 0;
     static double links[N * N];
     for (int i = 0; i < n * n; i++) links[i] = 1 + i * 7 % 5;
     t->p.links = links;
-    for (t->p.root = 0; t->p.root<(rooted ? n : 1); t->p.root += n> 4 ? 3 : 1)
+    for (t->p.root = rooted && n > 4 ? (int)count % 3 : 0; t->p.root < (rooted ? n : 1); t->p.root += n > 4 ? 3 : 1)
         for (int how = 0; how < (trial_counted(t->row->what) ? 3 : t->row->what == KOLO_ALLTOALL ? 2 : 1); how++)
-            for (int map = 0; map < maps; map++) {
+            for (int map = 0; map < MAPS; map++) {
+                if (!tried(t->row, map)) continue;
                 t->places = (int)((count + how + map + t->p.root + n) % 3);
                 t->p.count = t->row->what == KOLO_ALLTOALL ? how ? 0 : count / 4 : count;
                 trial_set_counts(t, t->row->what == KOLO_ALLTOALL ? count / 4 : count, how);
-                t->p.node_of = map_of(map && maps == 2 ? 3 : map, n, node_of);
-                t->order = t->row->what == KOLO_ALLREDUCE ? by_nodes(t->p.node_of, n, order) : NULL;
+                t->p.node_of = map_of(map, n, node_of);
+                t->order = by_nodes(t->p.node_of, n, order);
                 if (trial_counted(t->row->what)) t->p.count = trial_sum(t->counts, n);
                 t->p.what = t->row->what;
                 if (!t->row->fits(&t->p)) continue;
@@ -261,9 +267,50 @@ static void long_vectors(void)
        "vectors of 1.6 G elements go in messages of at most %d, cut the same at both ends", COMM_MESSAGE_MAX);
 }
 
+/* Elements that all members send to other nodes; -1: not for such groups. */
+static int64_t crossing(const comm_algorithm_row *row, const int *node_of, int root)
+{
+    enum { MEMBERS = 16, EACH = 48 };
+    int64_t counts[MEMBERS], sum = 0;
+    for (int i = 0; i < MEMBERS; i++) counts[i] = EACH;
+    for (int m = 0; m < MEMBERS; m++) {
+        comm_schedule s = {0};
+        comm_problem p = {.what = row->what, .me = m, .members = MEMBERS, .root = root, .width = 4, .node_of = node_of};
+        p.counts = p.send = p.receive = counts;
+        p.count = row->what == KOLO_ALLTOALL ? EACH : MEMBERS * EACH;
+        if (!row->fits(&p) || row->make(&s, &p) < 0) return -1;
+        for (int64_t a = 0; a < s.actions; a++)
+            if (s.action[a].kind == COMM_SEND && node_of[s.action[a].peer] != node_of[m]) sum += s.action[a].count;
+        comm_schedule_free(&s);
+    }
+    return sum;
+}
+
+/* But for recursive halving, whose sums lie where the vector's halves do when they go to their owners. */
+static void placements_alike(void)
+{
+    int block[16], turn[16];
+    for (int i = 0; i < 16; i++) {
+        block[i] = i / 4;
+        turn[i] = i % 4;
+    }
+    for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
+        if (strcmp(row->name, "push") == 0 || strcmp(row->name, "packed_trees") == 0) continue; /* within a node */
+        bool halves = row->what == KOLO_REDUCE_SCATTER && strcmp(row->name, "recursive_halving") == 0;
+        int64_t wrong = 0, want = crossing(row, block, 0), have = crossing(row, turn, 0);
+        for (int root = 1; root < 16 && comm_rooted(row->what); root++)
+            wrong += crossing(row, turn, root) != want || crossing(row, block, root) != want;
+        ok(!wrong && want > 0 && (halves ? have <= want + 16 * 48 : have == want),
+           "%s %s: ranks dealt to nodes in turn send no more between nodes than ranks in blocks", comm_collective_name(row->what),
+           row->name);
+        if (have != want) diag("%d elements in blocks, %d in turn", (int)want, (int)have);
+    }
+}
+
 int main(void)
 {
     every_algorithm();
+    placements_alike();
     same_bits();
     long_vectors();
     is_int(cluster.mismatches, 0, "every message meets one of its size, none is empty or left over");

@@ -58,14 +58,19 @@ typedef struct comm_algorithm_row {
     const char *name, *help;
     enum kolo_collective what;
     /* 1: an element's sum is the binary tree over members that splits at the largest power of two below their number (tree.h), whatever its offset
-     * and the count: fused = unfused, and all such algorithms give the same bits. Members count node by node in
-     * allreduce, by their numbers in reduce_scatter (the same where ranks are placed in blocks). Always 1 where nothing is reduced. */
+     * and the count: fused = unfused, and all such algorithms give the same bits. Members count node by node,
+     * so the parts of a reduce_scatter are those of the allreduce. Always 1 where nothing is reduced. */
     int (*ordered)(const comm_problem *problem);
     int (*fits)(const comm_problem *problem); /* 1, or 0 where it cannot serve this group */
     int (*make)(comm_schedule *schedule,
                 const comm_problem *problem); /* replaces the actions (memory is kept); 0 or negative */
     double (*cost)(const comm_problem *problem, const comm_cost *cost); /* seconds; the same on all members */
 } comm_algorithm_row;
+
+static inline bool comm_rooted(enum kolo_collective what)
+{
+    return what == KOLO_BROADCAST || what == KOLO_GATHER || what == KOLO_SCATTER;
+}
 
 extern const comm_algorithm_row comm_algorithm_table[]; /* ended by a row without a name */
 

@@ -6,13 +6,12 @@
 #include "comm/algorithm/stages.h"
 #include "kolo/error.h"
 
-/* Members node by node, so that those near each other in the order are on one node wherever the launcher put them. */
-static void by_nodes(comm_build *b, const int *node_of)
+static void number(comm_build *b, const comm_problem *p)
 {
     comm_schedule *s = b->s;
-    int n = b->n, i = 1, least;
-    while (i < n && node_of[i] >= node_of[i - 1]) i++;
-    if (i >= n) return; /* they are */
+    int n = b->n, i = 1;
+    while (i < n && (!p->node_of || p->node_of[i] >= p->node_of[i - 1])) i++;
+    if (i >= n && !(comm_rooted(p->what) && p->root)) return; /* they are in order */
     if (s->orders < 2 * n + 1) {
         free(s->order);
         s->order = kolo_alloc((size_t)(2 * n + 1) * sizeof *s->order);
@@ -22,7 +21,7 @@ static void by_nodes(comm_build *b, const int *node_of)
             return;
         }
     }
-    comm_group_nodes(node_of, n, s->order, s->order + n, &least);
+    comm_number_members(p, s->order);
     for (i = 0; s->order[i] != b->me; i++) continue;
     b->member = s->order;
     b->me = i;
@@ -34,7 +33,7 @@ comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem
         .s = schedule, .me = problem->me, .n = problem->members, .sum = comm_own(0), .brought = !problem->in_place};
     schedule->actions = schedule->posts = schedule->scratch = 0;
     schedule->status = 0;
-    if (problem->what == KOLO_ALLREDUCE && problem->node_of) by_nodes(&b, problem->node_of);
+    number(&b, problem);
     return b;
 }
 
@@ -98,9 +97,14 @@ void comm_build_combine(comm_build *b, comm_place out, comm_place left, comm_pla
 
 void comm_build_copy(comm_build *b, comm_place out, comm_place from, int64_t count)
 {
+    const comm_schedule *s = b->s;
+    comm_action *last = s->actions ? &s->action[s->actions - 1] : NULL;
     if (count <= 0) return;
     need(b, out, count);
-    add(b, (comm_action){.kind = COMM_COPY, .out = out, .left = from, .count = count});
+    if (last && last->kind == COMM_COPY && last->out.buffer == out.buffer && last->left.buffer == from.buffer &&
+        last->out.at + last->count == out.at && last->left.at + last->count == from.at)
+        last->count += count;
+    else add(b, (comm_action){.kind = COMM_COPY, .out = out, .left = from, .count = count});
 }
 
 void comm_build_call(comm_build *b, int what, int64_t argument)
@@ -191,4 +195,26 @@ int64_t *comm_offsets(const int64_t *counts, int n)
     int64_t *offset = kolo_alloc((size_t)(n + 1) * sizeof *offset);
     for (int i = 0; offset && i < n; i++) offset[i + 1] = offset[i] + counts[i];
     return offset;
+}
+
+comm_parts comm_parts_of(comm_build *b, const int64_t *counts)
+{
+    int64_t *offset = comm_offsets(counts, b->n), *memory = kolo_alloc((size_t)(2 * b->n) * sizeof *memory);
+    comm_parts parts = {memory, memory ? memory + b->n : NULL};
+    for (int i = 0; offset && memory && i < b->n; i++) {
+        parts.at[i] = offset[comm_member(b, i)];
+        parts.count[i] = counts[comm_member(b, i)];
+    }
+    if (!offset || !memory) {
+        b->s->status = KOLO_ECONFIG;
+        comm_parts_free(&parts);
+    }
+    free(offset);
+    return parts;
+}
+
+void comm_parts_free(comm_parts *parts)
+{
+    free(parts->at);
+    *parts = (comm_parts){0};
 }

@@ -18,6 +18,12 @@ typedef struct comm_build {
     bool brought;      /* nothing was added yet: what this member brings stands in COMM_INPUT, and only there */
 } comm_build;
 
+/* What every member of a team brings or gets of one vector, which lies in the order of the group: by the numbers of the team. */
+typedef struct comm_parts {
+    int64_t *at, *count; /* [n], [n] */
+} comm_parts;
+
+static inline int comm_member(const comm_build *b, int i) { return b->member ? b->member[i] : i; }
 static inline comm_place comm_own(int64_t at) { return (comm_place){COMM_OWN, at}; }
 static inline comm_place comm_input(int64_t at) { return (comm_place){COMM_INPUT, at}; }
 static inline comm_place comm_scratch(int64_t at) { return (comm_place){COMM_SCRATCH, at}; }
@@ -42,7 +48,8 @@ static inline int comm_power_until(int n) /* largest power of two <= n, n >= 1 *
     return p;
 }
 
-/* Empties the schedule. Sums of the problem go to COMM_OWN. */
+/* Empties the schedule. The team is the group node by node (comm_number_members), so that those near each other are on one node wherever the launcher put them; a
+ * root is number 0. Sums of the problem go to COMM_OWN. */
 comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem);
 /* Whoever added nothing to what it brought, copies it. Returns the schedule's status. */
 int comm_build_end(comm_build *b, comm_range r);
@@ -53,6 +60,7 @@ void comm_build_receive(comm_build *b, int from, comm_place at, int64_t count);
 void comm_build_wait(comm_build *b, int64_t serial); /* until all requests up to this one are complete */
 void comm_build_wait_all(comm_build *b);
 void comm_build_combine(comm_build *b, comm_place out, comm_place left, comm_place right, int64_t count);
+/* A copy that continues the one before is joined to it. */
 void comm_build_copy(comm_build *b, comm_place out, comm_place from, int64_t count);
 /* Arithmetic that the run brings (comm_run.call); what: which. */
 void comm_build_call(comm_build *b, int what, int64_t argument);
@@ -82,8 +90,11 @@ void comm_ring(comm_build *b, comm_range r, int64_t segment);
 int comm_direct(comm_build *b, comm_range r, const comm_tree *tree);
 
 void comm_knomial(comm_build *b, int root, int k, comm_place from, int64_t count);
-/* offset: [n + 1] of every member's part in COMM_OWN. Parts me .. me + held - 1 of member i stand there already: held[i]; NULL: its own. */
-void comm_ring_gather(comm_build *b, const int64_t *offset, const int *held);
+/* Parts are of COMM_OWN. Those of members i .. i + held[i] - 1 stand there already at member i; NULL: its own. */
+void comm_ring_gather(comm_build *b, const comm_parts *parts, const int *held);
+/* counts: by the numbers of the group. Caller frees; in vain: zeros, and the schedule's status says so. */
+comm_parts comm_parts_of(comm_build *b, const int64_t *counts);
+void comm_parts_free(comm_parts *parts);
 /* Sums of counts[0 .. i - 1], n + 1 of them; caller frees. NULL: error text. */
 int64_t *comm_offsets(const int64_t *counts, int n);
 

@@ -1,21 +1,19 @@
 /* One message between every two members: the owner of a part gets what all bring of it and sums it in the tree. */
 #include "comm/algorithm/build.h"
 
-#include <stdlib.h>
-
 #include "kolo/error.h"
 
 static comm_range all_of(int64_t count) { return (comm_range){0, count}; }
 
-/* How a vector is cut: at offset[i], or, offset being NULL, evenly. */
+/* How a vector is cut: into these parts, or, there being none, evenly. */
 typedef struct parts {
     comm_range whole;
-    const int64_t *offset;
+    const comm_parts *of;
 } parts;
 
 static comm_range part_of(const comm_build *b, const parts *cut, int i)
 {
-    if (cut->offset) return (comm_range){cut->offset[i], cut->offset[i + 1]};
+    if (cut->of) return (comm_range){cut->of->at[i], cut->of->at[i] + cut->of->count[i]};
     int64_t count = comm_length(cut->whole), from = cut->whole.from;
     return (comm_range){from + comm_part(count, b->n, i), from + comm_part(count, b->n, i + 1)};
 }
@@ -90,51 +88,48 @@ int comm_make_reduce_scatter_direct(comm_schedule *schedule, const comm_problem 
         p->in_place ? comm_scratch((p->members - 1) * mine) : comm_own(0); /* in place it may lie across its sources */
     comm_tree tree;
     KOLO_TRY(comm_tree_nodes(&tree, p->members));
-    int64_t *offset = comm_offsets(p->counts, p->members);
-    if (!offset) schedule->status = KOLO_ECONFIG;
-    else reduce_parts(&b, &(parts){.offset = offset}, &tree, sum);
+    comm_parts of = comm_parts_of(&b, p->counts);
+    if (of.at) reduce_parts(&b, &(parts){.of = &of}, &tree, sum);
     if (p->members == 1) sum = comm_input(0);
     if (p->in_place != (p->members == 1)) comm_build_copy(&b, comm_own(0), sum, mine);
     comm_tree_free(&tree);
-    free(offset);
+    comm_parts_free(&of);
     return schedule->status;
 }
 
 int comm_make_allgather_direct(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int64_t *offset = comm_offsets(p->counts, p->members);
-    if (!offset) return KOLO_ECONFIG;
-    if (!p->in_place) comm_build_copy(&b, comm_own(offset[p->me]), comm_input(0), p->counts[p->me]);
-    spread_parts(&b, &(parts){.offset = offset});
-    free(offset);
+    comm_parts of = comm_parts_of(&b, p->counts);
+    if (!of.at) return KOLO_ECONFIG;
+    if (!p->in_place) comm_build_copy(&b, comm_own(of.at[b.me]), comm_input(0), of.count[b.me]);
+    spread_parts(&b, &(parts){.of = &of});
+    comm_parts_free(&of);
     return schedule->status;
 }
 
 int comm_make_gather_direct(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int64_t at = 0;
-    if (p->me != p->root) comm_build_send(&b, p->root, comm_input(0), p->counts[p->me]);
-    for (int i = 0; p->me == p->root && i < p->members; at += p->counts[i++]) {
-        if (i != p->me) comm_build_receive(&b, i, comm_own(at), p->counts[i]);
-        else if (!p->in_place) comm_build_copy(&b, comm_own(at), comm_input(0), p->counts[i]);
-    }
+    comm_parts of = comm_parts_of(&b, p->counts);
+    if (!of.at) return KOLO_ECONFIG;
+    if (b.me) comm_build_send(&b, 0, comm_input(0), of.count[b.me]);
+    else if (!p->in_place) comm_build_copy(&b, comm_own(of.at[0]), comm_input(0), of.count[0]);
+    for (int i = 1; !b.me && i < b.n; i++) comm_build_receive(&b, i, comm_own(of.at[i]), of.count[i]);
     comm_build_wait_all(&b);
+    comm_parts_free(&of);
     return schedule->status;
 }
 
 int comm_make_scatter_direct(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int64_t at = 0, mine = 0;
-    if (p->me != p->root) comm_build_receive(&b, p->root, comm_own(0), p->counts[p->me]);
-    for (int i = 0; p->me == p->root && i < p->members; at += p->counts[i++]) {
-        if (i != p->me) comm_build_send(&b, i, comm_input(at), p->counts[i]);
-        else mine = at;
-    }
+    comm_parts of = comm_parts_of(&b, p->counts);
+    if (!of.at) return KOLO_ECONFIG;
+    if (b.me) comm_build_receive(&b, 0, comm_own(0), of.count[b.me]);
+    for (int i = 1; !b.me && i < b.n; i++) comm_build_send(&b, i, comm_input(of.at[i]), of.count[i]);
     comm_build_wait_all(&b);
-    if (p->me == p->root && !(p->in_place && mine == 0))
-        comm_build_copy(&b, comm_own(0), comm_input(mine), p->counts[p->me]);
+    if (!b.me && !(p->in_place && of.at[0] == 0)) comm_build_copy(&b, comm_own(0), comm_input(of.at[0]), of.count[0]);
+    comm_parts_free(&of);
     return schedule->status;
 }

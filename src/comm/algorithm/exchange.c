@@ -6,34 +6,51 @@
 static int after(const comm_build *b, int d) { return (b->me + d) % b->n; }
 static int before(const comm_build *b, int d) { return (b->me + b->n - d) % b->n; }
 
-/* Parts of `parts` members from `first` on, around the end: two messages there. */
-static void move_parts(comm_build *b, bool sending, int peer, int first, int parts, const int64_t *offset)
+/* Parts of `parts` members from `first` on, around the end: two messages there. home: where those of member 0, 1, ... begin; offset: behind it. */
+static void move_parts(comm_build *b, bool sending, int peer, int first, int parts, comm_place home,
+                       const int64_t *offset)
 {
     int head = first + parts <= b->n ? parts : b->n - first;
     for (int i = 0; i < 2; i++) {
         int from = i ? 0 : first, to = i ? parts - head : first + head;
-        if (sending) comm_build_send(b, peer, comm_own(offset[from]), offset[to] - offset[from]);
-        else comm_build_receive(b, peer, comm_own(offset[from]), offset[to] - offset[from]);
+        comm_place at = comm_shift(home, offset[from]);
+        if (sending) comm_build_send(b, peer, at, offset[to] - offset[from]);
+        else comm_build_receive(b, peer, at, offset[to] - offset[from]);
     }
 }
 
+static void gather_parts(comm_build *b, bool pairs, comm_place home, const int64_t *offset)
+{
+    for (int d = 1; d < b->n; d *= 2) {
+        if (pairs) { /* this member holds the parts of its block of d */
+            move_parts(b, false, b->me ^ d, (b->me ^ d) & ~(d - 1), d, home, offset);
+            move_parts(b, true, b->me ^ d, b->me & ~(d - 1), d, home, offset);
+        } else { /* its own and those of the d - 1 members behind it */
+            int parts = d < b->n - d ? d : b->n - d;
+            move_parts(b, false, after(b, d), after(b, d), parts, home, offset);
+            move_parts(b, true, before(b, d), b->me, parts, home, offset);
+        }
+        comm_build_wait_all(b);
+    }
+}
+
+/* Where members are not counted by their numbers, neighbours' parts do not lie side by side in the result: they are gathered in scratch, so that there are no
+ * more messages than elsewhere. */
 static int allgather(comm_schedule *schedule, const comm_problem *p, bool pairs)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int64_t *offset = comm_offsets(p->counts, p->members);
-    if (!offset) return KOLO_ECONFIG;
-    if (!p->in_place) comm_build_copy(&b, comm_own(offset[p->me]), comm_input(0), p->counts[p->me]);
-    for (int d = 1; d < p->members; d *= 2) {
-        if (pairs) { /* this member holds the parts of its block of d */
-            move_parts(&b, false, p->me ^ d, (p->me ^ d) & ~(d - 1), d, offset);
-            move_parts(&b, true, p->me ^ d, p->me & ~(d - 1), d, offset);
-        } else { /* its own and those of the d - 1 members behind it */
-            int parts = d < p->members - d ? d : p->members - d;
-            move_parts(&b, false, after(&b, d), after(&b, d), parts, offset);
-            move_parts(&b, true, before(&b, d), p->me, parts, offset);
-        }
-        comm_build_wait_all(&b);
+    comm_parts part = comm_parts_of(&b, p->counts);
+    int64_t *offset = part.at ? comm_offsets(part.count, b.n) : NULL;
+    comm_place home = b.member ? comm_scratch(0) : comm_own(0);
+    if (offset) {
+        if (b.member || !p->in_place) comm_build_copy(&b, comm_shift(home, offset[b.me]), comm_input(0), part.count[b.me]);
+        gather_parts(&b, pairs, home, offset);
+        for (int i = 0; b.member && i < b.n; i++)
+            comm_build_copy(&b, comm_own(part.at[i]), comm_scratch(offset[i]), part.count[i]);
+    } else {
+        schedule->status = KOLO_ECONFIG;
     }
+    comm_parts_free(&part);
     free(offset);
     return schedule->status;
 }
@@ -49,26 +66,26 @@ int comm_make_allgather_bruck(comm_schedule *schedule, const comm_problem *p) { 
 static int alltoall(comm_schedule *schedule, const comm_problem *p, bool one_by_one)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int64_t *to = comm_offsets(p->send, p->members), *from = comm_offsets(p->receive, p->members);
+    comm_parts to = comm_parts_of(&b, p->send), from = comm_parts_of(&b, p->receive);
     comm_place input = comm_input(0);
-    if (to && from) {
+    if (to.at && from.at) {
         if (p->in_place) {
+            int64_t all = 0;
+            for (int i = 0; i < b.n; i++) all += to.count[i];
             input = comm_scratch(0);
-            comm_build_copy(&b, input, comm_own(0), to[p->members]);
+            comm_build_copy(&b, input, comm_own(0), all);
         }
-        comm_build_copy(&b, comm_own(from[p->me]), comm_shift(input, to[p->me]), p->send[p->me]);
-        for (int d = 1; d < p->members; d++) {
+        comm_build_copy(&b, comm_own(from.at[b.me]), comm_shift(input, to.at[b.me]), to.count[b.me]);
+        for (int d = 1; d < b.n; d++) {
             int next = after(&b, d), previous = before(&b, d);
-            comm_build_receive(&b, previous, comm_own(from[previous]), p->receive[previous]);
-            comm_build_send(&b, next, comm_shift(input, to[next]), p->send[next]);
+            comm_build_receive(&b, previous, comm_own(from.at[previous]), from.count[previous]);
+            comm_build_send(&b, next, comm_shift(input, to.at[next]), to.count[next]);
             if (one_by_one) comm_build_wait_all(&b);
         }
         comm_build_wait_all(&b);
-    } else {
-        schedule->status = KOLO_ECONFIG;
     }
-    free(to);
-    free(from);
+    comm_parts_free(&to);
+    comm_parts_free(&from);
     return schedule->status;
 }
 
@@ -81,8 +98,8 @@ int comm_make_alltoall_bruck(comm_schedule *schedule, const comm_problem *p)
     comm_build b = comm_build_begin(schedule, p);
     int n = p->members;
     int64_t c = p->count, pack = n * c, arrive = pack + (n + 1) / 2 * c;
-    comm_build_copy(&b, comm_scratch(0), comm_input(p->me * c), (n - p->me) * c);
-    comm_build_copy(&b, comm_scratch((n - p->me) * c), comm_input(0), p->me * c);
+    for (int i = 0; i < n; i++)
+        comm_build_copy(&b, comm_scratch(i * c), comm_input(comm_member(&b, after(&b, i)) * c), c);
     for (int d = 1; d < n; d *= 2) {
         int64_t blocks = 0;
         for (int out = 1; out >= 0; out--) { /* runs of d blocks are packed; what came is put in their place */
@@ -100,7 +117,7 @@ int comm_make_alltoall_bruck(comm_schedule *schedule, const comm_problem *p)
             comm_build_wait_all(&b);
         }
     }
-    for (int i = 0; i < n; i++) comm_build_copy(&b, comm_own(before(&b, i) * c), comm_scratch(i * c), c);
+    for (int i = 0; i < n; i++) comm_build_copy(&b, comm_own(comm_member(&b, before(&b, i)) * c), comm_scratch(i * c), c);
     return schedule->status;
 }
 

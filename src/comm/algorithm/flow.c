@@ -151,21 +151,21 @@ int comm_make_broadcast_pipelined_tree(comm_schedule *schedule, const comm_probl
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_limb limb[2];
-
-    int n = p->members - 1, mine = (p->me - p->root + n) % (n + 1); /* number among the others, root + 1 being 0 */
-    bool root = p->me == p->root;
+    int n = p->members - 1; /* others */
+    bool root = b.me == 0;
     comm_range whole = {0, p->count};
 
     for (int t = 0; t < 2; t++) limb[t] = (comm_limb){.parent = -1, .range = comm_cut(whole, 2, t)};
-    if (n > 0 && !root) two_trees(limb, mine, n, whole);
+    if (n > 0 && !root) two_trees(limb, b.me - 1, n, whole);
     for (int t = 0; t < 2 && n > 0; t++) {
         int top = t == 0 ? 0 : n % 2 == 0 ? n - 1 : 1 % n;
-        if (root) limb[t].child[limb[t].children++] = (p->root + 1 + top) % p->members;
-        limb[t].depth += !root;
-        for (int c = -1; c < limb[t].children && !root; c++) {
-            int *who = c < 0 ? &limb[t].parent : &limb[t].child[c];
-            *who = *who < 0 ? p->root : (*who + p->root + 1) % p->members;
+        if (root) {
+            limb[t].child[limb[t].children++] = 1 + top;
+            continue;
         }
+        limb[t].depth++;
+        limb[t].parent++; /* -1 becomes the root */
+        for (int c = 0; c < limb[t].children; c++) limb[t].child[c]++;
     }
     comm_flow(&b, limb, 2, p->segment, -1, root && !p->in_place ? comm_input(0) : comm_own(0));
     b.brought = root && !p->in_place;

@@ -3,8 +3,6 @@
  * element the sum is the tree of tree.h. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
 #include "comm/algorithm/build.h"
 
-#include <stdlib.h>
-
 typedef struct level {
     int base, middle, right;
 } level; /* right: members of the right half, 0 if there is none */
@@ -126,30 +124,30 @@ int comm_make_allreduce_rabenseifner(comm_schedule *schedule, const comm_problem
 int comm_make_reduce_scatter_recursive_halving(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int64_t *offset = comm_offsets(p->counts, p->members);
-    if (!offset) return KOLO_ECONFIG;
-    comm_range whole = {0, offset[p->members]}, before[LEVELS], mine;
-    comm_range own = {offset[p->me], offset[p->me + 1]};
+    comm_parts part = comm_parts_of(&b, p->counts);
+    if (!part.at) return KOLO_ECONFIG;
+    comm_range whole = {0, 0}, own = {part.at[b.me], part.at[b.me] + part.count[b.me]}, before[LEVELS], mine;
+    for (int i = 0; i < b.n; i++) whole.to += part.count[i];
     bool holds;
     b.brought = true;
-    if ((p->me ^ 1) < p->members) {
-        comm_range kept = half_of(whole, p->me & 1);
+    if ((b.me ^ 1) < b.n) {
+        comm_range kept = half_of(whole, b.me & 1);
         b.sum = comm_scratch(-kept.from);
         b.spare = comm_length(kept);
     }
     reduce_levels(&b, whole, before, &mine, &holds);
-    int holders = comm_power_until(p->members);
+    int holders = comm_power_until(b.n);
     for (int i = 0; i < holders; i++) {
         comm_range r = comm_both(piece_of(whole, i, holders), own);
-        if (i != p->me) comm_build_receive(&b, i, comm_own(r.from - own.from), comm_length(r));
+        if (i != b.me) comm_build_receive(&b, i, comm_own(r.from - own.from), comm_length(r));
     }
-    for (int k = 0; holds && k < p->members; k++) {
-        comm_range r = comm_both(mine, (comm_range){offset[k], offset[k + 1]});
-        if (k != p->me) comm_build_send(&b, k, comm_build_mine(&b, r.from), comm_length(r));
-        else if (!p->in_place || p->members > 1)
+    for (int k = 0; holds && k < b.n; k++) {
+        comm_range r = comm_both(mine, (comm_range){part.at[k], part.at[k] + part.count[k]});
+        if (k != b.me) comm_build_send(&b, k, comm_build_mine(&b, r.from), comm_length(r));
+        else if (!p->in_place || b.n > 1)
             comm_build_copy(&b, comm_own(r.from - own.from), comm_build_mine(&b, r.from), comm_length(r));
     }
     comm_build_wait_all(&b);
-    free(offset);
+    comm_parts_free(&part);
     return schedule->status;
 }

@@ -1,4 +1,4 @@
-/* Trees from a root: broadcasts, gather and scatter. Members are renumbered so that the root is 0. */
+/* Trees from a root: broadcasts, gather and scatter. The builder counts members from the root on. */
 #include "comm/algorithm/build.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static int broadcast(comm_schedule *schedule, const comm_problem *p, int k)
 {
     comm_build b = comm_build_begin(schedule, p);
     b.brought = p->me == p->root && !p->in_place;
-    comm_knomial(&b, p->root, k, comm_build_mine(&b, 0), p->count);
+    comm_knomial(&b, 0, k, comm_build_mine(&b, 0), p->count);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
@@ -48,80 +48,94 @@ static int end_of(int v, int n)
 int comm_make_broadcast_scatter_allgather(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int n = p->members, v = (p->me - p->root + n) % n, *team = kolo_alloc((size_t)(2 * n) * sizeof *team);
-    int64_t *offset = kolo_alloc((size_t)(n + 1) * sizeof *offset);
-    if (!team || !offset) {
-        free(team);
-        free(offset);
+    int n = p->members, v = b.me, *held = kolo_alloc((size_t)n * sizeof *held);
+    int64_t *at = kolo_alloc((size_t)(2 * n + 1) * sizeof *at), *count = at ? at + n + 1 : NULL;
+    if (!held || !at) {
+        free(held);
+        free(at);
         return KOLO_ECONFIG;
     }
-    int *held = team + n;
     for (int i = 0; i < n; i++) {
-        team[i] = (i + p->root) % n;
         held[i] = end_of(i, n) - i;
-        offset[i + 1] = comm_part(p->count, n, i + 1);
+        at[i + 1] = comm_part(p->count, n, i + 1);
+        count[i] = at[i + 1] - at[i];
     }
-    b.member = team;
-    b.me = v;
     b.brought = v == 0 && !p->in_place;
     if (v > 0) {
-        comm_build_receive(&b, v & (v - 1), comm_own(offset[v]), offset[end_of(v, n)] - offset[v]);
+        comm_build_receive(&b, v & (v - 1), comm_own(at[v]), at[end_of(v, n)] - at[v]);
         comm_build_wait_all(&b);
     } else {
         comm_build_end(&b, (comm_range){0, p->count});
     }
     for (int d = v ? (v & -v) / 2 : comm_power_until(n); d >= 1; d /= 2)
-        if (v + d < n) comm_build_send(&b, v + d, comm_own(offset[v + d]), offset[end_of(v + d, n)] - offset[v + d]);
+        if (v + d < n) comm_build_send(&b, v + d, comm_own(at[v + d]), at[end_of(v + d, n)] - at[v + d]);
     comm_build_wait_all(&b);
-    comm_ring_gather(&b, offset, held);
-    free(team);
-    free(offset);
+    comm_ring_gather(&b, &(comm_parts){at, count}, held);
+    free(held);
+    free(at);
     return schedule->status;
 }
 
 /* ---- gather and scatter ------------------------------------------------------------------------------------------------------- */
 
 typedef struct rooted {
-    const comm_problem *p;
-    int v, wrap;      /* v: of this member; members from `wrap` on stand before the root in its memory */
-    int64_t *at, *by; /* [n + 1] elements before v in the order of v; [n + 1] before a member in the root's memory */
+    comm_parts part; /* in the root's memory */
+    int64_t *at;     /* [n + 1] elements of the members before one */
 } rooted;
 
-static int open_rooted(rooted *t, const comm_problem *p)
+static int open_rooted(rooted *t, comm_build *b, const comm_problem *p)
 {
-    int n = p->members;
-    *t = (rooted){.p = p, .v = (p->me - p->root + n) % n, .wrap = n - p->root};
-    t->by = comm_offsets(p->counts, n);
-    t->at = kolo_alloc((size_t)(n + 1) * sizeof *t->at);
-    if (!t->by || !t->at) {
-        free(t->by);
-        free(t->at);
-        return KOLO_ECONFIG;
-    }
-    for (int v = 0; v < n; v++) t->at[v + 1] = t->at[v] + p->counts[(v + p->root) % n];
-    return 0;
+    *t = (rooted){.part = comm_parts_of(b, p->counts)};
+    if (t->part.at) t->at = comm_offsets(t->part.count, b->n);
+    if (t->at) return 0;
+    comm_parts_free(&t->part);
+    return KOLO_ECONFIG;
 }
 
 static void close_rooted(rooted *t)
 {
-    free(t->by);
+    comm_parts_free(&t->part);
     free(t->at);
 }
 
-/* Members from .. to - 1 to or from `peer` (by v), in two messages where their data lies in two places at the root. Here they lie at the root's places in `whole`, or,
- * elsewhere, behind this member's own in scratch; a leaf's lie in `leaf`. */
+/* Where what lies in one piece in the root's memory, from the part of `from` on, ends. */
+static int end_of_piece(const rooted *t, int from, int to)
+{
+    int i = from + 1;
+    while (i < to && t->part.at[i] == t->part.at[i - 1] + t->part.count[i - 1]) i++;
+    return i < to ? i : to;
+}
+
+/* Two pieces are two messages, as behind the last rank the first one follows; more are put together by the root, in scratch. */
+static bool scattered(const rooted *t, int from, int to)
+{
+    return end_of_piece(t, end_of_piece(t, from, to), to) < to;
+}
+
+/* Parts of members from .. to - 1, to or from `peer`. Here they lie at the root's places in `whole`, or, elsewhere, in scratch behind this member's own; a leaf's
+ * lie in `leaf`. */
 static void move(comm_build *b, const rooted *t, bool sending, int peer, int from, int to, int32_t whole,
                  comm_place leaf)
 {
-    int n = t->p->members, who = (peer + t->p->root) % n;
-    int cut[3] = {from, t->wrap > from && t->wrap < to ? t->wrap : to, to};
-    for (int i = 0; i < 2; i++) {
+    bool apart = scattered(t, from, to);
+    int cut[3] = {from, apart || (b->me && peer) ? to : end_of_piece(t, from, to), to};
+    for (int i = 0; i < 2 && cut[i] < to; i++) {
         int64_t count = t->at[cut[i + 1]] - t->at[cut[i]];
-        comm_place at = comm_scratch(t->at[cut[i]] - t->at[t->v]);
-        if (t->v == 0) at = (comm_place){whole, t->by[(cut[i] + t->p->root) % n]};
-        else if (end_of(t->v, n) == t->v + 1) at = leaf;
-        if (sending) comm_build_send(b, who, at, count);
-        else comm_build_receive(b, who, at, count);
+        comm_place at = comm_scratch(t->at[cut[i]] - t->at[b->me]);
+        if (b->me == 0 && !apart) at = (comm_place){whole, t->part.at[cut[i]]};
+        else if (b->me && end_of(b->me, b->n) == b->me + 1) at = leaf;
+        if (sending) comm_build_send(b, peer, at, count);
+        else comm_build_receive(b, peer, at, count);
+    }
+}
+
+/* The root puts its child's parts together, or where they belong. */
+static void put(comm_build *b, const rooted *t, int child, bool together)
+{
+    int to = end_of(child, b->n);
+    for (int i = child; scattered(t, child, to) && i < to; i++) {
+        if (together) comm_build_copy(b, comm_scratch(t->at[i]), comm_input(t->part.at[i]), t->part.count[i]);
+        else comm_build_copy(b, comm_own(t->part.at[i]), comm_scratch(t->at[i]), t->part.count[i]);
     }
 }
 
@@ -129,15 +143,15 @@ int comm_make_gather_binomial(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     rooted t;
-    if (open_rooted(&t, p) < 0) return KOLO_ECONFIG;
-    int n = p->members, end = end_of(t.v, n);
-    int64_t mine = p->counts[p->me];
-    if (t.v == 0 && !p->in_place) comm_build_copy(&b, comm_own(t.by[p->me]), comm_input(0), mine);
-    if (t.v > 0 && end > t.v + 1) comm_build_copy(&b, comm_scratch(0), comm_input(0), mine);
-    for (int d = 1; t.v + d < end; d *= 2)
-        move(&b, &t, false, t.v + d, t.v + d, end_of(t.v + d, n), COMM_OWN, comm_own(0));
+    if (open_rooted(&t, &b, p) < 0) return KOLO_ECONFIG;
+    int n = b.n, v = b.me, end = end_of(v, n);
+    if (v == 0 && !p->in_place) comm_build_copy(&b, comm_own(t.part.at[0]), comm_input(0), t.part.count[0]);
+    if (v > 0 && end > v + 1) comm_build_copy(&b, comm_scratch(0), comm_input(0), t.part.count[v]);
+    for (int d = 1; v + d < end; d *= 2)
+        move(&b, &t, false, v + d, v + d, end_of(v + d, n), COMM_OWN, comm_own(0));
     comm_build_wait_all(&b);
-    if (t.v > 0) move(&b, &t, true, t.v & (t.v - 1), t.v, end, COMM_OWN, comm_input(0));
+    for (int d = 1; v == 0 && d < n; d *= 2) put(&b, &t, d, false);
+    if (v > 0) move(&b, &t, true, v & (v - 1), v, end, COMM_OWN, comm_input(0));
     comm_build_wait_all(&b);
     close_rooted(&t);
     return schedule->status;
@@ -147,19 +161,21 @@ int comm_make_scatter_binomial(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     rooted t;
-    if (open_rooted(&t, p) < 0) return KOLO_ECONFIG;
-    int n = p->members, end = end_of(t.v, n);
-    int64_t mine = p->counts[p->me];
-    if (t.v > 0) {
-        move(&b, &t, false, t.v & (t.v - 1), t.v, end, COMM_INPUT, comm_own(0));
+    if (open_rooted(&t, &b, p) < 0) return KOLO_ECONFIG;
+    int n = b.n, v = b.me, end = end_of(v, n);
+    if (v > 0) {
+        move(&b, &t, false, v & (v - 1), v, end, COMM_INPUT, comm_own(0));
         comm_build_wait_all(&b);
     }
-    for (int d = comm_power_until(n); d >= 1; d /= 2)
-        if (t.v + d < end && (t.v == 0 || d < (t.v & -t.v)))
-            move(&b, &t, true, t.v + d, t.v + d, end_of(t.v + d, n), COMM_INPUT, comm_own(0));
+    for (int d = comm_power_until(n); d >= 1; d /= 2) {
+        if (v + d >= end || (v && d >= (v & -v))) continue;
+        if (v == 0) put(&b, &t, d, true);
+        move(&b, &t, true, v + d, v + d, end_of(v + d, n), COMM_INPUT, comm_own(0));
+    }
     comm_build_wait_all(&b);
-    if (t.v > 0 && end > t.v + 1) comm_build_copy(&b, comm_own(0), comm_scratch(0), mine);
-    if (t.v == 0 && !(p->in_place && t.by[p->me] == 0)) comm_build_copy(&b, comm_own(0), comm_input(t.by[p->me]), mine);
+    if (v > 0 && end > v + 1) comm_build_copy(&b, comm_own(0), comm_scratch(0), t.part.count[v]);
+    if (v == 0 && !(p->in_place && t.part.at[0] == 0))
+        comm_build_copy(&b, comm_own(0), comm_input(t.part.at[0]), t.part.count[0]);
     close_rooted(&t);
     return schedule->status;
 }

@@ -195,6 +195,8 @@ static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
     comm_packing *packing = kolo_alloc(sizeof *packing);
     comm_limb *limb = kolo_alloc(COMM_PACK_TREES * sizeof *limb);
     bool source = up || p->me == p->root;
+    b.member = NULL; /* links are those of members by their numbers */
+    b.me = p->me;
     if (packing && limb) {
         comm_pack(packing, p->links, p->members, up ? 0 : p->root, up);
         int64_t before = 0;

@@ -2,8 +2,6 @@
  * where it lies. Patarasuk and Yuan, JPDC 2009. */
 #include "comm/algorithm/build.h"
 
-#include <stdlib.h>
-
 enum { RING_SEGMENT = 65536 }; /* elements */
 
 typedef struct ring {
@@ -92,15 +90,16 @@ int comm_make_allreduce_segmented_ring(comm_schedule *schedule, const comm_probl
 int comm_make_reduce_scatter_ring(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int64_t *offset = comm_offsets(p->counts, p->members), largest = 0, at = 0;
-    int n = p->members, next = (p->me + 1) % n, previous = (p->me + n - 1) % n;
-    if (!offset) return KOLO_ECONFIG;
+    comm_parts part = comm_parts_of(&b, p->counts);
+    int n = p->members, next = (b.me + 1) % n, previous = (b.me + n - 1) % n;
+    int64_t largest = 0, at = 0;
+    if (!part.at) return KOLO_ECONFIG;
     for (int i = 0; i < n; i++)
-        if (p->counts[i] > largest) largest = p->counts[i];
+        if (part.count[i] > largest) largest = part.count[i];
     for (int step = 0; step < n; step++) { /* at step t the part of me - 1 - t is complete up to this member */
-        int part = ((p->me - 1 - step) % n + n) % n;
-        int64_t count = p->counts[part];
-        comm_place sum = comm_scratch(at), brought = comm_input(offset[part]);
+        int of = ((b.me - 1 - step) % n + n) % n;
+        int64_t count = part.count[of];
+        comm_place sum = comm_scratch(at), brought = comm_input(part.at[of]);
         if (step > 0) comm_build_combine(&b, sum, sum, brought, count);
         if (step == n - 1) {
             if (n > 1) comm_build_copy(&b, comm_own(0), sum, count);
@@ -108,11 +107,11 @@ int comm_make_reduce_scatter_ring(comm_schedule *schedule, const comm_problem *p
             break;
         }
         at = largest - at;
-        comm_build_receive(&b, previous, comm_scratch(at), p->counts[((part - 1) % n + n) % n]);
+        comm_build_receive(&b, previous, comm_scratch(at), part.count[((of - 1) % n + n) % n]);
         comm_build_send(&b, next, step ? sum : brought, count);
         comm_build_wait_all(&b);
     }
-    free(offset);
+    comm_parts_free(&part);
     return schedule->status;
 }
 
@@ -121,14 +120,13 @@ static bool holds(const comm_build *b, const int *held, int member, int part)
     return (part - member + b->n) % b->n < (held ? held[member] : 1);
 }
 
-void comm_ring_gather(comm_build *b, const int64_t *offset, const int *held)
+void comm_ring_gather(comm_build *b, const comm_parts *parts, const int *held)
 {
     int n = b->n, next = (b->me + 1) % n, previous = (b->me + n - 1) % n;
     for (int step = 0; step < n - 1; step++) {
         int out = (b->me - step + n) % n, in = (b->me - step - 1 + n) % n;
-        if (!holds(b, held, b->me, in))
-            comm_build_receive(b, previous, comm_own(offset[in]), offset[in + 1] - offset[in]);
-        if (!holds(b, held, next, out)) comm_build_send(b, next, comm_own(offset[out]), offset[out + 1] - offset[out]);
+        if (!holds(b, held, b->me, in)) comm_build_receive(b, previous, comm_own(parts->at[in]), parts->count[in]);
+        if (!holds(b, held, next, out)) comm_build_send(b, next, comm_own(parts->at[out]), parts->count[out]);
         comm_build_wait_all(b);
     }
 }
@@ -136,10 +134,10 @@ void comm_ring_gather(comm_build *b, const int64_t *offset, const int *held)
 int comm_make_allgather_ring(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int64_t *offset = comm_offsets(p->counts, p->members);
-    if (!offset) return KOLO_ECONFIG;
-    if (!p->in_place) comm_build_copy(&b, comm_own(offset[p->me]), comm_input(0), p->counts[p->me]);
-    comm_ring_gather(&b, offset, NULL);
-    free(offset);
+    comm_parts part = comm_parts_of(&b, p->counts);
+    if (!part.at) return KOLO_ECONFIG;
+    if (!p->in_place) comm_build_copy(&b, comm_own(part.at[b.me]), comm_input(0), part.count[b.me]);
+    comm_ring_gather(&b, &part, NULL);
+    comm_parts_free(&part);
     return schedule->status;
 }

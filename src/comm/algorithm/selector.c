@@ -278,14 +278,14 @@ bool comm_selector_asks(const comm_selector *s, enum kolo_collective what, int m
     return false;
 }
 
-/* Allreduce numbers members node by node (build.c): costs and order are those of this numbering. */
+/* Costs and order are those of the numbering that the builder gives members. */
 static void number_by_nodes(comm_problem *p, int **memory)
 {
-    int n = p->members, least;
-    *memory = p->what == KOLO_ALLREDUCE && p->node_of ? kolo_alloc((size_t)(3 * n + 1) * sizeof **memory) : NULL;
+    int n = p->members;
+    *memory = p->node_of ? kolo_alloc((size_t)(3 * n + 1) * sizeof **memory) : NULL;
     if (!*memory) return; /* nothing to do; or out of memory, which the schedule will be, too */
     int *order = *memory, *node_of = order + 2 * n + 1;
-    comm_group_nodes(p->node_of, n, order, order + n, &least);
+    comm_number_members(p, order);
     for (int i = 0; i < n; i++) node_of[i] = p->node_of[order[i]];
     p->node_of = node_of;
 }

@@ -95,6 +95,34 @@ int comm_group_nodes(const int *node_of, int n, int *order, int *first, int *lea
     return groups;
 }
 
+static void reverse(int *v, int n)
+{
+    for (int i = 0, k = n - 1; i < k; i++, k--) {
+        int other = v[i];
+        v[i] = v[k];
+        v[k] = other;
+    }
+}
+
+static void rotate(int *v, int n, int by) /* v[by] comes first */
+{
+    reverse(v, by);
+    reverse(v + by, n - by);
+    reverse(v, n);
+}
+
+void comm_number_members(const comm_problem *p, int *order)
+{
+    int n = p->members, *first = order + n, least, at = 0, node = 0;
+    comm_group_nodes(p->node_of, n, order, first, &least);
+    if (!comm_rooted(p->what)) return;
+    while (order[at] != p->root) at++;
+    while (first[node + 1] <= at) node++;
+    int from = first[node], size = first[node + 1] - from;
+    rotate(order + from, size, at - from);
+    rotate(order, n, from);
+}
+
 int comm_nodes(const int *node_of, int n)
 {
     uint64_t seen[1024] = {0}; /* by their last 16 bits: costs may err where there are more nodes */
