@@ -33,7 +33,7 @@ typedef struct comm_schedule {
     int64_t scratch;   /* elements */
     comm_place *place; /* where what is to be summed stands, while the schedule is made */
     int64_t places;
-    int *order; /* members node by node, likewise */
+    int *order; /* members as the builder counts them, likewise */
     int64_t orders;
     int status; /* of the first failed allocation while it was made */
 } comm_schedule;

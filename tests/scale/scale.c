@@ -178,7 +178,8 @@ static void check(const world *w)
 /* Of a vector of so many bytes, or of its parts. */
 static comm_problem problem_of(const world *w, enum kolo_collective what, int64_t bytes)
 {
-    for (int i = 0; i < w->size; i++) w->counts[i] = comm_part(bytes / 4, w->size, i + 1) - comm_part(bytes / 4, w->size, i);
+    for (int i = 0; i < w->size; i++)
+        w->counts[i] = comm_part(bytes / 4, w->size, i + 1) - comm_part(bytes / 4, w->size, i);
     return (comm_problem){.what = what,
                           .me = w->rank,
                           .members = w->size,

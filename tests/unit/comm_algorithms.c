@@ -82,7 +82,11 @@ enum { MAPS = 6 };
 static const int *map_of(int which, int n, int *node_of)
 {
     for (int i = 0; i < n; i++)
-        node_of[i] = which == 1 ? i / 4 : which == 2 ? i / 3 + 7 : which == 3 ? i % 3 : which == 4 ? i * i / 20 : 9 - i / 2 % 3;
+        node_of[i] = which == 1   ? i / 4
+                     : which == 2 ? i / 3 + 7
+                     : which == 3 ? i % 3
+                     : which == 4 ? i * i / 20
+                                  : 9 - i / 2 % 3;
     return which ? node_of : NULL;
 }
 
@@ -122,7 +126,7 @@ static int64_t vary(trial *t, int64_t count)
     static double links[N * N];
     for (int i = 0; i < n * n; i++) links[i] = 1 + i * 7 % 5;
     t->p.links = links;
-    for (t->p.root = rooted && n > 4 ? (int)count % 3 : 0; t->p.root < (rooted ? n : 1); t->p.root += n > 4 ? 3 : 1)
+    for (t->p.root = rooted && n > 4 ? (int)count % 3 : 0; t->p.root<(rooted ? n : 1); t->p.root += n> 4 ? 3 : 1)
         for (int how = 0; how < (trial_counted(t->row->what) ? 3 : t->row->what == KOLO_ALLTOALL ? 2 : 1); how++)
             for (int map = 0; map < MAPS; map++) {
                 if (!tried(t->row, map)) continue;
@@ -301,8 +305,8 @@ static void placements_alike(void)
         for (int root = 1; root < 16 && comm_rooted(row->what); root++)
             wrong += crossing(row, turn, root) != want || crossing(row, block, root) != want;
         ok(!wrong && want > 0 && (halves ? have <= want + 16 * 48 : have == want),
-           "%s %s: ranks dealt to nodes in turn send no more between nodes than ranks in blocks", comm_collective_name(row->what),
-           row->name);
+           "%s %s: ranks dealt to nodes in turn send no more between nodes than ranks in blocks",
+           comm_collective_name(row->what), row->name);
         if (have != want) diag("%d elements in blocks, %d in turn", (int)want, (int)have);
     }
 }

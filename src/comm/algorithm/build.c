@@ -6,25 +6,28 @@
 #include "comm/algorithm/stages.h"
 #include "kolo/error.h"
 
-static void number(comm_build *b, const comm_problem *p)
+static void number(comm_build *b, const comm_problem *p, void (*how)(const comm_problem *p, int *order))
 {
     comm_schedule *s = b->s;
-    int n = b->n, i = 1;
-    while (i < n && (!p->node_of || p->node_of[i] >= p->node_of[i - 1])) i++;
-    if (i >= n && !(comm_rooted(p->what) && p->root)) return; /* they are in order */
-    if (s->orders < 2 * n + 1) {
+    int n = b->n, in_order = 0;
+    if (s->orders < 3 * n + 1) {
         free(s->order);
-        s->order = kolo_alloc((size_t)(2 * n + 1) * sizeof *s->order);
-        s->orders = s->order ? 2 * n + 1 : 0;
+        s->order = kolo_alloc((size_t)(3 * n + 1) * sizeof *s->order);
+        s->orders = s->order ? 3 * n + 1 : 0;
         if (!s->order) {
             s->status = KOLO_ECONFIG;
             return;
         }
     }
-    comm_number_members(p, s->order);
-    for (i = 0; s->order[i] != b->me; i++) continue;
-    b->member = s->order;
-    b->me = i;
+    how(p, s->order);
+    while (in_order < n && s->order[in_order] == in_order) in_order++;
+    b->member = in_order < n ? s->order : NULL;
+    for (b->me = 0; s->order[b->me] != p->me; b->me++) continue;
+}
+
+void comm_build_deal(comm_build *b, const comm_problem *p)
+{
+    if (p->node_of) number(b, p, comm_deal_members);
 }
 
 comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem)
@@ -33,7 +36,9 @@ comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem
         .s = schedule, .me = problem->me, .n = problem->members, .sum = comm_own(0), .brought = !problem->in_place};
     schedule->actions = schedule->posts = schedule->scratch = 0;
     schedule->status = 0;
-    number(&b, problem);
+    int i = 1, n = problem->members;
+    while (i < n && (!problem->node_of || problem->node_of[i] >= problem->node_of[i - 1])) i++;
+    if (i < n || (comm_rooted(problem->what) && problem->root)) number(&b, problem, comm_number_members);
     return b;
 }
 

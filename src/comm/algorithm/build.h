@@ -51,6 +51,8 @@ static inline int comm_power_until(int n) /* largest power of two <= n, n >= 1 *
 /* Empties the schedule. The team is the group node by node (comm_number_members), so that those near each other are on one node wherever the launcher put them; a
  * root is number 0. Sums of the problem go to COMM_OWN. */
 comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem);
+/* Counts the team anew: the first member of every node, then the second, ... */
+void comm_build_deal(comm_build *b, const comm_problem *problem);
 /* Whoever added nothing to what it brought, copies it. Returns the schedule's status. */
 int comm_build_end(comm_build *b, comm_range r);
 

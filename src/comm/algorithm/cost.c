@@ -235,11 +235,15 @@ double comm_cost_ring_half(const comm_problem *p, const comm_cost *c)
 
 double comm_cost_ring_gather(const comm_problem *p, const comm_cost *c) { return along_ring(p, c, largest(p)); }
 
+/* Members in turns: a step of whole turns stays within the nodes. Then parts are put where they belong. */
 double comm_cost_bruck_gather(const comm_problem *p, const comm_cost *c)
 {
-    double seconds = 0, part = total(p) / p->members;
-    for (int64_t d = 1; d < p->members; d *= 2)
-        seconds += step(p, c, SHIFT, d, part * (double)(d < p->members - d ? d : p->members - d));
+    int n = p->members, nodes = nodes_of(p), share = (n + nodes - 1) / nodes;
+    double seconds = nodes > 1 ? total(p) * c->gamma : 0, part = total(p) / n;
+    for (int64_t d = 1; d < n; d *= 2) {
+        double bytes = part * (double)(d < n - d ? d : n - d);
+        seconds += d % nodes ? c->alpha[1] + bytes * c->beta[1] * share : c->alpha[0] + bytes * c->beta[0];
+    }
     return seconds;
 }
 

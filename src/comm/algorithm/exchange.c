@@ -34,16 +34,19 @@ static void gather_parts(comm_build *b, bool pairs, comm_place home, const int64
     }
 }
 
-/* Where members are not counted by their numbers, neighbours' parts do not lie side by side in the result: they are gathered in scratch, so that there are no
- * more messages than elsewhere. */
+/* What is sent doubles, so the first steps go between the nodes, where there are no more bytes then than every node must get, and the last ones stay within them:
+ * members are counted in turns. Unless that is by their numbers, neighbours' parts do not lie side by side in the result; they are gathered
+ * in scratch, so that a step stays a message. */
 static int allgather(comm_schedule *schedule, const comm_problem *p, bool pairs)
 {
     comm_build b = comm_build_begin(schedule, p);
+    comm_build_deal(&b, p);
     comm_parts part = comm_parts_of(&b, p->counts);
     int64_t *offset = part.at ? comm_offsets(part.count, b.n) : NULL;
     comm_place home = b.member ? comm_scratch(0) : comm_own(0);
     if (offset) {
-        if (b.member || !p->in_place) comm_build_copy(&b, comm_shift(home, offset[b.me]), comm_input(0), part.count[b.me]);
+        if (b.member || !p->in_place)
+            comm_build_copy(&b, comm_shift(home, offset[b.me]), comm_input(0), part.count[b.me]);
         gather_parts(&b, pairs, home, offset);
         for (int i = 0; b.member && i < b.n; i++)
             comm_build_copy(&b, comm_own(part.at[i]), comm_scratch(offset[i]), part.count[i]);
@@ -117,7 +120,8 @@ int comm_make_alltoall_bruck(comm_schedule *schedule, const comm_problem *p)
             comm_build_wait_all(&b);
         }
     }
-    for (int i = 0; i < n; i++) comm_build_copy(&b, comm_own(comm_member(&b, before(&b, i)) * c), comm_scratch(i * c), c);
+    for (int i = 0; i < n; i++)
+        comm_build_copy(&b, comm_own(comm_member(&b, before(&b, i)) * c), comm_scratch(i * c), c);
     return schedule->status;
 }
 

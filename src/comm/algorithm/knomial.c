@@ -106,11 +106,8 @@ static int end_of_piece(const rooted *t, int from, int to)
     return i < to ? i : to;
 }
 
-/* Two pieces are two messages, as behind the last rank the first one follows; more are put together by the root, in scratch. */
-static bool scattered(const rooted *t, int from, int to)
-{
-    return end_of_piece(t, end_of_piece(t, from, to), to) < to;
-}
+/* What lies in two pieces (behind the last rank the first one follows) is two messages; more are put together by the root, in scratch. */
+static bool scattered(const rooted *t, int from, int to) { return end_of_piece(t, end_of_piece(t, from, to), to) < to; }
 
 /* Parts of members from .. to - 1, to or from `peer`. Here they lie at the root's places in `whole`, or, elsewhere, in scratch behind this member's own; a leaf's
  * lie in `leaf`. */
@@ -147,8 +144,7 @@ int comm_make_gather_binomial(comm_schedule *schedule, const comm_problem *p)
     int n = b.n, v = b.me, end = end_of(v, n);
     if (v == 0 && !p->in_place) comm_build_copy(&b, comm_own(t.part.at[0]), comm_input(0), t.part.count[0]);
     if (v > 0 && end > v + 1) comm_build_copy(&b, comm_scratch(0), comm_input(0), t.part.count[v]);
-    for (int d = 1; v + d < end; d *= 2)
-        move(&b, &t, false, v + d, v + d, end_of(v + d, n), COMM_OWN, comm_own(0));
+    for (int d = 1; v + d < end; d *= 2) move(&b, &t, false, v + d, v + d, end_of(v + d, n), COMM_OWN, comm_own(0));
     comm_build_wait_all(&b);
     for (int d = 1; v == 0 && d < n; d *= 2) put(&b, &t, d, false);
     if (v > 0) move(&b, &t, true, v & (v - 1), v, end, COMM_OWN, comm_input(0));

@@ -123,6 +123,15 @@ void comm_number_members(const comm_problem *p, int *order)
     rotate(order, n, from);
 }
 
+void comm_deal_members(const comm_problem *p, int *order)
+{
+    int n = p->members, *by_node = order + n, *first = by_node + n, least;
+    int nodes = comm_group_nodes(p->node_of, n, by_node, first, &least);
+    for (int filled = 0, i = 0; filled < n; i++)
+        for (int g = 0; g < nodes; g++)
+            if (first[g] + i < first[g + 1]) order[filled++] = by_node[first[g] + i];
+}
+
 int comm_nodes(const int *node_of, int n)
 {
     uint64_t seen[1024] = {0}; /* by their last 16 bits: costs may err where there are more nodes */
