@@ -90,11 +90,11 @@ static const int *map_of(int which, int n, int *node_of)
     return which ? node_of : NULL;
 }
 
-/* Which of them a row is tried on: one that goes by nodes on all, one that goes by links on the first, others also where members are not in order. */
-static bool tried(const comm_algorithm_row *row, int map)
+/* Which of them a row is tried on: one that goes by nodes on all, one that goes by links on the first, others also where members are not in order, by turns. */
+static bool tried(const comm_algorithm_row *row, int map, int64_t count)
 {
     if (strcmp(row->name, "two_level") == 0 || map == 0) return true;
-    return strcmp(row->name, "packed_trees") != 0 && (map == 3 || map == 5);
+    return strcmp(row->name, "packed_trees") != 0 && map == (count % 2 ? 5 : 3);
 }
 
 /* Members node by node, nodes as they come. */
@@ -129,7 +129,7 @@ static int64_t vary(trial *t, int64_t count)
     for (t->p.root = rooted && n > 4 ? (int)count % 3 : 0; t->p.root<(rooted ? n : 1); t->p.root += n> 4 ? 3 : 1)
         for (int how = 0; how < (trial_counted(t->row->what) ? 3 : t->row->what == KOLO_ALLTOALL ? 2 : 1); how++)
             for (int map = 0; map < MAPS; map++) {
-                if (!tried(t->row, map)) continue;
+                if (!tried(t->row, map, count)) continue;
                 t->places = (int)((count + how + map + t->p.root + n) % 3);
                 t->p.count = t->row->what == KOLO_ALLTOALL ? how ? 0 : count / 4 : count;
                 trial_set_counts(t, t->row->what == KOLO_ALLTOALL ? count / 4 : count, how);
