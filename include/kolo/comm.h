@@ -73,34 +73,53 @@ typedef int64_t kolo_handle; /* of a submitted request; 0 is none. A handle that
 
 /* ---- the world ------------------------------------------------------------------------------------------------------- */
 
-/* A configuration of zeros is good; every field has a KOLO_COMM_ environment variable that a field of 0 or NULL asks. */
+/* How a world begins. All zeros is good: a field of 0, NULL or false asks the environment variable that is named beside it, and then takes the value in brackets. */
 typedef struct kolo_world_config {
-    const char *method; /* KOLO_COMM_METHOD: "auto", "pmix", "mpi", "slurm", "single" */
-    const void *
-        mpi_comm; /* points to an MPI_Comm of a program that has called MPI_Init: the world is its ranks. Over several nodes the library uses
-                            * MPI where the program has thread level MULTIPLE, else (SERIALIZED) sockets */
-    const char *
-        transport; /* KOLO_COMM_TRANSPORT, between nodes: "auto", "mpi", "tcp" (KOLO_COMM_INTERFACE: name or address of its network interface) */
-    const char *
-        algorithm; /* KOLO_COMM_ALGORITHM: forces one (`kolo bench --algorithms` lists them), else the table or the model chooses */
-    const char *table; /* KOLO_COMM_TABLE: file of measured costs, written by `kolo bench --tune`; "": this cluster's, if it was measured; "none" */
-    double timeout;    /* KOLO_COMM_TIMEOUT: seconds until a wait gives up (300) */
-    double patience; /* KOLO_COMM_PATIENCE: seconds without a sign of life until a rank is held to be stopped (8; at most the timeout). A rank that computes gives them */
-    size_t
-        shared_bytes; /* KOLO_COMM_SHARED: this rank's part of the node's shared memory for kolo_world_alloc (64 MiB) */
-    size_t fusion_bytes; /* KOLO_COMM_FUSION: named requests are fused up to this size (64 MiB; 1: not at all) */
-    double cycle;        /* KOLO_COMM_CYCLE: seconds the engine lets named requests gather (0: as they come) */
-    double
-        stall_warning; /* KOLO_COMM_STALL_WARNING: seconds until a name that some rank has not submitted is reported (60; negative: never) */
-    double
-        stall_end; /* KOLO_COMM_STALL_END: seconds until it is an error (0: never) on all ranks, also on those that submit it later; the world stays usable */
-    const char *timeline; /* KOLO_COMM_TIMELINE: folder for a Chrome trace of every rank, NULL or "": none */
-    size_t timeline_bytes; /* KOLO_COMM_TIMELINE_BYTES: that the trace of a rank takes; beyond that its older half goes (256 MiB) */
-    bool autotune;        /* KOLO_COMM_AUTOTUNE: fusion_bytes and cycle are tuned while running */
-    int cache; /* KOLO_COMM_CACHE: names that a group remembers, so that asking again costs one bit (1024; negative: none) */
-    bool
-        fixed_order; /* KOLO_COMM_FIXED_ORDER: named requests begin in the order in which the group's first member submits them, and only what was
-                            * submitted grouped is fused, so every run forms the same batches */
+    /* -- who takes part -- */
+    /* KOLO_COMM_METHOD ["auto"]: "pmix", "mpi", "slurm", "single" */
+    const char *method;
+    /* NULL, or an MPI_Comm * of a program that has called MPI_Init: the world is its ranks. Over several nodes the library uses MPI where the program has thread
+     * level MULTIPLE, else (SERIALIZED) sockets. No environment variable */
+    const void *mpi_comm;
+
+    /* -- how bytes travel -- */
+    /* KOLO_COMM_TRANSPORT ["auto"], between nodes: "mpi", "tcp" (KOLO_COMM_INTERFACE: name or address of its network interface) */
+    const char *transport;
+    /* KOLO_COMM_ALGORITHM [what the table or the model chooses]: forces one that `kolo bench --algorithms` lists */
+    const char *algorithm;
+    /* KOLO_COMM_TABLE ["": this cluster's, if it was measured]: file of measured costs, written by `kolo bench --tune`; "none" */
+    const char *table;
+    /* KOLO_COMM_SHARED [64 MiB]: this rank's part of the node's shared memory, for kolo_world_alloc */
+    size_t shared_bytes;
+
+    /* -- named requests -- */
+    /* KOLO_COMM_FUSION [64 MiB]: bytes up to which those that are ready together are fused; 1: not at all */
+    size_t fusion_bytes;
+    /* KOLO_COMM_CYCLE [0: as they come]: seconds that the engine lets them gather */
+    double cycle;
+    /* KOLO_COMM_CACHE [1024]: names that a group remembers, so that asking again costs one bit; negative: none */
+    int cache;
+    /* KOLO_COMM_AUTOTUNE: fusion_bytes and cycle are tuned while running */
+    bool autotune;
+    /* KOLO_COMM_FIXED_ORDER: they begin in the order in which the group's first member submits them, and only what was submitted grouped is fused, so every run
+     * forms the same batches */
+    bool fixed_order;
+
+    /* -- seconds until somebody is told -- */
+    /* KOLO_COMM_TIMEOUT [300]: until a wait gives up */
+    double timeout;
+    /* KOLO_COMM_PATIENCE [8, at most the timeout]: without a sign of life until a rank is held to be stopped. A rank that computes gives them */
+    double patience;
+    /* KOLO_COMM_STALL_WARNING [60]: until a name that some rank has not submitted is reported; negative: never */
+    double stall_warning;
+    /* KOLO_COMM_STALL_END [0: never]: until that is an error on all ranks, also on those that submit it later. The world stays usable */
+    double stall_end;
+
+    /* -- the trace -- */
+    /* KOLO_COMM_TIMELINE [none]: folder for a Chrome trace of every rank */
+    const char *timeline;
+    /* KOLO_COMM_TIMELINE_BYTES [256 MiB]: that the trace of a rank takes; beyond that its older half goes */
+    size_t timeline_bytes;
 } kolo_world_config;
 
 /* Collective over the job. One world a process at a time. config may be NULL. */
@@ -167,32 +186,42 @@ int kolo_group_id(const kolo_group *group); /* the same on all ranks; used again
 
 enum { KOLO_WIRE_DIMS = 8 };
 
+/* One collective. Fields that mean nothing to `what` are not read. */
 typedef struct kolo_request {
     enum kolo_collective what;
     const char *name; /* NULL: matched by order. Copied */
-    const void *in;   /* stays untouched; NULL: in place, that is in `out` */
-    void *out; /* NULL: the library makes it, see kolo_output (the only way where its size is not known before) */
     enum kolo_wire type;
-    int dims; /* of `in` as this rank brings it; 0: one element */
-    int64_t dim[KOLO_WIRE_DIMS];
     enum kolo_reduce reduce;
-    double prescale,
-        postscale;         /* factors on what goes in and what comes out; 0 counts as 1. Integers are scaled in f64 */
-    int root;              /* member of the group */
-    const int64_t *splits; /* [group size] rows of dim[0] for every member; copied */
-    const int64_t
-        *index;   /* sparse: [dim[0]] row numbers of `in` (dim[0] rows of dim[1] elements); rows named twice add up. All members' rows
-                                 * go to all, so what is sent grows with the group, but is never more than an allreduce of all `rows` */
+    int root;                   /* member of the group */
+    double prescale, postscale; /* factors on what goes in and what comes out; 0 counts as 1. Integers are scaled in f64 */
+
+    const void *in; /* stays untouched; NULL: in place, that is in `out` */
+    int dims;       /* of `in` as this rank brings it; 0: one element */
+    int64_t dim[KOLO_WIRE_DIMS];
+    void *out;             /* NULL: the library makes it, see kolo_output (the only way where its size is not known before) */
+    const int64_t *splits; /* [group size] rows of dim[0] for every member. Copied */
+
+    const char *compression; /* of allreduce of f32 (sum, average), see below; NULL: none */
+
+    /* Sparse: [dim[0]] row numbers of `in` (dim[0] rows of dim[1] elements); rows named twice add up. All members' rows go to all, so what is sent grows with the
+     * group, but is never more than an allreduce of all `rows` */
+    const int64_t *index;
     int64_t rows; /* sparse: rows of the dense matrix; up to 2^63 - 1 where no `out` asks for all of them, so row numbers may be hashes */
-    const char *compression; /* of allreduce of f32 (sum, average); NULL: none; see below */
 } kolo_request;
 
-/* Compression, between all members, also those of one node: "bf16", "fp16" (summed in f32: one rounding in, one out), "int8" (with a scale for 256 elements, rounded
- * stochastically), "topk[:DENSITY]" (0.01: the share of largest elements), "powersgd[:RANK]" (4: the vector as a matrix of dim[0] rows, row by row). Behind topk, and
- * with commas between: momentum=M (that each member accumulates before it chooses, in the place of the optimizer's; Deep Gradient Compression), clip=C (of what a
- * member brings, the norm is held at C / sqrt(members)), warmup=N (calls over which the density falls from 1/4): "topk:0.001,momentum=0.9,clip=4,warmup=1000". Behind either: start=N (calls that are not compressed yet).
+/* Compression, between all members, also those of one node:
+ *
+ *   bf16, fp16        summed in f32: one rounding in, one out. Groups of up to 512
+ *   int8              with a scale for 256 elements, rounded stochastically
+ *   topk[:DENSITY]    the share of largest elements [0.01]
+ *   powersgd[:RANK]   the vector as a matrix of dim[0] rows, row by row, of that rank [4]
+ *
+ * Behind topk, with commas between: momentum=M, which each member accumulates before it chooses, in the place of the optimizer's (Deep Gradient Compression,
+ * arXiv:1712.01887); clip=C: the norm of what a member brings is held at C / sqrt(members); warmup=N: calls over which the density falls from 1/4. Behind topk and
+ * powersgd: start=N calls that are not compressed yet. For example "topk:0.001,momentum=0.9,clip=4,warmup=1000".
+ *
  * topk and powersgd send later what they leave out now: they need a name, and what waits is kept under it (as many bytes as the vector has, with momentum
- * twice) until the group is freed, or the name comes back with another shape or compression. "bf16" and "fp16" take groups of up to 512. */
+ * twice) until the group is freed, or the name comes back with another shape or compression. */
 
 /* The vectors (in, out, index) stay the library's until the request is complete. handle may be NULL only for barriers. A request that is wrong in itself (no such
  * root, splits that sum up to too much) goes the way of all others, so that every rank of the group learns of it: kolo_wait says so. */

@@ -1,9 +1,9 @@
-/* Plan: who does what, when, in which memory. The list of actions of one training (or evaluation) step of this rank,
- * made before step 1 from the graph, the rank grid and the options; printed, checked, priced and executed.
+/* Plan: who does what, when, in which memory. The list of actions of one training (or evaluation) step of this rank, made before step 1 from the graph and the
+ * options; printed, checked and executed.
  *
- *   graph --localise--> local graph --instantiate--> actions --place--> arenas and bindings
+ *   graph --layouts, algorithms (ops/)--> --instantiate--> actions --buckets--> --place--> arenas and bindings --hash--> compared over ranks
  *
- * Data parallel, accumulation, sync batch norm differ only in the list; pipeline, tensor and ZeRO plans will too. */
+ * Data parallel, accumulation, sync batch norm, Adasum and compression differ only in the list. */
 #ifndef KOLO_PLAN_H
 #define KOLO_PLAN_H
 
