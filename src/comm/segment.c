@@ -28,10 +28,15 @@ static void pause_ms(int ms)
     nanosleep(&t, NULL);
 }
 
+static int job_name(const kolo_launch *launch, const char *kind, int local, char *name, size_t bytes)
+{
+    int n = snprintf(name, bytes, "/kolo-%s%s-%d-%d", launch->job, kind, launch->node, local);
+    return n < (int)bytes ? 0 : kolo_fail(KOLO_ELAUNCH, "comm: job name \"%s\" is too long", launch->job);
+}
+
 static int segment_name(const comm_segments *s, int local, char *name, size_t bytes)
 {
-    int n = snprintf(name, bytes, "/kolo-%s%s-%d-%d", s->launch->job, s->kind, s->launch->node, local);
-    return n < (int)bytes ? 0 : kolo_fail(KOLO_ELAUNCH, "comm: job name \"%s\" is too long", s->launch->job);
+    return job_name(s->launch, s->kind, local, name, bytes);
 }
 
 static int fail_system(const char *what, const char *name)
@@ -256,7 +261,9 @@ static int open_shared(comm_segments *s, double deadline)
     KOLO_TRY_GOTO(rc, share(s, deadline));
     shm_unlink(name);
     set_stage(s, UNLINKED); /* only now may the names be used again */
-    return await_stage(s, UNLINKED, deadline);
+    rc = await_stage(s, UNLINKED, deadline);
+    if (rc < 0) sweep(s);
+    return rc;
 fail:
     shm_unlink(name);
     if (s->base[s->me]) {
@@ -285,6 +292,13 @@ int comm_segments_open(comm_segments *s)
     if (!s->base || !s->fd) return KOLO_ECONFIG;
     for (int l = 0; l < s->ranks; l++) s->fd[l] = -1;
     return s->ranks == 1 ? open_alone(s) : open_shared(s, kolo_time() + s->timeout);
+}
+
+void comm_segments_forget(const kolo_launch *launch, const char *kind)
+{
+    char name[NAME_MAX];
+    for (int l = 0; l < launch->local_size; l++)
+        if (job_name(launch, kind, l, name, sizeof name) == 0) shm_unlink(name);
 }
 
 void comm_segments_close(comm_segments *s, bool busy)

@@ -8,14 +8,15 @@ enum { COUNT = 50000, CALLED = 3 };
 enum how {
     KILLED,  /* while the others wait for it */
     MIDWAY,  /* the first one is; the second one a little later, in the shrink, or behind it */
+    OPENING, /* likewise, as soon as its segment of the next world has a name */
     STOPPED, /* and woken when the others have gone on */
     ORPHAN,  /* and woken when the others have ended */
     ABORTED, /* nobody dies: it gives up, and comes along */
     LEAVES,  /* it closes, and ends */
     FEW,     /* it is killed, and the others do not want to go on with less than all */
 };
-static const char *const how_name[] = {"killed",  "killed, the second while they agree", "stopped, woken later",
-                                       "stopped, woken too late", "giving up", "leaving", "killed, and more asked for than are left"};
+static const char *const how_name[] = {"killed",  "killed, the second while they agree", "killed, the second with a segment in the making",
+                                       "stopped, woken later", "stopped, woken too late", "giving up", "leaving", "killed, and more asked for than are left"};
 
 typedef struct trial {
     int size;
@@ -45,6 +46,8 @@ static const trial trials[] = {
     {5, MIDWAY, {2, 0}, {0, 0, 1, 1, 2}},
     {6, MIDWAY, {0, 2}, {0, 0, 1, 1, 2, 2}},
     {7, MIDWAY, {6, 1}, {0, 1, 2, 0, 1, 2, 0}},
+    {5, OPENING, {2, 0}, {0, 0, 1, 1, 2}},
+    {7, OPENING, {6, 0}, {0, 0, 1, 1, 2, 2, 3}},
 };
 enum { TRIALS = sizeof trials / sizeof *trials, MIDWAYS = 2 };
 
@@ -72,12 +75,20 @@ static int by_name(kolo_world *whole)
 
 static bool is_victim(const trial *t, int rank) { return rank == t->victim[0] || rank == t->victim[1]; }
 
+/* Negative: when the segments of a world of this job have names; at the latest after a second. */
 static void *kill_soon(void *of)
 {
-    usleep((useconds_t)(intptr_t)of);
+    const intptr_t microseconds = (intptr_t)of;
+    double end = kolo_time() + 1;
+    char survivors[80];
+    snprintf(survivors, sizeof survivors, "%s.", rig_job);
+    if (microseconds >= 0) usleep((useconds_t)microseconds);
+    while (microseconds < 0 && !world_leftovers(survivors) && kolo_time() < end) continue;
     kill(getpid(), SIGKILL);
     return NULL;
 }
+
+static bool dies_late(const trial *t, int rank) { return (t->how == MIDWAY || t->how == OPENING) && rank == t->victim[1]; }
 
 /* Returns what is wrong, once the world has the ranks `left` (bits of their old numbers), or less than nothing. */
 static int64_t check_world(kolo_world *whole, int rank, uint64_t left)
@@ -130,7 +141,7 @@ static int64_t misbehave(kolo_world **whole, const trial *t)
 {
     if (t->how == STOPPED || t->how == ORPHAN) return wake(whole, t);
     usleep(50000); /* the others are in their next call */
-    if (t->how == KILLED || t->how == MIDWAY || t->how == FEW) kill(getpid(), SIGKILL);
+    if (t->how == KILLED || t->how == MIDWAY || t->how == OPENING || t->how == FEW) kill(getpid(), SIGKILL);
     if (t->how == ABORTED) kolo_world_abort(*whole, "enough");
     if (t->how == ABORTED) return KOLO_ELAUNCH;
     kolo_world_abort(*whole, "leaving");
@@ -160,15 +171,15 @@ static int64_t survive(rig_rank *r, kolo_world **whole, const trial *t, int argu
             return rc != KOLO_ELAUNCH || *whole || !strstr(kolo_error_text(), "of the ranks are left, which is less than the 3");
         }
         if (rc == KOLO_ELAUNCH) {
-            if (t->how == MIDWAY && r->rank == t->victim[1])
-                pthread_create(&killer, NULL, kill_soon, (void *)(intptr_t)(argument / TRIALS * 2000));
+            if (dies_late(t, r->rank))
+                pthread_create(&killer, NULL, kill_soon, (void *)(intptr_t)(t->how == OPENING ? -1 : argument / TRIALS * 2000));
             KOLO_TRY(kolo_world_shrink(whole, 1));
             if (t->how == ABORTED) break;
         } else if (rc < 0) {
             return rc;
         }
     }
-    if (t->how == MIDWAY && r->rank == t->victim[1]) pause();
+    if (dies_late(t, r->rank)) pause();
     int64_t wrong = check_world(*whole, r->rank, left);
     return wrong < 0 ? wrong : bad + wrong;
 }
@@ -200,7 +211,7 @@ static int64_t body(rig_rank *r, int argument)
 /* Wakes who was stopped when it is time, and buries the killed, whose end is nobody's fault. */
 static int64_t end(const trial *t, rig_party *p)
 {
-    for (int v = 0; v < 2 && t->victim[v] >= 0 && (t->how == KILLED || t->how == MIDWAY || t->how == FEW); v++) {
+    for (int v = 0; v < 2 && t->victim[v] >= 0 && (t->how == KILLED || t->how == MIDWAY || t->how == OPENING || t->how == FEW); v++) {
         waitpid(p->pid[t->victim[v]], NULL, 0);
         p->shared->outcome[t->victim[v]].value = 0;
     }
@@ -229,7 +240,7 @@ int main(int argc, char **argv)
     int64_t bad[TRIALS] = {0};
     int list[TRIALS * 100], runs = 0;
     for (int n = 0; n < TRIALS; n++)
-        for (int k = 0; k < (trials[n].how == MIDWAY ? midways : 1) && k < 100; k++) list[runs++] = k * TRIALS + n;
+        for (int k = 0; k < (trials[n].how == MIDWAY || trials[n].how == OPENING ? midways : 1) && k < 100; k++) list[runs++] = k * TRIALS + n;
     for (int first = 0; first < runs; first += SIDE_BY_SIDE) {
         rig_party p[SIDE_BY_SIDE];
         for (int i = first; i < runs && i < first + SIDE_BY_SIDE; i++) {

@@ -110,7 +110,7 @@ static void greet(lib_muster *m, muster_word *word, enum muster_kind kind)
     pthread_mutex_lock(&m->lock);
     muster_greet(m, word, kind);
     pthread_mutex_unlock(&m->lock);
-    word->away = atomic_load(&m->away);
+    word->away = muster_away(m);
 }
 
 /* ---- gathering -------------------------------------------------------------------------------------------------------------------- */
@@ -172,7 +172,7 @@ static int decide(lib_muster *m, const bool *dead)
     pthread_mutex_lock(&m->lock);
     d->epoch = m->epoch;
     d->token = m->token;
-    d->told.away = atomic_load(&m->away);
+    d->told.away = muster_away(m);
     for (int i = 0; i < m->members; i++) {
         int r = m->member[i];
         if (dead[i]) continue;

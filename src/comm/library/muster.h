@@ -76,7 +76,7 @@ typedef struct lib_muster {
     line_card *cards; /* [launch.size] */
     kolo_launch launch; /* the map of the first world */
     double timeout, patience;
-    _Atomic int64_t beat; /* ns: the thread's last look at the clock */
+    _Atomic int64_t beat; /* ns: the last look at the clock */
     _Atomic bool away;
     uint32_t round; /* of exchanges; the caller's */
     pthread_mutex_t lock; /* of what follows, which the door looks at */
@@ -108,6 +108,9 @@ int muster_door_open(lib_muster *muster); /* a thread answers from now on */
 void muster_door_close(lib_muster *muster);
 void muster_greet(const lib_muster *muster, muster_word *word, enum muster_kind kind); /* about the world of now; the lock is held, or no other thread changes it */
 bool muster_known(const lib_muster *muster, const muster_word *word); /* it comes from a rank: the port of a dead one may be another program's by now */
+/* Looks at the clock: a process that was away for longer than the patience was held to be stopped, if anybody looked. Whoever asks or decides looks by himself,
+ * as the door's thread may wake after him. */
+bool muster_away(lib_muster *muster);
 /* The lock is held. Notes what rank `from` gives; NULL: not complete, no memory, or no such round. */
 const muster_board *muster_give(lib_muster *muster, int from, uint32_t round, const void *data, size_t bytes);
 void muster_adopt(lib_muster *muster, muster_decision *decision); /* the members are its from now on; takes it over */

@@ -186,13 +186,12 @@ static void let_in(const lib_muster *m, guest *g, double now)
 
 /* ---- the thread ---------------------------------------------------------------------------------------------------------------- */
 
-/* A process that was away for longer than the patience was held to be stopped, if anybody looked. */
-static double look_at_clock(lib_muster *m)
+bool muster_away(lib_muster *m)
 {
     double now = kolo_time();
     if (now - 1e-9 * (double)atomic_load(&m->beat) > m->patience) atomic_store(&m->away, true);
     atomic_store(&m->beat, (int64_t)(1e9 * now));
-    return now;
+    return atomic_load(&m->away);
 }
 
 static void serve(lib_muster *m, guest *guests, const struct pollfd *ready, double now)
@@ -223,10 +222,10 @@ static void *door_main(void *of)
         ready[SEATS] = (struct pollfd){.fd = m->bell, .events = POLLIN};
         ready[SEATS + 1] = (struct pollfd){.fd = seat ? m->listener : -1, .events = POLLIN}; /* who comes now waits in the queue */
         if (poll(ready, SEATS + 2, often) < 0) continue;
-        double now = look_at_clock(m);
+        muster_away(m);
         if (ready[SEATS].revents) break;
-        serve(m, guests, ready, now);
-        if (ready[SEATS + 1].revents) let_in(m, seat, now);
+        serve(m, guests, ready, kolo_time());
+        if (ready[SEATS + 1].revents) let_in(m, seat, kolo_time());
     }
     for (int i = 0; guests && i < SEATS; i++) show_out(&guests[i]);
     free(guests);

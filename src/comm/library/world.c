@@ -193,23 +193,34 @@ static int may_shrink(kolo_world *world)
     return 0;
 }
 
-/* The survivors' world; KOLO_ELAUNCH and *gathered: some of them died meanwhile. */
-static int open_survivors(kolo_world **out, lib_muster *muster, const kolo_world_config *config, int least, bool *gathered)
+/* A world that did not come about, and that nobody opens any more. */
+static void forget(kolo_launch **tried)
+{
+    if (!*tried) return;
+    comm_router_forget(*tried);
+    kolo_launch_finish(*tried);
+    free(*tried);
+    *tried = NULL;
+}
+
+/* The survivors' world; KOLO_ELAUNCH and *gathered: some of them died meanwhile. *tried: the one that was to open before, then the one that does not now. */
+static int open_survivors(kolo_world **out, lib_muster *muster, const kolo_world_config *config, int least, kolo_launch **tried, bool *gathered)
 {
     *gathered = false;
-    KOLO_TRY(lib_muster_gather(muster, least));
+    int rc = lib_muster_gather(muster, least);
+    forget(tried); /* its members are here now, or dead */
+    KOLO_TRY(rc);
     *gathered = true;
     kolo_launch *launch = kolo_alloc(sizeof *launch);
     if (!launch) return KOLO_ECONFIG;
-    int rc = lib_muster_launch(muster, launch);
+    rc = lib_muster_launch(muster, launch);
     if (rc == 0) rc = lib_world_start(out, launch, config, lib_muster_exchange, muster);
     if (rc == 0) {
         (*out)->own_launch = process.open = true;
         (*out)->muster = muster;
         return 0;
     }
-    kolo_launch_finish(launch);
-    free(launch);
+    *tried = launch;
     return rc;
 }
 
@@ -222,12 +233,14 @@ int kolo_world_shrink(kolo_world **out, int least)
     kolo_world_config config = old->config;
     int attempts = old->launch->size, rc;
     bool gathered;
+    kolo_launch *tried = NULL;
     old->muster = NULL;
     old->config = (kolo_world_config){0};
     kolo_world_close(out);
     lib_timeline_next(&config.timeline);
-    do rc = open_survivors(out, muster, &config, least, &gathered);
+    do rc = open_survivors(out, muster, &config, least, &tried, &gathered);
     while (rc == KOLO_ELAUNCH && gathered && --attempts > 0);
+    forget(&tried);
     if (rc < 0) lib_muster_close(&muster);
     lib_config_free(&config);
     return rc;

@@ -211,6 +211,10 @@ const router_means means_mpi = {"mpi", mpi_reaches, mpi_post, mpi_turn, mpi_forg
 
 enum { RING_MOST = 1 << 18, RING_LEAST = 1 << 15, RINGS = 16 << 20, SETS = 1 << 30 };
 
+static const char SEGMENTS[] = "-r";
+
+void comm_router_forget(const kolo_launch *launch) { comm_segments_forget(launch, SEGMENTS); }
+
 static int make_segments(comm_router *router)
 {
     const kolo_launch *l = router->launch;
@@ -220,7 +224,7 @@ static int make_segments(comm_router *router)
     size_t inner = (size_t)router->ranks * (router->ring_bytes + 4096) + SETS;
     size_t shared = kolo_round_up(router->config.shared_bytes, 4096);
     router->own = (comm_segments){.launch = l,
-                                       .kind = "-r",
+                                       .kind = SEGMENTS,
                                        .me = router->me,
                                        .ranks = router->ranks,
                                        .rank_of = router->rank_of,

@@ -38,6 +38,8 @@ int comm_router_between(const kolo_launch *launch, const char *between, bool *mp
 /* Collective. */
 int comm_router_open(comm_router **router, kolo_launch *launch, const comm_router_config *config);
 void comm_router_close(comm_router **router, bool orderly);
+/* Removes what routers of this launch that did not open have left on this node; nobody opens one of it any more. */
+void comm_router_forget(const kolo_launch *launch);
 
 /* Node-shared memory (any thread), page by page. Messages from it to ranks of the node are read where they lie, pushes of it work in place. */
 int comm_router_alloc(comm_router *router, size_t bytes, void **memory);
