@@ -15,7 +15,7 @@ for recipe in $(sed -n 's/^# small: *//p' share/recipes/*.yaml | sort -u); do
     data=$ROOM/data/train
     case $recipe in
     lenet5_mnist*) data=$ROOM/gray ;;
-    *cifar* | *_lars_* | *_lamb_* | *_adasum_*) data=$ROOM/even ;;
+    *cifar* | *_lfw_* | *_lars_* | *_lamb_* | *_adasum_*) data=$ROOM/even ;;
     yolo*) data=$ROOM/boxes ;;
     esac
     [ -d "$data" ] || { skip "$recipe: no photos with boxes here" && continue; }
