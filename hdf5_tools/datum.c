@@ -63,8 +63,7 @@ static int take_field(datum *d, uint64_t field, int kind, uint64_t value, const 
         d->label = number;
         return 0;
     }
-    if (number < 0 || number > KOLO_PICTURE_MAX_SIDE)
-        return kolo_fail(KOLO_EINPUT, "is a Datum of %" PRId64 " channels, rows or columns", number);
+    if (number < 0 || number > KOLO_PICTURE_MAX_SIDE) return kolo_fail(KOLO_EINPUT, "is a Datum of %" PRId64 " channels, rows or columns", number);
     *(field == CHANNELS ? &d->channels : field == HEIGHT ? &d->height : &d->width) = (int)number;
     return 0;
 }
@@ -78,12 +77,10 @@ static int check(const datum *d, bool floats)
                    ? 0
                    : kolo_fail(KOLO_EINPUT, "is a Datum that says it is encoded, but its data is not a picture");
     if ((d->channels != 1 && d->channels != 3) || d->height < 1 || d->width < 1)
-        return kolo_fail(KOLO_EINPUT, "is a Datum of %d channels, %d x %d; pictures have 1 or 3 channels", d->channels,
-                         d->width, d->height);
+        return kolo_fail(KOLO_EINPUT, "is a Datum of %d channels, %d x %d; pictures have 1 or 3 channels", d->channels, d->width, d->height);
     const uint64_t pixels = (uint64_t)d->height * (uint64_t)d->width;
     if (pixels > KOLO_PICTURE_MAX_PIXELS || d->bytes != pixels * (uint64_t)d->channels)
-        return kolo_fail(KOLO_EINPUT, "is a Datum of %d x %d x %d with %zu bytes", d->channels, d->height, d->width,
-                         d->bytes);
+        return kolo_fail(KOLO_EINPUT, "is a Datum of %d x %d x %d with %zu bytes", d->channels, d->height, d->width, d->bytes);
     return 0;
 }
 

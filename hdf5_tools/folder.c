@@ -36,13 +36,11 @@ int folder_list(const char *path, folder_names *n)
     struct dirent *entry;
     int rc = 0;
     *n = (folder_names){0};
-    if (!dir)
-        return kolo_fail(errno == ENOENT || errno == ENOTDIR ? KOLO_EINPUT : KOLO_EIO, "%s: %s", path, strerror(errno));
+    if (!dir) return kolo_fail(errno == ENOENT || errno == ENOTDIR ? KOLO_EINPUT : KOLO_EIO, "%s: %s", path, strerror(errno));
     while (rc == 0 && (errno = 0, entry = readdir(dir))) {
         if (entry->d_name[0] == '.') continue;
-        rc = strchr(entry->d_name, '\n')
-                 ? kolo_fail(KOLO_EINPUT, "%s: the name of an entry holds a line break; rename it", path)
-                 : folder_add(n, entry->d_name);
+        rc =
+            strchr(entry->d_name, '\n') ? kolo_fail(KOLO_EINPUT, "%s: the name of an entry holds a line break; rename it", path) : folder_add(n, entry->d_name);
     }
     if (rc == 0 && errno) rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
     closedir(dir);
@@ -59,8 +57,7 @@ bool folder_exists(const char *path)
 
 bool folder_is_picture(const char *name)
 {
-    static const char *const known[] = {"jpg", "jpeg", "jpe", "png",  "bmp",  "ppm",
-                                        "pgm", "pnm",  "tif", "tiff", "webp", "gif"};
+    static const char *const known[] = {"jpg", "jpeg", "jpe", "png", "bmp", "ppm", "pgm", "pnm", "tif", "tiff", "webp", "gif"};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof known / sizeof *known; i++)
         if (strcasecmp(dot + 1, known[i]) == 0) return true;
@@ -81,8 +78,7 @@ static int walk(const char *root, const char *relative, folder_names *paths, int
     folder_names n = {0};
     char *folder = kolo_format("%s%s%s", root, *relative ? "/" : "", relative);
     int rc = folder ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && depth > MOST_DEPTH)
-        rc = kolo_fail(KOLO_EINPUT, "%s: folders nest deeper than %d; does a link point upwards?", folder, MOST_DEPTH);
+    if (rc == 0 && depth > MOST_DEPTH) rc = kolo_fail(KOLO_EINPUT, "%s: folders nest deeper than %d; does a link point upwards?", folder, MOST_DEPTH);
     if (rc == 0) rc = folder_list(folder, &n);
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         char *below = kolo_format("%s%s%s", relative, *relative ? "/" : "", n.list[i]), *full = NULL;
@@ -97,7 +93,4 @@ static int walk(const char *root, const char *relative, folder_names *paths, int
     return rc;
 }
 
-int folder_pictures(const char *root, const char *relative, folder_names *paths)
-{
-    return walk(root, relative, paths, 0);
-}
+int folder_pictures(const char *root, const char *relative, folder_names *paths) { return walk(root, relative, paths, 0); }

@@ -45,8 +45,7 @@ int json_fail(json_stream *j, const char *format, ...)
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    return kolo_fail(KOLO_EINPUT, "%s:%lld, byte %lld: %s", j->path, (long long)line_here(j),
-                     (long long)(here(j) - j->start), text);
+    return kolo_fail(KOLO_EINPUT, "%s:%lld, byte %lld: %s", j->path, (long long)line_here(j), (long long)(here(j) - j->start), text);
 }
 
 /* The next block, whole unless the file ends in it; 0 at the end. */
@@ -90,8 +89,7 @@ static int unexpected(json_stream *j, int c, const char *wanted)
 {
     if (c < END) return c;
     if (c == END) return json_fail(j, "the file ends where %s is expected; it is cut off", wanted);
-    if ((c == 'N' || c == 'I') && (wanted == a_value || wanted == a_number))
-        return json_fail(j, "NaN or Infinity, which JSON does not have");
+    if ((c == 'N' || c == 'I') && (wanted == a_value || wanted == a_number)) return json_fail(j, "NaN or Infinity, which JSON does not have");
     if (c < 32 || c > 126) return json_fail(j, "byte %02x where %s is expected", (unsigned)c, wanted);
     return json_fail(j, "`%c` where %s is expected", c, wanted);
 }
@@ -144,8 +142,7 @@ static int enter(json_stream *j, int bracket, const char *wanted)
 {
     const int c = look_past_blanks(j);
     if (c != bracket) return unexpected(j, c, wanted);
-    if (j->depth + 1 == JSON_MOST_DEPTH)
-        return json_fail(j, "objects and arrays nest deeper than %d", JSON_MOST_DEPTH - 1);
+    if (j->depth + 1 == JSON_MOST_DEPTH) return json_fail(j, "objects and arrays nest deeper than %d", JSON_MOST_DEPTH - 1);
     const uint64_t bit = 1ull << ++j->depth;
     j->is_object = bracket == '{' ? j->is_object | bit : j->is_object & ~bit;
     j->is_begun &= ~bit;
@@ -301,9 +298,7 @@ static int hex4(json_stream *j, uint32_t *code)
     *code = 0;
     for (int i = 0; i < 4; i++) {
         const int c = look(j);
-        const int digit = c >= '0' && c <= '9'                 ? c - '0'
-                          : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                               : -1;
+        const int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
         if (c < 0 || digit < 0) return unexpected(j, c, "a hexadecimal digit");
         *code = *code << 4 | (uint32_t)digit;
         j->at++;
@@ -323,8 +318,7 @@ static int unicode(json_stream *j, uint32_t *code)
         j->at++;
     }
     KOLO_TRY(hex4(j, &low));
-    if (*code > 0xDBFF || low < 0xDC00 || low > 0xDFFF)
-        return json_fail(j, "\\u%04x\\u%04x is no character", *code, low);
+    if (*code > 0xDBFF || low < 0xDC00 || low > 0xDFFF) return json_fail(j, "\\u%04x\\u%04x is no character", *code, low);
     *code = 0x10000 + ((*code - 0xD800) << 10) + (low - 0xDC00);
     return 0;
 }
@@ -375,9 +369,8 @@ static int take_string(json_stream *j, bool keep)
         const size_t run = plain_run(j);
         uint32_t code;
         if (c < 32)
-            return c == END || c < END
-                       ? unexpected(j, c, "the end of a string")
-                       : json_fail(j, "byte %02x in a string; it must be written as \\u%04x", (unsigned)c, (unsigned)c);
+            return c == END || c < END ? unexpected(j, c, "the end of a string")
+                                       : json_fail(j, "byte %02x in a string; it must be written as \\u%04x", (unsigned)c, (unsigned)c);
         if (keep) KOLO_TRY(make_room(j, used + run + 8));
         if (run) {
             if (keep) memcpy(j->text + used, j->block + j->at, run);

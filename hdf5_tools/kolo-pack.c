@@ -24,8 +24,7 @@ static int pack_one(packing *p)
     /* ranks without an error of their own leave the word to the one that has it */
     if (rc < 0 && kolo_error_text()[0]) fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
     fflush(stdout);
-    if (rc == KOLO_EINPUT && p->launch.rank == 0 && p->claimed && !p->resumed && kolo_folder_remove(p->work) < 0)
-        kolo_warn("%s", kolo_error_text());
+    if (rc == KOLO_EINPUT && p->launch.rank == 0 && p->claimed && !p->resumed && kolo_folder_remove(p->work) < 0) kolo_warn("%s", kolo_error_text());
     if (p->lock.fd >= 0) kolo_lock_release(&p->lock);
     pack_free(p);
     return rc;

@@ -16,8 +16,7 @@ static const shards_command commands[] = {
     {"merge", "A B ... --out NEW", "several splits to one", shards_merge},
     {"reshard", "DIR --out NEW --shards M", "another number of files, another order", shards_reshard},
     {"manifest", "DIR", "makes the .index anew from the shards", shards_manifest},
-    {"convert", "FILE.h5|FILE.beton|LMDB --out NEW", "pictures of other HDF5 files, of FFCV, LMDB, to a split",
-     shards_convert},
+    {"convert", "FILE.h5|FILE.beton|LMDB --out NEW", "pictures of other HDF5 files, of FFCV, LMDB, to a split", shards_convert},
     {"bench", "DIR", "how fast samples can be read, by way and threads", shards_bench},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))
@@ -30,10 +29,8 @@ static void usage(FILE *out)
         snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].words);
         fprintf(out, "  %-42s %s\n", left, commands[i].help);
     }
-    fprintf(
-        out,
-        "\nkolo-shards COMMAND --help lists its options.\n"
-        "exit status: 0 fine, 2 bad input (verify: a difference was found), 3 reading or writing failed, 78 usage\n");
+    fprintf(out, "\nkolo-shards COMMAND --help lists its options.\n"
+                 "exit status: 0 fine, 2 bad input (verify: a difference was found), 3 reading or writing failed, 78 usage\n");
 }
 
 static int unknown(const char *word)

@@ -25,16 +25,7 @@
 #define MOST_KEY_BYTES 511
 #define NO_PAGE UINT64_MAX
 /* in a head */
-enum {
-    HEAD_MAGIC = 16,
-    HEAD_VERSION = 20,
-    HEAD_PAGE = 40,
-    HEAD_ENTRIES = 120,
-    HEAD_ROOT = 128,
-    HEAD_LAST = 136,
-    HEAD_STEP = 144,
-    HEAD_BYTES = 152
-};
+enum { HEAD_MAGIC = 16, HEAD_VERSION = 20, HEAD_PAGE = 40, HEAD_ENTRIES = 120, HEAD_ROOT = 128, HEAD_LAST = 136, HEAD_STEP = 144, HEAD_BYTES = 152 };
 /* in a page, in a node */
 enum { PAGE_FLAGS = 10, PAGE_LOWER = 12, PAGE_UPPER = 14, PAGE_RUN = 12, PAGE_BYTES = 16, NODE_BYTES = 8 };
 enum { BRANCH = 1, LEAF = 2, OVERFLOW = 4, OWN_PAGES = 1, KINDS = 0x2F };
@@ -63,8 +54,7 @@ bool lmdb_is_one(const char *path)
     uint8_t head[HEAD_BYTES];
     struct stat info;
     const int fd = open_data(path, &info);
-    const bool is_one =
-        fd >= 0 && pread(fd, head, sizeof head, 0) == HEAD_BYTES && number_at(head + HEAD_MAGIC, 4) == MAGIC;
+    const bool is_one = fd >= 0 && pread(fd, head, sizeof head, 0) == HEAD_BYTES && number_at(head + HEAD_MAGIC, 4) == MAGIC;
     if (fd >= 0) close(fd);
     return is_one;
 }
@@ -82,8 +72,7 @@ static int map_file(lmdb_file *f)
     close(fd);
     if (map == MAP_FAILED) return kolo_fail(KOLO_EIO, "%s: cannot map it: %s", f->path, strerror(cause));
     f->map = map;
-    if (!f->map || number_at(f->map + HEAD_MAGIC, 4) != MAGIC)
-        return kolo_fail(KOLO_EINPUT, "%s: no LMDB, or one of a machine of another kind", f->path);
+    if (!f->map || number_at(f->map + HEAD_MAGIC, 4) != MAGIC) return kolo_fail(KOLO_EINPUT, "%s: no LMDB, or one of a machine of another kind", f->path);
     return 0;
 }
 
@@ -94,18 +83,15 @@ static int read_heads(lmdb_file *f)
     if (f->page < 256 || f->page > 65536 || (f->page & (f->page - 1)) || f->bytes < 2 * f->page)
         return kolo_fail(KOLO_EINPUT, "%s: truncated, or its first page is damaged", f->path);
     const uint8_t *second = head + f->page;
-    if (number_at(second + HEAD_MAGIC, 4) == MAGIC && number_at(second + HEAD_STEP, 8) > number_at(head + HEAD_STEP, 8))
-        head = second;
+    if (number_at(second + HEAD_MAGIC, 4) == MAGIC && number_at(second + HEAD_STEP, 8) > number_at(head + HEAD_STEP, 8)) head = second;
     if (number_at(head + HEAD_VERSION, 4) != VERSION)
-        return kolo_fail(KOLO_EINPUT, "%s: version %" PRIu64 " of LMDB; this program reads %d", f->path,
-                         number_at(head + HEAD_VERSION, 4), VERSION);
+        return kolo_fail(KOLO_EINPUT, "%s: version %" PRIu64 " of LMDB; this program reads %d", f->path, number_at(head + HEAD_VERSION, 4), VERSION);
     f->root = number_at(head + HEAD_ROOT, 8);
     f->entries = number_at(head + HEAD_ENTRIES, 8);
     f->pages = f->bytes / f->page;
     const uint64_t last = number_at(head + HEAD_LAST, 8);
     if (last < f->pages) return 0;
-    return kolo_fail(KOLO_EINPUT, "%s: truncated: page %" PRIu64 " is used, %" PRIu64 " are there; copy it again",
-                     f->path, last, f->pages);
+    return kolo_fail(KOLO_EINPUT, "%s: truncated: page %" PRIu64 " is used, %" PRIu64 " are there; copy it again", f->path, last, f->pages);
 }
 
 int lmdb_open(lmdb_file *f, const char *path)
@@ -132,10 +118,7 @@ typedef struct walk {
     void *context;
 } walk;
 
-static int damaged(const lmdb_file *f, uint64_t page)
-{
-    return kolo_fail(KOLO_EINPUT, "%s: page %" PRIu64 " is damaged", f->path, page);
-}
+static int damaged(const lmdb_file *f, uint64_t page) { return kolo_fail(KOLO_EINPUT, "%s: page %" PRIu64 " is damaged", f->path, page); }
 
 static int wrong_value(const lmdb_file *f, lmdb_part key, const char *what)
 {
@@ -154,8 +137,7 @@ static const uint8_t *find_page(const lmdb_file *f, uint64_t number, int *kind)
 }
 
 /* The value of a node, of which `size` bytes are said to be: behind the key, or on pages of its own. */
-static int find_value(const lmdb_file *f, const uint8_t *at, const uint8_t *end, size_t size, lmdb_part key, bool own,
-                      lmdb_part *value)
+static int find_value(const lmdb_file *f, const uint8_t *at, const uint8_t *end, size_t size, lmdb_part key, bool own, lmdb_part *value)
 {
     int kind = 0;
     if (!own && size > (size_t)(end - at)) return wrong_value(f, key, "its value is longer than its page");
@@ -175,8 +157,7 @@ static int take_leaf(walk *w, const uint8_t *node, const uint8_t *end, uint64_t 
     lmdb_part value, key = {node + NODE_BYTES, (size_t)number_at(node + 6, 2)};
     const int flags = (int)number_at(node + 4, 2);
     if (key.bytes > (size_t)(end - key.data) || key.bytes > MOST_KEY_BYTES) return damaged(w->f, page);
-    if (flags & ~OWN_PAGES)
-        return wrong_value(w->f, key, "a database of its own, or several values; values of the main database are read");
+    if (flags & ~OWN_PAGES) return wrong_value(w->f, key, "a database of its own, or several values; values of the main database are read");
     KOLO_TRY(find_value(w->f, key.data + key.bytes, end, (size_t)number_at(node, 4), key, flags & OWN_PAGES, &value));
     w->f->seen_entries++;
     return w->take(w->context, key, value);
@@ -187,8 +168,7 @@ static int walk_page(walk *w, uint64_t number, int depth)
     lmdb_file *f = w->f;
     int kind = 0;
     const uint8_t *p = find_page(f, number, &kind);
-    if (!p || (kind != LEAF && kind != BRANCH) || depth == MOST_DEPTH || f->seen_pages++ == f->pages)
-        return damaged(f, number);
+    if (!p || (kind != LEAF && kind != BRANCH) || depth == MOST_DEPTH || f->seen_pages++ == f->pages) return damaged(f, number);
     const size_t lower = (size_t)number_at(p + PAGE_LOWER, 2), upper = (size_t)number_at(p + PAGE_UPPER, 2);
     if (lower < PAGE_BYTES || lower % 2 || upper < lower || upper > f->page) return damaged(f, number);
     for (size_t at = PAGE_BYTES; at < lower; at += 2) {
@@ -207,8 +187,7 @@ int lmdb_each(lmdb_file *f, int (*take)(void *context, lmdb_part key, lmdb_part 
     f->seen_pages = f->seen_entries = 0;
     if (f->root != NO_PAGE) KOLO_TRY(walk_page(&w, f->root, 0));
     if (f->seen_entries == f->entries) return 0;
-    return kolo_fail(KOLO_EINPUT, "%s: %" PRIu64 " keys, its head says %" PRIu64 ": damaged, or it was written to",
-                     f->path, f->seen_entries, f->entries);
+    return kolo_fail(KOLO_EINPUT, "%s: %" PRIu64 " keys, its head says %" PRIu64 ": damaged, or it was written to", f->path, f->seen_entries, f->entries);
 }
 
 void lmdb_key_text(lmdb_part key, char text[LMDB_MOST_KEY])

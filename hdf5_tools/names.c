@@ -75,10 +75,7 @@ int names_all_differ(const char *path, char *const *list, int64_t count)
 
 /* ---- classes --------------------------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b, void *n)
-{
-    return strcmp(names_text(n, *(const int64_t *)a), names_text(n, *(const int64_t *)b));
-}
+static int compare(const void *a, const void *b, void *n) { return strcmp(names_text(n, *(const int64_t *)a), names_text(n, *(const int64_t *)b)); }
 
 /* The largest number; -1: not all names are numbers; or an error. */
 static int64_t largest_number(const name_table *n)
@@ -87,8 +84,7 @@ static int64_t largest_number(const name_table *n)
     for (int64_t i = 0; i < n->count; i++) {
         if (!text_integer(names_text(n, i), &value)) return -1;
         if (value < 0 || value >= MOST_NUMBER)
-            return kolo_fail(KOLO_EINPUT, "label %lld: labels that are numbers go from 0 to %d", (long long)value,
-                             MOST_NUMBER - 1);
+            return kolo_fail(KOLO_EINPUT, "label %lld: labels that are numbers go from 0 to %d", (long long)value, MOST_NUMBER - 1);
         most = value > most ? value : most;
     }
     return most;
@@ -116,11 +112,9 @@ static int add_named(source *s, const char *path, int64_t most, int32_t *label)
     int32_t other;
     int rc = read_list(path, &list);
     if (rc == 0) rc = names_all_differ(path, list.list, list.count);
-    for (int64_t c = 0; c < list.count && rc == 0; c++)
-        rc = source_find_class(s, list.list[c], c, c <= most ? &label[c] : &other);
+    for (int64_t c = 0; c < list.count && rc == 0; c++) rc = source_find_class(s, list.list[c], c, c <= most ? &label[c] : &other);
     if (rc == 0 && list.count <= most)
-        rc = kolo_fail(KOLO_EINPUT, "%s names %lld classes, but there is a label %lld", path, (long long)list.count,
-                       (long long)most);
+        rc = kolo_fail(KOLO_EINPUT, "%s names %lld classes, but there is a label %lld", path, (long long)list.count, (long long)most);
     folder_free(&list);
     return rc;
 }
@@ -154,8 +148,7 @@ static int add_sorted(const name_table *n, source *s, int32_t *label)
     int rc = order ? 0 : KOLO_ECONFIG;
     for (int64_t i = 0; i < n->count && rc == 0; i++) order[i] = i;
     if (rc == 0 && n->count) qsort_r(order, (size_t)n->count, sizeof *order, compare, (void *)(uintptr_t)n);
-    for (int64_t k = 0; k < n->count && rc == 0; k++)
-        rc = source_find_class(s, names_text(n, order[k]), -1, &label[order[k]]);
+    for (int64_t k = 0; k < n->count && rc == 0; k++) rc = source_find_class(s, names_text(n, order[k]), -1, &label[order[k]]);
     free(order);
     return rc;
 }

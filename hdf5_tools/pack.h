@@ -21,13 +21,7 @@
 #include "launch/launch.h"
 #include "source.h"
 
-enum pack_resize {
-    PACK_RESIZE_NONE,
-    PACK_RESIZE_SHORTER,
-    PACK_RESIZE_LONGER,
-    PACK_RESIZE_EXACT,
-    PACK_RESIZE_LETTERBOX
-};
+enum pack_resize { PACK_RESIZE_NONE, PACK_RESIZE_SHORTER, PACK_RESIZE_LONGER, PACK_RESIZE_EXACT, PACK_RESIZE_LETTERBOX };
 enum pack_color { PACK_COLOR_AUTO, PACK_COLOR_RGB, PACK_COLOR_GRAY, PACK_COLOR_KEEP };
 
 #define PACK_MOST_INPUTS 64
@@ -127,8 +121,7 @@ typedef struct packing {
     int64_t cache_first, cache_count;
     _Atomic int64_t cache_left; /* bytes */
     char *reject_path;          /* of this rank: lines "slot<TAB>path<TAB>cause" */
-    char *
-        rejects; /* lines "annotation or path<TAB>cause", pictures of all ranks in source order; rank 0, after layout */
+    char *rejects;              /* lines "annotation or path<TAB>cause", pictures of all ranks in source order; rank 0, after layout */
 
     int64_t *slots; /* [count] position -> slot */
     int64_t count, bad;
@@ -176,8 +169,7 @@ int pack_journal_window(packing *p, int64_t first, int64_t end);       /* reads 
 pack_record *pack_journal_at(const packing *p, int64_t slot);          /* in the window */
 int pack_journal_write(const packing *p, int64_t slot, int64_t count); /* from the window */
 /* Every record in the file, in order; unwritten ones are PACK_UNKNOWN. Ends with the first that `take` does not like. */
-int pack_journal_each(const packing *p, int64_t first, int64_t end,
-                      int (*take)(void *state, int64_t slot, const pack_record *record), void *state);
+int pack_journal_each(const packing *p, int64_t first, int64_t end, int (*take)(void *state, int64_t slot, const pack_record *record), void *state);
 
 /* ---- geometry (pack_frame.c) ---- */
 
@@ -198,8 +190,7 @@ void pack_frame_transform(const pack_frame *frame, float transform[4]);
 /* Do the annotations belong to the picture before its EXIF turn? height, width: upright. */
 bool pack_is_turned(const source_place *place, int orientation, int height, int width);
 /* turn: the EXIF orientation by which boxes are turned with the picture, or 1. */
-void pack_place_box(const pack_frame *frame, const source_box *from, enum source_box_form form, int turn, float box[4],
-                    uint8_t *flags, float *area);
+void pack_place_box(const pack_frame *frame, const source_box *from, enum source_box_form form, int turn, float box[4], uint8_t *flags, float *area);
 
 /* ---- tables of a shard (pack_tables.c) ---- */
 

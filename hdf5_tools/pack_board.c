@@ -98,12 +98,8 @@ void board_stop(board *b)
 static void exchange(board *b)
 {
     const kolo_launch *l = &b->p->launch;
-    const entry mine = {atomic_load(&b->samples),
-                        atomic_load(&b->bytes),
-                        atomic_load(&b->rejects),
-                        atomic_load(&b->kept),
-                        signalled || atomic_load(&b->asked),
-                        {0}};
+    const entry mine = {
+        atomic_load(&b->samples), atomic_load(&b->bytes), atomic_load(&b->rejects), atomic_load(&b->kept), signalled || atomic_load(&b->asked), {0}};
     const off_t size = sizeof mine;
     if (pwrite(b->fd, &mine, sizeof mine, size * l->rank) < 0) return;
     ssize_t got = pread(b->fd, b->all, sizeof mine * (size_t)l->size, 0);
@@ -132,18 +128,16 @@ static void print_line(const board *b, const entry *sum, double seconds, bool la
     if (sum->rejects) snprintf(rejects, sizeof rejects, ", %" PRId64 " rejected", sum->rejects);
     if (sum->kept) snprintf(kept, sizeof kept, ", %" PRId64 " kept", sum->kept);
     char line[256];
-    const int n =
-        snprintf(line, sizeof line, "%s%s [%s] %3d%% %" PRId64 "/%" PRId64 " %.0f img/s %.1f MB/s %s %s%s%s%s",
-                 b->terminal ? "\r\033[K" : "", b->phase, bar, percent, sum->samples, b->total, rate,
-                 seconds > 0 ? (double)sum->bytes / seconds / 1e6 : 0, last ? "took" : "ETA", time, kept, rejects,
-                 b->terminal && !last ? "" : "\n");
+    const int n = snprintf(line, sizeof line, "%s%s [%s] %3d%% %" PRId64 "/%" PRId64 " %.0f img/s %.1f MB/s %s %s%s%s%s", b->terminal ? "\r\033[K" : "",
+                           b->phase, bar, percent, sum->samples, b->total, rate, seconds > 0 ? (double)sum->bytes / seconds / 1e6 : 0, last ? "took" : "ETA",
+                           time, kept, rejects, b->terminal && !last ? "" : "\n");
     if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) return;
 }
 
 static void print_json(const board *b, const entry *sum, double seconds)
 {
-    printf("{\"event\":\"progress\",\"phase\":\"%s\",\"samples\":%" PRId64 ",\"total\":%" PRId64 ",\"bytes\":%" PRId64
-           ",\"kept\":%" PRId64 ",\"rejects\":%" PRId64 ",\"seconds\":%.3f}\n",
+    printf("{\"event\":\"progress\",\"phase\":\"%s\",\"samples\":%" PRId64 ",\"total\":%" PRId64 ",\"bytes\":%" PRId64 ",\"kept\":%" PRId64
+           ",\"rejects\":%" PRId64 ",\"seconds\":%.3f}\n",
            b->phase, sum->samples, b->total, sum->bytes, sum->kept, sum->rejects, seconds);
     fflush(stdout);
 }

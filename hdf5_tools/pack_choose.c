@@ -27,8 +27,7 @@ static int64_t path_place(const path_set *s, const char *path, size_t length)
     uint64_t hash[2] = {0, 0};
     source_mix(hash, path, length);
     int64_t at = (int64_t)(hash[0] & (uint64_t)(s->room - 1));
-    while (s->line[at] && !(s->length[at] == length && memcmp(s->line[at], path, length) == 0))
-        at = (at + 1) & (s->room - 1);
+    while (s->line[at] && !(s->length[at] == length && memcmp(s->line[at], path, length) == 0)) at = (at + 1) & (s->room - 1);
     return at;
 }
 
@@ -70,16 +69,14 @@ static int choose_subset(const packing *p, uint8_t *chosen)
     int rc = kolo_file_read(p->options.subset, &text, NULL);
     if (rc == 0) rc = read_paths(&set, text);
     for (int64_t i = 0; i < src->count && rc == 0; i++) {
-        const int64_t at =
-            path_place(&set, src->paths + src->path_offsets[i], src->path_offsets[i + 1] - src->path_offsets[i]);
+        const int64_t at = path_place(&set, src->paths + src->path_offsets[i], src->path_offsets[i + 1] - src->path_offsets[i]);
         chosen[i] &= set.line[at] != NULL;
         set.found[at] |= set.line[at] != NULL;
     }
     for (int64_t at = 0; at < set.room && rc == 0; at++)
         if (set.line[at] && !set.found[at])
-            rc = kolo_fail(KOLO_EINPUT,
-                           "--subset %s: the source has no picture `%.*s`; paths are as in /source, below --in",
-                           p->options.subset, (int)set.length[at], set.line[at]);
+            rc = kolo_fail(KOLO_EINPUT, "--subset %s: the source has no picture `%.*s`; paths are as in /source, below --in", p->options.subset,
+                           (int)set.length[at], set.line[at]);
     free_paths(&set);
     free(text);
     return rc;
@@ -133,8 +130,7 @@ static int name_groups(const packing *p, const uint8_t *chosen, member *m, int64
         source_path(&p->source, i, path, sizeof path);
         match[0].rm_eo = (regoff_t)strlen(path);
         if (wanted && regexec(&expression, path, 2, match, 0) != 0)
-            rc = kolo_fail(KOLO_EINPUT, "--group %s does not match the path `%s`; every picture must belong to a group",
-                           wanted, path);
+            rc = kolo_fail(KOLO_EINPUT, "--group %s does not match the path `%s`; every picture must belong to a group", wanted, path);
         const regmatch_t *name = match[1].rm_so >= 0 ? &match[1] : &match[0];
         member *to = &m[(*count)++];
         *to = (member){.sample = i, .label = p->source.labels[i]};
@@ -155,15 +151,12 @@ static int64_t make_groups(const packing *p, const member *m, int64_t count, gro
         *g = (group){.first = i, .name = head->group[1]};
         while (end < count && memcmp(m[end].group, head->group, sizeof head->group) == 0) {
             int64_t run = end;
-            while (run < count && memcmp(m[run].group, head->group, sizeof head->group) == 0 &&
-                   m[run].label == m[end].label)
-                run++;
+            while (run < count && memcmp(m[run].group, head->group, sizeof head->group) == 0 && m[run].label == m[end].label) run++;
             if (run - end > best) best = run - end, g->label = m[end].label;
             end = run;
         }
         g->count = end - i;
-        const kolo_philox4 r = kolo_philox(kolo_random_key((uint64_t)p->options.holdout_seed, KOLO_RANDOM_PACK),
-                                           head->group[0], head->group[1]);
+        const kolo_philox4 r = kolo_philox(kolo_random_key((uint64_t)p->options.holdout_seed, KOLO_RANDOM_PACK), head->group[0], head->group[1]);
         g->draw = (uint64_t)r.v[0] << 32 | r.v[1];
         i = end;
     }
@@ -246,8 +239,7 @@ static int make_order(packing *p, const uint8_t *chosen)
     for (int64_t i = 0; i < n; i++) p->order[i] = numbers[p->order[i]];
     free(numbers);
     if (n) return 0;
-    return kolo_fail(KOLO_EINPUT, "nothing is left of %" PRId64 " pictures to pack for split %s", p->source.count,
-                     p->options.out_split);
+    return kolo_fail(KOLO_EINPUT, "nothing is left of %" PRId64 " pictures to pack for split %s", p->source.count, p->options.out_split);
 }
 
 int pack_choose(packing *p)

@@ -112,8 +112,7 @@ static int reshape(converter *c, const pack_frame *f, kolo_picture **result)
     KOLO_TRY(kolo_picture_shape(&c->resized, f->height, f->width, c->picture.channels));
     if (f->rows != f->height || f->columns != f->width) memset(c->resized.pixels, PACK_BAR, stride * (size_t)f->height);
     *result = &c->resized;
-    return kolo_resample(c->resampler, &c->picture, &q,
-                         c->resized.pixels + (size_t)f->above * stride + (size_t)f->before * channels, stride);
+    return kolo_resample(c->resampler, &c->picture, &q, c->resized.pixels + (size_t)f->above * stride + (size_t)f->before * channels, stride);
 }
 
 /* Does the end marker come after the start of the scan? Files that were cut off lack it; nothing in a scan looks so. */
@@ -133,8 +132,7 @@ static bool jpeg_has_end(const uint8_t *p, size_t bytes)
 #define ROUNDS 256 /* 256 * 255 fits 16 bits */
 
 /* Sums over n bytes, n <= LANES * ROUNDS; byte i belongs to lane i % LANES. */
-static void add_lanes(const uint8_t *at, size_t n, uint64_t sum[LANES], uint64_t square[LANES], uint8_t low[LANES],
-                      uint8_t high[LANES])
+static void add_lanes(const uint8_t *at, size_t n, uint64_t sum[LANES], uint64_t square[LANES], uint8_t low[LANES], uint8_t high[LANES])
 {
     uint16_t sums[LANES] = {0};
     uint32_t squares[LANES] = {0};
@@ -158,8 +156,7 @@ static void measure(const kolo_picture *p, pack_record *r)
     uint8_t low[LANES], high[LANES] = {0};
     memset(low, 255, sizeof low);
     for (size_t at = 0; at < bytes; at += LANES * (ROUNDS - 1))
-        add_lanes(p->pixels + at, bytes - at < LANES * (ROUNDS - 1) ? bytes - at : LANES * (ROUNDS - 1), sum, square,
-                  low, high);
+        add_lanes(p->pixels + at, bytes - at < LANES * (ROUNDS - 1) ? bytes - at : LANES * (ROUNDS - 1), sum, square, low, high);
     r->pixels = bytes / (size_t)p->channels;
     for (int k = 0; k < p->channels; k++) r->low[k] = 255;
     for (int i = 0; i < LANES; i++) {
@@ -175,11 +172,8 @@ static int check_size(const converter *c, int64_t i, const pack_record *r)
 {
     const source_place *place = &c->p->source.places[i];
     const int height = r->orig_size[0], width = r->orig_size[1];
-    if (!place->height || (place->height == height && place->width == width) ||
-        pack_is_turned(place, r->orientation, height, width))
-        return 0;
-    return kolo_fail(KOLO_EINPUT, "has %d x %d pixels, its annotation says %d x %d", width, height, place->width,
-                     place->height);
+    if (!place->height || (place->height == height && place->width == width) || pack_is_turned(place, r->orientation, height, width)) return 0;
+    return kolo_fail(KOLO_EINPUT, "has %d x %d pixels, its annotation says %d x %d", width, height, place->width, place->height);
 }
 
 static int note_shape(converter *c, int64_t i, int height, int width, pack_frame *f, pack_record *r)
@@ -191,11 +185,9 @@ static int note_shape(converter *c, int64_t i, int height, int width, pack_frame
     return 0;
 }
 
-static int store_bytes(const uint8_t *data, size_t bytes, enum kolo_sample_state state, enum kolo_codec codec,
-                       pack_record *r)
+static int store_bytes(const uint8_t *data, size_t bytes, enum kolo_sample_state state, enum kolo_codec codec, pack_record *r)
 {
-    if (bytes > INT32_MAX)
-        return kolo_fail(KOLO_EINPUT, "becomes a sample of %zu bytes, more than a shard can hold", bytes);
+    if (bytes > INT32_MAX) return kolo_fail(KOLO_EINPUT, "becomes a sample of %zu bytes, more than a shard can hold", bytes);
     r->state = (uint8_t)state;
     r->codec = (uint8_t)codec;
     r->bytes = (uint32_t)bytes;
@@ -239,8 +231,7 @@ static int load_jpeg(converter *c, int64_t i, pack_frame *f, pack_record *r, boo
     r->orientation = (uint8_t)info.orientation;
     r->source_channels = info.components == 1 ? 1 : 3;
     KOLO_TRY(note_shape(c, i, swap ? info.width : info.height, swap ? info.height : info.width, f, r));
-    *kept = p->options.encoding != KOLO_ENCODING_RAW && pack_frame_is_whole(f) &&
-            !(p->channels == 1 && info.components != 1);
+    *kept = p->options.encoding != KOLO_ENCODING_RAW && pack_frame_is_whole(f) && !(p->channels == 1 && info.components != 1);
     if (*kept) return 0;
     const bool part = f->rows < f->full_height || f->columns < f->full_width;
     if (part && info.orientation == 1 && jpeg_has_end(c->file.data, c->file.bytes)) return load_window(c, f, r);
@@ -263,11 +254,9 @@ static int convert(converter *c, int64_t i, bool look, const uint8_t **data, pac
         KOLO_TRY(note_shape(c, i, c->picture.height, c->picture.width, &f, r));
     }
     KOLO_TRY(reshape(c, &f, &result));
-    if (p->options.encoding == KOLO_ENCODING_RAW && p->height &&
-        (result->height != p->height || result->width != p->width))
-        return kolo_fail(KOLO_EINPUT,
-                         "has %d x %d pixels, the first picture %d x %d; raw samples are all of one size, add --size N",
-                         result->width, result->height, p->width, p->height);
+    if (p->options.encoding == KOLO_ENCODING_RAW && p->height && (result->height != p->height || result->width != p->width))
+        return kolo_fail(KOLO_EINPUT, "has %d x %d pixels, the first picture %d x %d; raw samples are all of one size, add --size N", result->width,
+                         result->height, p->width, p->height);
     r->channels = (uint8_t)result->channels;
     measure(result, r);
     return store_pixels(c, result, data, r);
@@ -278,22 +267,16 @@ int converter_peek(converter *c, int64_t i, pack_record *r)
 {
     const pack_options *o = &c->p->options;
     uint8_t head[3], tail[2];
-    if (o->encoding == KOLO_ENCODING_RAW || o->skip || o->resize != PACK_RESIZE_NONE || o->crop || c->p->channels != 3)
-        return 0;
+    if (o->encoding == KOLO_ENCODING_RAW || o->skip || o->resize != PACK_RESIZE_NONE || o->crop || c->p->channels != 3) return 0;
     const int64_t bytes = source_peek(&c->p->source, i, head, sizeof head, tail);
-    if (bytes > INT32_MAX || kolo_picture_sniff(head, sizeof head) != KOLO_PICTURE_JPEG || tail[0] != 0xFF ||
-        tail[1] != 0xD9)
-        return 0;
+    if (bytes > INT32_MAX || kolo_picture_sniff(head, sizeof head) != KOLO_PICTURE_JPEG || tail[0] != 0xFF || tail[1] != 0xD9) return 0;
     *r = (pack_record){.status = PACK_SIZED, .bytes = (uint32_t)bytes, .codec = KOLO_CODEC_JPEG};
     record_seal(r);
     return 1;
 }
 
 /* As many pictures, spread evenly, as give the mean to half a percent of the range. */
-bool pack_measures(const packing *p, int64_t slot)
-{
-    return !p->options.stats_from && slot % ((p->slot_count + MEASURED - 1) / MEASURED) == 0;
-}
+bool pack_measures(const packing *p, int64_t slot) { return !p->options.stats_from && slot % ((p->slot_count + MEASURED - 1) / MEASURED) == 0; }
 
 int converter_run(converter *c, int64_t i, bool look, const uint8_t **data, pack_record *record)
 {

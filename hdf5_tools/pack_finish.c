@@ -30,9 +30,7 @@ static int take_record(void *state, int64_t slot, const pack_record *r)
     totals *t = state;
     const packing *p = t->p;
     if (r->status == PACK_BAD) return 0;
-    if (r->status != PACK_GOOD)
-        return kolo_fail(KOLO_EINTERNAL, "sample %" PRId64 " has no record after writing; run again with --resume",
-                         t->position);
+    if (r->status != PACK_GOOD) return kolo_fail(KOLO_EINTERNAL, "sample %" PRId64 " has no record after writing; run again with --resume", t->position);
     const uint32_t words[3] = {r->crc, r->bytes, (uint32_t)p->source.labels[p->order[slot]]};
     source_mix(t->hash, words, sizeof words);
     t->keys[t->position++] = (uint64_t)r->crc << 32 | r->bytes;
@@ -65,8 +63,8 @@ static void make_stats(const totals *t, kolo_shard_stats *stats)
 static void make_uuid(const uint64_t hash[2], char uuid[40])
 {
     const uint64_t a = (hash[0] & ~0xF000ull) | 0x8000, b = (hash[1] & ~(3ull << 62)) | 2ull << 62;
-    snprintf(uuid, 40, "%08x-%04x-%04x-%04x-%012" PRIx64, (uint32_t)(a >> 32), (uint32_t)(a >> 16 & 0xFFFF),
-             (uint32_t)(a & 0xFFFF), (uint32_t)(b >> 48), (uint64_t)(b & 0xFFFFFFFFFFFFull));
+    snprintf(uuid, 40, "%08x-%04x-%04x-%04x-%012" PRIx64, (uint32_t)(a >> 32), (uint32_t)(a >> 16 & 0xFFFF), (uint32_t)(a & 0xFFFF), (uint32_t)(b >> 48),
+             (uint64_t)(b & 0xFFFFFFFFFFFFull));
 }
 
 static int sum_up(const packing *p, kolo_shard_stats *stats, char uuid[40])
@@ -83,8 +81,7 @@ static int sum_up(const packing *p, kolo_shard_stats *stats, char uuid[40])
     return rc;
 }
 
-static int complete_shard(packing *p, int k, const char *uuid, const kolo_shard_stats *stats,
-                          kolo_manifest_shard *entry)
+static int complete_shard(packing *p, int k, const char *uuid, const kolo_shard_stats *stats, kolo_manifest_shard *entry)
 {
     pack_shard *s = &p->shard[k];
     kolo_shard_header h;
@@ -92,11 +89,9 @@ static int complete_shard(packing *p, int k, const char *uuid, const kolo_shard_
     KOLO_TRY(kolo_shard_complete(s->path, uuid, stats));
     KOLO_TRY(kolo_file_sync(s->fd, s->path));
     KOLO_TRY(kolo_shard_inspect(s->path, &h, NULL, &a));
-    *entry =
-        (kolo_manifest_shard){.count = h.count, .first = h.first, .bytes = h.bytes, .metadata_crc = a.metadata_crc};
+    *entry = (kolo_manifest_shard){.count = h.count, .first = h.first, .bytes = h.bytes, .metadata_crc = a.metadata_crc};
     const kolo_shard_table *flags = kolo_shard_find_table(&a, "box_flags", KOLO_TABLE_U8, -1, 1);
-    for (int64_t i = 0; flags && i < flags->dim[0]; i++)
-        p->outside_boxes += (((const uint8_t *)flags->data)[i] & KOLO_BOX_OUTSIDE) != 0;
+    for (int64_t i = 0; flags && i < flags->dim[0]; i++) p->outside_boxes += (((const uint8_t *)flags->data)[i] & KOLO_BOX_OUTSIDE) != 0;
     kolo_shard_arrays_free(&a);
     const int n = snprintf(entry->file, sizeof entry->file, "%s", s->file);
     if (n < 0 || n >= (int)sizeof entry->file) return kolo_fail(KOLO_ECONFIG, "--name %s is too long", p->options.name);

@@ -35,8 +35,7 @@ int pack_frame_of(const pack_options *o, int height, int width, pack_frame *f)
     f->rows = f->full_height, f->columns = f->full_width;
     if (o->crop) {
         if (f->full_height < o->size || f->full_width < o->size)
-            return kolo_fail(KOLO_EINPUT, "is only %d x %d pixels, smaller than --crop center with --size %d",
-                             f->full_width, f->full_height, o->size);
+            return kolo_fail(KOLO_EINPUT, "is only %d x %d pixels, smaller than --crop center with --size %d", f->full_width, f->full_height, o->size);
         f->rows = f->columns = o->size;
         f->top = (f->full_height - o->size) / 2, f->left = (f->full_width - o->size) / 2;
     }
@@ -50,8 +49,8 @@ int pack_frame_of(const pack_options *o, int height, int width, pack_frame *f)
 
 bool pack_frame_is_whole(const pack_frame *f)
 {
-    return f->height == f->source_height && f->width == f->source_width && f->rows == f->height &&
-           f->columns == f->width && f->full_height == f->height && f->full_width == f->width;
+    return f->height == f->source_height && f->width == f->source_width && f->rows == f->height && f->columns == f->width && f->full_height == f->height &&
+           f->full_width == f->width;
 }
 
 void pack_frame_transform(const pack_frame *f, float transform[4])
@@ -119,8 +118,7 @@ bool pack_is_turned(const source_place *place, int orientation, int height, int 
     return orientation >= 5 && place->height && height != width && place->height == width && place->width == height;
 }
 
-void pack_place_box(const pack_frame *f, const source_box *b, enum source_box_form form, int turn, float box[4],
-                    uint8_t *flags, float *area)
+void pack_place_box(const pack_frame *f, const source_box *b, enum source_box_form form, int turn, float box[4], uint8_t *flags, float *area)
 {
     const bool swap = turn >= 5;
     const int height = swap ? f->source_width : f->source_height, width = swap ? f->source_height : f->source_width;

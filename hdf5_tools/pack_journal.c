@@ -16,10 +16,7 @@
 
 void record_seal(pack_record *r) { r->check = kolo_crc32c(0, r, offsetof(pack_record, check)); }
 
-static bool record_valid(const pack_record *r)
-{
-    return r->status != PACK_UNKNOWN && r->check == kolo_crc32c(0, r, offsetof(pack_record, check));
-}
+static bool record_valid(const pack_record *r) { return r->status != PACK_UNKNOWN && r->check == kolo_crc32c(0, r, offsetof(pack_record, check)); }
 
 int pack_journal_open(packing *p)
 {
@@ -45,15 +42,13 @@ void pack_journal_close(packing *p)
 
 static int read_records(const packing *p, int64_t slot, int64_t count, pack_record *records)
 {
-    KOLO_TRY(kolo_file_pread(p->journal, p->journal_path, records, sizeof *records * (size_t)count,
-                             sizeof *records * (uint64_t)slot));
+    KOLO_TRY(kolo_file_pread(p->journal, p->journal_path, records, sizeof *records * (size_t)count, sizeof *records * (uint64_t)slot));
     for (int64_t i = 0; i < count; i++)
         if (!record_valid(&records[i])) records[i] = (pack_record){0};
     return 0;
 }
 
-int pack_journal_each(const packing *p, int64_t first, int64_t end,
-                      int (*take)(void *state, int64_t slot, const pack_record *record), void *state)
+int pack_journal_each(const packing *p, int64_t first, int64_t end, int (*take)(void *state, int64_t slot, const pack_record *record), void *state)
 {
     pack_record *chunk = kolo_alloc(sizeof *chunk * CHUNK);
     int rc = chunk ? 0 : KOLO_ECONFIG;
@@ -87,6 +82,5 @@ pack_record *pack_journal_at(const packing *p, int64_t slot) { return &p->window
 
 int pack_journal_write(const packing *p, int64_t slot, int64_t count)
 {
-    return kolo_file_pwrite(p->journal, p->journal_path, pack_journal_at(p, slot), sizeof(pack_record) * (size_t)count,
-                            sizeof(pack_record) * (uint64_t)slot);
+    return kolo_file_pwrite(p->journal, p->journal_path, pack_journal_at(p, slot), sizeof(pack_record) * (size_t)count, sizeof(pack_record) * (uint64_t)slot);
 }

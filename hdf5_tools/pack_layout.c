@@ -36,8 +36,7 @@ static void count_classes(packing *p)
         const int64_t from = p->order[p->slots[i]];
         const bool boxes = s->box_form != SOURCE_BOX_NONE;
         const uint64_t *rows = boxes ? s->box_offsets : s->tag_offsets;
-        for (uint64_t k = rows[from]; k < rows[from + 1]; k++)
-            p->class_counts[boxes ? s->box[k].label : s->tag[k].tag]++;
+        for (uint64_t k = rows[from]; k < rows[from + 1]; k++) p->class_counts[boxes ? s->box[k].label : s->tag[k].tag]++;
     }
 }
 
@@ -60,8 +59,7 @@ static int choose_samples(packing *p)
         p->tags += (int64_t)(s->tag_offsets[from + 1] - s->tag_offsets[from]);
     }
     if (p->options.max_bad >= 0 && p->bad > p->options.max_bad)
-        return kolo_fail(KOLO_EINPUT, "%" PRId64 " bad pictures, more than --max-bad %" PRId64 " allows", p->bad,
-                         p->options.max_bad);
+        return kolo_fail(KOLO_EINPUT, "%" PRId64 " bad pictures, more than --max-bad %" PRId64 " allows", p->bad, p->options.max_bad);
     if (p->count == 0) return kolo_fail(KOLO_EINPUT, "none of the %" PRId64 " pictures can be read", p->slot_count);
     count_classes(p);
     for (int c = 0; c < s->classes && p->launch.rank == 0; c++)
@@ -115,8 +113,7 @@ static int cut_shards(packing *p)
 {
     const pack_options *o = &p->options;
     p->shards = pack_shard_count(o, p->bytes);
-    if (p->shards > p->count)
-        return kolo_fail(KOLO_ECONFIG, "--shards %d for %" PRId64 " samples; use fewer", p->shards, p->count);
+    if (p->shards > p->count) return kolo_fail(KOLO_ECONFIG, "--shards %d for %" PRId64 " samples; use fewer", p->shards, p->count);
     p->shard = kolo_alloc(sizeof *p->shard * (size_t)p->shards);
     if (!p->shard) return KOLO_ECONFIG;
     for (int k = 0; k < p->shards; k++) {
@@ -128,8 +125,7 @@ static int cut_shards(packing *p)
         s->path = s->file ? kolo_format("%s/%s", p->work, s->file) : NULL;
         s->offsets = kolo_alloc(sizeof *s->offsets * (size_t)(s->count + 1));
         if (!s->path || !s->offsets) return KOLO_ECONFIG;
-        for (int64_t i = 0; i < s->count; i++)
-            s->offsets[i + 1] = s->offsets[i] + sample_bytes(p, p->slots[s->first + i]);
+        for (int64_t i = 0; i < s->count; i++) s->offsets[i + 1] = s->offsets[i] + sample_bytes(p, p->slots[s->first + i]);
         if (p->source.box_form != SOURCE_BOX_NONE) KOLO_TRY(lay_boxes(p, s));
     }
     return 0;
@@ -152,9 +148,8 @@ static int ask_space(const packing *p)
     const int64_t need = (int64_t)p->bytes + tables + p->shards * (int64_t)(2 << 20) - used_bytes(p);
     if (free_bytes < 0) return (int)free_bytes;
     if (need <= free_bytes) return 0;
-    return kolo_fail(
-        KOLO_EIO, "%s: %.1f MB are needed, %.1f MB are free; choose another --out, a smaller --size or --encoding jpeg",
-        p->options.out, (double)need / 1e6, (double)free_bytes / 1e6);
+    return kolo_fail(KOLO_EIO, "%s: %.1f MB are needed, %.1f MB are free; choose another --out, a smaller --size or --encoding jpeg", p->options.out,
+                     (double)need / 1e6, (double)free_bytes / 1e6);
 }
 
 static bool shard_is_there(const packing *p, int k)
@@ -162,8 +157,7 @@ static bool shard_is_there(const packing *p, int k)
     kolo_shard_header h;
     const pack_shard *s = &p->shard[k];
     if (!p->resumed || !kolo_file_exists(s->path) || kolo_shard_inspect(s->path, &h, NULL, NULL) < 0) return false;
-    return h.count == s->count && h.first == s->first && h.bytes == s->offsets[s->count] && h.shards == p->shards &&
-           h.channels == p->channels;
+    return h.count == s->count && h.first == s->first && h.bytes == s->offsets[s->count] && h.shards == p->shards && h.channels == p->channels;
 }
 
 /* Asks the file system for all of a shard's room at once: a full disk or a quota is told now, not after hours. Where

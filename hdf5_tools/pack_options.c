@@ -56,8 +56,7 @@ typedef struct option {
 static const option table[] = {
     {"--source", SOURCE_KIND, "KIND", "what --in is (below)"},
     {"--in", IN, "PATH", "folder or file of the source; may be given several times"},
-    {"--annotations", ANNOTATIONS, "FILE",
-     "file of labels or boxes, for sources that ask for one; may be given several times"},
+    {"--annotations", ANNOTATIONS, "FILE", "file of labels or boxes, for sources that ask for one; may be given several times"},
     {"--split", SPLIT, "train|val|test", "which split this is [train]"},
     {"--out", OUT, "DIR", "where the shards go; one folder is one split"},
     {"--name", NAME, "X", "name of the data set [from --in]"},
@@ -83,21 +82,18 @@ static const option table[] = {
     {"--crop", CROP, "center|none", "cut the middle N x N [center for raw with --resize shorter]"},
     {"--filter", FILTER, "bilinear|bicubic|lanczos3|area", "how pictures are resized, all with antialias [bilinear]"},
     {"--quality", QUALITY, "Q", "of JPEG that is made here, 1 to 100 [90]"},
-    {"--color", COLOR, "rgb|gray|keep",
-     "keep: gray if every picture is gray [rgb for files, as they are for mnist-idx and cifar-bin]"},
+    {"--color", COLOR, "rgb|gray|keep", "keep: gray if every picture is gray [rgb for files, as they are for mnist-idx and cifar-bin]"},
     {"--shards", SHARDS, "N", "files to make [one per 2 GiB]"},
     {"--shuffle-seed", SHUFFLE, "N", "order of the samples; 0: as in the source [42 for train, else 0]"},
     {"--no-shuffle", NO_SHUFFLE, NULL, "as --shuffle-seed 0"},
     {"--on-error", ON_ERROR, "fail|skip",
      "a picture that cannot be read, an annotation that is wrong (malformed, of an unknown class, a box outside of its "
      "picture): stop, or leave it out and list it, with file, line and cause, in NAME-SPLIT.rejects [fail]"},
-    {"--max-bad", MAX_BAD, "N",
-     "with --on-error skip: stop when more than N pictures, or N annotations, are bad [no limit]"},
+    {"--max-bad", MAX_BAD, "N", "with --on-error skip: stop when more than N pictures, or N annotations, are bad [no limit]"},
     {"--check", CHECK, "headers|decode",
      "JPEG files that keep their bytes: look at headers and end, and decode 512 or so, from which mean and "
      "standard deviation are taken; or decode all [headers]"},
-    {"--stats-from", STATS_FROM, "DIR",
-     "packed training split: mean, standard deviation and class list are taken from there"},
+    {"--stats-from", STATS_FROM, "DIR", "packed training split: mean, standard deviation and class list are taken from there"},
     {"--count", COUNT, "N", "sources that make their pictures: how many [4000 for train, else 1000]"},
     {"--threads", THREADS, "T", "threads per rank [CPUs / ranks on the node]"},
     {"--resume", RESUME, NULL, "go on with an interrupted packing of the same source and options"},
@@ -126,14 +122,12 @@ static void print_wrapped(const char *left, int column, const char *text)
 
 void pack_options_help(void)
 {
-    printf(
-        "usage: kolo-pack --source KIND --in PATH --out DIR [options]\n\n"
-        "Packs pictures into HDF5 shards for kolo. Runs alone, under mpiexec or srun; any number of ranks and threads\n"
-        "writes the same bytes. Ctrl-C, SIGTERM and SIGUSR1 stop it cleanly (exit 75); --resume goes on.\n\n");
+    printf("usage: kolo-pack --source KIND --in PATH --out DIR [options]\n\n"
+           "Packs pictures into HDF5 shards for kolo. Runs alone, under mpiexec or srun; any number of ranks and threads\n"
+           "writes the same bytes. Ctrl-C, SIGTERM and SIGUSR1 stop it cleanly (exit 75); --resume goes on.\n\n");
     for (int i = 0; i < OPTIONS; i++) {
         char left[64];
-        const int n = snprintf(left, sizeof left, "%s%s%s", table[i].name, table[i].value ? " " : "",
-                               table[i].value ? table[i].value : "");
+        const int n = snprintf(left, sizeof left, "%s%s%s", table[i].name, table[i].value ? " " : "", table[i].value ? table[i].value : "");
         if (n > 26) printf("  %s\n", left);
         print_wrapped(n > 26 ? "" : left, 26, table[i].help);
     }
@@ -141,8 +135,7 @@ void pack_options_help(void)
     for (int i = 0; i < source_kind_count; i++) {
         char text[512];
         const char *files = source_kinds[i]->annotations;
-        snprintf(text, sizeof text, "%s%s%s", source_kinds[i]->help, files ? ". --annotations: " : "",
-                 files ? files : "");
+        snprintf(text, sizeof text, "%s%s%s", source_kinds[i]->help, files ? ". --annotations: " : "", files ? files : "");
         print_wrapped(source_kinds[i]->name, 14, text);
     }
     printf("\nexit status: 0 done, 2 bad input, 3 reading or writing failed, 69 launcher, 75 stopped (use --resume), "
@@ -154,8 +147,7 @@ static int unknown(const char *word)
     const char *names[OPTIONS];
     for (int i = 0; i < OPTIONS; i++) names[i] = table[i].name;
     const char *near = kolo_nearest(word, names, OPTIONS);
-    return kolo_fail(KOLO_ECONFIG, "unknown option %s%s%s; kolo-pack --help lists them", word,
-                     near ? ", did you mean " : "", near ? near : "");
+    return kolo_fail(KOLO_ECONFIG, "unknown option %s%s%s; kolo-pack --help lists them", word, near ? ", did you mean " : "", near ? near : "");
 }
 
 static int number(const char *name, const char *text, int64_t low, int64_t high, int64_t *value)
@@ -164,8 +156,7 @@ static int number(const char *name, const char *text, int64_t low, int64_t high,
     errno = 0;
     const long long n = strtoll(text, &end, 10);
     if (end == text || *end || errno || n < low || n > high)
-        return kolo_fail(KOLO_ECONFIG, "%s %s: a number from %lld to %lld is wanted", name, text, (long long)low,
-                         (long long)high);
+        return kolo_fail(KOLO_ECONFIG, "%s %s: a number from %lld to %lld is wanted", name, text, (long long)low, (long long)high);
     *value = n;
     return 0;
 }
@@ -191,9 +182,7 @@ static int word_of(const char *name, const char *text, char *to, size_t size)
     size_t n = strlen(text);
     bool fine = n > 0 && n < size && text[0] != '.' && text[0] != '-';
     for (size_t i = 0; i < n; i++) fine &= isalnum((unsigned char)text[i]) || strchr("._-", text[i]);
-    if (!fine)
-        return kolo_fail(KOLO_ECONFIG, "%s %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most %zu long",
-                         name, text, size - 1);
+    if (!fine) return kolo_fail(KOLO_ECONFIG, "%s %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most %zu long", name, text, size - 1);
     memcpy(to, text, n + 1);
     return 0;
 }
@@ -204,8 +193,7 @@ static int holdout(pack_options *o, const char *name, const char *v)
     const char *equal = strchr(v, '=');
     snprintf(part, sizeof part, "%.*s", equal ? (int)(equal - v) : 0, v);
     o->holdout_part = equal ? strtod(equal + 1, &end) : 0;
-    if ((strcmp(part, "val") != 0 && strcmp(part, "test") != 0) || *end || !(o->holdout_part > 0) ||
-        !(o->holdout_part < 1))
+    if ((strcmp(part, "val") != 0 && strcmp(part, "test") != 0) || *end || !(o->holdout_part > 0) || !(o->holdout_part < 1))
         return kolo_fail(KOLO_ECONFIG, "%s %s: val=PART or test=PART is wanted, with a part between 0 and 1", name, v);
     snprintf(o->holdout, sizeof o->holdout, "%s", part);
     return 0;
@@ -221,7 +209,10 @@ typedef struct plain {
     size_t offset; /* in pack_options */
     int64_t low, high;
 } plain;
-#define PLAIN(type, member, ...) {type, offsetof(pack_options, member), __VA_ARGS__}
+#define PLAIN(type, member, ...)                          \
+    {                                                     \
+        type, offsetof(pack_options, member), __VA_ARGS__ \
+    }
 static const plain plains[] = {
     [CLASSES] = PLAIN(TEXT, classes, 0, 0),
     [SUBSET] = PLAIN(TEXT, subset, 0, 0),
@@ -347,36 +338,28 @@ static int check_source(const pack_options *o)
 {
     if (!o->kind) return kolo_fail(KOLO_ECONFIG, "--source is missing; kolo-pack --help lists them");
     if (!o->out && !o->dry_run) return kolo_fail(KOLO_ECONFIG, "--out is missing: the folder for the shards");
-    if (o->in_count == 0 && !o->kind->made)
-        return kolo_fail(KOLO_ECONFIG, "--in is missing: the folder or file(s) of the source");
-    if (o->in_count > 0 && o->kind->made)
-        return kolo_fail(KOLO_ECONFIG, "--source %s reads nothing; leave --in away", o->kind->name);
-    if (o->count && !o->kind->made)
-        return kolo_fail(KOLO_ECONFIG, "--count belongs to sources that make their pictures; --limit takes a part");
+    if (o->in_count == 0 && !o->kind->made) return kolo_fail(KOLO_ECONFIG, "--in is missing: the folder or file(s) of the source");
+    if (o->in_count > 0 && o->kind->made) return kolo_fail(KOLO_ECONFIG, "--source %s reads nothing; leave --in away", o->kind->name);
+    if (o->count && !o->kind->made) return kolo_fail(KOLO_ECONFIG, "--count belongs to sources that make their pictures; --limit takes a part");
     if (o->min_faces && !o->kind->people) return kolo_fail(KOLO_ECONFIG, "--source %s has no people for --min-faces", o->kind->name);
-    if (o->annotation_count && !o->kind->annotations)
-        return kolo_fail(KOLO_ECONFIG, "--source %s takes no --annotations", o->kind->name);
+    if (o->annotation_count && !o->kind->annotations) return kolo_fail(KOLO_ECONFIG, "--source %s takes no --annotations", o->kind->name);
     return 0;
 }
 
 static int check_together(const pack_options *o, const given *g)
 {
-    if (o->resume && o->force)
-        return kolo_fail(KOLO_ECONFIG, "--resume keeps what is there, --force replaces it; give one of them");
+    if (o->resume && o->force) return kolo_fail(KOLO_ECONFIG, "--resume keeps what is there, --force replaces it; give one of them");
     if (o->resize != PACK_RESIZE_NONE && !o->size) return kolo_fail(KOLO_ECONFIG, "--resize needs --size");
     if (o->crop && !o->size) return kolo_fail(KOLO_ECONFIG, "--crop needs --size");
-    if (o->crop && o->resize == PACK_RESIZE_LETTERBOX)
-        return kolo_fail(KOLO_ECONFIG, "--resize letterbox keeps the whole picture; leave --crop away");
+    if (o->crop && o->resize == PACK_RESIZE_LETTERBOX) return kolo_fail(KOLO_ECONFIG, "--resize letterbox keeps the whole picture; leave --crop away");
     if (o->size && o->resize == PACK_RESIZE_NONE && !o->crop)
         return kolo_fail(KOLO_ECONFIG, "--size with --resize none and no --crop changes nothing; leave it away");
     if (g->seed && g->unshuffled) return kolo_fail(KOLO_ECONFIG, "--shuffle-seed and --no-shuffle: give one of them");
-    if (o->classes && o->stats_from)
-        return kolo_fail(KOLO_ECONFIG, "--stats-from brings the training split's classes; leave --classes away");
+    if (o->classes && o->stats_from) return kolo_fail(KOLO_ECONFIG, "--stats-from brings the training split's classes; leave --classes away");
     if (o->group && !o->holdout[0]) return kolo_fail(KOLO_ECONFIG, "--group belongs to --holdout");
     if (o->max_bad >= 0 && !o->skip) return kolo_fail(KOLO_ECONFIG, "--max-bad belongs to --on-error skip");
     if (o->holdout[0] && g->split && strcmp(o->split, "train") != 0 && strcmp(o->split, o->holdout) != 0)
-        return kolo_fail(KOLO_ECONFIG, "--split %s: --holdout %s makes the splits train and %s", o->split, o->holdout,
-                         o->holdout);
+        return kolo_fail(KOLO_ECONFIG, "--split %s: --holdout %s makes the splits train and %s", o->split, o->holdout, o->holdout);
     return 0;
 }
 
@@ -426,19 +409,15 @@ int pack_options_read(pack_options *o, int argc, char **argv)
 
 char *pack_options_text(const pack_options *o)
 {
-    static const char *const resizes[] = {"none", "shorter", "longer", "exact", "letterbox"},
-                             *const colors[] = {"auto", "rgb", "gray", "keep"},
+    static const char *const resizes[] = {"none", "shorter", "longer", "exact", "letterbox"}, *const colors[] = {"auto", "rgb", "gray", "keep"},
                              *const encodings[] = {"raw", "jpeg", "mixed"};
     char part[64] = "", faces[32] = "";
     if (o->min_faces) snprintf(faces, sizeof faces, " min_faces=%lld", (long long)o->min_faces);
-    if (o->holdout[0])
-        snprintf(part, sizeof part, " holdout=%s=%g,%lld", o->holdout, o->holdout_part, (long long)o->holdout_seed);
+    if (o->holdout[0]) snprintf(part, sizeof part, " holdout=%s=%g,%lld", o->holdout, o->holdout_part, (long long)o->holdout_seed);
     return kolo_format("source=%s split=%s name=%s encoding=%s size=%d resize=%s crop=%s filter=%s quality=%d color=%s "
                        "shards=%d shuffle_seed=%lld limit=%lld%s%s%s%s%s%s%s check=%s on_error=%s",
-                       o->kind->name, o->out_split, o->name, encodings[o->encoding], o->size, resizes[o->resize],
-                       o->crop ? "center" : "none", pack_filter_names[o->filter], o->quality, colors[o->color],
-                       o->shards, (long long)o->shuffle_seed, (long long)o->limit, faces, part, o->group ? " group=" : "",
-                       o->group ? o->group : "", o->classes ? " classes=chosen" : "", o->subset ? " subset=chosen" : "",
-                       o->stats_from ? " stats=given" : "", o->decode_all ? "decode" : "headers",
-                       o->skip ? "skip" : "fail");
+                       o->kind->name, o->out_split, o->name, encodings[o->encoding], o->size, resizes[o->resize], o->crop ? "center" : "none",
+                       pack_filter_names[o->filter], o->quality, colors[o->color], o->shards, (long long)o->shuffle_seed, (long long)o->limit, faces, part,
+                       o->group ? " group=" : "", o->group ? o->group : "", o->classes ? " classes=chosen" : "", o->subset ? " subset=chosen" : "",
+                       o->stats_from ? " stats=given" : "", o->decode_all ? "decode" : "headers", o->skip ? "skip" : "fail");
 }

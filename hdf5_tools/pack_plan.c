@@ -74,9 +74,7 @@ static int read_classes(packing *p)
         line = next;
     }
     free(text);
-    if (rc == 0 && p->source.classes == 0)
-        rc = kolo_fail(KOLO_EINPUT, "--classes %s: the file is empty; one class name a line is wanted",
-                       p->options.classes);
+    if (rc == 0 && p->source.classes == 0) rc = kolo_fail(KOLO_EINPUT, "--classes %s: the file is empty; one class name a line is wanted", p->options.classes);
     p->source.class_rule = SOURCE_CLASSES_CHOSEN;
     return rc;
 }
@@ -122,8 +120,7 @@ int pack_clear_output(const packing *p)
     int rc = 0;
     while (rc == 0 && (entry = readdir(dir))) {
         if (!is_output(entry->d_name)) continue;
-        if (unlinkat(dirfd(dir), entry->d_name, 0) != 0)
-            rc = kolo_fail(KOLO_EIO, "%s/%s: %s", p->options.out, entry->d_name, strerror(errno));
+        if (unlinkat(dirfd(dir), entry->d_name, 0) != 0) rc = kolo_fail(KOLO_EIO, "%s/%s: %s", p->options.out, entry->d_name, strerror(errno));
     }
     closedir(dir);
     if (rc == 0 && kolo_file_exists(p->work)) rc = kolo_folder_remove(p->work);
@@ -143,8 +140,8 @@ static bool has_output(const char *folder)
 
 static char *fingerprint_text(const packing *p)
 {
-    return kolo_format("kolo-plan 1 %016" PRIx64 "%016" PRIx64 "\n%s\nsamples=%" PRId64 " classes=%d\n",
-                       p->fingerprint[0], p->fingerprint[1], p->options_text, p->slot_count, p->source.classes);
+    return kolo_format("kolo-plan 1 %016" PRIx64 "%016" PRIx64 "\n%s\nsamples=%" PRId64 " classes=%d\n", p->fingerprint[0], p->fingerprint[1], p->options_text,
+                       p->slot_count, p->source.classes);
 }
 
 static int compare_plan(packing *p, const char *path, const char *want)
@@ -176,9 +173,7 @@ static int compare_output(const packing *p)
     snprintf(want, sizeof want, "%016" PRIx64 "%016" PRIx64, p->fingerprint[0], p->fingerprint[1]);
     if (rc < 0) return rc;
     if (strcmp(have, want) == 0) return 1;
-    return kolo_fail(KOLO_ECONFIG,
-                     "%s is complete, but was made from another source or with other options; --force replaces it",
-                     p->options.out);
+    return kolo_fail(KOLO_ECONFIG, "%s is complete, but was made from another source or with other options; --force replaces it", p->options.out);
 }
 
 /* A shard that was already renamed when the last run ended goes back to work. */
@@ -191,8 +186,7 @@ static int take_back(packing *p)
     while (rc == 0 && (entry = readdir(dir))) {
         const size_t n = strlen(entry->d_name);
         if (!is_output(entry->d_name) || strcmp(entry->d_name + n - 3, ".h5") != 0) continue;
-        char *from = kolo_format("%s/%s", p->options.out, entry->d_name),
-             *to = kolo_format("%s/%s", p->work, entry->d_name);
+        char *from = kolo_format("%s/%s", p->options.out, entry->d_name), *to = kolo_format("%s/%s", p->work, entry->d_name);
         if (!from || !to) rc = KOLO_ECONFIG;
         else if (rename(from, to) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", from, strerror(errno));
         free(from);
@@ -240,12 +234,9 @@ static int claim_output(packing *p)
     const bool begun = rc == 0 && kolo_file_exists(plan);
     if (rc == 0 && o->force) rc = pack_clear_output(p);
     else if (rc == 0 && begun && o->resume) rc = compare_plan(p, plan, text);
-    else if (rc == 0 && begun)
-        rc = kolo_fail(KOLO_ECONFIG, "%s holds an unfinished packing; --resume goes on with it, --force starts again",
-                       o->out);
+    else if (rc == 0 && begun) rc = kolo_fail(KOLO_ECONFIG, "%s holds an unfinished packing; --resume goes on with it, --force starts again", o->out);
     else if (rc == 0 && o->resume && has_output(o->out)) rc = compare_output(p);
-    else if (rc == 0 && has_output(o->out))
-        rc = kolo_fail(KOLO_ECONFIG, "%s already holds shards or a manifest; --force replaces them", o->out);
+    else if (rc == 0 && has_output(o->out)) rc = kolo_fail(KOLO_ECONFIG, "%s already holds shards or a manifest; --force replaces them", o->out);
     p->claimed = rc == 0;
     if (rc == 0 && p->resumed) rc = take_back(p);
     if (rc == 0 && !p->resumed) {

@@ -78,8 +78,7 @@ static int start_threads(pass *t, pthread_t *threads)
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     atomic_fetch_sub(&t->running, t->p->threads - started);
-    if (started == 0)
-        note_error(t, kolo_fail(KOLO_ECONFIG, "cannot start threads: %s; lower --threads", strerror(rc)), t->first);
+    if (started == 0) note_error(t, kolo_fail(KOLO_ECONFIG, "cannot start threads: %s; lower --threads", strerror(rc)), t->first);
     return started;
 }
 
@@ -112,10 +111,7 @@ static int run_pass(pass *t, const char *phase, int64_t total)
     return pack_agree(p, rc);
 }
 
-int64_t pack_share(int64_t n, const kolo_launch *launch, int after)
-{
-    return n * (launch->rank + after) / launch->size;
-}
+int64_t pack_share(int64_t n, const kolo_launch *launch, int after) { return n * (launch->rank + after) / launch->size; }
 
 /* ---- probe ---------------------------------------------------------------------------------------------------- */
 
@@ -127,9 +123,7 @@ static void note_reject(pass *t, int64_t slot)
     pthread_mutex_lock(&t->lock);
     t->bad++;
     if (!t->rejects) t->rejects = fopen(t->p->reject_path, "a");
-    if (t->rejects)
-        fprintf(t->rejects, "%lld\t%s\t%s\n", (long long)t->p->order[slot], path,
-                cause ? cause + 2 : kolo_error_text());
+    if (t->rejects) fprintf(t->rejects, "%lld\t%s\t%s\n", (long long)t->p->order[slot], path, cause ? cause + 2 : kolo_error_text());
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -218,10 +212,7 @@ static int probe_block(pass *t, converter *c, source_buffer *buffer, int64_t fir
     return pack_journal_write(p, written, slot - written);
 }
 
-bool pack_needs_probe(const packing *p)
-{
-    return p->options.encoding != KOLO_ENCODING_RAW || p->options.skip || p->channels == 0;
-}
+bool pack_needs_probe(const packing *p) { return p->options.encoding != KOLO_ENCODING_RAW || p->options.skip || p->channels == 0; }
 
 static int probe_once(packing *p, const char *phase)
 {
@@ -406,11 +397,7 @@ static int sync_shards(packing *p, int64_t first, int64_t end)
 
 int pack_write(packing *p)
 {
-    pass t = {.p = p,
-              .first = pack_share(p->count, &p->launch, 0),
-              .end = pack_share(p->count, &p->launch, 1),
-              .step = choose_step(p),
-              .work = write_block};
+    pass t = {.p = p, .first = pack_share(p->count, &p->launch, 0), .end = pack_share(p->count, &p->launch, 1), .step = choose_step(p), .work = write_block};
     const int64_t slot = t.first < t.end ? p->slots[t.first] : 0;
     KOLO_TRY(pack_agree(p, pack_journal_window(p, slot, t.first < t.end ? p->slots[t.end - 1] + 1 : 0)));
     int rc = run_pass(&t, "write", p->count), synced = 0;

@@ -24,11 +24,10 @@ static void print_plan(const packing *p)
     if (raw) bytes = p->slot_count * p->height * p->width * channels;
     const int shards = raw || kept ? pack_shard_count(o, (uint64_t)bytes) : o->shards;
     if (o->json) {
-        printf("{\"event\":\"plan\",\"split\":\"%s\",\"samples\":%" PRId64 ",\"of\":%" PRId64
-               ",\"classes\":%d,\"boxes\":%" PRId64 ",\"tags\":%" PRId64 ",\"annotations_rejected\":%" PRId64
-               ",\"height\":%d,\"width\":%d,\"channels\":%d,\"shards\":%d,\"%s\":%" PRId64 "}\n",
-               o->out_split, p->slot_count, s->count, s->classes, boxes, tags, s->faults.count, p->height, p->width,
-               channels, shards, raw ? "bytes" : "source_bytes", bytes);
+        printf("{\"event\":\"plan\",\"split\":\"%s\",\"samples\":%" PRId64 ",\"of\":%" PRId64 ",\"classes\":%d,\"boxes\":%" PRId64 ",\"tags\":%" PRId64
+               ",\"annotations_rejected\":%" PRId64 ",\"height\":%d,\"width\":%d,\"channels\":%d,\"shards\":%d,\"%s\":%" PRId64 "}\n",
+               o->out_split, p->slot_count, s->count, s->classes, boxes, tags, s->faults.count, p->height, p->width, channels, shards,
+               raw ? "bytes" : "source_bytes", bytes);
         return;
     }
     printf("%s\n%" PRId64 " pictures", p->options_text, p->slot_count);
@@ -50,24 +49,21 @@ void pack_tell(const packing *p, double seconds)
 {
     const pack_options *o = &p->options;
     if (o->json) {
-        printf("{\"event\":\"done\",\"split\":\"%s\",\"samples\":%" PRId64 ",\"bytes\":%" PRIu64
-               ",\"shards\":%d,\"rejects\":%" PRId64 ",\"annotations_rejected\":%" PRId64 ",\"boxes\":%" PRId64
-               ",\"boxes_outside\":%" PRId64 ",\"tags\":%" PRId64 ",\"pairs\":%" PRId64 ",\"pairs_dropped\":%" PRId64
-               ",\"seconds\":%.3f}\n",
-               o->out_split, p->count, p->bytes, p->shards, p->bad, p->source.faults.count, p->boxes, p->outside_boxes,
-               p->tags, p->pairs, p->dropped_pairs, seconds);
+        printf("{\"event\":\"done\",\"split\":\"%s\",\"samples\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"shards\":%d,\"rejects\":%" PRId64
+               ",\"annotations_rejected\":%" PRId64 ",\"boxes\":%" PRId64 ",\"boxes_outside\":%" PRId64 ",\"tags\":%" PRId64 ",\"pairs\":%" PRId64
+               ",\"pairs_dropped\":%" PRId64 ",\"seconds\":%.3f}\n",
+               o->out_split, p->count, p->bytes, p->shards, p->bad, p->source.faults.count, p->boxes, p->outside_boxes, p->tags, p->pairs, p->dropped_pairs,
+               seconds);
         return;
     }
-    fprintf(stderr, "%s: %" PRId64 " samples, %d classes, %.1f MB in %d shard%s, %.0f img/s", o->out, p->count,
-            p->source.classes, (double)p->bytes / 1e6, p->shards, p->shards == 1 ? "" : "s",
-            seconds > 0 ? (double)p->count / seconds : 0);
+    fprintf(stderr, "%s: %" PRId64 " samples, %d classes, %.1f MB in %d shard%s, %.0f img/s", o->out, p->count, p->source.classes, (double)p->bytes / 1e6,
+            p->shards, p->shards == 1 ? "" : "s", seconds > 0 ? (double)p->count / seconds : 0);
     if (p->source.box_form != SOURCE_BOX_NONE) fprintf(stderr, "; %" PRId64 " boxes", p->boxes);
     if (p->outside_boxes) fprintf(stderr, " (%" PRId64 " of them outside of what is stored)", p->outside_boxes);
     if (p->source.other_boxes) fprintf(stderr, "; %" PRId64 " boxes of other classes left out", p->source.other_boxes);
     if (p->tags) fprintf(stderr, "; %" PRId64 " tags", p->tags);
     if (p->source.pairs) fprintf(stderr, "; %" PRId64 " pairs", p->pairs);
-    if (p->dropped_pairs)
-        fprintf(stderr, " (%" PRId64 " dropped: one of the two pictures is not here)", p->dropped_pairs);
+    if (p->dropped_pairs) fprintf(stderr, " (%" PRId64 " dropped: one of the two pictures is not here)", p->dropped_pairs);
     if (p->bad) fprintf(stderr, "; %" PRId64 " rejected", p->bad);
     if (p->source.faults.count) fprintf(stderr, "; %" PRId64 " wrong annotations", p->source.faults.count);
     if (p->bad || p->source.faults.count) fprintf(stderr, ", listed in %s-%s.rejects", o->name, o->out_split);

@@ -39,15 +39,13 @@ static void free_tables(tables *t)
 static int64_t number_at(const packing *p, const pack_shard *s, int64_t i) { return p->order[p->slots[s->first + i]]; }
 
 /* A table that the writers fill. */
-static void add_later(tables *t, const char *name, enum kolo_table_type type, int64_t rows, int columns,
-                      const char *note)
+static void add_later(tables *t, const char *name, enum kolo_table_type type, int64_t rows, int columns, const char *note)
 {
     t->extra[t->count++] = (kolo_shard_table){name, type, columns > 1 ? 2 : 1, {rows, columns}, NULL, note};
 }
 
 /* One that is filled now. NULL: no memory. */
-static void *add_table(tables *t, const char *name, enum kolo_table_type type, int64_t rows, int columns,
-                       const char *note)
+static void *add_table(tables *t, const char *name, enum kolo_table_type type, int64_t rows, int columns, const char *note)
 {
     add_later(t, name, type, rows, columns, note);
     kolo_shard_table *table = &t->extra[t->count - 1];
@@ -72,16 +70,14 @@ static int make_core(const packing *p, const pack_shard *s, tables *t)
     t->sources = kolo_alloc(t->source_offsets[s->count] + 1);
     if (!t->sources) return KOLO_ECONFIG;
     for (int64_t i = 0; i < s->count; i++)
-        memcpy(t->sources + t->source_offsets[i], src->paths + src->path_offsets[number_at(p, s, i)],
-               t->source_offsets[i + 1] - t->source_offsets[i]);
+        memcpy(t->sources + t->source_offsets[i], src->paths + src->path_offsets[number_at(p, s, i)], t->source_offsets[i + 1] - t->source_offsets[i]);
     return 0;
 }
 
 static int make_codecs(const packing *p, const pack_shard *s, tables *t)
 {
     if (p->options.encoding != KOLO_ENCODING_MIXED) return 0;
-    uint8_t *codec =
-        add_table(t, "codec", KOLO_TABLE_U8, s->count, 1, "0 pixels (height, width, channels), 1 JPEG file");
+    uint8_t *codec = add_table(t, "codec", KOLO_TABLE_U8, s->count, 1, "0 pixels (height, width, channels), 1 JPEG file");
     if (!codec) return KOLO_ECONFIG;
     for (int64_t i = 0; i < s->count; i++) codec[i] = p->brief[p->slots[s->first + i]].codec;
     return 0;
@@ -91,8 +87,7 @@ static int make_boxes(const packing *p, const pack_shard *s, tables *t)
 {
     if (!s->box_offsets) return 0;
     const int64_t rows = (int64_t)s->box_offsets[s->count];
-    uint64_t *offset = add_table(t, "box_offset", KOLO_TABLE_U64, s->count + 1, 1,
-                                 "boxes of sample i are box_offset[i] to box_offset[i + 1] - 1");
+    uint64_t *offset = add_table(t, "box_offset", KOLO_TABLE_U64, s->count + 1, 1, "boxes of sample i are box_offset[i] to box_offset[i + 1] - 1");
     int32_t *label = add_table(t, "box_class", KOLO_TABLE_I32, rows, 1, NULL);
     int64_t *id = add_table(t, "box_id", KOLO_TABLE_I64, rows, 1, "number of the annotation in the source, or -1");
     double *numbers = add_table(t, "box_source", KOLO_TABLE_F64, rows, 4, "numbers of the source, in form box_form");
@@ -109,8 +104,7 @@ static int make_boxes(const packing *p, const pack_shard *s, tables *t)
         }
     }
     add_later(t, "box", KOLO_TABLE_F32, rows, 4, "x0 y0 x1 y1 in pixels of the stored picture");
-    add_later(t, "box_flags", KOLO_TABLE_U8, rows, 1,
-              "1 crowd, 2 difficult, 4 truncated, 8 group-of, 16 occluded, 32 depiction, 64 inside, 128 outside");
+    add_later(t, "box_flags", KOLO_TABLE_U8, rows, 1, "1 crowd, 2 difficult, 4 truncated, 8 group-of, 16 occluded, 32 depiction, 64 inside, 128 outside");
     add_later(t, "box_area", KOLO_TABLE_F32, rows, 1, "of the object, in pixels of the source picture");
     add_later(t, "transform", KOLO_TABLE_F32, s->count, 4, "sx sy dx dy: stored = source picture * s + d");
     return 0;
@@ -120,8 +114,7 @@ static int make_tags(const packing *p, const pack_shard *s, tables *t)
 {
     if (p->source.tags == 0) return 0;
     const source *src = &p->source;
-    uint64_t *offset = add_table(t, "tag_offset", KOLO_TABLE_U64, s->count + 1, 1,
-                                 "tags of sample i are tag_offset[i] to tag_offset[i + 1] - 1");
+    uint64_t *offset = add_table(t, "tag_offset", KOLO_TABLE_U64, s->count + 1, 1, "tags of sample i are tag_offset[i] to tag_offset[i + 1] - 1");
     if (!offset) return KOLO_ECONFIG;
     for (int64_t i = 0; i < s->count; i++) {
         const int64_t from = number_at(p, s, i);
@@ -132,8 +125,7 @@ static int make_tags(const packing *p, const pack_shard *s, tables *t)
     if (!tag || !value) return KOLO_ECONFIG;
     for (int64_t i = 0, at = 0; i < s->count; i++) {
         const int64_t from = number_at(p, s, i);
-        for (uint64_t k = src->tag_offsets[from]; k < src->tag_offsets[from + 1]; k++, at++)
-            tag[at] = src->tag[k].tag, value[at] = src->tag[k].value;
+        for (uint64_t k = src->tag_offsets[from]; k < src->tag_offsets[from + 1]; k++, at++) tag[at] = src->tag[k].tag, value[at] = src->tag[k].value;
     }
     return 0;
 }
@@ -165,8 +157,7 @@ static int make_pairs(const packing *p, const pack_shard *s, tables *t)
 void pack_task_text(const packing *p, char *text, size_t size)
 {
     const source *s = &p->source;
-    const char *const words[] = {p->labelled ? "classification" : NULL,
-                                 s->box_form != SOURCE_BOX_NONE ? "detection" : NULL, s->tags ? "multilabel" : NULL,
+    const char *const words[] = {p->labelled ? "classification" : NULL, s->box_form != SOURCE_BOX_NONE ? "detection" : NULL, s->tags ? "multilabel" : NULL,
                                  s->pairs ? "pairs" : NULL};
     size_t used = 0;
     text[0] = 0;
@@ -271,8 +262,7 @@ int pack_place_tables(pack_shard *s)
 {
     if (!s->box_offsets) return 0;
     const int64_t rows = (int64_t)s->box_offsets[s->count];
-    const kolo_shard_table box = {"box", KOLO_TABLE_F32, 2, {rows, 4}, NULL, NULL},
-                           flags = {"box_flags", KOLO_TABLE_U8, 1, {rows, 1}, NULL, NULL},
+    const kolo_shard_table box = {"box", KOLO_TABLE_F32, 2, {rows, 4}, NULL, NULL}, flags = {"box_flags", KOLO_TABLE_U8, 1, {rows, 1}, NULL, NULL},
                            area = {"box_area", KOLO_TABLE_F32, 1, {rows, 1}, NULL, NULL},
                            transform = {"transform", KOLO_TABLE_F32, 2, {s->count, 4}, NULL, NULL};
     KOLO_TRY(kolo_shard_table_place(s->path, &box, &s->box_place));
@@ -297,8 +287,7 @@ static int place_boxes(const packing *p, const pack_shard *s, int64_t index, int
         pack_frame_transform(&frame, out->transform[i]);
         const bool turned = pack_is_turned(&p->source.places[from], r->orientation, r->orig_size[0], r->orig_size[1]);
         for (uint64_t k = p->source.box_offsets[from]; k < p->source.box_offsets[from + 1]; k++, at++)
-            pack_place_box(&frame, &p->source.box[k], p->source.box_form, turned ? r->orientation : 1, out->box[at],
-                           &out->flags[at], &out->area[at]);
+            pack_place_box(&frame, &p->source.box[k], p->source.box_form, turned ? r->orientation : 1, out->box[at], &out->flags[at], &out->area[at]);
     }
     return 0;
 }
@@ -316,9 +305,7 @@ int pack_store_targets(const packing *p, const pack_shard *s, int64_t index, int
     if (rc == 0 && rows) rc = kolo_file_pwrite(s->fd, s->path, out.box, 16 * rows, s->box_place + 16 * first);
     if (rc == 0 && rows) rc = kolo_file_pwrite(s->fd, s->path, out.flags, rows, s->flags_place + first);
     if (rc == 0 && rows) rc = kolo_file_pwrite(s->fd, s->path, out.area, 4 * rows, s->area_place + 4 * first);
-    if (rc == 0)
-        rc = kolo_file_pwrite(s->fd, s->path, out.transform, 16 * (size_t)count,
-                              s->transform_place + 16 * (uint64_t)index);
+    if (rc == 0) rc = kolo_file_pwrite(s->fd, s->path, out.transform, 16 * (size_t)count, s->transform_place + 16 * (uint64_t)index);
     free(out.box);
     free(out.transform);
     free(out.area);

@@ -73,7 +73,6 @@ int pack_tell_twins(const packing *p, const uint64_t *keys)
     source_path(&p->source, f.first[0], a, sizeof a);
     source_path(&p->source, f.first[1], b, sizeof b);
     if (f.torn) snprintf(torn, sizeof torn, ", %" PRId64 " of them with two classes", f.torn);
-    kolo_warn("%s%" PRId64 " pictures are in this split twice%s: for example %s and %s",
-              f.compared == MOST_COMPARED ? "at least " : "", f.twins, torn, a, b);
+    kolo_warn("%s%" PRId64 " pictures are in this split twice%s: for example %s and %s", f.compared == MOST_COMPARED ? "at least " : "", f.twins, torn, a, b);
     return 0;
 }

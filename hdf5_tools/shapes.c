@@ -6,8 +6,7 @@
 #include "base/philox.h"
 #include "kolo/error.h"
 
-const char *const shapes_names[SHAPES_CLASSES] = {"checks", "circle", "cross",   "dots",     "ring",
-                                                  "square", "star",   "stripes", "triangle", "waves"};
+const char *const shapes_names[SHAPES_CLASSES] = {"checks", "circle", "cross", "dots", "ring", "square", "star", "stripes", "triangle", "waves"};
 enum { CHECKS, CIRCLE, CROSS, DOTS, RING, SQUARE, STAR, STRIPES, TRIANGLE, WAVES };
 
 #define TAU 6.2831853f
@@ -176,8 +175,7 @@ static void make_background(scene *s, kolo_random *r)
 static void make_scene(scene *s, kolo_random *r, int kind, float height, float width)
 {
     make_background(s, r);
-    const color middle = {
-        {(s->low.v[0] + s->high.v[0]) / 2, (s->low.v[1] + s->high.v[1]) / 2, (s->low.v[2] + s->high.v[2]) / 2}};
+    const color middle = {{(s->low.v[0] + s->high.v[0]) / 2, (s->low.v[1] + s->high.v[1]) / 2, (s->low.v[2] + s->high.v[2]) / 2}};
     s->main.kind = kind;
     const bool textured = kind == STRIPES || kind == CHECKS || kind == DOTS || kind == WAVES;
     place(&s->main, r, height, width, textured ? .36f : .3f, .46f);
@@ -266,10 +264,7 @@ static void make_crowd(crowd *c, kolo_random *r)
     }
 }
 
-static kolo_random random_of_scene(int64_t number)
-{
-    return kolo_random_at(kolo_random_key(1, KOLO_RANDOM_SHAPES), (uint64_t)number, 0);
-}
+static kolo_random random_of_scene(int64_t number) { return kolo_random_at(kolo_random_key(1, KOLO_RANDOM_SHAPES), (uint64_t)number, 0); }
 
 static bool covers(const figure *f, float x, float y)
 {
@@ -286,8 +281,8 @@ typedef struct extent {
 static extent reach(const crowd *c, const figure *f)
 {
     const float r = 1.74f * f->radius;
-    return (extent){(int)clamp(f->x - r, 0, (float)c->width), (int)clamp(f->y - r, 0, (float)c->height),
-                    (int)clamp(f->x + r + 1, 0, (float)c->width), (int)clamp(f->y + r + 1, 0, (float)c->height)};
+    return (extent){(int)clamp(f->x - r, 0, (float)c->width), (int)clamp(f->y - r, 0, (float)c->height), (int)clamp(f->x + r + 1, 0, (float)c->width),
+                    (int)clamp(f->y + r + 1, 0, (float)c->height)};
 }
 
 /* The pixels of figure k in the picture: all of them, and those that no later figure covers. */
@@ -301,8 +296,7 @@ static int64_t survey(const crowd *c, int k, extent *box, int64_t *visible)
         for (int x = e.left; x < e.right; x++) {
             if (!covers(&c->figure[k], (float)x, (float)y)) continue;
             bool hidden = false;
-            for (int later = k + 1; later < c->count && !hidden; later++)
-                hidden = covers(&c->figure[later], (float)x, (float)y);
+            for (int later = k + 1; later < c->count && !hidden; later++) hidden = covers(&c->figure[later], (float)x, (float)y);
             pixels++;
             *visible += !hidden;
             if (x < box->left) box->left = x;
@@ -325,15 +319,14 @@ int shapes_list_scene(int64_t number, int *height, int *width, shapes_box boxes[
         int64_t visible;
         const int64_t pixels = survey(&c, k, &e, &visible);
         if (visible < 40 || visible * 4 < pixels) continue; /* nobody would draw a box around it */
-        boxes[count++] =
-            (shapes_box){.label = c.figure[k].kind,
-                         .x = e.left,
-                         .y = e.top,
-                         .width = e.right - e.left,
-                         .height = e.bottom - e.top,
-                         .area = (double)pixels,
-                         .occluded = visible * 10 < pixels * 8,
-                         .truncated = e.left == 0 || e.top == 0 || e.right == c.width || e.bottom == c.height};
+        boxes[count++] = (shapes_box){.label = c.figure[k].kind,
+                                      .x = e.left,
+                                      .y = e.top,
+                                      .width = e.right - e.left,
+                                      .height = e.bottom - e.top,
+                                      .area = (double)pixels,
+                                      .occluded = visible * 10 < pixels * 8,
+                                      .truncated = e.left == 0 || e.top == 0 || e.right == c.width || e.bottom == c.height};
     }
     return count;
 }

@@ -19,8 +19,8 @@ typedef struct shards_command {
     shards_function *run;
 } shards_command;
 
-shards_function shards_info, shards_verify, shards_show, shards_stats, shards_extract, shards_subset, shards_merge,
-    shards_reshard, shards_manifest, shards_bench, shards_convert;
+shards_function shards_info, shards_verify, shards_show, shards_stats, shards_extract, shards_subset, shards_merge, shards_reshard, shards_manifest,
+    shards_bench, shards_convert;
 
 /* ---- words (shards_words.c) ------------------------------------------------------------------------------------- */
 
@@ -75,8 +75,7 @@ typedef struct shards_reader {
 
 int shards_read_bytes(shards_reader *reader, const kolo_dataset *dataset, int64_t sample); /* to data, bytes */
 /* Decodes what shards_read_bytes has read: upright. channels 1, 3, or 0: as the split has them. */
-int shards_decode(shards_reader *reader, const kolo_dataset *dataset, int64_t sample, int channels,
-                  kolo_picture *picture);
+int shards_decode(shards_reader *reader, const kolo_dataset *dataset, int64_t sample, int channels, kolo_picture *picture);
 void shards_reader_free(shards_reader *reader);
 bool shards_ends_with(const char *text, const char *end);
 

@@ -9,10 +9,7 @@
 #include "pack.h"
 #include "shards_input.h"
 
-static bool is_of_boxes(const char *name)
-{
-    return strcmp(name, "transform") == 0 || strcmp(name, "box") == 0 || strncmp(name, "box_", 4) == 0;
-}
+static bool is_of_boxes(const char *name) { return strcmp(name, "transform") == 0 || strcmp(name, "box") == 0 || strncmp(name, "box_", 4) == 0; }
 
 /* What was asked of kolo-pack that moves pixels. */
 static bool read_options(const char *packed, pack_options *o)
@@ -40,14 +37,12 @@ static int place_pictures(const shards_part *p, const char *packed, float (*tran
         const int height = p->orig_sizes[i][0], width = p->orig_sizes[i][1];
         pack_frame f;
         const bool whole = height == p->sizes[i][0] && width == p->sizes[i][1];
-        if ((!whole && !known) || height < 1 || width < 1 ||
-            pack_frame_of(whole ? &still : &asked, height, width, &f) < 0 || f.height != p->sizes[i][0] ||
+        if ((!whole && !known) || height < 1 || width < 1 || pack_frame_of(whole ? &still : &asked, height, width, &f) < 0 || f.height != p->sizes[i][0] ||
             f.width != p->sizes[i][1])
-            return kolo_fail(
-                KOLO_EINPUT,
-                "%s-%s has no boxes, and where its resized pictures lie is not known, since it does not "
-                "come straight from kolo-pack: it cannot be background of splits with boxes; pack it again",
-                p->header.dataset, p->header.split);
+            return kolo_fail(KOLO_EINPUT,
+                             "%s-%s has no boxes, and where its resized pictures lie is not known, since it does not "
+                             "come straight from kolo-pack: it cannot be background of splits with boxes; pack it again",
+                             p->header.dataset, p->header.split);
         pack_frame_transform(&f, transform[i]);
     }
     return 0;

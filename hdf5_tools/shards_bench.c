@@ -76,8 +76,7 @@ static int begin_mmap(bench *b)
         p->skip = x.place % (uint64_t)sysconf(_SC_PAGESIZE);
         p->bytes = x.bytes + p->skip;
         void *at = x.bytes ? mmap(NULL, p->bytes, PROT_READ, MAP_SHARED, x.fd, (off_t)(x.place - p->skip)) : MAP_FAILED;
-        if (at == MAP_FAILED && x.bytes)
-            return kolo_fail(KOLO_EIO, "%s: mmap: %s", kolo_dataset_shard_path(b->dataset, s), strerror(errno));
+        if (at == MAP_FAILED && x.bytes) return kolo_fail(KOLO_EIO, "%s: mmap: %s", kolo_dataset_shard_path(b->dataset, s), strerror(errno));
         p->memory = x.bytes ? at : NULL;
         if (x.bytes) madvise(at, p->bytes, MADV_RANDOM);
     }
@@ -106,9 +105,8 @@ static int begin_ram(bench *b)
     const char *source;
     const size_t room = kolo_memory_limit(&source);
     if (bytes > room / 10 * 9)
-        return kolo_fail(KOLO_ECONFIG,
-                         "bench: ram: the split has %.1f MB, %.1f MB may be used (%s); leave ram out of --io",
-                         (double)bytes / 1e6, (double)room / 1e6, source);
+        return kolo_fail(KOLO_ECONFIG, "bench: ram: the split has %.1f MB, %.1f MB may be used (%s); leave ram out of --io", (double)bytes / 1e6,
+                         (double)room / 1e6, source);
     for (int s = 0; s < kolo_dataset_get_info(b->dataset)->shards; s++) {
         kolo_dataset_extent x;
         kolo_dataset_get_extent(b->dataset, s, &x);
@@ -153,12 +151,10 @@ static int read_h5(bench *b, int64_t sample, uint8_t *data)
     const bool raw = i->encoding == KOLO_ENCODING_RAW;
     const int rank = raw ? 4 : 1;
     hsize_t start[4] = {raw ? (hsize_t)(sample - x.first) : kolo_dataset_offset(b->dataset, sample), 0, 0, 0};
-    hsize_t count[4] = {raw ? 1 : kolo_dataset_bytes(b->dataset, sample), (hsize_t)i->height, (hsize_t)i->width,
-                        (hsize_t)i->channels};
+    hsize_t count[4] = {raw ? 1 : kolo_dataset_bytes(b->dataset, sample), (hsize_t)i->height, (hsize_t)i->width, (hsize_t)i->channels};
     kolo_h5_lock();
     const hid_t file = H5Dget_space(p->set), memory = H5Screate_simple(rank, count, NULL);
-    const bool bad = file < 0 || memory < 0 ||
-                     H5Sselect_hyperslab(file, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
+    const bool bad = file < 0 || memory < 0 || H5Sselect_hyperslab(file, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
                      H5Dread(p->set, H5T_NATIVE_UINT8, memory, file, H5P_DEFAULT, data) < 0;
     if (file >= 0) H5Sclose(file);
     if (memory >= 0) H5Sclose(memory);
@@ -213,9 +209,8 @@ static void print_cell(const bench *b, int64_t threads, const shards_work *w, bo
 {
     const double samples = (double)b->samples / w->seconds, mb = (double)w->bytes / w->seconds / 1e6;
     if (b->json)
-        printf("%s{\"io\":\"%s\",\"threads\":%" PRId64 ",\"samples\":%" PRId64
-               ",\"seconds\":%.6f,\"samples_per_s\":%.1f,\"mb_per_s\":%.1f}",
-               first ? "" : ",", b->current->name, threads, b->samples, w->seconds, samples, mb);
+        printf("%s{\"io\":\"%s\",\"threads\":%" PRId64 ",\"samples\":%" PRId64 ",\"seconds\":%.6f,\"samples_per_s\":%.1f,\"mb_per_s\":%.1f}", first ? "" : ",",
+               b->current->name, threads, b->samples, w->seconds, samples, mb);
     else printf("%-8s %7" PRId64 " %14.0f %12.1f\n", b->current->name, threads, samples, mb);
     fflush(stdout);
 }
@@ -225,11 +220,8 @@ static int run_cell(bench *b, int64_t threads, bool first)
 {
     atomic_store(&b->samples, 0);
     if (b->cold) forget(b);
-    shards_work work = {.total = b->cold ? b->count : INT64_MAX / 2,
-                        .block = b->count < 64 * threads ? 1 : 16,
-                        .threads = (int)threads,
-                        .run = read_block,
-                        .context = b};
+    shards_work work = {
+        .total = b->cold ? b->count : INT64_MAX / 2, .block = b->count < 64 * threads ? 1 : 16, .threads = (int)threads, .run = read_block, .context = b};
     b->until = kolo_time() + (double)b->seconds;
     KOLO_TRY(shards_run(&work));
     print_cell(b, threads, &work, first);
@@ -240,14 +232,10 @@ static int run_all(bench *b)
 {
     const kolo_dataset_info *i = kolo_dataset_get_info(b->dataset);
     bool first = true;
-    if (b->json)
-        printf("{\"samples\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"cold\":%s,\"cells\":[", i->count, i->bytes,
-               b->cold ? "true" : "false");
+    if (b->json) printf("{\"samples\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"cold\":%s,\"cells\":[", i->count, i->bytes, b->cold ? "true" : "false");
     else
-        printf("%s-%s: %" PRId64 " samples, %.1f MB, random order, %s\n\n%-8s %7s %14s %12s\n", i->name, i->split,
-               i->count, (double)i->bytes / 1e6,
-               b->cold ? "page cache emptied before every row" : "page cache as it is", "io", "threads", "samples/s",
-               "MB/s");
+        printf("%s-%s: %" PRId64 " samples, %.1f MB, random order, %s\n\n%-8s %7s %14s %12s\n", i->name, i->split, i->count, (double)i->bytes / 1e6,
+               b->cold ? "page cache emptied before every row" : "page cache as it is", "io", "threads", "samples/s", "MB/s");
     for (int w = 0; w < b->way_count; w++) {
         b->current = b->chosen[w];
         int rc = b->current->begin ? b->current->begin(b) : 0;
@@ -271,8 +259,7 @@ static int add_way(void *context, const char *word)
         return 0;
     }
     const char *near = kolo_nearest(word, names, WAYS);
-    return kolo_fail(KOLO_ECONFIG, "bench: --io %s: unknown%s%s; pread, mmap, h5 and ram are known", word,
-                     near ? ", did you mean " : "", near ? near : "");
+    return kolo_fail(KOLO_ECONFIG, "bench: --io %s: unknown%s%s; pread, mmap, h5 and ram are known", word, near ? ", did you mean " : "", near ? near : "");
 }
 
 static int add_threads(void *context, const char *word)
@@ -281,9 +268,7 @@ static int add_threads(void *context, const char *word)
     char *end;
     const long n = strtol(word, &end, 10);
     if (*end || n < 1 || n > MOST_THREADS || b->thread_count == MOST_CELLS)
-        return kolo_fail(KOLO_ECONFIG,
-                         "bench: --threads %s: numbers from 1 to %d with commas are wanted, at most %d of them", word,
-                         MOST_THREADS, MOST_CELLS);
+        return kolo_fail(KOLO_ECONFIG, "bench: --threads %s: numbers from 1 to %d with commas are wanted, at most %d of them", word, MOST_THREADS, MOST_CELLS);
     b->threads[b->thread_count++] = n;
     return 0;
 }
@@ -318,13 +303,11 @@ static int prepare(bench *b)
 int shards_bench(int argc, char **argv)
 {
     bench b = {.ways = "pread,mmap,h5,ram", .seconds = 1};
-    const shards_option options[] = {
-        {"--io", "LIST", "of pread, mmap, h5, ram, with commas [all]", SHARDS_TEXT, &b.ways, 0, 0},
-        {"--threads", "LIST", "numbers with commas [1, 2, 4, ... up to the CPUs]", SHARDS_TEXT, &b.threads_text, 0, 0},
-        {"--seconds", "S", "for every row of the table [1]", SHARDS_NUMBER, &b.seconds, 1, 3600},
-        {"--cold", NULL, "empty the page cache before every row, and read every sample at most once", SHARDS_FLAG,
-         &b.cold, 0, 0},
-        {"--json", NULL, "the table as one line of JSON", SHARDS_FLAG, &b.json, 0, 0}};
+    const shards_option options[] = {{"--io", "LIST", "of pread, mmap, h5, ram, with commas [all]", SHARDS_TEXT, &b.ways, 0, 0},
+                                     {"--threads", "LIST", "numbers with commas [1, 2, 4, ... up to the CPUs]", SHARDS_TEXT, &b.threads_text, 0, 0},
+                                     {"--seconds", "S", "for every row of the table [1]", SHARDS_NUMBER, &b.seconds, 1, 3600},
+                                     {"--cold", NULL, "empty the page cache before every row, and read every sample at most once", SHARDS_FLAG, &b.cold, 0, 0},
+                                     {"--json", NULL, "the table as one line of JSON", SHARDS_FLAG, &b.json, 0, 0}};
     const shards_line line = {"bench DIR",
                               "Reads samples in random order: pread (as the loader does), mmap, h5 (H5Dread, one "
                               "thread at a time) and ram (the\n"

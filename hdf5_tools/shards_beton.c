@@ -50,10 +50,7 @@ typedef struct beton {
     pthread_mutex_t lock; /* of the tally */
 } beton;
 
-static int damaged(const beton *b, const char *what)
-{
-    return kolo_fail(KOLO_EINPUT, "%s: %s: not a .beton of FFCV, truncated or damaged", b->f->path, what);
-}
+static int damaged(const beton *b, const char *what) { return kolo_fail(KOLO_EINPUT, "%s: %s: not a .beton of FFCV, truncated or damaged", b->f->path, what); }
 
 static uint64_t number_at(const uint8_t *at, int bytes)
 {
@@ -72,10 +69,7 @@ static bool lay_field(int type, size_t *at, size_t *bytes)
 }
 
 /* Is this the field that was asked for, or the first of its kind where none was? */
-static bool is_wanted(const char *name, const char **asked, bool found)
-{
-    return *asked ? strcmp(name, *asked) == 0 : !found;
-}
+static bool is_wanted(const char *name, const char **asked, bool found) { return *asked ? strcmp(name, *asked) == 0 : !found; }
 
 static int read_fields(beton *b, const uint8_t *at, char image[17], char label[17])
 {
@@ -86,8 +80,7 @@ static int read_fields(beton *b, const uint8_t *at, char image[17], char label[1
         const int type = at[0];
         memcpy(name, at + 1, 16);
         if (!lay_field(type, &place, &bytes))
-            return kolo_fail(KOLO_EINPUT, "%s: field `%s` is of a kind of its own (%d): its length is not known",
-                             b->f->path, name, type);
+            return kolo_fail(KOLO_EINPUT, "%s: field `%s` is of a kind of its own (%d): its length is not known", b->f->path, name, type);
         wide |= bytes == 8;
         if (type == FIELD_IMAGE && is_wanted(name, &b->f->images, found)) {
             b->image_at = place, found = true;
@@ -99,11 +92,8 @@ static int read_fields(beton *b, const uint8_t *at, char image[17], char label[1
         }
     }
     b->record = wide ? (place + 7) / 8 * 8 : place;
-    if (!found)
-        return kolo_fail(KOLO_EINPUT, "%s has no field of pictures%s%s", b->f->path, b->f->images ? " named " : "",
-                         b->f->images ? b->f->images : "");
-    if (b->f->labels && !b->has_label)
-        return kolo_fail(KOLO_EINPUT, "%s has no field of whole numbers named %s", b->f->path, b->f->labels);
+    if (!found) return kolo_fail(KOLO_EINPUT, "%s has no field of pictures%s%s", b->f->path, b->f->images ? " named " : "", b->f->images ? b->f->images : "");
+    if (b->f->labels && !b->has_label) return kolo_fail(KOLO_EINPUT, "%s has no field of whole numbers named %s", b->f->path, b->f->labels);
     return 0;
 }
 
@@ -122,8 +112,7 @@ static int read_pieces(beton *b)
     b->piece_count = (int64_t)(bytes / PIECE);
     b->pieces = kolo_alloc(sizeof *b->pieces * (size_t)b->piece_count + 8);
     int rc = data && b->pieces ? kolo_file_pread(b->fd, b->f->path, data, bytes, b->table) : KOLO_ECONFIG;
-    for (int64_t i = 0; i < b->piece_count && rc == 0; i++)
-        b->pieces[i] = (piece){number_at(data + PIECE * i + 8, 8), number_at(data + PIECE * i + 16, 8)};
+    for (int64_t i = 0; i < b->piece_count && rc == 0; i++) b->pieces[i] = (piece){number_at(data + PIECE * i + 8, 8), number_at(data + PIECE * i + 16, 8)};
     if (rc == 0) qsort(b->pieces, (size_t)b->piece_count, sizeof *b->pieces, by_place);
     free(data);
     return rc;
@@ -136,11 +125,9 @@ static int take_picture(beton *b, int64_t i, const uint8_t *at)
     p->size[1] = (uint16_t)number_at(at + 1, 2), p->size[0] = (uint16_t)number_at(at + 3, 2);
     const piece key = {p->place, 0}, *found = bsearch(&key, b->pieces, (size_t)b->piece_count, sizeof key, by_place);
     const uint64_t pixels = 3ull * p->size[0] * p->size[1];
-    if (at[0] > 1 || !found || found->bytes > INT32_MAX || found->place > b->length ||
-        b->length - found->place < found->bytes || pixels == 0 || (at[0] == 1 && found->bytes != pixels))
-        return kolo_fail(KOLO_EINPUT,
-                         "%s: the record of picture %" PRId64 " contradicts the table of data: truncated or damaged",
-                         b->f->path, i);
+    if (at[0] > 1 || !found || found->bytes > INT32_MAX || found->place > b->length || b->length - found->place < found->bytes || pixels == 0 ||
+        (at[0] == 1 && found->bytes != pixels))
+        return kolo_fail(KOLO_EINPUT, "%s: the record of picture %" PRId64 " contradicts the table of data: truncated or damaged", b->f->path, i);
     p->bytes = (uint32_t)found->bytes;
     return 0;
 }
@@ -152,8 +139,7 @@ static int read_records(beton *b, uint64_t begin)
     uint8_t *data = kolo_alloc(b->record * count + 1);
     int64_t *labels = kolo_alloc(sizeof *labels * count + 8);
     b->pictures = kolo_alloc(sizeof *b->pictures * count + 8);
-    int rc = data && labels && b->pictures ? kolo_file_pread(b->fd, b->f->path, data, b->record * count, begin)
-                                           : KOLO_ECONFIG;
+    int rc = data && labels && b->pictures ? kolo_file_pread(b->fd, b->f->path, data, b->record * count, begin) : KOLO_ECONFIG;
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         rc = take_picture(b, (int64_t)i, data + b->record * i + b->image_at);
         if (b->has_label) labels[i] = (int64_t)number_at(data + b->record * i + b->label_at, 8);
@@ -175,11 +161,9 @@ static int read_head(beton *b, char image[17], char label[17])
     const uint64_t version = number_at(head, 2), count = number_at(head + 8, 8);
     b->fields = (int)number_at(head + 2, 2);
     b->table = number_at(head + 16, 8);
-    if (version != 2)
-        return kolo_fail(KOLO_EINPUT, "%s: version %" PRIu64 " of .beton; this program reads 2", b->f->path, version);
+    if (version != 2) return kolo_fail(KOLO_EINPUT, "%s: version %" PRIu64 " of .beton; this program reads 2", b->f->path, version);
     const uint64_t begin = HEADER + (uint64_t)FIELD * (uint64_t)b->fields;
-    if (b->fields < 1 || b->fields > MOST_FIELDS || b->table < begin || b->table > b->length || count < 1 ||
-        count > 1ull << 40)
+    if (b->fields < 1 || b->fields > MOST_FIELDS || b->table < begin || b->table > b->length || count < 1 || count > 1ull << 40)
         return damaged(b, "its header contradicts its length");
     uint8_t *fields = kolo_alloc((size_t)FIELD * (size_t)b->fields);
     if (!fields) return KOLO_ECONFIG;
@@ -210,11 +194,10 @@ static int count_jpeg(beton *b, int64_t i, const uint8_t *data, shards_tally *ta
     kolo_jpeg *jpeg = NULL;
     kolo_picture decoded = {0};
     int rc = kolo_jpeg_create(&jpeg);
-    if (rc == 0 && (rc = kolo_picture_decode(jpeg, data, p->bytes, 3, &decoded)) < 0)
-        kolo_fail_in(rc, "%s: picture %" PRId64 " ", b->f->path, i);
+    if (rc == 0 && (rc = kolo_picture_decode(jpeg, data, p->bytes, 3, &decoded)) < 0) kolo_fail_in(rc, "%s: picture %" PRId64 " ", b->f->path, i);
     if (rc == 0 && (decoded.height != p->size[0] || decoded.width != p->size[1]))
-        rc = kolo_fail(KOLO_EINPUT, "%s: picture %" PRId64 " is %d x %d, its record says %d x %d", b->f->path, i,
-                       decoded.width, decoded.height, p->size[1], p->size[0]);
+        rc = kolo_fail(KOLO_EINPUT, "%s: picture %" PRId64 " is %d x %d, its record says %d x %d", b->f->path, i, decoded.width, decoded.height, p->size[1],
+                       p->size[0]);
     if (rc == 0) shards_tally_add(tally, decoded.pixels, (size_t)decoded.height * (size_t)decoded.width, 3);
     kolo_picture_free(&decoded);
     kolo_jpeg_destroy(&jpeg);
@@ -236,10 +219,7 @@ static int load(const void *context, int64_t sample, uint8_t *data)
     return 0;
 }
 
-static void measure(const void *context, kolo_shard_stats *stats)
-{
-    shards_tally_stats(&((const beton *)context)->tally, 3, stats);
-}
+static void measure(const void *context, kolo_shard_stats *stats) { shards_tally_stats(&((const beton *)context)->tally, 3, stats); }
 
 static int make_codecs(const void *context, int64_t first, int64_t count, kolo_shard_table *tables, int *table_count)
 {
@@ -247,8 +227,7 @@ static int make_codecs(const void *context, int64_t first, int64_t count, kolo_s
     uint8_t *codec = kolo_alloc((size_t)count + 8);
     if (!codec) return KOLO_ECONFIG;
     for (int64_t i = 0; i < count; i++) codec[i] = b->pictures[b->f->order[first + i]].codec;
-    tables[0] = (kolo_shard_table){"codec",    KOLO_TABLE_U8, 1,
-                                   {count, 1}, codec,         "0 pixels (height, width, channels), 1 JPEG file"};
+    tables[0] = (kolo_shard_table){"codec", KOLO_TABLE_U8, 1, {count, 1}, codec, "0 pixels (height, width, channels), 1 JPEG file"};
     *table_count = 1;
     return 0;
 }
@@ -270,8 +249,7 @@ static int write_split(beton *b, const char *label)
     const shards_foreign *f = b->f;
     const enum kolo_encoding encoding = encoding_of(b);
     char *command = kolo_format("convert file=%s images=%s labels=%s shards=%" PRId64 " reshuffle=%" PRId64,
-                                strrchr(f->path, '/') ? strrchr(f->path, '/') + 1 : f->path, f->images, label,
-                                f->target.shards, f->target.seed);
+                                strrchr(f->path, '/') ? strrchr(f->path, '/') + 1 : f->path, f->images, label, f->target.shards, f->target.seed);
     const shards_foreign_form form = {.command = command,
                                       .encoding = encoding,
                                       .channels = 3,

@@ -99,8 +99,7 @@ static void draw(const shards_chart *c, int top, kolo_picture *p)
     shards_text(p, 10, top + 4, 2, ink, c->title);
     shards_fill(p, 10, top + 17, WIDTH - 20, 1, ink);
     for (int k = 0; k < c->bars && k < MOST_DRAWN; k++) {
-        const int y = top + ROW * k + 22,
-                  length = (int)((double)c->count[k] / (double)most * (WIDTH - LABELS - COUNTS - 20));
+        const int y = top + ROW * k + 22, length = (int)((double)c->count[k] / (double)most * (WIDTH - LABELS - COUNTS - 20));
         char text[24];
         snprintf(text, sizeof text, "%" PRIu64, c->count[k]);
         shards_fill(p, LABELS, y, WIDTH - LABELS - COUNTS - 20, ROW - 4, faint);

@@ -25,19 +25,17 @@ static size_t stem(const shards_column *c)
 
 static const char *note_of(const char *name)
 {
-    static const char *const notes[][2] = {
-        {"codec", "0 pixels (height, width, channels), 1 JPEG file"},
-        {"box", "x0 y0 x1 y1 in pixels of the stored picture"},
-        {"box_flags",
-         "1 crowd, 2 difficult, 4 truncated, 8 group-of, 16 occluded, 32 depiction, 64 inside, 128 outside"},
-        {"box_area", "of the object, in pixels of the source picture"},
-        {"box_id", "number of the annotation in the source, or -1"},
-        {"box_offset", "boxes of sample i are box_offset[i] to box_offset[i + 1] - 1"},
-        {"box_source", "numbers of the source, in form box_form"},
-        {"transform", "sx sy dx dy: stored = source picture * s + d"},
-        {"tag", "class"},
-        {"tag_value", "0 to 1: is it there?"},
-        {"tag_offset", "tags of sample i are tag_offset[i] to tag_offset[i + 1] - 1"}};
+    static const char *const notes[][2] = {{"codec", "0 pixels (height, width, channels), 1 JPEG file"},
+                                           {"box", "x0 y0 x1 y1 in pixels of the stored picture"},
+                                           {"box_flags", "1 crowd, 2 difficult, 4 truncated, 8 group-of, 16 occluded, 32 depiction, 64 inside, 128 outside"},
+                                           {"box_area", "of the object, in pixels of the source picture"},
+                                           {"box_id", "number of the annotation in the source, or -1"},
+                                           {"box_offset", "boxes of sample i are box_offset[i] to box_offset[i + 1] - 1"},
+                                           {"box_source", "numbers of the source, in form box_form"},
+                                           {"transform", "sx sy dx dy: stored = source picture * s + d"},
+                                           {"tag", "class"},
+                                           {"tag_value", "0 to 1: is it there?"},
+                                           {"tag_offset", "tags of sample i are tag_offset[i] to tag_offset[i + 1] - 1"}};
     for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
         if (strcmp(notes[i][0], name) == 0) return notes[i][1];
     return NULL;
@@ -57,8 +55,7 @@ static void find_roles(shards_columns *c)
             if (k == i || strncmp(row->name, x->name, stem(x)) != 0 || (*after && *after != '_')) continue;
             row->role = SHARDS_ROWS;
             row->offsets = i;
-            row->classes = row->type == KOLO_TABLE_I32 && row->columns == 1 &&
-                           (strcmp(row->name, "tag") == 0 || strcmp(row->name, "box_class") == 0);
+            row->classes = row->type == KOLO_TABLE_I32 && row->columns == 1 && (strcmp(row->name, "tag") == 0 || strcmp(row->name, "box_class") == 0);
             if (row->classes) c->by_class[i] = k;
         }
     }
@@ -71,8 +68,8 @@ static const kolo_shard_table *table_of(const shards_columns *c, int part, int c
 
 static int differs(const char *what, const shards_part *p, const char *name)
 {
-    return kolo_fail(KOLO_EINPUT, "%s-%s (shard %d): table /%s %s; only splits with the same tables go together",
-                     p->header.dataset, p->header.split, p->header.shard, name, what);
+    return kolo_fail(KOLO_EINPUT, "%s-%s (shard %d): table /%s %s; only splits with the same tables go together", p->header.dataset, p->header.split,
+                     p->header.shard, name, what);
 }
 
 /* Every table has the shape that its role wants: offsets rise within their rows. */
@@ -82,8 +79,7 @@ static int check_part(const shards_columns *c, int part)
     for (int k = 0; k < c->column_count; k++) {
         const shards_column *x = &c->column[k];
         const kolo_shard_table *t = table_of(c, part, k);
-        if (x->role == SHARDS_PER_SAMPLE && t->dim[0] != p->header.count)
-            return differs("has neither a row a sample nor offsets", p, x->name);
+        if (x->role == SHARDS_PER_SAMPLE && t->dim[0] != p->header.count) return differs("has neither a row a sample nor offsets", p, x->name);
         if (x->role == SHARDS_OFFSETS) {
             const uint64_t *offset = t->data;
             bool rises = t->dim[0] == p->header.count + 1 && offset[0] == 0;
@@ -95,8 +91,7 @@ static int check_part(const shards_columns *c, int part)
         const shards_column *x = &c->column[k];
         if (x->role != SHARDS_ROWS) continue;
         const uint64_t rows = ((const uint64_t *)table_of(c, part, x->offsets)->data)[p->header.count];
-        if ((uint64_t)table_of(c, part, k)->dim[0] != rows)
-            return differs("has another length than its offsets say", p, x->name);
+        if ((uint64_t)table_of(c, part, k)->dim[0] != rows) return differs("has another length than its offsets say", p, x->name);
     }
     return 0;
 }
@@ -107,8 +102,7 @@ int shards_columns_open(shards_columns *c)
     for (int i = 0; i < model->table_count; i++) {
         const kolo_shard_table *t = &model->tables[i];
         if (is_pair(t->name)) continue;
-        c->column[c->column_count++] = (shards_column){
-            .name = t->name, .note = note_of(t->name), .type = t->type, .rank = t->rank, .columns = t->dim[1]};
+        c->column[c->column_count++] = (shards_column){.name = t->name, .note = note_of(t->name), .type = t->type, .rank = t->rank, .columns = t->dim[1]};
     }
     find_roles(c);
     c->table = kolo_alloc(sizeof *c->table * (size_t)c->part_count * (size_t)c->column_count + 8);
@@ -121,15 +115,12 @@ int shards_columns_open(shards_columns *c)
             const shards_column *x = &c->column[k];
             const kolo_shard_table *t = find(&p->arrays, x->name);
             if (!t) return differs("is missing here", p, x->name);
-            if (t->type != x->type || t->rank != x->rank || t->dim[1] != x->columns)
-                return differs("has another type or shape here", p, x->name);
+            if (t->type != x->type || t->rank != x->rank || t->dim[1] != x->columns) return differs("has another type or shape here", p, x->name);
             c->table[(size_t)part * (size_t)c->column_count + (size_t)k] = t;
         }
         if (own != c->column_count)
-            return kolo_fail(KOLO_EINPUT,
-                             "%s-%s has tables (%s) that %s-%s has not; only splits with the same tables go together",
-                             p->header.dataset, p->header.split, p->header.tables, c->parts[0]->header.dataset,
-                             c->parts[0]->header.split);
+            return kolo_fail(KOLO_EINPUT, "%s-%s has tables (%s) that %s-%s has not; only splits with the same tables go together", p->header.dataset,
+                             p->header.split, p->header.tables, c->parts[0]->header.dataset, c->parts[0]->header.split);
         KOLO_TRY(check_part(c, part));
     }
     return 0;
@@ -167,9 +158,7 @@ bool shards_columns_count(const shards_columns *c, const char *name, int64_t sam
 {
     for (int k = 0; k < c->column_count; k++) {
         const shards_column *x = &c->column[k];
-        if (x->role != SHARDS_OFFSETS || c->by_class[k] < 0 || stem(x) != strlen(name) ||
-            strncmp(x->name, name, stem(x)) != 0)
-            continue;
+        if (x->role != SHARDS_OFFSETS || c->by_class[k] < 0 || stem(x) != strlen(name) || strncmp(x->name, name, stem(x)) != 0) continue;
         for (int64_t i = 0; i < samples; i++) {
             const uint64_t *span = span_of(c, i, k);
             for (uint64_t row = span[0]; row < span[1]; row++) {
@@ -225,8 +214,7 @@ static int make_column(const shards_columns *c, int k, int64_t first, int64_t co
     return 0;
 }
 
-int shards_columns_make(const shards_columns *c, int64_t first, int64_t count, kolo_shard_table *tables,
-                        int *table_count)
+int shards_columns_make(const shards_columns *c, int64_t first, int64_t count, kolo_shard_table *tables, int *table_count)
 {
     *table_count = 0;
     for (int k = 0; k < c->column_count; k++) {

@@ -35,8 +35,7 @@ typedef struct shards_columns {
 /* The parts must have the same tables, but for pairs. KOLO_EINPUT: they have not (the text names file and table). */
 int shards_columns_open(shards_columns *c);
 /* The tables of samples first .. first+count-1; data of each is freed by the caller. */
-int shards_columns_make(const shards_columns *c, int64_t first, int64_t count, kolo_shard_table *tables,
-                        int *table_count);
+int shards_columns_make(const shards_columns *c, int64_t first, int64_t count, kolo_shard_table *tables, int *table_count);
 /* Counts the rows of tables NAME and NAME_* by class; false: there are none of this name. */
 bool shards_columns_count(const shards_columns *c, const char *name, int64_t samples, uint64_t *counts);
 void shards_columns_close(shards_columns *c);

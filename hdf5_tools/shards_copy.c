@@ -41,10 +41,7 @@ typedef struct copy {
     kolo_shard_stats stats;
 } copy;
 
-static const kolo_dataset_info *info_of(const copy *c, int input)
-{
-    return kolo_dataset_get_info(c->job->inputs[input]);
-}
+static const kolo_dataset_info *info_of(const copy *c, int input) { return kolo_dataset_get_info(c->job->inputs[input]); }
 
 static int check_inputs(const copy *c)
 {
@@ -53,12 +50,11 @@ static int check_inputs(const copy *c)
     for (int i = 1; i < c->job->input_count; i++) {
         const kolo_dataset_info *b = info_of(c, i);
         if (a->encoding != b->encoding || a->channels != b->channels || a->height != b->height || a->width != b->width)
-            return kolo_fail(
-                KOLO_EINPUT,
-                "%s-%s is %s, %d x %d, %d channels, but %s-%s is %s, %d x %d, %d channels: they do not go into one "
-                "split; pack one of them again",
-                a->name, a->split, encodings[a->encoding], a->height, a->width, a->channels, b->name, b->split,
-                encodings[b->encoding], b->height, b->width, b->channels);
+            return kolo_fail(KOLO_EINPUT,
+                             "%s-%s is %s, %d x %d, %d channels, but %s-%s is %s, %d x %d, %d channels: they do not go into one "
+                             "split; pack one of them again",
+                             a->name, a->split, encodings[a->encoding], a->height, a->width, a->channels, b->name, b->split, encodings[b->encoding], b->height,
+                             b->width, b->channels);
     }
     return 0;
 }
@@ -74,11 +70,8 @@ static int match_boxes(copy *c)
         if (!box_form(c, i)[0]) continue;
         if (k < 0) c->boxed = i;
         else if (strcmp(box_form(c, k), box_form(c, i)) != 0)
-            return kolo_fail(
-                KOLO_EINPUT,
-                "%s-%s and %s-%s have boxes of different forms (`%s` and `%s`): they do not go into one split",
-                info_of(c, k)->name, info_of(c, k)->split, info_of(c, i)->name, info_of(c, i)->split, box_form(c, k),
-                box_form(c, i));
+            return kolo_fail(KOLO_EINPUT, "%s-%s and %s-%s have boxes of different forms (`%s` and `%s`): they do not go into one split", info_of(c, k)->name,
+                             info_of(c, k)->split, info_of(c, i)->name, info_of(c, i)->split, box_form(c, k), box_form(c, i));
     }
     for (int i = 0; i < c->job->input_count && c->boxed >= 0; i++)
         if (!box_form(c, i)[0]) KOLO_TRY(shards_input_to_background(&c->inputs[i], &c->inputs[c->boxed]));
@@ -161,8 +154,7 @@ static int list_parts(copy *c)
     c->columns.parts = kolo_alloc(sizeof *c->columns.parts * (size_t)parts);
     if (!c->columns.parts) return KOLO_ECONFIG;
     for (int i = 0; i < j->input_count; i++)
-        for (int s = 0; s < info_of(c, i)->shards; s++)
-            c->columns.parts[c->columns.part_count++] = &c->inputs[i].parts[s];
+        for (int s = 0; s < info_of(c, i)->shards; s++) c->columns.parts[c->columns.part_count++] = &c->inputs[i].parts[s];
     return 0;
 }
 
@@ -176,8 +168,7 @@ static int place_samples(copy *c)
     c->where = kolo_alloc(sizeof *c->where * all + 8);
     if (!c->picks || !c->part_of || !c->index_of || !c->where) return KOLO_ECONFIG;
     memcpy(c->picks, j->picks, sizeof *c->picks * n);
-    if (j->target.seed)
-        kolo_shuffle_values(kolo_random_key((uint64_t)j->target.seed, KOLO_RANDOM_PACK), 0, j->count, c->picks);
+    if (j->target.seed) kolo_shuffle_values(kolo_random_key((uint64_t)j->target.seed, KOLO_RANDOM_PACK), 0, j->count, c->picks);
     for (size_t i = 0; i < all; i++) c->where[i] = -1;
     for (int64_t i = 0; i < j->count; i++) c->where[c->picks[i]] = i;
     int64_t at = 0;
@@ -196,8 +187,7 @@ static int place_samples(copy *c)
 static uint64_t stored_bytes(const copy *c, const shards_part *p, int64_t k)
 {
     const kolo_dataset_info *a = info_of(c, 0);
-    return p->arrays.offsets ? p->arrays.offsets[k + 1] - p->arrays.offsets[k]
-                             : (uint64_t)a->height * (uint64_t)a->width * (uint64_t)a->channels;
+    return p->arrays.offsets ? p->arrays.offsets[k + 1] - p->arrays.offsets[k] : (uint64_t)a->height * (uint64_t)a->width * (uint64_t)a->channels;
 }
 
 static int gather(copy *c)
@@ -210,8 +200,7 @@ static int gather(copy *c)
     c->source_offsets = kolo_alloc(sizeof *c->source_offsets * (n + 1));
     c->sizes = kolo_alloc(sizeof *c->sizes * n);
     c->orig_sizes = kolo_alloc(sizeof *c->orig_sizes * n);
-    if (!c->labels || !c->ids || !c->states || !c->offsets || !c->source_offsets || !c->sizes || !c->orig_sizes)
-        return KOLO_ECONFIG;
+    if (!c->labels || !c->ids || !c->states || !c->offsets || !c->source_offsets || !c->sizes || !c->orig_sizes) return KOLO_ECONFIG;
     for (size_t i = 0; i < n; i++) {
         const shards_part *p = c->columns.parts[c->part_of[i]];
         const int64_t k = c->index_of[i];
@@ -228,8 +217,7 @@ static int gather(copy *c)
     if (!c->sources) return KOLO_ECONFIG;
     for (size_t i = 0; i < n; i++) {
         const shards_part *p = c->columns.parts[c->part_of[i]];
-        memcpy(c->sources + c->source_offsets[i], p->sources + p->source_offsets[c->index_of[i]],
-               c->source_offsets[i + 1] - c->source_offsets[i]);
+        memcpy(c->sources + c->source_offsets[i], p->sources + p->source_offsets[c->index_of[i]], c->source_offsets[i + 1] - c->source_offsets[i]);
     }
     return 0;
 }
@@ -243,9 +231,7 @@ static int load(const void *context, int64_t sample, uint8_t *data)
     KOLO_TRY(kolo_dataset_read(d, from, data));
     const uint32_t crc = kolo_crc32c(0, data, kolo_dataset_bytes(d, from));
     if (crc == kolo_dataset_crc(d, from)) return 0;
-    return kolo_fail(KOLO_EINPUT,
-                     "%s: sample %" PRId64
-                     ": checksum %08x, stored %08x: the bytes were changed; copy the shard again or pack again",
+    return kolo_fail(KOLO_EINPUT, "%s: sample %" PRId64 ": checksum %08x, stored %08x: the bytes were changed; copy the shard again or pack again",
                      kolo_dataset_shard_of(d, from, NULL), c->index_of[sample], crc, kolo_dataset_crc(d, from));
 }
 
@@ -262,9 +248,7 @@ static int64_t take_pairs(const copy *c, const char *name, int32_t *pair, uint8_
             for (int64_t k = 0; strcmp(from->name, name) == 0 && k < from->count; k++) {
                 const int64_t a = c->where[c->base[i] + from->pair[k][0]], b = c->where[c->base[i] + from->pair[k][1]];
                 if (a < 0 || b < 0) continue;
-                if (pair)
-                    pair[2 * n] = (int32_t)a, pair[2 * n + 1] = (int32_t)b, same[n] = from->same[k],
-                             fold[n] = from->fold[k];
+                if (pair) pair[2 * n] = (int32_t)a, pair[2 * n + 1] = (int32_t)b, same[n] = from->same[k], fold[n] = from->fold[k];
                 n++;
             }
         }
@@ -279,10 +263,8 @@ static int make_pair_set(copy *c, const char *name, int set, kolo_shard_table *t
     for (int i = 0; i < 3; i++) snprintf(c->pair_names[i][set], sizeof c->pair_names[i][set], forms[i], name);
     int32_t *pair = kolo_alloc(8 * (size_t)rows + 8), *fold = kolo_alloc(4 * (size_t)rows + 8);
     uint8_t *same = kolo_alloc((size_t)rows + 8);
-    tables[(*count)++] =
-        (kolo_shard_table){c->pair_names[0][set], KOLO_TABLE_I32, 2, {rows, 2}, pair, "two samples of the split"};
-    tables[(*count)++] =
-        (kolo_shard_table){c->pair_names[1][set], KOLO_TABLE_U8, 1, {rows, 1}, same, "1: of the same class"};
+    tables[(*count)++] = (kolo_shard_table){c->pair_names[0][set], KOLO_TABLE_I32, 2, {rows, 2}, pair, "two samples of the split"};
+    tables[(*count)++] = (kolo_shard_table){c->pair_names[1][set], KOLO_TABLE_U8, 1, {rows, 1}, same, "1: of the same class"};
     tables[(*count)++] = (kolo_shard_table){c->pair_names[2][set], KOLO_TABLE_I32, 1, {rows, 1}, fold, NULL};
     if (!pair || !same || !fold) return KOLO_ECONFIG;
     take_pairs(c, name, pair, same, fold);
@@ -298,8 +280,7 @@ static int make_tables(const void *context, int64_t first, int64_t count, kolo_s
         const kolo_targets *t = kolo_dataset_targets(c->job->inputs[i]);
         for (int s = 0; t && s < t->pair_sets; s++) {
             bool done = false;
-            for (int k = 0; k < sets; k++)
-                done |= strcmp(c->pair_names[0][k] + strlen("pair_set_"), t->pairs[s].name) == 0;
+            for (int k = 0; k < sets; k++) done |= strcmp(c->pair_names[0][k] + strlen("pair_set_"), t->pairs[s].name) == 0;
             if (done) continue;
             if (*table_count + 3 > KOLO_SHARD_MOST_TABLES) return kolo_fail(KOLO_EINPUT, "too many sets of pairs");
             KOLO_TRY(make_pair_set(c, t->pairs[s].name, sets++, tables, table_count));
@@ -343,8 +324,7 @@ static int describe(copy *c)
 {
     char *from = kolo_strdup(""), *rejects = kolo_strdup("");
     for (int i = 0; i < c->job->input_count && from && rejects; i++) {
-        char *more = kolo_format("%s%s%s-%s %s", from, i ? ", " : "", info_of(c, i)->name, info_of(c, i)->split,
-                                 info_of(c, i)->uuid);
+        char *more = kolo_format("%s%s%s-%s %s", from, i ? ", " : "", info_of(c, i)->name, info_of(c, i)->split, info_of(c, i)->uuid);
         char *lines = kolo_format("%s%s", rejects, c->inputs[i].rejects);
         free(from), free(rejects);
         from = more, rejects = lines;
@@ -381,10 +361,9 @@ static void free_copy(copy *c)
     for (int i = 0; c->inputs && i < c->job->input_count; i++)
         if (c->inputs[i].dataset) shards_input_free(&c->inputs[i]);
     shards_columns_close(&c->columns);
-    void *const owned[] = {
-        c->inputs,         c->base,    c->class_map, c->class_names, c->class_ids, c->class_counts, c->columns.parts,
-        c->picks,          c->part_of, c->index_of,  c->where,       c->labels,    c->ids,          c->offsets,
-        c->source_offsets, c->states,  c->sizes,     c->orig_sizes,  c->sources,   c->from,         c->rejects};
+    void *const owned[] = {c->inputs,         c->base,    c->class_map, c->class_names, c->class_ids, c->class_counts, c->columns.parts,
+                           c->picks,          c->part_of, c->index_of,  c->where,       c->labels,    c->ids,          c->offsets,
+                           c->source_offsets, c->states,  c->sizes,     c->orig_sizes,  c->sources,   c->from,         c->rejects};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
 }
 
@@ -398,9 +377,7 @@ int shards_copy(const shards_copying *job)
     if (rc == 0) {
         const kolo_dataset_info *a = info_of(c, 0);
         const shards_part *first = &c->inputs[0].parts[0];
-        const uint64_t order = job->target.seed        ? (uint64_t)job->target.seed
-                               : job->input_count == 1 ? first->header.pack_seed
-                                                       : 0;
+        const uint64_t order = job->target.seed ? (uint64_t)job->target.seed : job->input_count == 1 ? first->header.pack_seed : 0;
         shards_plan plan = {.target = job->target,
                             .task = c->task,
                             .box_form = c->boxed < 0 ? NULL : box_form(c, c->boxed),

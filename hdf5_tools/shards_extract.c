@@ -16,10 +16,7 @@
 #include "folder.h"
 #include "kolo/error.h"
 
-int64_t extract_sample(const extracting *e, int64_t i)
-{
-    return (int64_t)((__int128)i * kolo_dataset_get_info(e->dataset)->count / e->count);
-}
+int64_t extract_sample(const extracting *e, int64_t i) { return (int64_t)((__int128)i * kolo_dataset_get_info(e->dataset)->count / e->count); }
 
 const shards_part *extract_part(const extracting *e, int64_t sample, int64_t *index)
 {
@@ -89,8 +86,7 @@ typedef struct named {
 static int compare_stems(const named *x, const named *y)
 {
     const char *a, *b;
-    const size_t n = (size_t)((a = strrchr(x->name, '.')) - x->name),
-                 m = (size_t)((b = strrchr(y->name, '.')) - y->name);
+    const size_t n = (size_t)((a = strrchr(x->name, '.')) - x->name), m = (size_t)((b = strrchr(y->name, '.')) - y->name);
     const int d = memcmp(x->name, y->name, n < m ? n : m);
     return d ? d : n < m ? -1 : n > m;
 }
@@ -160,9 +156,7 @@ static int write_sample(extracting *e, int thread, int64_t i)
     KOLO_TRY(shards_read_bytes(r, e->dataset, sample));
     const uint32_t crc = kolo_crc32c(0, r->data, r->bytes);
     if (crc != kolo_dataset_crc(e->dataset, sample))
-        return kolo_fail(KOLO_EINPUT,
-                         "%s: sample %" PRId64
-                         " has another checksum than stored: the bytes were changed; kolo-shards verify tells more",
+        return kolo_fail(KOLO_EINPUT, "%s: sample %" PRId64 " has another checksum than stored: the bytes were changed; kolo-shards verify tells more",
                          kolo_dataset_shard_of(e->dataset, sample, NULL), sample);
     char *path = kolo_format("%s/%s", e->partial, e->names[i]);
     if (!path) return KOLO_ECONFIG;
@@ -190,27 +184,22 @@ static int write_block(void *context, int thread, int64_t first, int64_t last, i
 static int ask_space(const extracting *e)
 {
     const int64_t all = kolo_dataset_get_info(e->dataset)->count, room = kolo_file_free_bytes(e->out);
-    const double need =
-        (double)kolo_dataset_get_info(e->dataset)->bytes * (double)e->count / (double)all + 4096 * (double)e->count;
+    const double need = (double)kolo_dataset_get_info(e->dataset)->bytes * (double)e->count / (double)all + 4096 * (double)e->count;
     if (room < 0) return (int)room;
     return need <= (double)room
                ? 0
-               : kolo_fail(KOLO_EIO, "%s: about %.1f MB are needed, %.1f MB are free; choose another --out", e->out,
-                           need / 1e6, (double)room / 1e6);
+               : kolo_fail(KOLO_EIO, "%s: about %.1f MB are needed, %.1f MB are free; choose another --out", e->out, need / 1e6, (double)room / 1e6);
 }
 
 static void report(const extracting *e, const shards_work *w)
 {
     if (e->json) {
-        printf("{\"event\":\"done\",\"samples\":%" PRId64 ",\"bytes\":%" PRId64 ",\"boxes_left_out\":%" PRId64
-               ",\"seconds\":%.3f}\n",
-               e->count, w->bytes, e->left_out, w->seconds);
+        printf("{\"event\":\"done\",\"samples\":%" PRId64 ",\"bytes\":%" PRId64 ",\"boxes_left_out\":%" PRId64 ",\"seconds\":%.3f}\n", e->count, w->bytes,
+               e->left_out, w->seconds);
         return;
     }
-    printf("%s: %" PRId64 " pictures, %.0f a second", e->out, e->count,
-           w->seconds > 0 ? (double)e->count / w->seconds : 0);
-    if (e->left_out)
-        printf("; %" PRId64 " boxes left out (crowds in YOLO's form, or outside of what is stored)", e->left_out);
+    printf("%s: %" PRId64 " pictures, %.0f a second", e->out, e->count, w->seconds > 0 ? (double)e->count / w->seconds : 0);
+    if (e->left_out) printf("; %" PRId64 " boxes left out (crowds in YOLO's form, or outside of what is stored)", e->left_out);
     printf("\n");
 }
 
@@ -227,15 +216,8 @@ static int extract(extracting *e)
     KOLO_TRY(extract_make_names(e));
     KOLO_TRY(ask_space(e));
     if (kolo_file_exists(e->partial))
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s is in the way, left by a run that was killed or written by another one now; remove it",
-                         e->partial);
-    shards_work work = {.what = "extracting",
-                        .total = e->count,
-                        .block = 32,
-                        .threads = (int)e->threads,
-                        .run = write_block,
-                        .context = e};
+        return kolo_fail(KOLO_ECONFIG, "%s is in the way, left by a run that was killed or written by another one now; remove it", e->partial);
+    shards_work work = {.what = "extracting", .total = e->count, .block = 32, .threads = (int)e->threads, .run = write_block, .context = e};
     int rc = kolo_folder_make(e->partial);
     if (rc == 0) rc = make_folders(e);
     if (rc == 0) rc = shards_run(&work);
@@ -255,35 +237,29 @@ static int read_words(extracting *e, int argc, char **argv)
 {
     const shards_option options[] = {
         {"--out", "FOLDER", "where the files go; must not be there yet", SHARDS_TEXT, &e->out, 0, 0},
-        {"--boxes", "coco|yolo|none", "how boxes are written: annotations.json, or labels/ and data.yaml [coco]",
-         SHARDS_TEXT, &e->boxes, 0, 0},
+        {"--boxes", "coco|yolo|none", "how boxes are written: annotations.json, or labels/ and data.yaml [coco]", SHARDS_TEXT, &e->boxes, 0, 0},
         {"--limit", "N", "N pictures, spread evenly over the split", SHARDS_NUMBER, &e->limit, 1, INT64_MAX},
         {"--threads", "T", "threads [all CPUs]", SHARDS_NUMBER, &e->threads, 1, 1024},
         {"--json", NULL, "the result as a line of JSON", SHARDS_FLAG, &e->json, 0, 0}};
-    const shards_line line = {
-        "extract DIR --out FOLDER",
-        "Pictures as files: JPEG files with the bytes they are stored with, pixels as PNG; CLASS/FILE where samples "
-        "have\n"
-        "labels, images/FILE where not. Beside them list.tsv (file, label), boxes, tags.tsv and pairs-NAME.tsv, as far "
-        "as\n"
-        "the split has such. Boxes have the numbers of the source where the picture is still the source's.",
-        options,
-        (int)(sizeof options / sizeof *options),
-        1,
-        1,
-        &e->folder,
-        NULL};
+    const shards_line line = {"extract DIR --out FOLDER",
+                              "Pictures as files: JPEG files with the bytes they are stored with, pixels as PNG; CLASS/FILE where samples "
+                              "have\n"
+                              "labels, images/FILE where not. Beside them list.tsv (file, label), boxes, tags.tsv and pairs-NAME.tsv, as far "
+                              "as\n"
+                              "the split has such. Boxes have the numbers of the source where the picture is still the source's.",
+                              options,
+                              (int)(sizeof options / sizeof *options),
+                              1,
+                              1,
+                              &e->folder,
+                              NULL};
     const int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
     if (!e->out) return kolo_fail(KOLO_ECONFIG, "extract: --out FOLDER is wanted");
     if (strcmp(e->boxes, "coco") != 0 && strcmp(e->boxes, "yolo") != 0 && strcmp(e->boxes, "none") != 0)
         return kolo_fail(KOLO_ECONFIG, "extract: --boxes %s: one of coco, yolo, none is wanted", e->boxes);
-    if (shards_ends_with(e->out, "/"))
-        return kolo_fail(KOLO_ECONFIG, "extract: --out %s: give the folder without the slash at its end", e->out);
-    return kolo_file_exists(e->out)
-               ? kolo_fail(KOLO_ECONFIG, "extract: --out %s is there already; choose another name, or remove it first",
-                           e->out)
-               : 0;
+    if (shards_ends_with(e->out, "/")) return kolo_fail(KOLO_ECONFIG, "extract: --out %s: give the folder without the slash at its end", e->out);
+    return kolo_file_exists(e->out) ? kolo_fail(KOLO_ECONFIG, "extract: --out %s is there already; choose another name, or remove it first", e->out) : 0;
 }
 
 int shards_extract(int argc, char **argv)

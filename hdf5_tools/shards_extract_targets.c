@@ -37,8 +37,7 @@ static int end(FILE *out, char *path, int rc)
 {
     const bool bad = out && ferror(out);
     if (!out) rc = path ? KOLO_EIO : KOLO_ECONFIG;
-    if (out && (fclose(out) != 0 || bad) && rc == 0)
-        rc = kolo_fail(KOLO_EIO, "%s: cannot write: %s", path, strerror(errno));
+    if (out && (fclose(out) != 0 || bad) && rc == 0) rc = kolo_fail(KOLO_EIO, "%s: cannot write: %s", path, strerror(errno));
     free(path);
     return rc;
 }
@@ -58,8 +57,7 @@ static const double *source_numbers(const extracting *e, int64_t sample, int64_t
     double c[4] = {n[0], n[1], n[0] + n[2], n[1] + n[3]};
     kolo_dataset_size(e->dataset, sample, &height, &width);
     if (strcmp(form, "cxcywh") == 0)
-        c[0] = (n[0] - n[2] / 2) * width, c[1] = (n[1] - n[3] / 2) * height, c[2] = (n[0] + n[2] / 2) * width,
-        c[3] = (n[1] + n[3] / 2) * height;
+        c[0] = (n[0] - n[2] / 2) * width, c[1] = (n[1] - n[3] / 2) * height, c[2] = (n[0] + n[2] / 2) * width, c[3] = (n[1] + n[3] / 2) * height;
     for (int i = 0; i < 4; i++)
         if (!(fabs(c[i] - (double)t->box[box][i]) < .01)) return NULL;
     return n;
@@ -107,16 +105,14 @@ static int find_keys(const extracting *e, bool *images, bool *boxes, bool *class
     return 0;
 }
 
-static void put_coco_box(const extracting *e, FILE *out, int64_t sample, int64_t k, int64_t image, int64_t id,
-                         int64_t class)
+static void put_coco_box(const extracting *e, FILE *out, int64_t sample, int64_t k, int64_t image, int64_t id, int64_t class)
 {
     const kolo_targets *t = kolo_dataset_targets(e->dataset);
     const float *b = t->box[k], *scale = t->transform[sample];
     const double made[4] = {(double)b[0], (double)b[1], (double)b[2] - (double)b[0], (double)b[3] - (double)b[1]};
     const double *n = source_numbers(e, sample, k, "xywh");
     if (!n) n = made;
-    fprintf(out, "{\"id\":%" PRId64 ",\"image_id\":%" PRId64 ",\"category_id\":%" PRId64 ",\"bbox\":[", id, image,
-            class);
+    fprintf(out, "{\"id\":%" PRId64 ",\"image_id\":%" PRId64 ",\"category_id\":%" PRId64 ",\"bbox\":[", id, image, class);
     for (int i = 0; i < 4; i++) {
         if (i) fputc(',', out);
         put_number(out, n[i]);
@@ -181,8 +177,7 @@ static void put_yolo(extracting *e, FILE *out, int64_t sample)
     kolo_dataset_size(e->dataset, sample, &height, &width);
     for (int64_t k = t->box_offset[sample]; k < t->box_offset[sample + 1]; k++) {
         const float *b = t->box[k];
-        const double x0 = (double)b[0] / width, y0 = (double)b[1] / height, x1 = (double)b[2] / width,
-                     y1 = (double)b[3] / height;
+        const double x0 = (double)b[0] / width, y0 = (double)b[1] / height, x1 = (double)b[2] / width, y1 = (double)b[3] / height;
         const double made[4] = {(x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0};
         const double *n = source_numbers(e, sample, k, "cxcywh");
         if (t->box_flags[k] & (KOLO_BOX_OUTSIDE | KOLO_BOX_CROWD)) {
@@ -207,8 +202,7 @@ static int write_names(const extracting *e)
     if (out) fputs("path: .\ntrain: images\nval: images\nnames:\n", out);
     for (int c = 0; out && c < kolo_dataset_get_info(e->dataset)->classes; c++) {
         fprintf(out, "  %d: '", c);
-        for (const char *at = kolo_dataset_class_name(e->dataset, c); *at; at++)
-            fputs(*at == '\'' ? "''" : (char[]){*at, 0}, out);
+        for (const char *at = kolo_dataset_class_name(e->dataset, c); *at; at++) fputs(*at == '\'' ? "''" : (char[]){*at, 0}, out);
         fputs("'\n", out);
     }
     return end(out, path, 0);
@@ -223,8 +217,8 @@ static int write_yolo(extracting *e)
     for (int64_t i = 0; i < e->count && rc == 0; i++) {
         const char *name = e->names[i], *file = strchr(name, '/') + 1;
         const int stem = (int)(strrchr(file, '.') - file);
-        char *path, *text = strncmp(name, "images/", 7) == 0 ? kolo_format("labels/%.*s.txt", stem, file)
-                                                             : kolo_format("%.*s.txt", (int)(file - name) + stem, name);
+        char *path,
+            *text = strncmp(name, "images/", 7) == 0 ? kolo_format("labels/%.*s.txt", stem, file) : kolo_format("%.*s.txt", (int)(file - name) + stem, name);
         FILE *out = NULL;
         path = NULL;
         if (text) out = begin(e, text, &path);
@@ -258,8 +252,7 @@ static int write_tags(const extracting *e, const kolo_targets *t)
     for (int64_t i = 0; out && i < e->count; i++) {
         const int64_t sample = extract_sample(e, i);
         for (int64_t k = t->tag_offset[sample]; k < t->tag_offset[sample + 1]; k++)
-            fprintf(out, "%s\t%s\t%.9g\n", e->names[i], kolo_dataset_class_name(e->dataset, t->tag[k]),
-                    (double)t->tag_value[k]);
+            fprintf(out, "%s\t%s\t%.9g\n", e->names[i], kolo_dataset_class_name(e->dataset, t->tag[k]), (double)t->tag_value[k]);
     }
     return end(out, path, 0);
 }

@@ -34,17 +34,14 @@ int shards_foreign_labels(shards_foreign *f, const int64_t *values, int64_t colu
         for (int64_t k = 0; k < columns && columns > 1; k++) {
             const int64_t v = values[i * columns + k];
             if (v == 0) continue;
-            if (v != 1 || label >= 0)
-                return kolo_fail(KOLO_EINPUT, "%s: /%s, row %" PRId64 " is no label: one 1 among zeros is wanted",
-                                 f->path, f->labels, i);
+            if (v != 1 || label >= 0) return kolo_fail(KOLO_EINPUT, "%s: /%s, row %" PRId64 " is no label: one 1 among zeros is wanted", f->path, f->labels, i);
             label = k;
         }
         if (label < -1 || label >= MOST_CLASSES)
-            return kolo_fail(KOLO_EINPUT, "%s: /%s[%" PRId64 "] is %" PRId64 "; labels go from 0 to %d, -1: none",
-                             f->path, f->labels, i, label, MOST_CLASSES - 1);
+            return kolo_fail(KOLO_EINPUT, "%s: /%s[%" PRId64 "] is %" PRId64 "; labels go from 0 to %d, -1: none", f->path, f->labels, i, label,
+                             MOST_CLASSES - 1);
         if (f->classes && label >= f->name_count)
-            return kolo_fail(KOLO_EINPUT, "%s: /%s[%" PRId64 "] is %" PRId64 ", but --classes names %" PRId64, f->path,
-                             f->labels, i, label, f->name_count);
+            return kolo_fail(KOLO_EINPUT, "%s: /%s[%" PRId64 "] is %" PRId64 ", but --classes names %" PRId64, f->path, f->labels, i, label, f->name_count);
         f->label[i] = (int32_t)label;
         most = label > most ? label : most;
     }
@@ -113,8 +110,7 @@ int shards_foreign_write(shards_foreign *f, const shards_foreign_form *form)
     f->counts = kolo_alloc(sizeof *f->counts * (size_t)f->name_count + 8);
     if (!f->order || !f->counts) return KOLO_ECONFIG;
     for (int64_t i = 0; i < f->count; i++) f->order[i] = i;
-    if (f->target.seed)
-        kolo_shuffle(kolo_random_key((uint64_t)f->target.seed, KOLO_RANDOM_PACK), 0, f->count, f->order);
+    if (f->target.seed) kolo_shuffle(kolo_random_key((uint64_t)f->target.seed, KOLO_RANDOM_PACK), 0, f->count, f->order);
     int rc = fill_arrays(f, form, &a);
     const shards_plan plan = {.target = f->target,
                               .task = "classification",

@@ -18,8 +18,7 @@ static void print_header(const kolo_dataset *d, const kolo_shard_header *h, cons
     const kolo_dataset_info *i = kolo_dataset_get_info(d);
     printf("name        %s\nsplit       %s\nuuid        %s\n", i->name, i->split, i->uuid);
     printf("format      kolo %u.%u, written by %s\n", h->version[0], h->version[1], h->generator);
-    printf("samples     %" PRId64 " in %d shard%s, %.1f MB\n", i->count, i->shards, i->shards == 1 ? "" : "s",
-           (double)i->bytes / 1e6);
+    printf("samples     %" PRId64 " in %d shard%s, %.1f MB\n", i->count, i->shards, i->shards == 1 ? "" : "s", (double)i->bytes / 1e6);
     if (i->encoding == KOLO_ENCODING_RAW) printf("encoding    raw, %d x %d x %d\n", i->height, i->width, i->channels);
     else
         printf("encoding    %s, %s, %.0f bytes on average\n", encodings[i->encoding], i->channels == 1 ? "gray" : "rgb",
@@ -92,23 +91,20 @@ static int measure(const kolo_dataset *d, extent of[EXTENTS])
 static void print_targets(const kolo_dataset *d, const kolo_shard_header *h, const extent of[EXTENTS])
 {
     const kolo_targets *t = kolo_dataset_targets(d);
-    printf("sizes       height %" PRId64 " to %" PRId64 " (middle %" PRId64 "), width %" PRId64 " to %" PRId64
-           " (%" PRId64 "), bytes %" PRId64 " to %" PRId64 " (%" PRId64 ")\n",
-           of[HEIGHT].low, of[HEIGHT].high, of[HEIGHT].middle, of[WIDTH].low, of[WIDTH].high, of[WIDTH].middle,
-           of[BYTES].low, of[BYTES].high, of[BYTES].middle);
+    printf("sizes       height %" PRId64 " to %" PRId64 " (middle %" PRId64 "), width %" PRId64 " to %" PRId64 " (%" PRId64 "), bytes %" PRId64 " to %" PRId64
+           " (%" PRId64 ")\n",
+           of[HEIGHT].low, of[HEIGHT].high, of[HEIGHT].middle, of[WIDTH].low, of[WIDTH].high, of[WIDTH].middle, of[BYTES].low, of[BYTES].high,
+           of[BYTES].middle);
     printf("task        %s\n", h->task);
     if (h->tables[0]) printf("tables      %s\n", h->tables);
     if (t && t->box_offset) {
         int64_t flags[8] = {0}, background = 0;
-        static const char *const names[] = {"crowd",    "difficult", "truncated", "group-of",
-                                            "occluded", "depiction", "inside",    "outside"};
+        static const char *const names[] = {"crowd", "difficult", "truncated", "group-of", "occluded", "depiction", "inside", "outside"};
         for (int64_t k = 0; k < t->boxes; k++)
             for (int f = 0; f < 8; f++) flags[f] += t->box_flags[k] >> f & 1;
-        for (int64_t i = 0; i < kolo_dataset_get_info(d)->count; i++)
-            background += t->box_offset[i] == t->box_offset[i + 1];
-        printf("boxes       %" PRId64 ", at most %" PRId64 " a picture, numbers of the source as %s; %" PRId64
-               " pictures without",
-               t->boxes, of[BOXES].high, t->box_form, background);
+        for (int64_t i = 0; i < kolo_dataset_get_info(d)->count; i++) background += t->box_offset[i] == t->box_offset[i + 1];
+        printf("boxes       %" PRId64 ", at most %" PRId64 " a picture, numbers of the source as %s; %" PRId64 " pictures without", t->boxes, of[BOXES].high,
+               t->box_form, background);
         for (int f = 0; f < 8; f++)
             if (flags[f]) printf("; %" PRId64 " %s", flags[f], names[f]);
         printf("\n");
@@ -117,22 +113,18 @@ static void print_targets(const kolo_dataset *d, const kolo_shard_header *h, con
     for (int s = 0; t && s < t->pair_sets; s++) {
         int64_t same = 0;
         for (int64_t i = 0; i < t->pairs[s].count; i++) same += t->pairs[s].same[i];
-        printf("pairs       %s: %" PRId64 ", %" PRId64 " of them of the same class\n", t->pairs[s].name,
-               t->pairs[s].count, same);
+        printf("pairs       %s: %" PRId64 ", %" PRId64 " of them of the same class\n", t->pairs[s].name, t->pairs[s].count, same);
     }
 }
 
 static void print_json_targets(const kolo_dataset *d, const kolo_shard_header *h, const extent of[EXTENTS])
 {
     const kolo_targets *t = kolo_dataset_targets(d);
-    printf(",\"task\":\"%s\",\"tables\":\"%s\",\"boxes\":%" PRId64 ",\"box_form\":\"%s\",\"tags\":%" PRId64, h->task,
-           h->tables, t ? t->boxes : 0, t ? t->box_form : "", t ? t->tags : 0);
-    for (int k = 0; k < EXTENTS; k++)
-        printf(",\"%s_range\":[%" PRId64 ",%" PRId64 ",%" PRId64 "]", extent_names[k], of[k].low, of[k].middle,
-               of[k].high);
+    printf(",\"task\":\"%s\",\"tables\":\"%s\",\"boxes\":%" PRId64 ",\"box_form\":\"%s\",\"tags\":%" PRId64, h->task, h->tables, t ? t->boxes : 0,
+           t ? t->box_form : "", t ? t->tags : 0);
+    for (int k = 0; k < EXTENTS; k++) printf(",\"%s_range\":[%" PRId64 ",%" PRId64 ",%" PRId64 "]", extent_names[k], of[k].low, of[k].middle, of[k].high);
     printf(",\"pairs\":{");
-    for (int s = 0; t && s < t->pair_sets; s++)
-        printf("%s\"%s\":%" PRId64, s ? "," : "", t->pairs[s].name, t->pairs[s].count);
+    for (int s = 0; t && s < t->pair_sets; s++) printf("%s\"%s\":%" PRId64, s ? "," : "", t->pairs[s].name, t->pairs[s].count);
     printf("}}\n");
 }
 
@@ -142,10 +134,9 @@ static void print_json(const kolo_dataset *d, const kolo_shard_header *h, const 
     printf("{\"name\":");
     kolo_json_string(stdout, i->name);
     printf(",\"split\":\"%s\",\"uuid\":\"%s\",\"format\":\"%u.%u\",\"encoding\":\"%s\",\"channels\":%d,\"height\":%d,"
-           "\"width\":%d,\"samples\":%" PRId64 ",\"shards\":%d,\"bytes\":%" PRIu64 ",\"pack_seed\":%" PRIu64
-           ",\"mean\":[",
-           i->split, i->uuid, h->version[0], h->version[1], encodings[i->encoding], i->channels, i->height, i->width,
-           i->count, i->shards, i->bytes, h->pack_seed);
+           "\"width\":%d,\"samples\":%" PRId64 ",\"shards\":%d,\"bytes\":%" PRIu64 ",\"pack_seed\":%" PRIu64 ",\"mean\":[",
+           i->split, i->uuid, h->version[0], h->version[1], encodings[i->encoding], i->channels, i->height, i->width, i->count, i->shards, i->bytes,
+           h->pack_seed);
     for (int c = 0; c < i->channels; c++) printf("%s%.9g", c ? "," : "", (double)i->mean[c]);
     printf("],\"std\":[");
     for (int c = 0; c < i->channels; c++) printf("%s%.9g", c ? "," : "", (double)i->std[c]);
@@ -187,10 +178,7 @@ int shards_info(int argc, char **argv)
     bool json = false;
     const shards_option options[] = {{"--json", NULL, "the same as one line of JSON", SHARDS_FLAG, &json, 0, 0}};
     const shards_line line = {
-        "info DIR", "What a split is: header, statistics, sizes, boxes, tags, pairs, and a histogram of its classes.",
-        options,    1,
-        1,          1,
-        &folder,    NULL};
+        "info DIR", "What a split is: header, statistics, sizes, boxes, tags, pairs, and a histogram of its classes.", options, 1, 1, 1, &folder, NULL};
     int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
     kolo_dataset *d;

@@ -50,16 +50,15 @@ int shards_reshard(int argc, char **argv)
     shards_target t = {0};
     const char *words[1];
     const shards_option options[] = {SHARDS_TARGET_OPTIONS(&t)};
-    const shards_line line = {
-        "reshard DIR --out NEW --shards M [--reshuffle SEED]",
-        "The same samples in another number of files, or in another order. Bytes of pictures stay as they are;\n"
-        "labels, boxes, tags, pairs and all other tables go with them. Every sample's checksum is checked.",
-        options,
-        (int)(sizeof options / sizeof *options),
-        1,
-        1,
-        words,
-        NULL};
+    const shards_line line = {"reshard DIR --out NEW --shards M [--reshuffle SEED]",
+                              "The same samples in another number of files, or in another order. Bytes of pictures stay as they are;\n"
+                              "labels, boxes, tags, pairs and all other tables go with them. Every sample's checksum is checked.",
+                              options,
+                              (int)(sizeof options / sizeof *options),
+                              1,
+                              1,
+                              words,
+                              NULL};
     const int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
     if (!t.shards && !t.seed) return kolo_fail(KOLO_ECONFIG, "reshard: --shards M or --reshuffle SEED is wanted");
@@ -75,19 +74,18 @@ int shards_merge(int argc, char **argv)
     const char *words[MOST_INPUTS];
     int n = 0;
     const shards_option options[] = {SHARDS_TARGET_OPTIONS(&t)};
-    const shards_line line = {
-        "merge A B ... --out NEW",
-        "The samples of several splits, one after the other, or mixed by --reshuffle. Classes are joined by name, mean "
-        "and\n"
-        "deviation by numbers of pixels; encodings, sizes of raw pictures and forms of boxes must be the same. Where "
-        "some\n"
-        "splits have boxes, the pictures of those that have none become background, and their classes are left aside.",
-        options,
-        (int)(sizeof options / sizeof *options),
-        2,
-        MOST_INPUTS,
-        words,
-        &n};
+    const shards_line line = {"merge A B ... --out NEW",
+                              "The samples of several splits, one after the other, or mixed by --reshuffle. Classes are joined by name, mean "
+                              "and\n"
+                              "deviation by numbers of pixels; encodings, sizes of raw pictures and forms of boxes must be the same. Where "
+                              "some\n"
+                              "splits have boxes, the pictures of those that have none become background, and their classes are left aside.",
+                              options,
+                              (int)(sizeof options / sizeof *options),
+                              2,
+                              MOST_INPUTS,
+                              words,
+                              &n};
     const int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
     KOLO_TRY(shards_check_target(&t, "merge"));
@@ -118,9 +116,7 @@ static int add_name(void *context, const char *word)
     const kolo_dataset_info *info = kolo_dataset_get_info(s->dataset);
     int k = 0;
     while (k < info->classes && strcmp(kolo_dataset_class_name(s->dataset, k), word) != 0) k++;
-    if (k == info->classes)
-        return kolo_fail(KOLO_ECONFIG, "subset: %s has no class %s; kolo-shards info %s lists them", s->folder, word,
-                         s->folder);
+    if (k == info->classes) return kolo_fail(KOLO_ECONFIG, "subset: %s has no class %s; kolo-shards info %s lists them", s->folder, word, s->folder);
     if (s->wanted[k]) return kolo_fail(KOLO_ECONFIG, "subset: class %s is named twice", word);
     s->wanted[k] = true;
     KOLO_TRY(kolo_grow(&s->names, &s->name_room, s->name_count, sizeof *s->names));
@@ -167,10 +163,7 @@ static int read_list(subset *s)
         }
         at = next;
     }
-    if (s->path_count == 0)
-        return kolo_fail(KOLO_EINPUT,
-                         "%s names no picture; one source path a line is wanted, as kolo-shards show prints them",
-                         s->list);
+    if (s->path_count == 0) return kolo_fail(KOLO_EINPUT, "%s names no picture; one source path a line is wanted, as kolo-shards show prints them", s->list);
     qsort(s->paths, (size_t)s->path_count, sizeof *s->paths, by_text);
     s->seen = kolo_alloc((size_t)s->path_count);
     return s->seen ? 0 : KOLO_ECONFIG;
@@ -208,10 +201,8 @@ static int check_seen(const subset *s)
     for (int64_t i = 0; i < s->path_count; i++)
         if (!s->seen[i] && !(i && strcmp(s->paths[i], s->paths[i - 1]) == 0) && missing++ == 0) first = i;
     if (!missing) return 0;
-    return kolo_fail(KOLO_EINPUT,
-                     "%s: %" PRId64
-                     " of its paths are not in %s, first %s; source paths are wanted, as kolo-shards show prints them",
-                     s->list, missing, s->folder, s->paths[first]);
+    return kolo_fail(KOLO_EINPUT, "%s: %" PRId64 " of its paths are not in %s, first %s; source paths are wanted, as kolo-shards show prints them", s->list,
+                     missing, s->folder, s->paths[first]);
 }
 
 static int pick(subset *s)
@@ -236,9 +227,8 @@ static int write_subset(subset *s)
     KOLO_TRY(read_classes(s));
     KOLO_TRY(read_list(s));
     KOLO_TRY(pick(s));
-    char *command =
-        kolo_format("subset classes=%s list=%s limit=%" PRId64 " shards=%" PRId64 " reshuffle=%" PRId64,
-                    s->classes ? s->classes : "", s->list ? s->list : "", s->limit, s->target.shards, s->target.seed);
+    char *command = kolo_format("subset classes=%s list=%s limit=%" PRId64 " shards=%" PRId64 " reshuffle=%" PRId64, s->classes ? s->classes : "",
+                                s->list ? s->list : "", s->limit, s->target.shards, s->target.seed);
     if (!command) return KOLO_ECONFIG;
     const shards_copying c = {.target = s->target,
                               .command = command,
@@ -257,26 +247,23 @@ int shards_subset(int argc, char **argv)
 {
     subset s = {0};
     const shards_option options[] = {
-        {"--classes", "A,B|FILE", "of these classes only, in this order (names with commas, or a file of one a line)",
-         SHARDS_TEXT, &s.classes, 0, 0},
+        {"--classes", "A,B|FILE", "of these classes only, in this order (names with commas, or a file of one a line)", SHARDS_TEXT, &s.classes, 0, 0},
         {"--list", "FILE", "the pictures that it names: one source path a line", SHARDS_TEXT, &s.list, 0, 0},
         {"--limit", "N", "N samples, spread evenly over those that fit", SHARDS_NUMBER, &s.limit, 1, INT64_MAX},
         SHARDS_TARGET_OPTIONS(&s.target)};
-    const shards_line line = {
-        "subset DIR --out NEW [--classes A,B] [--list FILE] [--limit N]",
-        "Samples that fit all that is asked for. With --classes: those with a label, a box or a tag of these classes; "
-        "the\n"
-        "classes are numbered anew, boxes and tags of others are left out. Mean and deviation stay those of DIR.",
-        options,
-        (int)(sizeof options / sizeof *options),
-        1,
-        1,
-        &s.folder,
-        NULL};
+    const shards_line line = {"subset DIR --out NEW [--classes A,B] [--list FILE] [--limit N]",
+                              "Samples that fit all that is asked for. With --classes: those with a label, a box or a tag of these classes; "
+                              "the\n"
+                              "classes are numbered anew, boxes and tags of others are left out. Mean and deviation stay those of DIR.",
+                              options,
+                              (int)(sizeof options / sizeof *options),
+                              1,
+                              1,
+                              &s.folder,
+                              NULL};
     int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
-    if (!s.classes && !s.list && !s.limit)
-        return kolo_fail(KOLO_ECONFIG, "subset: --classes, --list or --limit is wanted");
+    if (!s.classes && !s.list && !s.limit) return kolo_fail(KOLO_ECONFIG, "subset: --classes, --list or --limit is wanted");
     KOLO_TRY(shards_check_target(&s.target, "subset"));
     KOLO_TRY(kolo_dataset_open(&s.dataset, s.folder));
     rc = write_subset(&s);

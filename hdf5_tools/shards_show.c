@@ -34,8 +34,7 @@ static void draw_boxes(const show *s, int64_t sample, kolo_picture *p)
         const shards_color color = shards_class_color(t->box_class[k]);
         if (t->box_flags[k] & KOLO_BOX_OUTSIDE) continue;
         char text[64];
-        snprintf(text, sizeof text, "%.40s%s", kolo_dataset_class_name(s->dataset, t->box_class[k]),
-                 t->box_flags[k] & KOLO_BOX_CROWD ? " (crowd)" : "");
+        snprintf(text, sizeof text, "%.40s%s", kolo_dataset_class_name(s->dataset, t->box_class[k]), t->box_flags[k] & KOLO_BOX_CROWD ? " (crowd)" : "");
         shards_frame(p, left, top, right, bottom, scale, color);
         shards_fill(p, left, top, shards_text_width(text, scale) + scale, 7 * scale, color);
         shards_text(p, left + scale, top + scale, scale, (shards_color){0, 0, 0}, text);
@@ -79,12 +78,7 @@ static int save(const show *s, int64_t sample, const kolo_picture *p)
 
 static int fit(const show *s, const kolo_picture *p, int height, int width, kolo_picture *to)
 {
-    const kolo_resize q = {.height = p->height,
-                           .width = p->width,
-                           .full_height = height,
-                           .full_width = width,
-                           .rows = height,
-                           .columns = width};
+    const kolo_resize q = {.height = p->height, .width = p->width, .full_height = height, .full_width = width, .rows = height, .columns = width};
     KOLO_TRY(kolo_picture_shape(to, height, width, 3));
     return kolo_resample(s->resampler, p, &q, to->pixels, (size_t)width * 3);
 }
@@ -119,15 +113,13 @@ static void tell(const show *s, const kolo_picture *p, const char *source)
     printf("sample %" PRId64 ": ", s->index);
     if (label >= 0) printf("%s (label %d), ", kolo_dataset_class_name(s->dataset, label), label);
     printf("%d x %d, %zu bytes, from %s\n", p->width, p->height, kolo_dataset_bytes(s->dataset, s->index), source);
-    for (int64_t k = t && t->box_offset ? t->box_offset[s->index] : 0;
-         t && t->box_offset && k < t->box_offset[s->index + 1]; k++)
+    for (int64_t k = t && t->box_offset ? t->box_offset[s->index] : 0; t && t->box_offset && k < t->box_offset[s->index + 1]; k++)
         printf("  box %s%s: %.1f %.1f to %.1f %.1f\n", kolo_dataset_class_name(s->dataset, t->box_class[k]),
                t->box_flags[k] & KOLO_BOX_OUTSIDE ? " (outside)"
                : t->box_flags[k] & KOLO_BOX_CROWD ? " (crowd)"
                                                   : "",
                (double)t->box[k][0], (double)t->box[k][1], (double)t->box[k][2], (double)t->box[k][3]);
-    for (int64_t k = t && t->tag_offset ? t->tag_offset[s->index] : 0;
-         t && t->tag_offset && k < t->tag_offset[s->index + 1]; k++)
+    for (int64_t k = t && t->tag_offset ? t->tag_offset[s->index] : 0; t && t->tag_offset && k < t->tag_offset[s->index + 1]; k++)
         printf("  tag %s: %g\n", kolo_dataset_class_name(s->dataset, t->tag[k]), (double)t->tag_value[k]);
 }
 
@@ -165,10 +157,8 @@ static int show_sheet(show *s)
         if (rc < 0) break;
         kolo_view_center(&view, p.height, p.width, TILE, TILE, 0);
         rc = kolo_view_render(&view, s->resampler, &p, 1, 0, 0, TILE, TILE, tile.pixels);
-        const size_t top = (size_t)(GAP + (i / columns) * (TILE + GAP)),
-                     left = (size_t)(GAP + (i % columns) * (TILE + GAP));
-        for (size_t y = 0; y < TILE; y++)
-            memcpy(sheet.pixels + 3 * ((top + y) * (size_t)sheet.width + left), tile.pixels + 3 * TILE * y, 3 * TILE);
+        const size_t top = (size_t)(GAP + (i / columns) * (TILE + GAP)), left = (size_t)(GAP + (i % columns) * (TILE + GAP));
+        for (size_t y = 0; y < TILE; y++) memcpy(sheet.pixels + 3 * ((top + y) * (size_t)sheet.width + left), tile.pixels + 3 * TILE * y, 3 * TILE);
     }
     if (rc == 0) rc = s->out ? save(s, -1, &sheet) : print(s, &sheet);
     kolo_picture_free(&sheet);
@@ -180,12 +170,10 @@ static int show_sheet(show *s)
 int shards_show(int argc, char **argv)
 {
     show s = {.count = 1};
-    const shards_option options[] = {
-        {"--index", "I", "the first sample [0]", SHARDS_NUMBER, &s.index, 0, INT64_MAX},
-        {"--count", "N", "so many samples as a contact sheet [1: one picture]", SHARDS_NUMBER, &s.count, 1, 10000},
-        {"--out", "FILE", "a file that ends in .png or .jpg [the terminal]", SHARDS_TEXT, &s.out, 0, 0},
-        {"--plain", NULL, "without its boxes; a JPEG file then comes out as it is stored", SHARDS_FLAG, &s.plain, 0,
-         0}};
+    const shards_option options[] = {{"--index", "I", "the first sample [0]", SHARDS_NUMBER, &s.index, 0, INT64_MAX},
+                                     {"--count", "N", "so many samples as a contact sheet [1: one picture]", SHARDS_NUMBER, &s.count, 1, 10000},
+                                     {"--out", "FILE", "a file that ends in .png or .jpg [the terminal]", SHARDS_TEXT, &s.out, 0, 0},
+                                     {"--plain", NULL, "without its boxes; a JPEG file then comes out as it is stored", SHARDS_FLAG, &s.plain, 0, 0}};
     const shards_line line = {"show DIR", "One picture with its boxes, or a contact sheet, and what is known of it.",
                               options,    (int)(sizeof options / sizeof *options),
                               1,          1,
@@ -194,9 +182,7 @@ int shards_show(int argc, char **argv)
     if (rc) return rc;
     KOLO_TRY(kolo_dataset_open(&s.dataset, s.folder));
     const int64_t count = kolo_dataset_get_info(s.dataset)->count;
-    if (s.index >= count)
-        rc = kolo_fail(KOLO_ECONFIG, "show: --index %" PRId64 ": there are %" PRId64 " samples, 0 to %" PRId64, s.index,
-                       count, count - 1);
+    if (s.index >= count) rc = kolo_fail(KOLO_ECONFIG, "show: --index %" PRId64 ": there are %" PRId64 " samples, 0 to %" PRId64, s.index, count, count - 1);
     if (rc == 0) rc = kolo_resampler_create(&s.resampler);
     if (rc == 0) rc = s.count > 1 ? show_sheet(&s) : show_one(&s);
     shards_reader_free(&s.reader);

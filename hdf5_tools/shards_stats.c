@@ -53,15 +53,13 @@ static int chart_classes(counting *c)
     shards_chart *chart = &c->charts[c->chart_count++];
     KOLO_TRY(shards_chart_create(chart, "classes", n));
     kolo_dataset_count_classes(c->dataset, chart->count);
-    for (int k = 0; k < n; k++)
-        snprintf(chart->label[k], sizeof *chart->label, "%.31s", kolo_dataset_class_name(c->dataset, k));
+    for (int k = 0; k < n; k++) snprintf(chart->label[k], sizeof *chart->label, "%.31s", kolo_dataset_class_name(c->dataset, k));
     return 0;
 }
 
 static int chart_values(counting *c)
 {
-    static const char *const titles[] = {"values of channel 1 (red, gray)", "values of channel 2 (green)",
-                                         "values of channel 3 (blue)"};
+    static const char *const titles[] = {"values of channel 1 (red, gray)", "values of channel 2 (green)", "values of channel 3 (blue)"};
     for (int ch = 0; ch < kolo_dataset_get_info(c->dataset)->channels; ch++) {
         shards_chart *chart = &c->charts[c->chart_count++];
         KOLO_TRY(shards_chart_create(chart, titles[ch], 16));
@@ -121,8 +119,7 @@ static int chart_boxes(counting *c)
             values[n++] = sqrt((double)(b[2] - b[0]) * (double)(b[3] - b[1]) / ((double)height * width));
         }
     }
-    const int rc =
-        shards_chart_of(&c->charts[c->chart_count++], "side of boxes, as a part of the picture's", values, n, false);
+    const int rc = shards_chart_of(&c->charts[c->chart_count++], "side of boxes, as a part of the picture's", values, n, false);
     free(values);
     return rc;
 }
@@ -137,8 +134,7 @@ static void print_numbers(const char *name, const double *values, int n)
 static void print_text(const counting *c)
 {
     const kolo_dataset_info *i = kolo_dataset_get_info(c->dataset);
-    printf("%s-%s: %" PRId64 " of %" PRId64 " pictures, %.0f pixels\n", i->name, i->split, c->count, i->count,
-           c->stats.count[0]);
+    printf("%s-%s: %" PRId64 " of %" PRId64 " pictures, %.0f pixels\n", i->name, i->split, c->count, i->count, c->stats.count[0]);
     print_numbers("mean", c->stats.mean, i->channels);
     print_numbers("std", c->stats.std, i->channels);
     print_numbers("min", c->stats.min, i->channels);
@@ -185,12 +181,7 @@ static int stats(counting *c)
     c->tallies = kolo_alloc(sizeof *c->tallies * (size_t)c->threads);
     if (!c->readers || !c->pictures || !c->tallies) return KOLO_ECONFIG;
     KOLO_TRY(kolo_shard_read_stats(kolo_dataset_shard_path(c->dataset, 0), &c->stored));
-    shards_work work = {.what = "counting",
-                        .total = c->count,
-                        .block = 16,
-                        .threads = (int)c->threads,
-                        .run = count_block,
-                        .context = c};
+    shards_work work = {.what = "counting", .total = c->count, .block = 16, .threads = (int)c->threads, .run = count_block, .context = c};
     KOLO_TRY(shards_run(&work));
     for (int64_t t = 1; t < c->threads; t++) shards_tally_join(&c->tallies[0], &c->tallies[t]);
     shards_tally_stats(&c->tallies[0], kolo_dataset_get_info(c->dataset)->channels, &c->stats);
@@ -211,11 +202,10 @@ static int stats(counting *c)
 int shards_stats(int argc, char **argv)
 {
     counting c = {.threads = kolo_cpu_count()};
-    const shards_option options[] = {
-        {"--sample", "N", "decode only N pictures, spread evenly [all]", SHARDS_NUMBER, &c.sample, 1, INT64_MAX},
-        {"--out", "FILE.png", "the histograms as a picture", SHARDS_TEXT, &c.out, 0, 0},
-        {"--threads", "T", "threads [all CPUs]", SHARDS_NUMBER, &c.threads, 1, 1024},
-        {"--json", NULL, "the same as one line of JSON", SHARDS_FLAG, &c.json, 0, 0}};
+    const shards_option options[] = {{"--sample", "N", "decode only N pictures, spread evenly [all]", SHARDS_NUMBER, &c.sample, 1, INT64_MAX},
+                                     {"--out", "FILE.png", "the histograms as a picture", SHARDS_TEXT, &c.out, 0, 0},
+                                     {"--threads", "T", "threads [all CPUs]", SHARDS_NUMBER, &c.threads, 1, 1024},
+                                     {"--json", NULL, "the same as one line of JSON", SHARDS_FLAG, &c.json, 0, 0}};
     const shards_line line = {"stats DIR",
                               "Mean and deviation counted anew over all pixels, beside those that are stored, and "
                               "histograms: classes, sizes,\n"
@@ -228,8 +218,7 @@ int shards_stats(int argc, char **argv)
                               NULL};
     int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
-    if (c.out && !shards_ends_with(c.out, ".png"))
-        return kolo_fail(KOLO_ECONFIG, "stats: --out %s: a name that ends in .png is wanted", c.out);
+    if (c.out && !shards_ends_with(c.out, ".png")) return kolo_fail(KOLO_ECONFIG, "stats: --out %s: a name that ends in .png is wanted", c.out);
     KOLO_TRY(kolo_dataset_open(&c.dataset, c.folder));
     rc = stats(&c);
     for (int64_t i = 0; i < c.threads; i++) {

@@ -39,8 +39,7 @@ static void complain(verifying *v, int64_t sample, const char *what)
     if (kolo_dataset_source(v->dataset, sample, source, sizeof source) < 0) source[0] = 0;
     pthread_mutex_lock(&v->lock);
     if (v->bad++ < MOST_LINES)
-        fprintf(stderr, "%s: sample %" PRId64 " (of the split: %" PRId64 ", made from %s): %s\n", path, index, sample,
-                source[0] ? source : "?", what);
+        fprintf(stderr, "%s: sample %" PRId64 " (of the split: %" PRId64 ", made from %s): %s\n", path, index, sample, source[0] ? source : "?", what);
     if (v->bad == 1 || sample < v->first_bad) v->first_bad = sample;
     pthread_mutex_unlock(&v->lock);
 }
@@ -65,9 +64,8 @@ static void check_boxes(verifying *v, int64_t sample)
         const bool inside = b[0] >= 0 && b[1] >= 0 && b[2] <= (float)width && b[3] <= (float)height;
         const bool whole = (t->box_flags[k] & KOLO_BOX_OUTSIDE) || (b[2] > b[0] && b[3] > b[1]);
         char text[160];
-        snprintf(text, sizeof text, "box %" PRId64 " (%.2f %.2f %.2f %.2f) %s a picture of %d x %d",
-                 k - t->box_offset[sample], (double)b[0], (double)b[1], (double)b[2], (double)b[3],
-                 inside ? "is empty, in" : "leaves", width, height);
+        snprintf(text, sizeof text, "box %" PRId64 " (%.2f %.2f %.2f %.2f) %s a picture of %d x %d", k - t->box_offset[sample], (double)b[0], (double)b[1],
+                 (double)b[2], (double)b[3], inside ? "is empty, in" : "leaves", width, height);
         if (!inside || !whole) complain(v, sample, text);
     }
 }
@@ -93,8 +91,7 @@ static int check_source(verifying *v, const shards_reader *r, int64_t sample)
     char path[4096];
     kolo_dataset_shard_of(v->dataset, sample, &index);
     while (before + v->input.parts[part].header.count <= sample) before += v->input.parts[part++].header.count;
-    const bool kept = v->input.parts[part].arrays.states[index] == KOLO_SAMPLE_OK &&
-                      kolo_dataset_codec(v->dataset, sample) == KOLO_CODEC_JPEG;
+    const bool kept = v->input.parts[part].arrays.states[index] == KOLO_SAMPLE_OK && kolo_dataset_codec(v->dataset, sample) == KOLO_CODEC_JPEG;
     pthread_mutex_lock(&v->lock);
     v->compared += kept, v->made_anew += !kept;
     pthread_mutex_unlock(&v->lock);
@@ -104,8 +101,7 @@ static int check_source(verifying *v, const shards_reader *r, int64_t sample)
     size_t bytes = 0;
     if (!full) return KOLO_ECONFIG;
     if (kolo_file_read(full, &data, &bytes) < 0) complain(v, sample, kolo_error_text());
-    else if (bytes != r->bytes || memcmp(data, r->data, bytes) != 0)
-        complain(v, sample, "is not the file of this name");
+    else if (bytes != r->bytes || memcmp(data, r->data, bytes) != 0) complain(v, sample, "is not the file of this name");
     free(data);
     free(full);
     return 0;
@@ -135,8 +131,7 @@ static int check_block(void *context, int thread, int64_t first, int64_t last, i
 static int check_counts(const kolo_dataset *d)
 {
     const kolo_dataset_info *info = kolo_dataset_get_info(d);
-    uint64_t *have = kolo_alloc(sizeof *have * (size_t)info->classes + 8),
-             *want = kolo_alloc(sizeof *want * (size_t)info->classes + 8);
+    uint64_t *have = kolo_alloc(sizeof *have * (size_t)info->classes + 8), *want = kolo_alloc(sizeof *want * (size_t)info->classes + 8);
     char **names = NULL;
     int rc = have && want ? 0 : KOLO_ECONFIG;
     if (rc == 0) kolo_dataset_count_classes(d, have);
@@ -144,8 +139,8 @@ static int check_counts(const kolo_dataset *d)
         rc = kolo_shard_read_classes(kolo_dataset_shard_path(d, s), info->classes, &names, want);
         for (int c = 0; rc == 0 && c < info->classes; c++)
             if (have[c] != want[c])
-                rc = kolo_fail(KOLO_EINPUT, "%s: class %s has %" PRIu64 " samples, /classes/count says %" PRIu64,
-                               kolo_dataset_shard_path(d, s), names[c], have[c], want[c]);
+                rc = kolo_fail(KOLO_EINPUT, "%s: class %s has %" PRIu64 " samples, /classes/count says %" PRIu64, kolo_dataset_shard_path(d, s), names[c],
+                               have[c], want[c]);
         free(names);
         names = NULL;
     }
@@ -160,23 +155,20 @@ static void report(const verifying *v)
     const kolo_targets *t = kolo_dataset_targets(v->dataset);
     const double speed = v->seconds > 0 ? (double)v->bytes / v->seconds / 1e9 : 0;
     if (v->json) {
-        printf("{\"whole\":%s,\"samples\":%" PRId64 ",\"of\":%" PRId64 ",\"bad\":%" PRId64 ",\"bytes\":%" PRId64
-               ",\"decoded\":%s,\"compared\":%" PRId64 ",\"seconds\":%.3f}\n",
-               v->bad ? "false" : "true", v->count, info->count, v->bad, v->bytes, v->decode ? "true" : "false",
-               v->compared, v->seconds);
+        printf("{\"whole\":%s,\"samples\":%" PRId64 ",\"of\":%" PRId64 ",\"bad\":%" PRId64 ",\"bytes\":%" PRId64 ",\"decoded\":%s,\"compared\":%" PRId64
+               ",\"seconds\":%.3f}\n",
+               v->bad ? "false" : "true", v->count, info->count, v->bad, v->bytes, v->decode ? "true" : "false", v->compared, v->seconds);
         return;
     }
     if (v->bad) return;
     printf("%s-%s: ", info->name, info->split);
     if (v->count < info->count) printf("%" PRId64 " of ", v->count);
-    printf("%" PRId64 " samples in %d shard%s are whole (%.1f MB, %.2f GB/s)", info->count, info->shards,
-           info->shards == 1 ? "" : "s", (double)v->bytes / 1e6, speed);
+    printf("%" PRId64 " samples in %d shard%s are whole (%.1f MB, %.2f GB/s)", info->count, info->shards, info->shards == 1 ? "" : "s", (double)v->bytes / 1e6,
+           speed);
     if (v->decode) printf("; all of them decode");
     if (t && t->boxes) printf("; %" PRId64 " boxes", t->boxes);
     if (t && t->tags) printf("; %" PRId64 " tags", t->tags);
-    if (v->against)
-        printf("; %" PRId64 " are the source's files, %" PRId64 " were made anew and are not compared", v->compared,
-               v->made_anew);
+    if (v->against) printf("; %" PRId64 " are the source's files, %" PRId64 " were made anew and are not compared", v->compared, v->made_anew);
     printf("\n");
 }
 
@@ -188,12 +180,7 @@ static int verify(verifying *v)
     v->pictures = kolo_alloc(sizeof *v->pictures * (size_t)v->threads);
     if (!v->readers || !v->pictures) return KOLO_ECONFIG;
     if (v->against) KOLO_TRY(shards_input_load(&v->input, v->dataset, 0));
-    shards_work work = {.what = "verifying",
-                        .total = v->count,
-                        .block = BLOCK,
-                        .threads = (int)v->threads,
-                        .run = check_block,
-                        .context = v};
+    shards_work work = {.what = "verifying", .total = v->count, .block = BLOCK, .threads = (int)v->threads, .run = check_block, .context = v};
     KOLO_TRY(shards_run(&work));
     v->seconds = work.seconds;
     v->bytes = work.bytes;
@@ -202,33 +189,29 @@ static int verify(verifying *v)
     if (!v->bad) return 0;
     int64_t index;
     const char *path = kolo_dataset_shard_of(v->dataset, v->first_bad, &index);
-    return kolo_fail(KOLO_EINPUT,
-                     "%" PRId64 " fault%s in %" PRId64 " samples, first %s sample %" PRId64
-                     "; copy the shard again or pack again",
-                     v->bad, v->bad == 1 ? "" : "s", v->count, path, index);
+    return kolo_fail(KOLO_EINPUT, "%" PRId64 " fault%s in %" PRId64 " samples, first %s sample %" PRId64 "; copy the shard again or pack again", v->bad,
+                     v->bad == 1 ? "" : "s", v->count, path, index);
 }
 
 int shards_verify(int argc, char **argv)
 {
     verifying v = {.threads = kolo_cpu_count()};
-    const shards_option options[] = {
-        {"--sample", "N", "only N samples, spread evenly [all]", SHARDS_NUMBER, &v.sample, 1, INT64_MAX},
-        {"--full", NULL, "all samples, which is what it does without --sample", SHARDS_FLAG, &v.full, 0, 0},
-        {"--decode", NULL, "decode every picture too, and compare its size", SHARDS_FLAG, &v.decode, 0, 0},
-        {"--against", "SRC", "compare kept JPEG files with those below this folder", SHARDS_TEXT, &v.against, 0, 0},
-        {"--threads", "T", "threads [all CPUs]", SHARDS_NUMBER, &v.threads, 1, 1024},
-        {"--json", NULL, "the result as a line of JSON", SHARDS_FLAG, &v.json, 0, 0}};
-    const shards_line line = {
-        "verify DIR",
-        "Checks manifest, headers and tables of all shards (checksums, offsets that rise, classes in range), then "
-        "every\n"
-        "sample: its checksum, and that its boxes lie in the picture. Exit status 2 where anything differs.",
-        options,
-        (int)(sizeof options / sizeof *options),
-        1,
-        1,
-        &v.folder,
-        NULL};
+    const shards_option options[] = {{"--sample", "N", "only N samples, spread evenly [all]", SHARDS_NUMBER, &v.sample, 1, INT64_MAX},
+                                     {"--full", NULL, "all samples, which is what it does without --sample", SHARDS_FLAG, &v.full, 0, 0},
+                                     {"--decode", NULL, "decode every picture too, and compare its size", SHARDS_FLAG, &v.decode, 0, 0},
+                                     {"--against", "SRC", "compare kept JPEG files with those below this folder", SHARDS_TEXT, &v.against, 0, 0},
+                                     {"--threads", "T", "threads [all CPUs]", SHARDS_NUMBER, &v.threads, 1, 1024},
+                                     {"--json", NULL, "the result as a line of JSON", SHARDS_FLAG, &v.json, 0, 0}};
+    const shards_line line = {"verify DIR",
+                              "Checks manifest, headers and tables of all shards (checksums, offsets that rise, classes in range), then "
+                              "every\n"
+                              "sample: its checksum, and that its boxes lie in the picture. Exit status 2 where anything differs.",
+                              options,
+                              (int)(sizeof options / sizeof *options),
+                              1,
+                              1,
+                              &v.folder,
+                              NULL};
     int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
     if (v.full && v.sample) return kolo_fail(KOLO_ECONFIG, "verify: either --full or --sample N");

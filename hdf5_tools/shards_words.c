@@ -28,8 +28,8 @@ static int unknown(const shards_line *l, const char *command, const char *word)
     const char *names[MOST_OPTIONS];
     for (int i = 0; i < l->option_count; i++) names[i] = l->options[i].name;
     const char *near = kolo_nearest(word, names, l->option_count);
-    return kolo_fail(KOLO_ECONFIG, "%s: unknown option %s%s%s; kolo-shards %s --help lists them", command, word,
-                     near ? ", did you mean " : "", near ? near : "", command);
+    return kolo_fail(KOLO_ECONFIG, "%s: unknown option %s%s%s; kolo-shards %s --help lists them", command, word, near ? ", did you mean " : "",
+                     near ? near : "", command);
 }
 
 static int set(const shards_option *o, const char *command, const char *text)
@@ -42,8 +42,7 @@ static int set(const shards_option *o, const char *command, const char *text)
     errno = 0;
     const long long n = strtoll(text, &end, 10);
     if (end == text || *end || errno || n < o->low || n > o->high)
-        return kolo_fail(KOLO_ECONFIG, "%s: %s %s: a number from %" PRId64 " to %" PRId64 " is wanted", command,
-                         o->name, text, o->low, o->high);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s %s: a number from %" PRId64 " to %" PRId64 " is wanted", command, o->name, text, o->low, o->high);
     *(int64_t *)o->to = n;
     return 0;
 }
@@ -61,8 +60,7 @@ static int read_option(const shards_line *l, int argc, char **argv, int *at)
             *(bool *)o->to = true;
             return 0;
         }
-        if (!equal && *at + 1 == argc)
-            return kolo_fail(KOLO_ECONFIG, "%s: %s %s: a value is wanted", argv[0], o->name, o->value);
+        if (!equal && *at + 1 == argc) return kolo_fail(KOLO_ECONFIG, "%s: %s %s: a value is wanted", argv[0], o->name, o->value);
         return set(o, argv[0], equal ? equal + 1 : argv[++*at]);
     }
     return unknown(l, argv[0], word);
@@ -81,13 +79,11 @@ int shards_read(const shards_line *l, int argc, char **argv)
             KOLO_TRY(read_option(l, argc, argv, &i));
             continue;
         }
-        if (words == l->most)
-            return kolo_fail(KOLO_ECONFIG, "%s: unexpected word %s; usage: kolo-shards %s", argv[0], argv[i], l->usage);
+        if (words == l->most) return kolo_fail(KOLO_ECONFIG, "%s: unexpected word %s; usage: kolo-shards %s", argv[0], argv[i], l->usage);
         l->words[words++] = argv[i];
     }
     if (l->word_count) *l->word_count = words;
-    return words >= l->least ? 0
-                             : kolo_fail(KOLO_ECONFIG, "%s: which folder? usage: kolo-shards %s", argv[0], l->usage);
+    return words >= l->least ? 0 : kolo_fail(KOLO_ECONFIG, "%s: which folder? usage: kolo-shards %s", argv[0], l->usage);
 }
 
 int shards_each_word(const char *text, int (*use)(void *context, const char *word), void *context)

@@ -61,10 +61,10 @@ static void print_line(const team *t, double seconds, bool terminal)
     const int64_t done = atomic_load(&t->done);
     const double rate = seconds > 0 ? (double)done / seconds : 0;
     char line[200];
-    const int n = snprintf(line, sizeof line, "%s%s %3d%% %" PRId64 "/%" PRId64 " %.0f/s %.1f MB/s ETA %.0f s%s",
-                           terminal ? "\r\033[K" : "", w->what, (int)(100 * done / (w->total ? w->total : 1)), done,
-                           w->total, rate, seconds > 0 ? (double)atomic_load(&t->bytes) / seconds / 1e6 : 0,
-                           rate > 0 ? (double)(w->total - done) / rate : 0, terminal ? "" : "\n");
+    const int n =
+        snprintf(line, sizeof line, "%s%s %3d%% %" PRId64 "/%" PRId64 " %.0f/s %.1f MB/s ETA %.0f s%s", terminal ? "\r\033[K" : "", w->what,
+                 (int)(100 * done / (w->total ? w->total : 1)), done, w->total, rate, seconds > 0 ? (double)atomic_load(&t->bytes) / seconds / 1e6 : 0,
+                 rate > 0 ? (double)(w->total - done) / rate : 0, terminal ? "" : "\n");
     if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) return;
 }
 

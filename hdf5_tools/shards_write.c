@@ -51,19 +51,12 @@ int shards_check_target(shards_target *t, const char *command)
     if (!t->out) return kolo_fail(KOLO_ECONFIG, "%s: --out DIR is wanted, the folder of the new split", command);
     size_t n = strlen(t->out);
     while (n > 1 && t->out[n - 1] == '/') n--;
-    if (t->out[n])
-        return kolo_fail(KOLO_ECONFIG, "%s: --out %s: give the folder without the slash at its end", command, t->out);
+    if (t->out[n]) return kolo_fail(KOLO_ECONFIG, "%s: --out %s: give the folder without the slash at its end", command, t->out);
     if (t->name && !is_word(t->name, 63))
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s: --name %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most 63 long", command,
-                         t->name);
+        return kolo_fail(KOLO_ECONFIG, "%s: --name %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most 63 long", command, t->name);
     if (t->split && !is_word(t->split, 15))
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s: --split %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most 15 long", command,
-                         t->split);
-    if (kolo_file_exists(t->out))
-        return kolo_fail(KOLO_ECONFIG, "%s: --out %s is there already; choose another name, or remove it first",
-                         command, t->out);
+        return kolo_fail(KOLO_ECONFIG, "%s: --split %s: a word of letters, digits, `.`, `_`, `-` is wanted, at most 15 long", command, t->split);
+    if (kolo_file_exists(t->out)) return kolo_fail(KOLO_ECONFIG, "%s: --out %s is there already; choose another name, or remove it first", command, t->out);
     if (!t->threads) t->threads = kolo_cpu_count();
     return 0;
 }
@@ -74,9 +67,7 @@ static int cut(writing *w)
     const uint64_t bytes = p->offsets[p->count];
     w->shards = p->target.shards ? (int)p->target.shards : (int)((bytes + SHARD_BYTES - 1) / SHARD_BYTES);
     if (w->shards < 1) w->shards = 1;
-    if (w->shards > p->count)
-        return kolo_fail(KOLO_ECONFIG, "--shards %d: there are only %" PRId64 " samples; use fewer", w->shards,
-                         p->count);
+    if (w->shards > p->count) return kolo_fail(KOLO_ECONFIG, "--shards %d: there are only %" PRId64 " samples; use fewer", w->shards, p->count);
     w->shard = kolo_alloc(sizeof *w->shard * (size_t)w->shards);
     w->crcs = kolo_alloc(sizeof *w->crcs * (size_t)p->count);
     if (!w->shard || !w->crcs) return KOLO_ECONFIG;
@@ -98,8 +89,7 @@ static int empty(const char *folder)
     for (int64_t i = 0; i < names.count && rc == 0; i++) {
         char *path = kolo_format("%s/%s", folder, names.list[i]);
         if (!path) rc = KOLO_ECONFIG;
-        else if (strcmp(names.list[i], "lock") != 0 && unlink(path) != 0)
-            rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
+        else if (strcmp(names.list[i], "lock") != 0 && unlink(path) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
         free(path);
     }
     folder_free(&names);
@@ -113,9 +103,7 @@ static int claim(const writing *w, run_lock *lock)
     if (!path) return KOLO_ECONFIG;
     const bool strange = kolo_file_exists(w->folder) && !kolo_file_exists(path) && rmdir(w->folder) != 0;
     free(path);
-    if (strange)
-        return kolo_fail(KOLO_ECONFIG, "%s is in the way: what is to become %s is first written there; remove it",
-                         w->folder, w->plan->target.out);
+    if (strange) return kolo_fail(KOLO_ECONFIG, "%s is in the way: what is to become %s is first written there; remove it", w->folder, w->plan->target.out);
     KOLO_TRY(kolo_folder_make(w->folder));
     KOLO_TRY(kolo_lock_take(lock, w->folder, "lock", w->folder));
     return empty(w->folder);
@@ -128,8 +116,7 @@ static int ask_space(const writing *w)
     const int64_t need = (int64_t)p->offsets[p->count] + p->count * 96 + (int64_t)w->shards * (2 << 20);
     if (free_bytes < 0) return (int)free_bytes;
     if (need <= free_bytes) return 0;
-    return kolo_fail(KOLO_EIO, "%s: %.1f MB are needed, %.1f MB are free; choose another --out", p->target.out,
-                     (double)need / 1e6, (double)free_bytes / 1e6);
+    return kolo_fail(KOLO_EIO, "%s: %.1f MB are needed, %.1f MB are free; choose another --out", p->target.out, (double)need / 1e6, (double)free_bytes / 1e6);
 }
 
 /* Offsets of a stretch, from 0. */
@@ -140,13 +127,11 @@ static uint64_t *rebase(const uint64_t *offsets, int64_t first, int64_t count)
     return own;
 }
 
-static int create_file(const writing *w, int k, const uint64_t *offsets, const uint64_t *source_offsets,
-                       const kolo_shard_table *tables, int table_count)
+static int create_file(const writing *w, int k, const uint64_t *offsets, const uint64_t *source_offsets, const kolo_shard_table *tables, int table_count)
 {
     const shards_plan *p = w->plan;
     const new_shard *s = &w->shard[k];
-    const kolo_shard_note notes[] = {
-        {"tool", "kolo-shards " KOLO_VERSION}, {"options", p->command}, {"from", p->from}, {"packed", p->packed}};
+    const kolo_shard_note notes[] = {{"tool", "kolo-shards " KOLO_VERSION}, {"options", p->command}, {"from", p->from}, {"packed", p->packed}};
     const kolo_shard_spec spec = {.dataset = p->target.name,
                                   .split = p->target.split,
                                   .generator = "kolo-shards " KOLO_VERSION,
@@ -185,14 +170,13 @@ static int reserve(const char *path)
 {
     const int64_t bytes = kolo_file_size(path);
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
-    const bool refused = fd >= 0 && bytes > 0 && fallocate(fd, 0, 0, bytes) != 0 &&
-                         (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
+    const bool refused = fd >= 0 && bytes > 0 && fallocate(fd, 0, 0, bytes) != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
     const int cause = errno;
     if (fd >= 0) close(fd);
     if (fd < 0 || bytes < 0) return kolo_fail(KOLO_EIO, "%s: %s", path, strerror(cause));
-    return refused ? kolo_fail(KOLO_EIO, "%s: the file system refuses %.1f MB: %s; free space or choose another --out",
-                               path, (double)bytes / 1e6, strerror(cause))
-                   : 0;
+    return refused
+               ? kolo_fail(KOLO_EIO, "%s: the file system refuses %.1f MB: %s; free space or choose another --out", path, (double)bytes / 1e6, strerror(cause))
+               : 0;
 }
 
 static int create_shard(writing *w, int k)
@@ -201,8 +185,7 @@ static int create_shard(writing *w, int k)
     new_shard *s = &w->shard[k];
     kolo_shard_table tables[KOLO_SHARD_MOST_TABLES] = {0};
     int table_count = 0;
-    uint64_t *offsets = rebase(p->offsets, s->first, s->count),
-             *source_offsets = rebase(p->source_offsets, s->first, s->count);
+    uint64_t *offsets = rebase(p->offsets, s->first, s->count), *source_offsets = rebase(p->source_offsets, s->first, s->count);
     int rc = offsets && source_offsets ? 0 : KOLO_ECONFIG;
     if (rc == 0 && p->tables) rc = p->tables(p->context, s->first, s->count, tables, &table_count);
     if (rc == 0) rc = create_file(w, k, offsets, source_offsets, tables, table_count);
@@ -221,8 +204,7 @@ static int write_run(writing *w, const new_shard *s, int64_t first, int64_t last
     const uint64_t at = (uint64_t)(first - s->first), n = (uint64_t)(last - first);
     const int fd = open(s->path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) return kolo_fail(KOLO_EIO, "%s: %s", s->path, strerror(errno));
-    int rc = kolo_file_pwrite(fd, s->path, data, p->offsets[last] - p->offsets[first],
-                              s->places.data + p->offsets[first] - p->offsets[s->first]);
+    int rc = kolo_file_pwrite(fd, s->path, data, p->offsets[last] - p->offsets[first], s->places.data + p->offsets[first] - p->offsets[s->first]);
     if (rc == 0) rc = kolo_file_pwrite(fd, s->path, w->crcs + first, 4 * n, s->places.crc + 4 * at);
     if (rc == 0) rc = kolo_file_pwrite(fd, s->path, p->sizes + first, 4 * n, s->places.size + 4 * at);
     if (rc == 0) rc = kolo_file_pwrite(fd, s->path, p->orig_sizes + first, 4 * n, s->places.orig_size + 4 * at);
@@ -245,8 +227,7 @@ static int write_block(void *context, int thread, int64_t first, int64_t last, i
     const shards_plan *p = w->plan;
     (void)thread;
     uint8_t *data = malloc(p->offsets[last] - p->offsets[first] + 1);
-    int rc =
-        data ? 0 : kolo_fail(KOLO_ECONFIG, "out of memory: %" PRIu64 " bytes", p->offsets[last] - p->offsets[first]);
+    int rc = data ? 0 : kolo_fail(KOLO_ECONFIG, "out of memory: %" PRIu64 " bytes", p->offsets[last] - p->offsets[first]);
     for (int64_t from = first, to; rc == 0 && from < last; from = to) {
         const new_shard *s = shard_of(w, from);
         to = s->first + s->count < last ? s->first + s->count : last;
@@ -274,9 +255,8 @@ static void make_uuid(writing *w)
     source_mix(h, p->ids, sizeof *p->ids * (size_t)p->count);
     h[0] = (h[0] & ~0xF000ull) | 0x8000;
     h[1] = (h[1] & ~(3ull << 62)) | 2ull << 62;
-    snprintf(w->uuid, sizeof w->uuid, "%08x-%04x-%04x-%04x-%012" PRIx64, (uint32_t)(h[0] >> 32),
-             (uint32_t)(h[0] >> 16 & 0xFFFF), (uint32_t)(h[0] & 0xFFFF), (uint32_t)(h[1] >> 48),
-             (uint64_t)(h[1] & 0xFFFFFFFFFFFFull));
+    snprintf(w->uuid, sizeof w->uuid, "%08x-%04x-%04x-%04x-%012" PRIx64, (uint32_t)(h[0] >> 32), (uint32_t)(h[0] >> 16 & 0xFFFF), (uint32_t)(h[0] & 0xFFFF),
+             (uint32_t)(h[1] >> 48), (uint64_t)(h[1] & 0xFFFFFFFFFFFFull));
 }
 
 static int sync_file(const char *path)
@@ -296,8 +276,7 @@ static int complete_shard(const writing *w, int k, kolo_manifest_shard *entry)
     KOLO_TRY(kolo_shard_complete(s->path, w->uuid, &w->stats));
     KOLO_TRY(sync_file(s->path));
     KOLO_TRY(kolo_shard_inspect(s->path, &h, NULL, &a));
-    *entry =
-        (kolo_manifest_shard){.count = h.count, .first = h.first, .bytes = h.bytes, .metadata_crc = a.metadata_crc};
+    *entry = (kolo_manifest_shard){.count = h.count, .first = h.first, .bytes = h.bytes, .metadata_crc = a.metadata_crc};
     kolo_shard_arrays_free(&a);
     const int n = snprintf(entry->file, sizeof entry->file, "%s", strrchr(s->path, '/') + 1);
     return n < (int)sizeof entry->file ? 0 : kolo_fail(KOLO_ECONFIG, "--name %s is too long", w->plan->target.name);
@@ -321,8 +300,7 @@ static int complete(writing *w)
     snprintf(m.info.split, sizeof m.info.split, "%s", p->target.split);
     snprintf(m.info.task, sizeof m.info.task, "%s", p->task);
     snprintf(m.info.uuid, sizeof m.info.uuid, "%s", w->uuid);
-    for (int c = 0; c < p->channels; c++)
-        m.info.mean[c] = (float)w->stats.mean[c], m.info.std[c] = (float)w->stats.std[c];
+    for (int c = 0; c < p->channels; c++) m.info.mean[c] = (float)w->stats.mean[c], m.info.std[c] = (float)w->stats.std[c];
     m.shards = kolo_alloc(sizeof *m.shards * (size_t)w->shards);
     int rc = m.shards ? 0 : KOLO_ECONFIG;
     for (int k = 0; k < w->shards && rc == 0; k++) rc = complete_shard(w, k, &m.shards[k]);
@@ -340,12 +318,7 @@ static int write_all(writing *w)
     block = block < 1 ? 1 : block > 1024 ? 1024 : block;
     KOLO_TRY(ask_space(w));
     for (int k = 0; k < w->shards; k++) KOLO_TRY(create_shard(w, k));
-    shards_work work = {.what = "writing",
-                        .total = p->count,
-                        .block = (int64_t)block,
-                        .threads = (int)p->target.threads,
-                        .run = write_block,
-                        .context = w};
+    shards_work work = {.what = "writing", .total = p->count, .block = (int64_t)block, .threads = (int)p->target.threads, .run = write_block, .context = w};
     KOLO_TRY(shards_run(&work));
     w->seconds = work.seconds;
     return complete(w);
@@ -355,13 +328,11 @@ static void tell(const writing *w)
 {
     const shards_plan *p = w->plan;
     if (p->target.json)
-        printf("{\"event\":\"done\",\"samples\":%" PRId64 ",\"bytes\":%" PRIu64
-               ",\"shards\":%d,\"uuid\":\"%s\",\"seconds\":%.3f}\n",
-               p->count, p->offsets[p->count], w->shards, w->uuid, w->seconds);
+        printf("{\"event\":\"done\",\"samples\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"shards\":%d,\"uuid\":\"%s\",\"seconds\":%.3f}\n", p->count,
+               p->offsets[p->count], w->shards, w->uuid, w->seconds);
     else
-        printf("%s: %" PRId64 " samples, %d classes, %.1f MB in %d shard%s, %.1f MB/s\n", p->target.out, p->count,
-               p->classes, (double)p->offsets[p->count] / 1e6, w->shards, w->shards == 1 ? "" : "s",
-               w->seconds > 0 ? (double)p->offsets[p->count] / w->seconds / 1e6 : 0);
+        printf("%s: %" PRId64 " samples, %d classes, %.1f MB in %d shard%s, %.1f MB/s\n", p->target.out, p->count, p->classes,
+               (double)p->offsets[p->count] / 1e6, w->shards, w->shards == 1 ? "" : "s", w->seconds > 0 ? (double)p->offsets[p->count] / w->seconds / 1e6 : 0);
 }
 
 static int publish(const writing *w)

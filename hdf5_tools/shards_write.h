@@ -15,16 +15,15 @@ typedef struct shards_target {
     bool json;
 } shards_target;
 
-#define SHARDS_TARGET_OPTIONS(t)                                                                                 \
-    {"--out", "DIR", "the new split; must not be there yet", SHARDS_TEXT, &(t)->out, 0, 0},                      \
-        {"--shards", "M", "number of files [one for every 2 GiB]", SHARDS_NUMBER, &(t)->shards, 1, 1 << 16},     \
-        {"--name", "X", "name of the data set [that of the input]", SHARDS_TEXT, &(t)->name, 0, 0},              \
-        {"--split", "X", "train, val, test, ... [that of the input]", SHARDS_TEXT, &(t)->split, 0, 0},           \
-        {"--reshuffle", "SEED", "a new order, by this number [the order is kept]", SHARDS_NUMBER, &(t)->seed, 1, \
-         INT64_MAX},                                                                                             \
-        {"--threads", "T", "threads [all CPUs]", SHARDS_NUMBER, &(t)->threads, 1, 1024},                         \
-    {                                                                                                            \
-        "--json", NULL, "the result as a line of JSON", SHARDS_FLAG, &(t)->json, 0, 0                            \
+#define SHARDS_TARGET_OPTIONS(t)                                                                                             \
+    {"--out", "DIR", "the new split; must not be there yet", SHARDS_TEXT, &(t)->out, 0, 0},                                  \
+        {"--shards", "M", "number of files [one for every 2 GiB]", SHARDS_NUMBER, &(t)->shards, 1, 1 << 16},                 \
+        {"--name", "X", "name of the data set [that of the input]", SHARDS_TEXT, &(t)->name, 0, 0},                          \
+        {"--split", "X", "train, val, test, ... [that of the input]", SHARDS_TEXT, &(t)->split, 0, 0},                       \
+        {"--reshuffle", "SEED", "a new order, by this number [the order is kept]", SHARDS_NUMBER, &(t)->seed, 1, INT64_MAX}, \
+        {"--threads", "T", "threads [all CPUs]", SHARDS_NUMBER, &(t)->threads, 1, 1024},                                     \
+    {                                                                                                                        \
+        "--json", NULL, "the result as a line of JSON", SHARDS_FLAG, &(t)->json, 0, 0                                        \
     }
 
 /* Checks --out, --name, --split; fills in threads. */

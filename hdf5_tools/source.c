@@ -40,11 +40,7 @@ void source_names(char *text, size_t size)
 {
     size_t used = 0;
     for (int i = 0; i < source_kind_count && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s",
-                                 i == 0                       ? ""
-                                 : i + 1 == source_kind_count ? " and "
-                                                              : ", ",
-                                 source_kinds[i]->name);
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i == 0 ? "" : i + 1 == source_kind_count ? " and " : ", ", source_kinds[i]->name);
 }
 
 /* ---- classes --------------------------------------------------------------------------------------------------- */
@@ -55,8 +51,7 @@ static int64_t class_place(const source *s, const char *name)
     uint64_t hash[2] = {0, 0};
     source_mix(hash, name, strlen(name));
     int64_t at = (int64_t)(hash[0] & (uint64_t)(s->class_room - 1));
-    while (s->class_table[at] && strcmp(s->class_names[s->class_table[at] - 1], name) != 0)
-        at = (at + 1) & (s->class_room - 1);
+    while (s->class_table[at] && strcmp(s->class_names[s->class_table[at] - 1], name) != 0) at = (at + 1) & (s->class_room - 1);
     return at;
 }
 
@@ -81,9 +76,7 @@ static bool is_utf8(const char *text)
     for (const unsigned char *p = (const unsigned char *)text; *p;) {
         const int more = *p < 0x80 ? 0 : *p < 0xC2 ? -1 : *p < 0xE0 ? 1 : *p < 0xF0 ? 2 : *p < 0xF5 ? 3 : -1;
         if (more < 0) return false;
-        if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
-            (p[0] == 0xF4 && p[1] > 0x8F))
-            return false;
+        if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F)) return false;
         for (int i = 1; i <= more; i++)
             if ((p[i] & 0xC0) != 0x80) return false;
         p += more + 1;
@@ -118,8 +111,7 @@ int source_find_class(source *s, const char *name, int64_t id, int32_t *label)
         *label = SOURCE_LEFT_OUT;
         return 0;
     }
-    if (at < 0 && s->class_rule == SOURCE_CLASSES_FIXED)
-        return kolo_fail(KOLO_EINPUT, "the training split (--stats-from) has no class `%s`", name);
+    if (at < 0 && s->class_rule == SOURCE_CLASSES_FIXED) return kolo_fail(KOLO_EINPUT, "the training split (--stats-from) has no class `%s`", name);
     if (at < 0) {
         KOLO_TRY(source_add_class(s, name, id < 0 ? s->classes : id));
         *label = at = s->classes - 1;
@@ -136,8 +128,7 @@ int source_add(source *s, int32_t label, const char *path, int64_t file_bytes)
 {
     const size_t length = strlen(path);
     const uint64_t end = s->count ? s->path_offsets[s->count] : 0;
-    if (strchr(path, '\n'))
-        return kolo_fail(KOLO_EINPUT, "sample %lld: its path holds a line break; rename it", (long long)s->count);
+    if (strchr(path, '\n')) return kolo_fail(KOLO_EINPUT, "sample %lld: its path holds a line break; rename it", (long long)s->count);
     KOLO_TRY(kolo_grow(&s->labels, &s->capacity[LABELS], s->count, sizeof *s->labels));
     KOLO_TRY(kolo_grow(&s->ids, &s->capacity[IDS], s->count, sizeof *s->ids));
     KOLO_TRY(kolo_grow(&s->places, &s->capacity[PLACES], s->count, sizeof *s->places));
@@ -186,12 +177,10 @@ static int check_inside(const source *s, int64_t sample, const double n[4])
     const double left = corners ? n[0] - 1 : n[0], top = corners ? n[1] - 1 : n[1];
     const double right = corners ? n[2] : left + n[2], bottom = corners ? n[3] : top + n[3];
     if (left < p->width && top < p->height && right > 0 && bottom > 0) return 0;
-    return kolo_fail(KOLO_EINPUT, "a box from (%g, %g) to (%g, %g) outside of its picture of %d x %d", left, top, right,
-                     bottom, p->width, p->height);
+    return kolo_fail(KOLO_EINPUT, "a box from (%g, %g) to (%g, %g) outside of its picture of %d x %d", left, top, right, bottom, p->width, p->height);
 }
 
-int source_add_box(source *s, int64_t sample, const double numbers[4], int32_t label, uint8_t flags, double area,
-                   int64_t id)
+int source_add_box(source *s, int64_t sample, const double numbers[4], int32_t label, uint8_t flags, double area, int64_t id)
 {
     if (label == SOURCE_LEFT_OUT) {
         s->other_boxes++;
@@ -226,8 +215,7 @@ int source_add_pair(source *s, const char *set, int64_t a, int64_t b, bool same,
     while (number < s->pair_sets && strcmp(s->pair_set_names[number], set) != 0) number++;
     if (number == s->pair_sets) {
         if (number == SOURCE_MOST_PAIR_SETS || strlen(set) > 40)
-            return kolo_fail(KOLO_ECONFIG, "pairs `%s`: at most %d sets, with names of 40 letters", set,
-                             SOURCE_MOST_PAIR_SETS);
+            return kolo_fail(KOLO_ECONFIG, "pairs `%s`: at most %d sets, with names of 40 letters", set, SOURCE_MOST_PAIR_SETS);
         s->pair_set_names[number] = kolo_strdup(set);
         if (!s->pair_set_names[number]) return KOLO_ECONFIG;
         s->pair_sets++;
@@ -274,23 +262,21 @@ static int sort_rows(source *s, void *array, int64_t rows, size_t element, uint6
 static int check_label(const source *s, int32_t label, const char *what, int64_t i)
 {
     if (label >= 0 && label < s->classes) return 0;
-    return kolo_fail(KOLO_EINPUT, "%s %lld has label %d, but there are %d classes%s", what, (long long)i, label,
-                     s->classes, s->class_rule == SOURCE_CLASSES_FIXED ? " in the training split" : "");
+    return kolo_fail(KOLO_EINPUT, "%s %lld has label %d, but there are %d classes%s", what, (long long)i, label, s->classes,
+                     s->class_rule == SOURCE_CLASSES_FIXED ? " in the training split" : "");
 }
 
 int source_finish(source *s)
 {
     for (int64_t i = 0; i < s->count; i++)
-        if (s->labels[i] != SOURCE_UNLABELLED && s->labels[i] != SOURCE_LEFT_OUT)
-            KOLO_TRY(check_label(s, s->labels[i], "sample", i));
+        if (s->labels[i] != SOURCE_UNLABELLED && s->labels[i] != SOURCE_LEFT_OUT) KOLO_TRY(check_label(s, s->labels[i], "sample", i));
     for (int64_t i = 0; i < s->boxes; i++) KOLO_TRY(check_label(s, s->box[i].label, "box", i));
     for (int64_t i = 0; i < s->tags; i++) KOLO_TRY(check_label(s, s->tag[i].tag, "tag", i));
     for (int64_t i = 0; i < s->pairs; i++)
         if (s->pair[i].a < 0 || s->pair[i].a >= s->count || s->pair[i].b < 0 || s->pair[i].b >= s->count)
             return kolo_fail(KOLO_EINTERNAL, "pair %lld names a sample that was not added", (long long)i);
     for (int c = 0; c < s->classes && s->class_rule == SOURCE_CLASSES_CHOSEN; c++)
-        if (!s->class_seen[c])
-            return kolo_fail(KOLO_EINPUT, "--classes names `%s`, which the source does not have", s->class_names[c]);
+        if (!s->class_seen[c]) return kolo_fail(KOLO_EINPUT, "--classes names `%s`, which the source does not have", s->class_names[c]);
     KOLO_TRY(sort_rows(s, &s->box, s->boxes, sizeof *s->box, &s->box_offsets));
     return sort_rows(s, &s->tag, s->tags, sizeof *s->tag, &s->tag_offsets);
 }
@@ -341,8 +327,7 @@ static int open_input(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) return fd;
-    if (errno == ENOENT || errno == ELOOP)
-        return kolo_fail(KOLO_EINPUT, "no such file, or a link to a file that is not there");
+    if (errno == ENOENT || errno == ELOOP) return kolo_fail(KOLO_EINPUT, "no such file, or a link to a file that is not there");
     return kolo_fail(KOLO_EIO, "%s", strerror(errno));
 }
 
@@ -353,11 +338,10 @@ static int load_file(const source *s, int64_t i, source_buffer *buffer)
     source_full_path(s, i, path, sizeof path);
     const int fd = open_input(path);
     if (fd < 0) return fd;
-    int rc = fstat(fd, &info) != 0    ? kolo_fail(KOLO_EIO, "%s", strerror(errno))
-             : !S_ISREG(info.st_mode) ? kolo_fail(KOLO_EINPUT, "is not a file")
-             : info.st_size > INT32_MAX
-                 ? kolo_fail(KOLO_EINPUT, "has %lld bytes, too many for a picture", (long long)info.st_size)
-                 : source_grow(buffer, (size_t)info.st_size);
+    int rc = fstat(fd, &info) != 0      ? kolo_fail(KOLO_EIO, "%s", strerror(errno))
+             : !S_ISREG(info.st_mode)   ? kolo_fail(KOLO_EINPUT, "is not a file")
+             : info.st_size > INT32_MAX ? kolo_fail(KOLO_EINPUT, "has %lld bytes, too many for a picture", (long long)info.st_size)
+                                        : source_grow(buffer, (size_t)info.st_size);
     if (rc == 0 && info.st_size > 0) rc = kolo_file_pread(fd, path, buffer->data, (size_t)info.st_size, 0);
     close(fd);
     return rc;
@@ -380,8 +364,7 @@ static int load_range(const source *s, int64_t i, source_buffer *buffer)
     const source_place *place = &s->places[i];
     const int fd = archive_fd(s, place->archive);
     if (fd < 0) return fd;
-    if (place->bytes > INT32_MAX)
-        return kolo_fail(KOLO_EINPUT, "has %lld bytes, too many for a picture", (long long)place->bytes);
+    if (place->bytes > INT32_MAX) return kolo_fail(KOLO_EINPUT, "has %lld bytes, too many for a picture", (long long)place->bytes);
     KOLO_TRY(source_grow(buffer, (size_t)place->bytes));
     return kolo_file_pread(fd, s->archive_paths[place->archive], buffer->data, buffer->bytes, (uint64_t)place->offset);
 }
@@ -404,9 +387,7 @@ int64_t source_peek(const source *s, int64_t i, uint8_t *head, size_t size, uint
     if (fd < 0) return 0;
     /* a size that the listing found is compared with what is read later */
     if (bytes <= 0) bytes = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
-    if (bytes < (int64_t)size + 2 || pread(fd, head, size, place->offset) != (ssize_t)size ||
-        pread(fd, tail, 2, place->offset + bytes - 2) != 2)
-        bytes = 0;
+    if (bytes < (int64_t)size + 2 || pread(fd, head, size, place->offset) != (ssize_t)size || pread(fd, tail, 2, place->offset + bytes - 2) != 2) bytes = 0;
     if (place->archive < 0) close(fd);
     return bytes;
 }
@@ -434,8 +415,7 @@ void source_free(source *s)
     for (int i = 0; s->archive_fds && i < s->archives; i++)
         if (s->archive_fds[i]) close(s->archive_fds[i] - 1);
     for (int i = 0; i < s->archives; i++) free(s->archive_paths[i]);
-    void *const arrays[] = {s->labels, s->paths, s->path_offsets, s->places,      s->ids,
-                            s->box,    s->tag,   s->pair,         s->box_offsets, s->tag_offsets};
+    void *const arrays[] = {s->labels, s->paths, s->path_offsets, s->places, s->ids, s->box, s->tag, s->pair, s->box_offsets, s->tag_offsets};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays && !s->list; i++) free(arrays[i]);
     if (s->list) munmap(s->list, s->list_bytes);
     free(s->class_names);

@@ -32,9 +32,9 @@ typedef struct source_kind {
     const char *name, *help;
     const char *annotations; /* what --annotations names, for the help; NULL: this source takes none */
     const char *data_name;   /* default of --name; NULL: from --in */
-    bool pixels; /* load gives pixels, not picture files: then raw is the default encoding, and their colour is kept */
-    bool people; /* classes are people, of whom --min-faces takes some */
-    bool made;   /* needs no --in, but --count */
+    bool pixels;             /* load gives pixels, not picture files: then raw is the default encoding, and their colour is kept */
+    bool people;             /* classes are people, of whom --min-faces takes some */
+    bool made;               /* needs no --in, but --count */
     int (*open)(source *s, const struct pack_options *options);
     /* NULL: the bytes are those of files and ranges. Thread-safe; the error text begins after the sample's path
      * ("is empty"). i counts from 0 in the order of source_add. */
@@ -88,7 +88,7 @@ typedef struct source_faults { /* annotations that are wrong */
 
 #define SOURCE_MOST_PAIR_SETS 12
 #define SOURCE_UNLABELLED (-1) /* a sample without class, as in detection */
-#define SOURCE_LEFT_OUT (-2) /* of a class that --classes leaves out: such samples, boxes, tags are taken and dropped */
+#define SOURCE_LEFT_OUT (-2)   /* of a class that --classes leaves out: such samples, boxes, tags are taken and dropped */
 
 struct source {
     const source_kind *kind;
@@ -152,8 +152,7 @@ void source_set_id(source *s, int64_t sample, int64_t id);
 void source_set_size(source *s, int64_t sample, int height, int width);
 
 /* KOLO_EINPUT: numbers that are not finite, or a box that lies outside of its picture, where the size of that is known. */
-int source_add_box(source *s, int64_t sample, const double numbers[4], int32_t label, uint8_t flags, double area,
-                   int64_t id);
+int source_add_box(source *s, int64_t sample, const double numbers[4], int32_t label, uint8_t flags, double area, int64_t id);
 int source_add_tag(source *s, int64_t sample, int32_t label, double value);
 /* set: a word ("dev_train"); a, b: samples; fold: from 0. */
 int source_add_pair(source *s, const char *set, int64_t a, int64_t b, bool same, int fold);
@@ -165,9 +164,9 @@ int source_fault(source *s, int status);
 
 int source_open(source *s, const source_kind *kind, const struct pack_options *options); /* open, then source_finish */
 int source_end_faults(source *s);                                                        /* tells how many there were */
-int source_finish(source *s);                                       /* sorts targets by sample, checks labels */
-int source_prepare(source *s);                                      /* before the first source_load */
-int source_load(const source *s, int64_t i, source_buffer *buffer); /* by kind->load, or from file or range */
+int source_finish(source *s);                                                            /* sorts targets by sample, checks labels */
+int source_prepare(source *s);                                                           /* before the first source_load */
+int source_load(const source *s, int64_t i, source_buffer *buffer);                      /* by kind->load, or from file or range */
 /* Of a file or range: its length, `size` bytes from its beginning and the two last bytes. 0: it has no bytes to look at
  * (made by load), is shorter, or cannot be read; source_load says why. */
 int64_t source_peek(const source *s, int64_t i, uint8_t *head, size_t size, uint8_t tail[2]);

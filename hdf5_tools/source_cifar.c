@@ -26,19 +26,14 @@ static int add_file(source *s, cifar *c, const char *path, const char *name)
     KOLO_TRY(kolo_file_read(path, &c->data[c->files], &bytes));
     const int record = bytes % 3073 == 0 ? 3073 : 3074;
     if (bytes == 0 || bytes % (size_t)record != 0)
-        return kolo_fail(
-            KOLO_EINPUT,
-            "%s: %zu bytes are no whole number of CIFAR records (3073 or 3074 bytes); fetch the file again", path,
-            bytes);
+        return kolo_fail(KOLO_EINPUT, "%s: %zu bytes are no whole number of CIFAR records (3073 or 3074 bytes); fetch the file again", path, bytes);
     if (c->record && c->record != record) return kolo_fail(KOLO_EINPUT, "%s: CIFAR-10 and CIFAR-100 files mixed", path);
     c->record = record;
     const int64_t n = (int64_t)(bytes / (size_t)record);
     const int most = record == 3073 ? 10 : 100;
     for (int64_t i = 0; i < n; i++) {
         const uint8_t label = ((uint8_t *)c->data[c->files])[i * record + record - 3073];
-        if (label >= most)
-            return kolo_fail(KOLO_EINPUT, "%s: record %lld has label %d; labels are 0 to %d", path, (long long)i, label,
-                             most - 1);
+        if (label >= most) return kolo_fail(KOLO_EINPUT, "%s: record %lld has label %d; labels are 0 to %d", path, (long long)i, label, most - 1);
         snprintf(text, sizeof text, "%.64s/%05lld", name, (long long)i);
         KOLO_TRY(source_add(s, label, text, -1));
     }
@@ -48,8 +43,7 @@ static int add_file(source *s, cifar *c, const char *path, const char *name)
 
 static int add_folder(source *s, cifar *c, const char *folder, const char *split)
 {
-    static const char *const train[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
-                                        "data_batch_4.bin", "data_batch_5.bin", "train.bin"};
+    static const char *const train[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "train.bin"};
     static const char *const test[] = {"test_batch.bin", "test.bin"};
     const bool training = strcmp(split, "train") == 0;
     const char *const *names = training ? train : test;
@@ -63,9 +57,7 @@ static int add_folder(source *s, cifar *c, const char *folder, const char *split
         return kolo_fail(KOLO_EINPUT, "%s holds no %s; name the .bin files by --in", folder,
                          training ? "data_batch_*.bin or train.bin" : "test_batch.bin or test.bin");
     if (training && c->record == 3073 && c->files != 5)
-        return kolo_fail(KOLO_EINPUT,
-                         "%s holds %d of the 5 files data_batch_*.bin; fetch the others, or name files by --in", folder,
-                         c->files);
+        return kolo_fail(KOLO_EINPUT, "%s holds %d of the 5 files data_batch_*.bin; fetch the others, or name files by --in", folder, c->files);
     return 0;
 }
 
@@ -94,8 +86,7 @@ static int read_names(source *s, const char *folder, const char *file, int class
 /* Samples were listed with the numbers of the files; now that the names are known they get their labels. */
 static int name_classes(source *s, const cifar *c, const char *folder)
 {
-    static const char *const ten[] = {"airplane", "automobile", "bird",  "cat",  "deer",
-                                      "dog",      "frog",       "horse", "ship", "truck"};
+    static const char *const ten[] = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
     const int classes = c->record == 3073 ? 10 : 100;
     int32_t labels[100] = {0};
     int rc = read_names(s, folder, classes == 10 ? "batches.meta.txt" : "fine_label_names.txt", classes, labels);

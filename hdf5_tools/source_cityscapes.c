@@ -18,8 +18,7 @@
 static const struct {
     const char *name;
     int id; /* of the published list of labels */
-} things[] = {{"person", 24}, {"rider", 25}, {"car", 26},        {"truck", 27},
-              {"bus", 28},    {"train", 31}, {"motorcycle", 32}, {"bicycle", 33}};
+} things[] = {{"person", 24}, {"rider", 25}, {"car", 26}, {"truck", 27}, {"bus", 28}, {"train", 31}, {"motorcycle", 32}, {"bicycle", 33}};
 #define THINGS ((int)(sizeof things / sizeof *things))
 
 /* Labels that are no objects, or whose objects are not evaluated. */
@@ -198,8 +197,7 @@ static int add_picture(source *s, cityscapes *c, const char *city, const char *f
         if (rc == 0) source_set_size(s, s->count - 1, (int)c->height, (int)c->width);
         for (int64_t i = 0; i < c->objects && rc == 0; i++) {
             rc = add_box(s, c, &c->found[i]);
-            if (rc == KOLO_EINPUT)
-                rc = source_fault(s, kolo_fail_in(rc, "%s: a %s: ", path, things[c->found[i].thing].name));
+            if (rc == KOLO_EINPUT) rc = source_fault(s, kolo_fail_in(rc, "%s: a %s: ", path, things[c->found[i].thing].name));
         }
     }
     free(picture);
@@ -230,8 +228,7 @@ static int find_folders(source *s, const pack_options *o, char **annotations)
 {
     int rc = 0;
     if (o->in_count != 1 || o->annotation_count > 1)
-        return kolo_fail(KOLO_ECONFIG,
-                         "--source cityscapes takes one --in folder, and one --annotations folder at most");
+        return kolo_fail(KOLO_ECONFIG, "--source cityscapes takes one --in folder, and one --annotations folder at most");
     char *truth = o->annotation_count ? kolo_strdup(o->annotations[0]) : kolo_format("%s/gtFine", o->in[0]);
     char *pictures = kolo_format("leftImg8bit/%s", o->split);
     if (!truth || !pictures) rc = KOLO_ECONFIG;
@@ -239,8 +236,7 @@ static int find_folders(source *s, const pack_options *o, char **annotations)
         *annotations = folder_below(truth, o->split, &rc);
         s->root = folder_below(o->in[0], pictures, &rc);
         if (rc == 0 && (!*annotations || !s->root))
-            rc = kolo_fail(KOLO_EINPUT, "no folder %s/%s", *annotations ? o->in[0] : truth,
-                           *annotations ? pictures : o->split);
+            rc = kolo_fail(KOLO_EINPUT, "no folder %s/%s", *annotations ? o->in[0] : truth, *annotations ? pictures : o->split);
     }
     free(truth);
     free(pictures);
@@ -253,8 +249,7 @@ static int check_published(source *s, const cityscapes *c, const pack_options *o
     const int64_t want = strcmp(o->split, "train") == 0 ? 2975 : strcmp(o->split, "val") == 0 ? 500 : 1525;
     if (s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no CITY/*_polygons.json", c->annotations);
     if (o->annotation_count || s->count == want || s->count < want * 9 / 10) return 0;
-    return source_fault(s, kolo_fail(KOLO_EINPUT, "%s: %lld pictures, the published set has %lld", c->annotations,
-                                     (long long)s->count, (long long)want));
+    return source_fault(s, kolo_fail(KOLO_EINPUT, "%s: %lld pictures, the published set has %lld", c->annotations, (long long)s->count, (long long)want));
 }
 
 static int open_cityscapes(source *s, const pack_options *o)
@@ -275,8 +270,7 @@ static int open_cityscapes(source *s, const pack_options *o)
     return rc;
 }
 
-const source_kind source_cityscapes = {
-    .name = "cityscapes",
-    .help = "Cityscapes: PATH/leftImg8bit and PATH/gtFine, polygons of instances to boxes",
-    .annotations = "another folder of annotations [PATH/gtFine]",
-    .open = open_cityscapes};
+const source_kind source_cityscapes = {.name = "cityscapes",
+                                       .help = "Cityscapes: PATH/leftImg8bit and PATH/gtFine, polygons of instances to boxes",
+                                       .annotations = "another folder of annotations [PATH/gtFine]",
+                                       .open = open_cityscapes};

@@ -41,8 +41,7 @@ static int sort_ids(coco *c, numbered *list, int64_t count, const char *what)
 {
     if (count) qsort(list, (size_t)count, sizeof *list, by_id);
     for (int64_t i = 1; i < count; i++)
-        if (list[i].id == list[i - 1].id)
-            return kolo_fail(KOLO_EINPUT, "%s: two %s have the id %lld", c->json.path, what, (long long)list[i].id);
+        if (list[i].id == list[i - 1].id) return kolo_fail(KOLO_EINPUT, "%s: two %s have the id %lld", c->json.path, what, (long long)list[i].id);
     return 0;
 }
 
@@ -57,8 +56,7 @@ static const numbered *find_id(const numbered *list, int64_t count, int64_t id)
 static int check_image(coco *c, bool has_id, const char *file, const int64_t size[2])
 {
     if (!has_id || !file) return json_fail(&c->json, "a picture without id or file_name");
-    if (file[0] == '/' || !*file)
-        return json_fail(&c->json, "file_name `%.200s`; it must be seen from the folder of pictures", file);
+    if (file[0] == '/' || !*file) return json_fail(&c->json, "file_name `%.200s`; it must be seen from the folder of pictures", file);
     if (size[0] < 0 || size[1] < 0 || size[0] > UINT16_MAX || size[1] > UINT16_MAX)
         return json_fail(&c->json, "a picture of %lld x %lld pixels", (long long)size[1], (long long)size[0]);
     return 0;
@@ -156,13 +154,10 @@ static int check_annotation(coco *c, const annotation *a, const numbered *image,
     const long long id = a->id;
     if (!a->has_image || !a->has_category || a->numbers < 0)
         return json_fail(j, "annotation %lld lacks image_id, category_id or bbox; are these instances?", id);
-    if (a->numbers != 4)
-        return json_fail(j, "annotation %lld: bbox has %lld numbers, not 4", id, (long long)a->numbers);
+    if (a->numbers != 4) return json_fail(j, "annotation %lld: bbox has %lld numbers, not 4", id, (long long)a->numbers);
     if (!image) return json_fail(j, "annotation %lld: there is no picture with id %lld", id, (long long)a->image);
-    if (!category)
-        return json_fail(j, "annotation %lld: there is no category with id %lld", id, (long long)a->category);
-    if (a->box[2] < 0 || a->box[3] < 0)
-        return json_fail(j, "annotation %lld: bbox with width %g, height %g", id, a->box[2], a->box[3]);
+    if (!category) return json_fail(j, "annotation %lld: there is no category with id %lld", id, (long long)a->category);
+    if (a->box[2] < 0 || a->box[3] < 0) return json_fail(j, "annotation %lld: bbox with width %g, height %g", id, a->box[2], a->box[3]);
     if (a->crowd != 0 && a->crowd != 1) return json_fail(j, "annotation %lld: iscrowd is neither 0 nor 1", id);
     return 0;
 }
@@ -180,8 +175,7 @@ static int read_annotation(source *s, coco *c)
     c->annotations++;
     rc = check_annotation(c, &a, image, category);
     if (rc == 0) {
-        rc = source_add_box(s, image->place, a.box, (int32_t)category->place, a.crowd ? KOLO_BOX_CROWD : 0, a.area,
-                            a.id);
+        rc = source_add_box(s, image->place, a.box, (int32_t)category->place, a.crowd ? KOLO_BOX_CROWD : 0, a.area, a.id);
         if (rc == KOLO_EINPUT) json_fail(&c->json, "annotation %lld: %s", (long long)a.id, kolo_error_text());
     }
     return rc < 0 ? source_fault(s, rc) : 0;
@@ -244,8 +238,7 @@ static int read_file(source *s, coco *c)
     if (rc < 0) return rc;
     KOLO_TRY(json_finish(j));
     if (!c->has_images || !c->has_categories)
-        return kolo_fail(KOLO_EINPUT, "%s: no list of %s; is it a file of COCO instances?", j->path,
-                         c->has_images ? "categories" : "images");
+        return kolo_fail(KOLO_EINPUT, "%s: no list of %s; is it a file of COCO instances?", j->path, c->has_images ? "categories" : "images");
     if (c->has_annotations && !c->annotations_read) {
         KOLO_TRY(json_return(j, &c->later));
         return read_annotations(s, c);
@@ -272,14 +265,10 @@ static int find_file(const pack_options *o, char **path)
     int rc = !folder || !begin ? KOLO_ECONFIG : folder_exists(folder) ? folder_list(folder, &n) : 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         if (!text_begins(n.list[i], begin) || !text_ends(n.list[i], ".json")) continue;
-        if (*path)
-            rc = kolo_fail(KOLO_EINPUT, "both %s and %s are there; --annotations names the one to take", *path,
-                           n.list[i]);
+        if (*path) rc = kolo_fail(KOLO_EINPUT, "both %s and %s are there; --annotations names the one to take", *path, n.list[i]);
         else if (!(*path = kolo_format("%s/%s", folder, n.list[i]))) rc = KOLO_ECONFIG;
     }
-    if (rc == 0 && !*path)
-        rc = kolo_fail(KOLO_EINPUT, "%s: no annotations/instances_%s*.json; --annotations names the file", o->in[0],
-                       o->split);
+    if (rc == 0 && !*path) rc = kolo_fail(KOLO_EINPUT, "%s: no annotations/instances_%s*.json; --annotations names the file", o->in[0], o->split);
     folder_free(&n);
     free(folder);
     free(begin);
@@ -310,8 +299,7 @@ static int find_pictures(source *s, const pack_options *o, const char *stem)
 {
     const char *const names[] = {stem, o->split, "."};
     for (int i = 0; i < 6; i++) {
-        char *folder =
-            kolo_format("%s%s%s%s", o->in[0], i % 2 ? "/images" : "", i < 4 ? "/" : "", i < 4 ? names[i / 2] : "");
+        char *folder = kolo_format("%s%s%s%s", o->in[0], i % 2 ? "/images" : "", i < 4 ? "/" : "", i < 4 ? names[i / 2] : "");
         if (!folder) return KOLO_ECONFIG;
         if (has_pictures(s, folder)) {
             s->root = folder;
@@ -321,8 +309,8 @@ static int find_pictures(source *s, const pack_options *o, const char *stem)
     }
     char path[4096];
     source_path(s, 0, path, sizeof path);
-    return kolo_fail(KOLO_EINPUT, "%s: no %s in it, nor in %s, images/%s, %s, images/%s, images: no folder of pictures",
-                     o->in[0], path, stem, stem, o->split, o->split);
+    return kolo_fail(KOLO_EINPUT, "%s: no %s in it, nor in %s, images/%s, %s, images/%s, images: no folder of pictures", o->in[0], path, stem, stem, o->split,
+                     o->split);
 }
 
 /* The published files have so many pictures and annotations. */
@@ -331,17 +319,12 @@ static int check_published(source *s, const coco *c, const char *stem)
     static const struct {
         const char *stem;
         int64_t images, annotations;
-    } known[] = {{"train2017", 118287, 860001},
-                 {"val2017", 5000, 36781},
-                 {"train2014", 82783, 604907},
-                 {"val2014", 40504, 291875}};
+    } known[] = {{"train2017", 118287, 860001}, {"val2017", 5000, 36781}, {"train2014", 82783, 604907}, {"val2014", 40504, 291875}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(stem, known[i].stem) != 0 || s->count < known[i].images / 2) continue;
         if (s->count == known[i].images && c->annotations == known[i].annotations) return 0;
-        return source_fault(s, kolo_fail(KOLO_EINPUT,
-                                         "%s: %lld pictures and %lld annotations, the published file has %lld and %lld",
-                                         c->json.path, (long long)s->count, (long long)c->annotations,
-                                         (long long)known[i].images, (long long)known[i].annotations));
+        return source_fault(s, kolo_fail(KOLO_EINPUT, "%s: %lld pictures and %lld annotations, the published file has %lld and %lld", c->json.path,
+                                         (long long)s->count, (long long)c->annotations, (long long)known[i].images, (long long)known[i].annotations));
     }
     return 0;
 }

@@ -62,8 +62,7 @@ int source_end_faults(source *s)
 {
     source_faults *f = &s->faults;
     if (f->count == 0) return 0;
-    kolo_log0(KOLO_LOG_WARN, "%lld wrong annotation%s left out", (long long)f->count,
-              f->count == 1 ? " was" : "s were");
+    kolo_log0(KOLO_LOG_WARN, "%lld wrong annotation%s left out", (long long)f->count, f->count == 1 ? " was" : "s were");
     if (f->count <= MOST_LISTED) return 0;
     char line[96];
     const int n = snprintf(line, sizeof line, "%lld more\tare not listed\n", (long long)(f->count - MOST_LISTED));

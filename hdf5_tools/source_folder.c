@@ -24,19 +24,16 @@ static int walk(source *s, int32_t label, const char *relative, int depth)
     int rc = 0;
     char *path = kolo_format("%s/%s", s->root, relative);
     if (!path) return KOLO_ECONFIG;
-    if (depth > MOST_DEPTH)
-        rc = kolo_fail(KOLO_EINPUT, "%s: folders nest deeper than %d; does a link point upwards?", path, MOST_DEPTH);
+    if (depth > MOST_DEPTH) rc = kolo_fail(KOLO_EINPUT, "%s: folders nest deeper than %d; does a link point upwards?", path, MOST_DEPTH);
     if (rc == 0) rc = folder_list(path, &n);
     free(path);
     if (rc < 0) return rc;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         struct stat info;
-        char *below = kolo_format("%s/%s", relative, n.list[i]),
-             *full = below ? kolo_format("%s/%s", s->root, below) : NULL;
+        char *below = kolo_format("%s/%s", relative, n.list[i]), *full = below ? kolo_format("%s/%s", s->root, below) : NULL;
         const bool found = full && stat(full, &info) == 0;
         if (!full) rc = KOLO_ECONFIG;
-        else if (!found && !leads_nowhere())
-            rc = kolo_fail(KOLO_EIO, "%s: %s; make it readable, or remove it", full, strerror(errno));
+        else if (!found && !leads_nowhere()) rc = kolo_fail(KOLO_EIO, "%s: %s; make it readable, or remove it", full, strerror(errno));
         else if (!found) rc = folder_is_picture(n.list[i]) ? source_add(s, label, below, 0) : 0;
         else if (S_ISDIR(info.st_mode)) rc = walk(s, label, below, depth + 1);
         else if (S_ISREG(info.st_mode) && folder_is_picture(n.list[i])) rc = source_add(s, label, below, info.st_size);
@@ -55,8 +52,7 @@ static int walk_class(source *s, const char *name)
     if (label == SOURCE_LEFT_OUT) return 0;
     const int64_t before = s->count;
     KOLO_TRY(walk(s, label, name, 0));
-    if (s->count == before)
-        return kolo_fail(KOLO_EINPUT, "%s/%s: a class folder without pictures; remove it or fill it", s->root, name);
+    if (s->count == before) return kolo_fail(KOLO_EINPUT, "%s/%s: a class folder without pictures; remove it or fill it", s->root, name);
     return 0;
 }
 
@@ -71,8 +67,7 @@ static int try_root(source *s, const char *path, const char *name)
 static int choose_root(source *s, const pack_options *o)
 {
     static const char *const val[] = {"val", "valid", "validation", "test"};
-    if (o->in_count != 1)
-        return kolo_fail(KOLO_ECONFIG, "--source imagefolder takes one --in folder, %d given", o->in_count);
+    if (o->in_count != 1) return kolo_fail(KOLO_ECONFIG, "--source imagefolder takes one --in folder, %d given", o->in_count);
     int found = try_root(s, o->in[0], o->split);
     for (int i = 0; i < 4 && found == 0 && strcmp(o->split, "val") == 0; i++) found = try_root(s, o->in[0], val[i]);
     if (found) return found < 0 ? found : 0;
@@ -82,12 +77,8 @@ static int choose_root(source *s, const pack_options *o)
     free(s->root);
     s->root = kolo_strdup(o->in[0]);
     if (!s->root) return KOLO_ECONFIG;
-    if (found)
-        return kolo_fail(KOLO_EINPUT, "--in %s has a folder train, but none for --split %s; give that folder itself",
-                         s->root, o->split);
-    return folder_exists(s->root) ? 0
-                                  : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root,
-                                              kolo_file_exists(s->root) ? "not a folder" : "no such folder");
+    if (found) return kolo_fail(KOLO_EINPUT, "--in %s has a folder train, but none for --split %s; give that folder itself", s->root, o->split);
+    return folder_exists(s->root) ? 0 : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root, kolo_file_exists(s->root) ? "not a folder" : "no such folder");
 }
 
 static int open_folder(source *s, const pack_options *o)
@@ -104,11 +95,8 @@ static int open_folder(source *s, const pack_options *o)
     }
     folder_free(&n);
     if (rc < 0) return rc;
-    if (s->count == 0)
-        return kolo_fail(KOLO_EINPUT, "%s: no class folders with pictures; expected %s/CLASS/picture.jpg", s->root,
-                         s->root);
+    if (s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no class folders with pictures; expected %s/CLASS/picture.jpg", s->root, s->root);
     return 0;
 }
 
-const source_kind source_folder = {
-    .name = "imagefolder", .help = "PATH/SPLIT/CLASS/... or PATH/CLASS/...: picture files", .open = open_folder};
+const source_kind source_folder = {.name = "imagefolder", .help = "PATH/SPLIT/CLASS/... or PATH/CLASS/...: picture files", .open = open_folder};

@@ -29,8 +29,7 @@ static int read_all(const char *path, uint8_t **data, size_t *bytes)
         if (got < 0) {
             int code;
             const char *why = gzerror(file, &code);
-            if (rc == 0)
-                rc = kolo_fail(KOLO_EINPUT, "%s: %s; fetch the file again", path, code == Z_ERRNO ? "read error" : why);
+            if (rc == 0) rc = kolo_fail(KOLO_EINPUT, "%s: %s; fetch the file again", path, code == Z_ERRNO ? "read error" : why);
             gzclose(file);
             return rc;
         }
@@ -38,42 +37,33 @@ static int read_all(const char *path, uint8_t **data, size_t *bytes)
         length += got;
     }
     const int closed = gzclose(file);
-    if (closed == Z_BUF_ERROR)
-        return kolo_fail(KOLO_EINPUT, "%s: the gzip stream is cut off; fetch the file again", path);
+    if (closed == Z_BUF_ERROR) return kolo_fail(KOLO_EINPUT, "%s: the gzip stream is cut off; fetch the file again", path);
     *bytes = (size_t)length;
     return 0;
 }
 
-static uint32_t big32(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
+static uint32_t big32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
 
 /* u8 array with `axes` sizes; the file must be exactly as long as they say. */
 static int check(const char *path, const uint8_t *data, size_t bytes, int axes, uint32_t *sizes)
 {
     uint64_t want = 4 + 4 * (uint64_t)axes, elements = 1;
     if (bytes < want || data[0] || data[1] || data[2] != 8 || data[3] != axes)
-        return kolo_fail(KOLO_EINPUT,
-                         "%s is not an IDX file of unsigned bytes with %d axes (first bytes 00 00 08 %02x)", path, axes,
-                         axes);
+        return kolo_fail(KOLO_EINPUT, "%s is not an IDX file of unsigned bytes with %d axes (first bytes 00 00 08 %02x)", path, axes, axes);
     for (int i = 0; i < axes; i++) {
         sizes[i] = big32(data + 4 + 4 * i);
         elements *= sizes[i] ? sizes[i] : 1;
-        if (sizes[i] == 0 || elements > 1ull << 40)
-            return kolo_fail(KOLO_EINPUT, "%s: sizes in the header are out of range", path);
+        if (sizes[i] == 0 || elements > 1ull << 40) return kolo_fail(KOLO_EINPUT, "%s: sizes in the header are out of range", path);
     }
     want += elements;
     if (bytes == want) return 0;
-    return kolo_fail(KOLO_EINPUT, "%s: %zu bytes, the header promises %llu; fetch the file again", path, bytes,
-                     (unsigned long long)want);
+    return kolo_fail(KOLO_EINPUT, "%s: %zu bytes, the header promises %llu; fetch the file again", path, bytes, (unsigned long long)want);
 }
 
 /* PREFIX-images-idx3-ubyte[.gz] of the split, in either of the common spellings. */
 static char *find_in(const char *folder, const char *prefix, const char *what, int axes)
 {
-    static const char *const forms[] = {"%s/%s-%s-idx%d-ubyte.gz", "%s/%s-%s-idx%d-ubyte", "%s/%s-%s.idx%d-ubyte",
-                                        "%s/%s-%s.idx%d-ubyte.gz"};
+    static const char *const forms[] = {"%s/%s-%s-idx%d-ubyte.gz", "%s/%s-%s-idx%d-ubyte", "%s/%s-%s.idx%d-ubyte", "%s/%s-%s.idx%d-ubyte.gz"};
     for (int i = 0; i < 4; i++) {
         char path[4096];
         const int n = snprintf(path, sizeof path, forms[i], folder, prefix, what, axes);
@@ -92,10 +82,8 @@ static int find_files(const pack_options *o, char **images, char **labels)
         *labels = *images ? find_in(o->in[0], prefix, "labels", 1) : NULL;
         return *labels ? 0 : KOLO_EINPUT;
     }
-    if (o->in_count == 1 && !kolo_file_exists(o->in[0]))
-        return kolo_fail(KOLO_EINPUT, "--in %s: no such file or folder", o->in[0]);
-    if (o->in_count != 2)
-        return kolo_fail(KOLO_ECONFIG, "--source mnist-idx takes a folder, or two files: --in IMAGES --in LABELS");
+    if (o->in_count == 1 && !kolo_file_exists(o->in[0])) return kolo_fail(KOLO_EINPUT, "--in %s: no such file or folder", o->in[0]);
+    if (o->in_count != 2) return kolo_fail(KOLO_ECONFIG, "--source mnist-idx takes a folder, or two files: --in IMAGES --in LABELS");
     *images = kolo_strdup(o->in[0]);
     *labels = kolo_strdup(o->in[1]);
     return *images && *labels ? 0 : KOLO_ECONFIG;
@@ -125,8 +113,7 @@ static int open_files(source *s, idx *x, const char *images, const char *labels)
     uint32_t sizes[3] = {0}, n = 0;
     KOLO_TRY(read_all(images, &x->images, &image_bytes));
     KOLO_TRY(read_all(labels, &x->labels, &label_bytes));
-    if (image_bytes >= 4 && label_bytes >= 4 && x->images[3] == 1 &&
-        x->labels[3] == 3) { /* given the other way round */
+    if (image_bytes >= 4 && label_bytes >= 4 && x->images[3] == 1 && x->labels[3] == 3) { /* given the other way round */
         uint8_t *swap = x->images;
         size_t swap_bytes = image_bytes;
         const char *swap_path = images;
@@ -139,8 +126,7 @@ static int open_files(source *s, idx *x, const char *images, const char *labels)
     s->channels = 1;
     s->height = (int)sizes[1];
     s->width = (int)sizes[2];
-    if (s->height > KOLO_PICTURE_MAX_SIDE || s->width > KOLO_PICTURE_MAX_SIDE)
-        return kolo_fail(KOLO_EINPUT, "%s: pictures too large", images);
+    if (s->height > KOLO_PICTURE_MAX_SIDE || s->width > KOLO_PICTURE_MAX_SIDE) return kolo_fail(KOLO_EINPUT, "%s: pictures too large", images);
     const char *slash = strrchr(images, '/');
     return add_all(s, x, n, slash ? slash + 1 : images);
 }

@@ -54,8 +54,7 @@ static int add_synset(imagenet *n, const char *text, int32_t *number)
 static int add_truth(imagenet *n, const text_rows *rows, const char *text)
 {
     int64_t id;
-    if (!text_integer(text, &id) || id < 1 || id > CLASSES)
-        return text_fail(rows, "`%.40s` is no ILSVRC2012_ID from 1 to %d", text, CLASSES);
+    if (!text_integer(text, &id) || id < 1 || id > CLASSES) return text_fail(rows, "`%.40s` is no ILSVRC2012_ID from 1 to %d", text, CLASSES);
     if (n->truths == VAL_PICTURES) return text_fail(rows, "more than %d lines", VAL_PICTURES);
     n->truth[n->truths++] = (int32_t)id;
     return 0;
@@ -69,8 +68,7 @@ static int add_id(imagenet *n, const text_rows *rows, const char *id_text, const
     if (!text_integer(id_text, &id) || id < 1) return text_fail(rows, "`%.40s` is no ILSVRC2012_ID", id_text);
     if (id > CLASSES) return 0;
     KOLO_TRY(add_synset(n, synset, &number));
-    if (n->of_id[id] && n->of_id[id] != number + 1)
-        return text_fail(rows, "ILSVRC2012_ID %lld has two synsets", (long long)id);
+    if (n->of_id[id] && n->of_id[id] != number + 1) return text_fail(rows, "ILSVRC2012_ID %lld has two synsets", (long long)id);
     n->ids += n->of_id[id] == 0;
     n->of_id[id] = number + 1;
     return 0;
@@ -108,15 +106,12 @@ static int take_line(imagenet *n, const text_rows *rows, char *line)
     int64_t number;
     if (count == 1 && text_integer(fields[0], &number)) return add_truth(n, rows, fields[0]);
     if (count == 1 && is_synset(fields[0]))
-        return text_fail(rows,
-                         "a list of synsets alone; without their ILSVRC2012_ID it does not tell which ID is which, for "
-                         "the IDs of the ground truth are not in the order of the synsets");
+        return text_fail(rows, "a list of synsets alone; without their ILSVRC2012_ID it does not tell which ID is which, for "
+                               "the IDs of the ground truth are not in the order of the synsets");
     if (count > 1 && is_synset(fields[1]))
-        return text_integer(fields[0], &number) ? add_id(n, rows, fields[0], fields[1])
-                                                : add_mapped(n, rows, fields[0], fields[1]);
-    return text_fail(
-        rows, "neither `picture synset`, nor `ILSVRC2012_ID synset`, nor an ILSVRC2012_ID; numbers do not tell a "
-              "class here, for there are several orders of them");
+        return text_integer(fields[0], &number) ? add_id(n, rows, fields[0], fields[1]) : add_mapped(n, rows, fields[0], fields[1]);
+    return text_fail(rows, "neither `picture synset`, nor `ILSVRC2012_ID synset`, nor an ILSVRC2012_ID; numbers do not tell a "
+                           "class here, for there are several orders of them");
 }
 
 static int read_annotations(imagenet *n, const char *path)
@@ -134,8 +129,7 @@ static int read_annotations(imagenet *n, const char *path)
 static int check_annotations(const imagenet *n)
 {
     if (n->truths && n->truths != VAL_PICTURES)
-        return kolo_fail(KOLO_EINPUT, "the ground truth has %lld lines, not %d; is the file whole?",
-                         (long long)n->truths, VAL_PICTURES);
+        return kolo_fail(KOLO_EINPUT, "the ground truth has %lld lines, not %d; is the file whole?", (long long)n->truths, VAL_PICTURES);
     if (n->truths && n->ids != CLASSES)
         return kolo_fail(KOLO_EINPUT,
                          "the ground truth is in ILSVRC2012_IDs, of which %lld of %d have a synset; --annotations "
@@ -154,8 +148,7 @@ static int find_synset(imagenet *n, const char *path, int32_t *number)
     const int64_t at = names_find(&n->pictures, stem);
     if (at >= 0) return *number = n->picture_synset[at], 0;
     digits = strrchr(stem, '_');
-    if (n->truths && text_begins(stem, "ILSVRC2012_val_") && text_integer(digits + 1, &index) && index >= 1 &&
-        index <= n->truths)
+    if (n->truths && text_begins(stem, "ILSVRC2012_val_") && text_integer(digits + 1, &index) && index >= 1 && index <= n->truths)
         return *number = n->of_id[n->truth[index - 1]] - 1, 0;
     for (const char *p = path; p; p = (p = strchr(p, '/')) ? p + 1 : NULL) /* a folder, or what the name begins with */
         if (is_synset(p) && strchr("/_.", p[9])) return add_synset(n, p, number);
@@ -226,9 +219,7 @@ static int read_folder(source *s, imagenet *n, const pack_options *o, const char
     char *path = kolo_format("%s/%s", folder, official), *classes = kolo_format("%s/n01440764", folder);
     int rc = path && classes ? 0 : KOLO_ECONFIG;
     const bool is_there = rc == 0 && kolo_file_exists(path);
-    if (rc == 0 && folder_exists(classes))
-        rc = kolo_fail(KOLO_EINPUT, "%s holds folders of classes, not tar files: --source imagefolder packs them",
-                       folder);
+    if (rc == 0 && folder_exists(classes)) rc = kolo_fail(KOLO_EINPUT, "%s holds folders of classes, not tar files: --source imagefolder packs them", folder);
     else if (is_there) rc = read_outer(s, n, path);
     free(path);
     free(classes);
@@ -241,8 +232,7 @@ static int read_folder(source *s, imagenet *n, const pack_options *o, const char
         free(path);
     }
     folder_free(&list);
-    if (rc == 0 && s->count == 0)
-        rc = kolo_fail(KOLO_EINPUT, "%s: neither %s nor tar files of classes (n01440764.tar)", folder, official);
+    if (rc == 0 && s->count == 0) rc = kolo_fail(KOLO_EINPUT, "%s: neither %s nor tar files of classes (n01440764.tar)", folder, official);
     return rc;
 }
 
@@ -255,9 +245,8 @@ static int check_published(const source *s, const imagenet *n, const pack_option
     if (s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no pictures", o->in[0]);
     if (s->count == want && s->classes >= CLASSES) return 0;
     if (n->synsets.count >= CLASSES && s->count > want / 2)
-        kolo_log0(KOLO_LOG_WARN, "%s: %lld pictures of %lld classes; the published %s has %lld of %d", o->in[0],
-                  (long long)s->count, (long long)n->synsets.count, train ? "training set" : "validation set",
-                  (long long)want, CLASSES);
+        kolo_log0(KOLO_LOG_WARN, "%s: %lld pictures of %lld classes; the published %s has %lld of %d", o->in[0], (long long)s->count,
+                  (long long)n->synsets.count, train ? "training set" : "validation set", (long long)want, CLASSES);
     return 0;
 }
 
@@ -268,8 +257,7 @@ static int open_imagenet(source *s, const pack_options *o)
     int rc = n ? 0 : KOLO_ECONFIG;
     for (int i = 0; i < o->annotation_count && rc == 0; i++) rc = read_annotations(n, o->annotations[i]);
     if (rc == 0) rc = check_annotations(n);
-    for (int i = 0; i < o->in_count && rc == 0; i++)
-        rc = folder_exists(o->in[i]) ? read_folder(s, n, o, o->in[i]) : read_outer(s, n, o->in[i]);
+    for (int i = 0; i < o->in_count && rc == 0; i++) rc = folder_exists(o->in[i]) ? read_folder(s, n, o, o->in[i]) : read_outer(s, n, o->in[i]);
     if (rc == 0) rc = names_to_sorted_classes(&n->synsets, s, &label);
     if (rc == 0) names_relabel(s, label);
     if (rc == 0) rc = check_published(s, n, o);
@@ -283,8 +271,7 @@ static int open_imagenet(source *s, const pack_options *o)
     return rc;
 }
 
-const source_kind source_imagenet = {
-    .name = "imagenet-tar",
-    .help = "ImageNet: ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar, or their folder; nothing is unpacked",
-    .annotations = "of the validation pictures: `picture synset`; or the ground truth, and `ILSVRC2012_ID synset`",
-    .open = open_imagenet};
+const source_kind source_imagenet = {.name = "imagenet-tar",
+                                     .help = "ImageNet: ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar, or their folder; nothing is unpacked",
+                                     .annotations = "of the validation pictures: `picture synset`; or the ground truth, and `ILSVRC2012_ID synset`",
+                                     .open = open_imagenet};

@@ -45,11 +45,9 @@ static int add_picture(source *s, lfw *l, int32_t label, const char *person, con
     int64_t number;
     if (!folder_is_picture(file)) return 0;
     if (!picture_stem(person, file, stem, sizeof stem))
-        return source_fault(s, kolo_fail(KOLO_EINPUT, "%s/%s/%s: the name is not %s_NNNN.jpg, as its folder asks for",
-                                         s->root, person, file, person));
+        return source_fault(s, kolo_fail(KOLO_EINPUT, "%s/%s/%s: the name is not %s_NNNN.jpg, as its folder asks for", s->root, person, file, person));
     KOLO_TRY(names_add(&l->pictures, stem, &number));
-    if (number != s->count)
-        return kolo_fail(KOLO_EINPUT, "%s/%s/%s: a second picture of this name", s->root, person, file);
+    if (number != s->count) return kolo_fail(KOLO_EINPUT, "%s/%s/%s: a second picture of this name", s->root, person, file);
     char *path = kolo_format("%s/%s", person, file);
     int rc = path ? source_add(s, label, path, -1) : KOLO_ECONFIG;
     free(path);
@@ -84,8 +82,7 @@ static int add_people(source *s, lfw *l, int64_t min_faces)
     int rc = 0;
     for (int64_t i = 0; i < people.count && rc == 0; i++) rc = add_person(s, l, people.list[i], min_faces);
     folder_free(&people);
-    if (rc == 0 && s->count == 0)
-        rc = kolo_fail(KOLO_EINPUT, "%s: no folders of people; %s/Name/Name_0001.jpg is expected", s->root, s->root);
+    if (rc == 0 && s->count == 0) rc = kolo_fail(KOLO_EINPUT, "%s: no folders of people; %s/Name/Name_0001.jpg is expected", s->root, s->root);
     return rc;
 }
 
@@ -106,24 +103,19 @@ static int find_picture(const lfw *l, const text_rows *rows, const char *person,
 {
     char stem[256];
     int64_t n;
-    if (!text_integer(number, &n) || n < 1 || n > 9999)
-        return text_fail(rows, "`%.40s` is no number of a picture", number);
+    if (!text_integer(number, &n) || n < 1 || n > 9999) return text_fail(rows, "`%.40s` is no number of a picture", number);
     snprintf(stem, sizeof stem, "%.200s_%04d", person, (int)n);
     *sample = names_find(&l->pictures, stem);
     return *sample >= 0 ? 0 : text_fail(rows, "there is no picture %s", stem);
 }
 
-static int add_pair(source *s, lfw *l, const text_rows *rows, const char *set, char **fields, int n, bool same,
-                    int fold)
+static int add_pair(source *s, lfw *l, const text_rows *rows, const char *set, char **fields, int n, bool same, int fold)
 {
     int64_t a = 0, b = 0;
-    if (n != (same ? 3 : 4))
-        return source_fault(
-            s, text_fail(rows, "%d columns, a pair of %s has %d", n, same ? "one person" : "two people", same ? 3 : 4));
+    if (n != (same ? 3 : 4)) return source_fault(s, text_fail(rows, "%d columns, a pair of %s has %d", n, same ? "one person" : "two people", same ? 3 : 4));
     int rc = find_picture(l, rows, fields[0], fields[1], &a);
     if (rc == 0) rc = find_picture(l, rows, fields[same ? 0 : 2], fields[same ? 2 : 3], &b);
-    if (rc == 0 && !same && strcmp(fields[0], fields[2]) == 0)
-        rc = text_fail(rows, "a pair of two people names %s twice", fields[0]);
+    if (rc == 0 && !same && strcmp(fields[0], fields[2]) == 0) rc = text_fail(rows, "a pair of two people names %s twice", fields[0]);
     if (rc < 0) return source_fault(s, rc);
     return source_add_pair(s, set, a, b, same, fold);
 }
@@ -135,8 +127,8 @@ static int read_head(text_rows *rows, int64_t *folds, int64_t *pairs)
     const int rc = text_next(rows, &line), n = rc > 0 ? text_words(line, fields, 2) : 0;
     *folds = 1;
     if (rc < 0) return rc;
-    if ((n == 1 || n == 2) && (n == 1 || text_integer(fields[0], folds)) && text_integer(fields[n - 1], pairs) &&
-        *folds >= 1 && *folds <= MOST_FOLDS && *pairs >= 1 && *pairs <= INT32_MAX)
+    if ((n == 1 || n == 2) && (n == 1 || text_integer(fields[0], folds)) && text_integer(fields[n - 1], pairs) && *folds >= 1 && *folds <= MOST_FOLDS &&
+        *pairs >= 1 && *pairs <= INT32_MAX)
         return n;
     return text_fail(rows, "the first line of a pairs file is `PAIRS` or `FOLDS PAIRS`");
 }
@@ -156,22 +148,18 @@ static int read_pairs(source *s, lfw *l, const char *path)
     KOLO_TRY(text_open(&rows, path));
     int rc = read_head(&rows, &folds, &pairs);
     const char *set = rc > 0 ? set_name(path, rc == 2) : NULL;
-    if (rc > 0 && !set)
-        rc = kolo_fail(KOLO_EINPUT, "%s: the name tells neither DevTrain nor DevTest, and there are no folds", path);
+    if (rc > 0 && !set) rc = kolo_fail(KOLO_EINPUT, "%s: the name tells neither DevTrain nor DevTest, and there are no folds", path);
     for (int i = 0; rc >= 0 && i < s->pair_sets; i++)
-        if (strcmp(s->pair_set_names[i], set) == 0)
-            rc = kolo_fail(KOLO_EINPUT, "%s: pairs %s are given twice", path, set);
+        if (strcmp(s->pair_set_names[i], set) == 0) rc = kolo_fail(KOLO_EINPUT, "%s: pairs %s are given twice", path, set);
     while (rc >= 0 && (rc = text_next(&rows, &line)) > 0) {
         if (!*line) continue;
         const int64_t at = read++ % (2 * pairs), fold = (read - 1) / (2 * pairs);
         const int n = text_split(line, '\t', fields, 4);
-        rc = fold < folds ? add_pair(s, l, &rows, set, fields, n, at < pairs, (int)fold)
-                          : text_fail(&rows, "more pairs than the first line says");
+        rc = fold < folds ? add_pair(s, l, &rows, set, fields, n, at < pairs, (int)fold) : text_fail(&rows, "more pairs than the first line says");
     }
     text_close(&rows);
     if (rc == 0 && read != folds * 2 * pairs)
-        rc = kolo_fail(KOLO_EINPUT, "%s: %lld pairs, the first line promises %lld; it is cut off", path,
-                       (long long)read, (long long)(folds * 2 * pairs));
+        rc = kolo_fail(KOLO_EINPUT, "%s: %lld pairs, the first line promises %lld; it is cut off", path, (long long)read, (long long)(folds * 2 * pairs));
     return rc;
 }
 
@@ -182,12 +170,10 @@ static int find_root(source *s, const pack_options *o)
 {
     static const char *const usual[] = {"lfw", "lfw_funneled", "lfw-funneled", "lfw-deepfunneled", "lfw_deepfunneled"};
     int rc = 0;
-    if (o->in_count != 1)
-        return kolo_fail(KOLO_ECONFIG, "--source lfw takes one --in folder, %d are given", o->in_count);
+    if (o->in_count != 1) return kolo_fail(KOLO_ECONFIG, "--source lfw takes one --in folder, %d are given", o->in_count);
     for (int i = 0; i < 5 && rc == 0; i++) {
         char *found = folder_below(o->in[0], usual[i], &rc);
-        if (found && s->root)
-            rc = kolo_fail(KOLO_EINPUT, "both %s and %s are there; give one of them as --in", s->root, found);
+        if (found && s->root) rc = kolo_fail(KOLO_EINPUT, "both %s and %s are there; give one of them as --in", s->root, found);
         if (found && !s->root) s->root = found;
         else free(found);
     }
@@ -208,9 +194,7 @@ static int read_all_pairs(source *s, lfw *l, const pack_options *o)
         else if (kolo_file_exists(path)) rc = read_pairs(s, l, path);
         free(path);
     }
-    if (rc == 0 && s->pairs == 0)
-        kolo_log0(KOLO_LOG_WARN, "%s: no pairs; --annotations pairs.txt names them where verification is wanted",
-                  s->root);
+    if (rc == 0 && s->pairs == 0) kolo_log0(KOLO_LOG_WARN, "%s: no pairs; --annotations pairs.txt names them where verification is wanted", s->root);
     return rc;
 }
 

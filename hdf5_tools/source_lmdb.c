@@ -45,10 +45,7 @@ typedef struct listing {
 
 /* ---- keys ------------------------------------------------------------------------------------------------------ */
 
-static bool is_bookkeeping(const char *key)
-{
-    return text_begins(key, "__") || strcmp(key, "num-samples") == 0 || strcmp(key, "num_samples") == 0;
-}
+static bool is_bookkeeping(const char *key) { return text_begins(key, "__") || strcmp(key, "num-samples") == 0 || strcmp(key, "num_samples") == 0; }
 
 /* ---- labels ---------------------------------------------------------------------------------------------------- */
 
@@ -108,9 +105,7 @@ static int picture_label(listing *l, const char *key, int32_t *label)
     *label = SOURCE_UNLABELLED;
     if (l->keys.count) {
         const int64_t at = names_find(&l->keys, key);
-        if (at < 0)
-            return kolo_fail(KOLO_EINPUT, "%s/%s: %s has no row for this key", l->o->in[l->input], key,
-                             l->o->annotations[0]);
+        if (at < 0) return kolo_fail(KOLO_EINPUT, "%s/%s: %s has no row for this key", l->o->in[l->input], key, l->o->annotations[0]);
         return *label = l->key_label[at], 0;
     }
     const char *slash = strchr(key, '/');
@@ -126,8 +121,7 @@ static int picture_label(listing *l, const char *key, int32_t *label)
 static void note_size(source *s, const datum *d)
 {
     const datum all = {.height = s->height, .width = s->width, .channels = s->channels};
-    const bool same =
-        s->count == 0 || (d->height == all.height && d->width == all.width && d->channels == all.channels);
+    const bool same = s->count == 0 || (d->height == all.height && d->width == all.width && d->channels == all.channels);
     s->height = s->width = s->channels = 0;
     if (!d->encoded && same) s->height = d->height, s->width = d->width, s->channels = d->channels;
 }
@@ -159,8 +153,7 @@ static int find_form(listing *l, const char *key, lmdb_part v)
     }
     if (is_bookkeeping(key)) return 0;
     if (datum_read(v.data, v.bytes, &d) == 0) return l->form = DATUMS, 1;
-    return kolo_fail(KOLO_EINPUT, "%s/%s: neither a picture nor a Datum of Caffe; %s", l->o->in[l->input], key,
-                     kolo_error_text());
+    return kolo_fail(KOLO_EINPUT, "%s/%s: neither a picture nor a Datum of Caffe; %s", l->o->in[l->input], key, kolo_error_text());
 }
 
 static int add_value(listing *l, const char *key, lmdb_part v, int32_t label)
@@ -207,9 +200,7 @@ static int open_values(source *s, const pack_options *o, bool rgb)
     listing l = {.s = s, .x = x, .o = o};
     if (!x) return KOLO_ECONFIG;
     x->rgb = rgb;
-    int rc = o->annotation_count > 2
-                 ? kolo_fail(KOLO_ECONFIG, "--source lmdb takes --annotations twice at most: rows and names")
-                 : 0;
+    int rc = o->annotation_count > 2 ? kolo_fail(KOLO_ECONFIG, "--source lmdb takes --annotations twice at most: rows and names") : 0;
     if (rc == 0 && o->in_count == 1 && !(s->root = kolo_strdup(o->in[0]))) rc = KOLO_ECONFIG;
     for (int i = 0; i < o->in_count && rc == 0; i++) {
         l.form = UNKNOWN;
@@ -256,13 +247,12 @@ static void close_lmdb(source *s)
 
 #define ANNOTATIONS "of pictures rows `key TAB label` [the folder in the key]; the names of labels that are numbers"
 
-const source_kind source_lmdb = {
-    .name = "lmdb",
-    .help = "LMDB of picture files (LSUN: one --in a class) or of Caffe's Datum, whose planes are blue, green, red",
-    .annotations = ANNOTATIONS,
-    .open = open_lmdb,
-    .load = load,
-    .close = close_lmdb};
+const source_kind source_lmdb = {.name = "lmdb",
+                                 .help = "LMDB of picture files (LSUN: one --in a class) or of Caffe's Datum, whose planes are blue, green, red",
+                                 .annotations = ANNOTATIONS,
+                                 .open = open_lmdb,
+                                 .load = load,
+                                 .close = close_lmdb};
 const source_kind source_lmdb_rgb = {.name = "lmdb-rgb",
                                      .help = "the same with Datums whose planes are red, green, blue",
                                      .annotations = ANNOTATIONS,

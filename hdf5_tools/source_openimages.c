@@ -19,25 +19,10 @@
 
 #define MOST_COLUMNS 64
 
-enum column {
-    IMAGE,
-    LABEL,
-    CONFIDENCE,
-    XMIN,
-    XMAX,
-    YMIN,
-    YMAX,
-    OCCLUDED,
-    TRUNCATED,
-    GROUP_OF,
-    DEPICTION,
-    INSIDE,
-    COLUMNS
-};
+enum column { IMAGE, LABEL, CONFIDENCE, XMIN, XMAX, YMIN, YMAX, OCCLUDED, TRUNCATED, GROUP_OF, DEPICTION, INSIDE, COLUMNS };
 
-static const char *const column_names[COLUMNS] = {"ImageID",     "LabelName", "Confidence",  "XMin",
-                                                  "XMax",        "YMin",      "YMax",        "IsOccluded",
-                                                  "IsTruncated", "IsGroupOf", "IsDepiction", "IsInside"};
+static const char *const column_names[COLUMNS] = {"ImageID", "LabelName",  "Confidence",  "XMin",      "XMax",        "YMin",
+                                                  "YMax",    "IsOccluded", "IsTruncated", "IsGroupOf", "IsDepiction", "IsInside"};
 static const uint8_t column_flags[COLUMNS] = {[OCCLUDED] = KOLO_BOX_OCCLUDED,
                                               [TRUNCATED] = KOLO_BOX_TRUNCATED,
                                               [GROUP_OF] = KOLO_BOX_GROUP_OF,
@@ -73,10 +58,7 @@ static int add_class(source *s, openimages *x, const char *label, const char *na
     return 0;
 }
 
-static bool is_label(const char *text)
-{
-    return text_begins(text, "/m/") || text_begins(text, "/g/") || text_begins(text, "/t/");
-}
+static bool is_label(const char *text) { return text_begins(text, "/m/") || text_begins(text, "/g/") || text_begins(text, "/t/"); }
 
 static int read_classes(source *s, openimages *x, text_rows *rows, char **fields, int n)
 {
@@ -115,21 +97,18 @@ static int parse_flags(const openimages *x, const text_rows *rows, char *const *
     return 0;
 }
 
-static int add_box(source *s, const openimages *x, const text_rows *rows, char *const *fields, int64_t sample,
-                   int32_t label)
+static int add_box(source *s, const openimages *x, const text_rows *rows, char *const *fields, int64_t sample, int32_t label)
 {
     static const enum column order[4] = {XMIN, YMIN, XMAX, YMAX};
     double box[4];
     uint8_t flags;
     for (int i = 0; i < 4; i++) KOLO_TRY(parse_part(x, rows, fields, order[i], &box[i]));
-    if (box[2] < box[0] || box[3] < box[1])
-        return text_fail(rows, "a box from (%g, %g) to (%g, %g)", box[0], box[1], box[2], box[3]);
+    if (box[2] < box[0] || box[3] < box[1]) return text_fail(rows, "a box from (%g, %g) to (%g, %g)", box[0], box[1], box[2], box[3]);
     KOLO_TRY(parse_flags(x, rows, fields, &flags));
     return source_add_box(s, sample, box, label, flags, -1, -1);
 }
 
-static int add_tag(source *s, const openimages *x, const text_rows *rows, char *const *fields, int64_t sample,
-                   int32_t label)
+static int add_tag(source *s, const openimages *x, const text_rows *rows, char *const *fields, int64_t sample, int32_t label)
 {
     double confidence;
     KOLO_TRY(parse_part(x, rows, fields, CONFIDENCE, &confidence));
@@ -175,8 +154,7 @@ static int read_file(source *s, openimages *x, const char *path, bool classes)
     if (rc > 0 && n > 0 && n <= MOST_COLUMNS) {
         const int is_rows = find_columns(x, fields, n);
         const bool is_classes = !is_rows && (is_label(fields[0]) || strcmp(fields[0], "LabelName") == 0);
-        if (!is_rows && !is_classes)
-            rc = text_fail(&rows, "neither boxes nor image labels nor classes of Open Images, by this line");
+        if (!is_rows && !is_classes) rc = text_fail(&rows, "neither boxes nor image labels nor classes of Open Images, by this line");
         else if (is_classes) rc = classes ? read_classes(s, x, &rows, fields, n) : 0;
         else if (classes) rc = 0;
         else
@@ -210,8 +188,7 @@ static int add_pictures(source *s, openimages *x)
         rc = source_add(s, SOURCE_UNLABELLED, n.list[i], -1);
         *strrchr(n.list[i], '.') = 0;
         if (rc == 0) rc = names_add(&x->images, n.list[i], &number);
-        if (rc == 0 && number != s->count - 1)
-            rc = kolo_fail(KOLO_EINPUT, "%s: two pictures are called %s", s->root, n.list[i]);
+        if (rc == 0 && number != s->count - 1) rc = kolo_fail(KOLO_EINPUT, "%s: two pictures are called %s", s->root, n.list[i]);
         if (rc == 0 && number_of(n.list[i]) != -1) source_set_id(s, number, number_of(n.list[i]));
     }
     folder_free(&n);
@@ -224,8 +201,7 @@ static int find_root(source *s, const pack_options *o)
 {
     const char *const below[] = {long_split(o), o->split};
     int rc = 0;
-    if (o->in_count != 1)
-        return kolo_fail(KOLO_ECONFIG, "--source openimages-csv takes one --in folder, %d are given", o->in_count);
+    if (o->in_count != 1) return kolo_fail(KOLO_ECONFIG, "--source openimages-csv takes one --in folder, %d are given", o->in_count);
     for (int i = 0; i < 4 && rc == 0 && !s->root; i++) {
         char *path = kolo_format("%s%s", i < 2 ? "" : "images/", below[i % 2]);
         if (!path) return KOLO_ECONFIG;
@@ -289,12 +265,8 @@ static int list_files(const pack_options *o, folder_names *files)
 static int check_rows(const source *s, const openimages *x)
 {
     if (x->rows == 0) return kolo_fail(KOLO_EINPUT, "no boxes and no image labels in the files that are given");
-    if (x->rows == x->absent)
-        return kolo_fail(KOLO_EINPUT, "%s: not one of its pictures is in the annotations; is it another split?",
-                         s->root);
-    if (x->absent)
-        kolo_log0(KOLO_LOG_WARN, "%lld of %lld rows are of pictures that are not in %s", (long long)x->absent,
-                  (long long)x->rows, s->root);
+    if (x->rows == x->absent) return kolo_fail(KOLO_EINPUT, "%s: not one of its pictures is in the annotations; is it another split?", s->root);
+    if (x->absent) kolo_log0(KOLO_LOG_WARN, "%lld of %lld rows are of pictures that are not in %s", (long long)x->absent, (long long)x->rows, s->root);
     return 0;
 }
 
@@ -307,8 +279,7 @@ static int open_openimages(source *s, const pack_options *o)
     if (rc == 0) rc = list_files(o, &files);
     if (rc == 0) rc = add_pictures(s, &x);
     for (int64_t i = 0; i < files.count && rc == 0; i++) rc = read_file(s, &x, files.list[i], true);
-    if (rc == 0 && x.labels.count == 0)
-        rc = kolo_fail(KOLO_EINPUT, "no file of classes (class-descriptions-boxable.csv) among the annotations");
+    if (rc == 0 && x.labels.count == 0) rc = kolo_fail(KOLO_EINPUT, "no file of classes (class-descriptions-boxable.csv) among the annotations");
     for (int64_t i = 0; i < files.count && rc == 0; i++) rc = read_file(s, &x, files.list[i], false);
     if (rc == 0) rc = check_rows(s, &x);
     if (s->boxes == 0) s->box_form = SOURCE_BOX_NONE;
@@ -319,9 +290,7 @@ static int open_openimages(source *s, const pack_options *o)
     return rc;
 }
 
-const source_kind source_openimages = {
-    .name = "openimages-csv",
-    .help = "Open Images: pictures by ImageID; boxes with their flags, image labels as tags",
-    .annotations =
-        "*-annotations-bbox.csv, *-imagelabels*.csv, class-descriptions*.csv [those in PATH or PATH/annotations]",
-    .open = open_openimages};
+const source_kind source_openimages = {.name = "openimages-csv",
+                                       .help = "Open Images: pictures by ImageID; boxes with their flags, image labels as tags",
+                                       .annotations = "*-annotations-bbox.csv, *-imagelabels*.csv, class-descriptions*.csv [those in PATH or PATH/annotations]",
+                                       .open = open_openimages};

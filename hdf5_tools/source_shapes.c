@@ -10,10 +10,7 @@
 #include "shapes.h"
 
 /* Splits draw from different numbers. */
-static int64_t first_number(const char *split)
-{
-    return strcmp(split, "train") == 0 ? 0 : strcmp(split, "val") == 0 ? 1000000000 : 2000000000;
-}
+static int64_t first_number(const char *split) { return strcmp(split, "train") == 0 ? 0 : strcmp(split, "val") == 0 ? 1000000000 : 2000000000; }
 
 typedef struct shapes {
     int64_t first;

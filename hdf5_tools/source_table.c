@@ -25,9 +25,8 @@ static int next_row(table *t, source *s, char *fields[2])
         if (!*line) continue;
         const int n = text_split(line, '\t', fields, 2);
         if (n == 2 && *fields[0] && *fields[1]) return 1;
-        KOLO_TRY(source_fault(
-            s, n == 2 ? text_fail(&t->rows, "the path or the label is empty")
-                      : text_fail(&t->rows, "2 columns `path TAB label` are expected, this line has %d", n)));
+        KOLO_TRY(source_fault(s, n == 2 ? text_fail(&t->rows, "the path or the label is empty")
+                                        : text_fail(&t->rows, "2 columns `path TAB label` are expected, this line has %d", n)));
     }
     return rc;
 }
@@ -72,8 +71,7 @@ static int open_table(source *s, const pack_options *o)
 {
     table t = {0};
     int32_t *label = NULL;
-    if (o->in_count != 1 || o->annotation_count > 1)
-        return kolo_fail(KOLO_ECONFIG, "--source list takes one --in LIST, and one --annotations NAMES at most");
+    if (o->in_count != 1 || o->annotation_count > 1) return kolo_fail(KOLO_ECONFIG, "--source list takes one --in LIST, and one --annotations NAMES at most");
     int rc = read_rows(&t, s, o->in[0]);
     if (rc == 0 && s->count == 0) rc = kolo_fail(KOLO_EINPUT, "%s: no lines `path TAB label`", o->in[0]);
     if (rc == 0) rc = names_to_classes(&t.labels, s, o->annotation_count ? o->annotations[0] : NULL, &label);
@@ -86,7 +84,6 @@ static int open_table(source *s, const pack_options *o)
 }
 
 const source_kind source_table = {.name = "list",
-                                  .help =
-                                      "a text file of lines `path TAB label`; a label is a name, or a number from 0",
+                                  .help = "a text file of lines `path TAB label`; a label is a name, or a number from 0",
                                   .annotations = "the names of labels that are numbers, one a line",
                                   .open = open_table};

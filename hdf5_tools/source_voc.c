@@ -69,13 +69,11 @@ static int read_box(xml_reader *x, double numbers[4], int *seen)
 static int check_box(const xml_reader *x, const voc_box *b, int seen, bool has_name)
 {
     const double *n = b->numbers;
-    if (!has_name || seen != 15)
-        return xml_fail(x, "the object that ends here lacks %s", has_name ? "its bndbox" : "a name");
+    if (!has_name || seen != 15) return xml_fail(x, "the object that ends here lacks %s", has_name ? "its bndbox" : "a name");
     if (n[0] < 0 || n[1] < 0 || n[2] < n[0] || n[3] < n[1])
         return xml_fail(x, "the object that ends here has a box from (%g, %g) to (%g, %g)", n[0], n[1], n[2], n[3]);
     if (n[2] == n[0] || n[3] == n[1]) {
-        xml_fail(x, "the object that ends here is a mere point or line, from (%g, %g) to (%g, %g); it is kept", n[0],
-                 n[1], n[2], n[3]);
+        xml_fail(x, "the object that ends here is a mere point or line, from (%g, %g) to (%g, %g); it is kept", n[0], n[1], n[2], n[3]);
         kolo_log0(KOLO_LOG_WARN, "%s", kolo_error_text());
     }
     return 0;
@@ -114,8 +112,7 @@ static int read_size(xml_reader *x, picture *p)
         if (!width && strcmp(name, "height") != 0) rc = xml_skip(x);
         else {
             KOLO_TRY(read_number(x, &value));
-            if (value < 0 || value > UINT16_MAX || value != (double)(int64_t)value)
-                return xml_fail(x, "a picture of %g pixels", value);
+            if (value < 0 || value > UINT16_MAX || value != (double)(int64_t)value) return xml_fail(x, "a picture of %g pixels", value);
             *(width ? &p->width : &p->height) = (int64_t)value;
             rc = 0;
         }
@@ -162,8 +159,7 @@ static int add_file(source *s, const voc *v, const char *id, const picture *p)
         char *full = kolo_format("%s/JPEGImages/%s%s", v->root, id, endings[i % 6]);
         if (!full) return KOLO_ECONFIG;
         int rc = 1;
-        if (i == 6 || kolo_file_exists(full))
-            rc = source_add(s, SOURCE_UNLABELLED, s->root ? full + strlen(v->root) + 1 : full, -1);
+        if (i == 6 || kolo_file_exists(full)) rc = source_add(s, SOURCE_UNLABELLED, s->root ? full + strlen(v->root) + 1 : full, -1);
         free(full);
         if (rc <= 0) return rc;
     }
@@ -196,8 +192,7 @@ static int read_list(source *s, voc *v, const char *path)
     while ((rc = text_next(&rows, &line)) > 0) {
         const int n = text_words(line, fields, 2);
         if (n == 1) rc = add_picture(s, v, fields[0]);
-        if (n > 1)
-            rc = text_fail(&rows, "%d columns; a list has one picture a line (lists of a single class have two)", n);
+        if (n > 1) rc = text_fail(&rows, "%d columns; a list has one picture a line (lists of a single class have two)", n);
         if (rc < 0) break;
     }
     text_close(&rows);
@@ -225,8 +220,7 @@ static int read_root(source *s, voc *v, const pack_options *o, int i)
 {
     int rc = 0;
     v->root = o->in[i];
-    char *annotations = folder_below(v->root, "Annotations", &rc),
-         *lists = folder_below(v->root, "ImageSets/Main", &rc);
+    char *annotations = folder_below(v->root, "Annotations", &rc), *lists = folder_below(v->root, "ImageSets/Main", &rc);
     if (rc == 0 && !annotations)
         rc = kolo_fail(KOLO_EINPUT,
                        "%s: no folder Annotations; --in is the folder that holds Annotations and JPEGImages "
@@ -248,9 +242,8 @@ static int read_root(source *s, voc *v, const pack_options *o, int i)
 /* The 20 of the challenge, in its order, where no others are met: so every split has the same labels. */
 static int make_classes(source *s, const voc *v, int32_t **label)
 {
-    static const char *const challenge[] = {
-        "aeroplane",   "bicycle", "bird",  "boat",      "bottle", "bus",         "car",   "cat",  "chair", "cow",
-        "diningtable", "dog",     "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"};
+    static const char *const challenge[] = {"aeroplane",   "bicycle", "bird",  "boat",      "bottle", "bus",         "car",   "cat",  "chair", "cow",
+                                            "diningtable", "dog",     "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"};
     int64_t known = 0;
     for (int c = 0; c < 20; c++) known += names_find(&v->names, challenge[c]) >= 0;
     if (known == 0 || known < v->names.count) return names_to_sorted_classes(&v->names, s, label);
@@ -270,8 +263,7 @@ static int keep_used_names(voc *v)
 {
     name_table used = {0};
     int rc = 0;
-    for (int64_t i = 0; i < v->boxes && rc == 0; i++)
-        rc = names_add(&used, names_text(&v->names, v->box[i].name), &v->box[i].name);
+    for (int64_t i = 0; i < v->boxes && rc == 0; i++) rc = names_add(&used, names_text(&v->names, v->box[i].name), &v->box[i].name);
     names_free(&v->names);
     v->names = used;
     return rc;

@@ -33,9 +33,7 @@ static int add_group(source *s, webdataset *w, const tar_stream *t, int archive)
     int64_t number;
     if (w->picture.path[0] == 0) return kolo_fail(KOLO_EINPUT, "%s:%s: a sample without a picture", t->path, w->key);
     if (w->label[0] == 0)
-        return kolo_fail(KOLO_EINPUT,
-                         "%s:%s: a sample without a label; a .cls, or a .json with `label` or `cls`, is expected",
-                         t->path, w->key);
+        return kolo_fail(KOLO_EINPUT, "%s:%s: a sample without a label; a .cls, or a .json with `label` or `cls`, is expected", t->path, w->key);
     KOLO_TRY(names_add(&w->labels, w->label, &number));
     return source_add_range(s, (int32_t)number, w->picture.path, archive, w->picture.offset, w->picture.bytes);
 }
@@ -60,8 +58,7 @@ static int set_label(webdataset *w, const tar_stream *t, const tar_member *m, co
     if (!*label || strlen(label) >= sizeof w->label || strchr(label, '\n'))
         return kolo_fail(KOLO_EINPUT, "%s:%s: no label, or not a single line", t->path, m->path);
     if (w->label[0] && strcmp(w->label, label) != 0)
-        return kolo_fail(KOLO_EINPUT, "%s:%s: label `%.40s`, but another member of the sample says `%.40s`", t->path,
-                         m->path, label, w->label);
+        return kolo_fail(KOLO_EINPUT, "%s:%s: label `%.40s`, but another member of the sample says `%.40s`", t->path, m->path, label, w->label);
     snprintf(w->label, sizeof w->label, "%s", label);
     return 0;
 }
@@ -86,8 +83,7 @@ static int read_json(webdataset *w, const tar_stream *t, const tar_member *m)
     char number[32], *path = kolo_format("%s:%s", t->path, m->path);
     int64_t value;
     if (!path) return KOLO_ECONFIG;
-    int rc = m->bytes > MOST_JSON ? kolo_fail(KOLO_EINPUT, "%s: too large for a label", path)
-                                  : json_open_part(&j, path, t->fd, m->offset, m->bytes);
+    int rc = m->bytes > MOST_JSON ? kolo_fail(KOLO_EINPUT, "%s: too large for a label", path) : json_open_part(&j, path, t->fd, m->offset, m->bytes);
     free(path);
     if (rc < 0) return rc;
     rc = json_object(&j);
@@ -111,9 +107,7 @@ static int read_json(webdataset *w, const tar_stream *t, const tar_member *m)
 
 static int set_picture(webdataset *w, const tar_stream *t, const tar_member *m)
 {
-    if (w->picture.path[0])
-        return kolo_fail(KOLO_EINPUT, "%s:%s: a second picture of one sample, after %s", t->path, m->path,
-                         w->picture.path);
+    if (w->picture.path[0]) return kolo_fail(KOLO_EINPUT, "%s:%s: a second picture of one sample, after %s", t->path, m->path, w->picture.path);
     w->picture = *m;
     return 0;
 }
@@ -189,8 +183,7 @@ static int read_braces(source *s, webdataset *w, const char *text)
     const long long low = strtoll(open + 1, &end, 10);
     const bool good = dots && close && end == dots && dots > open + 1;
     const long long high = good ? strtoll(dots + 2, &end, 10) : 0;
-    if (!good || end != close || close == dots + 2 || low < 0 || high < low || high - low >= MOST_BRACE ||
-        strchr(close, '{'))
+    if (!good || end != close || close == dots + 2 || low < 0 || high < low || high - low >= MOST_BRACE || strchr(close, '{'))
         return kolo_fail(KOLO_ECONFIG, "--in %s: {FIRST..LAST} is expected, once", text);
     for (long long i = low; i <= high; i++) {
         char *path = kolo_format("%.*s%0*lld%s", (int)(open - text), text, (int)(dots - open) - 1, i, close + 1);
@@ -212,8 +205,7 @@ static int open_webdataset(source *s, const pack_options *o)
     webdataset *w = kolo_alloc(sizeof *w);
     int32_t *label = NULL;
     int rc = w ? 0 : KOLO_ECONFIG;
-    if (o->annotation_count > 1)
-        rc = kolo_fail(KOLO_ECONFIG, "--source webdataset-tar takes one --annotations at most");
+    if (o->annotation_count > 1) rc = kolo_fail(KOLO_ECONFIG, "--source webdataset-tar takes one --annotations at most");
     for (int i = 0; i < o->in_count && rc == 0; i++) rc = read_input(s, w, o->in[i]);
     if (rc == 0 && s->count == 0) rc = kolo_fail(KOLO_EINPUT, "%s: no samples", o->in[0]);
     if (rc == 0) rc = names_to_classes(&w->labels, s, o->annotation_count ? o->annotations[0] : NULL, &label);

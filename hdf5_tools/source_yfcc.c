@@ -122,8 +122,7 @@ static int add_autotags(yfcc *y, const text_rows *rows, int64_t sample, char *li
         end = list + strcspn(list, ",");
         if (*end) *end++ = 0;
         char *colon = strrchr(list, ':');
-        if (!colon || !text_number(colon + 1, &score) || score < 0 || score > 1)
-            return text_fail(rows, "`%.60s` where tag:score is expected", list);
+        if (!colon || !text_number(colon + 1, &score) || score < 0 || score > 1) return text_fail(rows, "`%.60s` where tag:score is expected", list);
         *colon = 0;
         KOLO_TRY(add_tag(y, sample, list, score));
     }
@@ -224,20 +223,17 @@ static int check_found(const source *s, const yfcc *y, const pack_options *o)
                          "abcdef....jpg), id, or the name in its URL",
                          s->root, (long long)(y->rows - y->videos));
     if (y->absent || y->videos)
-        kolo_log0(KOLO_LOG_WARN, "%lld photos of the metadata are not in %s; %lld videos were passed over",
-                  (long long)y->absent, s->root, (long long)y->videos);
+        kolo_log0(KOLO_LOG_WARN, "%lld photos of the metadata are not in %s; %lld videos were passed over", (long long)y->absent, s->root,
+                  (long long)y->videos);
     if (y->names.count <= MOST_CLASSES || o->classes) return 0;
-    return kolo_fail(KOLO_EINPUT,
-                     "%lld different tags; --classes FILE with those to keep, one a line, makes them classes",
-                     (long long)y->names.count);
+    return kolo_fail(KOLO_EINPUT, "%lld different tags; --classes FILE with those to keep, one a line, makes them classes", (long long)y->names.count);
 }
 
 static int add_tags(source *s, const yfcc *y)
 {
     int32_t *label = NULL;
     int rc = names_to_sorted_classes(&y->names, s, &label);
-    for (int64_t i = 0; i < y->tags && rc == 0; i++)
-        rc = source_add_tag(s, y->tag[i].sample, label[y->tag[i].name], y->tag[i].value);
+    for (int64_t i = 0; i < y->tags && rc == 0; i++) rc = source_add_tag(s, y->tag[i].sample, label[y->tag[i].name], y->tag[i].value);
     free(label);
     return rc;
 }
@@ -261,6 +257,5 @@ static int open_yfcc(source *s, const pack_options *o)
 
 const source_kind source_yfcc = {.name = "yfcc100m",
                                  .help = "YFCC100M: photos and rows of metadata; their tags",
-                                 .annotations =
-                                     "yfcc100m_dataset*, and yfcc100m_autotags, whose tags are then taken instead",
+                                 .annotations = "yfcc100m_dataset*, and yfcc100m_autotags, whose tags are then taken instead",
                                  .open = open_yfcc};

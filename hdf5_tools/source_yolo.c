@@ -58,10 +58,7 @@ static char *folder_of(const char *path)
     return slash ? kolo_format("%.*s", slash == path ? 1 : (int)(slash - path), path) : kolo_strdup(".");
 }
 
-static char *join(const char *folder, const char *path)
-{
-    return path[0] == '/' ? kolo_strdup(path) : kolo_format("%s/%s", folder, path);
-}
+static char *join(const char *folder, const char *path) { return path[0] == '/' ? kolo_strdup(path) : kolo_format("%s/%s", folder, path); }
 
 /* `path` of the file, seen from it; where that is not there (it was written for another machine) the file's folder. */
 static int find_root(yolo *y, const pack_options *o, const char *config)
@@ -166,9 +163,7 @@ static int parse_numbers(const text_rows *rows, char *const *fields, int n, doub
     for (int i = 1; i < n; i++) {
         double v;
         if (!text_number(fields[i], &v)) return text_fail(rows, "`%.40s` is no number", fields[i]);
-        if (v < 0 || v > 1)
-            return text_fail(
-                rows, "%.40s is outside of 0 .. 1; coordinates are parts of the picture's width and height", fields[i]);
+        if (v < 0 || v > 1) return text_fail(rows, "%.40s is outside of 0 .. 1; coordinates are parts of the picture's width and height", fields[i]);
         numbers[i - 1] = v;
     }
     return 0;
@@ -185,18 +180,16 @@ static void polygon_box(const double *points, int count, double box[4])
     for (int k = 0; k < 2; k++) box[k] = (low[k] + high[k]) / 2, box[k + 2] = high[k] - low[k];
 }
 
-static int parse_row(const yolo *y, const text_rows *rows, int n, double numbers[MOST_FIELDS], double box[4],
-                     int64_t *class)
+static int parse_row(const yolo *y, const text_rows *rows, int n, double numbers[MOST_FIELDS], double box[4], int64_t *class)
 {
     double number;
-    if (n != 5 && (n < 7 || n % 2 == 0 || n > MOST_FIELDS))
-        return text_fail(rows, "%d columns; a box has 5 (class xc yc w h), a polygon 7, 9, ...", n);
+    if (n != 5 && (n < 7 || n % 2 == 0 || n > MOST_FIELDS)) return text_fail(rows, "%d columns; a box has 5 (class xc yc w h), a polygon 7, 9, ...", n);
     if (!text_number(y->fields[0], &number) || fabs(number) > 1e9 || number != floor(number))
         return text_fail(rows, "`%.40s` is no class number", y->fields[0]);
     *class = yolo_config_class(&y->config, (int64_t)number);
     if (*class < 0)
-        return text_fail(rows, "class %.40s, but `names` has the numbers %lld to %lld", y->fields[0],
-                         (long long)y->config.ids[0], (long long)y->config.ids[y->config.classes.count - 1]);
+        return text_fail(rows, "class %.40s, but `names` has the numbers %lld to %lld", y->fields[0], (long long)y->config.ids[0],
+                         (long long)y->config.ids[y->config.classes.count - 1]);
     KOLO_TRY(parse_numbers(rows, y->fields, n, numbers));
     if (n == 5) memcpy(box, numbers, 4 * sizeof *box);
     else polygon_box(numbers, (n - 1) / 2, box);
@@ -259,15 +252,13 @@ static int add_all(source *s, yolo *y)
     const folder_names *n = &y->pictures;
     const size_t length = strlen(y->root);
     bool below = true;
-    for (int64_t i = 0; i < n->count; i++)
-        below &= strncmp(n->list[i], y->root, length) == 0 && n->list[i][length] == '/';
+    for (int64_t i = 0; i < n->count; i++) below &= strncmp(n->list[i], y->root, length) == 0 && n->list[i][length] == '/';
     if (below && !(s->root = kolo_strdup(y->root))) return KOLO_ECONFIG;
     double *numbers = kolo_alloc(sizeof *numbers * MOST_FIELDS);
     y->fields = kolo_alloc(sizeof *y->fields * MOST_FIELDS);
     y->label = kolo_alloc(sizeof *y->label * (size_t)y->config.classes.count);
     int rc = numbers && y->fields && y->label ? 0 : KOLO_ECONFIG;
-    for (int64_t c = 0; c < y->config.classes.count && rc == 0; c++)
-        rc = source_find_class(s, y->config.classes.list[c], y->config.ids[c], &y->label[c]);
+    for (int64_t c = 0; c < y->config.classes.count && rc == 0; c++) rc = source_find_class(s, y->config.classes.list[c], y->config.ids[c], &y->label[c]);
     for (int64_t i = 0; i < n->count && rc == 0; i++) rc = add_picture(s, y, n->list[i], numbers);
     free(numbers);
     return rc;
@@ -278,14 +269,11 @@ static int check_found(const yolo *y, const pack_options *o)
     const folder_names *n = &y->pictures;
     if (n->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no pictures in `%s`", y->root, y->config.parts.list[0]);
     if (y->label_files) {
-        if (y->duplicates)
-            kolo_log0(KOLO_LOG_WARN, "%lld rows that repeat another of the same picture were left out",
-                      (long long)y->duplicates);
+        if (y->duplicates) kolo_log0(KOLO_LOG_WARN, "%lld rows that repeat another of the same picture were left out", (long long)y->duplicates);
         return 0;
     }
     char *path = label_path(n->list[0]);
-    int rc = kolo_fail(KOLO_EINPUT, "%s: no labels for any picture of --split %s; %s was looked for", y->root, o->split,
-                       path ? path : "");
+    int rc = kolo_fail(KOLO_EINPUT, "%s: no labels for any picture of --split %s; %s was looked for", y->root, o->split, path ? path : "");
     free(path);
     return rc;
 }

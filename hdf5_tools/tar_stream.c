@@ -42,9 +42,7 @@ static int start(tar_stream *t, const char *path)
                              ? "xz"
                          : memcmp(magic, "\x28\xB5\x2F\xFD", 4) == 0 ? "zstd"
                                                                      : NULL;
-    if (packed)
-        return kolo_fail(KOLO_EINPUT, "%s: compressed by %s; uncompress it, so that pictures can be read in place",
-                         path, packed);
+    if (packed) return kolo_fail(KOLO_EINPUT, "%s: compressed by %s; uncompress it, so that pictures can be read in place", path, packed);
     return 0;
 }
 
@@ -84,10 +82,7 @@ void tar_close(tar_stream *t)
     *t = (tar_stream){.fd = -1};
 }
 
-static int fail_at(const tar_stream *t, const char *text)
-{
-    return kolo_fail(KOLO_EINPUT, "%s, byte %lld: %s", t->path, (long long)t->at, text);
-}
+static int fail_at(const tar_stream *t, const char *text) { return kolo_fail(KOLO_EINPUT, "%s, byte %lld: %s", t->path, (long long)t->at, text); }
 
 /* Octal digits between blanks, ended by a blank, a zero or the field; or, where the first bit is set, a big-endian
  * number. */
@@ -122,15 +117,13 @@ static bool checksum_fits(const header *h)
 }
 
 /* Copies a path without "./" before it. */
-static int set_path(const tar_stream *t, char to[TAR_MOST_PATH], const char *prefix, size_t prefix_length,
-                    const char *name, size_t length)
+static int set_path(const tar_stream *t, char to[TAR_MOST_PATH], const char *prefix, size_t prefix_length, const char *name, size_t length)
 {
     char text[TAR_MOST_PATH];
     prefix_length = strnlen(prefix, prefix_length), length = strnlen(name, length);
     const size_t all = prefix_length + (prefix_length > 0) + length;
     if (all >= sizeof text) return fail_at(t, "a path of more than 4095 bytes");
-    if (memchr(prefix, '\n', prefix_length) || memchr(name, '\n', length))
-        return fail_at(t, "a path with a line break");
+    if (memchr(prefix, '\n', prefix_length) || memchr(name, '\n', length)) return fail_at(t, "a path with a line break");
     snprintf(text, sizeof text, "%.*s%s%.*s", (int)prefix_length, prefix, prefix_length ? "/" : "", (int)length, name);
     const char *from = text;
     while (from[0] == '.' && from[1] == '/') {
@@ -146,8 +139,7 @@ static int read_record(const tar_stream *t, char **at, const char *end, tar_memb
 {
     char *key, *record = *at;
     const long long length = strtoll(record, &key, 10);
-    if (length < 5 || length > end - record || *key != ' ' || record[length - 1] != '\n')
-        return fail_at(t, "a pax header is damaged");
+    if (length < 5 || length > end - record || *key != ' ' || record[length - 1] != '\n') return fail_at(t, "a pax header is damaged");
     key++;
     char *value = memchr(key, '=', (size_t)(record + length - key));
     if (!value) return fail_at(t, "a pax header is damaged");
@@ -162,8 +154,7 @@ static int read_record(const tar_stream *t, char **at, const char *end, tar_memb
         e->has_link = true;
         return set_path(t, m->link, "", 0, value, bytes);
     }
-    if (key_length >= 10 && memcmp(key, "GNU.sparse", 10) == 0)
-        return fail_at(t, "a sparse file; make the tar again without --sparse");
+    if (key_length >= 10 && memcmp(key, "GNU.sparse", 10) == 0) return fail_at(t, "a sparse file; make the tar again without --sparse");
     if (key_length != 4 || memcmp(key, "size", 4) != 0) return 0;
     char *rest;
     errno = 0;
@@ -222,8 +213,7 @@ static int take_member(tar_stream *t, const header *h, int64_t bytes, const exte
 /* Two blocks of zeros end a tar. Without them it was perhaps cut off between two members. */
 static int finish(tar_stream *t, bool closed)
 {
-    if (!closed)
-        kolo_log0(KOLO_LOG_WARN, "%s: ends without the blocks of zeros that close a tar; is it whole?", t->path);
+    if (!closed) kolo_log0(KOLO_LOG_WARN, "%s: ends without the blocks of zeros that close a tar; is it whole?", t->path);
     t->at = t->end;
     return 0;
 }
@@ -242,8 +232,7 @@ int tar_next(tar_stream *t, tar_member *m)
             t->finished = true;
             return finish(t, true);
         }
-        if (!checksum_fits(&h))
-            return fail_at(t, "no tar header (its checksum is wrong); the file is damaged, or no tar");
+        if (!checksum_fits(&h)) return fail_at(t, "no tar header (its checksum is wrong); the file is damaged, or no tar");
         if (!number(h.size, sizeof h.size, &bytes)) return fail_at(t, "a member without a size; the file is damaged");
         if (h.type == 'L' || h.type == 'K' || h.type == 'x' || h.type == 'g') {
             KOLO_TRY(read_extended(t, &h, bytes, m, &e));
@@ -258,9 +247,7 @@ int tar_next(tar_stream *t, tar_member *m)
 int tar_read(const tar_stream *t, const tar_member *m, int64_t most, char **data)
 {
     *data = NULL;
-    if (m->bytes > most)
-        return kolo_fail(KOLO_EINPUT, "%s:%s: %lld bytes, more than such a member has", t->path, m->path,
-                         (long long)m->bytes);
+    if (m->bytes > most) return kolo_fail(KOLO_EINPUT, "%s:%s: %lld bytes, more than such a member has", t->path, m->path, (long long)m->bytes);
     *data = kolo_alloc((size_t)m->bytes + 1);
     if (!*data) return KOLO_ECONFIG;
     int rc = m->bytes ? kolo_file_pread(t->fd, t->path, *data, (size_t)m->bytes, (uint64_t)m->offset) : 0;
@@ -272,7 +259,5 @@ int tar_read(const tar_stream *t, const tar_member *m, int64_t most, char **data
 
 int tar_refuse_link(const tar_stream *t, const tar_member *m)
 {
-    return kolo_fail(KOLO_EINPUT,
-                     "%s:%s: a link to %s, not a file; make the tar again with `tar --dereference --hard-dereference`",
-                     t->path, m->path, m->link);
+    return kolo_fail(KOLO_EINPUT, "%s:%s: a link to %s, not a file; make the tar again with `tar --dereference --hard-dereference`", t->path, m->path, m->link);
 }

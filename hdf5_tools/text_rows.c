@@ -66,9 +66,7 @@ static int fill(text_rows *t)
     int code = Z_OK;
     const char *why = gzerror(t->file, &code);
     if (got < 0 && code == Z_ERRNO) return kolo_fail(KOLO_EIO, "%s: %s", t->path, strerror(errno));
-    if (got < 0 || code == Z_BUF_ERROR)
-        return kolo_fail(KOLO_EINPUT, "%s: %s; fetch the file again", t->path,
-                         got < 0 ? why : "the gzip stream is cut off");
+    if (got < 0 || code == Z_BUF_ERROR) return kolo_fail(KOLO_EINPUT, "%s: %s; fetch the file again", t->path, got < 0 ? why : "the gzip stream is cut off");
     t->to += (size_t)got;
     t->end = got == 0;
     return 0;

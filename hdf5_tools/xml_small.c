@@ -43,8 +43,7 @@ int xml_open(xml_reader *x, const char *path)
     *x = (xml_reader){.path = kolo_strdup(path)};
     const int64_t size = x->path ? kolo_file_size(path) : KOLO_ECONFIG;
     int rc = size < 0 ? (int)size : 0;
-    if (size > XML_MOST_BYTES)
-        rc = kolo_fail(KOLO_EINPUT, "%s: %lld bytes, more than an annotation has", path, (long long)size);
+    if (size > XML_MOST_BYTES) rc = kolo_fail(KOLO_EINPUT, "%s: %lld bytes, more than an annotation has", path, (long long)size);
     if (rc == 0) rc = kolo_file_read(path, &x->data, &bytes);
     if (rc == 0) rc = check_bytes(x, bytes);
     if (rc == 0) {
@@ -124,10 +123,9 @@ static int take_reference(xml_reader *x, uint32_t *code)
     unsigned long value = 0;
     if (text_begins(x->at, "&#x") && strspn(x->at + 3, "0123456789abcdefABCDEF")) value = strtoul(x->at + 3, &end, 16);
     else if (text_begins(x->at, "&#") && strspn(x->at + 2, "0123456789")) value = strtoul(x->at + 2, &end, 10);
-    if (*end != ';' || (value < 32 && value != 9 && value != 10 && value != 13) || value > 0x10FFFF ||
-        (value >= 0xD800 && value <= 0xDFFF) || value == 0xFFFE || value == 0xFFFF)
-        return xml_fail(x, "&%.*s is no character, and entities are not declared here; write &amp; for an ampersand",
-                        length > 40 ? 40 : length, x->at + 1);
+    if (*end != ';' || (value < 32 && value != 9 && value != 10 && value != 13) || value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF) ||
+        value == 0xFFFE || value == 0xFFFF)
+        return xml_fail(x, "&%.*s is no character, and entities are not declared here; write &amp; for an ampersand", length > 40 ? 40 : length, x->at + 1);
     x->at = end + 1;
     *code = (uint32_t)value;
     return 0;
@@ -228,8 +226,7 @@ static int take_character(xml_reader *x, size_t *used)
 {
     uint32_t code;
     if (text_begins(x->at, "]]>")) return xml_fail(x, "]]> outside of CDATA");
-    if (x->depth == 0 && !is_blank(*x->at))
-        return xml_fail(x, "text outside of the outermost element; this is not an XML file");
+    if (x->depth == 0 && !is_blank(*x->at)) return xml_fail(x, "text outside of the outermost element; this is not an XML file");
     if (*x->at != '&') {
         x->text[(*used)++] = *x->at++;
         return 0;
@@ -248,8 +245,7 @@ static int to_tag(xml_reader *x)
         if (rc < 0) return rc;
         if (rc > 0) continue;
         if (x->depth > 0 && text_begins(x->at, "<![CDATA[")) rc = take_cdata(x, &used);
-        else if (text_begins(x->at, "<!"))
-            rc = xml_fail(x, "a document type (<!DOCTYPE) or declaration; annotations need none, and it is not read");
+        else if (text_begins(x->at, "<!")) rc = xml_fail(x, "a document type (<!DOCTYPE) or declaration; annotations need none, and it is not read");
         else if (*x->at == '<') break;
         else rc = take_character(x, &used);
         if (rc < 0) return rc;
@@ -263,8 +259,7 @@ int xml_child(xml_reader *x, const char **name)
     if (x->is_empty) return leave(x);
     KOLO_TRY(to_tag(x));
     if (*x->at == 0)
-        return x->depth ? xml_fail(x, "the file ends within <%.*s>; it is cut off", (int)x->open[x->depth - 1].length,
-                                   x->open[x->depth - 1].text)
+        return x->depth ? xml_fail(x, "the file ends within <%.*s>; it is cut off", (int)x->open[x->depth - 1].length, x->open[x->depth - 1].text)
                         : xml_fail(x, "no element; this is not an XML file");
     if (x->at[1] != '/') return enter(x, name);
     return x->depth ? leave(x) : xml_fail(x, "an element ends that was not begun");

@@ -38,8 +38,7 @@ static yaml_node_t *value_of(reader *r, const char *key)
     const yaml_node_t *root = yaml_document_get_root_node(&r->document);
     for (yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
         const yaml_node_t *k = node_of(r, p->key);
-        if (k->type == YAML_SCALAR_NODE && strcmp((const char *)k->data.scalar.value, key) == 0)
-            return node_of(r, p->value);
+        if (k->type == YAML_SCALAR_NODE && strcmp((const char *)k->data.scalar.value, key) == 0) return node_of(r, p->value);
     }
     return NULL;
 }
@@ -76,8 +75,7 @@ static int collect_numbered(reader *r, const yaml_node_t *node, numbered *list)
     for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++, list++) {
         const char *key = NULL;
         KOLO_TRY(scalar(r, node_of(r, p->key), &key));
-        if (!text_integer(key, &list->id) || list->id < 0)
-            return fail_at(r, node_of(r, p->key), "the number of a class, from 0, is expected before its name");
+        if (!text_integer(key, &list->id) || list->id < 0) return fail_at(r, node_of(r, p->key), "the number of a class, from 0, is expected before its name");
         KOLO_TRY(scalar(r, node_of(r, p->value), &list->name));
     }
     return 0;
@@ -92,8 +90,7 @@ static int read_numbered(reader *r, const yaml_node_t *node, yolo_config *c)
     if (rc == 0) qsort(list, (size_t)count, sizeof *list, by_id);
     for (int64_t i = 0; i < count && rc == 0; i++) {
         c->ids[i] = list[i].id;
-        rc = i > 0 && list[i].id == list[i - 1].id ? fail_at(r, node, "two classes have the same number")
-                                                   : folder_add(&c->classes, list[i].name);
+        rc = i > 0 && list[i].id == list[i - 1].id ? fail_at(r, node, "two classes have the same number") : folder_add(&c->classes, list[i].name);
     }
     free(list);
     return rc;
@@ -115,8 +112,7 @@ static int read_names(reader *r, yolo_config *c)
     int64_t count;
     if (!list) return kolo_fail(KOLO_EINPUT, "%s: no `names`, the list of classes", r->path);
     KOLO_TRY(list->type == YAML_MAPPING_NODE ? read_numbered(r, list, c) : read_counted(r, list, c));
-    if (c->classes.count == 0 || c->classes.count > MOST_CLASSES)
-        return fail_at(r, list, "no classes, or far too many");
+    if (c->classes.count == 0 || c->classes.count > MOST_CLASSES) return fail_at(r, list, "no classes, or far too many");
     KOLO_TRY(names_all_differ(r->path, c->classes.list, c->classes.count));
     if (!nc) return 0;
     KOLO_TRY(scalar(r, nc, &text));
@@ -128,13 +124,11 @@ static int read_names(reader *r, yolo_config *c)
 static int read_document(reader *r, yolo_config *c, const char *split)
 {
     const yaml_node_t *root = yaml_document_get_root_node(&r->document);
-    if (!root || root->type != YAML_MAPPING_NODE)
-        return kolo_fail(KOLO_EINPUT, "%s: no keys; `train: FOLDER`, `names: [...]` are expected", r->path);
+    if (!root || root->type != YAML_MAPPING_NODE) return kolo_fail(KOLO_EINPUT, "%s: no keys; `train: FOLDER`, `names: [...]` are expected", r->path);
     KOLO_TRY(read_names(r, c));
     const yaml_node_t *node = value_of(r, split);
     if (!node && strcmp(split, "val") == 0) node = value_of(r, "valid");
-    if (!node)
-        return kolo_fail(KOLO_EINPUT, "%s: no `%s`, the folder of pictures of --split %s", r->path, split, split);
+    if (!node) return kolo_fail(KOLO_EINPUT, "%s: no `%s`, the folder of pictures of --split %s", r->path, split, split);
     KOLO_TRY(read_list(r, node, &c->parts));
     for (int64_t i = 0; i < c->parts.count; i++)
         if (!*c->parts.list[i]) return fail_at(r, node, "an empty path");
@@ -164,8 +158,7 @@ int yolo_config_read(yolo_config *c, const char *path, const char *split)
         rc = read_document(&r, c, split);
         yaml_document_delete(&r.document);
     } else {
-        rc = kolo_fail(KOLO_EINPUT, "%s:%zu: not YAML: %s", path, parser.problem_mark.line + 1,
-                       parser.problem ? parser.problem : "out of memory");
+        rc = kolo_fail(KOLO_EINPUT, "%s:%zu: not YAML: %s", path, parser.problem_mark.line + 1, parser.problem ? parser.problem : "out of memory");
     }
     yaml_parser_delete(&parser);
     free(text);

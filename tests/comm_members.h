@@ -71,8 +71,7 @@ static inline int member_done(void *of, int64_t serial)
     return 1;
 }
 
-static const comm_transport member_transport = {
-    .name = "members", .send = member_send, .receive = member_receive, .done = member_done};
+static const comm_transport member_transport = {.name = "members", .send = member_send, .receive = member_receive, .done = member_done};
 
 /* begin(of, member, run) fills in what the run needs beside transport, lane, rank_of and tag. 0: all came to their end. */
 static inline int members_run(int members, void (*begin)(void *of, int member, comm_run *run), void *of)

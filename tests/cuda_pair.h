@@ -43,12 +43,7 @@ static uint32_t next(uint64_t *state)
 }
 
 /* What tensors are filled with. */
-enum fill {
-    SMOOTH,
-    LEVELS /* few values, so that maxima are shared */,
-    STRANGE /* infinities, NaN, -0 among them */,
-    BYTES
-};
+enum fill { SMOOTH, LEVELS /* few values, so that maxima are shared */, STRANGE /* infinities, NaN, -0 among them */, BYTES };
 
 static float value(enum fill fill, uint64_t *state)
 {
@@ -85,8 +80,7 @@ static int64_t unlike(pair *p, int t, double tolerance, double least)
         double apart = fabs((double)w - (double)got[i]), size = fmax(fabs((double)w), least);
         bool alike = same(w, got[i]) || (tolerance > 0 && apart <= tolerance * size);
         if (!alike && wrong < 3 && failures < 10)
-            diag("%s %s %s, %s[%ld]: %.9g, the CPU has %.9g", p->what, kolo_dtype_name(p->dtype), p->shape, x->name,
-                 (long)i, (double)got[i], (double)w);
+            diag("%s %s %s, %s[%ld]: %.9g, the CPU has %.9g", p->what, kolo_dtype_name(p->dtype), p->shape, x->name, (long)i, (double)got[i], (double)w);
         wrong += !alike;
     }
     free(want);

@@ -32,8 +32,7 @@ static inline void fixture_pixels(const fixture *f, int64_t sample, uint8_t *pix
 {
     for (int y = 0; y < f->height; y++)
         for (int x = 0; x < f->width; x++)
-            for (int c = 0; c < f->channels; c++)
-                *pixels++ = (uint8_t)((sample * 37 + y * 3 + x * (c + 1) * 2 + c * 50) % 251);
+            for (int c = 0; c < f->channels; c++) *pixels++ = (uint8_t)((sample * 37 + y * 3 + x * (c + 1) * 2 + c * 50) % 251);
 }
 
 /* Puts an EXIF block that holds only the orientation behind the start marker. */
@@ -120,8 +119,7 @@ static inline int fixture_shard(const fixture *f, kolo_manifest *m, int s)
     int fd = open(path, O_RDWR);
     uint8_t *states = malloc((size_t)n + 1);
     memset(states, KOLO_SAMPLE_OK, (size_t)n + 1);
-    for (int64_t i = 0; i < n; i++)
-        KOLO_TRY(kolo_file_pwrite(fd, path, blobs[i], offsets[i + 1] - offsets[i], p.data + offsets[i]));
+    for (int64_t i = 0; i < n; i++) KOLO_TRY(kolo_file_pwrite(fd, path, blobs[i], offsets[i + 1] - offsets[i], p.data + offsets[i]));
     KOLO_TRY(kolo_file_pwrite(fd, path, crcs, 4 * (size_t)n, p.crc));
     KOLO_TRY(kolo_file_pwrite(fd, path, states, (size_t)n, p.state));
     close(fd);
@@ -144,8 +142,7 @@ static inline int fixture_make(fixture *f)
     snprintf(f->folder, sizeof f->folder, "%s/kolo-test-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(f->folder)) return -1;
     if (f->classes == 0) f->classes = 10;
-    m.info.encoding = f->encoding, m.info.channels = f->channels, m.info.count = f->count, m.info.classes = f->classes,
-    m.info.shards = f->shards;
+    m.info.encoding = f->encoding, m.info.channels = f->channels, m.info.count = f->count, m.info.classes = f->classes, m.info.shards = f->shards;
     snprintf(m.info.task, sizeof m.info.task, "%s", f->task ? f->task : "classification");
     if (f->encoding == KOLO_ENCODING_RAW) m.info.height = f->height, m.info.width = f->width;
     for (int c = 0; c < 3; c++) m.info.mean[c] = .5f, m.info.std[c] = .25f;

@@ -17,8 +17,7 @@
 
 enum { BATCH = 24, SIDE = 24, STEPS = 10 };
 
-static fixture jpeg = {
-    .count = 100, .shards = 2, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+static fixture jpeg = {.count = 100, .shards = 2, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
 static char socket_path[300];
 
 static inline kolo_loader_config config_of(const kolo_dataset *d)
@@ -166,7 +165,6 @@ static inline int end(process *server)
     kill(server->pid, SIGTERM);
     return finish(server);
 }
-
 
 /* A fresh split, a fresh place for the socket. */
 static inline int rig_open(void)

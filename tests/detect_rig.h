@@ -20,8 +20,7 @@ typedef struct detect_shape {
 /* Heads of strides 8, 16, 32; then the test adds the loss and calls detect_finish. */
 static detect_rig detect_open(kolo_backend *backend, const detect_shape *s, int64_t block)
 {
-    detect_rig d = {
-        .rig = rig_open(backend, s->dtype, block), .rows = s->rows, .boxes = s->boxes, .classes = s->classes};
+    detect_rig d = {.rig = rig_open(backend, s->dtype, block), .rows = s->rows, .boxes = s->boxes, .classes = s->classes};
     rig_check(kolo_input(d.rig.g, s->rows, s->height, s->width, 3, 1 + 5 * s->boxes), "input");
     for (int i = 0; i < DETECT_HEADS; i++) {
         int64_t dim[] = {s->rows, s->anchors * (5 + s->classes), s->height / (8 << i), s->width / (8 << i)};
@@ -58,9 +57,7 @@ static void detect_boxes(detect_rig *d, const int *count, const float *box)
             label[n * words + 1 + i] = i % 5 ? (int32_t)kolo_float_bits(x) : (int32_t)x;
         }
     }
-    rig_check(kolo_backend_write(d->rig.backend, d->rig.buffer[d->rig.g->label], label,
-                                 (size_t)(d->rows * words) * sizeof *label),
-              "labels");
+    rig_check(kolo_backend_write(d->rig.backend, d->rig.buffer[d->rig.g->label], label, (size_t)(d->rows * words) * sizeof *label), "labels");
     free(label);
 }
 

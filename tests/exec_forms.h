@@ -59,8 +59,14 @@ static void forms_check(kolo_backend *backend, const rig_config *large)
     if (rig_open(&one, large, backend, NULL, NULL) < 0 || rig_open(&hand[0], large, backend, NULL, NULL) < 0 ||
         rig_open(&hand[1], &little, backend, NULL, NULL) < 0)
         diag("%s", kolo_error_text());
-    const kolo_model_config m = {.rows = large->rows, .height = little.side, .width = little.side, .channels = 3, .classes = 10, .train = true,
-                                 .mean = {.5f, .5f, .5f}, .std = {.25f, .25f, .25f}};
+    const kolo_model_config m = {.rows = large->rows,
+                                 .height = little.side,
+                                 .width = little.side,
+                                 .channels = 3,
+                                 .classes = 10,
+                                 .train = true,
+                                 .mean = {.5f, .5f, .5f},
+                                 .std = {.25f, .25f, .25f}};
     kolo_plan_config config = one.plan->config;
     config.slots = little.slots;
     rc = large->build ? large->build(&graph, &m) : kolo_model_graph(&graph, large->model, &m);
@@ -73,7 +79,8 @@ static void forms_check(kolo_backend *backend, const rig_config *large)
     rc = kolo_plan_share((kolo_plan *[]){one.plan, plan}, 2);
     ok(rc == 0 && !memcmp(plan->arena_bytes, one.plan->arena_bytes, sizeof plan->arena_bytes), "then their arenas are the same");
     ok(plan->arena_bytes[KOLO_ARENA_WORKSPACE] >= workspace && plan->arena_bytes[KOLO_ARENA_ACTIVATION] == activation &&
-           one.plan->arena_bytes[KOLO_ARENA_PART] == levels && levels > 0, "as large as the larger");
+           one.plan->arena_bytes[KOLO_ARENA_PART] == levels && levels > 0,
+       "as large as the larger");
     ok(kolo_plan_check(one.plan) == 0 && kolo_plan_check(plan) == 0, "and both pass the checker");
     rc = kolo_exec_create(&one.exec, one.plan, backend, NULL, &one.options, NULL);
     if (rc == 0) rc = kolo_exec_add(one.exec, plan);

@@ -85,84 +85,96 @@ static const struct golden_near {
     double p[6];
     const char *bytes;
 } golden_nears[] = {
-    {"jitter_contrast", {0.6},
+    {"jitter_contrast",
+     {0.6},
      "bb7537c844654eaa59c570a88489a0837ea853b5b799c266b88c725a95c2c4543b36b1725a577563833f383eaec159727b48bcb9"
      "4735ac9050b0c6a6c26659bb4d5d5b875192c2b76bc4c3b94ca9b5738d5d585d677daa8b448047b68a7b363e6fc2b753818743a5"
      "9867c554465373416cc6aac9b07f8f80549e935a94ab763e8fbf62bf6283848055a6aa547e7739bcc8a25539435c4884688a9aa2"
      "cb9b75b060a8b39e66ba98519cbd3b8749ab484ac8ad803d4e8ea442adba5a8f635248514aad42699f59b75867aba235a6b4b68a"
      "5c515dc1b6bc7e92c39c66748b499b657099a96b6c7236bd6b8caf53a773bb7acb7d52b281517b9e7b36b2b792863469ad4b6772"
      "3f7b8f7a58943e507f82788c65"},
-    {"jitter_contrast", {1.4},
+    {"jitter_contrast",
+     {1.4},
      "ff6600ff004009df22ff59db8792c9847bdd14fafeb8ff41ff995f25aeffff190000f25f2720663a84000000e9ff225f7200ffff"
      "0000e5a50fedffd7ff4322ff062e289012a9fffe4cffffff05defa609e2e212c4478e198007f00fb9772000058ffff16808e00d6"
      "b744ff17001660004fffdfffed7ca27d19c3aa25ade46700a0ff39ff3784897d1ad7df197b6800ffffcf1a00002b00894797bbcd"
      "ffbc66ed33dbf4c341ffb710c1ff008e00e40000ffe87f000b9fd300e6ff27a03a13001201e6004ac624ff2144e4cf00d7f9fd95"
      "2b122cfffbff7ba9ffc143639800bc3e59b8de4e515d00ff4e9bec14da60ff6fff7613f3821272c57400f3fea98b004ae804445f"
      "0074a06f21ad000f7c836b993e"},
-    {"jitter_saturation", {0},
+    {"jitter_saturation",
+     {0},
      "8484846363638787879a9a9a909090878787a7a7a7c7c7c7a4a4a48d8d8d69696988888843434367676723232376767651515155"
      "55559c9c9ce2e2e27f7f7f6464646b6b6bd3d3d3c4c4c47171718f8f8f4040407878784a4a4a999999282828c2c2c26b6b6b8a8a"
      "8aaeaeae343434595959e5e5e58d8d8d8a8a8a8888883d3d3d8d8d8d7373735c5c5c696969414141bdbdbd191919636363a4a4a4"
      "bcbcbc7f7f7fb0b0b0abababbcbcbc5555553c3c3c8989897b7b7b9797977575752929298484848b8b8b6f6f6fa8a8a8d0d0d058"
      "5858b7b7b79f9f9fb7b7b77a7a7a6f6f6fb0b0b05a5a5a8c8c8c727272b1b1b19999999191919999999696967f7f7f9696965959"
      "598a8a8a727272676767818181"},
-    {"jitter_saturation", {0.6},
+    {"jitter_saturation",
+     {0.6},
      "bc7638bc375950ac5bcf7ab28a8ea68581ab62c4c6b5dd82c699805e99c7ba4b3139b475413e5c587834121888bc546e6734a8a7"
      "3523b79b5bd6eccdc16558af4152527e48b3e3d785dfddb345a2ba7893433e436379a6752d6a51bf9457131a89dcd14a787e46a9"
      "9c79d766273454315cb6d1f1d784948458a1965c97ae5b2373c467c35c7d7f714697a04b755d20a2e0ba6d0f19323c785c98a8b0"
      "e2b28daf5fa7c5b078cba961b4d55375379a2d2eacb083404c8ba24bb5c2558a5e2f252e4bae436da35db05160bbb244c5d4d679"
      "4c4172d6cbc78a9ed8b27c718846935d69abbc7e5d6227c26f90a94ca186ce8dd5865bb8885884a8853fbabf91853372b5545762"
      "2f7f927d528e38467477788b64"},
-    {"jitter_saturation", {1.4},
+    {"jitter_saturation",
+     {1.4},
      "ff6500ff004c07dd20ff4fd2818dc38279db05ebef9cfc25f38c5121aaffff230000ef5c40397f458f00000bffff2763860fffff"
      "0a00db9a04c7fbb1ff4423ff123a31991b88f8de32ffffff0ce5f55b98483b47487ce5ae089500f28d9600093effe61f899700d2"
      "b432ff0516357f005fffb8ffc6779d7915c0a723abe18300bcff34ff3d8a8f8d29e6e923858200ffffb702021a5507955389adc0"
      "ffa54eee34dce2b12ff6a600a9f600a010f6191bffe57c000da2d500defd2ca63f37203500e50046c220ff294cd4bf00b8d9dda6"
      "3b2217ffe6fe6f9dffab2d669b01c44660a6cc3b616d00ff4a97f21be04df55dff6d0aed7c0b69bc6a00ebf6aa8d0042e000546f"
      "00709d6c27b30019878e6b9a3f"},
-    {"jitter_hue", {-0.5},
+    {"jitter_hue",
+     {-0.5},
      "067ae21bf8c0c52cb365f396b5ad86bcc37ddb37349854ed69b3ddee8c400cc6f1d2056e696e3c481384ccc1073eecc18ee32203"
      "c2df305ec9e4bff43ed6ed2ae2c67c328cee9eb1f15c5e29df446ad8ac3d463ec6a1561b922dd9216905776aee64768b3f35be1a"
      "30d336f36a541ff5ae17fac5f0997e98b13749c867403b98124ee94f87504d78bf3837c57f7ee40a3877f8443309872251b89e91"
      "6ebefc4acf575477d4316ae1440de661c824f8f623105bcbbc522de02f1998418a233324bd19ca983fb33ddcc30211c8dac2bf32"
      "7e90ec45587de3c25595ef4a249252ac99785dc40e05685de6af34ce41e26ad733b6fd3283d3b277b1db0d0501169e9928cb2613"
      "699575987612a1833530735293"},
-    {"jitter_hue", {-0.1},
+    {"jitter_hue",
+     {-0.1},
      "e20622f81bd876c52ccf65f386aab57da0c334db7aedd654dd698540eed2f10c6a1cd2053c556e8475130788ccec3ed22241e3df"
      "036ac93f30eff4bfed3e90e22ab5788c329eeeab5cf1968d29dfd86ad8413d4656bec65c1b9221d92277055664ee89358b611abe"
      "45c8f3361f626a17e4f5dbfac58d997e37b15640c89e1e12988d4ee94d87673842bfb837c50a26e4f84638093d4428872291b8ae"
      "fc6e858c4acfd46454e13e31e69b0d2824c823a5f8cb10102dbc8b19e07f6798412a233390ca19a0b33fdc3db6c84202bfdacd90"
      "325845ec75e37ddcef5557927624ac529bc4a15d683505e65de67f34cea7e26afd3365d332429ab27705db629e2a01bccb286948"
      "138d987593a112308356938d52"},
-    {"jitter_hue", {0.03},
+    {"jitter_hue",
+     {0.03},
      "e29606f81b2b2cc559f365a98686b5917dc334badb8eed54dda8694083eef1600c05d28e4a3c6e3a84131f07ccec3e499a22e3df"
      "4703c9b730c6f4bfed743ee22f2a328c329eeeea5cd9f1df29a3d86a82463d435667c6921b6a21d9b2770c0564e8ee35718b1ab7"
      "be36f3381f276a1736f5c5fad97e998437adb14089c8871298e94ecc4d7a879738bfc53763970ae4f8dc38090f4422876a91a4b8"
      "fcc66ecf4aaad4c854e1c83188e60da924c84723f8cba2102d7dbc19a6e041985f33232f19ca2c45b33fdc403db4c802bfd2da90"
      "553245e1ece37d8cefcb55589224ac525597c45d4d6805e65d7bce34a56ae28bfd9e33d39f3277b28305addb979e013ccb284669"
      "1375987823a112306f83669352"},
-    {"jitter_hue", {0.25},
+    {"jitter_hue",
+     {0.25},
      "0ce206c2f81b2c66c5f3dd65b586a6c37d998b34db54ede579dd69e340ee53f10c0507d26e3c50138481cc0774c0ec3ee3222d54"
      "df0330c94ebfeaf47eed3ea2e22a326f8cb39eeea55cf1df9f29cdd86a46423dc656b392681b3521d94b77059764ee6a358b561a"
      "be36b5f36a1f5af517cdc5d6fa7e8b996237b1ab40c8982c12e99d4e6d4d87bf3b38c4c537e40a1138f859440937252287b291b8"
      "77fc6ecf9a4a54d47131e1500de6b1c83924f8239010cb229a2dbc9319e0415e98332c23197eca3f94b3a6dc3d02c856d0bfda4f"
      "90328645ecd1e37d55ef6224928192ac525dc4ac05683fd9e65dce8e346a9be251fd3332d3327794b27805db019e3a28accb1369"
      "51758a981285a15e3083529393"},
-    {"blur", {0.3, 1},
+    {"blur",
+     {0.3, 1},
      "e16e07f51c542fc33ff165c2878db4847ec236d8daa9eb54dc936941a1ebef390f07d16a423d6f5083150913cae93e6a7822e1dd"
      "2205c99a31cef3beec563fe12c46438c339decd95cf0eedd2bc4d66a95463e47577ac5911c8123d69077081464ecdb36818b1bbd"
      "a756f13720366b185ff4c4f8cf7e997f38b09f41a0c7701398e74fe64e83877f39bfc4377d700ce3f5b8390a1c4422865990abb7"
      "fbab6fcf4bc1d3b154e0a832afe40f8a26c72526f6ca80122e97bb1bc9de41974f33253227c81a5cb240db3f56c8b804bfd6d790"
      "463346ead8e17d9eeeaf556c9225ab5365a8c35c5f6807e45e92cc36bf6ce075fc7b33d3833477b17807d3da9e89035bca28566a"
      "147897743ea113317e81729253"},
-    {"blur", {0.9, 3},
+    {"blur",
+     {0.9, 3},
      "884b55864a67915681a35791a766819f90849eb290b09f74a78669858e787b9f896ba09e6890a6755064754c74864f8b974f909c"
      "62759b88749ba78ba294799384697693716b9e8f689eb07295ba706679686285715b9782549486637d84757883889180808d7384"
      "7d64936c4e8781548ca96a97b98683887c818e7d7a928f6c8b906e897c67947a639f80659474778f658876477567437a76548c82"
      "ac8580aa867ead9172af926c9d897880729c83649e8f707e768181648d7c53805d4e754d567c50ae816eb88664c59957b9a16291"
      "9a76799596908b86998e5c7e8d58728d626a8c52667c476e764ca6836eb38b5ec7994fb89e6187a07b6fa7918d9f71959a487e8e"
      "43788a516e904b6a824c737954"},
-    {"blur", {2, 6},
+    {"blur",
+     {2, 6},
      "815b7c835c7e875f818c6583906f84917a839083818b8980828c7f788e826f908a699291679294825f7d845f7e8862818c68838f"
      "7084907a838e8282898780808a7f768d816d8f8767908e65919187687e88697f8b6a818e6e838f73848d79848a7f838484817c87"
      "7e72897e688b80638c85618c8690747c91757c92757e9277808f79838c7c84877f8381817f78847a6e86776687766087775e8777"
@@ -232,54 +244,30 @@ static const struct golden_resize {
     double box[4];
     uint32_t crc;
 } golden_resizes[] = {
-    {KOLO_interpolation_bilinear, 3, 24, 32, {0, 0, 83, 61}, 0x34E1C4A0},
-    {KOLO_interpolation_bilinear, 3, 90, 120, {0, 0, 83, 61}, 0x2E57FD46},
-    {KOLO_interpolation_bilinear, 3, 40, 17, {5, 3, 77, 50}, 0x31F0F9F3},
-    {KOLO_interpolation_bilinear, 3, 20, 83, {0, 0, 83, 61}, 0x2DEB2DEC},
-    {KOLO_interpolation_bilinear, 3, 61, 9, {0, 0, 83, 61}, 0xEA3765C5},
-    {KOLO_interpolation_bilinear, 3, 1, 1, {10, 10, 11, 60}, 0xBE8AB3ED},
-    {KOLO_interpolation_bilinear, 1, 24, 32, {0, 0, 83, 61}, 0xB10D84BF},
-    {KOLO_interpolation_bilinear, 1, 90, 120, {0, 0, 83, 61}, 0x6F1D29C7},
-    {KOLO_interpolation_bilinear, 1, 40, 17, {5, 3, 77, 50}, 0x24765CE8},
-    {KOLO_interpolation_bilinear, 1, 20, 83, {0, 0, 83, 61}, 0x102B3CF7},
-    {KOLO_interpolation_bilinear, 1, 61, 9, {0, 0, 83, 61}, 0x11F514DA},
-    {KOLO_interpolation_bilinear, 1, 1, 1, {10, 10, 11, 60}, 0x550A4C5F},
-    {KOLO_interpolation_bicubic, 3, 24, 32, {0, 0, 83, 61}, 0x44E55F55},
-    {KOLO_interpolation_bicubic, 3, 90, 120, {0, 0, 83, 61}, 0x8071B4C3},
-    {KOLO_interpolation_bicubic, 3, 40, 17, {5, 3, 77, 50}, 0x7E099864},
-    {KOLO_interpolation_bicubic, 3, 20, 83, {0, 0, 83, 61}, 0xEA75DB1A},
-    {KOLO_interpolation_bicubic, 3, 61, 9, {0, 0, 83, 61}, 0x6D0F0DFA},
-    {KOLO_interpolation_bicubic, 3, 1, 1, {10, 10, 11, 60}, 0x0CAEB194},
-    {KOLO_interpolation_bicubic, 1, 24, 32, {0, 0, 83, 61}, 0x46CECD55},
-    {KOLO_interpolation_bicubic, 1, 90, 120, {0, 0, 83, 61}, 0xB07F0CD5},
-    {KOLO_interpolation_bicubic, 1, 40, 17, {5, 3, 77, 50}, 0xB07894EF},
-    {KOLO_interpolation_bicubic, 1, 20, 83, {0, 0, 83, 61}, 0x282851B5},
-    {KOLO_interpolation_bicubic, 1, 61, 9, {0, 0, 83, 61}, 0x3DFAB22D},
-    {KOLO_interpolation_bicubic, 1, 1, 1, {10, 10, 11, 60}, 0x220D7CC9},
-    {KOLO_interpolation_lanczos, 3, 24, 32, {0, 0, 83, 61}, 0x17B166F2},
-    {KOLO_interpolation_lanczos, 3, 90, 120, {0, 0, 83, 61}, 0x8E25AF6C},
-    {KOLO_interpolation_lanczos, 3, 40, 17, {5, 3, 77, 50}, 0x488C2EB6},
-    {KOLO_interpolation_lanczos, 3, 20, 83, {0, 0, 83, 61}, 0x7FAB1D7B},
-    {KOLO_interpolation_lanczos, 3, 61, 9, {0, 0, 83, 61}, 0x7FDEF069},
-    {KOLO_interpolation_lanczos, 3, 1, 1, {10, 10, 11, 60}, 0x2783E257},
-    {KOLO_interpolation_lanczos, 1, 24, 32, {0, 0, 83, 61}, 0x41BA22CE},
-    {KOLO_interpolation_lanczos, 1, 90, 120, {0, 0, 83, 61}, 0x93C2BDDA},
-    {KOLO_interpolation_lanczos, 1, 40, 17, {5, 3, 77, 50}, 0x8A9276E7},
-    {KOLO_interpolation_lanczos, 1, 20, 83, {0, 0, 83, 61}, 0x6A618285},
-    {KOLO_interpolation_lanczos, 1, 61, 9, {0, 0, 83, 61}, 0x633ED047},
-    {KOLO_interpolation_lanczos, 1, 1, 1, {10, 10, 11, 60}, 0x220D7CC9},
-    {KOLO_interpolation_box, 3, 24, 32, {0, 0, 83, 61}, 0x633F8C40},
-    {KOLO_interpolation_box, 3, 90, 120, {0, 0, 83, 61}, 0x3BF8DC5C},
-    {KOLO_interpolation_box, 3, 40, 17, {5, 3, 77, 50}, 0x877CCEEF},
-    {KOLO_interpolation_box, 3, 20, 83, {0, 0, 83, 61}, 0x7A8CA4C8},
-    {KOLO_interpolation_box, 3, 61, 9, {0, 0, 83, 61}, 0xC8D4C561},
-    {KOLO_interpolation_box, 3, 1, 1, {10, 10, 11, 60}, 0xCEE04762},
-    {KOLO_interpolation_box, 1, 24, 32, {0, 0, 83, 61}, 0xAE9FCC03},
-    {KOLO_interpolation_box, 1, 90, 120, {0, 0, 83, 61}, 0xD20E525A},
-    {KOLO_interpolation_box, 1, 40, 17, {5, 3, 77, 50}, 0x9E7CB3FB},
-    {KOLO_interpolation_box, 1, 20, 83, {0, 0, 83, 61}, 0x0BA89A2D},
-    {KOLO_interpolation_box, 1, 61, 9, {0, 0, 83, 61}, 0xC7C4CA1B},
-    {KOLO_interpolation_box, 1, 1, 1, {10, 10, 11, 60}, 0x220D7CC9},
+    {KOLO_interpolation_bilinear, 3, 24, 32, {0, 0, 83, 61}, 0x34E1C4A0}, {KOLO_interpolation_bilinear, 3, 90, 120, {0, 0, 83, 61}, 0x2E57FD46},
+    {KOLO_interpolation_bilinear, 3, 40, 17, {5, 3, 77, 50}, 0x31F0F9F3}, {KOLO_interpolation_bilinear, 3, 20, 83, {0, 0, 83, 61}, 0x2DEB2DEC},
+    {KOLO_interpolation_bilinear, 3, 61, 9, {0, 0, 83, 61}, 0xEA3765C5},  {KOLO_interpolation_bilinear, 3, 1, 1, {10, 10, 11, 60}, 0xBE8AB3ED},
+    {KOLO_interpolation_bilinear, 1, 24, 32, {0, 0, 83, 61}, 0xB10D84BF}, {KOLO_interpolation_bilinear, 1, 90, 120, {0, 0, 83, 61}, 0x6F1D29C7},
+    {KOLO_interpolation_bilinear, 1, 40, 17, {5, 3, 77, 50}, 0x24765CE8}, {KOLO_interpolation_bilinear, 1, 20, 83, {0, 0, 83, 61}, 0x102B3CF7},
+    {KOLO_interpolation_bilinear, 1, 61, 9, {0, 0, 83, 61}, 0x11F514DA},  {KOLO_interpolation_bilinear, 1, 1, 1, {10, 10, 11, 60}, 0x550A4C5F},
+    {KOLO_interpolation_bicubic, 3, 24, 32, {0, 0, 83, 61}, 0x44E55F55},  {KOLO_interpolation_bicubic, 3, 90, 120, {0, 0, 83, 61}, 0x8071B4C3},
+    {KOLO_interpolation_bicubic, 3, 40, 17, {5, 3, 77, 50}, 0x7E099864},  {KOLO_interpolation_bicubic, 3, 20, 83, {0, 0, 83, 61}, 0xEA75DB1A},
+    {KOLO_interpolation_bicubic, 3, 61, 9, {0, 0, 83, 61}, 0x6D0F0DFA},   {KOLO_interpolation_bicubic, 3, 1, 1, {10, 10, 11, 60}, 0x0CAEB194},
+    {KOLO_interpolation_bicubic, 1, 24, 32, {0, 0, 83, 61}, 0x46CECD55},  {KOLO_interpolation_bicubic, 1, 90, 120, {0, 0, 83, 61}, 0xB07F0CD5},
+    {KOLO_interpolation_bicubic, 1, 40, 17, {5, 3, 77, 50}, 0xB07894EF},  {KOLO_interpolation_bicubic, 1, 20, 83, {0, 0, 83, 61}, 0x282851B5},
+    {KOLO_interpolation_bicubic, 1, 61, 9, {0, 0, 83, 61}, 0x3DFAB22D},   {KOLO_interpolation_bicubic, 1, 1, 1, {10, 10, 11, 60}, 0x220D7CC9},
+    {KOLO_interpolation_lanczos, 3, 24, 32, {0, 0, 83, 61}, 0x17B166F2},  {KOLO_interpolation_lanczos, 3, 90, 120, {0, 0, 83, 61}, 0x8E25AF6C},
+    {KOLO_interpolation_lanczos, 3, 40, 17, {5, 3, 77, 50}, 0x488C2EB6},  {KOLO_interpolation_lanczos, 3, 20, 83, {0, 0, 83, 61}, 0x7FAB1D7B},
+    {KOLO_interpolation_lanczos, 3, 61, 9, {0, 0, 83, 61}, 0x7FDEF069},   {KOLO_interpolation_lanczos, 3, 1, 1, {10, 10, 11, 60}, 0x2783E257},
+    {KOLO_interpolation_lanczos, 1, 24, 32, {0, 0, 83, 61}, 0x41BA22CE},  {KOLO_interpolation_lanczos, 1, 90, 120, {0, 0, 83, 61}, 0x93C2BDDA},
+    {KOLO_interpolation_lanczos, 1, 40, 17, {5, 3, 77, 50}, 0x8A9276E7},  {KOLO_interpolation_lanczos, 1, 20, 83, {0, 0, 83, 61}, 0x6A618285},
+    {KOLO_interpolation_lanczos, 1, 61, 9, {0, 0, 83, 61}, 0x633ED047},   {KOLO_interpolation_lanczos, 1, 1, 1, {10, 10, 11, 60}, 0x220D7CC9},
+    {KOLO_interpolation_box, 3, 24, 32, {0, 0, 83, 61}, 0x633F8C40},      {KOLO_interpolation_box, 3, 90, 120, {0, 0, 83, 61}, 0x3BF8DC5C},
+    {KOLO_interpolation_box, 3, 40, 17, {5, 3, 77, 50}, 0x877CCEEF},      {KOLO_interpolation_box, 3, 20, 83, {0, 0, 83, 61}, 0x7A8CA4C8},
+    {KOLO_interpolation_box, 3, 61, 9, {0, 0, 83, 61}, 0xC8D4C561},       {KOLO_interpolation_box, 3, 1, 1, {10, 10, 11, 60}, 0xCEE04762},
+    {KOLO_interpolation_box, 1, 24, 32, {0, 0, 83, 61}, 0xAE9FCC03},      {KOLO_interpolation_box, 1, 90, 120, {0, 0, 83, 61}, 0xD20E525A},
+    {KOLO_interpolation_box, 1, 40, 17, {5, 3, 77, 50}, 0x9E7CB3FB},      {KOLO_interpolation_box, 1, 20, 83, {0, 0, 83, 61}, 0x0BA89A2D},
+    {KOLO_interpolation_box, 1, 61, 9, {0, 0, 83, 61}, 0xC7C4CA1B},       {KOLO_interpolation_box, 1, 1, 1, {10, 10, 11, 60}, 0x220D7CC9},
 };
 
 #endif

@@ -54,8 +54,7 @@ static void golden_coefficients(const char *name, int rank, const int64_t *dim, 
 {
     *a = golden_ends(name, "layer_scale") ? 0.5 : golden_ends(name, "running_var") ? 1 : 0;
     if (golden_ends(name, "relative_position_bias_table") || golden_ends(name, "running_var")) *b = 0.5;
-    else if (golden_ends(name, "layer_scale") || golden_ends(name, "running_mean") || golden_ends(name, "bias"))
-        *b = 0.2;
+    else if (golden_ends(name, "layer_scale") || golden_ends(name, "running_mean") || golden_ends(name, "bias")) *b = 0.2;
     else if (rank == 1) {
         *a = 1;
         *b = 0.2;
@@ -146,8 +145,7 @@ static void golden_case_ends(const char *label)
 static void golden_cases_end(void)
 {
     if (golden_ratio.kases)
-        diag("%.2f of the reference's own distance in the middle one of %d cases", golden_middle(golden_ratio.kase, golden_ratio.kases),
-             golden_ratio.kases);
+        diag("%.2f of the reference's own distance in the middle one of %d cases", golden_middle(golden_ratio.kase, golden_ratio.kases), golden_ratio.kases);
     free(golden_ratio.part);
     free(golden_ratio.kase);
 }
@@ -156,8 +154,7 @@ static void golden_cases_end(void)
 static void golden_ratio_note(const cJSON *record, double distance, bool dot)
 {
     const double theirs = golden_number(record, "rel_l2", 0);
-    if (theirs > 0 && isfinite(distance))
-        golden_keep(&golden_ratio.part, &golden_ratio.parts, distance / theirs * (dot ? sqrt(12) / 0.6745 : 1));
+    if (theirs > 0 && isfinite(distance)) golden_keep(&golden_ratio.part, &golden_ratio.parts, distance / theirs * (dot ? sqrt(12) / 0.6745 : 1));
 }
 
 static void golden_note(golden_worst *w, const char *what, double distance, double allowed)
@@ -186,8 +183,7 @@ static void golden_scalar(golden_worst *w, const cJSON *record, const char *what
 }
 
 /* Values of a record, whole or summary, on the scale of its l2 norm. The probe's name is `name` unless the record states one. */
-static void golden_values(golden_worst *w, const cJSON *record, const char *name, uint64_t seed, const double *value,
-                          int64_t n)
+static void golden_values(golden_worst *w, const cJSON *record, const char *name, uint64_t seed, const double *value, int64_t n)
 {
     double allowed = golden_tolerance(record, "rel_l2"), sum = 0, far = 0;
     const cJSON *f64 = golden_at(record, "f64"), *item;
@@ -232,8 +228,7 @@ static void golden_values(golden_worst *w, const cJSON *record, const char *name
     }
 }
 
-static void golden_floats(golden_worst *w, const cJSON *record, const char *name, uint64_t seed, const float *value,
-                          int64_t n)
+static void golden_floats(golden_worst *w, const cJSON *record, const char *name, uint64_t seed, const float *value, int64_t n)
 {
     double *wide = malloc((size_t)(n + 1) * sizeof *wide);
     for (int64_t i = 0; i < n; i++) wide[i] = (double)value[i];
@@ -243,8 +238,7 @@ static void golden_floats(golden_worst *w, const cJSON *record, const char *name
 
 static void golden_result(const char *kase, const char *part, const golden_worst *w)
 {
-    ok(w->compared > 0 && w->share <= 1, "%s %s: %d comparisons, worst at %.0f %% of what is allowed (%s)", kase, part,
-       w->compared, 100 * w->share, w->what);
+    ok(w->compared > 0 && w->share <= 1, "%s %s: %d comparisons, worst at %.0f %% of what is allowed (%s)", kase, part, w->compared, 100 * w->share, w->what);
 }
 
 /* The folder: KOLO_SHARED, or ../shared beside the repository. */

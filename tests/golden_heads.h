@@ -89,8 +89,7 @@ static const char *golden_map(const kolo_graph *g, const char *name)
 {
     static const char *const pyramid[] = {"backbone.C3_p3", "backbone.C3_n3", "backbone.C3_n4"};
     if (name[0] == 'P' && name[1] >= '3' && name[1] <= '5' && !name[2]) return golden_module(g, pyramid[name[1] - '3']);
-    if (!strncmp(name, "head", 4) && name[4] >= '0' && name[4] < '0' + g->heads && !name[5])
-        return g->tensor[g->head[name[4] - '0']].name;
+    if (!strncmp(name, "head", 4) && name[4] >= '0' && name[4] < '0' + g->heads && !name[5]) return g->tensor[g->head[name[4] - '0']].name;
     return golden_module(g, name);
 }
 
@@ -148,8 +147,7 @@ static void golden_heads_train(golden_net *n, const char *name, const cJSON *jso
     golden_result(name, "loss", &loss);
     golden_maps(n, name, "activations", golden_at(json, "activations"));
     golden_gradients(n, name, golden_at(json, "grads"));
-    cJSON_ArrayForEach(record, golden_at(json, "running"))
-        golden_one(n, &running, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "running")) golden_one(n, &running, record, "param", record->string, record->string);
     golden_result(name, "running statistics", &running);
 }
 
@@ -168,8 +166,7 @@ static void golden_heads_case(const char *name, const cJSON *json, kolo_backend 
     for (int train = 1; backend && train >= 0; train--) {
         golden_net n;
         kolo_step step = {0};
-        if (golden_open(&n, model, config, GOLDEN_SEED, backend, &options, 0, train) < 0 ||
-            golden_step(&n, input, NULL, &step) < 0)
+        if (golden_open(&n, model, config, GOLDEN_SEED, backend, &options, 0, train) < 0 || golden_step(&n, input, NULL, &step) < 0)
             ok(0, "%s: %s", name, kolo_error_text());
         else if (train) golden_heads_train(&n, name, json);
         else golden_maps(&n, name, "evaluation", golden_at(json, "eval"));

@@ -17,7 +17,7 @@ typedef struct golden_net {
     int64_t rows, classes, elements; /* elements of the input */
     float *input;
     int32_t *label;
-    double loss, norm; /* of the last step */
+    double loss, norm;  /* of the last step */
     bool channels_last; /* maps are N,H,W,C in the files: Swin */
 } golden_net;
 
@@ -36,8 +36,7 @@ static const kolo_model *golden_model(const cJSON *config)
 /* f32 pictures (N,C,H,W) straight into the network, then loss, fusion, backward: what kolo_model_graph does after `normalize`. */
 static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *config, double smoothing, bool train)
 {
-    int64_t size[8] = {0}, rows = (int64_t)golden_number(config, "batch", 1),
-            channels = (int64_t)golden_number(config, "channels", 3);
+    int64_t size[8] = {0}, rows = (int64_t)golden_number(config, "batch", 1), channels = (int64_t)golden_number(config, "channels", 3);
     golden_dims(golden_at(config, "size"), size);
     int64_t dim[] = {rows, channels, size[0], size[1]};
     kolo_model_config c = {.rows = rows,
@@ -97,8 +96,8 @@ static int golden_weights(golden_net *n)
 }
 
 /* train: with SGD (rate 0 leaves the weights alone). */
-static int golden_open(golden_net *n, const kolo_model *model, const cJSON *config, uint64_t seed,
-                       kolo_backend *backend, const kolo_options *options, double smoothing, bool train)
+static int golden_open(golden_net *n, const kolo_model *model, const cJSON *config, uint64_t seed, kolo_backend *backend, const kolo_options *options,
+                       double smoothing, bool train)
 {
     memset(n, 0, sizeof *n);
     n->seed = seed;
@@ -134,11 +133,7 @@ static int golden_step(golden_net *n, const char *input, const char *labels, kol
     kolo_metrics m;
     golden_fill(input, n->seed, 0, golden_unit, n->input, n->elements);
     if (labels) golden_labels(labels, n->seed, n->classes, n->label, n->rows);
-    kolo_batch batch = {.pixels = (const uint8_t *)n->input,
-                        .labels = n->label,
-                        .rows = n->rows,
-                        .valid = n->rows,
-                        .valid_global = n->rows};
+    kolo_batch batch = {.pixels = (const uint8_t *)n->input, .labels = n->label, .rows = n->rows, .valid = n->rows, .valid_global = n->rows};
     int rc = kolo_exec_step(n->exec, &batch, step, &m);
     if (rc >= 0 && m.step < 0) rc = kolo_exec_drain(n->exec, &m); /* a device tells it later */
     n->loss = m.loss / (double)n->rows;
@@ -174,18 +169,15 @@ static void golden_turn(const kolo_tensor *t, float *values)
     free(turned);
 }
 
-static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, const char *which, const char *tensor,
-                       const char *probe)
+static void golden_one(golden_net *n, golden_worst *w, const cJSON *record, const char *which, const char *tensor, const char *probe)
 {
     int64_t count;
     const int t = kolo_graph_find(n->graph, tensor);
     float *values = golden_get(n, which, t, &count);
-    if (n->channels_last && t >= 0 && n->graph->tensor[t].rank == 4 && !strcmp(which, "activation"))
-        golden_turn(&n->graph->tensor[t], values);
+    if (n->channels_last && t >= 0 && n->graph->tensor[t].rank == 4 && !strcmp(which, "activation")) golden_turn(&n->graph->tensor[t], values);
     golden_floats(w, record, probe, n->seed, values, count);
     const cJSON *rows = golden_at(record, "rows");
-    if (rows && cJSON_GetArraySize(golden_at(rows, "f64")) <= count)
-        golden_floats(w, rows, probe, n->seed, values, cJSON_GetArraySize(golden_at(rows, "f64")));
+    if (rows && cJSON_GetArraySize(golden_at(rows, "f64")) <= count) golden_floats(w, rows, probe, n->seed, values, cJSON_GetArraySize(golden_at(rows, "f64")));
     free(values);
 }
 
@@ -212,8 +204,7 @@ static void golden_gradients(golden_net *n, const char *name, const cJSON *grads
     cJSON_ArrayForEach(record, grads) largest = fmax(largest, golden_number(golden_at(record, "f64"), "l2", 0));
     cJSON_ArrayForEach(record, grads)
     {
-        if (!strcmp(record->string, "input"))
-            continue; /* nobody wants the gradient of the pictures, so it is not formed */
+        if (!strcmp(record->string, "input")) continue; /* nobody wants the gradient of the pictures, so it is not formed */
         if (!golden_number(record, "zero", 0)) {
             golden_one(n, &w, record, "gradient", record->string, record->string);
             continue;
@@ -230,8 +221,7 @@ static void golden_gradients(golden_net *n, const char *name, const cJSON *grads
 static void golden_loss(golden_worst *w, const cJSON *json, const char *key, double value)
 {
     const cJSON *record = golden_at(json, key);
-    double want = golden_number(record, "f64", NAN),
-           logits = golden_number(golden_at(json, "logits_train"), "rel_l2", 0);
+    double want = golden_number(record, "f64", NAN), logits = golden_number(golden_at(json, "logits_train"), "rel_l2", 0);
     golden_note(w, key, fabs(value - want) / fabs(want), fmax(golden_tolerance(record, "rel"), logits));
 }
 
@@ -241,32 +231,28 @@ static void golden_train_mode(golden_net *n, const char *name, const cJSON *json
     const cJSON *record;
     golden_loss(&loss, json, "loss", n->loss);
     golden_result(name, "loss", &loss);
-    golden_one(n, &logits, golden_at(json, "logits_train"), "activation", n->graph->tensor[n->graph->logits].name,
-               "logits.train");
+    golden_one(n, &logits, golden_at(json, "logits_train"), "activation", n->graph->tensor[n->graph->logits].name, "logits.train");
     golden_result(name, "logits_train", &logits);
     cJSON_ArrayForEach(record, golden_at(json, "activations"))
     {
         const char *tensor = golden_module(n->graph, record->string);
-        if (tensor)
-            golden_one(n, &inside, record, "activation", tensor, record->string); /* else fused with its neighbour */
+        if (tensor) golden_one(n, &inside, record, "activation", tensor, record->string); /* else fused with its neighbour */
     }
     golden_result(name, "activations", &inside);
     golden_gradients(n, name, golden_at(json, "grads"));
-    cJSON_ArrayForEach(record, golden_at(json, "running"))
-        golden_one(n, &running, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "running")) golden_one(n, &running, record, "param", record->string, record->string);
     if (running.compared) golden_result(name, "running statistics", &running);
 }
 
-static void golden_other_modes(const kolo_model *model, const char *name, const cJSON *json, uint64_t seed,
-                               kolo_backend *backend, const kolo_options *options, const char *input)
+static void golden_other_modes(const kolo_model *model, const char *name, const cJSON *json, uint64_t seed, kolo_backend *backend, const kolo_options *options,
+                               const char *input)
 {
     golden_net n;
     kolo_step step = {0};
     const cJSON *config = golden_at(json, "config"), *smooth = golden_at(json, "loss_smooth_0.1");
     golden_worst w = {0}, v = {0};
     if (smooth) {
-        if (golden_open(&n, model, config, seed, backend, options, 0.1, true) < 0 ||
-            golden_step(&n, input, "labels", &step) < 0)
+        if (golden_open(&n, model, config, seed, backend, options, 0.1, true) < 0 || golden_step(&n, input, "labels", &step) < 0)
             ok(0, "%s: %s", name, kolo_error_text());
         else {
             golden_loss(&w, json, "loss_smooth_0.1", n.loss);
@@ -274,12 +260,10 @@ static void golden_other_modes(const kolo_model *model, const char *name, const 
         }
         golden_close(&n);
     }
-    if (golden_open(&n, model, config, seed, backend, options, 0, false) < 0 ||
-        golden_step(&n, input, "labels", &step) < 0)
+    if (golden_open(&n, model, config, seed, backend, options, 0, false) < 0 || golden_step(&n, input, "labels", &step) < 0)
         ok(0, "%s: %s", name, kolo_error_text());
     else {
-        golden_one(&n, &v, golden_at(json, "logits_eval"), "activation", n.graph->tensor[n.graph->logits].name,
-                   "logits.eval");
+        golden_one(&n, &v, golden_at(json, "logits_eval"), "activation", n.graph->tensor[n.graph->logits].name, "logits.eval");
         golden_result(name, "logits_eval", &v);
     }
     golden_close(&n);
@@ -299,8 +283,7 @@ static void golden_model_case(const char *name, const cJSON *json, kolo_backend 
     golden_net n;
     kolo_step step = {0};
     const char *input = golden_text(config, "input", "input");
-    if (golden_open(&n, model, config, seed, backend, &options, 0, true) < 0 ||
-        golden_step(&n, input, "labels", &step) < 0)
+    if (golden_open(&n, model, config, seed, backend, &options, 0, true) < 0 || golden_step(&n, input, "labels", &step) < 0)
         ok(0, "%s: %s", name, kolo_error_text());
     else golden_train_mode(&n, name, json);
     golden_close(&n);
@@ -314,8 +297,7 @@ static void golden_changes(golden_net *n, const char *name, const cJSON *json, f
 {
     golden_worst w = {0}, c = {0}, rest = {0};
     const cJSON *record;
-    cJSON_ArrayForEach(record, golden_at(json, "weights"))
-        golden_one(n, &w, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "weights")) golden_one(n, &w, record, "param", record->string, record->string);
     golden_result(name, "weights", &w);
     cJSON_ArrayForEach(record, golden_at(json, "change"))
     {
@@ -329,10 +311,8 @@ static void golden_changes(golden_net *n, const char *name, const cJSON *json, f
         free(moved);
     }
     golden_result(name, "change", &c);
-    cJSON_ArrayForEach(record, golden_at(json, "running"))
-        golden_one(n, &rest, record, "param", record->string, record->string);
-    cJSON_ArrayForEach(record, golden_at(json, "ema"))
-        golden_one(n, &rest, record, "ema", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "running")) golden_one(n, &rest, record, "param", record->string, record->string);
+    cJSON_ArrayForEach(record, golden_at(json, "ema")) golden_one(n, &rest, record, "ema", record->string, record->string);
     if (rest.compared) golden_result(name, "running statistics and averages", &rest);
 }
 
@@ -366,8 +346,7 @@ static int golden_watched(golden_net *n, const char *input, const char *labels, 
     const bool known = f64_forward(n->exec, n->graph, n->input, &reference);
     int rc = golden_step(n, input, labels, step);
     if (known && rc == 0) signs->flips += f64_flips(n->exec, n->graph, &reference);
-    if (known && step->step > 0 && signs->near < 0 && reference.margin < near)
-        signs->near = (int)step->step, signs->margin = reference.margin;
+    if (known && step->step > 0 && signs->near < 0 && reference.margin < near) signs->near = (int)step->step, signs->margin = reference.margin;
     f64_free(n->graph, &reference);
     return rc;
 }
@@ -438,8 +417,7 @@ static void golden_train_case(const char *name, const cJSON *json, kolo_backend 
     options.ema_ramp = golden_number(average, "ramp", 0);
     golden_net n;
     float **start = NULL;
-    int rc = golden_open(&n, model, config, (uint64_t)golden_number(json, "seed", 1), backend, &options,
-                         golden_number(config, "smoothing", 0), true);
+    int rc = golden_open(&n, model, config, (uint64_t)golden_number(json, "seed", 1), backend, &options, golden_number(config, "smoothing", 0), true);
     if (rc == 0) {
         start = calloc((size_t)n.graph->tensors, sizeof *start);
         int64_t count;

@@ -31,10 +31,7 @@ static void golden_op_turn(const golden_op *c, int t, float *v, bool back)
     free(from);
 }
 
-static int golden_op_dims(const golden_op *c, const char *input, int64_t *dim)
-{
-    return golden_dims(golden_at(golden_at(c->inputs, input), "shape"), dim);
-}
+static int golden_op_dims(const golden_op *c, const char *input, int64_t *dim) { return golden_dims(golden_at(golden_at(c->inputs, input), "shape"), dim); }
 
 static void golden_pair(const cJSON *config, const char *key, int64_t otherwise, int64_t pair[2])
 {
@@ -132,8 +129,7 @@ static void golden_op_conv(golden_op *c)
 {
     int64_t w[8];
     golden_op_dims(c, "w", w);
-    kolo_conv_spec s = {
-        .out = w[0], .kernel = {w[2], w[3]}, .bias = golden_at(c->inputs, "bias") != NULL, .weight = rig_init};
+    kolo_conv_spec s = {.out = w[0], .kernel = {w[2], w[3]}, .bias = golden_at(c->inputs, "bias") != NULL, .weight = rig_init};
     golden_pair(c->config, "stride", 1, s.stride);
     golden_pair(c->config, "padding", 0, s.pad);
     s.groups = (int64_t)golden_number(c->config, "groups", 1);
@@ -145,18 +141,14 @@ static void golden_op_conv(golden_op *c)
     kolo_tensor *out = &c->rig.g->tensor[y];
     for (int i = 0; i < 2; i++) { /* the builder has no dilation yet; the operation has */
         node->a.dilation[i] = dilation[i];
-        out->dim[2 + i] =
-            (c->rig.g->tensor[node->in[0]].dim[2 + i] + 2 * s.pad[i] - dilation[i] * (s.kernel[i] - 1) - 1) /
-                s.stride[i] +
-            1;
+        out->dim[2 + i] = (c->rig.g->tensor[node->in[0]].dim[2 + i] + 2 * s.pad[i] - dilation[i] * (s.kernel[i] - 1) - 1) / s.stride[i] + 1;
     }
     int dy = rig_backward(&c->rig, y);
     rig_layout(&c->rig);
     golden_op_set(c, golden_find(c, "x"), "x");
     golden_op_set(c, golden_find(c, "c.weight"), "w");
     golden_op_set(c, golden_find(c, "c.bias"), "bias");
-    golden_op_finish(c, y, dy,
-                     (const char *const[][2]){{"x", "x"}, {"c.weight", "w"}, {"c.bias", "bias"}, {NULL, NULL}});
+    golden_op_finish(c, y, dy, (const char *const[][2]){{"x", "x"}, {"c.weight", "w"}, {"c.bias", "bias"}, {NULL, NULL}});
 }
 
 static void golden_op_linear(golden_op *c)
@@ -170,8 +162,7 @@ static void golden_op_linear(golden_op *c)
     golden_op_set(c, golden_find(c, "x"), "x");
     golden_op_set(c, golden_find(c, "c.weight"), "w");
     golden_op_set(c, golden_find(c, "c.bias"), "bias");
-    golden_op_finish(c, y, dy,
-                     (const char *const[][2]){{"x", "x"}, {"c.weight", "w"}, {"c.bias", "bias"}, {NULL, NULL}});
+    golden_op_finish(c, y, dy, (const char *const[][2]){{"x", "x"}, {"c.weight", "w"}, {"c.bias", "bias"}, {NULL, NULL}});
 }
 
 /* running statistics after one step: (1 - m) old + m new */
@@ -181,8 +172,7 @@ static void golden_op_running(golden_op *c, int statistic, bool variance)
     double m = golden_number(c->config, "momentum", 0.1);
     int64_t n;
     float *old = golden_op_values(c, variance ? "running_var" : "running_mean", &n), *s = rig_raw(&c->rig, statistic);
-    for (int64_t i = 0; record && i < n; i++)
-        old[i] = (float)((1 - m) * (double)old[i] + m * (double)s[variance * n + i]);
+    for (int64_t i = 0; record && i < n; i++) old[i] = (float)((1 - m) * (double)old[i] + m * (double)s[variance * n + i]);
     if (record) golden_floats(&c->worst, record, "running", c->seed, old, n);
     free(old);
     free(s);
@@ -196,16 +186,10 @@ static void golden_op_norm(golden_op *c)
     rig_check(y, c->name);
     int dy = train ? rig_backward(&c->rig, y) : -1;
     rig_layout(&c->rig);
-    static const char *const part[][2] = {{"x", "x"},
-                                          {"c.weight", "weight"},
-                                          {"c.bias", "bias"},
-                                          {"c.running_mean", "running_mean"},
-                                          {"c.running_var", "running_var"}};
+    static const char *const part[][2] = {
+        {"x", "x"}, {"c.weight", "weight"}, {"c.bias", "bias"}, {"c.running_mean", "running_mean"}, {"c.running_var", "running_var"}};
     for (int i = 0; i < 5; i++) golden_op_set(c, golden_find(c, part[i][0]), part[i][1]);
-    static const char *const none[][2] = {{NULL, NULL}}, *const some[][2] = {{"x", "x"},
-                                                                             {"c.weight", "weight"},
-                                                                             {"c.bias", "bias"},
-                                                                             {NULL, NULL}};
+    static const char *const none[][2] = {{NULL, NULL}}, *const some[][2] = {{"x", "x"}, {"c.weight", "weight"}, {"c.bias", "bias"}, {NULL, NULL}};
     golden_op_finish(c, y, dy, train ? some : none);
     if (!train) return;
     const kolo_node *apply = &c->rig.g->node[c->rig.g->tensor[y].producer];
@@ -273,34 +257,29 @@ static void golden_op_layer_scale(golden_op *c)
 static const struct {
     const char *op;
     enum kolo_activation kind;
-} golden_activations[] = {{"gelu", KOLO_GELU},       {"silu", KOLO_SILU}, {"leaky_relu", KOLO_LEAKY_RELU},
-                          {"sigmoid", KOLO_SIGMOID}, {"tanh", KOLO_TANH}};
+} golden_activations[] = {{"gelu", KOLO_GELU}, {"silu", KOLO_SILU}, {"leaky_relu", KOLO_LEAKY_RELU}, {"sigmoid", KOLO_SIGMOID}, {"tanh", KOLO_TANH}};
 
 /* Operations of one input without parameters. */
 static void golden_op_unary(golden_op *c, const char *op)
 {
     int x = golden_op_x(c), y = KOLO_EINPUT;
     kolo_graph *g = c->rig.g;
-    int64_t kernel = (int64_t)golden_number(c->config, "kernel", 1),
-            stride = (int64_t)golden_number(c->config, "stride", 1);
+    int64_t kernel = (int64_t)golden_number(c->config, "kernel", 1), stride = (int64_t)golden_number(c->config, "stride", 1);
     int64_t pad = (int64_t)golden_number(c->config, "padding", 0);
     if (!strcmp(op, "relu")) y = kolo_relu(g, "y", x);
     for (size_t i = 0; i < sizeof golden_activations / sizeof *golden_activations; i++)
         if (!strcmp(op, golden_activations[i].op)) {
             bool tanh_form = strstr(golden_text(c->config, "form", ""), "tanh") != NULL;
-            y = kolo_activate(g, "y", x, tanh_form ? KOLO_GELU_TANH : golden_activations[i].kind,
-                              golden_number(c->config, "slope", 0));
+            y = kolo_activate(g, "y", x, tanh_form ? KOLO_GELU_TANH : golden_activations[i].kind, golden_number(c->config, "slope", 0));
         }
     if (!strcmp(op, "softmax")) y = kolo_softmax(g, "y", x, false);
     if (!strcmp(op, "log_softmax")) y = kolo_softmax(g, "y", x, true);
     if (!strcmp(op, "upsample_nearest")) y = kolo_upsample(g, "y", x, (int64_t)golden_number(c->config, "factor", 2));
     if (!strcmp(op, "focus")) y = kolo_space_to_depth(g, "y", x);
     if (!strcmp(op, "maxpool")) y = kolo_max_pool(g, "y", x, kernel, stride, pad);
-    if (!strcmp(op, "avgpool"))
-        y = kolo_avg_pool(g, "y", x, kernel, stride, pad, golden_number(c->config, "count_include_pad", 1) != 0);
+    if (!strcmp(op, "avgpool")) y = kolo_avg_pool(g, "y", x, kernel, stride, pad, golden_number(c->config, "count_include_pad", 1) != 0);
     if (!strcmp(op, "global_average")) y = kolo_global_avg_pool(g, "y", x);
-    if (!strcmp(op, "shortcut_a"))
-        y = kolo_shortcut_a(g, "y", x, g->tensor[x].dim[1] + 2 * (int64_t)golden_number(c->config, "pad_channels", 0));
+    if (!strcmp(op, "shortcut_a")) y = kolo_shortcut_a(g, "y", x, g->tensor[x].dim[1] + 2 * (int64_t)golden_number(c->config, "pad_channels", 0));
     rig_check(y, c->name);
     int dy = rig_backward(&c->rig, y);
     rig_layout(&c->rig);
@@ -394,10 +373,8 @@ static void golden_op_cross_entropy(golden_op *c)
     rig_layout(&c->rig);
     golden_op_set(c, x, "x");
     int32_t *labels = malloc((size_t)rows * sizeof *labels);
-    golden_labels(golden_text(golden_at(golden_at(c->json, "labels"), "labels"), "name", ""), c->seed,
-                  g->tensor[x].dim[1], labels, rows);
-    rig_check(kolo_backend_write(c->rig.backend, c->rig.buffer[g->label], labels, (size_t)rows * sizeof *labels),
-              "labels");
+    golden_labels(golden_text(golden_at(golden_at(c->json, "labels"), "labels"), "name", ""), c->seed, g->tensor[x].dim[1], labels, rows);
+    rig_check(kolo_backend_write(c->rig.backend, c->rig.buffer[g->label], labels, (size_t)rows * sizeof *labels), "labels");
     free(labels);
     c->rig.step.valid_global = rows;
     rig_run(&c->rig);
@@ -481,10 +458,8 @@ static void golden_op_case(const char *name, const cJSON *json, kolo_backend *de
     static const struct {
         int64_t block;
         const char *name;
-    } all[] = {{1, "nchw"}, {8, "nChw8c"}, {16, "nChw16c"}, {RIG_NHWC, "nhwc"}, {RIG_OWN, "its own layout"}},
-      *layout = all;
-    golden_op c = {
-        .name = name, .json = json, .config = golden_at(json, "config"), .inputs = golden_at(json, "inputs")};
+    } all[] = {{1, "nchw"}, {8, "nChw8c"}, {16, "nChw16c"}, {RIG_NHWC, "nhwc"}, {RIG_OWN, "its own layout"}}, *layout = all;
+    golden_op c = {.name = name, .json = json, .config = golden_at(json, "config"), .inputs = golden_at(json, "inputs")};
     const char *op = golden_text(c.config, "op", "");
     const golden_op_kind *kind = NULL;
     for (size_t i = 0; i < sizeof golden_op_kinds / sizeof *golden_op_kinds; i++)

@@ -30,11 +30,9 @@ static void golden_moments(const cJSON *config, kolo_options *o)
 /* Options and decay of a config {kind, lr, momentum, ...}. NULL, or why it cannot be run here. `options` must be freed. */
 static const char *golden_optimizer(const cJSON *config, kolo_options *options)
 {
-    static const char *const known[] = {"kind",     "lr",    "momentum",  "weight_decay", "dampening",
-                                        "nesterov", "decay", "clip_norm", "clip_value",   "lr_scale",
-                                        "betas",    "eps",   "alpha",     "centered",     "trust_coeff",
-                                        "always_adapt", "trust_clip", "bias_correction", "max_grad_norm",
-                                        "grad_averaging", "lookahead"};
+    static const char *const known[] = {"kind",        "lr",           "momentum",   "weight_decay",    "dampening",     "nesterov",       "decay",
+                                        "clip_norm",   "clip_value",   "lr_scale",   "betas",           "eps",           "alpha",          "centered",
+                                        "trust_coeff", "always_adapt", "trust_clip", "bias_correction", "max_grad_norm", "grad_averaging", "lookahead"};
     const cJSON *item;
     kolo_options_default(options);
     options->weight_decay = options->momentum = 0;
@@ -102,8 +100,7 @@ static golden_set *golden_set_of(const cJSON *json, uint64_t seed)
     return set;
 }
 
-static void golden_update(golden_set *set, const kolo_optimizer *optimizer, const kolo_options *options, double rate,
-                          int t, uint64_t seed)
+static void golden_update(golden_set *set, const kolo_optimizer *optimizer, const kolo_options *options, double rate, int t, uint64_t seed)
 {
     double norm2 = 0;
     for (int i = 0; i < set->n; i++) {
@@ -122,7 +119,8 @@ static void golden_update(golden_set *set, const kolo_optimizer *optimizer, cons
     const kolo_rule_layer factors = kolo_layer_rule(optimizer, options);
     for (int i = 0; i < set->n; i++) {
         kolo_slice slice = {.param = set->w[i],
-                            .grad = set->g[i], .rate = 1,
+                            .grad = set->g[i],
+                            .rate = 1,
                             .slow = options->lookahead > 0 ? set->slow[i] : NULL,
                             .layer = &set->layer[i],
                             .count = set->count[i],
@@ -155,8 +153,7 @@ static void golden_optim_case(const char *name, const cJSON *json)
         char key[16];
         snprintf(key, sizeof key, "%d", t);
         const cJSON *want = golden_at(kept, key);
-        for (int i = 0; want && i < set->n; i++)
-            golden_floats(&w, golden_at(want, set->name[i]), set->name[i], seed, set->w[i], set->count[i]);
+        for (int i = 0; want && i < set->n; i++) golden_floats(&w, golden_at(want, set->name[i]), set->name[i], seed, set->w[i], set->count[i]);
     }
     golden_result(name, "weights", &w);
     free(set);
@@ -168,9 +165,9 @@ static void golden_optim_case(const char *name, const cJSON *json)
 /* Options of a schedule's config; NULL, or why it cannot be run here. */
 static const char *golden_schedule(const cJSON *config, kolo_options *o)
 {
-    static const char *const kinds[][2] = {{"constant", "constant"}, {"step", "step"},       {"multistep", "multistep"},
-                                           {"cosine", "cosine"},     {"poly", "polynomial"}, {"linear", "polynomial"},
-                                           {"exponential", "exponential"}, {"yolox", "cosine"}, {"onecycle", "onecycle"}};
+    static const char *const kinds[][2] = {{"constant", "constant"},       {"step", "step"},       {"multistep", "multistep"},
+                                           {"cosine", "cosine"},           {"poly", "polynomial"}, {"linear", "polynomial"},
+                                           {"exponential", "exponential"}, {"yolox", "cosine"},    {"onecycle", "onecycle"}};
     const char *kind = golden_text(config, "kind", ""), *name = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i][0], kind)) name = kinds[i][1];
@@ -210,13 +207,10 @@ static void golden_schedules(const char *name, const cJSON *json)
         else {
             int64_t t = 0, steps = (int64_t)golden_number(config, "steps", 0);
             double worst = 0;
-            cJSON_ArrayForEach(want, golden_at(one, "lr")) worst =
-                fmax(worst, fabs(kolo_learning_rate(&o, t++, steps, 1) - want->valuedouble) / o.lr);
+            cJSON_ArrayForEach(want, golden_at(one, "lr")) worst = fmax(worst, fabs(kolo_learning_rate(&o, t++, steps, 1) - want->valuedouble) / o.lr);
             int64_t at = 0;
-            cJSON_ArrayForEach(want, golden_at(one, "momentum")) worst =
-                fmax(worst, fabs(kolo_momentum(&o, at++, steps) - want->valuedouble));
-            ok(t == steps && worst <= 1e-14, "%s %s: %lld rates, worst off by %.2g of lr", name, one->string,
-               (long long)t, worst);
+            cJSON_ArrayForEach(want, golden_at(one, "momentum")) worst = fmax(worst, fabs(kolo_momentum(&o, at++, steps) - want->valuedouble));
+            ok(t == steps && worst <= 1e-14, "%s %s: %lld rates, worst off by %.2g of lr", name, one->string, (long long)t, worst);
         }
         kolo_options_free(&o);
     }

@@ -31,8 +31,7 @@ static void golden_overlap_case(const char *label, const cJSON *json)
         n /= 4, m /= 4;
         for (int kind = 0; kind < 2; kind++) {
             for (int i = 0; i < n; i++)
-                for (int j = 0; j < m; j++)
-                    v[i * m + j] = kolo_box_overlap((enum kolo_overlap)kind, a + 4 * i, b + 4 * j, NULL);
+                for (int j = 0; j < m; j++) v[i * m + j] = kolo_box_overlap((enum kolo_overlap)kind, a + 4 * i, b + 4 * j, NULL);
             golden_values(&w, golden_at(part, kinds[kind]), kinds[kind], 1, v, n * m);
         }
         golden_result(label, parts[p], &w);
@@ -66,8 +65,8 @@ static void golden_nms_case(const char *label, const cJSON *json)
             memcpy(found[i].box, box + 4 * i, sizeof found[i].box);
         }
         const cJSON *want = golden_at(result, by_class ? "class_aware" : "agnostic");
-        ok(golden_nms_same(found, n, atof(result->string), by_class, want), "%s at %s, %s: the same %d boxes", label,
-           result->string, by_class ? "class by class" : "all together", cJSON_GetArraySize(want));
+        ok(golden_nms_same(found, n, atof(result->string), by_class, want), "%s at %s, %s: the same %d boxes", label, result->string,
+           by_class ? "class by class" : "all together", cJSON_GetArraySize(want));
     }
     free(box);
     free(score);
@@ -164,16 +163,14 @@ static void golden_coco_classes(const char *label, const cJSON *json, const kolo
         const cJSON *want = cJSON_GetArrayItem(golden_at(json, "per_iou_AP"), i);
         worst = fmax(worst, fabs(by_iou[i] / classes - (want ? want->valuedouble : NAN)));
     }
-    ok(compared > 0 && worst <= 1e-9, "%s: %d classes and %d IoUs, worst %.1g away", label, compared, KOLO_AP_IOUS,
-       worst);
+    ok(compared > 0 && worst <= 1e-9, "%s: %d classes and %d IoUs, worst %.1g away", label, compared, KOLO_AP_IOUS, worst);
 }
 
 static void golden_coco_case(const char *label, const cJSON *json)
 {
     const char *shared = getenv("KOLO_SHARED");
     char path[4096];
-    snprintf(path, sizeof path, "%s/data/%s", shared && *shared ? shared : "../shared",
-             golden_text(golden_at(json, "config"), "annotations", ""));
+    snprintf(path, sizeof path, "%s/data/%s", shared && *shared ? shared : "../shared", golden_text(golden_at(json, "config"), "annotations", ""));
     cJSON *annotations = golden_read(path);
     if (!annotations) {
         skip("%s: no %s here", label, path);
@@ -186,8 +183,7 @@ static void golden_coco_case(const char *label, const cJSON *json)
     kolo_ap ap;
     int rc = kolo_ap_coco(&ap, truth, truths, found, founds, classes);
     for (int k = 0; k < 12 && rc == 0; k++)
-        is_near(ap.line[k], golden_number(golden_at(json, "stats"), kolo_ap_name(k), NAN), 1e-9, "%s: %s", label,
-                kolo_ap_name(k));
+        is_near(ap.line[k], golden_number(golden_at(json, "stats"), kolo_ap_name(k), NAN), 1e-9, "%s: %s", label, kolo_ap_name(k));
     if (rc == 0) golden_coco_classes(label, json, &ap, id);
     else ok(0, "%s: %s", label, kolo_error_text());
     kolo_ap_free(&ap);
@@ -240,8 +236,7 @@ static void golden_yolox_fill(detect_rig *d, const cJSON *json)
         char name[16];
         snprintf(name, sizeof name, "loss.raw%d", i);
         golden_fill(name, seed, 0, golden_number(config, "b", 1), v, count);
-        golden_fill(name, seed, cJSON_GetArrayItem(reg, 0)->valuedouble, cJSON_GetArrayItem(reg, 1)->valuedouble, box,
-                    count);
+        golden_fill(name, seed, cJSON_GetArrayItem(reg, 0)->valuedouble, cJSON_GetArrayItem(reg, 1)->valuedouble, box, count);
         for (int64_t k = 0; k < count; k++)
             if (k / pixels % t->dim[1] < 4) v[k] = box[k];
         rig_set(&d->rig, d->head[i], v);
@@ -291,8 +286,7 @@ static void golden_yolox_compare(const char *label, detect_rig *d, const cJSON *
     golden_result(label, "overlaps", &w);
     w = (golden_worst){0};
     for (int k = 0; k < 5; k++)
-        if (golden_at(loss, parts[k]))
-            golden_scalar(&w, golden_at(loss, parts[k]), parts[k], (double)metrics[place[k]] / (double)metrics[3]);
+        if (golden_at(loss, parts[k])) golden_scalar(&w, golden_at(loss, parts[k]), parts[k], (double)metrics[place[k]] / (double)metrics[3]);
     golden_note(&w, "anchors", fabs((double)metrics[1] - golden_number(result, "fg_total", -1)), 0.5);
     golden_result(label, "loss", &w);
     w = (golden_worst){0};

@@ -97,8 +97,7 @@ static int rig_backward(rig *r, int y)
     for (int i = 0; i < 1024; i++) g->grad[i] = -1;
     g->grad[y] = dy;
     for (int i = (int)g->nodes - 1; i >= 0; i--)
-        if (g->grad[g->node[i].out[0]] >= 0 && kolo_op_table[g->node[i].op].gradient)
-            rig_check(kolo_op_table[g->node[i].op].gradient(g, i), "gradient rule");
+        if (g->grad[g->node[i].out[0]] >= 0 && kolo_op_table[g->node[i].op].gradient) rig_check(kolo_op_table[g->node[i].op].gradient(g, i), "gradient rule");
     return dy;
 }
 
@@ -111,8 +110,7 @@ static void rig_layout(rig *r)
     for (int64_t t = 0; t < g->tensors; t++) {
         const kolo_tensor *x = &g->tensor[t];
         r->layout[t] = kolo_layout_plain(x);
-        if (kolo_tensor_is_map(x) && r->block != RIG_OWN)
-            r->layout[t] = kolo_layout_blocked(x, r->block == RIG_NHWC ? x->dim[1] : r->block);
+        if (kolo_tensor_is_map(x) && r->block != RIG_OWN) r->layout[t] = kolo_layout_blocked(x, r->block == RIG_NHWC ? x->dim[1] : r->block);
     }
     if (r->block == RIG_OWN) rig_check(kolo_backend_layout(r->backend, g, NULL, NULL, r->layout), "layout");
     else rig_check(kolo_backend_layout_parameters(r->backend, g, NULL, NULL, r->layout), "layout");
@@ -132,10 +130,7 @@ static void rig_set(rig *r, int tensor, const float *values)
     rig_check(kolo_backend_from_canonical(r->backend, &r->g->tensor[tensor], layout, values, host), "from canonical");
     rig_check(kolo_backend_write(r->backend, r->buffer[tensor], host, layout->bytes), "write");
     free(host);
-    if (r->half[tensor])
-        rig_check(kolo_backend_narrow(r->backend, r->half[tensor], r->g->dtype, r->buffer[tensor],
-                                      (int64_t)(layout->bytes / 4)),
-                  "narrow");
+    if (r->half[tensor]) rig_check(kolo_backend_narrow(r->backend, r->half[tensor], r->g->dtype, r->buffer[tensor], (int64_t)(layout->bytes / 4)), "narrow");
 }
 
 /* Tensor as it lies in memory. Caller frees. */
@@ -149,8 +144,7 @@ static void *rig_raw(const rig *r, int64_t tensor)
 static void rig_get(rig *r, int tensor, float *values)
 {
     void *host = rig_raw(r, tensor);
-    rig_check(kolo_backend_to_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], host, values),
-              "to canonical");
+    rig_check(kolo_backend_to_canonical(r->backend, &r->g->tensor[tensor], &r->layout[tensor], host, values), "to canonical");
     free(host);
 }
 
@@ -167,9 +161,7 @@ static int rig_run_node(rig *r, int i)
     for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? r->buffer[n->out[k]] : NULL;
     int over = kolo_op_table[n->op].overwrite;
     if (r->in_place && over >= 0) { /* a copy of the input stands in for both */
-        rig_check(
-            kolo_backend_copy(r->backend, KOLO_LANE_COMPUTE, args[n->n_in], args[over], r->layout[n->in[over]].bytes),
-            "copy");
+        rig_check(kolo_backend_copy(r->backend, KOLO_LANE_COMPUTE, args[n->n_in], args[over], r->layout[n->in[over]].bytes), "copy");
         args[over] = args[n->n_in];
     }
     if (r->there) rig_check(kolo_backend_write(r->backend, r->there, &r->step, sizeof r->step), "step");
@@ -177,8 +169,7 @@ static int rig_run_node(rig *r, int i)
     int rc = kolo_kernel_run(kernel, args, workspace, r->there ? r->there : &r->step, 0);
     if (rc >= 0) rc = kolo_backend_finish(r->backend);
     if (r->there) rig_check(kolo_backend_read(r->backend, &r->step, r->there, sizeof r->step), "step");
-    if (!rig_guard_is_whole(r, workspace, bytes))
-        rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond its workspace", kolo_op_table[n->op].name);
+    if (!rig_guard_is_whole(r, workspace, bytes)) rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond its workspace", kolo_op_table[n->op].name);
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] >= 0 && !rig_guard_is_whole(r, r->buffer[n->out[k]], r->layout[n->out[k]].bytes))
             rc = kolo_fail(KOLO_EINTERNAL, "%s wrote beyond output %d", kolo_op_table[n->op].name, k);

@@ -11,9 +11,8 @@
  * output in f32 is as good as in f32 altogether; but weight gradients may have been rounded to 16 bits on their way. */
 static inline double parity_allowed(const char *precision, enum kolo_op op, const kolo_tensor *x)
 {
-    bool product = op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight ||
-                   op == KOLO_OP_linear || op == KOLO_OP_linear_grad_data || op == KOLO_OP_linear_grad_weight ||
-                   op == KOLO_OP_cosine || op == KOLO_OP_cosine_grad;
+    bool product = op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight || op == KOLO_OP_linear ||
+                   op == KOLO_OP_linear_grad_data || op == KOLO_OP_linear_grad_weight || op == KOLO_OP_cosine || op == KOLO_OP_cosine_grad;
     bool half = product || x->dtype == KOLO_BF16 || x->dtype == KOLO_F16;
     if (half && !strcmp(precision, "bf16")) return 4e-3;
     if (half && !strcmp(precision, "fp16")) return 1e-3;
@@ -24,15 +23,11 @@ static inline double parity_allowed(const char *precision, enum kolo_op op, cons
 }
 
 /* For the same reason some elements of that gradient itself may be 0 here and not there; a wrong kernel has many. */
-static inline int64_t parity_strays(enum kolo_op op, int64_t count)
-{
-    return op == KOLO_OP_norm_grad_apply ? 1 + count / 50000 : 0;
-}
+static inline int64_t parity_strays(enum kolo_op op, int64_t count) { return op == KOLO_OP_norm_grad_apply ? 1 + count / 50000 : 0; }
 
 /* Distance of n numbers over what is allowed. least: a norm below which there is nothing to be near to; strays: so many
  * may lie far off. */
-static inline double parity_distance(const double *got, const double *want, int64_t n, double least, double tolerance,
-                                     int64_t strays)
+static inline double parity_distance(const double *got, const double *want, int64_t n, double least, double tolerance, int64_t strays)
 {
     double far = 0, norm = 0;
     for (int64_t i = 0; i < n; i++) norm += want[i] * want[i];

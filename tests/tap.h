@@ -11,8 +11,7 @@
 
 static int tap_count, tap_failed;
 
-static inline int tap_line(int pass, const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+static inline int tap_line(int pass, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
 static inline int tap_line(int pass, const char *file, int line, const char *format, ...)
 {
     va_list list;

@@ -16,14 +16,12 @@ static void toolkit_check(int rc, const char *what)
 }
 
 static int no_kernel(void) { return kolo_fail(KOLO_EINTERNAL, "this test has no kernels"); }
-int kolo_cuda_bias_add(kolo_backend *b, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows, int64_t stored,
-                       int64_t channels)
+int kolo_cuda_bias_add(kolo_backend *b, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows, int64_t stored, int64_t channels)
 {
     (void)b, (void)y, (void)dtype, (void)bias, (void)rows, (void)stored, (void)channels;
     return no_kernel();
 }
-int kolo_cuda_bias_grad(kolo_backend *b, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows,
-                        int64_t stored, int64_t channels, void *workspace)
+int kolo_cuda_bias_grad(kolo_backend *b, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows, int64_t stored, int64_t channels, void *workspace)
 {
     (void)b, (void)dbias, (void)dy, (void)dtype, (void)rows, (void)stored, (void)channels, (void)workspace;
     return no_kernel();

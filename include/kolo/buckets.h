@@ -36,7 +36,8 @@ typedef struct kolo_comm_config {
     double timeout;        /* seconds a wait may last before it fails with KOLO_ELAUNCH and names the rank that lags */
     int spin;              /* polls before a futex wait; -1: chosen from CPUs and local ranks */
     const char *algorithm; /* between nodes: NULL or "auto", or the name of one (`kolo bench --algorithms`), which may have another order */
-    const char *table;     /* file of measured costs (`kolo bench --tune`), equal on all ranks; NULL or "": this cluster's, if it was measured; "none". Never changes the order of sums */
+    const char *
+        table; /* file of measured costs (`kolo bench --tune`), equal on all ranks; NULL or "": this cluster's, if it was measured; "none". Never changes the order of sums */
     double patience; /* seconds without a sign of life until a rank is held to be stopped, at most the timeout; 0: 8. A rank that computes gives them */
 } kolo_comm_config;
 
@@ -73,8 +74,7 @@ const char *kolo_comm_name(const kolo_comm *comm);
  * in the same order as a bucket's, identical on all ranks. */
 int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_wire type, enum kolo_reduce op);
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root);
-int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all,
-                     int root); /* all: size * bytes at root */
+int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all, int root); /* all: size * bytes at root */
 int kolo_comm_barrier(kolo_comm *comm);
 
 /* Totals since create: bytes reduced (by NCCL: as enqueued, replays not counted), seconds the host waited in

@@ -58,8 +58,8 @@ enum kolo_collective {
     KOLO_REDUCE_SCATTER, /* cuts dim[0]; the first dim[0] mod n ranks get one row more; sum and average, min, max, product */
     KOLO_ALLGATHER,      /* dim[0] may differ from rank to rank; joined by rank */
     KOLO_BROADCAST,
-    KOLO_GATHER,   /* as allgather, at root only */
-    KOLO_SCATTER,  /* root's dim[0] is cut by `splits` (NULL: as reduce_scatter); who gives an `out` brings the same dim[0] and splits, by which it is known how much it holds */
+    KOLO_GATHER, /* as allgather, at root only */
+    KOLO_SCATTER, /* root's dim[0] is cut by `splits` (NULL: as reduce_scatter); who gives an `out` brings the same dim[0] and splits, by which it is known how much it holds */
     KOLO_ALLTOALL, /* dim[0] is cut by `splits` (NULL: evenly, must divide) */
     KOLO_BARRIER,
     KOLO_JOIN,             /* this rank has no more data: see kolo_join */
@@ -239,10 +239,9 @@ typedef struct kolo_output {
     const void *data; /* of the library, until kolo_release */
     int dims;
     int64_t dim[KOLO_WIRE_DIMS];
-    const int64_t
-        *splits; /* [group size] rows that came from every member (allgather, gather, alltoall); NULL otherwise */
-    const int64_t *index; /* sparse: [dim[0]] row numbers, ascending; NULL: the result is dense, dim[0] = rows */
-    int last;             /* join: the last rank that joined */
+    const int64_t *splits; /* [group size] rows that came from every member (allgather, gather, alltoall); NULL otherwise */
+    const int64_t *index;  /* sparse: [dim[0]] row numbers, ascending; NULL: the result is dense, dim[0] = rows */
+    int last;              /* join: the last rank that joined */
 } kolo_output;
 /* After kolo_wait has returned 0. */
 int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output);
@@ -260,22 +259,16 @@ int kolo_group_state_restore(kolo_group *group, const void *state, size_t bytes)
 /* Collective over the group, in the same order on all members, so two threads of a rank must not race with unnamed calls of one group. */
 
 /* in may be NULL: in place. count: elements. */
-int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type,
-                   enum kolo_reduce reduce);
+int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce);
 /* count: elements in all; this member's part (first (count mod n) members: one more) goes to out. */
-int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type,
-                        enum kolo_reduce reduce);
+int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce);
 /* counts: [group size] elements of every member, the same on all, or NULL: `count` each. */
-int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
-                   enum kolo_wire type);
+int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type);
 int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_wire type, int root);
-int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type,
-                int root);
-int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
-                 enum kolo_wire type, int root);
+int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root);
+int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root);
 /* send[i]: elements for member i; receive[i]: from member i. Parts lie one behind the other. */
-int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive,
-                  enum kolo_wire type);
+int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_wire type);
 int kolo_barrier(kolo_group *group);
 /* No more data on this rank. Until all ranks of the group have joined, it takes part in the others' named allreduces with the neutral element
  * of the reduction (sum 0, product 1, min the largest, ...), and an average counts the ranks that brought data; other named collectives

@@ -79,10 +79,7 @@ static void visit_memory_v1(const char *root, const char *mount, const char *gro
     lower_memory(root, mount, group, "memory.limit_in_bytes", context);
 }
 
-static void visit_memory_v2(const char *root, const char *mount, const char *group, void *context)
-{
-    lower_memory(root, mount, group, "memory.max", context);
-}
+static void visit_memory_v2(const char *root, const char *mount, const char *group, void *context) { lower_memory(root, mount, group, "memory.max", context); }
 
 int64_t kolo_cgroup_memory(const char *root)
 {
@@ -102,8 +99,7 @@ static void lower_cpus(double quota, double period, double *cpus)
 static void visit_cpus_v1(const char *root, const char *mount, const char *group, void *context)
 {
     char quota[64], period[64];
-    if (read_line(root, mount, group, "cpu.cfs_quota_us", quota, sizeof quota) &&
-        read_line(root, mount, group, "cpu.cfs_period_us", period, sizeof period))
+    if (read_line(root, mount, group, "cpu.cfs_quota_us", quota, sizeof quota) && read_line(root, mount, group, "cpu.cfs_period_us", period, sizeof period))
         lower_cpus(strtod(quota, NULL), strtod(period, NULL), context);
 }
 

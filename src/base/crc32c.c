@@ -29,8 +29,8 @@ static uint32_t update_table(uint32_t crc, const uint8_t *data, size_t bytes)
         uint64_t w = 0;
         for (int i = 0; i < 8; i++) w |= (uint64_t)data[i] << 8 * i;
         w ^= crc;
-        crc = table[7][w & 255] ^ table[6][w >> 8 & 255] ^ table[5][w >> 16 & 255] ^ table[4][w >> 24 & 255] ^
-              table[3][w >> 32 & 255] ^ table[2][w >> 40 & 255] ^ table[1][w >> 48 & 255] ^ table[0][w >> 56];
+        crc = table[7][w & 255] ^ table[6][w >> 8 & 255] ^ table[5][w >> 16 & 255] ^ table[4][w >> 24 & 255] ^ table[3][w >> 32 & 255] ^
+              table[2][w >> 40 & 255] ^ table[1][w >> 48 & 255] ^ table[0][w >> 56];
     }
     for (; bytes; data++, bytes--) crc = crc >> 8 ^ table[0][(crc ^ *data) & 255];
     return crc;

@@ -72,8 +72,8 @@ int kolo_file_pread(int fd, const char *path, void *data, size_t bytes, uint64_t
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno("read", path);
         if (n == 0)
-            return kolo_fail(KOLO_EINPUT, "%s: truncated: it ends at byte %llu, %zu bytes wanted from byte %llu", path,
-                             (unsigned long long)(offset + done), bytes, (unsigned long long)offset);
+            return kolo_fail(KOLO_EINPUT, "%s: truncated: it ends at byte %llu, %zu bytes wanted from byte %llu", path, (unsigned long long)(offset + done),
+                             bytes, (unsigned long long)offset);
         done += (size_t)n;
     }
     return 0;
@@ -183,8 +183,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 int kolo_folder_remove(const char *path)
 {
     size_t root = strspn(path, "/");
-    if (!path[root] || !strcmp(path, ".") || !strcmp(path, ".."))
-        return kolo_fail(KOLO_EINPUT, "\"%s\": this folder is never removed", path);
+    if (!path[root] || !strcmp(path, ".") || !strcmp(path, "..")) return kolo_fail(KOLO_EINPUT, "\"%s\": this folder is never removed", path);
     int rc = nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS);
     if (rc == -1) return errno == ENOENT ? 0 : fail_errno("remove", path);
     return rc;

@@ -25,17 +25,16 @@ static void sleep_ms(long ms)
 
 static int fail_io(const run_lock *lock, const char *verb)
 {
-    return kolo_fail(KOLO_EIO, "%s: cannot %s: %s; check its permissions and the free space, or choose another %s",
-                     lock->path, verb, strerror(errno), lock->what);
+    return kolo_fail(KOLO_EIO, "%s: cannot %s: %s; check its permissions and the free space, or choose another %s", lock->path, verb, strerror(errno),
+                     lock->what);
 }
 
 static int fail_held(const run_lock *lock, const char *folder, const owner *o, const char *state)
 {
     char who[512];
     kolo_owner_text(o, who, sizeof who);
-    return kolo_fail(
-        KOLO_ECONFIG, "%s: this folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another %s", folder,
-        who, *state ? " (" : "", state, *state ? ")" : "", *o->job ? ": scancel " : "", o->job, lock->what);
+    return kolo_fail(KOLO_ECONFIG, "%s: this folder is in use by %s%s%s%s: wait for it, end it%s%s, or choose another %s", folder, who, *state ? " (" : "",
+                     state, *state ? ")" : "", *o->job ? ": scancel " : "", o->job, lock->what);
 }
 
 static int fail_unknown(const run_lock *lock, const char *folder, const owner *o)
@@ -58,8 +57,7 @@ static int open_lock(const run_lock *lock)
 static bool still_there(int fd, const char *path)
 {
     struct stat mine, there;
-    return fstat(fd, &mine) == 0 && stat(path, &there) == 0 && mine.st_ino == there.st_ino &&
-           mine.st_dev == there.st_dev;
+    return fstat(fd, &mine) == 0 && stat(path, &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
 }
 
 static bool read_owner(const char *path, owner *o)
@@ -78,8 +76,7 @@ static int take_kernel_lock(run_lock *lock, const char *folder)
         lock->fd = open_lock(lock);
         if (lock->fd < 0) return lock->fd;
         int rc = flock(lock->fd, LOCK_EX | LOCK_NB);
-        bool held =
-            rc < 0 && errno == EWOULDBLOCK; /* any other error: a file system without locks; the content decides */
+        bool held = rc < 0 && errno == EWOULDBLOCK; /* any other error: a file system without locks; the content decides */
         if (!held && still_there(lock->fd, lock->path)) return 0;
         owner o = {.host = "an unknown host", .since = "now"}, me;
         bool known = held && read_owner(lock->path, &o);

@@ -15,9 +15,7 @@ static const size_t page_bytes = 4096, huge_bytes = 2 << 20;
 
 static void *no_memory(size_t bytes)
 {
-    kolo_fail(KOLO_ECONFIG,
-              "out of memory: %zu bytes asked, %zu in use; use a smaller micro_batch, or ask for more memory", bytes,
-              kolo_memory_resident());
+    kolo_fail(KOLO_ECONFIG, "out of memory: %zu bytes asked, %zu in use; use a smaller micro_batch, or ask for more memory", bytes, kolo_memory_resident());
     return NULL;
 }
 
@@ -32,14 +30,12 @@ int kolo_grow(void *array, int64_t *capacity, int64_t count, size_t element)
     if (count < *capacity) return 0;
     int64_t wanted = *capacity ? *capacity : 8;
     while (wanted <= count) {
-        if (wanted > INT64_MAX / 2)
-            return kolo_fail(KOLO_ECONFIG, "an array of %lld elements is too large", (long long)count);
+        if (wanted > INT64_MAX / 2) return kolo_fail(KOLO_ECONFIG, "an array of %lld elements is too large", (long long)count);
         wanted *= 2;
     }
     size_t bytes;
     if (__builtin_mul_overflow((size_t)wanted, element, &bytes))
-        return kolo_fail(KOLO_ECONFIG, "an array of %lld elements of %zu bytes is too large", (long long)wanted,
-                         element);
+        return kolo_fail(KOLO_ECONFIG, "an array of %lld elements of %zu bytes is too large", (long long)wanted, element);
     void *old, *grown;
     memcpy(&old, array, sizeof old); /* through memcpy: array is some T **, not void ** */
     grown = realloc(old, bytes);

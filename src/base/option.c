@@ -25,9 +25,9 @@
 #undef TEXT
 #undef CHOICE
 
-#define ENTRY(key, standard, type, scope, takers, low, high, choices, automatic, help)                                                        \
-    {#key, help, standard, takers, KOLO_OPTION_##type, KOLO_SCOPE_##scope, (double)(low), (double)(high), choices, automatic, \
-     offsetof(kolo_options, key), __LINE__},
+#define ENTRY(key, standard, type, scope, takers, low, high, choices, automatic, help)                    \
+    {#key,          help,           standard, takers,    KOLO_OPTION_##type,          KOLO_SCOPE_##scope, \
+     (double)(low), (double)(high), choices,  automatic, offsetof(kolo_options, key), __LINE__},
 #define INT(key, standard, low, high, scope, takers, help) ENTRY(key, #standard, INT, scope, #takers, low, high, NULL, false, help)
 #define AUTO(key, standard, low, high, scope, takers, help) ENTRY(key, #standard, INT, scope, #takers, low, high, NULL, true, help)
 #define REAL(key, standard, low, high, scope, takers, help) ENTRY(key, #standard, REAL, scope, #takers, low, high, NULL, false, help)
@@ -85,10 +85,7 @@ static void disown(char *text)
     if (text != no_text) free(text);
 }
 
-static void *field(const kolo_options *options, const kolo_option_entry *entry)
-{
-    return (char *)options + entry->offset;
-}
+static void *field(const kolo_options *options, const kolo_option_entry *entry) { return (char *)options + entry->offset; }
 
 void kolo_options_default(kolo_options *options)
 {
@@ -143,11 +140,9 @@ static int set_int(int64_t *to, const kolo_option_entry *e, const char *value, c
     errno = 0;
     const bool chosen = e->automatic && !strcmp(value, "auto");
     long long number = strtoll(chosen ? value = "0" : value, &end, 10);
-    if (!*value || *end || isspace((unsigned char)*value))
-        return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a whole number", where, e->key, value);
+    if (!*value || *end || isspace((unsigned char)*value)) return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a whole number", where, e->key, value);
     if (errno == ERANGE || (double)number < e->low || (double)number > e->high)
-        return kolo_fail(KOLO_ECONFIG, "%s: %s: %s is out of range, %.15g to %.15g is possible", where, e->key, value,
-                         e->low, e->high);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s: %s is out of range, %.15g to %.15g is possible", where, e->key, value, e->low, e->high);
     *to = number;
     return 0;
 }
@@ -157,11 +152,9 @@ static int set_real(double *to, const kolo_option_entry *e, const char *value, c
     char *end;
     double number = strtod(value, &end);
     /* strtod would also take hexadecimal, "inf", "nan" and leading blanks */
-    if (!*value || *end || value[strspn(value, "0123456789+-.eE")])
-        return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a number", where, e->key, value);
+    if (!*value || *end || value[strspn(value, "0123456789+-.eE")]) return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a number", where, e->key, value);
     if (!(number >= e->low && number <= e->high))
-        return kolo_fail(KOLO_ECONFIG, "%s: %s: %s is out of range, %.15g to %.15g is possible", where, e->key, value,
-                         e->low, e->high);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s: %s is out of range, %.15g to %.15g is possible", where, e->key, value, e->low, e->high);
     *to = number;
     return 0;
 }
@@ -186,8 +179,7 @@ static int set_choice(int *to, const kolo_option_entry *e, const char *value, co
             *to = n;
             return 0;
         }
-        if (used < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n ? ", " : "", e->choices[n]);
+        if (used < sizeof list) used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n ? ", " : "", e->choices[n]);
     }
     return kolo_fail(KOLO_ECONFIG, "%s: %s: \"%s\" is not a choice; one of %s", where, e->key, value, list);
 }
@@ -195,8 +187,7 @@ static int set_choice(int *to, const kolo_option_entry *e, const char *value, co
 static int set_text(char **to, const kolo_option_entry *e, const char *value, const char *where)
 {
     for (const char *p = value; *p; p++)
-        if (iscntrl((unsigned char)*p))
-            return kolo_fail(KOLO_ECONFIG, "%s: %s: the text holds a control character", where, e->key);
+        if (iscntrl((unsigned char)*p)) return kolo_fail(KOLO_ECONFIG, "%s: %s: the text holds a control character", where, e->key);
     char *copy = kolo_strdup(value);
     if (!copy) return KOLO_ECONFIG;
     disown(*to);

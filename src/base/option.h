@@ -56,7 +56,7 @@ const char *kolo_option_section(const kolo_option_entry *entry);
 
 void kolo_options_default(kolo_options *options); /* then owned: kolo_options_free */
 void kolo_options_free(kolo_options *options);
-int kolo_options_leave(kolo_options *options); /* what is of scope HERE has its default again */
+int kolo_options_leave(kolo_options *options);                     /* what is of scope HERE has its default again */
 int kolo_options_copy(kolo_options *to, const kolo_options *from); /* `to` is fresh memory */
 
 /* Sets one key from text. where: "file:line", "KOLO_LR", "command line"; goes into the error.

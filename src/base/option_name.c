@@ -48,8 +48,7 @@ static int distance(const char *a, const char *b)
         for (int j = 1; j <= nb; j++) {
             int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
             now[j] = min2(min2(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
-            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2]))
-                now[j] = min2(now[j], before[j - 2] + 1);
+            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2])) now[j] = min2(now[j], before[j - 2] + 1);
         }
     }
     return rows[na % 3][nb];

@@ -94,8 +94,7 @@ static int read_flag(kolo_options *options, int n, char **words, const kolo_opti
 {
     char name[64];
     const char *word = words[0] + 2, *value = strchr(word, '=');
-    if (!head_name(word, name, sizeof name))
-        return kolo_fail(KOLO_ECONFIG, "command line: \"%s\" is not an option", words[0]);
+    if (!head_name(word, name, sizeof name)) return kolo_fail(KOLO_ECONFIG, "command line: \"%s\" is not an option", words[0]);
     if (value) {
         KOLO_TRY(set(options, name, value + 1, hooks));
         return 1;
@@ -132,8 +131,7 @@ int kolo_options_read_arguments(kolo_options *options, int n, char **words, cons
             used = read_flag(options, n - i, words + i, hooks);
             if (used < 0) return used;
         } else if (flags && words[i][0] == '-' && words[i][1]) {
-            return kolo_fail(KOLO_ECONFIG, "command line: \"%s\": options start with two dashes, or are key=value",
-                             words[i]);
+            return kolo_fail(KOLO_ECONFIG, "command line: \"%s\": options start with two dashes, or are key=value", words[i]);
         } else if (flags && value && head_name(words[i], name, sizeof name)) {
             KOLO_TRY(set(options, name, value + 1, hooks));
         } else {
@@ -147,8 +145,7 @@ int kolo_options_read(kolo_options *options, const char *recipe, int n, char **w
 {
     const char *site = getenv("KOLO_SITE");
     if (recipe) KOLO_TRY(kolo_options_read_recipe(options, recipe));
-    if (site && *site && kolo_options_read_recipe(options, site) < 0)
-        return kolo_fail_in(KOLO_ECONFIG, "site file (KOLO_SITE): ");
+    if (site && *site && kolo_options_read_recipe(options, site) < 0) return kolo_fail_in(KOLO_ECONFIG, "site file (KOLO_SITE): ");
     KOLO_TRY(kolo_options_read_environment(options));
     return kolo_options_read_arguments(options, n, words, NULL);
 }

@@ -29,9 +29,7 @@ static int next(reader *r)
     if (yaml_parser_parse(&r->parser, &r->event)) return 0;
     const yaml_parser_t *p = &r->parser;
     const char *problem = p->problem ? p->problem : "out of memory";
-    if (p->error == YAML_READER_ERROR)
-        return kolo_fail(KOLO_ECONFIG, "%s: %s at byte %zu; recipes are UTF-8 text", r->path, problem,
-                         p->problem_offset);
+    if (p->error == YAML_READER_ERROR) return kolo_fail(KOLO_ECONFIG, "%s: %s at byte %zu; recipes are UTF-8 text", r->path, problem, p->problem_offset);
     char *text = kolo_format("not YAML: %s%s%s", p->context ? p->context : "", p->context ? ", " : "", problem);
     int rc = fail_at(r, p->problem_mark, text ? text : problem);
     free(text);
@@ -44,14 +42,11 @@ static int refuse_odd(const reader *r)
     const yaml_event_t *e = &r->event;
     switch (e->type) {
     case YAML_ALIAS_EVENT: return fail_at(r, e->start_mark, "aliases (*name) are not used in recipes; write the value");
-    case YAML_MAPPING_START_EVENT:
-        return fail_at(r, e->start_mark,
-                       "a recipe is flat, \"key: value\" on each line; there is a mapping inside a value");
+    case YAML_MAPPING_START_EVENT: return fail_at(r, e->start_mark, "a recipe is flat, \"key: value\" on each line; there is a mapping inside a value");
     case YAML_SCALAR_EVENT:
         if (e->data.scalar.anchor) return fail_at(r, e->start_mark, "anchors (&name) are not used in recipes");
         if (e->data.scalar.tag) return fail_at(r, e->start_mark, "tags (!name) are not used in recipes");
-        if (strlen((char *)e->data.scalar.value) != e->data.scalar.length)
-            return fail_at(r, e->start_mark, "the value holds a NUL character");
+        if (strlen((char *)e->data.scalar.value) != e->data.scalar.length) return fail_at(r, e->start_mark, "the value holds a NUL character");
         return 0;
     case YAML_SEQUENCE_START_EVENT:
         if (e->data.sequence_start.anchor) return fail_at(r, e->start_mark, "anchors (&name) are not used in recipes");
@@ -68,11 +63,9 @@ static int read_list(reader *r, char **joined)
         KOLO_TRY(next(r));
         if (r->event.type == YAML_SEQUENCE_END_EVENT) return 0;
         KOLO_TRY(refuse_odd(r));
-        if (r->event.type != YAML_SCALAR_EVENT)
-            return fail_at(r, r->event.start_mark, "a list holds plain values only, no list inside a list");
+        if (r->event.type != YAML_SCALAR_EVENT) return fail_at(r, r->event.start_mark, "a list holds plain values only, no list inside a list");
         const char *item = (const char *)r->event.data.scalar.value;
-        if (strchr(item, ','))
-            return fail_at(r, r->event.start_mark, "a comma inside a list's item; commas separate items");
+        if (strchr(item, ',')) return fail_at(r, r->event.start_mark, "a comma inside a list's item; commas separate items");
         char *longer = **joined ? kolo_format("%s,%s", *joined, item) : kolo_strdup(item);
         free(*joined);
         *joined = longer;
@@ -84,8 +77,7 @@ static int read_value(reader *r, const char *key, const char *where)
 {
     KOLO_TRY(next(r));
     KOLO_TRY(refuse_odd(r));
-    if (r->event.type == YAML_SCALAR_EVENT)
-        return kolo_option_set(r->options, key, (const char *)r->event.data.scalar.value, where);
+    if (r->event.type == YAML_SCALAR_EVENT) return kolo_option_set(r->options, key, (const char *)r->event.data.scalar.value, where);
     if (r->event.type != YAML_SEQUENCE_START_EVENT) return fail_at(r, r->event.start_mark, "a value is missing here");
     char *joined = NULL;
     int rc = read_list(r, &joined);
@@ -131,10 +123,8 @@ static int read_document(reader *r)
     if (r->event.type == YAML_STREAM_END_EVENT) return 0; /* comments only */
     KOLO_TRY(next(r));
     bool nothing = r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.length == 0; /* a lone "---" */
-    if (!nothing && r->event.type != YAML_MAPPING_START_EVENT)
-        return fail_at(r, r->event.start_mark, "a recipe is a mapping, \"key: value\" on each line");
-    if (!nothing && r->event.data.mapping_start.anchor)
-        return fail_at(r, r->event.start_mark, "anchors (&name) are not used in recipes");
+    if (!nothing && r->event.type != YAML_MAPPING_START_EVENT) return fail_at(r, r->event.start_mark, "a recipe is a mapping, \"key: value\" on each line");
+    if (!nothing && r->event.data.mapping_start.anchor) return fail_at(r, r->event.start_mark, "anchors (&name) are not used in recipes");
     while (!nothing) {
         KOLO_TRY(next(r));
         if (r->event.type == YAML_MAPPING_END_EVENT) break;
@@ -142,8 +132,7 @@ static int read_document(reader *r)
     }
     KOLO_TRY(next(r)); /* document end */
     KOLO_TRY(next(r));
-    if (r->event.type != YAML_STREAM_END_EVENT)
-        return fail_at(r, r->event.start_mark, "a recipe is one document; a second one starts here");
+    if (r->event.type != YAML_STREAM_END_EVENT) return fail_at(r, r->event.start_mark, "a recipe is one document; a second one starts here");
     return 0;
 }
 

@@ -26,9 +26,7 @@ static bool process_read(long pid, char *state, unsigned *flags, unsigned long l
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
     if (kolo_file_read(path, &text, NULL) < 0) return false;
     const char *rest = strrchr(text, ')'); /* the name before it may hold anything */
-    bool good =
-        rest && sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                       state, flags, start) == 3;
+    bool good = rest && sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", state, flags, start) == 3;
     free(text);
     return good;
 }
@@ -39,8 +37,7 @@ bool kolo_owner_process_runs(const owner *o)
     char state;
     unsigned flags;
     unsigned long long start;
-    return process_read(o->pid, &state, &flags, &start) && start == o->start && state != 'Z' && state != 'X' &&
-           !(flags & EXITING);
+    return process_read(o->pid, &state, &flags, &start) && start == o->start && state != 'Z' && state != 'X' && !(flags & EXITING);
 }
 
 void kolo_owner_self(owner *me)
@@ -72,8 +69,7 @@ char *kolo_owner_write(const owner *o)
     if (!f) return NULL;
     const struct {
         const char *key, *value;
-    } member[] = {{"host", o->host},       {"boot", o->boot}, {"job", o->job},
-                  {"restart", o->restart}, {"step", o->step}, {"since", o->since}};
+    } member[] = {{"host", o->host}, {"boot", o->boot}, {"job", o->job}, {"restart", o->restart}, {"step", o->step}, {"since", o->since}};
     fprintf(f, "{\"pid\": %ld, \"start\": \"%llu\"", o->pid, o->start);
     for (size_t i = 0; i < sizeof member / sizeof *member; i++) {
         fprintf(f, ", \"%s\": ", member[i].key);
@@ -180,6 +176,5 @@ enum owner_state kolo_owner_look(const owner *o, const owner *me, char *state, s
 void kolo_owner_text(const owner *o, char *text, size_t size)
 {
     int n = *o->job ? snprintf(text, size, "job %s, ", o->job) : 0;
-    if (n >= 0 && (size_t)n < size)
-        snprintf(text + n, size - (size_t)n, "process %ld on %s, since %s", o->pid, o->host, o->since);
+    if (n >= 0 && (size_t)n < size) snprintf(text + n, size - (size_t)n, "process %ld on %s, since %s", o->pid, o->host, o->since);
 }

@@ -25,14 +25,12 @@ static char failure[1024];
 static const char *cure(const char *words)
 {
     if (strstr(words, "libcudnn")) return "cuDNN 9 is missing: load its module, or put its folder into LD_LIBRARY_PATH";
-    if (strstr(words, "libnccl"))
-        return "NCCL is missing: load its module, put its folder into LD_LIBRARY_PATH, or build with NCCL=0";
+    if (strstr(words, "libnccl")) return "NCCL is missing: load its module, put its folder into LD_LIBRARY_PATH, or build with NCCL=0";
     if (strstr(words, "libcu"))
         return "the CUDA toolkit is missing, or of another major version than the one it was built with: load its "
                "module, "
                "or put its lib64 folder into LD_LIBRARY_PATH";
-    if (strstr(words, "undefined symbol"))
-        return "it does not belong to this program: build and install both together (`make CUDA=1 install`)";
+    if (strstr(words, "undefined symbol")) return "it does not belong to this program: build and install both together (`make CUDA=1 install`)";
     return "build it again (`make CUDA=1`), or use device=cpu";
 }
 
@@ -82,8 +80,7 @@ static void open_library(void)
     const char *path = kolo_cuda_library();
     if (!path) {
         if (*library_path)
-            snprintf(failure, sizeof failure, "KOLO_CUDA_LIBRARY=%.900s: there is no such file; unset it, or name %s",
-                     library_path, library_name);
+            snprintf(failure, sizeof failure, "KOLO_CUDA_LIBRARY=%.900s: there is no such file; unset it, or name %s", library_path, library_name);
         else
             snprintf(failure, sizeof failure,
                      "this installation of kolo has no GPU half (%s): build it with `make CUDA=1` and install it, or "
@@ -95,8 +92,7 @@ static void open_library(void)
     if (!library) {
         const char *words = dlerror();
         if (!words) words = "the dynamic linker gives no reason";
-        if (strncmp(words, path, strlen(path)) == 0)
-            snprintf(failure, sizeof failure, "%.600s; %s", words, cure(words));
+        if (strncmp(words, path, strlen(path)) == 0) snprintf(failure, sizeof failure, "%.600s; %s", words, cure(words));
         else snprintf(failure, sizeof failure, "%.300s cannot be opened: %.400s; %s", path, words, cure(words));
     } else if (!check_version(path)) {
         dlclose(library);

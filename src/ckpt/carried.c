@@ -56,16 +56,12 @@ static int read_part(int fd, const char *path, int part, int parts, void *to, si
     uint32_t crc;
     size_t data = sizeof head, crcs = data + bytes * (size_t)parts;
     KOLO_TRY(read_at(fd, path, &head, sizeof head, 0));
-    if (memcmp(head.magic, want.magic, sizeof head.magic))
-        return kolo_fail(KOLO_EINPUT, "%s: not what a checkpoint carries", path);
+    if (memcmp(head.magic, want.magic, sizeof head.magic)) return kolo_fail(KOLO_EINPUT, "%s: not what a checkpoint carries", path);
     if (memcmp(&head, &want, sizeof head)) return 0;
     KOLO_TRY(read_at(fd, path, to, bytes, data + (size_t)part * bytes));
     KOLO_TRY(read_at(fd, path, &crc, sizeof crc, crcs + (size_t)part * sizeof crc));
     if (crc != kolo_crc32c(0, to, bytes))
-        return kolo_fail(
-            KOLO_EINPUT,
-            "%s: damaged: the checksum of part %d differs; without this file the run goes on with nothing carried",
-            path, part);
+        return kolo_fail(KOLO_EINPUT, "%s: damaged: the checksum of part %d differs; without this file the run goes on with nothing carried", path, part);
     return 1;
 }
 

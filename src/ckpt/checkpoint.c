@@ -124,9 +124,7 @@ static int write_tensors(struct saver *s, stream *out)
         const item *it = &s->item[i];
         const char *from = s->snapshot + s->base[it->arena] + it->offset;
         if (it->scalar) memcpy(s->canonical, from, s->weight[i].bytes);
-        else
-            KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor],
-                                               &s->plan->layout[it->tensor], from, s->canonical));
+        else KOLO_TRY(kolo_backend_to_canonical(s->backend, &s->plan->graph->tensor[it->tensor], &s->plan->layout[it->tensor], from, s->canonical));
         KOLO_TRY(kolo_stream_put(out, s->canonical, s->weight[i].bytes));
     }
     return kolo_stream_sync(out);
@@ -135,12 +133,8 @@ static int write_tensors(struct saver *s, stream *out)
 static int write_manifest(struct saver *s, const char *path, const stream *tensors)
 {
     stream out;
-    manifest m = {.position = s->position,
-                  .scaler = s->scaler,
-                  .bytes = tensors->bytes,
-                  .crc = tensors->crc,
-                  .tensors = s->items,
-                  .ranks = s->plan->config.ranks};
+    manifest m = {
+        .position = s->position, .scaler = s->scaler, .bytes = tensors->bytes, .crc = tensors->crc, .tensors = s->items, .ranks = s->plan->config.ranks};
     char *text = kolo_record_text(&m, s->math, s->runtime);
     int rc = text ? kolo_stream_open(&out, path) : KOLO_ECONFIG;
     if (rc == 0) {
@@ -157,8 +151,7 @@ static int write_manifest(struct saver *s, const char *path, const stream *tenso
 static int write_folder(struct saver *s, const char *aside)
 {
     stream out = {.fd = -1};
-    char *tensors = kolo_format("%s/tensors.safetensors", aside),
-         *manifest_path = kolo_format("%s/manifest.json", aside);
+    char *tensors = kolo_format("%s/tensors.safetensors", aside), *manifest_path = kolo_format("%s/manifest.json", aside);
     int rc = tensors && manifest_path ? kolo_folder_remove(aside) : KOLO_ECONFIG;
     /* not mkdir -p: a run folder that somebody moved away must not come back without its recipe and its lock */
     if (rc == 0 && mkdir(aside, 0777) != 0) rc = kolo_fail_io("make the folder", aside);
@@ -225,16 +218,14 @@ static int start_writer(struct saver *s)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&s->thread, NULL, writer_main, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error)
-        return kolo_fail(KOLO_EINTERNAL, "cannot start the checkpoint thread: %s; check ulimit -u", strerror(error));
+    if (error) return kolo_fail(KOLO_EINTERNAL, "cannot start the checkpoint thread: %s; check ulimit -u", strerror(error));
     s->started = true;
     return 0;
 }
 
 static int take_snapshot(struct saver *s, kolo_exec *exec)
 {
-    for (int i = 0; i < SAVED_ARENAS; i++)
-        KOLO_TRY(kolo_exec_read_arena(exec, saved_arena[i], s->snapshot + s->base[saved_arena[i]]));
+    for (int i = 0; i < SAVED_ARENAS; i++) KOLO_TRY(kolo_exec_read_arena(exec, saved_arena[i], s->snapshot + s->base[saved_arena[i]]));
     return 0;
 }
 
@@ -246,8 +237,8 @@ int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *
     return run->saver ? 0 : saver_create(&run->saver, run, plan, backend);
 }
 
-int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
-                         const kolo_options *options, const kolo_position *position)
+int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend, const kolo_options *options,
+                         const kolo_position *position)
 {
     KOLO_TRY(kolo_checkpoint_prepare(run, plan, backend));
     struct saver *s = run->saver;

@@ -53,8 +53,8 @@ int kolo_checkpoint_load(const char *path, kolo_exec *exec, const kolo_plan *pla
 int kolo_checkpoint_prepare(kolo_run *run, const kolo_plan *plan, kolo_backend *backend);
 /* Copies the arenas at once (a memcpy; waits first if the previous checkpoint is still being written) and writes in a thread of its own.
  * Rank 0 only. An error of the thread (disk full: KOLO_EIO; the older checkpoints stay) is returned by the next save or wait. */
-int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend,
-                         const kolo_options *options, const kolo_position *position);
+int kolo_checkpoint_save(kolo_run *run, kolo_exec *exec, const kolo_plan *plan, kolo_backend *backend, const kolo_options *options,
+                         const kolo_position *position);
 int kolo_checkpoint_wait(kolo_run *run);
 
 enum kolo_export_form { KOLO_FORM_SAFETENSORS, KOLO_FORM_DARKNET, KOLO_FORM_ONNX };

@@ -38,8 +38,7 @@ static int find_sister(const kolo_graph *g, int weight, const char *part)
 
 static int unfit(const kolo_graph *g, int tensor)
 {
-    return kolo_fail(KOLO_ECONFIG, "%s: %s belongs to a layer that darknet's .weights cannot hold; use safetensors", g->name,
-                     g->tensor[tensor].name);
+    return kolo_fail(KOLO_ECONFIG, "%s: %s belongs to a layer that darknet's .weights cannot hold; use safetensors", g->name, g->tensor[tensor].name);
 }
 
 static int put_layer(const kolo_graph *g, const kolo_node *n, darknet_order *o)
@@ -155,12 +154,10 @@ static int read_layers(kolo_weights *w, const kolo_graph *g, const darknet_order
         const int rc = add_tensor(w, t, f->head[o->tensor[i]] ? f->anchors * (f->fixed + f->classes) : t->dim[0], left);
         if (rc < 0) return rc;
         if (rc > 0)
-            return kolo_fail(KOLO_EINPUT, "%s: it ends within %s: a damaged file, or the weights of another network than %s", w->path,
-                             t->name, g->name);
+            return kolo_fail(KOLO_EINPUT, "%s: it ends within %s: a damaged file, or the weights of another network than %s", w->path, t->name, g->name);
         left -= kolo_weights_at(w, (int)w->count - 1)->bytes;
     }
-    if (left)
-        return kolo_fail(KOLO_EINPUT, "%s: it holds %zu bytes more than the layers of %s: the weights of another network", w->path, left, g->name);
+    if (left) return kolo_fail(KOLO_EINPUT, "%s: it holds %zu bytes more than the layers of %s: the weights of another network", w->path, left, g->name);
     return 0;
 }
 

@@ -51,8 +51,7 @@ static int add_counter(bundle *b, const char *theirs)
     if (!tail) return 0;
     char *name = own(b, kolo_format("%.*snum_batches_tracked", (int)(tail - theirs), theirs));
     if (!name) return KOLO_ECONFIG;
-    b->weight[b->n++] = (kolo_weight){
-        .name = name, .type = KOLO_WEIGHT_I64, .data = &b->how->batches, .bytes = sizeof b->how->batches};
+    b->weight[b->n++] = (kolo_weight){.name = name, .type = KOLO_WEIGHT_I64, .data = &b->how->batches, .bytes = sizeof b->how->batches};
     return 0;
 }
 
@@ -67,10 +66,8 @@ static int add_index(bundle *b, const char *theirs, int64_t rows)
     int64_t *index = own(b, kolo_alloc((size_t)(m * m * m * m) * sizeof *index)), k = 0;
     if (!name || !index) return KOLO_ECONFIG;
     for (int64_t i = 0; i < m * m; i++)
-        for (int64_t j = 0; j < m * m; j++)
-            index[k++] = (i / m - j / m + m - 1) * (2 * m - 1) + (i % m - j % m + m - 1);
-    b->weight[b->n++] = (kolo_weight){
-        .name = name, .type = KOLO_WEIGHT_I64, .rank = 1, .dim = {k}, .data = index, .bytes = (size_t)k * sizeof *index};
+        for (int64_t j = 0; j < m * m; j++) index[k++] = (i / m - j / m + m - 1) * (2 * m - 1) + (i % m - j % m + m - 1);
+    b->weight[b->n++] = (kolo_weight){.name = name, .type = KOLO_WEIGHT_I64, .rank = 1, .dim = {k}, .data = index, .bytes = (size_t)k * sizeof *index};
     return 0;
 }
 
@@ -135,8 +132,7 @@ static int write_darknet(const char *path, kolo_exec *exec, const kolo_graph *g,
     int rc = kolo_stream_aside(&s, path);
     if (rc == 0) {
         rc = kolo_stream_put(&s, &head, sizeof head);
-        for (int i = 0; rc == 0 && i < order.tensors; i++)
-            rc = put_tensor(&s, exec, order.tensor[i], &g->tensor[order.tensor[i]], how->ema);
+        for (int i = 0; rc == 0 && i < order.tensors; i++) rc = put_tensor(&s, exec, order.tensor[i], &g->tensor[order.tensor[i]], how->ema);
         rc = kolo_stream_commit(&s, path, rc);
     }
     kolo_darknet_order_free(&order);
@@ -151,17 +147,15 @@ int kolo_export_form(const char *path, enum kolo_export_form *form)
         *form = (enum kolo_export_form)i;
         if (!strcmp(dot, end[i])) return 0;
     }
-    return kolo_fail(KOLO_ECONFIG, "%s: nothing is written under such a name: end it in %s, %s or %s", path, end[KOLO_FORM_SAFETENSORS],
-                     end[KOLO_FORM_DARKNET], end[KOLO_FORM_ONNX]);
+    return kolo_fail(KOLO_ECONFIG, "%s: nothing is written under such a name: end it in %s, %s or %s", path, end[KOLO_FORM_SAFETENSORS], end[KOLO_FORM_DARKNET],
+                     end[KOLO_FORM_ONNX]);
 }
 
 int kolo_weights_export(const char *path, kolo_exec *exec, const kolo_plan *plan, const kolo_export *how)
 {
     item *items = NULL;
     int n = 0;
-    if (how->ema && !plan->config.ema)
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s: this model keeps no averaged weights (ema=0): export the weights themselves", path);
+    if (how->ema && !plan->config.ema) return kolo_fail(KOLO_ECONFIG, "%s: this model keeps no averaged weights (ema=0): export the weights themselves", path);
     if (how->form == KOLO_FORM_DARKNET) return write_darknet(path, exec, plan->graph, how);
     int rc = kolo_items_make(plan, false, false, &items, &n);
     if (rc == 0) rc = write_safetensors(path, exec, plan, items, n, how);

@@ -39,14 +39,12 @@ static int verify_tensors(const char *path, const manifest *m)
     uint32_t crc;
     int64_t bytes = kolo_file_size(path);
     KOLO_TRY(bytes);
-    if ((uint64_t)bytes != m->bytes)
-        return kolo_fail(KOLO_EINPUT, "%s: %" PRId64 " bytes, its manifest says %" PRIu64, path, bytes, m->bytes);
+    if ((uint64_t)bytes != m->bytes) return kolo_fail(KOLO_EINPUT, "%s: %" PRId64 " bytes, its manifest says %" PRIu64, path, bytes, m->bytes);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return kolo_fail_io("open", path);
     int rc = file_crc(fd, path, m->bytes, &crc);
     close(fd);
-    if (rc == 0 && crc != m->crc)
-        rc = kolo_fail(KOLO_EINPUT, "%s: damaged: crc32c %08x, its manifest says %08x", path, crc, m->crc);
+    if (rc == 0 && crc != m->crc) rc = kolo_fail(KOLO_EINPUT, "%s: damaged: crc32c %08x, its manifest says %08x", path, crc, m->crc);
     return rc;
 }
 
@@ -69,8 +67,7 @@ static int read_step(const char *checkpoints, int64_t step, bool whole, kolo_pos
     int n = snprintf(path, size, "%s/%s", checkpoints, name);
     if (n < 0 || (size_t)n >= size) return kolo_fail(KOLO_ECONFIG, "%s: this path is too long", checkpoints);
     KOLO_TRY(verify(path, whole, &m));
-    if (m.position.step != step)
-        return kolo_fail(KOLO_EINPUT, "%s: its manifest is of step %" PRId64, path, m.position.step);
+    if (m.position.step != step) return kolo_fail(KOLO_EINPUT, "%s: its manifest is of step %" PRId64, path, m.position.step);
     *position = m.position;
     return 0;
 }
@@ -81,8 +78,7 @@ static int try_step(const char *checkpoints, int64_t step, bool whole, kolo_posi
     const int rc = read_step(checkpoints, step, whole, position, path, size);
     if (rc == 0) return 1;
     if (rc == KOLO_ECONFIG || (rc == KOLO_EIO && kolo_file_exists(path))) return rc;
-    if (kolo_file_exists(path))
-        kolo_log0(KOLO_LOG_WARN, "%s; this checkpoint is passed over for the one before", kolo_error_text());
+    if (kolo_file_exists(path)) kolo_log0(KOLO_LOG_WARN, "%s; this checkpoint is passed over for the one before", kolo_error_text());
     return 0;
 }
 
@@ -94,20 +90,14 @@ static int find(const char *run_folder, bool whole, kolo_position *position, cha
     int rc = kolo_store_list(checkpoints, &steps, &n);
     for (int64_t i = 0; rc == 0 && i < n; i++) rc = try_step(checkpoints, steps[i], whole, position, path, size);
     if (rc == 0 && n > 0)
-        rc = kolo_fail(KOLO_EINPUT,
-                       "%s: none of the %" PRId64
-                       " checkpoints is whole; restore one, or move this folder away to begin anew",
-                       checkpoints, n);
+        rc = kolo_fail(KOLO_EINPUT, "%s: none of the %" PRId64 " checkpoints is whole; restore one, or move this folder away to begin anew", checkpoints, n);
     if (rc == 0 && size > 0) *path = 0;
     free(steps);
     free(checkpoints);
     return rc;
 }
 
-int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size)
-{
-    return find(run_folder, true, position, path, size);
-}
+int kolo_checkpoint_find(const char *run_folder, kolo_position *position, char *path, size_t size) { return find(run_folder, true, position, path, size); }
 
 int kolo_checkpoint_position(const char *run_folder, kolo_position *position)
 {
@@ -144,10 +134,8 @@ int kolo_checkpoint_pick(const char *run_folder, const char *which, kolo_positio
     if (!strcmp(which, "newest")) return kolo_checkpoint_find(run_folder, position, path, size);
     const bool best = !strcmp(which, "best");
     const int64_t step = best ? kolo_store_best(run_folder) : number_of(which);
-    if (step < 0 && best)
-        return kolo_fail(KOLO_EINPUT, "%s: no checkpoint is known as the best: nothing was validated, or the best was lost", run_folder);
-    if (step < 0)
-        return kolo_fail(KOLO_ECONFIG, "checkpoint=%s: it is newest, best, or the number of a step", which);
+    if (step < 0 && best) return kolo_fail(KOLO_EINPUT, "%s: no checkpoint is known as the best: nothing was validated, or the best was lost", run_folder);
+    if (step < 0) return kolo_fail(KOLO_ECONFIG, "checkpoint=%s: it is newest, best, or the number of a step", which);
     char *checkpoints = kolo_format("%s/checkpoints", run_folder);
     if (!checkpoints) return KOLO_ECONFIG;
     int rc = read_step(checkpoints, step, true, position, path, size);

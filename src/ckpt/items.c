@@ -12,8 +12,7 @@ static bool saved(const kolo_plan *plan, int t)
 }
 
 /* prefix NULL: the tensor's own name. */
-static int add(const kolo_plan *plan, item *to, const char *prefix, const char *which, int t, enum kolo_arena arena,
-               size_t base)
+static int add(const kolo_plan *plan, item *to, const char *prefix, const char *which, int t, enum kolo_arena arena, size_t base)
 {
     const char *name = plan->graph->tensor[t].name;
     *to = (item){.which = which, .tensor = t, .arena = arena, .offset = base + plan->home[t].offset};
@@ -46,19 +45,15 @@ static int fill(const kolo_plan *plan, int states, bool ema, item *items, int *n
     const kolo_graph *g = plan->graph;
     size_t params = plan->arena_bytes[KOLO_ARENA_PARAM];
     for (int t = 0; t < g->tensors; t++)
-        if (saved(plan, t))
-            KOLO_TRY(add(plan, &items[(*n)++], NULL, "param", t, (enum kolo_arena)plan->home[t].arena, 0));
+        if (saved(plan, t)) KOLO_TRY(add(plan, &items[(*n)++], NULL, "param", t, (enum kolo_arena)plan->home[t].arena, 0));
     for (int s = 0; s < states; s++)
         for (int t = 0; t < g->tensors; t++) {
             const char *name = kolo_plan_state_name(plan, s);
-            if (g->tensor[t].role == KOLO_ROLE_PARAM)
-                KOLO_TRY(add(plan, &items[(*n)++], name, name, t, KOLO_ARENA_STATE, (size_t)s * params));
+            if (g->tensor[t].role == KOLO_ROLE_PARAM) KOLO_TRY(add(plan, &items[(*n)++], name, name, t, KOLO_ARENA_STATE, (size_t)s * params));
         }
     if (states > 0) KOLO_TRY(fill_layers(plan, items, n));
     for (int t = 0; ema && t < g->tensors; t++)
-        if (saved(plan, t))
-            KOLO_TRY(add(plan, &items[(*n)++], "ema", "ema", t, KOLO_ARENA_EMA,
-                         g->tensor[t].role == KOLO_ROLE_BUFFER ? params : 0));
+        if (saved(plan, t)) KOLO_TRY(add(plan, &items[(*n)++], "ema", "ema", t, KOLO_ARENA_EMA, g->tensor[t].role == KOLO_ROLE_BUFFER ? params : 0));
     return 0;
 }
 

@@ -59,8 +59,7 @@ static void shape_text(const int64_t *dim, int rank, char text[96])
 {
     size_t used = 0;
     text[0] = 0;
-    for (int d = 0; d < rank && used < 90; d++)
-        used += (size_t)snprintf(text + used, 96 - used, "%s%lld", d ? "x" : "", (long long)dim[d]);
+    for (int d = 0; d < rank && used < 90; d++) used += (size_t)snprintf(text + used, 96 - used, "%s%lld", d ? "x" : "", (long long)dim[d]);
 }
 
 static int fail_complaints(const char *path, const char *model, complaint *const kind[3])
@@ -75,9 +74,7 @@ static int fail_complaints(const char *path, const char *model, complaint *const
         if (c->count > c->listed) snprintf(more, sizeof more, " and %d more", c->count - c->listed);
         snprintf(text + used, sizeof text - used, "%s%d %s: %s%s", used ? "; " : "", c->count, c->what, c->text, more);
     }
-    return kolo_fail(KOLO_ECONFIG,
-                     "%.300s: its tensors are not those of %s (give the model and the options it was trained with): %s",
-                     path, model, text);
+    return kolo_fail(KOLO_ECONFIG, "%.300s: its tensors are not those of %s (give the model and the options it was trained with): %s", path, model, text);
 }
 
 /* The same numbers in the same order: (C) may be (C,1,1), and a linear layer a convolution over all of its input. */
@@ -106,14 +103,10 @@ static bool left(const rules *r, const item *one, const kolo_weight *w, const ko
     if (!w && r->partial) return true;
     if (!r->head || !r->head[one->tensor]) return false;
     if (r->renewed) return true;
-    return w && w->type != KOLO_WEIGHT_I64 && !fits(w, t) && w->rank == t->rank &&
-           !memcmp(w->dim + 1, t->dim + 1, (size_t)(t->rank - 1) * sizeof *t->dim);
+    return w && w->type != KOLO_WEIGHT_I64 && !fits(w, t) && w->rank == t->rank && !memcmp(w->dim + 1, t->dim + 1, (size_t)(t->rank - 1) * sizeof *t->dim);
 }
 
-static int compare_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+static int compare_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 /* Tensors of the file that the model does not have. */
 static int find_extra(const kolo_weights *weights, const item *items, int n, const rules *r, complaint *extra)
@@ -151,9 +144,8 @@ static int check(const kolo_weights *weights, const kolo_graph *g, const item *i
     if (missing.count + extra.count + wrong.count) return fail_complaints(r->path, r->model, (complaint *const[]){&missing, &extra, &wrong});
     tell_more(&same);
     if (same.count)
-        kolo_info("%s: %s: %d tensors stay as initialised: %s%s", r->path,
-                  r->partial ? "it ends before the network does" : "the last layer begins anew", same.count, same.text,
-                  same.count > same.listed ? " ..." : "");
+        kolo_info("%s: %s: %d tensors stay as initialised: %s%s", r->path, r->partial ? "it ends before the network does" : "the last layer begins anew",
+                  same.count, same.text, same.count > same.listed ? " ..." : "");
     return 0;
 }
 
@@ -246,10 +238,9 @@ static void tell(const char *path, const kolo_weights *weights, const name_map *
     const char *taken = kolo_weights_taken(weights), *beside = kolo_weights_beside(weights);
     char more[512] = "";
     if (beside)
-        snprintf(more, sizeof more, ", %s%.100s%s; it also holds %s, which FILE:%s takes", taken ? "of its \"" : "the weights",
-                 taken ? taken : "", taken ? "\"" : " themselves", beside, beside);
-    kolo_info("%s: %d tensors in %s's form, under %s names%s", path, kolo_weights_count(weights), kolo_weights_kind(weights),
-              kolo_names_whose(names), more);
+        snprintf(more, sizeof more, ", %s%.100s%s; it also holds %s, which FILE:%s takes", taken ? "of its \"" : "the weights", taken ? taken : "",
+                 taken ? "\"" : " themselves", beside, beside);
+    kolo_info("%s: %d tensors in %s's form, under %s names%s", path, kolo_weights_count(weights), kolo_weights_kind(weights), kolo_names_whose(names), more);
 }
 
 int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan, int head)

@@ -71,10 +71,8 @@ static void write_start(FILE *f, const manifest *m, const char *run)
     write_string(f, "    ", "job", job ? job : "");
     write_string(f, "    ", "time", now);
     write_string(f, "    ", "version", KOLO_VERSION);
-    fprintf(f,
-            "    \"ranks\": %d,\n    \"plan_hash\": \"%016" PRIx64 "\",\n    \"restarts\": %" PRId64
-            ",\n    \"wall_seconds\": ",
-            m->ranks, p->plan_hash, p->restarts);
+    fprintf(f, "    \"ranks\": %d,\n    \"plan_hash\": \"%016" PRIx64 "\",\n    \"restarts\": %" PRId64 ",\n    \"wall_seconds\": ", m->ranks, p->plan_hash,
+            p->restarts);
     kolo_json_number(f, p->wall_seconds, 9);
     fprintf(f, ",\n    \"options\": %s\n  }\n", run);
 }
@@ -88,10 +86,8 @@ char *kolo_record_text(const manifest *m, const char *math, const char *run)
     if (!f) return NULL;
     fprintf(f, "{\n  \"format\": \"%s\",\n  \"format_version\": %d,\n", format_name, FORMAT_VERSION);
     write_string(f, "  ", "model", p->model);
-    fprintf(f, "  \"step\": %" PRId64 ",\n  \"epoch\": %" PRId64 ",\n  \"epoch_step\": %" PRId64 ",\n", p->step,
-            p->epoch, p->epoch_step);
-    fprintf(f, "  \"batch\": %" PRId64 ",\n  \"samples\": %" PRId64 ",\n  \"seed\": \"%" PRIu64 "\",\n", p->batch,
-            p->samples, p->seed);
+    fprintf(f, "  \"step\": %" PRId64 ",\n  \"epoch\": %" PRId64 ",\n  \"epoch_step\": %" PRId64 ",\n", p->step, p->epoch, p->epoch_step);
+    fprintf(f, "  \"batch\": %" PRId64 ",\n  \"samples\": %" PRId64 ",\n  \"seed\": \"%" PRIu64 "\",\n", p->batch, p->samples, p->seed);
     write_string(f, "  ", "data_uuid", p->data_uuid);
     fputs("  \"metrics\": {\"best_top1\": ", f);
     kolo_json_number(f, p->best_top1, 17);
@@ -99,9 +95,7 @@ char *kolo_record_text(const manifest *m, const char *math, const char *run)
     fputs("  \"loss_scale\": {\"scale\": ", f);
     kolo_json_number(f, (double)m->scaler.scale, 9);
     fprintf(f, ", \"good\": %" PRId32 ", \"skipped\": %" PRId64 "},\n", m->scaler.good, m->scaler.skipped);
-    fprintf(f,
-            "  \"tensors\": {\"file\": \"tensors.safetensors\", \"count\": %" PRId64 ", \"bytes\": %" PRIu64
-            ", \"crc32c\": \"%08" PRIx32 "\"},\n",
+    fprintf(f, "  \"tensors\": {\"file\": \"tensors.safetensors\", \"count\": %" PRId64 ", \"bytes\": %" PRIu64 ", \"crc32c\": \"%08" PRIx32 "\"},\n",
             m->tensors, m->bytes, m->crc);
     fprintf(f, "  \"options\": %s,\n", math);
     write_start(f, m, run);
@@ -155,8 +149,7 @@ static bool read_scaler(const cJSON *object, kolo_scaler *scaler)
 static void read_members(reader *r, manifest *m)
 {
     kolo_position *p = &m->position;
-    reader metrics = read_object(r, "metrics"), tensors = read_object(r, "tensors"),
-           start = read_object(r, "this_start");
+    reader metrics = read_object(r, "metrics"), tensors = read_object(r, "tensors"), start = read_object(r, "this_start");
     snprintf(p->model, sizeof p->model, "%s", read_string(r, "model"));
     snprintf(p->data_uuid, sizeof p->data_uuid, "%s", read_string(r, "data_uuid"));
     p->step = read_count(r, "step");
@@ -190,7 +183,6 @@ int kolo_record_read(const char *path, manifest *m)
     if (r.good && ours && version == FORMAT_VERSION) read_members(&r, m);
     cJSON_Delete(object);
     if (r.good && ours && version != FORMAT_VERSION)
-        return kolo_fail(KOLO_EINPUT, "%s: format version %" PRId64 ", this program reads %d: use a newer one", path,
-                         version, FORMAT_VERSION);
+        return kolo_fail(KOLO_EINPUT, "%s: format version %" PRId64 ", this program reads %d: use a newer one", path, version, FORMAT_VERSION);
     return r.good && ours ? 0 : kolo_fail(KOLO_EINPUT, "%s: not a whole manifest", path);
 }

@@ -7,7 +7,7 @@
 typedef struct manifest {
     kolo_position position;
     kolo_scaler scaler; /* scale 0: an older one, which says nothing of it */
-    uint64_t bytes; /* of tensors.safetensors */
+    uint64_t bytes;     /* of tensors.safetensors */
     uint32_t crc;
     int64_t tensors;
     int ranks; /* that wrote it */

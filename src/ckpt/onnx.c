@@ -100,10 +100,7 @@ const char *onnx_node(onnx_writer *w, const char *op, const char *out, int n, co
     return append(w, &w->proto.node, &w->proto.n_node, &w->node_capacity, node) ? name : NULL;
 }
 
-const char *onnx_one(onnx_writer *w, const char *op, const char *out, const char *x)
-{
-    return x ? onnx_node(w, op, out, 1, &x) : NULL;
-}
+const char *onnx_one(onnx_writer *w, const char *op, const char *out, const char *x) { return x ? onnx_node(w, op, out, 1, &x) : NULL; }
 
 const char *onnx_two(onnx_writer *w, const char *op, const char *out, const char *x, const char *y)
 {
@@ -177,10 +174,7 @@ const char *onnx_whole(onnx_writer *w, int n, const int64_t *value)
     return constant(w, fresh_name(w), INT64, 1, (int64_t[]){n}, value, (size_t)n * sizeof *value);
 }
 
-const char *onnx_index(onnx_writer *w, int64_t value)
-{
-    return constant(w, fresh_name(w), INT64, 0, NULL, &value, sizeof value);
-}
+const char *onnx_index(onnx_writer *w, int64_t value) { return constant(w, fresh_name(w), INT64, 0, NULL, &value, sizeof value); }
 
 const char *onnx_floats(onnx_writer *w, int rank, const int64_t *dim, const float *value)
 {
@@ -201,7 +195,8 @@ const char *onnx_transpose(onnx_writer *w, const char *out, const char *x, int n
     return y;
 }
 
-const char *onnx_slice(onnx_writer *w, const char *out, const char *x, int n, const int64_t *axis, const int64_t *begin, const int64_t *end, const int64_t *step)
+const char *onnx_slice(onnx_writer *w, const char *out, const char *x, int n, const int64_t *axis, const int64_t *begin, const int64_t *end,
+                       const int64_t *step)
 {
     const char *in[] = {x, onnx_whole(w, n, begin), onnx_whole(w, n, end), onnx_whole(w, n, axis), onnx_whole(w, n, step)};
     return x ? onnx_node(w, "Slice", out, 5, in) : NULL;
@@ -324,8 +319,7 @@ static int scale_text(const kolo_graph *g, bool std, char *text, size_t size)
 static const char *channels_of(const kolo_graph *g)
 {
     for (int64_t i = 0; i < g->nodes; i++)
-        if (g->node[i].op == KOLO_OP_normalize)
-            return g->tensor[g->node[i].out[0]].dim[1] != 3 ? "gray" : g->node[i].a.reverse ? "BGR" : "RGB";
+        if (g->node[i].op == KOLO_OP_normalize) return g->tensor[g->node[i].out[0]].dim[1] != 3 ? "gray" : g->node[i].a.reverse ? "BGR" : "RGB";
     return "";
 }
 
@@ -389,7 +383,8 @@ int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, b
 int kolo_onnx_export(const char *path, kolo_exec *exec, const kolo_plan *plan, bool ema)
 {
     (void)exec, (void)plan, (void)ema;
-    return kolo_fail(KOLO_ECONFIG, "%s: this program was built without ONNX: install protobuf-c (libprotobuf-c-dev, protobuf-c-compiler) and build again", path);
+    return kolo_fail(KOLO_ECONFIG, "%s: this program was built without ONNX: install protobuf-c (libprotobuf-c-dev, protobuf-c-compiler) and build again",
+                     path);
 }
 
 #endif

@@ -23,7 +23,8 @@ const char *onnx_index(onnx_writer *w, int64_t value);               /* () */
 const char *onnx_floats(onnx_writer *w, int rank, const int64_t *dim, const float *value);
 const char *onnx_reshape(onnx_writer *w, const char *out, const char *x, int n, const int64_t *dim); /* 0: as it is, -1: the rest */
 const char *onnx_transpose(onnx_writer *w, const char *out, const char *x, int n, const int64_t *order);
-const char *onnx_slice(onnx_writer *w, const char *out, const char *x, int n, const int64_t *axis, const int64_t *begin, const int64_t *end, const int64_t *step);
+const char *onnx_slice(onnx_writer *w, const char *out, const char *x, int n, const int64_t *axis, const int64_t *begin, const int64_t *end,
+                       const int64_t *step);
 /* Values of a parameter; caller frees. NULL: failed. */
 float *onnx_values(onnx_writer *w, int tensor);
 

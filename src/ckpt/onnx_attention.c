@@ -9,8 +9,8 @@
 #if KOLO_ONNX
 
 typedef struct map {
-    int64_t heads, depth, rows, columns;   /* of the map */
-    int64_t window[2], shift[2], tokens;   /* tokens: of a window */
+    int64_t heads, depth, rows, columns; /* of the map */
+    int64_t window[2], shift[2], tokens; /* tokens: of a window */
 } map;
 
 /* What was `by` further along the axis comes to its beginning, and the beginning to the end; of (N,H,W,C). */

@@ -64,10 +64,7 @@ static const char *flat(onnx_writer *w, const char *out, const char *x)
 
 static const char *flatten(onnx_writer *w, const onnx_operation *o) { return flat(w, o->out, o->in[0]); }
 
-static const char *global_avg_pool(onnx_writer *w, const onnx_operation *o)
-{
-    return flat(w, o->out, onnx_one(w, "GlobalAveragePool", NULL, o->in[0]));
-}
+static const char *global_avg_pool(onnx_writer *w, const onnx_operation *o) { return flat(w, o->out, onnx_one(w, "GlobalAveragePool", NULL, o->in[0])); }
 
 /* Of rows a matrix product, of the pixels of a map a convolution. */
 static const char *linear(onnx_writer *w, const onnx_operation *o)
@@ -81,10 +78,7 @@ static const char *linear(onnx_writer *w, const onnx_operation *o)
 }
 
 /* pads: begin of each axis, then end of each */
-static const char *padded(onnx_writer *w, const char *out, const char *x, const int64_t pads[8])
-{
-    return onnx_two(w, "Pad", out, x, onnx_whole(w, 8, pads));
-}
+static const char *padded(onnx_writer *w, const char *out, const char *x, const int64_t pads[8]) { return onnx_two(w, "Pad", out, x, onnx_whole(w, 8, pads)); }
 
 static const char *every_second(onnx_writer *w, const char *x, int64_t row, int64_t column)
 {

@@ -49,8 +49,8 @@ static const char cure[] = "nothing of it was executed. Where the file comes fro
 
 static int refuse_global(const pickle *p, const char *module, size_t m, const char *name, size_t n)
 {
-    return kolo_fail(KOLO_EINPUT, "%s: its pickle names %.*s.%.*s, which no dict of tensors needs; %s", p->path,
-                     (int)(m > 80 ? 80 : m), module, (int)(n > 80 ? 80 : n), name, cure);
+    return kolo_fail(KOLO_EINPUT, "%s: its pickle names %.*s.%.*s, which no dict of tensors needs; %s", p->path, (int)(m > 80 ? 80 : m), module,
+                     (int)(n > 80 ? 80 : n), name, cure);
 }
 
 /* ---- values and stack ---- */
@@ -350,9 +350,14 @@ static int run_value(pickle *p, unsigned char op)
     case 'G': KOLO_TRY(fixed(p, 8, &value)); return push_new(p, PICKLE_OTHER, 0);
     case 0x8A: return push_long(p, 1);
     case 0x8B: return push_long(p, 4);
-    case 0x8C: case 'U': case 'C': return push_counted_text(p, 1);
-    case 'X': case 'T': case 'B': return push_counted_text(p, 4);
-    case 0x8D: case 0x8E: return push_counted_text(p, 8);
+    case 0x8C:
+    case 'U':
+    case 'C': return push_counted_text(p, 1);
+    case 'X':
+    case 'T':
+    case 'B': return push_counted_text(p, 4);
+    case 0x8D:
+    case 0x8E: return push_counted_text(p, 8);
     default: return 1;
     }
 }

@@ -114,8 +114,7 @@ static int read_tensor(pth *f, const pickle_value *key, const pickle_value *tens
     t->type = storage->type;
     KOLO_TRY(read_shape(f, tensor, storage->number, t, &count));
     if (!f->old) KOLO_TRY(zip_data(f, storage, &data));
-    else if (!(data = old_data(f, storage)))
-        return kolo_weights_refuse_tensor(f->w, t->name, "its numbers are missing, or of another length than it says");
+    else if (!(data = old_data(f, storage))) return kolo_weights_refuse_tensor(f->w, t->name, "its numbers are missing, or of another length than it says");
     const size_t size = kolo_weight_type_size(t->type);
     t->data = data + (size_t)tensor->number * size;
     t->bytes = (size_t)count * size;
@@ -171,8 +170,7 @@ static const pickle_value *find_state(pth *f, const pickle_value *root)
 static int read_state(pth *f, int32_t root)
 {
     const pickle_value *state = find_state(f, &f->p.value[root]);
-    if (!state)
-        return kolo_fail(KOLO_EINPUT, "%s: it holds no dict of tensors: write one by torch.save(model.state_dict(), FILE)", f->w->path);
+    if (!state) return kolo_fail(KOLO_EINPUT, "%s: it holds no dict of tensors: write one by torch.save(model.state_dict(), FILE)", f->w->path);
     for (int64_t i = 0; i + 1 < state->count; i += 2) {
         const pickle_value *key = &f->p.value[state->item[i]], *value = &f->p.value[state->item[i + 1]];
         if (value->kind == PICKLE_TENSOR && key->kind == PICKLE_TEXT) KOLO_TRY(read_tensor(f, key, value));
@@ -220,8 +218,7 @@ static int list_old(pth *f)
     if (!f->old) return KOLO_ECONFIG;
     for (int64_t i = 0; i < p->values; i++) {
         const pickle_value *v = &p->value[i];
-        if (v->kind == PICKLE_STORAGE)
-            f->old[f->olds++] = (old_storage){.key = v->text, .length = v->count, .count = v->number, .type = v->type};
+        if (v->kind == PICKLE_STORAGE) f->old[f->olds++] = (old_storage){.key = v->text, .length = v->count, .count = v->number, .type = v->type};
     }
     qsort(f->old, (size_t)f->olds, sizeof *f->old, compare_keys);
     int64_t n = 0;
@@ -240,8 +237,7 @@ static int place_old(pth *f, const pickle_value *keys)
         const old_storage wanted = {.key = key->text, .length = key->count};
         old_storage *s = key->kind == PICKLE_TEXT ? bsearch(&wanted, f->old, (size_t)f->olds, sizeof wanted, compare_keys) : NULL;
         if (!s) return kolo_weights_refuse(f->w, "it lists a storage that no tensor has");
-        if (end - at < 8 || reader_number(at, 8) != (uint64_t)s->count ||
-            (uint64_t)s->count > (uint64_t)(end - at - 8) / kolo_weight_type_size(s->type))
+        if (end - at < 8 || reader_number(at, 8) != (uint64_t)s->count || (uint64_t)s->count > (uint64_t)(end - at - 8) / kolo_weight_type_size(s->type))
             return kolo_weights_refuse(f->w, "its numbers end early, or are as many as no storage has");
         s->data = at + 8;
         at += 8 + (size_t)s->count * kolo_weight_type_size(s->type);

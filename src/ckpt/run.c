@@ -15,8 +15,7 @@ static int check_space(const char *folder)
 {
     int64_t bytes = kolo_file_free_bytes(folder);
     if (bytes < 0) return KOLO_EIO;
-    if (bytes == 0)
-        return kolo_fail(KOLO_EIO, "%s: the file system is full: free space, or choose another run= folder", folder);
+    if (bytes == 0) return kolo_fail(KOLO_EIO, "%s: the file system is full: free space, or choose another run= folder", folder);
     return 0;
 }
 

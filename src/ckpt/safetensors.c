@@ -21,8 +21,7 @@ static int parse_header(const kolo_weights *w, cJSON **header, size_t *data)
     int values = 0;
     for (uint64_t i = 0; i < length; i++) values += text[i] == ',' || text[i] == '[' || text[i] == '{';
     if (values > VALUES_LIMIT) return kolo_weights_refuse(w, "its header holds too many values");
-    if (memchr(text, 0, length) || memmem(text, length, "\\u0000", 6))
-        return kolo_weights_refuse(w, "its header holds a NUL character");
+    if (memchr(text, 0, length) || memmem(text, length, "\\u0000", 6)) return kolo_weights_refuse(w, "its header holds a NUL character");
     const char *end = NULL;
     *header = cJSON_ParseWithLengthOpts(text, length, &end, 0);
     if (!cJSON_IsObject(*header)) return kolo_weights_refuse(w, "its header is not valid JSON");
@@ -73,8 +72,7 @@ static int read_shape(const kolo_weights *w, const cJSON *value, kolo_weight *t,
 static int read_offsets(const kolo_weights *w, const cJSON *value, kolo_weight *t, size_t data, uint64_t bytes)
 {
     uint64_t begin, end;
-    if (!cJSON_IsArray(value) || cJSON_GetArraySize(value) != 2 || !whole(cJSON_GetArrayItem(value, 0), &begin) ||
-        !whole(cJSON_GetArrayItem(value, 1), &end))
+    if (!cJSON_IsArray(value) || cJSON_GetArraySize(value) != 2 || !whole(cJSON_GetArrayItem(value, 0), &begin) || !whole(cJSON_GetArrayItem(value, 1), &end))
         return kolo_weights_refuse_tensor(w, t->name, "its data_offsets are not two whole numbers");
     if (begin > end) return kolo_weights_refuse_tensor(w, t->name, "it ends before it begins");
     if (end > w->bytes - data) return kolo_weights_refuse_tensor(w, t->name, "it ends behind the end of the file");
@@ -88,8 +86,7 @@ static int read_tensor(const kolo_weights *w, const cJSON *item, size_t data, ko
 {
     uint64_t bytes = 0;
     /* three members, all found: so none is there twice */
-    if (!cJSON_IsObject(item) || cJSON_GetArraySize(item) != 3)
-        return kolo_weights_refuse_tensor(w, t->name, "its entry is not {dtype, shape, data_offsets}");
+    if (!cJSON_IsObject(item) || cJSON_GetArraySize(item) != 3) return kolo_weights_refuse_tensor(w, t->name, "its entry is not {dtype, shape, data_offsets}");
     KOLO_TRY(read_type(w, cJSON_GetObjectItemCaseSensitive(item, "dtype"), t));
     KOLO_TRY(read_shape(w, cJSON_GetObjectItemCaseSensitive(item, "shape"), t, &bytes));
     return read_offsets(w, cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), t, data, bytes);

@@ -125,8 +125,7 @@ int kolo_store_mark_best(const char *run_folder, int64_t step)
 {
     char name[STORE_NAME], line[STORE_NAME + 1];
     kolo_store_name(step, name);
-    char *target = kolo_format("%s/checkpoints/%s/manifest.json", run_folder, name),
-         *path = kolo_format("%s/best", run_folder);
+    char *target = kolo_format("%s/checkpoints/%s/manifest.json", run_folder, name), *path = kolo_format("%s/best", run_folder);
     int rc = target && path ? 0 : KOLO_ECONFIG;
     const int bytes = snprintf(line, sizeof line, "%s\n", name);
     const bool there = rc == 0 && step > 0 && kolo_file_exists(target);
@@ -157,9 +156,7 @@ int kolo_store_prune(const char *run_folder, const char *checkpoints, int64_t st
     for (int64_t i = 0; rc == 0 && i < n; i++) {
         if (steps[i] == best || (steps[i] <= step && kept < 2)) kept++;
         else rc = remove_step(checkpoints, steps[i], "");
-        if (rc == 0 && steps[i] > step)
-            kolo_warn("%s: removed the checkpoint of step %" PRId64 ": the run went on from an earlier one",
-                      checkpoints, steps[i]);
+        if (rc == 0 && steps[i] > step) kolo_warn("%s: removed the checkpoint of step %" PRId64 ": the run went on from an earlier one", checkpoints, steps[i]);
     }
     free(steps);
     return rc;

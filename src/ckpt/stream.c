@@ -20,8 +20,7 @@ int kolo_fail_io(const char *verb, const char *path)
     if (error == ENOSPC) cure = "; free space on this file system or choose another run= folder";
     if (error == EDQUOT) cure = "; your quota on this file system is used up: free some, or choose another run= folder";
     if (error == EFBIG) cure = "; the shell's limit on file sizes (ulimit -f) is too low";
-    if (error == EACCES || error == EPERM || error == EROFS)
-        cure = "; check its permissions or choose another run= folder";
+    if (error == EACCES || error == EPERM || error == EROFS) cure = "; check its permissions or choose another run= folder";
     return kolo_fail(KOLO_EIO, "%s: cannot %s: %s%s", path, verb, strerror(error), cure);
 }
 
@@ -29,8 +28,7 @@ int kolo_stream_open(stream *s, const char *path)
 {
     *s = (stream){.fd = -1, .path = kolo_strdup(path), .buffer = kolo_alloc(BUFFER_BYTES)};
     int rc = s->path && s->buffer ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && (s->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
-        rc = kolo_fail_io("create", path);
+    if (rc == 0 && (s->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0) rc = kolo_fail_io("create", path);
     if (rc < 0) {
         free(s->path);
         free(s->buffer);

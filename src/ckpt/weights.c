@@ -19,10 +19,9 @@ static const struct {
     const char *name;
     size_t size;
 } type_table[] = {
-    [KOLO_WEIGHT_F32] = {"F32", 4}, [KOLO_WEIGHT_BF16] = {"BF16", 2}, [KOLO_WEIGHT_I64] = {"I64", 8},
-    [KOLO_WEIGHT_F16] = {"F16", 2}, [KOLO_WEIGHT_F64] = {"F64", 8},   [KOLO_WEIGHT_I32] = {"I32", 4},
-    [KOLO_WEIGHT_I16] = {"I16", 2}, [KOLO_WEIGHT_I8] = {"I8", 1},     [KOLO_WEIGHT_U8] = {"U8", 1},
-    [KOLO_WEIGHT_BOOL] = {"BOOL", 1},
+    [KOLO_WEIGHT_F32] = {"F32", 4}, [KOLO_WEIGHT_BF16] = {"BF16", 2}, [KOLO_WEIGHT_I64] = {"I64", 8}, [KOLO_WEIGHT_F16] = {"F16", 2},
+    [KOLO_WEIGHT_F64] = {"F64", 8}, [KOLO_WEIGHT_I32] = {"I32", 4},   [KOLO_WEIGHT_I16] = {"I16", 2}, [KOLO_WEIGHT_I8] = {"I8", 1},
+    [KOLO_WEIGHT_U8] = {"U8", 1},   [KOLO_WEIGHT_BOOL] = {"BOOL", 1},
 };
 
 const char *kolo_weight_type_name(enum kolo_weight_type type) { return type_table[type].name; }
@@ -114,8 +113,7 @@ int kolo_weights_refuse(const kolo_weights *w, const char *what)
 
 int kolo_weights_refuse_tensor(const kolo_weights *w, const char *name, const char *what)
 {
-    return kolo_fail(KOLO_EINPUT, "%s: not a whole %s file: tensor \"%.100s\": %s; copy or download it again", w->path,
-                     w->kind, name, what);
+    return kolo_fail(KOLO_EINPUT, "%s: not a whole %s file: tensor \"%.100s\": %s; copy or download it again", w->path, w->kind, name, what);
 }
 
 static int compare_names(const void *a, const void *b, void *weights)
@@ -126,8 +124,7 @@ static int compare_names(const void *a, const void *b, void *weights)
 
 int kolo_weights_sort(kolo_weights *w)
 {
-    if (!w->by_name && !(w->by_name = kolo_weights_keep(w, ((size_t)w->count + 1) * sizeof *w->by_name)))
-        return KOLO_ECONFIG;
+    if (!w->by_name && !(w->by_name = kolo_weights_keep(w, ((size_t)w->count + 1) * sizeof *w->by_name))) return KOLO_ECONFIG;
     for (int i = 0; i < w->count; i++) w->by_name[i] = i;
     qsort_r(w->by_name, (size_t)w->count, sizeof *w->by_name, compare_names, w->weight);
     for (int i = 1; i < w->count; i++)
@@ -152,8 +149,8 @@ static void drop_prefixes(kolo_weights *w)
 
 /* ---- files of several sets of tensors ---- */
 
-const char *const kolo_weights_group[] = {"state_dict", "model",  "model_state_dict", "model_state",    "net", "network",
-                                          "params",     "model_ema", "state_dict_ema", "ema",            NULL};
+const char *const kolo_weights_group[] = {"state_dict", "model",     "model_state_dict", "model_state", "net", "network",
+                                          "params",     "model_ema", "state_dict_ema",   "ema",         NULL};
 
 /* KEY.NAME, or KEY:NAME as checkpoints of this program have it. */
 static bool in_group(const char *name, const char *key)
@@ -268,10 +265,7 @@ const char *kolo_weights_beside(const kolo_weights *weights) { return weights->b
 bool kolo_weights_partial(const kolo_weights *weights) { return weights->partial; }
 int kolo_weights_count(const kolo_weights *weights) { return (int)weights->count; }
 
-const kolo_weight *kolo_weights_at(const kolo_weights *weights, int i)
-{
-    return i >= 0 && i < weights->count ? &weights->weight[i] : NULL;
-}
+const kolo_weight *kolo_weights_at(const kolo_weights *weights, int i) { return i >= 0 && i < weights->count ? &weights->weight[i] : NULL; }
 
 const kolo_weight *kolo_weights_find(const kolo_weights *weights, const char *name)
 {

@@ -48,7 +48,7 @@ char *kolo_weights_file(const char *word, const char **key);
 const char *kolo_weights_taken(const kolo_weights *weights);
 const char *kolo_weights_beside(const kolo_weights *weights);
 const char *kolo_weights_kind(const kolo_weights *weights); /* "safetensors", "PyTorch", "darknet" */
-bool kolo_weights_partial(const kolo_weights *weights); /* darknet: it ends at the border of an earlier layer than the network's last */
+bool kolo_weights_partial(const kolo_weights *weights);     /* darknet: it ends at the border of an earlier layer than the network's last */
 int kolo_weights_count(const kolo_weights *weights);
 const kolo_weight *kolo_weights_at(const kolo_weights *weights, int i); /* in the file's order */
 const kolo_weight *kolo_weights_find(const kolo_weights *weights, const char *name);

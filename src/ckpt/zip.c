@@ -43,10 +43,8 @@ static int find_directory(const kolo_weights *w, directory *d)
 {
     const unsigned char *end = find_end(w);
     if (!end) return kolo_weights_refuse(w, "its zip directory is missing, as where a copy ended early");
-    *d = (directory){.at = reader_number(end + 16, 4),
-                     .bytes = reader_number(end + 12, 4),
-                     .entries = reader_number(end + 10, 2),
-                     .end = (uint64_t)(end - w->map)};
+    *d = (directory){
+        .at = reader_number(end + 16, 4), .bytes = reader_number(end + 12, 4), .entries = reader_number(end + 10, 2), .end = (uint64_t)(end - w->map)};
     KOLO_TRY(read_end64(w, end, d));
     if (d->at > d->end || d->bytes > d->end - d->at) return kolo_weights_refuse(w, "its zip directory lies outside of it");
     if (d->entries > d->bytes / CENTRAL) return kolo_weights_refuse(w, "its zip directory is too short for its entries");
@@ -83,8 +81,7 @@ static int find_data(const kolo_weights *w, const directory *d, uint64_t place, 
     if (place > d->at || d->at - place < LOCAL || !signed_as(w->map + place, "\3\4"))
         return kolo_weights_refuse(w, "an entry of its zip directory points nowhere");
     const uint64_t head = LOCAL + reader_number(w->map + place + 26, 2) + reader_number(w->map + place + 28, 2);
-    if (head > d->at - place || e->packed > d->at - place - head)
-        return kolo_weights_refuse(w, "an entry of its zip archive ends behind the entries' end");
+    if (head > d->at - place || e->packed > d->at - place - head) return kolo_weights_refuse(w, "an entry of its zip archive ends behind the entries' end");
     e->data = w->map + place + head;
     return 0;
 }
@@ -145,8 +142,7 @@ int zip_open(kolo_weights *w, zip_entry **entries, int64_t *n)
     if (unpacked / 64 > w->bytes) return kolo_weights_refuse(w, "it would become more than 64 times as long, which weights never do");
     qsort(*entries, (size_t)*n, sizeof **entries, compare_names);
     for (int64_t i = 1; i < *n; i++)
-        if (!compare_names(&(*entries)[i - 1], &(*entries)[i]))
-            return kolo_weights_refuse(w, "two entries of its zip archive have one name");
+        if (!compare_names(&(*entries)[i - 1], &(*entries)[i])) return kolo_weights_refuse(w, "two entries of its zip archive have one name");
     return 0;
 }
 

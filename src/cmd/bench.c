@@ -54,9 +54,9 @@ static void print_result(const kolo_session *session, int64_t steps, double seco
     }
     printf("\ntrain %s batch %ld size %ldx%ld %s, %s, %.3f ms/step (fastest %.3f%s), peak %.0f MiB (planned %.0f MiB): "
            "%.1f img/s\n",
-           o->model, (long)o->batch, (long)session->height, (long)session->width,
-           kolo_option_find("precision")->choices[o->precision], where, seconds * 1e3 / (double)steps, fastest * 1e3,
-           busy, peak / 0x1p20, (double)kolo_exec_bytes(plan, NULL) / 0x1p20, (double)(steps * o->batch) / seconds);
+           o->model, (long)o->batch, (long)session->height, (long)session->width, kolo_option_find("precision")->choices[o->precision], where,
+           seconds * 1e3 / (double)steps, fastest * 1e3, busy, peak / 0x1p20, (double)kolo_exec_bytes(plan, NULL) / 0x1p20,
+           (double)(steps * o->batch) / seconds);
     fflush(stdout);
 }
 

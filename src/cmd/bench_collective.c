@@ -20,9 +20,9 @@ static const struct what {
     int factor;
     bool reduces, in_place;
 } kinds[] = {
-    {"allreduce", KOLO_ALLREDUCE, 2, true, true},    {"reduce_scatter", KOLO_REDUCE_SCATTER, 1, true, false},
-    {"allgather", KOLO_ALLGATHER, 1, false, false},  {"broadcast", KOLO_BROADCAST, 0, false, true},
-    {"gather", KOLO_GATHER, 1, false, false},        {"scatter", KOLO_SCATTER, 1, false, false},
+    {"allreduce", KOLO_ALLREDUCE, 2, true, true},   {"reduce_scatter", KOLO_REDUCE_SCATTER, 1, true, false},
+    {"allgather", KOLO_ALLGATHER, 1, false, false}, {"broadcast", KOLO_BROADCAST, 0, false, true},
+    {"gather", KOLO_GATHER, 1, false, false},       {"scatter", KOLO_SCATTER, 1, false, false},
     {"alltoall", KOLO_ALLTOALL, 1, false, false},
 };
 static const char *const type_name[KOLO_WIRE_COUNT] = {"u8", "i8", "u16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "bool"};
@@ -320,7 +320,8 @@ static int one_size(bench *b, int64_t count)
     const timing *shown = b->what->collective == KOLO_BROADCAST ? &in : &out;
     bool first = b->launch->rank == 0;
     if (b->osu) {
-        if (first) printf("%-10" PRId64 "%18.2f%18.2f%18.2f%12" PRId64 "\n", bytes, shown->mean * 1e6, shown->least * 1e6, shown->most * 1e6, calls_of(b, bytes));
+        if (first)
+            printf("%-10" PRId64 "%18.2f%18.2f%18.2f%12" PRId64 "\n", bytes, shown->mean * 1e6, shown->least * 1e6, shown->most * 1e6, calls_of(b, bytes));
         return 0;
     }
     if (first)
@@ -351,7 +352,10 @@ static int measure_all(bench *b)
         KOLO_TRY(one_size(b, count));
     }
     if (b->launch->rank == 0 && !b->osu)
-        printf("# Out of bounds values : %" PRId64 " %s\n# Avg bus bandwidth    : %g\n", b->wrong, b->wrong ? "FAILED" : b->check ? "OK" : "not checked",
+        printf("# Out of bounds values : %" PRId64 " %s\n# Avg bus bandwidth    : %g\n", b->wrong,
+               b->wrong   ? "FAILED"
+               : b->check ? "OK"
+                          : "not checked",
                b->busbw / (b->rows ? b->rows : 1));
     fflush(stdout);
     return b->wrong ? kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong values from %s: a defect of it, or of the machine", b->wrong, b->what->name) : 0;

@@ -37,8 +37,7 @@ int kolo_bench_take(int *n, char **words, const char *key, int64_t low, int64_t 
         long long number = strtoll(text + length + 1, &end, 10);
         const char *unit = *end ? strchr(units, *end) : NULL;
         int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-        if (end == text + length + 1 || end[unit ? 1 : 0] || number < 0 || number > INT64_MAX >> (shift + 4) ||
-            (int64_t)number << shift < low)
+        if (end == text + length + 1 || end[unit ? 1 : 0] || number < 0 || number > INT64_MAX >> (shift + 4) || (int64_t)number << shift < low)
             return kolo_fail(KOLO_ECONFIG, "%s: a whole number from %" PRId64 " on, such as 64, 8K or 64M", text, low);
         *value = (int64_t)number << shift;
         memmove(&words[i], &words[i + 1], (size_t)(*n - i - 1) * sizeof *words);
@@ -59,22 +58,15 @@ static int read_words(bench *b, kolo_options *options, int n, char **words)
     KOLO_TRY(kolo_bench_take(&n, words, "max", sizeof(float), &b->max));
     KOLO_TRY(kolo_bench_take(&n, words, "iterations", 1, &b->iterations));
     KOLO_TRY(kolo_bench_take(&n, words, "check", 0, &check));
-    if (b->max < b->min)
-        return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
+    if (b->max < b->min) return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
     b->check = check != 0;
     return kolo_command_words(options, n, words, 0, NULL);
 }
 
 /* ---- one size -------------------------------------------------------------------------------------------------- */
 
-static int64_t size_at(const bench *b, int i)
-{
-    return (b->min << i) / (int64_t)sizeof(float) * (int64_t)sizeof(float);
-}
-static int64_t calls_of(const bench *b, int64_t bytes)
-{
-    return b->iterations ? b->iterations : bytes <= SMALL_BYTES ? 1000 : 50;
-}
+static int64_t size_at(const bench *b, int i) { return (b->min << i) / (int64_t)sizeof(float) * (int64_t)sizeof(float); }
+static int64_t calls_of(const bench *b, int64_t bytes) { return b->iterations ? b->iterations : bytes <= SMALL_BYTES ? 1000 : 50; }
 
 /* Calls in a row, and what they left is there. */
 static int reduce(bench *b, int bucket, int64_t calls)
@@ -170,8 +162,8 @@ static void print_head(const bench *b)
 {
     const kolo_session *s = &b->session;
     const kolo_launch *l = s->launch;
-    printf("# kolo bench gradients: buckets of training, %d rank%s on %d node%s, %s, %s, in place\n", l->size, l->size > 1 ? "s" : "",
-           l->nodes, l->nodes > 1 ? "s" : "", s->cuda ? s->device.name : "CPUs", kolo_comm_name(s->comm));
+    printf("# kolo bench gradients: buckets of training, %d rank%s on %d node%s, %s, %s, in place\n", l->size, l->size > 1 ? "s" : "", l->nodes,
+           l->nodes > 1 ? "s" : "", s->cuda ? s->device.name : "CPUs", kolo_comm_name(s->comm));
     if (b->osu) printf("# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n");
     else
         printf("#\n#       size         count      type   redop    root     time   algbw   busbw  #wrong\n"
@@ -185,15 +177,10 @@ static void print_row(bench *b, int64_t bytes, const timing *t, int64_t wrong)
     b->busbw += busbw;
     b->sizes++;
     if (b->session.launch->rank != 0) return;
-    if (b->osu)
-        printf("%-10" PRId64 "%18.2f%18.2f%18.2f%12" PRId64 "\n", bytes, t->mean * 1e6, t->least * 1e6, t->most * 1e6,
-               calls_of(b, bytes));
+    if (b->osu) printf("%-10" PRId64 "%18.2f%18.2f%18.2f%12" PRId64 "\n", bytes, t->mean * 1e6, t->least * 1e6, t->most * 1e6, calls_of(b, bytes));
     else if (b->check)
-        printf("%12" PRId64 "%14" PRId64 "     float     sum      -1%9.2f%8.2f%8.2f%8" PRId64 "\n", bytes, bytes / 4,
-               t->mean * 1e6, algbw, busbw, wrong);
-    else
-        printf("%12" PRId64 "%14" PRId64 "     float     sum      -1%9.2f%8.2f%8.2f     N/A\n", bytes, bytes / 4,
-               t->mean * 1e6, algbw, busbw);
+        printf("%12" PRId64 "%14" PRId64 "     float     sum      -1%9.2f%8.2f%8.2f%8" PRId64 "\n", bytes, bytes / 4, t->mean * 1e6, algbw, busbw, wrong);
+    else printf("%12" PRId64 "%14" PRId64 "     float     sum      -1%9.2f%8.2f%8.2f     N/A\n", bytes, bytes / 4, t->mean * 1e6, algbw, busbw);
     fflush(stdout);
 }
 
@@ -214,8 +201,8 @@ static int measure_all(bench *b)
                b->busbw / (b->sizes ? b->sizes : 1));
     fflush(stdout);
     if (b->wrong)
-        return kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong sums by %s: a defect of it, or of the network or GPU below",
-                         b->wrong, kolo_comm_name(b->session.comm));
+        return kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong sums by %s: a defect of it, or of the network or GPU below", b->wrong,
+                         kolo_comm_name(b->session.comm));
     return 0;
 }
 
@@ -243,8 +230,7 @@ static int open_comm(bench *b)
                                .table = o->comm_table,
                                .spin = -1};
     KOLO_TRY(kolo_comm_create_on(&s->comm, s->launch, &config, s->cuda ? &device : NULL));
-    for (int i = 0; i < SIZES && size_at(b, i) <= b->max; i++)
-        KOLO_TRY(kolo_comm_bucket(s->comm, 0, size_at(b, i) / (int64_t)sizeof(float)));
+    for (int i = 0; i < SIZES && size_at(b, i) <= b->max; i++) KOLO_TRY(kolo_comm_bucket(s->comm, 0, size_at(b, i) / (int64_t)sizeof(float)));
     b->host = kolo_alloc((size_t)b->max);
     KOLO_TRY(kolo_comm_commit(s->comm));
     return b->host ? 0 : KOLO_ECONFIG;

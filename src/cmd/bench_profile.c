@@ -49,8 +49,7 @@ static double action_bytes(const kolo_plan *plan, const kolo_action *a)
     case KOLO_ACTION_LOAD: return 2 * (tensor_bytes(plan, g->input) + tensor_bytes(plan, g->label));
     case KOLO_ACTION_FOLD: return 12 * (double)plan->bucket[a->bucket].count;
     case KOLO_ACTION_NORM: return (double)(plan->arena_bytes[KOLO_ARENA_GRADIENT] - plan->reduced_front);
-    case KOLO_ACTION_LAYERS:
-        return (double)plan->arena_bytes[KOLO_ARENA_PARAM] * (plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB ? 6 : 2);
+    case KOLO_ACTION_LAYERS: return (double)plan->arena_bytes[KOLO_ARENA_PARAM] * (plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB ? 6 : 2);
     case KOLO_ACTION_SQUARE: return 4 * (double)plan->bucket[a->bucket].params;
     case KOLO_ACTION_APPLY: return 12 * (double)plan->bucket[a->bucket].params;
     case KOLO_ACTION_DELTA:
@@ -86,10 +85,9 @@ static void print_rates(const row *r, int64_t steps)
 static void print_kinds(const kolo_plan *plan, const kolo_exec_profile *profile, int64_t steps)
 {
     static const char *const kind[] = {
-        [KOLO_ACTION_LOAD] = "load",     [KOLO_ACTION_SUM] = "sum",        [KOLO_ACTION_FOLD] = "fold",
-        [KOLO_ACTION_REDUCE] = "reduce", [KOLO_ACTION_WAIT] = "wait",      [KOLO_ACTION_NORM] = "norm",
-        [KOLO_ACTION_LAYERS] = "layers", [KOLO_ACTION_UPDATE] = "update", [KOLO_ACTION_BUFFERS] = "buffers",
-        [KOLO_ACTION_SQUARE] = "squares", [KOLO_ACTION_NOISE] = "noise",   [KOLO_ACTION_DELTA] = "step",
+        [KOLO_ACTION_LOAD] = "load",       [KOLO_ACTION_SUM] = "sum",        [KOLO_ACTION_FOLD] = "fold",     [KOLO_ACTION_REDUCE] = "reduce",
+        [KOLO_ACTION_WAIT] = "wait",       [KOLO_ACTION_NORM] = "norm",      [KOLO_ACTION_LAYERS] = "layers", [KOLO_ACTION_UPDATE] = "update",
+        [KOLO_ACTION_BUFFERS] = "buffers", [KOLO_ACTION_SQUARE] = "squares", [KOLO_ACTION_NOISE] = "noise",   [KOLO_ACTION_DELTA] = "step",
         [KOLO_ACTION_APPLY] = "apply"};
     row rows[KOLO_OP_COUNT + 16] = {{0}};
     double sum = 0;
@@ -130,8 +128,7 @@ static void print_kernels(const kolo_plan *plan, const kolo_exec_profile *profil
         add(&rows[k], plan, a, &profile[i]);
     }
     qsort(rows, (size_t)n, sizeof *rows, slower);
-    printf("%-22s %10s %8s %8s %8s  %s\n", "kernel", "ms/step", "calls", "GB/s", "TFLOP/s",
-           "first input, first output; how");
+    printf("%-22s %10s %8s %8s %8s  %s\n", "kernel", "ms/step", "calls", "GB/s", "TFLOP/s", "first input, first output; how");
     for (int64_t k = 0; k < n && k < SLOWEST; k++) {
         const kolo_node *node = rows[k].node;
         printf("%-22s", kolo_op_table[node->op].name);

@@ -224,8 +224,7 @@ static int push(const tune *t, const team *who, int64_t count)
 }
 
 /* Seconds of a call, the slowest member's, the best of some trials. */
-static int measure(tune *t, const team *who, const comm_algorithm_row *row, comm_problem *p, int64_t bytes,
-                   double *seconds)
+static int measure(tune *t, const team *who, const comm_algorithm_row *row, comm_problem *p, int64_t bytes, double *seconds)
 {
     int calls = bytes <= 64 << 10 ? 20 : bytes <= 1 << 20 ? 5 : 1;
     bool pushes = comm_algorithm_pushes(row);
@@ -234,8 +233,7 @@ static int measure(tune *t, const team *who, const comm_algorithm_row *row, comm
         KOLO_TRY(barrier(t, who));
         if (!pushes) KOLO_TRY(make(t, who, row, p));
         double begin = kolo_time();
-        for (int i = 0; i < calls; i++)
-            KOLO_TRY(pushes ? push(t, who, p->count) : carry_out(t, who, p->width, comm_combine_of(KOLO_WIRE_F32, KOLO_SUM)));
+        for (int i = 0; i < calls; i++) KOLO_TRY(pushes ? push(t, who, p->count) : carry_out(t, who, p->width, comm_combine_of(KOLO_WIRE_F32, KOLO_SUM)));
         double slowest = (kolo_time() - begin) / calls;
         KOLO_TRY(over_team(t, who, &slowest, 1, KOLO_MAX));
         if (slowest < *seconds) *seconds = slowest;
@@ -272,8 +270,7 @@ static int fastest(tune *t, const team *who, enum kolo_collective what, int64_t 
 /* Lines `use`: a choice holds up to half way (of the logarithms) to the next size at which another one won. */
 static int tune_each(tune *t, const team *who, int nodes, int64_t most)
 {
-    static const enum kolo_collective which[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER, KOLO_BROADCAST,
-                                                 KOLO_ALLTOALL};
+    static const enum kolo_collective which[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER, KOLO_BROADCAST, KOLO_ALLTOALL};
     for (size_t w = 0; w < sizeof which / sizeof *which; w++) {
         const comm_algorithm_row *last = NULL, *best = NULL;
         for (int i = 0; i < SIZES && sizes[i] <= most; i++) {
@@ -281,12 +278,10 @@ static int tune_each(tune *t, const team *who, int nodes, int64_t most)
             KOLO_TRY(fastest(t, who, which[w], sizes[i], &best));
             int64_t each = which[w] == KOLO_ALLTOALL ? who->members : 1; /* the table counts bytes of a pair */
             if (last && last != best && t->table)
-                fprintf(t->table, "use %s %d %d %" PRId64 " %s\n", comm_collective_name(which[w]), who->members, nodes,
-                        sizes[i] / 4 / each, last->name);
+                fprintf(t->table, "use %s %d %d %" PRId64 " %s\n", comm_collective_name(which[w]), who->members, nodes, sizes[i] / 4 / each, last->name);
             last = best;
         }
-        if (last && t->table)
-            fprintf(t->table, "use %s %d %d * %s\n", comm_collective_name(which[w]), who->members, nodes, last->name);
+        if (last && t->table) fprintf(t->table, "use %s %d %d * %s\n", comm_collective_name(which[w]), who->members, nodes, last->name);
     }
     return 0;
 }
@@ -316,8 +311,7 @@ static int team_open(team *who, const kolo_launch *l, enum which which)
     if (!who->rank_of) return KOLO_ECONFIG;
     who->node_of = who->rank_of + l->size;
     for (int r = 0; r < l->size; r++) {
-        if ((which == OF_A_NODE && l->node_of[r] != l->node_of[0]) || (which == ONE_A_NODE && l->local_of[r] != 0))
-            continue;
+        if ((which == OF_A_NODE && l->node_of[r] != l->node_of[0]) || (which == ONE_A_NODE && l->local_of[r] != 0)) continue;
         if (r == l->rank) who->me = who->members;
         who->rank_of[who->members] = r;
         who->node_of[who->members++] = l->node_of[r];
@@ -334,14 +328,12 @@ static int measure_all(tune *t, int64_t most)
     if (rc == 0) rc = measure_costs(t, &who[ALL]);
     if (rc == 0 && who[OF_A_NODE].me >= 0) rc = measure_links(t, &who[OF_A_NODE]);
     if (rc == 0 && t->table) {
-        fprintf(t->table, "kolo-comm-table 1\n# measured on %d ranks of %d nodes, rank 0 on %s\n", l->size, l->nodes,
-                l->host);
-        fprintf(t->table, "cost node %.4g %.4g\ncost network %.4g %.4g\ncost reduce %.4g\n", t->cost.alpha[0],
-                t->cost.beta[0], t->cost.alpha[1], t->cost.beta[1], t->cost.gamma);
+        fprintf(t->table, "kolo-comm-table 1\n# measured on %d ranks of %d nodes, rank 0 on %s\n", l->size, l->nodes, l->host);
+        fprintf(t->table, "cost node %.4g %.4g\ncost network %.4g %.4g\ncost reduce %.4g\n", t->cost.alpha[0], t->cost.beta[0], t->cost.alpha[1],
+                t->cost.beta[1], t->cost.gamma);
         fprintf(t->table, "order %s\n", t->free_order ? "free" : "fixed");
         if (t->linked) fprintf(t->table, "links %d # GB/s from, to\n", t->linked);
-        for (int i = 0; i < t->linked * t->linked; i++)
-            fprintf(t->table, "%.2f%c", t->links[i], (i + 1) % t->linked ? ' ' : '\n');
+        for (int i = 0; i < t->linked * t->linked; i++) fprintf(t->table, "%.2f%c", t->links[i], (i + 1) % t->linked ? ' ' : '\n');
     }
     for (int i = ALL; i <= ONE_A_NODE && rc == 0; i++) {
         bool again = i != ALL && who[i].members == who[ALL].members;
@@ -360,8 +352,7 @@ int kolo_bench_algorithms(void)
            "nodes or members allow it.\n");
     for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
         const int apart[] = {0, 0, 0, 1, 1, 1}, plain[] = {0, 0, 1, 1};
-        comm_problem odd = {.what = row->what, .members = 6, .radix = 3, .node_of = apart},
-                     even = {.what = row->what, .members = 4, .node_of = plain};
+        comm_problem odd = {.what = row->what, .members = 6, .radix = 3, .node_of = apart}, even = {.what = row->what, .members = 4, .node_of = plain};
         bool sums = row->what == KOLO_ALLREDUCE || row->what == KOLO_REDUCE_SCATTER;
         printf("  %-15s %-22s %c %s\n", comm_collective_name(row->what), row->name,
                !sums || !row->ordered(&even) ? ' '
@@ -413,12 +404,10 @@ int kolo_bench_tune(int n, char **words)
     KOLO_TRY(read_words(&t, &options, n, words, &path, &most));
     int rc = kolo_command_launch(&options, &t.launch);
     if (rc == 0 && t.launch->size < 2)
-        rc = kolo_fail(KOLO_ECONFIG,
-                       "kolo bench --tune measures between ranks: start it by srun or mpiexec, as the jobs will be");
+        rc = kolo_fail(KOLO_ECONFIG, "kolo bench --tune measures between ranks: start it by srun or mpiexec, as the jobs will be");
     comm_router_config config = {.timeout = options.comm_timeout, .patience = options.comm_patience};
     if (rc == 0) rc = comm_router_open(&t.router, t.launch, &config);
-    if (rc == 0 && t.launch->rank == 0 && !(t.table = open_memstream(&text, &length)))
-        rc = kolo_fail(KOLO_ECONFIG, "kolo bench --tune: out of memory");
+    if (rc == 0 && t.launch->rank == 0 && !(t.table = open_memstream(&text, &length))) rc = kolo_fail(KOLO_ECONFIG, "kolo bench --tune: out of memory");
     if (rc == 0) rc = measure_all(&t, most);
     if (t.table) fclose(t.table);
     if (rc == 0 && t.launch->rank == 0) {

@@ -11,7 +11,7 @@
 struct kolo_session;
 typedef struct kolo_command {
     const char *name, *takes, *usage, *help; /* takes: letters of options.def whose options its words may be */
-    int (*run)(int n, char **words); /* words after the subcommand; returns 0 or a negative status */
+    int (*run)(int n, char **words);         /* words after the subcommand; returns 0 or a negative status */
 } kolo_command;
 
 extern const kolo_command kolo_command_table[];

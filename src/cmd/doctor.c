@@ -26,8 +26,7 @@ typedef struct report {
     int worst, status; /* status: of the first failure */
 } report;
 
-static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...) __attribute__((format(printf, 5, 6)));
 static void say(report *r, enum verdict verdict, int status, const char *check, const char *format, ...)
 {
     static const char *const name[] = {"ok", "warn", "FAIL"};
@@ -39,7 +38,7 @@ static void say(report *r, enum verdict verdict, int status, const char *check, 
     if (verdict == BAD && r->worst < BAD) r->status = status;
     if ((int)verdict > r->worst) r->worst = (int)verdict;
     if (verdict == GOOD && r->launch && r->launch->rank != 0) return; /* the others speak of trouble only */
-    char who[300] = "", line[1400]; /* written at once: the lines of many ranks do not mix */
+    char who[300] = "", line[1400];                                   /* written at once: the lines of many ranks do not mix */
     if (r->launch && r->launch->size > 1) snprintf(who, sizeof who, "[rank %d %s] ", r->launch->rank, r->launch->host);
     snprintf(line, sizeof line, "%-4s %-10s %s%s\n", name[verdict], check, who, text);
     fputs(line, stdout);
@@ -51,8 +50,7 @@ static void check_launch(report *r)
     const kolo_launch *l = r->launch;
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *job = getenv("SLURM_JOB_ID");
     say(r, GOOD, 0, "launcher", "%s: %d ranks on %d nodes", l->method, l->size, l->nodes);
-    if (job && !tasks)
-        say(r, WARN, 0, "launcher", "in job %s but not in a step: start training by `srun --mpi=pmix`", job);
+    if (job && !tasks) say(r, WARN, 0, "launcher", "in job %s but not in a step: start training by `srun --mpi=pmix`", job);
     int least = l->size, most = 0;
     for (int node = 0; node < l->nodes; node++) {
         int count = 0;
@@ -61,8 +59,7 @@ static void check_launch(report *r)
         most = count > most ? count : most;
     }
     say(r, least == most ? GOOD : WARN, 0, "node map",
-        least == most ? "%d ranks on every node" : "uneven: between %d and %d ranks a node (set --ntasks-per-node)",
-        least, most);
+        least == most ? "%d ranks on every node" : "uneven: between %d and %d ranks a node (set --ntasks-per-node)", least, most);
 }
 
 static void check_cores(report *r)
@@ -89,8 +86,7 @@ static void check_memory(report *r)
     }
     double free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
     say(r, free_bytes < 0x1p28 ? WARN : GOOD, 0, "shared", "/dev/shm has %.1f GiB free%s", free_bytes / 0x1p30,
-        free_bytes < 0x1p28 ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)"
-                            : "");
+        free_bytes < 0x1p28 ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)" : "");
 }
 
 static void check_limits(report *r)
@@ -101,8 +97,7 @@ static void check_limits(report *r)
     say(r, files.rlim_cur < 1024 ? WARN : GOOD, 0, "limits", "%lu open files%s", (unsigned long)files.rlim_cur,
         files.rlim_cur < 1024 ? ": raise `ulimit -n` to 1024" : "");
     if (locked.rlim_cur != RLIM_INFINITY && locked.rlim_cur < (1u << 26))
-        say(r, WARN, 0, "limits",
-            "%lu KiB may be locked: InfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK of slurmd)",
+        say(r, WARN, 0, "limits", "%lu KiB may be locked: InfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK of slurmd)",
             (unsigned long)locked.rlim_cur >> 10);
 }
 
@@ -116,8 +111,8 @@ static void check_data(report *r, const char *key, const char *folder)
         return;
     }
     const kolo_dataset_info *info = kolo_dataset_get_info(set);
-    say(r, GOOD, 0, key, "%s: %ld pictures, %d classes, %d shards, opened in %.0f ms", folder, (long)info->count,
-        info->classes, info->shards, (kolo_time() - begin) * 1e3);
+    say(r, GOOD, 0, key, "%s: %ld pictures, %d classes, %d shards, opened in %.0f ms", folder, (long)info->count, info->classes, info->shards,
+        (kolo_time() - begin) * 1e3);
     kolo_dataset_close(&set);
 }
 
@@ -137,21 +132,16 @@ static void check_run(report *r, const char *folder)
     }
     unlink(path);
     int64_t free_bytes = kolo_file_free_bytes(folder);
-    say(r, GOOD, 0, "run", "%s: write, sync and rename in %.0f ms, %.1f GiB free", folder, (kolo_time() - begin) * 1e3,
-        (double)free_bytes / 0x1p30);
+    say(r, GOOD, 0, "run", "%s: write, sync and rename in %.0f ms, %.1f GiB free", folder, (kolo_time() - begin) * 1e3, (double)free_bytes / 0x1p30);
 }
 
 static void check_environment(report *r)
 {
-    static const char *const suspicious[] = {"NCCL_P2P_DISABLE", "NCCL_ALGO",  "CUDA_LAUNCH_BLOCKING",
-                                             "MALLOC_CHECK_",    "LD_PRELOAD", "OMP_NUM_THREADS"};
+    static const char *const suspicious[] = {"NCCL_P2P_DISABLE", "NCCL_ALGO", "CUDA_LAUNCH_BLOCKING", "MALLOC_CHECK_", "LD_PRELOAD", "OMP_NUM_THREADS"};
     for (size_t i = 0; i < sizeof suspicious / sizeof *suspicious; i++)
-        if (getenv(suspicious[i]))
-            say(r, WARN, 0, "environ", "%s=%s is set: intended?", suspicious[i], getenv(suspicious[i]));
-    if (getenv("SLURM_JOB_ID") && !getenv("SLURM_JOB_END_TIME") && !getenv("SLURM_RESTART_COUNT") &&
-        r->launch->rank == 0)
-        say(r, GOOD, 0, "job", "%s on %s", getenv("SLURM_JOB_ID"),
-            getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
+        if (getenv(suspicious[i])) say(r, WARN, 0, "environ", "%s=%s is set: intended?", suspicious[i], getenv(suspicious[i]));
+    if (getenv("SLURM_JOB_ID") && !getenv("SLURM_JOB_END_TIME") && !getenv("SLURM_RESTART_COUNT") && r->launch->rank == 0)
+        say(r, GOOD, 0, "job", "%s on %s", getenv("SLURM_JOB_ID"), getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : "?");
 }
 
 /* ---- GPUs: a failure where the job was given some or device=cuda asks for them, else a remark ------------------- */
@@ -164,9 +154,7 @@ static void say_reducers(report *r)
     for (; row && *row; row++) {
         bool ready = (*row)->ready(note, sizeof note) == 0;
         if (ready && *note) say(r, GOOD, 0, "reducer", "gradients may travel by %s %s", (*row)->name, note);
-        if (!ready)
-            say(r, WARN, 0, "reducer", "gradients cannot travel by %s, but through host memory: %s", (*row)->name,
-                kolo_error_text());
+        if (!ready) say(r, WARN, 0, "reducer", "gradients cannot travel by %s, but through host memory: %s", (*row)->name, kolo_error_text());
         *note = 0;
     }
 }
@@ -182,10 +170,8 @@ static void check_gpu(report *r, int index, const kolo_device *device)
     if (rc < 0) say(r, BAD, rc, "gpu", "%s", kolo_error_text());
     else {
         size_t bytes = kolo_backend_memory(backend, &place);
-        say(r, GOOD, 0, "gpu",
-            "this rank's is %s, %s, capability %d.%d: %.1f of %.1f GiB may be used; opened in %.0f ms", place,
-            device->uuid, device->major, device->minor, (double)bytes / 0x1p30, (double)device->memory_bytes / 0x1p30,
-            (kolo_time() - begin) * 1e3);
+        say(r, GOOD, 0, "gpu", "this rank's is %s, %s, capability %d.%d: %.1f of %.1f GiB may be used; opened in %.0f ms", place, device->uuid, device->major,
+            device->minor, (double)bytes / 0x1p30, (double)device->memory_bytes / 0x1p30, (kolo_time() - begin) * 1e3);
     }
     kolo_backend_destroy(&backend);
 }
@@ -200,9 +186,8 @@ static int check_shared(report *r, kolo_launch *launch, const kolo_device *mine,
         while (strcmp(all[first].uuid, all[rank].uuid) != 0) first++;
         gpus += first == rank;
         if (rank == launch->rank && first < rank)
-            say(r, allowed ? WARN : BAD, KOLO_ECONFIG, "gpu",
-                "%s is rank %d's too: give every rank its own (--gpus-per-node), or set share_gpu=true", mine->uuid,
-                first);
+            say(r, allowed ? WARN : BAD, KOLO_ECONFIG, "gpu", "%s is rank %d's too: give every rank its own (--gpus-per-node), or set share_gpu=true",
+                mine->uuid, first);
     }
     if (rc >= 0) say(r, GOOD, 0, "gpu", "%d ranks use %d GPUs", launch->size, gpus);
     free(all);
@@ -214,9 +199,8 @@ static void list_gpus(report *r, const kolo_device *list, int n)
     uint8_t distance[KOLO_MAX_DEVICES];
     kolo_device_distances(list, n, distance);
     for (int i = 0; i < n; i++)
-        say(r, GOOD, 0, "gpu", "%d: %s, %.1f GiB, capability %d.%d, %s, %s, distance %d", i, list[i].name,
-            (double)list[i].memory_bytes / 0x1p30, list[i].major, list[i].minor, list[i].bus, list[i].uuid,
-            distance[i]);
+        say(r, GOOD, 0, "gpu", "%d: %s, %.1f GiB, capability %d.%d, %s, %s, distance %d", i, list[i].name, (double)list[i].memory_bytes / 0x1p30, list[i].major,
+            list[i].minor, list[i].bus, list[i].uuid, distance[i]);
 }
 
 static int check_gpus(report *r, kolo_launch *launch, const kolo_options *options, bool offline)
@@ -239,8 +223,7 @@ static int check_gpus(report *r, kolo_launch *launch, const kolo_options *option
         return 0;
     }
     if (n > 0) {
-        say(r, GOOD, 0, "cuda", "%s; driver for CUDA up to %d.%d", kolo_backend_version("cuda"), driver / 1000,
-            driver % 1000 / 10);
+        say(r, GOOD, 0, "cuda", "%s; driver for CUDA up to %d.%d", kolo_backend_version("cuda"), driver / 1000, driver % 1000 / 10);
         say_reducers(r);
         list_gpus(r, list, n);
     }
@@ -267,8 +250,8 @@ static int check_sum(report *r, kolo_launch *launch)
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     double begin = kolo_time();
     KOLO_TRY_GOTO(rc, kolo_comm_allreduce(comm, &sum, 1, KOLO_WIRE_I64, KOLO_SUM));
-    say(r, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce", "sum over ranks is %ld, expected %ld (%.2f ms)", (long)sum,
-        (long)want, (kolo_time() - begin) * 1e3);
+    say(r, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce", "sum over ranks is %ld, expected %ld (%.2f ms)", (long)sum, (long)want,
+        (kolo_time() - begin) * 1e3);
 fail:
     kolo_comm_destroy(&comm);
     return rc;

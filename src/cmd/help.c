@@ -54,8 +54,7 @@ static void print_options(const char *takes)
 
 static void print_model(const kolo_model *m)
 {
-    printf("  %-14s %ldx%ldx%ld, %ld classes; %s\n", m->name, (long)m->channels, (long)m->height, (long)m->width,
-           (long)m->classes, m->source);
+    printf("  %-14s %ldx%ldx%ld, %ld classes; %s\n", m->name, (long)m->channels, (long)m->height, (long)m->width, (long)m->classes, m->source);
 }
 
 static void print_models(void)
@@ -81,11 +80,9 @@ static int print_topic(const char *topic)
     } else if (!strcmp(topic, "recipes")) {
         return kolo_recipe_print_all();
     } else if (!strcmp(topic, "optimizers")) {
-        for (int i = 0; i < kolo_optimizer_count; i++)
-            printf("  %-16s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
+        for (int i = 0; i < kolo_optimizer_count; i++) printf("  %-16s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
     } else if (!strcmp(topic, "schedules")) {
-        for (int i = 0; i < kolo_schedule_count; i++)
-            printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
+        for (int i = 0; i < kolo_schedule_count; i++) printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
     } else if (!strcmp(topic, "augmentations")) {
         for (int i = 0; i < kolo_augmentation_count; i++) print_augmentation(&kolo_augmentation_table[i]);
     } else {
@@ -104,8 +101,7 @@ static bool print_name(const char *word)
     LOOK_IN("schedule", kolo_schedule_table, kolo_schedule_count);
 #undef LOOK_IN
     for (int i = 0; i < kolo_augmentation_count; i++)
-        if (!strcmp(word, kolo_augmentation_table[i].name))
-            return print_augmentation(&kolo_augmentation_table[i]), true;
+        if (!strcmp(word, kolo_augmentation_table[i].name)) return print_augmentation(&kolo_augmentation_table[i]), true;
     for (int i = 0; i < kolo_model_count; i++)
         if (!strcmp(word, kolo_model_table[i].name)) return print_model(&kolo_model_table[i]), true;
     return false;

@@ -111,8 +111,7 @@ const char *kolo_command_share(void)
     ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
     if (length < 0) return ".";
     exe[length] = 0;
-    static const char *const below[] = {"share/kolo",
-                                        "share"}; /* installed: PREFIX/bin; built: build/bin beside share */
+    static const char *const below[] = {"share/kolo", "share"}; /* installed: PREFIX/bin; built: build/bin beside share */
     for (int up = 0; up < 3 && strrchr(exe, '/'); up++) {
         *strrchr(exe, '/') = 0;
         for (int i = 0; i < 2; i++) {
@@ -189,7 +188,6 @@ int main(int argc, char **argv)
         return end(name, kolo_command_table[i].run(argc - 2, argv + 2));
     }
     const char *near = kolo_nearest(name, names, kolo_command_count);
-    kolo_fail(KOLO_ECONFIG, "unknown command%s%s%s; `kolo help` lists them", near ? ": did you mean `" : "",
-              near ? near : "", near ? "`?" : "");
+    kolo_fail(KOLO_ECONFIG, "unknown command%s%s%s; `kolo help` lists them", near ? ": did you mean `" : "", near ? near : "", near ? "`?" : "");
     return end(name, KOLO_ECONFIG);
 }

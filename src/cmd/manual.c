@@ -62,9 +62,7 @@ static void print_option(const kolo_option_entry *e)
 void kolo_help_man(void)
 {
     const char *heading = "";
-    printf(
-        ".TH KOLO 1 \"\" \"kolo %s\"\n.SH NAME\nkolo \\- train vision networks on Slurm supercomputers\n.SH SYNOPSIS\n",
-        KOLO_VERSION);
+    printf(".TH KOLO 1 \"\" \"kolo %s\"\n.SH NAME\nkolo \\- train vision networks on Slurm supercomputers\n.SH SYNOPSIS\n", KOLO_VERSION);
     for (int i = 0; i < kolo_command_count; i++) print_synopsis(&kolo_command_table[i]);
     printf(".SH COMMANDS\n");
     for (int i = 0; i < kolo_command_count; i++) {

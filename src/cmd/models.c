@@ -41,8 +41,8 @@ static int print_all(void)
         char input[32], finds[32];
         snprintf(input, sizeof input, "%" PRId64 "x%" PRId64 "x%" PRId64, m->channels, m->height, m->width);
         snprintf(finds, sizeof finds, m->task == KOLO_TASK_CLASSIFY ? "%" PRId64 " classes" : "boxes of %" PRId64, m->classes);
-        printf("%-17s %11" PRId64 " %8.3f %7" PRId64 "  %-11s %-15s %s\n", m->name, kolo_graph_parameters(g),
-               kolo_graph_macs(g) / 1e9, state_entries(g), input, finds, m->source);
+        printf("%-17s %11" PRId64 " %8.3f %7" PRId64 "  %-11s %-15s %s\n", m->name, kolo_graph_parameters(g), kolo_graph_macs(g) / 1e9, state_entries(g), input,
+               finds, m->source);
         kolo_graph_destroy(&g);
     }
     return 0;
@@ -70,8 +70,7 @@ static void count(const kolo_graph *g, const kolo_node *n, stage *s)
     const bool multiplies = n->op == KOLO_OP_conv || n->op == KOLO_OP_linear || n->op == KOLO_OP_window_attention;
     if (multiplies) s->macs += kolo_op_table[n->op].flops(g, n) / 2 / (double)g->rows;
     for (int k = 0; k < n->n_in; k++)
-        if (n->in[k] >= 0 && g->tensor[n->in[k]].role == KOLO_ROLE_PARAM)
-            s->parameters += kolo_tensor_count(&g->tensor[n->in[k]]);
+        if (n->in[k] >= 0 && g->tensor[n->in[k]].role == KOLO_ROLE_PARAM) s->parameters += kolo_tensor_count(&g->tensor[n->in[k]]);
 }
 
 static void print_stages(const kolo_graph *g)
@@ -107,8 +106,8 @@ static int print_one(const char *name, const kolo_options *o)
     printf("%s: %s\n", m->name, m->source);
     printf("  %s%d %s; pixels: %s; drop_path=%g dropout=%g\n", m->task == KOLO_TASK_CLASSIFY ? "" : "boxes of ", g->classes,
            g->classes == 1 ? "class" : "classes", pixels[m->pixels], m->drop_path, m->dropout);
-    printf("  %" PRId64 "x%" PRId64 "x%" PRId64 ": %" PRId64 " parameters, %.3f GMACs, %" PRId64 " entries in the state dict\n",
-           x->dim[3], x->dim[1], x->dim[2], kolo_graph_parameters(g), kolo_graph_macs(g) / 1e9, state_entries(g));
+    printf("  %" PRId64 "x%" PRId64 "x%" PRId64 ": %" PRId64 " parameters, %.3f GMACs, %" PRId64 " entries in the state dict\n", x->dim[3], x->dim[1],
+           x->dim[2], kolo_graph_parameters(g), kolo_graph_macs(g) / 1e9, state_entries(g));
     print_stages(g);
     kolo_graph_destroy(&g);
     return 0;

@@ -47,8 +47,7 @@ typedef struct collector {
 static int collect(void *context, const char *word)
 {
     collector *c = context;
-    if (c->n >= c->room)
-        return kolo_fail(KOLO_ECONFIG, "unexpected word `%s`; options are key=value (see `kolo help`)", word);
+    if (c->n >= c->room) return kolo_fail(KOLO_ECONFIG, "unexpected word `%s`; options are key=value (see `kolo help`)", word);
     c->to[c->n++] = word;
     return 0;
 }

@@ -20,8 +20,8 @@ static void print_shapes(const kolo_session *s)
     }
     for (int i = 0; i < s->shapes; i++) {
         const kolo_shape *k = &s->shape[i];
-        printf("plan %d: %d x %ld pictures of %ld x %ld, %ld actions, %.1f MiB while it runs\n", i, k->slots, (long)k->rows, (long)k->width,
-               (long)k->height, (long)k->plan->actions, (double)k->scratch / 0x1p20);
+        printf("plan %d: %d x %ld pictures of %ld x %ld, %ld actions, %.1f MiB while it runs\n", i, k->slots, (long)k->rows, (long)k->width, (long)k->height,
+               (long)k->plan->actions, (double)k->scratch / 0x1p20);
     }
 }
 

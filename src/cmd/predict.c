@@ -101,8 +101,7 @@ static int show(kolo_session *session, const kolo_options *o, int64_t n, const c
     char *text = NULL;
     size_t bytes = 0;
     int rc = *o->labels ? read_names(&out, o->labels) : 0;
-    if (rc == 0 && *o->logits && !(out.json = open_memstream(&text, &bytes)))
-        rc = kolo_fail(KOLO_ECONFIG, "out of memory for %s", o->logits);
+    if (rc == 0 && *o->logits && !(out.json = open_memstream(&text, &bytes))) rc = kolo_fail(KOLO_ECONFIG, "out of memory for %s", o->logits);
     if (rc == 0) rc = kolo_predict(session, n, path, take, &out);
     fflush(stdout);
     if (out.json) {

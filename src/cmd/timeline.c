@@ -108,9 +108,7 @@ static int merge_rank(merge *m, const char *folder, int rank)
 static int merge_all(merge *m, const char *folder)
 {
     int *rank, ranks = lib_timeline_ranks(folder, &rank), rc = ranks < 0 ? ranks : 0;
-    if (ranks == 0)
-        rc = kolo_fail(KOLO_EINPUT, "%s: no rank-N.json there; a job writes them with KOLO_COMM_TIMELINE=%s", folder,
-                       folder);
+    if (ranks == 0) rc = kolo_fail(KOLO_EINPUT, "%s: no rank-N.json there; a job writes them with KOLO_COMM_TIMELINE=%s", folder, folder);
     for (int i = 0; i < ranks && rc == 0; i++) rc = merge_rank(m, folder, rank[i]);
     free(rank);
     if (rc == 0) fputs(m->events ? "\n]\n" : "[]\n", m->out);
@@ -131,8 +129,7 @@ static int merge_folder(const char *folder)
         printf("%s: %ld events of %d ranks, clocks known to %.1f us\n", path, m.events, m.ranks, m.error * 1e6);
         if (m.lost) printf("%ld events were lost: they came faster than they could be written\n", m.lost);
         if (m.broken) printf("%ld lines that are no whole event were left out\n", m.broken);
-        if (m.unaligned)
-            printf("%d ranks do not say how their clock differs: their times stand as they are\n", m.unaligned);
+        if (m.unaligned) printf("%d ranks do not say how their clock differs: their times stand as they are\n", m.unaligned);
     }
     free(path);
     free(aside);
@@ -141,7 +138,6 @@ static int merge_folder(const char *folder)
 
 int kolo_command_timeline(int n, char **words)
 {
-    if (n != 2 || strcmp(words[0], "merge") != 0)
-        return kolo_fail(KOLO_ECONFIG, "kolo timeline: merge FOLDER; the folder is what KOLO_COMM_TIMELINE named");
+    if (n != 2 || strcmp(words[0], "merge") != 0) return kolo_fail(KOLO_ECONFIG, "kolo timeline: merge FOLDER; the folder is what KOLO_COMM_TIMELINE named");
     return merge_folder(words[1]);
 }

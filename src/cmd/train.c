@@ -45,8 +45,8 @@ static int verify(kolo_session *session, bool ema, bool tells)
     KOLO_TRY(kolo_verify(session, ema, o->pairs, &scores, &v));
     int rc = tells && *o->roc ? kolo_roc_write(o->roc, o->pairs, &scores, &v) : 0;
     if (tells && rc == 0)
-        printf("%s: accuracy %.4f +- %.4f  EER %.4f  AUC %.4f  TAR %.4f at FAR 0.01  (%ld pairs, folds: %d)\n", o->pairs,
-               v.accuracy, v.error, v.eer, v.auc, v.tar, (long)scores.count, v.folds);
+        printf("%s: accuracy %.4f +- %.4f  EER %.4f  AUC %.4f  TAR %.4f at FAR 0.01  (%ld pairs, folds: %d)\n", o->pairs, v.accuracy, v.error, v.eer, v.auc,
+               v.tar, (long)scores.count, v.folds);
     kolo_pair_scores_free(&scores);
     return rc;
 }
@@ -63,8 +63,7 @@ static void print_boxes(const kolo_evaluation *e)
     }
     for (int i = 0; i < 2 && e->voc[i] >= 0; i++)
         printf(" VOC mean AP by the rule of %s @[ IoU=0.50 ] = %.4f\n", i ? "2010, all points   " : "2007, eleven points", e->voc[i]);
-    printf("AP %.12f  AP50 %.12f  (%ld pictures, %.1f s, %.0f img/s)\n", e->line[0], e->line[1], (long)e->rows, e->seconds,
-           (double)e->rows / e->seconds);
+    printf("AP %.12f  AP50 %.12f  (%ld pictures, %.1f s, %.0f img/s)\n", e->line[0], e->line[1], (long)e->rows, e->seconds, (double)e->rows / e->seconds);
 }
 
 /* file: of weights, or NULL: those of the run. */
@@ -80,8 +79,8 @@ static int evaluate(kolo_launch *launch, kolo_options *options, const char *file
     else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, options->results, &e));
     if (launch->rank == 0 && session.task != KOLO_TASK_CLASSIFY) print_boxes(&e);
     else if (launch->rank == 0 && !*options->pairs)
-        printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5,
-               (long)e.rows, e.seconds, (double)e.rows / e.seconds);
+        printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5, (long)e.rows, e.seconds,
+               (double)e.rows / e.seconds);
     fflush(stdout);
 fail:
     kolo_session_close(&session);
@@ -99,8 +98,7 @@ static int no_matter(void *context, const char *word)
 static int check_eval(const kolo_options *o, int n, char **words)
 {
     kolo_options said;
-    if (!*o->run && !*o->weights && !*o->init)
-        return kolo_fail(KOLO_ECONFIG, "nothing to evaluate: give run=DIR or weights=FILE");
+    if (!*o->run && !*o->weights && !*o->init) return kolo_fail(KOLO_ECONFIG, "nothing to evaluate: give run=DIR or weights=FILE");
     if (!*o->val || !strcmp(o->val, "none")) return kolo_fail(KOLO_ECONFIG, "no validation data: give val=DIR");
     kolo_options_default(&said);
     int rc = kolo_options_read_arguments(&said, n, words, &(kolo_option_hooks){.positional = no_matter});

@@ -140,8 +140,7 @@ static void within(comm_build *b, const comm_adasum *a, bool back)
 /* Members of the own node, and the first member of every node. */
 static int hierarchical(comm_build *b, comm_adasum *a, const int *node_of)
 {
-    int *list = kolo_alloc(2 * (size_t)b->n * sizeof *list), *local = list, *first = list + b->n, locals = 0, nodes = 0,
-        rc = 0;
+    int *list = kolo_alloc(2 * (size_t)b->n * sizeof *list), *local = list, *first = list + b->n, locals = 0, nodes = 0, rc = 0;
     if (!list) return KOLO_ECONFIG;
     comm_build node = *b, top = *b;
     for (int i = 0; i < b->n; i++) {
@@ -193,8 +192,7 @@ int comm_adasum_make(comm_adasum **out, const comm_adasum_problem *p)
     a->count = kolo_alloc((size_t)(p->tensors + 1) * sizeof *a->count);
     if (!a->count) goto fail;
     for (int t = 0; t < p->tensors; t++) a->total += a->count[t] = p->count[t];
-    comm_build b =
-        comm_build_begin(&a->schedule, &(comm_problem){.me = p->me, .members = p->members, .in_place = true});
+    comm_build b = comm_build_begin(&a->schedule, &(comm_problem){.me = p->me, .members = p->members, .in_place = true});
     place_scratch(a, &b);
     KOLO_TRY_GOTO(rc, p->node_of ? hierarchical(&b, a, p->node_of) : between(&b, a));
     KOLO_TRY_GOTO(rc, a->schedule.status);
@@ -219,10 +217,7 @@ const comm_schedule *comm_adasum_schedule(const comm_adasum *a) { return &a->sch
 
 /* ---- the arithmetic --------------------------------------------------------------------------------------------------------- */
 
-static char *at_place(const comm_run *run, comm_place place)
-{
-    return run->buffer[place.buffer] + (size_t)place.at * run->width;
-}
+static char *at_place(const comm_run *run, comm_place place) { return run->buffer[place.buffer] + (size_t)place.at * run->width; }
 
 /* Visits every tensor's stretch that `index` holds after `levels`: in the vector, and in a packed copy. */
 static void copy_packed(const comm_adasum *a, const comm_run *run, comm_place pack, int index, int levels, bool to_pack)

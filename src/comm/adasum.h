@@ -40,8 +40,7 @@ const comm_schedule *comm_adasum_schedule(const comm_adasum *adasum);
 void comm_adasum_begin(comm_adasum *adasum, comm_run *run);
 
 /* Two whole vectors of one process; out may be left or right. */
-void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_wire type, const int64_t *count,
-                      int tensors);
+void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_wire type, const int64_t *count, int tensors);
 /* One tensor of any number of members (at most COMM_FOLD_MAX) that one process sees, in the tree above: the result stands in vector[0]; the other vectors are
  * used for what is between. */
 void comm_adasum_members(void *const *vector, int members, enum kolo_wire type, int64_t count);

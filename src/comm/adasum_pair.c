@@ -82,8 +82,7 @@ void adasum_apply(void *out, const void *a, const void *b, int64_t count, enum k
     }
 }
 
-void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_wire type, const int64_t *count,
-                      int tensors)
+void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_wire type, const int64_t *count, int tensors)
 {
     size_t at = 0, width = comm_width(type);
     for (int t = 0; t < tensors; at += (size_t)count[t++] * width) {

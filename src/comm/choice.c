@@ -7,10 +7,7 @@
 #include "comm/inside.h"
 #include "kolo/error.h"
 
-static bool forced(const kolo_comm *comm)
-{
-    return comm_selector_asks(comm->choice.selector, KOLO_ALLREDUCE, -1, 0); /* no line of a table is of -1 members */
-}
+static bool forced(const kolo_comm *comm) { return comm_selector_asks(comm->choice.selector, KOLO_ALLREDUCE, -1, 0); /* no line of a table is of -1 members */ }
 
 int comm_choice_open(kolo_comm *comm, const kolo_comm_config *config)
 {
@@ -59,8 +56,7 @@ int comm_choice_make(kolo_comm *comm, comm_schedule *schedule, int64_t count, si
                       .width = width,
                       .node_of = comm->choice.apart};
     const comm_algorithm_row *row = choose(comm, &p);
-    if (!comm->tree.plain && (!forced(comm) || strcmp(row->name, "direct") == 0))
-        return comm_schedule_direct(schedule, l->node, l->nodes, count, &comm->tree);
+    if (!comm->tree.plain && (!forced(comm) || strcmp(row->name, "direct") == 0)) return comm_schedule_direct(schedule, l->node, l->nodes, count, &comm->tree);
     if (comm->canonical && (!comm->tree.plain || !row->ordered(&p)))
         return kolo_fail(KOLO_ECONFIG, "comm: algorithm %s has no canonical order%s", row->name,
                          comm->tree.plain ? "; take auto" : " over this placement of ranks; take auto or direct");

@@ -46,12 +46,10 @@ static int reduce_across(kolo_comm *comm, int64_t count, int type, int op)
         const void *source[COMM_MAX_LOCAL];
         for (int i = 0; i < node->fragment[f].n; i++) source[i] = stage_of(comm, node->fragment[f].local[i]);
         void *home = stage_of(comm, comm_node_home(node, f, 0));
-        comm_fold(&(comm_folding){.type = type, .op = op, .tree = node->tree}, &home, 1, source, node->fragment[f].n,
-                  count);
+        comm_fold(&(comm_folding){.type = type, .op = op, .tree = node->tree}, &home, 1, source, node->fragment[f].n, count);
         comm->engine.small.buffer[COMM_PART + f] = home;
     }
-    if (node->me == 0)
-        KOLO_TRY(comm_choice_make(comm, &comm->small, count, width));
+    if (node->me == 0) KOLO_TRY(comm_choice_make(comm, &comm->small, count, width));
     return across(comm, stage_of(comm, 0), type, op);
 }
 
@@ -77,14 +75,12 @@ static int allreduce_chunk(kolo_comm *comm, enum comm_meeting what, char *data, 
 int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_wire type, enum kolo_reduce op)
 {
     if (count < 0 || !comm_combine_of(type, op))
-        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_allreduce: count %lld, type %d, op %d", (long long)count, (int)type,
-                         (int)op);
+        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_allreduce: count %lld, type %d, op %d", (long long)count, (int)type, (int)op);
     if (comm_alone(comm)) return 0;
     int64_t most = COMM_STAGE / (int64_t)comm_width(type);
     for (int64_t at = 0; at < count; at += most) {
         char *chunk = (char *)data + (size_t)at * comm_width(type);
-        KOLO_TRY(
-            allreduce_chunk(comm, COMM_ALLREDUCE, chunk, count - at < most ? count - at : most, (int)type, (int)op));
+        KOLO_TRY(allreduce_chunk(comm, COMM_ALLREDUCE, chunk, count - at < most ? count - at : most, (int)type, (int)op));
     }
     if (op == KOLO_AVERAGE) comm_scale(data, data, count, type, comm->launch->size, 1);
     return 0;
@@ -102,8 +98,7 @@ int kolo_comm_barrier(kolo_comm *comm)
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)
 {
     const kolo_launch *launch = comm->launch;
-    if (root < 0 || root >= launch->size)
-        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_broadcast: root %d of %d", root, launch->size);
+    if (root < 0 || root >= launch->size) return kolo_fail(KOLO_EINTERNAL, "kolo_comm_broadcast: root %d of %d", root, launch->size);
     if (comm_alone(comm)) return 0;
     int from = launch->node_of[root] == launch->node ? launch->local_of[root] : 0;
     for (size_t at = 0; at < bytes; at += COMM_STAGE) {
@@ -112,9 +107,7 @@ int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)
         if (launch->rank == root) memcpy(stage_of(comm, from), (char *)data + at, some);
         KOLO_TRY(meet(comm, COMM_BROADCAST));
         if (comm->node.nodes > 1) {
-            if (comm->node.me == 0)
-                KOLO_TRY(comm_schedule_broadcast(&comm->small, launch->node, launch->nodes, launch->node_of[root],
-                                                 (int64_t)some));
+            if (comm->node.me == 0) KOLO_TRY(comm_schedule_broadcast(&comm->small, launch->node, launch->nodes, launch->node_of[root], (int64_t)some));
             KOLO_TRY(across(comm, stage_of(comm, from), KOLO_WIRE_U8, KOLO_MAX));
         }
         if (launch->rank != root) memcpy((char *)data + at, stage_of(comm, from), some);
@@ -127,8 +120,7 @@ static int gather_across(kolo_comm *comm, size_t some, int root)
     const kolo_launch *launch = comm->launch;
     if (comm->node.me == 0) {
         for (int l = 0; l < comm->node.ranks; l++) comm->engine.small.buffer[COMM_PART + l] = stage_of(comm, l);
-        KOLO_TRY(comm_schedule_gather(&comm->small, launch->node, root, (int64_t)some, launch->size, launch->node_of,
-                                      launch->local_of));
+        KOLO_TRY(comm_schedule_gather(&comm->small, launch->node, root, (int64_t)some, launch->size, launch->node_of, launch->local_of));
     }
     return across(comm, comm_shm_collect(&comm->node), KOLO_WIRE_U8, KOLO_MAX);
 }
@@ -136,15 +128,13 @@ static int gather_across(kolo_comm *comm, size_t some, int root)
 int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all, int root)
 {
     const kolo_launch *launch = comm->launch;
-    if (root < 0 || root >= launch->size)
-        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_gather: root %d of %d", root, launch->size);
+    if (root < 0 || root >= launch->size) return kolo_fail(KOLO_EINTERNAL, "kolo_comm_gather: root %d of %d", root, launch->size);
     if (comm_alone(comm)) {
         if (bytes) memmove(all, mine, bytes);
         return 0;
     }
     size_t most = COMM_STAGE;
-    if (comm->node.nodes > 1 && comm->collect_bytes / (size_t)launch->size < most)
-        most = comm->collect_bytes / (size_t)launch->size;
+    if (comm->node.nodes > 1 && comm->collect_bytes / (size_t)launch->size < most) most = comm->collect_bytes / (size_t)launch->size;
     for (size_t at = 0; at < bytes; at += most) {
         size_t some = bytes - at < most ? bytes - at : most;
         comm->seq++;
@@ -152,8 +142,7 @@ int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all,
         KOLO_TRY(meet(comm, COMM_GATHER));
         if (comm->node.nodes > 1) KOLO_TRY(gather_across(comm, some, root));
         for (int r = 0; launch->rank == root && r < launch->size; r++) {
-            const char *from = launch->node_of[r] == launch->node ? stage_of(comm, launch->local_of[r])
-                                                                  : comm_shm_collect(&comm->node) + (size_t)r * some;
+            const char *from = launch->node_of[r] == launch->node ? stage_of(comm, launch->local_of[r]) : comm_shm_collect(&comm->node) + (size_t)r * some;
             memcpy((char *)all + (size_t)r * bytes + at, from, some);
         }
     }

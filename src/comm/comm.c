@@ -14,12 +14,10 @@ enum { INLINE_BYTES = 512 << 10 };
 
 static int check_launch(const kolo_launch *l)
 {
-    if (l->size < 1 || l->rank < 0 || l->rank >= l->size || l->nodes < 1 || l->local_size < 1 ||
-        (l->size > 1 && (!l->node_of || !l->local_of)))
+    if (l->size < 1 || l->rank < 0 || l->rank >= l->size || l->nodes < 1 || l->local_size < 1 || (l->size > 1 && (!l->node_of || !l->local_of)))
         return kolo_fail(KOLO_EINTERNAL, "comm: launch knows no node map (rank %d of %d)", l->rank, l->size);
     if (l->local_size > COMM_MAX_LOCAL)
-        return kolo_fail(KOLO_ELAUNCH, "comm: %d ranks on host %s; at most %d are supported: use more threads a rank",
-                         l->local_size, l->host, COMM_MAX_LOCAL);
+        return kolo_fail(KOLO_ELAUNCH, "comm: %d ranks on host %s; at most %d are supported: use more threads a rank", l->local_size, l->host, COMM_MAX_LOCAL);
     return 0;
 }
 
@@ -51,8 +49,7 @@ static int make_order(kolo_comm *comm)
 {
     const kolo_launch *l = comm->launch;
     comm_node *node = &comm->node;
-    KOLO_TRY(comm->canonical ? comm_tree_ranks(&comm->tree, l->size, l->node_of, l->nodes)
-                             : comm_tree_nodes(&comm->tree, l->nodes));
+    KOLO_TRY(comm->canonical ? comm_tree_ranks(&comm->tree, l->size, l->node_of, l->nodes) : comm_tree_nodes(&comm->tree, l->nodes));
     node->tree = comm->canonical;
     node->fragment = kolo_alloc((size_t)node->ranks * sizeof *node->fragment);
     if (!node->fragment) return KOLO_ECONFIG;
@@ -144,16 +141,12 @@ static int create(kolo_comm *comm, const kolo_comm_config *config, const kolo_co
     KOLO_TRY(comm_choice_open(comm, config));
     if (!device) return open_host(comm, config);
     KOLO_TRY(comm_device_choose(comm, config, device));
-    comm->host_bytes =
-        comm_on_host(comm) ? kolo_round_up(comm->arena_bytes, KOLO_ALIGN) + KOLO_HOST_SUM * sizeof(double) : 0;
+    comm->host_bytes = comm_on_host(comm) ? kolo_round_up(comm->arena_bytes, KOLO_ALIGN) + KOLO_HOST_SUM * sizeof(double) : 0;
     KOLO_TRY(open_host(comm, config));
     return comm_device_open(comm, config, device);
 }
 
-int kolo_comm_create(kolo_comm **out, kolo_launch *launch, const kolo_comm_config *config)
-{
-    return kolo_comm_create_on(out, launch, config, NULL);
-}
+int kolo_comm_create(kolo_comm **out, kolo_launch *launch, const kolo_comm_config *config) { return kolo_comm_create_on(out, launch, config, NULL); }
 
 int kolo_comm_create_on(kolo_comm **out, kolo_launch *launch, const kolo_comm_config *config, const kolo_comm_device *device)
 {
@@ -225,15 +218,12 @@ static int add_bucket(kolo_comm *comm, size_t offset, int64_t count, enum kolo_w
 
 int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count)
 {
-    if (comm->committed)
-        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %lld declared after commit", (long long)comm->buckets);
+    if (comm->committed) return kolo_fail(KOLO_EINTERNAL, "comm: bucket %lld declared after commit", (long long)comm->buckets);
     if (comm->buckets == COMM_MAX_BUCKETS - 1) /* one is the host half's own */
         return kolo_fail(KOLO_ECONFIG, "comm: more than %d buckets; raise bucket_mb", COMM_MAX_BUCKETS - 1);
-    if (count < 0 || offset % sizeof(float) != 0 || offset > comm->arena_bytes ||
-        (size_t)count > (comm->arena_bytes - offset) / sizeof(float))
-        return kolo_fail(KOLO_EINTERNAL,
-                         "comm: bucket %lld (offset %zu, %lld elements) is not within the arena of %zu bytes",
-                         (long long)comm->buckets, offset, (long long)count, comm->arena_bytes);
+    if (count < 0 || offset % sizeof(float) != 0 || offset > comm->arena_bytes || (size_t)count > (comm->arena_bytes - offset) / sizeof(float))
+        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %lld (offset %zu, %lld elements) is not within the arena of %zu bytes", (long long)comm->buckets, offset,
+                         (long long)count, comm->arena_bytes);
     KOLO_TRY(add_bucket(comm, offset, count, KOLO_WIRE_F32));
     int bucket = (int)comm->declared++;
     return comm->device.type ? comm->device.type->bucket(comm->device.reducer, bucket, offset, count) : 0;
@@ -268,8 +258,7 @@ static int make_schedules(kolo_comm *comm)
         const comm_bucket *b = &comm->bucket[i];
         if (me >= b->slices) continue;
         int64_t from = comm_bucket_slice(b, me), count = comm_bucket_slice(b, me + 1) - from;
-        if (count > INT_MAX)
-            return kolo_fail(KOLO_ECONFIG, "comm: bucket %d is too large for MPI: lower bucket_mb", b->index);
+        if (count > INT_MAX) return kolo_fail(KOLO_ECONFIG, "comm: bucket %d is too large for MPI: lower bucket_mb", b->index);
         size_t width = comm_width(b->type);
         const comm_schedule *s = NULL;
         KOLO_TRY(make_schedule(comm, i, from, count, &s));
@@ -285,8 +274,7 @@ uint64_t comm_declaration(const kolo_comm *comm)
     uint64_t hash = comm_mix(comm_mix(0xcbf29ce484222325ull, comm->arena_bytes), comm->canonical);
     hash = comm_mix(comm_mix(hash, comm_choice_digest(comm)), (uint64_t)comm->buckets);
     for (int64_t i = 0; i < comm->buckets; i++)
-        hash = comm_combined_hash(&comm->bucket[i], comm_mix(comm_mix(hash, comm->bucket[i].offset),
-                                                             (uint64_t)comm->bucket[i].count));
+        hash = comm_combined_hash(&comm->bucket[i], comm_mix(comm_mix(hash, comm->bucket[i].offset), (uint64_t)comm->bucket[i].count));
     return comm_compressed_hash(comm, hash);
 }
 
@@ -311,8 +299,7 @@ static int compare_declarations(kolo_comm *comm)
 int kolo_comm_commit(kolo_comm *comm)
 {
     if (comm->committed) return kolo_fail(KOLO_EINTERNAL, "comm: committed twice");
-    if (comm->device.type && comm_on_host(comm))
-        KOLO_TRY(add_bucket(comm, kolo_round_up(comm->arena_bytes, KOLO_ALIGN), KOLO_HOST_SUM, KOLO_WIRE_F64));
+    if (comm->device.type && comm_on_host(comm)) KOLO_TRY(add_bucket(comm, kolo_round_up(comm->arena_bytes, KOLO_ALIGN), KOLO_HOST_SUM, KOLO_WIRE_F64));
     if (!comm_alone(comm)) {
         comm->engine.bucket = comm->bucket;
         int rc = comm->launch->nodes > 1 && comm_on_host(comm) ? make_schedules(comm) : 0;
@@ -336,8 +323,7 @@ int kolo_comm_host_sum(kolo_comm *comm, size_t *offset)
 static comm_bucket *find(kolo_comm *comm, int bucket, int64_t buckets)
 {
     if (comm->committed && bucket >= 0 && bucket < buckets) return &comm->bucket[bucket];
-    kolo_fail(KOLO_EINTERNAL, "comm: bucket %d of %lld%s", bucket, (long long)buckets,
-              comm->committed ? "" : " before commit");
+    kolo_fail(KOLO_EINTERNAL, "comm: bucket %d of %lld%s", bucket, (long long)buckets, comm->committed ? "" : " before commit");
     return NULL;
 }
 
@@ -368,8 +354,7 @@ int kolo_comm_host_start(kolo_comm *comm, int bucket)
     comm_bucket *b = find(comm, bucket, comm->buckets);
     if (!b) return KOLO_EINTERNAL;
     uint64_t round = atomic_load_explicit(&b->round, memory_order_relaxed) + 1;
-    if (round != b->waited + 1)
-        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d started twice without a wait", bucket);
+    if (round != b->waited + 1) return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d started twice without a wait", bucket);
     if (!comm_alone(comm) && comm_node_broken(&comm->node)) return comm_node_broken_text(&comm->node);
     atomic_store_explicit(&b->round, round, memory_order_relaxed);
     if (comm_alone(comm) || b->count == 0) return 0;
@@ -390,8 +375,7 @@ int kolo_comm_host_wait(kolo_comm *comm, int bucket)
     comm_bucket *b = find(comm, bucket, comm->buckets);
     if (!b) return KOLO_EINTERNAL;
     uint64_t round = atomic_load_explicit(&b->round, memory_order_relaxed);
-    if (round != b->waited + 1)
-        return kolo_fail(KOLO_EINTERNAL, "comm: wait for bucket %d, which was not started", bucket);
+    if (round != b->waited + 1) return kolo_fail(KOLO_EINTERNAL, "comm: wait for bucket %d, which was not started", bucket);
     if (!comm_alone(comm) && b->count > 0) {
         if (!comm_node_done(&comm->node, b, round)) {
             double begin = kolo_time();

@@ -13,12 +13,9 @@ int kolo_comm_compress(kolo_comm *comm, const comm_compress *config, const comm_
     if (config->kind == COMM_NONE) return 0;
     if (comm->committed) return kolo_fail(KOLO_EINTERNAL, "comm: compression asked for after commit");
     if (comm->canonical)
-        return kolo_fail(KOLO_ECONFIG,
-                         "comm: %s changes the bits with the grid, canonical sums do not: take one of them",
-                         comm_compress_name(config->kind));
+        return kolo_fail(KOLO_ECONFIG, "comm: %s changes the bits with the grid, canonical sums do not: take one of them", comm_compress_name(config->kind));
     if (comm->device.type)
-        return kolo_fail(KOLO_ECONFIG, "comm: %s is for gradients in host memory: device=cpu, or no compression",
-                         comm_compress_name(config->kind));
+        return kolo_fail(KOLO_ECONFIG, "comm: %s is for gradients in host memory: device=cpu, or no compression", comm_compress_name(config->kind));
     free(comm->matrix);
     comm->matrix = kolo_alloc((size_t)(matrices + 1) * sizeof *comm->matrix);
     if (!comm->matrix) return KOLO_ECONFIG;
@@ -48,12 +45,10 @@ uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash)
     uint64_t bits[3];
     memcpy(bits, (const double[]){c->density, c->momentum, c->clip}, sizeof bits);
     hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)c->kind), bits[0]), bits[1]), bits[2]);
-    hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)c->warmup), (uint64_t)c->rank), c->seed),
-                    (uint64_t)comm->matrices);
+    hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)c->warmup), (uint64_t)c->rank), c->seed), (uint64_t)comm->matrices);
     for (int i = 0; i < comm->matrices; i++) {
         const comm_matrix *m = &comm->matrix[i];
-        hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)m->at), (uint64_t)m->groups), (uint64_t)m->columns),
-                        (uint64_t)m->lanes);
+        hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)m->at), (uint64_t)m->groups), (uint64_t)m->columns), (uint64_t)m->lanes);
     }
     return comm_mix(hash, (uint64_t)c->start);
 }
@@ -93,10 +88,7 @@ int comm_compressed_agree(kolo_comm *comm)
 
 size_t kolo_comm_carried_bytes(const kolo_comm *comm) { return comm->carried_bytes; }
 
-static carried_head head_of(const kolo_comm *comm)
-{
-    return (carried_head){comm_declaration(comm), own_bytes(comm), comm->launch->rank, comm->launch->size};
-}
+static carried_head head_of(const kolo_comm *comm) { return (carried_head){comm_declaration(comm), own_bytes(comm), comm->launch->rank, comm->launch->size}; }
 
 void kolo_comm_carried_save(const kolo_comm *comm, void *to)
 {
@@ -121,10 +113,8 @@ int kolo_comm_carried_load(kolo_comm *comm, const void *from)
     memcpy(&head, at, sizeof head);
     at += sizeof head;
     if (memcmp(&head, &own, sizeof head))
-        return kolo_fail(
-            KOLO_EINPUT,
-            "what compression carried is of another grid (rank %lld of %lld, this one is %d of %d) or another plan",
-            (long long)head.rank, (long long)head.size, comm->launch->rank, comm->launch->size);
+        return kolo_fail(KOLO_EINPUT, "what compression carried is of another grid (rank %lld of %lld, this one is %d of %d) or another plan",
+                         (long long)head.rank, (long long)head.size, comm->launch->rank, comm->launch->size);
     for (int64_t b = 0; e->codec && b < comm->buckets; b++) {
         if (!e->codec[b]) continue;
         size_t bytes = comm_codec_state_bytes(e->codec[b]);

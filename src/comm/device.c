@@ -85,8 +85,7 @@ static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, 
 }
 
 /* On rank 0: the first row that fits; why: what is said against the last one before it that was meant for as many. */
-static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name, bool host,
-                       const card *all)
+static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name, bool host, const card *all)
 {
     decision d = {.row = -1};
     char why[REASON];
@@ -103,8 +102,7 @@ static decision decide(const kolo_comm *comm, const kolo_reducer_type *const *ty
 }
 
 /* Rows that come to be judged are asked, no others: that may open a library. */
-static void fill_card(card *mine, const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name,
-                      const char *uuid)
+static void fill_card(card *mine, const kolo_comm *comm, const kolo_reducer_type *const *type, const char *name, const char *uuid)
 {
     snprintf(mine->uuid, sizeof mine->uuid, "%s", uuid ? uuid : "");
     for (int i = 0; type[i] && i < ROWS; i++) {
@@ -138,8 +136,7 @@ static int agree_on_row(kolo_comm *control, kolo_comm *comm, const kolo_comm_dev
     KOLO_TRY_GOTO(rc, kolo_comm_gather(control, &mine, sizeof mine, all, 0));
     if (first) *d = decide(comm, type, name, device->host, all);
     KOLO_TRY_GOTO(rc, kolo_comm_broadcast(control, d, sizeof *d, 0));
-    if (d->row < 0)
-        rc = kolo_fail(KOLO_ECONFIG, "no reducer can sum the gradients of these ranks; %s; use reducer=auto", d->why);
+    if (d->row < 0) rc = kolo_fail(KOLO_ECONFIG, "no reducer can sum the gradients of these ranks; %s; use reducer=auto", d->why);
     else comm->device.type = type[d->row];
 fail:
     free(all);
@@ -159,8 +156,7 @@ int comm_device_choose(kolo_comm *comm, const kolo_comm_config *config, const ko
     const char *name = comm->device.type->name;
     snprintf(comm->device.name, sizeof comm->device.name, "%s%s%.40s", name, *d.note ? " " : "", d.note);
     if (comm_alone(comm)) kolo_debug("gradients of the only rank: %s", comm->device.name);
-    else if (comm_on_host(comm))
-        kolo_info("gradients travel through host memory (%s)%s%s", name, *d.why ? "; " : "", d.why);
+    else if (comm_on_host(comm)) kolo_info("gradients travel through host memory (%s)%s%s", name, *d.why ? "; " : "", d.why);
     else kolo_info("gradients are summed by %s between %d GPUs", comm->device.name, comm->launch->size);
     return 0;
 }
@@ -230,8 +226,7 @@ int kolo_comm_sum(kolo_comm *comm, double *data, int64_t count)
     const comm_device *d = &comm->device;
     if (!d->type) return kolo_comm_allreduce(comm, data, count, KOLO_WIRE_F64, KOLO_SUM);
     if (count < 0 || !comm->committed)
-        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_sum: count %lld%s", (long long)count,
-                         comm->committed ? "" : " before commit");
+        return kolo_fail(KOLO_EINTERNAL, "kolo_comm_sum: count %lld%s", (long long)count, comm->committed ? "" : " before commit");
     return count ? d->type->sum(d->reducer, data, count) : 0;
 }
 
@@ -282,8 +277,7 @@ int kolo_comm_agree(kolo_comm *comm, int status)
     if (status < 0) return kolo_fail(status, "%s", own);
     KOLO_TRY(rc);
     if (first == none) return 0;
-    return kolo_fail(word.status, "rank %lld on host %s: %s", (long long)first, comm_node_host(&comm->node, (int)first),
-                     word.text);
+    return kolo_fail(word.status, "rank %lld on host %s: %s", (long long)first, comm_node_host(&comm->node, (int)first), word.text);
 }
 
 int kolo_comm_host_fail(kolo_comm *comm, int status)

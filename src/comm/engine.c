@@ -70,8 +70,7 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
     lane->taken = true;
     lane->buffer[COMM_SCRATCH] = lane->scratch;
     lane->buffer[COMM_OWN] = node->arena[node->me] + at;
-    for (int f = 0; f < node->fragments; f++)
-        lane->buffer[COMM_PART + f] = node->arena[comm_node_home(node, f, node->me)] + at;
+    for (int f = 0; f < node->fragments; f++) lane->buffer[COMM_PART + f] = node->arena[comm_node_home(node, f, node->me)] + at;
     lane->run = (comm_run){.schedule = &e->schedule[b->index],
                            .transport = e->transport,
                            .lane = lane->lane,
@@ -113,9 +112,7 @@ static int advance(comm_engine *e, comm_run *run, bool *moved)
         e->failed_at = kolo_time();
         snprintf(e->text, sizeof e->text, "%s", kolo_error_text());
     }
-    if (rc == 0)
-        atomic_store_explicit(&e->node->control[e->node->me]->lagging, e->transport->lagging(run->lane),
-                              memory_order_relaxed);
+    if (rc == 0) atomic_store_explicit(&e->node->control[e->node->me]->lagging, e->transport->lagging(run->lane), memory_order_relaxed);
     return rc;
 }
 
@@ -219,9 +216,7 @@ int comm_engine_start(comm_engine *e)
     e->active = kolo_alloc(COMM_RING_SLOTS * sizeof *e->active);
     if (!e->ring || !e->active) return KOLO_ECONFIG;
     int rc = pthread_create(&e->thread, NULL, engine_main, e);
-    if (rc)
-        return kolo_fail(KOLO_EINTERNAL, "comm: no progress thread: %s; raise the limit of processes (ulimit -u)",
-                         strerror(rc));
+    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no progress thread: %s; raise the limit of processes (ulimit -u)", strerror(rc));
     e->running = true;
     return 0;
 }

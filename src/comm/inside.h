@@ -39,13 +39,13 @@ struct kolo_comm {
     bool canonical, committed;
     comm_choice choice;
     size_t arena_bytes, host_bytes, collect_bytes; /* host_bytes: of the arena in host memory */
-    void *alone; /* the host arena when there is one rank */
+    void *alone;                                   /* the host arena when there is one rank */
     comm_bucket *bucket;
     int64_t declared, buckets, capacity; /* by the caller; with the host half's own one */
-    uint32_t seq;        /* meetings so far; the same on all ranks of the node */
-    comm_schedule small; /* of the network part of a small collective */
-    comm_compress compress; /* between nodes; compressed.c */
-    comm_matrix *matrix;    /* [matrices] of the arena */
+    uint32_t seq;                        /* meetings so far; the same on all ranks of the node */
+    comm_schedule small;                 /* of the network part of a small collective */
+    comm_compress compress;              /* between nodes; compressed.c */
+    comm_matrix *matrix;                 /* [matrices] of the arena */
     int matrices;
     size_t carried_bytes; /* from step to step, the largest of all ranks */
     _Atomic int64_t wait_ns, bytes, calls;

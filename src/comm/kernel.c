@@ -37,10 +37,9 @@ COMBINE_INTEGER(i64, int64_t, uint64_t)
 COMBINE(or_bool, uint8_t, (a | b) != 0)
 COMBINE(and_bool, uint8_t, (a != 0) & (b != 0))
 
-#define ROW(suffix)                                                                          \
-    {                                                                                        \
-        [KOLO_SUM] = sum_##suffix, [KOLO_AVERAGE] = sum_##suffix, [KOLO_MIN] = min_##suffix, \
-        [KOLO_MAX] = max_##suffix, [KOLO_PRODUCT] = product_##suffix                         \
+#define ROW(suffix)                                                                                                                                       \
+    {                                                                                                                                                     \
+        [KOLO_SUM] = sum_##suffix, [KOLO_AVERAGE] = sum_##suffix, [KOLO_MIN] = min_##suffix, [KOLO_MAX] = max_##suffix, [KOLO_PRODUCT] = product_##suffix \
     }
 
 static const struct row {
@@ -57,12 +56,7 @@ static const struct row {
     [KOLO_WIRE_BF16] = {2, {0}},
     [KOLO_WIRE_F32] = {4, ROW(f32)},
     [KOLO_WIRE_F64] = {8, ROW(f64)},
-    [KOLO_WIRE_BOOL] = {1,
-                        {[KOLO_SUM] = or_bool,
-                         [KOLO_AVERAGE] = or_bool,
-                         [KOLO_MIN] = and_bool,
-                         [KOLO_MAX] = or_bool,
-                         [KOLO_PRODUCT] = and_bool}},
+    [KOLO_WIRE_BOOL] = {1, {[KOLO_SUM] = or_bool, [KOLO_AVERAGE] = or_bool, [KOLO_MIN] = and_bool, [KOLO_MAX] = or_bool, [KOLO_PRODUCT] = and_bool}},
 };
 
 comm_combine comm_combine_of(enum kolo_wire type, enum kolo_reduce op)

@@ -37,9 +37,9 @@ enum { COMM_FOLD_MAX = 512 }; /* sources of one fold */
 
 typedef struct comm_folding {
     enum kolo_wire type;
-    enum kolo_reduce op; /* not KOLO_ADASUM */
-    bool tree;           /* the tree that splits at the largest power of two below n; else the chain ((0 + 1) + 2) + ... */
-    int64_t divisor;     /* of the result, as in comm_scale; 0 counts as 1. The op alone never divides */
+    enum kolo_reduce op;        /* not KOLO_ADASUM */
+    bool tree;                  /* the tree that splits at the largest power of two below n; else the chain ((0 + 1) + 2) + ... */
+    int64_t divisor;            /* of the result, as in comm_scale; 0 counts as 1. The op alone never divides */
     double prescale, postscale; /* of every source, of the result; 0 counts as 1 */
 } comm_folding;
 

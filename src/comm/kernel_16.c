@@ -67,34 +67,28 @@ static inline uint16_t narrow_one(float value)
 __attribute__((target("avx2,f16c"))) static int64_t widen_f16c(float *out, const uint16_t *in, int64_t count)
 {
     int64_t i = 0;
-    for (; i + 8 <= count; i += 8)
-        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + i))));
+    for (; i + 8 <= count; i += 8) _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + i))));
     return i;
 }
 
 __attribute__((target("avx2,f16c"))) static int64_t narrow_f16c(uint16_t *out, const float *in, int64_t count)
 {
     int64_t i = 0;
-    for (; i + 8 <= count; i += 8)
-        _mm_storeu_si128((__m128i *)(void *)(out + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+    for (; i + 8 <= count; i += 8) _mm_storeu_si128((__m128i *)(void *)(out + i), _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
     return i;
 }
 
 __attribute__((target("avx512f"))) static int64_t widen_512(float *out, const uint16_t *in, int64_t count)
 {
     int64_t i = 0;
-    for (; i + 16 <= count; i += 16)
-        _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(in + i))));
+    for (; i + 16 <= count; i += 16) _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(in + i))));
     return i;
 }
 
 __attribute__((target("avx512f"))) static int64_t narrow_512(uint16_t *out, const float *in, int64_t count)
 {
     int64_t i = 0;
-    for (; i + 16 <= count; i += 16)
-        _mm256_storeu_si256((__m256i *)(void *)(out + i),
-                            _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+    for (; i + 16 <= count; i += 16) _mm256_storeu_si256((__m256i *)(void *)(out + i), _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
     return i;
 }
 
@@ -140,8 +134,7 @@ void comm_narrow(void *out, const float *in, int64_t count, enum kolo_wire type)
 }
 
 /* Through f32, a piece of the first cache at a time. */
-static void combine(enum kolo_wire type, enum kolo_reduce op, void *out, const void *left, const void *right,
-                    int64_t count)
+static void combine(enum kolo_wire type, enum kolo_reduce op, void *out, const void *left, const void *right, int64_t count)
 {
     enum { PIECE = 1024 };
     _Alignas(64) float a[PIECE], b[PIECE];
@@ -155,11 +148,8 @@ static void combine(enum kolo_wire type, enum kolo_reduce op, void *out, const v
     }
 }
 
-#define COMBINE_16(name, type, op)                                                  \
-    static void name(void *out, const void *left, const void *right, int64_t count) \
-    {                                                                               \
-        combine(type, op, out, left, right, count);                                 \
-    }
+#define COMBINE_16(name, type, op) \
+    static void name(void *out, const void *left, const void *right, int64_t count) { combine(type, op, out, left, right, count); }
 COMBINE_16(sum_f16, KOLO_WIRE_F16, KOLO_SUM)
 COMBINE_16(min_f16, KOLO_WIRE_F16, KOLO_MIN)
 COMBINE_16(max_f16, KOLO_WIRE_F16, KOLO_MAX)
@@ -171,15 +161,9 @@ COMBINE_16(product_bf16, KOLO_WIRE_BF16, KOLO_PRODUCT)
 
 comm_combine comm_combine_16(enum kolo_wire type, enum kolo_reduce op)
 {
-    static const comm_combine f16[KOLO_REDUCE_COUNT] = {[KOLO_SUM] = sum_f16,
-                                                        [KOLO_AVERAGE] = sum_f16,
-                                                        [KOLO_MIN] = min_f16,
-                                                        [KOLO_MAX] = max_f16,
-                                                        [KOLO_PRODUCT] = product_f16};
-    static const comm_combine bf16[KOLO_REDUCE_COUNT] = {[KOLO_SUM] = sum_bf16,
-                                                         [KOLO_AVERAGE] = sum_bf16,
-                                                         [KOLO_MIN] = min_bf16,
-                                                         [KOLO_MAX] = max_bf16,
-                                                         [KOLO_PRODUCT] = product_bf16};
+    static const comm_combine f16[KOLO_REDUCE_COUNT] = {
+        [KOLO_SUM] = sum_f16, [KOLO_AVERAGE] = sum_f16, [KOLO_MIN] = min_f16, [KOLO_MAX] = max_f16, [KOLO_PRODUCT] = product_f16};
+    static const comm_combine bf16[KOLO_REDUCE_COUNT] = {
+        [KOLO_SUM] = sum_bf16, [KOLO_AVERAGE] = sum_bf16, [KOLO_MIN] = min_bf16, [KOLO_MAX] = max_bf16, [KOLO_PRODUCT] = product_bf16};
     return type == KOLO_WIRE_F16 ? f16[op] : bf16[op];
 }

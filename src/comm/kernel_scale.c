@@ -62,9 +62,8 @@ static void scale_16(void *out, const void *in, int64_t count, enum kolo_wire ty
 void comm_scale(void *out, const void *in, int64_t count, enum kolo_wire type, int64_t divisor, double factor)
 {
     static void (*const scale[KOLO_WIRE_COUNT])(void *, const void *, int64_t, int64_t, double) = {
-        [KOLO_WIRE_U8] = scale_u8,   [KOLO_WIRE_I8] = scale_i8,   [KOLO_WIRE_U16] = scale_u16,
-        [KOLO_WIRE_I16] = scale_i16, [KOLO_WIRE_I32] = scale_i32, [KOLO_WIRE_I64] = scale_i64,
-        [KOLO_WIRE_F32] = scale_f32, [KOLO_WIRE_F64] = scale_f64,
+        [KOLO_WIRE_U8] = scale_u8,   [KOLO_WIRE_I8] = scale_i8,   [KOLO_WIRE_U16] = scale_u16, [KOLO_WIRE_I16] = scale_i16,
+        [KOLO_WIRE_I32] = scale_i32, [KOLO_WIRE_I64] = scale_i64, [KOLO_WIRE_F32] = scale_f32, [KOLO_WIRE_F64] = scale_f64,
     };
     if ((divisor == 1 && factor == 1) || type == KOLO_WIRE_BOOL) {
         if (out != in) memcpy(out, in, (size_t)count * comm_width(type));
@@ -78,8 +77,7 @@ void comm_scale(void *out, const void *in, int64_t count, enum kolo_wire type, i
 /* One element that changes nothing, into the first bytes of `one`. */
 static void neutral(void *one, enum kolo_wire type, enum kolo_reduce op)
 {
-#define OF(suffix, ctype, unit, smallest, largest) \
-    [KOLO_WIRE_##suffix] = {(int64_t)(ctype)(unit), (int64_t)(ctype)(smallest), (int64_t)(ctype)(largest) }
+#define OF(suffix, ctype, unit, smallest, largest) [KOLO_WIRE_##suffix] = {(int64_t)(ctype)(unit), (int64_t)(ctype)(smallest), (int64_t)(ctype)(largest) }
     static const int64_t integer[KOLO_WIRE_COUNT][3] = {
         /* product, max, min; bits of what is no integer */
         OF(U8, uint8_t, 1, 0, UINT8_MAX),

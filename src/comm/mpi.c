@@ -181,9 +181,7 @@ int comm_mpi_open(const kolo_launch *launch, int status, void **state)
     *state = n;
     MPI_Comm_set_errhandler(n->world, MPI_ERRORS_RETURN);
     MPI_Comm_rank(n->world, &rank);
-    if (rank != launch->rank)
-        return kolo_fail(KOLO_ELAUNCH, "comm: MPI calls this rank %d, the launcher %d; start with one of them only",
-                         rank, launch->rank);
+    if (rank != launch->rank) return kolo_fail(KOLO_ELAUNCH, "comm: MPI calls this rank %d, the launcher %d; start with one of them only", rank, launch->rank);
     return 0;
 }
 
@@ -209,10 +207,7 @@ const comm_transport comm_mpi = {.name = "none"};
 int comm_mpi_open(const kolo_launch *launch, int status, void **state)
 {
     (void)state;
-    return status < 0
-               ? status
-               : kolo_fail(KOLO_ELAUNCH, "comm: %d nodes, but this program was built without MPI; build with MPI=1",
-                           launch->nodes);
+    return status < 0 ? status : kolo_fail(KOLO_ELAUNCH, "comm: %d nodes, but this program was built without MPI; build with MPI=1", launch->nodes);
 }
 
 void comm_mpi_give_up(void *lane) { (void)lane; }

@@ -12,10 +12,7 @@ int comm_bucket_slices(int64_t count, int rails)
     return most < 1 ? 1 : most < rails ? (int)most : rails;
 }
 
-int64_t comm_bucket_slice(const comm_bucket *b, int s)
-{
-    return b->tensor ? b->tensor[b->first[s]] : comm_part(b->count, b->slices, s);
-}
+int64_t comm_bucket_slice(const comm_bucket *b, int s) { return b->tensor ? b->tensor[b->first[s]] : comm_part(b->count, b->slices, s); }
 
 void comm_bucket_cut(const int64_t *tensor, int tensors, int slices, int *first)
 {
@@ -28,15 +25,9 @@ void comm_bucket_cut(const int64_t *tensor, int tensors, int slices, int *first)
     first[slices] = tensors;
 }
 
-static comm_shared_bucket *shared(const comm_node *node, const comm_bucket *b)
-{
-    return &node->control[0]->bucket[b->index];
-}
+static comm_shared_bucket *shared(const comm_node *node, const comm_bucket *b) { return &node->control[0]->bucket[b->index]; }
 
-static comm_slice *slice_of(const comm_node *node, const comm_bucket *b, int s)
-{
-    return &node->control[s]->slice[b->index];
-}
+static comm_slice *slice_of(const comm_node *node, const comm_bucket *b, int s) { return &node->control[s]->slice[b->index]; }
 
 static int64_t slice_blocks(const comm_bucket *b, int s)
 {
@@ -58,8 +49,7 @@ bool comm_node_arrive(comm_node *node, comm_bucket *b, uint64_t round)
 
 bool comm_node_reduced(const comm_node *node, const comm_bucket *b, uint64_t round, int s)
 {
-    return atomic_load_explicit(&slice_of(node, b, s)->finished, memory_order_acquire) >=
-           round * (uint64_t)slice_blocks(b, s);
+    return atomic_load_explicit(&slice_of(node, b, s)->finished, memory_order_acquire) >= round * (uint64_t)slice_blocks(b, s);
 }
 
 bool comm_node_done(const comm_node *node, const comm_bucket *b, uint64_t round)
@@ -78,8 +68,7 @@ void comm_node_release(comm_node *node, _Atomic uint32_t *word, uint32_t value, 
 void comm_node_slice_done(comm_node *node, const comm_bucket *b, uint64_t round)
 {
     comm_shared_bucket *s = shared(node, b);
-    if (atomic_fetch_add(&s->slices, 1) + 1 == round * (uint64_t)b->slices)
-        comm_node_release(node, &s->done, (uint32_t)round, &s->sleepers);
+    if (atomic_fetch_add(&s->slices, 1) + 1 == round * (uint64_t)b->slices) comm_node_release(node, &s->done, (uint32_t)round, &s->sleepers);
 }
 
 void comm_node_ring(comm_node *node, int local)
@@ -89,10 +78,7 @@ void comm_node_ring(comm_node *node, int local)
     if (atomic_load(&c->asleep)) kolo_futex_wake(&c->doorbell);
 }
 
-int comm_node_home(const comm_node *node, int f, int slice)
-{
-    return node->fragments == 1 ? slice : node->fragment[f].local[0];
-}
+int comm_node_home(const comm_node *node, int f, int slice) { return node->fragments == 1 ? slice : node->fragment[f].local[0]; }
 
 /* Elements from .. from + count - 1 of slice s: one node pushes the sum into every arena; of several, each fragment's
  * sum goes to its home, from where the network takes it. */

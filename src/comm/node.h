@@ -84,13 +84,13 @@ typedef struct comm_node {
 /* One bucket as this process sees it. */
 typedef struct comm_bucket {
     int index, slices;
-    size_t offset;          /* bytes in the arena */
-    int64_t count;          /* elements */
+    size_t offset; /* bytes in the arena */
+    int64_t count; /* elements */
     enum kolo_wire type;
     int64_t *tensor; /* [tensors + 1] Adasum: the element where each begins; NULL: the bucket is summed */
     int *first;      /* [slices + 1] Adasum: the tensor with which each slice begins */
     int tensors;
-    bool average; /* Adasum: between nodes only */
+    bool average;           /* Adasum: between nodes only */
     _Atomic uint64_t round; /* started by this rank */
     uint64_t waited;
 } comm_bucket;

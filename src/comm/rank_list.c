@@ -29,11 +29,8 @@ static void add_kind(line *l, const int *rank_of, int i, int n, const char *said
     for (int k = i, some = 0; k < n && !l->full; k++) {
         int to = k;
         if (strcmp(said + (size_t)k * stride, mine) != 0) continue;
-        while (to + 1 < n && rank_at(rank_of, to + 1) == rank_at(rank_of, to) + 1 &&
-               strcmp(said + (size_t)(to + 1) * stride, mine) == 0)
-            to++;
-        snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", rank_at(rank_of, k),
-                 rank_at(rank_of, to));
+        while (to + 1 < n && rank_at(rank_of, to + 1) == rank_at(rank_of, to) + 1 && strcmp(said + (size_t)(to + 1) * stride, mine) == 0) to++;
+        snprintf(word, sizeof word, to > k ? "%s%d-%d" : "%s%d", some++ ? ", " : "", rank_at(rank_of, k), rank_at(rank_of, to));
         add(l, word);
         k = to;
     }
@@ -49,8 +46,7 @@ void comm_rank_list(char *text, size_t bytes, const int *rank_of, int n, const c
     for (int i = 0; i < n; i++) {
         bool told = false;
         size_t before = l.at;
-        for (int k = 0; k < i && !told; k++)
-            told = strcmp(said + (size_t)k * stride, said + (size_t)i * stride) == 0;
+        for (int k = 0; k < i && !told; k++) told = strcmp(said + (size_t)k * stride, said + (size_t)i * stride) == 0;
         if (told) continue;
         if (!l.full) {
             add(&l, kinds++ ? "; rank " : "rank ");

@@ -22,22 +22,21 @@ struct kolo_comm_device {
 typedef struct kolo_reducer kolo_reducer;
 typedef struct kolo_reducer_type {
     const char *name;
-    int most;         /* ranks it can serve; 0: any number */
-    bool own_gpu;     /* no two ranks on one GPU */
-    bool ordered;     /* sums in the documented order: needed for canonical sums */
+    int most;          /* ranks it can serve; 0: any number */
+    bool own_gpu;      /* no two ranks on one GPU */
+    bool ordered;      /* sums in the documented order: needed for canonical sums */
     bool through_host; /* works through the communicator's host half, which then has an arena and buckets */
     /* Can this process use it? 0 and a note that must be the same on all ranks ("2.28.9", ""), or negative. Local. */
     int (*ready)(char *note, size_t bytes);
     /* Collective; the host half works already. bytes: of the device arena, which it makes, zeroed. Ends by the timeout with
      * the ranks named that did not come. */
-    int (*open)(kolo_reducer **reducer, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device,
-                size_t bytes, double timeout);
+    int (*open)(kolo_reducer **reducer, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device, size_t bytes, double timeout);
     void (*close)(kolo_reducer **reducer, bool orderly); /* not orderly: at once, others may be dead */
     void *(*arena)(kolo_reducer *reducer);
     int (*bucket)(kolo_reducer *reducer, int bucket, size_t offset, int64_t count); /* 0, 1, ... before the first start */
-    int (*start)(kolo_reducer *reducer, int bucket); /* after what is enqueued on compute so far; may be captured */
-    int (*wait)(kolo_reducer *reducer, int bucket);  /* compute goes on when the sum stands in the arena */
-    int (*sum)(kolo_reducer *reducer, double *data, int64_t count); /* device memory, in place, in compute's order */
+    int (*start)(kolo_reducer *reducer, int bucket);                                /* after what is enqueued on compute so far; may be captured */
+    int (*wait)(kolo_reducer *reducer, int bucket);                                 /* compute goes on when the sum stands in the arena */
+    int (*sum)(kolo_reducer *reducer, double *data, int64_t count);                 /* device memory, in place, in compute's order */
     int (*finish)(kolo_reducer *reducer); /* the host waits, at most the timeout, for all that is enqueued on compute */
     /* Any thread. status: 0, or what failed since. abort: lets everything enqueued end, as failed with this text. */
     int (*status)(kolo_reducer *reducer);

@@ -31,8 +31,7 @@ int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int ro
     return schedule->status;
 }
 
-int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size, const int *node_of,
-                         const int *local_of)
+int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size, const int *node_of, const int *local_of)
 {
     comm_build b = in_place(schedule, me, size);
     int to = node_of[root];

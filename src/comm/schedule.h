@@ -24,7 +24,7 @@ typedef struct comm_action {
     int32_t kind, peer;          /* peer: member of the group */
     comm_place out, left, right; /* send: left; receive: out; combine: out = left op right; copy: out = left */
     int64_t count;               /* elements; wait: all requests up to this serial number, from 0; call: an argument */
-} comm_action; /* call: arithmetic that the run brings (compression, Adasum); peer says which */
+} comm_action;                   /* call: arithmetic that the run brings (compression, Adasum); peer says which */
 
 typedef struct comm_schedule {
     comm_action *action;
@@ -44,8 +44,7 @@ int comm_schedule_direct(comm_schedule *schedule, int me, int members, int64_t c
 int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count);
 /* Every rank's `count` elements, COMM_PART + local rank here, go to the root's node, rank after rank in COMM_OWN
  * (ranks of the root's own node excepted). */
-int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size, const int *node_of,
-                         const int *local_of);
+int comm_schedule_gather(comm_schedule *schedule, int me, int root, int64_t count, int size, const int *node_of, const int *local_of);
 void comm_schedule_free(comm_schedule *schedule);
 
 /* First element of part i of `parts`; parts differ by at most 16 elements and start on multiples of 16. */

@@ -34,15 +34,11 @@ static int job_name(const kolo_launch *launch, const char *kind, int local, char
     return n < (int)bytes ? 0 : kolo_fail(KOLO_ELAUNCH, "comm: job name \"%s\" is too long", launch->job);
 }
 
-static int segment_name(const comm_segments *s, int local, char *name, size_t bytes)
-{
-    return job_name(s->launch, s->kind, local, name, bytes);
-}
+static int segment_name(const comm_segments *s, int local, char *name, size_t bytes) { return job_name(s->launch, s->kind, local, name, bytes); }
 
 static int fail_system(const char *what, const char *name)
 {
-    return kolo_fail(KOLO_ELAUNCH, "comm: %s /dev/shm%s failed: %s; free or enlarge /dev/shm, or run one rank a node",
-                     what, name, strerror(errno));
+    return kolo_fail(KOLO_ELAUNCH, "comm: %s /dev/shm%s failed: %s; free or enlarge /dev/shm, or run one rank a node", what, name, strerror(errno));
 }
 
 /* What a killed job of the same name may have left in the moment before its segments were unlinked. */
@@ -56,8 +52,7 @@ static int remove_stale(const char *name)
         close(fd);
         if (dead) return 0;
     }
-    return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to a living process: two jobs of one name on this node",
-                     name);
+    return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to a living process: two jobs of one name on this node", name);
 }
 
 static int create_own(const char *name, size_t bytes, size_t head, int *out)
@@ -104,9 +99,8 @@ _Static_assert(sizeof(cpu_set_t) == sizeof((comm_segment_head *)0)->cpu_mask, "o
 
 static int fail_late(const comm_segments *s, int local, const char *how)
 {
-    return kolo_fail(KOLO_ELAUNCH,
-                     "comm: rank %d on host %s %s while the node's shared memory was set up; see its own message",
-                     s->rank_of[local], s->launch->host, how);
+    return kolo_fail(KOLO_ELAUNCH, "comm: rank %d on host %s %s while the node's shared memory was set up; see its own message", s->rank_of[local],
+                     s->launch->host, how);
 }
 
 /* Opens a peer's segment once it is there, has its size and a living owner. */
@@ -126,8 +120,7 @@ static int attach(comm_segments *s, int local, double deadline)
             continue;
         }
         s->fd[local] = fd;
-        if (info.st_uid != geteuid())
-            return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to user %d", name, (int)info.st_uid);
+        if (info.st_uid != geteuid()) return kolo_fail(KOLO_ELAUNCH, "comm: /dev/shm%s belongs to user %d", name, (int)info.st_uid);
         if ((size_t)info.st_size != s->bytes)
             return kolo_fail(KOLO_ECONFIG,
                              "comm: rank %d asks for a shared segment of %lld bytes, rank %d for %zu: the "
@@ -159,8 +152,7 @@ static int await_stage(comm_segments *s, uint32_t stage, double deadline)
 {
     for (int l = 0; l < s->ranks; l++) {
         KOLO_TRY(await_peer(s, l, stage, deadline));
-        if (atomic_load(&s->base[l]->stage) == FAILED)
-            return kolo_fail(KOLO_ECONFIG, "rank %d: %.*s", s->rank_of[l], COMM_TEXT - 1, s->base[l]->text);
+        if (atomic_load(&s->base[l]->stage) == FAILED) return kolo_fail(KOLO_ECONFIG, "rank %d: %.*s", s->rank_of[l], COMM_TEXT - 1, s->base[l]->text);
     }
     return 0;
 }
@@ -173,11 +165,10 @@ static int check_space(const comm_segments *s)
     double unit = 1 << 20, need = (double)(s->sparse ? s->head : s->bytes) * s->ranks / unit;
     double have = (double)info.f_bavail * (double)info.f_frsize / unit;
     if (need <= have) return 0;
-    return kolo_fail(
-        KOLO_ECONFIG,
-        "/dev/shm on host %s has %.1f MiB free, but %d ranks need %.1f MiB: %.1f MiB are missing; enlarge it "
-        "(mount -o remount,size=...), remove leftovers there, or run fewer ranks a node",
-        s->launch->host, have, s->ranks, need, need - have);
+    return kolo_fail(KOLO_ECONFIG,
+                     "/dev/shm on host %s has %.1f MiB free, but %d ranks need %.1f MiB: %.1f MiB are missing; enlarge it "
+                     "(mount -o remount,size=...), remove leftovers there, or run fewer ranks a node",
+                     s->launch->host, have, s->ranks, need, need - have);
 }
 
 int comm_segment_allocate(const comm_segments *s, size_t offset, size_t bytes)
@@ -277,8 +268,7 @@ fail:
 static int open_alone(comm_segments *s)
 {
     void *base = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED)
-        return kolo_fail(KOLO_ECONFIG, "comm: cannot map %zu bytes: %s", s->bytes, strerror(errno));
+    if (base == MAP_FAILED) return kolo_fail(KOLO_ECONFIG, "comm: cannot map %zu bytes: %s", s->bytes, strerror(errno));
     kolo_pages_touch(base, s->sparse ? s->head : s->bytes);
     s->base[0] = base;
     introduce(s);

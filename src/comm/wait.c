@@ -55,14 +55,10 @@ static int look(comm_node *node, const cause *c)
     return kolo_time() - c->since < most ? 0 : fail_alone(node, c);
 }
 
-static bool reached_value(_Atomic uint32_t *word, uint32_t value)
-{
-    return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - value) >= 0;
-}
+static bool reached_value(_Atomic uint32_t *word, uint32_t value) { return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - value) >= 0; }
 
 /* Sleeps until *word has reached `value`, counting from wherever it stands (it may wrap). */
-static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers, int bucket,
-                       uint64_t round)
+static int sleep_until(comm_node *node, _Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *sleepers, int bucket, uint64_t round)
 {
     const cause c = {bucket, round, kolo_time()};
     int rc = 0;

@@ -11,10 +11,7 @@
 
 static const double LOOK_EVERY = 0.1; /* seconds */
 
-int kolo_comm_host_status(kolo_comm *comm)
-{
-    return comm_alone(comm) || !comm_node_broken(&comm->node) ? 0 : comm_node_broken_text(&comm->node);
-}
+int kolo_comm_host_status(kolo_comm *comm) { return comm_alone(comm) || !comm_node_broken(&comm->node) ? 0 : comm_node_broken_text(&comm->node); }
 
 int kolo_comm_host_explain(kolo_comm *comm)
 {
@@ -72,9 +69,7 @@ static void *watch_main(void *of)
 int comm_watch_start(kolo_comm *comm)
 {
     int rc = pthread_create(&comm->device.watch, NULL, watch_main, comm);
-    if (rc)
-        return kolo_fail(KOLO_EINTERNAL, "comm: no watchdog thread: %s; raise the limit of processes (ulimit -u)",
-                         strerror(rc));
+    if (rc) return kolo_fail(KOLO_EINTERNAL, "comm: no watchdog thread: %s; raise the limit of processes (ulimit -u)", strerror(rc));
     comm->device.watched = true;
     return 0;
 }

@@ -22,10 +22,7 @@ typedef struct kolo_canvas {
  * KOLO_ECONFIG: no memory. */
 int kolo_canvas_create(kolo_canvas **canvas, int height, int width, int channels, const float *mean, const float *std);
 void kolo_canvas_destroy(kolo_canvas **canvas);
-static inline size_t kolo_canvas_bytes(const kolo_canvas *c)
-{
-    return (size_t)c->height * (size_t)c->width * (size_t)c->channels;
-}
+static inline size_t kolo_canvas_bytes(const kolo_canvas *c) { return (size_t)c->height * (size_t)c->width * (size_t)c->channels; }
 
 /* ---- maps of single values ------------------------------------------------------------------------------------- */
 void kolo_adjust_invert(kolo_canvas *canvas);

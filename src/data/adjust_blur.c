@@ -21,8 +21,7 @@ static void make_taps(int32_t *taps, double sigma, int radius)
 static int mirror(int i, int n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
 
 /* `bytes` sums over taps that lie `step` bytes apart in row, with KEEP bits behind the point. */
-KOLO_WIDE static void across(const uint8_t *restrict row, size_t step, const int32_t *taps, int count,
-                             uint16_t *restrict to, size_t bytes)
+KOLO_WIDE static void across(const uint8_t *restrict row, size_t step, const int32_t *taps, int count, uint16_t *restrict to, size_t bytes)
 {
     for (size_t x = 0; x < bytes; x += BLOCK) {
         int32_t sum[BLOCK] = {0};
@@ -38,8 +37,7 @@ KOLO_WIDE static void across(const uint8_t *restrict row, size_t step, const int
     }
 }
 
-KOLO_WIDE static void down(const uint16_t *const *rows, const int32_t *taps, int count, uint8_t *restrict to,
-                           size_t bytes)
+KOLO_WIDE static void down(const uint16_t *const *rows, const int32_t *taps, int count, uint8_t *restrict to, size_t bytes)
 {
     for (size_t x = 0; x < bytes; x += BLOCK) {
         int32_t sum[BLOCK] = {0};
@@ -63,8 +61,7 @@ static void widen(const kolo_canvas *c, int y, int radius, uint8_t *to)
     memcpy(to + (size_t)radius * channels, row, stride);
     for (int i = 1; i <= radius; i++) {
         memcpy(to + (size_t)(radius - i) * channels, row + (size_t)i * channels, channels);
-        memcpy(to + (size_t)(c->width + radius + i - 1) * channels, row + (size_t)(c->width - 1 - i) * channels,
-               channels);
+        memcpy(to + (size_t)(c->width + radius + i - 1) * channels, row + (size_t)(c->width - 1 - i) * channels, channels);
     }
 }
 

@@ -171,8 +171,7 @@ void kolo_jitter_hue(kolo_canvas *c, float turn)
 }
 
 /* 3 x 3 mean in which the middle counts five times, and from it to the picture and beyond, over one row's inside. */
-KOLO_WIDE static void sharpen_row(const uint8_t *restrict from, uint8_t *restrict to, ptrdiff_t stride, ptrdiff_t step,
-                                  float factor)
+KOLO_WIDE static void sharpen_row(const uint8_t *restrict from, uint8_t *restrict to, ptrdiff_t stride, ptrdiff_t step, float factor)
 {
     for (ptrdiff_t x = step; x < stride - step; x++) {
         const uint8_t *m = from + x, *u = m - stride, *d = m + stride;
@@ -187,7 +186,5 @@ void kolo_adjust_sharpness(kolo_canvas *c, float factor)
     const size_t stride = (size_t)c->width * (size_t)c->channels;
     if (c->height < 3 || c->width < 3) return; /* all border, which stays as it is */
     memcpy(c->spare, c->pixels, kolo_canvas_bytes(c));
-    for (int y = 1; y < c->height - 1; y++)
-        sharpen_row(c->spare + (size_t)y * stride, c->pixels + (size_t)y * stride, (ptrdiff_t)stride, c->channels,
-                    factor);
+    for (int y = 1; y < c->height - 1; y++) sharpen_row(c->spare + (size_t)y * stride, c->pixels + (size_t)y * stride, (ptrdiff_t)stride, c->channels, factor);
 }

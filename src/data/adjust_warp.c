@@ -23,11 +23,9 @@ ALWAYS void load(const uint8_t *from, four *to)
     memcpy(&word, from, sizeof word);
     const bytes packed = (bytes)(four_words){word}, zero = {0};
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    const bytes spread =
-        __builtin_shufflevector(packed, zero, 0, 16, 17, 18, 1, 19, 20, 21, 2, 22, 23, 24, 3, 25, 26, 27);
+    const bytes spread = __builtin_shufflevector(packed, zero, 0, 16, 17, 18, 1, 19, 20, 21, 2, 22, 23, 24, 3, 25, 26, 27);
 #else
-    const bytes spread =
-        __builtin_shufflevector(packed, zero, 16, 17, 18, 0, 19, 20, 21, 1, 22, 23, 24, 2, 25, 26, 27, 3);
+    const bytes spread = __builtin_shufflevector(packed, zero, 16, 17, 18, 0, 19, 20, 21, 1, 22, 23, 24, 2, 25, 26, 27, 3);
 #endif
     *to = __builtin_convertvector((four_int)spread, four);
 }

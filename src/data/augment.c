@@ -42,8 +42,8 @@ static int unknown(const char *name)
     const char *names[sizeof kolo_augmentation_table / sizeof *kolo_augmentation_table];
     for (int i = 0; i < kolo_augmentation_count; i++) names[i] = kolo_augmentation_table[i].name;
     const char *near = kolo_nearest(name, names, kolo_augmentation_count);
-    return kolo_fail(KOLO_ECONFIG, "augment: there is no augmentation `%s`%s%s%s; `kolo help augmentations` lists them",
-                     name, near ? ", did you mean `" : "", near ? near : "", near ? "`?" : "");
+    return kolo_fail(KOLO_ECONFIG, "augment: there is no augmentation `%s`%s%s%s; `kolo help augmentations` lists them", name, near ? ", did you mean `" : "",
+                     near ? near : "", near ? "`?" : "");
 }
 
 static int parameter_count(const kolo_augmentation *a)
@@ -58,8 +58,7 @@ void kolo_augment_usage(const kolo_augmentation *a, char *text, size_t size)
     size_t at = (size_t)snprintf(text, size, "%s", a->name);
     const int n = parameter_count(a);
     for (int i = 0; i < n && at < size; i++)
-        at += (size_t)snprintf(text + at, size - at, "%s%s=%g%s", i ? ", " : "(", a->parameter[i].name,
-                               a->parameter[i].standard, i == n - 1 ? ")" : "");
+        at += (size_t)snprintf(text + at, size - at, "%s%s=%g%s", i ? ", " : "(", a->parameter[i].name, a->parameter[i].standard, i == n - 1 ? ")" : "");
 }
 
 static int check_number(const kolo_augmentation *a, int i, const double *values)
@@ -67,13 +66,10 @@ static int check_number(const kolo_augmentation *a, int i, const double *values)
     const kolo_augment_parameter *p = &a->parameter[i];
     const double value = values[i];
     if (!(value >= p->low && value <= p->high))
-        return kolo_fail(KOLO_ECONFIG, "augment: %s: %s=%g lies outside %g to %g", a->name, p->name, value, p->low,
-                         p->high);
-    if (p->whole && value != floor(value))
-        return kolo_fail(KOLO_ECONFIG, "augment: %s: %s=%g is no whole number", a->name, p->name, value);
+        return kolo_fail(KOLO_ECONFIG, "augment: %s: %s=%g lies outside %g to %g", a->name, p->name, value, p->low, p->high);
+    if (p->whole && value != floor(value)) return kolo_fail(KOLO_ECONFIG, "augment: %s: %s=%g is no whole number", a->name, p->name, value);
     if (p->rises && value < values[i - 1])
-        return kolo_fail(KOLO_ECONFIG, "augment: %s: %s=%g lies below %s=%g", a->name, p->name, value,
-                         a->parameter[i - 1].name, values[i - 1]);
+        return kolo_fail(KOLO_ECONFIG, "augment: %s: %s=%g lies below %s=%g", a->name, p->name, value, a->parameter[i - 1].name, values[i - 1]);
     return 0;
 }
 
@@ -91,8 +87,7 @@ static int read_numbers(const kolo_augmentation *a, const char **at, double *val
         const double value = strtod(p, &end);
         if (i >= most) return kolo_fail(KOLO_ECONFIG, "augment: %s has %d parameters: %s", a->name, most, usage);
         if (end == p || !isfinite(value))
-            return kolo_fail(KOLO_ECONFIG, "augment: %s: `%.*s` is no number for %s; %s", a->name,
-                             (int)strcspn(p, ",) "), p, a->parameter[i].name, usage);
+            return kolo_fail(KOLO_ECONFIG, "augment: %s: `%.*s` is no number for %s; %s", a->name, (int)strcspn(p, ",) "), p, a->parameter[i].name, usage);
         values[i] = value;
         p = skip_space(end);
         if (*p == ',') {
@@ -133,8 +128,7 @@ int kolo_augment_parse(const char *text, kolo_augment_step *list, int most, int 
     *n = 0;
     for (const char *at = text ? text : ""; *(at += strspn(at, ", \t"));) {
         kolo_augment_step step;
-        if (*at == '(' || *at == ')')
-            return kolo_fail(KOLO_ECONFIG, "augment: `%.20s`: a name belongs before the parenthesis", at);
+        if (*at == '(' || *at == ')') return kolo_fail(KOLO_ECONFIG, "augment: `%.20s`: a name belongs before the parenthesis", at);
         KOLO_TRY(read_entry(&at, &step));
         if (*n == most) return kolo_fail(KOLO_ECONFIG, "augment: at most %d entries", most);
         for (int i = 0; i < *n; i++) step.before += list[i].index == step.index;
@@ -143,12 +137,10 @@ int kolo_augment_parse(const char *text, kolo_augment_step *list, int most, int 
     return 0;
 }
 
-void kolo_augment_apply(const kolo_augment_step *list, int n, kolo_canvas *canvas, uint64_t seed, int64_t pass,
-                        int64_t sample)
+void kolo_augment_apply(const kolo_augment_step *list, int n, kolo_canvas *canvas, uint64_t seed, int64_t pass, int64_t sample)
 {
     for (int i = 0; i < n; i++) {
-        kolo_random random = kolo_augment_random(seed, pass | (int64_t)list[i].before << 56, sample,
-                                                 KOLO_OPERATION_AUGMENT + list[i].index);
+        kolo_random random = kolo_augment_random(seed, pass | (int64_t)list[i].before << 56, sample, KOLO_OPERATION_AUGMENT + list[i].index);
         kolo_augmentation_table[list[i].index].apply(canvas, list[i].parameter, &random);
     }
 }

@@ -45,8 +45,7 @@ int kolo_augment_parse(const char *text, kolo_augment_step *list, int most, int 
 /* "name(parameter=standard, ...)" of one line of the table. */
 void kolo_augment_usage(const kolo_augmentation *augmentation, char *text, size_t size);
 /* `pass` as kolo_augment_pass makes it. */
-void kolo_augment_apply(const kolo_augment_step *list, int n, kolo_canvas *canvas, uint64_t seed, int64_t pass,
-                        int64_t sample);
+void kolo_augment_apply(const kolo_augment_step *list, int n, kolo_canvas *canvas, uint64_t seed, int64_t pass, int64_t sample);
 
 /* The operations that RandAugment and TrivialAugment are made of, for tests. torchvision's: number 0 .. 13 in the order
  * Identity, ShearX, ShearY, TranslateX, TranslateY, Rotate, Brightness, Color, Contrast, Sharpness, Posterize,
@@ -72,8 +71,7 @@ enum {
 };
 static inline kolo_random kolo_augment_random(uint64_t seed, int64_t pass, int64_t sample, int operation)
 {
-    return kolo_random_at(kolo_random_key(seed, KOLO_RANDOM_AUGMENT), (uint64_t)pass,
-                          (uint64_t)sample | (uint64_t)operation << 40);
+    return kolo_random_at(kolo_random_key(seed, KOLO_RANDOM_AUGMENT), (uint64_t)pass, (uint64_t)sample | (uint64_t)operation << 40);
 }
 
 /* Where the output comes from: resize.box of the picture, resized to full_height x full_width, of which a part goes
@@ -84,21 +82,19 @@ typedef struct kolo_view {
 } kolo_view;
 
 /* The view of a picture of height x width as `config` asks; random is used where training crops at random. */
-void kolo_view_choose(kolo_view *view, const kolo_loader_config *config, int height, int width, int64_t pass,
-                      int64_t sample);
+void kolo_view_choose(kolo_view *view, const kolo_loader_config *config, int height, int width, int64_t pass, int64_t sample);
 
 /* Single views, for tests. `short_side` 0: just large enough to cover the output (nothing is resized if it fits). */
 void kolo_view_center(kolo_view *view, int height, int width, int out_height, int out_width, int short_side);
 void kolo_view_pad(kolo_view *view, int height, int width, int out_height, int out_width, int pad, kolo_random *random);
-void kolo_view_resized(kolo_view *view, int height, int width, int out_height, int out_width, double area_min,
-                       double area_max, kolo_random *random);
+void kolo_view_resized(kolo_view *view, int height, int width, int out_height, int out_width, double area_min, double area_max, kolo_random *random);
 void kolo_view_flip(kolo_view *view, int out_width);
 /* True if the view is the whole picture, pixel by pixel. */
 bool kolo_view_is_whole(const kolo_view *view, int height, int width);
 
 /* Makes the output from a picture in which the box of the view was taken down by `denominator` and which begins at
  * (origin_top, origin_left) of the so reduced picture. to: (out_height, out_width, channels). */
-int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_picture *picture, int denominator,
-                     int origin_top, int origin_left, int out_height, int out_width, uint8_t *to);
+int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_picture *picture, int denominator, int origin_top, int origin_left,
+                     int out_height, int out_width, uint8_t *to);
 
 #endif

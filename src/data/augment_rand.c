@@ -114,9 +114,8 @@ void kolo_augment_trivialaugment(kolo_canvas *c, const double *p, kolo_random *r
 
 /* ---- timm ------------------------------------------------------------------------------------------------------ */
 
-static const enum operation increasing[] = {AUTOCONTRAST, EQUALIZE,     INVERT,  ROTATE,      POSTERIZE,
-                                            SOLARIZE,     SOLARIZE_ADD, COLOR,   CONTRAST,    BRIGHTNESS,
-                                            SHARPNESS,    SHEAR_X,      SHEAR_Y, TRANSLATE_X, TRANSLATE_Y};
+static const enum operation increasing[] = {AUTOCONTRAST, EQUALIZE,   INVERT,    ROTATE,  POSTERIZE, SOLARIZE,    SOLARIZE_ADD, COLOR,
+                                            CONTRAST,     BRIGHTNESS, SHARPNESS, SHEAR_X, SHEAR_Y,   TRANSLATE_X, TRANSLATE_Y};
 
 /* What `level`, 0 to 1, means for an operation; `negative` where it has a sign. */
 static double timm_amount(const kolo_canvas *c, enum operation operation, double level, bool negative)

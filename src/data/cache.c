@@ -51,8 +51,7 @@ struct kolo_cache {
 
 static int fail_system(const kolo_cache *c, const char *what)
 {
-    return kolo_fail(KOLO_EIO, "data_cache=ram: %s /dev/shm%s: %s; set data_cache=none, or free /dev/shm", what, c->name,
-                     strerror(errno));
+    return kolo_fail(KOLO_EIO, "data_cache=ram: %s /dev/shm%s: %s; set data_cache=none, or free /dev/shm", what, c->name, strerror(errno));
 }
 
 /* Pieces of whole samples. Places are still counted from the first shard on. */
@@ -69,8 +68,7 @@ static int cut_pieces(kolo_cache *c, uint64_t *total)
         uint64_t to = base;
         for (int64_t i = low, n; i < high; i += n) {
             const uint64_t from = to;
-            for (n = 0; i + n < high && (n == 0 || to - from < PIECE_BYTES); n++)
-                to += kolo_dataset_bytes(c->dataset, i + n);
+            for (n = 0; i + n < high && (n == 0 || to - from < PIECE_BYTES); n++) to += kolo_dataset_bytes(c->dataset, i + n);
             KOLO_TRY(kolo_grow(&c->pieces, &c->capacity, c->count, sizeof *c->pieces));
             c->pieces[c->count++] = (piece){s, i, n, *total + from - base, to - from};
         }
@@ -92,11 +90,8 @@ static int lay_out(kolo_cache *c)
 static int choose_name(kolo_cache *c)
 {
     const kolo_dataset_info *info = kolo_dataset_get_info(c->dataset);
-    snprintf(c->name, sizeof c->name, "/kolo-data-%u-%s-%08x", (unsigned)geteuid(), info->uuid,
-             kolo_dataset_checksum(c->dataset, c->first, c->last));
-    return strchr(c->name + 1, '/')
-               ? kolo_fail(KOLO_EINPUT, "data_cache=ram: the uuid %s of the split is no name", info->uuid)
-               : 0;
+    snprintf(c->name, sizeof c->name, "/kolo-data-%u-%s-%08x", (unsigned)geteuid(), info->uuid, kolo_dataset_checksum(c->dataset, c->first, c->last));
+    return strchr(c->name + 1, '/') ? kolo_fail(KOLO_EINPUT, "data_cache=ram: the uuid %s of the split is no name", info->uuid) : 0;
 }
 
 /* Caches of other splits that killed processes of this user have left. */
@@ -118,11 +113,10 @@ static void remove_left_ones(const kolo_cache *c)
 static int refuse(const kolo_cache *c, double have, const char *where)
 {
     const double need = (double)c->bytes;
-    return kolo_fail(
-        KOLO_ECONFIG,
-        "data_cache=ram: the samples of %s take %.1f MiB, %s has %.1f MiB: %.1f MiB are missing; ask for more memory, or "
-        "set data_cache=none (stage=DIR copies them to a disk of the node)",
-        kolo_dataset_get_info(c->dataset)->name, need / 0x1p20, where, have / 0x1p20, (need - have) / 0x1p20);
+    return kolo_fail(KOLO_ECONFIG,
+                     "data_cache=ram: the samples of %s take %.1f MiB, %s has %.1f MiB: %.1f MiB are missing; ask for more memory, or "
+                     "set data_cache=none (stage=DIR copies them to a disk of the node)",
+                     kolo_dataset_get_info(c->dataset)->name, need / 0x1p20, where, have / 0x1p20, (need - have) / 0x1p20);
 }
 
 /* Before anything is taken: a node that runs out of memory kills somebody. */
@@ -145,15 +139,14 @@ static int begin_segment(kolo_cache *c)
     if (fstat(c->fd, &info) < 0) return fail_system(c, "cannot ask for the size of");
     if ((uint64_t)info.st_size == c->bytes) return 0;
     if ((uint64_t)info.st_size > c->bytes) /* a smaller one was left while it was laid out */
-        return kolo_fail(KOLO_EIO, "data_cache=ram: /dev/shm%s has %lld bytes, not %llu: another version's; remove it",
-                         c->name, (long long)info.st_size, (unsigned long long)c->bytes);
+        return kolo_fail(KOLO_EIO, "data_cache=ram: /dev/shm%s has %lld bytes, not %llu: another version's; remove it", c->name, (long long)info.st_size,
+                         (unsigned long long)c->bytes);
     KOLO_TRY(check_space(c));
     head h = {.magic = MAGIC, .bytes = c->bytes, .pieces = c->count};
     errno = posix_fallocate(c->fd, 0, (off_t)kolo_round_up(sizeof h + (size_t)c->count, PAGE));
     if (errno) return fail_system(c, "cannot take memory for");
     KOLO_TRY(kolo_file_pwrite(c->fd, c->name, &h, sizeof h, 0));
-    return ftruncate(c->fd, (off_t)c->bytes) < 0 ? fail_system(c, "cannot size")
-                                                 : 0; /* last: its size says that it is laid out */
+    return ftruncate(c->fd, (off_t)c->bytes) < 0 ? fail_system(c, "cannot size") : 0; /* last: its size says that it is laid out */
 }
 
 /* Opens the segment and says, by a shared lock, that it is used. One that was unlinked in between is no good. */
@@ -166,8 +159,7 @@ static int attach(kolo_cache *c)
         int rc;
         while ((rc = flock(c->fd, LOCK_SH)) < 0 && errno == EINTR) continue;
         if (rc < 0 || fstat(c->fd, &info) < 0) return fail_system(c, "cannot lock");
-        if (info.st_uid != geteuid())
-            return kolo_fail(KOLO_EIO, "data_cache=ram: /dev/shm%s belongs to user %u", c->name, (unsigned)info.st_uid);
+        if (info.st_uid != geteuid()) return kolo_fail(KOLO_EIO, "data_cache=ram: /dev/shm%s belongs to user %u", c->name, (unsigned)info.st_uid);
         if (info.st_nlink > 0) break;
         close(c->fd);
     }
@@ -198,11 +190,10 @@ static int check_piece(const kolo_cache *c, const piece *p)
         int64_t index;
         const char *shard = kolo_dataset_shard_of(c->dataset, i, &index);
         if (kolo_crc32c(0, at, bytes) != kolo_dataset_crc(c->dataset, i))
-            return kolo_fail(
-                KOLO_EINPUT,
-                "data_cache=ram: sample %lld (number %lld of %s) does not have its checksum: damaged; run kolo-shards "
-                "verify, then copy or pack this shard again",
-                (long long)i, (long long)index, shard);
+            return kolo_fail(KOLO_EINPUT,
+                             "data_cache=ram: sample %lld (number %lld of %s) does not have its checksum: damaged; run kolo-shards "
+                             "verify, then copy or pack this shard again",
+                             (long long)i, (long long)index, shard);
         at += bytes;
     }
     return 0;
@@ -214,8 +205,7 @@ static int fill_piece(void *context, int64_t item)
     const piece *p = &c->pieces[item];
     kolo_dataset_extent e;
     kolo_dataset_get_extent(c->dataset, p->shard, &e);
-    if (p->bytes)
-        errno = posix_fallocate(c->fd, (off_t)p->at, (off_t)p->bytes); /* else a full /dev/shm would be a SIGBUS */
+    if (p->bytes) errno = posix_fallocate(c->fd, (off_t)p->at, (off_t)p->bytes); /* else a full /dev/shm would be a SIGBUS */
     if (p->bytes && errno) return fail_system(c, "cannot take memory for");
     KOLO_TRY(kolo_file_pread(e.fd, kolo_dataset_shard_path(c->dataset, p->shard), (uint8_t *)c->head + p->at, p->bytes,
                              e.place + kolo_dataset_offset(c->dataset, p->first)));
@@ -263,12 +253,10 @@ void kolo_cache_close(kolo_cache **cache)
     kolo_cache *c = *cache;
     struct stat info;
     if (!c) return;
-    for (int s = 0; s < kolo_dataset_get_info(c->dataset)->shards; s++)
-        kolo_dataset_set_memory(c->dataset, s, 0, 0, NULL);
+    for (int s = 0; s < kolo_dataset_get_info(c->dataset)->shards; s++) kolo_dataset_set_memory(c->dataset, s, 0, 0, NULL);
     if (c->head) munmap(c->head, c->bytes);
     /* of two that leave at once, each gives up its shared lock first, so one of them gets the whole lock */
-    if (c->fd >= 0 && flock(c->fd, LOCK_EX | LOCK_NB) == 0 && fstat(c->fd, &info) == 0 && info.st_nlink > 0)
-        shm_unlink(c->name);
+    if (c->fd >= 0 && flock(c->fd, LOCK_EX | LOCK_NB) == 0 && fstat(c->fd, &info) == 0 && info.st_nlink > 0) shm_unlink(c->name);
     if (c->fd >= 0) close(c->fd);
     free(c->pieces);
     free(c);

@@ -20,8 +20,8 @@ typedef struct open_shard {
     int fd;
     int64_t first, count;
     kolo_shard_places places;
-    uint64_t *offsets;    /* [count + 1], jpeg and mixed */
-    uint16_t (*sizes)[2]; /* [count], likewise */
+    uint64_t *offsets;     /* [count + 1], jpeg and mixed */
+    uint16_t (*sizes)[2];  /* [count], likewise */
     const uint8_t *memory; /* samples [from, to), or NULL */
     int64_t from, to;
 } open_shard;
@@ -49,38 +49,27 @@ static void allow_files(int shards)
 static int check_states(const char *path, const kolo_shard_header *h, const kolo_shard_arrays *a)
 {
     for (int64_t i = 0; i < h->count; i++) {
-        if (a->states[i] == KOLO_SAMPLE_EMPTY)
-            return kolo_fail(KOLO_EINPUT, "%s: sample %lld was never written; run kolo-pack --resume", path,
-                             (long long)i);
+        if (a->states[i] == KOLO_SAMPLE_EMPTY) return kolo_fail(KOLO_EINPUT, "%s: sample %lld was never written; run kolo-pack --resume", path, (long long)i);
         if (a->labels[i] < -1 || a->labels[i] >= h->classes)
-            return kolo_fail(KOLO_EINPUT,
-                             "%s: sample %lld has label %d, but there are %d classes; pack this split again", path,
-                             (long long)i, a->labels[i], h->classes);
+            return kolo_fail(KOLO_EINPUT, "%s: sample %lld has label %d, but there are %d classes; pack this split again", path, (long long)i, a->labels[i],
+                             h->classes);
     }
     return 0;
 }
 
-static int check_shard(const char *path, const kolo_dataset_info *info, const kolo_manifest_shard *entry, int index,
-                       const kolo_shard_header *h, const kolo_shard_arrays *a)
+static int check_shard(const char *path, const kolo_dataset_info *info, const kolo_manifest_shard *entry, int index, const kolo_shard_header *h,
+                       const kolo_shard_arrays *a)
 {
-    if (!h->complete)
-        return kolo_fail(KOLO_EINPUT, "%s is incomplete: packing did not finish; run kolo-pack --resume", path);
+    if (!h->complete) return kolo_fail(KOLO_EINPUT, "%s is incomplete: packing did not finish; run kolo-pack --resume", path);
     if (strcmp(h->uuid, info->uuid) != 0)
-        return kolo_fail(
-            KOLO_EINPUT,
-            "%s belongs to another packing (uuid %s, the manifest says %s); do not mix splits in one folder", path,
-            h->uuid, info->uuid);
-    if (h->count != entry->count || h->first != entry->first || h->bytes != entry->bytes || h->shard != index ||
-        h->shards != info->shards || h->encoding != info->encoding || h->channels != info->channels ||
-        h->classes != info->classes || h->total != info->count || strcmp(h->task, info->task) != 0 ||
-        (h->encoding == KOLO_ENCODING_RAW && (h->height != info->height || h->width != info->width)))
-        return kolo_fail(KOLO_EINPUT, "%s contradicts the manifest (counts, shape or position); pack this split again",
-                         path);
+        return kolo_fail(KOLO_EINPUT, "%s belongs to another packing (uuid %s, the manifest says %s); do not mix splits in one folder", path, h->uuid,
+                         info->uuid);
+    if (h->count != entry->count || h->first != entry->first || h->bytes != entry->bytes || h->shard != index || h->shards != info->shards ||
+        h->encoding != info->encoding || h->channels != info->channels || h->classes != info->classes || h->total != info->count ||
+        strcmp(h->task, info->task) != 0 || (h->encoding == KOLO_ENCODING_RAW && (h->height != info->height || h->width != info->width)))
+        return kolo_fail(KOLO_EINPUT, "%s contradicts the manifest (counts, shape or position); pack this split again", path);
     if (a->metadata_crc != entry->metadata_crc)
-        return kolo_fail(
-            KOLO_EINPUT,
-            "%s: its tables do not have the manifest's checksum: damaged; run kolo-shards verify, then pack again",
-            path);
+        return kolo_fail(KOLO_EINPUT, "%s: its tables do not have the manifest's checksum: damaged; run kolo-shards verify, then pack again", path);
     return check_states(path, h, a);
 }
 
@@ -94,10 +83,8 @@ static int take_codecs(kolo_dataset *d, const char *path, const kolo_shard_heade
     for (int64_t i = 0; i < h->count; i++) {
         const uint64_t bytes = a->offsets[i + 1] - a->offsets[i];
         if (codecs[i] == KOLO_CODEC_JPEG) continue;
-        if (codecs[i] != KOLO_CODEC_RAW ||
-            bytes != (uint64_t)a->sizes[i][0] * a->sizes[i][1] * (uint64_t)h->channels)
-            return kolo_fail(KOLO_EINPUT, "%s: sample %lld contradicts its /size or /codec; pack this split again",
-                             path, (long long)i);
+        if (codecs[i] != KOLO_CODEC_RAW || bytes != (uint64_t)a->sizes[i][0] * a->sizes[i][1] * (uint64_t)h->channels)
+            return kolo_fail(KOLO_EINPUT, "%s: sample %lld contradicts its /size or /codec; pack this split again", path, (long long)i);
     }
     return 0;
 }
@@ -140,8 +127,7 @@ static int open_all(kolo_dataset *d, const char *folder, const kolo_manifest *m)
     d->labels = kolo_alloc(sizeof *d->labels * n + 8);
     d->crcs = kolo_alloc(sizeof *d->crcs * n + 8);
     d->codecs = m->info.encoding == KOLO_ENCODING_MIXED ? kolo_alloc(n + 8) : NULL;
-    if (!d->shards || !d->labels || !d->crcs || (!d->codecs && m->info.encoding == KOLO_ENCODING_MIXED))
-        return KOLO_ECONFIG;
+    if (!d->shards || !d->labels || !d->crcs || (!d->codecs && m->info.encoding == KOLO_ENCODING_MIXED)) return KOLO_ECONFIG;
     for (int s = 0; s < m->info.shards; s++) d->shards[s].fd = -1;
     allow_files(m->info.shards);
     for (int s = 0; s < m->info.shards; s++) KOLO_TRY(open_one(d, folder, m, s));
@@ -274,8 +260,7 @@ const uint8_t *kolo_dataset_memory(const kolo_dataset *dataset, int64_t sample)
 int kolo_dataset_read(const kolo_dataset *dataset, int64_t sample, void *data)
 {
     if (sample < 0 || sample >= dataset->info.count)
-        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample,
-                         (long long)dataset->info.count);
+        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample, (long long)dataset->info.count);
     const open_shard *shard = shard_of(dataset, sample);
     const uint64_t at = offset_in(dataset, shard, sample - shard->first);
     const size_t bytes = (size_t)(offset_in(dataset, shard, sample - shard->first + 1) - at);
@@ -292,8 +277,7 @@ void kolo_dataset_advise(const kolo_dataset *dataset, int64_t first, int64_t cou
         const int64_t i = first - shard->first;
         n = kolo_dataset_run(dataset, first, count);
         const uint64_t at = offset_in(dataset, shard, i), end = offset_in(dataset, shard, i + n);
-        if (!kolo_dataset_memory(dataset, first))
-            posix_fadvise(shard->fd, (off_t)(shard->places.data + at), (off_t)(end - at), POSIX_FADV_WILLNEED);
+        if (!kolo_dataset_memory(dataset, first)) posix_fadvise(shard->fd, (off_t)(shard->places.data + at), (off_t)(end - at), POSIX_FADV_WILLNEED);
     }
 }
 
@@ -329,8 +313,7 @@ int kolo_dataset_read_run(const kolo_dataset *dataset, int64_t first, int64_t co
     const uint64_t at = (uint64_t)(first - shard->first) * dataset->sample_bytes;
     const size_t bytes = dataset->sample_bytes * (size_t)count;
     const uint8_t *there = kolo_dataset_memory(dataset, first);
-    if (!there || first + count > shard->to)
-        return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
+    if (!there || first + count > shard->to) return kolo_file_pread(shard->fd, shard->path, data, bytes, shard->places.data + at);
     memcpy(data, there, bytes);
     return 0;
 }
@@ -340,14 +323,11 @@ int kolo_dataset_source(const kolo_dataset *dataset, int64_t sample, char *text,
     if (size == 0) return 0;
     text[0] = 0;
     if (sample < 0 || sample >= dataset->info.count)
-        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample,
-                         (long long)dataset->info.count);
+        return kolo_fail(KOLO_EINTERNAL, "sample %lld of a split of %lld", (long long)sample, (long long)dataset->info.count);
     const open_shard *shard = shard_of(dataset, sample);
     uint64_t span[2];
-    KOLO_TRY(kolo_file_pread(shard->fd, shard->path, span, sizeof span,
-                             shard->places.source_offset + 8 * (uint64_t)(sample - shard->first)));
-    if (span[1] < span[0] || span[1] - span[0] > 65536)
-        return kolo_fail(KOLO_EINPUT, "%s: /source_offset is damaged", shard->path);
+    KOLO_TRY(kolo_file_pread(shard->fd, shard->path, span, sizeof span, shard->places.source_offset + 8 * (uint64_t)(sample - shard->first)));
+    if (span[1] < span[0] || span[1] - span[0] > 65536) return kolo_fail(KOLO_EINPUT, "%s: /source_offset is damaged", shard->path);
     size_t length = span[1] - span[0];
     if (length > size - 1) length = size - 1;
     KOLO_TRY(kolo_file_pread(shard->fd, shard->path, text, length, shard->places.source + span[0]));

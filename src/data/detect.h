@@ -29,7 +29,7 @@ int kolo_boxes_add(kolo_boxes *boxes, const float *box, int32_t cls); /* KOLO_EC
 void kolo_boxes_free(kolo_boxes *boxes);
 /* All of the following from box number `first` on. */
 void kolo_boxes_move(kolo_boxes *boxes, int64_t first, double scale, double right, double down); /* x * scale + right */
-void kolo_boxes_flip(kolo_boxes *boxes, int64_t first, double width); /* left to right in a picture of that width */
+void kolo_boxes_flip(kolo_boxes *boxes, int64_t first, double width);                            /* left to right in a picture of that width */
 void kolo_boxes_clip(kolo_boxes *boxes, int64_t first, double width, double height);
 /* Each becomes the upright box round its four corners' images; matrix: [9], rows, input to output. */
 void kolo_boxes_warp(kolo_boxes *boxes, int64_t first, const double *matrix);
@@ -46,12 +46,10 @@ typedef struct kolo_detect_place {
     int top, left, full_height, full_width;
     bool flip;
 } kolo_detect_place;
-int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_picture *from, const kolo_detect_place *place,
-                    kolo_picture *canvas);
+int kolo_detect_put(kolo_resampler *resampler, int filter, const kolo_picture *from, const kolo_detect_place *place, kolo_picture *canvas);
 /* The place that fits a picture of height x width into out_height x out_width, keeping its aspect; *scale: of its boxes
  * (then moved by left, top). In the upper left corner, or in the middle; sides are rounded down as YOLOX does, or as darknet does. */
-void kolo_detect_letterbox(int height, int width, int out_height, int out_width, bool middle, kolo_detect_place *place,
-                           double *scale);
+void kolo_detect_letterbox(int height, int width, int out_height, int out_width, bool middle, kolo_detect_place *place, double *scale);
 /* Shaped `to`: its point p shows `from` at inverse * p, between four pixels, in steps of 1/256; outside is `fill`.
  * inverse: [9], output to input. */
 void kolo_detect_warp(const kolo_picture *from, const double *inverse, int fill, kolo_picture *to);
@@ -101,8 +99,8 @@ void kolo_detect_matrix(double *matrix, const kolo_detect_config *config, const 
 
 /* count: samples of the split. offset: [count + 1] boxes of sample i from offset[i], to take only pictures with boxes for
  * mixup; NULL: not known. pass: kolo_augment_pass(). */
-void kolo_detect_choose(kolo_detect_draw *draw, const kolo_detect_config *config, uint64_t seed, int64_t pass,
-                        int64_t sample, int64_t count, const int64_t *offset);
+void kolo_detect_choose(kolo_detect_draw *draw, const kolo_detect_config *config, uint64_t seed, int64_t pass, int64_t sample, int64_t count,
+                        const int64_t *offset);
 
 typedef struct kolo_detector kolo_detector; /* memory of one thread */
 
@@ -110,7 +108,7 @@ int kolo_detector_create(kolo_detector **detector);
 void kolo_detector_destroy(kolo_detector **detector);
 /* pictures, boxes: [KOLO_DETECT_PICTURES], those that the draw names (RGB, any size; boxes in their pixels), unchanged.
  * to: (height, width, 3); its boxes replace those of `out`. */
-int kolo_detect_make(kolo_detector *detector, const kolo_detect_config *config, const kolo_detect_draw *draw,
-                     const kolo_picture *pictures, const kolo_boxes *boxes, uint8_t *to, kolo_boxes *out);
+int kolo_detect_make(kolo_detector *detector, const kolo_detect_config *config, const kolo_detect_draw *draw, const kolo_picture *pictures,
+                     const kolo_boxes *boxes, uint8_t *to, kolo_boxes *out);
 
 #endif

@@ -42,8 +42,7 @@ static int take_boxes(const kolo_targets *t, int64_t sample, kolo_boxes *boxes)
 {
     boxes->count = 0;
     for (int64_t i = t->box_offset[sample]; i < t->box_offset[sample + 1]; i++)
-        if (!(t->box_flags[i] & (KOLO_BOX_CROWD | KOLO_BOX_OUTSIDE)))
-            KOLO_TRY(kolo_boxes_add(boxes, t->box[i], t->box_class[i]));
+        if (!(t->box_flags[i] & (KOLO_BOX_CROWD | KOLO_BOX_OUTSIDE))) KOLO_TRY(kolo_boxes_add(boxes, t->box[i], t->box_class[i]));
     return 0;
 }
 
@@ -60,8 +59,7 @@ static void write_label(const kolo_boxes *boxes, int64_t words, int32_t *label)
     }
 }
 
-int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_recipe *recipe, int64_t pass,
-                         int64_t sample, uint8_t *to, int32_t *label)
+int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_recipe *recipe, int64_t pass, int64_t sample, uint8_t *to, int32_t *label)
 {
     const kolo_loader_config *c = &recipe->config;
     const kolo_targets *t = kolo_dataset_targets(c->dataset);

@@ -41,8 +41,7 @@ hid_t kolo_h5_file_access(void)
     herr_t bad = set_bounds(list);
     if (bad >= 0) bad = H5Pset_alignment(list, SMALL_OBJECT, ALIGNMENT);
     if (bad >= 0) bad = H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
-#if H5_VERSION_GE(1, 14, 0) || (H5_VERS_MINOR == 12 && H5_VERS_RELEASE >= 1) || \
-    (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
+#if H5_VERSION_GE(1, 14, 0) || (H5_VERS_MINOR == 12 && H5_VERS_RELEASE >= 1) || (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
     if (bad >= 0) bad = H5Pset_file_locking(list, 0, 1);
 #endif
     if (bad >= 0) return list;
@@ -53,8 +52,7 @@ hid_t kolo_h5_file_access(void)
 hid_t kolo_h5_create(const char *path)
 {
     hid_t access = kolo_h5_file_access(), create = H5Pcreate(H5P_FILE_CREATE), file = -1;
-    if (access >= 0 && create >= 0 && H5Pset_obj_track_times(create, 0) >= 0)
-        file = H5Fcreate(path, H5F_ACC_TRUNC, create, access);
+    if (access >= 0 && create >= 0 && H5Pset_obj_track_times(create, 0) >= 0) file = H5Fcreate(path, H5F_ACC_TRUNC, create, access);
     if (create >= 0) H5Pclose(create);
     if (access >= 0) H5Pclose(access);
     return file;
@@ -72,8 +70,7 @@ hid_t kolo_h5_open(const char *path, bool write)
 hid_t kolo_h5_group(hid_t file, const char *name)
 {
     hid_t create = H5Pcreate(H5P_GROUP_CREATE), group = -1;
-    if (create >= 0 && H5Pset_obj_track_times(create, 0) >= 0)
-        group = H5Gcreate2(file, name, H5P_DEFAULT, create, H5P_DEFAULT);
+    if (create >= 0 && H5Pset_obj_track_times(create, 0) >= 0) group = H5Gcreate2(file, name, H5P_DEFAULT, create, H5P_DEFAULT);
     if (create >= 0) H5Pclose(create);
     return group;
 }
@@ -81,8 +78,7 @@ hid_t kolo_h5_group(hid_t file, const char *name)
 /* Creates or overwrites in place: the finishing step changes values, never sizes. */
 static int put_attribute(hid_t object, const char *name, hid_t type, hid_t space, const void *data)
 {
-    hid_t attribute = H5Aexists(object, name) > 0 ? H5Aopen(object, name, H5P_DEFAULT)
-                                                  : H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t attribute = H5Aexists(object, name) > 0 ? H5Aopen(object, name, H5P_DEFAULT) : H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
     if (attribute < 0) return -1;
     herr_t bad = H5Awrite(attribute, type, data);
     H5Aclose(attribute);
@@ -99,8 +95,7 @@ int kolo_h5_put_text(hid_t object, const char *name, const char *text, size_t si
     memcpy(buffer, text, length < size ? length : size);
     hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
     int bad = -1;
-    if (type >= 0 && space >= 0 && H5Tset_size(type, size) >= 0 && H5Tset_strpad(type, H5T_STR_NULLPAD) >= 0 &&
-        H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
+    if (type >= 0 && space >= 0 && H5Tset_size(type, size) >= 0 && H5Tset_strpad(type, H5T_STR_NULLPAD) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
         bad = put_attribute(object, name, type, space, buffer);
     if (space >= 0) H5Sclose(space);
     if (type >= 0) H5Tclose(type);
@@ -134,8 +129,7 @@ static int get_attribute(hid_t object, const char *name, hid_t type, hssize_t n,
     if (attribute < 0) return -1;
     hid_t space = H5Aget_space(attribute), stored = H5Aget_type(attribute);
     int bad = -1;
-    if (space >= 0 && stored >= 0 && H5Sget_simple_extent_npoints(space) == n &&
-        H5Tget_class(stored) == H5Tget_class(type))
+    if (space >= 0 && stored >= 0 && H5Sget_simple_extent_npoints(space) == n && H5Tget_class(stored) == H5Tget_class(type))
         bad = H5Aread(attribute, type, data) < 0 ? -1 : 0;
     if (stored >= 0) H5Tclose(stored);
     if (space >= 0) H5Sclose(space);
@@ -148,23 +142,16 @@ int kolo_h5_get_text(hid_t object, const char *name, char *text, size_t size)
     hid_t type = H5Tcopy(H5T_C_S1);
     int bad = -1;
     memset(text, 0, size);
-    if (type >= 0 && H5Tset_size(type, size) >= 0 && H5Tset_strpad(type, H5T_STR_NULLTERM) >= 0 &&
-        H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
+    if (type >= 0 && H5Tset_size(type, size) >= 0 && H5Tset_strpad(type, H5T_STR_NULLTERM) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
         bad = get_attribute(object, name, type, 1, text);
     if (type >= 0) H5Tclose(type);
     text[size - 1] = 0;
     return bad;
 }
 
-int kolo_h5_get_u64(hid_t object, const char *name, uint64_t *value)
-{
-    return get_attribute(object, name, H5T_NATIVE_UINT64, 1, value);
-}
+int kolo_h5_get_u64(hid_t object, const char *name, uint64_t *value) { return get_attribute(object, name, H5T_NATIVE_UINT64, 1, value); }
 
-int kolo_h5_get_u32s(hid_t object, const char *name, uint32_t *values, int n)
-{
-    return get_attribute(object, name, H5T_NATIVE_UINT32, n, values);
-}
+int kolo_h5_get_u32s(hid_t object, const char *name, uint32_t *values, int n) { return get_attribute(object, name, H5T_NATIVE_UINT32, n, values); }
 
 static hid_t contiguous_list(void)
 {
@@ -183,8 +170,7 @@ int kolo_h5_put_array(hid_t file, const char *name, hid_t type, int rank, const 
     if (list >= 0 && space >= 0) set = H5Dcreate2(file, name, type, space, H5P_DEFAULT, list, H5P_DEFAULT);
     if (set >= 0) {
         bad = 0;
-        if (data && H5Sget_simple_extent_npoints(space) > 0)
-            bad = H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+        if (data && H5Sget_simple_extent_npoints(space) > 0) bad = H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
         H5Dclose(set);
     }
     if (space >= 0) H5Sclose(space);
@@ -203,8 +189,7 @@ static bool type_fits(hid_t set, hid_t type)
 static bool layout_fits(hid_t set)
 {
     hid_t list = H5Dget_create_plist(set);
-    bool fits = list >= 0 && H5Pget_layout(list) == H5D_CONTIGUOUS && H5Pget_nfilters(list) == 0 &&
-                H5Pget_external_count(list) == 0;
+    bool fits = list >= 0 && H5Pget_layout(list) == H5D_CONTIGUOUS && H5Pget_nfilters(list) == 0 && H5Pget_external_count(list) == 0;
     if (list >= 0) H5Pclose(list);
     return fits;
 }
@@ -213,8 +198,7 @@ static bool shape_fits(hid_t set, int rank, const hsize_t *shape)
 {
     hsize_t stored[8] = {0};
     hid_t space = H5Dget_space(set);
-    bool fits = space >= 0 && H5Sget_simple_extent_ndims(space) == rank && rank <= 8 &&
-                H5Sget_simple_extent_dims(space, stored, NULL) == rank;
+    bool fits = space >= 0 && H5Sget_simple_extent_ndims(space) == rank && rank <= 8 && H5Sget_simple_extent_dims(space, stored, NULL) == rank;
     for (int i = 0; fits && i < rank; i++) fits = stored[i] == shape[i];
     if (space >= 0) H5Sclose(space);
     return fits;
@@ -242,9 +226,7 @@ int kolo_h5_shape(hid_t file, const char *name, int rank, hsize_t *shape)
     if (set < 0) return -1;
     hid_t space = H5Dget_space(set);
     int bad = -1;
-    if (space >= 0 && H5Sget_simple_extent_ndims(space) == rank &&
-        H5Sget_simple_extent_dims(space, shape, NULL) == rank)
-        bad = 0;
+    if (space >= 0 && H5Sget_simple_extent_ndims(space) == rank && H5Sget_simple_extent_dims(space, shape, NULL) == rank) bad = 0;
     if (space >= 0) H5Sclose(space);
     H5Dclose(set);
     return bad;

@@ -83,8 +83,7 @@ static int check_header(kolo_jpeg *j)
     const uint64_t pixels = (uint64_t)j->cinfo.image_width * j->cinfo.image_height;
     if (components == 1 || components == 3 || components == 4) {
         if (pixels <= KOLO_PICTURE_MAX_PIXELS) return 0;
-        snprintf(j->message, sizeof j->message, "claims %u x %u pixels, more than this program decodes",
-                 j->cinfo.image_width, j->cinfo.image_height);
+        snprintf(j->message, sizeof j->message, "claims %u x %u pixels, more than this program decodes", j->cinfo.image_width, j->cinfo.image_height);
     } else {
         snprintf(j->message, sizeof j->message, "has %d components (1, 3 or 4 are known)", components);
     }
@@ -164,8 +163,7 @@ static void read_rows(kolo_jpeg *j, kolo_picture *p, int top)
         int y = (int)j->cinfo.output_scanline - top, n = p->height - y < 16 ? p->height - y : 16;
         if (cmyk) {
             rows[0] = j->cmyk;
-            if (jpeg_read_scanlines(&j->cinfo, rows, 1) == 1)
-                cmyk_row(j->cmyk, p->pixels + (size_t)y * stride, p->width, p->channels);
+            if (jpeg_read_scanlines(&j->cinfo, rows, 1) == 1) cmyk_row(j->cmyk, p->pixels + (size_t)y * stride, p->width, p->channels);
             continue;
         }
         for (int i = 0; i < n; i++) rows[i] = p->pixels + (size_t)(y + i) * stride;
@@ -214,8 +212,8 @@ static int decode(kolo_jpeg *j, const request *r)
     return stored == r->channels ? 0 : kolo_picture_convert(r->picture, r->channels);
 }
 
-int kolo_jpeg_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator,
-                     const kolo_jpeg_window *window, kolo_picture *picture, kolo_jpeg_window *origin)
+int kolo_jpeg_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator, const kolo_jpeg_window *window, kolo_picture *picture,
+                     kolo_jpeg_window *origin)
 {
     const request r = {channels, denominator, window, picture, origin};
     KOLO_TRY(check_bytes(data, bytes));

@@ -23,8 +23,8 @@ typedef struct kolo_jpeg_window {
  * (NULL: everything). The result may be larger than asked (whole blocks); *origin (may be NULL) tells which part of
  * the scaled picture it is: top and left of picture->pixels[0], height and width of the whole scaled picture.
  * channels 1 or 3. A JPEG that ends early or has damaged data is an error. */
-int kolo_jpeg_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator,
-                     const kolo_jpeg_window *window, kolo_picture *picture, kolo_jpeg_window *origin);
+int kolo_jpeg_decode(kolo_jpeg *jpeg, const void *data, size_t bytes, int channels, int denominator, const kolo_jpeg_window *window, kolo_picture *picture,
+                     kolo_jpeg_window *origin);
 
 /* Baseline, 4:2:0, optimised tables off: the same bytes for the same pixels and library. *data grows as needed
  * (kept by the caller, freed with free()), *bytes is the length. */

@@ -92,8 +92,7 @@ int kolo_jpeg_encode(const kolo_picture *picture, int quality, uint8_t **data, s
     e->errors.error_exit = fail_exit;
     e->errors.output_message = no_output;
     e->cinfo.client_data = e;
-    e->sink = (struct jpeg_destination_mgr){
-        .init_destination = sink_start, .empty_output_buffer = sink_full, .term_destination = sink_end};
+    e->sink = (struct jpeg_destination_mgr){.init_destination = sink_start, .empty_output_buffer = sink_full, .term_destination = sink_end};
     if (!e->data) rc = kolo_fail(KOLO_ECONFIG, "out of memory for a JPEG");
     else if (setjmp(e->escape)) rc = kolo_fail(KOLO_EINTERNAL, "libjpeg: %s", e->message);
     else run(e, picture, quality);

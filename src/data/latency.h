@@ -30,8 +30,7 @@ static inline double kolo_latency_quantile(const kolo_latency *l, double share)
     for (int i = 0; i < KOLO_LATENCY_BINS; i++) all += l->bin[i];
     for (int i = 0; i < KOLO_LATENCY_BINS; i++) {
         below += l->bin[i];
-        if (all > 0 && (double)below >= share * (double)all)
-            return (double)(UINT64_C(1) << (i / 4 + 4)) * (1 + (i % 4 + 0.5) / 4) * 1e-9;
+        if (all > 0 && (double)below >= share * (double)all) return (double)(UINT64_C(1) << (i / 4 + 4)) * (1 + (i % 4 + 0.5) / 4) * 1e-9;
     }
     return 0;
 }

@@ -104,8 +104,7 @@ static loader_slot *take_rows(kolo_loader *l, int64_t *first, int64_t *count)
             pthread_cond_wait(&l->work, &l->lock);
         } else if (l->advised && !l->advising) {
             give_advice(l);
-        } else if (!l->ordering && has_order(l, l->epoch) && !has_order(l, l->epoch + 1) &&
-                   (full || l->step > l->steps / 2)) {
+        } else if (!l->ordering && has_order(l, l->epoch) && !has_order(l, l->epoch + 1) && (full || l->step > l->steps / 2)) {
             make_order(l, l->epoch + 1);
         } else if (rows) {
             *first = s->taken;
@@ -196,8 +195,7 @@ static int make_slots(kolo_loader *l)
 static int make_sampler(kolo_loader *l, const kolo_loader_config *config)
 {
     const kolo_loader_config *c = &l->recipe.config;
-    kolo_order_config order = {
-        .seed = c->seed, .count = l->count, .rows = distinct_rows(c), .ranks = c->ranks, .node_of = config->node_of};
+    kolo_order_config order = {.seed = c->seed, .count = l->count, .rows = distinct_rows(c), .ranks = c->ranks, .node_of = config->node_of};
     KOLO_TRY(kolo_order_parse(config->shuffle, &order.rule));
     if (!c->train || !c->dataset) return 0;
     KOLO_TRY(kolo_order_create(&l->sampler, &order));
@@ -226,8 +224,7 @@ static int start_readers(kolo_loader *l)
         if (rc == 0) l->started++;
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc ? kolo_fail(KOLO_ECONFIG, "cannot start %d reader threads: %s; lower readers=", l->readers, strerror(rc))
-              : 0;
+    return rc ? kolo_fail(KOLO_ECONFIG, "cannot start %d reader threads: %s; lower readers=", l->readers, strerror(rc)) : 0;
 }
 
 int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
@@ -243,8 +240,7 @@ int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config)
     pthread_cond_init(&l->ready, NULL);
     l->count = count;
     l->rows = config->batch / config->ranks;
-    l->steps = config->train && config->tail == KOLO_tail_drop ? count / config->batch
-                                                               : (count + config->batch - 1) / config->batch;
+    l->steps = config->train && config->tail == KOLO_tail_drop ? count / config->batch : (count + config->batch - 1) / config->batch;
     l->shared_pixels = !config->dataset && l->steps * config->batch <= count;
     l->readers = loader_choose_readers(config);
     KOLO_TRY_GOTO(rc, loader_make_recipe(&l->recipe, config));
@@ -293,8 +289,7 @@ int64_t kolo_loader_steps(const kolo_loader *loader) { return loader->steps; }
 int kolo_loader_seek(kolo_loader *l, int64_t epoch, int64_t step)
 {
     if (epoch < 0 || step < 0 || step > l->steps)
-        return kolo_fail(KOLO_EINTERNAL, "loader: seek to epoch %lld step %lld of %lld", (long long)epoch,
-                         (long long)step, (long long)l->steps);
+        return kolo_fail(KOLO_EINTERNAL, "loader: seek to epoch %lld step %lld of %lld", (long long)epoch, (long long)step, (long long)l->steps);
     pthread_mutex_lock(&l->lock);
     l->pause = true;
     if (l->client) kolo_client_interrupt(l->client);
@@ -341,8 +336,7 @@ int kolo_loader_next(kolo_loader *l, kolo_batch *batch)
     }
     if (begin != 0) l->stats.wait_seconds += kolo_time() - begin;
     if (held) {
-        rc = kolo_fail(KOLO_EINTERNAL, "loader: all %d batches are held; release one before asking for the next",
-                       l->slots);
+        rc = kolo_fail(KOLO_EINTERNAL, "loader: all %d batches are held; release one before asking for the next", l->slots);
     } else if (s->state != SLOT_READY) {
         rc = 1;
     } else if (s->status < 0) {

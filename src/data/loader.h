@@ -19,31 +19,29 @@ typedef struct kolo_loader kolo_loader;
 typedef struct kolo_loader_config {
     const kolo_dataset *dataset; /* NULL: synthetic (uniform noise pictures and labels, keyed by sample number) */
     int64_t synthetic_count;     /* samples of the synthetic set */
-    int channels, height,
-        width; /* of the batch; channels: 1 or 3 (a gray file is repeated, a colour file refused for 1) */
-    kolo_sides sides; /* train: the side of every step's pictures instead; height and width are then the largest, for which there is memory */
+    int channels, height, width; /* of the batch; channels: 1 or 3 (a gray file is repeated, a colour file refused for 1) */
+    kolo_sides sides;            /* train: the side of every step's pictures instead; height and width are then the largest, for which there is memory */
     int classes;
     bool train; /* permuted and augmented; else source order, validation transform */
     uint64_t seed;
     const char *shuffle; /* train: as kolo_order_parse takes it (data/order.h); NULL or "": full */
     const int *node_of;  /* [ranks] for shuffle=local, used by kolo_loader_create only; NULL: one node */
-    int64_t
-        max_bad;   /* train: so many different samples that cannot be decoded are replaced by the next one, per rank */
-    int64_t batch; /* global batch */
-    int rank, ranks;    /* this rank takes rows [rank*batch/ranks, (rank+1)*batch/ranks) of each global batch */
-    int tail;           /* KOLO_tail_drop or KOLO_tail_pad (validation: always pad) */
-    int crop, crop_pad; /* KOLO_crop_*; train */
+    int64_t max_bad;     /* train: so many different samples that cannot be decoded are replaced by the next one, per rank */
+    int64_t batch;       /* global batch */
+    int rank, ranks;     /* this rank takes rows [rank*batch/ranks, (rank+1)*batch/ranks) of each global batch */
+    int tail;            /* KOLO_tail_drop or KOLO_tail_pad (validation: always pad) */
+    int crop, crop_pad;  /* KOLO_crop_*; train */
     double area_min, area_max;
     bool flip;
-    const char *augment;   /* entries as kolo_augment_parse takes them, in order; NULL or "": none */
-    int interpolation;     /* KOLO_interpolation_* */
-    int repeat;            /* train: so many views of a sample follow each other; 0: 1 */
-    kolo_mix_config mix;   /* train: pairs of rows are mixed; then rows must be a multiple of 2 * repeat */
-    int64_t words; /* of a row's label (kolo_input of graph/graph.h); 0: 3 where rows are mixed, else 1; 1 + 5 M: boxes, at most M. Then */
+    const char *augment;       /* entries as kolo_augment_parse takes them, in order; NULL or "": none */
+    int interpolation;         /* KOLO_interpolation_* */
+    int repeat;                /* train: so many views of a sample follow each other; 0: 1 */
+    kolo_mix_config mix;       /* train: pairs of rows are mixed; then rows must be a multiple of 2 * repeat */
+    int64_t words;             /* of a row's label (kolo_input of graph/graph.h); 0: 3 where rows are mixed, else 1; 1 + 5 M: boxes, at most M. Then */
     kolo_detect_config detect; /* is what is done to pictures, and crop, flip, augment, mix, resize are not looked at; validation fits */
     int64_t plain_epoch;       /* them in and does no more, as training does from this epoch on but for colours and mirror */
-    float mean[4], std[4]; /* per channel, in [0, 1], for augmentations that fill or add noise; std 0: not known */
-    int resize;            /* validation: short side before the centre crop; 0: none */
+    float mean[4], std[4];     /* per channel, in [0, 1], for augmentations that fill or add noise; std 0: not known */
+    int resize;                /* validation: short side before the centre crop; 0: none */
     int readers, prefetch;
     const char *serve; /* train: name of a server whose batches are taken (data/serve.h); NULL or "": none */
     double serve_wait; /* seconds, as data/serve.h has them */
@@ -52,15 +50,15 @@ typedef struct kolo_loader_config {
 
 /* One batch of this rank, valid until kolo_loader_release. Rows >= valid are zero with label -1; valid may be 0. */
 typedef struct kolo_batch {
-    const uint8_t *pixels;  /* (rows, height, width, channels) */
+    const uint8_t *pixels; /* (rows, height, width, channels) */
     int height, width;
     const int32_t *labels;  /* (rows, words): a class; or two, and the weight of the first as the bits of an f32; or boxes */
     const int64_t *samples; /* (rows) global sample numbers, -1 for padding */
     int64_t words;
-    int64_t rows, valid;    /* of this rank; rows = batch / ranks */
-    int64_t valid_global;   /* over all ranks */
-    int64_t first;          /* number of row 0 in the global batch */
-    int64_t epoch, step;    /* step within the epoch */
+    int64_t rows, valid;  /* of this rank; rows = batch / ranks */
+    int64_t valid_global; /* over all ranks */
+    int64_t first;        /* number of row 0 in the global batch */
+    int64_t epoch, step;  /* step within the epoch */
     int slot;
 } kolo_batch;
 
@@ -88,8 +86,7 @@ typedef struct kolo_loader_stats { /* of the batches that kolo_loader_next has g
     int64_t hits;                  /* samples that came from the RAM cache */
     int64_t served;                /* samples that came from a server; they count neither as bytes nor as hits */
     int64_t bad;                   /* samples that were replaced */
-    kolo_latency read,
-        sample; /* of a read (not of hits), and of a sample from its read to its place in the batch; where samples are
+    kolo_latency read, sample;     /* of a read (not of hits), and of a sample from its read to its place in the batch; where samples are
                                       below 16 KiB every eighth */
 } kolo_loader_stats;
 void kolo_loader_get_stats(const kolo_loader *loader, kolo_loader_stats *stats); /* since create */

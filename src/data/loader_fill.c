@@ -26,9 +26,7 @@ void loader_label(loader_slot *s, int64_t first, int64_t count)
             if (!c->dataset && s->samples[i] >= 0) kolo_synthetic_boxes(c, s->samples[i], label);
             continue;
         }
-        label[0] = s->samples[i] < 0 ? -1
-                   : c->dataset      ? kolo_dataset_label(c->dataset, s->samples[i])
-                                     : kolo_synthetic_label(c, s->samples[i]);
+        label[0] = s->samples[i] < 0 ? -1 : c->dataset ? kolo_dataset_label(c->dataset, s->samples[i]) : kolo_synthetic_label(c, s->samples[i]);
         if (c->words != 3) continue;
         label[1] = label[0];
         memcpy(&label[2], &whole, sizeof label[2]);
@@ -49,8 +47,7 @@ static void mix_rows(const kolo_loader *l, loader_slot *s, int64_t first, int64_
         kolo_random random = kolo_augment_random(c->seed, s->epoch, number, KOLO_OPERATION_MIX);
         kolo_mix_draw(&mix, &c->mix, c->height, c->width, &random);
         if (mix.kind == KOLO_MIX_NONE) continue;
-        kolo_mix_apply(&mix, s->pixels + (size_t)i * bytes, s->pixels + (size_t)j * bytes, c->height, c->width,
-                       c->channels);
+        kolo_mix_apply(&mix, s->pixels + (size_t)i * bytes, s->pixels + (size_t)j * bytes, c->height, c->width, c->channels);
         int32_t *a = s->labels + i * c->words, *b = s->labels + j * c->words;
         a[1] = b[0];
         b[1] = a[0];
@@ -115,8 +112,7 @@ void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t fi
         memcpy(s->pixels + (size_t)first * bytes, l->noise + (size_t)first * bytes, (size_t)valid * bytes);
     } else if (recipe->direct && !recipe->config.train && recipe->augments == 0 && valid > 0) {
         r->row = first;
-        r->status =
-            kolo_worker_make_run(worker, s->samples[first], valid, s->pixels + (size_t)first * bytes, &r->stats);
+        r->status = kolo_worker_make_run(worker, s->samples[first], valid, s->pixels + (size_t)first * bytes, &r->stats);
     } else {
         for (int64_t i = 0; i < valid && r->status == 0; i++) {
             r->row = first + i;

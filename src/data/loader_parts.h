@@ -83,7 +83,6 @@ int64_t loader_position(const kolo_loader *loader, const loader_slot *slot, int6
 /* Labels of the rows first .. first + count - 1 as their samples have them, nothing mixed. */
 void loader_label(loader_slot *slot, int64_t first, int64_t count);
 /* By a reader, without the lock; nobody else touches these rows. */
-void loader_fill(kolo_loader *loader, kolo_worker *worker, loader_slot *slot, int64_t first, int64_t count,
-                 loader_result *result);
+void loader_fill(kolo_loader *loader, kolo_worker *worker, loader_slot *slot, int64_t first, int64_t count, loader_result *result);
 
 #endif

@@ -28,17 +28,13 @@ double kolo_random_beta(kolo_random *random, double alpha)
     return 0.5 + 0.5 * radius * cos(2 * M_PI * open_uniform(random));
 }
 
-void kolo_mix_blend(kolo_mix *mix, double lambda)
-{
-    *mix = (kolo_mix){.kind = KOLO_MIX_UP, .weight = (float)(nearbyint(lambda * 32768) / 32768)};
-}
+void kolo_mix_blend(kolo_mix *mix, double lambda) { *mix = (kolo_mix){.kind = KOLO_MIX_UP, .weight = (float)(nearbyint(lambda * 32768) / 32768)}; }
 
 void kolo_mix_box(kolo_mix *mix, double lambda, int y, int x, int height, int width)
 {
     const double half = 0.5 * sqrt(1 - lambda);
     const int down = (int)(half * height), across = (int)(half * width);
-    *mix =
-        (kolo_mix){.kind = KOLO_MIX_CUT, .top = y - down, .left = x - across, .bottom = y + down, .right = x + across};
+    *mix = (kolo_mix){.kind = KOLO_MIX_CUT, .top = y - down, .left = x - across, .bottom = y + down, .right = x + across};
     if (mix->top < 0) mix->top = 0;
     if (mix->left < 0) mix->left = 0;
     if (mix->bottom > height) mix->bottom = height;

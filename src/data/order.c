@@ -114,8 +114,7 @@ static int lay_lanes(kolo_order *o, const int *node_of)
     o->pool = kolo_alloc(bytes);
     o->lane = kolo_alloc(sizeof *o->lane * (size_t)o->config.rows);
     if (!o->sequence || !o->pool || !o->lane) return KOLO_ECONFIG;
-    KOLO_TRY(o->config.rule.kind == KOLO_ORDER_BLOCK ? lay_block_lanes(o)
-                                                     : lay_local_lanes(o, node_of ? node_of : &one));
+    KOLO_TRY(o->config.rule.kind == KOLO_ORDER_BLOCK ? lay_block_lanes(o) : lay_local_lanes(o, node_of ? node_of : &one));
     o->next = kolo_alloc(sizeof *o->next * (size_t)o->lanes);
     return o->next ? 0 : KOLO_ECONFIG;
 }
@@ -186,8 +185,7 @@ static void permute_shares(kolo_order *o, int64_t epoch)
 {
     const uint64_t key = kolo_random_key(o->config.seed, KOLO_RANDOM_PERMUTE);
     for (int64_t i = 0; i < o->config.count; i++) o->sequence[i] = i;
-    for (int l = 0; l < o->lanes; l++)
-        kolo_shuffle_values(key, stream(epoch, l), o->start[l + 1] - o->start[l], o->sequence + o->start[l]);
+    for (int l = 0; l < o->lanes; l++) kolo_shuffle_values(key, stream(epoch, l), o->start[l + 1] - o->start[l], o->sequence + o->start[l]);
     if (o->config.rule.exchange > 0) exchange(o, epoch);
 }
 
@@ -222,8 +220,7 @@ int64_t kolo_order_window_most(const kolo_order *o, int64_t n)
     return lanes * (lane_window(o) + per_lane);
 }
 
-int64_t kolo_order_window(const kolo_order *o, const int64_t *filled, int64_t step, int64_t first, int64_t n,
-                          int64_t ahead, int64_t *samples)
+int64_t kolo_order_window(const kolo_order *o, const int64_t *filled, int64_t step, int64_t first, int64_t n, int64_t ahead, int64_t *samples)
 {
     const kolo_order_config *c = &o->config;
     if (c->rule.kind != KOLO_ORDER_BLOCK) return 0;
@@ -232,8 +229,7 @@ int64_t kolo_order_window(const kolo_order *o, const int64_t *filled, int64_t st
     int64_t to = (((step + 1) * per_lane + window - 1) / window + ahead) * window;
     if (to > most) to = most;
     for (int64_t l = first / per_lane; l * per_lane < first + n && from < to; l++)
-        for (int64_t i = from; i < to; i++)
-            samples[found++] = filled[i / per_lane * c->rows + l * per_lane + i % per_lane];
+        for (int64_t i = from; i < to; i++) samples[found++] = filled[i / per_lane * c->rows + l * per_lane + i % per_lane];
     qsort(samples, (size_t)found, sizeof *samples, ascending);
     return found;
 }

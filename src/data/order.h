@@ -44,8 +44,7 @@ void kolo_order_fill(kolo_order *order, int64_t epoch, int64_t *to);
 
 /* block: the samples of the window that the lanes of rows [first, first + n) enter `ahead` windows after the one that begins at `step`,
  * ascending, in samples [kolo_order_window_most]; `filled` is that epoch's order. The number of them; 0 if no window begins at this step. */
-int64_t kolo_order_window(const kolo_order *order, const int64_t *filled, int64_t step, int64_t first, int64_t n,
-                          int64_t ahead, int64_t *samples);
+int64_t kolo_order_window(const kolo_order *order, const int64_t *filled, int64_t step, int64_t first, int64_t n, int64_t ahead, int64_t *samples);
 int64_t kolo_order_window_most(const kolo_order *order, int64_t n);
 
 /* Rule local: the samples [*first, *last) that are at home on node `node`. */

@@ -23,22 +23,17 @@ static int bmp_header(const uint8_t *p, size_t bytes, bmp *b)
     const int32_t width = (int32_t)le32(p + 18), height = (int32_t)le32(p + 22);
     b->bits = (int)le16(p + 28);
     b->bottom_up = height > 0;
-    if (width < 1 || width > KOLO_PICTURE_MAX_SIDE || height == 0 || height > KOLO_PICTURE_MAX_SIDE ||
-        height < -KOLO_PICTURE_MAX_SIDE)
+    if (width < 1 || width > KOLO_PICTURE_MAX_SIDE || height == 0 || height > KOLO_PICTURE_MAX_SIDE || height < -KOLO_PICTURE_MAX_SIDE)
         return kolo_fail(KOLO_EINPUT, "BMP: size out of range");
     b->width = width;
     b->height = abs(height);
     /* 3 (bit fields) with 32 bits is what many programs write for plain BGRX */
-    if ((b->bits != 8 && b->bits != 24 && b->bits != 32) ||
-        (compression != 0 && !(compression == 3 && b->bits == 32)) || header < 40)
-        return kolo_fail(KOLO_EINPUT,
-                         "BMP: %d bits, compression %u; only uncompressed 8, 24 and 32 bits are read, convert it first",
-                         b->bits, compression);
+    if ((b->bits != 8 && b->bits != 24 && b->bits != 32) || (compression != 0 && !(compression == 3 && b->bits == 32)) || header < 40)
+        return kolo_fail(KOLO_EINPUT, "BMP: %d bits, compression %u; only uncompressed 8, 24 and 32 bits are read, convert it first", b->bits, compression);
     b->colors = b->bits == 8 ? (used && used <= 256 ? (int)used : 256) : 0;
     b->stride = ((size_t)b->width * (size_t)b->bits + 31) / 32 * 4;
     const size_t palette_end = 14 + (size_t)header + 4 * (size_t)b->colors;
-    if (palette_end > bytes || start > bytes || (bytes - start) / b->stride < (size_t)b->height)
-        return kolo_fail(KOLO_EINPUT, "BMP: truncated");
+    if (palette_end > bytes || start > bytes || (bytes - start) / b->stride < (size_t)b->height) return kolo_fail(KOLO_EINPUT, "BMP: truncated");
     b->palette = p + 14 + header;
     b->rows = p + start;
     return 0;
@@ -71,8 +66,8 @@ int kolo_picture_decode_bmp(const void *data, size_t bytes, int channels, kolo_p
     KOLO_TRY(bmp_header(data, bytes, &b));
     KOLO_TRY(kolo_picture_shape(picture, b.height, b.width, gray_palette(&b) ? 1 : 3));
     for (int y = 0; y < b.height; y++)
-        bmp_row(&b, b.rows + b.stride * (size_t)(b.bottom_up ? b.height - 1 - y : y),
-                picture->pixels + (size_t)y * (size_t)b.width * (size_t)picture->channels, picture->channels);
+        bmp_row(&b, b.rows + b.stride * (size_t)(b.bottom_up ? b.height - 1 - y : y), picture->pixels + (size_t)y * (size_t)b.width * (size_t)picture->channels,
+                picture->channels);
     return kolo_picture_convert(picture, channels);
 }
 
@@ -94,14 +89,12 @@ int kolo_picture_decode_pnm(const void *data, size_t bytes, int channels, kolo_p
     const uint8_t *p = data, *end = p + bytes;
     const uint8_t kind = p[1];
     int width, height, most;
-    if (kind != '5' && kind != '6')
-        return kolo_fail(KOLO_EINPUT, "PNM: only binary P5 and P6 are read, convert it first");
+    if (kind != '5' && kind != '6') return kolo_fail(KOLO_EINPUT, "PNM: only binary P5 and P6 are read, convert it first");
     p = pnm_number(p + 2, end, &width);
     if (p) p = pnm_number(p, end, &height);
     if (p) p = pnm_number(p, end, &most);
     if (!p || p == end) return kolo_fail(KOLO_EINPUT, "PNM: damaged header");
-    if (most < 1 || most > 255)
-        return kolo_fail(KOLO_EINPUT, "PNM: largest value %d; only 8 bits are read, convert it first", most);
+    if (most < 1 || most > 255) return kolo_fail(KOLO_EINPUT, "PNM: largest value %d; only 8 bits are read, convert it first", most);
     KOLO_TRY(kolo_picture_shape(picture, height, width, kind == '5' ? 1 : 3));
     const size_t need = (size_t)height * (size_t)width * (size_t)picture->channels;
     if ((size_t)(end - ++p) < need) return kolo_fail(KOLO_EINPUT, "PNM: truncated");

@@ -9,9 +9,8 @@
 int kolo_picture_decode_tiff(const void *data, size_t bytes, int channels, kolo_picture *picture)
 {
     (void)data, (void)bytes, (void)channels, (void)picture;
-    return kolo_fail(KOLO_EINPUT,
-                     "is a TIFF, and this program was built without libtiff; build it again where libtiff's "
-                     "headers are, or convert the picture");
+    return kolo_fail(KOLO_EINPUT, "is a TIFF, and this program was built without libtiff; build it again where libtiff's "
+                                  "headers are, or convert the picture");
 }
 
 #else
@@ -79,8 +78,7 @@ static void copy_pixels(const uint32_t *raster, kolo_picture *p)
 static int read_raster(TIFFRGBAImage *image, kolo_picture *p)
 {
     const bool gray = (image->photometric == PHOTOMETRIC_MINISBLACK || image->photometric == PHOTOMETRIC_MINISWHITE);
-    if (image->height > KOLO_PICTURE_MAX_SIDE || image->width > KOLO_PICTURE_MAX_SIDE)
-        return kolo_fail(KOLO_EINPUT, "TIFF: size out of range");
+    if (image->height > KOLO_PICTURE_MAX_SIDE || image->width > KOLO_PICTURE_MAX_SIDE) return kolo_fail(KOLO_EINPUT, "TIFF: size out of range");
     KOLO_TRY(kolo_picture_shape(p, (int)image->height, (int)image->width, gray ? 1 : 3));
     const size_t pixels = (size_t)p->height * (size_t)p->width;
     uint32_t *raster = malloc(sizeof *raster * pixels);

@@ -44,8 +44,8 @@ struct kolo_client {
     int64_t asked;          /* position of the last wish */
     int slot_of[SERVE_SLOTS];
     int64_t finished[SERVE_SLOTS]; /* batch p at [p % SERVE_SLOTS] has all its rows; a loader has no more in work */
-    int64_t served, batches; /* from the server, in all */
-    serve_packet packet;     /* of who listens */
+    int64_t served, batches;       /* from the server, in all */
+    serve_packet packet;           /* of who listens */
 };
 
 /* The next packet, by the thread that listens, without the lock. 1, 0 at the time-out or when interrupted, negative. */
@@ -80,14 +80,13 @@ static int map_segment(kolo_client *c, int fd)
     const kolo_loader *l = c->loader;
     const int64_t first = h->number[0], rows = h->number[1], slots = h->number[2];
     struct stat info;
-    if (rows < 1 || rows > l->recipe.config.batch || first < 0 || first > c->number[2] || slots < 1 ||
-        slots > SERVE_SLOTS || first + rows < c->number[2] + l->rows)
+    if (rows < 1 || rows > l->recipe.config.batch || first < 0 || first > c->number[2] || slots < 1 || slots > SERVE_SLOTS ||
+        first + rows < c->number[2] + l->rows)
         return kolo_fail(KOLO_EIO, "the server's answer makes no sense");
     loader_lay_slot(&c->layout, rows, l->recipe.config.words, (size_t)rows * l->recipe.sample_bytes);
     const size_t bytes = SERVE_PAGE + c->layout.bytes * (size_t)slots;
     const int seals = fcntl(fd, F_GET_SEALS);
-    if (fstat(fd, &info) < 0 || (size_t)info.st_size != bytes || h->number[3] != (int64_t)c->layout.bytes ||
-        seals < 0 || !(seals & F_SEAL_SHRINK))
+    if (fstat(fd, &info) < 0 || (size_t)info.st_size != bytes || h->number[3] != (int64_t)c->layout.bytes || seals < 0 || !(seals & F_SEAL_SHRINK))
         return kolo_fail(KOLO_EIO, "the server's segment is not what it says");
     void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) return kolo_fail(KOLO_EIO, "cannot map the server's segment: %s", strerror(errno));
@@ -113,8 +112,7 @@ static int attach(kolo_client *c)
     KOLO_TRY(serve_connect(&c->address, &c->fd));
     KOLO_TRY(serve_send(c->fd, SERVE_HELLO, -1, c->number, 4, c->key, -1));
     int rc = await_answer(c, SERVE_WELCOME, SERVE_REFUSED, &passed);
-    if (rc == 0 && c->packet.head.kind == SERVE_REFUSED)
-        rc = kolo_fail(KOLO_ECONFIG, "the server shows other batches: %s", c->packet.text);
+    if (rc == 0 && c->packet.head.kind == SERVE_REFUSED) rc = kolo_fail(KOLO_ECONFIG, "the server shows other batches: %s", c->packet.text);
     else if (rc == 0 && passed < 0) rc = kolo_fail(KOLO_EIO, "the server passed no segment");
     else if (rc == 0) rc = map_segment(c, passed);
     if (passed >= 0) close(passed);
@@ -153,11 +151,9 @@ static int ask(kolo_client *c, int64_t position)
 static void tell_joined(kolo_client *c, int64_t position, int64_t from)
 {
     const int64_t steps = c->loader->steps;
-    if (from < 0)
-        kolo_info("serve=%s: the server is in another epoch; reading by itself", c->name);
+    if (from < 0) kolo_info("serve=%s: the server is in another epoch; reading by itself", c->name);
     else
-        kolo_info("serve=%s: batches come from the server from epoch %lld, step %lld on%s", c->name,
-                  (long long)(from / steps), (long long)(from % steps),
+        kolo_info("serve=%s: batches come from the server from epoch %lld, step %lld on%s", c->name, (long long)(from / steps), (long long)(from % steps),
                   from > position ? "; until then reading by itself" : "");
 }
 
@@ -238,11 +234,9 @@ static int await_batch(kolo_client *c, int64_t position)
 
 /* At most BLOCK rows. The server may have taken the slot back meanwhile: what says which samples the rows shall have is replaced
  * only when all that was copied was of this batch. Labels follow from samples: whoever fails writes them anew. */
-static bool copy_block(const kolo_client *c, int slot, int64_t position, loader_slot *to, int64_t first, int64_t count,
-                       kolo_loader_stats *stats)
+static bool copy_block(const kolo_client *c, int slot, int64_t position, loader_slot *to, int64_t first, int64_t count, kolo_loader_stats *stats)
 {
-    const size_t bytes = to->recipe->sample_bytes, n = (size_t)count,
-                 words = (size_t)c->loader->recipe.config.words;
+    const size_t bytes = to->recipe->sample_bytes, n = (size_t)count, words = (size_t)c->loader->recipe.config.words;
     const size_t from = (size_t)(c->offset + first), at = (size_t)first;
     loader_slot s;
     int64_t samples[BLOCK];
@@ -262,9 +256,7 @@ bool kolo_client_take(kolo_client *c, loader_slot *s, int64_t first, int64_t cou
     const int64_t position = s->epoch * c->loader->steps + s->step, valid = s->valid - first;
     bool whole = true;
     pthread_mutex_lock(&c->lock);
-    if (s->step == 0 && first == 0 && c->joined == NEVER && c->asked != position && !c->listening && !c->interrupted &&
-        !c->refused)
-        join(c, position);
+    if (s->step == 0 && first == 0 && c->joined == NEVER && c->asked != position && !c->listening && !c->interrupted && !c->refused) join(c, position);
     const int slot = position >= c->joined ? await_batch(c, position) : -1;
     c->copying += slot >= 0;
     pthread_mutex_unlock(&c->lock);
@@ -331,9 +323,7 @@ int kolo_client_open(kolo_client **client, const kolo_loader *loader, const kolo
     pthread_cond_init(&c->changed, NULL);
     const int64_t number[] = {config->rank, config->ranks, config->rank * loader->rows, loader->rows};
     memcpy(c->number, number, sizeof number);
-    if (!config->dataset)
-        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_ECONFIG, "serve=%s: data=synthetic needs no server; leave serve empty",
-                                    config->serve));
+    if (!config->dataset) KOLO_TRY_GOTO(rc, kolo_fail(KOLO_ECONFIG, "serve=%s: data=synthetic needs no server; leave serve empty", config->serve));
     KOLO_TRY_GOTO(rc, serve_path(config->serve, &c->address));
     snprintf(c->name, sizeof c->name, "%s", config->serve);
     KOLO_TRY_GOTO(rc, serve_key(config, c->key));
@@ -355,9 +345,7 @@ void kolo_client_close(kolo_client **client)
 {
     kolo_client *c = *client;
     if (!c) return;
-    if (c->batches > 0)
-        kolo_info("serve=%s: %lld of %lld batches came from the server", c->name, (long long)c->served,
-                  (long long)c->batches);
+    if (c->batches > 0) kolo_info("serve=%s: %lld of %lld batches came from the server", c->name, (long long)c->served, (long long)c->batches);
     disconnect(c);
     unmap(c);
     if (c->wake >= 0) close(c->wake);

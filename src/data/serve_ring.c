@@ -40,14 +40,11 @@ static int make_segment(serve_ring *r)
     if (r->fd < 0) return kolo_fail(KOLO_EIO, "serve-data: cannot make a segment: %s", strerror(errno));
     fchmod(r->fd, 0600);
     errno = posix_fallocate(r->fd, 0, (off_t)r->bytes);
-    if (errno)
-        return kolo_fail(KOLO_EIO, "serve-data: cannot take %.1f MiB for the ring: %s; lower prefetch",
-                         (double)r->bytes / 0x1p20, strerror(errno));
+    if (errno) return kolo_fail(KOLO_EIO, "serve-data: cannot take %.1f MiB for the ring: %s; lower prefetch", (double)r->bytes / 0x1p20, strerror(errno));
     void *base = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
     if (base == MAP_FAILED) return kolo_fail(KOLO_EIO, "serve-data: cannot map the ring: %s", strerror(errno));
     r->segment = base;
-    if (fcntl(r->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
-        return kolo_fail(KOLO_EIO, "serve-data: cannot seal the ring: %s", strerror(errno));
+    if (fcntl(r->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) return kolo_fail(KOLO_EIO, "serve-data: cannot seal the ring: %s", strerror(errno));
 #ifdef F_SEAL_FUTURE_WRITE
     (void)fcntl(r->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE); /* Linux 5.1; before, jobs only promise it */
 #endif
@@ -68,8 +65,7 @@ int serve_ring_open(serve_ring *r, const kolo_loader_config *config)
     r->bytes = SERVE_PAGE + memory;
     KOLO_TRY_GOTO(rc, make_segment(r));
     for (int i = 0; i < SERVE_SLOTS; i++) r->segment->position[i] = -1;
-    if (pipe2(r->news, O_CLOEXEC) < 0)
-        KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "serve-data: cannot make a pipe: %s", strerror(errno)));
+    if (pipe2(r->news, O_CLOEXEC) < 0) KOLO_TRY_GOTO(rc, kolo_fail(KOLO_EIO, "serve-data: cannot make a pipe: %s", strerror(errno)));
     c.memory = (uint8_t *)r->segment + SERVE_PAGE;
     c.serve = NULL;
     KOLO_TRY_GOTO(rc, kolo_loader_create(&r->loader, &c));

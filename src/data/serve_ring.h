@@ -19,7 +19,7 @@ typedef struct serve_ring {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    char error[1024]; /* the loader's; read behind its news */
+    char error[1024];             /* the loader's; read behind its news */
     kolo_batch held[SERVE_SLOTS]; /* batch p at [p % slots] */
     int64_t base, next;           /* batches [base, next) are held */
     int64_t decoded;              /* rows, since open */

@@ -104,9 +104,8 @@ static int join(kolo_server *s, serve_taker *t, int64_t position)
     t->idle = 0;
     t->idle_since = from <= r->next ? now : 0;
     s->rows_joined += t->rows;
-    kolo_info("serve-data: process %d, rank %lld of %lld, takes rows %lld to %lld from epoch %lld, step %lld on", t->pid,
-              (long long)t->rank, (long long)t->ranks, (long long)t->first, (long long)(t->first + t->rows - 1),
-              (long long)(from / r->steps), (long long)(from % r->steps));
+    kolo_info("serve-data: process %d, rank %lld of %lld, takes rows %lld to %lld from epoch %lld, step %lld on", t->pid, (long long)t->rank,
+              (long long)t->ranks, (long long)t->first, (long long)(t->first + t->rows - 1), (long long)(from / r->steps), (long long)(from % r->steps));
     for (int64_t p = from > r->base ? from : r->base; p < r->next && t->fd >= 0; p++) offer(s, t, p);
     if (s->rows_joined >= s->rows_wanted) s->open = true;
     release(s);
@@ -121,9 +120,8 @@ static void hello(kolo_server *s, serve_taker *t)
     serve_difference(s->key, p->text, why, sizeof why);
     const bool inside = n[2] >= first && n[3] > 0 && n[3] <= s->rows && n[2] <= first + s->rows - n[3];
     if (!*why && !inside)
-        snprintf(why, sizeof why, "rows %lld to %lld of a batch are made here, the job's rank %lld wants %lld to %lld",
-                 (long long)first, (long long)(first + s->rows - 1), (long long)n[0], (long long)n[2],
-                 (long long)(n[2] + n[3] - 1));
+        snprintf(why, sizeof why, "rows %lld to %lld of a batch are made here, the job's rank %lld wants %lld to %lld", (long long)first,
+                 (long long)(first + s->rows - 1), (long long)n[0], (long long)n[2], (long long)(n[2] + n[3] - 1));
     if (*why) {
         (void)serve_send(t->fd, SERVE_REFUSED, -1, NULL, 0, why, -1); /* it is hung up on in any case */
         hang_up(s, t, "is refused");
@@ -222,19 +220,17 @@ static void let_go(kolo_server *s)
     if (!r->running || s->full_since == 0 || kolo_time() - s->moved < s->config.serve_wait) return;
     s->moved = kolo_time();
     if (!s->open) {
-        kolo_warn("serve-data: after %g s jobs with %lld of %lld rows have come; the others will read by themselves",
-                  s->config.serve_wait, (long long)s->rows_joined, (long long)s->rows_wanted);
+        kolo_warn("serve-data: after %g s jobs with %lld of %lld rows have come; the others will read by themselves", s->config.serve_wait,
+                  (long long)s->rows_joined, (long long)s->rows_wanted);
         s->open = true;
         release(s);
         return;
     }
-    for (int i = 0; i < s->takers; i++)
-        waiting += s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && !s->taker[i].needs[base];
+    for (int i = 0; i < s->takers; i++) waiting += s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && !s->taker[i].needs[base];
     for (int i = 0; i < s->takers && waiting; i++) {
         serve_taker *t = &s->taker[i];
         if (t->fd < 0 || !t->needs[base]) continue;
-        kolo_warn("serve-data: process %d, rank %lld, keeps others waiting for %g s and is let go", t->pid,
-                  (long long)t->rank, s->config.serve_wait);
+        kolo_warn("serve-data: process %d, rank %lld, keeps others waiting for %g s and is let go", t->pid, (long long)t->rank, s->config.serve_wait);
         leave(s, t);
         tell(s, t, SERVE_LEFT, -1, 0);
     }

@@ -25,16 +25,16 @@ struct kolo_server {
     char name[108], key[SERVE_KEY];
     int lock_fd, fd; /* of the name; the socket that listens */
     serve_ring ring;
-    int64_t rows;           /* of a batch, here */
+    int64_t rows; /* of a batch, here */
     serve_taker taker[SERVE_MOST];
-    int takers;             /* places that have been used */
-    int need[SERVE_SLOTS];  /* takers that need batch p, at [p % slots] */
+    int takers;                       /* places that have been used */
+    int need[SERVE_SLOTS];            /* takers that need batch p, at [p % slots] */
     int64_t rows_joined, rows_wanted; /* until they are as many the first batches are kept */
-    bool open;              /* they were */
-    double moved;           /* when a batch was last ready, or given up */
-    double began, full_since, full; /* the ring runs since; it is full since (0: it is not); was in all */
-    int64_t delivered;      /* rows, since open */
-    serve_packet packet;    /* that is read */
+    bool open;                        /* they were */
+    double moved;                     /* when a batch was last ready, or given up */
+    double began, full_since, full;   /* the ring runs since; it is full since (0: it is not); was in all */
+    int64_t delivered;                /* rows, since open */
+    serve_packet packet;              /* that is read */
 };
 
 void serve_status(const kolo_server *server, char *text, size_t size);

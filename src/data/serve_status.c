@@ -24,15 +24,15 @@ __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, c
 static void add_taker(const kolo_server *s, const serve_taker *t, double now, char *text, size_t size)
 {
     const double all = now - t->since, idle = t->idle + (t->idle_since > 0 ? now - t->idle_since : 0);
-    add(text, size, "  process %d, rank %lld of %lld, rows %lld to %lld: ", t->pid, (long long)t->rank,
-        (long long)t->ranks, (long long)t->first, (long long)(t->first + t->rows - 1));
+    add(text, size, "  process %d, rank %lld of %lld, rows %lld to %lld: ", t->pid, (long long)t->rank, (long long)t->ranks, (long long)t->first,
+        (long long)(t->first + t->rows - 1));
     if (t->joined < 0) {
         add(text, size, "reads by itself\n");
         return;
     }
     const int64_t at = t->joined + t->taken;
-    add(text, size, "epoch %lld, step %lld, %.0f img/s, waits %.0f %%%s\n", (long long)(at / s->ring.steps),
-        (long long)(at % s->ring.steps), all > 0 ? (double)(t->taken * t->rows) / all : 0, all > 0 ? 100 * idle / all : 0,
+    add(text, size, "epoch %lld, step %lld, %.0f img/s, waits %.0f %%%s\n", (long long)(at / s->ring.steps), (long long)(at % s->ring.steps),
+        all > 0 ? (double)(t->taken * t->rows) / all : 0, all > 0 ? 100 * idle / all : 0,
         s->ring.next > s->ring.base && t->needs[s->ring.base % s->ring.slots] ? ", has the oldest batch to take" : "");
 }
 
@@ -43,20 +43,18 @@ void serve_status(const kolo_server *s, char *text, size_t size)
     const double now = kolo_time(), all = now - s->began;
     const double full = s->full + (s->full_since > 0 ? now - s->full_since : 0);
     const int64_t first = s->config.rank * s->rows;
-    snprintf(text, size,
-             "serve=%s: process %d, %s, %lld samples, rows %lld to %lld of batches of %lld, ring of %d batches, %.1f MiB\n",
-             s->name, (int)getpid(), info->name, (long long)info->count, (long long)first,
-             (long long)(first + s->rows - 1), (long long)s->config.batch, r->slots, (double)r->bytes / 0x1p20);
+    snprintf(text, size, "serve=%s: process %d, %s, %lld samples, rows %lld to %lld of batches of %lld, ring of %d batches, %.1f MiB\n", s->name, (int)getpid(),
+             info->name, (long long)info->count, (long long)first, (long long)(first + s->rows - 1), (long long)s->config.batch, r->slots,
+             (double)r->bytes / 0x1p20);
     add(text, size, "%lld pictures made, %lld given\n", (long long)r->decoded, (long long)s->delivered);
     if (!r->running) {
         add(text, size, "nobody has joined\n");
     } else {
-        add(text, size, "epoch %lld, step %lld: %lld of %d batches wait to be taken, ring full %.0f %% of %.0f s\n",
-            (long long)(r->next / r->steps), (long long)(r->next % r->steps), (long long)(r->next - r->base), r->slots,
-            all > 0 ? 100 * full / all : 0, all);
+        add(text, size, "epoch %lld, step %lld: %lld of %d batches wait to be taken, ring full %.0f %% of %.0f s\n", (long long)(r->next / r->steps),
+            (long long)(r->next % r->steps), (long long)(r->next - r->base), r->slots, all > 0 ? 100 * full / all : 0, all);
         if (!s->open)
-            add(text, size, "jobs with %lld of %lld rows have joined; the first batches are kept for the others\n",
-                (long long)s->rows_joined, (long long)s->rows_wanted);
+            add(text, size, "jobs with %lld of %lld rows have joined; the first batches are kept for the others\n", (long long)s->rows_joined,
+                (long long)s->rows_wanted);
     }
     for (int i = 0; i < s->takers; i++)
         if (s->taker[i].fd >= 0 && s->taker[i].rows) add_taker(s, &s->taker[i], now, text, size);

@@ -100,12 +100,10 @@ int kolo_shard_complete(const char *path, const char *uuid, const kolo_shard_sta
 
 /* Opens by HDF5, checks format, version, shapes, layout, file size; then closes. Any of the outputs may be NULL.
  * KOLO_EINPUT: not a shard, unknown major version, truncated, damaged. An incomplete shard is no error here. */
-int kolo_shard_inspect(const char *path, kolo_shard_header *header, kolo_shard_places *places,
-                       kolo_shard_arrays *arrays);
+int kolo_shard_inspect(const char *path, kolo_shard_header *header, kolo_shard_places *places, kolo_shard_arrays *arrays);
 void kolo_shard_arrays_free(kolo_shard_arrays *arrays);
 /* Table `name` of `arrays` if it has this type and row length (dim[1]); rows -1: any number. NULL: absent or other. */
-const kolo_shard_table *kolo_shard_find_table(const kolo_shard_arrays *arrays, const char *name,
-                                              enum kolo_table_type type, int64_t rows, int64_t columns);
+const kolo_shard_table *kolo_shard_find_table(const kolo_shard_arrays *arrays, const char *name, enum kolo_table_type type, int64_t rows, int64_t columns);
 size_t kolo_shard_table_bytes(const kolo_shard_table *table);
 /* Reads one table. table->name, type, rank are given, and dim: a number that must be so, or -1. 1: read, dim and data
  * are set, data is freed with free(); 0: the shard has none of this name; KOLO_EINPUT: it has another shape. */

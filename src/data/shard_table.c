@@ -25,10 +25,7 @@ hid_t kolo_shard_table_type(enum kolo_table_type type)
     return -1;
 }
 
-size_t kolo_shard_table_bytes(const kolo_shard_table *t)
-{
-    return element_bytes(t->type) * (size_t)t->dim[0] * (size_t)t->dim[1];
-}
+size_t kolo_shard_table_bytes(const kolo_shard_table *t) { return element_bytes(t->type) * (size_t)t->dim[0] * (size_t)t->dim[1]; }
 
 static int bad_table(const char *path, const char *name, const char *what)
 {
@@ -38,14 +35,12 @@ static int bad_table(const char *path, const char *name, const char *what)
 /* Type and shape as they are in the file; then contiguous and unfiltered, or an error. */
 static int describe(hid_t file, const char *path, kolo_shard_table *t, uint64_t *place)
 {
-    static const enum kolo_table_type types[] = {KOLO_TABLE_U8,  KOLO_TABLE_I32, KOLO_TABLE_I64,
-                                                 KOLO_TABLE_U64, KOLO_TABLE_F32, KOLO_TABLE_F64};
+    static const enum kolo_table_type types[] = {KOLO_TABLE_U8, KOLO_TABLE_I32, KOLO_TABLE_I64, KOLO_TABLE_U64, KOLO_TABLE_F32, KOLO_TABLE_F64};
     hsize_t shape[2] = {0, 1};
     bool fits = false;
     if (!kolo_h5_has(file, t->name)) return bad_table(path, t->name, "is missing");
     t->rank = kolo_h5_shape(file, t->name, 1, shape) == 0 ? 1 : 2;
-    if (t->rank == 2 && kolo_h5_shape(file, t->name, 2, shape) < 0)
-        return bad_table(path, t->name, "has neither one nor two dimensions");
+    if (t->rank == 2 && kolo_h5_shape(file, t->name, 2, shape) < 0) return bad_table(path, t->name, "has neither one nor two dimensions");
     if (t->rank == 1) shape[1] = 1;
     if (shape[0] > 1ull << 40 || shape[1] > 1u << 16) return bad_table(path, t->name, "is too large");
     for (int i = 0; i < 6 && !fits; i++) {
@@ -63,13 +58,11 @@ static int load(hid_t file, const char *path, kolo_shard_table *t)
     hsize_t length = 0;
     KOLO_TRY(describe(file, path, t, &place));
     const size_t bytes = kolo_shard_table_bytes(t);
-    if (H5Fget_filesize(file, &length) < 0 || place > length || length - place < bytes)
-        return bad_table(path, t->name, "ends behind the end of the file");
+    if (H5Fget_filesize(file, &length) < 0 || place > length || length - place < bytes) return bad_table(path, t->name, "ends behind the end of the file");
     void *data = kolo_alloc(bytes + 8);
     if (!data) return KOLO_ECONFIG;
     t->data = data;
-    if (bytes && kolo_h5_get_array(file, t->name, kolo_shard_table_type(t->type), data) < 0)
-        return kolo_fail(KOLO_EIO, "%s: cannot read /%s", path, t->name);
+    if (bytes && kolo_h5_get_array(file, t->name, kolo_shard_table_type(t->type), data) < 0) return kolo_fail(KOLO_EIO, "%s: cannot read /%s", path, t->name);
     return 0;
 }
 
@@ -102,8 +95,7 @@ void kolo_shard_free_tables(kolo_shard_arrays *a)
     a->table_count = 0;
 }
 
-const kolo_shard_table *kolo_shard_find_table(const kolo_shard_arrays *a, const char *name, enum kolo_table_type type,
-                                              int64_t rows, int64_t columns)
+const kolo_shard_table *kolo_shard_find_table(const kolo_shard_arrays *a, const char *name, enum kolo_table_type type, int64_t rows, int64_t columns)
 {
     for (int i = 0; i < a->table_count; i++) {
         const kolo_shard_table *t = &a->tables[i];
@@ -128,8 +120,7 @@ int kolo_shard_read_table(const char *path, kolo_shard_table *table, void **data
     int rc = kolo_shard_open(path, &file);
     const bool there = rc == 0 && kolo_h5_has(file, table->name);
     if (there) rc = load(file, path, &have);
-    if (rc == 0 && there && !fits(&have, table))
-        rc = bad_table(path, table->name, "has another type or shape than expected");
+    if (rc == 0 && there && !fits(&have, table)) rc = bad_table(path, table->name, "has another type or shape than expected");
     if (file >= 0) H5Fclose(file);
     kolo_h5_unlock();
     if (rc < 0) free((void *)have.data);

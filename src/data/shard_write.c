@@ -96,13 +96,11 @@ static int put_class_names(hid_t file, const kolo_shard_spec *s)
         if (strlen(s->class_names[i]) > width) width = strlen(s->class_names[i]);
     char *block = kolo_alloc(width * (size_t)s->classes + 1);
     if (!block) return -1;
-    for (int i = 0; i < s->classes; i++)
-        memcpy(block + width * (size_t)i, s->class_names[i], strlen(s->class_names[i]));
+    for (int i = 0; i < s->classes; i++) memcpy(block + width * (size_t)i, s->class_names[i], strlen(s->class_names[i]));
     hid_t type = H5Tcopy(H5T_C_S1);
     hsize_t n = (hsize_t)s->classes;
     int bad = -1;
-    if (type >= 0 && H5Tset_size(type, width) >= 0 && H5Tset_strpad(type, H5T_STR_NULLPAD) >= 0 &&
-        H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
+    if (type >= 0 && H5Tset_size(type, width) >= 0 && H5Tset_strpad(type, H5T_STR_NULLPAD) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
         bad = kolo_h5_put_array(file, "classes/name", type, 1, &n, block);
     if (type >= 0) H5Tclose(type);
     free(block);
@@ -143,8 +141,7 @@ static int put_provenance(hid_t file, const kolo_shard_spec *s)
     hid_t group = kolo_h5_group(file, "provenance");
     TRY(group);
     int bad = 0;
-    for (int i = 0; i < s->note_count && bad >= 0; i++)
-        bad = kolo_h5_put_text(group, s->notes[i].key, s->notes[i].text, 0);
+    for (int i = 0; i < s->note_count && bad >= 0; i++) bad = kolo_h5_put_text(group, s->notes[i].key, s->notes[i].text, 0);
     H5Gclose(group);
     TRY(bad);
     hsize_t n = strlen(s->rejects);
@@ -157,12 +154,10 @@ static int label_dimensions(hid_t file, const kolo_shard_spec *s)
     TRY(set);
     int bad = s->encoding == KOLO_ENCODING_RAW
                   ? kolo_h5_put_text(set, "dims", "NHWC", 0)
-                  : kolo_h5_put_text(
-                        set, "long_name",
-                        s->encoding == KOLO_ENCODING_JPEG
-                            ? "JPEG files; picture i is bytes[offset[i]:offset[i+1]]"
-                            : "JPEG files and pixels as codec[i] says; picture i is bytes[offset[i]:offset[i+1]]",
-                        0);
+                  : kolo_h5_put_text(set, "long_name",
+                                     s->encoding == KOLO_ENCODING_JPEG ? "JPEG files; picture i is bytes[offset[i]:offset[i+1]]"
+                                                                       : "JPEG files and pixels as codec[i] says; picture i is bytes[offset[i]:offset[i+1]]",
+                                     0);
     H5Dclose(set);
     return bad;
 }
@@ -181,8 +176,7 @@ int kolo_shard_create(const char *path, const kolo_shard_spec *spec)
     if (!bad) bad = label_dimensions(file, spec);
     if (file >= 0 && H5Fclose(file) < 0) bad = -1;
     kolo_h5_unlock();
-    if (bad)
-        return kolo_fail(KOLO_EIO, "%s: cannot create the shard; is the folder writable, the disk not full, and no limit (ulimit -f) in the way?", path);
+    if (bad) return kolo_fail(KOLO_EIO, "%s: cannot create the shard; is the folder writable, the disk not full, and no limit (ulimit -f) in the way?", path);
     return 0;
 }
 

@@ -15,8 +15,7 @@
 static struct flock lock_of(int64_t item, short type)
 {
     /* behind everything that such a file holds */
-    return (struct flock){
-        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)((INT64_C(1) << 50) + item), .l_len = 1};
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)((INT64_C(1) << 50) + item), .l_len = 1};
 }
 
 int kolo_share_claim(int fd, int64_t item, bool wait)
@@ -78,13 +77,10 @@ int kolo_share_run(const kolo_share *share)
     int started = 0;
     if (share->items < 1) return 0;
     const int64_t most = share->items < MOST_THREADS ? share->items : MOST_THREADS;
-    while (started + 1 < share->threads && started + 1 < most &&
-           pthread_create(&threads[started], NULL, worker, &c) == 0)
-        started++;
+    while (started + 1 < share->threads && started + 1 < most && pthread_create(&threads[started], NULL, worker, &c) == 0) started++;
     worker(&c);
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
     if (c.status < 0) return kolo_fail(c.status, "%s", c.error);
-    for (int64_t i = 0; i < share->items; i++)
-        KOLO_TRY(try_item(share, i, true)); /* waits for what others have begun */
+    for (int64_t i = 0; i < share->items; i++) KOLO_TRY(try_item(share, i, true)); /* waits for what others have begun */
     return 0;
 }

@@ -36,29 +36,19 @@ typedef struct stamp {
     uint32_t crc;
 } stamp;
 
-static int fail_errno(const char *verb, const char *path)
-{
-    return kolo_fail(KOLO_EIO, "stage: cannot %s %s: %s", verb, path, strerror(errno));
-}
+static int fail_errno(const char *verb, const char *path) { return kolo_fail(KOLO_EIO, "stage: cannot %s %s: %s", verb, path, strerror(errno)); }
 
 static int64_t time_of(const struct stat *s) { return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec; }
 
-static char *path_in(const char *folder, const char *file, const char *end)
-{
-    return kolo_format("%s/%s%s", folder, file, end);
-}
+static char *path_in(const char *folder, const char *file, const char *end) { return kolo_format("%s/%s%s", folder, file, end); }
 
-static bool is_wanted(const kolo_stage *s, const kolo_manifest_shard *m)
-{
-    return m->first < s->last && m->first + m->count > s->first;
-}
+static bool is_wanted(const kolo_stage *s, const kolo_manifest_shard *m) { return m->first < s->last && m->first + m->count > s->first; }
 
 static bool read_stamp(const kolo_stage *s, const kolo_manifest_shard *m, stamp *to)
 {
     char *path = path_in(s->folder, m->file, ".stamp"), *text = NULL;
     const bool read = path && kolo_file_exists(path) && kolo_file_read(path, &text, NULL) == 0 &&
-                      sscanf(text, "kolo-stage 1 %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNx32, &to->bytes,
-                             &to->source_time, &to->copy_time, &to->crc) == 4;
+                      sscanf(text, "kolo-stage 1 %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNx32, &to->bytes, &to->source_time, &to->copy_time, &to->crc) == 4;
     free(text);
     free(path);
     return read;
@@ -69,9 +59,8 @@ static bool is_staged(const kolo_stage *s, const kolo_manifest_shard *m)
     char *from = path_in(s->source, m->file, ""), *to = path_in(s->folder, m->file, "");
     struct stat source, copy;
     stamp t;
-    const bool staged = from && to && stat(from, &source) == 0 && lstat(to, &copy) == 0 && S_ISREG(copy.st_mode) &&
-                        read_stamp(s, m, &t) && t.bytes == source.st_size && t.bytes == copy.st_size &&
-                        t.source_time == time_of(&source) && t.copy_time == time_of(&copy);
+    const bool staged = from && to && stat(from, &source) == 0 && lstat(to, &copy) == 0 && S_ISREG(copy.st_mode) && read_stamp(s, m, &t) &&
+                        t.bytes == source.st_size && t.bytes == copy.st_size && t.source_time == time_of(&source) && t.copy_time == time_of(&copy);
     free(from);
     free(to);
     return staged;
@@ -100,8 +89,7 @@ static int checksum(int fd, const char *path, uint64_t bytes, uint8_t *buffer, u
 }
 
 /* 1: the disk is full. */
-static int copy_blocks(int in, const char *from, int out, const char *to, uint64_t bytes, uint8_t *buffer,
-                       uint32_t *crc)
+static int copy_blocks(int in, const char *from, int out, const char *to, uint64_t bytes, uint8_t *buffer, uint32_t *crc)
 {
     *crc = 0;
     for (uint64_t at = 0, n; at < bytes; at += n) {
@@ -130,9 +118,7 @@ static int copy_checked(int in, const char *from, int out, const char *to, stamp
         rc = checksum(out, to, (uint64_t)t->bytes, buffer, &back);
     }
     free(buffer);
-    if (rc == 0 && back != t->crc)
-        return kolo_fail(
-            KOLO_EIO, "stage: %s came back from its disk other than it was written; set stage= to another folder", to);
+    if (rc == 0 && back != t->crc) return kolo_fail(KOLO_EIO, "stage: %s came back from its disk other than it was written; set stage= to another folder", to);
     return rc;
 }
 
@@ -145,8 +131,8 @@ static int put_stamp(const kolo_stage *s, const kolo_manifest_shard *m, stamp *t
     if (rc == 0 && stat(to, &info) < 0) rc = fail_errno("find", to);
     if (rc == 0) {
         t->copy_time = time_of(&info);
-        const int n = snprintf(text, sizeof text, "kolo-stage 1 %" PRId64 " %" PRId64 " %" PRId64 " %08" PRIx32 "\n",
-                               t->bytes, t->source_time, t->copy_time, t->crc);
+        const int n =
+            snprintf(text, sizeof text, "kolo-stage 1 %" PRId64 " %" PRId64 " %" PRId64 " %08" PRIx32 "\n", t->bytes, t->source_time, t->copy_time, t->crc);
         rc = kolo_file_write_atomic(path, text, (size_t)n);
     }
     free(to);
@@ -163,8 +149,7 @@ static int copy_shard(kolo_stage *s, const kolo_manifest_shard *m, const char *f
     if (!aside) return KOLO_ECONFIG;
     if (in < 0 || fstat(in, &source) < 0) rc = fail_errno("open", from);
     if (rc == 0 && kolo_file_free_bytes(s->folder) < source.st_size + SPARE) rc = 1;
-    if (rc == 0 && (out = open(aside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) < 0)
-        rc = fail_errno("create", aside);
+    if (rc == 0 && (out = open(aside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) < 0) rc = fail_errno("create", aside);
     if (rc == 0) {
         stamp t = {.bytes = source.st_size, .source_time = time_of(&source)};
         rc = copy_checked(in, from, out, aside, &t);
@@ -198,8 +183,7 @@ static int stage_shard(void *context, int64_t item)
     char *from = path_in(s->source, m->file, ""), *to = path_in(s->folder, m->file, "");
     int rc = !from || !to ? KOLO_ECONFIG : is_wanted(s, m) ? copy_shard(s, m, from, to) : 1;
     if (rc == 1 && is_wanted(s, m) && s->config.strict)
-        rc = kolo_fail(KOLO_EIO, "stage: no room for %s in %s; free space there, or set stage_full=read", m->file,
-                       s->folder);
+        rc = kolo_fail(KOLO_EIO, "stage: no room for %s in %s; free space there, or set stage_full=read", m->file, s->folder);
     if (rc == 1) rc = link_shard(from, to);
     free(from);
     free(to);
@@ -213,8 +197,7 @@ static int make_private(const char *path)
     if (mkdir(path, 0700) < 0 && errno != EEXIST) return fail_errno("create", path);
     if (lstat(path, &info) < 0) return fail_errno("find", path);
     if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077))
-        return kolo_fail(KOLO_ECONFIG,
-                         "stage: %s is not a folder of yours alone; remove it or choose another stage=", path);
+        return kolo_fail(KOLO_ECONFIG, "stage: %s is not a folder of yours alone; remove it or choose another stage=", path);
     return 0;
 }
 
@@ -225,9 +208,11 @@ static enum place place_of(const char *path)
     static const struct {
         unsigned type;
         enum place place;
-    } known[] = {{0xef53, DISK} /* ext2, ext3, ext4 */, {0x58465342, DISK} /* XFS */, {0x9123683e, DISK} /* Btrfs */, {0x2fc12fc1, DISK} /* ZFS */,
-                 {0xf2f52010, DISK} /* F2FS */, {0xca451a4e, DISK} /* bcachefs */, {0x3153464a, DISK} /* JFS */, {0x794c7630, DISK} /* overlay */,
-                 {0x01021994, MEMORY} /* tmpfs */, {0x858458f6, MEMORY} /* ramfs */};
+    } known[] = {{0xef53, DISK} /* ext2, ext3, ext4 */, {0x58465342, DISK} /* XFS */,
+                 {0x9123683e, DISK} /* Btrfs */,        {0x2fc12fc1, DISK} /* ZFS */,
+                 {0xf2f52010, DISK} /* F2FS */,         {0xca451a4e, DISK} /* bcachefs */,
+                 {0x3153464a, DISK} /* JFS */,          {0x794c7630, DISK} /* overlay */,
+                 {0x01021994, MEMORY} /* tmpfs */,      {0x858458f6, MEMORY} /* ramfs */};
     struct statfs fs;
     if (statfs(path, &fs) < 0) return ELSEWHERE;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -255,11 +240,8 @@ static int choose_folder(kolo_stage *s)
     const char *root = s->config.folder;
     if (!strcmp(root, "auto") && !(root = choose_root(s))) return 0;
     if (!strcmp(root, "tmpdir")) root = getenv("TMPDIR");
-    if (!root || !*root)
-        return kolo_fail(KOLO_ECONFIG,
-                         "stage=tmpdir, but TMPDIR is not set in this job; name a folder of the node: stage=DIR");
-    if (!kolo_file_exists(root))
-        return kolo_fail(KOLO_ECONFIG, "stage: %s is not there on this node; name another folder", root);
+    if (!root || !*root) return kolo_fail(KOLO_ECONFIG, "stage=tmpdir, but TMPDIR is not set in this job; name a folder of the node: stage=DIR");
+    if (!kolo_file_exists(root)) return kolo_fail(KOLO_ECONFIG, "stage: %s is not there on this node; name another folder", root);
     char *own = kolo_format("%s/kolo-stage-%u", root, (unsigned)geteuid());
     int rc = own ? make_private(own) : KOLO_ECONFIG;
     if (rc == 0) s->folder = kolo_format("%s/%s-%s-%s", own, i->name, i->split, i->uuid);
@@ -302,9 +284,7 @@ static int stage_all(kolo_stage *s)
         i->unfit += !staged && is_wanted(s, m);
     }
     i->reused = i->shards - i->linked - i->copied;
-    if (i->unfit)
-        kolo_warn("stage: no room in %s for %d of %d shards: they are read from %s", s->folder, i->unfit, i->shards,
-                  s->source);
+    if (i->unfit) kolo_warn("stage: no room in %s for %d of %d shards: they are read from %s", s->folder, i->unfit, i->shards, s->source);
     return 0;
 }
 

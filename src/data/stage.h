@@ -15,17 +15,17 @@ typedef struct kolo_stage kolo_stage;
 
 typedef struct kolo_stage_config {
     const char *source; /* a split: folder with a manifest */
-    const char *folder; /* on the node; "tmpdir": $TMPDIR; "auto": $TMPDIR (or /tmp), but nothing is copied where the source is on the node already, or that is not */
-    bool strict;        /* what does not fit is an error; else it is read from the source, with a word */
-    bool keep;          /* leave the copies to the next job; else the last process to close removes them */
+    const char
+        *folder; /* on the node; "tmpdir": $TMPDIR; "auto": $TMPDIR (or /tmp), but nothing is copied where the source is on the node already, or that is not */
+    bool strict; /* what does not fit is an error; else it is read from the source, with a word */
+    bool keep;   /* leave the copies to the next job; else the last process to close removes them */
     int node, ranks;    /* where each node shows its own share (shuffle=local), only that is copied: */
     const int *node_of; /* [ranks]; NULL: everything is */
 } kolo_stage_config;
 
 typedef struct kolo_stage_info {
-    int shards, copied, reused, linked,
-        unfit;      /* copied: by this process; reused: found or made by others; unfit: of the linked */
-    uint64_t bytes; /* copied by this process */
+    int shards, copied, reused, linked, unfit; /* copied: by this process; reused: found or made by others; unfit: of the linked */
+    uint64_t bytes;                            /* copied by this process */
 } kolo_stage_info;
 
 /* Returns when all shards are there. Not collective: each rank calls it. KOLO_EINPUT: no split; KOLO_EIO; KOLO_ECONFIG: no

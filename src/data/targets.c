@@ -9,10 +9,7 @@
 #include "data/shard_file.h"
 #include "kolo/error.h"
 
-static int damaged(const char *path, const char *what)
-{
-    return kolo_fail(KOLO_EINPUT, "%s: %s; pack this split again", path, what);
-}
+static int damaged(const char *path, const char *what) { return kolo_fail(KOLO_EINPUT, "%s: %s; pack this split again", path, what); }
 
 /* Makes room for `more` elements behind `have` and copies them there. */
 static int append(void *array, int64_t have, int64_t more, size_t element, const void *data)
@@ -27,8 +24,7 @@ static int append(void *array, int64_t have, int64_t more, size_t element, const
 }
 
 /* offsets: of one shard, u64 [n + 1] from 0 to `rows`; whole: of the split, so far [first + 1]. */
-static int append_offsets(const char *path, const char *what, int64_t **whole, int64_t first, int64_t n,
-                          const uint64_t *offsets, int64_t rows)
+static int append_offsets(const char *path, const char *what, int64_t **whole, int64_t first, int64_t n, const uint64_t *offsets, int64_t rows)
 {
     int64_t *grown = realloc(*whole, sizeof **whole * (size_t)(first + n + 1));
     if (!grown) return kolo_fail(KOLO_ECONFIG, "out of memory for targets");
@@ -38,8 +34,7 @@ static int append_offsets(const char *path, const char *what, int64_t **whole, i
     if (offsets[0] != 0 || offsets[n] != (uint64_t)rows)
         return kolo_fail(KOLO_EINPUT, "%s: /%s_offset does not span /%s; pack this split again", path, what, what);
     for (int64_t i = 0; i < n; i++) {
-        if (offsets[i] > offsets[i + 1])
-            return kolo_fail(KOLO_EINPUT, "%s: /%s_offset does not rise; pack this split again", path, what);
+        if (offsets[i] > offsets[i + 1]) return kolo_fail(KOLO_EINPUT, "%s: /%s_offset does not rise; pack this split again", path, what);
         grown[first + i + 1] = base + (int64_t)offsets[i + 1];
     }
     return 0;
@@ -49,16 +44,15 @@ static int check_classes(const char *path, const char *name, const int32_t *clas
 {
     for (int64_t i = 0; i < n; i++)
         if (classes[i] < 0 || classes[i] >= most)
-            return kolo_fail(KOLO_EINPUT, "%s: /%s[%lld] is class %d, but there are %d; pack this split again", path,
-                             name, (long long)i, classes[i], most);
+            return kolo_fail(KOLO_EINPUT, "%s: /%s[%lld] is class %d, but there are %d; pack this split again", path, name, (long long)i, classes[i], most);
     return 0;
 }
 
 static int check_boxes(const char *path, const float *box, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        if (!(isfinite(box[4 * i]) && isfinite(box[4 * i + 1]) && isfinite(box[4 * i + 2]) &&
-              isfinite(box[4 * i + 3]) && box[4 * i] <= box[4 * i + 2] && box[4 * i + 1] <= box[4 * i + 3]))
+        if (!(isfinite(box[4 * i]) && isfinite(box[4 * i + 1]) && isfinite(box[4 * i + 2]) && isfinite(box[4 * i + 3]) && box[4 * i] <= box[4 * i + 2] &&
+              box[4 * i + 1] <= box[4 * i + 3]))
             return kolo_fail(KOLO_EINPUT, "%s: /box[%lld] is no box; pack this split again", path, (long long)i);
     return 0;
 }
@@ -71,11 +65,9 @@ static int add_boxes(kolo_targets *t, const char *path, const kolo_shard_header 
     const kolo_shard_table *offset = kolo_shard_find_table(a, "box_offset", KOLO_TABLE_U64, h->count + 1, 1),
                            *label = kolo_shard_find_table(a, "box_class", KOLO_TABLE_I32, n, 1),
                            *flags = kolo_shard_find_table(a, "box_flags", KOLO_TABLE_U8, n, 1),
-                           *area = kolo_shard_find_table(a, "box_area", KOLO_TABLE_F32, n, 1),
-                           *id = kolo_shard_find_table(a, "box_id", KOLO_TABLE_I64, n, 1),
+                           *area = kolo_shard_find_table(a, "box_area", KOLO_TABLE_F32, n, 1), *id = kolo_shard_find_table(a, "box_id", KOLO_TABLE_I64, n, 1),
                            *transform = kolo_shard_find_table(a, "transform", KOLO_TABLE_F32, h->count, 4);
-    if (!offset || !label || !flags || !area || !id || !transform)
-        return damaged(path, "a table of boxes is missing or of another shape");
+    if (!offset || !label || !flags || !area || !id || !transform) return damaged(path, "a table of boxes is missing or of another shape");
     if (h->first && !t->box_offset) return damaged(path, "has boxes, the shards before it have not");
     KOLO_TRY(check_classes(path, "box_class", label->data, n, h->classes));
     if (h->complete) KOLO_TRY(check_boxes(path, box->data, n));
@@ -124,9 +116,7 @@ static int add_pair_set(kolo_targets *t, const char *path, const kolo_shard_arra
     p->count = pair ? pair->dim[0] : 0;
     const kolo_shard_table *same = kolo_shard_find_table(a, same_name, KOLO_TABLE_U8, p->count, 1),
                            *fold = kolo_shard_find_table(a, fold_name, KOLO_TABLE_I32, p->count, 1);
-    if (!pair || !same || !fold)
-        return kolo_fail(KOLO_EINPUT, "%s: the tables of pairs `%s` are missing or of another shape; pack again", path,
-                         p->name);
+    if (!pair || !same || !fold) return kolo_fail(KOLO_EINPUT, "%s: the tables of pairs `%s` are missing or of another shape; pack again", path, p->name);
     KOLO_TRY(append(&p->pair, 0, p->count, sizeof *p->pair, pair->data));
     KOLO_TRY(append(&p->same, 0, p->count, sizeof *p->same, same->data));
     return append(&p->fold, 0, p->count, sizeof *p->fold, fold->data);
@@ -137,8 +127,7 @@ int kolo_targets_add(kolo_targets **targets, const char *path, const kolo_shard_
     kolo_targets *t = *targets;
     bool any = t != NULL;
     for (int i = 0; i < a->table_count && !any; i++)
-        any = strncmp(a->tables[i].name, "box", 3) == 0 || strncmp(a->tables[i].name, "tag", 3) == 0 ||
-              strncmp(a->tables[i].name, "pair_set_", 9) == 0;
+        any = strncmp(a->tables[i].name, "box", 3) == 0 || strncmp(a->tables[i].name, "tag", 3) == 0 || strncmp(a->tables[i].name, "pair_set_", 9) == 0;
     if (!any) return 0;
     if (!t) t = *targets = kolo_alloc(sizeof *t);
     if (!t) return KOLO_ECONFIG;
@@ -155,8 +144,8 @@ int kolo_targets_finish(kolo_targets *t, int64_t samples)
         for (int64_t i = 0; i < t->pairs[s].count; i++)
             for (int k = 0; k < 2; k++)
                 if (t->pairs[s].pair[i][k] < 0 || t->pairs[s].pair[i][k] >= samples)
-                    return kolo_fail(KOLO_EINPUT, "pair %lld of `%s` names sample %d of %lld; pack this split again",
-                                     (long long)i, t->pairs[s].name, t->pairs[s].pair[i][k], (long long)samples);
+                    return kolo_fail(KOLO_EINPUT, "pair %lld of `%s` names sample %d of %lld; pack this split again", (long long)i, t->pairs[s].name,
+                                     t->pairs[s].pair[i][k], (long long)samples);
     return 0;
 }
 

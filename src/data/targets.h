@@ -48,8 +48,7 @@ const kolo_targets *kolo_dataset_targets(const kolo_dataset *dataset);
 struct kolo_shard_header;
 struct kolo_shard_arrays;
 /* Takes what one shard has; *targets is created with the first that has anything. KOLO_EINPUT: contradictions. */
-int kolo_targets_add(kolo_targets **targets, const char *path, const struct kolo_shard_header *header,
-                     const struct kolo_shard_arrays *arrays);
+int kolo_targets_add(kolo_targets **targets, const char *path, const struct kolo_shard_header *header, const struct kolo_shard_arrays *arrays);
 int kolo_targets_finish(kolo_targets *targets, int64_t samples); /* checks pairs */
 void kolo_targets_free(kolo_targets **targets);
 

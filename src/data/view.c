@@ -7,8 +7,7 @@
 
 static kolo_view whole(int height, int width, int full_height, int full_width)
 {
-    kolo_view view = {
-        .resize = {.height = height, .width = width, .full_height = full_height, .full_width = full_width}};
+    kolo_view view = {.resize = {.height = height, .width = width, .full_height = full_height, .full_width = full_width}};
     return view;
 }
 
@@ -83,8 +82,7 @@ static void take_box(kolo_view *view, int top, int left, int height, int width, 
 
 /* Inception's crop in torchvision's form: ten tries at a random area and aspect, then the largest centred box whose
  * aspect is allowed. */
-void kolo_view_resized(kolo_view *view, int height, int width, int out_height, int out_width, double area_min,
-                       double area_max, kolo_random *random)
+void kolo_view_resized(kolo_view *view, int height, int width, int out_height, int out_width, double area_min, double area_max, kolo_random *random)
 {
     const double low = 3.0 / 4.0, high = 4.0 / 3.0, area = (double)height * width;
     for (int i = 0; i < 10; i++) {
@@ -115,12 +113,11 @@ void kolo_view_flip(kolo_view *view, int out_width)
 bool kolo_view_is_whole(const kolo_view *view, int height, int width)
 {
     const kolo_resize *q = &view->resize;
-    return q->top == 0 && q->left == 0 && q->height == height && q->width == width && q->full_height == height &&
-           q->full_width == width && q->row == 0 && q->column == 0 && q->rows == height && q->columns == width;
+    return q->top == 0 && q->left == 0 && q->height == height && q->width == width && q->full_height == height && q->full_width == width && q->row == 0 &&
+           q->column == 0 && q->rows == height && q->columns == width;
 }
 
-void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, int width, int64_t pass,
-                      int64_t sample)
+void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, int width, int64_t pass, int64_t sample)
 {
     if (!c->train) {
         kolo_view_center(view, height, width, c->height, c->width, c->resize);
@@ -128,8 +125,7 @@ void kolo_view_choose(kolo_view *view, const kolo_loader_config *c, int height, 
         return;
     }
     kolo_random random = kolo_augment_random(c->seed, pass, sample, KOLO_OPERATION_CROP);
-    if (c->crop == KOLO_crop_resized)
-        kolo_view_resized(view, height, width, c->height, c->width, c->area_min, c->area_max, &random);
+    if (c->crop == KOLO_crop_resized) kolo_view_resized(view, height, width, c->height, c->width, c->area_min, c->area_max, &random);
     else if (c->crop == KOLO_crop_pad) kolo_view_pad(view, height, width, c->height, c->width, c->crop_pad, &random);
     else kolo_view_center(view, height, width, c->height, c->width, 0);
     view->resize.filter = c->interpolation;
@@ -151,8 +147,8 @@ static void copy_row(const uint8_t *from, uint8_t *to, int columns, int channels
         for (int x = 0; x < columns; x++, to += 3, from -= 3) to[0] = from[0], to[1] = from[1], to[2] = from[2];
 }
 
-int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_picture *picture, int denominator,
-                     int origin_top, int origin_left, int out_height, int out_width, uint8_t *to)
+int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kolo_picture *picture, int denominator, int origin_top, int origin_left,
+                     int out_height, int out_width, uint8_t *to)
 {
     kolo_resize q = view->resize;
     const size_t channels = (size_t)picture->channels, stride = (size_t)out_width * channels;
@@ -166,10 +162,8 @@ int kolo_view_render(const kolo_view *view, kolo_resampler *resampler, const kol
         q.width /= denominator;
         return kolo_resample(resampler, picture, &q, part, stride);
     }
-    const uint8_t *from = picture->pixels + ((size_t)((int)q.top + q.row - origin_top) * (size_t)picture->width +
-                                             (size_t)((int)q.left + q.column - origin_left)) *
-                                                channels;
-    for (int y = 0; y < q.rows; y++, part += stride, from += (size_t)picture->width * channels)
-        copy_row(from, part, q.columns, picture->channels, q.flip);
+    const uint8_t *from =
+        picture->pixels + ((size_t)((int)q.top + q.row - origin_top) * (size_t)picture->width + (size_t)((int)q.left + q.column - origin_left)) * channels;
+    for (int y = 0; y < q.rows; y++, part += stride, from += (size_t)picture->width * channels) copy_row(from, part, q.columns, picture->channels, q.flip);
     return 0;
 }

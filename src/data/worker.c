@@ -16,12 +16,12 @@ struct kolo_worker {
     kolo_jpeg *jpeg;
     kolo_resampler *resampler;
     kolo_picture picture, turned;
-    kolo_canvas *canvas; /* NULL: no augmentations */
+    kolo_canvas *canvas;  /* NULL: no augmentations */
     kolo_detect_row *row; /* NULL: no boxes */
     uint8_t *blob;
     size_t blob_bytes;
     bool timed;
-    int64_t failed; /* the sample that the last error is about */
+    int64_t failed;           /* the sample that the last error is about */
     kolo_loader_stats *stats; /* of the chunk that is made */
 };
 
@@ -35,8 +35,7 @@ int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe)
     KOLO_TRY_GOTO(rc, kolo_resampler_create(&w->resampler));
     const kolo_loader_config *c = &recipe->config;
     if (c->words > 3) KOLO_TRY_GOTO(rc, kolo_detect_row_create(&w->row));
-    else if (recipe->augments)
-        KOLO_TRY_GOTO(rc, kolo_canvas_create(&w->canvas, c->height, c->width, c->channels, c->mean, c->std));
+    else if (recipe->augments) KOLO_TRY_GOTO(rc, kolo_canvas_create(&w->canvas, c->height, c->width, c->channels, c->mean, c->std));
     return 0;
 fail:
     kolo_worker_destroy(worker);
@@ -88,9 +87,7 @@ static int choose_denominator(const kolo_loader_config *c, const kolo_view *view
     const kolo_resize *q = &view->resize;
     int denominator = 8;
     if (!c->train) return 1;
-    while (denominator > 1 &&
-           (q->height < (double)q->full_height * denominator || q->width < (double)q->full_width * denominator))
-        denominator /= 2;
+    while (denominator > 1 && (q->height < (double)q->full_height * denominator || q->width < (double)q->full_width * denominator)) denominator /= 2;
     return denominator;
 }
 
@@ -135,8 +132,7 @@ static int render_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, int64_
     const kolo_jpeg_window window = needed_window(&view, info.height, info.width);
     kolo_jpeg_window origin;
     KOLO_TRY(kolo_jpeg_decode(w->jpeg, blob, bytes, c->channels, denominator, &window, &w->picture, &origin));
-    return kolo_view_render(&view, w->resampler, &w->picture, denominator, origin.top, origin.left, c->height, c->width,
-                            to);
+    return kolo_view_render(&view, w->resampler, &w->picture, denominator, origin.top, origin.left, c->height, c->width, to);
 }
 
 static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
@@ -147,8 +143,7 @@ static int render_raw(kolo_worker *w, int64_t pass, int64_t sample, uint8_t *to)
     int height, width;
     kolo_dataset_size(c->dataset, sample, &height, &width);
     kolo_view_choose(&view, c, height, width, pass, sample);
-    if (w->recipe->direct && info->channels == c->channels && kolo_view_is_whole(&view, c->height, c->width) &&
-        !view.resize.flip)
+    if (w->recipe->direct && info->channels == c->channels && kolo_view_is_whole(&view, c->height, c->width) && !view.resize.flip)
         return read_sample(w, sample, to);
     KOLO_TRY(kolo_picture_shape(&w->picture, height, width, info->channels));
     KOLO_TRY(read_sample(w, sample, w->picture.pixels));
@@ -168,8 +163,8 @@ static int in_sample(kolo_worker *w, int rc, int64_t sample)
     strncpy(cause, kolo_error_text(), sizeof cause - 1);
     cause[sizeof cause - 1] = 0;
     if (kolo_dataset_source(d, sample, source, sizeof source) < 0) source[0] = 0;
-    return kolo_fail(rc, "sample %lld (number %lld of %s%s%s): %s; run kolo-shards verify on the folder",
-                     (long long)sample, (long long)index, shard, source[0] ? ", made from " : "", source, cause);
+    return kolo_fail(rc, "sample %lld (number %lld of %s%s%s): %s; run kolo-shards verify on the folder", (long long)sample, (long long)index, shard,
+                     source[0] ? ", made from " : "", source, cause);
 }
 
 static int fetch_jpeg(kolo_worker *w, const uint8_t *blob, size_t bytes, kolo_picture *to)
@@ -203,8 +198,7 @@ int kolo_worker_fetch(kolo_worker *w, int64_t sample, kolo_picture *to)
     return 0;
 }
 
-int kolo_worker_make(kolo_worker *w, const kolo_recipe *r, int64_t pass, int64_t sample, uint8_t *to, int32_t *label, bool timed,
-                     kolo_loader_stats *stats)
+int kolo_worker_make(kolo_worker *w, const kolo_recipe *r, int64_t pass, int64_t sample, uint8_t *to, int32_t *label, bool timed, kolo_loader_stats *stats)
 {
     const kolo_loader_config *c = &r->config;
     const size_t length = kolo_dataset_bytes(c->dataset, sample);

@@ -20,13 +20,11 @@ static int report(const kolo_plan *plan, int64_t action)
 {
     char text[256];
     if (action < 0)
-        return kolo_fail(KOLO_ECONFIG,
-                         "the ranks made different plans: layouts, memory or buckets differ before the first action; "
-                         "start all ranks with the same options and the same kolo on equal machines");
+        return kolo_fail(KOLO_ECONFIG, "the ranks made different plans: layouts, memory or buckets differ before the first action; "
+                                       "start all ranks with the same options and the same kolo on equal machines");
     kolo_plan_action_text(plan, action, text, sizeof text);
     return kolo_fail(KOLO_ECONFIG,
-                     "the ranks made different plans: the first difference is action %" PRId64
-                     ", here \"%s\"; start all "
+                     "the ranks made different plans: the first difference is action %" PRId64 ", here \"%s\"; start all "
                      "ranks with the same options and the same kolo on equal machines",
                      action, text);
 }

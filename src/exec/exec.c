@@ -13,8 +13,7 @@
 
 enum { EAGER_STEPS = 2 }; /* one by one, before a step is recorded: libraries set themselves up at first use */
 
-int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm,
-                     const kolo_options *options, kolo_exec *share)
+int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm, const kolo_options *options, kolo_exec *share)
 {
     int rc;
     *exec = NULL;
@@ -61,10 +60,7 @@ void kolo_exec_destroy(kolo_exec **exec)
     *exec = NULL;
 }
 
-int64_t kolo_exec_position(const kolo_exec *exec)
-{
-    return atomic_load_explicit(&exec->position, memory_order_relaxed);
-}
+int64_t kolo_exec_position(const kolo_exec *exec) { return atomic_load_explicit(&exec->position, memory_order_relaxed); }
 
 double kolo_exec_issue_seconds(const kolo_exec *exec) { return exec->issuing; }
 
@@ -84,12 +80,9 @@ static int load(kolo_exec *e, const kolo_action *a)
     const exec_form *f = e->at;
     const kolo_graph *g = f->plan->graph;
     void *const *to = &e->now->args[a->binding];
-    if (g->input >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[0], f->pixels + (size_t)a->slot * f->input_bytes,
-                                   f->input_bytes));
+    if (g->input >= 0) KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[0], f->pixels + (size_t)a->slot * f->input_bytes, f->input_bytes));
     if (g->label >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[1],
-                                   (const char *)f->labels + f->label_bytes * (size_t)a->slot, f->label_bytes));
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, to[1], (const char *)f->labels + f->label_bytes * (size_t)a->slot, f->label_bytes));
     return e->emptied && is_last_load(e, a) ? kolo_event_record(e->emptied, KOLO_LANE_COMPUTE) : 0;
 }
 
@@ -106,8 +99,7 @@ static int sum(kolo_exec *e, const kolo_action *a)
 static float *level(const kolo_exec *e, int number, size_t offset)
 {
     if (number == 0) return (float *)(e->arena[KOLO_ARENA_GRADIENT] + offset);
-    return (float *)(e->arena[KOLO_ARENA_PART] + (size_t)(number - 1) * e->plan->arena_bytes[KOLO_ARENA_GRADIENT] +
-                     offset);
+    return (float *)(e->arena[KOLO_ARENA_PART] + (size_t)(number - 1) * e->plan->arena_bytes[KOLO_ARENA_GRADIENT] + offset);
 }
 
 static int norm(kolo_exec *e)
@@ -161,20 +153,16 @@ static int act(kolo_exec *e, const kolo_action *a)
     const int *slice = e->first_slice;
     switch (a->kind) {
     case KOLO_ACTION_LOAD: return load(e, a);
-    case KOLO_ACTION_RUN:
-        return kolo_kernel_run(p->kernel[a->node], &e->now->args[a->binding], e->arena[KOLO_ARENA_WORKSPACE], e->step,
-                               a->slot);
+    case KOLO_ACTION_RUN: return kolo_kernel_run(p->kernel[a->node], &e->now->args[a->binding], e->arena[KOLO_ARENA_WORKSPACE], e->step, a->slot);
     case KOLO_ACTION_SUM: return sum(e, a);
-    case KOLO_ACTION_FOLD:
-        return kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset), b->count);
+    case KOLO_ACTION_FOLD: return kolo_backend_fold(e->backend, level(e, a->to, b->offset), level(e, a->from, b->offset), b->count);
     case KOLO_ACTION_REDUCE: return kolo_comm_start(e->comm, a->bucket);
     case KOLO_ACTION_WAIT: return kolo_comm_wait(e->comm, a->bucket);
     case KOLO_ACTION_NORM: return norm(e);
     case KOLO_ACTION_LAYERS: return kolo_updater_layers(e->updater, e->step);
     case KOLO_ACTION_UPDATE:
     case KOLO_ACTION_DELTA:
-    case KOLO_ACTION_APPLY:
-        return kolo_updater_update(e->updater, slice[a->bucket], slice[a->bucket + 1] - slice[a->bucket], how_of(a), e->step);
+    case KOLO_ACTION_APPLY: return kolo_updater_update(e->updater, slice[a->bucket], slice[a->bucket + 1] - slice[a->bucket], how_of(a), e->step);
     case KOLO_ACTION_SQUARE: return square(e, a);
     case KOLO_ACTION_NOISE: return kolo_comm_sum(e->comm, &e->step->square, 1);
     case KOLO_ACTION_BUFFERS: return kolo_updater_running(e->updater, e->step);
@@ -217,8 +205,8 @@ static int choose(kolo_exec *e, const kolo_batch *batch)
         e->now = e->averages ? &e->at->average : &e->at->weights;
         return 0;
     }
-    return kolo_fail(KOLO_EINTERNAL, "executor: a batch of %" PRId64 " rows of %d x %d for %d micro-batches of %" PRId64 "%s", batch->rows,
-                     batch->width, batch->height, e->plan->config.slots, e->plan->graph->rows, e->forms > 1 ? ", or another plan" : "");
+    return kolo_fail(KOLO_EINTERNAL, "executor: a batch of %" PRId64 " rows of %d x %d for %d micro-batches of %" PRId64 "%s", batch->rows, batch->width,
+                     batch->height, e->plan->config.slots, e->plan->graph->rows, e->forms > 1 ? ", or another plan" : "");
 }
 
 /* The host's part of the step block: the caller's, and which rows count. */
@@ -243,9 +231,8 @@ static int convert(kolo_exec *e, const kolo_batch *batch)
     const kolo_tensor *x = &g->tensor[g->input];
     const float *from = (const float *)(const void *)batch->pixels;
     for (int s = 0; s < f->plan->config.slots; s++)
-        KOLO_TRY(kolo_backend_from_canonical(e->backend, x, &f->plan->layout[g->input],
-                                             from + s * kolo_tensor_count(x),
-                                             f->converted + (size_t)s * f->input_bytes));
+        KOLO_TRY(
+            kolo_backend_from_canonical(e->backend, x, &f->plan->layout[g->input], from + s * kolo_tensor_count(x), f->converted + (size_t)s * f->input_bytes));
     return 0;
 }
 
@@ -263,11 +250,9 @@ static int offer(kolo_exec *e, const kolo_batch *batch)
     const kolo_plan *p = f->plan;
     if (e->issued > 0) KOLO_TRY(kolo_event_after(e->emptied, KOLO_LANE_UPLOAD));
     if (p->graph->input >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->pixels, pixels,
-                                   f->input_bytes * (size_t)p->config.slots));
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->pixels, pixels, f->input_bytes * (size_t)p->config.slots));
     if (p->graph->label >= 0)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->labels, batch->labels,
-                                   f->label_bytes * (size_t)p->config.slots));
+        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_UPLOAD, (void *)(uintptr_t)f->labels, batch->labels, f->label_bytes * (size_t)p->config.slots));
     KOLO_TRY(kolo_event_record(e->full, KOLO_LANE_UPLOAD));
     return kolo_event_after(e->full, KOLO_LANE_COMPUTE);
 }
@@ -377,8 +362,7 @@ int kolo_exec_set_profile(kolo_exec *e, kolo_exec_profile *profile)
 {
     int64_t marks = e->plan->actions + 1;
     for (int i = 0; i < e->forms && profile; i++)
-        if (e->form[i].plan->actions != e->plan->actions)
-            return kolo_fail(KOLO_ECONFIG, "a profile is of steps that do the same: leave batch_ramp out");
+        if (e->form[i].plan->actions != e->plan->actions) return kolo_fail(KOLO_ECONFIG, "a profile is of steps that do the same: leave batch_ramp out");
     if (profile && !e->mark) {
         e->mark = kolo_alloc((size_t)marks * sizeof *e->mark);
         if (!e->mark) return KOLO_ECONFIG;

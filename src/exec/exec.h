@@ -21,8 +21,7 @@ size_t kolo_exec_bytes(const kolo_plan *plan, const kolo_plan *share);
  * given this plan's buckets and committed here), compares the plan's hash over ranks (a mismatch names the first differing action).
  * `share`: NULL, or the training executor whose PARAM, BUFFER and EMA arenas an evaluation executor uses, and which
  * outlives it. Collective if ranks > 1. */
-int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm,
-                     const kolo_options *options, kolo_exec *share);
+int kolo_exec_create(kolo_exec **exec, const kolo_plan *plan, kolo_backend *backend, kolo_comm *comm, const kolo_options *options, kolo_exec *share);
 /* One more plan to carry out, for batches of another shape, made like the first one (kolo_plan_create) and laid in one memory with it (kolo_plan_share): from now on a
  * step takes the plan whose input is (rows, height, width) of its batch. On a device each is recorded and replayed by itself. Collective if ranks > 1. */
 int kolo_exec_add(kolo_exec *exec, const kolo_plan *plan);
@@ -45,7 +44,7 @@ typedef struct kolo_metrics {
     double square;     /* with the plan's `noise`: sum over all micro-batches of the squared norms of their parts of the gradient; 0: not computed */
     double loss_scale; /* after the step */
     int64_t skipped;   /* updates left out so far (loss scaling) */
-} kolo_metrics; /* sums, not means */
+} kolo_metrics;        /* sums, not means */
 int kolo_exec_step(kolo_exec *exec, const kolo_batch *batch, const kolo_step *step, kolo_metrics *metrics);
 /* The next metrics still to be told, waited for; metrics->step -1 when there are none left: then all steps are done and the arenas at rest.
  * Before a checkpoint, an evaluation's result, the end. */

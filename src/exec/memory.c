@@ -40,8 +40,7 @@ int exec_allocate(kolo_exec *e, kolo_exec *share)
 {
     if (e->comm && e->plan->config.optimizer && e->plan->arena_bytes[KOLO_ARENA_GRADIENT]) {
         e->arena[KOLO_ARENA_GRADIENT] = kolo_comm_arena(e->comm);
-        if (!e->arena[KOLO_ARENA_GRADIENT])
-            return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
+        if (!e->arena[KOLO_ARENA_GRADIENT]) return kolo_fail(KOLO_EINTERNAL, "executor: comm was made without an arena");
     }
     for (int a = 0; a < KOLO_ARENAS; a++) {
         if (is_shared(a, e->plan, share ? share->plan : NULL)) e->arena[a] = share->arena[a];
@@ -56,8 +55,7 @@ static void *pointer(const kolo_exec *e, kolo_binding b, bool average)
 {
     if (b.arena < 0) return NULL;
     if (average && b.arena == KOLO_ARENA_PARAM) return e->arena[KOLO_ARENA_EMA] + b.offset;
-    if (average && b.arena == KOLO_ARENA_BUFFER)
-        return e->arena[KOLO_ARENA_EMA] + e->plan->arena_bytes[KOLO_ARENA_PARAM] + b.offset;
+    if (average && b.arena == KOLO_ARENA_BUFFER) return e->arena[KOLO_ARENA_EMA] + e->plan->arena_bytes[KOLO_ARENA_PARAM] + b.offset;
     return e->arena[b.arena] + b.offset;
 }
 
@@ -75,10 +73,7 @@ typedef struct slices {
     int64_t n, capacity;
 } slices;
 
-static kolo_layer *layers_of(const kolo_exec *e)
-{
-    return (kolo_layer *)(e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan));
-}
+static kolo_layer *layers_of(const kolo_exec *e) { return (kolo_layer *)(e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan)); }
 
 static int add_slice(const kolo_exec *e, slices *all, int64_t from, int64_t to, int segment)
 {
@@ -243,8 +238,7 @@ static int make_turns(kolo_exec *e)
     e->step = kolo_backend_alloc(e->backend, sizeof *e->step);
     if (!e->step) return KOLO_ECONFIG;
     const double fixed = e->options->loss_scale;
-    const kolo_scaler scaler = {
-        .scale = !e->plan->config.scaled ? 1 : e->dynamic ? KOLO_SCALE_START : (float)fixed};
+    const kolo_scaler scaler = {.scale = !e->plan->config.scaled ? 1 : e->dynamic ? KOLO_SCALE_START : (float)fixed};
     return kolo_exec_set_scaler(e, &scaler);
 }
 

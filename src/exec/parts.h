@@ -45,9 +45,9 @@ struct kolo_exec {
     bool own[KOLO_ARENAS];
     exec_form *form;
     int forms;
-    exec_form *at;  /* of the step that is carried out */
-    exec_view *now; /* likewise */
-    bool averages;  /* steps use the averaged weights */
+    exec_form *at;        /* of the step that is carried out */
+    exec_view *now;       /* likewise */
+    bool averages;        /* steps use the averaged weights */
     kolo_step *step;      /* backend memory */
     const float *metrics; /* backend memory: 4, summed over micro-batches (and ranks, in training), or NULL */
     kolo_updater *updater;

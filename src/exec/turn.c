@@ -11,20 +11,16 @@ int exec_send_back(kolo_exec *e)
 {
     int i = (int)(e->issued % EXEC_TURNS);
     exec_turn *t = &e->turn[i];
-    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, (char *)&t->step + KOLO_STEP_HOST_BYTES,
-                               (char *)e->step + KOLO_STEP_HOST_BYTES, sizeof t->step - KOLO_STEP_HOST_BYTES));
-    if (e->metrics)
-        KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, t->metrics, e->metrics, sizeof t->metrics));
+    KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, (char *)&t->step + KOLO_STEP_HOST_BYTES, (char *)e->step + KOLO_STEP_HOST_BYTES,
+                               sizeof t->step - KOLO_STEP_HOST_BYTES));
+    if (e->metrics) KOLO_TRY(kolo_backend_copy(e->backend, KOLO_LANE_COMPUTE, t->metrics, e->metrics, sizeof t->metrics));
     KOLO_TRY(kolo_event_record(e->done[i], KOLO_LANE_COMPUTE));
     e->issued++;
     return 0;
 }
 
 /* On the host every wait of a step reports by itself; a device's sums may fail behind it. */
-static int comm_status(const kolo_exec *e)
-{
-    return e->comm && !kolo_backend_is_host(e->backend) ? kolo_comm_status(e->comm) : 0;
-}
+static int comm_status(const kolo_exec *e) { return e->comm && !kolo_backend_is_host(e->backend) ? kolo_comm_status(e->comm) : 0; }
 
 int exec_await(kolo_exec *e, kolo_event *event)
 {
@@ -48,8 +44,7 @@ static int judge(const kolo_exec *e, const exec_turn *t)
     double loss = e->metrics ? (double)t->metrics[0] : 0;
     if (s->bad.kind) return kolo_fail_in(kolo_bad_label_fail(&s->bad, g->classes), "step %" PRId64 ": ", s->step);
     if (!isfinite(loss) && !e->plan->config.optimizer)
-        return kolo_fail(KOLO_EINPUT, "the validation loss is %s: these weights have diverged",
-                         isnan(loss) ? "not a number" : "infinite");
+        return kolo_fail(KOLO_EINPUT, "the validation loss is %s: these weights have diverged", isnan(loss) ? "not a number" : "infinite");
     if (!isfinite(loss))
         return kolo_fail(KOLO_ECONFIG,
                          "step %" PRId64 ": the loss is %s (lr %g): training has diverged; begin another run folder with "
@@ -59,8 +54,7 @@ static int judge(const kolo_exec *e, const exec_turn *t)
         return kolo_fail(KOLO_ECONFIG,
                          "step %" PRId64 ": the gradient norm is %s (lr %g); try a smaller lr, a longer warmup, "
                          "precision=f32%s",
-                         s->step, isnan(s->norm) ? "not a number" : "infinite", (double)s->lr,
-                         e->plan->config.scaled ? ", or a smaller loss_scale" : "");
+                         s->step, isnan(s->norm) ? "not a number" : "infinite", (double)s->lr, e->plan->config.scaled ? ", or a smaller loss_scale" : "");
     return 0;
 }
 

@@ -17,8 +17,7 @@ int kolo_exec_read_arena(kolo_exec *e, enum kolo_arena arena, void *to)
 /* The second part of the step block, which only the backend writes in a step. */
 static int read_block(kolo_exec *e, kolo_step *block)
 {
-    return kolo_backend_read(e->backend, (char *)block + KOLO_STEP_HOST_BYTES, (char *)e->step + KOLO_STEP_HOST_BYTES,
-                             sizeof *block - KOLO_STEP_HOST_BYTES);
+    return kolo_backend_read(e->backend, (char *)block + KOLO_STEP_HOST_BYTES, (char *)e->step + KOLO_STEP_HOST_BYTES, sizeof *block - KOLO_STEP_HOST_BYTES);
 }
 
 int kolo_exec_get_scaler(kolo_exec *e, kolo_scaler *scaler)
@@ -33,10 +32,8 @@ int kolo_exec_set_scaler(kolo_exec *e, const kolo_scaler *scaler)
 {
     kolo_step block = {.clip = 1 / scaler->scale, .scaler = *scaler};
     if (!(scaler->scale > 0) || (scaler->scale != 1 && !e->plan->config.scaled))
-        return kolo_fail(KOLO_EINTERNAL, "executor: a loss scale of %g in a plan %s one", (double)scaler->scale,
-                         e->plan->config.scaled ? "with" : "without");
-    return kolo_backend_write(e->backend, (char *)e->step + KOLO_STEP_HOST_BYTES,
-                              (char *)&block + KOLO_STEP_HOST_BYTES, sizeof block - KOLO_STEP_HOST_BYTES);
+        return kolo_fail(KOLO_EINTERNAL, "executor: a loss scale of %g in a plan %s one", (double)scaler->scale, e->plan->config.scaled ? "with" : "without");
+    return kolo_backend_write(e->backend, (char *)e->step + KOLO_STEP_HOST_BYTES, (char *)&block + KOLO_STEP_HOST_BYTES, sizeof block - KOLO_STEP_HOST_BYTES);
 }
 
 /* ---- initial values ---- */
@@ -74,8 +71,7 @@ int kolo_exec_initialise(kolo_exec *e, uint64_t seed)
     free(values);
     KOLO_TRY(rc);
     if (e->arena[KOLO_ARENA_STATE])
-        KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_STATE], 0,
-                                   e->plan->arena_bytes[KOLO_ARENA_STATE]));
+        KOLO_TRY(kolo_backend_fill(e->backend, KOLO_LANE_COMPUTE, e->arena[KOLO_ARENA_STATE], 0, e->plan->arena_bytes[KOLO_ARENA_STATE]));
     KOLO_TRY(copy_to_average(e));
     return kolo_backend_finish(e->backend);
 }
@@ -97,8 +93,7 @@ static void *place(const kolo_exec *e, const char *which, int *tensor)
     bool stored = home.arena == KOLO_ARENA_PARAM || home.arena == KOLO_ARENA_BUFFER;
     if (!strcmp(which, "param") && stored) return e->arena[home.arena] + home.offset;
     if (!strcmp(which, "ema") && stored && e->arena[KOLO_ARENA_EMA])
-        return e->arena[KOLO_ARENA_EMA] + (home.arena == KOLO_ARENA_BUFFER ? p->arena_bytes[KOLO_ARENA_PARAM] : 0) +
-               home.offset;
+        return e->arena[KOLO_ARENA_EMA] + (home.arena == KOLO_ARENA_BUFFER ? p->arena_bytes[KOLO_ARENA_PARAM] : 0) + home.offset;
     if (!strcmp(which, "gradient")) {
         if (home.arena == KOLO_ARENA_PARAM && g->grad && g->grad[*tensor] >= 0) *tensor = g->grad[*tensor];
         home = p->home[*tensor];
@@ -120,8 +115,7 @@ static void *kept(const kolo_exec *e, const char *which, int tensor)
 {
     int layer = strcmp(which, "layer") || tensor < 0 || tensor >= e->plan->graph->tensors ? -1 : kolo_plan_layer(e->plan, tensor);
     if (layer < 0) return NULL;
-    return e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan) + (size_t)layer * sizeof(kolo_layer) +
-           offsetof(kolo_layer, kept);
+    return e->arena[KOLO_ARENA_STATE] + kolo_plan_layers_offset(e->plan) + (size_t)layer * sizeof(kolo_layer) + offsetof(kolo_layer, kept);
 }
 
 int kolo_exec_get(kolo_exec *e, const char *which, int tensor, float *values)

@@ -4,10 +4,7 @@
 static double count(const kolo_graph *g, int tensor) { return (double)kolo_tensor_count(&g->tensor[tensor]); }
 
 /* Every element of y takes one multiply-add for every weight of its output channel. */
-static double products(const kolo_graph *g, int y, int w)
-{
-    return 2 * count(g, y) * count(g, w) / (double)g->tensor[w].dim[0];
-}
+static double products(const kolo_graph *g, int y, int w) { return 2 * count(g, y) * count(g, w) / (double)g->tensor[w].dim[0]; }
 
 double kolo_flops_conv(const kolo_graph *g, const kolo_node *node) { return products(g, node->out[0], node->in[1]); }
 double kolo_flops_linear(const kolo_graph *g, const kolo_node *node) { return products(g, node->out[0], node->in[1]); }
@@ -20,10 +17,7 @@ double kolo_flops_conv_grad(const kolo_graph *g, const kolo_node *node)
 
 /* Queries by keys, and weights by values: each element of y takes part in window's pixels of both; backward four such products and the
  * weights once more. */
-double kolo_flops_attention(const kolo_graph *g, const kolo_node *node)
-{
-    return 4 * count(g, node->out[0]) * (double)(node->a.kernel[0] * node->a.kernel[1]);
-}
+double kolo_flops_attention(const kolo_graph *g, const kolo_node *node) { return 4 * count(g, node->out[0]) * (double)(node->a.kernel[0] * node->a.kernel[1]); }
 double kolo_flops_attention_grad(const kolo_graph *g, const kolo_node *node)
 {
     return 10 * count(g, node->in[0]) * (double)(node->a.kernel[0] * node->a.kernel[1]);
@@ -52,10 +46,8 @@ double kolo_graph_macs(const kolo_graph *g)
     double flops = 0;
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *node = &g->node[i];
-        const bool multiplies = node->op == KOLO_OP_conv || node->op == KOLO_OP_linear || node->op == KOLO_OP_cosine ||
-                                node->op == KOLO_OP_window_attention;
-        if (!node->backward && multiplies)
-            flops += kolo_op_table[node->op].flops(g, node);
+        const bool multiplies = node->op == KOLO_OP_conv || node->op == KOLO_OP_linear || node->op == KOLO_OP_cosine || node->op == KOLO_OP_window_attention;
+        if (!node->backward && multiplies) flops += kolo_op_table[node->op].flops(g, node);
     }
     return g->rows > 0 ? flops / 2 / (double)g->rows : 0;
 }

@@ -13,10 +13,7 @@ typedef struct fusion {
 } fusion;
 
 /* The node that makes t if t is read once and is no result of the graph; else -1. */
-static int private_producer(const fusion *f, int t)
-{
-    return t >= 0 && f->readers[t] == 1 && !kolo_graph_is_output(f->g, t) ? f->g->tensor[t].producer : -1;
-}
+static int private_producer(const fusion *f, int t) { return t >= 0 && f->readers[t] == 1 && !kolo_graph_is_output(f->g, t) ? f->g->tensor[t].producer : -1; }
 
 /* A norm without relu and residual. */
 static bool plain_norm(const fusion *f, int node)
@@ -103,11 +100,9 @@ static void compact(fusion *f, int *to)
 
 int kolo_graph_fuse(kolo_graph *g)
 {
-    if (g->grad)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s has gradients: fusion comes before kolo_graph_backward", g->name);
+    if (g->grad) return kolo_fail(KOLO_EINTERNAL, "graph %s has gradients: fusion comes before kolo_graph_backward", g->name);
     int rc = KOLO_ECONFIG;
-    fusion f = {g, kolo_alloc((size_t)(g->tensors + 1) * sizeof *f.readers),
-                kolo_alloc((size_t)(g->nodes + 1) * sizeof *f.dead)};
+    fusion f = {g, kolo_alloc((size_t)(g->tensors + 1) * sizeof *f.readers), kolo_alloc((size_t)(g->nodes + 1) * sizeof *f.dead)};
     int *to = kolo_alloc((size_t)(g->tensors + 1) * sizeof *to);
     if (!f.readers || !f.dead || !to) goto done;
     for (int64_t i = 0; i < g->nodes; i++)

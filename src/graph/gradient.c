@@ -23,8 +23,7 @@ int kolo_gradient_tensor(kolo_graph *g, int t)
     char name[300];
     snprintf(name, sizeof name, "grad:%s", of.name);
     for (int part = 1; kolo_graph_find(g, name) >= 0; part++) snprintf(name, sizeof name, "grad:%s:%d", of.name, part);
-    int made = kolo_graph_tensor(g, name, param ? KOLO_ROLE_GRADIENT : KOLO_ROLE_ACTIVATION,
-                                 param ? KOLO_F32 : of.dtype, of.rank, of.dim);
+    int made = kolo_graph_tensor(g, name, param ? KOLO_ROLE_GRADIENT : KOLO_ROLE_ACTIVATION, param ? KOLO_F32 : of.dtype, of.rank, of.dim);
     if (made >= 0 && param) g->tensor[made].of = t;
     return made;
 }
@@ -37,8 +36,7 @@ int kolo_gradient_contribute(kolo_graph *g, int t, int d)
     g->grad[t] = d;
     if (before == NONE) return 0;
     if (g->tensor[t].role == KOLO_ROLE_PARAM)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s is used by two operations; give each its own parameter", g->name,
-                         g->tensor[t].name);
+        return kolo_fail(KOLO_EINTERNAL, "graph %s: %s is used by two operations; give each its own parameter", g->name, g->tensor[t].name);
     int in[] = {before, d}, sum = kolo_gradient_tensor(g, t);
     if (sum < 0) return sum;
     KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_add, 2, in, 1, &sum, NULL));
@@ -74,14 +72,8 @@ static int product(kolo_graph *g, int index, enum kolo_op weight_op, enum kolo_o
     return kolo_gradient_emit(g, data_op, 2, in, &n.a, n.in[0]);
 }
 
-int kolo_gradient_conv(kolo_graph *g, int node)
-{
-    return product(g, node, KOLO_OP_conv_grad_weight, KOLO_OP_conv_grad_data);
-}
-int kolo_gradient_linear(kolo_graph *g, int node)
-{
-    return product(g, node, KOLO_OP_linear_grad_weight, KOLO_OP_linear_grad_data);
-}
+int kolo_gradient_conv(kolo_graph *g, int node) { return product(g, node, KOLO_OP_conv_grad_weight, KOLO_OP_conv_grad_data); }
+int kolo_gradient_linear(kolo_graph *g, int node) { return product(g, node, KOLO_OP_linear_grad_weight, KOLO_OP_linear_grad_data); }
 
 /* The whole gradient of x, through the statistics too, comes from norm_apply's rule. */
 int kolo_gradient_norm_nothing(kolo_graph *g, int node)
@@ -197,8 +189,7 @@ static bool gradient_arrives(const kolo_graph *g, const kolo_node *n)
 int kolo_graph_backward(kolo_graph *g)
 {
     if (!g->train) return kolo_fail(KOLO_EINTERNAL, "graph %s is built for evaluation and has no gradients", g->name);
-    if (g->metrics < 0)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s has no loss: kolo_cross_entropy comes first", g->name);
+    if (g->metrics < 0) return kolo_fail(KOLO_EINTERNAL, "graph %s has no loss: kolo_cross_entropy comes first", g->name);
     if (g->grad) return kolo_fail(KOLO_EINTERNAL, "graph %s has gradients already", g->name);
     int64_t forward = g->tensors;
     g->grad = kolo_alloc((size_t)forward * sizeof *g->grad);

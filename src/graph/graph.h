@@ -24,9 +24,9 @@ enum kolo_role {
     KOLO_ROLE_BUFFER,     /* f32, kept with the parameters but not trained: running statistics                     */
     KOLO_ROLE_ACTIVATION, /* lives from its producer to its last use; gradients of activations too                 */
     KOLO_ROLE_GRADIENT,   /* f32 gradient of a parameter: summed over micro-batches and ranks                      */
-    KOLO_ROLE_STATISTIC, /* f32 by-product that is averaged like a gradient (batch statistics) and then updates a buffer */
-    KOLO_ROLE_METRIC,    /* f32 by-product summed like a gradient: loss sum, top-1, top-5, rows                   */
-    KOLO_ROLE_PARTIAL, /* f64 sums over this rank's rows; summed over the norm's group before its first use     */
+    KOLO_ROLE_STATISTIC,  /* f32 by-product that is averaged like a gradient (batch statistics) and then updates a buffer */
+    KOLO_ROLE_METRIC,     /* f32 by-product summed like a gradient: loss sum, top-1, top-5, rows                   */
+    KOLO_ROLE_PARTIAL,    /* f64 sums over this rank's rows; summed over the norm's group before its first use     */
 };
 
 enum kolo_init_kind { KOLO_INIT_CONSTANT, KOLO_INIT_NORMAL, KOLO_INIT_UNIFORM };
@@ -44,7 +44,7 @@ typedef struct kolo_tensor {
     kolo_init init; /* PARAM, BUFFER */
     bool decay;     /* PARAM: false for norm weights and all biases (subject to decay_norms=) */
     int producer;   /* node, or -1 */
-    int of; /* GRADIENT: its parameter; STATISTIC: the first of the buffers it updates (mean, then var = of + 1); else -1 */
+    int of;         /* GRADIENT: its parameter; STATISTIC: the first of the buffers it updates (mean, then var = of + 1); else -1 */
 } kolo_tensor;
 
 enum kolo_op {
@@ -79,21 +79,21 @@ typedef struct kolo_attributes {
     int64_t first, count;                                      /* slice: channels */
     enum kolo_activation activation;
     double slope;
-    double drop; /* residual, dropout: probability, in training; drawn from (seed, step, global row, draw) */
-    int32_t draw;  /* residual, dropout: number of the operation among those of its graph that draw */
-    double margin, scale; /* arc_margin */
-    bool log;             /* softmax */
-    bool reverse;         /* normalize: y's channels in reverse order (BGR); mean and std are in the order of the pixels */
-    int64_t beyond;       /* pools: so many more rows below and columns on the right that windows may reach, besides pad */
-    bool l1, centre;      /* yolox_loss: L1 term on; candidates by centre only (the later rule), else also inside the box */
-    enum kolo_overlap overlap; /* yolox_loss: what its term of boxes asks for */
-    float anchor[9][2];   /* yolov3_loss: width, height in pixels, smallest first */
+    double drop;                     /* residual, dropout: probability, in training; drawn from (seed, step, global row, draw) */
+    int32_t draw;                    /* residual, dropout: number of the operation among those of its graph that draw */
+    double margin, scale;            /* arc_margin */
+    bool log;                        /* softmax */
+    bool reverse;                    /* normalize: y's channels in reverse order (BGR); mean and std are in the order of the pixels */
+    int64_t beyond;                  /* pools: so many more rows below and columns on the right that windows may reach, besides pad */
+    bool l1, centre;                 /* yolox_loss: L1 term on; candidates by centre only (the later rule), else also inside the box */
+    enum kolo_overlap overlap;       /* yolox_loss: what its term of boxes asks for */
+    float anchor[9][2];              /* yolov3_loss: width, height in pixels, smallest first */
     int32_t mask[KOLO_MAX_HEADS][3]; /* yolov3_loss: anchors of each head */
-    double epsilon, momentum; /* norm */
-    double smoothing;         /* cross entropy */
-    bool relu;                /* norm_apply, norm_infer: y = max(y, 0) */
-    bool count_pad;           /* avg_pool: divide by the whole window */
-    float mean[4], std[4];    /* normalize, per channel in [0,1] */
+    double epsilon, momentum;        /* norm */
+    double smoothing;                /* cross entropy */
+    bool relu;                       /* norm_apply, norm_infer: y = max(y, 0) */
+    bool count_pad;                  /* avg_pool: divide by the whole window */
+    float mean[4], std[4];           /* normalize, per channel in [0,1] */
 } kolo_attributes;
 
 typedef struct kolo_node {
@@ -117,9 +117,9 @@ typedef struct kolo_graph {
     int heads, head[KOLO_MAX_HEADS]; /* a detector's outputs, finest first: (N, channels, h, w) */
     float anchor[9][2];              /* YOLOV3: in pixels; mask: those of each head */
     int32_t mask[KOLO_MAX_HEADS][3];
-    bool blur, blurred;              /* kolo_conv blurs before a stride; it did */
-    int draws;                       /* operations that draw random numbers, so far */
-    int64_t rows;                      /* N */
+    bool blur, blurred; /* kolo_conv blurs before a stride; it did */
+    int draws;          /* operations that draw random numbers, so far */
+    int64_t rows;       /* N */
     int classes;
     int *grad; /* [tensors] gradient tensor of each tensor, or -1; after kolo_graph_backward */
     char name[64];
@@ -129,11 +129,10 @@ typedef struct kolo_graph {
 typedef struct kolo_op_info {
     const char *name;
     int min_in, max_in, min_out, max_out;
-    int overwrite; /* input that out[0] may overwrite when it dies there, or -1 */
-    int (*shape)(kolo_graph *graph, kolo_node *node,
-                 const char *name);               /* checks inputs, makes the output tensors; NULL: backward */
-    int (*gradient)(kolo_graph *graph, int node); /* emits backward nodes; NULL: no gradient flows */
-    double (*flops)(const kolo_graph *graph, const kolo_node *node); /* multiply and add counted as 2 */
+    int overwrite;                                                      /* input that out[0] may overwrite when it dies there, or -1 */
+    int (*shape)(kolo_graph *graph, kolo_node *node, const char *name); /* checks inputs, makes the output tensors; NULL: backward */
+    int (*gradient)(kolo_graph *graph, int node);                       /* emits backward nodes; NULL: no gradient flows */
+    double (*flops)(const kolo_graph *graph, const kolo_node *node);    /* multiply and add counted as 2 */
 } kolo_op_info;
 extern const kolo_op_info kolo_op_table[KOLO_OP_COUNT];
 
@@ -171,11 +170,9 @@ int kolo_avg_pool_same(kolo_graph *g, const char *name, int x, int64_t kernel, i
 int kolo_global_avg_pool(kolo_graph *g, const char *name, int x); /* (N,C,H,W) -> (N,C) */
 int kolo_flatten(kolo_graph *g, const char *name, int x);         /* (N,C,H,W) -> (N,C*H*W) */
 int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight, kolo_init bias_init);
-int kolo_shortcut_a(kolo_graph *g, const char *name, int x,
-                    int64_t channels); /* every second pixel, zero channels on both sides */
+int kolo_shortcut_a(kolo_graph *g, const char *name, int x, int64_t channels); /* every second pixel, zero channels on both sides */
 /* (N,F) -> (N,out), or each pixel's channels (N,C,H,W) -> (N,out,H,W): kolo_linear. The same with a weight that is stored as a convolution's, (out,C,1,1): */
-int kolo_pointwise(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight,
-                   kolo_init bias_init);
+int kolo_pointwise(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight, kolo_init bias_init);
 int kolo_layer_norm(kolo_graph *g, const char *name, int x, double epsilon);
 int kolo_activate(kolo_graph *g, const char *name, int x, enum kolo_activation activation, double slope);
 /* x + kept(row) scale branch. scale: -1, or a parameter of C elements. drop: probability that a row's branch is left out in training; the others are
@@ -212,11 +209,9 @@ int kolo_graph_fuse(kolo_graph *g);
 int kolo_graph_backward(kolo_graph *g);
 
 /* For op implementations, gradient rules and passes. */
-int kolo_graph_tensor(kolo_graph *g, const char *name, enum kolo_role role, enum kolo_dtype dtype, int rank,
-                      const int64_t *dim);
-int kolo_graph_node(
-    kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const kolo_attributes *a,
-    const char *name); /* runs the shape rule; the new node's index; outputs are named NAME, NAME:1, ... */
+int kolo_graph_tensor(kolo_graph *g, const char *name, enum kolo_role role, enum kolo_dtype dtype, int rank, const int64_t *dim);
+int kolo_graph_node(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const kolo_attributes *a,
+                    const char *name); /* runs the shape rule; the new node's index; outputs are named NAME, NAME:1, ... */
 int kolo_graph_node_with(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const int *out,
                          const kolo_attributes *a);         /* outputs already made (backward) */
 int kolo_graph_find(const kolo_graph *g, const char *name); /* tensor or -1 */

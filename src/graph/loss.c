@@ -19,8 +19,7 @@ static int classes_loss(kolo_graph *g, enum kolo_op op, int logits, double smoot
 {
     if (logits < 0) return logits;
     if (g->label < 0) return kolo_fail(KOLO_EINTERNAL, "graph %s has no labels: kolo_input comes first", g->name);
-    if (!(smoothing >= 0 && smoothing <= 1))
-        return kolo_fail(KOLO_ECONFIG, "label smoothing is %g; it lies in [0, 1]", smoothing);
+    if (!(smoothing >= 0 && smoothing <= 1)) return kolo_fail(KOLO_ECONFIG, "label smoothing is %g; it lies in [0, 1]", smoothing);
     kolo_attributes a = {.smoothing = smoothing};
     int in[] = {logits, g->label};
     int metrics = kolo_build_output(g, op, 2, in, 1, &a, "metrics");
@@ -33,19 +32,14 @@ static int classes_loss(kolo_graph *g, enum kolo_op op, int logits, double smoot
     return metrics;
 }
 
-int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing)
-{
-    return classes_loss(g, KOLO_OP_cross_entropy, logits, smoothing);
-}
+int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing) { return classes_loss(g, KOLO_OP_cross_entropy, logits, smoothing); }
 
 int kolo_bce(kolo_graph *g, int logits, double smoothing) { return classes_loss(g, KOLO_OP_bce, logits, smoothing); }
 
 /* A detector that is evaluated has outputs but no loss. per_box: channels of a head for one anchor are 5 + classes */
-static int boxes_loss(kolo_graph *g, enum kolo_task task, int heads, const int *head, int anchors,
-                      const kolo_attributes *a)
+static int boxes_loss(kolo_graph *g, enum kolo_task task, int heads, const int *head, int anchors, const kolo_attributes *a)
 {
-    if (heads < 1 || heads > KOLO_MAX_HEADS)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s: %d heads; 1 to %d are possible", g->name, heads, KOLO_MAX_HEADS);
+    if (heads < 1 || heads > KOLO_MAX_HEADS) return kolo_fail(KOLO_EINTERNAL, "graph %s: %d heads; 1 to %d are possible", g->name, heads, KOLO_MAX_HEADS);
     int in[KOLO_MAX_HEADS + 1];
     for (int i = 0; i < heads; i++) {
         if (head[i] < 0) return head[i];
@@ -62,8 +56,7 @@ static int boxes_loss(kolo_graph *g, enum kolo_task task, int heads, const int *
     if (!g->train) return 0;
     in[heads] = g->label;
     bool yolox = task == KOLO_TASK_YOLOX;
-    int metrics = kolo_build_output(g, yolox ? KOLO_OP_yolox_loss : KOLO_OP_yolov3_loss, heads + 1, in, yolox ? 3 : 1, a,
-                                    "metrics");
+    int metrics = kolo_build_output(g, yolox ? KOLO_OP_yolox_loss : KOLO_OP_yolov3_loss, heads + 1, in, yolox ? 3 : 1, a, "metrics");
     if (metrics >= 0) g->metrics = metrics;
     return metrics;
 }
@@ -85,8 +78,9 @@ int kolo_cosine(kolo_graph *g, const char *name, int x, int64_t out, kolo_init w
 {
     if (x < 0) return x;
     KOLO_TRY(g->tensor[x].rank == 2 ? 0
-                                    : kolo_fail(KOLO_ECONFIG, "%s: cosines are between rows (N,F), but %s has %d "
-                                                              "dimensions",
+                                    : kolo_fail(KOLO_ECONFIG,
+                                                "%s: cosines are between rows (N,F), but %s has %d "
+                                                "dimensions",
                                                 name, g->tensor[x].name, g->tensor[x].rank));
     int64_t dim[] = {out, g->tensor[x].dim[1]};
     int in[3] = {x, -1, -1};
@@ -98,8 +92,7 @@ int kolo_arc_margin(kolo_graph *g, const char *name, int cosines, double margin,
 {
     if (cosines < 0) return cosines;
     if (!(margin >= 0 && margin < 1.5) || !(scale > 0))
-        return kolo_fail(KOLO_ECONFIG, "%s: margin %g, scale %g: a margin lies in [0, 1.5), a scale above 0", name, margin,
-                         scale);
+        return kolo_fail(KOLO_ECONFIG, "%s: margin %g, scale %g: a margin lies in [0, 1.5), a scale above 0", name, margin, scale);
     const kolo_attributes a = {.margin = margin, .scale = scale};
     int in[] = {cosines, g->label};
     return kolo_build_output(g, KOLO_OP_arc_margin, 2, in, 1, &a, name);
@@ -126,10 +119,7 @@ int kolo_shape_cross_entropy(kolo_graph *g, kolo_node *node, const char *module)
     return kolo_shape_make(g, node, 0, module, KOLO_ROLE_METRIC, KOLO_F32, 1, &dim);
 }
 
-int kolo_shape_cosine(kolo_graph *g, kolo_node *node, const char *module)
-{
-    return kolo_shape_linear(g, node, module);
-}
+int kolo_shape_cosine(kolo_graph *g, kolo_node *node, const char *module) { return kolo_shape_linear(g, node, module); }
 
 int kolo_shape_arc_margin(kolo_graph *g, kolo_node *node, const char *module)
 {

@@ -19,10 +19,7 @@ int kolo_crop(kolo_graph *g, const char *name, int x, int64_t rows, int64_t colu
     return build(g, KOLO_OP_crop, name, x, &(kolo_attributes){.pad = {rows, columns}});
 }
 
-int kolo_space_to_depth(kolo_graph *g, const char *name, int x)
-{
-    return build(g, KOLO_OP_space_to_depth, name, x, NULL);
-}
+int kolo_space_to_depth(kolo_graph *g, const char *name, int x) { return build(g, KOLO_OP_space_to_depth, name, x, NULL); }
 
 int kolo_upsample(kolo_graph *g, const char *name, int x, int64_t times)
 {
@@ -54,9 +51,7 @@ int kolo_shape_pad(kolo_graph *g, kolo_node *node, const char *module)
 {
     KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     const int64_t *dim = g->tensor[node->in[0]].dim, *pad = node->a.pad;
-    if (pad[0] < 0 || pad[1] < 0)
-        return kolo_fail(KOLO_EINTERNAL, "%s: %" PRId64 " rows and %" PRId64 " columns cannot be added", module, pad[0],
-                         pad[1]);
+    if (pad[0] < 0 || pad[1] < 0) return kolo_fail(KOLO_EINTERNAL, "%s: %" PRId64 " rows and %" PRId64 " columns cannot be added", module, pad[0], pad[1]);
     return resized(g, node, module, dim[2] + pad[0], dim[3] + pad[1]);
 }
 
@@ -65,9 +60,8 @@ int kolo_shape_crop(kolo_graph *g, kolo_node *node, const char *module)
     KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     const int64_t *dim = g->tensor[node->in[0]].dim, *pad = node->a.pad;
     if (pad[0] < 0 || pad[1] < 0 || pad[0] >= dim[2] || pad[1] >= dim[3])
-        return kolo_fail(KOLO_EINTERNAL, "%s: %" PRId64 " rows and %" PRId64 " columns cannot be cut off %" PRId64
-                                         " x %" PRId64 " pixels",
-                         module, pad[0], pad[1], dim[2], dim[3]);
+        return kolo_fail(KOLO_EINTERNAL, "%s: %" PRId64 " rows and %" PRId64 " columns cannot be cut off %" PRId64 " x %" PRId64 " pixels", module, pad[0],
+                         pad[1], dim[2], dim[3]);
     return resized(g, node, module, dim[2] - pad[0], dim[3] - pad[1]);
 }
 
@@ -84,8 +78,7 @@ int kolo_shape_upsample(kolo_graph *g, kolo_node *node, const char *module)
     KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     const int64_t *dim = g->tensor[node->in[0]].dim, *times = node->a.stride;
     if (times[0] < 1 || times[1] < 1 || times[0] > 64 || times[1] > 64)
-        return kolo_fail(KOLO_ECONFIG, "%s: a map cannot be made %" PRId64 " times larger; 1 to 64 are possible", module,
-                         times[0]);
+        return kolo_fail(KOLO_ECONFIG, "%s: a map cannot be made %" PRId64 " times larger; 1 to 64 are possible", module, times[0]);
     return resized(g, node, module, dim[2] * times[0], dim[3] * times[1]);
 }
 
@@ -95,8 +88,7 @@ int kolo_shape_slice(kolo_graph *g, kolo_node *node, const char *module)
     const kolo_tensor *x = &g->tensor[node->in[0]];
     if (x->rank != 2) KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     if (node->a.first < 0 || node->a.count < 1 || node->a.first > x->dim[1] - node->a.count)
-        return kolo_fail(KOLO_ECONFIG, "%s: %s has no channels %" PRId64 " to %" PRId64, module, x->name, node->a.first,
-                         node->a.first + node->a.count - 1);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s has no channels %" PRId64 " to %" PRId64, module, x->name, node->a.first, node->a.first + node->a.count - 1);
     int64_t dim[] = {x->dim[0], node->a.count, x->dim[2], x->dim[3]};
     return kolo_shape_make_like(g, node, 0, module, x->rank, dim);
 }
@@ -113,8 +105,9 @@ int kolo_shape_concat(kolo_graph *g, kolo_node *node, const char *module)
         bool fits = t->rank == x->rank && t->dtype == x->dtype && t->dim[0] == x->dim[0];
         if (fits && x->rank == 4) fits = t->dim[2] == x->dim[2] && t->dim[3] == x->dim[3];
         if (!fits)
-            return kolo_fail(KOLO_ECONFIG, "%s: %s and %s differ in size or type and cannot be put together; detectors "
-                                           "want pictures whose sides are multiples of 32 (size=)",
+            return kolo_fail(KOLO_ECONFIG,
+                             "%s: %s and %s differ in size or type and cannot be put together; detectors "
+                             "want pictures whose sides are multiples of 32 (size=)",
                              module, x->name, t->name);
         dim[1] += t->dim[1];
     }

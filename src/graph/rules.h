@@ -13,8 +13,7 @@
 #undef OP
 
 /* For shape rules (shapes.c). Output i of a node, called MODULE or MODULE:i. */
-int kolo_shape_make(kolo_graph *g, kolo_node *node, int i, const char *module, enum kolo_role role, enum kolo_dtype dtype,
-                    int rank, const int64_t *dim);
+int kolo_shape_make(kolo_graph *g, kolo_node *node, int i, const char *module, enum kolo_role role, enum kolo_dtype dtype, int rank, const int64_t *dim);
 /* An activation with the type of input 0. */
 int kolo_shape_make_like(kolo_graph *g, kolo_node *node, int i, const char *module, int rank, const int64_t *dim);
 int kolo_shape_want_rank(const kolo_graph *g, const kolo_node *node, int input, int rank, const char *module);
@@ -22,10 +21,8 @@ int kolo_shape_want_vector(const kolo_graph *g, const kolo_node *node, int input
 int kolo_shape_want_same(const kolo_graph *g, const kolo_node *node, int a, int b, const char *module);
 
 /* For builders (build.c). The first output of a new node; NAME.weight and, where asked for, NAME.bias as in[1], in[2]. */
-int kolo_build_output(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const kolo_attributes *a,
-                      const char *name);
-int kolo_build_weights(kolo_graph *g, const char *name, int rank, const int64_t *dim, kolo_init weight_init, bool bias,
-                       kolo_init bias_init, int in[3]);
+int kolo_build_output(kolo_graph *g, enum kolo_op op, int n_in, const int *in, int n_out, const kolo_attributes *a, const char *name);
+int kolo_build_weights(kolo_graph *g, const char *name, int rank, const int64_t *dim, kolo_init weight_init, bool bias, kolo_init bias_init, int in[3]);
 
 /* For gradient rules (gradient.c), while kolo_graph_backward walks: whether anything wants the gradient of t (-1: no); a new tensor
  * for it, or for a part of it; adding d to it; `op` with the one output that is the gradient of t. */

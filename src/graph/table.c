@@ -7,15 +7,7 @@
 
 const kolo_op_info kolo_op_table[KOLO_OP_COUNT] = {
 #define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops) \
-    {#name,                                                                           \
-     min_in,                                                                          \
-     max_in,                                                                          \
-     min_out,                                                                         \
-     max_out,                                                                         \
-     overwrite,                                                                       \
-     kolo_shape_##shape,                                                              \
-     kolo_gradient_##gradient,                                                        \
-     kolo_flops_##flops},
+    {#name, min_in, max_in, min_out, max_out, overwrite, kolo_shape_##shape, kolo_gradient_##gradient, kolo_flops_##flops},
 #include "graph/ops.def"
 #undef OP
 };

@@ -9,8 +9,7 @@ int kolo_layer_norm(kolo_graph *g, const char *name, int x, double epsilon)
 {
     if (x < 0) return x;
     if (g->tensor[x].rank != 2 && g->tensor[x].rank != 4)
-        return kolo_fail(KOLO_ECONFIG, "%s: layer norm takes (N,C,H,W) or (N,C), but %s has %d dimensions", name,
-                         g->tensor[x].name, g->tensor[x].rank);
+        return kolo_fail(KOLO_ECONFIG, "%s: layer norm takes (N,C,H,W) or (N,C), but %s has %d dimensions", name, g->tensor[x].name, g->tensor[x].rank);
     if (!(epsilon > 0)) return kolo_fail(KOLO_ECONFIG, "%s: epsilon is %g; it must be positive", name, epsilon);
     char part[300];
     const kolo_init one = {KOLO_INIT_CONSTANT, 1}, zero = {KOLO_INIT_CONSTANT, 0};
@@ -80,13 +79,11 @@ int kolo_gate(kolo_graph *g, const char *name, int x, int s)
     return kolo_build_output(g, KOLO_OP_gate, 2, in, 1, NULL, name);
 }
 
-int kolo_window_attention(kolo_graph *g, const char *name, int qkv, int64_t heads, int64_t window,
-                          const int64_t shift[2])
+int kolo_window_attention(kolo_graph *g, const char *name, int qkv, int64_t heads, int64_t window, const int64_t shift[2])
 {
     if (qkv < 0) return qkv;
     if (window < 1 || window > 64 || heads < 1)
-        return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " heads, windows of %" PRId64 " pixels: 1 to 64 are possible",
-                         name, heads, window);
+        return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " heads, windows of %" PRId64 " pixels: 1 to 64 are possible", name, heads, window);
     char part[300];
     snprintf(part, sizeof part, "%s.relative_position_bias_table", name);
     int64_t dim[] = {(2 * window - 1) * (2 * window - 1), heads};
@@ -111,8 +108,7 @@ int kolo_shape_residual(kolo_graph *g, kolo_node *node, const char *module)
     const kolo_tensor *x = &g->tensor[node->in[0]];
     if (x->rank != 2) KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
     if (node->n_in > 1 && node->in[1] >= 0 && kolo_tensor_count(&g->tensor[node->in[1]]) != x->dim[1])
-        return kolo_fail(KOLO_ECONFIG, "%s: %s does not have the %" PRId64 " channels of %s", module,
-                         g->tensor[node->in[1]].name, x->dim[1], x->name);
+        return kolo_fail(KOLO_ECONFIG, "%s: %s does not have the %" PRId64 " channels of %s", module, g->tensor[node->in[1]].name, x->dim[1], x->name);
     if (node->n_in > 2 && node->in[2] >= 0) KOLO_TRY(kolo_shape_want_same(g, node, 0, 2, module));
     return kolo_shape_make_like(g, node, 0, module, x->rank, x->dim);
 }
@@ -140,13 +136,11 @@ int kolo_shape_window_attention(kolo_graph *g, kolo_node *node, const char *modu
     const kolo_tensor *x = &g->tensor[node->in[0]], *table = &g->tensor[node->in[1]];
     const kolo_attributes *a = &node->a;
     if (x->dim[1] % (3 * a->groups))
-        return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " channels are no queries, keys and values of %" PRId64 " heads",
-                         module, x->dim[1], a->groups);
+        return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " channels are no queries, keys and values of %" PRId64 " heads", module, x->dim[1], a->groups);
     for (int axis = 0; axis < 2; axis++)
         if (x->dim[2 + axis] % a->kernel[axis] || a->pad[axis] < 0 || a->pad[axis] >= a->kernel[axis])
-            return kolo_fail(KOLO_ECONFIG,
-                             "%s: windows of %" PRId64 " pixels, shifted by %" PRId64 ", do not fill a map of %" PRId64,
-                             module, a->kernel[axis], a->pad[axis], x->dim[2 + axis]);
+            return kolo_fail(KOLO_ECONFIG, "%s: windows of %" PRId64 " pixels, shifted by %" PRId64 ", do not fill a map of %" PRId64, module, a->kernel[axis],
+                             a->pad[axis], x->dim[2 + axis]);
     if (table->dim[0] != (2 * a->kernel[0] - 1) * (2 * a->kernel[1] - 1) || table->dim[1] != a->groups)
         return kolo_fail(KOLO_EINTERNAL, "%s: the table of relative positions has another size", module);
     int64_t dim[] = {x->dim[0], x->dim[1] / 3, x->dim[2], x->dim[3]};

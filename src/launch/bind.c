@@ -19,10 +19,7 @@ static bool masks_meet(const kolo_seat *a, const kolo_seat *b)
     return false;
 }
 
-static bool same_machine(const kolo_seat *a, const kolo_seat *b)
-{
-    return strncmp(a->machine, b->machine, sizeof a->machine) == 0;
-}
+static bool same_machine(const kolo_seat *a, const kolo_seat *b) { return strncmp(a->machine, b->machine, sizeof a->machine) == 0; }
 
 bool kolo_seat_share(const kolo_seat *all, int rank, int size, int *index, int *sharers)
 {
@@ -55,8 +52,7 @@ static void fill_seat(kolo_seat *seat, hwloc_const_bitmap_t given)
 {
     char *boot = NULL;
     memset(seat, 0, sizeof *seat);
-    if (kolo_file_read("/proc/sys/kernel/random/boot_id", &boot, NULL) == 0)
-        memcpy(seat->machine, boot, strnlen(boot, sizeof seat->machine - 1));
+    if (kolo_file_read("/proc/sys/kernel/random/boot_id", &boot, NULL) == 0) memcpy(seat->machine, boot, strnlen(boot, sizeof seat->machine - 1));
     free(boot);
     unsigned cpu;
     hwloc_bitmap_foreach_begin(cpu, given) if (cpu < 64 * KOLO_MASK_WORDS) seat->mask[cpu / 64] |= 1ull << cpu % 64;
@@ -69,16 +65,14 @@ static hwloc_obj_type_t core_type(hwloc_topology_t topology, hwloc_const_bitmap_
     hwloc_obj_type_t type = HWLOC_OBJ_CORE;
     for (;;) {
         *cores = 0;
-        for (hwloc_obj_t core = NULL; (core = hwloc_get_next_obj_by_type(topology, type, core));)
-            *cores += hwloc_bitmap_intersects(core->cpuset, given);
+        for (hwloc_obj_t core = NULL; (core = hwloc_get_next_obj_by_type(topology, type, core));) *cores += hwloc_bitmap_intersects(core->cpuset, given);
         if (*cores > 0 || type == HWLOC_OBJ_PU) return type;
         type = HWLOC_OBJ_PU;
     }
 }
 
 /* Processors of cores low .. high-1 among the given ones. */
-static void pick_cores(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_const_bitmap_t given, int low, int high,
-                       hwloc_bitmap_t mine)
+static void pick_cores(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_const_bitmap_t given, int low, int high, hwloc_bitmap_t mine)
 {
     int i = 0;
     hwloc_bitmap_zero(mine);
@@ -97,18 +91,16 @@ static int take_share(hwloc_topology_t topology, hwloc_const_bitmap_t given, int
     hwloc_obj_type_t type = core_type(topology, given, &cores);
     if (cores < sharers) {
         if (bind && index == 0)
-            kolo_warn(
-                "%d ranks share %d cores of this machine: they are not bound, and will be slow; give each rank a core "
-                "(srun --cpus-per-task)",
-                sharers, cores);
+            kolo_warn("%d ranks share %d cores of this machine: they are not bound, and will be slow; give each rank a core "
+                      "(srun --cpus-per-task)",
+                      sharers, cores);
         return 1;
     }
     int low = (int)((int64_t)cores * index / sharers), high = (int)((int64_t)cores * (index + 1) / sharers);
     hwloc_bitmap_t mine = bind && sharers > 1 ? hwloc_bitmap_alloc() : NULL;
     if (mine) {
         pick_cores(topology, type, given, low, high, mine);
-        if (hwloc_set_cpubind(topology, mine, HWLOC_CPUBIND_PROCESS) != 0)
-            kolo_warn("cores %d to %d could not be bound: %m", low, high - 1);
+        if (hwloc_set_cpubind(topology, mine, HWLOC_CPUBIND_PROCESS) != 0) kolo_warn("cores %d to %d could not be bound: %m", low, high - 1);
         hwloc_bitmap_free(mine);
     }
     return high - low;

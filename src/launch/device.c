@@ -112,10 +112,8 @@ static void list_devices(kolo_device *list, kolo_device_view *view)
     memcpy(&devices, &symbol, sizeof devices); /* ISO C knows no cast from object to function */
     int n = symbol ? devices(list, &driver, &runtime) : KOLO_ELAUNCH;
     if (n == 0)
-        n = kolo_fail(
-            KOLO_ELAUNCH,
-            "this rank sees no GPU (CUDA_VISIBLE_DEVICES=%s): ask for some (--gpus-per-node=N), or use device=cpu",
-            getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
+        n = kolo_fail(KOLO_ELAUNCH, "this rank sees no GPU (CUDA_VISIBLE_DEVICES=%s): ask for some (--gpus-per-node=N), or use device=cpu",
+                      getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
     for (int i = 0; i < n; i++) view->uuid[i] = hash_text(list[i].uuid);
     if (n > 1) kolo_device_distances(list, n, view->distance);
     view->status = n;
@@ -163,9 +161,7 @@ static int exchange_views(kolo_launch *l, const kolo_device_view *mine, kolo_dev
     }
     KOLO_TRY(kolo_launch_exchange(l, mine, sizeof *mine, all));
     for (int r = 0; r < l->size; r++)
-        if (all[r].status < 0)
-            return kolo_fail(KOLO_ELAUNCH, "node %s: rank %d there can use no GPU; its own message says why",
-                             l->host_of[l->node_of[r]], r);
+        if (all[r].status < 0) return kolo_fail(KOLO_ELAUNCH, "node %s: rank %d there can use no GPU; its own message says why", l->host_of[l->node_of[r]], r);
     return 0;
 }
 

@@ -46,8 +46,7 @@ static bool task_is_batch_script(void)
     if (task <= 0 || !read_proc(task, "stat", text, sizeof text)) return false;
     const char *after = strrchr(text, ')'); /* pid (command) state ppid */
     if (!after || sscanf(after + 1, " %*c %d", &parent) != 1 || parent <= 0) return false;
-    return read_proc(parent, "cmdline", text, sizeof text) && strncmp(text, "slurmstepd:", 11) == 0 &&
-           strstr(text, ".batch]");
+    return read_proc(parent, "cmdline", text, sizeof text) && strncmp(text, "slurmstepd:", 11) == 0 && strstr(text, ".batch]");
 }
 
 bool kolo_slurm_step(int *rank, int *size)
@@ -63,7 +62,6 @@ const char *kolo_launch_cure(void)
 #if defined(KOLO_PMIX) && KOLO_PMIX
     return "start it by srun --mpi=pmix";
 #else
-    return kolo_mpi_built() ? "start it by srun --mpi=pmi2 (this build is without PMIx)"
-                            : "build kolo with PMIX=1 or MPI=1 for more than one rank";
+    return kolo_mpi_built() ? "start it by srun --mpi=pmi2 (this build is without PMIx)" : "build kolo with PMIX=1 or MPI=1 for more than one rank";
 #endif
 }

@@ -79,8 +79,7 @@ static void warn_alone(const kolo_launch *launch)
 {
     int tasks = kolo_env_int("SLURM_NTASKS", 1);
     if (launch->size == 1 && strcmp(launch->method, "single") == 0 && getenv("SLURM_JOB_ID") && tasks > 1)
-        kolo_warn("this job has %d tasks but kolo was started without srun: one rank works, the others idle; %s", tasks,
-                  kolo_launch_cure());
+        kolo_warn("this job has %d tasks but kolo was started without srun: one rank works, the others idle; %s", tasks, kolo_launch_cure());
 }
 
 static int start(kolo_launch *launch, const kolo_method *found, bool adopt, const void *comm)
@@ -112,9 +111,7 @@ int kolo_launch_start(kolo_launch *launch, const char *method)
 {
     memset(launch, 0, sizeof *launch);
     const kolo_method *found = find_method(method);
-    if (!found)
-        return kolo_fail(KOLO_ECONFIG, "launch: method \"%s\" is not known; use auto, pmix, mpi, slurm or single",
-                         method);
+    if (!found) return kolo_fail(KOLO_ECONFIG, "launch: method \"%s\" is not known; use auto, pmix, mpi, slurm or single", method);
     return start(launch, found, false, NULL);
 }
 
@@ -155,8 +152,7 @@ static int unheard(int fd)
 
 static void wait_until_heard(void)
 {
-    for (int ms = 0; ms < HEARD_MS && (unheard(STDOUT_FILENO) > 0 || unheard(STDERR_FILENO) > 0); ms++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (int ms = 0; ms < HEARD_MS && (unheard(STDOUT_FILENO) > 0 || unheard(STDERR_FILENO) > 0); ms++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 void kolo_launch_abort(kolo_launch *launch, int exit_status)

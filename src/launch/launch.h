@@ -17,8 +17,8 @@ typedef struct kolo_launch {
     char **host_of;             /* [nodes] */
     bool mpi;                   /* MPI may be called: it is initialised (thread level SERIALIZED; where the program calls it too, MULTIPLE), of our size */
     const void *mpi_comm;       /* points to the MPI_Comm whose ranks these are; NULL: MPI_COMM_WORLD */
-    char job[128]; /* unique to this job step on this machine: name for shared-memory segments; [A-Za-z0-9._-] */
-    void *state;   /* of the method */
+    char job[128];              /* unique to this job step on this machine: name for shared-memory segments; [A-Za-z0-9._-] */
+    void *state;                /* of the method */
 } kolo_launch;
 
 /* Finds the method (or takes `method`: "auto", "pmix", "mpi", "slurm", "single"), wires up, publishes the node map,

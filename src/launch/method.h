@@ -55,7 +55,7 @@ const char *kolo_launch_cure(void);
 
 /* ---- mpi.c ---- */
 bool kolo_mpi_built(void);
-int kolo_mpi_start(int *rank, int *size); /* MPI_Init_thread(SERIALIZED), unless somebody did */
+int kolo_mpi_start(int *rank, int *size);                      /* MPI_Init_thread(SERIALIZED), unless somebody did */
 int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm); /* in the place of method mpi's start */
 void kolo_mpi_finish(void);
 void kolo_mpi_abort(int exit_status);

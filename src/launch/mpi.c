@@ -158,7 +158,8 @@ int kolo_mpi_adopt(kolo_launch *launch, const void *mpi_comm)
     if (!own) return kolo_fail(KOLO_ECONFIG, "launch: out of memory");
     own->comm = MPI_COMM_NULL;
     state->own = own;
-    if (MPI_Comm_dup(mpi_comm ? *(const MPI_Comm *)mpi_comm : MPI_COMM_WORLD, &own->comm) != MPI_SUCCESS) return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Comm_dup failed");
+    if (MPI_Comm_dup(mpi_comm ? *(const MPI_Comm *)mpi_comm : MPI_COMM_WORLD, &own->comm) != MPI_SUCCESS)
+        return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Comm_dup failed");
     MPI_Comm_set_errhandler(own->comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(own->comm, &launch->rank);
     MPI_Comm_size(own->comm, &launch->size);
@@ -180,16 +181,14 @@ static int mpi_exchange(kolo_launch *launch, const void *mine, size_t bytes, voi
     }
     if (bytes > INT_MAX) return kolo_fail(KOLO_EINTERNAL, "launch: exchange of %zu bytes a rank", bytes);
     if (MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, own->comm) != MPI_SUCCESS)
-        return kolo_fail(KOLO_ELAUNCH,
-                         "launch: MPI_Allgather failed while exchanging %zu bytes a rank; did a rank die?", bytes);
+        return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Allgather failed while exchanging %zu bytes a rank; did a rank die?", bytes);
     return 0;
 }
 
 static int mpi_barrier(kolo_launch *launch)
 {
     mpi_own *own = kolo_state(launch)->own;
-    if (launch->size > 1 && MPI_Barrier(own->comm) != MPI_SUCCESS)
-        return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Barrier failed; did a rank die?");
+    if (launch->size > 1 && MPI_Barrier(own->comm) != MPI_SUCCESS) return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Barrier failed; did a rank die?");
     return 0;
 }
 
@@ -242,10 +241,7 @@ static int mpi_start(kolo_launch *launch)
                      kolo_launch_cure());
 }
 
-static int mpi_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all)
-{
-    return kolo_method_single.exchange(launch, mine, bytes, all);
-}
+static int mpi_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all) { return kolo_method_single.exchange(launch, mine, bytes, all); }
 
 static int mpi_barrier(kolo_launch *launch) { return kolo_method_single.barrier(launch); }
 static void mpi_finish(kolo_launch *launch) { (void)launch; }

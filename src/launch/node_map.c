@@ -8,10 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_node(const kolo_identity *a, const kolo_identity *b)
-{
-    return a->group == b->group && strcmp(a->name, b->name) == 0;
-}
+static bool same_node(const kolo_identity *a, const kolo_identity *b) { return a->group == b->group && strcmp(a->name, b->name) == 0; }
 
 /* Node of every rank by first appearance; first[node] is its first rank. Returns the number of nodes. */
 static int number_nodes(const kolo_identity *all, int size, int *node_of, int *first)

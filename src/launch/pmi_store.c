@@ -173,14 +173,12 @@ static int answer_get(kolo_pmi_store *store, const char *line, char *reply)
 
 static int answer_barrier(kolo_pmi_store *store, char *reply)
 {
-    int rc =
-        store->below.fence(store->below.context, store->epoch, store->put ? store->put : "", (size_t)store->put_bytes);
+    int rc = store->below.fence(store->below.context, store->epoch, store->put ? store->put : "", (size_t)store->put_bytes);
     if (rc == 0) {
         store->epoch++;
         store->put_bytes = 0;
     }
-    answer(reply,
-           rc == 0 ? "cmd=barrier_out rc=0\n" : "cmd=barrier_failed rc=-1\n"); /* the client stops on another word */
+    answer(reply, rc == 0 ? "cmd=barrier_out rc=0\n" : "cmd=barrier_failed rc=-1\n"); /* the client stops on another word */
     return rc;
 }
 

@@ -45,12 +45,10 @@ typedef struct pmix_own {
 
 static int fail(const char *what, pmix_status_t status, const pmix_own *own)
 {
-    return kolo_fail(KOLO_ELAUNCH, "launch: %s failed on rank %u of %s: %s%s", what, own->me.rank, own->me.nspace,
-                     PMIx_Error_string(status),
-                     status == PMIX_ERR_TIMEOUT
-                         ? "; a rank did not arrive: did it die, or does a firewall stand between "
-                           "the nodes?"
-                         : "");
+    return kolo_fail(KOLO_ELAUNCH, "launch: %s failed on rank %u of %s: %s%s", what, own->me.rank, own->me.nspace, PMIx_Error_string(status),
+                     status == PMIX_ERR_TIMEOUT ? "; a rank did not arrive: did it die, or does a firewall stand between "
+                                                  "the nodes?"
+                                                : "");
 }
 
 static int get_number(const pmix_own *own, const char *key, uint32_t *number)
@@ -177,11 +175,10 @@ static void bridge_abort(void *context, int exit_status)
 static int disagree(const kolo_launch *launch, int step_rank, int step_size)
 {
     PMIx_Finalize(NULL, 0);
-    return kolo_fail(
-        KOLO_ELAUNCH,
-        "launch: srun started task %d of %d, but PMIx says rank %d of %d: the PMIX_* variables are of another "
-        "step, and this srun was given no --mpi=pmix; %s",
-        step_rank, step_size, launch->rank, launch->size, kolo_launch_cure());
+    return kolo_fail(KOLO_ELAUNCH,
+                     "launch: srun started task %d of %d, but PMIx says rank %d of %d: the PMIX_* variables are of another "
+                     "step, and this srun was given no --mpi=pmix; %s",
+                     step_rank, step_size, launch->rank, launch->size, kolo_launch_cure());
 }
 
 static void name_host(kolo_identity *me, const pmix_own *own, bool in_step)
@@ -217,14 +214,12 @@ static int pmix_start(kolo_launch *launch)
         return kolo_fail(KOLO_ELAUNCH,
                          "launch: PMIx_Init failed: %s (this side %s, the server %s); if they use different "
                          "security modules, PMIX_MCA_psec=native may help",
-                         PMIx_Error_string(status), PMIx_Get_version(),
-                         getenv("PMIX_VERSION") ? getenv("PMIX_VERSION") : "?");
+                         PMIx_Error_string(status), PMIx_Get_version(), getenv("PMIX_VERSION") ? getenv("PMIX_VERSION") : "?");
     KOLO_TRY(get_number(own, PMIX_JOB_SIZE, &size));
     launch->rank = (int)own->me.rank;
     launch->size = (int)size;
     bool in_step = kolo_slurm_step(&step_rank, &step_size);
-    if (in_step && (step_rank != launch->rank || step_size != launch->size))
-        return disagree(launch, step_rank, step_size);
+    if (in_step && (step_rank != launch->rank || step_size != launch->size)) return disagree(launch, step_rank, step_size);
     name_host(&state->me, own, in_step);
     return 0;
 }
@@ -248,11 +243,10 @@ static int pmix_wired(kolo_launch *launch)
     kolo_mpi_finish();
     launch->mpi = false;
     PMIx_Finalize(NULL, 0); /* all ranks see this alike */
-    return kolo_fail(
-        KOLO_ELAUNCH,
-        "launch: PMIx says rank %d of %d, but MPI says rank %d of %d: this MPI library does not take its ranks "
-        "from PMI_FD; link kolo with MPICH or with an MPI that knows PMIx, or start it by srun --mpi=pmi2 or mpiexec",
-        launch->rank, launch->size, rank, size);
+    return kolo_fail(KOLO_ELAUNCH,
+                     "launch: PMIx says rank %d of %d, but MPI says rank %d of %d: this MPI library does not take its ranks "
+                     "from PMI_FD; link kolo with MPICH or with an MPI that knows PMIx, or start it by srun --mpi=pmi2 or mpiexec",
+                     launch->rank, launch->size, rank, size);
 }
 
 static void pmix_finish(kolo_launch *launch)
@@ -286,10 +280,7 @@ static int pmix_start(kolo_launch *launch)
                      kolo_launch_cure());
 }
 
-static int pmix_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all)
-{
-    return kolo_method_single.exchange(launch, mine, bytes, all);
-}
+static int pmix_exchange(kolo_launch *launch, const void *mine, size_t bytes, void *all) { return kolo_method_single.exchange(launch, mine, bytes, all); }
 
 static int pmix_barrier(kolo_launch *launch) { return kolo_method_single.barrier(launch); }
 static int pmix_wired(kolo_launch *launch) { return kolo_method_single.barrier(launch); }

@@ -16,16 +16,13 @@ static bool slurm_fits(void)
 static int refuse_strangers(int size)
 {
     const char *type = getenv("SLURM_MPI_TYPE");
-    if (kolo_method_pmix.fits())
-        return kolo_fail(KOLO_ELAUNCH,
-                         "launch: method slurm cannot connect %d tasks, but PMIx is there: take method auto", size);
+    if (kolo_method_pmix.fits()) return kolo_fail(KOLO_ELAUNCH, "launch: method slurm cannot connect %d tasks, but PMIx is there: take method auto", size);
     char given[128] = "was given --mpi=none, or no --mpi where the site's default is none";
     if (type) snprintf(given, sizeof given, "was given --mpi=%.64s", type);
-    return kolo_fail(
-        KOLO_ELAUNCH,
-        "launch: srun started %d tasks but they cannot find each other, every one would be rank 0 of 1: this "
-        "srun %s; %s",
-        size, given, kolo_launch_cure());
+    return kolo_fail(KOLO_ELAUNCH,
+                     "launch: srun started %d tasks but they cannot find each other, every one would be rank 0 of 1: this "
+                     "srun %s; %s",
+                     size, given, kolo_launch_cure());
 }
 
 static int slurm_start(kolo_launch *launch)

@@ -8,8 +8,7 @@ typedef struct convnext {
     int block, blocks; /* the next one, of so many */
 } convnext;
 
-static int conv(const convnext *c, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t pad,
-                int64_t groups)
+static int conv(const convnext *c, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t pad, int64_t groups)
 {
     kolo_conv_spec spec = {.out = out,
                            .kernel = {kernel, kernel},

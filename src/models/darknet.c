@@ -8,8 +8,7 @@ static kolo_part name_of(const kolo_darknet *d) { return kolo_numbered("module_l
 
 static int append(kolo_darknet *d, int tensor)
 {
-    if (d->layers == KOLO_DARKNET_LAYERS)
-        return kolo_fail(KOLO_ECONFIG, "more than %d layers", KOLO_DARKNET_LAYERS);
+    if (d->layers == KOLO_DARKNET_LAYERS) return kolo_fail(KOLO_ECONFIG, "more than %d layers", KOLO_DARKNET_LAYERS);
     return d->out[d->layers++] = tensor;
 }
 
@@ -29,8 +28,7 @@ int kolo_darknet_convolution(kolo_darknet *d, const kolo_darknet_conv *c)
     const bool pixel = x >= 0 && d->g->tensor[x].rank == 2; /* behind an average pool */
     const int64_t groups = c->groups ? c->groups : 1;
     const kolo_init weight = kolo_kaiming_normal(c->kernel * c->kernel * kolo_channels(d->g, x) / groups);
-    if (pixel && (c->kernel != 1 || groups != 1))
-        return append(d, kolo_fail(KOLO_ECONFIG, "a convolution of one pixel is 1 x 1, in one group"));
+    if (pixel && (c->kernel != 1 || groups != 1)) return append(d, kolo_fail(KOLO_ECONFIG, "a convolution of one pixel is 1 x 1, in one group"));
     const kolo_conv_spec spec = {.out = c->out,
                                  .kernel = {c->kernel, c->kernel},
                                  .stride = {c->stride, c->stride},
@@ -45,10 +43,7 @@ int kolo_darknet_convolution(kolo_darknet *d, const kolo_darknet_conv *c)
     return append(d, x);
 }
 
-int kolo_darknet_shortcut(kolo_darknet *d, int from)
-{
-    return append(d, kolo_add(d->g, name_of(d).text, previous(d), at(d, from)));
-}
+int kolo_darknet_shortcut(kolo_darknet *d, int from) { return append(d, kolo_add(d->g, name_of(d).text, previous(d), at(d, from))); }
 
 int kolo_darknet_route(kolo_darknet *d, int n, const int *from, int groups, int group)
 {
@@ -60,8 +55,8 @@ int kolo_darknet_route(kolo_darknet *d, int n, const int *from, int groups, int 
         if (groups < 1 || channels % groups || group < 0 || group >= groups)
             return append(d, kolo_fail(KOLO_ECONFIG, "%ld channels have no group %d of %d", (long)channels, group, groups));
         if (groups > 1)
-            part[i] = kolo_slice_channels(d->g, kolo_numbered(kolo_part_of(name_of(d).text, "part").text, i).text, part[i],
-                                          channels / groups * group, channels / groups);
+            part[i] = kolo_slice_channels(d->g, kolo_numbered(kolo_part_of(name_of(d).text, "part").text, i).text, part[i], channels / groups * group,
+                                          channels / groups);
     }
     return append(d, n == 1 ? part[0] : kolo_concat(d->g, name_of(d).text, n, part));
 }
@@ -71,15 +66,9 @@ int kolo_darknet_maxpool(kolo_darknet *d, int64_t size, int64_t stride)
     return append(d, kolo_max_pool_same(d->g, name_of(d).text, previous(d), size, stride));
 }
 
-int kolo_darknet_upsample(kolo_darknet *d, int64_t times)
-{
-    return append(d, kolo_upsample(d->g, name_of(d).text, previous(d), times));
-}
+int kolo_darknet_upsample(kolo_darknet *d, int64_t times) { return append(d, kolo_upsample(d->g, name_of(d).text, previous(d), times)); }
 
-int kolo_darknet_avgpool(kolo_darknet *d)
-{
-    return append(d, kolo_global_avg_pool(d->g, name_of(d).text, previous(d)));
-}
+int kolo_darknet_avgpool(kolo_darknet *d) { return append(d, kolo_global_avg_pool(d->g, name_of(d).text, previous(d))); }
 
 int kolo_darknet_softmax(kolo_darknet *d) { return append(d, previous(d)); }
 
@@ -90,8 +79,8 @@ int kolo_darknet_yolo(kolo_darknet *d, const int32_t mask[3])
     if (x < 0) return append(d, x);
     if (d->heads == KOLO_MAX_HEADS) return append(d, kolo_fail(KOLO_ECONFIG, "more than %d heads", KOLO_MAX_HEADS));
     if (d->g->tensor[x].rank != 4 || kolo_channels(d->g, x) != want)
-        return append(d, kolo_fail(KOLO_ECONFIG, "%ld channels are no head: three anchors of %ld classes make %ld",
-                                   (long)kolo_channels(d->g, x), (long)d->classes, (long)want));
+        return append(d, kolo_fail(KOLO_ECONFIG, "%ld channels are no head: three anchors of %ld classes make %ld", (long)kolo_channels(d->g, x),
+                                   (long)d->classes, (long)want));
     memcpy(d->mask[d->heads], mask, sizeof d->mask[0]);
     d->head[d->heads++] = x;
     return append(d, x);

@@ -21,8 +21,8 @@ typedef struct kolo_darknet {
 
 typedef struct kolo_darknet_conv {
     int64_t out, kernel, stride, pad, groups;
-    bool norm;    /* else a bias */
-    bool linear;  /* no activation */
+    bool norm;   /* else a bias */
+    bool linear; /* no activation */
     enum kolo_activation activation;
 } kolo_darknet_conv;
 

@@ -30,11 +30,8 @@ typedef struct cfg {
 static int wrong(const cfg *c, const char *key, const char *what)
 {
     for (int i = 0; key && i < c->s.keys; i++)
-        if (!strcmp(c->s.key[i], key))
-            return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] %s=%s: %s", c->path, c->s.key_line[i], c->s.name, key,
-                             c->s.value[i], what);
-    return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] %s%s%s", c->path, c->s.line, c->s.name, key ? key : "", key ? " is missing: " : "",
-                     what);
+        if (!strcmp(c->s.key[i], key)) return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] %s=%s: %s", c->path, c->s.key_line[i], c->s.name, key, c->s.value[i], what);
+    return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] %s%s%s", c->path, c->s.line, c->s.name, key ? key : "", key ? " is missing: " : "", what);
 }
 
 /* ---- sections ------------------------------------------------------------------------------------------------------ */
@@ -71,10 +68,8 @@ static int take_pair(cfg *c, char *line)
 {
     section *s = &c->s;
     char *equals = strchr(line, '=');
-    if (!equals || equals == line)
-        return kolo_fail(KOLO_ECONFIG, "%s:%d: \"%.40s\" is neither [section] nor key=value", c->path, c->line, line);
-    if (s->keys == KEYS)
-        return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] has more than %d keys", c->path, c->line, s->name, KEYS);
+    if (!equals || equals == line) return kolo_fail(KOLO_ECONFIG, "%s:%d: \"%.40s\" is neither [section] nor key=value", c->path, c->line, line);
+    if (s->keys == KEYS) return kolo_fail(KOLO_ECONFIG, "%s:%d: [%s] has more than %d keys", c->path, c->line, s->name, KEYS);
     *equals = 0;
     for (int i = 0; i < s->keys; i++)
         if (!strcmp(s->key[i], line)) return wrong(c, line, "is said twice in this section; leave one out");
@@ -159,7 +154,10 @@ static int take_activation(const cfg *c, kolo_darknet_conv *conv)
     static const struct {
         const char *word;
         enum kolo_activation activation;
-    } table[] = {{"leaky", KOLO_LEAKY_RELU}, {"swish", KOLO_SILU}, {"logistic", KOLO_SIGMOID}, {"tanh", KOLO_TANH},
+    } table[] = {{"leaky", KOLO_LEAKY_RELU},
+                 {"swish", KOLO_SILU},
+                 {"logistic", KOLO_SIGMOID},
+                 {"tanh", KOLO_TANH},
                  {"gelu", KOLO_GELU_TANH}}; /* darknet has the approximation */
     const char *word = value_of(c, "activation");
     conv->linear = word && !strcmp(word, "linear");
@@ -281,9 +279,7 @@ static int add_layer(const cfg *c, kolo_darknet *d, int64_t head)
 static int one_layer(const cfg *c, kolo_darknet *d, int64_t head)
 {
     const int rc = add_layer(c, d, head);
-    return rc >= 0 || !strncmp(kolo_error_text(), c->path, strlen(c->path))
-               ? rc
-               : kolo_fail_in(rc, "%s:%d: [%s]: ", c->path, c->s.line, c->s.name);
+    return rc >= 0 || !strncmp(kolo_error_text(), c->path, strlen(c->path)) ? rc : kolo_fail_in(rc, "%s:%d: [%s]: ", c->path, c->s.line, c->s.name);
 }
 
 /* ---- files --------------------------------------------------------------------------------------------------------- */
@@ -293,8 +289,7 @@ static int open_cfg(cfg *c, const char *path)
     *c = (cfg){.path = path};
     KOLO_TRY(kolo_file_read(path, &c->text, NULL));
     c->next = c->text;
-    if (strlen(c->text) > LONGEST)
-        return kolo_fail(KOLO_ECONFIG, "%s: more than %d bytes; that is no cfg file", path, LONGEST);
+    if (strlen(c->text) > LONGEST) return kolo_fail(KOLO_ECONFIG, "%s: more than %d bytes; that is no cfg file", path, LONGEST);
     const int rc = next_section(c);
     if (rc < 0) return rc;
     if (rc == 0 || (strcmp(c->s.name, "net") && strcmp(c->s.name, "network")))

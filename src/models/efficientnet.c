@@ -29,8 +29,7 @@ static int64_t channels_of(const efficientnet *e, int base)
 static int blocks_of(const efficientnet *e, int base) { return (int)ceil(base * e->deep); }
 
 /* NAME.0 convolution, NAME.1 norm, NAME.2 SiLU unless it is linear */
-static int unit(const efficientnet *e, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
-                int64_t groups, bool silu)
+static int unit(const efficientnet *e, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t groups, bool silu)
 {
     x = kolo_plain_conv(e->g, kolo_numbered(name, 0).text, x, out, kernel, stride, groups);
     x = kolo_batch_norm(e->g, kolo_numbered(name, 1).text, x, 1e-5, 0.1, 1);
@@ -70,8 +69,7 @@ int kolo_build_efficientnet(kolo_graph *g, int x, const kolo_model *model, const
     for (int s = 0; s < STAGES; s++) {
         const kolo_part stage = kolo_numbered("features", s + 1);
         for (int b = 0; b < blocks_of(&e, table[s].blocks); b++)
-            x = block(&e, kolo_numbered(stage.text, b).text, x, table[s].expand, table[s].kernel,
-                      b == 0 ? table[s].stride : 1, channels_of(&e, table[s].out));
+            x = block(&e, kolo_numbered(stage.text, b).text, x, table[s].expand, table[s].kernel, b == 0 ? table[s].stride : 1, channels_of(&e, table[s].out));
     }
     x = unit(&e, kolo_numbered("features", STAGES + 1).text, x, 4 * channels_of(&e, table[STAGES - 1].out), 1, 1, 1, true);
     x = kolo_dropout(g, "classifier.0", kolo_global_avg_pool(g, "avgpool", x), config->dropout);

@@ -6,13 +6,7 @@ static int stage(kolo_graph *g, const char *name, int x, int64_t out, int64_t pa
 {
     if (x < 0) return x;
     kolo_init init = kolo_uniform_fan_in(25 * g->tensor[x].dim[1]);
-    kolo_conv_spec spec = {.out = out,
-                           .kernel = {5, 5},
-                           .stride = {1, 1},
-                           .pad = {pad, pad},
-                           .bias = true,
-                           .weight = init,
-                           .bias_init = init};
+    kolo_conv_spec spec = {.out = out, .kernel = {5, 5}, .stride = {1, 1}, .pad = {pad, pad}, .bias = true, .weight = init, .bias_init = init};
     x = kolo_relu(g, kolo_part_of(name, "relu").text, kolo_conv(g, name, x, &spec));
     return kolo_max_pool(g, kolo_part_of(name, "pool").text, x, 2, 2, 0);
 }

@@ -12,14 +12,7 @@
 
 const kolo_model kolo_model_table[] = {
 #define MODEL(id, builder, h, w, c, k, text, ...) \
-    {.name = #id,                                 \
-     .source = text,                              \
-     .height = h,                                 \
-     .width = w,                                  \
-     .channels = c,                               \
-     .classes = k,                                \
-     .build = kolo_build_##builder,               \
-     __VA_ARGS__},
+    {.name = #id, .source = text, .height = h, .width = w, .channels = c, .classes = k, .build = kolo_build_##builder, __VA_ARGS__},
 #include "models/models.def"
 #undef MODEL
 };
@@ -85,8 +78,8 @@ static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config
 {
     const bool classify = model->task == KOLO_TASK_CLASSIFY;
     if (config->classes < (classify ? 2 : 1))
-        return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least %d %s needed", config->classes,
-                         classify ? 2 : 1, classify ? "are" : "is");
+        return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least %d %s needed", config->classes, classify ? 2 : 1,
+                         classify ? "are" : "is");
     int x = kolo_input(g, config->rows, config->height, config->width, config->channels, config->words);
     x = kolo_normalize(g, x, config->mean, config->std);
     if (x < 0) return x;
@@ -94,8 +87,7 @@ static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config
     g->blur = config->blur;
     int y = model->build(g, x, model, config);
     if (y < 0) return y;
-    if (config->blur && !g->blurred)
-        return kolo_fail(KOLO_ECONFIG, "blur_pool=true: there is no convolution with a stride that takes 16 channels");
+    if (config->blur && !g->blurred) return kolo_fail(KOLO_ECONFIG, "blur_pool=true: there is no convolution with a stride that takes 16 channels");
     if (classify && config->head == KOLO_head_arcface) KOLO_TRY(y = arc_head(g, y, config));
     if (classify) KOLO_TRY((config->loss == KOLO_loss_bce ? kolo_bce : kolo_cross_entropy)(g, y, config->smoothing));
     KOLO_TRY(kolo_graph_fuse(g));

@@ -10,7 +10,7 @@ typedef struct kolo_model_config {
     int64_t words;        /* of a row's label (kolo_input); 0: as the task wants */
     const char *shortcut; /* CIFAR ResNet: "a", "b" */
     bool zero_init_residual;
-    bool blur; /* before convolutions with a stride */
+    bool blur;                 /* before convolutions with a stride */
     double drop_path, dropout; /* probabilities; negative: as usual for the model */
     double smoothing;          /* label smoothing of the loss */
     int loss, head;            /* of classifiers: KOLO_loss_*, KOLO_head_* */

@@ -10,14 +10,10 @@ typedef struct resnet {
     double last_norm;             /* initial weight of the norm before a block's addition */
 } resnet;
 
-static int norm(const resnet *r, const char *name, int x, double weight)
-{
-    return kolo_batch_norm(r->g, name, x, 1e-5, 0.1, weight);
-}
+static int norm(const resnet *r, const char *name, int x, double weight) { return kolo_batch_norm(r->g, name, x, 1e-5, 0.1, weight); }
 
 /* convN, bnN, relu */
-static int unit(const resnet *r, const char *block, int n, int x, int64_t out, int64_t kernel, int64_t stride,
-                int64_t groups)
+static int unit(const resnet *r, const char *block, int n, int x, int64_t out, int64_t kernel, int64_t stride, int64_t groups)
 {
     char part[3][16];
     snprintf(part[0], sizeof part[0], "conv%d", n);
@@ -32,8 +28,7 @@ static int unit(const resnet *r, const char *block, int n, int x, int64_t out, i
 static int shortcut(const resnet *r, const char *block, int x, int64_t out, int64_t stride)
 {
     if (stride == 1 && kolo_channels(r->g, x) == out) return x;
-    const char *const conv_name = r->d ? "downsample.1" : "downsample.0",
-                      *norm_name = r->d ? "downsample.2" : "downsample.1";
+    const char *const conv_name = r->d ? "downsample.1" : "downsample.0", *norm_name = r->d ? "downsample.2" : "downsample.1";
     if (r->d && stride > 1) {
         x = kolo_avg_pool_same(r->g, kolo_part_of(block, "downsample.0").text, x, 2, stride);
         stride = 1;
@@ -55,8 +50,7 @@ static int basic_block(const resnet *r, const char *block, const char *output, i
     return join(r, block, output, shortcut(r, block, x, planes, stride), y);
 }
 
-static int bottleneck_block(const resnet *r, const char *block, const char *output, int x, int64_t planes,
-                            int64_t stride)
+static int bottleneck_block(const resnet *r, const char *block, const char *output, int x, int64_t planes, int64_t stride)
 {
     int64_t inside = planes * r->group_planes / 64 * r->groups;
     int y = unit(r, block, 1, x, inside, 1, 1, 1);

@@ -21,10 +21,7 @@ static int conv(const resnet_cifar *r, const char *name, int x, int64_t out, int
     return kolo_conv(r->g, name, x, &spec);
 }
 
-static int norm(const resnet_cifar *r, const char *name, int x, double weight)
-{
-    return kolo_batch_norm(r->g, name, x, 1e-5, 0.1, weight);
-}
+static int norm(const resnet_cifar *r, const char *name, int x, double weight) { return kolo_batch_norm(r->g, name, x, 1e-5, 0.1, weight); }
 
 static int shortcut(const resnet_cifar *r, const char *block, int x, int64_t planes, int64_t stride)
 {
@@ -34,8 +31,7 @@ static int shortcut(const resnet_cifar *r, const char *block, int x, int64_t pla
     return norm(r, kolo_part_of(block, "shortcut.1").text, x, 1);
 }
 
-static int basic_block(const resnet_cifar *r, const char *block, const char *output, int x, int64_t planes,
-                       int64_t stride)
+static int basic_block(const resnet_cifar *r, const char *block, const char *output, int x, int64_t planes, int64_t stride)
 {
     int y = conv(r, kolo_part_of(block, "conv1").text, x, planes, 3, stride);
     y = norm(r, kolo_part_of(block, "bn1").text, y, 1);
@@ -69,6 +65,5 @@ int kolo_build_resnet_cifar(kolo_graph *g, int x, const kolo_model *model, const
     }
     x = kolo_global_avg_pool(g, "avgpool", x);
     int64_t features = kolo_features(g, x);
-    return kolo_linear(g, "linear", x, config->classes, true, kolo_kaiming_normal(features),
-                       kolo_uniform_fan_in(features));
+    return kolo_linear(g, "linear", x, config->classes, true, kolo_kaiming_normal(features), kolo_uniform_fan_in(features));
 }

@@ -6,12 +6,8 @@
 /* Same size before the stride, batch norm, leaky ReLU. */
 static int conv(kolo_darknet *d, int64_t out, int64_t kernel, int64_t stride)
 {
-    return kolo_darknet_convolution(d, &(kolo_darknet_conv){.out = out,
-                                                            .kernel = kernel,
-                                                            .stride = stride,
-                                                            .pad = kernel / 2,
-                                                            .norm = true,
-                                                            .activation = KOLO_LEAKY_RELU});
+    return kolo_darknet_convolution(
+        d, &(kolo_darknet_conv){.out = out, .kernel = kernel, .stride = stride, .pad = kernel / 2, .norm = true, .activation = KOLO_LEAKY_RELU});
 }
 
 /* 1x1, with a bias instead of a norm: numbers that are predicted */
@@ -87,10 +83,7 @@ int kolo_build_yolov3(kolo_graph *g, int x, const kolo_model *model, const kolo_
 int kolo_build_yolov3_tiny(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config)
 {
     (void)model;
-    kolo_darknet d = {.g = g,
-                      .classes = config->classes,
-                      .input = x,
-                      .anchor = {{10, 14}, {23, 27}, {37, 58}, {81, 82}, {135, 169}, {344, 319}}};
+    kolo_darknet d = {.g = g, .classes = config->classes, .input = x, .anchor = {{10, 14}, {23, 27}, {37, 58}, {81, 82}, {135, 169}, {344, 319}}};
     for (int64_t out = 16; out <= 512; out *= 2) {
         conv(&d, out, 3, 1);
         kolo_darknet_maxpool(&d, 2, out < 512 ? 2 : 1);

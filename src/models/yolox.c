@@ -7,8 +7,7 @@
 static int csp(const kolo_yolox *y, const char *name, int x, int64_t out, int n, bool residual)
 {
     const int64_t half = out / 2;
-    int a = kolo_yolox_unit(y, kolo_part_of(name, "conv1").text, x, half, 1, 1),
-        b = kolo_yolox_unit(y, kolo_part_of(name, "conv2").text, x, half, 1, 1);
+    int a = kolo_yolox_unit(y, kolo_part_of(name, "conv1").text, x, half, 1, 1), b = kolo_yolox_unit(y, kolo_part_of(name, "conv2").text, x, half, 1, 1);
     for (int i = 0; i < n; i++) {
         const kolo_part inner = kolo_numbered(kolo_part_of(name, "m").text, i);
         int z = kolo_yolox_unit(y, kolo_part_of(inner.text, "conv1").text, a, half, 1, 1);

@@ -2,8 +2,7 @@
  * of the authors. */
 #include "models/yolox.h"
 
-static int unit(const kolo_yolox *y, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
-                int64_t groups)
+static int unit(const kolo_yolox *y, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t groups)
 {
     const int64_t fan_in = kernel * kernel * kolo_channels(y->g, x) / groups;
     kolo_conv_spec spec = {.out = out,
@@ -34,8 +33,7 @@ int kolo_yolox_spp(const kolo_yolox *y, const char *name, int x, int64_t inside,
 {
     int part[4] = {kolo_yolox_unit(y, kolo_part_of(name, "conv1").text, x, inside, 1, 1)};
     const kolo_part pools = kolo_part_of(name, "m");
-    for (int i = 0; i < 3; i++)
-        part[1 + i] = kolo_max_pool(y->g, kolo_numbered(pools.text, i).text, part[0], 5 + 4 * i, 1, 2 + 2 * i);
+    for (int i = 0; i < 3; i++) part[1 + i] = kolo_max_pool(y->g, kolo_numbered(pools.text, i).text, part[0], 5 + 4 * i, 1, 2 + 2 * i);
     x = kolo_concat(y->g, kolo_part_of(name, "concat").text, 4, part);
     return kolo_yolox_unit(y, kolo_part_of(name, "conv2").text, x, out, 1, 1);
 }
@@ -44,12 +42,7 @@ int kolo_yolox_spp(const kolo_yolox *y, const char *name, int x, int64_t inside,
 static int predict(const kolo_yolox *y, const char *kind, int level, int x, int64_t out, double bias)
 {
     const kolo_init init = kolo_uniform_fan_in(kolo_channels(y->g, x));
-    kolo_conv_spec spec = {.out = out,
-                           .kernel = {1, 1},
-                           .stride = {1, 1},
-                           .bias = true,
-                           .weight = init,
-                           .bias_init = bias < 0 ? kolo_constant(bias) : init};
+    kolo_conv_spec spec = {.out = out, .kernel = {1, 1}, .stride = {1, 1}, .bias = true, .weight = init, .bias_init = bias < 0 ? kolo_constant(bias) : init};
     return kolo_conv(y->g, kolo_numbered(kind, level).text, x, &spec);
 }
 

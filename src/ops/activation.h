@@ -92,9 +92,7 @@ KOLO_INLINED float kolo_activation_grad1(enum kolo_activation kind, float slope,
 {
     float density, s;
     switch (kind) {
-    case KOLO_GELU:
-        s = kolo_normal1(x, &density);
-        return dy * (s + x * density);
+    case KOLO_GELU: s = kolo_normal1(x, &density); return dy * (s + x * density);
     case KOLO_GELU_TANH:
         x = x < -10.0f ? -10.0f : x > 10.0f ? 10.0f : x; /* the slope is 0 or 1 beyond, the square finite */
         s = kolo_gelu_argument1(x);
@@ -104,16 +102,11 @@ KOLO_INLINED float kolo_activation_grad1(enum kolo_activation kind, float slope,
     case KOLO_HARD_SWISH: return x <= -3.0f ? 0.0f : x < 3.0f ? dy * (x / 3.0f + 0.5f) : dy;
     case KOLO_HARD_SIGMOID: return x > -3.0f && x < 3.0f ? dy / 6.0f : 0.0f;
     case KOLO_SIGMOID: return dy * kolo_sigmoid_slope1(x);
-    default:
-        s = kolo_sigmoid_slope1(2.0f * x);
-        return dy * (4.0f * s);
+    default: s = kolo_sigmoid_slope1(2.0f * x); return dy * (4.0f * s);
     }
 }
 
 /* Whether 0 stays 0, so that padding need not be cleared. */
-KOLO_INLINE bool kolo_activation_keeps_zero(enum kolo_activation kind)
-{
-    return kind != KOLO_SIGMOID && kind != KOLO_HARD_SIGMOID;
-}
+KOLO_INLINE bool kolo_activation_keeps_zero(enum kolo_activation kind) { return kind != KOLO_SIGMOID && kind != KOLO_HARD_SIGMOID; }
 
 #endif

@@ -37,8 +37,7 @@ int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_bac
     *backend = NULL;
     const kolo_backend_type *type = find_type(name);
     if (!type) return strcmp(name, "cuda") ? KOLO_ECONFIG : KOLO_ELAUNCH;
-    if (config->threads < 1)
-        return kolo_fail(KOLO_ECONFIG, "threads=%d: at least one compute thread is needed", config->threads);
+    if (config->threads < 1) return kolo_fail(KOLO_ECONFIG, "threads=%d: at least one compute thread is needed", config->threads);
     kolo_backend *b = kolo_alloc(sizeof *b);
     if (!b) return KOLO_ECONFIG;
     b->type = type;
@@ -79,10 +78,7 @@ bool kolo_tensor_is_map(const kolo_tensor *t)
     return t->rank == 4 && (t->role == KOLO_ROLE_ACTIVATION || (t->role == KOLO_ROLE_INPUT && t->dtype != KOLO_U8));
 }
 
-kolo_layout kolo_layout_plain(const kolo_tensor *t)
-{
-    return (kolo_layout){.block = 1, .bytes = (size_t)kolo_tensor_count(t) * kolo_dtype_size(t->dtype)};
-}
+kolo_layout kolo_layout_plain(const kolo_tensor *t) { return (kolo_layout){.block = 1, .bytes = (size_t)kolo_tensor_count(t) * kolo_dtype_size(t->dtype)}; }
 
 kolo_layout kolo_layout_blocked(const kolo_tensor *t, int64_t block)
 {
@@ -101,15 +97,13 @@ static int inherit(const kolo_graph *g, const kolo_graph *like, const kolo_layou
         if (other < 0) continue;
         const kolo_tensor *y = &like->tensor[other];
         if (x->rank != y->rank || memcmp(x->dim, y->dim, (size_t)x->rank * sizeof x->dim[0]))
-            return kolo_fail(KOLO_EINTERNAL, "%s has another shape in graph %s than in %s", x->name, g->name,
-                             like->name);
+            return kolo_fail(KOLO_EINTERNAL, "%s has another shape in graph %s than in %s", x->name, g->name, like->name);
         layout[t] = like_layout[other];
     }
     return 0;
 }
 
-int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like,
-                                   const kolo_layout *like_layout, kolo_layout *layout)
+int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
 {
     const kolo_backend_type *type = backend->type;
     if (like) KOLO_TRY(inherit(g, like, like_layout, layout));
@@ -124,8 +118,7 @@ int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *g, c
     return 0;
 }
 
-int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like,
-                        const kolo_layout *like_layout, kolo_layout *layout)
+int kolo_backend_layout(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
 {
     if (backend->type->enter) backend->type->enter(backend);
     for (int64_t t = 0; t < g->tensors; t++) layout[t] = kolo_layout_plain(&g->tensor[t]);
@@ -163,12 +156,10 @@ static char *make_key(const kolo_kernel_request *r)
     for (int i = 0; i < n->n_in; i++) write_tensor(f, r, n->in[i]);
     fputs(" ->", f);
     for (int i = 0; i < n->n_out; i++) write_tensor(f, r, n->out[i]);
-    for (int i = 0; i < 2; i++)
-        fprintf(f, " %ld,%ld,%ld,%ld", (long)a->kernel[i], (long)a->stride[i], (long)a->pad[i], (long)a->dilation[i]);
+    for (int i = 0; i < 2; i++) fprintf(f, " %ld,%ld,%ld,%ld", (long)a->kernel[i], (long)a->stride[i], (long)a->pad[i], (long)a->dilation[i]);
     fprintf(f, " g%ld e%a m%a s%a %d%d", (long)a->groups, a->epsilon, a->momentum, a->smoothing, a->relu, a->count_pad);
     for (int i = 0; i < 4; i++) fprintf(f, " %a,%a", (double)a->mean[i], (double)a->std[i]);
-    fprintf(f, " %ld+%ld b%ld f%d,%a d%a,%d", (long)a->first, (long)a->count, (long)a->beyond, a->activation, a->slope,
-            a->drop, a->draw);
+    fprintf(f, " %ld+%ld b%ld f%d,%a d%a,%d", (long)a->first, (long)a->count, (long)a->beyond, a->activation, a->slope, a->drop, a->draw);
     fprintf(f, " %a,%a %d%d%d%d%d", a->margin, a->scale, a->log, a->reverse, a->l1, a->centre, a->overlap);
     for (int i = 0; i < 9; i++) fprintf(f, " %a,%a", (double)a->anchor[i][0], (double)a->anchor[i][1]);
     for (int i = 0; i < KOLO_MAX_HEADS; i++) fprintf(f, " %d,%d,%d", a->mask[i][0], a->mask[i][1], a->mask[i][2]);
@@ -198,8 +189,7 @@ static int prepare_new(const kolo_kernel_request *r, const kolo_op_row *row, cha
     return 0;
 }
 
-int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, const kolo_layout *layout,
-                         kolo_kernel **kernel, size_t *workspace)
+int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, const kolo_layout *layout, kolo_kernel **kernel, size_t *workspace)
 {
     *kernel = NULL;
     if (backend->type->enter) backend->type->enter(backend);
@@ -207,8 +197,7 @@ int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *g, int node, c
     const kolo_op_row *row = backend->type->rows[r.node->op];
     const char *name = kolo_op_table[r.node->op].name;
     if (!row || !row->prepare)
-        return kolo_fail(KOLO_ECONFIG, "the %s backend has no %s operation; choose another device or network",
-                         backend->type->name, name);
+        return kolo_fail(KOLO_ECONFIG, "the %s backend has no %s operation; choose another device or network", backend->type->name, name);
     char *key = make_key(&r);
     if (!key) return KOLO_ECONFIG;
     for (int64_t i = 0; i < backend->kernels && !*kernel; i++)
@@ -229,14 +218,12 @@ int kolo_kernel_run(kolo_kernel *k, void *const *args, void *workspace, const ko
 const char *kolo_kernel_name(const kolo_kernel *k) { return k->name; }
 char *kolo_backend_choices(const kolo_backend *b) { return kolo_choices_text(&b->choices); }
 
-int kolo_backend_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from,
-                              float *to)
+int kolo_backend_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to)
 {
     return b->type->to_canonical(b, tensor, layout, from, to);
 }
 
-int kolo_backend_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout,
-                                const float *from, void *to)
+int kolo_backend_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to)
 {
     return b->type->from_canonical(b, tensor, layout, from, to);
 }

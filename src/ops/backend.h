@@ -25,19 +25,19 @@ typedef struct kolo_scaler {
 #define KOLO_MAX_SLOTS 1024
 typedef struct kolo_step {
     int64_t step, epoch;
-    int64_t valid_global;               /* valid rows of the global batch: the loss is their mean */
-    float lr, momentum, weight_decay;   /* of this step */
-    float ema_decay;                    /* of this step (ramp applied) */
-    int32_t valid[KOLO_MAX_SLOTS];      /* valid rows of each micro-batch slot of this rank: a prefix of its rows */
-    int32_t row[KOLO_MAX_SLOTS];        /* number in the global batch of the first row of each slot: what draws depend on */
-    uint64_t seed;                      /* of the run */
-    int32_t l1;                         /* detectors: the L1 term of the last epochs is on */
-    float swa;                          /* 0; else this step only forms the average's running statistics (kolo_exec_statistics): its batch's weight */
+    int64_t valid_global;             /* valid rows of the global batch: the loss is their mean */
+    float lr, momentum, weight_decay; /* of this step */
+    float ema_decay;                  /* of this step (ramp applied) */
+    int32_t valid[KOLO_MAX_SLOTS];    /* valid rows of each micro-batch slot of this rank: a prefix of its rows */
+    int32_t row[KOLO_MAX_SLOTS];      /* number in the global batch of the first row of each slot: what draws depend on */
+    uint64_t seed;                    /* of the run */
+    int32_t l1;                       /* detectors: the L1 term of the last epochs is on */
+    float swa;                        /* 0; else this step only forms the average's running statistics (kolo_exec_statistics): its batch's weight */
     /* written by NORM (optim/judge.h), read by the updates */
-    float clip;        /* factor on the gradients: 1 / loss scale, times that of clip_norm */
-    int32_t skip;      /* not finite: no update in this step */
-    double norm;       /* of the unscaled gradients; 0: not computed */
-    double square;     /* written by SQUARE, summed by NOISE, unscaled by NORM: squares of every micro-batch's gradients */
+    float clip;    /* factor on the gradients: 1 / loss scale, times that of clip_norm */
+    int32_t skip;  /* not finite: no update in this step */
+    double norm;   /* of the unscaled gradients; 0: not computed */
+    double square; /* written by SQUARE, summed by NOISE, unscaled by NORM: squares of every micro-batch's gradients */
     kolo_scaler scaler;
     kolo_bad_label bad; /* the first of this step; written by losses on devices (the host's fail at once) */
 } kolo_step;
@@ -57,12 +57,11 @@ typedef struct kolo_layout {
     const void *opaque; /* owned by the backend, lives as long as it */
     uint64_t hash;      /* of opaque's content; equal on all ranks of a job (part of the plan's hash) */
     size_t bytes;       /* physical size, multiple of the element */
-    bool half; /* a parameter whose operations read a copy of it in the graph's 16-bit type (the SHADOW arena), same layout */
+    bool half;          /* a parameter whose operations read a copy of it in the graph's 16-bit type (the SHADOW arena), same layout */
 } kolo_layout;
 
 typedef struct kolo_backend kolo_backend;
-typedef struct kolo_kernel
-    kolo_kernel; /* one prepared operation; shared by all nodes of equal shape, layout and attributes */
+typedef struct kolo_kernel kolo_kernel; /* one prepared operation; shared by all nodes of equal shape, layout and attributes */
 
 typedef struct kolo_backend_config {
     int threads;         /* compute threads */
@@ -82,12 +81,10 @@ const char *kolo_backend_version(const char *name); /* of its library: "oneDNN 2
 /* Chooses the layout of every tensor of `graph`: one channel block for all its activations, parameters in the layout of
  * their weight gradient. `like` (may be NULL): another graph's tensors and layouts whose parameters, found by name, keep their layout (an
  * evaluation graph shares the training graph's parameters). layout: [graph->tensors], filled. */
-int kolo_backend_layout(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
-                        const kolo_layout *like_layout, kolo_layout *layout);
+int kolo_backend_layout(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
 
 /* Prepares node `node` for these layouts ([graph->tensors]). The kernel belongs to the backend and is shared. *workspace: bytes it needs while it runs. */
-int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *graph, int node, const kolo_layout *layout,
-                         kolo_kernel **kernel, size_t *workspace);
+int kolo_backend_prepare(kolo_backend *backend, const kolo_graph *graph, int node, const kolo_layout *layout, kolo_kernel **kernel, size_t *workspace);
 
 /* args: pointers of in[0..n_in), then out[0..n_out); NULL for tensors that are not there. slot: which micro-batch (for step->valid). */
 int kolo_kernel_run(kolo_kernel *kernel, void *const *args, void *workspace, const kolo_step *step, int slot);
@@ -99,10 +96,8 @@ char *kolo_backend_choices(const kolo_backend *backend);
 
 /* Canonical (logical row-major f32, (O,I,KH,KW) for weights) <-> a tensor in `layout`, kolo_tensor_count elements. Both are in HOST memory,
  * whatever the backend; padding is written as zero. */
-int kolo_backend_to_canonical(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
-                              const void *from, float *to);
-int kolo_backend_from_canonical(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
-                                const float *from, void *to);
+int kolo_backend_to_canonical(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
+int kolo_backend_from_canonical(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to);
 
 /* ---- memory and order of work ----------------------------------------------------------------------------------------
  * "cpu" lives in host memory and does at once what it is given. "cuda" has its own memory and three streams (lanes); everything below
@@ -123,16 +118,16 @@ int kolo_backend_fill(kolo_backend *backend, enum kolo_lane lane, void *to, int 
 /* Outside of steps: any host memory; returns when done, after everything enqueued before. */
 int kolo_backend_read(kolo_backend *backend, void *host, const void *from, size_t bytes);
 int kolo_backend_write(kolo_backend *backend, void *to, const void *host, size_t bytes);
-int kolo_backend_finish(kolo_backend *backend); /* waits for all lanes; reports what failed since, naming the call */
+int kolo_backend_finish(kolo_backend *backend);                        /* waits for all lanes; reports what failed since, naming the call */
 void *kolo_backend_stream(kolo_backend *backend, enum kolo_lane lane); /* cudaStream_t; NULL on "cpu" */
 
 typedef struct kolo_event kolo_event;
 int kolo_event_create(kolo_backend *backend, kolo_event **event, bool timed);
 void kolo_event_destroy(kolo_event **event);
 int kolo_event_record(kolo_event *event, enum kolo_lane lane);
-int kolo_event_after(kolo_event *event, enum kolo_lane lane); /* the lane goes on when the last record is reached */
-int kolo_event_done(kolo_event *event);                       /* 1; 0 not yet; negative: the device failed */
-int kolo_event_wait(kolo_event *event, double timeout);       /* the host waits; KOLO_ELAUNCH after `timeout` seconds */
+int kolo_event_after(kolo_event *event, enum kolo_lane lane);            /* the lane goes on when the last record is reached */
+int kolo_event_done(kolo_event *event);                                  /* 1; 0 not yet; negative: the device failed */
+int kolo_event_wait(kolo_event *event, double timeout);                  /* the host waits; KOLO_ELAUNCH after `timeout` seconds */
 double kolo_event_seconds(const kolo_event *from, const kolo_event *to); /* both timed and done */
 
 /* A step as one replayable piece. begin .. end: what is enqueued meanwhile by this thread on COMPUTE, and on COMM between events, is

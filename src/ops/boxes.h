@@ -94,8 +94,7 @@ KOLO_INLINE double kolo_box_overlap(enum kolo_overlap kind, const double *a, con
         double v = four_by_square * angle * angle, alpha = v > 0 ? v / (1 - p.iou + v) : 0;
         double by_angle = -2 * four_by_square * angle, square = aw * aw + ah * ah; /* dv by a's own angle */
         value -= alpha * v;
-        for (int k = 0; square > 0 && k < 4; k++)
-            d[k] -= alpha * by_angle * (k % 2 ? -aw : ah) / square * (k < 2 ? -1 : 1);
+        for (int k = 0; square > 0 && k < 4; k++) d[k] -= alpha * by_angle * (k % 2 ? -aw : ah) / square * (k < 2 ? -1 : 1);
     }
     for (int k = 0; grad && k < 4; k++) grad[k] = d[k];
     return value;

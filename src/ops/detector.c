@@ -19,7 +19,4 @@ static const kolo_detector table[] = {
     [KOLO_TASK_YOLOV3] = {.decode = decode_yolov3, .every_class = true, .middle = true, .fill = 128},
 };
 
-const kolo_detector *kolo_detector_find(enum kolo_task task)
-{
-    return (size_t)task < sizeof table / sizeof *table && table[task].decode ? &table[task] : NULL;
-}
+const kolo_detector *kolo_detector_find(enum kolo_task task) { return (size_t)task < sizeof table / sizeof *table && table[task].decode ? &table[task] : NULL; }

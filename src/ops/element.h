@@ -87,10 +87,7 @@ KOLO_INLINE float kolo_pixel1(uint8_t pixel, float mean, float std) { return ((f
 KOLO_INLINE float kolo_norm1(float x, float mean, float scale, float bias) { return (x - mean) * scale + bias; }
 
 /* mean_g = sum(g) / M; slope = sum(g xhat) / M / sqrt(var + epsilon) */
-KOLO_INLINE float kolo_norm_grad1(float g, float x, float mean, float scale, float mean_g, float slope)
-{
-    return (g - mean_g - (x - mean) * slope) * scale;
-}
+KOLO_INLINE float kolo_norm_grad1(float g, float x, float mean, float scale, float mean_g, float slope) { return (g - mean_g - (x - mean) * slope) * scale; }
 
 /* One term of the gradient of a loss of classes; p: softmax (or sigmoid), y: the target (1 for the label's own class), smoothing eps over `classes`. */
 KOLO_INLINE float kolo_cross_entropy_grad1(float p, float y, float eps, float classes, float inverse_rows)

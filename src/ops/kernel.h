@@ -66,12 +66,9 @@ typedef struct kolo_backend_type {
     void (*close)(kolo_backend *backend);
     void (*enter)(kolo_backend *backend); /* before anything runs on the calling thread; may be NULL */
     /* layouts of the activations; like (may be NULL): a graph whose layouts are chosen and whose parameters this one shares */
-    int (*blocks)(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
-                  const kolo_layout *like_layout, kolo_layout *layout);
-    int (*to_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const void *from,
-                        float *to);
-    int (*from_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout,
-                          const float *from, void *to);
+    int (*blocks)(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
+    int (*to_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
+    int (*from_canonical)(kolo_backend *backend, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to);
     int (*fold)(kolo_backend *backend, float *sum, const float *part, int64_t count);
     int (*narrow)(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);
     const struct kolo_device_table *device; /* NULL: host memory, everything at once */
@@ -101,18 +98,14 @@ static inline const kolo_tensor *kolo_request_out(const kolo_kernel_request *r, 
 }
 
 /* Words of a label as the loader gives it (1 or 3); 0: numbers. */
-static inline int kolo_target_words(const kolo_tensor *labels)
-{
-    return labels->dtype == KOLO_F32 ? 0 : labels->rank == 1 ? 1 : (int)labels->dim[1];
-}
+static inline int kolo_target_words(const kolo_tensor *labels) { return labels->dtype == KOLO_F32 ? 0 : labels->rank == 1 ? 1 : (int)labels->dim[1]; }
 
 /* Layout of a tensor that is stored plainly in row-major order. */
 kolo_layout kolo_layout_plain(const kolo_tensor *tensor);
 /* Layout of an activation (N, C, H, W) in channel blocks. */
 kolo_layout kolo_layout_blocked(const kolo_tensor *tensor, int64_t block);
 /* Second half of kolo_backend_layout: `layout` holds the activations' layouts, and plain ones for all else. */
-int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
-                                   const kolo_layout *like_layout, kolo_layout *layout);
+int kolo_backend_layout_parameters(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
 /* Whether a tensor is an activation, or an input of numbers instead of bytes, (N, C, H, W), that the channel block applies to. */
 bool kolo_tensor_is_map(const kolo_tensor *tensor);
 

@@ -12,13 +12,12 @@ int kolo_bad_label_fail(const kolo_bad_label *bad, int64_t classes)
                          "data set",
                          bad->row, bad->slot, bad->value, (long)classes);
     case KOLO_BAD_COUNT:
-        return kolo_fail(KOLO_EINPUT, "row %d of micro-batch %d has %d boxes, for which its label has no room; check max_boxes= "
-                                      "and the data set",
+        return kolo_fail(KOLO_EINPUT,
+                         "row %d of micro-batch %d has %d boxes, for which its label has no room; check max_boxes= "
+                         "and the data set",
                          bad->row, bad->slot, bad->value);
     case KOLO_BAD_BOX: break;
     }
-    return kolo_fail(KOLO_EINPUT,
-                     "row %d of micro-batch %d: centre %g, %g, width %g, height %g is no box; pack the data set again",
-                     bad->row, bad->slot, (double)bad->box[0], (double)bad->box[1], (double)bad->box[2],
-                     (double)bad->box[3]);
+    return kolo_fail(KOLO_EINPUT, "row %d of micro-batch %d: centre %g, %g, width %g, height %g is no box; pack the data set again", bad->row, bad->slot,
+                     (double)bad->box[0], (double)bad->box[1], (double)bad->box[2], (double)bad->box[3]);
 }

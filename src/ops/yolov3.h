@@ -11,12 +11,11 @@
 #define KOLO_YOLOV3_IGNORE 0.7
 
 /* Corners of what cell (column, row) says; anchor: width, height in pixels. */
-KOLO_INLINE void kolo_yolov3_decode(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor,
-                                    double *corner)
+KOLO_INLINE void kolo_yolov3_decode(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor, double *corner)
 {
     const double s = (double)stride;
-    const double box[4] = {(kolo_sigmoid(raw[0]) + (double)column) * s, (kolo_sigmoid(raw[1]) + (double)row) * s,
-                           exp(raw[2]) * (double)anchor[0], exp(raw[3]) * (double)anchor[1]};
+    const double box[4] = {(kolo_sigmoid(raw[0]) + (double)column) * s, (kolo_sigmoid(raw[1]) + (double)row) * s, exp(raw[2]) * (double)anchor[0],
+                           exp(raw[3]) * (double)anchor[1]};
     kolo_box_corners(box, corner);
 }
 
@@ -49,13 +48,11 @@ KOLO_INLINE int64_t kolo_yolov3_cell(double at, int64_t stride, int64_t cells)
 }
 
 /* mask: the head's anchors */
-KOLO_INLINE int32_t kolo_yolov3_place(const double *box, const float anchor[9][2], const int32_t mask[3], int64_t stride,
-                                      int64_t height, int64_t width)
+KOLO_INLINE int32_t kolo_yolov3_place(const double *box, const float anchor[9][2], const int32_t mask[3], int64_t stride, int64_t height, int64_t width)
 {
     const int best = kolo_yolov3_anchor(box, anchor);
     for (int k = 0; k < 3; k++)
-        if (mask[k] == best)
-            return (int32_t)(3 * (kolo_yolov3_cell(box[1], stride, height) * width + kolo_yolov3_cell(box[0], stride, width)) + k);
+        if (mask[k] == best) return (int32_t)(3 * (kolo_yolov3_cell(box[1], stride, height) * width + kolo_yolov3_cell(box[0], stride, width)) + k);
     return -1;
 }
 
@@ -81,8 +78,8 @@ KOLO_INLINE int kolo_yolov3_kind(bool owned, double most) { return owned ? 1 : m
 
 /* Cross entropies of x and y, half squares of w and h, times 2 - w h (parts of the picture), so that small boxes count more; and (grad: may
  * be NULL) the derivative by the raw numbers. */
-KOLO_INLINE double kolo_yolov3_box_loss(const double *raw, int64_t column, int64_t row, int64_t stride,
-                                        const float *anchor, const double *box, double pixels, double *grad)
+KOLO_INLINE double kolo_yolov3_box_loss(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor, const double *box, double pixels,
+                                        double *grad)
 {
     const double weight = 2 - box[2] * box[3] / pixels, s = (double)stride;
     double sum = 0;

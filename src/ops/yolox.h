@@ -46,8 +46,7 @@ KOLO_INLINE void kolo_yolox_encode(const double *box, int64_t column, int64_t ro
 
 /* May this cell have an object (`candidate`), and this one (`inside`)? centre: its middle lies less than 1.5 strides from the truth's
  * (YOLOX after 0.3.0); else a candidate lies in the box or less than 2.5 strides from its middle, and both are asked of `inside` (0.3.0, and the paper). */
-KOLO_INLINE void kolo_simota_place(bool centre, const double *box, double x, double y, int64_t stride, bool *candidate,
-                                   bool *inside)
+KOLO_INLINE void kolo_simota_place(bool centre, const double *box, double x, double y, int64_t stride, bool *candidate, bool *inside)
 {
     const double far_x = fabs(x - box[0]), far_y = fabs(y - box[1]), reach = (centre ? 1.5 : 2.5) * (double)stride;
     const bool near = far_x < reach && far_y < reach;
@@ -65,8 +64,8 @@ KOLO_INLINE double kolo_simota_cost(bool centre, double others, double p, double
 }
 
 /* 5 (1 - IoU^2), or of another overlap O 5 (1 - O), and (grad: may be NULL) its derivative by the raw numbers. */
-KOLO_INLINE double kolo_yolox_box_loss(enum kolo_overlap kind, const double *raw, int64_t column, int64_t row,
-                                       int64_t stride, const double *truth, double *grad)
+KOLO_INLINE double kolo_yolox_box_loss(enum kolo_overlap kind, const double *raw, int64_t column, int64_t row, int64_t stride, const double *truth,
+                                       double *grad)
 {
     double corner[4], goal[4], d[4];
     kolo_yolox_decode(raw, column, row, stride, corner);

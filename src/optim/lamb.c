@@ -2,8 +2,7 @@
  * bias_correction=false trust_all=true without clip_norm. */
 #include "optim/loop.h"
 
-static inline __attribute__((always_inline)) void squares(const kolo_rule_lamb *r, float w, float g, float *state, float *x,
-                                                          float *y)
+static inline __attribute__((always_inline)) void squares(const kolo_rule_lamb *r, float w, float g, float *state, float *x, float *y)
 {
     kolo_rule_moments(r->b1, r->take1, r->b2, r->take2, g, state);
     *x = w;
@@ -19,9 +18,8 @@ static inline __attribute__((always_inline)) float apply(const kolo_rule_lamb *r
 static kolo_rule_lamb rule_of(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, float factor)
 {
     const kolo_optimizer *own = &kolo_optimizer_table[KOLO_OPTIMIZER_lamb];
-    return kolo_rule_lamb_at(kolo_slice_rate(slice, step), slice->decay ? step->weight_decay : 0, (double)step->momentum,
-                             kolo_beta2(own, options), kolo_epsilon(own, options), options->bias_correction,
-                             (double)(kolo_step_updates(step) + 1), factor);
+    return kolo_rule_lamb_at(kolo_slice_rate(slice, step), slice->decay ? step->weight_decay : 0, (double)step->momentum, kolo_beta2(own, options),
+                             kolo_epsilon(own, options), options->bias_correction, (double)(kolo_step_updates(step) + 1), factor);
 }
 
 LOOP_MEASURE(lamb_measure, kolo_rule_lamb, squares, 2)

@@ -1,8 +1,7 @@
 /* LARS (arXiv 1708.03888). Tensors without decay (norm weights and biases with decay_norms=false) have no trust ratio either, unless trust_all. */
 #include "optim/loop.h"
 
-static inline __attribute__((always_inline)) void squares(const kolo_rule_lars *r, float w, float g, float *state, float *x,
-                                                          float *y)
+static inline __attribute__((always_inline)) void squares(const kolo_rule_lars *r, float w, float g, float *state, float *x, float *y)
 {
     (void)r, (void)state;
     *x = w;

@@ -14,10 +14,7 @@ loop kolo_loop_of(const kolo_slice *slice, const kolo_options *o, const kolo_ste
 
 static loop_rows rows_of(const kolo_slice *s, int64_t at, int states)
 {
-    loop_rows r = {.w = s->param + at,
-                   .g = s->grad + at,
-                   .ema = s->ema ? s->ema + at : NULL,
-                   .slow = s->slow ? s->slow + at : NULL};
+    loop_rows r = {.w = s->param + at, .g = s->grad + at, .ema = s->ema ? s->ema + at : NULL, .slow = s->slow ? s->slow + at : NULL};
     for (int i = 0; i < states; i++) r.state[i] = s->state[i] + at;
     return r;
 }

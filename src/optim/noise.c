@@ -12,7 +12,4 @@ void kolo_noise_add(kolo_noise *noise, int parts, int64_t rows, double square, d
     noise->steps++;
 }
 
-double kolo_noise_batch(const kolo_noise *noise)
-{
-    return noise->steps > 0 && noise->gradient > 0 && noise->trace >= 0 ? noise->trace / noise->gradient : -1;
-}
+double kolo_noise_batch(const kolo_noise *noise) { return noise->steps > 0 && noise->gradient > 0 && noise->trace >= 0 ? noise->trace / noise->gradient : -1; }

@@ -1,8 +1,7 @@
 /* NovoGrad (arXiv 1905.11286) in timm's and NVIDIA's form: the second moment is the squared norm of the whole tensor's gradient. */
 #include "optim/loop.h"
 
-static inline __attribute__((always_inline)) void squares(const kolo_rule_novograd *r, float w, float g, float *state,
-                                                          float *x, float *y)
+static inline __attribute__((always_inline)) void squares(const kolo_rule_novograd *r, float w, float g, float *state, float *x, float *y)
 {
     (void)r, (void)w, (void)state;
     *x = g;

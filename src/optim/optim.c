@@ -94,20 +94,16 @@ int kolo_optim_check(const kolo_options *options)
     const kolo_optimizer *optimizer = kolo_optimizer_find(options->optimizer);
     if (!optimizer || !kolo_schedule_find(options->schedule)) return KOLO_ECONFIG;
     const bool moved = !strcmp(options->schedule, "onecycle");
-    if (optimizer->beta1 > 0 && (options->beta1 >= 1 || options->beta2 >= 1 ||
-                                 (moved && (options->momentum_high >= 1 || options->momentum_low >= 1))))
+    if (optimizer->beta1 > 0 && (options->beta1 >= 1 || options->beta2 >= 1 || (moved && (options->momentum_high >= 1 || options->momentum_low >= 1))))
         return kolo_fail(KOLO_ECONFIG, "optimizer=%s divides by 1 - beta: beta1, beta2%s must be below 1", optimizer->name,
                          moved ? ", momentum_high and momentum_low" : "");
     KOLO_TRY(check_own(optimizer, options));
     if (options->nesterov && (options->momentum == 0 || options->dampening != 0))
-        return kolo_fail(KOLO_ECONFIG,
-                         "nesterov=true needs momentum above 0 and dampening=0 (momentum=%g, dampening=%g)",
-                         options->momentum, options->dampening);
+        return kolo_fail(KOLO_ECONFIG, "nesterov=true needs momentum above 0 and dampening=0 (momentum=%g, dampening=%g)", options->momentum,
+                         options->dampening);
     if (options->swa > 0 && options->ema > 0)
-        return kolo_fail(KOLO_ECONFIG, "ema=%g and swa=%g: only one average of the weights is kept; leave one out", options->ema,
-                         options->swa);
-    if (moved && options->warmup > 0)
-        return kolo_fail(KOLO_ECONFIG, "schedule=onecycle has a rise of its own (rise=): set warmup=0");
+        return kolo_fail(KOLO_ECONFIG, "ema=%g and swa=%g: only one average of the weights is kept; leave one out", options->ema, options->swa);
+    if (moved && options->warmup > 0) return kolo_fail(KOLO_ECONFIG, "schedule=onecycle has a rise of its own (rise=): set warmup=0");
     if (options->hold > 0 && strcmp(options->schedule, "cosine") && strcmp(options->schedule, "polynomial"))
         return kolo_fail(KOLO_ECONFIG, "hold=%g is for schedule=cosine and polynomial, not %s", options->hold, options->schedule);
     return kolo_milestones_check(options->milestones);

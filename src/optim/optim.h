@@ -44,7 +44,7 @@ typedef struct kolo_optimizer {
     /* Layer-wise ones: a first pass over all slices adds to their tensors' sums (and may bring state up to date), kolo_layer_decide makes a
      * factor of them, then update. Sums are of whole tensors: whoever shards them adds over the shards before deciding. */
     void (*measure)(const kolo_slice *slice, const kolo_options *options, const kolo_step *step, double *sum);
-    kolo_rule_layer layer;     /* of kind NONE: element by element */
+    kolo_rule_layer layer; /* of kind NONE: element by element */
 } kolo_optimizer;
 
 static inline bool kolo_is_layerwise(const kolo_optimizer *optimizer) { return optimizer && optimizer->measure; }
@@ -86,7 +86,7 @@ typedef struct kolo_updater_config {
     int slices;
     const kolo_running *running; /* [runnings] copied */
     int runnings;
-    kolo_layer *layer; /* [layers] in backend memory: every tensor's; NULL with 0 layers */
+    kolo_layer *layer;           /* [layers] in backend memory: every tensor's; NULL with 0 layers */
     const kolo_segment *segment; /* [layers] copied: their decay and rate */
     int layers;
     bool dynamic_scale; /* the loss scale follows overflows (fp16); else it stays as it is */
@@ -158,8 +158,7 @@ const kolo_optimizer *kolo_optimizer_find(const char *name);
  * all three are in steps of its first batch, so that schedules are functions of the epoch. */
 typedef struct kolo_schedule {
     const char *name, *help;
-    double (*rate)(const kolo_options *options, double t, double steps, double warmup,
-                   double unit); /* after warm-up; unit: steps in one epoch (or 1) */
+    double (*rate)(const kolo_options *options, double t, double steps, double warmup, double unit); /* after warm-up; unit: steps in one epoch (or 1) */
 } kolo_schedule;
 extern const kolo_schedule kolo_schedule_table[];
 extern const int kolo_schedule_count;

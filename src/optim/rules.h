@@ -48,16 +48,16 @@ KOLO_INLINE float kolo_rule_sgd_momentum(const kolo_rule_sgd *r, float w, float 
 /* Adam (arXiv 1412.6980) in torch's form: epsilon beside the corrected root. coupled: the decay that is added to the gradient
  * (Adam); decoupled: the factor on the weights (AdamW, 1711.05101). state: m, v. */
 typedef struct kolo_rule_adam {
-    float rate, root, epsilon; /* lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
+    float rate, root, epsilon;  /* lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
     float b1, take1, b2, take2; /* take: 1 - b, which is not rounded twice */
     float coupled, keep;
 } kolo_rule_adam;
 
-KOLO_INLINE kolo_rule_adam kolo_rule_adam_at(double lr, double decay, bool decoupled, double b1, double b2, double epsilon,
-                                             double t)
+KOLO_INLINE kolo_rule_adam kolo_rule_adam_at(double lr, double decay, bool decoupled, double b1, double b2, double epsilon, double t)
 {
-    const kolo_rule_adam r = {(float)(lr / (1 - pow(b1, t))), (float)(1 / sqrt(1 - pow(b2, t))), (float)epsilon,
-                              (float)b1, (float)(1 - b1), (float)b2, (float)(1 - b2), decoupled ? 0 : (float)decay, decoupled ? (float)(1 - lr * decay) : 1};
+    const kolo_rule_adam r = {
+        (float)(lr / (1 - pow(b1, t))), (float)(1 / sqrt(1 - pow(b2, t))),      (float)epsilon, (float)b1, (float)(1 - b1), (float)b2, (float)(1 - b2),
+        decoupled ? 0 : (float)decay,   decoupled ? (float)(1 - lr * decay) : 1};
     return r;
 }
 
@@ -140,11 +140,17 @@ typedef struct kolo_rule_lamb {
 } kolo_rule_lamb;
 
 /* decay: of this tensor; factor: its quotient of norms; t = 1, 2, ... */
-KOLO_INLINE kolo_rule_lamb kolo_rule_lamb_at(float lr, float decay, double b1, double b2, double epsilon, bool correct,
-                                             double t, float factor)
+KOLO_INLINE kolo_rule_lamb kolo_rule_lamb_at(float lr, float decay, double b1, double b2, double epsilon, bool correct, double t, float factor)
 {
-    const kolo_rule_lamb r = {correct ? (float)(1 / (1 - pow(b1, t))) : 1, correct ? (float)(1 / sqrt(1 - pow(b2, t))) : 1,
-                              (float)epsilon, decay, (float)b1, (float)(1 - b1), (float)b2, (float)(1 - b2), lr * factor};
+    const kolo_rule_lamb r = {correct ? (float)(1 / (1 - pow(b1, t))) : 1,
+                              correct ? (float)(1 / sqrt(1 - pow(b2, t))) : 1,
+                              (float)epsilon,
+                              decay,
+                              (float)b1,
+                              (float)(1 - b1),
+                              (float)b2,
+                              (float)(1 - b2),
+                              lr * factor};
     return r;
 }
 
@@ -198,7 +204,6 @@ KOLO_INLINE float kolo_rule_slow(float slow, float *w, float rate, bool now)
     if (now) *w = slow = slow + rate * (*w - slow);
     return slow;
 }
-
 
 /* Exponential moving average. */
 KOLO_INLINE float kolo_rule_ema(float e, float w, float decay) { return decay * e + (1.0f - decay) * w; }

@@ -112,8 +112,7 @@ int kolo_milestones_check(const char *milestones)
         char *end;
         double value = strtod(at, &end);
         if (end == at || !(value > last) || (*end && *end != ',') || (*end == ',' && !end[1]))
-            return kolo_fail(KOLO_ECONFIG, "milestones: \"%s\" is not a list of rising numbers like 30,60,80",
-                             milestones);
+            return kolo_fail(KOLO_ECONFIG, "milestones: \"%s\" is not a list of rising numbers like 30,60,80", milestones);
         last = value;
         at = end + (*end == ',');
     }
@@ -142,8 +141,7 @@ double kolo_rate_scale(const kolo_options *options, int64_t batch)
 double kolo_momentum(const kolo_options *options, double t, double steps)
 {
     const kolo_optimizer *optimizer = kolo_optimizer_find(options->optimizer);
-    if (!strcmp(options->schedule, "onecycle"))
-        return one_cycle(options, t, steps, options->momentum_high, options->momentum_low, options->momentum_high);
+    if (!strcmp(options->schedule, "onecycle")) return one_cycle(options, t, steps, options->momentum_high, options->momentum_low, options->momentum_high);
     return optimizer && optimizer->beta1 > 0 ? kolo_own(options->beta1, optimizer->beta1) : options->momentum;
 }
 

@@ -52,16 +52,10 @@ int kolo_updater_update(kolo_updater *u, int first, int count, enum kolo_update 
     return u->type->update(u, first, count, how, step);
 }
 int kolo_updater_running(kolo_updater *u, const kolo_step *step) { return u->type->running(u, step); }
-int kolo_updater_norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step)
-{
-    return u->type->norm(u, grad, count, step);
-}
+int kolo_updater_norm(kolo_updater *u, const float *grad, int64_t count, kolo_step *step) { return u->type->norm(u, grad, count, step); }
 
 int kolo_updater_layers(kolo_updater *u, const kolo_step *step) { return u->type->layers(u, step); }
-int kolo_updater_square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step)
-{
-    return u->type->square(u, grad, count, more, step);
-}
+int kolo_updater_square(kolo_updater *u, const float *grad, int64_t count, bool more, kolo_step *step) { return u->type->square(u, grad, count, more, step); }
 
 /* ---- in host memory ---- */
 
@@ -95,8 +89,7 @@ static int running(kolo_updater *u, const kolo_step *step)
         float weight = k->statistic[2 * k->channels];
         for (int j = 0; j < 2; j++)
             for (int64_t c = 0; c < k->channels; c++)
-                kolo_running_add(&k->running[j][c], k->ema[j] ? &k->ema[j][c] : NULL, k->statistic[j * k->channels + c], weight, k->momentum,
-                                 step);
+                kolo_running_add(&k->running[j][c], k->ema[j] ? &k->ema[j][c] : NULL, k->statistic[j * k->channels + c], weight, k->momentum, step);
     }
     return 0;
 }
@@ -115,8 +108,7 @@ static int layers(kolo_updater *u, const kolo_step *step)
     if (step->skip) return 0;
     for (int i = 0; i < c->layers; i++) c->layer[i].sum[0] = c->layer[i].sum[1] = 0;
     for (int i = 0; i < c->slices; i++) c->optimizer->measure(&c->slice[i], c->options, step, c->slice[i].layer->sum);
-    for (int i = 0; i < c->layers; i++)
-        kolo_layer_decide(&rule, c->segment[i].decay ? step->weight_decay : 0, step->lr * c->segment[i].rate, &c->layer[i]);
+    for (int i = 0; i < c->layers; i++) kolo_layer_decide(&rule, c->segment[i].decay ? step->weight_decay : 0, step->lr * c->segment[i].rate, &c->layer[i]);
     return 0;
 }
 

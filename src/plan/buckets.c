@@ -52,8 +52,7 @@ int kolo_plan_buckets(kolo_plan *plan)
     while (tail > 0 && (double)(all - (tail > 1 ? e.end[tail - 2] : 0)) <= plan->config.bucket_bytes / 8) tail--;
     for (int64_t i = 0; i < e.n; i++) {
         bool front = (plan->config.adasum || plan->config.swa) && e.end[i] == plan->reduced_front;
-        if (!front && i != tail - 1 && i != e.n - 1 && (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes))
-            continue;
+        if (!front && i != tail - 1 && i != e.n - 1 && (i >= tail || (double)(e.end[i] - begin) < plan->config.bucket_bytes)) continue;
         add(plan, begin, e.end[i]);
         begin = e.end[i];
     }
@@ -73,8 +72,7 @@ int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count)
         for (int k = 0; k < g->node[i].n_out; k++) {
             int t = g->node[i].out[k];
             if (t < 0 || g->tensor[t].role != KOLO_ROLE_GRADIENT) continue;
-            if (plan->home[t].offset >= b->offset && plan->home[t].offset < end)
-                count[n++] = (int64_t)(kolo_plan_tensor_bytes(plan, t) / sizeof(float));
+            if (plan->home[t].offset >= b->offset && plan->home[t].offset < end) count[n++] = (int64_t)(kolo_plan_tensor_bytes(plan, t) / sizeof(float));
         }
     return n;
 }

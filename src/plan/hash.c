@@ -54,8 +54,7 @@ static uint64_t frame(const kolo_plan *p)
     const kolo_graph *g = p->graph;
     for (int t = 0; t < g->tensors; t++) {
         h = text(h, g->tensor[t].name);
-        h = word(h,
-                 (uint64_t)g->tensor[t].role | (uint64_t)g->tensor[t].dtype << 8 | (uint64_t)g->tensor[t].decay << 16);
+        h = word(h, (uint64_t)g->tensor[t].role | (uint64_t)g->tensor[t].dtype << 8 | (uint64_t)g->tensor[t].decay << 16);
         for (int k = 0; k < g->tensor[t].rank; k++) h = word(h, (uint64_t)g->tensor[t].dim[k]);
         h = word(word(word(h, (uint64_t)p->layout[t].block), p->layout[t].hash), p->layout[t].bytes);
         h = word(h, p->layout[t].half);
@@ -64,8 +63,7 @@ static uint64_t frame(const kolo_plan *p)
     for (int a = 0; a < KOLO_ARENAS; a++) h = word(h, p->arena_bytes[a]);
     for (int b = 0; b < p->buckets; b++) h = word(word(h, p->bucket[b].offset), (uint64_t)p->bucket[b].count);
     for (int s = 0; s < p->segments; s++)
-        h = real(word(word(word(h, (uint64_t)p->segment[s].begin), (uint64_t)p->segment[s].count), p->segment[s].decay),
-                 (double)p->segment[s].rate);
+        h = real(word(word(word(h, (uint64_t)p->segment[s].begin), (uint64_t)p->segment[s].count), p->segment[s].decay), (double)p->segment[s].rate);
     return word(h, p->reduced_front);
 }
 

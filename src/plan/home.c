@@ -6,10 +6,7 @@
 #include "kolo/error.h"
 #include "plan/parts.h"
 
-size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor)
-{
-    return kolo_round_up(plan->layout[tensor].bytes, KOLO_ALIGN);
-}
+size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor) { return kolo_round_up(plan->layout[tensor].bytes, KOLO_ALIGN); }
 
 kolo_binding kolo_plan_read_home(const kolo_plan *plan, int tensor)
 {
@@ -37,15 +34,13 @@ static int settle_reduced(kolo_plan *plan)
         for (int k = 0; k < g->node[i].n_out; k++) {
             int t = g->node[i].out[k];
             if (t < 0 || !kolo_plan_is_reduced(g->tensor[t].role)) continue;
-            if (plan->home[t].arena >= 0)
-                return kolo_fail(KOLO_EINTERNAL, "plan: %s is written by two operations", g->tensor[t].name);
+            if (plan->home[t].arena >= 0) return kolo_fail(KOLO_EINTERNAL, "plan: %s is written by two operations", g->tensor[t].name);
             if (g->tensor[t].role == KOLO_ROLE_GRADIENT) {
                 if (!gradients) plan->reduced_front = plan->arena_bytes[KOLO_ARENA_GRADIENT];
                 gradients = true;
                 int of = g->tensor[t].of;
                 if (of < 0 || plan->home[of].arena >= 0)
-                    return kolo_fail(KOLO_EINTERNAL, "plan: %s is no gradient of a parameter, or the second one",
-                                     g->tensor[t].name);
+                    return kolo_fail(KOLO_EINTERNAL, "plan: %s is no gradient of a parameter, or the second one", g->tensor[t].name);
                 if (plan->layout[of].bytes != plan->layout[t].bytes)
                     return kolo_fail(KOLO_EINTERNAL, "plan: %s and its parameter differ in layout", g->tensor[t].name);
                 settle(plan, of, KOLO_ARENA_PARAM);
@@ -65,8 +60,7 @@ static int settle_like(kolo_plan *plan, const kolo_plan *like)
         enum kolo_role role = g->tensor[t].role;
         if (role != KOLO_ROLE_PARAM && role != KOLO_ROLE_BUFFER) continue;
         int same = kolo_graph_find(like->graph, g->tensor[t].name);
-        if (same < 0 || like->graph->tensor[same].role != role)
-            return kolo_fail(KOLO_EINTERNAL, "plan: the training graph has no %s", g->tensor[t].name);
+        if (same < 0 || like->graph->tensor[same].role != role) return kolo_fail(KOLO_EINTERNAL, "plan: the training graph has no %s", g->tensor[t].name);
         const kolo_layout *a = &like->layout[same], *b = &plan->layout[t];
         if (a->hash != b->hash || a->bytes != b->bytes || a->half != b->half)
             return kolo_fail(KOLO_EINTERNAL, "plan: %s has another layout in the training plan", g->tensor[t].name);
@@ -85,8 +79,7 @@ static int make_segments(kolo_plan *plan)
     const kolo_graph *g = plan->graph;
     const double factor = plan->config.layer_decay;
     int64_t capacity = 0;
-    int *depth = kolo_alloc((size_t)(g->tensors + 1) * sizeof *depth), depths = depth ? kolo_plan_depths(g, depth) : 0,
-        rc = depth ? 0 : KOLO_ECONFIG;
+    int *depth = kolo_alloc((size_t)(g->tensors + 1) * sizeof *depth), depths = depth ? kolo_plan_depths(g, depth) : 0, rc = depth ? 0 : KOLO_ECONFIG;
     for (int64_t i = 0; i < g->nodes && rc == 0; i++)
         for (int k = 0; k < g->node[i].n_out && rc == 0; k++) {
             int t = g->node[i].out[k];
@@ -101,28 +94,20 @@ static int make_segments(kolo_plan *plan)
                 continue;
             }
             rc = kolo_grow(&plan->segment, &capacity, plan->segments, sizeof *plan->segment);
-            if (rc == 0)
-                plan->segment[plan->segments++] =
-                    (kolo_segment){(int64_t)(plan->home[of].offset / sizeof(float)), count, decay, rate};
+            if (rc == 0) plan->segment[plan->segments++] = (kolo_segment){(int64_t)(plan->home[of].offset / sizeof(float)), count, decay, rate};
         }
     free(depth);
     return rc;
 }
 
-int kolo_plan_states(const kolo_plan *plan)
-{
-    return plan->config.optimizer ? plan->config.optimizer->states + plan->config.lookahead : 0;
-}
+int kolo_plan_states(const kolo_plan *plan) { return plan->config.optimizer ? plan->config.optimizer->states + plan->config.lookahead : 0; }
 
 const char *kolo_plan_state_name(const kolo_plan *plan, int state)
 {
     return state < plan->config.optimizer->states ? plan->config.optimizer->state_name[state] : "slow";
 }
 
-size_t kolo_plan_layers_offset(const kolo_plan *plan)
-{
-    return plan->arena_bytes[KOLO_ARENA_PARAM] * (size_t)kolo_plan_states(plan);
-}
+size_t kolo_plan_layers_offset(const kolo_plan *plan) { return plan->arena_bytes[KOLO_ARENA_PARAM] * (size_t)kolo_plan_states(plan); }
 
 int kolo_plan_layer(const kolo_plan *plan, int tensor)
 {
@@ -150,13 +135,11 @@ int kolo_plan_homes(kolo_plan *plan, const kolo_plan *like)
     }
     size_t *bytes = plan->arena_bytes;
     for (int t = 0; t < g->tensors; t++)
-        if (g->tensor[t].role == KOLO_ROLE_PARAM && plan->layout[t].half)
-            bytes[KOLO_ARENA_SHADOW] = bytes[KOLO_ARENA_PARAM] / 2;
+        if (g->tensor[t].role == KOLO_ROLE_PARAM && plan->layout[t].half) bytes[KOLO_ARENA_SHADOW] = bytes[KOLO_ARENA_PARAM] / 2;
     if (plan->config.optimizer) {
         KOLO_TRY(make_segments(plan));
         bytes[KOLO_ARENA_STATE] = kolo_plan_layers_offset(plan);
-        if (kolo_is_layerwise(plan->config.optimizer))
-            bytes[KOLO_ARENA_STATE] += (size_t)plan->segments * sizeof(kolo_layer);
+        if (kolo_is_layerwise(plan->config.optimizer)) bytes[KOLO_ARENA_STATE] += (size_t)plan->segments * sizeof(kolo_layer);
     }
     if (plan->config.ema && !like) bytes[KOLO_ARENA_EMA] = bytes[KOLO_ARENA_PARAM] + bytes[KOLO_ARENA_BUFFER];
     bytes[KOLO_ARENA_PART] = bytes[KOLO_ARENA_GRADIENT] * (size_t)(kolo_plan_levels(&plan->config) - 1);

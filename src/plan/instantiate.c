@@ -74,18 +74,13 @@ static int add_load(list *l, int slot)
 {
     const kolo_graph *g = l->plan->graph;
     if (g->input < 0 && g->label < 0) return 0;
-    KOLO_TRY(add(
-        l,
-        (kolo_action){.kind = KOLO_ACTION_LOAD, .node = -1, .slot = slot, .bucket = -1, .binding = l->plan->bindings}));
+    KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_LOAD, .node = -1, .slot = slot, .bucket = -1, .binding = l->plan->bindings}));
     KOLO_TRY(bind(l, g->input, slot));
     return bind(l, g->label, slot);
 }
 
 /* All gradients are needed before the first update: they are judged, or tensors have factors. */
-static bool together(const kolo_plan_config *c)
-{
-    return c->clip_norm || c->scaled || c->noise || kolo_is_layerwise(c->optimizer);
-}
+static bool together(const kolo_plan_config *c) { return c->clip_norm || c->scaled || c->noise || kolo_is_layerwise(c->optimizer); }
 
 /* Adasum: the step that this rank would take goes in the place of the gradients, and from there to the others. */
 static int add_delta(list *l, int bucket)
@@ -103,17 +98,9 @@ static int complete(list *l, int bucket, int slot)
     const bool params = l->plan->bucket[bucket].params > 0;
     int level = level_of(c, slot);
     if (c->noise && params)
-        KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_SQUARE,
-                                      .node = -1,
-                                      .slot = slot,
-                                      .bucket = bucket,
-                                      .from = level,
-                                      .to = l->squares++ > 0}));
+        KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_SQUARE, .node = -1, .slot = slot, .bucket = bucket, .from = level, .to = l->squares++ > 0}));
     for (int folds = folds_after(c, slot); folds > 0; folds--, level--)
-        KOLO_TRY(add(
-            l,
-            (kolo_action){
-                .kind = KOLO_ACTION_FOLD, .node = -1, .slot = slot, .bucket = bucket, .from = level, .to = level - 1}));
+        KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_FOLD, .node = -1, .slot = slot, .bucket = bucket, .from = level, .to = level - 1}));
     if (slot < c->slots - 1 || !c->optimizer || c->ranks == 1 || (c->adasum && params && together(c))) return 0;
     if (c->adasum && params) return add_delta(l, bucket);
     return add(l, (kolo_action){.kind = KOLO_ACTION_REDUCE, .node = -1, .slot = slot, .bucket = bucket});
@@ -123,17 +110,14 @@ static int add_run(list *l, int node, int slot)
 {
     const kolo_plan *p = l->plan;
     const kolo_node *n = &p->graph->node[node];
-    KOLO_TRY(add(
-        l, (kolo_action){.kind = KOLO_ACTION_RUN, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
+    KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_RUN, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
     for (int k = 0; k < n->n_in; k++) KOLO_TRY(bind(l, n->in[k], slot));
     for (int k = 0; k < n->n_out; k++) KOLO_TRY(bind(l, n->out[k], slot));
     for (int k = 0; k < n->n_out; k++) {
         if (n->out[k] < 0) continue;
         enum kolo_role role = p->graph->tensor[n->out[k]].role;
         if (role == KOLO_ROLE_PARTIAL && p->config.bn == KOLO_bn_sync && p->config.ranks > 1 && p->graph->train) {
-            KOLO_TRY(
-                add(l, (kolo_action){
-                           .kind = KOLO_ACTION_SUM, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
+            KOLO_TRY(add(l, (kolo_action){.kind = KOLO_ACTION_SUM, .node = node, .slot = slot, .bucket = -1, .binding = p->bindings}));
             KOLO_TRY(bind(l, n->out[k], slot));
         }
         if (kolo_plan_is_reduced(role)) {

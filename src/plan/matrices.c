@@ -12,8 +12,7 @@ static int find_lanes(const kolo_plan *plan, kolo_backend *backend, int tensor, 
 {
     const kolo_tensor *t = &plan->graph->tensor[tensor];
     const kolo_layout *layout = &plan->layout[tensor];
-    int64_t count = kolo_tensor_count(t), rows = t->dim[0], columns = count / rows,
-            stored = (int64_t)(layout->bytes / sizeof(float)), lanes = 1;
+    int64_t count = kolo_tensor_count(t), rows = t->dim[0], columns = count / rows, stored = (int64_t)(layout->bytes / sizeof(float)), lanes = 1;
     float *row = kolo_alloc((size_t)count * sizeof *row), *storage = kolo_alloc(layout->bytes);
     int rc = row && storage ? 0 : KOLO_ECONFIG;
     for (int64_t i = 0; rc == 0 && i < count; i++) row[i] = (float)(i / columns + 1); /* 0 is padding */
@@ -21,8 +20,7 @@ static int find_lanes(const kolo_plan *plan, kolo_backend *backend, int tensor, 
     if (rc == 0) {
         while (lanes < rows && lanes < stored && storage[lanes] == (float)(lanes + 1)) lanes++;
         bool fits = lanes > 1 && stored == count && rows % lanes == 0;
-        for (int64_t i = 0; fits && i < count; i++)
-            fits = storage[i] == (float)(i / (columns * lanes) * lanes + i % lanes + 1);
+        for (int64_t i = 0; fits && i < count; i++) fits = storage[i] == (float)(i / (columns * lanes) * lanes + i % lanes + 1);
         if (fits) m->groups = rows / lanes, m->columns = columns, m->lanes = lanes;
         else if (stored % rows == 0) m->groups = 1, m->columns = rows, m->lanes = stored / rows;
         else m->groups = 1, m->columns = stored, m->lanes = 1;

@@ -35,8 +35,7 @@ kolo_binding kolo_plan_read_home(const kolo_plan *plan, int tensor);
 size_t kolo_plan_tensor_bytes(const kolo_plan *plan, int tensor);
 static inline bool kolo_plan_placed(enum kolo_role role) /* lives in ACTIVATION */
 {
-    return role == KOLO_ROLE_INPUT || role == KOLO_ROLE_LABEL || role == KOLO_ROLE_ACTIVATION ||
-           role == KOLO_ROLE_PARTIAL;
+    return role == KOLO_ROLE_INPUT || role == KOLO_ROLE_LABEL || role == KOLO_ROLE_ACTIVATION || role == KOLO_ROLE_PARTIAL;
 }
 static inline bool kolo_plan_is_reduced(enum kolo_role role) /* lives in GRADIENT and its levels */
 {

@@ -163,8 +163,7 @@ static void take_over(life *l, const kolo_plan *plan)
         if (which < 0 || which >= n->n_in || n->in[which] < 0 || n->out[0] < 0) continue;
         int in = n->in[which], out = n->out[0], uses = 0;
         for (int k = 0; k < n->n_in; k++) uses += n->in[k] == in;
-        if (uses > 1 || g->tensor[in].role != KOLO_ROLE_ACTIVATION || g->tensor[out].role != KOLO_ROLE_ACTIVATION)
-            continue;
+        if (uses > 1 || g->tensor[in].role != KOLO_ROLE_ACTIVATION || g->tensor[out].role != KOLO_ROLE_ACTIVATION) continue;
         if (l->of[in].begin < 0 || l->of[in].end != i || plan->layout[in].bytes != plan->layout[out].bytes) continue;
         l->shares[out] = l->shares[in];
         if (l->of[out].end > l->of[l->shares[in]].end) l->of[l->shares[in]].end = l->of[out].end;
@@ -205,8 +204,7 @@ int kolo_plan_place(kolo_plan *plan)
 {
     size_t tensors = (size_t)plan->graph->tensors + 1;
     int rc = KOLO_ECONFIG;
-    life l = {kolo_alloc(tensors * sizeof *l.of), kolo_alloc(tensors * sizeof *l.shares),
-              kolo_alloc(tensors * sizeof *l.piece)};
+    life l = {kolo_alloc(tensors * sizeof *l.of), kolo_alloc(tensors * sizeof *l.shares), kolo_alloc(tensors * sizeof *l.piece)};
     if (!l.of || !l.shares || !l.piece) goto fail;
     for (int t = 0; t < plan->graph->tensors; t++) {
         l.of[t].begin = -1;

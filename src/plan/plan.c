@@ -14,22 +14,18 @@ const char *const kolo_arena_name[KOLO_ARENAS] = {
 
 static int check_config(const kolo_graph *graph, const kolo_plan_config *c)
 {
-    if (c->ranks < 1 || c->slots < 1)
-        return kolo_fail(KOLO_EINTERNAL, "plan: %d ranks, %d micro-batches", c->ranks, c->slots);
+    if (c->ranks < 1 || c->slots < 1) return kolo_fail(KOLO_EINTERNAL, "plan: %d ranks, %d micro-batches", c->ranks, c->slots);
     if (c->slots > KOLO_MAX_SLOTS)
-        return kolo_fail(KOLO_ECONFIG, "%d micro-batches a rank and step are more than %d; set a larger micro_batch",
-                         c->slots, KOLO_MAX_SLOTS);
-    if (c->optimizer && !graph->train)
-        return kolo_fail(KOLO_EINTERNAL, "plan: %s was built for evaluation and cannot be trained", graph->name);
+        return kolo_fail(KOLO_ECONFIG, "%d micro-batches a rank and step are more than %d; set a larger micro_batch", c->slots, KOLO_MAX_SLOTS);
+    if (c->optimizer && !graph->train) return kolo_fail(KOLO_EINTERNAL, "plan: %s was built for evaluation and cannot be trained", graph->name);
     if (c->optimizer && c->canonical && c->ranks > 1 && (c->slots & (c->slots - 1))) {
         int less = 1;
         while (less * 2 < c->slots) less *= 2;
         long long rows = graph->rows, share = rows * c->ranks;
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "reduce=canonical on %d ranks: each rank has %d micro-batches of %lld rows, but their number must be a "
-            "power of two; set batch=%lld or batch=%lld, or use another number of ranks",
-            c->ranks, c->slots, rows, share * less, share * less * 2);
+        return kolo_fail(KOLO_ECONFIG,
+                         "reduce=canonical on %d ranks: each rank has %d micro-batches of %lld rows, but their number must be a "
+                         "power of two; set batch=%lld or batch=%lld, or use another number of ranks",
+                         c->ranks, c->slots, rows, share * less, share * less * 2);
     }
     return 0;
 }
@@ -70,8 +66,7 @@ int kolo_plan_set_hash(kolo_plan *plan)
     return 0;
 }
 
-int kolo_plan_create(kolo_plan **out, const kolo_graph *graph, kolo_backend *backend, const kolo_plan_config *config,
-                     const kolo_plan *like)
+int kolo_plan_create(kolo_plan **out, const kolo_graph *graph, kolo_backend *backend, const kolo_plan_config *config, const kolo_plan *like)
 {
     int rc;
     *out = NULL;
@@ -124,8 +119,7 @@ kolo_binding kolo_plan_binding(const kolo_plan *plan, int tensor, int slot)
     for (int64_t i = 0; i < plan->actions; i++) {
         const kolo_action *a = &plan->action[i];
         if (a->slot != slot) continue;
-        if (a->kind == KOLO_ACTION_LOAD && (tensor == g->input || tensor == g->label))
-            return plan->binding[a->binding + (tensor == g->label)];
+        if (a->kind == KOLO_ACTION_LOAD && (tensor == g->input || tensor == g->label)) return plan->binding[a->binding + (tensor == g->label)];
         if (a->kind != KOLO_ACTION_RUN) continue;
         const kolo_node *n = &g->node[a->node];
         for (int k = 0; k < n->n_out; k++)

@@ -17,9 +17,9 @@
 #include "optim/optim.h"
 
 enum kolo_arena {
-    KOLO_ARENA_PARAM,  /* f32 parameters, in the order in which their gradients are completed               */
-    KOLO_ARENA_BUFFER, /* running statistics                                                                */
-    KOLO_ARENA_GRADIENT, /* statistics, metrics, then gradients, in order of production: the reduced arena (comm's memory) */
+    KOLO_ARENA_PARAM,      /* f32 parameters, in the order in which their gradients are completed               */
+    KOLO_ARENA_BUFFER,     /* running statistics                                                                */
+    KOLO_ARENA_GRADIENT,   /* statistics, metrics, then gradients, in order of production: the reduced arena (comm's memory) */
     KOLO_ARENA_PART,       /* gradients of later micro-batches before they are folded: levels of GRADIENT's size */
     KOLO_ARENA_STATE,      /* optimizer state: kolo_plan_states x PARAM's size, then a kolo_layer for every segment if layer-wise */
     KOLO_ARENA_EMA,        /* moving average: PARAM then BUFFER                                                 */
@@ -74,14 +74,14 @@ typedef struct kolo_plan_config {
     double bucket_bytes;
     const kolo_optimizer *optimizer; /* NULL: evaluation */
     bool ema, clip_norm, lookahead;
-    bool swa; /* running statistics of the average are formed anew (exec.h): what they are summed in holds no gradients */
-    bool scaled; /* the loss is scaled: NORM judges every step */
+    bool swa;     /* running statistics of the average are formed anew (exec.h): what they are summed in holds no gradients */
+    bool scaled;  /* the loss is scaled: NORM judges every step */
     bool adasum;  /* several ranks: each forms its own step, and the steps are combined by Adasum (comm/adasum.h) */
     bool average; /* with it: between nodes; those of a node are averaged */
     bool noise;   /* squares of every micro-batch's gradients are measured */
     bool decay_norms;
     double layer_decay; /* the learning rate falls by this factor from block to block, from the head down; 0 or 1: not */
-    bool keep; /* every value has its own memory until the step ends: for inspection and tests */
+    bool keep;          /* every value has its own memory until the step ends: for inspection and tests */
 } kolo_plan_config;
 
 typedef struct kolo_plan {
@@ -106,8 +106,7 @@ typedef struct kolo_plan {
 } kolo_plan;
 
 /* Makes the plan. `like`: NULL, or the training plan whose parameters and buffers it shares (same homes and layouts): an evaluation's, or one for batches of another shape. */
-int kolo_plan_create(kolo_plan **plan, const kolo_graph *graph, kolo_backend *backend, const kolo_plan_config *config,
-                     const kolo_plan *like);
+int kolo_plan_create(kolo_plan **plan, const kolo_graph *graph, kolo_backend *backend, const kolo_plan_config *config, const kolo_plan *like);
 void kolo_plan_destroy(kolo_plan **plan);
 
 /* Plans that take turns, [1] and later made `like` [0]: every arena becomes as large as the largest needs. KOLO_EINTERNAL: their gradients, statistics or buckets
@@ -139,10 +138,8 @@ int kolo_plan_bucket_tensors(const kolo_plan *plan, int bucket, int64_t *count);
  * has a depth for every matrix. */
 int kolo_plan_depths(const kolo_graph *graph, int *depth);
 
-size_t kolo_plan_bytes(const kolo_plan *plan); /* sum of the arenas that are its own */
-int kolo_plan_print(
-    const kolo_plan *plan, void *file,
-    bool all); /* FILE *: actions (all of them, or folded), arenas, buckets, peak, what is sent a step */
+size_t kolo_plan_bytes(const kolo_plan *plan);                    /* sum of the arenas that are its own */
+int kolo_plan_print(const kolo_plan *plan, void *file, bool all); /* FILE *: actions (all of them, or folded), arenas, buckets, peak, what is sent a step */
 /* One line for action `i` ("reduce bucket 3 (2.1 MiB, layer4.1.conv2.weight .. fc.bias)"), to `text`. */
 void kolo_plan_action_text(const kolo_plan *plan, int64_t i, char *text, size_t size);
 

@@ -27,8 +27,7 @@ int kolo_plan_share(kolo_plan *const *plan, int plans)
     size_t bytes[KOLO_ARENAS];
     memcpy(bytes, plan[0]->arena_bytes, sizeof bytes);
     for (int i = 1; i < plans; i++) {
-        if (!fit(plan[0], plan[i]))
-            return kolo_fail(KOLO_EINTERNAL, "plan: %s for batches of another shape has its gradients elsewhere", plan[i]->graph->name);
+        if (!fit(plan[0], plan[i])) return kolo_fail(KOLO_EINTERNAL, "plan: %s for batches of another shape has its gradients elsewhere", plan[i]->graph->name);
         for (int a = 0; a < KOLO_ARENAS; a++)
             if (plan[i]->arena_bytes[a] > bytes[a]) bytes[a] = plan[i]->arena_bytes[a];
     }

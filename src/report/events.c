@@ -46,11 +46,8 @@ static int64_t parse_line(const char *line)
         if (length > 2 && !strcmp(line + length - 2, "}\n")) return step;
     }
     cJSON *object = cJSON_Parse(line);
-    const cJSON *event = cJSON_GetObjectItemCaseSensitive(object, "event"),
-                *at = cJSON_GetObjectItemCaseSensitive(object, "step");
-    step = !cJSON_IsString(event)                                      ? -1
-           : strcmp(event->valuestring, "step") || !cJSON_IsNumber(at) ? 0
-                                                                       : (int64_t)at->valuedouble;
+    const cJSON *event = cJSON_GetObjectItemCaseSensitive(object, "event"), *at = cJSON_GetObjectItemCaseSensitive(object, "step");
+    step = !cJSON_IsString(event) ? -1 : strcmp(event->valuestring, "step") || !cJSON_IsNumber(at) ? 0 : (int64_t)at->valuedouble;
     cJSON_Delete(object);
     return step;
 }
@@ -138,8 +135,7 @@ static int put_line(kolo_events *e, bool at_once)
 {
     fflush(e->line);
     if (e->used + e->length > BUFFER_BYTES) KOLO_TRY(flush(e));
-    if (e->length > BUFFER_BYTES)
-        return kolo_fail(KOLO_EINTERNAL, "%s: an event of %zu bytes is too long", e->path, e->length);
+    if (e->length > BUFFER_BYTES) return kolo_fail(KOLO_EINTERNAL, "%s: an event of %zu bytes is too long", e->path, e->length);
     memcpy(e->buffer + e->used, e->text, e->length);
     e->used += e->length;
     return at_once || kolo_time() - e->flushed >= flush_seconds ? flush(e) : 0;
@@ -171,8 +167,7 @@ int kolo_events_data(kolo_events *events, const kolo_data_event *e)
 {
     FILE *f = events->line;
     rewind(f);
-    fprintf(f, "{\"event\":\"data\",\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"steps\":%" PRId64, e->step, e->epoch,
-            e->steps);
+    fprintf(f, "{\"event\":\"data\",\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"steps\":%" PRId64, e->step, e->epoch, e->steps);
     put_number(f, "img_per_s", e->img_per_s);
     put_number(f, "mb_per_s", e->mb_per_s);
     put_number(f, "busy", e->busy);
@@ -181,8 +176,7 @@ int kolo_events_data(kolo_events *events, const kolo_data_event *e)
     put_number(f, "read_p99_us", e->read_p99 * 1e6);
     put_number(f, "sample_p50_us", e->sample_p50 * 1e6);
     put_number(f, "sample_p99_us", e->sample_p99 * 1e6);
-    fprintf(f, ",\"samples\":%" PRId64 ",\"cache_hits\":%" PRId64 ",\"bad_samples\":%" PRId64 "}\n", e->samples,
-            e->cache_hits, e->bad_samples);
+    fprintf(f, ",\"samples\":%" PRId64 ",\"cache_hits\":%" PRId64 ",\"bad_samples\":%" PRId64 "}\n", e->samples, e->cache_hits, e->bad_samples);
     return put_line(events, false);
 }
 

@@ -19,7 +19,7 @@ static const double memory_seconds = 15; /* of the moving average of img/s */
 
 struct kolo_progress {
     int64_t total, per_epoch, batch, begin, epoch, epochs; /* begin, epoch: of this phase */
-    double interval; /* between lines */
+    double interval;                                       /* between lines */
     bool in_place, colour, blocks;
     bool painted;    /* a line stands at the cursor */
     char text[LINE]; /* what was said last, without bar */
@@ -107,16 +107,13 @@ static void form_text(kolo_progress *p, double loss, double lr, double wait_shar
     double rate = p->seconds > 0 ? p->pictures / p->seconds : NAN;
     *line = 0;
     p->fraction = p->total > 0 ? (double)p->step / (double)p->total : 0;
-    add(line, "%3.0f%%  epoch %lld/%lld  step %lld/%lld  loss %.4f  lr %.4g", floor(100 * p->fraction),
-        (long long)epoch, (long long)p->epochs, (long long)p->step,
-        (long long)p->total, loss, lr);
+    add(line, "%3.0f%%  epoch %lld/%lld  step %lld/%lld  loss %.4f  lr %.4g", floor(100 * p->fraction), (long long)epoch, (long long)p->epochs,
+        (long long)p->step, (long long)p->total, loss, lr);
     if (isfinite(rate)) add(line, rate < 10 ? "  %.2f img/s" : "  %.0f img/s", rate);
     else add(line, "  -- img/s");
     if (useful > 0) add(line, "  useful batch %.3g", useful);
     add(line, "  wait %.1f%%  ETA ", 100 * (isfinite(wait_share) ? wait_share : 0));
-    add_duration(line, done > 0              ? (now - p->began) / (double)done * (double)(p->total - p->step)
-                       : p->step >= p->total ? 0
-                                             : -1);
+    add_duration(line, done > 0 ? (now - p->began) / (double)done * (double)(p->total - p->step) : p->step >= p->total ? 0 : -1);
 }
 
 static int terminal_width(void)

@@ -19,23 +19,22 @@ void kolo_events_close(kolo_events **events);
 int kolo_events_flush(kolo_events *events);
 typedef struct kolo_step_event {
     int64_t step, epoch;
-    double loss, lr, top1, grad_norm, seconds,
-        wait, useful_batch; /* useful_batch: by the gradient noise scale; told if above 0. loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
+    double loss, lr, top1, grad_norm, seconds, wait,
+        useful_batch; /* useful_batch: by the gradient noise scale; told if above 0. loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
 } kolo_step_event;
 int kolo_events_step(kolo_events *events, const kolo_step_event *event);
 /* "data": what reading was like since the last one, over all ranks; once an epoch. */
 typedef struct kolo_data_event {
-    int64_t step, epoch, steps; /* the last step, its epoch, how many steps */
-    double img_per_s, mb_per_s; /* of stored bytes */
-    double busy, wait;          /* compute / (compute + wait); wait: s in the loader, of a rank on average */
+    int64_t step, epoch, steps;                        /* the last step, its epoch, how many steps */
+    double img_per_s, mb_per_s;                        /* of stored bytes */
+    double busy, wait;                                 /* compute / (compute + wait); wait: s in the loader, of a rank on average */
     double read_p50, read_p99, sample_p50, sample_p99; /* s; written in microseconds */
     int64_t samples, cache_hits, bad_samples;
 } kolo_data_event;
 int kolo_events_data(kolo_events *events, const kolo_data_event *event);
 /* Any other event: the members of the object behind "event": NAME, as JSON text: "\"step\":%ld,\"path\":%s" (strings by
  * kolo_json_quote of base/json.h where they may hold quotes). nan and inf become null. */
-int kolo_events_write(kolo_events *events, const char *name, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int kolo_events_write(kolo_events *events, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* RUN/summary.json, atomically. Read back by later starts to add up. */
 typedef struct kolo_summary {
@@ -55,7 +54,7 @@ typedef struct kolo_summary {
 } kolo_summary;
 int kolo_summary_write(const char *run_folder, const kolo_summary *summary);
 int kolo_summary_read(const char *run_folder, kolo_summary *summary); /* 1 read, 0 none */
-void kolo_summary_environment(kolo_summary *summary); /* account, partition, job from Slurm's environment; version */
+void kolo_summary_environment(kolo_summary *summary);                 /* account, partition, job from Slurm's environment; version */
 
 /* Progress on stderr: at a terminal one line rewritten in place with a bar; in a log a line every ten `interval`s, the first within a second. */
 typedef struct kolo_progress kolo_progress;
@@ -67,7 +66,6 @@ void kolo_progress_destroy(kolo_progress **progress);
 void kolo_progress_step(kolo_progress *progress, int64_t step, double loss, double lr, double wait_share, double useful_batch);
 /* The time until the next step belongs to something else (validation): it counts for the ETA, not for img/s. */
 void kolo_progress_pause(kolo_progress *progress);
-void kolo_progress_note(kolo_progress *progress, const char *format, ...)
-    __attribute__((format(printf, 2, 3))); /* a line of its own */
+void kolo_progress_note(kolo_progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of its own */
 
 #endif

@@ -11,14 +11,7 @@
 #include "kolo/error.h"
 #include "report/report.h"
 
-enum field_type {
-    FIELD_TEXT,
-    FIELD_INT,
-    FIELD_COUNT,
-    FIELD_BYTES,
-    FIELD_REAL,
-    FIELD_SCORE
-}; /* SCORE: null where there is none */
+enum field_type { FIELD_TEXT, FIELD_INT, FIELD_COUNT, FIELD_BYTES, FIELD_REAL, FIELD_SCORE }; /* SCORE: null where there is none */
 typedef struct field {
     const char *key;
     enum field_type type;
@@ -101,9 +94,7 @@ int kolo_summary_read(const char *run_folder, kolo_summary *summary)
     cJSON *object = rc == 0 ? cJSON_Parse(text) : NULL;
     if (cJSON_IsObject(object)) {
         *summary = (kolo_summary){.steps = 0};
-        for (int i = 0; i < FIELDS; i++)
-            read_value(&fields[i], cJSON_GetObjectItemCaseSensitive(object, fields[i].key),
-                       (char *)summary + fields[i].offset);
+        for (int i = 0; i < FIELDS; i++) read_value(&fields[i], cJSON_GetObjectItemCaseSensitive(object, fields[i].key), (char *)summary + fields[i].offset);
     }
     bool found = cJSON_IsObject(object);
     cJSON_Delete(object);

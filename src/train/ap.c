@@ -78,8 +78,7 @@ static void match_picture(work *w, const int64_t *truth, int64_t n, const int64_
             const kolo_ap_truth *t = &w->lists->truth[truth[g]];
             w->iou[d * n + g] = ap_overlap(w->lists->found[found[d]].box, t->box, t->crowd);
         }
-    for (int64_t d = 0; d < m; d++)
-        r[d] = (result){.score = w->lists->found[found[d]].score, .place = (int)(w->results + d), .rank = (int)d};
+    for (int64_t d = 0; d < m; d++) r[d] = (result){.score = w->lists->found[found[d]].score, .place = (int)(w->results + d), .rank = (int)d};
     for (int a = 0; a < AREAS; a++) {
         order_truths(w, truth, n, a);
         for (int i = 0; i < IOUS; i++) {
@@ -100,8 +99,7 @@ static void match_picture(work *w, const int64_t *truth, int64_t n, const int64_
 static int64_t in_picture(const ap_lists *l, bool truth, int64_t at, int64_t end, int64_t image)
 {
     int64_t n = 0;
-    while (at + n < end && (truth ? l->truth[l->of_truth[at + n]].image : l->found[l->of_found[at + n]].image) == image)
-        n++;
+    while (at + n < end && (truth ? l->truth[l->of_truth[at + n]].image : l->found[l->of_found[at + n]].image) == image) n++;
     return n;
 }
 
@@ -123,8 +121,7 @@ static void match_class(work *w, int cls)
     int64_t t = w->lists->first_truth[cls], f = w->lists->first_found[cls], n = 0, m = 0;
     w->results = 0;
     memset(w->counted, 0, sizeof w->counted);
-    while (next_picture(w->lists, cls, &t, &f, &n, &m))
-        match_picture(w, w->lists->of_truth + t, n, w->lists->of_found + f, m < MOST ? m : MOST);
+    while (next_picture(w->lists, cls, &t, &f, &n, &m)) match_picture(w, w->lists->of_truth + t, n, w->lists->of_found + f, m < MOST ? m : MOST);
 }
 
 static int by_score(const void *a, const void *b)
@@ -194,9 +191,8 @@ static double average(const mean *m) { return m->count ? m->sum / (double)m->cou
 static const struct line {
     const char *name;
     int area, iou, count;
-} lines[12] = {{"AP", 0, -1, -1},        {"AP50", 0, 0, -1},      {"AP75", 0, 5, -1},      {"AP_small", 1, -1, -1},
-               {"AP_medium", 2, -1, -1}, {"AP_large", 3, -1, -1}, {"AR1", 0, -1, 0},       {"AR10", 0, -1, 1},
-               {"AR100", 0, -1, 2},      {"AR_small", 1, -1, 2},  {"AR_medium", 2, -1, 2}, {"AR_large", 3, -1, 2}};
+} lines[12] = {{"AP", 0, -1, -1}, {"AP50", 0, 0, -1}, {"AP75", 0, 5, -1},  {"AP_small", 1, -1, -1}, {"AP_medium", 2, -1, -1}, {"AP_large", 3, -1, -1},
+               {"AR1", 0, -1, 0}, {"AR10", 0, -1, 1}, {"AR100", 0, -1, 2}, {"AR_small", 1, -1, 2},  {"AR_medium", 2, -1, 2},  {"AR_large", 3, -1, 2}};
 
 static void summarise(kolo_ap *ap)
 {
@@ -252,8 +248,7 @@ static void free_work(work *w)
     free(w->recall);
 }
 
-int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds,
-                 int classes)
+int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, int classes)
 {
     ap_lists lists;
     work w = {0};
@@ -286,7 +281,6 @@ void kolo_ap_text(const kolo_ap *ap, int line, char *text, int64_t size)
     const struct line *l = &lines[line];
     char iou[16] = "0.50:0.95";
     if (l->iou >= 0) snprintf(iou, sizeof iou, "%.2f", iou_at(l->iou));
-    snprintf(text, (size_t)size, " %-18s %s @[ IoU=%-9s | area=%6s | maxDets=%3d ] = %.3f",
-             l->count < 0 ? "Average Precision" : "Average Recall", l->count < 0 ? "(AP)" : "(AR)", iou, areas[l->area],
-             count_of[l->count < 0 ? COUNTS - 1 : l->count], ap->line[line]);
+    snprintf(text, (size_t)size, " %-18s %s @[ IoU=%-9s | area=%6s | maxDets=%3d ] = %.3f", l->count < 0 ? "Average Precision" : "Average Recall",
+             l->count < 0 ? "(AP)" : "(AR)", iou, areas[l->area], count_of[l->count < 0 ? COUNTS - 1 : l->count], ap->line[line]);
 }

@@ -22,11 +22,7 @@ typedef struct kolo_ap_found {
     double box[4], score;
 } kolo_ap_found;
 
-enum {
-    KOLO_AP_IOUS = 10,
-    KOLO_AP_AREAS = 4,
-    KOLO_AP_COUNTS = 3
-}; /* .5:.05:.95; all small medium large; 1 10 100 a picture */
+enum { KOLO_AP_IOUS = 10, KOLO_AP_AREAS = 4, KOLO_AP_COUNTS = 3 }; /* .5:.05:.95; all small medium large; 1 10 100 a picture */
 
 typedef struct kolo_ap_class {
     double ap[KOLO_AP_AREAS][KOLO_AP_IOUS];                 /* at 100 a picture; -1: no truth counts */
@@ -34,16 +30,14 @@ typedef struct kolo_ap_class {
 } kolo_ap_class;
 
 typedef struct kolo_ap {
-    double line
-        [12]; /* AP AP50 AP75 APsmall APmedium APlarge AR1 AR10 AR100 ARsmall ARmedium ARlarge; -1: nothing counts */
+    double line[12]; /* AP AP50 AP75 APsmall APmedium APlarge AR1 AR10 AR100 ARsmall ARmedium ARlarge; -1: nothing counts */
     int classes;
     kolo_ap_class *cls; /* [classes] */
 } kolo_ap;
 
 /* Equal scores keep the order given (within a picture), then that of pictures. The lists are left as they are.
  * KOLO_ECONFIG: no memory; KOLO_EINPUT: a class out of range, or a number that is none. */
-int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds,
-                 int classes);
+int kolo_ap_coco(kolo_ap *ap, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, int classes);
 void kolo_ap_free(kolo_ap *ap);
 /* The name of a line, and how pycocotools prints it: " Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 0.293" */
 const char *kolo_ap_name(int line);
@@ -51,8 +45,8 @@ void kolo_ap_text(const kolo_ap *ap, int line, char *text, int64_t size);
 
 /* VOC's AP of each class at one IoU (the devkit's .5): ap[classes], -1 where no truth counts. eleven: the mean of the best precision at
  * recalls 0, .1 .. 1 (to 2009); else the area under the envelope (from 2010 on). *mean: over classes with truth. */
-int kolo_ap_voc(double *ap, double *mean, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found,
-                int64_t founds, int classes, double iou, bool eleven);
+int kolo_ap_voc(double *ap, double *mean, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, int classes, double iou,
+                bool eleven);
 
 /* COCO's results file: [{"image_id", "category_id", "bbox": [x, y, w, h], "score"}, ...], whole or not at all. Numbers are written so that
  * they read back as kolo_ap_round() leaves them. category: [classes] ids. */

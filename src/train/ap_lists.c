@@ -47,15 +47,12 @@ static bool is_box(const double *box)
 
 static int check(const char *what, int64_t i, int32_t cls, int classes, const double *box, double number)
 {
-    if (cls < 0 || cls >= classes)
-        return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " has class %d of %d", what, i, cls, classes);
+    if (cls < 0 || cls >= classes) return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " has class %d of %d", what, i, cls, classes);
     if (is_box(box) && isfinite(number)) return 0;
-    return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " (x %g, y %g, width %g, height %g; %g) is not one", what, i,
-                     box[0], box[1], box[2], box[3], number);
+    return kolo_fail(KOLO_EINPUT, "%s box %" PRId64 " (x %g, y %g, width %g, height %g; %g) is not one", what, i, box[0], box[1], box[2], box[3], number);
 }
 
-int ap_lists_make(ap_lists *l, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds,
-                  int classes)
+int ap_lists_make(ap_lists *l, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, int classes)
 {
     int rc = KOLO_ECONFIG;
     *l = (ap_lists){.truth = truth, .found = found};
@@ -111,15 +108,12 @@ int kolo_ap_write(const char *path, const kolo_ap_found *found, int64_t founds, 
     fputc('[', f);
     for (int64_t i = 0; i < founds; i++) {
         const kolo_ap_found *d = &found[i];
-        fprintf(f,
-                "%s\n{\"image_id\":%" PRId64 ",\"category_id\":%" PRId64
-                ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.6f}",
-                i ? "," : "", d->image, category[d->cls], d->box[0], d->box[1], d->box[2], d->box[3], d->score);
+        fprintf(f, "%s\n{\"image_id\":%" PRId64 ",\"category_id\":%" PRId64 ",\"bbox\":[%.2f,%.2f,%.2f,%.2f],\"score\":%.6f}", i ? "," : "", d->image,
+                category[d->cls], d->box[0], d->box[1], d->box[2], d->box[3], d->score);
     }
     fputs("\n]\n", f);
     bool whole = fclose(f) == 0;
-    int rc = whole ? kolo_file_write_atomic(path, text, bytes)
-                   : kolo_fail(KOLO_ECONFIG, "%s: no memory for %" PRId64 " results", path, founds);
+    int rc = whole ? kolo_file_write_atomic(path, text, bytes) : kolo_fail(KOLO_ECONFIG, "%s: no memory for %" PRId64 " results", path, founds);
     free(text);
     return rc;
 }

@@ -95,8 +95,8 @@ static double class_ap(const ap_lists *l, int cls, double iou, bool eleven, spac
     return eleven ? eleven_points(s->precision, s->recall, n) : area_below(s->precision, s->recall, n);
 }
 
-int kolo_ap_voc(double *ap, double *mean, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found,
-                int64_t founds, int classes, double iou, bool eleven)
+int kolo_ap_voc(double *ap, double *mean, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, int classes, double iou,
+                bool eleven)
 {
     ap_lists lists;
     KOLO_TRY(ap_lists_make(&lists, truth, truths, found, founds, classes));

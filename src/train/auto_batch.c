@@ -71,8 +71,8 @@ static int64_t least_rows(const kolo_session *s, int64_t *most)
 
 static int too_little(const kolo_session *s)
 {
-    return kolo_fail(KOLO_ECONFIG, "batch=auto: not even %ld pictures (%ld a rank) fit; lower micro_batch or size, or use precision=bf16",
-                     (long)s->unit, (long)(s->unit / s->ranks));
+    return kolo_fail(KOLO_ECONFIG, "batch=auto: not even %ld pictures (%ld a rank) fit; lower micro_batch or size, or use precision=bf16", (long)s->unit,
+                     (long)(s->unit / s->ranks));
 }
 
 int session_choose_batch(kolo_session *s)
@@ -113,8 +113,10 @@ static int64_t smaller(const kolo_session *s, int64_t batch)
 static int check_noise(const kolo_session *s)
 {
     if (!(s->parts & KOLO_SESSION_TRAIN) || !s->options->noise_scale || s->ranks * s->slots > 1) return 0;
-    return kolo_fail(KOLO_ECONFIG, "noise_scale=true compares gradients of two batch sizes, and one rank with one micro-batch has one: "
-                                   "set micro_batch=%ld or smaller, or use more ranks", (long)(s->rows / 2 > 0 ? s->rows / 2 : 1));
+    return kolo_fail(KOLO_ECONFIG,
+                     "noise_scale=true compares gradients of two batch sizes, and one rank with one micro-batch has one: "
+                     "set micro_batch=%ld or smaller, or use more ranks",
+                     (long)(s->rows / 2 > 0 ? s->rows / 2 : 1));
 }
 
 int session_fit_plans(kolo_session *s)

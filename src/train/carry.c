@@ -6,10 +6,7 @@
 #include "comm/compressed.h"
 #include "kolo/error.h"
 
-static size_t state_bytes(const kolo_session *s)
-{
-    return s->plan->config.adasum ? (size_t)kolo_exec_state_count(s->exec) * sizeof(float) : 0;
-}
+static size_t state_bytes(const kolo_session *s) { return s->plan->config.adasum ? (size_t)kolo_exec_state_count(s->exec) * sizeof(float) : 0; }
 
 size_t kolo_carry_bytes(const kolo_session *s)
 {
@@ -30,7 +27,4 @@ int kolo_carry_gather(kolo_session *s, void *all)
     return rc;
 }
 
-int kolo_carry_load(kolo_session *s, const void *from)
-{
-    return state_bytes(s) ? kolo_exec_state_write(s->exec, from) : kolo_comm_carried_load(s->comm, from);
-}
+int kolo_carry_load(kolo_session *s, const void *from) { return state_bytes(s) ? kolo_exec_state_write(s->exec, from) : kolo_comm_carried_load(s->comm, from); }

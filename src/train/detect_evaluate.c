@@ -127,8 +127,7 @@ static int judge_voc(const judge *j, double voc[2])
     const int classes = kolo_dataset_get_info(s->val_set)->classes;
     double *ap = kolo_alloc((size_t)(classes + 1) * sizeof *ap);
     int rc = ap ? 0 : KOLO_ECONFIG;
-    for (int i = 0; i < 2 && rc == 0; i++)
-        rc = kolo_ap_voc(ap, &voc[i], j->truth->truth, j->truth->truths, j->found, j->founds, classes, 0.5, i == 0);
+    for (int i = 0; i < 2 && rc == 0; i++) rc = kolo_ap_voc(ap, &voc[i], j->truth->truth, j->truth->truths, j->found, j->founds, classes, 0.5, i == 0);
     free(ap);
     return rc;
 }

@@ -75,8 +75,7 @@ static int find_in_head(const kolo_graph *g, int i, const float *map, int64_t ro
     return 0;
 }
 
-int kolo_detect_find(const kolo_graph *g, const float *const *head, int64_t row, double conf, double nms,
-                     kolo_found_list *list)
+int kolo_detect_find(const kolo_graph *g, const float *const *head, int64_t row, double conf, double nms, kolo_found_list *list)
 {
     list->count = 0;
     for (int i = 0; i < g->heads; i++) KOLO_TRY(find_in_head(g, i, head[i], row, conf, list));

@@ -17,7 +17,6 @@ void kolo_found_free(kolo_found_list *list);
 
 /* The boxes of one row, in pixels of the network's input: those of score >= conf, thinned out class by class (kolo_nms), KOLO_MOST_FOUND of each.
  * head: [graph->heads] canonical values (N, channels, h, w). ops/detector.h says what a cell means. */
-int kolo_detect_find(const kolo_graph *graph, const float *const *head, int64_t row, double conf, double nms,
-                     kolo_found_list *list);
+int kolo_detect_find(const kolo_graph *graph, const float *const *head, int64_t row, double conf, double nms, kolo_found_list *list);
 
 #endif

@@ -31,10 +31,7 @@ static int read_picture(viewer *v, const char *path, int64_t row)
 {
     const kolo_loader_config *c = &v->config;
     kolo_picture *p = &v->picture[row];
-    kolo_picture to = {.pixels = v->pixels + (size_t)row * (size_t)c->height * (size_t)c->width * 3,
-                       .height = c->height,
-                       .width = c->width,
-                       .channels = 3};
+    kolo_picture to = {.pixels = v->pixels + (size_t)row * (size_t)c->height * (size_t)c->width * 3, .height = c->height, .width = c->width, .channels = 3};
     kolo_detect_place place;
     double scale;
     char *data = NULL;
@@ -51,16 +48,10 @@ static int read_picture(viewer *v, const char *path, int64_t row)
 static int compute(viewer *v, int64_t valid)
 {
     kolo_session *s = v->session;
-    const kolo_batch batch = {.pixels = v->pixels,
-                              .labels = v->labels,
-                              .samples = v->samples,
-                              .words = v->config.words,
-                              .rows = s->rows,
-                              .valid = valid,
-                              .valid_global = valid};
+    const kolo_batch batch = {
+        .pixels = v->pixels, .labels = v->labels, .samples = v->samples, .words = v->config.words, .rows = s->rows, .valid = valid, .valid_global = valid};
     KOLO_TRY(kolo_exec_answer(s->exec, &batch));
-    for (int i = 0; i < s->graph->heads; i++)
-        KOLO_TRY(kolo_exec_get(s->exec, "activation", s->graph->head[i], v->head[i]));
+    for (int i = 0; i < s->graph->heads; i++) KOLO_TRY(kolo_exec_get(s->exec, "activation", s->graph->head[i], v->head[i]));
     return 0;
 }
 
@@ -92,7 +83,8 @@ static int check_stems(int64_t n, const char *const *path)
     if (rc == 0) qsort(all, (size_t)n, sizeof *all, compare_stems);
     for (int64_t i = 1; i < n && rc == 0; i++)
         if (!compare_stems(&all[i - 1], &all[i]))
-            rc = kolo_fail(KOLO_ECONFIG, "out=: %s and %s would both become %.*s.png: give pictures of different names, or one after the other to different folders",
+            rc = kolo_fail(KOLO_ECONFIG,
+                           "out=: %s and %s would both become %.*s.png: give pictures of different names, or one after the other to different folders",
                            all[i - 1].path, all[i].path, all[i].length, all[i].at);
     free(all);
     return rc;
@@ -123,8 +115,8 @@ static int show(viewer *v, const char *path, int64_t row)
             const double side = k % 2 ? p->height : p->width;
             f->box[k] = at[k] < 0 ? 0 : at[k] > side ? side : at[k];
         }
-        printf("  %.3f  %d%s%s  %.1f %.1f %.1f %.1f\n", f->score, f->cls, v->name ? "  " : "",
-               v->name ? v->name[f->cls] : "", f->box[0], f->box[1], f->box[2] - f->box[0], f->box[3] - f->box[1]);
+        printf("  %.3f  %d%s%s  %.1f %.1f %.1f %.1f\n", f->score, f->cls, v->name ? "  " : "", v->name ? v->name[f->cls] : "", f->box[0], f->box[1],
+               f->box[2] - f->box[0], f->box[3] - f->box[1]);
     }
     for (int64_t i = v->list.count - 1; i >= 0 && *o->out; i--) {
         const kolo_found *f = &v->list.found[i];

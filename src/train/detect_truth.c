@@ -32,8 +32,7 @@ void kolo_detect_to_source(const kolo_dataset *dataset, int64_t sample, const do
 }
 
 /* Rows of a table of 8-byte numbers, *at of which are there already and `most` in the split. */
-static int read_rows(const char *path, const char *name, enum kolo_table_type type, int columns, void *to, int64_t *at,
-                     int64_t most)
+static int read_rows(const char *path, const char *name, enum kolo_table_type type, int columns, void *to, int64_t *at, int64_t most)
 {
     const size_t row = 8 * (size_t)columns;
     kolo_shard_table table = {.name = name, .type = type, .rank = columns > 1 ? 2 : 1, .dim = {-1, columns}};
@@ -56,8 +55,7 @@ static int read_shards(const kolo_dataset *d, int64_t *image, double (*box)[4])
     for (int s = 0; s < info->shards; s++) {
         const char *path = kolo_dataset_shard_path(d, s);
         KOLO_TRY(read_rows(path, "id", KOLO_TABLE_I64, 1, image, &images, info->count));
-        if (box)
-            KOLO_TRY(read_rows(path, "box_source", KOLO_TABLE_F64, 4, box, &boxes, kolo_dataset_targets(d)->boxes));
+        if (box) KOLO_TRY(read_rows(path, "box_source", KOLO_TABLE_F64, 4, box, &boxes, kolo_dataset_targets(d)->boxes));
     }
     return 0;
 }
@@ -74,8 +72,7 @@ static void take_truth(kolo_detect_truth *to, const kolo_dataset *d, const doubl
                                  .crowd = t->box_flags[i] & KOLO_BOX_CROWD,
                                  .ignore = t->box_flags[i] & KOLO_BOX_DIFFICULT,
                                  .area = (double)t->box_area[i]};
-            const double stored[4] = {(double)t->box[i][0], (double)t->box[i][1], (double)t->box[i][2],
-                                      (double)t->box[i][3]};
+            const double stored[4] = {(double)t->box[i][0], (double)t->box[i][1], (double)t->box[i][2], (double)t->box[i][3]};
             if (given) memcpy(x->box, given[i], sizeof x->box);
             else kolo_detect_to_source(d, n, stored, x->box);
         }

@@ -7,10 +7,7 @@
 #include "kolo/error.h"
 #include "train/parts.h"
 
-const char *session_precision(const kolo_session *s)
-{
-    return kolo_option_find("precision")->choices[s->options->precision];
-}
+const char *session_precision(const kolo_session *s) { return kolo_option_find("precision")->choices[s->options->precision]; }
 
 /* One decision for the job: a rank that was given GPUs must not compute beside one that was given none. */
 static int any_granted(const kolo_session *s, bool *granted)
@@ -33,8 +30,7 @@ static int check_shared(kolo_session *s)
     if (!all) return rc;
     KOLO_TRY_GOTO(rc, kolo_launch_exchange(s->launch, s->device.uuid, size, all));
     s->gpu_ranks = 0;
-    for (int r = 0; r < l->size; r++)
-        s->gpu_ranks += l->node_of[r] == l->node && !memcmp(all + (size_t)r * size, s->device.uuid, size);
+    for (int r = 0; r < l->size; r++) s->gpu_ranks += l->node_of[r] == l->node && !memcmp(all + (size_t)r * size, s->device.uuid, size);
     for (int r = 1; r < l->size && !s->options->share_gpu && rc == 0; r++) {
         const char *uuid = all + (size_t)r * size;
         for (other = 0; other < r; other++)
@@ -62,8 +58,8 @@ int session_choose_device(kolo_session *s)
         return check_shared(s);
     }
     if (o->precision == KOLO_precision_fp16 || o->precision == KOLO_precision_tf32)
-        return kolo_fail(KOLO_ECONFIG, "precision=%s is for GPUs, and this runs on CPUs: set precision=%s",
-                         session_precision(s), o->precision == KOLO_precision_fp16 ? "bf16" : "f32");
+        return kolo_fail(KOLO_ECONFIG, "precision=%s is for GPUs, and this runs on CPUs: set precision=%s", session_precision(s),
+                         o->precision == KOLO_precision_fp16 ? "bf16" : "f32");
     return 0;
 }
 
@@ -94,8 +90,7 @@ static size_t host_bytes(const kolo_session *s)
         if (all > pixels) pixels = all;
     }
     size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(pixels * o->channels);
-    if (s->cuda && s->launch->size > 1 && (s->gpu_ranks > 1 || !strcmp(o->reducer, "staged")))
-        bytes += s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
+    if (s->cuda && s->launch->size > 1 && (s->gpu_ranks > 1 || !strcmp(o->reducer, "staged"))) bytes += s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
     return bytes;
 }
 
@@ -109,8 +104,7 @@ static int check_gpu(kolo_session *s)
                      "node %s, %s: the plan needs %zu bytes (%.2f GiB), %zu are free, %zu bytes short; lower "
                      "micro_batch (now %ld)%s%s",
                      s->launch->host, source, need, (double)need / 0x1p30, free_bytes, need - free_bytes, (long)s->rows,
-                     session_dtype(s) == KOLO_F32 ? ", use precision=bf16" : "",
-                     s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
+                     session_dtype(s) == KOLO_F32 ? ", use precision=bf16" : "", s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
 }
 
 int session_check_memory(kolo_session *s)
@@ -118,9 +112,7 @@ int session_check_memory(kolo_session *s)
     const char *source = "";
     const size_t *arena = s->plan->arena_bytes;
     size_t limit = kolo_memory_limit(&source), ranks = (size_t)s->launch->local_size;
-    size_t snapshot = s->launch->rank == 0 ? arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] +
-                                                 arena[KOLO_ARENA_STATE] + arena[KOLO_ARENA_EMA]
-                                           : 0;
+    size_t snapshot = s->launch->rank == 0 ? arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] + arena[KOLO_ARENA_EMA] : 0;
     if (s->cuda) KOLO_TRY(check_gpu(s));
     size_t need = ((s->cuda ? 0 : backend_bytes(s)) + host_bytes(s)) * ranks + snapshot;
     if (need <= limit) return 0;
@@ -142,9 +134,9 @@ void session_tell_device(const kolo_session *s)
 {
     const char *sums = s->comm ? kolo_comm_name(s->comm) : "none";
     if (s->cuda)
-        kolo_info("computing on %s (compute capability %d.%d), %s; sums over ranks: %s", s->device.name,
-                  s->device.major, s->device.minor, session_precision(s), sums);
+        kolo_info("computing on %s (compute capability %d.%d), %s; sums over ranks: %s", s->device.name, s->device.major, s->device.minor, session_precision(s),
+                  sums);
     else
-        kolo_info("computing on CPUs (%ld threads a rank, %s), %s; sums over ranks: %s", (long)s->options->threads,
-                  kolo_backend_version("cpu"), session_precision(s), sums);
+        kolo_info("computing on CPUs (%ld threads a rank, %s), %s; sums over ranks: %s", (long)s->options->threads, kolo_backend_version("cpu"),
+                  session_precision(s), sums);
 }

@@ -72,8 +72,7 @@ static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
         rc = kolo_loader_next(s->val_loader, &batch);
         if (rc != 0) break;
         rc = kolo_mirror_ask(&mirror, exec, g, &batch, logits);
-        for (int64_t i = 0; rc == 0 && i < batch.valid; i++)
-            add_row(sum, logits + i * classes, classes, batch.labels[i], s->options->loss == KOLO_loss_bce);
+        for (int64_t i = 0; rc == 0 && i < batch.valid; i++) add_row(sum, logits + i * classes, classes, batch.labels[i], s->options->loss == KOLO_loss_bce);
         kolo_loader_release(s->val_loader, &batch);
     }
     kolo_mirror_close(&mirror);
@@ -91,12 +90,8 @@ int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluatio
     KOLO_TRY((s->options->val_flip ? sum_mirrored : sum_metrics)(s, exec, sum));
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, SUMS, KOLO_WIRE_F64, KOLO_SUM));
     if ((int64_t)sum[ROWS] != s->val_samples)
-        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld", sum[ROWS],
-                         (long)s->val_samples);
-    *result = (kolo_evaluation){.loss = sum[LOSS] / sum[ROWS],
-                                .top1 = sum[TOP1] / sum[ROWS],
-                                .top5 = sum[TOP5] / sum[ROWS],
-                                .rows = s->val_samples,
-                                .seconds = kolo_time() - begin};
+        return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld", sum[ROWS], (long)s->val_samples);
+    *result = (kolo_evaluation){
+        .loss = sum[LOSS] / sum[ROWS], .top1 = sum[TOP1] / sum[ROWS], .top5 = sum[TOP5] / sum[ROWS], .rows = s->val_samples, .seconds = kolo_time() - begin};
     return 0;
 }

@@ -18,9 +18,9 @@ int session_plan_trial(kolo_session *s); /* the same by this rank alone */
 void session_free_plans(kolo_session *s);
 
 /* session_phase.c */
-int session_lay_phases(kolo_session *s); /* with the data known: phases, steps, where the run stands */
+int session_lay_phases(kolo_session *s);                                      /* with the data known: phases, steps, where the run stands */
 int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots); /* a rank's part of a batch into micro-batches */
-int session_resolve_batch(kolo_session *s); /* rows and slots of the phase that s->now says */
+int session_resolve_batch(kolo_session *s);                                   /* rows and slots of the phase that s->now says */
 /* 1: the run folder has a checkpoint, and *position is its; 0: none, or no run. Collective. */
 int session_position(const kolo_session *s, kolo_position *position);
 int session_largest(const kolo_session *s); /* the largest side of all phases; 0: none states any */

@@ -36,12 +36,7 @@ static int read_picture(reader *r, const char *path, uint8_t *to)
 /* One batch: the first `valid` rows are pictures. */
 static int compute(kolo_session *s, reader *r, const uint8_t *pixels, const int32_t *labels, const int64_t *samples, int64_t valid, float *logits)
 {
-    const kolo_batch batch = {.pixels = pixels,
-                              .labels = labels,
-                              .samples = samples,
-                              .rows = s->rows,
-                              .valid = valid,
-                              .valid_global = valid};
+    const kolo_batch batch = {.pixels = pixels, .labels = labels, .samples = samples, .rows = s->rows, .valid = valid, .valid_global = valid};
     if (s->options->val_flip) return kolo_mirror_ask(&r->mirror, s->exec, s->graph, &batch, logits);
     KOLO_TRY(kolo_exec_answer(s->exec, &batch));
     return kolo_exec_get(s->exec, "activation", s->graph->logits, logits);

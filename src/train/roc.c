@@ -128,8 +128,7 @@ static int measure_folds(const ranked *r, int64_t n, const kolo_pair_scores *oth
     if (v->folds == 1) {
         ranked *o = other ? rank(other) : NULL;
         if (!o)
-            return other ? KOLO_ECONFIG
-                         : kolo_fail(KOLO_EINPUT, "one fold of pairs: the threshold comes from other pairs (dev_train), which are not there");
+            return other ? KOLO_ECONFIG : kolo_fail(KOLO_EINPUT, "one fold of pairs: the threshold comes from other pairs (dev_train), which are not there");
         v->accuracy = accuracy_of(r, n, 0, best_threshold(o, other->count, -1));
         v->error = sqrt(v->accuracy * (1 - v->accuracy) / (double)n);
         free(o);
@@ -168,8 +167,9 @@ static double down(double y) { return TOP + SIDE * (1 - y); }
 
 static void draw_frame(FILE *f, const char *title, const kolo_verification *v)
 {
-    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"
-               "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+    fprintf(f,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"
+            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
             LEFT + SIDE + 30, TOP + SIDE + 60);
     for (int i = 0; i <= 10; i += 2) {
         const double at = i / 10.0;

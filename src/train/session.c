@@ -25,21 +25,17 @@ static int parse_channels(const char *key, const char *text, int64_t channels, f
     for (const char *p = text; *p && n < 4; n++) {
         char *end;
         values[n] = strtof(p, &end);
-        if (end == p || (*end && *end != ','))
-            return kolo_fail(KOLO_ECONFIG, "%s=%s is not a list of numbers such as 0.485,0.456,0.406", key, text);
+        if (end == p || (*end && *end != ',')) return kolo_fail(KOLO_ECONFIG, "%s=%s is not a list of numbers such as 0.485,0.456,0.406", key, text);
         p = *end ? end + 1 : end;
     }
-    if (n != channels)
-        return kolo_fail(KOLO_ECONFIG, "%s=%s has %d numbers, the pictures have %ld channels", key, text, n,
-                         (long)channels);
+    if (n != channels) return kolo_fail(KOLO_ECONFIG, "%s=%s has %d numbers, the pictures have %ld channels", key, text, n, (long)channels);
     return 0;
 }
 
 static char *channels_text(const float *values, int64_t channels)
 {
     char text[96] = "";
-    for (int64_t c = 0; c < channels; c++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.9g", c ? "," : "", (double)values[c]);
+    for (int64_t c = 0; c < channels; c++) snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.9g", c ? "," : "", (double)values[c]);
     return kolo_strdup(text);
 }
 
@@ -49,8 +45,9 @@ static int check_task(const kolo_session *s, const kolo_dataset *set, const char
     const kolo_dataset_info *info = set ? kolo_dataset_get_info(set) : NULL;
     const bool boxes = s->task != KOLO_TASK_CLASSIFY;
     if (!info || strstr(info->task, boxes ? "detection" : "classification")) return 0;
-    return kolo_fail(KOLO_EINPUT, "%s: %s is packed for %s and has no %s for each sample, which model=%s needs; pack a "
-                                  "source that has them",
+    return kolo_fail(KOLO_EINPUT,
+                     "%s: %s is packed for %s and has no %s for each sample, which model=%s needs; pack a "
+                     "source that has them",
                      folder, info->name, info->task, boxes ? "boxes" : "class", s->options->model);
 }
 
@@ -65,11 +62,9 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     if (info) {
         snprintf(s->data_uuid, sizeof s->data_uuid, "%s", info->uuid);
         if (o->classes && o->classes < info->classes && !*o->pairs) /* pairs may be of anybody */
-            return kolo_fail(KOLO_ECONFIG, "classes=%ld, but the data set %s has %d classes", (long)o->classes,
-                             info->name, info->classes);
+            return kolo_fail(KOLO_ECONFIG, "classes=%ld, but the data set %s has %d classes", (long)o->classes, info->name, info->classes);
         if (o->channels && o->channels < info->channels)
-            return kolo_fail(KOLO_ECONFIG, "channels=%ld, but the pictures of %s have %d channels", (long)o->channels,
-                             info->name, info->channels);
+            return kolo_fail(KOLO_ECONFIG, "channels=%ld, but the pictures of %s have %d channels", (long)o->channels, info->name, info->channels);
         if (s->train_set && s->val_set) {
             const kolo_dataset_info *v = kolo_dataset_get_info(s->val_set);
             if (v->classes != info->classes || v->channels > info->channels)
@@ -87,8 +82,7 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     s->height = o->size ? o->size : stored ? info->height : model->height;
     s->width = o->size ? o->size : stored ? info->width : model->width;
     if (!o->size && s->height == s->width) o->size = s->height;
-    for (int c = 0; c < 4; c++)
-        s->mean[c] = info ? info->mean[c] : 0.5f, s->std[c] = info && info->std[c] > 0 ? info->std[c] : 0.25f;
+    for (int c = 0; c < 4; c++) s->mean[c] = info ? info->mean[c] : 0.5f, s->std[c] = info && info->std[c] > 0 ? info->std[c] : 0.25f;
     kolo_model_pixels(model, s->mean, s->std);
     if (*o->mean) KOLO_TRY(parse_channels("mean", o->mean, o->channels, s->mean));
     else set_text(&o->mean, channels_text(s->mean, o->channels));
@@ -96,8 +90,7 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     else set_text(&o->std, channels_text(s->std, o->channels));
     for (int64_t c = 0; c < o->channels; c++)
         if (!(s->std[c] > 1e-6f) || !isfinite(s->std[c]) || !isfinite(s->mean[c]))
-            return kolo_fail(KOLO_ECONFIG, "mean=%s std=%s: every channel needs a finite mean and a deviation above 0",
-                             o->mean, o->std);
+            return kolo_fail(KOLO_ECONFIG, "mean=%s std=%s: every channel needs a finite mean and a deviation above 0", o->mean, o->std);
     return 0;
 }
 
@@ -144,11 +137,11 @@ static int choose_threads(kolo_session *s)
 /* Every rank has gradients, and an optimizer, of its own. */
 static int check_adasum(const kolo_options *o)
 {
-    const char *with = o->compression != KOLO_compression_none       ? "compression"
-                       : o->bn == KOLO_bn_sync                       ? "bn=sync"
-                       : o->noise_scale                              ? "noise_scale=true"
+    const char *with = o->compression != KOLO_compression_none                    ? "compression"
+                       : o->bn == KOLO_bn_sync                                    ? "bn=sync"
+                       : o->noise_scale                                           ? "noise_scale=true"
                        : o->loss_scale > 0 || o->precision == KOLO_precision_fp16 ? "loss scaling"
-                                                                     : NULL;
+                                                                                  : NULL;
     if (!kolo_is_adasum(o) || !with) return 0;
     return kolo_fail(KOLO_ECONFIG, "reduce=%s combines steps that every rank forms by itself, %s is for gradients of all ranks: take one of them",
                      kolo_option_find("reduce")->choices[o->reduce], with);
@@ -158,17 +151,11 @@ static int check_adasum(const kolo_options *o)
 static int check_options(const kolo_options *o)
 {
     if (o->crop_area_min > o->crop_area_max)
-        return kolo_fail(KOLO_ECONFIG, "crop_area_min=%g is larger than crop_area_max=%g", o->crop_area_min,
-                         o->crop_area_max);
-    if (o->ema >= 1)
-        return kolo_fail(KOLO_ECONFIG, "ema=%g would never take up a weight: give a decay below 1, such as 0.999",
-                         o->ema);
-    if (o->label_smoothing >= 1)
-        return kolo_fail(KOLO_ECONFIG, "label_smoothing=%g leaves nothing of the label: give less than 1",
-                         o->label_smoothing);
+        return kolo_fail(KOLO_ECONFIG, "crop_area_min=%g is larger than crop_area_max=%g", o->crop_area_min, o->crop_area_max);
+    if (o->ema >= 1) return kolo_fail(KOLO_ECONFIG, "ema=%g would never take up a weight: give a decay below 1, such as 0.999", o->ema);
+    if (o->label_smoothing >= 1) return kolo_fail(KOLO_ECONFIG, "label_smoothing=%g leaves nothing of the label: give less than 1", o->label_smoothing);
     if (o->mosaic_scale_min > o->mosaic_scale_max)
-        return kolo_fail(KOLO_ECONFIG, "mosaic_scale_min=%g is larger than mosaic_scale_max=%g", o->mosaic_scale_min,
-                         o->mosaic_scale_max);
+        return kolo_fail(KOLO_ECONFIG, "mosaic_scale_min=%g is larger than mosaic_scale_max=%g", o->mosaic_scale_min, o->mosaic_scale_max);
     KOLO_TRY(check_adasum(o));
     KOLO_TRY(kolo_compression_check(o));
     return kolo_optim_check(o);

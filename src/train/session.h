@@ -27,36 +27,34 @@ typedef struct kolo_shape {
 } kolo_shape;
 
 enum kolo_session_part {
-    KOLO_SESSION_TRAIN = 1, /* training graph, plan; executor and loader unless PLAN_ONLY */
-    KOLO_SESSION_EVAL = 2,  /* evaluation graph, plan, executor, validation loader; without TRAIN they are graph, plan and exec, else the eval_ ones */
-    KOLO_SESSION_NO_DATA =
-        4, /* no data set is opened and no loader made: shapes come from options and the model's usual input */
-    KOLO_SESSION_PLAN_ONLY = 8, /* no memory, no comm, no executor */
+    KOLO_SESSION_TRAIN = 1,      /* training graph, plan; executor and loader unless PLAN_ONLY */
+    KOLO_SESSION_EVAL = 2,       /* evaluation graph, plan, executor, validation loader; without TRAIN they are graph, plan and exec, else the eval_ ones */
+    KOLO_SESSION_NO_DATA = 4,    /* no data set is opened and no loader made: shapes come from options and the model's usual input */
+    KOLO_SESSION_PLAN_ONLY = 8,  /* no memory, no comm, no executor */
     KOLO_SESSION_DATA_ONLY = 16, /* data sets alone: kolo_session_loader is all that one can ask for */
 };
 
 typedef struct kolo_session {
-    kolo_options
-        *options; /* borrowed; resolved here: classes, channels, size, val_size, micro_batch, threads, mean, std */
-    kolo_launch *launch; /* borrowed */
-    int ranks;           /* planned for */
-    bool cuda;           /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
+    kolo_options *options; /* borrowed; resolved here: classes, channels, size, val_size, micro_batch, threads, mean, std */
+    kolo_launch *launch;   /* borrowed */
+    int ranks;             /* planned for */
+    bool cuda;             /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
     kolo_device device;
     int device_index, gpu_ranks; /* gpu_ranks: of this node on this GPU */
     size_t device_bytes;         /* that were free on it before this session took any */
     bool staged;                 /* GPUs' gradients travel through host memory */
-    enum kolo_task task; /* the model's */
-    int64_t plain_epoch; /* detectors: the first without mosaic, and with L1 */
-    int64_t rows;        /* micro-batch, in the phase that is open */
-    int slots;           /* micro-batches a rank and step, likewise */
-    int64_t eval_rows;   /* a rank's part of an evaluation's batch: the smallest micro-batch of the run */
-    int64_t height, width; /* of pictures, where neither phases nor val_size say otherwise */
+    enum kolo_task task;         /* the model's */
+    int64_t plain_epoch;         /* detectors: the first without mosaic, and with L1 */
+    int64_t rows;                /* micro-batch, in the phase that is open */
+    int slots;                   /* micro-batches a rank and step, likewise */
+    int64_t eval_rows;           /* a rank's part of an evaluation's batch: the smallest micro-batch of the run */
+    int64_t height, width;       /* of pictures, where neither phases nor val_size say otherwise */
     float mean[4], std[4];
     kolo_dataset *train_set, *val_set;
     kolo_stage *stage[2]; /* of training, validation; NULL: read where they are */
     kolo_cache *cache[2]; /* likewise */
-    int parts;                           /* as opened */
-    kolo_phase *phase;                   /* [phases]; the training loader is of the one that is open now */
+    int parts;            /* as opened */
+    kolo_phase *phase;    /* [phases]; the training loader is of the one that is open now */
     int phases, now;
     int64_t unit;                        /* batch=auto: the batch was chosen, as a multiple of this; 0: it was given */
     int64_t samples, val_samples, steps; /* steps: of the whole run */

@@ -33,9 +33,8 @@ static int stage(kolo_session *s, const char *source, kolo_stage **stage, bool t
     KOLO_TRY(kolo_stage_open(stage, &config));
     kolo_stage_get_info(*stage, &info);
     if (info.shards == 0) return 0; /* nothing to copy, as stage=auto has said */
-    kolo_info("%s is staged in %s: of %d shards %d copied (%.1f MB), %d there already, %d read from the source; %.1f s",
-              source, kolo_stage_folder(*stage), info.shards, info.copied, (double)info.bytes / 1e6, info.reused,
-              info.linked, kolo_time() - begin);
+    kolo_info("%s is staged in %s: of %d shards %d copied (%.1f MB), %d there already, %d read from the source; %.1f s", source, kolo_stage_folder(*stage),
+              info.shards, info.copied, (double)info.bytes / 1e6, info.reused, info.linked, kolo_time() - begin);
     return 0;
 }
 
@@ -51,13 +50,12 @@ static int cache(const kolo_session *s, kolo_dataset *set, kolo_cache **cache, b
     kolo_cache_get_info(*cache, &info);
     kolo_info("%s is in memory, one copy a node: /dev/shm%s, %.1f MB, samples %lld to %lld, %lld of %lld pieces filled "
               "by this rank; %.1f s",
-              kolo_dataset_get_info(set)->name, info.name, (double)info.bytes / 1e6, (long long)first, (long long)last,
-              (long long)info.filled, (long long)info.pieces, kolo_time() - begin);
+              kolo_dataset_get_info(set)->name, info.name, (double)info.bytes / 1e6, (long long)first, (long long)last, (long long)info.filled,
+              (long long)info.pieces, kolo_time() - begin);
     return 0;
 }
 
-static int open_split(kolo_session *s, const char *folder, kolo_dataset **set, kolo_stage **staged, kolo_cache **cached,
-                      bool train, int parts)
+static int open_split(kolo_session *s, const char *folder, kolo_dataset **set, kolo_stage **staged, kolo_cache **cached, bool train, int parts)
 {
     const kolo_options *o = s->options;
     const bool reads = !(parts & KOLO_SESSION_PLAN_ONLY);
@@ -74,15 +72,13 @@ int session_open_data(kolo_session *s, int parts)
     kolo_options *o = s->options;
     bool synthetic = !strcmp(o->data, "synthetic");
     if ((parts & KOLO_SESSION_TRAIN) && !(parts & KOLO_SESSION_NO_DATA) && !synthetic) {
-        if (!*o->data)
-            return kolo_fail(KOLO_ECONFIG,
-                             "no training data: give data=DIR (a folder made by kolo-pack) or data=synthetic");
+        if (!*o->data) return kolo_fail(KOLO_ECONFIG, "no training data: give data=DIR (a folder made by kolo-pack) or data=synthetic");
         KOLO_TRY(open_split(s, o->data, &s->train_set, &s->stage[0], &s->cache[0], true, parts));
     }
     if (parts & KOLO_SESSION_NO_DATA) return 0;
-    if (!strcmp(o->val, "synthetic")) return kolo_fail(KOLO_ECONFIG, "val=synthetic: noise has nothing to be found; give val=DIR (a folder made by kolo-pack) or val=none");
-    if (*o->val && strcmp(o->val, "none"))
-        KOLO_TRY(open_split(s, o->val, &s->val_set, &s->stage[1], &s->cache[1], false, parts));
+    if (!strcmp(o->val, "synthetic"))
+        return kolo_fail(KOLO_ECONFIG, "val=synthetic: noise has nothing to be found; give val=DIR (a folder made by kolo-pack) or val=none");
+    if (*o->val && strcmp(o->val, "none")) KOLO_TRY(open_split(s, o->val, &s->val_set, &s->stage[1], &s->cache[1], false, parts));
     return 0;
 }
 
@@ -123,39 +119,36 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
     const kolo_options *o = s->options;
     const kolo_sides sides = train ? s->phase[s->now].sides : (kolo_sides){0};
     const int64_t side = train ? sides.high : o->val_size;
-    kolo_loader_config config = {.dataset = train ? s->train_set : s->val_set,
-                                 .synthetic_count = s->samples,
-                                 .channels = (int)o->channels,
-                                 .height = (int)(side ? side : s->height),
-                                 .width = (int)(side ? side : s->width),
-                                 .sides = sides,
-                                 .classes = !train && *o->pairs ? INT_MAX : (int)o->classes,
-                                 .train = train,
-                                 .seed = (uint64_t)o->seed,
-                                 .shuffle = o->shuffle,
-                                 .node_of = s->launch->node_of,
-                                 .max_bad = o->max_bad,
-                                 .batch = train ? kolo_session_batch(s) : s->eval_rows * s->ranks,
-                                 .rank = s->launch->rank,
-                                 .ranks = s->ranks,
-                                 .tail = train ? o->tail : KOLO_tail_pad,
-                                 .crop = o->crop,
-                                 .crop_pad = (int)o->crop_pad,
-                                 .area_min = o->crop_area_min,
-                                 .area_max = o->crop_area_max,
-                                 .flip = train && o->flip,
-                                 .augment = train ? o->augment : NULL,
-                                 .interpolation = o->interpolation,
-                                 .repeat = (int)o->repeat,
-                                 .mix = {.mixup = o->mixup,
-                                         .cutmix = o->cutmix,
-                                         .probability = o->mix_probability,
-                                         .cutmix_share = o->cutmix_share,
-                                         .by_pair = o->mix == KOLO_mix_pair},
-                                 .readers = (int)o->readers,
-                                 .prefetch = (int)o->prefetch,
-                                 .serve = train ? o->serve : NULL,
-                                 .serve_wait = o->serve_wait};
+    kolo_loader_config config = {
+        .dataset = train ? s->train_set : s->val_set,
+        .synthetic_count = s->samples,
+        .channels = (int)o->channels,
+        .height = (int)(side ? side : s->height),
+        .width = (int)(side ? side : s->width),
+        .sides = sides,
+        .classes = !train && *o->pairs ? INT_MAX : (int)o->classes,
+        .train = train,
+        .seed = (uint64_t)o->seed,
+        .shuffle = o->shuffle,
+        .node_of = s->launch->node_of,
+        .max_bad = o->max_bad,
+        .batch = train ? kolo_session_batch(s) : s->eval_rows * s->ranks,
+        .rank = s->launch->rank,
+        .ranks = s->ranks,
+        .tail = train ? o->tail : KOLO_tail_pad,
+        .crop = o->crop,
+        .crop_pad = (int)o->crop_pad,
+        .area_min = o->crop_area_min,
+        .area_max = o->crop_area_max,
+        .flip = train && o->flip,
+        .augment = train ? o->augment : NULL,
+        .interpolation = o->interpolation,
+        .repeat = (int)o->repeat,
+        .mix = {.mixup = o->mixup, .cutmix = o->cutmix, .probability = o->mix_probability, .cutmix_share = o->cutmix_share, .by_pair = o->mix == KOLO_mix_pair},
+        .readers = (int)o->readers,
+        .prefetch = (int)o->prefetch,
+        .serve = train ? o->serve : NULL,
+        .serve_wait = o->serve_wait};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     if (s->task != KOLO_TASK_CLASSIFY) set_boxes(s, &config);
@@ -170,8 +163,7 @@ static int pin(const kolo_session *s, const kolo_loader *loader)
 {
     void *base;
     size_t bytes;
-    for (int i = 0; kolo_loader_memory(loader, i, &base, &bytes); i++)
-        KOLO_TRY(kolo_backend_pin(s->backend, base, bytes));
+    for (int i = 0; kolo_loader_memory(loader, i, &base, &bytes); i++) KOLO_TRY(kolo_backend_pin(s->backend, base, bytes));
     return 0;
 }
 

@@ -11,8 +11,8 @@ int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots)
     const kolo_phase *p = &s->phase[phase];
     int64_t below = p->batch - p->batch % s->ranks, local = p->batch / s->ranks;
     if (p->batch != below)
-        return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks; the nearest that can: %ld",
-                         (long)p->batch, s->ranks, (long)(below ? below : s->ranks));
+        return kolo_fail(KOLO_ECONFIG, "batch=%ld cannot be divided over %d ranks; the nearest that can: %ld", (long)p->batch, s->ranks,
+                         (long)(below ? below : s->ranks));
     if (!o->micro_batch && (o->bn == KOLO_bn_ghost || o->reduce == KOLO_reduce_canonical))
         return kolo_fail(KOLO_ECONFIG,
                          "%s needs micro_batch=N, the sample block whose statistics and gradients are formed together "
@@ -20,12 +20,10 @@ int session_cut(const kolo_session *s, int phase, int64_t *rows, int *slots)
                          o->bn == KOLO_bn_ghost ? "bn=ghost" : "reduce=canonical");
     *rows = o->micro_batch ? o->micro_batch : local;
     if (local % *rows)
-        return kolo_fail(KOLO_ECONFIG,
-                         "micro_batch=%ld does not divide the %ld pictures of a rank (batch=%ld on %d ranks)",
-                         (long)*rows, (long)local, (long)p->batch, s->ranks);
+        return kolo_fail(KOLO_ECONFIG, "micro_batch=%ld does not divide the %ld pictures of a rank (batch=%ld on %d ranks)", (long)*rows, (long)local,
+                         (long)p->batch, s->ranks);
     if (local / *rows > KOLO_MAX_SLOTS)
-        return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch",
-                         (long)(local / *rows), KOLO_MAX_SLOTS);
+        return kolo_fail(KOLO_ECONFIG, "%ld micro-batches a step; at most %d: raise micro_batch", (long)(local / *rows), KOLO_MAX_SLOTS);
     *slots = (int)(local / *rows);
     return 0;
 }
@@ -119,4 +117,3 @@ int kolo_session_enter(kolo_session *s, int phase)
     KOLO_TRY(session_resolve_batch(s));
     return session_renew_loader(s);
 }
-

@@ -79,7 +79,9 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                                 .width = shape->width,
                                 .channels = o->channels,
                                 .classes = o->classes,
-                                .words = boxes ? 1 + 5 * o->max_boxes : mixes ? 3 : 0,
+                                .words = boxes   ? 1 + 5 * o->max_boxes
+                                         : mixes ? 3
+                                                 : 0,
                                 .shortcut = o->shortcut,
                                 .zero_init_residual = o->zero_init_residual,
                                 .blur = o->blur_pool,
@@ -104,8 +106,10 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
 static int check_sizes(const kolo_session *s, const kolo_graph *g, const kolo_shape *shape)
 {
     if (kolo_graph_parameters(g) == kolo_graph_parameters(s->graph)) return 0;
-    return kolo_fail(KOLO_ECONFIG, "model=%s has weights whose number depends on the picture: %ld pixels beside %ld x %ld is not possible (size, val_size, size_ramp, multi_scale)",
-                     s->options->model, (long)shape->height, (long)s->shape[0].width, (long)s->shape[0].height);
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "model=%s has weights whose number depends on the picture: %ld pixels beside %ld x %ld is not possible (size, val_size, size_ramp, multi_scale)",
+        s->options->model, (long)shape->height, (long)s->shape[0].width, (long)s->shape[0].height);
 }
 
 static int make_graphs(kolo_session *s)

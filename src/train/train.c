@@ -80,8 +80,7 @@ static int agree_to_stop(trainer *t, bool *stop)
     int64_t step = t->position.step;
     *stop = t->options->stop_step && step >= t->options->stop_step;
     if (step < t->next_poll) return 0;
-    double now = kolo_time(),
-           per_step = (now - t->last_poll_time) / (double)(step - t->last_poll > 0 ? step - t->last_poll : 1);
+    double now = kolo_time(), per_step = (now - t->last_poll_time) / (double)(step - t->last_poll > 0 ? step - t->last_poll : 1);
     double interval = per_step > 0 ? 0.2 / per_step : 1;
     if (t->session.staged) KOLO_TRY(settle(t)); /* no bucket is then on its way through the host's half of comm */
     int64_t word[2] = {t->asked(), -(int64_t)(interval < 1 ? 1 : interval > 1000 ? 1000 : interval)};
@@ -103,15 +102,13 @@ static int one_step(trainer *t)
     KOLO_TRY(kolo_loader_next(s->loader, &batch));
     int64_t step = t->position.step;
     const double time = kolo_phase_time(s->phase, s->phases, step), end = kolo_phase_time(s->phase, s->phases, step + 1),
-                 all = kolo_phase_time(s->phase, s->phases, s->steps),
-                 unit = t->options->steps ? 1 : (double)s->phase[0].steps_per_epoch;
+                 all = kolo_phase_time(s->phase, s->phases, s->steps), unit = t->options->steps ? 1 : (double)s->phase[0].steps_per_epoch;
     const kolo_detector *detector = kolo_detector_find(s->task);
     kolo_step parameters = {.step = step,
                             .seed = (uint64_t)t->options->seed,
                             .epoch = batch.epoch,
                             .l1 = detector && detector->l1 && batch.epoch >= s->plain_epoch,
-                            .lr = (float)(kolo_learning_rate(t->options, time, all, unit) *
-                                          kolo_rate_scale(t->options, kolo_session_batch(s))),
+                            .lr = (float)(kolo_learning_rate(t->options, time, all, unit) * kolo_rate_scale(t->options, kolo_session_batch(s))),
                             .momentum = (float)kolo_momentum(t->options, time, all),
                             .weight_decay = (float)t->options->weight_decay,
                             .ema_decay = (float)kolo_ema_decay(t->options, step + 1, end, unit)};
@@ -163,9 +160,8 @@ static int loop(trainer *t)
             KOLO_TRY(settle(t));
             if (t->position.step > t->epoch.first) KOLO_TRY(trainer_tell_epoch(t));
             KOLO_TRY(save(t));
-            return kolo_fail(KOLO_EREQUEUE,
-                             "stopped on request after step %ld of %ld; the same command goes on from there",
-                             (long)t->position.step, (long)s->steps);
+            return kolo_fail(KOLO_EREQUEUE, "stopped on request after step %ld of %ld; the same command goes on from there", (long)t->position.step,
+                             (long)s->steps);
         }
         KOLO_TRY(one_step(t));
         int64_t step = t->position.step, epoch, within;
@@ -203,8 +199,7 @@ static int finish(trainer *t, int rc)
 static int run(trainer *t)
 {
     bool validates = *t->options->val && strcmp(t->options->val, "none");
-    KOLO_TRY(kolo_session_open(&t->session, t->options, t->launch,
-                               KOLO_SESSION_TRAIN | (validates ? KOLO_SESSION_EVAL : 0)));
+    KOLO_TRY(kolo_session_open(&t->session, t->options, t->launch, KOLO_SESSION_TRAIN | (validates ? KOLO_SESSION_EVAL : 0)));
     if (speaks(t) && !validates) kolo_info("no validation data (val=): top-1 is not measured");
     KOLO_TRY(trainer_begin(t));
     if (t->position.step >= t->session.steps) {
@@ -213,17 +208,13 @@ static int run(trainer *t)
         return trainer_tell_complete(t);
     }
     KOLO_TRY(trainer_tell_start(t));
-    if (t->position.step)
-        kolo_info("resuming %s after step %ld of %ld", t->options->run, (long)t->position.step, (long)t->session.steps);
+    if (t->position.step) kolo_info("resuming %s after step %ld of %ld", t->options->run, (long)t->position.step, (long)t->session.steps);
     return loop(t);
 }
 
 int kolo_train(kolo_launch *launch, kolo_options *options, bool (*asked)(void))
 {
-    if (!*options->run)
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
+    if (!*options->run) return kolo_fail(KOLO_ECONFIG, "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
     if (!options->steps && !options->epochs) return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");
     trainer t = {.options = options, .launch = launch, .asked = asked, .started = kolo_time(), .raw_top1 = -1, .loss_scale = 1};
     int rc = finish(&t, run(&t));

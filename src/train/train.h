@@ -13,7 +13,7 @@ int kolo_train(kolo_launch *launch, kolo_options *options, bool (*asked)(void));
 typedef struct kolo_evaluation {
     double loss, top1, top5; /* of a detector: 0 (it has none), AP, AP50 */
     double line[12];         /* of a detector: kolo_ap's */
-    double voc[2];           /* of a detector, at IoU .5: VOC's mean AP by the rule of 2007 (eleven points) and of 2010; -1: nothing counts, or the boxes are COCO's */
+    double voc[2]; /* of a detector, at IoU .5: VOC's mean AP by the rule of 2007 (eleven points) and of 2010; -1: nothing counts, or the boxes are COCO's */
     int64_t rows;
     double seconds;
 } kolo_evaluation;

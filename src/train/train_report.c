@@ -26,8 +26,7 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     s->top1 = evaluated ? t->evaluation.top1 : -1;
     s->top5 = evaluated ? t->evaluation.top5 : -1;
     s->best_top1 = t->position.best_top1;
-    if (steps > 0)
-        s->img_per_s = (double)t->pictures / seconds, s->wait_share = t->waited / seconds;
+    if (steps > 0) s->img_per_s = (double)t->pictures / seconds, s->wait_share = t->waited / seconds;
     s->wall_seconds = wall;
     s->ranks = t->launch->size;
     s->nodes = t->launch->nodes;
@@ -68,9 +67,8 @@ int trainer_tell_start(trainer *t)
     return kolo_events_write(t->events, "start",
                              "\"step\":%ld,\"restarts\":%ld,\"ranks\":%d,\"nodes\":%d,\"threads\":%ld,\"version\":\"%"
                              "s\",\"launch\":\"%s\",\"plan_hash\":\"%016lx\"",
-                             (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes,
-                             (long)t->options->threads, KOLO_VERSION, t->launch->method,
-                             (unsigned long)t->session.plan->hash);
+                             (long)t->position.step, (long)t->position.restarts, t->launch->size, t->launch->nodes, (long)t->options->threads, KOLO_VERSION,
+                             t->launch->method, (unsigned long)t->session.plan->hash);
 }
 
 int trainer_tell(trainer *t, const kolo_metrics *m)
@@ -98,8 +96,7 @@ int trainer_tell(trainer *t, const kolo_metrics *m)
     KOLO_TRY(kolo_events_step(t->events, &event));
     if (m->loss_scale == t->loss_scale) return 0;
     t->loss_scale = m->loss_scale;
-    return kolo_events_write(t->events, "loss_scale", "\"step\":%ld,\"scale\":%.9g,\"skipped\":%ld",
-                             (long)i->step + 1, m->loss_scale, (long)m->skipped);
+    return kolo_events_write(t->events, "loss_scale", "\"step\":%ld,\"scale\":%.9g,\"skipped\":%ld", (long)i->step + 1, m->loss_scale, (long)m->skipped);
 }
 
 int trainer_tell_epoch(trainer *t)
@@ -130,16 +127,15 @@ int trainer_tell_evaluation(trainer *t, bool best)
     const long step = (long)t->position.step;
     if (!speaks(t)) return 0;
     if (t->session.task != KOLO_TASK_CLASSIFY) {
-        kolo_progress_note(t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f (%ld pictures, %.1f s)%s", step,
-                           e->line[0], e->line[1], e->line[2], e->line[8], (long)e->rows, e->seconds, so_far);
-        return kolo_events_write(t->events, "eval",
-                                 "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,\"ap_raw\":%.9g,\"rows\":%ld", step,
+        kolo_progress_note(t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f (%ld pictures, %.1f s)%s", step, e->line[0], e->line[1],
+                           e->line[2], e->line[8], (long)e->rows, e->seconds, so_far);
+        return kolo_events_write(t->events, "eval", "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,\"ap_raw\":%.9g,\"rows\":%ld", step,
                                  e->line[0], e->line[1], e->line[2], e->line[8], t->raw_top1, (long)e->rows);
     }
-    kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s", step,
-                       e->loss, e->top1, e->top5, (long)e->rows, e->seconds, so_far);
-    return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld",
-                             step, e->loss, e->top1, e->top5, t->raw_top1, (long)e->rows);
+    kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s", step, e->loss, e->top1, e->top5,
+                       (long)e->rows, e->seconds, so_far);
+    return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld", step, e->loss, e->top1,
+                             e->top5, t->raw_top1, (long)e->rows);
 }
 
 static const char nothing[] = "nothing: the run is complete";
@@ -162,10 +158,7 @@ int trainer_tell_end(trainer *t, int rc)
     snprintf(reason, sizeof reason, "%s", rc < 0 ? kolo_error_text() : "");
     const char *state = rc == 0 ? "done" : rc == KOLO_EREQUEUE ? "requeue" : "failed";
     if (t->session.plan) {
-        fill_summary(t, state,
-                     rc == 0               ? nothing
-                     : rc == KOLO_EREQUEUE ? "run the same command (or let Slurm requeue the job)"
-                                           : reason);
+        fill_summary(t, state, rc == 0 ? nothing : rc == KOLO_EREQUEUE ? "run the same command (or let Slurm requeue the job)" : reason);
         kolo_summary_write(t->options->run, &t->summary);
     }
     if (t->events) kolo_events_write(t->events, state, "\"step\":%ld", (long)t->position.step);

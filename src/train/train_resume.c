@@ -120,7 +120,8 @@ static int check_ranks(trainer *t)
     while (odd < WORDS && crc[odd] == -crc[WORDS + odd]) odd++;
     if (odd == WORDS) return 0;
     if (odd == MATH)
-        return kolo_fail(KOLO_ECONFIG, "the ranks were started with different options that change the numbers: give all the same recipe, environment and words");
+        return kolo_fail(KOLO_ECONFIG,
+                         "the ranks were started with different options that change the numbers: give all the same recipe, environment and words");
     if (odd >= COMMON)
         return kolo_fail(KOLO_ECONFIG, "the ranks were started with different %s: give all the same recipe, environment and words", common[odd - COMMON]);
     return kolo_fail(KOLO_ECONFIG, "%s=%s is another data set on some of the nodes: give a folder that all nodes share, or copies of one",
@@ -147,8 +148,7 @@ static int load_carried(trainer *t, const char *path)
     if (outcome == LOST && !own) return kolo_fail(KOLO_EINPUT, "%s: another rank found nothing that fits in what the checkpoint carries", path);
     if (outcome == LOST && speaks(t))
         kolo_warn("%s was written by another grid: %s", path,
-                  kolo_is_adasum(t->options) ? "every rank goes on with the optimizer state of rank 0"
-                                             : "what compression still held back is lost");
+                  kolo_is_adasum(t->options) ? "every rank goes on with the optimizer state of rank 0" : "what compression still held back is lost");
     return 0;
 }
 
@@ -157,9 +157,8 @@ static int resume(trainer *t, const char *path)
     kolo_session *s = &t->session;
     int64_t epoch, within;
     if (strcmp(t->position.data_uuid, s->data_uuid))
-        return kolo_fail(KOLO_ECONFIG,
-                         "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder",
-                         t->options->run, t->position.data_uuid, t->options->data, s->data_uuid);
+        return kolo_fail(KOLO_ECONFIG, "%s was trained on data set %s, data=%s is %s: give the same data, or another run folder", t->options->run,
+                         t->position.data_uuid, t->options->data, s->data_uuid);
     KOLO_TRY(kolo_session_enter(s, kolo_session_at(s, t->position.step, &epoch, &within)));
     KOLO_TRY(kolo_checkpoint_load(path, s->exec, s->plan));
     KOLO_TRY(load_carried(t, path));
@@ -208,7 +207,8 @@ static int check_init(trainer *t)
     }
     free(sum);
     if (rc < 0 || !*odd) return rc;
-    return kolo_fail(KOLO_ECONFIG, "init=%s is not the same file on all ranks; it differs from rank 0's on: %s. Put it where all nodes see it", t->options->init, odd);
+    return kolo_fail(KOLO_ECONFIG, "init=%s is not the same file on all ranks; it differs from rank 0's on: %s. Put it where all nodes see it",
+                     t->options->init, odd);
 }
 
 static int begin(trainer *t)
@@ -221,10 +221,7 @@ static int begin(trainer *t)
     KOLO_TRY(kolo_exec_initialise(s->exec, (uint64_t)o->seed));
     if (*o->init) KOLO_TRY(check_init(t));
     if (*o->init) KOLO_TRY(kolo_weights_import(o->init, s->exec, s->plan, o->init_head));
-    t->position = (kolo_position){.batch = o->batch,
-                                  .samples = s->samples,
-                                  .seed = (uint64_t)o->seed,
-                                  .best_top1 = -1};
+    t->position = (kolo_position){.batch = o->batch, .samples = s->samples, .seed = (uint64_t)o->seed, .best_top1 = -1};
     snprintf(t->position.data_uuid, sizeof t->position.data_uuid, "%s", s->data_uuid);
     snprintf(t->position.model, sizeof t->position.model, "%s", o->model);
     return 0;

@@ -31,20 +31,20 @@ typedef struct trainer {
     /* agreement to stop */
     int64_t next_poll, last_poll;
     double last_poll_time;
-    double started;     /* this start, seconds */
-    double waited;      /* loader wait of this start until the last step, seconds */
+    double started;       /* this start, seconds */
+    double waited;        /* loader wait of this start until the last step, seconds */
     double waited_before; /* of it, in the loaders of earlier phases */
     int64_t pictures;     /* of this start's steps */
     kolo_noise noise;
     issue issued[KOLO_EXEC_AHEAD + 1]; /* step number i in [i % (KOLO_EXEC_AHEAD + 1)] */
-    int untold;         /* steps issued, not told */
-    double told_at;     /* time: when the last step was told, or the first of a row was begun */
-    double loss;        /* of the last step that was told, mean */
-    double loss_scale;  /* after it */
-    int64_t first_step; /* of this start */
-    int64_t saved;      /* the step of the newest checkpoint, -1: there is none */
-    kolo_epoch epoch;   /* what its loaders did */
-    bool complete;      /* the run was complete already: its figures stand */
+    int untold;                        /* steps issued, not told */
+    double told_at;                    /* time: when the last step was told, or the first of a row was begun */
+    double loss;                       /* of the last step that was told, mean */
+    double loss_scale;                 /* after it */
+    int64_t first_step;                /* of this start */
+    int64_t saved;                     /* the step of the newest checkpoint, -1: there is none */
+    kolo_epoch epoch;                  /* what its loaders did */
+    bool complete;                     /* the run was complete already: its figures stand */
 } trainer;
 
 static inline bool speaks(const trainer *t) { return t->launch->rank == 0; }
@@ -60,6 +60,6 @@ int trainer_tell_epoch(trainer *t);
 int trainer_tell_phase(trainer *t);
 int trainer_tell_evaluation(trainer *t, bool best);
 int trainer_tell_complete(const trainer *t); /* it was before this start; who ended it may have been killed before he could say so */
-int trainer_tell_end(trainer *t, int rc); /* rc: how it ended; its text is kept */
+int trainer_tell_end(trainer *t, int rc);    /* rc: how it ended; its text is kept */
 
 #endif

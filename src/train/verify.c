@@ -27,8 +27,7 @@ static int no_set(const kolo_targets *t, const char *name)
     char list[512] = "";
     for (int i = 0, used = 0; t && i < t->pair_sets && used < (int)sizeof list; i++)
         used += snprintf(list + used, sizeof list - (size_t)used, "%s%s", i ? ", " : "", t->pairs[i].name);
-    return kolo_fail(KOLO_EINPUT, "pairs=%s: the validation set has %s%s", name, *list ? "the pairs " : "no pairs; pack LFW with its files of pairs",
-                     list);
+    return kolo_fail(KOLO_EINPUT, "pairs=%s: the validation set has %s%s", name, *list ? "the pairs " : "no pairs; pack LFW with its files of pairs", list);
 }
 
 static int compute(kolo_exec *exec, const kolo_graph *g, const kolo_batch *batch, float *values)

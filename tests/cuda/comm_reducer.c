@@ -183,8 +183,7 @@ static void ask_standin(outcome *o)
     memcpy(&count, &of_count, sizeof count);
     memcpy(&defect, &of_defect, sizeof defect);
     const char *text = defect(0);
-    if (text || count("alive"))
-        snprintf(o->left, sizeof o->left, "%ld objects alive; %s", (long)count("alive"), text ? text : "no defect");
+    if (text || count("alive")) snprintf(o->left, sizeof o->left, "%ld objects alive; %s", (long)count("alive"), text ? text : "no defect");
 }
 
 static void *be_rank(void *number)
@@ -257,8 +256,7 @@ static int64_t run_ranks(int size, const setting *set, work what, int argument)
 static void say_outcomes(int size)
 {
     for (int i = 0; i < size; i++)
-        if (outcomes[i].value)
-            diag("rank %d, %s: %ld %s", i, outcomes[i].name, (long)outcomes[i].value, outcomes[i].text);
+        if (outcomes[i].value) diag("rank %d, %s: %ld %s", i, outcomes[i].name, (long)outcomes[i].value, outcomes[i].text);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------------------------ */
@@ -268,8 +266,7 @@ static int fill(rank *r, int round, bool exact)
     for (int64_t i = 0; i < COUNT; i++) r->host[i] = world_value(r->w.launch.rank, i, round, exact);
     KOLO_TRY(check(cuda.copy(r->arena, r->host, (size_t)COUNT * 4, cudaMemcpyHostToDevice, r->compute)));
     KOLO_TRY(rank_wait(r));
-    for (int64_t i = 0; i < DOUBLES; i++)
-        ((double *)(void *)r->host)[i] = (double)(i % 1009) + 0x1p40 * (r->w.launch.rank + round);
+    for (int64_t i = 0; i < DOUBLES; i++) ((double *)(void *)r->host)[i] = (double)(i % 1009) + 0x1p40 * (r->w.launch.rank + round);
     KOLO_TRY(check(cuda.copy(r->doubles, r->host, DOUBLES * 8, cudaMemcpyHostToDevice, r->compute)));
     return rank_wait(r);
 }
@@ -286,8 +283,7 @@ static int64_t compare(rank *r, int round, bool exact)
     }
     KOLO_TRY(check(cuda.copy(r->host, r->doubles, DOUBLES * 8, cudaMemcpyDeviceToHost, r->compute)));
     KOLO_TRY(rank_wait(r));
-    for (int64_t i = 0; i < DOUBLES; i++)
-        bad += ((double *)(void *)r->host)[i] != (double)(n * (i % 1009)) + 0x1p40 * (n * (n - 1) / 2 + n * round);
+    for (int64_t i = 0; i < DOUBLES; i++) bad += ((double *)(void *)r->host)[i] != (double)(n * (i % 1009)) + 0x1p40 * (n * (n - 1) / 2 + n * round);
     return bad;
 }
 
@@ -351,8 +347,7 @@ static void check_sums(const char *reducer, int size, bool one_gpu)
     bool exact = reducer && !strncmp(reducer, "nccl", 4); /* it has an order of its own */
     is_int(run_ranks(size, &set, one_by_one, exact), 0, "%s, %d ranks: the right sums, one by one", reducer, size);
     say_outcomes(size);
-    is_int(run_ranks(size, &set, as_graph, exact), 0, "%s, %d ranks: the right sums, as a replayed graph", reducer,
-           size);
+    is_int(run_ranks(size, &set, as_graph, exact), 0, "%s, %d ranks: the right sums, as a replayed graph", reducer, size);
     say_outcomes(size);
     ok(!strncmp(outcomes[0].name, reducer, strlen(reducer)), "it is %s (%s)", reducer, outcomes[0].name);
 }
@@ -379,13 +374,11 @@ static void check_choice(void)
     is_text(outcomes[1].name, "staged", "go through host memory");
     set.reducer = "nccl";
     run_ranks(2, &set, only_create, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && outcomes[1].value == KOLO_ECONFIG &&
-           strstr(outcomes[1].text, reason),
+    ok(outcomes[0].value == KOLO_ECONFIG && outcomes[1].value == KOLO_ECONFIG && strstr(outcomes[1].text, reason),
        "reducer=nccl is refused there on all ranks: %s", outcomes[1].text);
     set.reducer = "ncll";
     run_ranks(2, &set, only_create, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "nccl, staged"), "a reducer that is none: %s",
-       outcomes[0].text);
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "nccl, staged"), "a reducer that is none: %s", outcomes[0].text);
     set = (setting){.one_gpu = true};
     is_int(run_ranks(1, &set, only_create, 0), 0, "one rank");
     is_text(outcomes[0].name, "none", "has nothing to sum");
@@ -399,8 +392,7 @@ static void check_choice(void)
     is_text(outcomes[0].name, "staged", "so both go through host memory");
     set.reducer = "nccl";
     run_ranks(2, &set, only_create, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "rank 1: no NCCL") &&
-           strstr(outcomes[0].text, "/nowhere/"),
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "rank 1: no NCCL") && strstr(outcomes[0].text, "/nowhere/"),
        "reducer=nccl says who lacks what: %s", outcomes[0].text);
 }
 
@@ -455,10 +447,9 @@ static void check_late(const char *reducer)
 {
     const setting set = {.reducer = reducer, .timeout = 3};
     run_ranks(2, &set, missing, LATE);
-    ok(outcomes[0].value == KOLO_ELAUNCH && strstr(outcomes[0].text, "rank 1") &&
-           strstr(outcomes[0].text, "action 88 of step number 17") && outcomes[0].seconds < 8.5,
-       "%s: a rank stands still; after the timeout it is named (%.1f s): %s", reducer, outcomes[0].seconds,
-       outcomes[0].text);
+    ok(outcomes[0].value == KOLO_ELAUNCH && strstr(outcomes[0].text, "rank 1") && strstr(outcomes[0].text, "action 88 of step number 17") &&
+           outcomes[0].seconds < 8.5,
+       "%s: a rank stands still; after the timeout it is named (%.1f s): %s", reducer, outcomes[0].seconds, outcomes[0].text);
 }
 
 static void check_gone(const char *reducer, int how)
@@ -483,8 +474,7 @@ static void check_open_failure(const char *reducer, int odd, const char *call)
     snprintf(who, sizeof who, "rank %d on host n0", odd);
     run_ranks(2, &set, one_by_one, true);
     const outcome *one = &outcomes[odd], *other = &outcomes[1 - odd];
-    int told = ok(one->value < 0 && other->value < 0 && strstr(other->text, who) && strstr(one->text, name) &&
-                      other->seconds < 10,
+    int told = ok(one->value < 0 && other->value < 0 && strstr(other->text, who) && strstr(one->text, name) && other->seconds < 10,
                   "%s: %s fails on one rank: both end at once, both say so", reducer, name);
     if (!told) say_outcomes(2);
 }
@@ -512,16 +502,15 @@ static int64_t steps(rank *r, int argument)
 }
 
 /* Faults that NCCL knows more or less of: what rank `who` says of them, and within how many seconds. */
-static void check_nccl_fault(const char *fault, work what, int who, double timeout, double within, const char *says,
-                             const char *and)
+static void check_nccl_fault(const char *fault, work what, int who, double timeout, double within, const char *says, const char *and)
 {
     setting set = {.reducer = "nccl", .timeout = timeout};
     setenv("STANDIN_NCCL", fault, 1);
     run_ranks(2, &set, what, 0);
     unsetenv("STANDIN_NCCL");
     const outcome *o = &outcomes[who];
-    ok(o->value == KOLO_ELAUNCH && strstr(o->text, says) && strstr(o->text, and) && o->seconds < within,
-       "nccl, %s: rank %d says (%.1f s): %s", fault, who, o->seconds, o->text);
+    ok(o->value == KOLO_ELAUNCH && strstr(o->text, says) && strstr(o->text, and) && o->seconds < within, "nccl, %s: rank %d says (%.1f s): %s", fault, who,
+       o->seconds, o->text);
 }
 
 static void never_coming(void)
@@ -554,11 +543,7 @@ static void dies_in_nccl(void)
     check_nccl_fault("absent:1", dies_joining, 0, 30, 15, "rank 1 on host n0", "died");
     check_nccl_fault("die:1:9", steps, 0, 30, 15, "rank 1 on host n0", "action 4 of step number 0");
 }
-static void absent_in_nccl(void)
-{
-    check_nccl_fault("absent:1", only_create, 0, 3, 12, "ncclCommInitRankConfig did not end within 3 s",
-                     "NCCL_SOCKET_IFNAME");
-}
+static void absent_in_nccl(void) { check_nccl_fault("absent:1", only_create, 0, 3, 12, "ncclCommInitRankConfig did not end within 3 s", "NCCL_SOCKET_IFNAME"); }
 static void fails_in_nccl(void)
 {
     check_nccl_fault("error:1:9", steps, 0, 30, 15, "rank 1 on host n0", "unhandled system error");
@@ -566,9 +551,8 @@ static void fails_in_nccl(void)
 }
 static void hangs_in_nccl(void) { check_nccl_fault("hang:1:9", steps, 1, 3, 12, "no progress", "action 4 of step number 0"); }
 
-static void (*const drills[])(void) = {never_coming, killed_staged, late_staged,    opening_staged, killed_nccl,  late_nccl,
-                                       opening_nccl, dies_in_nccl,  absent_in_nccl, fails_in_nccl,  hangs_in_nccl,
-                                       stopped_staged, stopped_nccl};
+static void (*const drills[])(void) = {never_coming, killed_staged,  late_staged,   opening_staged, killed_nccl,    late_nccl,   opening_nccl,
+                                       dies_in_nccl, absent_in_nccl, fails_in_nccl, hangs_in_nccl,  stopped_staged, stopped_nccl};
 enum { DRILLS = sizeof drills / sizeof *drills };
 
 /* The drills mostly wait, so they go side by side: each in a process of its own that begins ranks of its own; its lines are told again in order. */
@@ -612,8 +596,7 @@ static void check_failures(void)
 /* ---- several nodes ---------------------------------------------------------------------------------------------- */
 
 #ifdef KOLO_MPI
-static void together(int me, int size, const int *node_of, const char *where, const setting *set, work what, int exact,
-                     const char *how)
+static void together(int me, int size, const int *node_of, const char *where, const setting *set, work what, int exact, const char *how)
 {
     static int serial;
     rank r = {.set = *set};

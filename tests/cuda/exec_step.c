@@ -22,8 +22,7 @@ static int build_norms(kolo_graph **graph, const kolo_model_config *c)
     return c->train ? kolo_graph_backward(g) : 0;
 }
 
-static const rig_config norms = {
-    .model = "norms", .build = build_norms, .rows = 6, .side = 12, .channels = 3, .slots = 2, .clip = true, .ema = true};
+static const rig_config norms = {.model = "norms", .build = build_norms, .rows = 6, .side = 12, .channels = 3, .slots = 2, .clip = true, .ema = true};
 
 static bool opened(rig *r, const rig_config *c, kolo_backend *b, const rig *train)
 {
@@ -83,8 +82,7 @@ static void compare_training(const rig_config *c, double tolerance, const char *
         norm = fmax(norm, far_from(t[1].m[i].grad_norm, t[0].m[i].grad_norm));
     }
     ok(t[1].n == 12 && loss < tolerance && norm < 4 * tolerance, "%s: 12 losses apart by %.2g, norms by %.2g", what, loss, norm);
-    ok(t[0].m[0].loss > t[0].m[11].loss && t[1].m[3].rows == 8 && t[1].m[4].rows == 12,
-       "%s: it trains, and short batches count their rows", what);
+    ok(t[0].m[0].loss > t[0].m[11].loss && t[1].m[3].rows == 8 && t[1].m[4].rows == 12, "%s: it trains, and short batches count their rows", what);
     static const char *const kind[] = {"param", "momentum", "ema"};
     for (int k = 0; k < 3; k++) {
         int64_t n;
@@ -128,8 +126,7 @@ static void test_replay(void)
         if (!opened(&r, &norms, gpu, NULL)) return;
         r.options.replay = k;
         kolo_exec_destroy(&r.exec);
-        if (kolo_exec_create(&r.exec, r.plan, gpu, NULL, &r.options, NULL) < 0 || kolo_exec_initialise(r.exec, 1) < 0 ||
-            train_steps(&r, 0, 9, &t) < 0)
+        if (kolo_exec_create(&r.exec, r.plan, gpu, NULL, &r.options, NULL) < 0 || kolo_exec_initialise(r.exec, 1) < 0 || train_steps(&r, 0, 9, &t) < 0)
             ok(0, "%s", kolo_error_text());
         loss[k] = t.m[8].loss;
         w[k] = rig_all(&r, "param", &n);
@@ -179,8 +176,7 @@ static void test_evaluation(const rig_config *c, double tolerance, const char *w
         kolo_exec_set(train[k].exec, "param", kolo_graph_find(train[k].graph, "bn2.bias"), bias);
         set[k] = evaluated(&eval[k], false);
     }
-    ok(far_from(plain[1], plain[0]) < tolerance && far_from(averaged[1], averaged[0]) < tolerance &&
-           far_from(set[1], set[0]) < tolerance,
+    ok(far_from(plain[1], plain[0]) < tolerance && far_from(averaged[1], averaged[0]) < tolerance && far_from(set[1], set[0]) < tolerance,
        "%s: validation losses %.5f, averaged %.5f, of other weights %.5f", what, plain[1], averaged[1], set[1]);
     ok(plain[1] == again[1] && plain[1] != averaged[1] && plain[1] != set[1], "%s: each of the weights that it is meant to have", what);
     for (int k = 0; k < 2; k++) {
@@ -234,15 +230,13 @@ static void test_errors(void)
     rig_config c = norms;
     if (!opened(&r, &c, gpu, NULL)) return;
     int rc = until_error(&r, 20, 99);
-    ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "step 24: row 1 of micro-batch 1 has label 99"), "a label out of range: %s",
-       kolo_error_text());
+    ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "step 24: row 1 of micro-batch 1 has label 99"), "a label out of range: %s", kolo_error_text());
     rig_close(&r);
     if (!opened(&r, &c, gpu, NULL)) return;
     float bias[11] = {NAN};
     kolo_exec_set(r.exec, "param", kolo_graph_find(r.graph, "bn2.bias"), bias);
     rc = until_error(&r, 30, 0);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 30: the loss is not a number"), "a loss that is none: %s",
-       kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 30: the loss is not a number"), "a loss that is none: %s", kolo_error_text());
     rig_close(&r);
     c.scaled = true;
     c.loss_scale = 128;
@@ -251,8 +245,7 @@ static void test_errors(void)
     if (!opened(&r, &c, gpu, NULL)) return;
     kolo_exec_set_scaler(r.exec, &huge);
     rc = until_error(&r, 40, 0);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 40: the gradient norm is"), "an overflow at a fixed scale: %s",
-       kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 40: the gradient norm is"), "an overflow at a fixed scale: %s", kolo_error_text());
     rig_close(&r);
 }
 

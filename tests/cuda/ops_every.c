@@ -28,8 +28,7 @@ typedef struct precision {
     bool tf32;
 } precision;
 
-static const precision precisions[] = {
-    {"f32", KOLO_F32, false}, {"tf32", KOLO_F32, true}, {"bf16", KOLO_BF16, false}, {"fp16", KOLO_F16, false}};
+static const precision precisions[] = {{"f32", KOLO_F32, false}, {"tf32", KOLO_F32, true}, {"bf16", KOLO_BF16, false}, {"fp16", KOLO_F16, false}};
 
 static int seen[KOLO_OP_COUNT];
 
@@ -50,22 +49,16 @@ static const kolo_init some = {KOLO_INIT_NORMAL, 0.2};
 /* Blocks of windows, of layer norm, of squeeze and excite. x: (N,C,H,W), of at most 7 x 7 pixels */
 static int tokens(kolo_graph *g, int x, int64_t c)
 {
-    const int64_t height = g->tensor[x].dim[2], width = g->tensor[x].dim[3], below = (6 - height % 3) % 3,
-                  right = (6 - width % 3) % 3;
-    int y = kolo_linear(g, "qkv", kolo_pad(g, "pad", kolo_layer_norm(g, "ln", x, 1e-5), below, right), 3 * c, true,
-                        some, some);
+    const int64_t height = g->tensor[x].dim[2], width = g->tensor[x].dim[3], below = (6 - height % 3) % 3, right = (6 - width % 3) % 3;
+    int y = kolo_linear(g, "qkv", kolo_pad(g, "pad", kolo_layer_norm(g, "ln", x, 1e-5), below, right), 3 * c, true, some, some);
     y = kolo_crop(g, "crop", kolo_window_attention(g, "attention", y, 2, 3, (const int64_t[]){1, 0}), below, right);
     x = kolo_residual(g, "sum", x, y, kolo_param(g, "scale", 1, &c, some, false), 0.3);
     y = kolo_activate(g, "gelu", conv(g, "wide", x, 2 * c, 1, 1, true), KOLO_GELU, 0);
     y = kolo_concat(g, "both", 2, (const int[]){kolo_slice_channels(g, "some", y, 1, c), x});
     y = kolo_pointwise(g, "narrow", y, c, false, some, some);
-    int s =
-        kolo_activate(g, "open", kolo_linear(g, "excite", kolo_global_avg_pool(g, "squeeze", y), c, true, some, some),
-                      KOLO_SIGMOID, 0);
+    int s = kolo_activate(g, "open", kolo_linear(g, "excite", kolo_global_avg_pool(g, "squeeze", y), c, true, some, some), KOLO_SIGMOID, 0);
     y = kolo_upsample(g, "up", kolo_space_to_depth(g, "deep", kolo_gate(g, "gate", y, s)), 2);
-    return kolo_dropout(
-        g, "drop",
-        kolo_softmax(g, "softmax", kolo_linear(g, "last", kolo_flatten(g, "row", y), c, true, some, some), false), 0.2);
+    return kolo_dropout(g, "drop", kolo_softmax(g, "softmax", kolo_linear(g, "last", kolo_flatten(g, "row", y), c, true, some, some), false), 0.2);
 }
 
 static int faces(kolo_graph *g, int x, int64_t classes)
@@ -113,8 +106,7 @@ static void build(rig *r, const shape *s, enum net net)
     if (net <= EVALUATED) loss = classic(g, x, s, net);
     else {
         x = conv(g, "stem", x, c, 3, 2, false);
-        if (net == TOKENS)
-            loss = kolo_bce(g, kolo_linear(g, "head", tokens(g, x, c), s->classes, true, some, some), 0.1);
+        if (net == TOKENS) loss = kolo_bce(g, kolo_linear(g, "head", tokens(g, x, c), s->classes, true, some, some), 0.1);
         else if (net == FACES) loss = kolo_cross_entropy(g, faces(g, x, s->classes), 0);
         else loss = detects(g, x, s, net == YOLOX);
     }
@@ -157,8 +149,7 @@ static int32_t label_of(const kolo_tensor *x, int64_t i, uint32_t u, const shape
     if (words == 3 && at == 2) return (int32_t)kolo_float_bits(0.7f);
     if (words <= 3 || at % 5 == 1) return (int32_t)(u % (uint32_t)s->classes);
     if (at == 0) return (int32_t)(i / words % (BOXES + 1));
-    return (int32_t)kolo_float_bits((at % 5 == 2 || at % 5 == 3 ? 3 : 2) +
-                                    (float)(u >> 8) * 0x1p-24f * 6); /* centre, size */
+    return (int32_t)kolo_float_bits((at % 5 == 2 || at % 5 == 3 ? 3 : 2) + (float)(u >> 8) * 0x1p-24f * 6); /* centre, size */
 }
 
 static void first_values(rig *cpu, rig *gpu, const shape *s)
@@ -205,9 +196,8 @@ static double compare(rig *cpu, rig *gpu, const kolo_node *n, int t, const char 
     if (x->dtype == KOLO_U8) return 0; /* which element of a window: the gradient shows it */
     double *want = values(cpu, t), *got = values(gpu, t), tolerance = parity_allowed(name, n->op, x);
     double least = x->dtype == KOLO_F16 ? 6e-8 * sqrt((double)count) / tolerance : 0;
-    double share = n->op == KOLO_OP_norm_stats
-                       ? parity_sums(got, want, count, tolerance)
-                       : parity_distance(got, want, count, least, tolerance, parity_strays(n->op, count));
+    double share = n->op == KOLO_OP_norm_stats ? parity_sums(got, want, count, tolerance)
+                                               : parity_distance(got, want, count, least, tolerance, parity_strays(n->op, count));
     if (x->dtype == KOLO_F64) give_raw(cpu, gpu, t, want);
     else {
         float *v = malloc((size_t)(count + 1) * sizeof *v);
@@ -259,9 +249,8 @@ static void check(kolo_backend *on_cpu, kolo_backend *on_gpu, const precision *p
         }
     }
     if (!rig_padding_is_zero(&gpu)) unsteady = "padding that is not zero";
-    ok(worst <= 1 && !*unsteady,
-       "%s, %s, %s: %d operations as the CPU does them (worst %.2f of what is allowed: %s) %s", p->name, s->name,
-       net_name[net], (int)gpu.g->nodes, worst, where, unsteady);
+    ok(worst <= 1 && !*unsteady, "%s, %s, %s: %d operations as the CPU does them (worst %.2f of what is allowed: %s) %s", p->name, s->name, net_name[net],
+       (int)gpu.g->nodes, worst, where, unsteady);
     rig_close(&cpu);
     rig_close(&gpu);
 }

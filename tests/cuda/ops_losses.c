@@ -14,8 +14,7 @@ typedef struct shape {
     double smoothing;
     enum fill fill;
 } shape;
-static const shape shapes[] = {
-    {5, 10, 5, 0, SMOOTH}, {7, 33, 4, 0.1, LEVELS}, {2, 3000, 2, 0.1, SMOOTH}, {9, 17, 9, 0.2, STRANGE}};
+static const shape shapes[] = {{5, 10, 5, 0, SMOOTH}, {7, 33, 4, 0.1, LEVELS}, {2, 3000, 2, 0.1, SMOOTH}, {9, 17, 9, 0.2, STRANGE}};
 
 static int make_labels(rig *r, const shape *s, enum form form)
 {
@@ -41,12 +40,9 @@ static void set_labels(pair *p, int t, const shape *s, enum form form)
             row[1] = n % 3 == 2 ? row[0] : (int32_t)(b % (uint32_t)s->classes);
             row[2] = (int32_t)kolo_float_bits(n % 4 == 3 ? 1.0f : weight);
         }
-        for (int k = 0; form == NUMBERS && k < 3; k++)
-            row[next(&p->seed) % (uint32_t)s->classes] = (int32_t)kolo_float_bits(weight * (float)(k + 1) / 4);
+        for (int k = 0; form == NUMBERS && k < 3; k++) row[next(&p->seed) % (uint32_t)s->classes] = (int32_t)kolo_float_bits(weight * (float)(k + 1) / 4);
     }
-    for (int i = 0; i < 2; i++)
-        rig_check(kolo_backend_write(p->side[i].backend, p->side[i].buffer[t], label, (size_t)(s->rows * each) * 4),
-                  "labels");
+    for (int i = 0; i < 2; i++) rig_check(kolo_backend_write(p->side[i].backend, p->side[i].buffer[t], label, (size_t)(s->rows * each) * 4), "labels");
     free(label);
 }
 
@@ -71,8 +67,7 @@ static void loss(enum kolo_dtype dtype, const shape *s, bool binary, enum form f
         int node = kolo_graph_node(r->g, binary ? KOLO_OP_bce : KOLO_OP_cross_entropy, 2, in, 1, &a, "metrics");
         rig_check(node, "loss");
         metrics = r->g->node[node].out[0];
-        rig_check(kolo_graph_node_with(r->g, binary ? KOLO_OP_bce_grad : KOLO_OP_cross_entropy_grad, 2, in, 1, &dx, &a),
-                  "grad");
+        rig_check(kolo_graph_node_with(r->g, binary ? KOLO_OP_bce_grad : KOLO_OP_cross_entropy_grad, 2, in, 1, &dx, &a), "grad");
         step_of(r, s);
         rig_layout(r);
     }
@@ -91,8 +86,7 @@ static void losses(enum kolo_dtype dtype)
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
         for (int form = 0; form < FORMS; form++)
             for (int binary = 0; binary < 2; binary++) loss(dtype, &shapes[k], binary, (enum form)form);
-    is_int(failures, 0, "%s: cross entropy and binary cross entropy, of classes, pairs and numbers",
-           kolo_dtype_name(dtype));
+    is_int(failures, 0, "%s: cross entropy and binary cross entropy, of classes, pairs and numbers", kolo_dtype_name(dtype));
 }
 
 /* ---- faces --------------------------------------------------------------------------------------------------------- */
@@ -158,8 +152,7 @@ static void faces(enum kolo_dtype dtype)
 /* ---- detectors ----------------------------------------------------------------------------------------------------- */
 
 enum { ROWS = 4, BOXES = 5, CLASSES = 3 };
-static const float anchors[9][2] = {{6, 8},   {10, 14}, {14, 10}, {20, 30}, {30, 20},
-                                    {36, 40}, {48, 40}, {40, 56}, {60, 60}};
+static const float anchors[9][2] = {{6, 8}, {10, 14}, {14, 10}, {20, 30}, {30, 20}, {36, 40}, {48, 40}, {40, 56}, {60, 60}};
 static const int32_t masks[3][3] = {{1, 2, 3}, {3, 4, 5}, {6, 7, 8}}; /* two have anchor 3 */
 static const int counts[ROWS] = {5, 0, 2, 1};
 static const float boxes[ROWS][BOXES][5] = {
@@ -175,12 +168,9 @@ typedef struct kind {
     int32_t valid;
     enum kolo_overlap overlap;
 } kind;
-static const kind kinds[] = {{"YOLOX", true, true, false, ROWS, KOLO_OVERLAP_IOU},
-                             {"YOLOX with L1, short", true, true, true, 3, KOLO_OVERLAP_IOU},
-                             {"YOLOX 0.3.0", true, false, true, ROWS, KOLO_OVERLAP_IOU},
-                             {"YOLOX by GIoU", true, true, false, ROWS, KOLO_OVERLAP_GIOU},
-                             {"YOLOX by CIoU", true, true, false, ROWS, KOLO_OVERLAP_CIOU},
-                             {"YOLOv3", false, false, false, ROWS, KOLO_OVERLAP_IOU},
+static const kind kinds[] = {{"YOLOX", true, true, false, ROWS, KOLO_OVERLAP_IOU},          {"YOLOX with L1, short", true, true, true, 3, KOLO_OVERLAP_IOU},
+                             {"YOLOX 0.3.0", true, false, true, ROWS, KOLO_OVERLAP_IOU},    {"YOLOX by GIoU", true, true, false, ROWS, KOLO_OVERLAP_GIOU},
+                             {"YOLOX by CIoU", true, true, false, ROWS, KOLO_OVERLAP_CIOU}, {"YOLOv3", false, false, false, ROWS, KOLO_OVERLAP_IOU},
                              {"YOLOv3, short", false, false, false, 2, KOLO_OVERLAP_IOU}};
 
 static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtype dtype)
@@ -207,8 +197,7 @@ static void detector(const kind *k, enum kolo_dtype dtype)
         failures += unlike(&p, d[0].match, 0, 1) > 0;
         failures += unlike(&p, d[0].overlap, dtype == KOLO_F32 ? 1e-6 : 1, 1e-3) > 0; /* what is compared is rounded */
     }
-    for (int i = 0; i < DETECT_HEADS; i++)
-        failures += unlike(&p, p.side[0].g->grad[d[0].head[i]], dtype == KOLO_F32 ? 1e-5 : 2 * ulp(dtype), 1e-3) > 0;
+    for (int i = 0; i < DETECT_HEADS; i++) failures += unlike(&p, p.side[0].g->grad[d[0].head[i]], dtype == KOLO_F32 ? 1e-5 : 2 * ulp(dtype), 1e-3) > 0;
     failures += !rig_padding_is_zero(&p.side[1]);
     pair_close(&p);
 }
@@ -258,8 +247,7 @@ int main(void)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             failures = 0;
             detector(&kinds[k], types[i]);
-            is_int(failures, 0, "%s: %s: the same anchors, the same loss and gradients", kolo_dtype_name(types[i]),
-                   kinds[k].name);
+            is_int(failures, 0, "%s: %s: the same anchors, the same loss and gradients", kolo_dtype_name(types[i]), kinds[k].name);
         }
     }
     bad_boxes(&kinds[0]);

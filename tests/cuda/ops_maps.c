@@ -19,8 +19,7 @@ static void element(enum kolo_dtype dtype, int rank, const int64_t *dim, bool in
         r->in_place = in_place;
         rig_layout(r);
     }
-    snprintf(p.shape, sizeof p.shape, "%ldx%ld of rank %d%s", (long)dim[0], (long)dim[1], rank,
-             in_place ? " in place" : "");
+    snprintf(p.shape, sizeof p.shape, "%ldx%ld of rank %d%s", (long)dim[0], (long)dim[1], rank, in_place ? " in place" : "");
     pair_fill(&p, a, fill);
     pair_fill(&p, b, fill);
     pair_fill(&p, dy, fill);
@@ -49,8 +48,7 @@ static void normalize(enum kolo_dtype dtype)
     for (int64_t c = 1; c <= 4; c++)
         for (int s = 0; s < 3; s++) {
             pair p = pair_open(dtype, "normalize");
-            snprintf(p.shape, sizeof p.shape, "%ld pictures %ldx%ldx%ld", (long)side[s][0], (long)side[s][1],
-                     (long)side[s][2], (long)c);
+            snprintf(p.shape, sizeof p.shape, "%ld pictures %ldx%ldx%ld", (long)side[s][0], (long)side[s][1], (long)side[s][2], (long)c);
             int x = 0;
             for (int i = 0; i < 2; i++) {
                 x = kolo_input(p.side[i].g, side[s][0], side[s][1], side[s][2], c, 1);
@@ -88,8 +86,8 @@ static void pool(enum kolo_dtype dtype, enum kind kind, const window *w, const i
         dy = rig_backward(r, y);
         rig_layout(r);
     }
-    snprintf(p.shape, sizeof p.shape, "%ldx%ldx%ldx%ld, window %ld stride %ld pad %ld", (long)dim[0], (long)dim[1],
-             (long)dim[2], (long)dim[3], (long)w->kernel, (long)w->stride, (long)w->pad);
+    snprintf(p.shape, sizeof p.shape, "%ldx%ldx%ldx%ld, window %ld stride %ld pad %ld", (long)dim[0], (long)dim[1], (long)dim[2], (long)dim[3], (long)w->kernel,
+             (long)w->stride, (long)w->pad);
     pair_fill(&p, x, fill);
     pair_fill(&p, dy, SMOOTH);
     /* the CPU may join a product and a sum in one rounding; so may the GPU */
@@ -98,10 +96,8 @@ static void pool(enum kolo_dtype dtype, enum kind kind, const window *w, const i
 
 static void pools(enum kolo_dtype dtype, enum kind kind)
 {
-    static const window windows[] = {{2, 2, 0}, {3, 2, 1}, {3, 1, 1}, {5, 2, 2}, {1, 2, 0},
-                                     {3, 4, 1}, {2, 1, 1}, {4, 3, 2}, {7, 7, 3}};
-    static const int64_t dims[][4] = {{1, 1, 1, 1},  {3, 3, 7, 7},   {2, 8, 13, 9},
-                                      {5, 10, 4, 6}, {1, 17, 13, 9}, {1, 64, 9, 16}};
+    static const window windows[] = {{2, 2, 0}, {3, 2, 1}, {3, 1, 1}, {5, 2, 2}, {1, 2, 0}, {3, 4, 1}, {2, 1, 1}, {4, 3, 2}, {7, 7, 3}};
+    static const int64_t dims[][4] = {{1, 1, 1, 1}, {3, 3, 7, 7}, {2, 8, 13, 9}, {5, 10, 4, 6}, {1, 17, 13, 9}, {1, 64, 9, 16}};
     int64_t cases = 0;
     failures = 0;
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
@@ -132,8 +128,7 @@ static void oblong(enum kolo_dtype dtype)
         for (int i = 0; i < 2; i++) {
             rig *r = &p.side[i];
             x = rig_input(r, "x", 4, (const int64_t[]){2, 10, 5, 11});
-            int node =
-                kolo_graph_node(r->g, maximum ? KOLO_OP_max_pool : KOLO_OP_avg_pool, 1, &x, maximum ? 2 : 1, &a, "y");
+            int node = kolo_graph_node(r->g, maximum ? KOLO_OP_max_pool : KOLO_OP_avg_pool, 1, &x, maximum ? 2 : 1, &a, "y");
             rig_check(node, "pool");
             dy = rig_backward(r, r->g->node[node].out[0]);
             rig_layout(r);
@@ -147,8 +142,7 @@ static void oblong(enum kolo_dtype dtype)
 
 /* ---- whole maps ---------------------------------------------------------------------------------------------------- */
 
-static void whole(enum kolo_dtype dtype, const char *what, int (*make)(rig *, int), const int64_t (*dims)[4], int count,
-                  double tolerance)
+static void whole(enum kolo_dtype dtype, const char *what, int (*make)(rig *, int), const int64_t (*dims)[4], int count, double tolerance)
 {
     failures = 0;
     for (int k = 0; k < count; k++) {
@@ -161,14 +155,12 @@ static void whole(enum kolo_dtype dtype, const char *what, int (*make)(rig *, in
             dy = rig_backward(&p.side[i], y);
             rig_layout(&p.side[i]);
         }
-        snprintf(p.shape, sizeof p.shape, "%ldx%ldx%ldx%ld", (long)dims[k][0], (long)dims[k][1], (long)dims[k][2],
-                 (long)dims[k][3]);
+        snprintf(p.shape, sizeof p.shape, "%ldx%ldx%ldx%ld", (long)dims[k][0], (long)dims[k][1], (long)dims[k][2], (long)dims[k][3]);
         pair_fill(&p, x, SMOOTH);
         pair_fill(&p, dy, SMOOTH);
         pair_check(&p, tolerance);
     }
-    is_int(failures, 0, "%s: %s and its gradient, %d shapes%s", kolo_dtype_name(dtype), what, count,
-           tolerance > 0 ? "" : ": the CPU's bits");
+    is_int(failures, 0, "%s: %s and its gradient, %d shapes%s", kolo_dtype_name(dtype), what, count, tolerance > 0 ? "" : ": the CPU's bits");
 }
 
 static int make_global(rig *r, int x) { return kolo_global_avg_pool(r->g, "y", x); }
@@ -210,8 +202,7 @@ typedef struct loss {
 static loss loss_open(enum kolo_dtype dtype, const entropy *e)
 {
     loss l = {.p = pair_open(dtype, "cross_entropy")};
-    snprintf(l.p.shape, sizeof l.p.shape, "%ld rows of %ld classes, %d valid, smoothing %g", (long)e->rows,
-             (long)e->classes, e->valid, e->smoothing);
+    snprintf(l.p.shape, sizeof l.p.shape, "%ld rows of %ld classes, %d valid, smoothing %g", (long)e->rows, (long)e->classes, e->valid, e->smoothing);
     for (int i = 0; i < 2; i++) {
         rig *r = &l.p.side[i];
         kolo_graph *g = r->g;
@@ -243,10 +234,9 @@ static void set_labels(loss *l, int64_t classes, const int32_t *label)
 static void cross_entropy(enum kolo_dtype dtype)
 {
     static const entropy cases[] = {
-        {1, 2, INT32_MAX, 0, SMOOTH}, {5, 10, 5, 0.1, SMOOTH},   {5, 10, 3, 0, SMOOTH},
-        {5, 17, 0, 0.1, SMOOTH},      {3, 1000, 2, 0.1, SMOOTH}, {600, 10, 599, 0, SMOOTH},
-        {2, 65536, 2, 0.1, SMOOTH},   {4, 129, 4, 0, LEVELS},    {5, 1000, INT32_MAX, 0, LEVELS},
-        {300, 7, 290, 0.5, LEVELS},   {40, 10, 40, 0, STRANGE},  {40, 33, 39, 0.1, STRANGE},
+        {1, 2, INT32_MAX, 0, SMOOTH},    {5, 10, 5, 0.1, SMOOTH},    {5, 10, 3, 0, SMOOTH},      {5, 17, 0, 0.1, SMOOTH},
+        {3, 1000, 2, 0.1, SMOOTH},       {600, 10, 599, 0, SMOOTH},  {2, 65536, 2, 0.1, SMOOTH}, {4, 129, 4, 0, LEVELS},
+        {5, 1000, INT32_MAX, 0, LEVELS}, {300, 7, 290, 0.5, LEVELS}, {40, 10, 40, 0, STRANGE},   {40, 33, 39, 0.1, STRANGE},
     };
     failures = 0;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -258,10 +248,8 @@ static void cross_entropy(enum kolo_dtype dtype)
         failures += unlike(&l.p, l.dx, 2 * ulp(dtype), 1e-4) > 0;
         pair_close(&l.p);
     }
-    is_int(
-        failures, 0,
-        "%s: loss, top-1, top-5, rows and the gradient of %ld cases: rows that do not count, ties, NaN, 65536 classes",
-        kolo_dtype_name(dtype), (long)(sizeof cases / sizeof *cases));
+    is_int(failures, 0, "%s: loss, top-1, top-5, rows and the gradient of %ld cases: rows that do not count, ties, NaN, 65536 classes", kolo_dtype_name(dtype),
+           (long)(sizeof cases / sizeof *cases));
 }
 
 static void loss_scale(void)
@@ -323,8 +311,7 @@ static void too_large(void)
     kolo_kernel *kernel;
     size_t bytes;
     int refused = 0;
-    for (int i = 1; i < (int)g->nodes; i++)
-        refused += kolo_backend_prepare(gpu, g, i, layout, &kernel, &bytes) == KOLO_ECONFIG;
+    for (int i = 1; i < (int)g->nodes; i++) refused += kolo_backend_prepare(gpu, g, i, layout, &kernel, &bytes) == KOLO_ECONFIG;
     is_int(refused, g->nodes - 1, "maps of 2^31 vectors are refused: %s", kolo_error_text());
     is_int(kolo_backend_prepare(gpu, g, 0, layout, &kernel, &bytes), 0, "relu takes them");
     free(layout);

@@ -69,8 +69,7 @@ static void test_calls(void)
     for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
         fail_next(step[i].call, step[i].code);
         bool lists = i == 0; /* asked for before the GPU has a name, by launch/ */
-        refused(step[i].call, 0, step[i].status, lists ? "nvidia-smi" : step[i].call,
-                lists ? "GPUs of this node" : "Stand-in GPU");
+        refused(step[i].call, 0, step[i].status, lists ? "nvidia-smi" : step[i].call, lists ? "GPUs of this node" : "Stand-in GPU");
     }
     unsetenv("STANDIN_FAIL");
 }
@@ -83,9 +82,7 @@ static void capture_failed(kolo_backend *b, float *x, int64_t alive, const char 
     is_int(kolo_backend_capture_end(b, &replay), KOLO_EINTERNAL, "%s: no replay", what);
     unsetenv("STANDIN_FAIL");
     ok(!replay && strstr(kolo_error_text(), word), "and why: %s", kolo_error_text());
-    ok(count_of("alive") == alive && kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 0, 64) == 0 &&
-           kolo_backend_finish(b) == 0,
-       "the work goes on as before");
+    ok(count_of("alive") == alive && kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 0, 64) == 0 && kolo_backend_finish(b) == 0, "the work goes on as before");
 }
 
 static void test_replay_failures(void)
@@ -128,8 +125,7 @@ static void test_broken(void)
     if (rc == 0) rc = kolo_event_wait(event, 10);
     unsetenv("STANDIN_FAIL");
     is_int(rc, KOLO_ELAUNCH, "the GPU breaks");
-    ok(strstr(kolo_error_text(), "GPU 0 (Stand-in GPU, 0000:10:00.0)") &&
-           strstr(kolo_error_text(), "cudaErrorIllegalAddress") &&
+    ok(strstr(kolo_error_text(), "GPU 0 (Stand-in GPU, 0000:10:00.0)") && strstr(kolo_error_text(), "cudaErrorIllegalAddress") &&
            strstr(kolo_error_text(), "checkpoints written so far are whole") && strstr(kolo_error_text(), "dmesg"),
        "which GPU, how, and what to do: %s", kolo_error_text());
     is_int(kolo_backend_fill(b, KOLO_LANE_COMPUTE, x, 0, 64), KOLO_ELAUNCH, "whatever comes next fails");

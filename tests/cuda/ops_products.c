@@ -34,8 +34,7 @@ static rig open_layer(kolo_backend *b, enum kolo_dtype dtype, const layer *l)
     const int64_t dim[4] = {l->rows, l->in, l->height, l->width};
     int x = rig_input(&r, "x", l->height ? 4 : 2, dim), y;
     if (l->height) {
-        kolo_conv_spec s = {
-            .out = l->out, .groups = l->groups, .bias = l->bias, .weight = rig_init, .bias_init = rig_init};
+        kolo_conv_spec s = {.out = l->out, .groups = l->groups, .bias = l->bias, .weight = rig_init, .bias_init = rig_init};
         memcpy(s.kernel, l->kernel, sizeof s.kernel);
         memcpy(s.stride, l->stride, sizeof s.stride);
         memcpy(s.pad, l->pad, sizeof s.pad);

@@ -59,10 +59,7 @@ static void test_fold(void)
     is_int(wrong, 0, "fold: the CPU's bits, nothing beyond the end");
 }
 
-static bool alike(uint16_t a, uint16_t b, uint16_t infinity)
-{
-    return a == b || ((a & 0x7FFF) > infinity && (b & 0x7FFF) > infinity);
-}
+static bool alike(uint16_t a, uint16_t b, uint16_t infinity) { return a == b || ((a & 0x7FFF) > infinity && (b & 0x7FFF) > infinity); }
 
 static void test_narrow(enum kolo_dtype dtype)
 {
@@ -114,8 +111,7 @@ static void put(void *p, int64_t i, enum kolo_dtype t, float x)
 static int biases_differ(enum kolo_dtype t, int64_t rows, int64_t stored, int64_t channels)
 {
     const int64_t n = rows * stored;
-    const size_t bytes = (size_t)n * kolo_dtype_size(t), vector = (size_t)channels * sizeof(float),
-                 space = bias_workspace(rows, stored);
+    const size_t bytes = (size_t)n * kolo_dtype_size(t), vector = (size_t)channels * sizeof(float), space = bias_workspace(rows, stored);
     char *y = malloc(bytes), *out = malloc(bytes);
     float *bias = malloc(vector), *dbias = malloc(vector);
     void *there = memory(backend[GPU], bytes), *b = memory(backend[GPU], vector), *work = memory(backend[GPU], space);
@@ -134,8 +130,7 @@ static int biases_differ(enum kolo_dtype t, int64_t rows, int64_t stored, int64_
     check(kolo_backend_read(backend[GPU], dbias, b, vector), "read");
     for (int64_t c = 0; c < channels; c++) {
         double sum = 0, size = 0;
-        for (int64_t r = 0; r < rows; r++)
-            sum += (double)get(y, r * stored + c, t), size += fabs((double)get(y, r * stored + c, t));
+        for (int64_t r = 0; r < rows; r++) sum += (double)get(y, r * stored + c, t), size += fabs((double)get(y, r * stored + c, t));
         if (!(fabs((double)dbias[c] - sum) <= 1e-6 * size + 1e-7 * fabs(sum))) wrong++;
     }
     kolo_backend_free(backend[GPU], &there, bytes);
@@ -151,12 +146,10 @@ static int biases_differ(enum kolo_dtype t, int64_t rows, int64_t stored, int64_
 
 static void test_biases(enum kolo_dtype t)
 {
-    static const int64_t shape[][3] = {{1, 8, 3},         {7, 8, 8},         {256, 10, 10},  {3000, 16, 10},
-                                       {40001, 8, 8},     {700, 1000, 1000}, {5000, 24, 20}, {2100, 72, 65},
-                                       {300, 2048, 2048}, {33, 1001, 1001}};
+    static const int64_t shape[][3] = {{1, 8, 3},         {7, 8, 8},      {256, 10, 10},  {3000, 16, 10},    {40001, 8, 8},
+                                       {700, 1000, 1000}, {5000, 24, 20}, {2100, 72, 65}, {300, 2048, 2048}, {33, 1001, 1001}};
     int wrong = 0;
-    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
-        wrong += biases_differ(t, shape[i][0], shape[i][1], shape[i][2]);
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) wrong += biases_differ(t, shape[i][0], shape[i][1], shape[i][2]);
     is_int(wrong, 0, "biases in %s, added and summed, 10 shapes", kolo_dtype_name(t));
 }
 

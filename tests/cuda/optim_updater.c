@@ -30,8 +30,7 @@ static float chance(void)
 
 enum arena { PARAM, GRAD, EMA, HALF, STATISTIC, RUNNING, STATE, STATE1, STATE2, SLOW, LAYER, ARENAS };
 enum { COUNT = 90000, BYTES = COUNT * 4 };
-static const int64_t slices[][2] = {{0, 16},        {16, 48},    {64, 4096},   {4160, 8208},
-                                    {12800, 65536}, {80000, 10}, {80016, 4097}};
+static const int64_t slices[][2] = {{0, 16}, {16, 48}, {64, 4096}, {4160, 8208}, {12800, 65536}, {80000, 10}, {80016, 4097}};
 enum { SLICES = sizeof slices / sizeof *slices };
 static const int64_t channels[] = {1, 64, 256, 300};
 enum { RUNNINGS = 4, SPACE = 1024 /* elements apart */ };
@@ -70,22 +69,20 @@ static void open_side(world *w, int s)
         float *base[ARENAS];
         for (int a = 0; a < ARENAS; a++) base[a] = (float *)w->arena[s][a] + slices[i][0];
         slice[i] = (kolo_slice){.param = base[PARAM],
-                                .grad = base[GRAD], .rate = rate_of(i),
+                                .grad = base[GRAD],
+                                .rate = rate_of(i),
                                 .state = {base[STATE], base[STATE1], base[STATE2]},
                                 .ema = w->ema ? base[EMA] : NULL,
                                 .slow = w->options.lookahead ? base[SLOW] : NULL,
                                 .layer = layer + i,
                                 .count = slices[i][1],
                                 .decay = i % 2};
-        if (w->half != KOLO_F32)
-            slice[i].half = (uint16_t *)w->arena[s][HALF] + slices[i][0], slice[i].half_type = w->half;
+        if (w->half != KOLO_F32) slice[i].half = (uint16_t *)w->arena[s][HALF] + slices[i][0], slice[i].half_type = w->half;
     }
     for (int i = 0; i < RUNNINGS; i++) {
         float *r = (float *)w->arena[s][RUNNING] + 4 * i * SPACE;
-        running[i] = (kolo_running){.statistic = (float *)w->arena[s][STATISTIC] + i * SPACE,
-                                    .running = {r, r + SPACE},
-                                    .channels = channels[i],
-                                    .momentum = 0.1f};
+        running[i] =
+            (kolo_running){.statistic = (float *)w->arena[s][STATISTIC] + i * SPACE, .running = {r, r + SPACE}, .channels = channels[i], .momentum = 0.1f};
         if (w->ema) running[i].ema[0] = r + 2 * SPACE, running[i].ema[1] = r + 3 * SPACE;
     }
     const kolo_updater_config config = {.backend = backend[s],
@@ -142,8 +139,7 @@ static int differing(const world *w)
         n++;
         for (int i = 0; i < COUNT; i++)
             if (((uint32_t *)bytes[CPU])[i] != ((uint32_t *)bytes[GPU])[i]) {
-                diag("arena %d, element %d: %08x, wanted %08x", a, i, ((uint32_t *)bytes[GPU])[i],
-                     ((uint32_t *)bytes[CPU])[i]);
+                diag("arena %d, element %d: %08x, wanted %08x", a, i, ((uint32_t *)bytes[GPU])[i], ((uint32_t *)bytes[CPU])[i]);
                 break;
             }
     }
@@ -247,8 +243,7 @@ static void test_rule(const char *optimizer, int64_t lookahead)
         if (!layerwise) wrong += differing(&w);
         worst = fmax(worst, apart(&w));
     }
-    ok(wrong == 0 && worst < 1e-6, "six steps of %s%s: %s", optimizer, lookahead ? " with Lookahead" : "",
-       layerwise ? "the CPU's values" : "the CPU's bits");
+    ok(wrong == 0 && worst < 1e-6, "six steps of %s%s: %s", optimizer, lookahead ? " with Lookahead" : "", layerwise ? "the CPU's values" : "the CPU's bits");
     if (wrong || !(worst < 1e-6)) diag("worst %.3g", worst);
     close_world(&w);
     kolo_options_free(&w.options);
@@ -316,11 +311,11 @@ static int norm_differs(world *w, int64_t count, int64_t spoilt, float by)
     const kolo_step *c = &got[CPU], *g = &got[GPU];
     bool squares = isfinite(c->square) ? fabs(c->square - g->square) <= 1e-12 * c->square : !isfinite(g->square);
     bool norm = isfinite(c->norm) ? fabs(c->norm - g->norm) <= 1e-12 * c->norm : !isfinite(g->norm);
-    bool same = norm && squares && fabs((double)c->clip - (double)g->clip) <= 2e-7 * fabs((double)c->clip) && c->skip == g->skip &&
-                g->step == 7 && !memcmp(&c->scaler, &g->scaler, sizeof c->scaler);
+    bool same = norm && squares && fabs((double)c->clip - (double)g->clip) <= 2e-7 * fabs((double)c->clip) && c->skip == g->skip && g->step == 7 &&
+                !memcmp(&c->scaler, &g->scaler, sizeof c->scaler);
     if (!same)
-        diag("%ld elements: norm %.17g, wanted %.17g; clip %.9g, wanted %.9g; skip %d, wanted %d", (long)count, g->norm,
-             c->norm, (double)g->clip, (double)c->clip, g->skip, c->skip);
+        diag("%ld elements: norm %.17g, wanted %.17g; clip %.9g, wanted %.9g; skip %d, wanted %d", (long)count, g->norm, c->norm, (double)g->clip,
+             (double)c->clip, g->skip, c->skip);
     return !same + (c->skip != (spoilt >= 0 && spoilt < count)); /* the case is what it should be */
 }
 
@@ -333,8 +328,7 @@ static void test_norm(double clip_norm)
     open_world(&w);
     int wrong = 0;
     for (int i = 0; i < 9; i++) wrong += norm_differs(&w, counts[i], -1, 0);
-    wrong += norm_differs(&w, COUNT, COUNT - 1, INFINITY) + norm_differs(&w, 1025, 1024, NAN) +
-             norm_differs(&w, 1024, 1024, NAN);
+    wrong += norm_differs(&w, COUNT, COUNT - 1, INFINITY) + norm_differs(&w, 1025, 1024, NAN) + norm_differs(&w, 1024, 1024, NAN);
     is_int(wrong, 0, "the norm, clip_norm=%g, and the loss scale", clip_norm);
     close_world(&w);
     kolo_options_free(&w.options);
@@ -354,13 +348,11 @@ static int make_with(const kolo_optimizer *optimizer)
 
 static void test_optimizers(void)
 {
-    for (int i = 0; i < kolo_optimizer_count; i++)
-        is_int(make_with(&kolo_optimizer_table[i]), 0, "%s has a kernel", kolo_optimizer_table[i].name);
+    for (int i = 0; i < kolo_optimizer_count; i++) is_int(make_with(&kolo_optimizer_table[i]), 0, "%s has a kernel", kolo_optimizer_table[i].name);
     kolo_optimizer odd = *kolo_optimizer_find("sgd");
     odd.name = "fresh";
     int rc = make_with(&odd);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "optimizer=fresh"),
-       "an optimizer without a kernel is refused: %s", kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "optimizer=fresh"), "an optimizer without a kernel is refused: %s", kolo_error_text());
 }
 
 int main(void)
@@ -373,12 +365,7 @@ int main(void)
         {.name = "with a bf16 copy", .momentum = 0.9f, .decay = 0.01f, .half = KOLO_BF16},
         {.name = "with an f16 copy, averaged", .momentum = 0.9f, .decay = 0.01f, .ema = true, .half = KOLO_F16},
         {.name = "with dampening and clip_value", .momentum = 0.8f, .dampening = 0.2, .clip_value = 0.3},
-        {.name = "of Nesterov's kind",
-         .momentum = 0.9f,
-         .decay = 0.1f,
-         .nesterov = true,
-         .ema = true,
-         .half = KOLO_BF16},
+        {.name = "of Nesterov's kind", .momentum = 0.9f, .decay = 0.1f, .nesterov = true, .ema = true, .half = KOLO_BF16},
     };
     cuda_rig();
     kolo_backend_config config = {.threads = 1, .deterministic = true};

@@ -18,8 +18,7 @@ typedef struct library {
 
 static library open_library(const char *name, void *from)
 {
-    static const char *const call[] = {"CreateDescriptor", "DestroyDescriptor", "SetAttribute", "GetAttribute",
-                                       "Finalize"};
+    static const char *const call[] = {"CreateDescriptor", "DestroyDescriptor", "SetAttribute", "GetAttribute", "Finalize"};
     library l = {.name = name};
     void **entry[] = {(void **)&l.create, (void **)&l.destroy, (void **)&l.set, (void **)&l.get, (void **)&l.finalize};
     for (int i = 0; i < 5; i++) {
@@ -75,8 +74,7 @@ static int set_child(const library *l, descriptor d, cudnnBackendAttributeName_t
     return l->set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &child);
 }
 
-static descriptor tensor(const library *l, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w,
-                         cudnnDataType_t type)
+static descriptor tensor(const library *l, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w, cudnnDataType_t type)
 {
     descriptor d = make(l, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const int64_t dim[4] = {n, c, h, w}, stride[4] = {c * h * w, 1, c * w, c}, align = 16;
@@ -133,15 +131,13 @@ static int64_t answers_of_get(const library *l, descriptor d, int64_t room, bool
 
 static int knob_twice(const library *l)
 {
-    descriptor config = make(l, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR),
-               knob = make(l, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    descriptor config = make(l, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR), knob = make(l, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
     const cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_TILE_SIZE;
     const int64_t value = 1;
     l->set(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
     set_ints(l, knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 1, &value);
     l->finalize(knob);
-    return l->set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, 2,
-                  (descriptor[]){knob, knob});
+    return l->set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, 2, (descriptor[]){knob, knob});
 }
 
 static int pack(const library *l, int64_t pointers, bool change)

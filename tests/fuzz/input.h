@@ -24,7 +24,6 @@ extern bool fuzz_refused; /* set by fuzz_taken */
 
 /* The source of kolo-pack of this name on this input (split `train`): its list, then the bytes of all its samples. */
 void fuzz_source(const char *kind, const char *in, const char *annotations);
-void fuzz_source_of_two(const char *kind, const char *in, const char *annotations,
-                        const char *more); /* --annotations twice */
+void fuzz_source_of_two(const char *kind, const char *in, const char *annotations, const char *more); /* --annotations twice */
 
 #endif

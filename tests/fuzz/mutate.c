@@ -45,8 +45,7 @@ static void put_number(kolo_random *r, size_t at)
     const uint64_t value = borders[below(r, sizeof borders / sizeof *borders)];
     const size_t width = (size_t)1 << below(r, 4);
     const bool big = below(r, 2);
-    for (size_t i = 0; i < width && at + i < input_bytes; i++)
-        input[at + i] = (uint8_t)(value >> 8 * (big ? width - 1 - i : i));
+    for (size_t i = 0; i < width && at + i < input_bytes; i++) input[at + i] = (uint8_t)(value >> 8 * (big ? width - 1 - i : i));
 }
 
 /* `bytes` bytes at `from` are put once more at `at`, or taken out. */
@@ -110,8 +109,7 @@ int main(int argc, char **argv)
     snprintf(crash_path, sizeof crash_path, "%s/crash-%d", argv[1], (int)getpid());
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) signal(ends[i], keep_input);
     for (int i = 0; i < n; i++) {
-        if (kolo_file_read(argv[3 + i], &seeds[i].data, &seeds[i].bytes) < 0)
-            return fprintf(stderr, "%s\n", kolo_error_text()), 3;
+        if (kolo_file_read(argv[3 + i], &seeds[i].data, &seeds[i].bytes) < 0) return fprintf(stderr, "%s\n", kolo_error_text()), 3;
         take(&seeds[i]);
         if (run()) whole++;
         else fprintf(stderr, "%s is refused: %s\n", argv[3 + i], kolo_error_text());

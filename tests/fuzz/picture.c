@@ -20,8 +20,7 @@ static void part(kolo_jpeg *jpeg, const uint8_t *data, size_t bytes, const kolo_
     const kolo_jpeg_window window = {info->height / 4, info->width / 3, (info->height + 1) / 2, (info->width + 1) / 2};
     kolo_jpeg_window origin;
     if (!fuzz_taken(kolo_jpeg_decode(jpeg, data, bytes, 3, 4, &window, picture, &origin))) return;
-    fuzz_require(origin.top >= 0 && origin.left >= 0 && origin.top + picture->height <= origin.height &&
-                     origin.left + picture->width <= origin.width,
+    fuzz_require(origin.top >= 0 && origin.left >= 0 && origin.top + picture->height <= origin.height && origin.left + picture->width <= origin.width,
                  "the part lies in the picture");
 }
 
@@ -30,8 +29,7 @@ static bool left_out(const uint8_t *data, size_t bytes)
 {
     static kolo_picture picture;
     const enum kolo_picture_kind kind = kolo_picture_sniff(data, bytes);
-    return (kind == KOLO_PICTURE_TIFF || kind == KOLO_PICTURE_WEBP) &&
-           !fuzz_tried(kolo_picture_decode(NULL, data, bytes, 0, &picture)) &&
+    return (kind == KOLO_PICTURE_TIFF || kind == KOLO_PICTURE_WEBP) && !fuzz_tried(kolo_picture_decode(NULL, data, bytes, 0, &picture)) &&
            strstr(kolo_error_text(), "this program was built without");
 }
 

@@ -29,8 +29,7 @@ static void read_extras(const char *path, const kolo_shard_header *h)
 
 static int write_manifest(const char *folder, const kolo_shard_header *h, const kolo_shard_arrays *a)
 {
-    kolo_manifest_shard entry = {
-        .file = "s.h5", .count = h->count, .first = 0, .bytes = h->bytes, .metadata_crc = a->metadata_crc};
+    kolo_manifest_shard entry = {.file = "s.h5", .count = h->count, .first = 0, .bytes = h->bytes, .metadata_crc = a->metadata_crc};
     kolo_manifest m = {.info = {.encoding = h->encoding,
                                 .channels = h->channels,
                                 .height = h->height,

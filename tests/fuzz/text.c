@@ -24,9 +24,7 @@ static int read_rows(const char *path, int way)
     if (rc < 0) return rc;
     while ((rc = text_next(&t, &line)) > 0) {
         fuzz_require(!strchr(line, '\n'), "a line without its end");
-        const int n = way == CSV   ? text_split_csv(line, fields, 8)
-                      : way == TAB ? text_split(line, '\t', fields, 8)
-                                   : text_words(line, fields, 8);
+        const int n = way == CSV ? text_split_csv(line, fields, 8) : way == TAB ? text_split(line, '\t', fields, 8) : text_words(line, fields, 8);
         for (int i = 0; i < n && i < 8; i++) look_at(fields[i]);
     }
     text_close(&t);

@@ -224,15 +224,13 @@ int main(int count, char **word)
     kolo_options_default(&o);
     if (count == 3 && !strcmp(word[1], "open")) return print_milliseconds(open_all, word[2]);
     if (count == 3 && !strcmp(word[1], "order")) return print_milliseconds(order_epoch, word[2]);
-    if (count < 4)
-        return fprintf(stderr, "usage: data_bench pread|decode|loader DIR THREADS [KEY=VALUE ...], open DIR, order N\n"), 2;
+    if (count < 4) return fprintf(stderr, "usage: data_bench pread|decode|loader DIR THREADS [KEY=VALUE ...], open DIR, order N\n"), 2;
     const int threads = atoi(word[3]);
     if (count > 4 && !strcmp(word[count - 1], "normalise=1")) normal = true, count--;
     if (count > 4 && !strcmp(word[count - 1], "cold=1")) cold = true, count--;
     if (kolo_options_read_arguments(&o, count - 4, word + 4, NULL) < 0 || threads < 1) return stop();
     if (kolo_dataset_open(&set, word[2]) < 0) return stop();
-    if (o.data_cache == KOLO_data_cache_ram && kolo_cache_open(&cache, set, 0, kolo_dataset_get_info(set)->count, threads) < 0)
-        return stop();
+    if (o.data_cache == KOLO_data_cache_ram && kolo_cache_open(&cache, set, 0, kolo_dataset_get_info(set)->count, threads) < 0) return stop();
     loop_rate(set, threads, false, 0); /* into the page cache */
     if (!strcmp(word[1], "loader")) {
         rate = loader_rate(set, threads, &o, normal, cold);

@@ -37,8 +37,8 @@ static void check_inventory(const cJSON *json)
         }
         if (kolo_model_graph(&g, name, &c) < 0) ok(0, "models/inventory %s: %s", entry->string, kolo_error_text());
         else
-            ok((double)kolo_graph_parameters(g) == golden_number(entry, "parameters", 0),
-               "models/inventory %s: %lld parameters", entry->string, (long long)kolo_graph_parameters(g));
+            ok((double)kolo_graph_parameters(g) == golden_number(entry, "parameters", 0), "models/inventory %s: %lld parameters", entry->string,
+               (long long)kolo_graph_parameters(g));
         kolo_graph_destroy(&g);
     }
 }

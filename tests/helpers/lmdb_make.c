@@ -80,8 +80,8 @@ int main(int argc, char **argv)
     MDB_dbi dbi;
     char line[1024];
     int rc = 0;
-    if (argc != 2 || mdb_env_create(&env) || mdb_env_set_mapsize(env, 1 << 30) ||
-        mdb_env_open(env, argv[1], 0, 0644) || mdb_txn_begin(env, NULL, 0, &txn) || mdb_dbi_open(txn, NULL, 0, &dbi))
+    if (argc != 2 || mdb_env_create(&env) || mdb_env_set_mapsize(env, 1 << 30) || mdb_env_open(env, argv[1], 0, 0644) || mdb_txn_begin(env, NULL, 0, &txn) ||
+        mdb_dbi_open(txn, NULL, 0, &dbi))
         return fprintf(stderr, "usage: lmdb_make FOLDER < rows\n"), 78;
     while (rc == 0 && fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\n")] = 0;

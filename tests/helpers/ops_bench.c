@@ -35,8 +35,7 @@ static void fill(void *p, const kolo_tensor *t, size_t bytes)
         seed = seed * 1664525u + 1013904223u;
         if (t->role == KOLO_ROLE_LABEL) ((int32_t *)p)[i] = (int32_t)(seed >> 24) % 10;
         else if (t->role == KOLO_ROLE_INPUT) ((uint32_t *)p)[i] = seed;
-        else if (t->role == KOLO_ROLE_PARAM)
-            ((float *)p)[i] = ((float)(seed >> 8) * 0x1p-24f - 0.5f) * (t->rank > 1 ? 0.1f : 1.0f);
+        else if (t->role == KOLO_ROLE_PARAM) ((float *)p)[i] = ((float)(seed >> 8) * 0x1p-24f - 0.5f) * (t->rank > 1 ? 0.1f : 1.0f);
         else if (t->role == KOLO_ROLE_BUFFER) ((float *)p)[i] = 1;
     }
 }
@@ -80,9 +79,7 @@ static void share_memory(bench *b)
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
         int over = kolo_op_table[n->op].overwrite, from = over >= 0 ? n->in[over] : -1, to = n->out[0];
-        if (from < 0 || last[from] != i || g->tensor[from].role != KOLO_ROLE_ACTIVATION ||
-            b->layout[from].bytes != b->layout[to].bytes)
-            continue;
+        if (from < 0 || last[from] != i || g->tensor[from].role != KOLO_ROLE_ACTIVATION || b->layout[from].bytes != b->layout[to].bytes) continue;
         home[to] = home[from];
     }
     for (int64_t t = 0; t < g->tensors; t++) {
@@ -108,8 +105,7 @@ static int prepare(bench *b)
         if (kolo_backend_prepare(b->backend, b->g, i, b->layout, &b->kernel[i], &bytes) < 0) return stop("prepare");
         if (bytes > most) most = bytes;
     }
-    printf("layout %.3f s, prepare %.3f s, workspace %.1f MiB\n", layouts, kolo_time() - start - layouts,
-           (double)most / 1048576);
+    printf("layout %.3f s, prepare %.3f s, workspace %.1f MiB\n", layouts, kolo_time() - start - layouts, (double)most / 1048576);
     b->workspace = kolo_pages_alloc(most);
     share_memory(b);
     for (int64_t t = 0; t < b->g->tensors; t++)
@@ -145,8 +141,7 @@ static void print_families(const bench *b)
             count++;
             if (kolo_op_table[op].flops) flops += kolo_op_table[op].flops(b->g, &b->g->node[i]);
         }
-        if (count)
-            printf("%-22s %4d  %9.3f ms  %7.1f GF/s\n", kolo_op_table[op].name, count, 1e3 * sum, flops / sum * 1e-9);
+        if (count) printf("%-22s %4d  %9.3f ms  %7.1f GF/s\n", kolo_op_table[op].name, count, 1e3 * sum, flops / sum * 1e-9);
     }
 }
 
@@ -155,10 +150,9 @@ static void print_nodes(const bench *b)
     for (int64_t i = 0; i < b->g->nodes; i++) {
         const kolo_node *n = &b->g->node[i];
         const kolo_tensor *x = &b->g->tensor[n->in[0]];
-        printf("%4ld %-18s %9.1f us  %7.1f GF/s  (%ld,%ld,%ld,%ld) %s\n", (long)i, kolo_op_table[n->op].name,
-               1e6 * b->best[i],
-               kolo_op_table[n->op].flops ? kolo_op_table[n->op].flops(b->g, n) / b->best[i] * 1e-9 : 0,
-               (long)x->dim[0], (long)x->dim[1], (long)x->dim[2], (long)x->dim[3], kolo_kernel_name(b->kernel[i]));
+        printf("%4ld %-18s %9.1f us  %7.1f GF/s  (%ld,%ld,%ld,%ld) %s\n", (long)i, kolo_op_table[n->op].name, 1e6 * b->best[i],
+               kolo_op_table[n->op].flops ? kolo_op_table[n->op].flops(b->g, n) / b->best[i] * 1e-9 : 0, (long)x->dim[0], (long)x->dim[1], (long)x->dim[2],
+               (long)x->dim[3], kolo_kernel_name(b->kernel[i]));
     }
 }
 
@@ -184,9 +178,7 @@ int main(int argc, char **argv)
                            .train = true,
                            .dtype = strcmp(argv[3], "bf16") ? KOLO_F32 : KOLO_BF16};
     bench b = {0};
-    kolo_backend_config config = {.threads = atoi(argv[4]),
-                                  .cache = argc > 6 ? argv[6] : NULL,
-                                  .deterministic = getenv("OPS_BENCH_RULE") != NULL};
+    kolo_backend_config config = {.threads = atoi(argv[4]), .cache = argc > 6 ? argv[6] : NULL, .deterministic = getenv("OPS_BENCH_RULE") != NULL};
     if (kolo_model_graph(&b.g, argv[1], &c) < 0) return stop("graph");
     if (kolo_backend_create(&b.backend, "cpu", &config) < 0) return stop("backend");
     b.layout = calloc((size_t)b.g->tensors, sizeof *b.layout);
@@ -207,8 +199,7 @@ int main(int argc, char **argv)
     char *choices = kolo_backend_choices(b.backend);
     if (getenv("OPS_BENCH_CHOICES")) printf("%s", choices);
     for (int64_t i = 0; i < b.g->nodes; i++) sum += b.best[i];
-    printf("%s b%ld %s block %ld: step %.3f ms, %.1f img/s (best of each operation: %.3f ms, %.1f img/s)\n", argv[1],
-           (long)rows, argv[3], (long)b.layout[b.g->node[1].out[0]].block, 1e3 * total, (double)rows / total, 1e3 * sum,
-           (double)rows / sum);
+    printf("%s b%ld %s block %ld: step %.3f ms, %.1f img/s (best of each operation: %.3f ms, %.1f img/s)\n", argv[1], (long)rows, argv[3],
+           (long)b.layout[b.g->node[1].out[0]].block, 1e3 * total, (double)rows / total, 1e3 * sum, (double)rows / sum);
     return 0;
 }

@@ -92,8 +92,7 @@ static void first_values(parity *p, int64_t classes)
             seed ^= seed << 13, seed ^= seed >> 17, seed ^= seed << 5;
             if (x->role == KOLO_ROLE_LABEL) v[i] = (float)(seed % (uint32_t)classes);
             else if (x->role == KOLO_ROLE_INPUT) v[i] = (float)(seed >> 24);
-            else
-                v[i] = kolo_initial_value(x, 1, i) + (x->rank == 1 ? 0.2f * ((float)(seed >> 8) * 0x1p-24f - 0.5f) : 0);
+            else v[i] = kolo_initial_value(x, 1, i) + (x->rank == 1 ? 0.2f * ((float)(seed >> 8) * 0x1p-24f - 0.5f) : 0);
         }
         store(p, t, v);
     }
@@ -183,9 +182,7 @@ static double *widened(const side *s, int t, const void *value)
 {
     int64_t count = kolo_tensor_count(&s->g->tensor[t]);
     double *wide = room((size_t)count * sizeof *wide);
-    for (int64_t i = 0; i < count; i++)
-        wide[i] =
-            s->g->tensor[t].role == KOLO_ROLE_PARTIAL ? ((const double *)value)[i] : (double)((const float *)value)[i];
+    for (int64_t i = 0; i < count; i++) wide[i] = s->g->tensor[t].role == KOLO_ROLE_PARTIAL ? ((const double *)value)[i] : (double)((const float *)value)[i];
     return wide;
 }
 
@@ -193,12 +190,10 @@ static double far_apart(const parity *p, const kolo_node *n, int t, const void *
 {
     const kolo_tensor *x = &p->device.g->tensor[t];
     int64_t count = kolo_tensor_count(x);
-    double *a = widened(&p->device, t, got), *b = widened(&p->device, t, want),
-           tolerance = parity_allowed(p->precision, n->op, x);
+    double *a = widened(&p->device, t, got), *b = widened(&p->device, t, want), tolerance = parity_allowed(p->precision, n->op, x);
     double least = x->dtype == KOLO_F16 ? 6e-8 * sqrt((double)count) / tolerance : 0; /* the smallest number of fp16 */
-    double share = n->op == KOLO_OP_norm_stats
-                       ? parity_sums(a, b, count, tolerance)
-                       : parity_distance(a, b, count, least, tolerance, parity_strays(n->op, count));
+    double share =
+        n->op == KOLO_OP_norm_stats ? parity_sums(a, b, count, tolerance) : parity_distance(a, b, count, least, tolerance, parity_strays(n->op, count));
     free(a);
     free(b);
     return share;
@@ -229,9 +224,8 @@ static void note(parity *p, int node, int t, double share, const char *why)
     family *f = &p->family[n->op];
     if (why) share = INFINITY;
     if (!(share <= 1))
-        diag("%s node %d %s: %s (%ld,%ld,%ld,%ld) from (%ld,%ld,%ld,%ld) %s", p->label, node, kolo_op_table[n->op].name,
-             x->name, (long)x->dim[0], (long)x->dim[1], (long)x->dim[2], (long)x->dim[3], (long)in->dim[0],
-             (long)in->dim[1], (long)in->dim[2], (long)in->dim[3], why ? why : "differs");
+        diag("%s node %d %s: %s (%ld,%ld,%ld,%ld) from (%ld,%ld,%ld,%ld) %s", p->label, node, kolo_op_table[n->op].name, x->name, (long)x->dim[0],
+             (long)x->dim[1], (long)x->dim[2], (long)x->dim[3], (long)in->dim[0], (long)in->dim[1], (long)in->dim[2], (long)in->dim[3], why ? why : "differs");
     if (share <= f->share) return;
     f->share = share;
     snprintf(f->worst, sizeof f->worst, "%.150s%s%.30s", x->name, why ? " " : "", why ? why : "");
@@ -287,8 +281,7 @@ static void compare(parity *p, int node)
         if (n->out[k] < 0) continue;
         raw[k] = raw_output(s, n, &c, k);
         void *got = canonical(s, n->out[k], raw[k]);
-        note(p, node, n->out[k], far_apart(p, n, n->out[k], got, p->value[n->out[k]]),
-             stray_bytes(s, n->out[k], raw[k]));
+        note(p, node, n->out[k], far_apart(p, n, n->out[k], got, p->value[n->out[k]]), stray_bytes(s, n->out[k], raw[k]));
         free(got);
     }
     again(p, n, kernel, &c, raw);
@@ -346,8 +339,7 @@ static void every_node(parity *p)
     free(last);
 }
 
-static void side_open(side *s, const char *backend, const kolo_backend_config *config, const char *model,
-                      kolo_model_config c, enum kolo_dtype dtype)
+static void side_open(side *s, const char *backend, const kolo_backend_config *config, const char *model, kolo_model_config c, enum kolo_dtype dtype)
 {
     c.dtype = dtype;
     must(kolo_backend_create(&s->backend, backend, config), backend);
@@ -374,12 +366,10 @@ static void tell(const parity *p)
         if (!f->shapes) continue;
         shapes += f->shapes;
         different += f->different;
-        ok(f->share <= 1, "%s %s: %d shapes, worst at %.0f %% of what is allowed (%s)", p->label,
-           kolo_op_table[op].name, f->shapes, 100 * f->share, f->worst);
+        ok(f->share <= 1, "%s %s: %d shapes, worst at %.0f %% of what is allowed (%s)", p->label, kolo_op_table[op].name, f->shapes, 100 * f->share, f->worst);
     }
     if (p->deterministic) ok(different == 0, "%s: the same bits twice and in place, %d operations", p->label, shapes);
-    else if (different)
-        diag("%s: %d of %d operations do not give the same bits every time", p->label, different, shapes);
+    else if (different) diag("%s: %d of %d operations do not give the same bits every time", p->label, different, shapes);
 }
 
 static const char *word(int argc, char **argv, const char *key, const char *otherwise)
@@ -399,15 +389,11 @@ int main(int argc, char **argv)
     }
     const char *device = word(argc, argv, "device", "cuda");
     const kolo_model *model = kolo_model_find(argv[1]);
-    int64_t rows = atol(argv[2]), side_length = atol(argv[3]), classes = atol(argv[4]),
-            valid = atol(word(argc, argv, "valid", argv[2]));
+    int64_t rows = atol(argv[2]), side_length = atol(argv[3]), classes = atol(argv[4]), valid = atol(word(argc, argv, "valid", argv[2]));
     char label[200];
     must(model ? 0 : KOLO_ECONFIG, "model");
-    parity p = {.precision = argv[5],
-                .label = label,
-                .deterministic = !strcmp(word(argc, argv, "deterministic", "false"), "true")};
-    snprintf(label, sizeof label, "%s %s batch %ld%s %ldpx", argv[1], argv[5], (long)rows,
-             valid < rows ? " (short)" : "", (long)side_length);
+    parity p = {.precision = argv[5], .label = label, .deterministic = !strcmp(word(argc, argv, "deterministic", "false"), "true")};
+    snprintf(label, sizeof label, "%s %s batch %ld%s %ldpx", argv[1], argv[5], (long)rows, valid < rows ? " (short)" : "", (long)side_length);
     enum kolo_dtype dtype = !strcmp(argv[5], "bf16") ? KOLO_BF16 : !strcmp(argv[5], "fp16") ? KOLO_F16 : KOLO_F32;
     kolo_model_config c = {.rows = rows,
                            .height = side_length,
@@ -419,15 +405,13 @@ int main(int argc, char **argv)
                            .train = true,
                            .mean = {.48f, .46f, .41f, .5f},
                            .std = {.23f, .22f, .23f, .25f}};
-    kolo_backend_config on_cpu = {.threads = kolo_cpu_count(), .direct = true, .deterministic = true},
-                        on_device = on_cpu;
+    kolo_backend_config on_cpu = {.threads = kolo_cpu_count(), .direct = true, .deterministic = true}, on_device = on_cpu;
     on_device.direct = false;
     on_device.deterministic = p.deterministic;
     on_device.tf32 = !strcmp(argv[5], "tf32");
     side_open(&p.cpu, "cpu", &on_cpu, argv[1], c, KOLO_F32);
     side_open(&p.device, device, &on_device, argv[1], c, dtype);
-    must(p.cpu.g->tensors == p.device.g->tensors && p.cpu.g->nodes == p.device.g->nodes ? 0 : KOLO_EINTERNAL,
-         "graphs of two precisions");
+    must(p.cpu.g->tensors == p.device.g->tensors && p.cpu.g->nodes == p.device.g->nodes ? 0 : KOLO_EINTERNAL, "graphs of two precisions");
     p.value = room((size_t)p.cpu.g->tensors * sizeof *p.value);
     p.seen = room((size_t)p.cpu.g->nodes * sizeof *p.seen);
     p.step.valid_global = valid;

@@ -95,8 +95,7 @@ static void server(const kolo_loader_config *c, int jobs, int told)
 }
 
 /* Of all jobs: pictures a second, CPU seconds a picture. Negative: something failed. */
-static int measure(const char *folder, const kolo_options *o, int jobs, double seconds, const char *serve, double *rate,
-                   double *cpu)
+static int measure(const char *folder, const kolo_options *o, int jobs, double seconds, const char *serve, double *rate, double *cpu)
 {
     kolo_dataset *set;
     int pipes[2], told = 0;
@@ -136,10 +135,9 @@ int main(int count, char **word)
     snprintf(name, sizeof name, "bench-%d", (int)getpid());
     double rate[2], cpu[2];
     for (int k = 0; k < 2; k++)
-        if (measure(word[1], &o, jobs, seconds, k ? name : NULL, &rate[k], &cpu[k]) < 0)
-            return fprintf(stderr, "serve_bench: %s\n", kolo_error_text()), 1;
-    printf("%d jobs: alone %.0f img/s, %.0f us CPU a picture; served %.0f img/s, %.0f us; ratio %.2f, of CPU time %.2f\n", jobs,
-           rate[0], cpu[0] * 1e6, rate[1], cpu[1] * 1e6, rate[1] / rate[0], cpu[0] / cpu[1]);
+        if (measure(word[1], &o, jobs, seconds, k ? name : NULL, &rate[k], &cpu[k]) < 0) return fprintf(stderr, "serve_bench: %s\n", kolo_error_text()), 1;
+    printf("%d jobs: alone %.0f img/s, %.0f us CPU a picture; served %.0f img/s, %.0f us; ratio %.2f, of CPU time %.2f\n", jobs, rate[0], cpu[0] * 1e6, rate[1],
+           cpu[1] * 1e6, rate[1] / rate[0], cpu[0] / cpu[1]);
     kolo_options_free(&o);
     return 0;
 }

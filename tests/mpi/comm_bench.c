@@ -71,8 +71,8 @@ int main(int argc, char **argv)
     float *arena = kolo_comm_arena(comm), *own = calloc(LARGEST, 1);
     if (!own) MPI_Abort(MPI_COMM_WORLD, 1);
     if (rank == 0)
-        printf("%10s %12s %12s %8s %12s  (us, %d ranks%s, median%s)\n", "bytes", "MPI", "bucket", "ratio", "small",
-               size, alone ? " apart" : "", fresh ? ", fresh data" : "");
+        printf("%10s %12s %12s %8s %12s  (us, %d ranks%s, median%s)\n", "bytes", "MPI", "bucket", "ratio", "small", size, alone ? " apart" : "",
+               fresh ? ", fresh data" : "");
     for (int s = 0; s < SIZES; s++) {
         int64_t bytes = (int64_t)(4 << 10) << 2 * s;
         int repeats = bytes <= 1 << 20 ? 1000 : bytes <= 4 << 20 ? 200 : 25;

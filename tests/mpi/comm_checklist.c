@@ -16,14 +16,7 @@ static kolo_launch *deal(int nodes, int serial)
     static kolo_launch l;
     int job = (int)getpid();
     MPI_Bcast(&job, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    l = (kolo_launch){.method = "test",
-                      .rank = rank,
-                      .size = size,
-                      .nodes = nodes,
-                      .node_of = node_of,
-                      .local_of = local_of,
-                      .host_of = hosts,
-                      .mpi = true};
+    l = (kolo_launch){.method = "test", .rank = rank, .size = size, .nodes = nodes, .node_of = node_of, .local_of = local_of, .host_of = hosts, .mpi = true};
     for (int r = 0; r < size; r++) {
         node_of[r] = (int)((int64_t)r * nodes / size);
         local_of[r] = r && node_of[r] == node_of[r - 1] ? local_of[r - 1] + 1 : 0;
@@ -40,15 +33,14 @@ static kolo_launch *deal(int nodes, int serial)
 static int exchange(void *of, const void *mine, size_t bytes, void *everybodys)
 {
     (void)of;
-    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, everybodys, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) ? KOLO_ELAUNCH
-                                                                                                       : 0;
+    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, everybodys, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) ? KOLO_ELAUNCH : 0;
 }
 
 static void check_world(void)
 {
     all = kolo_world_group(world);
-    int64_t bad = kolo_world_rank(world) != rank || kolo_world_size(world) != size || kolo_group_rank(all) != rank ||
-                  kolo_group_size(all) != size || kolo_group_id(all) != 0;
+    int64_t bad = kolo_world_rank(world) != rank || kolo_world_size(world) != size || kolo_group_rank(all) != rank || kolo_group_size(all) != size ||
+                  kolo_group_id(all) != 0;
     report(bad, "rank, size, the group of all");
     check_by_order();
     check_wrong();

@@ -24,9 +24,7 @@ static _Alignas(64) char list_in[LIST_MAX * 8 + 64], list_out[LIST_MAX * 8 + 64]
 static inline void report(int64_t bad, const char *what)
 {
     long long mine = bad, sum = 0;
-    if (bad)
-        fprintf(stderr, "# rank %d of %d, %s: %s: %lld wrong; last error: %s\n", rank, size, place, what,
-                (long long)bad, kolo_error_text());
+    if (bad) fprintf(stderr, "# rank %d of %d, %s: %s: %lld wrong; last error: %s\n", rank, size, place, what, (long long)bad, kolo_error_text());
     MPI_Allreduce(&mine, &sum, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) is_int(sum, 0, "%d ranks, %s: %s", size, place, what);
 }
@@ -126,8 +124,7 @@ static inline double wanted(uint32_t ranks, int64_t i, int seed, enum kolo_reduc
     return whole ? trunc(sum / n) : sum / n;
 }
 
-static inline int64_t differ(const void *got, int64_t count, uint32_t ranks, int seed, enum kolo_reduce op,
-                             enum kolo_wire type)
+static inline int64_t differ(const void *got, int64_t count, uint32_t ranks, int seed, enum kolo_reduce op, enum kolo_wire type)
 {
     int64_t bad = 0;
     for (int64_t i = 0; i < count; i++) put(type, list_want, i, wanted(ranks, i, seed, op, type));
@@ -137,11 +134,9 @@ static inline int64_t differ(const void *got, int64_t count, uint32_t ranks, int
 
 static inline uint32_t everybody(void) { return (1u << size) - 1; }
 
-static inline kolo_request request(enum kolo_collective what, void *in, void *out, enum kolo_wire type, int64_t rows,
-                                   int64_t columns)
+static inline kolo_request request(enum kolo_collective what, void *in, void *out, enum kolo_wire type, int64_t rows, int64_t columns)
 {
-    return (kolo_request){
-        .what = what, .in = in, .out = out, .type = type, .dims = columns ? 2 : 1, .dim = {rows, columns}};
+    return (kolo_request){.what = what, .in = in, .out = out, .type = type, .dims = columns ? 2 : 1, .dim = {rows, columns}};
 }
 
 /* Submits and waits. */
@@ -159,9 +154,7 @@ static inline int run(kolo_group *group, const kolo_request *r, kolo_output *out
 static inline int refused(int rc, const char *one, const char *other)
 {
     bool right = rc == KOLO_EINPUT && strstr(kolo_error_text(), one) && strstr(kolo_error_text(), other);
-    if (!right)
-        fprintf(stderr, "# rank %d: status %d: %s (wanted \"%s\" and \"%s\")\n", rank, rc, kolo_error_text(), one,
-                other);
+    if (!right) fprintf(stderr, "# rank %d: status %d: %s (wanted \"%s\" and \"%s\")\n", rank, rc, kolo_error_text(), one, other);
     return !right;
 }
 

@@ -14,10 +14,7 @@ static kolo_request named(const char *name, kolo_request r)
 }
 
 /* The k-th of n in an order that differs from rank to rank. */
-static int shuffled(int k, int n, int seed)
-{
-    return (int)(((int64_t)k * (rank % 2 ? n - 1 : 1) + (int64_t)seed * (rank + 1)) % n);
-}
+static int shuffled(int k, int n, int seed) { return (int)(((int64_t)k * (rank % 2 ? n - 1 : 1) + (int64_t)seed * (rank + 1)) % n); }
 
 static int64_t submit_names(int seed, kolo_handle *handle, const enum kolo_reduce op)
 {
@@ -33,9 +30,7 @@ static int64_t submit_names(int seed, kolo_handle *handle, const enum kolo_reduc
         fill(name_vector[i], rank, 1 + 29 * i, seed + i, op, types[i % 5]);
         bad += kolo_submit(all, &r, &handle[i]) < 0;
     }
-    for (int i = 0; i < NAMES; i++)
-        bad += kolo_wait(world, handle[i]) < 0 ||
-               differ(name_vector[i], 1 + 29 * i, everybody(), seed + i, op, types[i % 5]);
+    for (int i = 0; i < NAMES; i++) bad += kolo_wait(world, handle[i]) < 0 || differ(name_vector[i], 1 + 29 * i, everybody(), seed + i, op, types[i % 5]);
     return bad;
 }
 
@@ -75,8 +70,7 @@ static void check_named_moves(void)
         for (int i = 0; i < 2 * size + 1; i++) ((float *)(void *)list_in)[i] = (float)(i + rank);
         bad += run(all, &r, &o) < 0;
         int64_t from = lib_cut(2 * size + 1, size, rank);
-        for (int64_t i = 0; i < o.dim[0]; i++)
-            bad += ((const float *)o.data)[i] != (float)((from + i) * size + size * (size - 1) / 2);
+        for (int64_t i = 0; i < o.dim[0]; i++) bad += ((const float *)o.data)[i] != (float)((from + i) * size + size * (size - 1) / 2);
         r = named("gathered at 0", request(KOLO_GATHER, list_in, NULL, KOLO_WIRE_I32, 1, 0));
         ((int32_t *)(void *)list_in)[0] = rank;
         bad += run(all, &r, &o) < 0;
@@ -93,8 +87,7 @@ static void check_named_moves(void)
             int i = rank % 2 ? 3 - k : k;
             char name[16];
             snprintf(name, sizeof name, "part.%d", i);
-            kolo_request r = named(name, request(KOLO_ALLGATHER, name_vector[i], NULL,
-                                                 i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, (rank + i) % 3, 1));
+            kolo_request r = named(name, request(KOLO_ALLGATHER, name_vector[i], NULL, i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, (rank + i) % 3, 1));
             fill(name_vector[i], rank, 3, i, KOLO_SUM, r.type);
             bad += kolo_submit(all, &r, &h[i]) < 0;
             if (k < 3) continue;
@@ -102,8 +95,7 @@ static void check_named_moves(void)
                 bad += kolo_wait(world, h[i]) < 0 || kolo_result(world, h[i], &o) < 0;
                 for (int m = 0, at = 0; m < size; m++)
                     for (int j = 0; j < (m + i) % 3; j++)
-                        bad += get(i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, o.data, at++) !=
-                               value(m, j, i, KOLO_SUM, i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8);
+                        bad += get(i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, o.data, at++) != value(m, j, i, KOLO_SUM, i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8);
                 kolo_release(world, h[i]);
             }
         }
@@ -152,8 +144,7 @@ static int64_t try_grouped_of(uint32_t there, int seed)
         r[i] = named(names[i], request(KOLO_ALLREDUCE, NULL, name_vector[i], types[i], 30 + i, 0));
     }
     if (kolo_submit_grouped(all, r, N, h) < 0) return 1000;
-    for (int i = 0; i < N; i++)
-        bad += kolo_wait(world, h[i]) < 0 || differ(name_vector[i], 30 + i, there, seed + i, KOLO_SUM, types[i]);
+    for (int i = 0; i < N; i++) bad += kolo_wait(world, h[i]) < 0 || differ(name_vector[i], 30 + i, there, seed + i, KOLO_SUM, types[i]);
     return bad;
 }
 
@@ -181,8 +172,7 @@ static int64_t try_grouped_parts(enum kolo_collective what, enum kolo_reduce op,
         if (bad) return bad;
         for (int m = 0; gathers && m < size; m++) {
             bad += o.splits[m] != (m + i) % 3;
-            for (int64_t k = 0; k < (m + i) % 3 * 3; k++)
-                bad += get(r[i].type, o.data, at++) != value(m, k, seed + i, op, r[i].type);
+            for (int64_t k = 0; k < (m + i) % 3 * 3; k++) bad += get(r[i].type, o.data, at++) != value(m, k, seed + i, op, r[i].type);
         }
         int64_t from = lib_cut(rows, size, rank);
         bad += !gathers && o.dim[0] != lib_cut(rows, size, rank + 1) - from;
@@ -206,8 +196,7 @@ static int64_t try_grouped_alone(enum kolo_reduce op, const char *compression)
     int64_t bad = 0;
     for (int i = 0; i < N; i++) {
         int64_t count = 5 + 25 * i;
-        for (int64_t k = 0; k < count; k++)
-            in[i][k] = i == 3 && rank == 0 ? 0 : (float)value(rank, k, 90 + i, KOLO_SUM, KOLO_WIRE_F32) / 7 * (float)(1 << i);
+        for (int64_t k = 0; k < count; k++) in[i][k] = i == 3 && rank == 0 ? 0 : (float)value(rank, k, 90 + i, KOLO_SUM, KOLO_WIRE_F32) / 7 * (float)(1 << i);
         r[i] = request(KOLO_ALLREDUCE, in[i], one[i], KOLO_WIRE_F32, count, 0);
         r[i].reduce = op;
         r[i].compression = compression;
@@ -216,8 +205,7 @@ static int64_t try_grouped_alone(enum kolo_reduce op, const char *compression)
         r[i].out = together[i];
     }
     bad += kolo_submit_grouped(all, r, N, h) < 0;
-    for (int i = 0; i < N && !bad; i++)
-        bad += kolo_wait(world, h[i]) < 0 || memcmp(one[i], together[i], (size_t)r[i].dim[0] * sizeof(float)) != 0;
+    for (int i = 0; i < N && !bad; i++) bad += kolo_wait(world, h[i]) < 0 || memcmp(one[i], together[i], (size_t)r[i].dim[0] * sizeof(float)) != 0;
     for (int i = 0; i < N; i++) bad += differs_between_ranks(one[i], (size_t)r[i].dim[0] * sizeof(float));
     return bad;
 }
@@ -279,12 +267,10 @@ static void check_grouped(void)
                          named("a", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_WIRE_F32, 8, 0))};
     bad = refused(kolo_submit_grouped(all, r, 3, h), "a", "");
     for (int i = 0; i < 8; i++) v[1][i] = 1;
-    bad += kolo_submit(all, &r[1], &lone) < 0 || kolo_wait(world, lone) < 0 ||
-           v[1][3] != (float)size; /* "b" was not taken */
+    bad += kolo_submit(all, &r[1], &lone) < 0 || kolo_wait(world, lone) < 0 || v[1][3] != (float)size; /* "b" was not taken */
     report(bad, "a name twice in a group: none of the group is submitted");
     r[2].name = NULL;
-    report(refused(kolo_submit_grouped(all, r, 3, h), "has no name", "") + still_works(all),
-           "a grouped request without a name");
+    report(refused(kolo_submit_grouped(all, r, 3, h), "has no name", "") + still_works(all), "a grouped request without a name");
 }
 
 /* ---- what does not match ----------------------------------------------------------------------------------------------------------- */
@@ -312,13 +298,11 @@ static void check_named_mismatches(void)
         bad += kolo_wait(world, h) < 0;
         kolo_release(world, h);
     }
-    report(bad + still_works(all),
-           "a name that is under way is refused where it is asked for again, by whatever collective; the first is not disturbed");
+    report(bad + still_works(all), "a name that is under way is refused where it is asked for again, by whatever collective; the first is not disturbed");
     a = b = named("x", request(KOLO_ALLREDUCE, NULL, v, KOLO_WIRE_F32, 17, 3));
     if (size == 1) return;
     b.dim[1] = 4;
-    report(named_mismatch(a, b, "17 x 3", "17 x 4"),
-           "another dimension under one name: an error on every rank, again and again");
+    report(named_mismatch(a, b, "17 x 3", "17 x 4"), "another dimension under one name: an error on every rank, again and again");
     b = a;
     b.type = KOLO_WIRE_I32;
     report(named_mismatch(a, b, "f32", "i32"), "another type");
@@ -361,15 +345,12 @@ static int64_t try_join(int first, enum kolo_reduce op, bool warm)
             bad += kolo_submit(all, &r, &h[i]) < 0;
         }
         uint32_t there = everybody() & ~(round == 1 ? 1u << first : 0);
-        for (int i = 0; i < N && !away; i++)
-            bad +=
-                kolo_wait(world, h[i]) < 0 || differ(name_vector[i], 50 + i, there, 10 * first + i, op, KOLO_WIRE_F32);
+        for (int i = 0; i < N && !away; i++) bad += kolo_wait(world, h[i]) < 0 || differ(name_vector[i], 50 + i, there, 10 * first + i, op, KOLO_WIRE_F32);
     }
     (void)rounds;
     bad += kolo_join(all, &last) < 0;
     int64_t highest = last, lowest = -last;
-    bad += kolo_allreduce(all, NULL, &highest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 ||
-           kolo_allreduce(all, NULL, &lowest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0;
+    bad += kolo_allreduce(all, NULL, &highest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &lowest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0;
     return bad + (highest != -lowest || last < 0 || last >= size || last == first);
 }
 
@@ -380,8 +361,7 @@ static int64_t differs_among(bool away, const float *v, int64_t count)
     uint64_t hash = 0xcbf29ce484222325ull;
     for (size_t i = 0; i < (size_t)count * sizeof *v; i++) hash = (hash ^ ((const unsigned char *)v)[i]) * 0x100000001b3ull;
     if (!away) most = (int64_t)(hash >> 2), least = -most;
-    int64_t bad = kolo_allreduce(all, NULL, &most, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 ||
-                  kolo_allreduce(all, NULL, &least, 1, KOLO_WIRE_I64, KOLO_MAX) < 0;
+    int64_t bad = kolo_allreduce(all, NULL, &most, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &least, 1, KOLO_WIRE_I64, KOLO_MAX) < 0;
     return bad + (most != -least);
 }
 
@@ -432,7 +412,7 @@ static void check_join(void)
     bad = 0;
     for (int first = 0; first < size; first++) bad += try_join_special(first);
     report(bad, "Adasum, compressed and grouped sums are right while somebody has joined, and the same on all others");
-    static const enum kolo_collective others[] = {KOLO_ALLGATHER, KOLO_BROADCAST, KOLO_REDUCE_SCATTER, KOLO_ALLTOALL,
+    static const enum kolo_collective others[] = {KOLO_ALLGATHER, KOLO_BROADCAST, KOLO_REDUCE_SCATTER,   KOLO_ALLTOALL,
                                                   KOLO_GATHER,    KOLO_SCATTER,   KOLO_SPARSE_ALLREDUCE, KOLO_BARRIER};
     static const int64_t index[64];
     bad = 0;

@@ -59,8 +59,7 @@ static int64_t use_special(kolo_group *g)
         two[k].name = k ? "second" : "first";
     }
     bad += kolo_submit_grouped(g, two, 2, h) < 0;
-    for (int k = 0; k < 2; k++)
-        bad += kolo_wait(world, h[k]) < 0 || differ(v[k], 20 + k, bits_of(g), k, KOLO_SUM, KOLO_WIRE_F32);
+    for (int k = 0; k < 2; k++) bad += kolo_wait(world, h[k]) < 0 || differ(v[k], 20 + k, bits_of(g), k, KOLO_SUM, KOLO_WIRE_F32);
     return bad;
 }
 
@@ -73,8 +72,7 @@ static int64_t use(kolo_group *g, int seed)
     for (int op = 0; op < 5; op++) {
         enum kolo_reduce reduce = (enum kolo_reduce)op;
         fill(list_in, rank, 333, seed + op, reduce, KOLO_WIRE_F32);
-        bad += kolo_allreduce(g, list_in, list_out, 333, KOLO_WIRE_F32, reduce) < 0 ||
-               differ(list_out, 333, bits_of(g), seed + op, reduce, KOLO_WIRE_F32);
+        bad += kolo_allreduce(g, list_in, list_out, 333, KOLO_WIRE_F32, reduce) < 0 || differ(list_out, 333, bits_of(g), seed + op, reduce, KOLO_WIRE_F32);
     }
     for (int root = 0; root < n; root++) {
         int32_t word = rank * 10;
@@ -102,16 +100,14 @@ static void check_two_groups(void)
 {
     kolo_group *even = NULL, *odd = NULL, *again = NULL;
     int list[32], n = 0, odds[32], m = 0;
-    for (int r = size - 1; r >= 0; r--)
-        *(r % 2 ? &odds[m++] : &list[n++]) = r; /* the order of the list does not matter */
-    if (size == 1) return;                      /* the only set of ranks is the group of all */
+    for (int r = size - 1; r >= 0; r--) *(r % 2 ? &odds[m++] : &list[n++]) = r; /* the order of the list does not matter */
+    if (size == 1) return;                                                      /* the only set of ranks is the group of all */
     int64_t bad = kolo_group_create(&even, world, list, n) < 0 || kolo_group_create(&odd, world, odds, m) < 0;
     if (bad) {
         report(bad, "two groups");
         return;
     }
-    bad +=
-        kolo_group_size(even) != n || kolo_group_id(even) != 1 || kolo_group_rank(even) != (rank % 2 ? -1 : rank / 2);
+    bad += kolo_group_size(even) != n || kolo_group_id(even) != 1 || kolo_group_rank(even) != (rank % 2 ? -1 : rank / 2);
     report(bad, "groups of the even and of the odd ranks, with the same ids everywhere");
     report(use(even, 500) + use(odd, 600), "every collective in both; a rank that is no member is told so");
     double entered = 0;
@@ -128,8 +124,7 @@ static void check_two_groups(void)
     report(bad, "one group waits at its barrier, the other does not");
     int rc = kolo_group_create(&again, world, list, n);
     report(again || refused(rc, "group 1 has these members", ""), "the same set again is refused");
-    bad = kolo_group_free(&even) < 0 || even || kolo_group_create(&again, world, list, n) < 0 ||
-          kolo_group_id(again) != 1;
+    bad = kolo_group_free(&even) < 0 || even || kolo_group_create(&again, world, list, n) < 0 || kolo_group_id(again) != 1;
     report(bad + use(again, 700) + use(odd, 800), "a group freed and made again gets the free id");
     bad = kolo_group_free(&again) < 0 || kolo_group_free(&odd) < 0;
     report(bad + still_works(all), "groups are freed");
@@ -141,19 +136,13 @@ static void check_wrong_groups(void)
     int twice[3] = {0, 0, 1}, outside[2] = {0, size}, whole[32], mine[1] = {rank};
     for (int r = 0; r < size; r++) whole[r] = r;
     report(refused(kolo_group_create(&g, world, twice, 2), "rank 0 is named twice", "") + (g != NULL), "a rank twice");
-    report(refused(kolo_group_create(&g, world, outside, 2), "there is no rank", "") + (g != NULL),
-           "a rank out of range");
-    report(refused(kolo_group_create(&g, world, whole, size), "group 0 has these members", "") + (g != NULL),
-           "the set of all ranks");
+    report(refused(kolo_group_create(&g, world, outside, 2), "there is no rank", "") + (g != NULL), "a rank out of range");
+    report(refused(kolo_group_create(&g, world, whole, size), "group 0 has these members", "") + (g != NULL), "the set of all ranks");
     if (size > 1)
-        report(refused(kolo_group_create(&g, world, mine, 1), "rank 0: the group of ranks 0",
-                       "rank 1: the group of ranks 1") +
-                   (g != NULL),
-               "different lists");
+        report(refused(kolo_group_create(&g, world, mine, 1), "rank 0: the group of ranks 0", "rank 1: the group of ranks 1") + (g != NULL), "different lists");
     if (size > 1) { /* one rank alone is wrong, the others are right */
         int rc = kolo_group_create(&g, world, rank ? mine : outside, rank ? 1 : 2);
-        report(refused(rc, "there is no rank", "rank 1") + (g != NULL) + still_works(all),
-               "only one rank is wrong: an error on all");
+        report(refused(rc, "there is no rank", "rank 1") + (g != NULL) + still_works(all), "only one rank is wrong: an error on all");
     }
     for (int wrong = 0; wrong < 2 && size > 1; wrong++) {
         int rc = kolo_group_create(&g, world, mine, rank ? 1 : -wrong);
@@ -161,8 +150,7 @@ static void check_wrong_groups(void)
                wrong ? "a list of less than nothing on one rank: an error on all" : "an empty list on one rank: an error on all");
     }
     kolo_group *everybody = all;
-    report(refused(kolo_group_free(&everybody), "ends with the world", "") + (everybody != all) + still_works(all),
-           "the group of all ranks cannot be freed");
+    report(refused(kolo_group_free(&everybody), "ends with the world", "") + (everybody != all) + still_works(all), "the group of all ranks cannot be freed");
 }
 
 static void check_mpi_groups(void)
@@ -200,8 +188,7 @@ static void check_adasum(void)
     for (int i = 0; i < 40; i++) bad += w[i] != i - 17;
     report(bad, "of equal ones their average");
     int32_t whole = 1;
-    report(refused(kolo_allreduce(all, NULL, &whole, 1, KOLO_WIRE_I32, KOLO_ADASUM), "adasum is of floats", ""),
-           "of integers refused");
+    report(refused(kolo_allreduce(all, NULL, &whole, 1, KOLO_WIRE_I32, KOLO_ADASUM), "adasum is of floats", ""), "of integers refused");
 }
 
 static int64_t try_sparse(enum kolo_wire type, int64_t rows, int64_t each, int step, enum kolo_reduce op)
@@ -289,8 +276,7 @@ static void check_sparse(void)
     report(try_sparse(KOLO_WIRE_F32, 1000, 20, 7, KOLO_SUM) + try_sparse(KOLO_WIRE_F64, 1000, 20, 7, KOLO_AVERAGE) +
                try_sparse(KOLO_WIRE_BF16, 500, 9, 3, KOLO_SUM),
            "a sparse sum is the dense one; row numbers ascend");
-    report(try_sparse(KOLO_WIRE_F32, 12, 20, 5, KOLO_SUM),
-           "rows named twice add up; more pairs than rows are summed as all rows");
+    report(try_sparse(KOLO_WIRE_F32, 12, 20, 5, KOLO_SUM), "rows named twice add up; more pairs than rows are summed as all rows");
     report(try_sparse(KOLO_WIRE_F64, 12, 20, 5, KOLO_AVERAGE) + try_sparse(KOLO_WIRE_BF16, 12, 20, 5, KOLO_AVERAGE) +
                try_sparse(KOLO_WIRE_F16, 5, 30, 1, KOLO_SUM) + try_sparse(KOLO_WIRE_I32, 7, 25, 2, KOLO_SUM),
            "so of every width");
@@ -303,8 +289,7 @@ static void check_sparse(void)
     kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, KOLO_WIRE_F32, 1, 4);
     r.index = &index;
     r.rows = 7;
-    report(refused(run(all, &r, NULL), "row number 7 of a matrix of 7 rows", "") + still_works(all),
-           "a row number out of range");
+    report(refused(run(all, &r, NULL), "row number 7 of a matrix of 7 rows", "") + still_works(all), "a row number out of range");
 }
 
 static void check_compressed(void)
@@ -338,8 +323,7 @@ static void check_shared(void)
         return;
     }
     fill(memory, rank, 70000, 3, KOLO_SUM, KOLO_WIRE_F32);
-    bad += kolo_allreduce(all, NULL, memory, 70000, KOLO_WIRE_F32, KOLO_SUM) < 0 ||
-           differ(memory, 70000, everybody(), 3, KOLO_SUM, KOLO_WIRE_F32);
+    bad += kolo_allreduce(all, NULL, memory, 70000, KOLO_WIRE_F32, KOLO_SUM) < 0 || differ(memory, 70000, everybody(), 3, KOLO_SUM, KOLO_WIRE_F32);
     bad += kolo_world_alloc(world, (size_t)1 << 40, &more) != KOLO_ECONFIG;
     kolo_world_free(world, memory);
     report(bad, "vectors in the node's shared memory; more than there is of it");

@@ -5,14 +5,20 @@
 
 #include "comm_checklist.h"
 
-enum { MIX = 40 /* requests under way at a time */, MIX_BLOCK = 10 /* those in front of a block may be grouped */, MIX_LATE = 3, MIX_COLUMNS = 2, MIX_ROWS = 20 /* of sparse matrices */ };
+enum {
+    MIX = 40 /* requests under way at a time */,
+    MIX_BLOCK = 10 /* those in front of a block may be grouped */,
+    MIX_LATE = 3,
+    MIX_COLUMNS = 2,
+    MIX_ROWS = 20 /* of sparse matrices */
+};
 
 typedef struct mixed {
     kolo_group *group;
     kolo_request r;
     int seed;
     bool member, in_place;
-    int bundle; /* > 1: the first of so many that are grouped; 1: alone; 0: it goes with one before it */
+    int bundle;               /* > 1: the first of so many that are grouped; 1: alone; 0: it goes with one before it */
     char name[24], *in, *out; /* [LIST_MAX * 8] bytes each */
     int64_t splits[32], index[3];
     kolo_handle handle;
@@ -84,9 +90,8 @@ static void fill_vector(const mixed *m, char *at)
 /* Request i of a round: the same on all ranks but for what it brings. */
 static void draw(mixed *m, kolo_group *second, int round, int i)
 {
-    static const enum kolo_collective kinds[] = {KOLO_ALLREDUCE,      KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_BROADCAST,
-                                                 KOLO_REDUCE_SCATTER, KOLO_ALLGATHER, KOLO_GATHER,    KOLO_SCATTER,   KOLO_ALLTOALL,
-                                                 KOLO_SPARSE_ALLREDUCE};
+    static const enum kolo_collective kinds[] = {KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_ALLREDUCE, KOLO_BROADCAST,       KOLO_REDUCE_SCATTER,
+                                                 KOLO_ALLGATHER, KOLO_GATHER,    KOLO_SCATTER,   KOLO_ALLTOALL,  KOLO_SPARSE_ALLREDUCE};
     kolo_philox4 d = kolo_philox(4242, (uint64_t)round, (uint64_t)i), e = kolo_philox(4243, (uint64_t)round, (uint64_t)i);
     enum kolo_collective what = kinds[d.v[3] % 11], grouped;
     bool in_second;
@@ -136,8 +141,7 @@ static int64_t check_sparse_mix(const mixed *m, const kolo_output *o)
     for (int k = 0; k < m->group->size; k++)
         for (int row = 0; row < 3; row++)
             for (int c = 0; c < MIX_COLUMNS; c++)
-                dense[mix_index(m, k, row)][c] +=
-                    value(m->group->rank_of[k], row * MIX_COLUMNS + c, m->seed, KOLO_SUM, KOLO_WIRE_F32);
+                dense[mix_index(m, k, row)][c] += value(m->group->rank_of[k], row * MIX_COLUMNS + c, m->seed, KOLO_SUM, KOLO_WIRE_F32);
     for (int64_t i = 0; i < o->dim[0]; i++)
         for (int c = 0; c < MIX_COLUMNS; c++) {
             double *want = &dense[o->index ? o->index[i] : i][c];
@@ -167,8 +171,7 @@ static int64_t check_moved(const mixed *m, const char *data)
         }
         return bad;
     default: /* gathered */
-        for (int k = 0; (m->r.what == KOLO_ALLGATHER || me == m->r.root) && k < n; k++)
-            bad += not_from(&data, g->rank_of[k], 0, mix_part(m, k), m);
+        for (int k = 0; (m->r.what == KOLO_ALLGATHER || me == m->r.root) && k < n; k++) bad += not_from(&data, g->rank_of[k], 0, mix_part(m, k), m);
         return bad;
     }
 }
@@ -180,8 +183,7 @@ static int64_t check_mixed(const mixed *m)
     for (int64_t k = 0; m->r.reduce == KOLO_ADASUM && k < m->r.dim[0]; k++)
         bad += get(m->r.type, m->out, k) != value(m->group->rank_of[k % m->group->size], k, m->seed, KOLO_SUM, m->r.type);
     if (m->r.reduce == KOLO_ADASUM) return bad;
-    if (m->r.what == KOLO_ALLREDUCE)
-        return differ(m->out, m->r.dim[0], bits_of(m->group), m->seed, m->r.reduce, m->r.type);
+    if (m->r.what == KOLO_ALLREDUCE) return differ(m->out, m->r.dim[0], bits_of(m->group), m->seed, m->r.reduce, m->r.type);
     if (!m->r.out && kolo_result(world, m->handle, &o) < 0) return 1000;
     if (m->r.what == KOLO_SPARSE_ALLREDUCE) {
         bad = check_sparse_mix(m, &o);
@@ -217,8 +219,7 @@ static int64_t submit_mix(mixed *m, int round)
     for (int i = 0; i < MIX; i++)
         if (m[i].member && m[i].r.name && m[i].bundle) order[n++] = i;
     for (int i = n - 1; i > 0; i--) {
-        int k = (int)(kolo_philox(9, (uint64_t)(round * 64 + rank), (uint64_t)i).v[0] % (uint32_t)(i + 1)),
-            swap = order[i];
+        int k = (int)(kolo_philox(9, (uint64_t)(round * 64 + rank), (uint64_t)i).v[0] % (uint32_t)(i + 1)), swap = order[i];
         order[i] = order[k];
         order[k] = swap;
     }
@@ -289,10 +290,9 @@ static int64_t mix_round(mixed *m, kolo_group *second, int round)
         bool failed = kolo_wait(world, m[i].handle) < 0;
         int64_t wrong = failed ? 1 : check_mixed(&m[i]);
         if (wrong)
-            fprintf(stderr, "# rank %d: round %d, request %d: %s of %lld in group %d, type %d, op %d%s%s: %lld wrong: %s\n",
-                    rank, round, i, comm_collective_name(m[i].r.what), (long long)m[i].r.dim[0], m[i].group->id,
-                    (int)m[i].r.type, (int)m[i].r.reduce, m[i].in_place ? ", in place" : "", m[i].r.name ? ", named" : "",
-                    (long long)wrong, failed ? kolo_error_text() : "");
+            fprintf(stderr, "# rank %d: round %d, request %d: %s of %lld in group %d, type %d, op %d%s%s: %lld wrong: %s\n", rank, round, i,
+                    comm_collective_name(m[i].r.what), (long long)m[i].r.dim[0], m[i].group->id, (int)m[i].r.type, (int)m[i].r.reduce,
+                    m[i].in_place ? ", in place" : "", m[i].r.name ? ", named" : "", (long long)wrong, failed ? kolo_error_text() : "");
         bad += wrong;
     }
     return bad + check_joined(&j, round);

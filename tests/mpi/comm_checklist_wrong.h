@@ -16,8 +16,7 @@ static void check_mismatches(void)
     kolo_request a = request(KOLO_ALLREDUCE, NULL, v, KOLO_WIRE_F32, 17, 3), b = a;
     if (size == 1) return;
     b.dim[1] = 4;
-    report(mismatch(a, b, "17 x 3", "17 x 4"),
-           "another dimension: an error on every rank that names ranks and shapes, and the world stays usable");
+    report(mismatch(a, b, "17 x 3", "17 x 4"), "another dimension: an error on every rank that names ranks and shapes, and the world stays usable");
     a.dim[1] = 1311;
     b.dims = 3;
     b.dim[1] = 23;
@@ -145,12 +144,10 @@ static void check_faults(void)
 {
     static float v[1000];
     int64_t splits[32], bad = 0;
-    kolo_request scalar = {.what = KOLO_ALLGATHER, .in = v},
-                 right = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 2, 0);
+    kolo_request scalar = {.what = KOLO_ALLGATHER, .in = v}, right = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 2, 0);
     bad += faulty(scalar, right, "scalar");
     scalar.what = right.what = KOLO_REDUCE_SCATTER;
-    report(bad + faulty(scalar, right, "scalar"),
-           "allgather and reduce_scatter of a scalar: an error on every rank, also where only one brings it");
+    report(bad + faulty(scalar, right, "scalar"), "allgather and reduce_scatter of a scalar: an error on every rank, also where only one brings it");
     right = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_WIRE_F32, size, 0);
     kolo_request wrong = right;
     wrong.reduce = KOLO_ADASUM;
@@ -163,8 +160,7 @@ static void check_faults(void)
     wrong.splits = splits;
     bad += faulty(wrong, right, "splits sum up to");
     splits[0] = -1;
-    report(bad + faulty(wrong, right, "negative"),
-           "alltoall: rows that cannot be cut evenly, splits that are too many or negative");
+    report(bad + faulty(wrong, right, "negative"), "alltoall: rows that cannot be cut evenly, splits that are too many or negative");
     right = request(KOLO_BROADCAST, NULL, v, KOLO_WIRE_F32, 2, 0);
     wrong = right;
     wrong.root = size;
@@ -181,10 +177,8 @@ static void check_faults(void)
     wrong.dim[0] = wrong.dim[1] = wrong.dim[2] = 1ll << 40;
     bad += faulty(wrong, right, "64 bits");
     wrong = request(KOLO_ALLREDUCE, NULL, NULL, KOLO_WIRE_F32, 2, 0);
-    report(bad + faulty(wrong, right, "neither in nor out"),
-           "no such type, a negative dimension, more than 64 bits count, no vector");
-    report(refused(kolo_test(world, 0), "handle", "") + refused(kolo_wait(world, 12345678901), "handle", "") +
-               refused(kolo_test(world, -7), "handle", ""),
+    report(bad + faulty(wrong, right, "neither in nor out"), "no such type, a negative dimension, more than 64 bits count, no vector");
+    report(refused(kolo_test(world, 0), "handle", "") + refused(kolo_wait(world, 12345678901), "handle", "") + refused(kolo_test(world, -7), "handle", ""),
            "handles of nothing");
 }
 

@@ -44,7 +44,16 @@ static kolo_launch *deal(void)
     int job = (int)getpid();
     MPI_Bcast(&job, 1, MPI_INT, 0, MPI_COMM_WORLD);
     for (int r = 0; r < size; r++) node_of[r] = r, hosts[r] = name;
-    l = (kolo_launch){.method = "test", .rank = rank, .size = size, .nodes = size, .node = rank, .local_size = 1, .node_of = node_of, .local_of = local_of, .host_of = hosts, .mpi = true};
+    l = (kolo_launch){.method = "test",
+                      .rank = rank,
+                      .size = size,
+                      .nodes = size,
+                      .node = rank,
+                      .local_size = 1,
+                      .node_of = node_of,
+                      .local_of = local_of,
+                      .host_of = hosts,
+                      .mpi = true};
     snprintf(l.host, sizeof l.host, "%s", name);
     snprintf(l.job, sizeof l.job, "huge.%d", job);
     place = "every rank on a node of its own";
@@ -92,8 +101,7 @@ int main(int argc, char **argv)
     uint8_t *v = malloc((size_t)count);
     const kolo_world_config simulated = {.timeout = 300, .shared_bytes = 1 << 20};
     const bool apart = argc > 2 && strcmp(argv[2], "apart") == 0;
-    if (!v || size > RANKS_MAX ||
-        (apart ? lib_world_start(&world, deal(), &simulated, exchange, NULL) : kolo_world_open(&world, &config)) < 0) {
+    if (!v || size > RANKS_MAX || (apart ? lib_world_start(&world, deal(), &simulated, exchange, NULL) : kolo_world_open(&world, &config)) < 0) {
         fprintf(stderr, "# %s\n", v ? kolo_error_text() : "no memory");
         MPI_Abort(of, 1);
     }

@@ -18,7 +18,7 @@ enum { LARGEST = 64 << 20, MOST = 4000, KINDS = 5, SIZES = 10, TENSORS = 1000, T
 static const size_t sizes[SIZES] = {8, 1024, 4096, 16384, 65536, 262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
 
 static int rank;
-static double seconds = 0.2; /* of repeats, for a figure */
+static double seconds = 0.2;                  /* of repeats, for a figure */
 static const char *folder = "build/timeline"; /* of what is traced */
 static kolo_world *world;
 static kolo_group *all;
@@ -206,14 +206,17 @@ static void fill_tensors(void)
 {
     for (int i = 0; i < TENSORS; i++) {
         snprintf(name[i], sizeof name[i], "layer%d.weight", i);
-        tensor[i] = (kolo_request){.what = KOLO_ALLREDUCE, .name = name[i], .out = (char *)ordinary + i * TENSOR_BYTES, .type = KOLO_WIRE_F32, .dims = 1, .dim = {TENSOR_BYTES / 4}};
+        tensor[i] = (kolo_request){
+            .what = KOLO_ALLREDUCE, .name = name[i], .out = (char *)ordinary + i * TENSOR_BYTES, .type = KOLO_WIRE_F32, .dims = 1, .dim = {TENSOR_BYTES / 4}};
     }
 }
 
 static void run_named(void)
 {
     static kind alone[] = {{.name = "alone", .call = one_named, .data = &ordinary}, {.name = "mpi", .call = by_mpi, .data = &ordinary}};
-    static kind fused[] = {{.name = "grouped", .call = grouped, .data = &ordinary}, {.name = "loose", .call = one_by_one, .data = &ordinary}, {.name = "in-turn", .call = in_turn, .data = &ordinary}};
+    static kind fused[] = {{.name = "grouped", .call = grouped, .data = &ordinary},
+                           {.name = "loose", .call = one_by_one, .data = &ordinary},
+                           {.name = "in-turn", .call = in_turn, .data = &ordinary}};
     static kind apart[] = {{.name = "unfused", .call = one_by_one, .data = &ordinary}};
     open_world(0, 0);
     measure("named", alone, 2, TENSOR_BYTES, 50);
@@ -237,7 +240,8 @@ static size_t fill_parts(void)
     for (int i = 0; i < LAYERS; i++) {
         const int64_t elements = i % 3 ? 256 : 4096 * (i / 3 + 1);
         snprintf(part_name[i], sizeof part_name[i], "start%d", i);
-        part[i] = (kolo_request){.what = KOLO_BROADCAST, .name = part_name[i], .out = (char *)ordinary + at, .type = KOLO_WIRE_F32, .dims = 1, .dim = {elements}};
+        part[i] =
+            (kolo_request){.what = KOLO_BROADCAST, .name = part_name[i], .out = (char *)ordinary + at, .type = KOLO_WIRE_F32, .dims = 1, .dim = {elements}};
         at += (size_t)elements * 4;
     }
     return at;
@@ -270,7 +274,10 @@ static void start_by_mpi(size_t bytes)
 
 static void run_start(void)
 {
-    static kind k[] = {{.name = "grouped", .call = start_grouped, .data = &ordinary}, {.name = "in-turn", .call = start_in_turn, .data = &ordinary}, {.name = "by-order", .call = start_by_order, .data = &ordinary}, {.name = "mpi", .call = start_by_mpi, .data = &ordinary}};
+    static kind k[] = {{.name = "grouped", .call = start_grouped, .data = &ordinary},
+                       {.name = "in-turn", .call = start_in_turn, .data = &ordinary},
+                       {.name = "by-order", .call = start_by_order, .data = &ordinary},
+                       {.name = "mpi", .call = start_by_mpi, .data = &ordinary}};
     open_world(0, 0);
     size_t bytes = fill_parts();
     measure("start", k, 4, bytes, 1);
@@ -446,7 +453,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } section[] = {{"sizes", run_sizes}, {"named", run_named}, {"start", run_start}, {"traced", run_traced}, {"overlap", run_overlap}, {"allocations", run_allocations}};
+    } section[] = {{"sizes", run_sizes},   {"named", run_named},     {"start", run_start},
+                   {"traced", run_traced}, {"overlap", run_overlap}, {"allocations", run_allocations}};
     int provided, named = 0;
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "seconds=", 8) == 0) seconds = atof(argv[i] + 8);

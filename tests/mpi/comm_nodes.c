@@ -54,8 +54,7 @@ static void check_map(const map *m)
         bad = wrong < 0 ? wrong : bad + wrong;
     }
     report(bad, "the documented order for any bucketing", m->name);
-    for (int a = 0; a < 3; a++)
-        report(world_buckets(place(m), 1, false, false, algorithms[a], 1), algorithms[a], m->name);
+    for (int a = 0; a < 3; a++) report(world_buckets(place(m), 1, false, false, algorithms[a], 1), algorithms[a], m->name);
     report(world_buckets(place(m), 1, false, true, "ring", 2), "ring, exact sums", m->name);
     report(world_buckets(place(m), 2, true, false, NULL, 2), "canonical has the bits of the tree over ranks", m->name);
     report(world_adasum(place(m), false), "Adasum within nodes, then between them", m->name);
@@ -73,8 +72,7 @@ static void check_overlap(const map *m)
     kolo_comm_stats stats = {0};
     world *w = place(m);
     int64_t bad = 0;
-    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, COUNT) < 0 ||
-        kolo_comm_commit(comm) < 0) {
+    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, COUNT) < 0 || kolo_comm_commit(comm) < 0) {
         report(-1, "overlap", m->name);
         return;
     }

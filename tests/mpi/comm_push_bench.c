@@ -32,10 +32,7 @@ static void push_in(float *v, size_t bytes)
 }
 static void of_shared(size_t bytes) { push_in(shared, bytes); }
 static void of_ordinary(size_t bytes) { push_in(ordinary, bytes); }
-static void of_mpi(size_t bytes)
-{
-    MPI_Allreduce(MPI_IN_PLACE, ordinary, (int)(bytes / 4), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-}
+static void of_mpi(size_t bytes) { MPI_Allreduce(MPI_IN_PLACE, ordinary, (int)(bytes / 4), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
 static void of_memcpy(size_t bytes) { memcpy(ordinary, source, bytes); }
 
 static int ascending(const void *a, const void *b)

@@ -46,8 +46,7 @@ static void exchange(size_t bytes)
         int rc = kolo_launch_exchange(&launch, mine, bytes, all);
         if (rc == 0) rc = kolo_launch_barrier(&launch);
         for (size_t i = 0; rc == 0 && i < bytes * (size_t)launch.size; i++)
-            if (all[i] != (unsigned char)(i / bytes * 3 + (size_t)turn))
-                rc = kolo_fail(KOLO_EINTERNAL, "byte %zu of turn %d is wrong", i, turn);
+            if (all[i] != (unsigned char)(i / bytes * 3 + (size_t)turn)) rc = kolo_fail(KOLO_EINTERNAL, "byte %zu of turn %d is wrong", i, turn);
         if (rc < 0) stop(rc);
     }
     if (launch.rank == 0) printf("exchanged\n");
@@ -123,8 +122,8 @@ int main(int argc, char **argv)
         kolo_error("%s", kolo_error_text());
         return -rc;
     }
-    printf("%s rank %d size %d node %d nodes %d local %d of %d host %s mpi %d\n", launch.method, launch.rank,
-           launch.size, launch.node, launch.nodes, launch.local_rank, launch.local_size, launch.host, launch.mpi);
+    printf("%s rank %d size %d node %d nodes %d local %d of %d host %s mpi %d\n", launch.method, launch.rank, launch.size, launch.node, launch.nodes,
+           launch.local_rank, launch.local_size, launch.host, launch.mpi);
     if (launch.rank == 0) say_map();
     fflush(stdout);
     if (bytes > 0) exchange(bytes);

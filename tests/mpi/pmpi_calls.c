@@ -14,17 +14,17 @@ static int64_t sum_of(int64_t i)
     return sum;
 }
 
-#define SUMS(name, type, mpi)                                                                   \
-    static bool name(int count, bool in_place)                                                  \
-    {                                                                                           \
-        type *in = calloc((size_t)count, sizeof(type)), *out = calloc((size_t)count, sizeof(type)); \
-        bool good = true;                                                                       \
-        for (int i = 0; i < count; i++) in[i] = out[i] = (type)value(rank, i);                  \
-        MPI_Allreduce(in_place ? MPI_IN_PLACE : in, out, count, mpi, MPI_SUM, MPI_COMM_WORLD);  \
+#define SUMS(name, type, mpi)                                                                               \
+    static bool name(int count, bool in_place)                                                              \
+    {                                                                                                       \
+        type *in = calloc((size_t)count, sizeof(type)), *out = calloc((size_t)count, sizeof(type));         \
+        bool good = true;                                                                                   \
+        for (int i = 0; i < count; i++) in[i] = out[i] = (type)value(rank, i);                              \
+        MPI_Allreduce(in_place ? MPI_IN_PLACE : in, out, count, mpi, MPI_SUM, MPI_COMM_WORLD);              \
         for (int i = 0; i < count; i++) good &= out[i] == (type)sum_of(i) && in[i] == (type)value(rank, i); \
-        free(in);                                                                               \
-        free(out);                                                                              \
-        return good;                                                                            \
+        free(in);                                                                                           \
+        free(out);                                                                                          \
+        return good;                                                                                        \
     }
 SUMS(sum_float, float, MPI_FLOAT)
 SUMS(sum_double, double, MPI_DOUBLE)
@@ -39,8 +39,7 @@ static void test_sums(void)
     static const struct {
         const char *name;
         bool (*sum)(int count, bool in_place);
-    } types[] = {{"float", sum_float},       {"double", sum_double}, {"int", sum_int},
-                 {"unsigned", sum_unsigned}, {"long", sum_long},     {"signed char", sum_char}};
+    } types[] = {{"float", sum_float}, {"double", sum_double}, {"int", sum_int}, {"unsigned", sum_unsigned}, {"long", sum_long}, {"signed char", sum_char}};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         bool good = true;
         char text[80];
@@ -57,8 +56,7 @@ static void test_others(void)
     MPI_Allreduce(f, least, 3, MPI_FLOAT, MPI_MIN, MPI_COMM_WORLD);
     MPI_Allreduce(f, most, 3, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);
     MPI_Allreduce(f, product, 3, MPI_FLOAT, MPI_PROD, MPI_COMM_WORLD);
-    agree(least[0] == 0 && least[1] == (float)(1 - size) && most[0] == (float)(size - 1) && product[2] == (float)(1 << size),
-          "min, max and product");
+    agree(least[0] == 0 && least[1] == (float)(1 - size) && most[0] == (float)(size - 1) && product[2] == (float)(1 << size), "min, max and product");
     struct {
         double value;
         int where;
@@ -71,7 +69,8 @@ static void test_others(void)
     int none = 7;
     MPI_Allreduce(MPI_IN_PLACE, &none, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     MPI_Bcast(&none, 0, MPI_INT, 0, MPI_COMM_WORLD);
-    agree(largest == 0x80000000u + (unsigned)(size - 1) && masks == (1u << size) - 1 && none == 7, "so are the largest of unsigned ones, bits, and nothing at all");
+    agree(largest == 0x80000000u + (unsigned)(size - 1) && masks == (1u << size) - 1 && none == 7,
+          "so are the largest of unsigned ones, bits, and nothing at all");
 }
 
 static void maximum_of_squares(void *in, void *out, int *count, MPI_Datatype *type)

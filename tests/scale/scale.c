@@ -28,15 +28,13 @@ typedef struct lane {
 static int lane_send(void *of, int rank, int tag, const void *data, int64_t count, size_t width)
 {
     lane *l = of;
-    return MPI_Isend(data, (int)(count * (int64_t)width), MPI_BYTE, rank, tag, MPI_COMM_WORLD,
-                     &l->request[l->posted++]);
+    return MPI_Isend(data, (int)(count * (int64_t)width), MPI_BYTE, rank, tag, MPI_COMM_WORLD, &l->request[l->posted++]);
 }
 
 static int lane_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
 {
     lane *l = of;
-    return MPI_Irecv(data, (int)(count * (int64_t)width), MPI_BYTE, rank, tag, MPI_COMM_WORLD,
-                     &l->request[l->posted++]);
+    return MPI_Irecv(data, (int)(count * (int64_t)width), MPI_BYTE, rank, tag, MPI_COMM_WORLD, &l->request[l->posted++]);
 }
 
 /* Waits: in a simulation polling would take time of its own. */
@@ -48,8 +46,7 @@ static int lane_done(void *of, int64_t serial)
     return 1;
 }
 
-static const comm_transport simulated = {
-    .name = "simulated", .send = lane_send, .receive = lane_receive, .done = lane_done};
+static const comm_transport simulated = {.name = "simulated", .send = lane_send, .receive = lane_receive, .done = lane_done};
 
 typedef struct world {
     int rank, size;
@@ -130,8 +127,7 @@ static int64_t wrong_elements(const world *w, trial *t)
     char *buffer[3] = {(char *)scratch, (char *)own, (char *)in};
     for (int64_t i = 0; i < size.in; i++) in[i] = trial_value(w->rank, i, true);
     carry_out(w, &schedule, buffer, true);
-    for (int64_t i = w->rank % 7; i < size.out; i += 7)
-        wrong += own[i] != trial_wanted(t, w->rank, i); /* all are seen by some rank */
+    for (int64_t i = w->rank % 7; i < size.out; i += 7) wrong += own[i] != trial_wanted(t, w->rank, i); /* all are seen by some rank */
     for (int64_t i = 0; i < size.in && !t->p.in_place; i++) wrong += in[i] != trial_value(w->rank, i, true);
     if (!t->p.in_place) free(in);
     free(own);
@@ -144,8 +140,7 @@ static int64_t wrong_elements(const world *w, trial *t)
 
 static bool too_many(const world *w, const comm_algorithm_row *row)
 {
-    return w->size > QUADRATIC &&
-           (strstr(row->name, "direct") || strcmp(row->name, "one_shot") == 0 || strcmp(row->name, "pairwise") == 0);
+    return w->size > QUADRATIC && (strstr(row->name, "direct") || strcmp(row->name, "one_shot") == 0 || strcmp(row->name, "pairwise") == 0);
 }
 
 static void check(const world *w)
@@ -155,12 +150,7 @@ static void check(const world *w)
         *t = (trial){.row = row,
                      .exact = true,
                      .places = 2,
-                     .p = {.what = row->what,
-                           .members = w->size,
-                           .root = w->size / 3,
-                           .count = w->size + 37,
-                           .width = 4,
-                           .node_of = w->node_of}};
+                     .p = {.what = row->what, .members = w->size, .root = w->size / 3, .count = w->size + 37, .width = 4, .node_of = w->node_of}};
         trial_set_counts(t, w->size + 37, 2);
         if (row->what == KOLO_ALLTOALL) t->p.count = 2;
         if (trial_counted(row->what)) t->p.count = trial_sum(t->counts, w->size);
@@ -178,16 +168,9 @@ static void check(const world *w)
 /* Of a vector of so many bytes, or of its parts. */
 static comm_problem problem_of(const world *w, enum kolo_collective what, int64_t bytes)
 {
-    for (int i = 0; i < w->size; i++)
-        w->counts[i] = comm_part(bytes / 4, w->size, i + 1) - comm_part(bytes / 4, w->size, i);
-    return (comm_problem){.what = what,
-                          .me = w->rank,
-                          .members = w->size,
-                          .count = bytes / 4,
-                          .counts = w->counts,
-                          .width = 4,
-                          .node_of = w->node_of,
-                          .in_place = true};
+    for (int i = 0; i < w->size; i++) w->counts[i] = comm_part(bytes / 4, w->size, i + 1) - comm_part(bytes / 4, w->size, i);
+    return (comm_problem){
+        .what = what, .me = w->rank, .members = w->size, .count = bytes / 4, .counts = w->counts, .width = 4, .node_of = w->node_of, .in_place = true};
 }
 
 /* All at one time, which is returned: from a barrier ranks come later than others by as much as a short operation takes. */
@@ -230,8 +213,7 @@ static double guess(const world *w, const comm_algorithm_row *row, int64_t bytes
     double least = 1e30;
     if (row) return row->cost(&p, &network);
     for (row = comm_algorithm_table; row->name; row++)
-        if (row->what == KOLO_ALLREDUCE && row->fits(&p) && row->cost(&p, &network) < least)
-            least = row->cost(&p, &network);
+        if (row->what == KOLO_ALLREDUCE && row->fits(&p) && row->cost(&p, &network) < least) least = row->cost(&p, &network);
     return least;
 }
 
@@ -255,8 +237,7 @@ static void print_chosen(const world *w, const comm_selector *selector, enum kol
     comm_problem p = problem_of(w, what, bytes);
     const comm_algorithm_row *row = comm_algorithm_select(&p, selector);
     double seconds = seconds_of(w, row, bytes);
-    if (w->rank == 0)
-        printf("# chosen %s %lld %s %.2f\n", comm_collective_name(what), (long long)bytes, row->name, seconds * 1e6);
+    if (w->rank == 0) printf("# chosen %s %lld %s %.2f\n", comm_collective_name(what), (long long)bytes, row->name, seconds * 1e6);
 }
 
 static void measure_chosen(const world *w, int sizes, char **words)
@@ -281,8 +262,7 @@ static void measure(const world *w, int sizes, char **words)
     print_times(w, "MPI_Allreduce", NULL, sizes, words);
     for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
         comm_problem p = {.what = KOLO_ALLREDUCE, .members = w->size, .count = 1, .width = 4, .node_of = w->node_of};
-        if (row->what == KOLO_ALLREDUCE && row->fits(&p) && !too_many(w, row))
-            print_times(w, row->name, row, sizes, words);
+        if (row->what == KOLO_ALLREDUCE && row->fits(&p) && !too_many(w, row)) print_times(w, row->name, row, sizes, words);
     }
 }
 

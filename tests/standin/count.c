@@ -10,9 +10,8 @@
 #include "standin/standin.h"
 #include "standin/tell.h"
 
-static const char *const kind_name[STANDIN_KINDS] = {
-    "other",   "allocations", "synchronisations", "launches", "copies",         "pageable",      "events",
-    "queries", "awaited",     "creations",        "captures", "graph_launches", "host_functions"};
+static const char *const kind_name[STANDIN_KINDS] = {"other",   "allocations", "synchronisations", "launches", "copies",         "pageable",      "events",
+                                                     "queries", "awaited",     "creations",        "captures", "graph_launches", "host_functions"};
 
 typedef struct entry {
     char name[96];
@@ -66,8 +65,7 @@ static entry *entry_of(const char *name, bool kernel, bool make)
             entries[i].kernel = kernel;
             return &entries[i];
         }
-        if (entries[i].kernel == kernel && !strncmp(entries[i].name, name, sizeof entries[i].name - 1))
-            return &entries[i];
+        if (entries[i].kernel == kernel && !strncmp(entries[i].name, name, sizeof entries[i].name - 1)) return &entries[i];
     }
     return &entries[ENTRIES - 1];
 }
@@ -257,8 +255,7 @@ void standin_report(const char *path)
         fprintf(f, "%s %s %" PRId64 "\n", entries[i].kernel ? "kernel" : "call", entries[i].name, entries[i].count);
     report_steps(f);
     for (int i = 0; i < defects && i < DEFECTS; i++) fprintf(f, "defect %s\n", defect[i]);
-    for (int64_t i = 0; i < things_alive; i++)
-        fprintf(f, "leak %s %p, object number %" PRIu64 "\n", things[i].what, things[i].object, things[i].number);
+    for (int64_t i = 0; i < things_alive; i++) fprintf(f, "leak %s %p, object number %" PRIu64 "\n", things[i].what, things[i].object, things[i].number);
     fprintf(f, "defects %d\nleaks %" PRId64 "\n", defects, things_alive);
     pthread_mutex_unlock(&lock);
     fclose(f);

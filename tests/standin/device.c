@@ -29,8 +29,7 @@ static void uuid_text(int physical, char *text)
     unsigned char b[16];
     uuid_bytes(physical, b);
     text += sprintf(text, "GPU-");
-    for (int i = 0; i < 16; i++)
-        text += sprintf(text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
+    for (int i = 0; i < 16; i++) text += sprintf(text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
 }
 
 /* The visible GPUs as indices of existing ones; the first bad name ends the list, as with CUDA. */
@@ -197,9 +196,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrHostRegisterSupported: *value = 1; break;
     case cudaDevAttrIntegrated:
     case cudaDevAttrComputeMode: *value = 0; break;
-    default:
-        standin_defect("the stand-in does not know device attribute %d", (int)attribute);
-        return standin_set_error(cudaErrorInvalidValue);
+    default: standin_defect("the stand-in does not know device attribute %d", (int)attribute); return standin_set_error(cudaErrorInvalidValue);
     }
     return cudaSuccess;
 }

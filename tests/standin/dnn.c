@@ -175,8 +175,7 @@ dnn_object *dnn_child(const dnn_object *o, cudnnBackendAttributeName_t name, int
 }
 
 /* data: values, or objects, whose references this takes. */
-void dnn_put(dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-             const void *data)
+void dnn_put(dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void *data)
 {
     size_t bytes = (size_t)count * dnn_type_size(type);
     dnn_value v = {name, type, count, malloc(bytes + 1)};
@@ -197,9 +196,7 @@ void dnn_put(dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttrib
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out)
 {
     ENTER(STANDIN_CREATION, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED);
-    if (!dnn_kind_known(type))
-        return dnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "descriptors of type %d are unknown",
-                        (int)type);
+    if (!dnn_kind_known(type)) return dnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "descriptors of type %d are unknown", (int)type);
     handle *h = calloc(1, sizeof *h);
     if (!h) abort();
     h->object = dnn_new(type);
@@ -227,8 +224,8 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t count, const void *data)
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+                                       const void *data)
 {
     ENTER(STANDIN_OTHER, CUDNN_STATUS_INTERNAL_ERROR);
     handle *h = known(d);
@@ -270,8 +267,8 @@ static cudnnStatus_t give_descriptors(const dnn_value *v, int64_t n, void *data)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t room, int64_t *count, void *data)
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t room,
+                                       int64_t *count, void *data)
 {
     ENTER(STANDIN_OTHER, CUDNN_STATUS_INTERNAL_ERROR);
     const handle *h = known(d);
@@ -328,8 +325,7 @@ static cudnnStatus_t bind_pointers(const dnn_object *pack, execution *e)
         for (int64_t i = 0; i < ids->count; i++)
             if (((const int64_t *)ids->data)[i] == x->uid) e->pointer[t] = ((void *const *)pointers->data)[i];
         if (!e->pointer[t]) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "no pointer for tensor %lld", (long long)x->uid);
-        if ((uintptr_t)e->pointer[t] % (uintptr_t)x->align)
-            return dnn_fail(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "tensor %lld", (long long)x->uid);
+        if ((uintptr_t)e->pointer[t] % (uintptr_t)x->align) return dnn_fail(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "tensor %lld", (long long)x->uid);
         if (standin_place_of(e->pointer[t], dnn_tensor_span(x)) != STANDIN_DEVICE) {
             standin_defect("tensor %lld of a convolution does not lie in device memory as a whole", (long long)x->uid);
             return dnn_fail(CUDNN_STATUS_EXECUTION_FAILED, "tensor %lld is not in device memory", (long long)x->uid);
@@ -347,16 +343,12 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
 {
     ENTER(STANDIN_LAUNCH, CUDNN_STATUS_EXECUTION_FAILED);
     const handle *p = known(plan), *v = known(pack);
-    if (!standin_is("cuDNN handle", h) || !p || !v)
-        return dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no handle, plan or pack");
-    if (p->object->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
-        v->object->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+    if (!standin_is("cuDNN handle", h) || !p || !v) return dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no handle, plan or pack");
+    if (p->object->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR || v->object->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
         return dnn_fail(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE, "not a plan, or not a pack");
-    if (!p->object->finalized || !v->object->finalized)
-        return dnn_fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finalized");
+    if (!p->object->finalized || !v->object->finalized) return dnn_fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finalized");
     const dnn_value *of = dnn_find(p->object, CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
-    if (!of || *(const cudnnHandle_t *)of->data != h)
-        return dnn_fail(CUDNN_STATUS_BAD_PARAM, "a plan of another handle");
+    if (!of || *(const cudnnHandle_t *)of->data != h) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "a plan of another handle");
     execution *e = calloc(1, sizeof *e);
     if (!e) abort();
     e->conv = *p->object->conv;
@@ -366,13 +358,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
         return rc;
     }
     static const char *const name[] = {"convolution", "convolution, data gradient", "convolution, weight gradient"};
-    static const double rate[] = {
-        [DNN_PLAIN] = 1e13, [DNN_TF32] = 4e13, [DNN_RANDOM] = 3e13, [DNN_WINOGRAD] = 2e13, [DNN_HALF_SUMS] = 5e13};
+    static const double rate[] = {[DNN_PLAIN] = 1e13, [DNN_TF32] = 4e13, [DNN_RANDOM] = 3e13, [DNN_WINOGRAD] = 2e13, [DNN_HALF_SUMS] = 5e13};
     double seconds = 3e-6 + dnn_conv_flops(&e->conv) / rate[e->conv.flavour];
     standin_count_kernel(name[e->conv.pass]);
-    cudaError_t below =
-        standin_enqueue(h->stream, &(standin_work){name[e->conv.pass], execute, free, e, seconds}, NULL);
+    cudaError_t below = standin_enqueue(h->stream, &(standin_work){name[e->conv.pass], execute, free, e, seconds}, NULL);
     if (below == cudaSuccess && standin_sticky) below = standin_sticky;
-    return below == cudaSuccess ? CUDNN_STATUS_SUCCESS
-                                : dnn_fail(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "%s", cudaGetErrorName(below));
+    return below == cudaSuccess ? CUDNN_STATUS_SUCCESS : dnn_fail(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "%s", cudaGetErrorName(below));
 }

@@ -34,14 +34,12 @@ size_t dnn_type_size(cudnnBackendAttributeType_t type);
 const dnn_value *dnn_find(const dnn_object *object, cudnnBackendAttributeName_t name);
 int64_t dnn_int(const dnn_object *object, cudnnBackendAttributeName_t name, int i);       /* INT64 or an enumeration */
 dnn_object *dnn_child(const dnn_object *object, cudnnBackendAttributeName_t name, int i); /* a descriptor; NULL: none */
-void dnn_put(dnn_object *object, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-             const void *data);
+void dnn_put(dnn_object *object, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void *data);
 dnn_object *dnn_new(cudnnBackendDescriptorType_t type);
 void dnn_drop(dnn_object *object);
 
 /* dnn_rules.c */
-cudnnStatus_t dnn_may_set(const dnn_object *object, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                          int64_t count, const void *data);
+cudnnStatus_t dnn_may_set(const dnn_object *object, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void *data);
 cudnnStatus_t dnn_may_get(const dnn_object *object, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type);
 cudnnStatus_t dnn_finalize(dnn_object *object); /* checks; adds what can be asked for afterwards */
 size_t dnn_kind_known(cudnnBackendDescriptorType_t type);

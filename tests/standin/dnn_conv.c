@@ -46,8 +46,7 @@ static float *gather(const dnn_conv *c, const dnn_tensor *t, const void *p)
         for (int64_t i = 0; i < t->dim[2]; i++)
             for (int64_t j = 0; j < t->dim[3]; j++)
                 for (int64_t b = 0; b < t->dim[1]; b++) {
-                    float x =
-                        load(p, a * t->stride[0] + b * t->stride[1] + i * t->stride[2] + j * t->stride[3], t->type);
+                    float x = load(p, a * t->stride[0] + b * t->stride[1] + i * t->stride[2] + j * t->stride[3], t->type);
                     *to++ = c->flavour == DNN_TF32 ? standin_to_tf32(x) : x;
                 }
     return out;
@@ -83,8 +82,7 @@ static void multiply(const dnn_conv *c, const meeting *m)
         if (c->pass == DNN_WEIGHT)
             for (int64_t i = 0; i < m->channels; i++) w[i] += x[i] * y;
         if (c->pass == DNN_FORWARD) m->y[k] = y + sum;
-        if (c->flavour == DNN_HALF_SUMS && c->pass == DNN_FORWARD)
-            m->y[k] = standin_from_half(standin_to_half(m->y[k]));
+        if (c->flavour == DNN_HALF_SUMS && c->pass == DNN_FORWARD) m->y[k] = standin_from_half(standin_to_half(m->y[k]));
         if (c->flavour == DNN_HALF_SUMS && c->pass == DNN_WEIGHT)
             for (int64_t i = 0; i < m->channels; i++) w[i] = standin_from_half(standin_to_half(w[i]));
     }
@@ -95,15 +93,12 @@ static void row(const dnn_conv *c, float *const p[3], int64_t n, int64_t i, int6
     const int64_t *x = c->tensor[X].dim, *w = c->tensor[W].dim, *y = c->tensor[Y].dim, taps = w[2] * w[3];
     for (int64_t t = 0; t < taps; t++) {
         int64_t tap = backwards ? taps - 1 - t : t, r = tap / w[3], s = tap % w[3];
-        int64_t h = i * c->stride[0] + r * c->dilation[0] - c->pre[0],
-                v = j * c->stride[1] + s * c->dilation[1] - c->pre[1];
+        int64_t h = i * c->stride[0] + r * c->dilation[0] - c->pre[0], v = j * c->stride[1] + s * c->dilation[1] - c->pre[1];
         if (h < 0 || h >= x[2] || v < 0 || v >= x[3]) continue;
         int64_t outputs = y[1] / c->groups;
         for (int64_t g = 0; g < c->groups; g++)
-            multiply(c,
-                     &(meeting){p[X] + ((n * x[2] + h) * x[3] + v) * x[1] + g * w[1],
-                                p[W] + (g * outputs * taps + tap) * w[1],
-                                p[Y] + ((n * y[2] + i) * y[3] + j) * y[1] + g * outputs, w[1], outputs, taps * w[1]});
+            multiply(c, &(meeting){p[X] + ((n * x[2] + h) * x[3] + v) * x[1] + g * w[1], p[W] + (g * outputs * taps + tap) * w[1],
+                                   p[Y] + ((n * y[2] + i) * y[3] + j) * y[1] + g * outputs, w[1], outputs, taps * w[1]});
     }
 }
 
@@ -151,24 +146,22 @@ void dnn_conv_describe(const dnn_object *o, dnn_conv *c)
     static const struct {
         cudnnBackendDescriptorType_t type;
         cudnnBackendAttributeName_t alpha, beta, convolution, tensor[3];
-    } pass[] = {{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                 {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}},
-                {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                 {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY}},
-                {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                 {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}}};
+    } pass[] = {
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY}},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}}};
     memset(c, 0, sizeof *c);
     while (pass[c->pass].type != o->type) c->pass++;
     const dnn_object *geometry = dnn_child(o, pass[c->pass].convolution, 0);

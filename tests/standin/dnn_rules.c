@@ -116,21 +116,17 @@ static bool twice(const void *data, int64_t count)
     return false;
 }
 
-cudnnStatus_t dnn_may_set(const dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                          int64_t count, const void *data)
+cudnnStatus_t dnn_may_set(const dnn_object *o, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void *data)
 {
     const rule *r = find_rule(o, name);
-    if (!r || r->use == TOLD)
-        return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d is not one of this descriptor", (int)name);
+    if (!r || r->use == TOLD) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d is not one of this descriptor", (int)name);
     bool operation = o->type == FORWARD || o->type == DATA || o->type == FILTER;
     if (type != r->type && !(r->type == CUDNN_TYPE_FLOAT && type == CUDNN_TYPE_DOUBLE))
-        return dnn_fail(operation ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                        "attribute %d is of another type", (int)name);
+        return dnn_fail(operation ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "attribute %d is of another type", (int)name);
     if (count < 1 || (r->most == ONE && count != 1) || count > MANY)
         return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d: %lld values", (int)name, (long long)count);
     if (!data) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d: no values", (int)name);
-    if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES && twice(data, count))
-        return dnn_fail(CUDNN_STATUS_BAD_PARAM, "setKnobChoices");
+    if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES && twice(data, count)) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "setKnobChoices");
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -138,8 +134,7 @@ cudnnStatus_t dnn_may_get(const dnn_object *o, cudnnBackendAttributeName_t name,
 {
     const rule *r = find_rule(o, name);
     if (!r) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d is not one of this descriptor", (int)name);
-    if (type != r->type)
-        return dnn_fail(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "attribute %d is of another type", (int)name);
+    if (type != r->type) return dnn_fail(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "attribute %d is of another type", (int)name);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -168,15 +163,11 @@ static const engine engines[] = {
 };
 enum { ENGINES = sizeof engines / sizeof *engines };
 
-static void conv_of(const dnn_object *graph, dnn_conv *c)
-{
-    dnn_conv_describe(dnn_child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 0), c);
-}
+static void conv_of(const dnn_object *graph, dnn_conv *c) { dnn_conv_describe(dnn_child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 0), c); }
 
 static bool fits(const engine *e, const dnn_conv *c)
 {
-    bool f32 = c->tensor[0].type == CUDNN_DATA_FLOAT,
-         mixed = c->tensor[0].type != c->tensor[1].type || c->tensor[0].type != c->tensor[2].type;
+    bool f32 = c->tensor[0].type == CUDNN_DATA_FLOAT, mixed = c->tensor[0].type != c->tensor[1].type || c->tensor[0].type != c->tensor[2].type;
     if (mixed) return e->behaviours != 0;
     if (e->flavour == DNN_WINOGRAD)
         for (int d = 0; d < 2; d++)
@@ -216,8 +207,7 @@ static cudnnStatus_t finalize_engine(dnn_object *o)
     dnn_put(o, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, n, list);
     n = list_bits(e->behaviours, list);
     dnn_put(o, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, n, list);
-    dnn_object *const knobs[2] = {knob_info(CUDNN_KNOB_TYPE_TILE_SIZE, KNOB_MOST_TILE),
-                                  knob_info(CUDNN_KNOB_TYPE_SPLIT_K_SLC, KNOB_MOST_SPLIT)};
+    dnn_object *const knobs[2] = {knob_info(CUDNN_KNOB_TYPE_TILE_SIZE, KNOB_MOST_TILE), knob_info(CUDNN_KNOB_TYPE_SPLIT_K_SLC, KNOB_MOST_SPLIT)};
     dnn_put(o, CUDNN_ATTR_ENGINE_KNOB_INFO, CHILD, 2, knobs);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -238,8 +228,7 @@ static dnn_object *proposal(dnn_object *graph, int64_t index, int64_t split)
     dnn_put(e, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CHILD, 1, &graph);
     dnn_put(e, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, INT, 1, &index);
     e->finalized = finalize_engine(e) == CUDNN_STATUS_SUCCESS;
-    dnn_object *const knobs[2] = {knob_choice(CUDNN_KNOB_TYPE_TILE_SIZE, 1),
-                                  knob_choice(CUDNN_KNOB_TYPE_SPLIT_K_SLC, split)};
+    dnn_object *const knobs[2] = {knob_choice(CUDNN_KNOB_TYPE_TILE_SIZE, 1), knob_choice(CUDNN_KNOB_TYPE_SPLIT_K_SLC, split)};
     dnn_put(o, CUDNN_ATTR_ENGINECFG_ENGINE, CHILD, 1, &e);
     dnn_put(o, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CHILD, 2, knobs);
     o->finalized = true;
@@ -264,10 +253,8 @@ static cudnnStatus_t finalize_heuristic(dnn_object *o)
 
 static cudnnStatus_t finalize_tensor(const dnn_object *o)
 {
-    int64_t dims = dnn_find(o, CUDNN_ATTR_TENSOR_DIMENSIONS)->count,
-            align = dnn_int(o, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0);
-    if (dims != dnn_find(o, CUDNN_ATTR_TENSOR_STRIDES)->count)
-        return dnn_fail(CUDNN_STATUS_BAD_PARAM, "_nbDims != _nbStrides");
+    int64_t dims = dnn_find(o, CUDNN_ATTR_TENSOR_DIMENSIONS)->count, align = dnn_int(o, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0);
+    if (dims != dnn_find(o, CUDNN_ATTR_TENSOR_STRIDES)->count) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "_nbDims != _nbStrides");
     if (dims != 4 || align < 1 || align & (align - 1)) {
         standin_defect("a tensor of %lld dimensions, alignment %lld", (long long)dims, (long long)align);
         return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "the stand-in knows tensors of 4 dimensions");
@@ -287,8 +274,7 @@ static cudnnStatus_t finalize_graph(dnn_object *o)
 {
     const dnn_object *operation = dnn_child(o, CUDNN_ATTR_OPERATIONGRAPH_OPS, 0);
     const int64_t n = ENGINES;
-    if (dnn_find(o, CUDNN_ATTR_OPERATIONGRAPH_OPS)->count != 1 ||
-        (operation->type != FORWARD && operation->type != DATA && operation->type != FILTER)) {
+    if (dnn_find(o, CUDNN_ATTR_OPERATIONGRAPH_OPS)->count != 1 || (operation->type != FORWARD && operation->type != DATA && operation->type != FILTER)) {
         standin_defect("a graph that is not one convolution");
         return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "the stand-in knows graphs of one convolution");
     }
@@ -301,14 +287,10 @@ static cudnnStatus_t finalize_config(const dnn_object *o)
     const dnn_value *knobs = dnn_find(o, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
     for (int i = 0; knobs && i < knobs->count; i++) {
         const dnn_object *k = dnn_child(o, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, i);
-        int64_t type = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 0),
-                value = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0);
-        int64_t most = type == CUDNN_KNOB_TYPE_TILE_SIZE     ? KNOB_MOST_TILE
-                       : type == CUDNN_KNOB_TYPE_SPLIT_K_SLC ? KNOB_MOST_SPLIT
-                                                             : -1;
+        int64_t type = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 0), value = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0);
+        int64_t most = type == CUDNN_KNOB_TYPE_TILE_SIZE ? KNOB_MOST_TILE : type == CUDNN_KNOB_TYPE_SPLIT_K_SLC ? KNOB_MOST_SPLIT : -1;
         if (value < 0 || value > most)
-            return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "knob %lld:%lld is not one of this engine", (long long)type,
-                            (long long)value);
+            return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "knob %lld:%lld is not one of this engine", (long long)type, (long long)value);
     }
     return CUDNN_STATUS_SUCCESS;
 }
@@ -325,8 +307,7 @@ static cudnnStatus_t finalize_plan(dnn_object *o)
     c.flavour = e->flavour;
     for (int i = 0; knobs && i < knobs->count; i++) {
         const dnn_object *k = dnn_child(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, i);
-        if (dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 0) == CUDNN_KNOB_TYPE_SPLIT_K_SLC)
-            c.backwards = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0) & 1;
+        if (dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 0) == CUDNN_KNOB_TYPE_SPLIT_K_SLC) c.backwards = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0) & 1;
     }
     int64_t bytes = (int64_t)(1024 + e->workspace + (size_t)c.tensor[1].dim[0] * 64);
     c.workspace = (size_t)bytes;
@@ -339,8 +320,7 @@ static cudnnStatus_t finalize_plan(dnn_object *o)
 
 static cudnnStatus_t finalize_pack(const dnn_object *o)
 {
-    bool same = dnn_find(o, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)->count ==
-                dnn_find(o, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)->count;
+    bool same = dnn_find(o, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)->count == dnn_find(o, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)->count;
     return same ? CUDNN_STATUS_SUCCESS : dnn_fail(CUDNN_STATUS_BAD_PARAM, "ptrs_count != uids_count");
 }
 
@@ -354,11 +334,8 @@ static cudnnStatus_t complete(const dnn_object *o)
         if (!v && r->use == NEEDED) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d is not set", (int)r->name);
         for (int k = 0; v && v->type == CHILD && k < v->count; k++) {
             const dnn_object *child = dnn_child(o, r->name, k);
-            if (r->of && child->type != r->of)
-                return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d holds another kind of descriptor", (int)r->name);
-            if (!child->finalized)
-                return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d holds a descriptor that is not finalized",
-                                (int)r->name);
+            if (r->of && child->type != r->of) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d holds another kind of descriptor", (int)r->name);
+            if (!child->finalized) return dnn_fail(CUDNN_STATUS_BAD_PARAM, "attribute %d holds a descriptor that is not finalized", (int)r->name);
         }
     }
     return CUDNN_STATUS_SUCCESS;

@@ -50,8 +50,7 @@ typedef struct kolo_emulate_config {
 /* 0, or sets CUDA's last error. body: called once for every thread, then released. */
 void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*call)(void *), void (*release)(void *));
 void kolo_emulate_barrier(int line);
-const uint64_t *kolo_emulate_exchange(uint64_t mine, unsigned mask,
-                                      int line); /* of all 32 lanes; valid until the next one */
+const uint64_t *kolo_emulate_exchange(uint64_t mine, unsigned mask, int line); /* of all 32 lanes; valid until the next one */
 void *kolo_emulate_shared(void);
 int kolo_cuda_check(cudaError_t rc, const char *call, const char *file, int line);
 }
@@ -77,28 +76,23 @@ template <typename... P> struct kolo_emulated {
             &config, new body(call), [](void *b) { (*(const body *)b)(); }, [](void *b) { delete (body *)b; });
     }
 };
-template <typename... P>
-static inline kolo_emulated<P...> kolo_emulate(void (*kernel)(P...), kolo_emulate_config config)
+template <typename... P> static inline kolo_emulated<P...> kolo_emulate(void (*kernel)(P...), kolo_emulate_config config)
 {
     config.kernel = (const void *)kernel;
     return kolo_emulated<P...>{kernel, config};
 }
 
-#define KOLO_LAUNCH(kernel, grid, block, shared, stream, ...)                                                   \
-    (kolo_emulate((kernel), kolo_emulate_config{#kernel, __FILE__, __LINE__, (int64_t)(grid), (int64_t)(block), \
-                                                (shared), (stream), NULL})(__VA_ARGS__),                        \
+#define KOLO_LAUNCH(kernel, grid, block, shared, stream, ...)                                                                                            \
+    (kolo_emulate((kernel), kolo_emulate_config{#kernel, __FILE__, __LINE__, (int64_t)(grid), (int64_t)(block), (shared), (stream), NULL})(__VA_ARGS__), \
      kolo_cuda_check(cudaGetLastError(), "launch of " #kernel, __FILE__, __LINE__))
 #define KOLO_SHARED(type, name) type *name = (type *)kolo_emulate_shared()
 
 /* As cuda_runtime.h has them for C++. */
-template <typename T>
-static inline cudaError_t cudaFuncSetAttribute(T *kernel, enum cudaFuncAttribute attribute, int value)
+template <typename T> static inline cudaError_t cudaFuncSetAttribute(T *kernel, enum cudaFuncAttribute attribute, int value)
 {
     return cudaFuncSetAttribute((const void *)kernel, attribute, value);
 }
-template <typename T>
-static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, T *kernel, int block,
-                                                                        size_t shared)
+template <typename T> static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, T *kernel, int block, size_t shared)
 {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)kernel, block, shared);
 }
@@ -106,10 +100,7 @@ static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blo
 /* ---- threads together ---- */
 
 static inline void __syncthreads(int line = __builtin_LINE()) { kolo_emulate_barrier(line); }
-static inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE())
-{
-    kolo_emulate_exchange(0, mask, line);
-}
+static inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) { kolo_emulate_exchange(0, mask, line); }
 static inline void __threadfence(void) { __asm__ volatile("" ::: "memory"); }
 static inline void __threadfence_block(void) { __asm__ volatile("" ::: "memory"); }
 static inline int kolo_emulate_lane(void) { return (int)(threadIdx.x & 31u); }
@@ -123,26 +114,22 @@ template <typename T> static inline T kolo_emulate_from(T mine, unsigned mask, i
     memcpy(&mine, &all[lane], sizeof mine);
     return mine;
 }
-template <typename T>
-static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, int line = __builtin_LINE())
+template <typename T> static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, int line = __builtin_LINE())
 {
     int begin = kolo_emulate_lane() & ~(width - 1);
     return kolo_emulate_from(value, mask, begin + (lane & (width - 1)), line);
 }
-template <typename T>
-static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, int line = __builtin_LINE())
+template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, int line = __builtin_LINE())
 {
     int self = kolo_emulate_lane(), other = self ^ lanes;
     return kolo_emulate_from(value, mask, (other & ~(width - 1)) > (self & ~(width - 1)) ? self : other, line);
 }
-template <typename T>
-static inline T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32, int line = __builtin_LINE())
+template <typename T> static inline T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32, int line = __builtin_LINE())
 {
     int self = kolo_emulate_lane(), other = self + (int)lanes;
     return kolo_emulate_from(value, mask, (other & ~(width - 1)) != (self & ~(width - 1)) ? self : other, line);
 }
-template <typename T>
-static inline T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32, int line = __builtin_LINE())
+template <typename T> static inline T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32, int line = __builtin_LINE())
 {
     int self = kolo_emulate_lane(), other = self - (int)lanes;
     return kolo_emulate_from(value, mask, other < (self & ~(width - 1)) ? self : other, line);
@@ -154,22 +141,13 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __
     for (int i = 0; i < 32; i++) bits |= (unsigned)all[i] << i;
     return bits;
 }
-static inline int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE())
-{
-    return __ballot_sync(mask, predicate, line) != 0;
-}
-static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_LINE())
-{
-    return __ballot_sync(mask, predicate, line) == 0xffffffffu;
-}
+static inline int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE()) { return __ballot_sync(mask, predicate, line) != 0; }
+static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_LINE()) { return __ballot_sync(mask, predicate, line) == 0xffffffffu; }
 
 /* Whole numbers only: sums of values in the order of arrival are not allowed here. One fiber runs at a time. */
 static inline uint32_t atomicAdd(uint32_t *at, uint32_t value) { return (*at += value) - value; }
 static inline int32_t atomicAdd(int32_t *at, int32_t value) { return (*at += value) - value; }
-static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long value)
-{
-    return (*at += value) - value;
-}
+static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long value) { return (*at += value) - value; }
 static inline uint32_t atomicInc(uint32_t *at, uint32_t most)
 {
     uint32_t was = *at;
@@ -184,19 +162,10 @@ template <typename T> static inline T kolo_emulate_swap(T *at, T value)
     return was;
 }
 template <typename T> static inline T atomicExch(T *at, T value) { return kolo_emulate_swap(at, value); }
-template <typename T> static inline T atomicMax(T *at, T value)
-{
-    return kolo_emulate_swap(at, *at > value ? *at : value);
-}
-template <typename T> static inline T atomicMin(T *at, T value)
-{
-    return kolo_emulate_swap(at, *at < value ? *at : value);
-}
+template <typename T> static inline T atomicMax(T *at, T value) { return kolo_emulate_swap(at, *at > value ? *at : value); }
+template <typename T> static inline T atomicMin(T *at, T value) { return kolo_emulate_swap(at, *at < value ? *at : value); }
 template <typename T> static inline T atomicOr(T *at, T value) { return kolo_emulate_swap(at, (T)(*at | value)); }
-template <typename T> static inline T atomicCAS(T *at, T compare, T value)
-{
-    return kolo_emulate_swap(at, *at == compare ? value : *at);
-}
+template <typename T> static inline T atomicCAS(T *at, T compare, T value) { return kolo_emulate_swap(at, *at == compare ? value : *at); }
 
 /* ---- arithmetic ---- */
 

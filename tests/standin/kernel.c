@@ -242,9 +242,7 @@ static int kernel_run(standin_op *op)
     at_work = l;
     threads = (int)l->config.block;
     wrong[0] = 0;
-    for (int t = 0; t < threads; t++)
-        lanes[t].now =
-            (kolo_emulate_thread){{(unsigned)t, 0, 0}, {0, 0, 0}, {(unsigned)threads, 1, 1}, {(unsigned)grid, 1, 1}};
+    for (int t = 0; t < threads; t++) lanes[t].now = (kolo_emulate_thread){{(unsigned)t, 0, 0}, {0, 0, 0}, {(unsigned)threads, 1, 1}, {(unsigned)grid, 1, 1}};
     for (int64_t i = 0; i < grid && !wrong[0]; i++) {
         if (i < 4 || i % 16 == 0) blank_shared(l->config.shared); /* not for each: it takes longer than most blocks */
         block_run(((backwards ? -i : i) + begin + grid) % grid);
@@ -310,8 +308,7 @@ static cudaError_t launch_check(const kolo_emulate_config *c)
         standin_defect("kernel %s: grid %lld, block %lld", c->name, (long long)c->grid, (long long)c->block);
         return cudaErrorInvalidConfiguration;
     }
-    if (c->block % WARP)
-        standin_defect("kernel %s: a block of %lld threads is not whole warps", c->name, (long long)c->block);
+    if (c->block % WARP) standin_defect("kernel %s: a block of %lld threads is not whole warps", c->name, (long long)c->block);
     if (c->shared > allowed_shared(c->kernel)) {
         standin_defect("kernel %s: %zu bytes of shared memory were not allowed", c->name, c->shared);
         return cudaErrorInvalidValue;
@@ -328,9 +325,7 @@ void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*c
     int code;
     bool faults = standin_begin("launch", STANDIN_LAUNCH, &code);
     standin_count_kernel(config->name);
-    cudaError_t rc = standin_on_host_function() ? cudaErrorNotPermitted
-                     : standin_sticky           ? standin_sticky
-                                                : launch_check(config);
+    cudaError_t rc = standin_on_host_function() ? cudaErrorNotPermitted : standin_sticky ? standin_sticky : launch_check(config);
     if (rc != cudaSuccess || config->block % WARP) {
         release(body);
         standin_set_error(rc);
@@ -340,8 +335,7 @@ void kolo_emulate_launch(const kolo_emulate_config *config, void *body, void (*c
     if (!l) abort();
     *l = (launch){*config, body, call, release, faults};
     double seconds = 2e-6 + (double)(config->grid * config->block) * 1e-11;
-    standin_set_error(
-        standin_enqueue(config->stream, &(standin_work){config->name, kernel_run, launch_drop, l, seconds}, NULL));
+    standin_set_error(standin_enqueue(config->stream, &(standin_work){config->name, kernel_run, launch_drop, l, seconds}, NULL));
 }
 
 /* ---- reports of -fsanitize=alignment,bounds in kernels ---- */
@@ -368,10 +362,7 @@ static void report(const place_in_source *at, const char *what)
 #pragma GCC diagnostic ignored "-Wbuiltin-declaration-mismatch"
 #endif
 void __ubsan_handle_type_mismatch_v1(const place_in_source *at, uintptr_t pointer);
-void __ubsan_handle_type_mismatch_v1(const place_in_source *at, uintptr_t pointer)
-{
-    report(at, pointer ? "misaligned access" : "access through NULL");
-}
+void __ubsan_handle_type_mismatch_v1(const place_in_source *at, uintptr_t pointer) { report(at, pointer ? "misaligned access" : "access through NULL"); }
 void __ubsan_handle_out_of_bounds(const place_in_source *at, uintptr_t index);
 void __ubsan_handle_out_of_bounds(const place_in_source *at, uintptr_t index)
 {

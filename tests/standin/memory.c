@@ -45,8 +45,7 @@ static bool is_device(const region *r) { return r->state == CLOSED || r->state =
 static region *region_at(const void *address, bool device)
 {
     for (int i = 0; i < highest; i++)
-        if (regions[i].state != EMPTY && regions[i].address == address && is_device(&regions[i]) == device)
-            return &regions[i];
+        if (regions[i].state != EMPTY && regions[i].address == address && is_device(&regions[i]) == device) return &regions[i];
     return NULL;
 }
 
@@ -88,9 +87,8 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     for (int i = 0; i < highest; i++) {
         const region *r = &regions[i];
         if (!is_device(r) || at < r->map || at >= r->map + r->map_bytes) continue;
-        say(kernel ? "stand-in GPU: this is in a %s, byte %zu of %zu\n"
-                   : "stand-in GPU: the host touched device memory: a %s, byte %zu of %zu\n",
-            r->what, (size_t)(at - r->address), r->bytes);
+        say(kernel ? "stand-in GPU: this is in a %s, byte %zu of %zu\n" : "stand-in GPU: the host touched device memory: a %s, byte %zu of %zu\n", r->what,
+            (size_t)(at - r->address), r->bytes);
     }
     if (former.sa_flags & SA_SIGINFO) former.sa_sigaction(signal_number, info, context);
     else if (former.sa_handler != SIG_DFL && former.sa_handler != SIG_IGN) former.sa_handler(signal_number);

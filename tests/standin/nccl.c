@@ -138,8 +138,7 @@ static bool all_here(struct ncclComm *c)
         if (!c->segment->slot[r].pid) return false;
     for (int r = 0; r < c->size; r++)
         for (int q = 0; q < r; q++)
-            if (!strcmp(c->segment->slot[r].uuid, c->segment->slot[q].uuid))
-                set_error(c, ncclInvalidUsage, "duplicate GPU");
+            if (!strcmp(c->segment->slot[r].uuid, c->segment->slot[q].uuid)) set_error(c, ncclInvalidUsage, "duplicate GPU");
     return true;
 }
 
@@ -180,8 +179,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
     return init(comm, size, &id, rank, config);
 }
 
-ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int size, int rank, int ids, ncclUniqueId *id,
-                                      ncclConfig_t *config)
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int size, int rank, int ids, ncclUniqueId *id, ncclConfig_t *config)
 {
     ENTER(STANDIN_CREATION);
     if (ids < 1 || ids > size) return ncclInvalidArgument;
@@ -332,8 +330,7 @@ static void reduction_drop(void *argument)
 
 static bool on_device(const void *p, size_t bytes) { return standin_place_of(p, bytes) == STANDIN_DEVICE; }
 
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
-                           cudaStream_t stream)
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t stream)
 {
     ENTER(STANDIN_LAUNCH);
     if (!known(c)) return ncclInvalidArgument;
@@ -354,8 +351,7 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
     c->references++;
     standin_release();
     standin_count_kernel("ncclAllReduce");
-    c->late = (standin_work){"ncclAllReduce", reduction_run, reduction_drop, r,
-                             1e-5 + (double)(count * type_size(type)) / 2e11};
+    c->late = (standin_work){"ncclAllReduce", reduction_run, reduction_drop, r, 1e-5 + (double)(count * type_size(type)) / 2e11};
     c->late_stream = stream;
     c->polls = (int)(standin_random(&chance) % 3);
     if (!c->blocking && standin_random(&chance) % 2) return ncclInProgress;

@@ -72,23 +72,18 @@ uint64_t standin_random(uint64_t *state);                         /* a next numb
 enum standin_place { STANDIN_NOWHERE, STANDIN_DEVICE, STANDIN_PINNED, STANDIN_HOST };
 /* Where [address, address + bytes) lies; NOWHERE: partly in device or pinned memory. */
 enum standin_place standin_place_of(const void *address, size_t bytes);
-void *standin_device_alloc(size_t bytes,
-                           const char *what); /* NULL: more than the GPU has. 256-byte aligned, filled with NaN */
+void *standin_device_alloc(size_t bytes, const char *what); /* NULL: more than the GPU has. 256-byte aligned, filled with NaN */
 bool standin_device_free(void *address, const char *what);
 int standin_pin(void *address, size_t bytes); /* negative: overlaps what is known already */
 bool standin_unpin(void *address);
 size_t standin_memory_limit(void);
 size_t standin_memory_free(void);
-void standin_device_open(
-    bool open); /* with the lock: device memory may be touched: by the device thread while it works */
+void standin_device_open(bool open); /* with the lock: device memory may be touched: by the device thread while it works */
 
 /* ---- queue.c ----------------------------------------------------------------------------------------------------- */
 
 typedef struct standin_op standin_op;
-enum {
-    STANDIN_DONE = 0,
-    STANDIN_LATER = 1
-}; /* what run() returns; a negative number: failed with that CUDA error, for good */
+enum { STANDIN_DONE = 0, STANDIN_LATER = 1 }; /* what run() returns; a negative number: failed with that CUDA error, for good */
 typedef struct standin_work {
     const char *name;
     int (*run)(standin_op *op); /* on the device thread, without the lock */
@@ -170,15 +165,13 @@ cudaError_t standin_capture_add(struct CUstream_st *stream, const standin_work *
 cudaError_t standin_capture_record(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags);
 cudaError_t standin_capture_wait(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags);
 cudaError_t standin_capture_spoil(standin_capture *capture, const char *call); /* cudaErrorStreamCaptureUnsupported */
-bool standin_capture_blocks(
-    const char *call); /* this thread captures in a mode that forbids such calls: the capture is spoiled */
+bool standin_capture_blocks(const char *call); /* this thread captures in a mode that forbids such calls: the capture is spoiled */
 bool standin_capture_any(void);
 cudaError_t standin_capture_status(const standin_capture *capture); /* cudaSuccess, or that it was spoiled */
 /* Of stream.c: enqueues a record, `event` now means it. With the lock. */
 void standin_event_set(struct CUevent_st *event, standin_op *op);
 extern const standin_work standin_record_work;
-void standin_stream_submit(struct CUstream_st *stream,
-                           standin_op *op); /* after what the stream holds; becomes its last */
+void standin_stream_submit(struct CUstream_st *stream, standin_op *op); /* after what the stream holds; becomes its last */
 
 /* ---- kernel.c ---------------------------------------------------------------------------------------------------- */
 

@@ -112,10 +112,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     (void)priority;
     return create_stream(__func__, stream, flags);
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
-{
-    return create_stream(__func__, stream, flags);
-}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) { return create_stream(__func__, stream, flags); }
 cudaError_t cudaStreamCreate(cudaStream_t *stream) { return create_stream(__func__, stream, 0); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
@@ -251,10 +248,7 @@ static cudaError_t create_event(const char *call, cudaEvent_t *event, unsigned f
     *event = e;
     return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
-{
-    return create_event(__func__, event, flags);
-}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) { return create_event(__func__, event, flags); }
 cudaError_t cudaEventCreate(cudaEvent_t *event) { return create_event(__func__, event, 0); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -288,10 +282,7 @@ static cudaError_t record_event(const char *call, cudaEvent_t event, cudaStream_
     standin_release();
     return standin_set_error(rc);
 }
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
-{
-    return record_event(__func__, event, stream, flags);
-}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) { return record_event(__func__, event, stream, flags); }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return record_event(__func__, event, stream, 0); }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
@@ -354,8 +345,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     STANDIN_ENTER(STANDIN_OTHER);
     cudaError_t rc = cudaSuccess;
     standin_hold();
-    if (!standin_is("event", start) || !standin_is("event", end) || !start->op || !end->op ||
-        ((start->flags | end->flags) & cudaEventDisableTiming))
+    if (!standin_is("event", start) || !standin_is("event", end) || !start->op || !end->op || ((start->flags | end->flags) & cudaEventDisableTiming))
         rc = cudaErrorInvalidResourceHandle;
     else if (!start->op->done || !end->op->done) rc = cudaErrorNotReady;
     else *ms = (float)((end->op->time - start->op->time) * 1e3);

@@ -5,9 +5,8 @@
 #include "models/models.h"
 #include "toolkit_rig.h"
 
-static const kolo_op_row *const rows[KOLO_OP_COUNT] = {[KOLO_OP_conv] = &kolo_cuda_conv,
-                                                       [KOLO_OP_conv_grad_data] = &kolo_cuda_conv_grad_data,
-                                                       [KOLO_OP_conv_grad_weight] = &kolo_cuda_conv_grad_weight};
+static const kolo_op_row *const rows[KOLO_OP_COUNT] = {
+    [KOLO_OP_conv] = &kolo_cuda_conv, [KOLO_OP_conv_grad_data] = &kolo_cuda_conv_grad_data, [KOLO_OP_conv_grad_weight] = &kolo_cuda_conv_grad_weight};
 static const kolo_backend_type type = {.name = "cuda", .rows = rows, .blocks = kolo_cuda_blocks};
 
 /* A backend that makes plans for the GPU of a profile and cannot run them. */
@@ -46,10 +45,7 @@ static void close_planner(planner *p)
     free(p);
 }
 
-static bool is_conv(const kolo_node *n)
-{
-    return n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_grad_data || n->op == KOLO_OP_conv_grad_weight;
-}
+static bool is_conv(const kolo_node *n) { return n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_grad_data || n->op == KOLO_OP_conv_grad_weight; }
 
 /* ---- whole networks --------------------------------------------------------------------------------------------- */
 
@@ -115,17 +111,12 @@ static void test_networks(const char *gpu, bool brief)
         const char *model;
         int64_t batch;
         int convolutions; /* a forward and two gradients each, but the first one's input has none */
-    } net[] = {{"resnet18", 256, 59},
-               {"resnet50", 256, 158},
-               {"resnet20", 128, 56},
-               {"resnet18", 32, 59},
-               {"resnet50", 32, 158}};
+    } net[] = {{"resnet18", 256, 59}, {"resnet50", 256, 158}, {"resnet20", 128, 56}, {"resnet18", 32, 59}, {"resnet50", 32, 158}};
     static const struct {
         const char *name;
         enum kolo_dtype dtype;
         bool tf32;
-    } precision[] = {
-        {"f32", KOLO_F32, false}, {"tf32", KOLO_F32, true}, {"bf16", KOLO_BF16, false}, {"f16", KOLO_F16, false}};
+    } precision[] = {{"f32", KOLO_F32, false}, {"tf32", KOLO_F32, true}, {"bf16", KOLO_BF16, false}, {"f16", KOLO_F16, false}};
     for (size_t k = 0; k < sizeof precision / sizeof *precision; k++) {
         const bool usual = precision[k].tf32 || precision[k].dtype == KOLO_BF16;
         if (brief && !usual) continue;
@@ -134,8 +125,8 @@ static void test_networks(const char *gpu, bool brief)
             network n = open_network(p, net[i].model, net[i].batch, precision[k].dtype);
             tally t = plan_network(p, &n);
             ok(t.convolutions == net[i].convolutions && !t.refused && !t.breaches,
-               "%s: %s, batch %ld, %s: all %d convolutions have a plan within its rules (workspace %.0f MiB)", gpu,
-               net[i].model, (long)net[i].batch, precision[k].name, t.convolutions, (double)t.workspace / (1 << 20));
+               "%s: %s, batch %ld, %s: all %d convolutions have a plan within its rules (workspace %.0f MiB)", gpu, net[i].model, (long)net[i].batch,
+               precision[k].name, t.convolutions, (double)t.workspace / (1 << 20));
             if (t.refused || t.breaches) diag("%d refused, %d against the rules; %s", t.refused, t.breaches, t.first);
             close_network(&n);
         }
@@ -168,16 +159,12 @@ static kolo_dnn_choice read_back(const kolo_dnn_plan *p)
     cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
     cudnnBackendGetAttribute(p->config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one, &engine);
     cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &one, &c.engine);
-    for (int i = 0; i < KOLO_DNN_KNOBS; i++)
-        cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[i]);
-    cudnnBackendGetAttribute(p->config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                             KOLO_DNN_KNOBS, &n, knob);
+    for (int i = 0; i < KOLO_DNN_KNOBS; i++) cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[i]);
+    cudnnBackendGetAttribute(p->config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, KOLO_DNN_KNOBS, &n, knob);
     c.knobs = (int)n;
     for (int i = 0; i < n; i++) {
-        cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one,
-                                 &c.knob[i].type);
-        cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &one,
-                                 &c.knob[i].value);
+        cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one, &c.knob[i].type);
+        cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &one, &c.knob[i].value);
     }
     for (int i = 0; i < KOLO_DNN_KNOBS; i++) cudnnBackendDestroyDescriptor(knob[i]);
     cudnnBackendDestroyDescriptor(engine);
@@ -212,8 +199,7 @@ static void test_round_trip(const char *gpu, enum kolo_dnn_pass pass, enum kolo_
         engines += !i || list[i].engine != list[i - 1].engine;
         kolo_dnn_plan_destroy(&plan);
     }
-    ok(plans >= 5 && engines >= 2 && !other,
-       "%s: %s, %s: the texts of %ld choices lead back to their engines and knobs", gpu, name[pass],
+    ok(plans >= 5 && engines >= 2 && !other, "%s: %s, %s: the texts of %ld choices lead back to their engines and knobs", gpu, name[pass],
        kolo_dtype_name(dtype), (long)n);
     if (plans < 5 || engines < 2) diag("%d plans of %d engines", plans, engines);
     free(list);
@@ -228,8 +214,7 @@ static void test_texts(void)
     int taken = 0;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) taken += kolo_dnn_choice_read(&c, bad[i]);
     is_int(taken, 0, "no choice is read from damaged texts");
-    ok(kolo_dnn_choice_read(&c, "10 12:-1 2:5") && c.engine == 10 && c.knobs == 2 && (int)c.knob[0].type == 12 &&
-           c.knob[0].value == -1 && c.knob[1].value == 5,
+    ok(kolo_dnn_choice_read(&c, "10 12:-1 2:5") && c.engine == 10 && c.knobs == 2 && (int)c.knob[0].type == 12 && c.knob[0].value == -1 && c.knob[1].value == 5,
        "a choice's text is its engine, then type:value of each knob");
 }
 
@@ -241,14 +226,10 @@ static void test_rules(void)
         enum kolo_dnn_pass pass;
         enum kolo_dtype dtype;
         kolo_dnn_rules rules;
-    } rule[] = {
-        {"no tensor cores", KOLO_DNN_FORWARD, KOLO_F32, {1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0, SIZE_MAX}},
-        {"only the same bits", KOLO_DNN_WEIGHT, KOLO_F32, {1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 0, SIZE_MAX}},
-        {"no 16-bit sums",
-         KOLO_DNN_WEIGHT,
-         KOLO_F16,
-         {1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 0, SIZE_MAX}},
-        {"a megabyte", KOLO_DNN_DATA, KOLO_F32, {0, 0, 1 << 20}}};
+    } rule[] = {{"no tensor cores", KOLO_DNN_FORWARD, KOLO_F32, {1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0, SIZE_MAX}},
+                {"only the same bits", KOLO_DNN_WEIGHT, KOLO_F32, {1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 0, SIZE_MAX}},
+                {"no 16-bit sums", KOLO_DNN_WEIGHT, KOLO_F16, {1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 0, SIZE_MAX}},
+                {"a megabyte", KOLO_DNN_DATA, KOLO_F32, {0, 0, 1 << 20}}};
     planner *p = open_planner("h200", false, "");
     for (size_t k = 0; k < sizeof rule / sizeof *rule; k++) {
         kolo_dnn_conv c = middle;
@@ -302,8 +283,7 @@ static network open_single(planner *p, int64_t in, int64_t out, int64_t groups, 
     int db = kolo_graph_tensor(n.graph, "db", KOLO_ROLE_GRADIENT, KOLO_F32, 1, &out);
     n.graph->tensor[dw].of = w;
     const kolo_attributes a = n.graph->node[0].a;
-    toolkit_check(kolo_graph_node_with(n.graph, KOLO_OP_conv_grad_weight, 2, (int[]){x, dy}, 2, (int[]){dw, db}, &a),
-                  "dw");
+    toolkit_check(kolo_graph_node_with(n.graph, KOLO_OP_conv_grad_weight, 2, (int[]){x, dy}, 2, (int[]){dw, db}, &a), "dw");
     toolkit_check(kolo_graph_node_with(n.graph, KOLO_OP_conv_grad_data, 2, (int[]){dy, w}, 1, &dx, &a), "dx");
     n.layout = kolo_alloc((size_t)n.graph->tensors * sizeof *n.layout);
     toolkit_check(kolo_backend_layout(&p->backend, n.graph, NULL, NULL, n.layout), "layout");
@@ -316,10 +296,8 @@ static void test_groups(void)
         const char *name;
         int64_t in, out, groups;
         int plans;
-    } group[] = {{"32 groups", 128, 256, 32, 3},
-                 {"depthwise", 96, 96, 96, 3},
-                 {"depthwise, twice as many", 48, 96, 48, 3},
-                 {"groups of padded channels", 12, 20, 4, 0}};
+    } group[] = {
+        {"32 groups", 128, 256, 32, 3}, {"depthwise", 96, 96, 96, 3}, {"depthwise, twice as many", 48, 96, 48, 3}, {"groups of padded channels", 12, 20, 4, 0}};
     static const enum kolo_dtype dtypes[] = {KOLO_F32, KOLO_BF16, KOLO_F16};
     for (size_t k = 0; k < sizeof group / sizeof *group; k++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {

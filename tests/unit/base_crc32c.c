@@ -33,8 +33,7 @@ int main(void)
         for (size_t n = 0; n < 40; n++) same &= kolo_crc32c(0, data + from, n) == kolo_crc32c_table(0, data + from, n);
     ok(same, "both forms agree at any start and length");
     uint32_t whole = kolo_crc32c(0, data, sizeof data);
-    for (size_t cut = 0; cut <= sizeof data; cut += 37)
-        parts &= kolo_crc32c(kolo_crc32c(0, data, cut), data + cut, sizeof data - cut) == whole;
+    for (size_t cut = 0; cut <= sizeof data; cut += 37) parts &= kolo_crc32c(kolo_crc32c(0, data, cut), data + cut, sizeof data - cut) == whole;
     ok(parts, "a sum continued over two parts is the sum of the whole");
     data[500] ^= 1;
     ok(kolo_crc32c(0, data, sizeof data) != whole, "one flipped bit changes the sum");

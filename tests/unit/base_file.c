@@ -40,8 +40,7 @@ static void test_read(void)
     char *text = NULL;
     size_t n = 0;
     is_int(kolo_file_read(in_folder("absent"), &text, &n), KOLO_EINPUT, "a missing file is bad input");
-    ok(strstr(kolo_error_text(), "/absent") && strstr(kolo_error_text(), strerror(ENOENT)),
-       "the text names it and why");
+    ok(strstr(kolo_error_text(), "/absent") && strstr(kolo_error_text(), strerror(ENOENT)), "the text names it and why");
     is_int(kolo_file_read(folder, &text, &n), KOLO_EINPUT, "a folder is not a file");
     is_int(kolo_file_read("/proc/self/status", &text, &n), 0, "files that say size 0 are read whole");
     ok(n > 200 && strstr(text, "VmHWM") && text[n] == 0, "with a NUL after them");
@@ -59,13 +58,11 @@ static void test_atomic(void)
     int before = open(path, O_RDONLY);
     is_int(kolo_file_write_atomic(path, "three", 5), 0, "it is replaced");
     char old[8] = "";
-    is_int(read(before, old, 8), 7,
-           "who has the old file open still reads the old bytes: it was renamed over, not rewritten");
+    is_int(read(before, old, 8), 7, "who has the old file open still reads the old bytes: it was renamed over, not rewritten");
     close(before);
     is_int(kolo_file_size(path), 5, "the size is the new one");
     is_int(entries(folder), 1, "nothing is left beside it");
-    is_int(kolo_file_write_atomic(in_folder("no/such/file"), "x", 1), KOLO_EINPUT,
-           "a folder that is not there is an error");
+    is_int(kolo_file_write_atomic(in_folder("no/such/file"), "x", 1), KOLO_EINPUT, "a folder that is not there is an error");
     is_int(kolo_file_write_atomic(path, "", 0), 0, "an empty file is fine");
     is_int(kolo_file_size(path), 0, "and empty");
 }
@@ -111,9 +108,7 @@ static void test_full_disk(void)
     pid_t child = fork();
     if (child == 0) {
         int flags = geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER;
-        if (unshare(flags) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-            mount("tmpfs", place, "tmpfs", 0, "size=256k") < 0)
-            _exit(100);
+        if (unshare(flags) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("tmpfs", place, "tmpfs", 0, "size=256k") < 0) _exit(100);
         char path[600], *big = kolo_alloc(1 << 20), *text;
         snprintf(path, sizeof path, "%s/file", place);
         int good = kolo_file_write_atomic(path, "old", 3) == 0;
@@ -125,9 +120,7 @@ static void test_full_disk(void)
     }
     waitpid(child, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 100) skip("no small file system can be mounted here");
-    else
-        ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
-           "a full disk keeps the old file, leaves no other, and is named");
+    else ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a full disk keeps the old file, leaves no other, and is named");
     int full = open("/dev/full", O_WRONLY);
     if (full < 0) {
         skip("no /dev/full here");

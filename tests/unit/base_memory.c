@@ -90,8 +90,7 @@ static void test_pages(void)
     char *small = kolo_pages_alloc(0);
     ok(small, "no bytes are a page");
     kolo_pages_free(&small, 0);
-    ok(!kolo_pages_alloc((size_t)1 << 62) && strstr(kolo_error_text(), "out of memory"),
-       "too many bytes are refused in words");
+    ok(!kolo_pages_alloc((size_t)1 << 62) && strstr(kolo_error_text(), "out of memory"), "too many bytes are refused in words");
 }
 
 static void test_small(void)
@@ -102,11 +101,9 @@ static void test_small(void)
         rc |= kolo_grow(&array, &capacity, i, sizeof *array);
         array[i] = i;
     }
-    ok(rc == 0 && capacity == 1024 && array[999] == 999 && array[0] == 0,
-       "an array grows by doubling and keeps its elements");
+    ok(rc == 0 && capacity == 1024 && array[999] == 999 && array[0] == 0, "an array grows by doubling and keeps its elements");
     is_int(array[1023], 0, "what is new is zero");
-    is_int(kolo_grow(&array, &capacity, INT64_MAX / 2, sizeof *array), KOLO_ECONFIG,
-           "growing beyond memory is an error");
+    is_int(kolo_grow(&array, &capacity, INT64_MAX / 2, sizeof *array), KOLO_ECONFIG, "growing beyond memory is an error");
     is_int(array[999], 999, "that leaves the array as it was");
     free(array);
     char *text = kolo_format("%s-%d", "a", 5), *zero = kolo_alloc(100);

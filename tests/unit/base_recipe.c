@@ -28,8 +28,7 @@ static void refused(const char *name, const char *text, const char *words)
     int rc = read_text(text);
     const char *error = kolo_error_text();
     size_t n = strlen(path);
-    if (!ok(rc == KOLO_ECONFIG && !strncmp(error, path, n) && !strncmp(error + n + 1, words, strlen(words)), "%s",
-            name))
+    if (!ok(rc == KOLO_ECONFIG && !strncmp(error, path, n) && !strncmp(error + n + 1, words, strlen(words)), "%s", name))
         diag("status %d, text: %s", rc, error);
 }
 
@@ -54,8 +53,7 @@ static void test_bad_recipes(void)
     refused("unknown key", "lr: 0.1\nbacth: 5\n", "2:1: unknown option \"bacth\"; did you mean \"batch\"?");
     refused("wrong type", "lr: 1e-1x\n", "1:1: lr: \"1e-1x\" is not a number");
     refused("missing value", "batch:\n", "1:1: batch: \"\" is not a whole number");
-    refused("key twice", "lr: 1\nbatch: 5\nlr: 2\n",
-            "3:1: \"lr\" stands here for the second time; it was set on line 1");
+    refused("key twice", "lr: 1\nbatch: 5\nlr: 2\n", "3:1: \"lr\" stands here for the second time; it was set on line 1");
     refused("nested mapping", "lr: 1\nbatch:\n  size: 5\n", "3:3: a recipe is flat");
     refused("list in a list", "mean: [1, [2]]\n", "1:11: a list holds plain values only");
     refused("mapping in a list", "mean:\n  - a: 1\n", "2:5: a recipe is flat");
@@ -72,8 +70,7 @@ static void test_bad_recipes(void)
     refused("a tab", "lr: 1\n\tbatch: 2\n", "2:1: not YAML");
     refused("not UTF-8", "model: \xff\xfe\n", " ");
     refused("value with NUL", "model: \"a\\0b\"\n", "1:8: the value holds a NUL");
-    is_int(kolo_options_read_recipe(&o, "/nonexistent/x.yaml"), KOLO_ECONFIG,
-           "a missing recipe is a configuration error");
+    is_int(kolo_options_read_recipe(&o, "/nonexistent/x.yaml"), KOLO_ECONFIG, "a missing recipe is a configuration error");
     ok(strstr(kolo_error_text(), "/nonexistent/x.yaml"), "that names it");
 }
 
@@ -123,8 +120,7 @@ static void test_arguments(void)
 {
     char words[256];
     is_int(arguments(NULL, "batch=7", "--lr=0.5", "--seed", "9", "--flip", "--micro-batch", "3", NULL), 0, "all forms");
-    ok(o.batch == 7 && o.lr == 0.5 && o.seed == 9 && o.flip && o.micro_batch == 3,
-       "key=value, --key=value, --key value, --flag");
+    ok(o.batch == 7 && o.lr == 0.5 && o.seed == 9 && o.flip && o.micro_batch == 3, "key=value, --key=value, --key value, --flag");
     is_int(arguments(NULL, "--no-decay-norms", NULL), 0, "--no-flag");
     ok(!o.decay_norms, "switches a flag off");
     is_int(arguments(NULL, "data=a=b", NULL), 0, "a value may hold =");
@@ -171,8 +167,8 @@ static void test_write(void)
     char *text = kolo_options_write(&o, false);
     is_text(text, "", "defaults are not written");
     free(text);
-    arguments(NULL, "run=with \"quotes\", # and \\ : { [ ünïcode", "lr=0.30000000000000004", "flip=true", "bn=ghost",
-              "model=- x", "mean=0.1,0.2", "data= leading", "val=~", NULL);
+    arguments(NULL, "run=with \"quotes\", # and \\ : { [ ünïcode", "lr=0.30000000000000004", "flip=true", "bn=ghost", "model=- x", "mean=0.1,0.2",
+              "data= leading", "val=~", NULL);
     kolo_options was;
     kolo_options_copy(&was, &o);
     for (int all = 0; all < 2; all++) {
@@ -191,8 +187,7 @@ static void test_write(void)
     kolo_option_set(&o, "init", "w.safetensors", "here");
     kolo_option_set(&o, "threads", "3", "here");
     text = kolo_options_difference(&was, &o);
-    is_text(text, "init: was \"\", now w.safetensors\nlr: was 0.30000000000000004, now 1\n",
-            "only what changes the numbers is a difference");
+    is_text(text, "init: was \"\", now w.safetensors\nlr: was 0.30000000000000004, now 1\n", "only what changes the numbers is a difference");
     free(text);
     kolo_options_free(&was);
 }
@@ -205,8 +200,7 @@ int main(void)
     for (int i = 0; i < kolo_option_count; i++) {
         char name[80] = "KOLO_";
         for (int c = 0; kolo_option_table[i].key[c]; c++)
-            name[5 + c] = (char)(kolo_option_table[i].key[c] >= 'a' ? kolo_option_table[i].key[c] - 32
-                                                                    : kolo_option_table[i].key[c]);
+            name[5 + c] = (char)(kolo_option_table[i].key[c] >= 'a' ? kolo_option_table[i].key[c] - 32 : kolo_option_table[i].key[c]);
         unsetenv(name);
     }
     unsetenv("KOLO_SITE");

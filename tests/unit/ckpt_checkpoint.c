@@ -64,9 +64,7 @@ static char *list(const char *run, char text[256])
     *text = 0;
     for (int i = 0; i < n; i++) {
         const char *name = entry[i]->d_name;
-        if (*name != '.')
-            snprintf(text + strlen(text), 256 - strlen(text), "%s%s", *text ? " " : "",
-                     name + 5 + strspn(name + 5, "0"));
+        if (*name != '.') snprintf(text + strlen(text), 256 - strlen(text), "%s%s", *text ? " " : "", name + 5 + strspn(name + 5, "0"));
         free(entry[i]);
     }
     if (n >= 0) free(entry);
@@ -105,8 +103,7 @@ static int same_values(rig *a, rig *b)
             int64_t n = kolo_tensor_count(&a->graph->tensor[t]);
             float *x = calloc((size_t)n, sizeof *x), *y = calloc((size_t)n, sizeof *y);
             int other = kolo_graph_find(b->graph, a->graph->tensor[t].name);
-            same &= kolo_exec_get(a->exec, kind[k], t, x) == 0 && kolo_exec_get(b->exec, kind[k], other, y) == 0 &&
-                    !memcmp(x, y, (size_t)n * sizeof *x);
+            same &= kolo_exec_get(a->exec, kind[k], t, x) == 0 && kolo_exec_get(b->exec, kind[k], other, y) == 0 && !memcmp(x, y, (size_t)n * sizeof *x);
             seen++;
             free(x);
             free(y);
@@ -126,11 +123,9 @@ static char *without_start(const char *path)
 static void round_trip(const rig_config *from, const rig_config *to, const char *what)
 {
     rig a, b;
-    char path[512] = "", *one = place("one", ""),
-         *first = place("one", "/checkpoints/step-0000000003/tensors.safetensors");
+    char path[512] = "", *one = place("one", ""), *first = place("one", "/checkpoints/step-0000000003/tensors.safetensors");
     char *second = place("two", "/checkpoints/step-0000000003/tensors.safetensors");
-    char *first_list = place("one", "/checkpoints/step-0000000003/manifest.json"),
-         *second_list = place("two", "/checkpoints/step-0000000003/manifest.json");
+    char *first_list = place("one", "/checkpoints/step-0000000003/manifest.json"), *second_list = place("two", "/checkpoints/step-0000000003/manifest.json");
     ok(rig_open(&a, from) == 0 && rig_open(&b, to) == 0, "%s: made (%s)", what, kolo_error_text());
     for (int s = 0; s < 3; s++) rig_step(&a, s);
     kolo_run *run = open_run("one");
@@ -141,10 +136,9 @@ static void round_trip(const rig_config *from, const rig_config *to, const char 
     is_int(kolo_checkpoint_wait(run), 0, "written (%s)", kolo_error_text());
     kolo_run_close(&run);
     is_int(kolo_checkpoint_find(one, &p, path, sizeof path), 1, "found: %s", path);
-    ok(p.step == 3 && p.epoch == want.epoch && p.epoch_step == want.epoch_step && p.batch == 4 && p.samples == 12 &&
-           p.restarts == 2 && p.seed == want.seed && p.wall_seconds == 12.5 && p.best_top1 == want.best_top1 &&
-           p.best_step == 2 && !strcmp(p.data_uuid, want.data_uuid) && !strcmp(p.model, want.model) &&
-           p.plan_hash == want.plan_hash,
+    ok(p.step == 3 && p.epoch == want.epoch && p.epoch_step == want.epoch_step && p.batch == 4 && p.samples == 12 && p.restarts == 2 && p.seed == want.seed &&
+           p.wall_seconds == 12.5 && p.best_top1 == want.best_top1 && p.best_step == 2 && !strcmp(p.data_uuid, want.data_uuid) &&
+           !strcmp(p.model, want.model) && p.plan_hash == want.plan_hash,
        "the position comes back whole");
     is_int(kolo_checkpoint_load(path, b.exec, b.plan), 0, "loaded (%s)", kolo_error_text());
     run = open_run("two");
@@ -157,8 +151,7 @@ static void round_trip(const rig_config *from, const rig_config *to, const char 
     free(y);
     if (from->threads == to->threads) {
         rig_step(&b, 3);
-        ok(same_values(&a, &b),
-           "the loaded one goes on as if it had never stopped: weights, statistics, momentum, averages");
+        ok(same_values(&a, &b), "the loaded one goes on as if it had never stopped: weights, statistics, momentum, averages");
     }
     rig_close(&a);
     rig_close(&b);
@@ -220,8 +213,7 @@ static void other_model(void)
     find("other", path);
     is_int(kolo_checkpoint_load(path, b.exec, b.plan), KOLO_ECONFIG, "ResNet-20 into LeNet-5 is refused");
     const char *text = kolo_error_text();
-    ok(strstr(text, "missing: conv1.") && strstr(text, "unknown: ") && strstr(text, "layer1.0") &&
-           strstr(text, "more") && strstr(text, "lenet5"),
+    ok(strstr(text, "missing: conv1.") && strstr(text, "unknown: ") && strstr(text, "layer1.0") && strstr(text, "more") && strstr(text, "lenet5"),
        "with the tensors, some of them: %.300s", text);
     rig_close(&a);
     rig_close(&b);
@@ -301,8 +293,7 @@ static void damaged(void)
     kolo_run *run = open_run("hurt");
     for (int s = 1; s <= 2; s++) rig_save(&a, run, s);
     kolo_checkpoint_wait(run);
-    char *tensors = place("hurt", "/checkpoints/step-0000000002/tensors.safetensors"),
-         *manifest = place("hurt", "/checkpoints/step-0000000002/manifest.json");
+    char *tensors = place("hurt", "/checkpoints/step-0000000002/tensors.safetensors"), *manifest = place("hurt", "/checkpoints/step-0000000002/manifest.json");
     char *folder = place("hurt", "/checkpoints/step-0000000002"), *hurt = place("hurt", "");
     flip_byte(tensors, 100000);
     kolo_position p = {.step = -1};
@@ -318,8 +309,7 @@ static void damaged(void)
     flip_byte(manifest, 30);
     is_int(find("hurt", path), 1, "a changed manifest: passed over");
     flip_byte(manifest, 30);
-    ok(truncate(manifest, kolo_file_size(manifest) / 2) == 0 && find("hurt", path) == 1,
-       "half a manifest: passed over");
+    ok(truncate(manifest, kolo_file_size(manifest) / 2) == 0 && find("hurt", path) == 1, "half a manifest: passed over");
     ok(unlink(manifest) == 0 && find("hurt", path) == 1, "no manifest: passed over");
     kolo_folder_remove(folder);
     char *first = place("hurt", "/checkpoints/step-0000000001");
@@ -354,8 +344,7 @@ static void full_disk(void)
     is_text(list("full", text), "1", "nothing half-written is left");
     ok(!kolo_file_exists(best), "nor named the best");
     is_int(find("full", path), 1, "the older checkpoint stands");
-    ok(rig_save(&a, run, 5) == 0 && kolo_checkpoint_wait(run) == 0, "with room again it goes on (%s)",
-       kolo_error_text());
+    ok(rig_save(&a, run, 5) == 0 && kolo_checkpoint_wait(run) == 0, "with room again it goes on (%s)", kolo_error_text());
     is_int(find("full", path), 5, "and the new one is found");
     kolo_run_close(&run);
     free(best);
@@ -407,8 +396,7 @@ static void killed(void)
         whole += last > 0;
         grew += last > before;
     }
-    ok(whole == ROUNDS && grew == ROUNDS,
-       "killed %d times while saving: a whole checkpoint %d times, a newer one %d times", ROUNDS, whole, grew);
+    ok(whole == ROUNDS && grew == ROUNDS, "killed %d times while saving: a whole checkpoint %d times, a newer one %d times", ROUNDS, whole, grew);
     diag("%d times a half-written one lay beside it; the last is step %lld", leftovers, (long long)last);
     rig a;
     rig_open(&a, &lenet);
@@ -462,8 +450,8 @@ static int measure(const char *model, int64_t size)
         find("time", path);
         double found = kolo_time();
         if (rc == 0) rc = kolo_checkpoint_load(path, a.exec, a.plan);
-        diag("%s: rc %d, the step waits %.3f s, written %.3f s later, found (crc) %.3f s, loaded %.3f s", model, rc,
-             saved - begin, written - saved, found - written, kolo_time() - found);
+        diag("%s: rc %d, the step waits %.3f s, written %.3f s later, found (crc) %.3f s, loaded %.3f s", model, rc, saved - begin, written - saved,
+             found - written, kolo_time() - found);
     }
     kolo_run_close(&run);
     rig_close(&a);

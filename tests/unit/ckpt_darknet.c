@@ -53,7 +53,8 @@ static bool holds(const kolo_weights *w, const char *name, int rank, int64_t a, 
 static void order(void)
 {
     kolo_graph *g = build("[net]\nheight=8\nwidth=8\nchannels=3\n[convolutional]\nbatch_normalize=1\nfilters=2\nsize=3\npad=1\nactivation=leaky\n"
-                          "[convolutional]\nfilters=4\nsize=1\nactivation=linear\n[avgpool]\n[softmax]\n", 0);
+                          "[convolutional]\nfilters=4\nsize=1\nactivation=linear\n[avgpool]\n[softmax]\n",
+                          0);
     kolo_weights *w = NULL;
     is_int(open_numbers(&w, g, 1, 8 + 54 + 4 + 8), 0, "two layers (%s)", kolo_error_text());
     ok(holds(w, "module_list.0.bn.bias", 1, 2, 0, 0, 0, 1), "first the norm's biases");
@@ -68,8 +69,7 @@ static void order(void)
     ok(w && kolo_weights_partial(w) && kolo_weights_count(w) == 5, "and says so");
     kolo_weights_close(&w);
     is_int(open_numbers(&w, g, 1, 62 + 7 + 14), 0, "a file of 7 classes for a network of 4 (%s)", kolo_error_text());
-    ok(holds(w, "module_list.1.conv.bias", 1, 7, 0, 0, 0, 63) && holds(w, "module_list.1.conv.weight", 4, 7, 2, 1, 1, 70),
-       "is cut by its own count");
+    ok(holds(w, "module_list.1.conv.bias", 1, 7, 0, 0, 0, 63) && holds(w, "module_list.1.conv.weight", 4, 7, 2, 1, 1, 70), "is cut by its own count");
     kolo_weights_close(&w);
     is_int(open_numbers(&w, g, 1, 62 + 7 + 13), KOLO_EINPUT, "a number too few: %s", kolo_error_text());
     kolo_graph_destroy(&g);
@@ -84,8 +84,7 @@ static void heads(void)
     kolo_graph *g = build(NET HEAD "[route]\nlayers=0\n[convolutional]\nbatch_normalize=1\nfilters=1\nsize=1\nactivation=leaky\n" HEAD, 3);
     kolo_weights *w = NULL;
     const int trunk = 10, middle = 6, outputs = 3 * (5 + 1); /* of one class */
-    is_int(open_numbers(&w, g, 0, trunk + 3 * outputs + middle + 2 * outputs), 0, "a detector of one class for a network of 3 (%s)",
-           kolo_error_text());
+    is_int(open_numbers(&w, g, 0, trunk + 3 * outputs + middle + 2 * outputs), 0, "a detector of one class for a network of 3 (%s)", kolo_error_text());
     ok(holds(w, "module_list.1.conv.weight", 4, outputs, 2, 1, 1, trunk + outputs), "the first head has 18 outputs");
     ok(holds(w, "module_list.4.conv.weight", 4, 1, 2, 1, 1, trunk + 3 * outputs + 4), "what stands behind it is where it should be");
     ok(holds(w, "module_list.5.conv.bias", 1, outputs, 0, 0, 0, trunk + 3 * outputs + middle), "and the second head has 18 too");

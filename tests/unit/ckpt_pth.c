@@ -13,11 +13,11 @@
 #define W TENSOR(STORAGE("FloatStorage", "0", "\6"), "\0", "K\2K\3\x86", "K\1K\2\x86") /* a transposed (3,2) */
 #define B TENSOR(STORAGE("HalfStorage", "1", "\2"), "\1", "K\1\x85", "K\1\x85")
 #define KEYS "\x80\2](X\1\0\0\0000X\1\0\0\0001e."
-#define NUMBERS                                                                                                                   \
-    "\6\0\0\0\0\0\0\0\0\0\x80?\0\0\0@\0\0@@\0\0\x80@\0\0\xa0@\0\0\xc0@" /* 1 .. 6 */                                              \
+#define NUMBERS                                                                      \
+    "\6\0\0\0\0\0\0\0\0\0\x80?\0\0\0@\0\0@@\0\0\x80@\0\0\xa0@\0\0\xc0@" /* 1 .. 6 */ \
     "\2\0\0\0\0\0\0\0\0\x3c\0\xc0"                                      /* 1, -2 */
 /* a number of NumPy's, which is what pycocotools calls a precision; core: as NumPy 1 and 2 name its place */
-#define SCALAR(core)                                                                                                              \
+#define SCALAR(core)                                                                                                                      \
     "cnumpy." core ".multiarray\nscalar\ncnumpy\ndtype\nX\2\0\0\0f8\x89\x88\x87R(K\3X\1\0\0\0<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb" \
     "c_codecs\nencode\nX\x8\0\0\0\0\0\0\0\0\0\0\0X\6\0\0\0latin1\x86R\x86R"
 #define STATE(more) "\x80\2ccollections\nOrderedDict\n)R(X\x8\0\0\0module.w" W "X\x8\0\0\0module.b" B more "u."
@@ -45,8 +45,10 @@ static void values(void)
     kolo_weight_to_f32(b, x, 1);
     ok(b->type == KOLO_WEIGHT_F16 && x[0] == -2, "and offsets; 16-bit floats are widened");
     kolo_weights_close(&w);
-    is_int(OPEN(&w, HEAD "\x80\2}(X\5\0\0\0epochK\7X\4\0\0\0args" "cargparse\nNamespace\n)\x81}X\2\0\0\0lrG?\xe0\0\0\0\0\0\0sbX\5\0\0\0model"
-                        "}(X\1\0\0\0w" W "X\1\0\0\0b" B "uX\7\0\0\0best_ap" SCALAR("core") "X\7\0\0\0curr_ap" SCALAR("_core") "u." KEYS NUMBERS), 0, "out of a checkpoint, whose other things are passed over (%s)", kolo_error_text());
+    is_int(OPEN(&w, HEAD "\x80\2}(X\5\0\0\0epochK\7X\4\0\0\0args"
+                         "cargparse\nNamespace\n)\x81}X\2\0\0\0lrG?\xe0\0\0\0\0\0\0sbX\5\0\0\0model"
+                         "}(X\1\0\0\0w" W "X\1\0\0\0b" B "uX\7\0\0\0best_ap" SCALAR("core") "X\7\0\0\0curr_ap" SCALAR("_core") "u." KEYS NUMBERS),
+           0, "out of a checkpoint, whose other things are passed over (%s)", kolo_error_text());
     ok(w && kolo_weights_find(w, "w"), "under their names");
     kolo_weights_close(&w);
 }
@@ -56,8 +58,9 @@ static void averages(void)
 {
     kolo_weights *w = NULL;
     char named[64];
-    is_int(OPEN(&w, HEAD "\x80\2}(X\x9\0\0\0model_ema}(X\x8\0\0\0module.w" B "X\xa\0\0\0n_averaged" B "uX\5\0\0\0model}(X\1\0\0\0w" W "X\1\0\0\0b" B "uu." KEYS NUMBERS), 0,
-           "weights and their average in one file (%s)", kolo_error_text());
+    is_int(OPEN(&w, HEAD "\x80\2}(X\x9\0\0\0model_ema}(X\x8\0\0\0module.w" B "X\xa\0\0\0n_averaged" B "uX\5\0\0\0model}(X\1\0\0\0w" W "X\1\0\0\0b" B
+                         "uu." KEYS NUMBERS),
+           0, "weights and their average in one file (%s)", kolo_error_text());
     const kolo_weight *t = w ? kolo_weights_find(w, "w") : NULL;
     ok(t && t->rank == 2 && !strcmp(kolo_weights_taken(w), "model"), "the weights are taken, which is known");
     ok(w && kolo_weights_beside(w) && !strcmp(kolo_weights_beside(w), "model_ema"), "and that there is another set");
@@ -68,7 +71,8 @@ static void averages(void)
     ok(t && t->rank == 1 && kolo_weights_count(w) == 2, "under its names without their wrapper's, whatever counter is among them");
     kolo_weights_close(&w);
     snprintf(named, sizeof named, "%s:swa", path);
-    ok(kolo_weights_open(&w, named, NULL) == KOLO_EINPUT && strstr(kolo_error_text(), "no tensors under \"swa\""), "a key that is not there: %s", kolo_error_text());
+    ok(kolo_weights_open(&w, named, NULL) == KOLO_EINPUT && strstr(kolo_error_text(), "no tensors under \"swa\""), "a key that is not there: %s",
+       kolo_error_text());
 }
 
 static void refused(const void *data, size_t bytes, const char *what, const char *text)
@@ -84,20 +88,29 @@ static void refused(const void *data, size_t bytes, const char *what, const char
 static void hostile(void)
 {
     REFUSED(HEAD "\x80\2cposix\nsystem\nX\4\0\0\0true\x85R.", "a call of the system, by name", "names posix.system");
-    REFUSED(HEAD "\x80\4\x8c\x08" "builtins\x8c\4eval\x93.", "eval, as protocol 4 says it", "names builtins.eval");
+    REFUSED(HEAD "\x80\4\x8c\x08"
+                 "builtins\x8c\4eval\x93.",
+            "eval, as protocol 4 says it", "names builtins.eval");
     REFUSED(HEAD "\x80\2ctorchvision.models.resnet\nResNet\n)\x81.", "a whole model, with a cure", "torch.save(model.state_dict(), FILE)");
     REFUSED(HEAD "\x80\2i__main__\nx\n.", "another way to make objects", "opcode 0x69");
-    REFUSED(HEAD "\x80\2X\xff\xff\xff\xff" "a.", "a text longer than the file", "ends early");
+    REFUSED(HEAD "\x80\2X\xff\xff\xff\xff"
+                 "a.",
+            "a text longer than the file", "ends early");
     REFUSED(HEAD "\x80\2Nr\xff\xff\xff\x7f.", "a far place in memory", "more than it can hold");
     REFUSED(HEAD "\x80\2h\7.", "memory never written", "did not remember");
     REFUSED(HEAD "\x80\2(s.", "items without a dict", "more from its stack");
     REFUSED(HEAD "\x80\2(.", "a mark left over", "something left to do");
     REFUSED(HEAD "\x80\2K\1." KEYS NUMBERS, "no dict", "lists a storage that no tensor has");
-    REFUSED(HEAD "\x80\2}X\1\0\0\0w" TENSOR(STORAGE("FloatStorage", "0", "\6"), "\1", "K\2K\3\x86", "K\3K\1\x86") "s." "\x80\2](X\1\0\0\0000e." NUMBERS,
+    REFUSED(HEAD "\x80\2}X\1\0\0\0w" TENSOR(STORAGE("FloatStorage", "0", "\6"), "\1", "K\2K\3\x86", "K\3K\1\x86") "s."
+                                                                                                                  "\x80\2](X\1\0\0\0000e." NUMBERS,
             "a tensor beyond its storage", "beyond its storage");
-    REFUSED(HEAD "\x80\2}X\1\0\0\0w" TENSOR(STORAGE("FloatStorage", "0", "\6"), "\0", "K\2K\3\x86", "J\xff\xff\xff\xffK\1\x86") "s." "\x80\2](X\1\0\0\0000e." NUMBERS,
+    REFUSED(HEAD
+            "\x80\2}X\1\0\0\0w" TENSOR(STORAGE("FloatStorage", "0", "\6"), "\0", "K\2K\3\x86", "J\xff\xff\xff\xffK\1\x86") "s."
+                                                                                                                           "\x80\2](X\1\0\0\0000e." NUMBERS,
             "a negative stride", "whole numbers");
-    REFUSED(HEAD "\x80\2}X\1\0\0\0w" TENSOR(STORAGE("FloatStorage", "0", "\6"), "\0", "\x8a\7\xff\xff\xff\xff\xff\xff\x7fM\xff\x7f\x86", "K\0K\0\x86") "s." "\x80\2](X\1\0\0\0000e." NUMBERS,
+    REFUSED(HEAD "\x80\2}X\1\0\0\0w" TENSOR(STORAGE("FloatStorage", "0", "\6"), "\0", "\x8a\7\xff\xff\xff\xff\xff\xff\x7fM\xff\x7f\x86",
+                                            "K\0K\0\x86") "s."
+                                                          "\x80\2](X\1\0\0\0000e." NUMBERS,
             "more elements than memory", "overflow");
     REFUSED(HEAD STATE("X\x8\0\0\0module.w" W) KEYS NUMBERS, "one name twice", "two of this name");
     REFUSED("PK\3\4 and no archive", "an archive that is none", "zip directory");

@@ -70,8 +70,7 @@ static void import(rig *a)
     ok(equal(a, "param", &b, "param", "layer3.0.conv1.weight") && equal(a, "param", &b, "param", "bn1.running_var") &&
            equal(a, "param", &b, "param", "fc.bias"),
        "weights and statistics");
-    ok(equal(a, "param", &b, "ema", "layer3.0.conv1.weight") && equal(a, "param", &b, "ema", "bn1.running_mean"),
-       "and the averages begin there");
+    ok(equal(a, "param", &b, "ema", "layer3.0.conv1.weight") && equal(a, "param", &b, "ema", "bn1.running_mean"), "and the averages begin there");
     rig_close(&b);
 }
 
@@ -95,9 +94,7 @@ static void rewrite(enum kolo_weight_type type, int64_t classes, const char *wit
         list[m++] = t;
     }
     static const float one = 1;
-    if (extra)
-        list[m++] =
-            (kolo_weight){.name = extra, .type = KOLO_WEIGHT_F32, .rank = 1, .dim = {1}, .data = &one, .bytes = 4};
+    if (extra) list[m++] = (kolo_weight){.name = extra, .type = KOLO_WEIGHT_F32, .rank = 1, .dim = {1}, .data = &one, .bytes = 4};
     if (kolo_weights_write(other, list, m, NULL) < 0) diag("%s", kolo_error_text());
     for (int i = 0; i < n; i++) free(data[i]);
     free(data);
@@ -120,13 +117,11 @@ static void others(rig *a)
     free(y);
     rewrite(KOLO_WEIGHT_F32, 5, NULL, NULL);
     is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), KOLO_ECONFIG, "a head of 5 classes is refused");
-    ok(strstr(kolo_error_text(), "2 of another shape: fc.weight (F32 5x512, the model has 10x512)"),
-       "with both shapes: %s", kolo_error_text());
+    ok(strstr(kolo_error_text(), "2 of another shape: fc.weight (F32 5x512, the model has 10x512)"), "with both shapes: %s", kolo_error_text());
     float *head = values_of(&b, "param", "fc.weight", &n);
     is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_auto), 0, "unless the head may begin anew (%s)", kolo_error_text());
     y = values_of(&b, "param", "fc.weight", &n);
-    ok(!memcmp(head, y, (size_t)n * sizeof *y) && equal(a, "param", &b, "param", "layer4.1.conv2.weight"),
-       "then it stays as it is and the rest is taken");
+    ok(!memcmp(head, y, (size_t)n * sizeof *y) && equal(a, "param", &b, "param", "layer4.1.conv2.weight"), "then it stays as it is and the rest is taken");
     free(head);
     free(y);
     rewrite(KOLO_WEIGHT_F32, 10, NULL, NULL);
@@ -143,12 +138,9 @@ static void others(rig *a)
     is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), KOLO_ECONFIG, "one too many");
     ok(strstr(kolo_error_text(), "1 unknown: aux.weight"), "too: %s", kolo_error_text());
     rewrite(KOLO_WEIGHT_F32, 10, "bn1.num_batches_tracked", "momentum:conv1.weight");
-    is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), 0,
-           "counters may be missing, and a checkpoint's own file will do");
-    is_int(kolo_weights_import("/nonexistent", b.exec, b.plan, KOLO_init_head_load), KOLO_EINPUT, "no such file (%s)",
-           kolo_error_text());
-    is_int(kolo_weights_export("/nonexistent/x", b.exec, b.plan, &(kolo_export){.batches = 0}), KOLO_EIO, "no such folder (%s)",
-           kolo_error_text());
+    is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), 0, "counters may be missing, and a checkpoint's own file will do");
+    is_int(kolo_weights_import("/nonexistent", b.exec, b.plan, KOLO_init_head_load), KOLO_EINPUT, "no such file (%s)", kolo_error_text());
+    is_int(kolo_weights_export("/nonexistent/x", b.exec, b.plan, &(kolo_export){.batches = 0}), KOLO_EIO, "no such folder (%s)", kolo_error_text());
     rig_close(&b);
 }
 

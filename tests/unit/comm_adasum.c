@@ -26,8 +26,7 @@ static void begin(void *of, int v, comm_run *run)
 }
 
 /* vector[v] becomes the result. Negative: it did not work. */
-static int adasum(int members, enum kolo_wire type, const int64_t *count, int tensors, const int *node_of,
-                  void *const *vector)
+static int adasum(int members, enum kolo_wire type, const int64_t *count, int tensors, const int *node_of, void *const *vector)
 {
     group g = {.members = members, .type = type};
     int rc = 0;
@@ -182,11 +181,7 @@ static void test_parallel(enum kolo_wire type, double tolerance)
         for (int i = 0; i < N; i++) worst = fmax(worst, fabs(got[i] - want[i]) / (members * 0.5));
         for (int m = 0; m < members; m++) free(v[m]);
     }
-    ok(worst < tolerance, "parallel vectors: the average (%s, %.1e)",
-       type == KOLO_WIRE_F32   ? "f32"
-       : type == KOLO_WIRE_F16 ? "f16"
-                               : "bf16",
-       worst);
+    ok(worst < tolerance, "parallel vectors: the average (%s, %.1e)", type == KOLO_WIRE_F32 ? "f32" : type == KOLO_WIRE_F16 ? "f16" : "bf16", worst);
 }
 
 /* A tensor by itself and among 40 others, some of them empty: the same bits. */
@@ -233,8 +228,7 @@ static void test_special(void)
     float a[4] = {1, -2, 0, 1}, zero[4] = {0}, nan[4] = {NAN, 1, 1, 1}, b[4] = {1, 2, 3, 4};
     float a3[3] = {1, 2, 3}, z3[3] = {0}, c3[3] = {2, 4, 6};
     int rc = adasum(2, KOLO_WIRE_F32, &n, 1, NULL, (void *const[]){a, zero});
-    ok(rc == 0 && zero[0] == 1 && zero[1] == -2 && zero[2] == 0 && zero[3] == 1,
-       "a gradient of zeros on one member changes nothing");
+    ok(rc == 0 && zero[0] == 1 && zero[1] == -2 && zero[2] == 0 && zero[3] == 1, "a gradient of zeros on one member changes nothing");
     rc = adasum(3, KOLO_WIRE_F32, &three, 1, NULL, (void *const[]){z3, a3, c3});
     ok(rc == 0 && fabsf(z3[0] - 1.5f) < 1e-6f && fabsf(z3[2] - 4.5f) < 1e-6f, "nor among three");
     adasum(2, KOLO_WIRE_F32, &n, 1, NULL, (void *const[]){nan, b});
@@ -243,8 +237,7 @@ static void test_special(void)
     rc = adasum(2, KOLO_WIRE_F64, &three, 1, NULL, (void *const[]){big[0], big[1]});
     ok(rc == 0 && big[0][0] == 1e154 && big[1][2] == 1e154, "f64 whose squares overflow");
     comm_adasum *bad;
-    ok(comm_adasum_make(&bad, &(comm_adasum_problem){0, 2, KOLO_WIRE_I32, &n, 1, NULL}) == KOLO_EINPUT,
-       "integers are refused");
+    ok(comm_adasum_make(&bad, &(comm_adasum_problem){0, 2, KOLO_WIRE_I32, &n, 1, NULL}) == KOLO_EINPUT, "integers are refused");
 }
 
 /* Nodes of 3, 1 and 2 members: averages within, Adasum between. */
@@ -281,8 +274,7 @@ static void golden_vectors(int members, double (*v)[25])
         for (int i = 0; i < 25; i++) {
             char rank[16];
             snprintf(rank, sizeof rank, "v.%d", m);
-            v[m][i] = (float)(golden_unit *
-                              (golden_u(golden_base(rank, 1), i) + 0.8 * golden_u(golden_base("v.common", 1), i)));
+            v[m][i] = (float)(golden_unit * (golden_u(golden_base(rank, 1), i) + 0.8 * golden_u(golden_base("v.common", 1), i)));
         }
 }
 
@@ -306,14 +298,11 @@ static void test_golden(void)
         for (int per_layer = 0; per_layer < 2 && members <= MOST; per_layer++) {
             double v[MOST][25];
             void *vector[MOST];
-            const cJSON *want =
-                cJSON_GetObjectItem(cJSON_GetObjectItem(tree, per_layer ? "per_layer" : "whole"), "f64");
+            const cJSON *want = cJSON_GetObjectItem(cJSON_GetObjectItem(tree, per_layer ? "per_layer" : "whole"), "f64");
             golden_vectors(members, v);
             for (int m = 0; m < members; m++) vector[m] = v[m];
-            if (adasum(members, KOLO_WIRE_F64, per_layer ? layers : &whole, per_layer ? 4 : 1, NULL, vector) < 0)
-                worst = INFINITY;
-            for (int i = 0; i < 25; i++, compared++)
-                worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
+            if (adasum(members, KOLO_WIRE_F64, per_layer ? layers : &whole, per_layer ? 4 : 1, NULL, vector) < 0) worst = INFINITY;
+            for (int i = 0; i < 25; i++, compared++) worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
             golden_vectors(members, v); /* the same of whoever sees all members' memory */
             for (int t = 0, at = 0; t < (per_layer ? 4 : 1); at += (int)layers[t++]) {
                 for (int m = 0; m < members; m++) vector[m] = v[m] + at;
@@ -322,8 +311,7 @@ static void test_golden(void)
             for (int i = 0; i < 25; i++) worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
         }
     }
-    ok(compared == 7 * 2 * 25 && worst < 1e-13,
-       "outside figures for 2 to 8 ranks, whole and per layer: %d numbers, worst %.1e", compared, worst);
+    ok(compared == 7 * 2 * 25 && worst < 1e-13, "outside figures for 2 to 8 ranks, whole and per layer: %d numbers, worst %.1e", compared, worst);
     cJSON_Delete(json);
 }
 

@@ -32,10 +32,8 @@ static int make_member(const trial *t, int m, comm_schedule *schedule, memory *m
     *mem = (memory){.size = trial_sizes_of(t, m), .scratch = schedule->scratch, .in_place = p.in_place};
     mem->buffer[COMM_SCRATCH] = virtual_memory((size_t)schedule->scratch * 4);
     mem->buffer[COMM_OWN] = virtual_memory((size_t)mem->size.own * 4);
-    mem->buffer[COMM_INPUT] =
-        p.in_place ? mem->buffer[COMM_OWN] + 4 * mem->size.at : virtual_memory((size_t)mem->size.in * 4);
-    for (int64_t i = 0; i < mem->size.in; i++)
-        ((float *)(void *)mem->buffer[COMM_INPUT])[i] = trial_value(m, i, t->exact);
+    mem->buffer[COMM_INPUT] = p.in_place ? mem->buffer[COMM_OWN] + 4 * mem->size.at : virtual_memory((size_t)mem->size.in * 4);
+    for (int64_t i = 0; i < mem->size.in; i++) ((float *)(void *)mem->buffer[COMM_INPUT])[i] = trial_value(m, i, t->exact);
     return 0;
 }
 
@@ -43,8 +41,7 @@ static int make_member(const trial *t, int m, comm_schedule *schedule, memory *m
 static int64_t end_member(const trial *t, int m, memory *mem)
 {
     int64_t bad = 0;
-    for (int64_t i = 0; !mem->in_place && i < mem->size.in; i++)
-        bad += ((float *)(void *)mem->buffer[COMM_INPUT])[i] != trial_value(m, i, t->exact);
+    for (int64_t i = 0; !mem->in_place && i < mem->size.in; i++) bad += ((float *)(void *)mem->buffer[COMM_INPUT])[i] != trial_value(m, i, t->exact);
     if (!mem->in_place) bad += virtual_release(mem->buffer[COMM_INPUT], (size_t)mem->size.in * 4);
     bad += virtual_release(mem->buffer[COMM_OWN], (size_t)mem->size.own * 4);
     return bad + virtual_release(mem->buffer[COMM_SCRATCH], (size_t)mem->scratch * 4);
@@ -81,12 +78,7 @@ static int64_t run(trial *t, bool want)
 enum { MAPS = 6 };
 static const int *map_of(int which, int n, int *node_of)
 {
-    for (int i = 0; i < n; i++)
-        node_of[i] = which == 1   ? i / 4
-                     : which == 2 ? i / 3 + 7
-                     : which == 3 ? i % 3
-                     : which == 4 ? i * i / 20
-                                  : 9 - i / 2 % 3;
+    for (int i = 0; i < n; i++) node_of[i] = which == 1 ? i / 4 : which == 2 ? i / 3 + 7 : which == 3 ? i % 3 : which == 4 ? i * i / 20 : 9 - i / 2 % 3;
     return which ? node_of : NULL;
 }
 
@@ -143,9 +135,8 @@ static int64_t vary(trial *t, int64_t count)
                     t->exact = exact;
                     int64_t wrong = run(t, ordered || exact);
                     if (wrong)
-                        diag("%s %s: %d members, count %d, root %d, counts %d, map %d, place %d, radix %d: %d",
-                             comm_collective_name(t->row->what), t->row->name, n, (int)count, t->p.root, how, map,
-                             t->places, t->p.radix, (int)wrong);
+                        diag("%s %s: %d members, count %d, root %d, counts %d, map %d, place %d, radix %d: %d", comm_collective_name(t->row->what),
+                             t->row->name, n, (int)count, t->p.root, how, map, t->places, t->p.radix, (int)wrong);
                     bad |= wrong;
                 }
             }
@@ -174,18 +165,12 @@ static void every_algorithm(void)
     is_int(row_trials(comm_algorithm_named(KOLO_ALLREDUCE, "butterfly"), 3, 0), 0, "butterfly that begins with threes");
     is_int(row_trials(comm_algorithm_named(KOLO_BROADCAST, "knomial"), 3, 0), 0, "broadcast of radix 3");
     const char *flowing[] = {"double_binary_tree", "segmented_ring", "packed_trees"};
-    for (int i = 0; i < 3; i++)
-        is_int(row_trials(comm_algorithm_named(KOLO_ALLREDUCE, flowing[i]), 0, 7), 0, "%s in segments of 7",
-               flowing[i]);
-    is_int(row_trials(comm_algorithm_named(KOLO_BROADCAST, "pipelined_tree"), 0, 7), 0,
-           "pipelined broadcast in segments of 7");
+    for (int i = 0; i < 3; i++) is_int(row_trials(comm_algorithm_named(KOLO_ALLREDUCE, flowing[i]), 0, 7), 0, "%s in segments of 7", flowing[i]);
+    is_int(row_trials(comm_algorithm_named(KOLO_BROADCAST, "pipelined_tree"), 0, 7), 0, "pipelined broadcast in segments of 7");
 }
 
 /* MPICH's test allred_float: huge numbers that cancel, at every pair of members, and tiny ones at all others. */
-static float cancelling(int pair_low, int pair_high, int m)
-{
-    return m == pair_low ? 1e30f : m == pair_high ? -1e30f : 1e-7f * (float)(m + 1);
-}
+static float cancelling(int pair_low, int pair_high, int m) { return m == pair_low ? 1e30f : m == pair_high ? -1e30f : 1e-7f * (float)(m + 1); }
 
 static int64_t cancel(const comm_algorithm_row *row, int n, int low, int high)
 {
@@ -197,13 +182,7 @@ static int64_t cancel(const comm_algorithm_row *row, int n, int low, int high)
     double links[N * N];
     for (int i = 0; i < n * n; i++) links[i] = 1;
     for (int m = 0; m < n; m++) {
-        comm_problem p = {.what = KOLO_ALLREDUCE,
-                          .me = m,
-                          .members = n,
-                          .count = 3 * n,
-                          .in_place = true,
-                          .width = 4,
-                          .links = links};
+        comm_problem p = {.what = KOLO_ALLREDUCE, .me = m, .members = n, .count = 3 * n, .in_place = true, .width = 4, .links = links};
         if (!row->fits(&p)) return 0;
         if (row->make(&schedule[m], &p) < 0 || schedule[m].scratch > N * COUNT * 2) return -1;
         for (int i = 0; i < 3 * n; i++) own[m][i] = cancelling(low, high, m);
@@ -251,14 +230,7 @@ static void long_vectors(void)
         const int64_t part = ((int64_t)1 << 29) + 5, counts[MEMBERS] = {part, 0, part + 1};
         for (int m = 0; m < MEMBERS; m++) {
             const int64_t to[MEMBERS] = {part + m, part + m, part + m}, of[MEMBERS] = {part, part + 1, part + 2};
-            comm_problem p = {.what = row->what,
-                              .me = m,
-                              .members = MEMBERS,
-                              .count = 3 * part,
-                              .counts = counts,
-                              .send = to,
-                              .receive = of,
-                              .width = 1};
+            comm_problem p = {.what = row->what, .me = m, .members = MEMBERS, .count = 3 * part, .counts = counts, .send = to, .receive = of, .width = 1};
             if (p.what == KOLO_ALLTOALL) p.count = 0;
             if (row->fits(&p)) bad += row->make(&schedule[m], &p) < 0;
             if (schedule[m].scratch > most) most = schedule[m].scratch;
@@ -267,8 +239,7 @@ static void long_vectors(void)
             for (int k = 0; k < MEMBERS; k++) bad += unequal(schedule, m, k);
         for (int m = 0; m < MEMBERS; m++) comm_schedule_free(&schedule[m]);
     }
-    ok(bad == 0 && most >= (int64_t)1 << 30,
-       "vectors of 1.6 G elements go in messages of at most %d, cut the same at both ends", COMM_MESSAGE_MAX);
+    ok(bad == 0 && most >= (int64_t)1 << 30, "vectors of 1.6 G elements go in messages of at most %d, cut the same at both ends", COMM_MESSAGE_MAX);
 }
 
 /* Elements that all members send to other nodes; -1: not for such groups. */
@@ -302,11 +273,9 @@ static void placements_alike(void)
         if (strcmp(row->name, "push") == 0 || strcmp(row->name, "packed_trees") == 0) continue; /* within a node */
         bool halves = row->what == KOLO_REDUCE_SCATTER && strcmp(row->name, "recursive_halving") == 0;
         int64_t wrong = 0, want = crossing(row, block, 0), have = crossing(row, turn, 0);
-        for (int root = 1; root < 16 && comm_rooted(row->what); root++)
-            wrong += crossing(row, turn, root) != want || crossing(row, block, root) != want;
+        for (int root = 1; root < 16 && comm_rooted(row->what); root++) wrong += crossing(row, turn, root) != want || crossing(row, block, root) != want;
         ok(!wrong && want > 0 && (halves ? have <= want + 16 * 48 : have == want),
-           "%s %s: ranks dealt to nodes in turn send no more between nodes than ranks in blocks",
-           comm_collective_name(row->what), row->name);
+           "%s %s: ranks dealt to nodes in turn send no more between nodes than ranks in blocks", comm_collective_name(row->what), row->name);
         if (have != want) diag("%d elements in blocks, %d in turn", (int)want, (int)have);
     }
 }

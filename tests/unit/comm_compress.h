@@ -23,8 +23,7 @@ static inline void begin(void *of, int v, comm_run *run)
     comm_codec_begin(g->codec[v], run);
 }
 
-static inline group *group_make(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix,
-                                int matrices)
+static inline group *group_make(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix, int matrices)
 {
     group *g = calloc(1, sizeof *g);
     g->members = members;
@@ -69,9 +68,7 @@ static inline int group_run(group *g)
     for (int v = 0; v < g->members; v++) g->vector[v][g->count] = 12345;
     if (members_run(g->members, begin, g) < 0 || members_mismatched) return -1;
     for (int v = 0; v < g->members; v++)
-        if (memcmp(g->vector[v], g->vector[0], (size_t)(g->count + 1) * sizeof(float)) ||
-            g->vector[v][g->count] != 12345)
-            return -1;
+        if (memcmp(g->vector[v], g->vector[0], (size_t)(g->count + 1) * sizeof(float)) || g->vector[v][g->count] != 12345) return -1;
     return 0;
 }
 

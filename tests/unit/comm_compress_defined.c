@@ -15,14 +15,11 @@ static void test_powersgd(void)
     enum { HIGH = 64, WIDE = 90, N = HIGH * WIDE, MEMBERS = 4, LANES = 16 };
     comm_matrix plain = {0, 1, HIGH, WIDE}, blocked = {0, HIGH / LANES, WIDE, LANES};
     for (int form = 0; form < 2; form++) {
-        group *g = group_make(&(comm_compress){.kind = COMM_POWERSGD, .rank = 2, .seed = 1}, MEMBERS, N,
-                              form ? &blocked : &plain, 1);
+        group *g = group_make(&(comm_compress){.kind = COMM_POWERSGD, .rank = 2, .seed = 1}, MEMBERS, N, form ? &blocked : &plain, 1);
         double error = 0, norm = 0;
         for (int v = 0; v < MEMBERS; v++)
             for (int64_t i = 0; i < HIGH; i++)
-                for (int64_t k = 0; k < WIDE; k++)
-                    g->vector[v][form ? (i / LANES * WIDE + k) * LANES + i % LANES : i * WIDE + k] =
-                        of_rank_two(v, i, k);
+                for (int64_t k = 0; k < WIDE; k++) g->vector[v][form ? (i / LANES * WIDE + k) * LANES + i % LANES : i * WIDE + k] = of_rank_two(v, i, k);
         int rc = group_run(g);
         for (int64_t i = 0; i < HIGH; i++)
             for (int64_t k = 0; k < WIDE; k++) {
@@ -31,10 +28,9 @@ static void test_powersgd(void)
                 double e = g->vector[0][form ? (i / LANES * WIDE + k) * LANES + i % LANES : i * WIDE + k] - want;
                 error += e * e, norm += want * want;
             }
-        ok(rc == 0 && sqrt(error / norm) < 1e-5, "powersgd: a matrix of rank 2 comes out whole, %s (%.1e)",
-           form ? "in blocks of 16 rows" : "row by row", sqrt(error / norm));
-        is_int(comm_codec_sent(g->codec[0]), 2 * 2 * (HIGH + WIDE) * 4, "powersgd: and %d words were sent twice",
-               2 * (HIGH + WIDE));
+        ok(rc == 0 && sqrt(error / norm) < 1e-5, "powersgd: a matrix of rank 2 comes out whole, %s (%.1e)", form ? "in blocks of 16 rows" : "row by row",
+           sqrt(error / norm));
+        is_int(comm_codec_sent(g->codec[0]), 2 * 2 * (HIGH + WIDE) * 4, "powersgd: and %d words were sent twice", 2 * (HIGH + WIDE));
         group_free(g);
     }
 }
@@ -119,8 +115,7 @@ static void test_paper(void)
         }
         paper_round(&a, sum);
         for (int64_t i = 0; i < ROWS; i++)
-            for (int64_t k = 0; k < COLUMNS; k++)
-                worst = fmax(worst, fabs(g->vector[0][(i / LANES * COLUMNS + k) * LANES + i % LANES] - a.out[i][k]));
+            for (int64_t k = 0; k < COLUMNS; k++) worst = fmax(worst, fabs(g->vector[0][(i / LANES * COLUMNS + k) * LANES + i % LANES] - a.out[i][k]));
     }
     ok(!bad && worst < 1e-4, "powersgd: round for round what the paper's algorithm gives in f64 (%.1e)", worst);
     group_free(g);
@@ -151,14 +146,13 @@ static void test_words(void)
                                         "topk:start=5,momentum=.9"};
     comm_compress c;
     int bad = 0;
-    ok(comm_compress_parse(&c, "topk:0.02,momentum=0.9,clip=4,warmup=100") == 0 && c.kind == COMM_TOPK &&
-           c.density == 0.02 && c.momentum == 0.9 && c.clip == 4 && c.warmup == 100,
+    ok(comm_compress_parse(&c, "topk:0.02,momentum=0.9,clip=4,warmup=100") == 0 && c.kind == COMM_TOPK && c.density == 0.02 && c.momentum == 0.9 &&
+           c.clip == 4 && c.warmup == 100,
        "topk in words, with all it takes");
-    ok(comm_compress_parse(&c, "topk:warmup=7") == 0 && c.density == 0.01 && c.momentum == 0 && c.warmup == 7 &&
-           comm_compress_parse(&c, "topk") == 0 && c.density == 0.01,
+    ok(comm_compress_parse(&c, "topk:warmup=7") == 0 && c.density == 0.01 && c.momentum == 0 && c.warmup == 7 && comm_compress_parse(&c, "topk") == 0 &&
+           c.density == 0.01,
        "what is not named has its default");
-    ok(comm_compress_parse(&c, "powersgd:3") == 0 && c.rank == 3 &&
-           comm_compress_parse(&c, "powersgd:rank=5,start=9") == 0 && c.rank == 5 && c.start == 9 &&
+    ok(comm_compress_parse(&c, "powersgd:3") == 0 && c.rank == 3 && comm_compress_parse(&c, "powersgd:rank=5,start=9") == 0 && c.rank == 5 && c.start == 9 &&
            comm_compress_parse(&c, "powersgd") == 0 && c.rank == 4,
        "powersgd in words");
     for (int i = 0; i < (int)(sizeof wrong / sizeof *wrong); i++) {
@@ -174,8 +168,7 @@ static void test_many(void)
 {
     enum { N = 40, MEMBERS = 520 };
     const comm_matrix matrix = {0, 1, 8, 5};
-    const comm_compress some[] = {
-        {.kind = COMM_INT8}, {.kind = COMM_TOPK, .density = 1}, {.kind = COMM_POWERSGD, .rank = 2}};
+    const comm_compress some[] = {{.kind = COMM_INT8}, {.kind = COMM_TOPK, .density = 1}, {.kind = COMM_POWERSGD, .rank = 2}};
     comm_codec *c;
     for (int k = 0; k < 3; k++) {
         group *g = group_make(&some[k], MEMBERS, N, &matrix, 1);
@@ -190,8 +183,7 @@ static void test_many(void)
         is_int(bad, 0, "%s: %d members", comm_compress_name(some[k].kind), MEMBERS);
         if (g) group_free(g);
     }
-    ok(comm_codec_make(&c, &(comm_compress){.kind = COMM_FP16}, 0, MEMBERS, N, &matrix, 1) == KOLO_ECONFIG &&
-           strstr(kolo_error_text(), "512"),
+    ok(comm_codec_make(&c, &(comm_compress){.kind = COMM_FP16}, 0, MEMBERS, N, &matrix, 1) == KOLO_ECONFIG && strstr(kolo_error_text(), "512"),
        "fp16: at most 512 members, which is said");
 }
 

@@ -56,28 +56,20 @@ static int exchanged(void)
 }
 static int met(void) { return kolo_barrier(all); }
 static int gathered_at(void) { return kolo_gather(all, in, out, 50, NULL, KOLO_WIRE_F32, 1); }
-static int gathered_large(void)
-{
-    return do_request((kolo_request){.what = KOLO_ALLGATHER, .in = in, .dims = 1, .dim = {LARGE - me}});
-}
+static int gathered_large(void) { return do_request((kolo_request){.what = KOLO_ALLGATHER, .in = in, .dims = 1, .dim = {LARGE - me}}); }
 static int sparse(void)
 {
     static const int64_t index[4] = {700, 3, 3, 12};
-    return do_request(
-        (kolo_request){.what = KOLO_SPARSE_ALLREDUCE, .in = in, .index = index, .rows = 1000, .dims = 2, .dim = {4, 9}});
+    return do_request((kolo_request){.what = KOLO_SPARSE_ALLREDUCE, .in = in, .index = index, .rows = 1000, .dims = 2, .dim = {4, 9}});
 }
 static int named_of(enum kolo_collective what, const char *word, const char *compression)
 {
-    return do_request((kolo_request){
-        .what = what, .name = word, .in = in, .out = out, .dims = 1, .dim = {3000}, .compression = compression});
+    return do_request((kolo_request){.what = what, .name = word, .in = in, .out = out, .dims = 1, .dim = {3000}, .compression = compression});
 }
 static int named(void) { return named_of(KOLO_ALLREDUCE, "weight", NULL); }
 static int named_sent(void) { return named_of(KOLO_BROADCAST, "start", NULL); }
 static int named_met(void) { return do_request((kolo_request){.what = KOLO_BARRIER, .name = "step"}); }
-static int named_gathered(void)
-{
-    return do_request((kolo_request){.what = KOLO_ALLGATHER, .name = "rows", .in = in, .dims = 1, .dim = {10 + me}});
-}
+static int named_gathered(void) { return do_request((kolo_request){.what = KOLO_ALLGATHER, .name = "rows", .in = in, .dims = 1, .dim = {10 + me}}); }
 static int named_cut(void) { return named_of(KOLO_REDUCE_SCATTER, "cut", NULL); }
 static int named_gathered_at(void) { return do_request((kolo_request){.what = KOLO_GATHER, .name = "at", .in = in, .dims = 1, .dim = {10 + me}}); }
 static int named_dealt(void) { return do_request((kolo_request){.what = KOLO_SCATTER, .name = "dealt", .in = in, .dims = 1, .dim = {me ? 0 : 100}}); }
@@ -85,8 +77,7 @@ static int named_exchanged(void) { return do_request((kolo_request){.what = KOLO
 static int named_sparse(void)
 {
     static const int64_t index[4] = {700, 3, 3, 12};
-    return do_request((kolo_request){
-        .what = KOLO_SPARSE_ALLREDUCE, .name = "sparse", .in = in, .index = index, .rows = 1000, .dims = 2, .dim = {4, 9}});
+    return do_request((kolo_request){.what = KOLO_SPARSE_ALLREDUCE, .name = "sparse", .in = in, .index = index, .rows = 1000, .dims = 2, .dim = {4, 9}});
 }
 static int in_bf16(void) { return named_of(KOLO_ALLREDUCE, "16", "bf16"); }
 static int in_int8(void) { return named_of(KOLO_ALLREDUCE, "8", "int8"); }

@@ -80,7 +80,13 @@ static int64_t one_rank(rig_rank *r, int argument)
         if (kolo_submit_grouped(all, two, 2, h) < 0) bad |= 32;
         for (int i = 0; i < 2; i++) bad |= again ? (kolo_wait(whole, h[i]) < 0) * 64 : refused(kolo_wait(whole, h[i]), 32);
     }
-    kolo_request sparse = {.what = KOLO_SPARSE_ALLREDUCE, .in = host, .index = mine ? (const int64_t *)(const void *)on_gpu : &index, .rows = 9, .type = KOLO_WIRE_F32, .dims = 2, .dim = {1, 4}};
+    kolo_request sparse = {.what = KOLO_SPARSE_ALLREDUCE,
+                           .in = host,
+                           .index = mine ? (const int64_t *)(const void *)on_gpu : &index,
+                           .rows = 9,
+                           .type = KOLO_WIRE_F32,
+                           .dims = 2,
+                           .dim = {1, 4}};
     kolo_handle h = 0;
     if (kolo_submit(all, &sparse, &h) < 0) bad |= 128;
     bad |= refused(kolo_wait(whole, h), 128);

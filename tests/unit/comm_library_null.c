@@ -145,7 +145,7 @@ static int r_object_of_root(void)
 
 static const struct {
     const char *name;
-    int (*nothing)(void); /* without a world */
+    int (*nothing)(void);  /* without a world */
     int (*wrong[2])(void); /* with one */
     int (*right[2])(void); /* what the other ranks call; NULL: it is this rank's own affair */
 } entries[] = {
@@ -232,8 +232,7 @@ static int64_t missing(void)
             if ((end = name + strspn(name, "abcdefghijklmnopqrstuvwxyz_")) && *end == '(') break;
         if (!name) continue;
         bool known = false;
-        for (int k = 0; k < ENTRIES; k++)
-            known |= strlen(entries[k].name) == (size_t)(end - name) && strncmp(entries[k].name, name, (size_t)(end - name)) == 0;
+        for (int k = 0; k < ENTRIES; k++) known |= strlen(entries[k].name) == (size_t)(end - name) && strncmp(entries[k].name, name, (size_t)(end - name)) == 0;
         if (!known) diag("%.*s stands in comm.h and not in the table", (int)(end - name), name);
         bad += !known;
         seen++;

@@ -115,8 +115,8 @@ static int64_t timelines(rig_rank *r, int argument)
         KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, (float[4]){1}, 4, KOLO_WIRE_F32, KOLO_SUM));
         KOLO_TRY(kolo_timeline_stop(whole));
         const char *sub = number ? "1" : "0";
-        bad += !tells(r->rank, sub, number ? "second" : "first") || tells(r->rank, sub, "before") ||
-               tells(r->rank, sub, "between") || tells(r->rank, sub, number ? "first" : "second");
+        bad += !tells(r->rank, sub, number ? "second" : "first") || tells(r->rank, sub, "before") || tells(r->rank, sub, "between") ||
+               tells(r->rank, sub, number ? "first" : "second");
         KOLO_TRY(reduce(whole, "between"));
     }
     bad += 10 * (kolo_timeline_start(whole, r->rank == ODD ? NULL : path) != KOLO_EINPUT || !strstr(kolo_error_text(), "rank 1"));
@@ -161,8 +161,7 @@ int main(void)
     snprintf(folder, sizeof folder, "/tmp/kolo-test-XXXXXX");
     if (!mkdtemp(folder)) skip_all("no temporary folder");
     for (int i = 0; i < DIFFERENCES; i++) p[i] = rig_begin("open", RANKS, i % 2 ? NULL : apart, open_different, i, 30);
-    for (int i = 0; i < DIFFERENCES; i++)
-        is_int(rig_end(&p[i], -1), 0, "%s: an error on every rank, at once, and the next world opens", differences[i].what);
+    for (int i = 0; i < DIFFERENCES; i++) is_int(rig_end(&p[i], -1), 0, "%s: an error on every rank, at once, and the next world opens", differences[i].what);
     for (int nodes = 1; nodes <= 2; nodes++) {
         leave_files();
         p[0] = rig_begin("open", RANKS, nodes == 1 ? NULL : apart, timelines, 0, 30);

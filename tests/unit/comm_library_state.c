@@ -4,8 +4,7 @@
 
 enum { RANKS = 3, NAMES = 1100, SMALL = 4, COUNT = 600, ROUNDS = 6, CUT = 3, STATE = 1 << 20 };
 
-static const char *const kinds[] = {"bf16", "int8", "topk:0.05", "topk:0.01,momentum=0.9,clip=2,warmup=4",
-                                    "powersgd:2"};
+static const char *const kinds[] = {"bf16", "int8", "topk:0.05", "topk:0.01,momentum=0.9,clip=2,warmup=4", "powersgd:2"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 typedef struct kept {
@@ -35,18 +34,13 @@ static int64_t leave(int64_t bad)
     return bad;
 }
 
-static int submit(const char *name, const char *compression, float *vector, int64_t rows, int64_t columns,
-                  kolo_handle *h)
+static int submit(const char *name, const char *compression, float *vector, int64_t rows, int64_t columns, kolo_handle *h)
 {
-    return kolo_submit(all,
-                       &(kolo_request){.what = KOLO_ALLREDUCE,
-                                       .name = name,
-                                       .out = vector,
-                                       .type = KOLO_WIRE_F32,
-                                       .dims = 2,
-                                       .dim = {rows, columns},
-                                       .compression = compression},
-                       h);
+    return kolo_submit(
+        all,
+        &(kolo_request){
+            .what = KOLO_ALLREDUCE, .name = name, .out = vector, .type = KOLO_WIRE_F32, .dims = 2, .dim = {rows, columns}, .compression = compression},
+        h);
 }
 
 static int sum(const char *name, const char *compression, float *vector, int64_t rows, int64_t columns)
@@ -141,10 +135,7 @@ static int64_t second_run(rig_rank *r, int argument)
     return leave(bad);
 }
 
-static bool refuses(const void *state, size_t bytes)
-{
-    return kolo_group_state_restore(all, state, bytes) == KOLO_EINPUT;
-}
+static bool refuses(const void *state, size_t bytes) { return kolo_group_state_restore(all, state, bytes) == KOLO_EINPUT; }
 
 /* Nothing that is refused changes anything: the rounds go on as in the first run. */
 static int64_t damaged_states(rig_rank *r, int argument)
@@ -164,8 +155,7 @@ static int64_t damaged_states(rig_rank *r, int argument)
         bad += !refuses(copy, bytes);
         copy[at] ^= 4;
     }
-    bad += !refuses(of_first->state[(me + 1) % RANKS], of_first->bytes[(me + 1) % RANKS]) ||
-           !strstr(kolo_error_text(), "member");
+    bad += !refuses(of_first->state[(me + 1) % RANKS], of_first->bytes[(me + 1) % RANKS]) || !strstr(kolo_error_text(), "member");
     bad += !refuses(copy + 1, bytes) + !refuses(NULL, 0);
     for (int round = CUT; round < ROUNDS; round++) {
         if (round_of_all(round, out) < 0) return leave(-1);
@@ -211,8 +201,7 @@ int main(void)
         is_int(party(places[p], gathers), 0, "%s: momentum is asked for in words; another shape begins anew", where);
         is_int(party(places[p], first_run), 0, "%s: a run saves on the way", where);
         is_int(party(places[p], second_run), 0, "%s: other processes go on from it with the same bits", where);
-        is_int(party(places[p], damaged_states), 0, "%s: what is damaged or another's is refused and changes nothing",
-               where);
+        is_int(party(places[p], damaged_states), 0, "%s: what is damaged or another's is refused and changes nothing", where);
         is_int(party(places[p], joined), 0, "%s: a rank that has joined hands over what it held back", where);
     }
     is_int(rig_leftovers("state"), 0, "no segment is left behind");

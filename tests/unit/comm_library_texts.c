@@ -49,10 +49,22 @@ static const struct {
     void (*bring)(brought *b, int rank);
     const char *by_order[2], *by_name[2];
 } cases[] = {
-    {"counts given by one rank alone", given_or_not, {"rank 0-2, 4-13: allgather of 2 f32;", "rank 3: allgather of 2 f32, counts given"}, {"ranks 0-2, 4-13 brought allgather of 2 f32;", "rank 3 brought allgather of 2 f32, counts given"}},
-    {"factors that differ behind six digits", nearly_a_third, {"scaled by 0.333333 and 1", "rank 3: allreduce of 2 f32, sum, scaled by 0.33333333333333331 and 1"}, {"rank 3 brought", "scaled by 0.33333333333333331 and 1"}},
-    {"counts that differ behind the twelfth", counts_of_all, {"counts differ first for rank 12: some say 0, some 1", "(13 in all)"}, {"counts differ first for rank 12: 0 by rank 0, 1 by rank 3", "(13 in all)"}},
-    {"so of a gather", counts_at_root, {"counts differ first for rank 12: some say 0, some 1", "(13 in all)"}, {"counts differ first for rank 12: 0 by rank 0, 1 by rank 3", "(13 in all)"}},
+    {"counts given by one rank alone",
+     given_or_not,
+     {"rank 0-2, 4-13: allgather of 2 f32;", "rank 3: allgather of 2 f32, counts given"},
+     {"ranks 0-2, 4-13 brought allgather of 2 f32;", "rank 3 brought allgather of 2 f32, counts given"}},
+    {"factors that differ behind six digits",
+     nearly_a_third,
+     {"scaled by 0.333333 and 1", "rank 3: allreduce of 2 f32, sum, scaled by 0.33333333333333331 and 1"},
+     {"rank 3 brought", "scaled by 0.33333333333333331 and 1"}},
+    {"counts that differ behind the twelfth",
+     counts_of_all,
+     {"counts differ first for rank 12: some say 0, some 1", "(13 in all)"},
+     {"counts differ first for rank 12: 0 by rank 0, 1 by rank 3", "(13 in all)"}},
+    {"so of a gather",
+     counts_at_root,
+     {"counts differ first for rank 12: some say 0, some 1", "(13 in all)"},
+     {"counts differ first for rank 12: 0 by rank 0, 1 by rank 3", "(13 in all)"}},
     {"more than a text holds", everybody_another, {"rank 4: ", "; and 9 more"}, {"rank 3 brought", "; 8 others brought something else again"}},
 };
 enum { CASES = sizeof cases / sizeof *cases };

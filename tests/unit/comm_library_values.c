@@ -37,9 +37,8 @@ static int64_t open_garbage(rig_rank *r, int which)
     const kolo_world_config config = {.transport = interface ? "tcp" : NULL};
     kolo_world *whole = NULL;
     setenv(garbage[which].variable, garbage[which].value, 1);
-    int rc = strcmp(garbage[which].variable, "KOLO_COMM_METHOD") == 0
-                 ? kolo_world_open(&whole, NULL)
-                 : lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r);
+    int rc = strcmp(garbage[which].variable, "KOLO_COMM_METHOD") == 0 ? kolo_world_open(&whole, NULL)
+                                                                      : lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r);
     bool right = rc < 0 && !whole && strstr(kolo_error_text(), garbage[which].says);
     if (!right) fprintf(stderr, "# rank %d: status %d: %s\n", r->rank, rc, kolo_error_text());
     if (rc == 0) kolo_world_close(&whole);
@@ -63,8 +62,7 @@ int main(void)
     static const int apart[RANKS] = {0, 1, 1};
     rig_party p[SIDE_BY_SIDE];
     for (int first = 0; first < GARBAGE; first += SIDE_BY_SIDE) {
-        for (int i = first; i < GARBAGE && i < first + SIDE_BY_SIDE; i++)
-            p[i - first] = rig_begin("values", RANKS, apart, open_garbage, i, 30);
+        for (int i = first; i < GARBAGE && i < first + SIDE_BY_SIDE; i++) p[i - first] = rig_begin("values", RANKS, apart, open_garbage, i, 30);
         for (int i = first; i < GARBAGE && i < first + SIDE_BY_SIDE; i++)
             is_int(rig_end(&p[i - first], -1), 0, "%s=%s is refused on every rank, by its name", garbage[i].variable, garbage[i].value);
     }

@@ -126,8 +126,12 @@ static void end(const trial *t, rig_party *p)
 {
     static const struct {
         const char *name, *verb;
-    } drills[DRILLS] = {{"killed", "died"}, {"stopped", "gave no sign of life for"}, {"late", "is alive but did not come"},
-                        {"leaves", "left before the end"}, {"gives up", "has no data"}, {"paused", NULL}};
+    } drills[DRILLS] = {{"killed", "died"},
+                        {"stopped", "gave no sign of life for"},
+                        {"late", "is alive but did not come"},
+                        {"leaves", "left before the end"},
+                        {"gives up", "has no data"},
+                        {"paused", NULL}};
     const int what = t->drill % 100;
     int named = 0;
     double last = 0;
@@ -135,7 +139,8 @@ static void end(const trial *t, rig_party *p)
     for (int i = 0; i < t->size; i++) {
         const rig_outcome *o = &rig_outcomes[i];
         if (i == VICTIM) continue;
-        bool who = what == GIVES_UP || (strstr(o->text, "rank 1 on host n") == o->text && strstr(o->text, "the drill number 12") && tells_all(o->text, t->size));
+        bool who =
+            what == GIVES_UP || (strstr(o->text, "rank 1 on host n") == o->text && strstr(o->text, "the drill number 12") && tells_all(o->text, t->size));
         named += !o->exit && (what == PAUSED ? o->value == 0 : o->value == KOLO_ELAUNCH && who && strstr(o->text, drills[what].verb));
         if (o->seconds > last) last = o->seconds;
     }
@@ -167,7 +172,10 @@ static int64_t strangers(rig_rank *r, int argument)
         unsigned char noise[300];
         for (size_t j = 0; j < sizeof noise; j++) noise[j] = (unsigned char)kolo_philox(4, (uint64_t)i, j).v[0];
         memcpy(hello.magic, "kolo-l1", 8); /* all but the cookie */
-        fd[i] = i % 4 == 0 ? knock(card, noise, sizeof noise) : i % 4 == 1 ? knock(card, noise, 5) : i % 4 == 2 ? knock(card, NULL, 0) : knock(card, &hello, sizeof hello);
+        fd[i] = i % 4 == 0   ? knock(card, noise, sizeof noise)
+                : i % 4 == 1 ? knock(card, noise, 5)
+                : i % 4 == 2 ? knock(card, NULL, 0)
+                             : knock(card, &hello, sizeof hello);
         if (i % 10 == 0) bad += ring_step(r, lane, &value) < 0;
     }
     for (int i = 0; i < 200; i++) close(fd[i]);
@@ -177,8 +185,14 @@ static int64_t strangers(rig_rank *r, int argument)
 }
 
 static const int each[] = {0, 1, 2, 3, 4, 5, 6}, two[] = {0, 0, 1, 1}, three[] = {0, 0, 1, 1, 1, 2, 2};
-#define USUAL {.timeout = 0}
-#define IMPATIENT {.patience = 1.5}
+#define USUAL        \
+    {                \
+        .timeout = 0 \
+    }
+#define IMPATIENT       \
+    {                   \
+        .patience = 1.5 \
+    }
 static const trial trials[] = {
     {"2 ranks of a node", 2, NULL, KILLED, USUAL, 0, 10},
     {"4 ranks of a node, in a push", 4, NULL, 100 + KILLED, USUAL, 0, 10},

@@ -40,8 +40,12 @@ static int64_t storm(rig_rank *r, int messages)
     for (int l = 0; l < LANES; l++) bad += comm_routed.lane_make(router, 2 * messages, &lane[l]) < 0;
     for (int i = 0; i < messages; i++) {
         uint32_t x = draw(5, (uint64_t)i, 0), y = draw(5, (uint64_t)i, 1);
-        m[i] = (message){(int)(x % (uint32_t)rig_size), (int)(x / 64 % (uint32_t)rig_size), (int)(x / 4096 % LANES), (int)(y % TAGS),
-                         length(draw(6, (uint64_t)i, 0), draw(6, (uint64_t)i, 1)), NULL};
+        m[i] = (message){(int)(x % (uint32_t)rig_size),
+                         (int)(x / 64 % (uint32_t)rig_size),
+                         (int)(x / 4096 % LANES),
+                         (int)(y % TAGS),
+                         length(draw(6, (uint64_t)i, 0), draw(6, (uint64_t)i, 1)),
+                         NULL};
         if (m[i].from != r->rank && m[i].to != r->rank) continue;
         void *shared = NULL;
         size_t room = (size_t)m[i].bytes * (m[i].from == m[i].to ? 2 : 1) + 1;
@@ -57,10 +61,8 @@ static int64_t storm(rig_rank *r, int messages)
             if (x->lane != l || !x->data) continue;
             some++;
             char *into = x->from == x->to ? x->data + x->bytes : x->data;
-            if (x->to == r->rank && ++posted[l])
-                bad += comm_routed.receive(lane[l], x->from, x->tag + l * TAGS, into, x->bytes, 1) < 0;
-            if (x->from == r->rank && ++posted[l])
-                bad += comm_routed.send(lane[l], x->to, x->tag + l * TAGS, x->data, x->bytes, 1) < 0;
+            if (x->to == r->rank && ++posted[l]) bad += comm_routed.receive(lane[l], x->from, x->tag + l * TAGS, into, x->bytes, 1) < 0;
+            if (x->from == r->rank && ++posted[l]) bad += comm_routed.send(lane[l], x->to, x->tag + l * TAGS, x->data, x->bytes, 1) < 0;
         }
         if (at[l] == messages && ++at[l]) open--;
     }
@@ -69,7 +71,9 @@ static int64_t storm(rig_rank *r, int messages)
         message got = m[i];
         if (got.to != r->rank) continue;
         if (got.from == got.to) got.data += got.bytes;
-        if (!intact(&got, i)) fprintf(stderr, "# rank %d: message %d of %lld bytes from %d, tag %d lane %d\n", r->rank, i, (long long)got.bytes, got.from, got.tag, got.lane), bad++;
+        if (!intact(&got, i))
+            fprintf(stderr, "# rank %d: message %d of %lld bytes from %d, tag %d lane %d\n", r->rank, i, (long long)got.bytes, got.from, got.tag, got.lane),
+                bad++;
     }
     /* nobody leaves while others still read his memory */
     for (int p = 0; p < rig_size && bad == 0; p++) {

@@ -160,15 +160,11 @@ static void check_allreduce(void)
         for (int members = 1; members <= 17; members++)
             for (int c = 0; c < 7; c++) {
                 int64_t wrong = allreduce(algorithm, members, counts[c], ring);
-                if (wrong)
-                    diag("%s, %d members, %d elements: %d wrong", algorithm, members,
-                         (int)counts[c], (int)wrong);
+                if (wrong) diag("%s, %d members, %d elements: %d wrong", algorithm, members, (int)counts[c], (int)wrong);
                 bad |= wrong;
             }
-        for (int members = 23; members <= MAX_MEMBERS; members += 5)
-            bad |= allreduce(algorithm, members, 777, ring);
-        is_int(bad, 0, "%s: 1 to 17, 23, 28, 33 members, %s", algorithm,
-               ring ? "exact sums" : "the bits of the tree over members");
+        for (int members = 23; members <= MAX_MEMBERS; members += 5) bad |= allreduce(algorithm, members, 777, ring);
+        is_int(bad, 0, "%s: 1 to 17, 23, 28, 33 members, %s", algorithm, ring ? "exact sums" : "the bits of the tree over members");
     }
     is_int(allreduce("segmented_ring", 3, 500009, true), 0, "ring: chunks of several segments");
     is_int(mismatches, 0, "every send meets a receive of its size, none is left over");

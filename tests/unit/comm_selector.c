@@ -55,9 +55,8 @@ static void by_cost(void)
         near[i] = comm_algorithm_named(KOLO_ALLREDUCE, "rabenseifner")->cost(&large, comm_selector_costs(s));
         far[i] = comm_algorithm_named(KOLO_ALLREDUCE, "binary_blocks")->cost(&large, comm_selector_costs(s));
     }
-    ok(far[0] > 2 * near[0] && near[1] > 2 * far[1],
-       "nodes of 8 in blocks: farthest first costs %.1f x nearest first; dealt in turn: 1 / %.1f", far[0] / near[0],
-       near[1] / far[1]);
+    ok(far[0] > 2 * near[0] && near[1] > 2 * far[1], "nodes of 8 in blocks: farthest first costs %.1f x nearest first; dealt in turn: 1 / %.1f",
+       far[0] / near[0], near[1] / far[1]);
     const comm_algorithm_row *row = comm_algorithm_named(KOLO_ALLREDUCE, "two_level");
     comm_problem p = reduce(24, 1 << 20, odd);
     ok(!row->ordered(&p), "nodes of 6: sums by nodes have another order");
@@ -69,14 +68,8 @@ static void by_cost(void)
             for (int64_t count = 0; count < 1 << 26; count = count * 13 + 1) {
                 int64_t counts[40];
                 for (int i = 0; i < n; i++) counts[i] = i % 3 ? count : 0;
-                comm_problem any = {.what = what,
-                                    .members = n,
-                                    .count = count,
-                                    .counts = counts,
-                                    .send = counts,
-                                    .receive = counts,
-                                    .width = 4,
-                                    .node_of = block};
+                comm_problem any = {
+                    .what = what, .members = n, .count = count, .counts = counts, .send = counts, .receive = counts, .width = 4, .node_of = block};
                 const comm_algorithm_row *r = comm_algorithm_select(&any, s);
                 bad += !r || !r->fits(&any) || !r->ordered(&any);
             }
@@ -86,11 +79,10 @@ static void by_cost(void)
 
 static void by_table(void)
 {
-    comm_selector *s = from(
-        "# measured\nkolo-comm-table 1\ncost node 1e-6 1e-10\ncost network 3e-6 2e-10 # slow\ncost reduce 1e-11\n"
-        "use allreduce 4 1 1024 one_shot\nuse allreduce 4 1 65536 recursive_multiplying k=2\nuse allreduce 4 1 * "
-        "direct\n"
-        "use broadcast 4 1 * knomial k=3\nuse allreduce 5 1 * ring\nuse broadcast 6 1 * pipelined_tree segment=99\n");
+    comm_selector *s = from("# measured\nkolo-comm-table 1\ncost node 1e-6 1e-10\ncost network 3e-6 2e-10 # slow\ncost reduce 1e-11\n"
+                            "use allreduce 4 1 1024 one_shot\nuse allreduce 4 1 65536 recursive_multiplying k=2\nuse allreduce 4 1 * "
+                            "direct\n"
+                            "use broadcast 4 1 * knomial k=3\nuse allreduce 5 1 * ring\nuse broadcast 6 1 * pipelined_tree segment=99\n");
     if (!ok(s != NULL, "a table is read")) {
         diag("%s", kolo_error_text());
         return;
@@ -112,8 +104,7 @@ static void by_table(void)
     comm_selector_close(&s);
     s = from("kolo-comm-table 1\norder free\nuse allreduce 5 1 * ring\nlinks 2\n0 1\n2 0\n");
     is_text(chosen(s, reduce(5, 1 << 20, NULL)), "ring", "order free: it is");
-    ok(comm_selector_links(s, 2) && comm_selector_links(s, 2)[2] == 2 && !comm_selector_links(s, 3),
-       "links of as many ranks as were measured");
+    ok(comm_selector_links(s, 2) && comm_selector_links(s, 2)[2] == 2 && !comm_selector_links(s, 3), "links of as many ranks as were measured");
     p = (comm_problem){.what = KOLO_BROADCAST, .members = 2, .count = 10, .width = 1};
     comm_algorithm_select(&p, s);
     const int two_nodes[2] = {0, 1};
@@ -128,8 +119,7 @@ static void wrong_tables(void)
 {
     refused("", ": empty", "an empty file");
     refused("hello\n", ", line 1: not a table", "another file");
-    refused("kolo-comm-table 1\n\nuse allreduce 4 1 10 rings\n", ", line 3: comm: no algorithm \"rings\"",
-            "an unknown algorithm, with its line");
+    refused("kolo-comm-table 1\n\nuse allreduce 4 1 10 rings\n", ", line 3: comm: no algorithm \"rings\"", "an unknown algorithm, with its line");
     ok(strstr(kolo_error_text(), "did you mean \"ring\"") != NULL, "and the nearest one");
     refused("kolo-comm-table 1\nuse allreduce 4 1 -1 ring\n", ", line 2: \"-1\"", "negative bytes");
     refused("kolo-comm-table 1\ncost node 1e-6\n", ", line 2: cost wants", "a cost that is cut off");
@@ -223,14 +213,7 @@ static double rate_of(const double *links, int n, int root, enum kolo_collective
     for (int m = 0; m < n; m++) {
         double sent[COMM_PACK_RANKS] = {0};
         comm_schedule s = {0};
-        comm_problem p = {.what = what,
-                          .me = m,
-                          .members = n,
-                          .root = root,
-                          .in_place = true,
-                          .count = count,
-                          .width = 1,
-                          .links = links};
+        comm_problem p = {.what = what, .me = m, .members = n, .root = root, .in_place = true, .count = count, .width = 1, .links = links};
         const comm_algorithm_row *row = comm_algorithm_named(what, "packed_trees");
         if (!row->fits(&p) || row->make(&s, &p) < 0) return 0;
         for (int64_t i = 0; i < s.actions; i++)
@@ -265,10 +248,8 @@ static void near_bound(const double *links, int n, const char *what)
         if (share < worst) worst = share;
     }
     worst_sum = rate_of(links, n, 0, KOLO_ALLREDUCE) / least_cut(links, n, 0);
-    ok(worst >= .9 && worst <= 1.001, "%s: a broadcast has %.1f %% of what the least cut lets through, from any root",
-       what, 100 * worst);
-    ok(worst_sum >= .48 && worst_sum <= 1.001, "%s: an allreduce %.1f %% (half is sure: its two ways may meet)", what,
-       100 * worst_sum);
+    ok(worst >= .9 && worst <= 1.001, "%s: a broadcast has %.1f %% of what the least cut lets through, from any root", what, 100 * worst);
+    ok(worst_sum >= .48 && worst_sum <= 1.001, "%s: an allreduce %.1f %% (half is sure: its two ways may meet)", what, 100 * worst_sum);
 }
 
 static void packed(void)
@@ -285,15 +266,13 @@ static void packed(void)
         for (int v = 0; v < 16; v++) links[u * 16 + v] = u == v ? 0 : u / 8 == v / 8 ? 20 : 3.7;
     near_bound(links, 16, "16 ranks, two sockets");
     /* the links of an eight-GPU cube mesh: pairs of one or two NVLinks */
-    static const char mesh[8][9] = {"01122000", "10210200", "12020020", "21200001",
-                                    "20000112", "02001021", "00201202", "00012120"};
+    static const char mesh[8][9] = {"01122000", "10210200", "12020020", "21200001", "20000112", "02001021", "00201202", "00012120"};
     for (int u = 0; u < 8; u++)
         for (int v = 0; v < 8; v++) links[u * 8 + v] = links[v * 8 + u] = 22. * (mesh[u][v] - '0');
     near_bound(links, 8, "a hybrid cube mesh");
     for (int u = 0; u < 8; u++) links[u * 8 + 5] = links[5 * 8 + u] = 0;
     comm_problem p = {.what = KOLO_BROADCAST, .members = 8, .count = 9, .width = 1, .links = links};
-    ok(!comm_algorithm_named(KOLO_BROADCAST, "packed_trees")->fits(&p),
-       "a rank without links: packed trees do not fit");
+    ok(!comm_algorithm_named(KOLO_BROADCAST, "packed_trees")->fits(&p), "a rank without links: packed trees do not fit");
 }
 
 int main(void)

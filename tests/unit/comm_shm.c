@@ -62,8 +62,7 @@ static void check_sums(void)
         is_int(run_ranks(sizes[i], exact, 1), 0, "%d ranks: exact sums", sizes[i]);
         is_int(run_ranks(sizes[i], combined, 0) + run_ranks(sizes[i], combined, 1), 0,
                "%d ranks: tensors combined by Adasum, or averaged, as defined, the same bits on all", sizes[i]);
-        is_int(run_ranks(sizes[i], small, 0) + run_ranks(sizes[i], small, 1), 0, "%d ranks: small collectives",
-               sizes[i]);
+        is_int(run_ranks(sizes[i], small, 0) + run_ranks(sizes[i], small, 1), 0, "%d ranks: small collectives", sizes[i]);
     }
 }
 
@@ -101,9 +100,7 @@ static kolo_comm *ready(world *w, double timeout)
 {
     kolo_comm *comm = NULL;
     kolo_comm_config config = {.arena_bytes = 1 << 20, .timeout = timeout, .patience = 1.2, .spin = -1};
-    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, 1 << 17) < 0 ||
-        kolo_comm_commit(comm) < 0)
-        return NULL;
+    if (kolo_comm_create(&comm, &w->launch, &config) < 0 || kolo_comm_bucket(comm, 0, 1 << 17) < 0 || kolo_comm_commit(comm) < 0) return NULL;
     kolo_comm_publish(comm, 17, 88);
     if (kolo_comm_barrier(comm) < 0) return NULL;
     return comm;
@@ -136,8 +133,7 @@ static int64_t missing(world *w, int how)
         else kill(getpid(), SIGKILL);
     }
     double value = 1;
-    int rc =
-        how == KILLED_SMALL ? kolo_comm_allreduce(comm, &value, 1, KOLO_WIRE_F64, KOLO_SUM) : kolo_comm_start(comm, 0);
+    int rc = how == KILLED_SMALL ? kolo_comm_allreduce(comm, &value, 1, KOLO_WIRE_F64, KOLO_SUM) : kolo_comm_start(comm, 0);
     if (rc == 0 && how != KILLED_SMALL) rc = kolo_comm_wait(comm, 0);
     if (rc == 0 && how == PAUSED) {
         kolo_comm_barrier(comm);
@@ -170,8 +166,7 @@ static void check_missing(void)
         for (int r = 0; r < 3; r += 2) {
             const char *t = outcomes[r].text;
             named += outcomes[r].value == KOLO_ELAUNCH && strstr(t, "rank 1 on host n0 (pid ") == t && strstr(t, cases[c].verb) &&
-                     strstr(t, "), which began action 88 of step number 17 ") && strstr(t, cases[c].others) &&
-                     outcomes[r].seconds < cases[c].within;
+                     strstr(t, "), which began action 88 of step number 17 ") && strstr(t, cases[c].others) && outcomes[r].seconds < cases[c].within;
         }
         is_int(named, 2, "rank 1 %s: both others name it, the operation and how far it came", cases[c].what);
         ok(outcomes[0].seconds < cases[c].within, "within %.0f s (%.2f)", cases[c].within, outcomes[0].seconds);
@@ -256,16 +251,13 @@ static int64_t no_network(world *w, int argument)
 static void check_setup(void)
 {
     run_ranks(1, no_network, 0);
-    ok(outcomes[0].value == KOLO_ELAUNCH && strstr(outcomes[0].text, "2 nodes") && strstr(outcomes[0].text, "MPI"),
-       "several nodes without MPI are refused");
+    ok(outcomes[0].value == KOLO_ELAUNCH && strstr(outcomes[0].text, "2 nodes") && strstr(outcomes[0].text, "MPI"), "several nodes without MPI are refused");
     run_ranks(2, too_large, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "/dev/shm") &&
-           strstr(outcomes[0].text, "are missing"),
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "/dev/shm") && strstr(outcomes[0].text, "are missing"),
        "an arena beyond /dev/shm is refused with the shortfall");
     ok(outcomes[1].value == KOLO_ECONFIG && strstr(outcomes[1].text, "are missing"), "on every rank");
     run_ranks(3, unequal, 0);
-    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "rank 2") && outcomes[1].value == KOLO_ECONFIG,
-       "a rank with other buckets is named");
+    ok(outcomes[0].value == KOLO_ECONFIG && strstr(outcomes[0].text, "rank 2") && outcomes[1].value == KOLO_ECONFIG, "a rank with other buckets is named");
     is_int(run_ranks(3, again, 0), 0, "five communicators in a row under one job name");
     leave_behind(0);
     leave_behind(1);
@@ -283,15 +275,13 @@ static void check_setup(void)
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
-    skip_all(
-        "a thread sanitizer sees one process at a time and takes the others' work for races; comm_threads is for it");
+    skip_all("a thread sanitizer sees one process at a time and takes the others' work for races; comm_threads is for it");
 #endif
     snprintf(job, sizeof job, "test-shm.%d", (int)getpid());
     outcomes = mmap(NULL, WORLD_MAX * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (outcomes == MAP_FAILED) skip_all("no shared memory");
     check_sums();
-    is_int(run_ranks(2, overlap, 0), 0,
-           "start returns at once, the reduction runs beside the caller, wait finds it done");
+    is_int(run_ranks(2, overlap, 0), 0, "start returns at once, the reduction runs beside the caller, wait finds it done");
     check_missing();
     check_setup();
     return done_testing();

@@ -15,8 +15,14 @@ enum how {
     LEAVES,  /* it closes, and ends */
     FEW,     /* it is killed, and the others do not want to go on with less than all */
 };
-static const char *const how_name[] = {"killed",  "killed, the second while they agree", "killed, the second with a segment in the making",
-                                       "stopped, woken later", "stopped, woken too late", "giving up", "leaving", "killed, and more asked for than are left"};
+static const char *const how_name[] = {"killed",
+                                       "killed, the second while they agree",
+                                       "killed, the second with a segment in the making",
+                                       "stopped, woken later",
+                                       "stopped, woken too late",
+                                       "giving up",
+                                       "leaving",
+                                       "killed, and more asked for than are left"};
 
 typedef struct trial {
     int size;
@@ -171,8 +177,7 @@ static int64_t survive(rig_rank *r, kolo_world **whole, const trial *t, int argu
             return rc != KOLO_ELAUNCH || *whole || !strstr(kolo_error_text(), "of the ranks are left, which is less than the 3");
         }
         if (rc == KOLO_ELAUNCH) {
-            if (dies_late(t, r->rank))
-                pthread_create(&killer, NULL, kill_soon, (void *)(intptr_t)(t->how == OPENING ? -1 : argument / TRIALS * 2000));
+            if (dies_late(t, r->rank)) pthread_create(&killer, NULL, kill_soon, (void *)(intptr_t)(t->how == OPENING ? -1 : argument / TRIALS * 2000));
             KOLO_TRY(kolo_world_shrink(whole, 1));
             if (t->how == ABORTED) break;
         } else if (rc < 0) {
@@ -247,8 +252,7 @@ int main(int argc, char **argv)
             const trial *t = &trials[list[i] % TRIALS];
             p[i - first] = rig_begin("shrink", t->size, t->node_of, body, list[i], 60);
         }
-        for (int i = first; i < runs && i < first + SIDE_BY_SIDE; i++)
-            bad[list[i] % TRIALS] += end(&trials[list[i] % TRIALS], &p[i - first]);
+        for (int i = first; i < runs && i < first + SIDE_BY_SIDE; i++) bad[list[i] % TRIALS] += end(&trials[list[i] % TRIALS], &p[i - first]);
     }
     for (int n = 0; n < TRIALS; n++) {
         char text[256];

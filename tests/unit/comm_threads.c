@@ -100,8 +100,7 @@ static void check_plain_memory(int n)
         atomic_store(&control[r]->lagging, -1);
         arena[r] = aligned_alloc(64, (size_t)COUNT * 4);
     }
-    is_int(parallel(n, rank_on_plain_memory), 0, "%d threads, callers and progress threads, %d rounds of %d buckets", n,
-           ROUNDS, BUCKETS);
+    is_int(parallel(n, rank_on_plain_memory), 0, "%d threads, callers and progress threads, %d rounds of %d buckets", n, ROUNDS, BUCKETS);
     for (int r = 0; r < n; r++) {
         free(control[r]);
         free(arena[r]);

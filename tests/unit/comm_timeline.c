@@ -55,9 +55,7 @@ static void test_events(void)
     lib_timeline_clock(t, 1.5, 1e-6);
     lib_timeline_add(t, "pack", "a \"quoted\"\n\xff name", 1.0, 1.5, 4096);
     lib_timeline_add(t, "pack", NULL, 2.0, 2.25, 0);
-    lib_timeline_add(t, "allreduce",
-                     "much longer than any place that was made for a name, which is cut off where it ends", 2.0, 3.0,
-                     1);
+    lib_timeline_add(t, "allreduce", "much longer than any place that was made for a name, which is cut off where it ends", 2.0, 3.0, 1);
     lib_timeline_add(t, "pack", "overlaps", 2.1, 2.5, 0);
     lib_timeline_close(&t);
     cJSON *array = read_events(false), *event = NULL, *last = NULL;
@@ -68,9 +66,8 @@ static void test_events(void)
         if (strcmp(cJSON_GetObjectItem(event, "ph")->valuestring, "X") == 0 && !last) last = event;
         rows += strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "thread_name") == 0;
     }
-    ok(last && cJSON_GetObjectItem(last, "ts")->valuedouble == 1e6 &&
-           cJSON_GetObjectItem(last, "dur")->valuedouble == 5e5 && cJSON_GetObjectItem(last, "pid")->valueint == 3 &&
-           cJSON_GetObjectItem(cJSON_GetObjectItem(last, "args"), "bytes")->valueint == 4096,
+    ok(last && cJSON_GetObjectItem(last, "ts")->valuedouble == 1e6 && cJSON_GetObjectItem(last, "dur")->valuedouble == 5e5 &&
+           cJSON_GetObjectItem(last, "pid")->valueint == 3 && cJSON_GetObjectItem(cJSON_GetObjectItem(last, "args"), "bytes")->valueint == 4096,
        "microseconds, the rank, bytes");
     is_int(rows, 3, "what overlaps stands in a row of its own");
     cJSON_Delete(array);
@@ -113,8 +110,7 @@ static void test_killed(void)
         if (child == 0) {
             struct lib_timeline *t;
             if (lib_timeline_open(&t, folder, PLENTY, 9, "n") < 0) _exit(1);
-            for (double now = kolo_time();; now = kolo_time())
-                lib_timeline_add(t, "allreduce", "killed in the middle", now, now + 1e-6, 8);
+            for (double now = kolo_time();; now = kolo_time()) lib_timeline_add(t, "allreduce", "killed in the middle", now, now + 1e-6, 8);
         }
         while (kolo_file_size(path) < 2000 + 3000 * round) usleep(1000);
         usleep(1000 * (unsigned)round);
@@ -227,7 +223,8 @@ static void test_halves(void)
     int64_t bytes = kolo_file_size(path);
     ok(stands_alone("rank-7.older.json", &first[0], &last[0]) && new, "a file that is long enough becomes the older half: both stand alone");
     bytes += kolo_file_size(path);
-    ok(last[1] == EVENTS && first[1] == last[0] + 1 && first[0] > 1, "the last events are kept, the oldest are not: %.0f to %.0f, %.0f to %.0f", first[0], last[0], first[1], last[1]);
+    ok(last[1] == EVENTS && first[1] == last[0] + 1 && first[0] > 1, "the last events are kept, the oldest are not: %.0f to %.0f, %.0f to %.0f", first[0],
+       last[0], first[1], last[1]);
     ok(bytes <= MOST, "in bounded bytes: %ld", (long)bytes);
     is_int(lib_timeline_open(&t, folder, MOST, 7, "n"), 0, "another timeline there");
     lib_timeline_close(&t);

@@ -67,18 +67,13 @@ static inline int virtual_add(virtual_member *m, virtual_post post)
     else m->post[m->last[post.send][post.peer]].next = m->posts;
     m->last[post.send][post.peer] = m->posts;
     m->post[m->posts++] = post;
-    if (m->cluster->delivery != VIRTUAL_LATE)
-        virtual_match(post.send ? &m->cluster->member[post.peer] : m, post.send ? m->me : post.peer);
+    if (m->cluster->delivery != VIRTUAL_LATE) virtual_match(post.send ? &m->cluster->member[post.peer] : m, post.send ? m->me : post.peer);
     return 0;
 }
 
 static inline int virtual_send(void *lane, int rank, int tag, const void *data, int64_t count, size_t width)
 {
-    return virtual_add(lane, (virtual_post){.send = true,
-                                            .peer = rank,
-                                            .data = (char *)(uintptr_t)data,
-                                            .bytes = (size_t)count * width}) +
-           tag * 0;
+    return virtual_add(lane, (virtual_post){.send = true, .peer = rank, .data = (char *)(uintptr_t)data, .bytes = (size_t)count * width}) + tag * 0;
 }
 
 static inline int virtual_receive(void *lane, int rank, int tag, void *data, int64_t count, size_t width)
@@ -99,12 +94,10 @@ static inline int virtual_done(void *lane, int64_t serial)
     return all;
 }
 
-static const comm_transport virtual_transport = {
-    .name = "virtual", .send = virtual_send, .receive = virtual_receive, .done = virtual_done};
+static const comm_transport virtual_transport = {.name = "virtual", .send = virtual_send, .receive = virtual_receive, .done = virtual_done};
 
 /* buffer[m]: base addresses as comm_run takes them. False: nobody can go on. */
-static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule, char *(*buffer)[3], int members,
-                               size_t width, comm_combine combine)
+static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule, char *(*buffer)[3], int members, size_t width, comm_combine combine)
 {
     static int self[VIRTUAL_MEMBERS];
     comm_run run[VIRTUAL_MEMBERS];
@@ -114,13 +107,8 @@ static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule
         *m = (virtual_member){.cluster = c, .me = v, .post = m->post, .room = m->room};
         memset(m->first, -1, sizeof m->first);
         left[v] = self[v] = v;
-        run[v] = (comm_run){.schedule = &schedule[v],
-                            .transport = &virtual_transport,
-                            .lane = m,
-                            .rank_of = self,
-                            .buffer = buffer[v],
-                            .width = width,
-                            .combine = combine};
+        run[v] = (comm_run){
+            .schedule = &schedule[v], .transport = &virtual_transport, .lane = m, .rank_of = self, .buffer = buffer[v], .width = width, .combine = combine};
     }
     while (lefts && stuck < 20 * members + 20) {
         int i = (int)(virtual_draw(c) % (uint32_t)lefts), v = left[i];
@@ -140,8 +128,7 @@ static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule
     }
     for (int v = 0; v < members; v++)
         for (int64_t i = 0; i < c->member[v].posts; i++) {
-            for (int s = 0; s < 2; s++)
-                c->mismatches += i == 0 && c->member[v].first[s][c->member[v].post[i].peer] >= 0;
+            for (int s = 0; s < 2; s++) c->mismatches += i == 0 && c->member[v].first[s][c->member[v].post[i].peer] >= 0;
             c->mismatches += !c->member[v].post[i].complete;
             free(c->member[v].post[i].copy);
         }

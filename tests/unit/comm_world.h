@@ -88,11 +88,9 @@ static inline int world_declare(kolo_comm *comm, int cut)
 {
     int64_t at = 0;
     if (cut == 0) KOLO_TRY(kolo_comm_bucket(comm, 0, WORLD_COUNT));
-    for (int i = 0; cut == 1 && i < 5; at += world_counts[i++])
-        KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, world_counts[i]));
+    for (int i = 0; cut == 1 && i < 5; at += world_counts[i++]) KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, world_counts[i]));
     if (cut == 1) KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, WORLD_COUNT - at));
-    for (; cut == 2 && at < WORLD_COUNT; at += 20011)
-        KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, WORLD_COUNT - at < 20011 ? WORLD_COUNT - at : 20011));
+    for (; cut == 2 && at < WORLD_COUNT; at += 20011) KOLO_TRY(kolo_comm_bucket(comm, (size_t)at * 4, WORLD_COUNT - at < 20011 ? WORLD_COUNT - at : 20011));
     return cut == 0 ? 1 : cut == 1 ? 6 : (WORLD_COUNT + 20010) / 20011;
 }
 
@@ -100,11 +98,7 @@ static inline int world_declare(kolo_comm *comm, int cut)
 static inline int64_t world_buckets(world *w, int cut, bool canonical, bool exact, const char *algorithm, int rounds)
 {
     kolo_comm *comm = NULL;
-    kolo_comm_config config = {.arena_bytes = (size_t)WORLD_COUNT * 4 + 64,
-                               .canonical = canonical,
-                               .timeout = 30,
-                               .spin = -1,
-                               .algorithm = algorithm};
+    kolo_comm_config config = {.arena_bytes = (size_t)WORLD_COUNT * 4 + 64, .canonical = canonical, .timeout = 30, .spin = -1, .algorithm = algorithm};
     int64_t bad = 0;
     int rc, buckets = 0;
     KOLO_TRY(kolo_comm_create(&comm, &w->launch, &config));
@@ -148,10 +142,7 @@ static inline int64_t world_small_sums(world *w, kolo_comm *comm, bool canonical
 }
 
 /* Whole numbers that every type holds. */
-static inline int world_whole(int rank, int64_t i, enum kolo_wire type)
-{
-    return type == KOLO_WIRE_BOOL ? (rank + i) % 3 == 0 : (int)((rank * 3 + i) % 7);
-}
+static inline int world_whole(int rank, int64_t i, enum kolo_wire type) { return type == KOLO_WIRE_BOOL ? (rank + i) % 3 == 0 : (int)((rank * 3 + i) % 7); }
 
 static inline void world_write(void *at, enum kolo_wire type, const float *value, int64_t count)
 {

@@ -13,8 +13,7 @@ static inline void adasum_two(double *a, const double *b, int64_t n)
 {
     double ab = 0, aa = 0, bb = 0;
     for (int64_t i = 0; i < n; i++) ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
-    for (int64_t i = 0; i < n; i++)
-        a[i] = (aa > 0 ? 1 - ab / (2 * aa) : 1) * a[i] + (bb > 0 ? 1 - ab / (2 * bb) : 1) * b[i];
+    for (int64_t i = 0; i < n; i++) a[i] = (aa > 0 ? 1 - ab / (2 * aa) : 1) * a[i] + (bb > 0 ? 1 - ab / (2 * bb) : 1) * b[i];
 }
 
 /* v[n]: destroyed; the result in v[0]. */
@@ -90,8 +89,7 @@ static inline int64_t world_adasum(world *w, bool average)
         for (int b = 0; b < 3; b++) KOLO_TRY_GOTO(rc, kolo_comm_start(comm, b));
         for (int b = 0; b < 3; b++) KOLO_TRY_GOTO(rc, kolo_comm_wait(comm, b));
         for (int64_t i = 0; i < 16; i++) bad += arena[i] != (float)(i * w->launch.size);
-        for (int64_t t = 0, at = 0; t < ADASUM_TENSORS; at += adasum_count[t++])
-            bad += adasum_apart(w, average, arena + 16 + at, at, adasum_count[t], round);
+        for (int64_t t = 0, at = 0; t < ADASUM_TENSORS; at += adasum_count[t++]) bad += adasum_apart(w, average, arena + 16 + at, at, adasum_count[t], round);
         memcpy(first, arena, sizeof first);
         KOLO_TRY_GOTO(rc, kolo_comm_broadcast(comm, first, sizeof first, 0));
         bad += memcmp(first, arena, sizeof first) != 0;

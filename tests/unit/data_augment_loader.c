@@ -8,9 +8,8 @@
 
 enum { SIDE = 16, BYTES = SIDE * SIDE * 3, BATCH = 24, ROWS = 240 };
 
-static const char *const everything =
-    "randaugment(2,9),trivialaugment,timm_randaugment,jitter(0.4,0.4,0.4,0.1),erase(0.25),erase(1,0.1,0.2,0.5,2,1),"
-    "blur,three_augment,affine(20,0.1,0.8,1.2,5,5),cutout";
+static const char *const everything = "randaugment(2,9),trivialaugment,timm_randaugment,jitter(0.4,0.4,0.4,0.1),erase(0.25),erase(1,0.1,0.2,0.5,2,1),"
+                                      "blur,three_augment,affine(20,0.1,0.8,1.2,5,5),cutout";
 
 static kolo_loader_config config_of(const kolo_dataset *d)
 {
@@ -87,8 +86,7 @@ static void test_determinism(const kolo_dataset *d, const char *kind)
         look(c, 1, 9, &one);
         for (c.readers = 2; c.readers <= 4; c.readers += 2) {
             look(c, 1, 9, &two);
-            ok(equal(&one, &two), "%s, repeat=%d: %d readers give the same bytes, labels and weights as one", kind,
-               c.repeat, c.readers);
+            ok(equal(&one, &two), "%s, repeat=%d: %d readers give the same bytes, labels and weights as one", kind, c.repeat, c.readers);
         }
         c.readers = 2;
         for (int i = 0; i < 3; i++) {
@@ -144,8 +142,7 @@ static void test_pairs(const kolo_dataset *d, bool by_pair, int repeat)
         labels &= one.mix[i] == mix.weight && one.mix[j] == mix.weight;
         self += both && one.sample[i] == one.sample[j];
     }
-    ok(pixels, "%s, repeat=%d: rows %d apart are mixed as drawn; what has no partner stays",
-       by_pair ? "pairs" : "batches", repeat, repeat);
+    ok(pixels, "%s, repeat=%d: rows %d apart are mixed as drawn; what has no partner stays", by_pair ? "pairs" : "batches", repeat, repeat);
     ok(labels && mixed > 10, "both labels and their weight are told (%d pairs)", mixed);
     is_int(self, 0, "no picture is mixed with a view of itself");
 }
@@ -165,8 +162,7 @@ static void test_refusals(const kolo_dataset *d)
     ok(strstr(kolo_error_text(), "multiple of 16"), "the error says which batch can: %s", kolo_error_text());
     c = config_of(d);
     c.augment = "randaugment(2,99)";
-    is_int(kolo_loader_create(&l, &c), KOLO_ECONFIG, "augmentations are checked when the loader is made: %s",
-           kolo_error_text());
+    is_int(kolo_loader_create(&l, &c), KOLO_ECONFIG, "augmentations are checked when the loader is made: %s", kolo_error_text());
     c = config_of(d);
     c.train = false;
     c.mix.mixup = 1;
@@ -181,11 +177,9 @@ static void test_refusals(const kolo_dataset *d)
 int main(void)
 {
     fixture raw = {.count = 100, .shards = 3, .height = 20, .width = 24, .channels = 3};
-    fixture jpeg = {
-        .count = 100, .shards = 2, .height = 40, .width = 48, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+    fixture jpeg = {.count = 100, .shards = 2, .height = 40, .width = 48, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
     kolo_dataset *d = NULL, *e = NULL;
-    if (fixture_make(&raw) < 0 || fixture_make(&jpeg) < 0 || kolo_dataset_open(&d, raw.folder) < 0 ||
-        kolo_dataset_open(&e, jpeg.folder) < 0)
+    if (fixture_make(&raw) < 0 || fixture_make(&jpeg) < 0 || kolo_dataset_open(&d, raw.folder) < 0 || kolo_dataset_open(&e, jpeg.folder) < 0)
         diag("%s", kolo_error_text());
     test_determinism(d, "raw");
     test_determinism(e, "jpeg");

@@ -86,8 +86,8 @@ static void test_noise(void)
     const double means[3] = {51.22, 102.41, 151.69}, deviations[3] = {24.99, 49.91, 60.24};
     for (int c = 0; c < 3; c++) {
         const double m = sum[c] / n;
-        ok(fabs(m - means[c]) < 1 && fabs(sqrt(square[c] / n - m * m) - deviations[c]) < 1.2,
-           "noise of channel %d has mean %.1f and deviation %.1f", c, m, sqrt(square[c] / n - m * m));
+        ok(fabs(m - means[c]) < 1 && fabs(sqrt(square[c] / n - m * m) - deviations[c]) < 1.2, "noise of channel %d has mean %.1f and deviation %.1f", c, m,
+           sqrt(square[c] / n - m * m));
     }
 }
 
@@ -102,8 +102,7 @@ static void test_jitter(void)
         low = pixels[0] < low ? pixels[0] : low, high = pixels[0] > high ? pixels[0] : high;
     }
     const double m = sum / DRAWS;
-    ok(low >= 59 && low <= 60 && high >= 139 && high <= 140, "brightness factors lie in 0.6 to 1.4: %d to %d", low,
-       high);
+    ok(low >= 59 && low <= 60 && high >= 139 && high <= 140, "brightness factors lie in 0.6 to 1.4: %d to %d", low, high);
     is_near(m, 99.5, 1.6, "their mean is 1"); /* values are cut off: half a level less */
     is_near(square / DRAWS - m * m, 80 * 80 / 12.0, 25, "and they are evenly distributed");
 }
@@ -128,8 +127,7 @@ static void test_rotate(void)
         kolo_adjust_affine(canvas, m, false, (const uint8_t[3]){0});
         if (memcmp(want, pixels, sizeof want)) n[0] = -1000;
     }
-    ok(n[0] > 880 && n[1] > 880 && n[2] > 880 && n[3] > 880, "angles are even between -40 and 40: %d %d %d %d", n[0],
-       n[1], n[2], n[3]);
+    ok(n[0] > 880 && n[1] > 880 && n[2] > 880 && n[3] > 880, "angles are even between -40 and 40: %d %d %d %d", n[0], n[1], n[2], n[3]);
 }
 
 /* Share of pictures that an entry changes. */

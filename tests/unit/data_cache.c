@@ -11,8 +11,7 @@
 #include "data/loader.h"
 
 static fixture raw = {.count = 3000, .shards = 3, .height = 64, .width = 64, .channels = 3}; /* 36 MB */
-static fixture jpeg = {
-    .count = 60, .shards = 2, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+static fixture jpeg = {.count = 60, .shards = 2, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
 
 static int there(const char *name)
 {
@@ -92,8 +91,7 @@ static void test_share(void)
         same &= kolo_dataset_read(d, i, got) == 0 && !memcmp(got, want, sizeof want);
         placed &= (kolo_dataset_memory(d, i) != NULL) == (i >= 700 && i < 2100);
     }
-    ok(same && placed && info.bytes < 1400 * 12288 + 4 * 4096,
-       "a share: its samples in memory, the others in the files");
+    ok(same && placed && info.bytes < 1400 * 12288 + 4 * 4096, "a share: its samples in memory, the others in the files");
     for (int64_t i = 690; same && i < 2110; i += 10) {
         const int64_t n = kolo_dataset_run(d, i, 20);
         same = kolo_dataset_read_run(d, i, n, run) == 0;
@@ -159,8 +157,7 @@ static void test_sharing(void)
     }
     kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1);
     kolo_cache_get_info(c, &info);
-    ok(!bad && filled == info.pieces && info.filled == 0, "four processes fill %lld pieces together, each once",
-       (long long)info.pieces);
+    ok(!bad && filled == info.pieces && info.filled == 0, "four processes fill %lld pieces together, each once", (long long)info.pieces);
     is_int(agree, MOST, "and read the same");
     kolo_cache_close(&c);
     ok(there(info.name), "it stays while somebody reads it");
@@ -212,8 +209,7 @@ static void test_refusals(void)
     kolo_cache *c;
     kolo_dataset_open(&d, raw.folder);
     setenv("SLURM_MEM_PER_NODE", "20", 1);
-    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1), KOLO_ECONFIG,
-           "36 MB do not fit into a job of 20: %s", kolo_error_text());
+    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 1), KOLO_ECONFIG, "36 MB do not fit into a job of 20: %s", kolo_error_text());
     ok(strstr(kolo_error_text(), "are missing") && !c, "the shortfall is told");
     unsetenv("SLURM_MEM_PER_NODE");
     char path[512];
@@ -224,10 +220,8 @@ static void test_refusals(void)
     int fd = open(path, O_RDWR);
     kolo_file_pwrite(fd, path, &wrong, 1, p.data + 700 * 12288 + 5);
     close(fd);
-    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 3), KOLO_EINPUT,
-           "a changed byte is found by its checksum");
-    ok(strstr(kolo_error_text(), "sample 1700 (number 700 of") && strstr(kolo_error_text(), "00001-of"), "%s",
-       kolo_error_text());
+    is_int(kolo_cache_open(&c, d, 0, kolo_dataset_get_info(d)->count, 3), KOLO_EINPUT, "a changed byte is found by its checksum");
+    ok(strstr(kolo_error_text(), "sample 1700 (number 700 of") && strstr(kolo_error_text(), "00001-of"), "%s", kolo_error_text());
     kolo_dataset_close(&d);
 }
 

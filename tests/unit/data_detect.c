@@ -24,8 +24,7 @@ static void draw_all(void)
             for (int x = 0; x < p->width; x++)
                 for (int c = 0; c < 3; c++) *to++ = (uint8_t)(40 + abs((2 * x + y + 50 * c + 37 * n) % 320 - 160));
     }
-    for (int i = 0; i < COUNT(golden_boxes); i++)
-        kolo_boxes_add(&boxes[golden_boxes[i].picture], golden_boxes[i].box, golden_boxes[i].cls);
+    for (int i = 0; i < COUNT(golden_boxes); i++) kolo_boxes_add(&boxes[golden_boxes[i].picture], golden_boxes[i].box, golden_boxes[i].cls);
 }
 
 static double spread(double part, double low, double high) { return low + (high - low) * part; }
@@ -76,8 +75,8 @@ static void check_grid(const struct golden_detect *g, const uint8_t *to)
                 near += d <= 2;
                 sum += d;
             }
-    ok(strlen(g->grid) == 2 * (size_t)all && near >= all * 98 / 100 && sum / all < 1,
-       "%s: the same picture (%d of %d values within 2 levels, on average %.2f)", g->name, near, all, sum / all);
+    ok(strlen(g->grid) == 2 * (size_t)all && near >= all * 98 / 100 && sum / all < 1, "%s: the same picture (%d of %d values within 2 levels, on average %.2f)",
+       g->name, near, all, sum / all);
 }
 
 static void test_golden(void)
@@ -154,7 +153,8 @@ static void test_middle(void)
     is_int(kolo_detect_make(detector, &c, &draw, &picture, &given, to, &made), 0, "made (%s)", kolo_error_text());
     for (int i = 0; i < SIDE * SIDE * 3; i++) wrong += to[i] != (i / (3 * SIDE) / 16 % 3 == 0 ? 128 : 200);
     is_int(wrong, 0, "16 rows of gray, the picture, 16 rows of gray");
-    ok(made.count == 1 && made.box[0][0] == 64 - 16 && made.box[0][2] == 64 - 6.4f && made.box[0][1] == 24 && made.box[0][3] == 40, "its box is where it is, mirrored");
+    ok(made.count == 1 && made.box[0][0] == 64 - 16 && made.box[0][2] == 64 - 6.4f && made.box[0][1] == 24 && made.box[0][3] == 40,
+       "its box is where it is, mirrored");
     const double there[4] = {6.4, 24, 16, 40};
     kolo_detect_unfit(&c, 20, 40, there, back);
     for (int k = 0; k < 4; k++) wrong += fabs(back[k] - (double)box[k]) > 1e-9;
@@ -218,8 +218,8 @@ static void test_carried(bool mosaic, double perspective)
         kolo_boxes_free(&out);
     }
     /* half a pixel of rounding here and half where sides are cut off to whole pixels; a perspective makes trapezes */
-    ok(seen > 25 && worst <= (perspective > 0 ? 3 : 1), "%s%s: %d boxes lie round what they held (%.2f pixels apart)",
-       mosaic ? "mosaic" : "single", perspective > 0 ? " with perspective" : "", seen, worst);
+    ok(seen > 25 && worst <= (perspective > 0 ? 3 : 1), "%s%s: %d boxes lie round what they held (%.2f pixels apart)", mosaic ? "mosaic" : "single",
+       perspective > 0 ? " with perspective" : "", seen, worst);
 }
 
 static void test_warp(void)
@@ -258,8 +258,7 @@ static void test_hsv(void)
     uint8_t keep[4096 * 3];
     memcpy(keep, p.pixels, sizeof keep);
     kolo_detect_hsv(&p, 0, 0, 0);
-    for (size_t i = 0; i < sizeof keep; i++)
-        worst = abs(p.pixels[i] - keep[i]) > worst ? abs(p.pixels[i] - keep[i]) : worst;
+    for (size_t i = 0; i < sizeof keep; i++) worst = abs(p.pixels[i] - keep[i]) > worst ? abs(p.pixels[i] - keep[i]) : worst;
     ok(worst <= 5, "there and back within what 180 hues and 256 saturations can tell apart (%d levels)", worst);
     memcpy(p.pixels, keep, sizeof keep);
     kolo_detect_hsv(&p, 0, -255, 0);

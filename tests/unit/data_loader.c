@@ -59,8 +59,7 @@ static void look(kolo_loader_config c, int ranks, int64_t start, int64_t steps, 
                 s->sample[at] = b.samples[i];
                 s->label[at] = b.labels[i];
             }
-            if (b.epoch * per_epoch + b.step != start + t)
-                diag("step %lld came as epoch %lld step %lld", (long long)t, (long long)b.epoch, (long long)b.step);
+            if (b.epoch * per_epoch + b.step != start + t) diag("step %lld came as epoch %lld step %lld", (long long)t, (long long)b.epoch, (long long)b.step);
             kolo_loader_release(l, &b);
         }
         kolo_loader_destroy(&l);
@@ -102,8 +101,7 @@ static void test_seek(const kolo_dataset *d)
     c.readers = 2;
     look(c, 1, 0, 12, &one);
     look(c, 1, 7, 5, &two);
-    ok(memcmp(one.crc + 7 * 24, two.crc, 5 * 24 * 4) == 0,
-       "a loader that starts at step 7 of two epochs continues the same order");
+    ok(memcmp(one.crc + 7 * 24, two.crc, 5 * 24 * 4) == 0, "a loader that starts at step 7 of two epochs continues the same order");
     kolo_loader *l;
     kolo_batch b;
     kolo_loader_create(&l, &c);
@@ -229,8 +227,7 @@ static void test_direct(void)
     kolo_loader_create(&l, &c);
     kolo_loader_next(l, &b);
     fixture_pixels(&f, b.samples[0], want);
-    ok(b.pixels[0] == want[0] && b.pixels[2] == want[0] && b.pixels[3 * 783 + 1] == want[783],
-       "gray is repeated for a colour network");
+    ok(b.pixels[0] == want[0] && b.pixels[2] == want[0] && b.pixels[3 * 783 + 1] == want[783], "gray is repeated for a colour network");
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
     fixture_remove(&f);
@@ -238,13 +235,7 @@ static void test_direct(void)
 
 static void test_orientation(void)
 {
-    fixture f = {.count = 4,
-                 .shards = 1,
-                 .height = 24,
-                 .width = 40,
-                 .channels = 3,
-                 .encoding = KOLO_ENCODING_JPEG,
-                 .orientation = 6};
+    fixture f = {.count = 4, .shards = 1, .height = 24, .width = 40, .channels = 3, .encoding = KOLO_ENCODING_JPEG, .orientation = 6};
     kolo_dataset *d;
     kolo_loader *l;
     kolo_batch b;
@@ -313,8 +304,7 @@ static void test_damage(void)
     ok(kolo_loader_next(l, &b) == 0, "a batch before the damaged sample comes");
     kolo_loader_release(l, &b);
     is_int(kolo_loader_next(l, &b), KOLO_EINPUT, "the batch with the damaged sample fails");
-    ok(strstr(kolo_error_text(), "sample 30") && strstr(kolo_error_text(), "00000-of-00001.h5") &&
-           strstr(kolo_error_text(), "pic000030"),
+    ok(strstr(kolo_error_text(), "sample 30") && strstr(kolo_error_text(), "00000-of-00001.h5") && strstr(kolo_error_text(), "pic000030"),
        "sample, file and source are named: %s", kolo_error_text());
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
@@ -345,8 +335,7 @@ static void test_bad_samples(void)
         kolo_loader_release(l, &b);
     }
     kolo_loader_get_stats(l, &s);
-    ok(rc == 0 && wrong == 0 && counted[32] == 3 && counted[78] == 2 && counted[30] == 0,
-       "damaged samples are replaced by the next sound one, with its label");
+    ok(rc == 0 && wrong == 0 && counted[32] == 3 && counted[78] == 2 && counted[30] == 0, "damaged samples are replaced by the next sound one, with its label");
     is_int(s.bad, 6, "and counted each time");
     kolo_loader_destroy(&l);
     look(c, 1, 0, 10, &one);
@@ -401,14 +390,11 @@ static void test_speed(void)
     kolo_loader_stats s;
     kolo_loader_get_stats(l, &s);
     const double seconds = kolo_time() - begin;
-    diag("%.0f samples/s of 784 bytes with one reader, %.0f %% of the time spent waiting", (double)n / seconds,
-         100 * s.wait_seconds / seconds);
-    ok(s.samples == n && s.bytes == n * 784 && s.wait_seconds <= seconds && s.hits == 0 && s.bad == 0,
-       "statistics count samples, bytes and the wait");
+    diag("%.0f samples/s of 784 bytes with one reader, %.0f %% of the time spent waiting", (double)n / seconds, 100 * s.wait_seconds / seconds);
+    ok(s.samples == n && s.bytes == n * 784 && s.wait_seconds <= seconds && s.hits == 0 && s.bad == 0, "statistics count samples, bytes and the wait");
     const double p50 = kolo_latency_quantile(&s.sample, .5), p99 = kolo_latency_quantile(&s.sample, .99);
     ok(p50 > 0 && p50 <= p99 && kolo_latency_quantile(&s.read, .5) <= p50 && p50 * (double)n < 4 * seconds,
-       "latencies: a read %.2f us, a sample %.2f us, one of a hundred above %.2f us", kolo_latency_quantile(&s.read, .5) * 1e6,
-       p50 * 1e6, p99 * 1e6);
+       "latencies: a read %.2f us, a sample %.2f us, one of a hundred above %.2f us", kolo_latency_quantile(&s.read, .5) * 1e6, p50 * 1e6, p99 * 1e6);
     kolo_loader_destroy(&l);
     kolo_dataset_close(&d);
     fixture_remove(&f);
@@ -417,8 +403,7 @@ static void test_speed(void)
 int main(void)
 {
     fixture raw = {.count = 100, .shards = 3, .height = 30, .width = 22, .channels = 3};
-    fixture jpeg = {
-        .count = 100, .shards = 2, .height = 70, .width = 90, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
+    fixture jpeg = {.count = 100, .shards = 2, .height = 70, .width = 90, .channels = 3, .encoding = KOLO_ENCODING_JPEG};
     kolo_dataset *r = NULL, *j = NULL;
     if (fixture_make(&raw) < 0 || kolo_dataset_open(&r, raw.folder) < 0) diag("%s", kolo_error_text());
     if (fixture_make(&jpeg) < 0 || kolo_dataset_open(&j, jpeg.folder) < 0) diag("%s", kolo_error_text());

@@ -28,8 +28,7 @@ static double distance(const cJSON *record, int i, const uint8_t *got)
     double worst = 0;
     for (int k = 0; k < i * BYTES; k++) value = value->next;
     for (int c = 0; c < C; c++)
-        for (int p = 0; p < H * W; p++, value = value->next)
-            worst = fmax(worst, fabs(got[p * C + c] - level(value->valuedouble)));
+        for (int p = 0; p < H * W; p++, value = value->next) worst = fmax(worst, fabs(got[p * C + c] - level(value->valuedouble)));
     return worst;
 }
 
@@ -84,8 +83,7 @@ static void test_golden(void)
         kolo_mix_box(&mix, cut[2], (int)cut[1], (int)cut[0], H, W);
         const cJSON *record = cJSON_GetObjectItem(json, name), *box = cJSON_GetObjectItem(record, "box_x1y1x2y2");
         ok(mix.left == cJSON_GetArrayItem(box, 0)->valueint && mix.top == cJSON_GetArrayItem(box, 1)->valueint &&
-               mix.right == cJSON_GetArrayItem(box, 2)->valueint &&
-               mix.bottom == cJSON_GetArrayItem(box, 3)->valueint &&
+               mix.right == cJSON_GetArrayItem(box, 2)->valueint && mix.bottom == cJSON_GetArrayItem(box, 3)->valueint &&
                fabs((double)mix.weight - cJSON_GetObjectItem(record, "lambda")->valuedouble) < 1e-6,
            "%s: the box and the weight", name);
         check_case(json, name, &mix);

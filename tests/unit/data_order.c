@@ -31,8 +31,7 @@ static int is_permutation(const int64_t *p)
 
 static void test_permutations(void)
 {
-    static const char *const rules[] = {"full",      "block:16", "block:7:3", "block:1000",
-                                        "block:1:1", "local",    "local:0.3", "local:1"};
+    static const char *const rules[] = {"full", "block:16", "block:7:3", "block:1000", "block:1:1", "local", "local:0.3", "local:1"};
     const int nodes[] = {0, 0, 1, 1, 1, 2, 0, 1};
     for (int i = 0; i < 8; i++)
         for (int batch = 24; batch <= 64; batch += 40) {
@@ -102,15 +101,13 @@ static void test_local(void)
 
 static void test_refusals(void)
 {
-    static const char *const bad[] = {"ful",      "block",  "block:",  "block:0",   "block:4:", "block:4:0",
-                                      "block:4x", "local:", "local:2", "local:.5x", "locally"};
+    static const char *const bad[] = {"ful", "block", "block:", "block:0", "block:4:", "block:4:0", "block:4x", "local:", "local:2", "local:.5x", "locally"};
     kolo_order_rule rule;
     int refused = 0;
     for (int i = 0; i < 11; i++) refused += kolo_order_parse(bad[i], &rule) == KOLO_ECONFIG;
     is_int(refused, 11, "what is no rule is refused (%s)", kolo_error_text());
     const int nodes[] = {0, 1, 2};
-    is_int(fill("local", (kolo_order_config){.rows = 40, .ranks = 3, .node_of = nodes}, 0, order), -1,
-           "rows that do not divide: %s", kolo_error_text());
+    is_int(fill("local", (kolo_order_config){.rows = 40, .ranks = 3, .node_of = nodes}, 0, order), -1, "rows that do not divide: %s", kolo_error_text());
 }
 
 static void test_speed(void)
@@ -137,8 +134,7 @@ static void test_speed(void)
 }
 
 /* Sample numbers of the rows that `ranks` ranks see in `steps` steps, in global row order. */
-static void look(const kolo_dataset *d, const char *rule, int repeat, int ranks, int readers, int64_t steps,
-                 int64_t *samples)
+static void look(const kolo_dataset *d, const char *rule, int repeat, int ranks, int readers, int64_t steps, int64_t *samples)
 {
     for (int r = 0; r < ranks; r++) {
         kolo_loader *l;

@@ -91,8 +91,7 @@ static void test_killed_server(void)
     let_on(&job);
     const seen got = result_of(&job);
     ok(same(&got, &want), "its job goes on by itself: the same bytes");
-    ok(got.served > 100 && got.served < 300, "and takes from the next server from the next epoch on (%lld of 300)",
-       (long long)got.served);
+    ok(got.served > 100 && got.served < 300, "and takes from the next server from the next epoch on (%lld of 300)", (long long)got.served);
     is_int(finish(&job), 0, "to its end");
     end(&server);
     server = serve(c, 1);
@@ -101,8 +100,7 @@ static void test_killed_server(void)
     is_int(end(&server), 0, "a server may end before its jobs");
     let_on(&job);
     const seen rest = result_of(&job);
-    ok(!memcmp(rest.crc, want.crc, STEPS * sizeof *want.crc) && rest.served > 0 && rest.served < 200,
-       "they go on by themselves");
+    ok(!memcmp(rest.crc, want.crc, STEPS * sizeof *want.crc) && rest.served > 0 && rest.served < 200, "they go on by themselves");
     finish(&job);
 }
 

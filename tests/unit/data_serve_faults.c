@@ -43,8 +43,7 @@ static void test_names(void)
     struct stat info;
     kolo_server *second;
     char lock[320], long_name[200];
-    ok(serve_path("sweep-1", &a) == 0 && strstr(a.sun_path, "-sweep-1") && !strncmp(a.sun_path, "/dev/shm/", 9),
-       "a name is a socket in /dev/shm");
+    ok(serve_path("sweep-1", &a) == 0 && strstr(a.sun_path, "-sweep-1") && !strncmp(a.sun_path, "/dev/shm/", 9), "a name is a socket in /dev/shm");
     is_int(serve_path("", &a), KOLO_ECONFIG, "no name");
     is_int(serve_path("a b", &a), KOLO_ECONFIG, "a name with a blank");
     memset(long_name, 'x', sizeof long_name - 1);
@@ -55,8 +54,7 @@ static void test_names(void)
     snprintf(lock, sizeof lock, "%s.lock", socket_path);
     ok(lstat(socket_path, &info) == 0 && S_ISSOCK(info.st_mode) && (info.st_mode & 0777) == 0600, "a socket has mode 600");
     ok(lstat(lock, &info) == 0 && (info.st_mode & 0777) == 0600, "its lock too");
-    ok(open_here(config_of(NULL), &second) == KOLO_ECONFIG && there("is running") && !second,
-       "a second server of the same name is refused");
+    ok(open_here(config_of(NULL), &second) == KOLO_ECONFIG && there("is running") && !second, "a second server of the same name is refused");
     is_served("with the first");
     chmod(socket_path, 0666);
     goes_alone("a socket that others may write to");
@@ -106,8 +104,7 @@ static void test_memory(void)
     getrlimit(RLIMIT_FSIZE, &was);
     little.rlim_max = was.rlim_max;
     setrlimit(RLIMIT_FSIZE, &little);
-    ok(open_here(config_of(NULL), &s) == KOLO_EIO && there("cannot take") && there("lower prefetch"),
-       "a ring that cannot have its memory");
+    ok(open_here(config_of(NULL), &s) == KOLO_EIO && there("cannot take") && there("lower prefetch"), "a ring that cannot have its memory");
     setrlimit(RLIMIT_FSIZE, &was);
     kolo_loader_config c = config_of(NULL);
     c.height = c.width = 8192, c.batch = 1 << 16;
@@ -289,8 +286,8 @@ static pid_t lie(int how)
 
 static void test_liars(void)
 {
-    static const char *const what[] = {"a server of another version", "one without a segment", "one that hangs up",
-                                       "one with absurd sizes", "one whose slots hold something else"};
+    static const char *const what[] = {"a server of another version", "one without a segment", "one that hangs up", "one with absurd sizes",
+                                       "one whose slots hold something else"};
     for (int how = 0; how < 5; how++) {
         const pid_t pid = lie(how);
         goes_alone(what[how]);

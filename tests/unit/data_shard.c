@@ -11,10 +11,7 @@ static fixture make(int64_t count, int shards, enum kolo_encoding encoding)
     return f;
 }
 
-static void shard_path(const fixture *f, int s, char *path)
-{
-    snprintf(path, 512, "%s/toy-train-%05d-of-%05d.h5", f->folder, s, f->shards);
-}
+static void shard_path(const fixture *f, int s, char *path) { snprintf(path, 512, "%s/toy-train-%05d-of-%05d.h5", f->folder, s, f->shards); }
 
 static int opens(const fixture *f)
 {
@@ -57,8 +54,8 @@ static void test_jpeg(void)
     for (int64_t i = 0; d && i < f.count; i++) {
         const size_t bytes = kolo_dataset_bytes(d, i);
         uint8_t *blob = malloc(bytes);
-        good &= kolo_dataset_read(d, i, blob) == 0 && kolo_crc32c(0, blob, bytes) == kolo_dataset_crc(d, i) &&
-                kolo_picture_sniff(blob, bytes) == KOLO_PICTURE_JPEG;
+        good &=
+            kolo_dataset_read(d, i, blob) == 0 && kolo_crc32c(0, blob, bytes) == kolo_dataset_crc(d, i) && kolo_picture_sniff(blob, bytes) == KOLO_PICTURE_JPEG;
         free(blob);
     }
     ok(good, "every blob is a whole JPEG with its checksum");

@@ -184,8 +184,7 @@ static void test_bad_sample(const fixture *f, const kolo_dataset *set)
 int main(void)
 {
     fixture raw = {.count = 100, .shards = 2, .height = 32, .width = 32, .channels = 3},
-            boxes = {.count = 100, .shards = 2, .height = 40, .width = 50, .channels = 3, .task = "detection", .box_form = "xywh",
-                     .tables = boxes_of};
+            boxes = {.count = 100, .shards = 2, .height = 40, .width = 50, .channels = 3, .task = "detection", .box_form = "xywh", .tables = boxes_of};
     kolo_dataset *r = NULL, *b = NULL;
     if (fixture_make(&raw) < 0 || kolo_dataset_open(&r, raw.folder) < 0) diag("%s", kolo_error_text());
     if (fixture_make(&boxes) < 0 || kolo_dataset_open(&b, boxes.folder) < 0) diag("%s", kolo_error_text());
@@ -193,8 +192,15 @@ int main(void)
     test_loader(r, false, "classes");
     test_loader(b, true, "boxes");
     test_refusals(r);
-    fixture jpeg = {.count = 100, .shards = 1, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG, .task = "detection",
-                    .box_form = "xywh", .tables = boxes_of};
+    fixture jpeg = {.count = 100,
+                    .shards = 1,
+                    .height = 40,
+                    .width = 50,
+                    .channels = 3,
+                    .encoding = KOLO_ENCODING_JPEG,
+                    .task = "detection",
+                    .box_form = "xywh",
+                    .tables = boxes_of};
     kolo_dataset *j = NULL;
     if (fixture_make(&jpeg) < 0 || kolo_dataset_open(&j, jpeg.folder) < 0) diag("%s", kolo_error_text());
     test_bad_sample(&jpeg, j);

@@ -61,9 +61,8 @@ static void soak(const kolo_dataset *d, const char *kind, const char *rule)
         if (t == 20 * steps) early = kolo_memory_resident(), open_early = descriptors();
     }
     const size_t late = kolo_memory_resident();
-    ok(rc == 0 && b.epoch == 199 && late < early + growth && descriptors() == open_early,
-       "%s, %s: after 200 epochs %.1f MiB, %.1f after 20; %d descriptors", kind, rule, (double)late / 0x1p20,
-       (double)early / 0x1p20, open_early);
+    ok(rc == 0 && b.epoch == 199 && late < early + growth && descriptors() == open_early, "%s, %s: after 200 epochs %.1f MiB, %.1f after 20; %d descriptors",
+       kind, rule, (double)late / 0x1p20, (double)early / 0x1p20, open_early);
     kolo_loader_destroy(&l);
 }
 

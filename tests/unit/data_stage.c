@@ -15,10 +15,7 @@
 static fixture f = {.count = 900, .shards = 6, .height = 64, .width = 64, .channels = 3}; /* 11 MB, 2.8 MiB a shard */
 static char root[256];
 
-static kolo_stage_config config_of(const char *to)
-{
-    return (kolo_stage_config){.source = f.folder, .folder = to, .keep = true};
-}
+static kolo_stage_config config_of(const char *to) { return (kolo_stage_config){.source = f.folder, .folder = to, .keep = true}; }
 
 /* Opens, compares all samples with what they were made from, closes. */
 static int same_samples(const char *folder)
@@ -34,10 +31,7 @@ static int same_samples(const char *folder)
     return same;
 }
 
-static void path_of(char *path, size_t size, const char *folder, int shard)
-{
-    snprintf(path, size, "%s/toy-train-%05d-of-%05d.h5", folder, shard, f.shards);
-}
+static void path_of(char *path, size_t size, const char *folder, int shard) { snprintf(path, size, "%s/toy-train-%05d-of-%05d.h5", folder, shard, f.shards); }
 
 static int is_link(const char *folder, int shard)
 {
@@ -73,8 +67,7 @@ static void test_reuse(void)
     fclose(fopen(path, "w")); /* as a killed process leaves it */
     kolo_stage_open(&s, &c);
     kolo_stage_get_info(s, &i);
-    ok(i.copied == 2 && i.reused == 4 && same_samples(folder),
-       "a cut copy and one whose source has changed are made anew");
+    ok(i.copied == 2 && i.reused == 4 && same_samples(folder), "a cut copy and one whose source has changed are made anew");
     kolo_stage_close(&s);
     kolo_stage_config passing = c;
     passing.keep = false;
@@ -130,8 +123,7 @@ static void test_local(void)
     if (kolo_stage_open(&s, &c) < 0) diag("%s", kolo_error_text());
     kolo_stage_get_info(s, &i);
     const char *folder = kolo_stage_folder(s);
-    ok(i.copied == 2 && i.linked == 4 && i.unfit == 0 && is_link(folder, 1) && !is_link(folder, 2) &&
-           !is_link(folder, 3) && is_link(folder, 4),
+    ok(i.copied == 2 && i.linked == 4 && i.unfit == 0 && is_link(folder, 1) && !is_link(folder, 2) && !is_link(folder, 3) && is_link(folder, 4),
        "of three nodes the second copies its two shards");
     ok(same_samples(folder), "and reaches the others at the source");
     kolo_stage *whole;
@@ -172,14 +164,12 @@ static int fill_disk(void)
     snprintf(place, sizeof place, "%s/small", root);
     mkdir(place, 0700);
     if (unshare(CLONE_NEWNS) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0) return 77;
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("tmpfs", place, "tmpfs", 0, "size=24m") < 0)
-        return 77;
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("tmpfs", place, "tmpfs", 0, "size=24m") < 0) return 77;
     kolo_stage_config c = config_of(place);
     kolo_log_set_level(KOLO_LOG_ERROR);
     if (kolo_stage_open(&s, &c) < 0) return 1;
     kolo_stage_get_info(s, &i);
-    int good = i.copied > 0 && i.copied < 6 && i.unfit == 6 - i.copied && i.linked == i.unfit &&
-               same_samples(kolo_stage_folder(s));
+    int good = i.copied > 0 && i.copied < 6 && i.unfit == 6 - i.copied && i.linked == i.unfit && same_samples(kolo_stage_folder(s));
     kolo_stage_close(&s);
     c.strict = true;
     good &= kolo_stage_open(&s, &c) == KOLO_EIO && strstr(kolo_error_text(), "no room for toy-train-");
@@ -194,9 +184,7 @@ static void test_full(void)
     if (pid == 0) _exit(fill_disk());
     waitpid(pid, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77) skip("no small file system can be mounted here");
-    else
-        ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
-           "a full disk: shards that do not fit are links, or an error when strict");
+    else ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a full disk: shards that do not fit are links, or an error when strict");
 }
 
 /* What the source and the folder for copies lie on, as told to who asks. */

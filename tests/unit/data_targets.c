@@ -61,8 +61,7 @@ static int tags_and_pairs_of(int64_t first, int64_t n, kolo_shard_table *t)
 
 static fixture make(int64_t count, int shards, const char *task, int (*tables)(int64_t, int64_t, kolo_shard_table *))
 {
-    fixture f = {
-        .count = count, .shards = shards, .height = 8, .width = 8, .channels = 3, .task = task, .tables = tables};
+    fixture f = {.count = count, .shards = shards, .height = 8, .width = 8, .channels = 3, .task = task, .tables = tables};
     f.box_form = strcmp(task, "detection") == 0 ? "xywh" : NULL;
     if (fixture_make(&f) < 0) diag("%s", kolo_error_text());
     return f;
@@ -81,9 +80,8 @@ static void test_boxes(int shards)
         same &= t->box_offset[i + 1] - t->box_offset[i] == i % 3 && t->transform[i][1] == (float)i;
         for (int64_t k = 0; k < i % 3; k++) {
             const int64_t at = t->box_offset[i] + k;
-            same &= t->box_class[at] == (i + k) % 10 && t->box_id[at] == i * 1000000007 + k &&
-                    t->box[at][0] == (float)k && t->box[at][3] == (float)(i % 5 + 2) &&
-                    t->box_flags[at] == (k ? KOLO_BOX_CROWD : 0);
+            same &= t->box_class[at] == (i + k) % 10 && t->box_id[at] == i * 1000000007 + k && t->box[at][0] == (float)k &&
+                    t->box[at][3] == (float)(i % 5 + 2) && t->box_flags[at] == (k ? KOLO_BOX_CROWD : 0);
         }
     }
     ok(same, "%d shards: every box belongs to its sample", shards);
@@ -101,8 +99,7 @@ static void test_tags_and_pairs(void)
     for (int64_t i = 0; same && i < 40; i++) same &= t->tag[i] == i % 7 && t->tag_offset[i / 2] == i / 2 * 2;
     ok(same, "tags of every sample");
     ok(t && t->pair_sets == 1 && strcmp(t->pairs[0].name, "view2") == 0 && t->pairs[0].count == 2, "one set of pairs");
-    ok(t && t->pairs[0].pair[0][1] == 19 && t->pairs[0].pair[1][0] == 7 && t->pairs[0].same[0] == 1 &&
-           t->pairs[0].fold[1] == 9,
+    ok(t && t->pairs[0].pair[0][1] == 19 && t->pairs[0].pair[1][0] == 7 && t->pairs[0].same[0] == 1 && t->pairs[0].fold[1] == 9,
        "with samples, answers and folds");
     is_text(kolo_dataset_get_info(d)->task, "classification,multilabel,pairs", "the task is told");
     kolo_dataset_close(&d);
@@ -164,8 +161,7 @@ static void test_damage(void)
     const int32_t big = 10;
     const float bad = NAN;
     const uint64_t far = 21;
-    const kolo_shard_table label = {"box_class", KOLO_TABLE_I32, 1, {19, 1}, NULL, NULL},
-                           box = {"box", KOLO_TABLE_F32, 2, {19, 4}, NULL, NULL},
+    const kolo_shard_table label = {"box_class", KOLO_TABLE_I32, 1, {19, 1}, NULL, NULL}, box = {"box", KOLO_TABLE_F32, 2, {19, 4}, NULL, NULL},
                            offset = {"box_offset", KOLO_TABLE_U64, 1, {21, 1}, NULL, NULL};
     snprintf(path, sizeof path, "%s/toy-train-00000-of-00001.h5", f.folder);
     poke(path, label, 8, &big, 4);
@@ -201,8 +197,7 @@ static void test_older_readers(enum kolo_encoding encoding)
     ok(crc == m.shards[0].metadata_crc, "without tables the checksum is that of format 1.0");
     kolo_h5_lock();
     hid_t file = kolo_h5_open(path, false);
-    ok(kolo_h5_get_text(file, "task", text, sizeof text) == 0 && strcmp(text, "classification") == 0,
-       "the task is the one that 1.0 knows");
+    ok(kolo_h5_get_text(file, "task", text, sizeof text) == 0 && strcmp(text, "classification") == 0, "the task is the one that 1.0 knows");
     ok(kolo_h5_get_text(file, "tables", text, sizeof text) < 0, "and there is nothing that 1.0 does not have");
     H5Fclose(file);
     kolo_h5_unlock();

@@ -3,12 +3,25 @@
 
 int main(void)
 {
-    static const char *const names[] = {
-        "lenet5_sgd_momentum",     "lenet5_sgd_nesterov_decay", "lenet5_sgd_clip_norm",        "lenet5_sgd_clip_value",
-        "lenet5_sgd_ema",          "lenet5_adamw",              "lenet5_lamb",                 "lenet5_lars",
-        "lenet5_lars_tf",          "lenet5_novograd",           "lenet5_rmsprop",              "resnet20_lamb",
-        "resnet20_sgd_momentum",   "resnet20_sgd_nesterov_decay", "resnet20_sgd_clip_norm",    "resnet20_sgd_clip_value",
-        "resnet20_sgd_ema",        "resnet20_sgd_ema_ramp",     "resnet20_sgd_smooth"};
+    static const char *const names[] = {"lenet5_sgd_momentum",
+                                        "lenet5_sgd_nesterov_decay",
+                                        "lenet5_sgd_clip_norm",
+                                        "lenet5_sgd_clip_value",
+                                        "lenet5_sgd_ema",
+                                        "lenet5_adamw",
+                                        "lenet5_lamb",
+                                        "lenet5_lars",
+                                        "lenet5_lars_tf",
+                                        "lenet5_novograd",
+                                        "lenet5_rmsprop",
+                                        "resnet20_lamb",
+                                        "resnet20_sgd_momentum",
+                                        "resnet20_sgd_nesterov_decay",
+                                        "resnet20_sgd_clip_norm",
+                                        "resnet20_sgd_clip_value",
+                                        "resnet20_sgd_ema",
+                                        "resnet20_sgd_ema_ramp",
+                                        "resnet20_sgd_smooth"};
     char folder[4096], path[5000];
     kolo_backend *backend = NULL;
     kolo_backend_config config = {.threads = 1, .direct = true};

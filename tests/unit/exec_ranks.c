@@ -23,9 +23,9 @@ static result *results; /* [RANKS], shared */
 typedef struct task {
     rig_config c;
     int steps;
-    bool odd;  /* the last rank makes another plan */
+    bool odd;   /* the last rank makes another plan */
     int passes; /* behind the steps, over the averages */
-    int alone; /* 1 + the rank whose rows a single one works on; 0: all ranks work on their own */
+    int alone;  /* 1 + the rank whose rows a single one works on; 0: all ranks work on their own */
 } task;
 
 static int train(result *to, const task *t, world *w)
@@ -40,10 +40,7 @@ static int train(result *to, const task *t, world *w)
     c.clip = t->odd && w->launch.rank == c.ranks - 1;
     KOLO_TRY_GOTO(rc, rig_open(&r, &c, backend, NULL, NULL));
     if (c.ranks > 1) {
-        kolo_comm_config k = {.arena_bytes = r.plan->arena_bytes[KOLO_ARENA_GRADIENT],
-                              .canonical = c.canonical,
-                              .timeout = 30,
-                              .spin = -1};
+        kolo_comm_config k = {.arena_bytes = r.plan->arena_bytes[KOLO_ARENA_GRADIENT], .canonical = c.canonical, .timeout = 30, .spin = -1};
         KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, &w->launch, &k));
         KOLO_TRY_GOTO(rc, kolo_exec_create(&r.exec, r.plan, backend, comm, &r.options, NULL));
         KOLO_TRY_GOTO(rc, kolo_exec_initialise(r.exec, 1));
@@ -110,14 +107,7 @@ static int run(const task *t, int ranks)
 
 static task task_of(int rows, int slots, int bn, bool canonical, int steps)
 {
-    return (task){{.model = "resnet20",
-                   .rows = rows,
-                   .side = 16,
-                   .channels = 3,
-                   .slots = slots,
-                   .bn = bn,
-                   .canonical = canonical},
-                  .steps = steps};
+    return (task){{.model = "resnet20", .rows = rows, .side = 16, .channels = 3, .slots = slots, .bn = bn, .canonical = canonical}, .steps = steps};
 }
 
 static void test_canonical(void)
@@ -126,22 +116,18 @@ static void test_canonical(void)
     task t = task_of(2, 8, KOLO_bn_ghost, true, STEPS);
     is_int(run(&t, 1), 0, "canonical: one rank, 8 blocks of 2 rows");
     one = results[0];
-    ok(one.loss[STEPS - 1] != one.loss[0], "which trains: %.4f to %.4f", one.loss[0] / BATCH,
-       one.loss[STEPS - 1] / BATCH);
+    ok(one.loss[STEPS - 1] != one.loss[0], "which trains: %.4f to %.4f", one.loss[0] / BATCH, one.loss[STEPS - 1] / BATCH);
     for (int ranks = 2; ranks <= 4; ranks *= 2) {
         t = task_of(2, 8 / ranks, KOLO_bn_ghost, true, STEPS);
         int failed = run(&t, ranks), same = 1;
         for (int r = 0; r < ranks; r++)
-            same &= !memcmp(results[r].loss, one.loss, sizeof one.loss) &&
-                    !memcmp(results[r].param, one.param, sizeof one.param) &&
+            same &= !memcmp(results[r].loss, one.loss, sizeof one.loss) && !memcmp(results[r].param, one.param, sizeof one.param) &&
                     !memcmp(results[r].running, one.running, sizeof one.running);
-        ok(!failed && same, "%d ranks: the same bits in %d losses, all weights, running statistics, on every rank",
-           ranks, STEPS);
+        ok(!failed && same, "%d ranks: the same bits in %d losses, all weights, running statistics, on every rank", ranks, STEPS);
     }
     t = task_of(2, 8, KOLO_bn_ghost, false, STEPS);
     run(&t, 1);
-    ok(memcmp(results[0].param, one.param, sizeof one.param) != 0,
-       "the fast order gives other bits, so the comparison can fail");
+    ok(memcmp(results[0].param, one.param, sizeof one.param) != 0, "the fast order gives other bits, so the comparison can fail");
 }
 
 /* Step 1 of ranks against one rank with the same arithmetic. */
@@ -157,13 +143,11 @@ static void compare(int bn, const char *what)
             ok(!failed, "%s on one rank", what);
             continue;
         }
-        double apart = rig_apart(results[ranks - 1].gradient, one.gradient, PARAMS),
-               moved = rig_apart(results[0].param, one.param, PARAMS);
+        double apart = rig_apart(results[ranks - 1].gradient, one.gradient, PARAMS), moved = rig_apart(results[0].param, one.param, PARAMS);
         ok(!failed && fabs(results[0].loss[0] - one.loss[0]) < 1e-5 * one.loss[0] && apart < 1e-5 && moved < 1e-6 &&
                rig_apart(results[0].running, one.running, 64) < 1e-5,
            "%s on %d ranks: step 1 agrees with one rank, gradients apart by %.2g", what, ranks, apart);
-        ok(!memcmp(results[0].param, results[ranks - 1].param, sizeof one.param),
-           "and the ranks have the same weights");
+        ok(!memcmp(results[0].param, results[ranks - 1].param, sizeof one.param), "and the ranks have the same weights");
     }
 }
 
@@ -172,8 +156,8 @@ static void test_different_plans(void)
     task t = task_of(4, 1, KOLO_bn_local, false, 1);
     t.odd = true;
     int failed = run(&t, 2);
-    ok(failed == 2 && strstr(results[0].text, "update bucket 0") && strstr(results[1].text, "wait for bucket 1"),
-       "ranks with other plans are told where: %s", results[1].text);
+    ok(failed == 2 && strstr(results[0].text, "update bucket 0") && strstr(results[1].text, "wait for bucket 1"), "ranks with other plans are told where: %s",
+       results[1].text);
 }
 
 /* ---- statistics of averaged weights ---- */
@@ -247,11 +231,13 @@ static void test_adasum(int ranks, int n)
         far += d * d;
         size += change[0][i] * change[0][i];
     }
-    ok(!failed && n == 59 && size > 0 && sqrt(far / size) < 2e-6, "Adasum of %d ranks: the combined steps of each, by hand; apart by %.2g", ranks, sqrt(far / size));
+    ok(!failed && n == 59 && size > 0 && sqrt(far / size) < 2e-6, "Adasum of %d ranks: the combined steps of each, by hand; apart by %.2g", ranks,
+       sqrt(far / size));
     t.steps = STEPS;
     failed = run(&t, ranks);
     int same = 1;
-    for (int r = 1; r < ranks; r++) same &= !memcmp(results[r].param, results[0].param, sizeof start) && !memcmp(results[r].running, results[0].running, sizeof results[r].running);
+    for (int r = 1; r < ranks; r++)
+        same &= !memcmp(results[r].param, results[0].param, sizeof start) && !memcmp(results[r].running, results[0].running, sizeof results[r].running);
     ok(!failed && same && results[0].loss[STEPS - 1] != results[0].loss[0], "and after %d steps the same bits on all", STEPS);
 }
 

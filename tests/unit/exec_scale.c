@@ -44,8 +44,7 @@ static void test_same_bits(void)
     c.scaled = true;
     c.loss_scale = 1024;
     float *scaled = trained(c, &loss[1], &n);
-    ok(plain && scaled && loss[0] == loss[1] && !memcmp(plain, scaled, (size_t)n * sizeof *plain),
-       "a loss scale of 1024 changes no bit of six steps");
+    ok(plain && scaled && loss[0] == loss[1] && !memcmp(plain, scaled, (size_t)n * sizeof *plain), "a loss scale of 1024 changes no bit of six steps");
     c.loss_scale = 0;
     float *dynamic = trained(c, &loss[2], &n);
     ok(dynamic && !memcmp(plain, dynamic, (size_t)n * sizeof *plain), "nor does the dynamic one, which starts at 65536");
@@ -68,8 +67,7 @@ static void test_clipped(void)
     c.scaled = true;
     c.loss_scale = 4096;
     float *scaled = trained(c, &loss[1], &n);
-    ok(plain && scaled && rig_apart(scaled, plain, n) < 1e-6, "with clip_norm the norm is the unscaled one's: apart by %.2g",
-       rig_apart(scaled, plain, n));
+    ok(plain && scaled && rig_apart(scaled, plain, n) < 1e-6, "with clip_norm the norm is the unscaled one's: apart by %.2g", rig_apart(scaled, plain, n));
     free(plain);
     free(scaled);
 }
@@ -90,10 +88,8 @@ static void test_skip(void)
     is_int(kolo_exec_set_scaler(r.exec, &huge), 0, "a scale at which gradients overflow");
     is_int(steps(&r, 2, 1, &m), 0, "is no error");
     float *after = rig_all(&r, "param", &n), *kept = rig_all(&r, "momentum", &n);
-    ok(!memcmp(before, after, (size_t)n * sizeof *before) && !memcmp(momentum, kept, (size_t)n * sizeof *before),
-       "the update is left out");
-    ok(isfinite(m.loss) && m.skipped == 1 && m.loss_scale == (double)1.5e38f, "and said so: skipped %lld, scale %g",
-       (long long)m.skipped, m.loss_scale);
+    ok(!memcmp(before, after, (size_t)n * sizeof *before) && !memcmp(momentum, kept, (size_t)n * sizeof *before), "the update is left out");
+    ok(isfinite(m.loss) && m.skipped == 1 && m.loss_scale == (double)1.5e38f, "and said so: skipped %lld, scale %g", (long long)m.skipped, m.loss_scale);
     is_int(steps(&r, 3, 1, &m), 0, "the next step");
     ok(m.skipped == 1 && m.loss_scale == (double)1.5e38f, "is sound at half the scale");
     is_int(kolo_exec_get_scaler(r.exec, &s), 0, "its state comes out");
@@ -119,8 +115,8 @@ static void test_errors(void)
     if (!opened(&r, c)) return;
     kolo_exec_set_scaler(r.exec, &huge);
     int rc = steps(&r, 41, 1, &m);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 41") && strstr(kolo_error_text(), "loss_scale"),
-       "an overflow under a fixed scale is one: %s", kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 41") && strstr(kolo_error_text(), "loss_scale"), "an overflow under a fixed scale is one: %s",
+       kolo_error_text());
     rig_close(&r);
     c.scaled = false;
     if (!opened(&r, c)) return;
@@ -131,8 +127,7 @@ static void test_errors(void)
     float bias[10] = {INFINITY};
     kolo_exec_set(r.exec, "param", kolo_graph_find(r.graph, "linear.bias"), bias);
     rc = steps(&r, 5, 1, &m);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 5: the loss is"), "a loss that is not finite: %s",
-       kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 5: the loss is"), "a loss that is not finite: %s", kolo_error_text());
     rig_close(&r);
 }
 

@@ -51,8 +51,7 @@ static const kolo_op_row rounded_row = {NULL, prepare_rounded};
 static const kolo_op_row *rows[KOLO_OP_COUNT];
 static kolo_backend_type types[2];
 
-static int half_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
-                       const kolo_layout *like_layout, kolo_layout *layout)
+static int half_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
 {
     for (int64_t t = 0; t < graph->tensors; t++)
         if (graph->tensor[t].role == KOLO_ROLE_PARAM && graph->tensor[t].rank == 2) layout[t].half = true;
@@ -150,8 +149,7 @@ static void test_evaluation(void)
     bool same = evaluate(false, &plain);
     same &= evaluate(true, &averaged);
     same &= evaluate(false, &again);
-    ok(same && plain == again && plain != averaged, "evaluation has its own copy, of the weights or of their average: %.5f, %.5f",
-       plain, averaged);
+    ok(same && plain == again && plain != averaged, "evaluation has its own copy, of the weights or of their average: %.5f, %.5f", plain, averaged);
     step_both(5, loss);
     same = evaluate(false, &again);
     ok(same && again != plain, "a step of training shows in it");
@@ -186,14 +184,12 @@ static void test_plan(void)
     ok(read >= 0 && p->binding[read].arena == KOLO_ARENA_SHADOW && p->binding[read].offset * 2 == p->home[t].offset,
        "a weight is read there, at half its offset");
     ok(plain >= 0 && p->binding[plain].arena == KOLO_ARENA_PARAM, "what stays f32 is read at home");
-    ok(kolo_exec_bytes(q, p) >= q->arena_bytes[KOLO_ARENA_SHADOW] && q->arena_bytes[KOLO_ARENA_SHADOW] > 0,
-       "an evaluation's own copy is counted");
+    ok(kolo_exec_bytes(q, p) >= q->arena_bytes[KOLO_ARENA_SHADOW] && q->arena_bytes[KOLO_ARENA_SHADOW] > 0, "an evaluation's own copy is counted");
     ok(p->hash != train[0].plan->hash, "the hash knows of it");
     if (read < 0) return;
     kolo_binding was = p->binding[read];
     p->binding[read] = p->home[t];
-    ok(kolo_plan_check(p) == KOLO_EINTERNAL && strstr(kolo_error_text(), "16-bit copy"), "reading at home is a breach: %s",
-       kolo_error_text());
+    ok(kolo_plan_check(p) == KOLO_EINTERNAL && strstr(kolo_error_text(), "16-bit copy"), "reading at home is a breach: %s", kolo_error_text());
     p->binding[read] = was;
     is_int(kolo_plan_check(p), 0, "the plan as it was passes");
 }

@@ -32,8 +32,7 @@ static void ops_are(const kolo_graph *g, int64_t first, const char *want, const 
 {
     char got[1000] = "";
     for (int64_t i = first; i < g->nodes; i++)
-        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i == first ? "" : " ",
-                 kolo_op_table[g->node[i].op].name);
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i == first ? "" : " ", kolo_op_table[g->node[i].op].name);
     is_text(got, want, "%s", what);
 }
 
@@ -52,15 +51,13 @@ static void chain(void)
     finish(g, y);
     int64_t forward = g->nodes;
     is_int(kolo_graph_backward(g), 0, "backward of a chain");
-    ops_are(g, forward,
-            "cross_entropy_grad global_avg_pool_grad relu_grad conv_grad_weight conv_grad_data conv_grad_weight",
+    ops_are(g, forward, "cross_entropy_grad global_avg_pool_grad relu_grad conv_grad_weight conv_grad_data conv_grad_weight",
             "runs in reverse, weights first, and stops before the pixels");
     int w = kolo_graph_find(g, "a.weight"), d = kolo_graph_find(g, "grad:a.weight");
     is_int(g->grad[w], d, "a parameter's gradient is found");
     ok(g->tensor[d].role == KOLO_ROLE_GRADIENT && g->tensor[d].of == w, "and points back");
     is_int(g->tensor[d].dtype, KOLO_F32, "it is f32");
-    is_int(g->tensor[g->grad[kolo_graph_find(g, "a")]].dtype, KOLO_BF16,
-           "an activation's gradient has the activations' type");
+    is_int(g->tensor[g->grad[kolo_graph_find(g, "a")]].dtype, KOLO_BF16, "an activation's gradient has the activations' type");
     is_int(g->grad[x], -1, "the pixels have none");
     ok(g->node[forward].backward && !g->node[forward - 1].backward, "backward nodes are marked");
     is_int(kolo_graph_backward(g), KOLO_EINTERNAL, "a second backward is refused");
@@ -128,8 +125,7 @@ static void plain_norm(void)
     const kolo_node *stats = &g->node[g->nodes - 1];
     is_int(stats->in[2], -1, "without relu y is not read");
     const kolo_tensor *dsums = &g->tensor[stats->out[0]];
-    ok(dsums->role == KOLO_ROLE_PARTIAL && dsums->dtype == KOLO_F64 && dsums->dim[0] == 8,
-       "its sums are a partial of 2C in f64");
+    ok(dsums->role == KOLO_ROLE_PARTIAL && dsums->dtype == KOLO_F64 && dsums->dim[0] == 8, "its sums are a partial of 2C in f64");
     ok(g->grad[kolo_graph_find(g, "bn.bias")] == stats->out[2], "weight and bias have gradients");
     kolo_graph_destroy(&g);
 }
@@ -143,16 +139,14 @@ static void residual(bool train, bool swapped)
     finish(g, kolo_relu(g, "out", swapped ? kolo_add(g, "sum", a, n) : kolo_add(g, "sum", n, a)));
     is_int(kolo_graph_fuse(g), 0, "fuse %s, norm %s", train ? "training" : "evaluation", swapped ? "second" : "first");
     ops_are(g, 0,
-            train ? "normalize conv conv norm_stats norm_apply global_avg_pool cross_entropy"
-                  : "normalize conv conv norm_infer global_avg_pool cross_entropy",
+            train ? "normalize conv conv norm_stats norm_apply global_avg_pool cross_entropy" : "normalize conv conv norm_infer global_avg_pool cross_entropy",
             "norm, addition and relu are one");
     const kolo_node *joined = maker(g, "out");
     ok(joined->a.relu, "with relu");
     is_int(joined->in[joined->n_in - 1], kolo_graph_find(g, "a"), "and the residual last");
     is_int(kolo_graph_find(g, "bn"), -1, "tensors between are gone");
     is_int(g->tensor[g->logits].producer, g->nodes - 2, "the logits are renumbered");
-    if (train)
-        is_int(g->tensor[joined->out[1]].of, kolo_graph_find(g, "bn.running_mean"), "and the statistic's buffer");
+    if (train) is_int(g->tensor[joined->out[1]].of, kolo_graph_find(g, "bn.running_mean"), "and the statistic's buffer");
     if (train) {
         int64_t forward = g->nodes;
         is_int(kolo_graph_backward(g), 0, "backward");
@@ -178,8 +172,7 @@ static void two_norms(void)
     ok(!down->a.relu && joined->a.relu, "and has no relu");
     ok(down < joined, "and comes before it");
     is_int(kolo_graph_backward(g), 0, "backward");
-    is_int(maker(g, "grad:down.weight")->in[0], maker(g, "grad:b")->out[1],
-           "the second norm gets the residual's gradient");
+    is_int(maker(g, "grad:down.weight")->in[0], maker(g, "grad:b")->out[1], "the second norm gets the residual's gradient");
     kolo_graph_destroy(&g);
 }
 

@@ -4,10 +4,7 @@
 
 enum { N = 200000 };
 
-static kolo_tensor tensor(char *name, enum kolo_init_kind kind, double a)
-{
-    return (kolo_tensor){.name = name, .init = {kind, a}};
-}
+static kolo_tensor tensor(char *name, enum kolo_init_kind kind, double a) { return (kolo_tensor){.name = name, .init = {kind, a}}; }
 
 static void moments(const kolo_tensor *t, uint64_t seed, double *mean, double *var, double *fourth, double *largest)
 {

@@ -34,7 +34,10 @@ static void nodes_are(const kolo_graph *g, enum kolo_op op, const char *want, co
         if (n->op != op) continue;
         for (int k = 0; k < n->n_out + n->n_in; k++) {
             int t = k < n->n_out ? n->out[k] : n->in[k - n->n_out];
-            snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", !k ? (*got ? "; " : "") : k == n->n_out ? " <- " : " ",
+            snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s",
+                     !k              ? (*got ? "; " : "")
+                     : k == n->n_out ? " <- "
+                                     : " ",
                      t < 0 ? "-" : g->tensor[t].name);
         }
     }
@@ -62,8 +65,7 @@ static void rearranging(void)
     int y = kolo_concat(g, "cat", 3, all);
     shape_is(g, y, "2,35,21,28", "concat adds channels");
     finish(g, y);
-    nodes_are(g, KOLO_OP_slice, "part <- crop; grad:pad <- grad:cat; grad:part <- grad:cat; grad:crop <- grad:cat",
-              "concat's gradient is slices of y's");
+    nodes_are(g, KOLO_OP_slice, "part <- crop; grad:pad <- grad:cat; grad:part <- grad:cat; grad:crop <- grad:cat", "concat's gradient is slices of y's");
     int64_t last = g->nodes - 1;
     while (g->node[last].op != KOLO_OP_slice) last--;
     is_int(g->node[last].a.first, 11, "which begin where the input stands");
@@ -92,18 +94,15 @@ static void tokens(void)
     y = kolo_residual(g, "sum2", y, kolo_dropout(g, "drop", n, 0.5), -1, 0);
     y = kolo_residual(g, "sum3", y, kolo_pointwise(g, "point", n, 12, false, init, init), -1, 0.1);
     shape_is(g, kolo_graph_find(g, "point.weight"), "12,12,1,1", "a pointwise weight is stored as a convolution's");
-    is_int(g->node[g->tensor[kolo_graph_find(g, "sum2")].producer].op, KOLO_OP_add,
-           "a residual without scale and drop is an addition");
+    is_int(g->node[g->tensor[kolo_graph_find(g, "sum2")].producer].op, KOLO_OP_add, "a residual without scale and drop is an addition");
     is_int(g->draws, 3, "what draws is counted");
     is_int(g->node[g->tensor[y].producer].a.draw, 2, "and numbered");
     finish(g, y);
     nodes_are(g, KOLO_OP_residual_grad, "grad:point - <- grad:sum3 - -; grad:act grad:layer_scale <- grad:sum3 act layer_scale",
               "without a scale the branch is not read again, and x has y's gradient");
-    nodes_are(g, KOLO_OP_window_attention_grad,
-              "grad:qkv grad:attn.relative_position_bias_table <- grad:attn qkv attn.relative_position_bias_table",
+    nodes_are(g, KOLO_OP_window_attention_grad, "grad:qkv grad:attn.relative_position_bias_table <- grad:attn qkv attn.relative_position_bias_table",
               "attention is computed again in its gradient");
-    nodes_are(g, KOLO_OP_layer_norm_grad, "grad:stem grad:norm.weight grad:norm.bias <- grad:norm:4 stem norm.weight",
-              "layer norm too");
+    nodes_are(g, KOLO_OP_layer_norm_grad, "grad:stem grad:norm.weight grad:norm.bias <- grad:norm:4 stem norm.weight", "layer norm too");
     kolo_graph_destroy(&g);
 }
 

@@ -30,8 +30,7 @@ static const char *map_text(const char *names, int rank, kolo_launch *launch)
     text[0] = 0;
     if (kolo_node_map(launch, all) < 0) return "failed";
     for (int r = 0; r < launch->size; r++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d:%d", r ? " " : "", launch->node_of[r],
-                                 launch->local_of[r]);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d:%d", r ? " " : "", launch->node_of[r], launch->local_of[r]);
     return text;
 }
 
@@ -49,8 +48,7 @@ static void test_map(void)
     is_text(map_text("b a b a b", 0, &launch), "0:0 1:0 0:1 1:1 0:2", "cyclic, numbered by first appearance");
     is_int(launch.local_size, 3, "uneven nodes");
     kolo_node_map_free(&launch);
-    is_text(map_text("vm/0 vm/0 vm/2 vm/2", 2, &launch), "0:0 0:1 1:0 1:1",
-            "equal names, apart by the launcher's groups");
+    is_text(map_text("vm/0 vm/0 vm/2 vm/2", 2, &launch), "0:0 0:1 1:0 1:1", "equal names, apart by the launcher's groups");
     kolo_node_map_free(&launch);
     is_text(map_text("a/0 b/0", 0, &launch), "0:0 1:0", "one group, apart by their names");
     kolo_node_map_free(&launch);

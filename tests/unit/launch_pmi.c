@@ -46,8 +46,7 @@ static char reply[KOLO_PMI_LINE];
 
 static const char *ask(int rank, const char *line)
 {
-    if (kolo_pmi_answer(&stores[rank], line, reply) < 0 && !*reply)
-        snprintf(reply, sizeof reply, "error: %s", kolo_error_text());
+    if (kolo_pmi_answer(&stores[rank], line, reply) < 0 && !*reply) snprintf(reply, sizeof reply, "error: %s", kolo_error_text());
     return reply;
 }
 
@@ -65,16 +64,13 @@ static void test_field(void)
 
 static void test_words(void)
 {
-    is_text(ask(0, "cmd=init pmi_version=1 pmi_subversion=1"),
-            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n", "init");
-    is_text(ask(0, "cmd=init pmi_version=2 pmi_subversion=0"),
-            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1\n", "a second version is refused");
+    is_text(ask(0, "cmd=init pmi_version=1 pmi_subversion=1"), "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n", "init");
+    is_text(ask(0, "cmd=init pmi_version=2 pmi_subversion=0"), "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1\n", "a second version is refused");
     is_text(ask(0, "cmd=get_maxes"), "cmd=maxes kvsname_max=64 keylen_max=64 vallen_max=800\n", "get_maxes");
     is_text(ask(0, "cmd=get_appnum"), "cmd=appnum appnum=0\n", "get_appnum");
     is_text(ask(0, "cmd=get_my_kvsname"), "cmd=my_kvsname kvsname=kolo\n", "get_my_kvsname");
     is_text(ask(1, "cmd=get_universe_size"), "cmd=universe_size size=2\n", "get_universe_size");
-    is_text(ask(0, "cmd=publish_name service=s port=p"),
-            "cmd=publish_result info=not_supported rc=-1 msg=not_supported\n", "publish is refused");
+    is_text(ask(0, "cmd=publish_name service=s port=p"), "cmd=publish_result info=not_supported rc=-1 msg=not_supported\n", "publish is refused");
     is_text(ask(0, "mcmd=spawn"), "", "spawn: no answer before its last line");
     is_text(ask(0, "execname=cmd=put"), "", "its lines are no commands");
     is_text(ask(0, "endcmd"), "cmd=spawn_result rc=-1 msg=spawn_is_not_supported\n", "spawn is refused");
@@ -86,19 +82,16 @@ static void test_words(void)
 
 static void test_space(void)
 {
-    is_text(ask(0, "cmd=get kvsname=kolo key=PMI_process_mapping"),
-            "cmd=get_result rc=0 msg=success value=(vector,(0,2,1))\n", "the mapping is there from the start");
-    is_text(ask(0, "cmd=put kvsname=kolo key=bc-0 value=tcp 127.0.0.1:99=x"), "cmd=put_result rc=0 msg=success\n",
-            "put");
-    is_text(ask(1, "cmd=get kvsname=kolo key=bc-0"), "cmd=get_result rc=-1 msg=key_not_found value=unknown\n",
-            "another rank does not see it before a barrier");
+    is_text(ask(0, "cmd=get kvsname=kolo key=PMI_process_mapping"), "cmd=get_result rc=0 msg=success value=(vector,(0,2,1))\n",
+            "the mapping is there from the start");
+    is_text(ask(0, "cmd=put kvsname=kolo key=bc-0 value=tcp 127.0.0.1:99=x"), "cmd=put_result rc=0 msg=success\n", "put");
+    is_text(ask(1, "cmd=get kvsname=kolo key=bc-0"), "cmd=get_result rc=-1 msg=key_not_found value=unknown\n", "another rank does not see it before a barrier");
     is_text(ask(0, "cmd=barrier_in"), "cmd=barrier_out rc=0\n", "barrier");
     ask(1, "cmd=barrier_in");
     is_int(world.fetches, 0, "a barrier alone fetches nothing");
     is_text(ask(1, "cmd=get kvsname=kolo key=bc-0"), "cmd=get_result rc=0 msg=success value=tcp 127.0.0.1:99=x\n",
             "after it the value is there, spaces and all");
-    is_text(ask(0, "cmd=get kvsname=kolo key=bc-0"), "cmd=get_result rc=0 msg=success value=tcp 127.0.0.1:99=x\n",
-            "the rank itself sees it too");
+    is_text(ask(0, "cmd=get kvsname=kolo key=bc-0"), "cmd=get_result rc=0 msg=success value=tcp 127.0.0.1:99=x\n", "the rank itself sees it too");
     int fetches = world.fetches;
     ask(1, "cmd=get kvsname=kolo key=bc-0");
     is_int(world.fetches, fetches, "a known value is not fetched again");
@@ -106,8 +99,7 @@ static void test_space(void)
     ask(0, "cmd=barrier_in");
     ask(1, "cmd=barrier_in");
     ask(1, "cmd=get kvsname=kolo key=later");
-    is_text(ask(1, "cmd=get kvsname=kolo key=bc-0"), "cmd=get_result rc=0 msg=success value=new\n",
-            "a later put replaces");
+    is_text(ask(1, "cmd=get kvsname=kolo key=bc-0"), "cmd=get_result rc=0 msg=success value=new\n", "a later put replaces");
 }
 
 static void test_limits(void)
@@ -120,8 +112,7 @@ static void test_limits(void)
     is_int(strlen(reply), strlen("cmd=get_result rc=0 msg=success value=\n") + KOLO_PMI_VALUE, "comes back whole");
     snprintf(line, sizeof line, "cmd=put kvsname=kolo key=long value=%.*s", KOLO_PMI_VALUE + 1, value);
     is_text(ask(0, line), "cmd=put_result rc=-1 msg=malformed_put\n", "one longer is refused");
-    is_text(ask(0, "cmd=put kvsname=kolo value=x"), "cmd=put_result rc=-1 msg=malformed_put\n",
-            "so is one without a key");
+    is_text(ask(0, "cmd=put kvsname=kolo value=x"), "cmd=put_result rc=-1 msg=malformed_put\n", "so is one without a key");
     int missing = 0;
     for (int i = 0; i < 2000; i++) {
         snprintf(line, sizeof line, "cmd=put kvsname=kolo key=k%d value=%d", i, i * i);

@@ -25,24 +25,23 @@ static kolo_graph *build(const char *name, int64_t classes, bool train)
 }
 
 /* The published file, but for what concerns training. */
-#define CONV(filters, size) \
-    "[convolutional]\nbatch_normalize=1\nfilters=" #filters "\nsize=" #size "\nstride=1\npad=1\nactivation=leaky\n\n"
+#define CONV(filters, size) "[convolutional]\nbatch_normalize=1\nfilters=" #filters "\nsize=" #size "\nstride=1\npad=1\nactivation=leaky\n\n"
 #define PLAIN "[convolutional]\nsize=1\nstride=1\npad=1\nfilters=255\nactivation=linear\n\n"
 #define POOL(stride) "[maxpool]\nsize=2\nstride=" #stride "\n\n"
-#define YOLO(mask) \
+#define YOLO(mask)                                                                                                         \
     "[yolo]\nmask = " mask "\nanchors = 10,14,  23,27,  37,58,  81,82,  135,169,  344,319\nclasses=80\nnum=6\njitter=.3\n" \
     "ignore_thresh = .7\ntruth_thresh = 1\nrandom=1\n\n"
-static const char tiny[] = "[net]\n# Training\nbatch=64\nsubdivisions=2\nwidth=416\nheight=416\nchannels=3\nlearning_rate=0.001\n"
-                           "policy=steps\nsteps=400000,450000\nscales=.1,.1\n\n" CONV(16, 3) POOL(2) CONV(32, 3) POOL(2) CONV(64, 3)
-                               POOL(2) CONV(128, 3) POOL(2) CONV(256, 3) POOL(2) CONV(512, 3) POOL(1) CONV(1024, 3)
-                               "###########\n" CONV(256, 1) CONV(512, 3) PLAIN YOLO("3,4,5") "[route]\nlayers = -4\n\n" CONV(128, 1)
-                                   "[upsample]\nstride=2\n\n[route]\nlayers = -1, 8\n\n" CONV(256, 3) PLAIN YOLO("0,1,2");
+static const char tiny[] =
+    "[net]\n# Training\nbatch=64\nsubdivisions=2\nwidth=416\nheight=416\nchannels=3\nlearning_rate=0.001\n"
+    "policy=steps\nsteps=400000,450000\nscales=.1,.1\n\n" CONV(16, 3) POOL(2) CONV(32, 3) POOL(2) CONV(64, 3) POOL(2) CONV(128, 3) POOL(2) CONV(256, 3) POOL(2)
+        CONV(512, 3) POOL(1) CONV(1024, 3) "###########\n" CONV(256, 1) CONV(512, 3)
+            PLAIN YOLO("3,4,5") "[route]\nlayers = -4\n\n" CONV(128, 1) "[upsample]\nstride=2\n\n[route]\nlayers = -1, 8\n\n" CONV(256, 3) PLAIN YOLO("0,1,2");
 
 static bool same_attributes(const kolo_attributes *a, const kolo_attributes *b)
 {
-    return !memcmp(a->kernel, b->kernel, sizeof a->kernel) && !memcmp(a->stride, b->stride, sizeof a->stride) &&
-           !memcmp(a->pad, b->pad, sizeof a->pad) && a->beyond == b->beyond && a->activation == b->activation &&
-           a->slope == b->slope && !memcmp(a->anchor, b->anchor, sizeof a->anchor) && !memcmp(a->mask, b->mask, sizeof a->mask);
+    return !memcmp(a->kernel, b->kernel, sizeof a->kernel) && !memcmp(a->stride, b->stride, sizeof a->stride) && !memcmp(a->pad, b->pad, sizeof a->pad) &&
+           a->beyond == b->beyond && a->activation == b->activation && a->slope == b->slope && !memcmp(a->anchor, b->anchor, sizeof a->anchor) &&
+           !memcmp(a->mask, b->mask, sizeof a->mask);
 }
 
 static bool same(const kolo_graph *a, const kolo_graph *b)
@@ -51,8 +50,7 @@ static bool same(const kolo_graph *a, const kolo_graph *b)
     for (int64_t t = 0; same && t < a->tensors; t++)
         same = !strcmp(a->tensor[t].name, b->tensor[t].name) && a->tensor[t].rank == b->tensor[t].rank &&
                !memcmp(a->tensor[t].dim, b->tensor[t].dim, (size_t)a->tensor[t].rank * sizeof(int64_t));
-    for (int64_t i = 0; same && i < a->nodes; i++)
-        same = a->node[i].op == b->node[i].op && same_attributes(&a->node[i].a, &b->node[i].a);
+    for (int64_t i = 0; same && i < a->nodes; i++) same = a->node[i].op == b->node[i].op && same_attributes(&a->node[i].a, &b->node[i].a);
     return same;
 }
 
@@ -84,8 +82,7 @@ static void published(void)
     kolo_graph_destroy(&big);
     const kolo_model *m = kolo_model_find(path);
     float mean[4], std[4];
-    ok(m && m->height == 416 && m->classes == 80 && m->task == KOLO_TASK_YOLOV3 && kolo_model_pixels(m, mean, std) && mean[0] == 0 &&
-           std[2] == 1,
+    ok(m && m->height == 416 && m->classes == 80 && m->task == KOLO_TASK_YOLOV3 && kolo_model_pixels(m, mean, std) && mean[0] == 0 && std[2] == 1,
        "the file says 416 pixels from 0 to 1, and boxes of 80 classes");
 }
 
@@ -124,7 +121,7 @@ static void refused(const char *what, const char *word, const char *format, ...)
 static void bad_files(void)
 {
     const char *const net = "[net]\nwidth=32\nheight=32\n", *const conv = "[convolutional]\nfilters=21\nsize=1\nactivation=linear\n",
-               *const yolo = "[yolo]\nanchors=1,2,3,4,5,6\nclasses=2\n";
+                      *const yolo = "[yolo]\nanchors=1,2,3,4,5,6\nclasses=2\n";
     refused("an empty file", "[net]", "\n# nothing\n");
     refused("another beginning", ":1:", "%s", conv);
     refused("no section", "neither [section] nor key=value", "%swords\n", net);
@@ -147,12 +144,11 @@ static void bad_files(void)
     refused("one anchor thrice", "mask=0,0,0", "%s%s%smask=0,0,0\n", net, conv, yolo);
     refused("other anchors than the first's", ":17: [yolo] anchors=1,2,3,4,5,7", "%s%s%smask=0,1,2\n%s[yolo]\nanchors=1,2,3,4,5,7\nclasses=2\nmask=0,1,2\n",
             net, conv, yolo, conv);
-    refused("other classes than the first's", ":18: [yolo] classes=3", "%s%s%smask=0,1,2\n%s[yolo]\nanchors=1,2,3,4,5,6\nclasses=3\nmask=0,1,2\n", net,
-            conv, yolo, conv);
+    refused("other classes than the first's", ":18: [yolo] classes=3", "%s%s%smask=0,1,2\n%s[yolo]\nanchors=1,2,3,4,5,6\nclasses=3\nmask=0,1,2\n", net, conv,
+            yolo, conv);
     refused("an odd number of anchors' sides", "a width and a height", "%s%s[yolo]\nclasses=2\nmask=0,1,2\nanchors=1,2,3,4,5,6,7\n", net, conv);
     refused("another threshold", "ignore_thresh=.5", "%s%s%smask=0,1,2\nignore_thresh=.5\n", net, conv, yolo);
-    refused("a head that is none", "no head", "%s%s[maxpool]\nsize=2\nstride=2\n%smask=0,1,2\n", net,
-            "[convolutional]\nfilters=8\nactivation=linear\n", yolo);
+    refused("a head that is none", "no head", "%s%s[maxpool]\nsize=2\nstride=2\n%smask=0,1,2\n", net, "[convolutional]\nfilters=8\nactivation=linear\n", yolo);
     const kolo_model_config config = {.rows = 1, .std = {1, 1, 1, 1}};
     kolo_graph *g;
     ok(kolo_model_graph(&g, "/nonexistent/x.cfg", &config) < 0 && strstr(kolo_error_text(), "/nonexistent/x.cfg"), "a file that is not there: %s",

@@ -3,10 +3,7 @@
 #include "models/models.h"
 #include "tap.h"
 
-static kolo_model_config usual(bool train)
-{
-    return (kolo_model_config){.rows = 2, .std = {1, 1, 1, 1}, .train = train, .dtype = KOLO_F32};
-}
+static kolo_model_config usual(bool train) { return (kolo_model_config){.rows = 2, .std = {1, 1, 1, 1}, .train = train, .dtype = KOLO_F32}; }
 
 static kolo_graph *build(const char *name, const kolo_model_config *config)
 {
@@ -27,8 +24,7 @@ static int disorders(const kolo_graph *g)
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
         const kolo_op_info *info = &kolo_op_table[n->op];
-        wrong +=
-            n->n_in < info->min_in || n->n_in > info->max_in || n->n_out < info->min_out || n->n_out > info->max_out;
+        wrong += n->n_in < info->min_in || n->n_in > info->max_in || n->n_out < info->min_out || n->n_out > info->max_out;
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0) wrong += n->in[k] >= g->tensors || !made[n->in[k]];
         for (int k = 0; k < n->n_out; k++) {
@@ -100,8 +96,8 @@ static void structure(const kolo_model *model, enum kolo_dtype dtype)
     config.train = false;
     g = build(model->name, &config);
     is_int(disorders(g), 0, "%s %s: the evaluation graph is in order", model->name, type);
-    ok(g->grad == NULL && !count_ops(g, KOLO_OP_norm_apply) && !count_ops(g, KOLO_OP_norm_stats),
-       "%s %s: and has neither gradients nor batch statistics", model->name, type);
+    ok(g->grad == NULL && !count_ops(g, KOLO_OP_norm_apply) && !count_ops(g, KOLO_OP_norm_stats), "%s %s: and has neither gradients nor batch statistics",
+       model->name, type);
     kolo_graph_destroy(&g);
 }
 
@@ -172,13 +168,11 @@ static void initialised(void)
     kolo_graph_destroy(&g);
     config.zero_init_residual = true;
     g = build("resnet50", &config);
-    ok(constant(g, "layer1.0.bn3.weight") == 0 && constant(g, "layer1.0.bn2.weight") == 1 &&
-           constant(g, "layer1.0.downsample.1.weight") == 1,
+    ok(constant(g, "layer1.0.bn3.weight") == 0 && constant(g, "layer1.0.bn2.weight") == 1 && constant(g, "layer1.0.downsample.1.weight") == 1,
        "zero_init_residual: only the last norm of a block starts at 0");
     kolo_graph_destroy(&g);
     g = build("resnet18", &config);
-    ok(constant(g, "layer1.0.bn2.weight") == 0 && constant(g, "layer1.0.bn1.weight") == 1,
-       "which is bn2 in a basic block");
+    ok(constant(g, "layer1.0.bn2.weight") == 0 && constant(g, "layer1.0.bn1.weight") == 1, "which is bn2 in a basic block");
     kolo_graph_destroy(&g);
     g = build("resnet20", &config);
     drawn(g, "conv1.weight", false, sqrt(2. / 27));

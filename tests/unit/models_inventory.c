@@ -23,8 +23,7 @@ static const kolo_model *known(const char *entry, char *name, size_t size, const
 
 static kolo_graph *build(const char *name, const char *shortcut, int64_t classes, bool train)
 {
-    kolo_model_config config = {
-        .rows = 2, .classes = classes, .shortcut = shortcut, .std = {1, 1, 1, 1}, .train = train, .dtype = KOLO_F32};
+    kolo_model_config config = {.rows = 2, .classes = classes, .shortcut = shortcut, .std = {1, 1, 1, 1}, .train = train, .dtype = KOLO_F32};
     kolo_graph *g = NULL;
     if (kolo_model_graph(&g, name, &config) < 0) diag("%s: %s", name, kolo_error_text());
     return g;
@@ -65,8 +64,7 @@ static void counts(const cJSON *entry)
 static int same_shape(const kolo_tensor *tensor, const cJSON *shape)
 {
     int same = tensor->rank == cJSON_GetArraySize(shape);
-    for (int i = 0; same && i < tensor->rank; i++)
-        same = tensor->dim[i] == (int64_t)cJSON_GetArrayItem(shape, i)->valuedouble;
+    for (int i = 0; same && i < tensor->rank; i++) same = tensor->dim[i] == (int64_t)cJSON_GetArrayItem(shape, i)->valuedouble;
     return same;
 }
 
@@ -78,8 +76,7 @@ static void state_dict(const cJSON *names)
     char name[64];
     const char *shortcut;
     if (!known(names->string, name, sizeof name, &shortcut)) return;
-    const cJSON *entry =
-        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(inventory, "models"), names->string);
+    const cJSON *entry = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(inventory, "models"), names->string);
     kolo_graph *g = build(name, shortcut, number(entry, "classes"), true);
     if (!g) {
         ok(0, "%s is built", names->string);
@@ -93,15 +90,13 @@ static void state_dict(const cJSON *names)
         if (t >= 0 && same_shape(&g->tensor[t], item)) continue;
         if (!wrong++) diag("%s: %s", item->string, t < 0 ? "is not here" : "has another shape here");
     }
-    for (int64_t t = 0; t < g->tensors; t++)
-        ours += g->tensor[t].role == KOLO_ROLE_PARAM || g->tensor[t].role == KOLO_ROLE_BUFFER;
+    for (int64_t t = 0; t < g->tensors; t++) ours += g->tensor[t].role == KOLO_ROLE_PARAM || g->tensor[t].role == KOLO_ROLE_BUFFER;
     ok(!wrong && ours == theirs, "%s: names and shapes of the state dict", names->string);
     kolo_graph_destroy(&g);
 }
 
 /* golden/models/NAME.json: a gradient for every parameter, a tensor for every activation that fusion leaves */
-static void golden_names(const char *folder, const char *file, const char *name, const char *shortcut,
-                         const char *const *fused)
+static void golden_names(const char *folder, const char *file, const char *name, const char *shortcut, const char *const *fused)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/golden/models/%s", folder, file);

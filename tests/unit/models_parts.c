@@ -55,8 +55,8 @@ static void pool(kolo_backend *backend, int64_t block, bool max, int64_t kernel,
     for (int64_t i = 0; i < n; i++) arrived += (double)got[i];
     back = fmax(back, fabs(sent - arrived) / 100);
     ok(r.g->tensor[y].dim[2] == high && r.g->tensor[y].dim[3] == wide && far < 1e-5 && back < 1e-5,
-       "%s pool %ld, stride %ld, of %ld x %ld, block %ld: %ld x %ld, and back", max ? "max" : "average", (long)kernel, (long)stride, (long)height,
-       (long)width, (long)block, (long)high, (long)wide);
+       "%s pool %ld, stride %ld, of %ld x %ld, block %ld: %ld x %ld, and back", max ? "max" : "average", (long)kernel, (long)stride, (long)height, (long)width,
+       (long)block, (long)high, (long)wide);
     free(in), free(out), free(d), free(want), free(got);
     rig_close(&r);
 }

@@ -41,8 +41,7 @@ static double formula(const float *x, const float *table, int64_t n, int64_t c, 
         const int64_t a = top + t / M, b = left + t % M, p = (a + shift[0]) % H, q = (b + shift[1]) % W;
         double s = 0;
         for (int64_t k = 0; k < DEPTH; k++)
-            s += (double)x[((n * 3 * C + head * DEPTH + k) * H + h) * W + w] *
-                 (double)x[((n * 3 * C + C + head * DEPTH + k) * H + p) * W + q];
+            s += (double)x[((n * 3 * C + head * DEPTH + k) * H + h) * W + w] * (double)x[((n * 3 * C + C + head * DEPTH + k) * H + p) * W + q];
         s = s / sqrt(DEPTH) + (double)table[((i - a + M - 1) * (2 * M - 1) + j - b + M - 1) * HEADS + head];
         if (region(i, H, shift[0]) != region(a, H, shift[0]) || region(j, W, shift[1]) != region(b, W, shift[1])) s -= 100;
         sum += exp(s);

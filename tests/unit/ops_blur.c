@@ -31,8 +31,7 @@ static double expected(const float *x, const float *w, int64_t o, int64_t row, i
     double sum = 0;
     for (int64_t c = 0; c < CHANNELS; c++)
         for (int i = 0; i < 3; i++)
-            for (int k = 0; k < 3; k++)
-                sum += (double)w[((o * CHANNELS + c) * 3 + i) * 3 + k] * blurred(x, c, 2 * row + i - 1, 2 * column + k - 1);
+            for (int k = 0; k < 3; k++) sum += (double)w[((o * CHANNELS + c) * 3 + i) * 3 + k] * blurred(x, c, 2 * row + i - 1, 2 * column + k - 1);
     return sum;
 }
 
@@ -55,8 +54,7 @@ static void check_values(kolo_backend *backend, int64_t block)
     rig_get(&r, out, y);
     for (int64_t o = 0; o < OUT; o++)
         for (int64_t row = 0; row < 4; row++)
-            for (int64_t column = 0; column < 3; column++)
-                worst = fmax(worst, fabs((double)y[(o * 4 + row) * 3 + column] - expected(x, w, o, row, column)));
+            for (int64_t column = 0; column < 3; column++) worst = fmax(worst, fabs((double)y[(o * 4 + row) * 3 + column] - expected(x, w, o, row, column)));
     ok(worst < 1e-5, "blocks of %d channels: 1 2 1 both ways, then the convolution (%.1g off)", (int)block, worst);
     rig_close(&r);
 }

@@ -34,8 +34,7 @@ static void fill_inputs(rig *r)
         int64_t n = kolo_tensor_count(x);
         float *v = malloc((size_t)n * sizeof *v);
         double scale = x->role == KOLO_ROLE_PARAM && x->rank > 1 ? 0.2 : 1;
-        golden_fill(x->name, 3, x->rank == 1 && golden_ends(x->name, "weight") ? 1 : 0,
-                    x->rank == 1 ? 0.4 : scale * golden_unit, v, n);
+        golden_fill(x->name, 3, x->rank == 1 && golden_ends(x->name, "weight") ? 1 : 0, x->rank == 1 ? 0.4 : scale * golden_unit, v, n);
         rig_set(r, t, v);
         free(v);
     }
@@ -101,15 +100,14 @@ static void test_in_place(kolo_backend *b)
         for (int i = 0; i < 4; i++)
             for (int norm_only = 0; norm_only < 2; norm_only++) {
                 const char *which = "";
-                rig apart = open_all(b, (enum kolo_dtype)dtype, blocks[i], 3, norm_only),
-                    over = open_all(b, (enum kolo_dtype)dtype, blocks[i], 3, norm_only);
+                rig apart = open_all(b, (enum kolo_dtype)dtype, blocks[i], 3, norm_only), over = open_all(b, (enum kolo_dtype)dtype, blocks[i], 3, norm_only);
                 over.in_place = true;
                 rig_run(&apart);
                 rig_run(&over);
-                ok(rig_same_bits(&apart, &over, &which), "%s %s%s: in place, the same bits %s",
-                   kolo_dtype_name((enum kolo_dtype)dtype), block_name[i], norm_only ? ", norm" : "", which);
-                ok(rig_padding_is_zero(&apart), "%s %s%s: the padding is zero", kolo_dtype_name((enum kolo_dtype)dtype),
-                   block_name[i], norm_only ? ", norm" : "");
+                ok(rig_same_bits(&apart, &over, &which), "%s %s%s: in place, the same bits %s", kolo_dtype_name((enum kolo_dtype)dtype), block_name[i],
+                   norm_only ? ", norm" : "", which);
+                ok(rig_padding_is_zero(&apart), "%s %s%s: the padding is zero", kolo_dtype_name((enum kolo_dtype)dtype), block_name[i],
+                   norm_only ? ", norm" : "");
                 rig_close(&apart);
                 rig_close(&over);
             }
@@ -120,13 +118,11 @@ static void test_threads(void)
     kolo_backend *one = rig_backend(1), *two = rig_backend(2), *three = rig_backend(3);
     for (int i = 0; i < 4; i++) {
         const char *which = "";
-        rig a = open_all(one, KOLO_F32, blocks[i], 5, true), b = open_all(two, KOLO_F32, blocks[i], 5, true),
-            c = open_all(three, KOLO_F32, blocks[i], 5, true);
+        rig a = open_all(one, KOLO_F32, blocks[i], 5, true), b = open_all(two, KOLO_F32, blocks[i], 5, true), c = open_all(three, KOLO_F32, blocks[i], 5, true);
         rig_run(&a);
         rig_run(&b);
         rig_run(&c);
-        ok(rig_same_bits(&a, &b, &which) && rig_same_bits(&a, &c, &which), "%s: norm with 1, 2 and 3 threads, the same bits %s",
-           block_name[i], which);
+        ok(rig_same_bits(&a, &b, &which) && rig_same_bits(&a, &c, &which), "%s: norm with 1, 2 and 3 threads, the same bits %s", block_name[i], which);
         rig_close(&a);
         rig_close(&b);
         rig_close(&c);
@@ -153,8 +149,7 @@ static void test_valid(kolo_backend *b)
     enum { ROWS = 6 };
     for (int i = 0; i < 4; i++)
         for (int valid = 0; valid <= ROWS; valid += valid == 1 ? ROWS - 2 : 1) {
-            rig r = open_all(b, KOLO_F32, blocks[i], ROWS, true),
-                small = open_all(b, KOLO_F32, blocks[i], valid ? valid : 1, true);
+            rig r = open_all(b, KOLO_F32, blocks[i], ROWS, true), small = open_all(b, KOLO_F32, blocks[i], valid ? valid : 1, true);
             int x = kolo_graph_find(r.g, "x"), dy = kolo_graph_find(r.g, "dy");
             r.step.valid[0] = valid;
             size_t row = r.layout[x].bytes / ROWS; /* whatever lies in invalid rows, NaN too, is not read */
@@ -172,11 +167,9 @@ static void test_valid(kolo_backend *b)
                 if (r.g->node[k].op == KOLO_OP_norm_apply) apply = &r.g->node[k];
                 if (r.g->node[k].op == KOLO_OP_norm_grad_apply) grad = &r.g->node[k];
             }
-            for (size_t k = (size_t)valid * row; k < ROWS * row; k++)
-                zero &= !((char *)r.buffer[apply->out[0]])[k] && !((char *)r.buffer[grad->out[0]])[k];
+            for (size_t k = (size_t)valid * row; k < ROWS * row; k++) zero &= !((char *)r.buffer[apply->out[0]])[k] && !((char *)r.buffer[grad->out[0]])[k];
             float flag = ((float *)r.buffer[apply->out[1]])[2 * 20];
-            ok(equal && zero && flag == (valid ? 1 : 0), "%s: norm with %d of %d rows valid is norm of %d rows",
-               block_name[i], valid, ROWS, valid);
+            ok(equal && zero && flag == (valid ? 1 : 0), "%s: norm with %d of %d rows valid is norm of %d rows", block_name[i], valid, ROWS, valid);
             rig_close(&r);
             rig_close(&small);
         }
@@ -209,8 +202,7 @@ static void test_bf16(kolo_backend *b)
     }
     is_int(bad, 0, "bf16 -> f32 -> bf16 is the identity (a NaN becomes quiet)");
     ok(kolo_to_bf16(1.00390625f) == 0x3F80 && kolo_to_bf16(1.01171875f) == 0x3F82, "ties go to even");
-    ok(isnan(kolo_from_bf16(kolo_to_bf16(kolo_bits_float(0x7F800001)))),
-       "a NaN whose payload would be cut stays a NaN");
+    ok(isnan(kolo_from_bf16(kolo_to_bf16(kolo_bits_float(0x7F800001)))), "a NaN whose payload would be cut stays a NaN");
 }
 
 static void test_cross_entropy(kolo_backend *b)
@@ -242,8 +234,7 @@ static void test_cross_entropy(kolo_backend *b)
         top[0] += before < 1;
         top[1] += before < 5;
     }
-    ok(metric[1] == (float)top[0] && metric[2] == (float)top[1] && metric[3] == 5,
-       "top-1, top-5 and rows are counted over valid rows");
+    ok(metric[1] == (float)top[0] && metric[2] == (float)top[1] && metric[3] == 5, "top-1, top-5 and rows are counted over valid rows");
     double worst = 0;
     for (int i = 0; i < 5 * C; i++) { /* the loss of 10 rows is a mean, hence / 10 */
         float was = logit[i];
@@ -311,8 +302,7 @@ static void test_choices(void)
 {
     int64_t block[4];
     char *made = choices_of(NULL, NULL, false, &block[0]), *again = choices_of(made, NULL, false, &block[1]);
-    ok(lines(made) >= 1 && block[0] == block[1], "a second process takes the choices of the first (%d of them)",
-       lines(made));
+    ok(lines(made) >= 1 && block[0] == block[1], "a second process takes the choices of the first (%d of them)", lines(made));
     int missing = 0;
     char *rest = again;
     for (char *line; (line = strsep(&rest, "\n"));) missing += !strstr(made, line);
@@ -327,8 +317,7 @@ static void test_choices(void)
     int kept = lines(text);
     char *second = choices_of(NULL, path, false, &block[3]), *after = NULL;
     rig_check(kolo_file_read(path, &after, NULL), "cache");
-    ok(kept == lines(first) && !strcmp(text, after) && block[2] == block[3],
-       "the cache file keeps %d choices and is not timed again", kept);
+    ok(kept == lines(first) && !strcmp(text, after) && block[2] == block[3], "the cache file keeps %d choices and is not timed again", kept);
     unlink(path);
     free(made);
     free(again);
@@ -346,13 +335,11 @@ static void test_refusals(void)
 {
     kolo_backend *b = NULL;
     kolo_backend_config config = {.threads = 2};
-    is_int(kolo_backend_create(&b, "tpu", &config), KOLO_ECONFIG, "an unknown backend is refused: %s",
-           kolo_error_text());
+    is_int(kolo_backend_create(&b, "tpu", &config), KOLO_ECONFIG, "an unknown backend is refused: %s", kolo_error_text());
     ok(!b, "and none is made");
     config.threads = 0;
     is_int(kolo_backend_create(&b, "cpu", &config), KOLO_ECONFIG, "no threads are refused: %s", kolo_error_text());
-    ok(!strncmp(kolo_backend_version("cpu"), "oneDNN ", 7), "the library has a version: %s",
-       kolo_backend_version("cpu"));
+    ok(!strncmp(kolo_backend_version("cpu"), "oneDNN ", 7), "the library has a version: %s", kolo_backend_version("cpu"));
 }
 
 /* Weights go to the backend's layout and back unchanged, padding and all. */
@@ -370,8 +357,7 @@ static void test_canonical(kolo_backend *b)
             rig_get(&r, t, w);
             bad += memcmp(v, w, (size_t)n * sizeof *v) != 0;
             double sum = 0, want = 0;
-            for (size_t k = 0; k < r.layout[t].bytes / 4; k++)
-                sum += (double)((float *)r.buffer[t])[k] * (double)((float *)r.buffer[t])[k];
+            for (size_t k = 0; k < r.layout[t].bytes / 4; k++) sum += (double)((float *)r.buffer[t])[k] * (double)((float *)r.buffer[t])[k];
             for (int64_t k = 0; k < n; k++) want += (double)v[k] * (double)v[k];
             bad += fabs(sum - want) > 1e-9 * want; /* what is beside the elements is zero */
             free(v);

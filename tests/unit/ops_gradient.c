@@ -76,8 +76,7 @@ static void check(net *n, double h, double tolerance)
     rig_layout(&n->r);
     for (int t = 0; t < (int)g->tensors; t++)
         if (g->tensor[t].producer < 0 && kolo_tensor_count(&g->tensor[t]) > 0)
-            fill(n, t, g->tensor[t].rank == 1 && golden_ends(g->tensor[t].name, "weight") ? 1 : 0,
-                 g->tensor[t].rank == 1 ? 0.3 : golden_unit);
+            fill(n, t, g->tensor[t].rank == 1 && golden_ends(g->tensor[t].name, "weight") ? 1 : 0, g->tensor[t].rank == 1 ? 0.3 : golden_unit);
     rig_run(&n->r);
     double worst = 0;
     int checked = 0;
@@ -87,8 +86,7 @@ static void check(net *n, double h, double tolerance)
         if (w > worst) worst = w;
         checked++;
     }
-    ok(checked > 0 && worst < tolerance, "%s: %d gradients, worst %.2g of their rms (allowed %.2g)", n->name, checked,
-       worst, tolerance);
+    ok(checked > 0 && worst < tolerance, "%s: %d gradients, worst %.2g of their rms (allowed %.2g)", n->name, checked, worst, tolerance);
     free(n->weight_of_y);
     rig_close(&n->r);
 }
@@ -103,22 +101,12 @@ static net open_net(const char *name)
     return n;
 }
 
-static int map(net *n, int64_t rows, int64_t c, int64_t h, int64_t w)
-{
-    return rig_input(&n->r, "x", 4, (const int64_t[]){rows, c, h, w});
-}
+static int map(net *n, int64_t rows, int64_t c, int64_t h, int64_t w) { return rig_input(&n->r, "x", 4, (const int64_t[]){rows, c, h, w}); }
 
-static void conv(const char *name, int64_t in, int64_t out, int64_t k, int64_t stride, int64_t pad, int64_t groups,
-                 bool bias)
+static void conv(const char *name, int64_t in, int64_t out, int64_t k, int64_t stride, int64_t pad, int64_t groups, bool bias)
 {
     net n = open_net(name);
-    kolo_conv_spec s = {.out = out,
-                        .kernel = {k, k},
-                        .stride = {stride, stride},
-                        .pad = {pad, pad},
-                        .groups = groups,
-                        .bias = bias,
-                        .weight = rig_init};
+    kolo_conv_spec s = {.out = out, .kernel = {k, k}, .stride = {stride, stride}, .pad = {pad, pad}, .groups = groups, .bias = bias, .weight = rig_init};
     n.y = kolo_conv(n.r.g, "c", map(&n, 3, in, 9, 11), &s);
     check(&n, 0.05, 2e-4);
 }
@@ -154,8 +142,7 @@ static void moves(void)
     check(&n, 0.5, 2e-4);
     n = open_net("concat of three, slice");
     kolo_graph *g = n.r.g;
-    int x = map(&n, 2, 5, 4, 7), z = rig_input(&n.r, "z", 4, (const int64_t[]){2, 14, 4, 7}),
-        c = kolo_concat(g, "c", 3, (const int[]){x, z, x});
+    int x = map(&n, 2, 5, 4, 7), z = rig_input(&n.r, "z", 4, (const int64_t[]){2, 14, 4, 7}), c = kolo_concat(g, "c", 3, (const int[]){x, z, x});
     n.y = kolo_slice_channels(g, "y", c, 3, 18);
     check(&n, 0.5, 2e-4);
     n = open_net("concat and slice of rows");

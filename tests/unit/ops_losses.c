@@ -149,8 +149,8 @@ static void test_arc(kolo_backend *b, enum kolo_dtype dtype)
         worst = fmax(worst, fabs(want * scale - (double)out[i]));
         worst_grad = fmax(worst_grad, fabs(slope * scale * (double)d[i] - (double)dx[i]));
     }
-    ok(worst < allowed * scale && worst_grad < allowed * scale * 4, "%s: margin of the own class, and its slope (%.2g, %.2g)",
-       kolo_dtype_name(dtype), worst, worst_grad);
+    ok(worst < allowed * scale && worst_grad < allowed * scale * 4, "%s: margin of the own class, and its slope (%.2g, %.2g)", kolo_dtype_name(dtype), worst,
+       worst_grad);
     rig_close(&r);
 }
 
@@ -195,8 +195,8 @@ static void test_cosine(kolo_backend *b, enum kolo_dtype dtype)
         }
     for (int i = 0; i < N * F; i++) far[0] = fmax(far[0], fabs(gx[i] - (double)dx[i]));
     for (int i = 0; i < C * F; i++) far[1] = fmax(far[1], fabs(gw[i] - (double)dw[i]));
-    ok(worst < allowed && far[0] < allowed && far[1] < 20 * allowed, "%s: cosines and their gradients (%.2g, %.2g, %.2g)",
-       kolo_dtype_name(dtype), worst, far[0], far[1]);
+    ok(worst < allowed && far[0] < allowed && far[1] < 20 * allowed, "%s: cosines and their gradients (%.2g, %.2g, %.2g)", kolo_dtype_name(dtype), worst,
+       far[0], far[1]);
     rig_close(&r);
 }
 

@@ -157,8 +157,7 @@ static void test_activations(void)
         worst[2] = fmax(worst[2], fabs((double)kolo_activation1(KOLO_TANH, 0, x) - tanh(wide)) / fmax(fabs(tanh(wide)), 1e-9));
     }
     ok(worst[0] < 6e-7, "GELU within %.2g of itself, or of 0.01", worst[0]);
-    ok(worst[1] < 2.4e-7 && worst[2] < 2.4e-7, "sigmoid and tanh within two units of the last place (%.2g, %.2g)", worst[1],
-       worst[2]);
+    ok(worst[1] < 2.4e-7 && worst[2] < 2.4e-7, "sigmoid and tanh within two units of the last place (%.2g, %.2g)", worst[1], worst[2]);
     static const float odd[] = {NAN, INFINITY, -1e30f, 1e30f, 0.0f};
     bool nan = true, finite = true;
     for (int kind = KOLO_GELU; kind <= KOLO_TANH; kind++) {

@@ -4,8 +4,7 @@
 #include "ops/yolox.h"
 
 enum { ROWS = 3, BOXES = 4, CLASSES = 3 };
-static const float anchors[9][2] = {{6, 8},   {10, 14}, {14, 10}, {20, 30}, {30, 20},
-                                    {36, 40}, {48, 40}, {40, 56}, {60, 60}};
+static const float anchors[9][2] = {{6, 8}, {10, 14}, {14, 10}, {20, 30}, {30, 20}, {36, 40}, {48, 40}, {40, 56}, {60, 60}};
 static const int32_t masks[3][3] = {{0, 1, 2}, {3, 4, 5}, {6, 7, 8}};
 static const int counts[ROWS] = {3, 0, 2};
 static const float boxes[ROWS][BOXES][5] = {
@@ -19,12 +18,9 @@ typedef struct kind {
     bool yolox, centre, l1;
     enum kolo_overlap overlap;
 } kind;
-static const kind kinds[] = {{"YOLOX", true, true, false, KOLO_OVERLAP_IOU},
-                             {"YOLOX with L1", true, true, true, KOLO_OVERLAP_IOU},
-                             {"YOLOX 0.3.0", true, false, true, KOLO_OVERLAP_IOU},
-                             {"YOLOX by GIoU", true, true, false, KOLO_OVERLAP_GIOU},
-                             {"YOLOX by DIoU", true, true, false, KOLO_OVERLAP_DIOU},
-                             {"YOLOv3", false, false, false, KOLO_OVERLAP_IOU}};
+static const kind kinds[] = {{"YOLOX", true, true, false, KOLO_OVERLAP_IOU},          {"YOLOX with L1", true, true, true, KOLO_OVERLAP_IOU},
+                             {"YOLOX 0.3.0", true, false, true, KOLO_OVERLAP_IOU},    {"YOLOX by GIoU", true, true, false, KOLO_OVERLAP_GIOU},
+                             {"YOLOX by DIoU", true, true, false, KOLO_OVERLAP_DIOU}, {"YOLOv3", false, false, false, KOLO_OVERLAP_IOU}};
 
 static detect_rig open_masks(const kind *k, kolo_backend *backend, enum kolo_dtype dtype, int64_t block, const int32_t mask[3][3])
 {
@@ -37,10 +33,7 @@ static detect_rig open_masks(const kind *k, kolo_backend *backend, enum kolo_dty
     return d;
 }
 
-static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtype dtype, int64_t block)
-{
-    return open_masks(k, backend, dtype, block, masks);
-}
+static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtype dtype, int64_t block) { return open_masks(k, backend, dtype, block, masks); }
 
 static float *numbers(const detect_rig *d, int i)
 {
@@ -123,8 +116,7 @@ static void check_gradient(const kind *k, kolo_backend *backend)
     set_numbers(&d);
     rig_run(&d.rig);
     for (int i = 0; i < DETECT_HEADS; i++) worst = fmax(worst, differences(&d, i, &moved));
-    ok(worst < 3e-3 && moved > 250, "%s: %d elements of the gradient agree with differences (%.1g off)", k->name, moved,
-       worst);
+    ok(worst < 3e-3 && moved > 250, "%s: %d elements of the gradient agree with differences (%.1g off)", k->name, moved, worst);
     rig_close(&d.rig);
 }
 
@@ -172,8 +164,7 @@ static void check_half(const kind *k, kolo_backend *backend)
         rig_get(&d.rig, d.metrics, metrics[pass]);
         rig_close(&d.rig);
     }
-    ok(!memcmp(metrics[0], metrics[1], sizeof metrics[0]), "%s: heads in bf16 have the loss of the same numbers in f32",
-       k->name);
+    ok(!memcmp(metrics[0], metrics[1], sizeof metrics[0]), "%s: heads in bf16 have the loss of the same numbers in f32", k->name);
 }
 
 static void check_labels(kolo_backend *backend)
@@ -222,8 +213,7 @@ static void check_yolov3(kolo_backend *backend)
     float *g = detect_gradient(&d, 1);
     const int64_t cells = 16, at = 1 * 4 + 2;
     const double weight = 2 - 20.0 * 28 / (64 * 64), third = 1.0 / ROWS;
-    is_near(g[0 * cells + at], third * weight * (0.5 - (41 / 16.0 - 2)), 1e-7,
-            "YOLOv3: x of the cell that holds the centre");
+    is_near(g[0 * cells + at], third * weight * (0.5 - (41 / 16.0 - 2)), 1e-7, "YOLOv3: x of the cell that holds the centre");
     is_near(g[3 * cells + at], third * weight * -log(28 / 30.0), 1e-7, "h beside its anchor's");
     is_near(g[4 * cells + at], third * -0.5, 1e-7, "an object there");
     is_near(g[(5 + 2) * cells + at], third * -0.5, 1e-7, "of its class");
@@ -249,8 +239,22 @@ static const struct figure {
     {KOLO_OVERLAP_DIOU, {0.5, 0.1, -0.2, 0.9}, 1, 4, 16, {90, 20, 26, 58}, 6.985377105275, {-0.316213632847, 0.080607564867, -0.137285125879, -0.454499209089}},
     {KOLO_OVERLAP_CIOU, {0.5, 0.1, -0.2, 0.9}, 1, 4, 16, {90, 20, 26, 58}, 6.985459178643, {-0.316213632847, 0.080607564869, -0.137776603151, -0.454007731810}},
     {KOLO_OVERLAP_GIOU, {-0.4, 0.2, 0.3, -0.6}, 0, 1, 32, {11, 41, 64, 12}, 4.170400938403, {-2.510148556967, 0, -1.092282847381, 2.502175153317}},
-    {KOLO_OVERLAP_DIOU, {-0.4, 0.2, 0.3, -0.6}, 0, 1, 32, {11, 41, 64, 12}, 3.925641115617, {-2.996051180635, -0.132087956164, -0.696636160625, 0.947868428983}},
-    {KOLO_OVERLAP_CIOU, {-0.4, 0.2, 0.3, -0.6}, 0, 1, 32, {11, 41, 64, 12}, 3.927520770023, {-2.996051180401, -0.132087956162, -0.703167801432, 0.954400069612}},
+    {KOLO_OVERLAP_DIOU,
+     {-0.4, 0.2, 0.3, -0.6},
+     0,
+     1,
+     32,
+     {11, 41, 64, 12},
+     3.925641115617,
+     {-2.996051180635, -0.132087956164, -0.696636160625, 0.947868428983}},
+    {KOLO_OVERLAP_CIOU,
+     {-0.4, 0.2, 0.3, -0.6},
+     0,
+     1,
+     32,
+     {11, 41, 64, 12},
+     3.927520770023,
+     {-2.996051180401, -0.132087956162, -0.703167801432, 0.954400069612}},
 };
 
 static void check_torchvision(void)

@@ -33,8 +33,8 @@ static void test_overflow(void)
     const double bad[] = {INFINITY, NAN};
     for (int i = 0; i < 2; i++) {
         kolo_step s = judged(1, 1, 65536, bad[i]);
-        ok(s.skip && s.scaler.scale == 32768 && s.scaler.skipped == 1 && s.scaler.good == 0,
-           "a sum that is %g: the update is left out and the scale halved", bad[i]);
+        ok(s.skip && s.scaler.scale == 32768 && s.scaler.skipped == 1 && s.scaler.good == 0, "a sum that is %g: the update is left out and the scale halved",
+           bad[i]);
         s = judged(1, 0, 128, bad[i]);
         ok(s.skip && s.scaler.scale == 128 && s.scaler.skipped == 1, "a fixed scale stays, the update is left out too");
     }
@@ -72,8 +72,7 @@ static void test_square_sum(void)
         omp_set_num_threads(threads);
         sum[threads - 1] = kolo_square_sum(x, N);
     }
-    ok(sum[0] == sum[1] && sum[0] == sum[2] && fabs(sum[0] - want) < 1e-10 * want,
-       "the sum of squares has the same bits for any threads, and is right");
+    ok(sum[0] == sum[1] && sum[0] == sum[2] && fabs(sum[0] - want) < 1e-10 * want, "the sum of squares has the same bits for any threads, and is right");
     x[N - 1] = NAN;
     ok(isnan(kolo_square_sum(x, N)), "a NaN at the end is found");
     x[N - 1] = 0;
@@ -105,7 +104,8 @@ static void test_updater(void)
     kolo_slice slice[2];
     for (int i = 0; i < 2; i++)
         slice[i] = (kolo_slice){.param = w + i * 16,
-                                .grad = g + i * 16, .rate = 1,
+                                .grad = g + i * 16,
+                                .rate = 1,
                                 .state = {m + i * 16},
                                 .ema = e + i * 16,
                                 .half = half + i * 16,
@@ -129,8 +129,7 @@ static void test_updater(void)
     g[3] = INFINITY;
     kolo_updater_norm(u, g, N, &step);
     kolo_updater_update(u, 0, 2, KOLO_UPDATE, &step);
-    ok(step.skip && step.scaler.scale == 2 && !memcmp(w, was, sizeof w) && !memcmp(e, was, sizeof e),
-       "an infinite gradient changes no weight and no average");
+    ok(step.skip && step.scaler.scale == 2 && !memcmp(w, was, sizeof w) && !memcmp(e, was, sizeof e), "an infinite gradient changes no weight and no average");
     g[3] = large;
     kolo_updater_norm(u, g, N, &step);
     kolo_updater_update(u, 1, 1, KOLO_UPDATE, &step);

@@ -6,12 +6,41 @@
 
 static void test_golden(void)
 {
-    static const char *const names[] = {
-        "sgd",          "sgd_decay", "sgd_momentum",   "sgd_momentum_scaled", "sgd_nesterov", "sgd_dampening",
-        "sgd_matrices", "clip_norm", "clip_norm_idle", "clip_value",          "adam", "adam_decay", "adamw", "adamw_matrices",
-        "rmsprop", "rmsprop_centered", "rmsprop_momentum", "rmsprop_tf", "lars", "lars_all", "lars_clip", "lars_nesterov", "lars_scaled", "lars_tf",
-        "lamb", "lamb_all", "lamb_always", "lamb_plain", "lamb_trust_clip", "novograd", "novograd_averaging", "lookahead_adamw",
-        "lookahead_first_sync", "lookahead_initial", "schedules"};
+    static const char *const names[] = {"sgd",
+                                        "sgd_decay",
+                                        "sgd_momentum",
+                                        "sgd_momentum_scaled",
+                                        "sgd_nesterov",
+                                        "sgd_dampening",
+                                        "sgd_matrices",
+                                        "clip_norm",
+                                        "clip_norm_idle",
+                                        "clip_value",
+                                        "adam",
+                                        "adam_decay",
+                                        "adamw",
+                                        "adamw_matrices",
+                                        "rmsprop",
+                                        "rmsprop_centered",
+                                        "rmsprop_momentum",
+                                        "rmsprop_tf",
+                                        "lars",
+                                        "lars_all",
+                                        "lars_clip",
+                                        "lars_nesterov",
+                                        "lars_scaled",
+                                        "lars_tf",
+                                        "lamb",
+                                        "lamb_all",
+                                        "lamb_always",
+                                        "lamb_plain",
+                                        "lamb_trust_clip",
+                                        "novograd",
+                                        "novograd_averaging",
+                                        "lookahead_adamw",
+                                        "lookahead_first_sync",
+                                        "lookahead_initial",
+                                        "schedules"};
     char folder[4096], path[5000];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/optim/%s.json", golden_folder(folder), names[i]);
@@ -49,8 +78,7 @@ static void test_figures(void)
         }
         double worst = 0;
         for (int i = 0; i < 4; i++) worst = fmax(worst, fabs((double)w[i] - kase[k].want[i]));
-        ok(worst < 5e-7, "three steps%s%s: worst %.2g", k == 1 ? " of Nesterov" : "", k == 2 ? " with dampening" : "",
-           worst);
+        ok(worst < 5e-7, "three steps%s%s: worst %.2g", k == 1 ? " of Nesterov" : "", k == 2 ? " with dampening" : "", worst);
         kolo_options_free(&o);
     }
 }
@@ -70,10 +98,10 @@ static void update_all(int which, int threads, int64_t cut)
     memcpy(e[which], w[which], sizeof e[which]);
     for (int t = 0; t < 3; t++)
         for (int64_t at = 0; at < N; at += cut) {
-            kolo_step step = {
-                .step = t, .lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = .7f, .ema_decay = .99f};
+            kolo_step step = {.step = t, .lr = .1f, .momentum = .9f, .weight_decay = .01f, .clip = .7f, .ema_decay = .99f};
             kolo_slice s = {.param = w[which] + at,
-                            .grad = g + at, .rate = 1,
+                            .grad = g + at,
+                            .rate = 1,
                             .state = {b[which] + at},
                             .ema = e[which] + at,
                             .count = at + cut < N ? cut : N - at,
@@ -88,8 +116,8 @@ static void test_bits(void)
     update_all(0, 1, N);
     for (int threads = 2; threads <= 4; threads++) {
         update_all(1, threads, N);
-        ok(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(b[0], b[1], sizeof b[0]) && !memcmp(e[0], e[1], sizeof e[0]),
-           "%d threads give the bits of one", threads);
+        ok(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(b[0], b[1], sizeof b[0]) && !memcmp(e[0], e[1], sizeof e[0]), "%d threads give the bits of one",
+           threads);
     }
     update_all(1, 2, 7777);
     ok(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(e[0], e[1], sizeof e[0]), "other slices give the same bits");
@@ -123,8 +151,7 @@ static void test_scalars(void)
     kolo_options_default(&o);
     o.ema = .9998;
     o.ema_ramp = 2000;
-    is_near(kolo_ema_decay(&o, 1, 1, 1), .9998 * (1 - exp(-1 / 2000.)), 1e-15,
-            "the average's decay rises from the first update");
+    is_near(kolo_ema_decay(&o, 1, 1, 1), .9998 * (1 - exp(-1 / 2000.)), 1e-15, "the average's decay rises from the first update");
     o.ema_ramp = 0;
     is_near(kolo_ema_decay(&o, 1, 1, 1), .9998, 0, "or is there at once");
     o.warmup = 2;
@@ -217,8 +244,7 @@ static void test_refusals(void)
     kolo_options_default(&o);
     is_int(kolo_optim_check(&o), 0, "the defaults are fine");
     kolo_option_set(&o, "optimizer", "sdg", "test");
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"sgd\""), "a misspelt optimizer: %s",
-       kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"sgd\""), "a misspelt optimizer: %s", kolo_error_text());
     kolo_option_set(&o, "optimizer", "adamw", "test");
     o.trust = .02;
     ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "trust=0.02 is for optimizer=lars"), "an option of another optimizer: %s",
@@ -229,12 +255,10 @@ static void test_refusals(void)
     o.beta2 = -1;
     kolo_option_set(&o, "optimizer", "sgd", "test");
     kolo_option_set(&o, "schedule", "cosin", "test");
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"cosine\""), "a misspelt schedule: %s",
-       kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "\"cosine\""), "a misspelt schedule: %s", kolo_error_text());
     kolo_option_set(&o, "schedule", "multistep", "test");
     kolo_option_set(&o, "milestones", "30,x", "test");
-    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "30,x"), "milestones that are no numbers: %s",
-       kolo_error_text());
+    ok(kolo_optim_check(&o) == KOLO_ECONFIG && strstr(kolo_error_text(), "30,x"), "milestones that are no numbers: %s", kolo_error_text());
     kolo_option_set(&o, "milestones", "30,20", "test");
     is_int(kolo_optim_check(&o), KOLO_ECONFIG, "milestones that fall");
     kolo_option_set(&o, "milestones", "30", "test");

@@ -11,14 +11,8 @@ static kolo_backend *backend;
 
 static kolo_graph *graph_of(const char *model, int64_t rows, int64_t side, int64_t channels, bool train)
 {
-    kolo_model_config c = {.rows = rows,
-                           .height = side,
-                           .width = side,
-                           .channels = channels,
-                           .classes = 10,
-                           .train = train,
-                           .mean = {.5f, .5f, .5f},
-                           .std = {.25f, .25f, .25f}};
+    kolo_model_config c = {
+        .rows = rows, .height = side, .width = side, .channels = channels, .classes = 10, .train = train, .mean = {.5f, .5f, .5f}, .std = {.25f, .25f, .25f}};
     kolo_graph *g = NULL;
     if (kolo_model_graph(&g, model, &c) < 0) diag("%s: %s", model, kolo_error_text());
     return g;
@@ -26,12 +20,8 @@ static kolo_graph *graph_of(const char *model, int64_t rows, int64_t side, int64
 
 static kolo_plan_config config_of(int ranks, int slots)
 {
-    return (kolo_plan_config){.ranks = ranks,
-                              .slots = slots,
-                              .bn = KOLO_bn_local,
-                              .bucket_bytes = 1 << 20,
-                              .optimizer = kolo_optimizer_find("sgd"),
-                              .decay_norms = false};
+    return (kolo_plan_config){
+        .ranks = ranks, .slots = slots, .bn = KOLO_bn_local, .bucket_bytes = 1 << 20, .optimizer = kolo_optimizer_find("sgd"), .decay_norms = false};
 }
 
 static kolo_plan *plan_of(const kolo_graph *g, const kolo_plan_config *c)
@@ -41,10 +31,7 @@ static kolo_plan *plan_of(const kolo_graph *g, const kolo_plan_config *c)
     return p;
 }
 
-static bool allowed(const kolo_plan_config *c)
-{
-    return !c->canonical || c->ranks == 1 || !(c->slots & (c->slots - 1));
-}
+static bool allowed(const kolo_plan_config *c) { return !c->canonical || c->ranks == 1 || !(c->slots & (c->slots - 1)); }
 
 static void test_networks(void)
 {
@@ -80,8 +67,7 @@ static void test_evaluation(void)
     kolo_plan_config c = config_of(1, 2);
     kolo_plan *p = plan_of(train, &c), *q = NULL;
     c.optimizer = NULL;
-    ok(kolo_plan_create(&q, eval, backend, &c, p) == 0 && kolo_plan_check(q) == 0, "an evaluation plan passes: %s",
-       q ? "" : kolo_error_text());
+    ok(kolo_plan_create(&q, eval, backend, &c, p) == 0 && kolo_plan_check(q) == 0, "an evaluation plan passes: %s", q ? "" : kolo_error_text());
     int same = 1, t = kolo_graph_find(eval, "layer2.0.conv1.weight");
     for (int i = 0; q && i < eval->tensors; i++)
         if (eval->tensor[i].role == KOLO_ROLE_PARAM || eval->tensor[i].role == KOLO_ROLE_BUFFER) {
@@ -89,8 +75,7 @@ static void test_evaluation(void)
             same &= q->home[i].arena == p->home[u].arena && q->home[i].offset == p->home[u].offset;
         }
     ok(q && t >= 0 && same, "its parameters live where training keeps them");
-    ok(q && kolo_plan_bytes(q) < q->arena_bytes[KOLO_ARENA_PARAM] + kolo_plan_bytes(q),
-       "shared arenas are not counted again");
+    ok(q && kolo_plan_bytes(q) < q->arena_bytes[KOLO_ARENA_PARAM] + kolo_plan_bytes(q), "shared arenas are not counted again");
     kolo_plan_destroy(&p);
     kolo_plan_destroy(&q);
     kolo_graph_destroy(&train);
@@ -184,9 +169,7 @@ static int64_t action_at(const kolo_plan *p, enum kolo_action_kind kind, int whi
 static int64_t run_of(const kolo_plan *p, enum kolo_op op, int slot)
 {
     for (int64_t i = 0; i < p->actions; i++)
-        if (p->action[i].kind == KOLO_ACTION_RUN && p->action[i].slot == slot &&
-            p->graph->node[p->action[i].node].op == op)
-            return i;
+        if (p->action[i].kind == KOLO_ACTION_RUN && p->action[i].slot == slot && p->graph->node[p->action[i].node].op == op) return i;
     return -1;
 }
 
@@ -271,8 +254,7 @@ static void refuse(const kolo_graph *g, const kolo_plan_config *c, const damage 
     kolo_plan *p = plan_of(g, c);
     int whole = p ? kolo_plan_check(p) : -1, rc = -1;
     if (whole == 0) d->make(p), rc = kolo_plan_check(p);
-    ok(whole == 0 && rc == KOLO_EINTERNAL && strstr(kolo_error_text(), d->says), "%s: %s", d->what,
-       rc < 0 ? kolo_error_text() : "passed");
+    ok(whole == 0 && rc == KOLO_EINTERNAL && strstr(kolo_error_text(), d->says), "%s: %s", d->what, rc < 0 ? kolo_error_text() : "passed");
     kolo_plan_destroy(&p);
 }
 
@@ -323,9 +305,18 @@ static void test_depths(void)
         const char *what, *name[12];
         int depth[12];
     } nets[] = {
-        {"a residual network", {"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer1.0.downsample.0.weight", "layer1.1.bn2.bias", "layer2.0.conv1.weight", "fc.weight", "fc.bias"}, {0, 0, 1, 1, 2, 3, 4, 4}},
-        {"ConvNeXt", {"features.0.0.weight", "features.0.1.weight", "features.1.0.layer_scale", "features.1.0.block.0.weight", "features.1.1.block.5.weight", "features.2.0.weight", "features.2.1.weight", "features.3.0.block.0.weight", "classifier.0.weight", "classifier.2.weight"}, {0, 0, 1, 1, 2, 3, 3, 4, 5, 5}},
-        {"Swin", {"features.0.0.weight", "features.0.2.weight", "features.1.0.norm1.weight", "features.1.0.attn.qkv.weight", "features.1.1.mlp.3.bias", "features.2.reduction.weight", "features.2.norm.weight", "features.3.0.norm1.weight", "norm.weight", "head.weight"}, {0, 0, 1, 1, 2, 3, 3, 4, 5, 5}},
+        {"a residual network",
+         {"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer1.0.downsample.0.weight", "layer1.1.bn2.bias", "layer2.0.conv1.weight", "fc.weight",
+          "fc.bias"},
+         {0, 0, 1, 1, 2, 3, 4, 4}},
+        {"ConvNeXt",
+         {"features.0.0.weight", "features.0.1.weight", "features.1.0.layer_scale", "features.1.0.block.0.weight", "features.1.1.block.5.weight",
+          "features.2.0.weight", "features.2.1.weight", "features.3.0.block.0.weight", "classifier.0.weight", "classifier.2.weight"},
+         {0, 0, 1, 1, 2, 3, 3, 4, 5, 5}},
+        {"Swin",
+         {"features.0.0.weight", "features.0.2.weight", "features.1.0.norm1.weight", "features.1.0.attn.qkv.weight", "features.1.1.mlp.3.bias",
+          "features.2.reduction.weight", "features.2.norm.weight", "features.3.0.norm1.weight", "norm.weight", "head.weight"},
+         {0, 0, 1, 1, 2, 3, 3, 4, 5, 5}},
         {"a network without blocks", {"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight", "fc1.bias"}, {0, 0, 1, 1, 2, 2}},
     };
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
@@ -335,7 +326,8 @@ static void test_depths(void)
         int depth[12], wrong = 0;
         for (; g.tensors < 12 && nets[i].name[g.tensors]; g.tensors++) {
             const char *name = nets[i].name[g.tensors];
-            tensor[g.tensors] = (kolo_tensor){.name = (char *)(uintptr_t)name, .role = KOLO_ROLE_PARAM, .rank = strstr(name, "weight") && !strstr(name, "bn") ? 4 : 1};
+            tensor[g.tensors] =
+                (kolo_tensor){.name = (char *)(uintptr_t)name, .role = KOLO_ROLE_PARAM, .rank = strstr(name, "weight") && !strstr(name, "bn") ? 4 : 1};
             node[g.nodes++] = (kolo_node){.n_in = 1, .in = {(int)g.tensors}};
         }
         int depths = kolo_plan_depths(&g, depth);

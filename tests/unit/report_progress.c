@@ -46,8 +46,7 @@ static void in_a_log(void)
     kolo_progress_phase(p, 0, 0, 10, 100, 32);
     kolo_progress_step(p, 1, 2.5, .1, .25, -1);
     char *text = back();
-    ok(count(text, "\n") == 1 &&
-           strstr(text, "epoch 1/10  step 1/1000  loss 2.5000  lr 0.1  -- img/s  wait 25.0%  ETA --"),
+    ok(count(text, "\n") == 1 && strstr(text, "epoch 1/10  step 1/1000  loss 2.5000  lr 0.1  -- img/s  wait 25.0%  ETA --"),
        "the first step says a line at once: %.90s", text);
     ok(!strchr(text, '\033') && !strchr(text, '\r'), "without control characters");
     free(text);
@@ -56,10 +55,8 @@ static void in_a_log(void)
     kolo_progress_note(p, "step %d: validation", 999);
     kolo_progress_step(p, 1000, 1.5, .05, NAN, -1);
     text = back();
-    ok(count(text, "\n") == 2 && strstr(text, "step 999: validation\n"),
-       "then the interval is kept, and notes are lines of their own");
-    ok(strstr(text, "100%  epoch 10/10  step 1000/1000  loss 1.5000") && strstr(text, "ETA 0:00:00"),
-       "the last step is told");
+    ok(count(text, "\n") == 2 && strstr(text, "step 999: validation\n"), "then the interval is kept, and notes are lines of their own");
+    ok(strstr(text, "100%  epoch 10/10  step 1000/1000  loss 1.5000") && strstr(text, "ETA 0:00:00"), "the last step is told");
     free(text);
     kolo_progress_destroy(&p);
     kolo_options_free(&o);
@@ -94,8 +91,7 @@ static void rate(void)
     text = back();
     double after = 0;
     last = strstr(text, "step 47/");
-    ok(last && sscanf(last, "step 47/100 loss 1.0000 lr 1 %lf img/s", &after) == 1 && fabs(after - got) < 1,
-       "a pause is not training time");
+    ok(last && sscanf(last, "step 47/100 loss 1.0000 lr 1 %lf img/s", &after) == 1 && fabs(after - got) < 1, "a pause is not training time");
     free(text);
     kolo_progress_destroy(&p);
     kolo_options_free(&o);
@@ -126,8 +122,7 @@ static void at_a_terminal(void)
     dup2(saved_stderr, STDERR_FILENO);
     ssize_t n = read(master, text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;
-    ok(strstr(text, "\033[K") && strchr(text, '[') && count(text, "#") == 12 && count(text, "\n") == 0,
-       "one line in place with half a bar of 24");
+    ok(strstr(text, "\033[K") && strchr(text, '[') && count(text, "#") == 12 && count(text, "\n") == 0, "one line in place with half a bar of 24");
     ok(strstr(text, "\033[36m"), "in colour");
     size.ws_col = 40;
     ioctl(slave, TIOCSWINSZ, &size);

@@ -18,8 +18,7 @@ static kolo_ap_found found(int64_t image, int cls, double x, double side, double
 static void coco(void)
 {
     kolo_ap_truth t[3] = {truth(1, 0, 0, 50), truth(1, 0, 100, 20), truth(2, 0, 0, 200)};
-    kolo_ap_found f[5] = {found(1, 0, 0, 50, .9), found(1, 0, 0, 50, .8), found(1, 0, 100, 20, .7),
-                          found(2, 0, 0, 200, .6), found(2, 1, 0, 10, 1)};
+    kolo_ap_found f[5] = {found(1, 0, 0, 50, .9), found(1, 0, 0, 50, .8), found(1, 0, 100, 20, .7), found(2, 0, 0, 200, .6), found(2, 1, 0, 10, 1)};
     kolo_ap ap;
     is_int(kolo_ap_coco(&ap, t, 3, f, 5, 2), 0, "three truths, a second box on one of them");
     /* recalls 1/3 at 1, 2/3 at 2/3 -> 3/4 from the right, 1 at 3/4 */
@@ -47,8 +46,7 @@ static void coco(void)
 static void voc(void)
 {
     kolo_ap_truth t[4] = {truth(1, 0, 0, 10), truth(1, 0, 20, 10), truth(2, 0, 0, 10), truth(2, 1, 0, 10)};
-    kolo_ap_found f[5] = {found(1, 0, 0, 10, .9), found(1, 0, 1, 10, .8), found(2, 0, 0, 10, .7),
-                          found(2, 0, 60, 10, .6), found(1, 0, 20, 10, .5)};
+    kolo_ap_found f[5] = {found(1, 0, 0, 10, .9), found(1, 0, 1, 10, .8), found(2, 0, 0, 10, .7), found(2, 0, 60, 10, .6), found(1, 0, 20, 10, .5)};
     double ap[2], mean;
     is_int(kolo_ap_voc(ap, &mean, t, 4, f, 5, 2, .5, false), 0, "VOC of two classes");
     /* right wrong right wrong right: precision 1, 2/3, 3/5 at recalls 1/3, 2/3, 1 */

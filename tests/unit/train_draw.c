@@ -16,8 +16,7 @@ static const char *shown(char *text)
 {
     char *to = text;
     for (int y = 0; y < picture.height; y++) {
-        for (int x = 0; x < picture.width; x++)
-            *to++ = picture.pixels[(size_t)(y * picture.width + x) * (size_t)picture.channels] ? '#' : '.';
+        for (int x = 0; x < picture.width; x++) *to++ = picture.pixels[(size_t)(y * picture.width + x) * (size_t)picture.channels] ? '#' : '.';
         *to++ = '\n';
     }
     *to = 0;
@@ -36,9 +35,7 @@ int main(void)
     is_text(shown(text), "....\n####\n....\n", "a box far beyond the picture is cut off");
     blank(7, 11, 1);
     is_int(kolo_draw_text(&picture, 0, 0, 1, "k4", white), 12, "two letters are twelve pixels wide");
-    is_text(shown(text),
-            "#...#....#.\n#..#....##.\n#.#....#.#.\n##....#..#.\n#.#...#####\n#..#.....#.\n#...#....#.\n",
-            "small letters are drawn as capitals");
+    is_text(shown(text), "#...#....#.\n#..#....##.\n#.#....#.#.\n##....#..#.\n#.#...#####\n#..#.....#.\n#...#....#.\n", "small letters are drawn as capitals");
     is_int(kolo_draw_text(NULL, 0, 0, 2, "caf\xc3\xa9 ~", white), 72, "a letter of two bytes is one; unknown ones count too");
     blank(40, 60, 3);
     kolo_draw_box(&picture, (double[]){10, 20, 50, 38}, 3, "cat .9");

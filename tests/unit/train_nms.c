@@ -3,10 +3,7 @@
 #include "tap.h"
 #include "train/nms.h"
 
-static kolo_found at(double x, double width, double score, int cls)
-{
-    return (kolo_found){.box = {x, 0, x + width, 10}, .score = score, .cls = cls};
-}
+static kolo_found at(double x, double width, double score, int cls) { return (kolo_found){.box = {x, 0, x + width, 10}, .score = score, .cls = cls}; }
 
 static double angle(const double *a) { return atan((a[2] - a[0]) / (a[3] - a[1])); }
 
@@ -27,10 +24,7 @@ static double value(enum kolo_overlap kind, const double *a, const double *b, do
 /* Each derivative of each kind beside a difference. */
 static void check_gradient(enum kolo_overlap kind, const char *name)
 {
-    static const double pairs[][8] = {{0, 0, 10, 8, 3, 2, 14, 9},
-                                      {3, 2, 9, 6, 1, 1, 14, 9},
-                                      {0, 0, 10, 8, 20, 3, 25, 21},
-                                      {5, 5, 6, 9, 5.5, 1, 9, 12}};
+    static const double pairs[][8] = {{0, 0, 10, 8, 3, 2, 14, 9}, {3, 2, 9, 6, 1, 1, 14, 9}, {0, 0, 10, 8, 20, 3, 25, 21}, {5, 5, 6, 9, 5.5, 1, 9, 12}};
     double worst = 0;
     for (int p = 0; p < 4; p++) {
         double a[4], grad[4], side[2], alpha = 0, step = 1e-6;

@@ -41,8 +41,8 @@ static int parse_sides(const char *sides, const char *batch, const char *size, k
 
 static void test_sides(void)
 {
-    static const char *const bad[] = {"480", "480-", "480-400", "480-480", "480-500", "0-64", "-64-128", "480-800:", "480-800:0", "480-800:32:0", "480-800:32:10:1",
-                                      "480-800x", "480 -800", "32-99999"};
+    static const char *const bad[] = {"480",      "480-",      "480-400",      "480-480",         "480-500",  "0-64",     "-64-128",
+                                      "480-800:", "480-800:0", "480-800:32:0", "480-800:32:10:1", "480-800x", "480 -800", "32-99999"};
     kolo_phase *p = NULL;
     int n = 0, refusals = 0;
     ok(parse_sides("480-800", "1:64", "", &p, &n) == 0 && n == 2, "drawn sides beside a ramp of batches");
@@ -79,12 +79,11 @@ int main(void)
     is_int(wrong, 0, "whose time is the step");
     free(p);
     ok(parse("2:50,4:200", "0:16,2:24,3:32", &p, &n) == 0 && n == 4, "borders of both ramps: 4 phases");
-    ok(p[1].epoch == 2 && p[1].batch == 50 && p[1].sides.low == 24 && p[2].epoch == 3 && p[2].batch == 50 && p[2].sides.high == 32 &&
-           p[3].epoch == 4 && p[3].batch == 200 && p[3].sides.high == 32,
+    ok(p[1].epoch == 2 && p[1].batch == 50 && p[1].sides.low == 24 && p[2].epoch == 3 && p[2].batch == 50 && p[2].sides.high == 32 && p[3].epoch == 4 &&
+           p[3].batch == 200 && p[3].sides.high == 32,
        "with what holds in each");
     is_int(kolo_phases_lay(p, n, 1050, false), 0, "laid over 1,050 pictures");
-    ok(p[0].steps_per_epoch == 10 && p[1].steps_per_epoch == 21 && p[3].steps_per_epoch == 5 && p[1].step == 20 && p[2].step == 41 &&
-           p[3].step == 62,
+    ok(p[0].steps_per_epoch == 10 && p[1].steps_per_epoch == 21 && p[3].steps_per_epoch == 5 && p[1].step == 20 && p[2].step == 41 && p[3].step == 62,
        "steps of an epoch, first steps");
     for (int64_t s = 0; s < 72; s++) {
         int i = kolo_phase_at(p, n, s, &epoch, &within);

@@ -35,8 +35,7 @@ static void test_folds(void)
     const float high[] = {.97f, .96f, .93f, .5f};
     kolo_pair_scores other = scores_of(4, high, "1100", NULL);
     is_int(kolo_roc_measure(&s, &other, &v), 0, "with development pairs it is measured");
-    ok(v.folds == 1 && v.accuracy == .5,
-       "it takes that of the development pairs, .945, which finds nobody the same (%g)", v.accuracy);
+    ok(v.folds == 1 && v.accuracy == .5, "it takes that of the development pairs, .945, which finds nobody the same (%g)", v.accuracy);
     ok(fabs(v.error - .25) < 1e-12, "the standard error of 2 right of 4 is .5 / 2 (%g)", v.error);
     kolo_pair_scores_free(&other);
     kolo_pair_scores_free(&s);
@@ -86,8 +85,7 @@ static void test_curve(void)
     const char *path = "roc.test.svg";
     char *text = NULL;
     is_int(kolo_roc_write(path, "a<b", &s, &v), 0, "the curve is written");
-    ok(kolo_file_read(path, &text, NULL) == 0 && !strncmp(text, "<svg", 4) && strstr(text, "</svg>") && strstr(text, "a&#60;b"),
-       "as SVG, its title escaped");
+    ok(kolo_file_read(path, &text, NULL) == 0 && !strncmp(text, "<svg", 4) && strstr(text, "</svg>") && strstr(text, "a&#60;b"), "as SVG, its title escaped");
     free(text);
     unlink(path);
     ok(kolo_roc_write("/nowhere/roc.svg", "x", &s, &v) < 0, "a path that cannot be is an error: %s", kolo_error_text());

@@ -30,19 +30,17 @@ typedef struct comm_problem {
     int me, members; /* in the group */
     int root;        /* broadcast, gather, scatter */
     bool in_place;
-    bool shares; /* allreduce: whoever carries it can push (transport/router.h), where the members are of one node. Such a choice has no schedule */
-    bool fixed;  /* the order of sums must be the fixed one, even if the table says order free */
-    int64_t
-        count; /* allreduce, broadcast: elements; reduce_scatter: elements in all; alltoall: elements of every pair where that is
+    bool shares;           /* allreduce: whoever carries it can push (transport/router.h), where the members are of one node. Such a choice has no schedule */
+    bool fixed;            /* the order of sums must be the fixed one, even if the table says order free */
+    int64_t count;         /* allreduce, broadcast: elements; reduce_scatter: elements in all; alltoall: elements of every pair where that is
                               known to be one number on all members, else 0 */
-    const int64_t *counts;         /* [members] reduce_scatter, allgather, gather, scatter: every member's part */
+    const int64_t *counts; /* [members] reduce_scatter, allgather, gather, scatter: every member's part */
     const int64_t *send, *receive; /* [members] alltoall: elements for, and from, every member */
     const int *node_of;            /* [members] node of every member; NULL: all on one */
     size_t width;
-    int radix;       /* k of recursive multiplying, butterfly, knomial; 0: the algorithm's own choice */
-    int64_t segment; /* elements a segment of pipelined algorithms; 0: own choice */
-    const double *
-        links; /* [members][members] GB/s from, to, measured one pair at a time: packed_trees; NULL: unknown. comm_selector_links */
+    int radix;           /* k of recursive multiplying, butterfly, knomial; 0: the algorithm's own choice */
+    int64_t segment;     /* elements a segment of pipelined algorithms; 0: own choice */
+    const double *links; /* [members][members] GB/s from, to, measured one pair at a time: packed_trees; NULL: unknown. comm_selector_links */
 } comm_problem;
 
 /* Seconds a message, seconds a byte, seconds a byte reduced; [0] within a node, [1] between nodes (of one node's link, which its members share). */
@@ -61,22 +59,17 @@ typedef struct comm_algorithm_row {
      * and the count: fused = unfused, and all such algorithms give the same bits. Members count node by node,
      * so the parts of a reduce_scatter are those of the allreduce. Always 1 where nothing is reduced. */
     int (*ordered)(const comm_problem *problem);
-    int (*fits)(const comm_problem *problem); /* 1, or 0 where it cannot serve this group */
-    int (*make)(comm_schedule *schedule,
-                const comm_problem *problem); /* replaces the actions (memory is kept); 0 or negative */
+    int (*fits)(const comm_problem *problem);                           /* 1, or 0 where it cannot serve this group */
+    int (*make)(comm_schedule *schedule, const comm_problem *problem);  /* replaces the actions (memory is kept); 0 or negative */
     double (*cost)(const comm_problem *problem, const comm_cost *cost); /* seconds; the same on all members */
 } comm_algorithm_row;
 
-static inline bool comm_rooted(enum kolo_collective what)
-{
-    return what == KOLO_BROADCAST || what == KOLO_GATHER || what == KOLO_SCATTER;
-}
+static inline bool comm_rooted(enum kolo_collective what) { return what == KOLO_BROADCAST || what == KOLO_GATHER || what == KOLO_SCATTER; }
 
 extern const comm_algorithm_row comm_algorithm_table[]; /* ended by a row without a name */
 
-const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what,
-                                               const char *name); /* NULL: error text, nearest offered */
-const char *comm_collective_name(enum kolo_collective what);      /* "allreduce", ... */
+const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what, const char *name); /* NULL: error text, nearest offered */
+const char *comm_collective_name(enum kolo_collective what);                                 /* "allreduce", ... */
 
 /* What was measured of a cluster: `kolo bench --tune` writes it, for the cluster (table_path.c) or where KOLO_COMM_TABLE names it. Text, a fact a line, # begins a comment:
  *

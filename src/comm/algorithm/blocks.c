@@ -39,8 +39,7 @@ static void take(comm_build *b, int from, comm_range r, bool mine_left)
     comm_place mine = comm_build_mine(b, r.from), other = comm_scratch(b->spare);
     comm_build_receive(b, from, other, comm_length(r));
     comm_build_wait_all(b);
-    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine,
-                       comm_length(r));
+    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine, comm_length(r));
     b->brought = false;
 }
 
@@ -84,9 +83,7 @@ int comm_make_allreduce_binary_blocks(comm_schedule *schedule, const comm_proble
         comm_build_receive(&b, v.larger_first + i * share + x, comm_build_sum(&b, r.from), comm_length(r));
     }
     comm_build_wait_all(&b);
-    if (v.smaller)
-        comm_build_send(&b, v.smaller_first + i / (v.size / v.smaller), comm_build_sum(&b, mine.from),
-                        comm_length(mine));
+    if (v.smaller) comm_build_send(&b, v.smaller_first + i / (v.size / v.smaller), comm_build_sum(&b, mine.from), comm_length(mine));
     comm_build_wait_all(&b);
     gather_block(&b, &v, whole);
     b.brought = b.brought && p->members == 1;

@@ -32,8 +32,7 @@ void comm_build_deal(comm_build *b, const comm_problem *p)
 
 comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem)
 {
-    comm_build b = {
-        .s = schedule, .me = problem->me, .n = problem->members, .sum = comm_own(0), .brought = !problem->in_place};
+    comm_build b = {.s = schedule, .me = problem->me, .n = problem->members, .sum = comm_own(0), .brought = !problem->in_place};
     schedule->actions = schedule->posts = schedule->scratch = 0;
     schedule->status = 0;
     int i = 1, n = problem->members;
@@ -78,10 +77,7 @@ static void post(comm_build *b, int kind, int peer, comm_place at, int64_t count
 
 void comm_build_send(comm_build *b, int to, comm_place at, int64_t count) { post(b, COMM_SEND, to, at, count); }
 
-void comm_build_receive(comm_build *b, int from, comm_place at, int64_t count)
-{
-    post(b, COMM_RECEIVE, from, at, count);
-}
+void comm_build_receive(comm_build *b, int from, comm_place at, int64_t count) { post(b, COMM_RECEIVE, from, at, count); }
 
 void comm_build_wait(comm_build *b, int64_t serial)
 {
@@ -106,23 +102,17 @@ void comm_build_copy(comm_build *b, comm_place out, comm_place from, int64_t cou
     comm_action *last = s->actions ? &s->action[s->actions - 1] : NULL;
     if (count <= 0) return;
     need(b, out, count);
-    if (last && last->kind == COMM_COPY && last->out.buffer == out.buffer && last->left.buffer == from.buffer &&
-        last->out.at + last->count == out.at && last->left.at + last->count == from.at)
+    if (last && last->kind == COMM_COPY && last->out.buffer == out.buffer && last->left.buffer == from.buffer && last->out.at + last->count == out.at &&
+        last->left.at + last->count == from.at)
         last->count += count;
     else add(b, (comm_action){.kind = COMM_COPY, .out = out, .left = from, .count = count});
 }
 
-void comm_build_call(comm_build *b, int what, int64_t argument)
-{
-    add(b, (comm_action){.kind = COMM_CALL, .peer = what, .count = argument});
-}
+void comm_build_call(comm_build *b, int what, int64_t argument) { add(b, (comm_action){.kind = COMM_CALL, .peer = what, .count = argument}); }
 
 comm_place comm_build_sum(const comm_build *b, int64_t at) { return comm_shift(b->sum, at); }
 
-comm_place comm_build_mine(const comm_build *b, int64_t at)
-{
-    return b->brought ? comm_input(at) : comm_build_sum(b, at);
-}
+comm_place comm_build_mine(const comm_build *b, int64_t at) { return b->brought ? comm_input(at) : comm_build_sum(b, at); }
 
 comm_place *comm_build_places(comm_build *b, int n)
 {
@@ -148,10 +138,7 @@ static void fold(comm_build *b, comm_place *place, int first, int n, int mine, c
     place[first] = to;
 }
 
-void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_place out, int64_t count)
-{
-    fold(b, place, 0, n, mine, out, count);
-}
+void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_place out, int64_t count) { fold(b, place, 0, n, mine, out, count); }
 
 static int in_circle(const comm_circle *c, int i) { return c->first + i * c->stride; }
 

@@ -112,8 +112,7 @@ typedef struct comm_limb {
  * root has flows down only. from: element 0 of what this member brings. */
 void comm_flow(comm_build *b, const comm_limb *limb, int limbs, int64_t segment, int deepest, comm_place from);
 
-#define ROW(collective, name, ordered, fits, cost, help) \
-    int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *problem);
+#define ROW(collective, name, ordered, fits, cost, help) int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *problem);
 #include "comm/algorithm/algorithms.def"
 #undef ROW
 

@@ -42,8 +42,7 @@ static double all_to_all(const comm_problem *p, const comm_cost *c, double bytes
     int n = p->members, nodes = nodes_of(p);
     double each = (double)n / nodes, out = each * (n - each) * bytes;
     if (n == 1) return 0;
-    return c->alpha[nodes > 1] * (1 + EXTRA * (n - 2)) +
-           most(out * (nodes > 1 ? c->beta[1] : 0), (each - 1) * bytes * c->beta[0]);
+    return c->alpha[nodes > 1] * (1 + EXTRA * (n - 2)) + most(out * (nodes > 1 ? c->beta[1] : 0), (each - 1) * bytes * c->beta[0]);
 }
 
 static double vector(const comm_problem *p) { return (double)p->count * (double)p->width; }
@@ -92,8 +91,7 @@ static double by_groups_of(const comm_problem *p, const comm_cost *c, int64_t k)
             one = most(one, t);
             all += j > 1 ? t - c->alpha[0] * (1 - EXTRA) : t;
         }
-        seconds += most(one, all) + (serves - 1) * bytes * c->beta[p->node_of != NULL] +
-                   (double)(groups - 1) * bytes * c->gamma;
+        seconds += most(one, all) + (serves - 1) * bytes * c->beta[p->node_of != NULL] + (double)(groups - 1) * bytes * c->gamma;
     }
     return seconds;
 }
@@ -107,10 +105,7 @@ double comm_cost_multiplying(const comm_problem *p, const comm_cost *c)
     return by_groups_of(p, c, p->radix >= 2 ? k : 4);
 }
 
-double comm_cost_one_shot(const comm_problem *p, const comm_cost *c)
-{
-    return all_to_all(p, c, vector(p)) + (p->members - 1) * vector(p) * c->gamma;
-}
+double comm_cost_one_shot(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, vector(p)) + (p->members - 1) * vector(p) * c->gamma; }
 
 /* Steps of halving; where a right half of m < d is short, its holders send all that they have to d / m members, and get it back. */
 static double halving_steps(const comm_problem *p, const comm_cost *c, double bytes, bool back)
@@ -135,8 +130,7 @@ double comm_cost_halving_far(const comm_problem *p, const comm_cost *c)
     double seconds = 0, held = vector(p);
     int64_t d = 1, rest = p->members;
     while (d * 2 <= p->members) d *= 2;
-    for (int64_t half = d / 2; half >= 1; half /= 2, held /= 2)
-        seconds += 2 * step(p, c, XOR, half, held / 2) + held / 2 * c->gamma;
+    for (int64_t half = d / 2; half >= 1; half /= 2, held /= 2) seconds += 2 * step(p, c, XOR, half, held / 2) + held / 2 * c->gamma;
     for (rest -= d; rest > 0; rest -= d) { /* a smaller block hands over */
         while (d > rest) d /= 2;
         seconds += 2 * step(p, c, SHIFT, d, vector(p) / (double)d) + held * c->gamma;
@@ -154,8 +148,7 @@ double comm_cost_two_level(const comm_problem *p, const comm_cost *c)
 {
     int nodes = nodes_of(p);
     double each = (double)p->members / nodes, bytes = vector(p), part = bytes / each;
-    double rail =
-        log2_up(nodes) * c->alpha[1] + (1 - 1. / nodes) * bytes * c->beta[1]; /* the rails share a node's link */
+    double rail = log2_up(nodes) * c->alpha[1] + (1 - 1. / nodes) * bytes * c->beta[1]; /* the rails share a node's link */
     double within = each > 1 ? c->alpha[0] * (1 + EXTRA * (each - 2)) + (each - 1) * part * c->beta[0] : 0;
     return 2 * within + (each - 1) * part * c->gamma + 2 * rail + (1 - 1. / nodes) * part * c->gamma;
 }
@@ -166,8 +159,7 @@ double comm_cost_butterfly(const comm_problem *p, const comm_cost *c)
     double seconds = 0, held = vector(p);
     for (int i = 0; i < stages; stride *= radix[i++]) {
         held /= radix[i];
-        seconds += 2 * step(p, c, radix[i], stride, held * (radix[i] - 1)) + (radix[i] - 1) * held * c->gamma +
-                   2 * EXTRA * (radix[i] - 2) * c->alpha[1];
+        seconds += 2 * step(p, c, radix[i], stride, held * (radix[i] - 1)) + (radix[i] - 1) * held * c->gamma + 2 * EXTRA * (radix[i] - 2) * c->alpha[1];
     }
     return seconds;
 }
@@ -181,10 +173,7 @@ double comm_cost_elimination(const comm_problem *p, const comm_cost *c)
     return halving_steps(&pairs, c, vector(p), true) + extra;
 }
 
-static double along_ring(const comm_problem *p, const comm_cost *c, double part)
-{
-    return (p->members - 1) * step(p, c, SHIFT, 1, part);
-}
+static double along_ring(const comm_problem *p, const comm_cost *c, double part) { return (p->members - 1) * step(p, c, SHIFT, 1, part); }
 
 double comm_cost_ring_allreduce(const comm_problem *p, const comm_cost *c)
 {
@@ -203,8 +192,8 @@ double comm_cost_double_tree(const comm_problem *p, const comm_cost *c)
 {
     const double segment = 131072;
     double bytes = vector(p), first = bytes < segment ? bytes : segment;
-    return 2 * log2_up(p->members) * step(p, c, SHIFT, 1, first) + 2 * (step(p, c, SHIFT, 1, bytes) - c->alpha[0]) +
-           bytes / segment * 2 * c->alpha[0] + bytes * c->gamma;
+    return 2 * log2_up(p->members) * step(p, c, SHIFT, 1, first) + 2 * (step(p, c, SHIFT, 1, bytes) - c->alpha[0]) + bytes / segment * 2 * c->alpha[0] +
+           bytes * c->gamma;
 }
 
 /* An allreduce's sums may meet another tree's results in a link. */
@@ -212,26 +201,19 @@ double comm_cost_packed(const comm_problem *p, const comm_cost *c)
 {
     bool both = p->what == KOLO_ALLREDUCE;
     double rate = 1e9 * comm_pack_bound(p->links, p->members, both ? 0 : p->root, both);
-    return (both ? 2 : 1) * vector(p) / rate + (both ? 2 : 1) * log2_up(p->members) * 2 * c->alpha[0] +
-           (both ? vector(p) * c->gamma : 0);
+    return (both ? 2 : 1) * vector(p) / rate + (both ? 2 : 1) * log2_up(p->members) * 2 * c->alpha[0] + (both ? vector(p) * c->gamma : 0);
 }
 
 /* ---- halves of it, and moves -------------------------------------------------------------------------------------------------------- */
 
-double comm_cost_direct_half(const comm_problem *p, const comm_cost *c)
-{
-    return all_to_all(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma;
-}
+double comm_cost_direct_half(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma; }
 
 double comm_cost_halving_half(const comm_problem *p, const comm_cost *c)
 {
     return halving_steps(p, c, total(p), false) + (p->members > 1 ? step(p, c, SHIFT, p->members / 2, largest(p)) : 0);
 }
 
-double comm_cost_ring_half(const comm_problem *p, const comm_cost *c)
-{
-    return along_ring(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma;
-}
+double comm_cost_ring_half(const comm_problem *p, const comm_cost *c) { return along_ring(p, c, largest(p)) + (p->members - 1) * largest(p) * c->gamma; }
 
 double comm_cost_ring_gather(const comm_problem *p, const comm_cost *c) { return along_ring(p, c, largest(p)); }
 
@@ -253,22 +235,17 @@ static double tree_steps(const comm_problem *p, const comm_cost *c, int k)
 {
     double seconds = 0;
     for (int64_t d = 1; d < p->members; d *= k)
-        seconds += step(p, c, SHIFT, d, 0) + (k - 1) * (step(p, c, SHIFT, d, vector(p)) - step(p, c, SHIFT, d, 0)) +
-                   (k - 2) * EXTRA * c->alpha[0];
+        seconds += step(p, c, SHIFT, d, 0) + (k - 1) * (step(p, c, SHIFT, d, vector(p)) - step(p, c, SHIFT, d, 0)) + (k - 2) * EXTRA * c->alpha[0];
     return seconds;
 }
 
 double comm_cost_binomial(const comm_problem *p, const comm_cost *c) { return tree_steps(p, c, 2); }
-double comm_cost_knomial(const comm_problem *p, const comm_cost *c)
-{
-    return tree_steps(p, c, p->radix >= 2 ? p->radix : 4);
-}
+double comm_cost_knomial(const comm_problem *p, const comm_cost *c) { return tree_steps(p, c, p->radix >= 2 ? p->radix : 4); }
 
 double comm_cost_scatter_allgather(const comm_problem *p, const comm_cost *c)
 {
     double seconds = along_ring(p, c, vector(p) / p->members), bytes = vector(p) / 2;
-    for (int64_t d = 1; d < p->members; d *= 2, bytes /= 2)
-        seconds += step(p, c, SHIFT, p->members / (d * 2) + 1, bytes);
+    for (int64_t d = 1; d < p->members; d *= 2, bytes /= 2) seconds += step(p, c, SHIFT, p->members / (d * 2) + 1, bytes);
     return seconds;
 }
 
@@ -276,8 +253,7 @@ double comm_cost_pipelined(const comm_problem *p, const comm_cost *c)
 {
     const double segment = 131072;
     double bytes = vector(p), first = bytes < segment ? bytes : segment;
-    return (log2_up(p->members) + 1) * step(p, c, SHIFT, 1, first) + step(p, c, SHIFT, 1, bytes) +
-           bytes / segment * c->alpha[0];
+    return (log2_up(p->members) + 1) * step(p, c, SHIFT, 1, first) + step(p, c, SHIFT, 1, bytes) + bytes / segment * c->alpha[0];
 }
 
 double comm_cost_binomial_gather(const comm_problem *p, const comm_cost *c)
@@ -296,10 +272,7 @@ double comm_cost_direct_rooted(const comm_problem *p, const comm_cost *c)
 /* Of uneven exchanges each member knows its own part only, so only the number of messages counts. */
 double comm_cost_direct_alltoall(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, vector(p)); }
 
-double comm_cost_pairwise(const comm_problem *p, const comm_cost *c)
-{
-    return (p->members - 1) * step(p, c, SHIFT, p->members / 2, vector(p));
-}
+double comm_cost_pairwise(const comm_problem *p, const comm_cost *c) { return (p->members - 1) * step(p, c, SHIFT, p->members / 2, vector(p)); }
 
 double comm_cost_bruck_alltoall(const comm_problem *p, const comm_cost *c)
 {

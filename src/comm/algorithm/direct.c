@@ -84,8 +84,7 @@ int comm_make_reduce_scatter_direct(comm_schedule *schedule, const comm_problem 
 {
     comm_build b = comm_build_begin(schedule, p);
     int64_t mine = p->counts[p->me];
-    comm_place sum =
-        p->in_place ? comm_scratch((p->members - 1) * mine) : comm_own(0); /* in place it may lie across its sources */
+    comm_place sum = p->in_place ? comm_scratch((p->members - 1) * mine) : comm_own(0); /* in place it may lie across its sources */
     comm_tree tree;
     KOLO_TRY(comm_tree_nodes(&tree, p->members));
     comm_parts of = comm_parts_of(&b, p->counts);

@@ -22,10 +22,7 @@ static comm_range segment_of(const flow *f, const comm_limb *l, int64_t k)
 /* The segment that this member handles in a round, on its way up and down. What a member sends in a round, its neighbour takes in the next one, in every tree: so
  * messages between two members come in one order, and nobody waits in a circle. The 2: the request that sent a sum is over before the result
  * comes into the same memory. */
-static comm_range going_up(const flow *f, const comm_limb *l, int64_t round)
-{
-    return segment_of(f, l, f->deepest < 0 ? -1 : round - (f->deepest - l->depth));
-}
+static comm_range going_up(const flow *f, const comm_limb *l, int64_t round) { return segment_of(f, l, f->deepest < 0 ? -1 : round - (f->deepest - l->depth)); }
 static comm_range going_down(const flow *f, const comm_limb *l, int64_t round)
 {
     return segment_of(f, l, round - l->depth - (f->deepest < 0 ? 0 : f->deepest + 2));
@@ -43,8 +40,7 @@ static int64_t post_receives(comm_build *b, const flow *f, int64_t round)
 {
     for (int t = 0; t < f->limbs; t++) {
         comm_range r = going_up(f, &f->limb[t], round);
-        for (int c = 0; c < f->limb[t].children; c++)
-            comm_build_receive(b, f->limb[t].child[c], slot(b, f, t, c, round), comm_length(r));
+        for (int c = 0; c < f->limb[t].children; c++) comm_build_receive(b, f->limb[t].child[c], slot(b, f, t, c, round), comm_length(r));
     }
     for (int t = 0; t < f->limbs; t++) {
         comm_range r = going_down(f, &f->limb[t], round);

@@ -30,8 +30,7 @@ static comm_range piece_of(comm_range r, int i, int d)
 static void add_received(comm_build *b, comm_range r, bool mine_left)
 {
     comm_place mine = comm_build_mine(b, r.from), other = comm_scratch(b->spare);
-    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine,
-                       comm_length(r));
+    comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine, comm_length(r));
     b->brought = false;
 }
 
@@ -144,8 +143,7 @@ int comm_make_reduce_scatter_recursive_halving(comm_schedule *schedule, const co
     for (int k = 0; holds && k < b.n; k++) {
         comm_range r = comm_both(mine, (comm_range){part.at[k], part.at[k] + part.count[k]});
         if (k != b.me) comm_build_send(&b, k, comm_build_mine(&b, r.from), comm_length(r));
-        else if (!p->in_place || b.n > 1)
-            comm_build_copy(&b, comm_own(r.from - own.from), comm_build_mine(&b, r.from), comm_length(r));
+        else if (!p->in_place || b.n > 1) comm_build_copy(&b, comm_own(r.from - own.from), comm_build_mine(&b, r.from), comm_length(r));
     }
     comm_build_wait_all(&b);
     comm_parts_free(&part);

@@ -17,8 +17,7 @@ void comm_knomial(comm_build *b, int root, int k, comm_place from, int64_t count
         break;
     }
     for (d /= k; d >= 1; d /= k)
-        for (int j = 1; j < k && v + j * d < b->n; j++)
-            comm_build_send(b, (int)(v + j * d + root) % b->n, v ? comm_own(0) : from, count);
+        for (int j = 1; j < k && v + j * d < b->n; j++) comm_build_send(b, (int)(v + j * d + root) % b->n, v ? comm_own(0) : from, count);
     comm_build_wait_all(b);
 }
 
@@ -32,10 +31,7 @@ static int broadcast(comm_schedule *schedule, const comm_problem *p, int k)
 
 int comm_make_broadcast_binomial(comm_schedule *schedule, const comm_problem *p) { return broadcast(schedule, p, 2); }
 
-int comm_make_broadcast_knomial(comm_schedule *schedule, const comm_problem *p)
-{
-    return broadcast(schedule, p, p->radix >= 2 ? p->radix : 4);
-}
+int comm_make_broadcast_knomial(comm_schedule *schedule, const comm_problem *p) { return broadcast(schedule, p, p->radix >= 2 ? p->radix : 4); }
 
 /* Members v, v + 1, ... below `end` are under v: as many as v's lowest bit. */
 static int end_of(int v, int n)
@@ -111,8 +107,7 @@ static bool scattered(const rooted *t, int from, int to) { return end_of_piece(t
 
 /* Parts of members from .. to - 1, to or from `peer`. Here they lie at the root's places in `whole`, or, elsewhere, in scratch behind this member's own; a leaf's
  * lie in `leaf`. */
-static void move(comm_build *b, const rooted *t, bool sending, int peer, int from, int to, int32_t whole,
-                 comm_place leaf)
+static void move(comm_build *b, const rooted *t, bool sending, int peer, int from, int to, int32_t whole, comm_place leaf)
 {
     bool apart = scattered(t, from, to);
     int cut[3] = {from, apart || (b->me && peer) ? to : end_of_piece(t, from, to), to};
@@ -170,8 +165,7 @@ int comm_make_scatter_binomial(comm_schedule *schedule, const comm_problem *p)
     }
     comm_build_wait_all(&b);
     if (v > 0 && end > v + 1) comm_build_copy(&b, comm_own(0), comm_scratch(0), t.part.count[v]);
-    if (v == 0 && !(p->in_place && t.part.at[0] == 0))
-        comm_build_copy(&b, comm_own(0), comm_input(t.part.at[0]), t.part.count[0]);
+    if (v == 0 && !(p->in_place && t.part.at[0] == 0)) comm_build_copy(&b, comm_own(0), comm_input(t.part.at[0]), t.part.count[0]);
     close_rooted(&t);
     return schedule->status;
 }

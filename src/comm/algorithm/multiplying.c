@@ -27,8 +27,7 @@ static void level(comm_build *b, comm_range r, const block *v, int k, comm_place
     }
     for (int t = 1; t < groups; t++) {
         int g = (mine + t) % groups;
-        for (int to = i; to < group_size(v, g); to += size)
-            comm_build_send(b, v->base + g * v->d + to, comm_build_mine(b, r.from), count);
+        for (int to = i; to < group_size(v, g); to += size) comm_build_send(b, v->base + g * v->d + to, comm_build_mine(b, r.from), count);
     }
     comm_build_wait_all(b);
     comm_build_fold(b, place, groups, mine, comm_build_sum(b, r.from), count);
@@ -51,10 +50,7 @@ static int make(comm_schedule *schedule, const comm_problem *p, int k)
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_allreduce_recursive_doubling(comm_schedule *schedule, const comm_problem *p)
-{
-    return make(schedule, p, 2);
-}
+int comm_make_allreduce_recursive_doubling(comm_schedule *schedule, const comm_problem *p) { return make(schedule, p, 2); }
 
 int comm_make_allreduce_recursive_multiplying(comm_schedule *schedule, const comm_problem *p)
 {

@@ -207,8 +207,7 @@ static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
             limb[t].range.from = from;
             limb[t].range.to = p->count / packing->units * before + p->count % packing->units * before / packing->units;
         }
-        comm_flow(&b, limb, packing->trees, p->segment, up ? deepest_of(packing, p->members) : -1,
-                  source && !p->in_place ? comm_input(0) : comm_own(0));
+        comm_flow(&b, limb, packing->trees, p->segment, up ? deepest_of(packing, p->members) : -1, source && !p->in_place ? comm_input(0) : comm_own(0));
     } else {
         schedule->status = KOLO_ECONFIG;
     }
@@ -218,11 +217,5 @@ static int packed(comm_schedule *schedule, const comm_problem *p, bool up)
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_allreduce_packed_trees(comm_schedule *schedule, const comm_problem *p)
-{
-    return packed(schedule, p, true);
-}
-int comm_make_broadcast_packed_trees(comm_schedule *schedule, const comm_problem *p)
-{
-    return packed(schedule, p, false);
-}
+int comm_make_allreduce_packed_trees(comm_schedule *schedule, const comm_problem *p) { return packed(schedule, p, true); }
+int comm_make_broadcast_packed_trees(comm_schedule *schedule, const comm_problem *p) { return packed(schedule, p, false); }

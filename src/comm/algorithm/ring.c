@@ -24,10 +24,7 @@ static comm_range ring_piece(const comm_build *b, const ring *g, int step, int64
     return r;
 }
 
-static comm_place slot(const comm_build *b, const ring *g, int64_t item)
-{
-    return comm_scratch(b->spare + item % 2 * g->segment);
-}
+static comm_place slot(const comm_build *b, const ring *g, int64_t item) { return comm_scratch(b->spare + item % 2 * g->segment); }
 
 /* Posts the receive of item t of `items` ahead of its turn; returns its serial number or the last one posted. */
 static int64_t ring_ahead(comm_build *b, const ring *g, int64_t t, int64_t items, bool gather)
@@ -59,12 +56,9 @@ void comm_ring(comm_build *b, comm_range r, int64_t segment)
             int64_t k = t % g.segments, next = ring_ahead(b, &g, t + 1, items, gather);
             comm_range out = ring_piece(b, &g, step - gather, k), in = ring_piece(b, &g, step + 1 - gather, k);
             bool first = !gather && step == 0;
-            comm_build_send(b, (b->me + 1) % b->n, first ? comm_build_mine(b, out.from) : comm_build_sum(b, out.from),
-                            comm_length(out));
+            comm_build_send(b, (b->me + 1) % b->n, first ? comm_build_mine(b, out.from) : comm_build_sum(b, out.from), comm_length(out));
             comm_build_wait(b, due);
-            if (!gather)
-                comm_build_combine(b, comm_build_sum(b, in.from), comm_build_mine(b, in.from), slot(b, &g, t),
-                                   comm_length(in));
+            if (!gather) comm_build_combine(b, comm_build_sum(b, in.from), comm_build_mine(b, in.from), slot(b, &g, t), comm_length(in));
             due = next;
         }
         comm_build_wait_all(b);
@@ -115,10 +109,7 @@ int comm_make_reduce_scatter_ring(comm_schedule *schedule, const comm_problem *p
     return schedule->status;
 }
 
-static bool holds(const comm_build *b, const int *held, int member, int part)
-{
-    return (part - member + b->n) % b->n < (held ? held[member] : 1);
-}
+static bool holds(const comm_build *b, const int *held, int member, int part) { return (part - member + b->n) % b->n < (held ? held[member] : 1); }
 
 void comm_ring_gather(comm_build *b, const comm_parts *parts, const int *held)
 {

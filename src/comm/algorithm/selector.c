@@ -51,17 +51,14 @@ static void split(line *l, char *text)
     char *comment = strchr(text, '#');
     if (comment) *comment = 0;
     l->words = 0;
-    for (char *rest, *word = strtok_r(text, " \t\r", &rest); word && l->words < WORDS;
-         word = strtok_r(NULL, " \t\r", &rest))
-        l->word[l->words++] = word;
+    for (char *rest, *word = strtok_r(text, " \t\r", &rest); word && l->words < WORDS; word = strtok_r(NULL, " \t\r", &rest)) l->word[l->words++] = word;
 }
 
 static int read_number(const line *l, const char *word, double least, double *value)
 {
     char *end;
     *value = strtod(word, &end);
-    if (end == word || *end || !isfinite(*value) || *value < least)
-        return BAD(l, "\"%s\" is not a number from %g on", word, least);
+    if (end == word || *end || !isfinite(*value) || *value < least) return BAD(l, "\"%s\" is not a number from %g on", word, least);
     return 0;
 }
 
@@ -70,8 +67,7 @@ static int read_whole(const line *l, const char *word, int64_t least, int64_t *v
     char *end;
     errno = 0;
     long long v = strtoll(word, &end, 10);
-    if (end == word || *end || errno || v < least)
-        return BAD(l, "\"%s\" is not a whole number from %lld on", word, (long long)least);
+    if (end == word || *end || errno || v < least) return BAD(l, "\"%s\" is not a whole number from %lld on", word, (long long)least);
     *value = v;
     return 0;
 }
@@ -79,9 +75,7 @@ static int read_whole(const line *l, const char *word, int64_t least, int64_t *v
 static int read_cost(comm_selector *s, const line *l)
 {
     bool reduce = l->words == 3 && strcmp(l->word[1], "reduce") == 0;
-    int level = l->words == 4 && strcmp(l->word[1], "node") == 0      ? 0
-                : l->words == 4 && strcmp(l->word[1], "network") == 0 ? 1
-                                                                      : -1;
+    int level = l->words == 4 && strcmp(l->word[1], "node") == 0 ? 0 : l->words == 4 && strcmp(l->word[1], "network") == 0 ? 1 : -1;
     if (reduce) return read_number(l, l->word[2], 0, &s->cost.gamma);
     if (level < 0) return BAD(l, "cost wants: node ALPHA BETA, network ALPHA BETA, or reduce GAMMA");
     KOLO_TRY(read_number(l, l->word[2], 0, &s->cost.alpha[level]));
@@ -175,8 +169,8 @@ static int check_forced(const char *name)
         known[n++] = row->name;
     }
     const char *near = kolo_nearest(name, known, n);
-    return kolo_fail(KOLO_ECONFIG, "comm: no algorithm \"%s\"%s%s%s; `kolo bench --algorithms` lists them", name,
-                     near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return kolo_fail(KOLO_ECONFIG, "comm: no algorithm \"%s\"%s%s%s; `kolo bench --algorithms` lists them", name, near ? "; did you mean \"" : "",
+                     near ? near : "", near ? "\"?" : "");
 }
 
 static uint32_t digest_of(const comm_selector *s)
@@ -230,10 +224,7 @@ void comm_selector_close(comm_selector **selector)
 }
 
 const comm_cost *comm_selector_costs(const comm_selector *selector) { return &selector->cost; }
-const double *comm_selector_links(const comm_selector *selector, int members)
-{
-    return members == selector->linked ? selector->links : NULL;
-}
+const double *comm_selector_links(const comm_selector *selector, int members) { return members == selector->linked ? selector->links : NULL; }
 uint32_t comm_selector_digest(const comm_selector *selector) { return selector->digest; }
 
 /* ---- the choice ------------------------------------------------------------------------------------------------------------------ */
@@ -241,8 +232,7 @@ uint32_t comm_selector_digest(const comm_selector *selector) { return selector->
 static int64_t bytes_of(const comm_problem *p)
 {
     int64_t count = p->count;
-    bool counted = p->what == KOLO_REDUCE_SCATTER || p->what == KOLO_ALLGATHER || p->what == KOLO_GATHER ||
-                   p->what == KOLO_SCATTER;
+    bool counted = p->what == KOLO_REDUCE_SCATTER || p->what == KOLO_ALLGATHER || p->what == KOLO_GATHER || p->what == KOLO_SCATTER;
     if (counted) count = 0;
     for (int i = 0; counted && i < p->members; i++) count += p->counts[i];
     return count * (int64_t)p->width;
@@ -315,8 +305,7 @@ static const comm_algorithm_row *choose(comm_problem *problem, const comm_select
 const comm_algorithm_row *comm_algorithm_select(comm_problem *problem, const comm_selector *selector)
 {
     int *memory;
-    if (!problem->links && problem->members == selector->linked && comm_nodes(problem->node_of, problem->members) == 1)
-        problem->links = selector->links;
+    if (!problem->links && problem->members == selector->linked && comm_nodes(problem->node_of, problem->members) == 1) problem->links = selector->links;
     comm_problem placed = *problem;
     number_by_nodes(&placed, &memory);
     const comm_algorithm_row *row = choose(&placed, selector);

@@ -20,14 +20,12 @@ enum { CODEC_STATES = 4, CODEC_CALLS = 16, CODEC_LINE = 16 }; /* words of a cach
 /* A row of the table. */
 typedef struct comm_compressor {
     const char *name;
-    bool (*takes)(const comm_compress *config,
-                  const comm_matrix *matrix); /* this matrix, rather than leave it exact; NULL: all */
+    bool (*takes)(const comm_compress *config, const comm_matrix *matrix); /* this matrix, rather than leave it exact; NULL: all */
     /* Memory, and the part of the schedule that is its own; there is at least one element to compress. */
     int (*make)(comm_codec *codec, comm_build *build);
     void (*call)(comm_codec *codec, comm_run *run, const comm_action *action);
     void (*free)(comm_codec *codec);
-    double (*bytes)(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
-                    int matrices);
+    double (*bytes)(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix, int matrices);
 } comm_compressor;
 extern const comm_compressor comm_quantised, comm_topk, comm_lowrank;
 
@@ -50,10 +48,7 @@ struct comm_codec {
 };
 
 static inline int64_t matrix_count(const comm_matrix *m) { return m->groups * m->columns * m->lanes; }
-static inline float *codec_words(const comm_run *run, comm_place place)
-{
-    return (float *)(void *)run->buffer[place.buffer] + place.at;
-}
+static inline float *codec_words(const comm_run *run, comm_place place) { return (float *)(void *)run->buffer[place.buffer] + place.at; }
 static inline int64_t codec_round_up(int64_t words) { return (words + CODEC_LINE - 1) / CODEC_LINE * CODEC_LINE; }
 
 /* So many words of scratch, aligned. */

@@ -30,8 +30,7 @@ typedef struct comm_compress {
     double clip;     /* topk: the norm of what a member brings is held at clip / sqrt(members); 0: not */
     int64_t warmup;  /* topk: rounds over which the density falls to what is asked */
     int rank;        /* powersgd, >= 1 */
-    int64_t
-        start; /* topk, powersgd: rounds before it begins, summed exactly; not with momentum: they would have none */
+    int64_t start;   /* topk, powersgd: rounds before it begins, summed exactly; not with momentum: they would have none */
     uint64_t seed;
 } comm_compress;
 
@@ -57,8 +56,7 @@ static inline bool comm_compress_plain(int kind) { return kind == COMM_BF16 || k
 static inline bool comm_compress_owes(int kind) { return kind == COMM_TOPK || kind == COMM_POWERSGD; }
 
 /* matrix: ascending, within count, not overlapping; copied. The same on all members but for `me`. Not collective. */
-int comm_codec_make(comm_codec **codec, const comm_compress *config, int me, int members, int64_t count,
-                    const comm_matrix *matrix, int matrices);
+int comm_codec_make(comm_codec **codec, const comm_compress *config, int me, int members, int64_t count, const comm_matrix *matrix, int matrices);
 void comm_codec_free(comm_codec **codec);
 /* What a lane needs: schedule->posts requests, schedule->scratch words of 4 bytes in COMM_SCRATCH, 64-byte aligned. */
 const comm_schedule *comm_codec_schedule(const comm_codec *codec);
@@ -75,8 +73,7 @@ void comm_codec_save(const comm_codec *codec, void *state);
 int comm_codec_restore(comm_codec *codec, const void *state, size_t bytes);
 
 /* Bytes that one of `members` sends for a vector of count elements, for the printer of plans; topk: after warm-up, no index in common. */
-double comm_compress_bytes(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix,
-                           int matrices);
+double comm_compress_bytes(const comm_compress *config, int members, int64_t count, const comm_matrix *matrix, int matrices);
 
 /* The part [from, from + count) of a vector whose matrices these are: whole groups, or whole columns of a matrix of one group; what is cut off is summed
  * exactly. part: [matrices]; returns how many. Positions are relative to `from`. */

@@ -26,21 +26,14 @@ static int rank_of(const comm_compress *config, const comm_matrix *m)
     return (int)(rank < m->columns ? rank : m->columns);
 }
 
-static int64_t thin_words(const comm_compress *config, const comm_matrix *m)
-{
-    return (matrix_rows(m) + m->columns) * rank_of(config, m);
-}
+static int64_t thin_words(const comm_compress *config, const comm_matrix *m) { return (matrix_rows(m) + m->columns) * rank_of(config, m); }
 
-static bool shrinks(const comm_compress *config, const comm_matrix *m)
-{
-    return thin_words(config, m) < matrix_count(m);
-}
+static bool shrinks(const comm_compress *config, const comm_matrix *m) { return thin_words(config, m) < matrix_count(m); }
 
 /* A column of Q that says nothing begins anew, the same on all members. */
 static void draw_column(const comm_codec *c, float *column, int64_t count, int matrix, int r)
 {
-    uint64_t key = kolo_random_key(c->config.seed, KOLO_RANDOM_COMPRESS),
-             high = c->round << 32 | (uint64_t)(uint32_t)(matrix << 8 | (r & 255));
+    uint64_t key = kolo_random_key(c->config.seed, KOLO_RANDOM_COMPRESS), high = c->round << 32 | (uint64_t)(uint32_t)(matrix << 8 | (r & 255));
     for (int64_t i = 0; i < count; i += 4) {
         kolo_philox4 draw = kolo_philox(key, high, (uint64_t)i);
         for (int64_t k = 0; k < 4 && i + k < count; k++) column[i + k] = kolo_uniform(draw.v[k]) - 0.5f;
@@ -61,15 +54,10 @@ typedef struct place {
     float *error, *start, *local, *p, *q;
 } place;
 
-static void each(const comm_codec *c, const comm_run *run,
-                 void (*work)(const comm_codec *c, const place *at, float *vector))
+static void each(const comm_codec *c, const comm_run *run, void (*work)(const comm_codec *c, const place *at, float *vector))
 {
     const lowrank *l = c->own;
-    place at = {.error = l->error,
-                .start = l->start,
-                .local = l->local,
-                .p = codec_words(run, l->p),
-                .q = codec_words(run, l->q)};
+    place at = {.error = l->error, .start = l->start, .local = l->local, .p = codec_words(run, l->p), .q = codec_words(run, l->q)};
     for (int i = 0; i < c->matrices; i++) {
         const comm_matrix *m = at.m = &c->matrix[i];
         at.number = i;
@@ -157,8 +145,7 @@ static void release(comm_codec *c)
     free(l);
 }
 
-static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
-                    int matrices)
+static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix, int matrices)
 {
     int64_t p = 0, q = 0;
     (void)compressed;

@@ -29,8 +29,7 @@ COMM_WIDE static float dot(const float *a, const float *b, int64_t count)
 /* Blocked storage has lanes of one width: a whole group of them at a time, sums in registers. */
 enum { LANES = 16 };
 
-COMM_WIDE static void group_times(float *restrict p, const float *restrict data, const float *restrict q,
-                                  int64_t columns)
+COMM_WIDE static void group_times(float *restrict p, const float *restrict data, const float *restrict q, int64_t columns)
 {
     float sum[LANES] = {0};
     for (int64_t k = 0; k < columns; k++)
@@ -38,8 +37,7 @@ COMM_WIDE static void group_times(float *restrict p, const float *restrict data,
     memcpy(p, sum, sizeof sum);
 }
 
-COMM_WIDE static void group_transposed_times(float *restrict q, const float *restrict data, const float *restrict p,
-                                             int64_t columns)
+COMM_WIDE static void group_transposed_times(float *restrict q, const float *restrict data, const float *restrict p, int64_t columns)
 {
     for (int64_t k = 0; k < columns; k++) {
         float v[LANES];
@@ -50,8 +48,7 @@ COMM_WIDE static void group_transposed_times(float *restrict q, const float *res
     }
 }
 
-COMM_WIDE static void group_add_product(float *restrict out, const float *restrict p, const float *restrict q,
-                                        int64_t columns, float factor)
+COMM_WIDE static void group_add_product(float *restrict out, const float *restrict p, const float *restrict q, int64_t columns, float factor)
 {
     for (int64_t k = 0; k < columns; k++) {
         float a = factor * q[k];
@@ -93,8 +90,7 @@ void matrix_add_product(float *out, const comm_matrix *m, const float *p, const 
             const float *left = p + r * matrix_rows(m) + g * m->lanes, *right = q + r * m->columns;
             if (m->lanes == LANES) group_add_product(out, left, right, m->columns, factor);
             else
-                for (int64_t k = 0; k < m->columns; k++)
-                    add_scaled(out + k * m->lanes, left, factor * right[k], m->lanes);
+                for (int64_t k = 0; k < m->columns; k++) add_scaled(out + k * m->lanes, left, factor * right[k], m->lanes);
         }
 }
 

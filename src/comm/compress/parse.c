@@ -14,11 +14,10 @@ typedef struct parameter {
     enum form form;
 } parameter;
 #define AT(field) offsetof(comm_compress, field)
-static const parameter parameters[] = {
-    {COMM_TOPK, "density", AT(density), REAL}, {COMM_TOPK, "momentum", AT(momentum), REAL},
-    {COMM_TOPK, "clip", AT(clip), REAL},       {COMM_TOPK, "warmup", AT(warmup), INT64},
-    {COMM_TOPK, "start", AT(start), INT64},    {COMM_POWERSGD, "rank", AT(rank), INT},
-    {COMM_POWERSGD, "start", AT(start), INT64}};
+static const parameter parameters[] = {{COMM_TOPK, "density", AT(density), REAL}, {COMM_TOPK, "momentum", AT(momentum), REAL},
+                                       {COMM_TOPK, "clip", AT(clip), REAL},       {COMM_TOPK, "warmup", AT(warmup), INT64},
+                                       {COMM_TOPK, "start", AT(start), INT64},    {COMM_POWERSGD, "rank", AT(rank), INT},
+                                       {COMM_POWERSGD, "start", AT(start), INT64}};
 enum { PARAMETERS = sizeof parameters / sizeof *parameters };
 
 static bool set(comm_compress *c, const parameter *p, double value)

@@ -12,21 +12,14 @@ enum { BLOCK = 256, BLOCK_WORDS = 1 + BLOCK / 4, DRAWS = BLOCK / 8 }; /* int8: a
 enum { ENCODE, REDUCE, DECODE };
 
 typedef struct quantised {
-    comm_place plain, out, in,
-        result; /* scratch: the vector packed; encoded parts of this member; others' encodings of its part; encoded sums */
+    comm_place plain, out, in, result; /* scratch: the vector packed; encoded parts of this member; others' encodings of its part; encoded sums */
 } quantised;
 
 static bool is_int8(const comm_codec *c) { return c->config.kind == COMM_INT8; }
-static enum kolo_wire wire_of(const comm_codec *c)
-{
-    return c->config.kind == COMM_BF16 ? KOLO_WIRE_BF16 : KOLO_WIRE_F16;
-}
+static enum kolo_wire wire_of(const comm_codec *c) { return c->config.kind == COMM_BF16 ? KOLO_WIRE_BF16 : KOLO_WIRE_F16; }
 
 /* Words of `count` encoded elements. */
-static int64_t words(const comm_codec *c, int64_t count)
-{
-    return is_int8(c) ? (count + BLOCK - 1) / BLOCK * BLOCK_WORDS : (count + 1) / 2;
-}
+static int64_t words(const comm_codec *c, int64_t count) { return is_int8(c) ? (count + BLOCK - 1) / BLOCK * BLOCK_WORDS : (count + 1) / 2; }
 
 /* Part i, cut at whole blocks, so that every part but the last is whole words. */
 static comm_range part(const comm_codec *c, int i)
@@ -50,8 +43,7 @@ COMM_WIDE static uint32_t largest_bits(const float *x, int64_t count)
 }
 
 /* floor(x / scale + u), u from [0, 1) in 16 bits: never beyond 127, as |x| / scale is not. */
-COMM_WIDE static void round_block(int8_t *restrict q, const float *restrict x, const uint16_t *restrict draw,
-                                  float inverse, int64_t count)
+COMM_WIDE static void round_block(int8_t *restrict q, const float *restrict x, const uint16_t *restrict draw, float inverse, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         float v = floorf(x[i] * inverse + (float)draw[i] * 0x1p-16f);
@@ -114,19 +106,14 @@ static void decode_int8(float *out, const uint32_t *in, int64_t count)
 /* first: number of the first element in the vector; sums: the owner's second rounding has draws of its own. */
 static void encode_int8(const comm_codec *c, uint32_t *out, const float *x, int64_t first, int64_t count, bool sums)
 {
-    uint64_t key = kolo_random_key(c->config.seed, KOLO_RANDOM_COMPRESS),
-             stream = c->round << 20 | (uint64_t)c->me << 1 | sums;
+    uint64_t key = kolo_random_key(c->config.seed, KOLO_RANDOM_COMPRESS), stream = c->round << 20 | (uint64_t)c->me << 1 | sums;
     for (int64_t at = 0; at < count; at += BLOCK, out += BLOCK_WORDS)
-        encode_block(out, x + at, count - at < BLOCK ? count - at : BLOCK, key, stream,
-                     (uint64_t)((first + at) / BLOCK));
+        encode_block(out, x + at, count - at < BLOCK ? count - at : BLOCK, key, stream, (uint64_t)((first + at) / BLOCK));
 }
 
 /* ---- the calls ---------------------------------------------------------------------------------------------------------------- */
 
-static uint32_t *at(const comm_run *run, comm_place place, int64_t by)
-{
-    return (uint32_t *)(void *)codec_words(run, comm_shift(place, by));
-}
+static uint32_t *at(const comm_run *run, comm_place place, int64_t by) { return (uint32_t *)(void *)codec_words(run, comm_shift(place, by)); }
 
 static void encode(const comm_codec *c, const comm_run *run)
 {
@@ -172,8 +159,7 @@ static void reduce(const comm_codec *c, const comm_run *run)
     }
     const void *source[COMM_FOLD_MAX];
     for (int i = 0; i < c->members; i++) source[i] = source_of(c, run, i);
-    comm_fold(&(comm_folding){.type = wire_of(c), .op = KOLO_SUM, .tree = true}, &out, 1, source, c->members,
-              comm_length(mine));
+    comm_fold(&(comm_folding){.type = wire_of(c), .op = KOLO_SUM, .tree = true}, &out, 1, source, c->members, comm_length(mine));
 }
 
 static void decode(const comm_codec *c, const comm_run *run)
@@ -223,8 +209,7 @@ static int make(comm_codec *c, comm_build *b)
 
 static void release(comm_codec *c) { free(c->own); }
 
-static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
-                    int matrices)
+static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix, int matrices)
 {
     (void)matrix, (void)matrices;
     double each = config->kind == COMM_INT8 ? (double)BLOCK_WORDS * 4 / BLOCK : 2;

@@ -63,13 +63,10 @@ static int64_t scan_plain(uint32_t *index, const float *x, int64_t from, int64_t
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f,popcnt"))) static int64_t scan_512(uint32_t *index, const float *x, int64_t from,
-                                                                  int64_t to, uint32_t least)
+__attribute__((target("avx512f,popcnt"))) static int64_t scan_512(uint32_t *index, const float *x, int64_t from, int64_t to, uint32_t least)
 {
-    const __m512i step = _mm512_set1_epi32(16), mask = _mm512_set1_epi32(0x7fffffff),
-                  limit = _mm512_set1_epi32((int)least);
-    __m512i number = _mm512_add_epi32(_mm512_set1_epi32((int)from),
-                                      _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    const __m512i step = _mm512_set1_epi32(16), mask = _mm512_set1_epi32(0x7fffffff), limit = _mm512_set1_epi32((int)least);
+    __m512i number = _mm512_add_epi32(_mm512_set1_epi32((int)from), _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
     int64_t n = 0, i = from;
     for (; i + 16 <= to; i += 16, number = _mm512_add_epi32(number, step)) {
         __mmask16 hit = _mm512_cmpge_epu32_mask(_mm512_and_epi32(_mm512_loadu_si512(x + i), mask), limit);
@@ -108,8 +105,7 @@ static uint32_t sampled(uint32_t *spare, const float *x, int64_t count, int64_t 
     int64_t stride = k / 256 > 1 ? k / 256 : 1, room = comm_select_room(k), n = 0, rank;
     if ((count + stride - 1) / stride > room) stride = (count + room - 1) / room;
     stride |= 1; /* vectors are rows of powers of two */
-    for (int64_t i = (int64_t)(salt % (uint64_t)stride); i < count && n < room; i += stride)
-        spare[n++] = magnitude(x, i);
+    for (int64_t i = (int64_t)(salt % (uint64_t)stride); i < count && n < room; i += stride) spare[n++] = magnitude(x, i);
     rank = (int64_t)(1.1 * (double)k * (double)n / (double)count) + 1;
     if (rank >= n) return 1;
     uint32_t least = kth_largest(spare, n, rank);

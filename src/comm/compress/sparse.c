@@ -8,10 +8,7 @@ sparse_slot sparse_slot_make(comm_build *b, comm_range range)
     return (sparse_slot){comm_shift(at, CODEC_LINE), range};
 }
 
-sparse_head *sparse_head_of(const comm_run *run, const sparse_slot *s)
-{
-    return (sparse_head *)(void *)codec_words(run, comm_shift(s->at, -CODEC_LINE));
-}
+sparse_head *sparse_head_of(const comm_run *run, const sparse_slot *s) { return (sparse_head *)(void *)codec_words(run, comm_shift(s->at, -CODEC_LINE)); }
 void *sparse_body(const comm_run *run, const sparse_slot *s) { return codec_words(run, s->at); }
 
 static bool dense_is_shorter(const sparse_slot *s, int64_t pairs) { return 2 * pairs >= comm_length(s->range); }
@@ -82,9 +79,7 @@ void sparse_merge(const comm_run *run, const sparse_slot *out, const sparse_slot
 {
     const sparse_head *l = sparse_head_of(run, left), *r = sparse_head_of(run, right);
     if (l->pairs != SPARSE_DENSE && r->pairs != SPARSE_DENSE && !dense_is_shorter(out, (int64_t)l->pairs + r->pairs)) {
-        set_head(
-            run, out, false,
-            merge_pairs(sparse_body(run, out), sparse_body(run, left), l->pairs, sparse_body(run, right), r->pairs));
+        set_head(run, out, false, merge_pairs(sparse_body(run, out), sparse_body(run, left), l->pairs, sparse_body(run, right), r->pairs));
         return;
     }
     float *sum = sparse_body(run, out);

@@ -25,8 +25,7 @@ sparse_head *sparse_head_of(const comm_run *run, const sparse_slot *slot);
 void *sparse_body(const comm_run *run, const sparse_slot *slot);
 
 /* Writes those of the numbers (ascending, within the slot's range) with their values; dense where pairs would be longer. */
-void sparse_write(const comm_run *run, const sparse_slot *slot, const uint32_t *index, int64_t count,
-                  const float *value);
+void sparse_write(const comm_run *run, const sparse_slot *slot, const uint32_t *index, int64_t count, const float *value);
 /* The same of a whole stretch of values: what is not 0. */
 void sparse_pack(const comm_run *run, const sparse_slot *slot, const float *value);
 /* sum[i] += value; sum[0] stands for the slot's first number. */

@@ -47,8 +47,7 @@ static int64_t wanted(const comm_codec *c)
     return most(density, c->compressed);
 }
 
-COMM_WIDE static void accumulate(float *restrict error, float *restrict velocity, const float *restrict g,
-                                 int64_t count, float momentum, float scale)
+COMM_WIDE static void accumulate(float *restrict error, float *restrict velocity, const float *restrict g, int64_t count, float momentum, float scale)
 {
     if (velocity)
         for (int64_t i = 0; i < count; i++) {
@@ -138,15 +137,13 @@ static int doubling(comm_codec *c, comm_build *b)
     sparse_transfer *transfer = kolo_alloc((size_t)(c->members + 1) * sizeof *transfer);
     if (!transfer) return KOLO_ECONFIG;
     for (int d = 1; d < c->members; d *= 2) {
-        int base = c->me & ~(2 * d - 1), middle = base + d, end = base + 2 * d < c->members ? base + 2 * d : c->members,
-            n = 0;
+        int base = c->me & ~(2 * d - 1), middle = base + d, end = base + 2 * d < c->members ? base + 2 * d : c->members, n = 0;
         bool left = c->me < middle;
         if (end <= middle) continue;
         int right = end - middle, i = c->me - (left ? base : middle);
         transfer[n++] = (sparse_transfer){left ? middle + i % right : base + i, &t->other, false};
         if (left && i < right) transfer[n++] = (sparse_transfer){middle + i, &t->sum[t->levels % 2], true};
-        for (int to = base + i; !left && to < middle; to += right)
-            transfer[n++] = (sparse_transfer){to, &t->sum[t->levels % 2], true};
+        for (int to = base + i; !left && to < middle; to += right) transfer[n++] = (sparse_transfer){to, &t->sum[t->levels % 2], true};
         sparse_exchange(b, transfer, n, SIZES);
         comm_build_call(b, MERGE, t->levels++ | (int64_t)left << 5);
     }
@@ -189,8 +186,7 @@ static int make(comm_codec *c, comm_build *b)
 {
     topk *t = c->own = kolo_alloc(sizeof *t);
     double widest = c->config.warmup > 0 && c->config.density < 0.25 ? 0.25 : c->config.density;
-    size_t room = (size_t)comm_select_room(most(widest, c->compressed)) * sizeof(uint32_t),
-           bytes = (size_t)c->compressed * sizeof(float);
+    size_t room = (size_t)comm_select_room(most(widest, c->compressed)) * sizeof(uint32_t), bytes = (size_t)c->compressed * sizeof(float);
     comm_range all = {0, c->compressed};
     if (!t) return KOLO_ECONFIG;
     t->index = kolo_alloc(room);
@@ -222,8 +218,7 @@ static void release(comm_codec *c)
 }
 
 /* As if no two members sent the same number. */
-static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix,
-                    int matrices)
+static double bytes(const comm_compress *config, int members, int64_t compressed, const comm_matrix *matrix, int matrices)
 {
     (void)matrix, (void)matrices;
     double whole = 4 * (double)compressed, pairs = 8 * (double)most(config->density, compressed), n = members;

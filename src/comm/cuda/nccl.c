@@ -47,8 +47,8 @@ static int fail(const kolo_reducer *r, const char *call, ncclResult_t rc)
     const char *last = r->calls->GetLastError ? r->calls->GetLastError(NULL) : NULL;
     KOLO_TRY(kolo_comm_host_explain(r->c.comm));
     if (last && !*last) last = NULL;
-    return kolo_fail(KOLO_ELAUNCH, "nccl%s: %s%s%s; see the other ranks' messages; NCCL_DEBUG=INFO says more", call,
-                     r->calls->GetErrorString(rc), last ? ": " : "", last ? last : "");
+    return kolo_fail(KOLO_ELAUNCH, "nccl%s: %s%s%s; see the other ranks' messages; NCCL_DEBUG=INFO says more", call, r->calls->GetErrorString(rc),
+                     last ? ": " : "", last ? last : "");
 }
 
 static void *abort_main(void *of)
@@ -204,8 +204,7 @@ static int make_arena(kolo_reducer *r)
     const comm_nccl_calls *calls = r->calls;
     void *arena = NULL;
     int64_t registered = 0;
-    if (calls->MemAlloc && calls->MemFree && calls->CommRegister && calls->CommDeregister &&
-        calls->MemAlloc(&arena, r->c.bytes) == ncclSuccess) {
+    if (calls->MemAlloc && calls->MemFree && calls->CommRegister && calls->CommDeregister && calls->MemAlloc(&arena, r->c.bytes) == ncclSuccess) {
         r->own_memory = true;
         r->c.arena = arena;
         registered = calls->CommRegister(r->nccl, arena, r->c.bytes, &r->registered) == ncclSuccess;
@@ -217,8 +216,7 @@ static int make_arena(kolo_reducer *r)
         calls->CommDeregister(r->nccl, r->registered);
         r->registered = NULL;
     }
-    kolo_debug("gradients: %zu bytes, %s", r->c.bytes,
-               registered ? "registered with NCCL" : "not registered with NCCL");
+    kolo_debug("gradients: %zu bytes, %s", r->c.bytes, registered ? "registered with NCCL" : "not registered with NCCL");
     return 0;
 }
 
@@ -230,8 +228,7 @@ static void leave(kolo_reducer *r, bool orderly)
     if (orderly && nccl) {
         double seconds = r->c.timeout < CLOSE_SECONDS ? r->c.timeout : CLOSE_SECONDS;
         if (r->registered) r->calls->CommDeregister(nccl, r->registered);
-        orderly = settle(r, "CommFinalize", r->calls->CommFinalize(nccl), seconds) == 0 &&
-                  r->calls->CommDestroy(nccl) == ncclSuccess;
+        orderly = settle(r, "CommFinalize", r->calls->CommFinalize(nccl), seconds) == 0 && r->calls->CommDestroy(nccl) == ncclSuccess;
         if (orderly) r->nccl = NULL;
     }
     nccl_abort(r, "the communicator was closed");
@@ -257,15 +254,13 @@ static int prepare(kolo_reducer *r, kolo_comm *comm, const kolo_comm_device *dev
 {
     r->calls = comm_nccl_open();
     if (!r->calls) return KOLO_ELAUNCH;
-    if (device->deterministic && setenv("NCCL_NVLS_ENABLE", "0", 0) == 0)
-        kolo_debug("deterministic=true: NCCL_NVLS_ENABLE=%s", getenv("NCCL_NVLS_ENABLE"));
+    if (device->deterministic && setenv("NCCL_NVLS_ENABLE", "0", 0) == 0) kolo_debug("deterministic=true: NCCL_NVLS_ENABLE=%s", getenv("NCCL_NVLS_ENABLE"));
     KOLO_TRY(comm_cuda_open(&r->c, comm, device, bytes, timeout));
     KOLO_TRY(comm_cuda_event(&r->sum_ready));
     return comm_cuda_event(&r->sum_done);
 }
 
-static int nccl_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device,
-                     size_t bytes, double timeout)
+static int nccl_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device, size_t bytes, double timeout)
 {
     kolo_reducer *r = *out = kolo_alloc(sizeof *r);
     if (!r) return kolo_comm_agree(comm, KOLO_ECONFIG);

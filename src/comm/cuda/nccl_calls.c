@@ -55,8 +55,7 @@ static void open_library(void)
         const char *words = dlerror();
         snprintf(failure, sizeof failure, "no NCCL: %s", words ? words : "the dynamic linker gives no reason");
     } else if (fill(library) && (calls.GetVersion(&calls.version) != ncclSuccess || calls.version < LEAST)) {
-        snprintf(failure, sizeof failure, "NCCL %d.%d is too old: 2.18 is needed", calls.version / 10000,
-                 calls.version / 100 % 100);
+        snprintf(failure, sizeof failure, "NCCL %d.%d is too old: 2.18 is needed", calls.version / 10000, calls.version / 100 % 100);
     }
 }
 

@@ -5,13 +5,11 @@
 
 #include <nccl.h>
 
-#define COMM_NCCL_CALLS(CALL)                                                                   \
-    CALL(GetVersion) CALL(GetErrorString) CALL(GetUniqueId) CALL(CommInitRankConfig)            \
-    CALL(CommGetAsyncError) CALL(CommFinalize) CALL(CommDestroy) CALL(CommAbort) CALL(AllReduce)
+#define COMM_NCCL_CALLS(CALL) \
+    CALL(GetVersion)          \
+    CALL(GetErrorString) CALL(GetUniqueId) CALL(CommInitRankConfig) CALL(CommGetAsyncError) CALL(CommFinalize) CALL(CommDestroy) CALL(CommAbort) CALL(AllReduce)
 /* NULL where this NCCL is too old for them. */
-#define COMM_NCCL_OPTIONAL(CALL)                                              \
-    CALL(GetLastError) CALL(CommInitRankScalable) CALL(MemAlloc) CALL(MemFree) \
-    CALL(CommRegister) CALL(CommDeregister)
+#define COMM_NCCL_OPTIONAL(CALL) CALL(GetLastError) CALL(CommInitRankScalable) CALL(MemAlloc) CALL(MemFree) CALL(CommRegister) CALL(CommDeregister)
 
 typedef struct comm_nccl_calls {
     int version;

@@ -21,8 +21,8 @@ int comm_cuda_check(cudaError_t rc, const char *call, const char *file, int line
 {
     if (rc == cudaSuccess) return 0;
     cudaGetLastError(); /* it is reported here; later calls are judged by themselves */
-    return kolo_fail(rc == cudaErrorMemoryAllocation ? KOLO_ECONFIG : KOLO_ELAUNCH, "%s: %s (%s), %s:%d", call,
-                     cudaGetErrorString(rc), cudaGetErrorName(rc), file, line);
+    return kolo_fail(rc == cudaErrorMemoryAllocation ? KOLO_ECONFIG : KOLO_ELAUNCH, "%s: %s (%s), %s:%d", call, cudaGetErrorString(rc), cudaGetErrorName(rc),
+                     file, line);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------------------------- */
@@ -84,8 +84,7 @@ void *comm_cuda_arena(kolo_reducer *r) { return comm_cuda_of(r)->arena; }
 int comm_cuda_add(kolo_reducer *r, int bucket, size_t offset, int64_t count)
 {
     comm_cuda *c = comm_cuda_of(r);
-    if (bucket != c->buckets)
-        return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d after %lld", bucket, (long long)c->buckets);
+    if (bucket != c->buckets) return kolo_fail(KOLO_EINTERNAL, "comm: bucket %d after %lld", bucket, (long long)c->buckets);
     KOLO_TRY(kolo_grow(&c->bucket, &c->capacity, c->buckets, sizeof *c->bucket));
     comm_cuda_bucket *b = &c->bucket[c->buckets++];
     *b = (comm_cuda_bucket){.offset = offset, .count = count};
@@ -110,9 +109,7 @@ int comm_cuda_finish(kolo_reducer *r)
         if (rc != cudaErrorNotReady) return comm_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
         KOLO_TRY(kolo_comm_status(c->comm));
         if (kolo_time() - begin > c->timeout)
-            return kolo_fail(
-                KOLO_ELAUNCH,
-                "comm: the GPU's work did not end within %.0f s; if it only is slow, raise comm_timeout=", c->timeout);
+            return kolo_fail(KOLO_ELAUNCH, "comm: the GPU's work did not end within %.0f s; if it only is slow, raise comm_timeout=", c->timeout);
         comm_cuda_rest(polls);
     }
 }
@@ -156,8 +153,7 @@ static void none_close(kolo_reducer **out, bool orderly)
     *out = NULL;
 }
 
-static int none_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device,
-                     size_t bytes, double timeout)
+static int none_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device, size_t bytes, double timeout)
 {
     kolo_reducer *r = *out = kolo_alloc(sizeof *r);
     (void)launch;

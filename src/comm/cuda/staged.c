@@ -42,8 +42,7 @@ static void host_start(void *of)
 {
     staged_slot *slot = of;
     if (comm_cuda_status(slot->reducer) < 0) return;
-    if (kolo_comm_host_start(slot->reducer->c.comm, slot->bucket) < 0)
-        comm_cuda_abort(slot->reducer, kolo_error_text());
+    if (kolo_comm_host_start(slot->reducer->c.comm, slot->bucket) < 0) comm_cuda_abort(slot->reducer, kolo_error_text());
 }
 
 static void host_wait(void *of)
@@ -55,8 +54,7 @@ static void host_wait(void *of)
 
 /* ---- a step ---------------------------------------------------------------------------------------------------- */
 
-static int round_trip(kolo_reducer *r, staged_slot *slot, void *device, size_t offset, size_t bytes, cudaEvent_t ready,
-                      cudaEvent_t done)
+static int round_trip(kolo_reducer *r, staged_slot *slot, void *device, size_t offset, size_t bytes, cudaEvent_t ready, cudaEvent_t done)
 {
     comm_cuda *c = &r->c;
     KOLO_TRY(comm_cuda_status(r));
@@ -72,8 +70,7 @@ static int round_trip(kolo_reducer *r, staged_slot *slot, void *device, size_t o
 static int staged_start(kolo_reducer *r, int bucket)
 {
     const comm_cuda_bucket *b = &r->c.bucket[bucket];
-    return round_trip(r, r->slot[bucket], r->c.arena + b->offset, b->offset, (size_t)b->count * sizeof(float), b->ready,
-                      b->done);
+    return round_trip(r, r->slot[bucket], r->c.arena + b->offset, b->offset, (size_t)b->count * sizeof(float), b->ready, b->done);
 }
 
 /* The host half sums the whole slot; what lies behind `count` is whatever stood there, and nobody reads it. */
@@ -132,8 +129,7 @@ static int staged_make(kolo_reducer *r)
     return comm_cuda_alloc(&r->c);
 }
 
-static int staged_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device,
-                       size_t bytes, double timeout)
+static int staged_open(kolo_reducer **out, kolo_comm *comm, const kolo_launch *launch, const kolo_comm_device *device, size_t bytes, double timeout)
 {
     kolo_reducer *r = *out = kolo_alloc(sizeof *r);
     (void)launch;

@@ -28,9 +28,7 @@ static lib_track *claim(kolo_group *g, uint64_t *number, double *began)
 static void give(kolo_group *g, lib_track *t, const kolo_request *r, double began, int64_t bytes)
 {
     pthread_mutex_lock(&g->world->lock);
-    if (began > 0)
-        lib_timeline_carried(g->world->timeline, comm_collective_name(r->what), NULL, "push", began, kolo_time(),
-                             bytes);
+    if (began > 0) lib_timeline_carried(g->world->timeline, comm_collective_name(r->what), NULL, "push", began, kolo_time(), bytes);
     t->claimed = false;
     g->finished++;
     bool more = g->first != NULL;
@@ -73,8 +71,7 @@ static int by_caller(kolo_group *g, const kolo_request *request)
     lib_track *t = claim(g, &number, &began);
     if (!t) return 0;
     lib_entry probe = {.r = *r, .group = g};
-    comm_folding how =
-        r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_WIRE_I64} : lib_folding(r, g->size); /* as lib_meet's */
+    comm_folding how = r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_WIRE_I64} : lib_folding(r, g->size); /* as lib_meet's */
     comm_router_tell(g->world->router, comm_collective_name(r->what), number);
     int rc = comm_push_start(t->push, r->in ? r->in : r->out, r->out, count, &how, lib_signature(&probe));
     if (rc == 0) rc = comm_push_wait(t->push);
@@ -92,8 +89,7 @@ static bool loses(const kolo_group *g, const kolo_request *r)
     case KOLO_ALLREDUCE:
     case KOLO_BROADCAST: return r->dim[0] > 0;
     case KOLO_REDUCE_SCATTER: return r->dim[0] > g->rank;
-    case KOLO_SCATTER:
-        return (r->splits ? r->splits[g->rank] : lib_cut(r->dim[0], g->size, g->rank + 1) - lib_cut(r->dim[0], g->size, g->rank)) > 0;
+    case KOLO_SCATTER: return (r->splits ? r->splits[g->rank] : lib_cut(r->dim[0], g->size, g->rank + 1) - lib_cut(r->dim[0], g->size, g->rank)) > 0;
     case KOLO_ALLGATHER:
     case KOLO_GATHER:
         for (int m = 0; m < g->size; m++) sum |= r->splits[m];
@@ -130,16 +126,14 @@ static kolo_request vector(enum kolo_collective what, const void *in, void *out,
     return (kolo_request){.what = what, .in = in, .out = out, .type = type, .dims = 1, .dim = {count}};
 }
 
-int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type,
-                   enum kolo_reduce reduce)
+int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce)
 {
     kolo_request r = vector(KOLO_ALLREDUCE, in, out, count, type);
     r.reduce = reduce;
     return take(group, &r);
 }
 
-int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type,
-                        enum kolo_reduce reduce)
+int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce)
 {
     kolo_request r = vector(KOLO_REDUCE_SCATTER, in, out, count, type);
     r.reduce = reduce;
@@ -177,8 +171,7 @@ void lib_counts_free(struct lib_counts *first)
 }
 
 /* Where every member knows all counts they are `splits`; a member's own dim[0] follows from them. */
-static int gather(kolo_group *group, enum kolo_collective what, const void *in, void *out, int64_t count,
-                  const int64_t *counts, enum kolo_wire type, int root)
+static int gather(kolo_group *group, enum kolo_collective what, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
 {
     KOLO_TRY(lib_check_group(group));
     kolo_request r = vector(what, in, out, counts ? counts[group->rank] : count, type);
@@ -194,14 +187,12 @@ static int gather(kolo_group *group, enum kolo_collective what, const void *in, 
     return rc;
 }
 
-int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
-                   enum kolo_wire type)
+int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type)
 {
     return gather(group, KOLO_ALLGATHER, in, out, count, counts, type, 0);
 }
 
-int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type,
-                int root)
+int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
 {
     return gather(group, KOLO_GATHER, in, out, count, counts, type, root);
 }
@@ -213,8 +204,7 @@ int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_wire 
     return take(group, &r);
 }
 
-int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts,
-                 enum kolo_wire type, int root)
+int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
 {
     KOLO_TRY(lib_check_group(group));
     int64_t total = 0;
@@ -246,18 +236,15 @@ static int name_pairs(kolo_group *g, const int64_t *send, const int64_t *receive
     for (int64_t i = n - 1; rc >= 0 && i >= 0; i--) {
         if (all[i] == awaited[i]) continue;
         pairs++;
-        kolo_fail(
-            KOLO_EINPUT,
-            "alltoall: rank %d sends %lld elements to rank %d, which awaits %lld (%d such pairs); nothing was sent",
-            g->rank_of[i / members], (long long)all[i], g->rank_of[i % members], (long long)awaited[i], pairs);
+        kolo_fail(KOLO_EINPUT, "alltoall: rank %d sends %lld elements to rank %d, which awaits %lld (%d such pairs); nothing was sent", g->rank_of[i / members],
+                  (long long)all[i], g->rank_of[i % members], (long long)awaited[i], pairs);
     }
     free(all);
     return rc < 0 ? rc : KOLO_EINPUT;
 }
 
 /* One number says whether all pairs agree: what is sent and what is awaited, each pair with a weight of its own, cancel in the sum. */
-int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive,
-                  enum kolo_wire type)
+int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_wire type)
 {
     KOLO_TRY(lib_check_group(group));
     int64_t total = 0, awaited = 0;

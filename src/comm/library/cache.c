@@ -9,8 +9,7 @@ lib_slot *lib_slot_of(lib_core *core, const lib_bytes *key, uint64_t hash, int64
 {
     for (lib_link *link = lib_map_find(&core->known, hash); link; link = lib_map_again(link)) {
         lib_slot *slot = (lib_slot *)link;
-        if (slot->wants.key.size != key->size || memcmp(slot->wants.key.data, key->data, (size_t)key->size) != 0)
-            continue;
+        if (slot->wants.key.size != key->size || memcmp(slot->wants.key.data, key->data, (size_t)key->size) != 0) continue;
         *number = slot->number;
         return slot;
     }

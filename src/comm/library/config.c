@@ -17,10 +17,7 @@ static int number(const char *name, double otherwise, double least, double most,
 {
     const char *text = asked(name);
     char *end;
-    if (*out != 0)
-        return *out >= least && *out <= most
-                   ? 0
-                   : kolo_fail(KOLO_ECONFIG, "comm: %g for %s is out of %g .. %g", *out, name, least, most);
+    if (*out != 0) return *out >= least && *out <= most ? 0 : kolo_fail(KOLO_ECONFIG, "comm: %g for %s is out of %g .. %g", *out, name, least, most);
     *out = otherwise;
     if (!text) return 0;
     errno = 0;

@@ -6,24 +6,16 @@
 
 #include "comm/library/parts.h"
 
-static const char *const type_names[KOLO_WIRE_COUNT] = {"u8",  "i8",   "u16", "i16", "i32", "i64",
-                                                        "f16", "bf16", "f32", "f64", "bool"};
+static const char *const type_names[KOLO_WIRE_COUNT] = {"u8", "i8", "u16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "bool"};
 static const char *const reduce_names[KOLO_REDUCE_COUNT] = {"sum", "average", "min", "max", "product", "adasum"};
 
-static bool reduces(const kolo_request *r)
-{
-    return r->what == KOLO_ALLREDUCE || r->what == KOLO_REDUCE_SCATTER || r->what == KOLO_SPARSE_ALLREDUCE;
-}
-static bool has_root(const kolo_request *r)
-{
-    return r->what == KOLO_BROADCAST || r->what == KOLO_GATHER || r->what == KOLO_SCATTER;
-}
+static bool reduces(const kolo_request *r) { return r->what == KOLO_ALLREDUCE || r->what == KOLO_REDUCE_SCATTER || r->what == KOLO_SPARSE_ALLREDUCE; }
+static bool has_root(const kolo_request *r) { return r->what == KOLO_BROADCAST || r->what == KOLO_GATHER || r->what == KOLO_SCATTER; }
 static bool has_vector(const kolo_request *r) { return r->what != KOLO_BARRIER && r->what != KOLO_JOIN; }
 /* dim[0] may differ from member to member. */
 static bool free_first(const kolo_request *r)
 {
-    return r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER || r->what == KOLO_SCATTER || r->what == KOLO_ALLTOALL ||
-           r->what == KOLO_SPARSE_ALLREDUCE;
+    return r->what == KOLO_ALLGATHER || r->what == KOLO_GATHER || r->what == KOLO_SCATTER || r->what == KOLO_ALLTOALL || r->what == KOLO_SPARSE_ALLREDUCE;
 }
 bool lib_gathers(enum kolo_collective what) { return what == KOLO_ALLGATHER || what == KOLO_GATHER; }
 static bool needs_rows(const kolo_request *r) { return free_first(r) || r->what == KOLO_REDUCE_SCATTER; }
@@ -62,29 +54,23 @@ static void check_shape(const kolo_request *r, char *text, size_t bytes)
         }
     if (too_large(r)) snprintf(text, bytes, "more bytes than a number of 64 bits counts");
     else if (needs_rows(r) && r->dims == 0) snprintf(text, bytes, "a scalar has no rows; bring it as one row");
-    else if (r->what == KOLO_SPARSE_ALLREDUCE && r->dims != 2)
-        snprintf(text, bytes, "sparse rows have 2 dimensions, not %d", r->dims);
+    else if (r->what == KOLO_SPARSE_ALLREDUCE && r->dims != 2) snprintf(text, bytes, "sparse rows have 2 dimensions, not %d", r->dims);
 }
 
 static void check_reduce(const kolo_request *r, char *text, size_t bytes)
 {
     comm_compress compression;
     if ((unsigned)r->reduce >= KOLO_REDUCE_COUNT) snprintf(text, bytes, "there is no reduction %d", (int)r->reduce);
-    else if (r->what == KOLO_REDUCE_SCATTER && r->reduce == KOLO_ADASUM)
-        snprintf(text, bytes, "there is no reduce_scatter with adasum");
+    else if (r->what == KOLO_REDUCE_SCATTER && r->reduce == KOLO_ADASUM) snprintf(text, bytes, "there is no reduce_scatter with adasum");
     else if (r->what == KOLO_SPARSE_ALLREDUCE && r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)
         snprintf(text, bytes, "sparse rows are summed or averaged, not reduced by %s", reduce_names[r->reduce]);
-    else if (r->reduce == KOLO_ADASUM && r->type != KOLO_WIRE_F16 && r->type != KOLO_WIRE_BF16 &&
-             r->type != KOLO_WIRE_F32 && r->type != KOLO_WIRE_F64)
+    else if (r->reduce == KOLO_ADASUM && r->type != KOLO_WIRE_F16 && r->type != KOLO_WIRE_BF16 && r->type != KOLO_WIRE_F32 && r->type != KOLO_WIRE_F64)
         snprintf(text, bytes, "adasum is of floats, not of %s", type_names[r->type]);
-    else if (r->compression && (r->what != KOLO_ALLREDUCE || r->type != KOLO_WIRE_F32 ||
-                                (r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)))
+    else if (r->compression && (r->what != KOLO_ALLREDUCE || r->type != KOLO_WIRE_F32 || (r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)))
         snprintf(text, bytes, "compression \"%s\" is for sums and averages of f32 by allreduce", r->compression);
-    else if (r->compression && comm_compress_parse(&compression, r->compression) < 0)
-        snprintf(text, bytes, "%s", kolo_error_text());
+    else if (r->compression && comm_compress_parse(&compression, r->compression) < 0) snprintf(text, bytes, "%s", kolo_error_text());
     else if (r->compression && !r->name && comm_compress_owes(compression.kind))
-        snprintf(text, bytes, "compression \"%s\" sends later what it leaves out now: the request needs a name",
-                 r->compression);
+        snprintf(text, bytes, "compression \"%s\" sends later what it leaves out now: the request needs a name", r->compression);
 }
 
 int64_t lib_awaits(const kolo_request *r, int me, int members)
@@ -100,8 +86,7 @@ static void check_splits(const kolo_request *r, const kolo_group *group, char *t
     bool bad = false;
     if (!r->splits) {
         if (r->what == KOLO_ALLTOALL && r->dim[0] % members)
-            snprintf(text, bytes, "%lld rows cannot be cut evenly for %d members; give splits", (long long)r->dim[0],
-                     members);
+            snprintf(text, bytes, "%lld rows cannot be cut evenly for %d members; give splits", (long long)r->dim[0], members);
         return;
     }
     for (int m = 0; m < members; m++) bad |= r->splits[m] < 0 || __builtin_add_overflow(sum, r->splits[m], &sum);
@@ -109,8 +94,7 @@ static void check_splits(const kolo_request *r, const kolo_group *group, char *t
     else if ((r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && me == r->root)) && sum > r->dim[0])
         snprintf(text, bytes, "splits sum up to %lld rows of %lld", (long long)sum, (long long)r->dim[0]);
     else if (lib_gathers(r->what) && r->splits[me] != r->dim[0])
-        snprintf(text, bytes, "splits say %lld rows of this member, which brings %lld", (long long)r->splits[me],
-                 (long long)r->dim[0]);
+        snprintf(text, bytes, "splits say %lld rows of this member, which brings %lld", (long long)r->splits[me], (long long)r->dim[0]);
 }
 
 bool lib_fits_dense(const kolo_request *r)
@@ -123,12 +107,11 @@ static void check_index(const kolo_request *r, char *text, size_t bytes)
 {
     if (r->rows < 0 || (!r->index && r->dim[0])) snprintf(text, bytes, "no row numbers, or a negative number of rows");
     else if (r->out && !lib_fits_dense(r))
-        snprintf(text, bytes, "no memory can hold all %lld rows of %lld %s, as `out` asks for; leave it NULL for pairs",
-                 (long long)r->rows, (long long)r->dim[1], type_names[r->type]);
+        snprintf(text, bytes, "no memory can hold all %lld rows of %lld %s, as `out` asks for; leave it NULL for pairs", (long long)r->rows,
+                 (long long)r->dim[1], type_names[r->type]);
     for (int64_t i = 0; !text[0] && i < r->dim[0]; i++)
         if (r->index[i] < 0 || r->index[i] >= r->rows)
-            snprintf(text, bytes, "row number %lld of a matrix of %lld rows", (long long)r->index[i],
-                     (long long)r->rows);
+            snprintf(text, bytes, "row number %lld of a matrix of %lld rows", (long long)r->index[i], (long long)r->rows);
 }
 
 void lib_check(const kolo_group *group, const kolo_request *r, char *text, size_t bytes)
@@ -170,10 +153,7 @@ static bool counts_alike(const kolo_request *r, int members)
     return m == members;
 }
 
-bool lib_describes_part(const kolo_request *r, int members)
-{
-    return lib_gathers(r->what) && r->splits && members > COUNTS_SHOWN && !counts_alike(r, members);
-}
+bool lib_describes_part(const kolo_request *r, int members) { return lib_gathers(r->what) && r->splits && members > COUNTS_SHOWN && !counts_alike(r, members); }
 
 /* Splits that every member knows: ", counts 1, 3, 2"; ", counts given" where they are all alike. */
 static void add_counts(char *text, size_t bytes, const kolo_request *r, int members)

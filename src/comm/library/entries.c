@@ -121,8 +121,7 @@ void lib_entry_free(kolo_world *world, lib_entry *entry)
 int lib_entry_keep(lib_entry *entry, const kolo_request *request, int members)
 {
     size_t splits = request->splits ? (size_t)members * sizeof(int64_t) : 0;
-    size_t name = request->name ? strlen(request->name) + 1 : 0,
-           compression = request->compression ? strlen(request->compression) + 1 : 0;
+    size_t name = request->name ? strlen(request->name) + 1 : 0, compression = request->compression ? strlen(request->compression) + 1 : 0;
     entry->r = *request;
     if (entry->keep_bytes < splits + name + compression) {
         void *more = realloc(entry->keep, splits + name + compression);
@@ -205,10 +204,7 @@ void lib_entries_fail(kolo_world *world, int status, const char *text)
 
 /* ---- handles --------------------------------------------------------------------------------------------------------------- */
 
-kolo_handle lib_entry_handle(const lib_entry *entry)
-{
-    return (kolo_handle)((uint64_t)(entry->generation & INT32_MAX) << 32 | (uint64_t)(entry->index + 1));
-}
+kolo_handle lib_entry_handle(const lib_entry *entry) { return (kolo_handle)((uint64_t)(entry->generation & INT32_MAX) << 32 | (uint64_t)(entry->index + 1)); }
 
 /* NULL: no such request, error text set. waits: it is not freed until its waiters are gone. */
 static lib_entry *find(kolo_world *world, kolo_handle handle, bool waits)
@@ -222,9 +218,7 @@ static lib_entry *find(kolo_world *world, kolo_handle handle, bool waits)
     if (e && (lib_entry_handle(e) != handle || atomic_load(&e->state) == LIB_FREE)) e = NULL;
     if (e && waits) e->waiters++;
     pthread_mutex_unlock(&world->lock);
-    if (!e)
-        kolo_fail(KOLO_EINPUT, "comm: handle %lld is of no request: it was released, or is of another world",
-                  (long long)handle);
+    if (!e) kolo_fail(KOLO_EINPUT, "comm: handle %lld is of no request: it was released, or is of another world", (long long)handle);
     return e;
 }
 
@@ -267,8 +261,7 @@ int kolo_result(kolo_world *world, kolo_handle handle, kolo_output *output)
     const lib_entry *e = find(world, handle, false);
     if (!e) return KOLO_EINPUT;
     if (!output) return kolo_fail(KOLO_EINPUT, "comm: no place is given for the result");
-    if (atomic_load(&e->state) != LIB_DONE)
-        return kolo_fail(KOLO_EINPUT, "comm: the request is not complete; kolo_wait first");
+    if (atomic_load(&e->state) != LIB_DONE) return kolo_fail(KOLO_EINPUT, "comm: the request is not complete; kolo_wait first");
     KOLO_TRY(status_of(e));
     *output = e->output;
     return 0;

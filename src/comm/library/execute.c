@@ -17,8 +17,8 @@ static int poll_run(lib_execution *x)
     return x->step = x->then, 1;
 }
 
-int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width,
-                     enum kolo_wire type, enum kolo_reduce reduce, lib_step then)
+int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce,
+                     lib_step then)
 {
     x->run = lib_lane_run(x->track->lane, schedule, own, input, width, type, reduce);
     if (!x->run) return KOLO_ECONFIG;
@@ -27,8 +27,7 @@ int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own,
     return 1;
 }
 
-int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type,
-            enum kolo_reduce reduce, lib_step then)
+int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type, enum kolo_reduce reduce, lib_step then)
 {
     const comm_schedule *schedule;
     KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, problem, &schedule, &x->algorithm));
@@ -43,8 +42,7 @@ static int poll_push(lib_execution *x)
     return 1;
 }
 
-int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature,
-             lib_step then)
+int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature, lib_step then)
 {
     KOLO_TRY(comm_push_start(x->track->push, in, out, count, how, signature));
     x->algorithm = "push";
@@ -63,8 +61,7 @@ static void tell_timeline(lib_execution *x)
     if (!timeline) return;
     double now = kolo_time();
     int64_t bytes = 0;
-    for (int i = 0; i < x->batch.entries; i++)
-        bytes += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
+    for (int i = 0; i < x->batch.entries; i++) bytes += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
     lib_timeline_carried(timeline, phase_of(x), lib_request(x, 0)->name, x->algorithm, x->began, now, bytes);
 }
 

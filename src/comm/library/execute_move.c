@@ -6,20 +6,13 @@
 #include "base/memory.h"
 #include "comm/library/parts.h"
 
-static size_t row_bytes(const kolo_request *r)
-{
-    return (size_t)(r->dims ? lib_elements(r, 1) : 1) * comm_width(r->type);
-}
+static size_t row_bytes(const kolo_request *r) { return (size_t)(r->dims ? lib_elements(r, 1) : 1) * comm_width(r->type); }
 static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
 
 static comm_problem problem_of(const lib_execution *x, enum kolo_collective what)
 {
-    return (comm_problem){.what = what,
-                          .me = x->group->rank,
-                          .members = x->group->size,
-                          .root = lib_request(x, 0)->root,
-                          .width = 1,
-                          .node_of = x->group->node_of};
+    return (comm_problem){
+        .what = what, .me = x->group->rank, .members = x->group->size, .root = lib_request(x, 0)->root, .width = 1, .node_of = x->group->node_of};
 }
 
 /* Rows that came from every member stand in the entry. */
@@ -52,8 +45,7 @@ static int unpack_broadcast(lib_execution *x)
 static int broadcast_packed(lib_execution *x, comm_problem *problem)
 {
     char *at;
-    for (int i = 0; i < x->batch.entries; i++)
-        problem->count += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
+    for (int i = 0; i < x->batch.entries; i++) problem->count += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
     KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem->count, &x->work));
     at = x->work;
     for (int i = 0; i < x->batch.entries && problem->root == x->group->rank; i++) {
@@ -141,8 +133,7 @@ int lib_gather(lib_execution *x)
     char *out = NULL;
     for (int m = 0; m < members; m++) {
         x->number[m] = 0;
-        for (int i = 0; i < x->batch.entries; i++)
-            x->number[m] += rows_of(x, i)[m] * (int64_t)row_bytes(lib_request(x, i));
+        for (int i = 0; i < x->batch.entries; i++) x->number[m] += rows_of(x, i)[m] * (int64_t)row_bytes(lib_request(x, i));
     }
     problem.counts = x->number;
     if (x->batch.fused) return gather_packed(x, &problem);
@@ -165,10 +156,8 @@ static int fail_unequal(lib_execution *x, int first, int ranks)
     const kolo_group *g = x->group;
     const int64_t *dealt = x->batch.rows, *awaited = dealt + g->size;
     char text[256];
-    snprintf(text, sizeof text,
-             "scatter: rank %d deals %lld rows to rank %d, which awaits %lld (%d such rank%s); nothing was sent",
-             g->rank_of[lib_request(x, 0)->root], (long long)dealt[first], g->rank_of[first], (long long)awaited[first],
-             ranks, ranks == 1 ? "" : "s");
+    snprintf(text, sizeof text, "scatter: rank %d deals %lld rows to rank %d, which awaits %lld (%d such rank%s); nothing was sent",
+             g->rank_of[lib_request(x, 0)->root], (long long)dealt[first], g->rank_of[first], (long long)awaited[first], ranks, ranks == 1 ? "" : "s");
     lib_fail_all(x, KOLO_EINPUT, text);
     return x->step = NULL, 1;
 }

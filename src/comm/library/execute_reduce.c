@@ -23,8 +23,7 @@ comm_folding lib_folding(const kolo_request *r, int64_t contributors)
 /* ---- packing ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Elements `from` .. `from + count` of a request's vector, scaled where asked, into a vector of `type`; neutral elements where this rank has nothing. */
-static void pack(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_wire type,
-                 bool scaled)
+static void pack(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_wire type, bool scaled)
 {
     const kolo_request *r = lib_request(x, i);
     if (!x->batch.entry[i]) {
@@ -108,12 +107,7 @@ static int by_push(lib_execution *x, bool alone)
 static comm_problem problem_of(const kolo_group *g, const kolo_request *r, int64_t count, enum kolo_wire *type)
 {
     *type = is_half(r->type) && rounds(r->reduce) ? KOLO_WIRE_F32 : r->type;
-    return (comm_problem){.what = KOLO_ALLREDUCE,
-                          .me = g->rank,
-                          .members = g->size,
-                          .count = count,
-                          .width = comm_width(*type),
-                          .node_of = g->node_of};
+    return (comm_problem){.what = KOLO_ALLREDUCE, .me = g->rank, .members = g->size, .count = count, .width = comm_width(*type), .node_of = g->node_of};
 }
 
 bool lib_takes_push(const kolo_group *group, const kolo_request *request, int64_t count)
@@ -161,8 +155,7 @@ static int unpack_part(lib_execution *x)
     char *at = x->work, *out;
     for (int i = 0; i < x->batch.entries; i++) {
         const kolo_request *r = lib_request(x, i);
-        int64_t rows = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me),
-                count = rows * row_elements(r);
+        int64_t rows = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me), count = rows * row_elements(r);
         if (x->batch.entry[i]) {
             KOLO_TRY(lib_result_memory(x, i, rows, &out));
             unpack(x, i, out, at, count, x->type, true);
@@ -194,8 +187,7 @@ int lib_reduce_scatter(lib_execution *x)
         x->number[m] = 0;
         for (int i = 0; i < x->batch.entries; i++) {
             const kolo_request *r = lib_request(x, i);
-            int64_t each = row_elements(r), from = lib_cut(r->dim[0], members, m) * each,
-                    count = lib_cut(r->dim[0], members, m + 1) * each - from;
+            int64_t each = row_elements(r), from = lib_cut(r->dim[0], members, m) * each, count = lib_cut(r->dim[0], members, m + 1) * each - from;
             pack(x, i, from, count, at, type, true);
             at += (size_t)count * comm_width(type);
             x->number[m] += count;

@@ -90,17 +90,13 @@ static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
         if (!dense) index[row] = p[i].index;
         add_up(x, p + i, n, each, out + (dense ? p[i].index : row) * each_bytes, wide);
     }
-    entry->output = (kolo_output){
-        .data = out, .dims = 2, .dim = {dense ? r->rows : rows, each}, .index = dense ? NULL : index, .last = -1};
+    entry->output = (kolo_output){.data = out, .dims = 2, .dim = {dense ? r->rows : rows, each}, .index = dense ? NULL : index, .last = -1};
     return 0;
 }
 
 /* On the stage lie, in this order: the members' blocks, two rows of f32 if there is any row, all pairs twice. */
 static size_t rows_at(size_t total) { return kolo_round_up(total, KOLO_ALIGN); }
-static size_t pairs_at(size_t total, int64_t each)
-{
-    return kolo_round_up(rows_at(total) + (total ? 2 * (size_t)each * sizeof(float) : 0), KOLO_ALIGN);
-}
+static size_t pairs_at(size_t total, int64_t each) { return kolo_round_up(rows_at(total) + (total ? 2 * (size_t)each * sizeof(float) : 0), KOLO_ALIGN); }
 
 static int merge(lib_execution *x)
 {
@@ -138,8 +134,7 @@ static int add_all(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     int64_t each = r->dim[1], count = r->rows * each;
     enum kolo_wire type = is_half(r->type) ? KOLO_WIRE_F32 : r->type;
-    size_t width = comm_width(type), row = kolo_round_up((size_t)each * width, KOLO_ALIGN),
-           all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
+    size_t width = comm_width(type), row = kolo_round_up((size_t)each * width, KOLO_ALIGN), all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
     const char *in = r->in ? r->in : r->out;
     comm_combine sum = comm_combine_of(type, KOLO_SUM);
     KOLO_TRY(lib_track_stage(x->track, x->group->world, all + 2 * row, &x->work));
@@ -175,8 +170,7 @@ static bool pairs_are_longer(const lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     double width = is_half(r->type) ? sizeof(float) : (double)comm_width(r->type), pairs = 0;
     for (int m = 0; m < x->group->size; m++) pairs += (double)x->batch.rows[m];
-    return pairs * (8 + (double)r->dim[1] * (double)comm_width(r->type)) >
-           2 * (double)r->rows * (double)r->dim[1] * width;
+    return pairs * (8 + (double)r->dim[1] * (double)comm_width(r->type)) > 2 * (double)r->rows * (double)r->dim[1] * width;
 }
 
 int lib_sparse(lib_execution *x)
@@ -185,13 +179,8 @@ int lib_sparse(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     int64_t each_bytes = r->dim[1] * (int64_t)comm_width(r->type), total = 0, mine = 0, pairs = 0;
     int members = x->group->size, me = x->group->rank;
-    comm_problem problem = {.what = KOLO_ALLGATHER,
-                            .me = me,
-                            .members = members,
-                            .in_place = true,
-                            .counts = x->number,
-                            .width = 1,
-                            .node_of = x->group->node_of};
+    comm_problem problem = {
+        .what = KOLO_ALLGATHER, .me = me, .members = members, .in_place = true, .counts = x->number, .width = 1, .node_of = x->group->node_of};
     for (int m = 0; m < members; m++) {
         x->number[m] = x->batch.rows[m] * (8 + each_bytes);
         if (m == me) mine = total;

@@ -8,8 +8,7 @@ static int find(lib_execution *x, lib_special **out)
 {
     const kolo_request *r = lib_request(x, 0);
     lib_stream *s = x->stream;
-    lib_special_want want = {
-        .words = "", .name = "", .elements = x->count, .rows = 1, .track = x->track - s->track, .type = r->type};
+    lib_special_want want = {.words = "", .name = "", .elements = x->count, .rows = 1, .track = x->track - s->track, .type = r->type};
     comm_compress config;
     if (!r->compression) {
         KOLO_TRY(kolo_grow(&s->counts, &s->counts_room, x->batch.entries, sizeof *s->counts));
@@ -36,10 +35,8 @@ int lib_special_allreduce(lib_execution *x)
         return x->step = NULL, 1;
     }
     KOLO_TRY(lib_pack(x, first->type));
-    const comm_schedule *schedule =
-        special->codec ? comm_codec_schedule(special->codec) : comm_adasum_schedule(special->adasum);
-    KOLO_TRY(
-        lib_run_schedule(x, schedule, x->work, x->work, comm_width(first->type), first->type, KOLO_SUM, lib_unpack));
+    const comm_schedule *schedule = special->codec ? comm_codec_schedule(special->codec) : comm_adasum_schedule(special->adasum);
+    KOLO_TRY(lib_run_schedule(x, schedule, x->work, x->work, comm_width(first->type), first->type, KOLO_SUM, lib_unpack));
     if (special->codec) comm_codec_begin(special->codec, x->run);
     else comm_adasum_begin(special->adasum, x->run);
     return 1;

@@ -14,10 +14,7 @@ static bool compressed_alike(const char *x, const char *y)
     return strcmp(x, y) == 0 && (!*x || (comm_compress_parse(&config, x) == 0 && comm_compress_plain(config.kind)));
 }
 
-bool lib_fuses(enum kolo_collective what)
-{
-    return what == KOLO_ALLREDUCE || what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER || what == KOLO_BROADCAST;
-}
+bool lib_fuses(enum kolo_collective what) { return what == KOLO_ALLREDUCE || what == KOLO_REDUCE_SCATTER || what == KOLO_ALLGATHER || what == KOLO_BROADCAST; }
 
 /* Adasum has coefficients for every tensor, so two of them are no longer vector. */
 bool lib_fuse_together(const lib_begin *a, const lib_begin *b)
@@ -27,8 +24,8 @@ bool lib_fuse_together(const lib_begin *a, const lib_begin *b)
     if (x->what == KOLO_BROADCAST) return x->root == y->root; /* of bytes */
     if (x->type != y->type) return false;
     if (x->what == KOLO_ALLGATHER) return true;
-    return x->reduce == y->reduce && x->reduce != KOLO_ADASUM && factor(x->prescale) == factor(y->prescale) &&
-           factor(x->postscale) == factor(y->postscale) && compressed_alike(word(x->compression), word(y->compression));
+    return x->reduce == y->reduce && x->reduce != KOLO_ADASUM && factor(x->prescale) == factor(y->prescale) && factor(x->postscale) == factor(y->postscale) &&
+           compressed_alike(word(x->compression), word(y->compression));
 }
 
 enum { OPEN_MAX = 32 }; /* kinds gathered at a time; a further one takes the place of the oldest */
@@ -74,8 +71,7 @@ static void deal(fusing *f, const lib_begin *begin, int64_t i, int64_t end, int6
     }
 }
 
-int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order,
-                 int64_t *start, int64_t *scratch)
+int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order, int64_t *start, int64_t *scratch)
 {
     fusing f = {.limit = (int64_t)fusion_bytes};
     for (int64_t i = 0; i < begins; i++) scratch[i] = -1;

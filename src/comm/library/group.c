@@ -85,8 +85,7 @@ static void check(const kolo_world *world, const int *rank, int count, char *fau
 {
     fault[0] = 0;
     for (int i = 0; i < count; i++) {
-        if (rank[i] < 0 || rank[i] >= world->launch->size)
-            snprintf(fault, bytes, "there is no rank %d in a world of %d", rank[i], world->launch->size);
+        if (rank[i] < 0 || rank[i] >= world->launch->size) snprintf(fault, bytes, "there is no rank %d in a world of %d", rank[i], world->launch->size);
         if (i && rank[i] == rank[i - 1]) snprintf(fault, bytes, "rank %d is named twice", rank[i]);
     }
     for (int id = 0; id < world->groups; id++)
@@ -170,8 +169,7 @@ int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int
     return rc;
 }
 
-int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank, int count, const char *note,
-                            const char *fault)
+int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank, int count, const char *note, const char *fault)
 {
     KOLO_TRY(lib_agree(world->group[0], note, fault));
     return make(out, world, rank, count);

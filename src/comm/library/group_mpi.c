@@ -43,9 +43,7 @@ static void check(const int32_t *lowest, const int *rank, int count, int size, c
     fault[0] = 0;
     for (int r = 0; count && r < size; r++) same += lowest[r] == rank[0];
     if (count && rank[0] < 0) snprintf(fault, bytes, "the communicator has processes outside of the world");
-    else if (count && same != count)
-        snprintf(fault, bytes, "the communicator with rank %d has %d processes, but %d ranks brought it", rank[0],
-                 count, same);
+    else if (count && same != count) snprintf(fault, bytes, "the communicator with rank %d has %d processes, but %d ranks brought it", rank[0], count, same);
 }
 
 int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_comm)

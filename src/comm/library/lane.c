@@ -40,8 +40,7 @@ static int make_scratch(lib_lane *lane, size_t bytes)
 int lib_lane_make(lib_lane **out, kolo_group *group, int64_t requests, size_t scratch_bytes)
 {
     *out = NULL;
-    if (group->channels == LIB_CHANNELS)
-        return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
+    if (group->channels == LIB_CHANNELS) return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
     lib_lane *lane = kolo_alloc(sizeof *lane);
     if (!lane) return KOLO_ECONFIG;
     lane->group = group;
@@ -53,8 +52,7 @@ int lib_lane_make(lib_lane **out, kolo_group *group, int64_t requests, size_t sc
     return rc;
 }
 
-comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width,
-                       enum kolo_wire type, enum kolo_reduce reduce)
+comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce)
 {
     size_t scratch = (size_t)schedule->scratch * width;
     if (schedule->posts > lane->requests && make(lane, schedule->posts * 2) < 0) return NULL;

@@ -24,14 +24,13 @@ typedef struct lib_entry {
     kolo_request r; /* name, compression, splits: copies, in `keep` */
     void *keep;
     size_t keep_bytes;
-    char *fault; /* what is wrong with the request in itself; NULL: nothing */
-    char *note; /* of an agreement (a barrier of the library's own): what it is about; part of the signature; or NULL */
+    char *fault;   /* what is wrong with the request in itself; NULL: nothing */
+    char *note;    /* of an agreement (a barrier of the library's own): what it is about; part of the signature; or NULL */
     bool detached; /* nobody has the handle: free when complete */
     int waiters;   /* in kolo_wait */
     kolo_group *group;
     uint64_t sequence; /* of the group's unnamed requests; 0: named */
-    uint32_t
-        bundle; /* > 0: submitted together with others: begins only with all of them; unique on this rank while under way */
+    uint32_t bundle;   /* > 0: submitted together with others: begins only with all of them; unique on this rank while under way */
     int bundle_size;
     double submitted;       /* kolo_time() */
     _Atomic uint32_t state; /* enum lib_state; a futex */
@@ -55,8 +54,8 @@ typedef struct lib_batch {
     bool fused;                   /* one allreduce (or allgather, reduce_scatter, broadcast) over all of them */
     const kolo_request *stand_in; /* [entries] or NULL */
     int contributors;             /* ranks that bring data: the divisor of an average */
-    const int64_t *rows; /* [entries][lib_row_numbers] or NULL */
-    uint64_t number; /* of batches of this group, from 1: for messages */
+    const int64_t *rows;          /* [entries][lib_row_numbers] or NULL */
+    uint64_t number;              /* of batches of this group, from 1: for messages */
 } lib_batch;
 
 struct kolo_group {
@@ -65,7 +64,7 @@ struct kolo_group {
     int *rank_of;       /* [size] world ranks, ascending */
     int *node_of;       /* [size] */
     bool one_node;
-    bool asks; /* on one node: the push is not a matter of course, as an algorithm was forced or measured (lib_takes_push) */
+    bool asks;                          /* on one node: the push is not a matter of course, as an algorithm was forced or measured (lib_takes_push) */
     lib_entry *first, *last;            /* unnamed, not begun yet */
     uint64_t submitted, finished;       /* unnamed */
     struct lib_negotiator *negotiator;  /* of this group */
@@ -114,10 +113,8 @@ void lib_complete(lib_entry *entry, int status, const char *text);
 
 /* A schedule over the group's router lanes, for control messages as well as data: run by comm_run_poll. */
 typedef struct lib_lane lib_lane;
-int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests,
-                  size_t scratch_bytes); /* channel: own tag space, by creation order per group */
-comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width,
-                       enum kolo_wire type, enum kolo_reduce reduce);
+int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests, size_t scratch_bytes); /* channel: own tag space, by creation order per group */
+comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce);
 void lib_lane_free(lib_lane **lane);
 
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */
@@ -145,10 +142,8 @@ int lib_timeline_open(struct lib_timeline **timeline, const char *folder, size_t
 int lib_timeline_align(struct lib_timeline *timeline, kolo_world *world);
 void lib_timeline_close(struct lib_timeline **timeline);
 /* phase: a constant such as "negotiate", "pack", "allreduce", "unpack", "wait"; name: of the tensor or NULL; algorithm: a constant that carried it, or NULL; times by kolo_time(). */
-void lib_timeline_carried(struct lib_timeline *timeline, const char *phase, const char *name, const char *algorithm,
-                          double begin, double end, int64_t bytes);
-static inline void lib_timeline_add(struct lib_timeline *timeline, const char *phase, const char *name, double begin,
-                                    double end, int64_t bytes)
+void lib_timeline_carried(struct lib_timeline *timeline, const char *phase, const char *name, const char *algorithm, double begin, double end, int64_t bytes);
+static inline void lib_timeline_add(struct lib_timeline *timeline, const char *phase, const char *name, double begin, double end, int64_t bytes)
 {
     lib_timeline_carried(timeline, phase, name, NULL, begin, end, bytes);
 }

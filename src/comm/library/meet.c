@@ -24,8 +24,7 @@ static void join_packets(void *out, const void *left, const void *right, int64_t
         o->op = l->op;
         o->count = l->count;
         o->spare = 0;
-        if (same && l->count)
-            comm_combine_of((enum kolo_wire)l->type, (enum kolo_reduce)l->op)(o->data, l->data, r->data, l->count);
+        if (same && l->count) comm_combine_of((enum kolo_wire)l->type, (enum kolo_reduce)l->op)(o->data, l->data, r->data, l->count);
     }
 }
 
@@ -50,10 +49,7 @@ static int meet_packet(lib_execution *x, uint64_t signature, lib_step then)
 /* ---- what rides along ---------------------------------------------------------------------------------------------------------- */
 
 /* Every member's numbers by a sum over vectors that are 0 elsewhere: where the result's shape depends on all. Splits of a gather are in the signature. */
-static bool needs_rows(const kolo_request *r)
-{
-    return lib_row_numbers(r->what, 1) > 0 && !(lib_gathers(r->what) && r->splits);
-}
+static bool needs_rows(const kolo_request *r) { return lib_row_numbers(r->what, 1) > 0 && !(lib_gathers(r->what) && r->splits); }
 
 static int64_t bring_rows(lib_execution *x)
 {
@@ -63,8 +59,7 @@ static int64_t bring_rows(lib_execution *x)
     int64_t n = lib_row_numbers(r->what, members);
     memset(rows, 0, (size_t)n * sizeof *rows);
     if (r->what == KOLO_ALLTOALL)
-        for (int i = 0; i < members; i++)
-            rows[(int64_t)me * members + i] = r->splits ? r->splits[i] : r->dim[0] / members;
+        for (int i = 0; i < members; i++) rows[(int64_t)me * members + i] = r->splits ? r->splits[i] : r->dim[0] / members;
     else if (r->what != KOLO_SCATTER) rows[me] = r->dims ? r->dim[0] : 1;
     else rows[members + me] = lib_awaits(r, me, members);
     for (int i = 0; r->what == KOLO_SCATTER && me == r->root && i < members; i++)
@@ -100,8 +95,7 @@ static int take_vector(lib_execution *x)
     if (packet_differs(&x->packet)) return x->step = lib_tell_differences, 1;
     int64_t count = x->packet.count, divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
     KOLO_TRY(lib_result_memory(x, 0, -1, &out));
-    if (divisor != 1 || r->postscale != 1)
-        comm_scale(x->packet.data, x->packet.data, count, (enum kolo_wire)x->packet.type, divisor, r->postscale);
+    if (divisor != 1 || r->postscale != 1) comm_scale(x->packet.data, x->packet.data, count, (enum kolo_wire)x->packet.type, divisor, r->postscale);
     if (is_half(r->type)) comm_narrow(out, (const float *)(const void *)x->packet.data, count, r->type);
     else if (count) memcpy(out, x->packet.data, (size_t)count * comm_width(r->type));
     return x->step = lib_finish, 1;
@@ -121,17 +115,11 @@ static int column_stands(lib_execution *x)
 static int exchange_rows(lib_execution *x)
 {
     int me = x->group->rank, members = x->group->size;
-    const comm_problem problem = {.what = KOLO_ALLTOALL,
-                                  .me = me,
-                                  .members = members,
-                                  .send = x->number,
-                                  .receive = x->number,
-                                  .width = sizeof(int64_t),
-                                  .node_of = x->group->node_of};
+    const comm_problem problem = {
+        .what = KOLO_ALLTOALL, .me = me, .members = members, .send = x->number, .receive = x->number, .width = sizeof(int64_t), .node_of = x->group->node_of};
     bring_rows(x);
     for (int m = 0; m < members; m++) x->number[m] = 1;
-    return lib_run(x, &problem, x->number + members, x->batch.rows + (int64_t)me * members, KOLO_WIRE_I64, KOLO_SUM,
-                   column_stands);
+    return lib_run(x, &problem, x->number + members, x->batch.rows + (int64_t)me * members, KOLO_WIRE_I64, KOLO_SUM, column_stands);
 }
 
 /* All have brought the same; their rows did not fit into the packet. */
@@ -155,8 +143,7 @@ static int met(lib_execution *x)
     const kolo_request *r = lib_request(x, 0);
     if (packet_differs(&x->packet)) return x->step = lib_tell_differences, 1;
     if (needs_rows(r) && !x->packet.count) return x->step = gather_rows, 1;
-    if (needs_rows(r))
-        memcpy((void *)(uintptr_t)x->batch.rows, x->packet.data, (size_t)x->packet.count * sizeof(int64_t));
+    if (needs_rows(r)) memcpy((void *)(uintptr_t)x->batch.rows, x->packet.data, (size_t)x->packet.count * sizeof(int64_t));
     return x->step = lib_carry, 1;
 }
 
@@ -188,8 +175,8 @@ static int tell(lib_execution *x, const char *more)
 {
     char text[2048], what[1600];
     comm_rank_list(what, sizeof what, x->group->rank_of, x->group->size, x->texts, LIB_TEXT);
-    snprintf(text, sizeof text, "request %llu of group %d does not match, nothing was sent: %s%s",
-             (unsigned long long)x->batch.number, x->group->id, what, more);
+    snprintf(text, sizeof text, "request %llu of group %d does not match, nothing was sent: %s%s", (unsigned long long)x->batch.number, x->group->id, what,
+             more);
     lib_fail_all(x, KOLO_EINPUT, text);
     return x->step = NULL, 1;
 }
@@ -202,8 +189,8 @@ static int told_counts(lib_execution *x)
     int n = x->group->size, m = 0;
     while (m < n && (most[m] < 0 || most[m] == -least[m])) m++;
     if (m < n)
-        snprintf(more, sizeof more, "; counts differ first for rank %d: some say %lld, some %lld", x->group->rank_of[m],
-                 (long long)-least[m], (long long)most[m]);
+        snprintf(more, sizeof more, "; counts differ first for rank %d: some say %lld, some %lld", x->group->rank_of[m], (long long)-least[m],
+                 (long long)most[m]);
     return tell(x, more);
 }
 

@@ -117,10 +117,11 @@ static void greet(lib_muster *m, muster_word *word, enum muster_kind kind)
 
 static int out(const lib_muster *m)
 {
-    return kolo_fail(KOLO_ELAUNCH,
-                     "comm: the other ranks went on without this process (rank %d on host %s of the first world), since it was held to be dead or stopped; it cannot "
-                     "come back: end it",
-                     m->launch.rank, m->launch.host);
+    return kolo_fail(
+        KOLO_ELAUNCH,
+        "comm: the other ranks went on without this process (rank %d on host %s of the first world), since it was held to be dead or stopped; it cannot "
+        "come back: end it",
+        m->launch.rank, m->launch.host);
 }
 
 /* The decision of another: 1, if this rank is a member. */
@@ -241,11 +242,13 @@ int lib_muster_gather(lib_muster *m, int least)
     }
     free(dead);
     if (rc < 0) return rc;
-    if (m->members < least)
-        return kolo_fail(KOLO_ELAUNCH, "comm: %d of the ranks are left, which is less than the %d that were asked for", m->members, least);
+    if (m->members < least) return kolo_fail(KOLO_ELAUNCH, "comm: %d of the ranks are left, which is less than the %d that were asked for", m->members, least);
     if (m->decisions->told.away)
-        return kolo_fail(KOLO_ELAUNCH, "comm: all that are left (%d) were themselves stopped for longer than the patience of %g s, so others may have gone on without them; end "
-                                       "the job and start it from a checkpoint", m->members, m->patience);
+        return kolo_fail(
+            KOLO_ELAUNCH,
+            "comm: all that are left (%d) were themselves stopped for longer than the patience of %g s, so others may have gone on without them; end "
+            "the job and start it from a checkpoint",
+            m->members, m->patience);
     return 0;
 }
 

@@ -72,20 +72,20 @@ typedef struct lib_muster {
     int listener, bell; /* bell: an eventfd that ends the thread */
     pthread_t thread;
     bool runs;
-    line_card card; /* this rank's */
-    line_card *cards; /* [launch.size] */
+    line_card card;     /* this rank's */
+    line_card *cards;   /* [launch.size] */
     kolo_launch launch; /* the map of the first world */
     double timeout, patience;
     _Atomic int64_t beat; /* ns: the last look at the clock */
     _Atomic bool away;
-    uint32_t round; /* of exchanges; the caller's */
+    uint32_t round;       /* of exchanges; the caller's */
     pthread_mutex_t lock; /* of what follows, which the door looks at */
     uint32_t epoch;
     uint64_t token;
     bool gathering;
-    int *member, members;   /* ascending */
-    double *joined;         /* [size] when it last asked; 0: never */
-    bool *joined_away;      /* [size] */
+    int *member, members; /* ascending */
+    double *joined;       /* [size] when it last asked; 0: never */
+    bool *joined_away;    /* [size] */
     muster_decision *decisions;
     muster_board board[2]; /* where this rank is the first member */
 } lib_muster;
@@ -93,8 +93,7 @@ typedef struct lib_muster {
 /* Listens; needs no other rank. one_node: at a socket without a network. */
 int lib_muster_open(lib_muster **muster, bool one_node);
 /* The cards of all ranks, `stride` bytes apart. */
-int lib_muster_begin(lib_muster *muster, const kolo_launch *launch, const line_card *cards, size_t stride, double timeout,
-                     double patience);
+int lib_muster_begin(lib_muster *muster, const kolo_launch *launch, const line_card *cards, size_t stride, double timeout, double patience);
 void lib_muster_close(lib_muster **muster);
 /* Agrees on who is left: they are the members then. At least `least`, else KOLO_ELAUNCH. */
 int lib_muster_gather(lib_muster *muster, int least);
@@ -106,7 +105,8 @@ int lib_muster_launch(lib_muster *muster, kolo_launch *launch);
 /* muster_door.c */
 int muster_door_open(lib_muster *muster); /* a thread answers from now on */
 void muster_door_close(lib_muster *muster);
-void muster_greet(const lib_muster *muster, muster_word *word, enum muster_kind kind); /* about the world of now; the lock is held, or no other thread changes it */
+void muster_greet(const lib_muster *muster, muster_word *word,
+                  enum muster_kind kind);                             /* about the world of now; the lock is held, or no other thread changes it */
 bool muster_known(const lib_muster *muster, const muster_word *word); /* it comes from a rank: the port of a dead one may be another program's by now */
 /* Looks at the clock: a process that was away for longer than the patience was held to be stopped, if anybody looked. Whoever asks or decides looks by himself,
  * as the door's thread may wake after him. */

@@ -43,8 +43,7 @@ static int open_lines(lib_negotiator *n, int tag)
     n->down = kolo_alloc((size_t)(n->core->children + 1) * sizeof *n->down);
     if (!n->down) return KOLO_ECONFIG;
     if (n->core->parent >= 0) KOLO_TRY(lib_line_open(&n->up, router, g->rank_of[n->core->parent], tag));
-    for (int c = 0; c < n->core->children; c++)
-        KOLO_TRY(lib_line_open(&n->down[c], router, g->rank_of[n->core->child[c]], tag));
+    for (int c = 0; c < n->core->children; c++) KOLO_TRY(lib_line_open(&n->down[c], router, g->rank_of[n->core->child[c]], tag));
     return 0;
 }
 
@@ -91,8 +90,7 @@ int lib_negotiator_open(lib_negotiator **out, kolo_group *group)
     lib_negotiator *n = *out = kolo_alloc(sizeof *n);
     if (!n) return KOLO_ECONFIG;
     n->group = group;
-    if (group->channels >= LIB_CHANNELS)
-        return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
+    if (group->channels >= LIB_CHANNELS) return kolo_fail(KOLO_EINTERNAL, "comm: more than %d lanes in a group", LIB_CHANNELS);
     int tag = group->id * LIB_CHANNELS + group->channels++;
     lib_core_config config = {.me = group->rank,
                               .members = group->size,
@@ -133,9 +131,8 @@ static int name_take(lib_negotiator *n, lib_entry *entry)
     uint64_t hash = lib_hash(entry->r.name, strlen(entry->r.name));
     known_name *name = name_of(n, entry->r.name, hash);
     if (name && under_way(name))
-        return kolo_fail(KOLO_EINPUT,
-                         "comm: \"%.200s\" is under way on rank %d; wait for it before it is submitted again",
-                         entry->r.name, n->group->world->launch->rank);
+        return kolo_fail(KOLO_EINPUT, "comm: \"%.200s\" is under way on rank %d; wait for it before it is submitted again", entry->r.name,
+                         n->group->world->launch->rank);
     if (!name) {
         if (n->names.count >= n->names_most) {
             names_purge(n, false);
@@ -156,14 +153,12 @@ int lib_negotiator_add(lib_negotiator *n, lib_entry *const *entry, int entries)
 {
     int rc = 0, taken = 0;
     if (under_way(&n->join))
-        return kolo_fail(KOLO_EINPUT, "comm: rank %d has joined group %d: it submits nothing until all have",
-                         n->group->world->launch->rank, n->group->id);
+        return kolo_fail(KOLO_EINPUT, "comm: rank %d has joined group %d: it submits nothing until all have", n->group->world->launch->rank, n->group->id);
     KOLO_TRY(kolo_grow(&n->inbox, &n->inbox_capacity, n->inbox_count + entries, sizeof *n->inbox));
     if (entry[0]->r.what == KOLO_JOIN) n->join = (known_name){.entry = entry[0], .generation = entry[0]->generation};
     for (; taken < entries && rc == 0 && entry[0]->r.what != KOLO_JOIN; taken++) rc = name_take(n, entry[taken]);
     if (rc < 0) { /* the names that were taken are free again */
-        for (int i = 0; i < taken - 1; i++)
-            name_of(n, entry[i]->r.name, lib_hash(entry[i]->r.name, strlen(entry[i]->r.name)))->entry = NULL;
+        for (int i = 0; i < taken - 1; i++) name_of(n, entry[i]->r.name, lib_hash(entry[i]->r.name, strlen(entry[i]->r.name)))->entry = NULL;
         return rc;
     }
     memcpy(n->inbox + n->inbox_count, entry, (size_t)entries * sizeof *entry);
@@ -272,8 +267,7 @@ static void note_batches(lib_negotiator *n, double now)
         lib_batch *batch = &core->batch[b];
         batch->group = n->group;
         for (int i = 0; timeline && i < (batch->entries > SHOWN ? 1 : batch->entries); i++)
-            if (batch->entry[i])
-                lib_timeline_add(timeline, "negotiate", batch->entry[i]->r.name, batch->entry[i]->submitted, now, 0);
+            if (batch->entry[i]) lib_timeline_add(timeline, "negotiate", batch->entry[i]->r.name, batch->entry[i]->submitted, now, 0);
         const kolo_request *last = batch->entry[batch->entries - 1] ? &batch->entry[batch->entries - 1]->r : NULL;
         if (last) snprintf(n->begun, sizeof n->begun, "%s", last->name);
     }
@@ -311,9 +305,8 @@ int lib_negotiator_turn(lib_negotiator *n, lib_batch **batch, bool *busy)
 static int say_goodbye(lib_negotiator *n)
 {
     comm_router *router = n->group->world->router;
-    double begin = kolo_time(), most = n->core->seen
-                                           ? n->group->world->config.timeout
-                                           : 10; /* where nothing was ever agreed on, others may not even be there */
+    double begin = kolo_time(),
+           most = n->core->seen ? n->group->world->config.timeout : 10; /* where nothing was ever agreed on, others may not even be there */
     lib_core_end(n->core);
     for (;;) {
         double now = kolo_time();
@@ -324,8 +317,7 @@ static int say_goodbye(lib_negotiator *n)
         int sends = send_lines(n);
         KOLO_TRY(sends);
         if (n->core->closed && !sends) return 0;
-        if (now > begin + most)
-            return kolo_fail(KOLO_ELAUNCH, "comm: group %d ended without an answer of all its members", n->group->id);
+        if (now > begin + most) return kolo_fail(KOLO_ELAUNCH, "comm: group %d ended without an answer of all its members", n->group->id);
         comm_router_rest(router, 1e-3);
     }
 }

@@ -74,7 +74,7 @@ typedef struct lib_wants {
 } lib_wants;
 
 int lib_write_entries(lib_bytes *to, lib_entry *const *entry, int64_t entries, int me, int members);
-int lib_read_wants(lib_wants *wants, lib_reader *from); /* copies; memory is kept from use to use */
+int lib_read_wants(lib_wants *wants, lib_reader *from);               /* copies; memory is kept from use to use */
 int lib_fill_wants(lib_wants *wants, const void *data, size_t bytes); /* from another's `bytes`, copied */
 void lib_wants_free(lib_wants *wants);
 bool lib_wants_equal(const lib_wants *left, const lib_wants *right);
@@ -86,8 +86,8 @@ int lib_write_names(lib_bytes *key, lib_entry *const *entry, int64_t entries);
 /* One request that begins. Those of a bundle have the same unit and stand together. */
 typedef struct lib_begin {
     const kolo_request *r; /* as agreed: the entry's, or what is known of the name */
-    lib_entry *entry;   /* NULL: this member has joined */
-    int64_t unit, rows; /* rows: first of them in the core's numbers; -1: none */
+    lib_entry *entry;      /* NULL: this member has joined */
+    int64_t unit, rows;    /* rows: first of them in the core's numbers; -1: none */
     int contributors;
     int64_t bytes; /* that count for fusion_bytes */
 } lib_begin;
@@ -96,8 +96,7 @@ typedef struct lib_begin {
  * a bundle's of one kind are never torn apart. fixed: nothing but a bundle is fused. order: [begins] a permutation; batch b is
  * order[start[b]] ... order[start[b + 1] - 1], start: [begins + 1]; scratch: [2 * begins]. Returns how many batches. A function of
  * its arguments, so all members make the same batches. */
-int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order,
-                 int64_t *start, int64_t *scratch);
+int64_t lib_fuse(const lib_begin *begin, int64_t begins, size_t fusion_bytes, bool fixed, int64_t *order, int64_t *start, int64_t *scratch);
 bool lib_fuse_together(const lib_begin *a, const lib_begin *b);
 
 /* ---- names that are known (cache.c) ------------------------------------------------------------------------------------ */
@@ -134,10 +133,10 @@ struct lib_unit {
     int64_t entries, capacity;
     lib_bytes key;
     double since;
-    int64_t slot;         /* told by this bit; -1: by a claim */
-    bool anew;            /* its slot was taken: to be claimed */
-    bool warned;          /* stall.c */
-    lib_ready *ready;     /* coordinator: all are */
+    int64_t slot;     /* told by this bit; -1: by a claim */
+    bool anew;        /* its slot was taken: to be claimed */
+    bool warned;      /* stall.c */
+    lib_ready *ready; /* coordinator: all are */
 };
 
 /* The members below one child, or this member alone (the last edge). */
@@ -166,7 +165,7 @@ struct lib_core {
     int64_t words;
     lib_slot **slot; /* [capacity], NULL until used */
     lib_map known;
-    int bundles; /* slots that hold one */
+    int bundles;        /* slots that hold one */
     int64_t remembered; /* bytes of what the slots hold */
     lib_map waiting;
     lib_unit *first, *last, *spare;
@@ -265,9 +264,9 @@ typedef struct lib_name {
     lib_link link; /* in root->names */
     struct lib_name *before, *after;
     lib_bytes name;
-    lib_claim **by; /* [members] */
-    int *owes;      /* [members] so often the others failed, with `text`: when this one brings the name, it fails too */
-    bool *killed;   /* [members] fails now, with what it had brought */
+    lib_claim **by;        /* [members] */
+    int *owes;             /* [members] so often the others failed, with `text`: when this one brings the name, it fails too */
+    bool *killed;          /* [members] fails now, with what it had brought */
     int claimed, owing;    /* members */
     uint64_t made, failed; /* agreements */
     char *text;
@@ -344,7 +343,7 @@ void lib_root_close(lib_core *core);
 int lib_root_item(lib_core *core, enum lib_item kind, lib_reader *from); /* what a member says */
 int lib_root_ready_slot(lib_core *core, int64_t slot);
 int lib_root_speak(lib_core *core, bool idle);
-int lib_root_doom(lib_core *core, const lib_wants *wants); /* takes slots that hold one of these names */
+int lib_root_doom(lib_core *core, const lib_wants *wants);                     /* takes slots that hold one of these names */
 lib_name *lib_root_name(lib_core *core, const char *name, bool make, int *rc); /* NULL: unknown, or (make) *rc < 0 */
 void lib_root_name_drop(lib_root *root, lib_name *name, int members);
 void lib_root_claim_free(lib_root *root, lib_claim *claim);
@@ -363,9 +362,9 @@ int lib_root_fail_paid(lib_core *core, int member, lib_reader *from);
 void lib_write_ranks(const lib_core *core, const int *of, int value, char *text, size_t bytes);
 
 /* ---- names that some members have not submitted (stall.c) ----------------------------------------------------------------- */
-int lib_stall_look(lib_core *core);                      /* member: does mine wait too long? */
-int lib_stall_answer(lib_core *core, uint64_t question); /* member: what waits here */
+int lib_stall_look(lib_core *core);                                                                  /* member: does mine wait too long? */
+int lib_stall_answer(lib_core *core, uint64_t question);                                             /* member: what waits here */
 int lib_stall_heard(lib_core *core, int member, uint64_t question, int64_t bytes, lib_reader *from); /* coordinator */
-int lib_stall_report(lib_core *core); /* coordinator: when all have answered, or will not */
+int lib_stall_report(lib_core *core);                                                                /* coordinator: when all have answered, or will not */
 
 #endif

@@ -22,9 +22,8 @@ static int64_t bytes_of(const kolo_request *r, const int64_t *rows, int members)
 static int begin_unit(lib_core *core, const lib_wants *wants, lib_unit *unit, int64_t contributors, int64_t rows)
 {
     if (!unit && !core->joined)
-        return kolo_fail(KOLO_EINTERNAL,
-                         "comm: the members of group %d agreed on \"%s\", which this rank has not submitted",
-                         core->c.group, wants->want[0].r.name);
+        return kolo_fail(KOLO_EINTERNAL, "comm: the members of group %d agreed on \"%s\", which this rank has not submitted", core->c.group,
+                         wants->want[0].r.name);
     for (int64_t i = 0; i < wants->wants; i++) {
         KOLO_TRY(kolo_grow(&core->begin, &core->begins_capacity, core->begins, sizeof *core->begin));
         lib_begin *begin = &core->begin[core->begins++];
@@ -59,18 +58,14 @@ static int begin_slot(lib_core *core, lib_slot *slot, int64_t s, int64_t contrib
     return 0;
 }
 
-static int apply_run(lib_core *core, lib_reader *from)
-{
-    return lib_read_slots(core, core->c.members, begin_slot, &(lib_slot_visit){.from = from});
-}
+static int apply_run(lib_core *core, lib_reader *from) { return lib_read_slots(core, core->c.members, begin_slot, &(lib_slot_visit){.from = from}); }
 
 static lib_unit *unit_of(const lib_core *core, const lib_wants *wants)
 {
     uint64_t hash = lib_hash(wants->key.data, (size_t)wants->key.size);
     for (lib_link *link = lib_map_find(&core->waiting, hash); link; link = lib_map_again(link)) {
         lib_unit *unit = (lib_unit *)link;
-        if (unit->key.size == wants->key.size && memcmp(unit->key.data, wants->key.data, (size_t)wants->key.size) == 0)
-            return unit;
+        if (unit->key.size == wants->key.size && memcmp(unit->key.data, wants->key.data, (size_t)wants->key.size) == 0) return unit;
     }
     return NULL;
 }

@@ -41,8 +41,7 @@ static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int member
 {
     const kolo_request *r = &entry->r;
     char text[256] = "";
-    bool splits = !entry->fault && (r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && r->root == me) ||
-                                    lib_describes_part(r, members));
+    bool splits = !entry->fault && (r->what == KOLO_ALLTOALL || (r->what == KOLO_SCATTER && r->root == me) || lib_describes_part(r, members));
     bool compressed = r->compression && *r->compression;
     wire_want want = {.signature = lib_signature(entry),
                       .rows = r->what == KOLO_SCATTER ? lib_awaits(r, me, members) : r->rows,
@@ -136,9 +135,7 @@ void lib_wants_free(lib_wants *wants)
 
 bool lib_wants_equal(const lib_wants *left, const lib_wants *right)
 {
-    if (left->wants != right->wants || left->key.size != right->key.size ||
-        memcmp(left->key.data, right->key.data, (size_t)left->key.size) != 0)
-        return false;
+    if (left->wants != right->wants || left->key.size != right->key.size || memcmp(left->key.data, right->key.data, (size_t)left->key.size) != 0) return false;
     for (int64_t i = 0; i < left->wants; i++)
         if (left->want[i].signature != right->want[i].signature) return false;
     return true;

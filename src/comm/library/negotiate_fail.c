@@ -26,8 +26,7 @@ void lib_write_ranks(const lib_core *core, const int *of, int value, char *text,
             if (!shown++) snprintf(list + at, sizeof list - at, ", ...");
             continue;
         }
-        at += (size_t)snprintf(list + at, sizeof list - at, end - m > 1 ? "%s%d-%d" : "%s%d", at ? ", " : "",
-                               rank_of(core, m), rank_of(core, end - 1));
+        at += (size_t)snprintf(list + at, sizeof list - at, end - m > 1 ? "%s%d-%d" : "%s%d", at ? ", " : "", rank_of(core, m), rank_of(core, end - 1));
     }
     snprintf(text, bytes, "%s %s", count == 1 ? "rank" : "ranks", list);
 }
@@ -154,8 +153,7 @@ static const char *differing(const lib_core *core, const lib_name *name)
         const lib_wants *wants = name->by[m] ? &name->by[m]->wants : first;
         if (!first) first = wants;
         if (wants == first) continue;
-        if (wants->key.size != first->key.size || memcmp(wants->key.data, first->key.data, (size_t)first->key.size) != 0)
-            return name->name.data + 8;
+        if (wants->key.size != first->key.size || memcmp(wants->key.data, first->key.data, (size_t)first->key.size) != 0) return name->name.data + 8;
         for (int64_t i = 0; i < first->wants && !found; i++)
             if (wants->want[i].signature != first->want[i].signature) found = first->want[i].r.name;
     }
@@ -170,8 +168,7 @@ static size_t add_brought(const char *name, const lib_claim *claim, char *text, 
     int shown = 0;
     for (int64_t i = 0; i < claim->wants.wants && at < bytes && shown < 4; i++)
         if (strcmp(claim->wants.want[i].r.name, name) != 0)
-            at += (size_t)snprintf(text + at, bytes - at, "%s\"%.60s\"", shown++ ? ", " : "",
-                                   claim->wants.want[i].r.name);
+            at += (size_t)snprintf(text + at, bytes - at, "%s\"%.60s\"", shown++ ? ", " : "", claim->wants.want[i].r.name);
     if (at < bytes) at += (size_t)snprintf(text + at, bytes - at, claim->wants.wants - 1 > shown ? ", ...)" : ")");
     return at;
 }
@@ -186,9 +183,8 @@ static void tell_counts(const lib_core *core, const lib_name *name, const char *
         if (!r || !r->splits || !lib_gathers(r->what)) continue;
         for (int k = 0; first && k < core->c.members; k++)
             if (first[k] != r->splits[k]) {
-                snprintf(text, bytes, "; counts differ first for rank %d: %lld by rank %d, %lld by rank %d",
-                         rank_of(core, k), (long long)first[k], rank_of(core, whose), (long long)r->splits[k],
-                         rank_of(core, m));
+                snprintf(text, bytes, "; counts differ first for rank %d: %lld by rank %d, %lld by rank %d", rank_of(core, k), (long long)first[k],
+                         rank_of(core, whose), (long long)r->splits[k], rank_of(core, m));
                 return;
             }
         if (!first) first = r->splits, whose = m;
@@ -241,8 +237,8 @@ int lib_root_fail_joined(lib_core *core, lib_name *name)
     lib_write_ranks(core, joined, 1, ranks, sizeof ranks);
     free(joined);
     while (!name->by[m]) m++;
-    snprintf(text, sizeof text, "\"%.200s\" (%.200s): %s of group %d joined and can stand in for allreduces only",
-             name->name.data + 8, want_of(name->name.data + 8, name->by[m])->text, ranks, core->c.group);
+    snprintf(text, sizeof text, "\"%.200s\" (%.200s): %s of group %d joined and can stand in for allreduces only", name->name.data + 8,
+             want_of(name->name.data + 8, name->by[m])->text, ranks, core->c.group);
     return lib_root_fail(core, name, text);
 }
 

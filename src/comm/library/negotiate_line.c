@@ -79,8 +79,7 @@ int lib_line_send(lib_line *line)
     comm_routed.reset(line->out);
     line->sends = true;
     KOLO_TRY(comm_routed.send(line->out, line->rank, line->tag, line->head_out, HEAD, 1));
-    if (bytes > INLINE)
-        KOLO_TRY(comm_routed.send(line->out, line->rank, line->tag, line->sending.data + INLINE, bytes - INLINE, 1));
+    if (bytes > INLINE) KOLO_TRY(comm_routed.send(line->out, line->rank, line->tag, line->sending.data + INLINE, bytes - INLINE, 1));
     int rc = comm_routed.done(line->out, bytes > INLINE);
     if (rc > 0) line->sends = false;
     return rc;
@@ -102,8 +101,7 @@ static int take_frame(lib_line *line)
     if (rc <= 0) return rc;
     int64_t bytes = frame_bytes(line);
     if (!line->rest_posted) {
-        if (bytes < 8 || bytes % 8)
-            return kolo_fail(KOLO_EINTERNAL, "comm: a frame of %ld bytes from rank %d", (long)bytes, line->rank);
+        if (bytes < 8 || bytes % 8) return kolo_fail(KOLO_EINTERNAL, "comm: a frame of %ld bytes from rank %d", (long)bytes, line->rank);
         line->rest_in.size = 0;
         KOLO_TRY(lib_put(&line->rest_in, NULL, (size_t)bytes));
         memcpy(line->rest_in.data, line->head_in + 8, (size_t)(bytes < INLINE ? bytes : INLINE));

@@ -111,11 +111,8 @@ void lib_root_name_drop(lib_root *root, lib_name *name, int members)
     *(name->before ? &name->before->after : &root->first) = name->after;
     *(name->after ? &name->after->before : &root->last) = name->before;
     free(name->text);
-    *name = (lib_name){.after = root->spare_names,
-                       .name = {name->name.data, 0, name->name.capacity},
-                       .by = name->by,
-                       .owes = name->owes,
-                       .killed = name->killed};
+    *name =
+        (lib_name){.after = root->spare_names, .name = {name->name.data, 0, name->name.capacity}, .by = name->by, .owes = name->owes, .killed = name->killed};
     memset(name->by, 0, (size_t)members * (sizeof(lib_claim *) + sizeof(int) + sizeof(bool)));
     root->spare_names = name;
 }

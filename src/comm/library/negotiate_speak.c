@@ -58,8 +58,7 @@ static int put_slot(lib_core *core, const lib_wants *wants, int64_t *number)
     bool worth = core->c.capacity > 0 && bytes <= LIB_REMEMBERED / 4;
     *number = -1;
     for (int64_t i = 0; i < wants->wants; i++) worth &= !lib_has_rows(wants->want[i].r.what);
-    while (worth && root->room < bytes && (last = lib_slot_choose(core, root->taken, false)) >= 0)
-        KOLO_TRY(put_drop(core, core->slot[last]));
+    while (worth && root->room < bytes && (last = lib_slot_choose(core, root->taken, false)) >= 0) KOLO_TRY(put_drop(core, core->slot[last]));
     if (!worth || root->room < bytes) return 0;
     *number = last >= 0 ? last : lib_slot_choose(core, root->taken, true);
     if (*number < 0) return 0;
@@ -200,9 +199,8 @@ static void tune(lib_core *core)
     root->fusion_bytes = lib_tune_fusion(&root->tune);
     root->cycle = lib_tune_cycle(&root->tune);
     if (root->tune.settled)
-        kolo_log(KOLO_LOG_INFO,
-                 "comm: group %d settled on KOLO_COMM_FUSION=%zu KOLO_COMM_CYCLE=%g: steps of %.3g s, %.3g GB/s",
-                 core->c.group, root->fusion_bytes, root->cycle, root->tune.best_step, root->tune.best_score * 1e-9);
+        kolo_log(KOLO_LOG_INFO, "comm: group %d settled on KOLO_COMM_FUSION=%zu KOLO_COMM_CYCLE=%g: steps of %.3g s, %.3g GB/s", core->c.group,
+                 root->fusion_bytes, root->cycle, root->tune.best_step, root->tune.best_score * 1e-9);
 }
 
 int lib_root_speak(lib_core *core, bool idle)

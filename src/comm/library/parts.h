@@ -7,8 +7,7 @@
 #include "comm/library/library.h"
 
 enum {
-    LIB_TRACKS =
-        2, /* batches of one stream under way at a time; batch number i is carried by track i mod LIB_TRACKS on every member */
+    LIB_TRACKS = 2,    /* batches of one stream under way at a time; batch number i is carried by track i mod LIB_TRACKS on every member */
     LIB_CHANNELS = 16, /* lanes of a group */
     LIB_TEXT = 256,    /* of one rank in a message about requests that do not match */
 };
@@ -33,12 +32,11 @@ int lib_entry_memory(lib_entry *entry, size_t bytes, void **memory);
 /* What is wrong with a request in itself, in a few words; text[0] = 0: nothing. */
 void lib_check(const kolo_group *group, const kolo_request *request, char *text, size_t bytes);
 int64_t lib_elements(const kolo_request *request, int from); /* product of the dimensions from `from` on */
-#define LIB_BYTES_MAX ((int64_t)1 << 56) /* that addresses of any machine can tell apart */
-bool lib_fits_dense(const kolo_request *request); /* of a sparse one: memory for all rows may exist */
+#define LIB_BYTES_MAX ((int64_t)1 << 56)                     /* that addresses of any machine can tell apart */
+bool lib_fits_dense(const kolo_request *request);            /* of a sparse one: memory for all rows may exist */
 /* Submits one that the library itself made or that lib_check has seen; world->lock is not held. */
 int lib_check_group(const kolo_group *group);
-kolo_request
-lib_plain(const kolo_request *request); /* with factors that are numbers, and no compression that is none */
+kolo_request lib_plain(const kolo_request *request); /* with factors that are numbers, and no compression that is none */
 int lib_submit(kolo_group *group, const kolo_request *request, lib_entry **entry);
 int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **entry); /* without submitting it */
 /* Submits, takes turns until it is complete, releases: what every blocking call does. output may be NULL; what it points to is the caller's only if the
@@ -96,8 +94,7 @@ typedef struct lib_stream {
 } lib_stream;
 
 int lib_stream_lanes(lib_stream **stream, kolo_group *group); /* the turn is held; not collective */
-int lib_stream_pushes(lib_stream *stream,
-                      int number); /* collective over the group; number: of the stream in its group */
+int lib_stream_pushes(lib_stream *stream, int number);        /* collective over the group; number: of the stream in its group */
 void lib_stream_close(lib_stream **stream);
 /* Begins what can begin and carries on what is under way. *work: something is. Returns whether anything moved, or negative: broken. */
 int lib_stream_turn(lib_stream *stream, bool *work);
@@ -108,8 +105,7 @@ int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **st
 
 /* ---- execute*.c, meet.c: one batch, step by step ----------------------------------------------------------------------------- */
 
-typedef int (*lib_step)(
-    lib_execution *execution); /* 1: done, execution->step says what comes; 0: not yet; negative: broken */
+typedef int (*lib_step)(lib_execution *execution); /* 1: done, execution->step says what comes; 0: not yet; negative: broken */
 
 typedef struct lib_packet {
     uint64_t high, low_not; /* greatest signature, and greatest complement of one */
@@ -138,18 +134,13 @@ struct lib_execution {
     struct lib_execution *next;
 };
 
-static inline const kolo_request *lib_request(const lib_execution *x, int i)
-{
-    return x->batch.entry[i] ? &x->batch.entry[i]->r : &x->batch.stand_in[i];
-}
+static inline const kolo_request *lib_request(const lib_execution *x, int i) { return x->batch.entry[i] ? &x->batch.entry[i]->r : &x->batch.stand_in[i]; }
 
 /* Steps that wait for a run of the track's lane, or for the push; then comes `then`. */
-int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type,
-            enum kolo_reduce reduce, lib_step then);
-int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width,
-                     enum kolo_wire type, enum kolo_reduce reduce, lib_step then);
-int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature,
-             lib_step then);
+int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type, enum kolo_reduce reduce, lib_step then);
+int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce,
+                     lib_step then);
+int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature, lib_step then);
 /* The end: of one entry, and of the batch. */
 void lib_fail_all(lib_execution *x, int status, const char *text);
 int lib_finish(lib_execution *x); /* a step: what has not failed has succeeded */
@@ -158,8 +149,7 @@ int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out);
 
 int lib_meet(lib_execution *x); /* the first step of an unnamed request */
 int lib_tell_differences(lib_execution *x);
-int lib_carry(
-    lib_execution *x); /* the first step of a named one, and of an unnamed one when all have brought the same */
+int lib_carry(lib_execution *x); /* the first step of a named one, and of an unnamed one when all have brought the same */
 int lib_reduce_all(lib_execution *x);
 int lib_reduce_scatter(lib_execution *x);
 int lib_gather(lib_execution *x); /* allgather too */
@@ -173,24 +163,17 @@ void lib_specials_free(struct lib_specials **specials);
 int lib_pack(lib_execution *x, enum kolo_wire type);
 int lib_unpack(lib_execution *x);
 /* Reduced element by element as it is. */
-static inline bool lib_pushes(const kolo_request *r)
-{
-    return r->what == KOLO_ALLREDUCE && r->reduce != KOLO_ADASUM && !r->compression;
-}
+static inline bool lib_pushes(const kolo_request *r) { return r->what == KOLO_ALLREDUCE && r->reduce != KOLO_ADASUM && !r->compression; }
 /* An allreduce of so many elements in this group: by the push, or by a schedule? The same on all members that bring the same. */
 bool lib_takes_push(const kolo_group *group, const kolo_request *request, int64_t count);
 comm_folding lib_folding(const kolo_request *request, int64_t contributors);
 /* First row of part i of `rows` cut into `parts`: the first (rows mod parts) have one more. */
-static inline int64_t lib_cut(int64_t rows, int parts, int i)
-{
-    return rows / parts * i + (rows % parts < i ? rows % parts : i);
-}
+static inline int64_t lib_cut(int64_t rows, int parts, int i) { return rows / parts * i + (rows % parts < i ? rows % parts : i); }
 
 /* ---- schedules.c ----------------------------------------------------------------------------------------------------------- */
 
 /* The schedule of a problem, made once. Memory of the cache, good until LIB_SCHEDULES others were asked for. */
-int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem,
-                 const comm_schedule **schedule, const char **algorithm);
+int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem, const comm_schedule **schedule, const char **algorithm);
 void lib_schedules_free(struct lib_cache **cache);
 
 /* ---- submit.c, for the library itself ------------------------------------------------------------------------------------------------------------------ */
@@ -204,12 +187,10 @@ int lib_do_with(kolo_group *group, const kolo_request *request, const char *note
 
 typedef int (*lib_exchange)(void *of, const void *mine, size_t bytes, void *all);
 /* On a launch that outlives the world. exchange: as comm_router_config's; NULL: the launch's. */
-int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange,
-                    void *of);
+int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange, void *of);
 int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **group);
 void lib_group_close(kolo_group **group);
-int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count, const char *note,
-                            const char *fault);
+int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count, const char *note, const char *fault);
 /* For who has an id that is free on all members, and no other groups: collective over the members only, ascending, this rank among them. They may be those of
  * another group. Nobody may use it before it is known that all have it; it ends with the world. */
 int lib_group_place(kolo_group **group, kolo_world *world, const int *rank, int count, int id);

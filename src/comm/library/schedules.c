@@ -38,12 +38,11 @@ static uint64_t digest_of(const comm_problem *p)
 
 static bool same(const made *m, const comm_problem *p, uint64_t digest)
 {
-    return m->digest == digest && m->problem.what == p->what && m->problem.count == p->count &&
-           m->problem.width == p->width && m->problem.root == p->root && m->problem.in_place == p->in_place;
+    return m->digest == digest && m->problem.what == p->what && m->problem.count == p->count && m->problem.width == p->width && m->problem.root == p->root &&
+           m->problem.in_place == p->in_place;
 }
 
-int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem,
-                 const comm_schedule **schedule, const char **algorithm)
+int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem, const comm_schedule **schedule, const char **algorithm)
 {
     struct lib_cache *c = *cache;
     uint64_t digest = digest_of(problem);

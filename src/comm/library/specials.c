@@ -75,15 +75,13 @@ static int make_codec(lib_special *s, const kolo_group *g, const lib_special_wan
     comm_matrix matrix = {.at = 0, .groups = 1, .columns = w->rows, .lanes = w->elements / w->rows};
     comm_compress config;
     KOLO_TRY(comm_compress_parse(&config, w->words));
-    if (comm_compress_owes(config.kind))
-        config.seed = lib_hash(w->name, strlen(w->name)); /* the others: named or not, the same draws */
+    if (comm_compress_owes(config.kind)) config.seed = lib_hash(w->name, strlen(w->name)); /* the others: named or not, the same draws */
     return comm_codec_make(&s->codec, &config, g->rank, g->size, w->elements, &matrix, w->elements ? 1 : 0);
 }
 
 static int make_adasum(lib_special *s, const kolo_group *g, const lib_special_want *w)
 {
-    comm_adasum_problem problem = {
-        .me = g->rank, .members = g->size, .type = w->type, .count = w->count, .tensors = w->tensors};
+    comm_adasum_problem problem = {.me = g->rank, .members = g->size, .type = w->type, .count = w->count, .tensors = w->tensors};
     return comm_adasum_make(&s->adasum, &problem);
 }
 
@@ -98,8 +96,7 @@ static int write_key(lib_bytes *key, const lib_special_want *w)
     return w->tensors ? lib_put(key, w->count, (size_t)w->tensors * sizeof *w->count) : 0;
 }
 
-static int make(struct lib_specials *all, const kolo_group *g, const lib_special_want *w, uint64_t hash,
-                lib_special **out)
+static int make(struct lib_specials *all, const kolo_group *g, const lib_special_want *w, uint64_t hash, lib_special **out)
 {
     lib_special *s = kolo_alloc(sizeof *s);
     int rc = s && (s->key = kolo_alloc((size_t)all->key.size)) ? 0 : KOLO_ECONFIG;
@@ -183,8 +180,7 @@ static int check_idle(const kolo_group *g)
 {
     for (int i = 0; i < LIB_TRACKS; i++)
         if (g->named->track[i].execution || g->named->first)
-            return kolo_fail(KOLO_EINPUT, "comm: named requests of group %d are under way: wait for the join first",
-                             g->id);
+            return kolo_fail(KOLO_EINPUT, "comm: named requests of group %d are under way: wait for the join first", g->id);
     return 0;
 }
 
@@ -209,10 +205,7 @@ int kolo_group_state_save(kolo_group *group, void **state, size_t *bytes)
     return 0;
 }
 
-static int damaged(void)
-{
-    return kolo_fail(KOLO_EINPUT, "comm: this is no state that kolo_group_state_save has written, or it is damaged");
-}
+static int damaged(void) { return kolo_fail(KOLO_EINPUT, "comm: this is no state that kolo_group_state_save has written, or it is damaged"); }
 
 static int take_special(struct lib_specials *all, const kolo_group *g, lib_reader *from)
 {
@@ -233,15 +226,13 @@ static int take_all(struct lib_specials *all, const kolo_group *g, const void *s
 {
     lib_reader from = {state, (const char *)state + bytes, false};
     const char *mark = lib_take(&from, sizeof magic);
-    if (!mark || memcmp(mark, magic, sizeof magic) != 0 || bytes % 8 || lib_take_number(&from) != VERSION)
-        return damaged();
+    if (!mark || memcmp(mark, magic, sizeof magic) != 0 || bytes % 8 || lib_take_number(&from) != VERSION) return damaged();
     int64_t rank = lib_take_number(&from), size = lib_take_number(&from), specials = lib_take_number(&from), sum;
     if (from.bad || bytes < sizeof sum) return damaged();
     memcpy(&sum, (const char *)state + bytes - sizeof sum, sizeof sum);
     if (sum != (int64_t)kolo_crc32c(0, state, bytes - sizeof sum)) return damaged();
     if (rank != g->rank || size != g->size)
-        return kolo_fail(KOLO_EINPUT, "comm: the state is member %lld's of %lld, this is member %d of %d",
-                         (long long)rank, (long long)size, g->rank, g->size);
+        return kolo_fail(KOLO_EINPUT, "comm: the state is member %lld's of %lld, this is member %d of %d", (long long)rank, (long long)size, g->rank, g->size);
     for (int64_t i = 0; i < specials; i++) KOLO_TRY(take_special(all, g, &from));
     return 0;
 }
@@ -250,9 +241,7 @@ int kolo_group_state_restore(kolo_group *group, const void *state, size_t bytes)
 {
     struct lib_specials *all = NULL;
     KOLO_TRY(lib_check_group(group));
-    if (!state || (uintptr_t)state % 8)
-        return kolo_fail(KOLO_EINPUT, "comm: a state to restore stands at %p: it begins at a multiple of 8 bytes",
-                         state);
+    if (!state || (uintptr_t)state % 8) return kolo_fail(KOLO_EINPUT, "comm: a state to restore stands at %p: it begins at a multiple of 8 bytes", state);
     if (!(all = kolo_alloc(sizeof *all))) return KOLO_ECONFIG;
     int rc = take_all(all, group, state, bytes);
     lib_group_drain(group);

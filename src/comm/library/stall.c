@@ -159,8 +159,7 @@ static bool still_waits(lib_core *core, const late *l)
         const lib_slot *slot = core->slot[s];
         if (!slot || !slot->used) continue;
         for (int64_t i = 0; i < slot->wants.wants; i++)
-            if (strcmp(slot->wants.want[i].r.name, l->name) == 0)
-                return !lib_bit(core->passed, s) && slot->begun <= core->root->asked_at;
+            if (strcmp(slot->wants.want[i].r.name, l->name) == 0) return !lib_bit(core->passed, s) && slot->begun <= core->root->asked_at;
     }
     return false;
 }
@@ -217,9 +216,8 @@ static int end_name(lib_core *core, const late *l)
     char missing[256], text[800];
     int rc = 0;
     lib_write_ranks(core, l->has, 0, missing, sizeof missing);
-    snprintf(text, sizeof text,
-             "\"%.200s\" was given up after %.0f s (KOLO_COMM_STALL_END): %s of group %d did not submit it", l->name,
-             l->age, missing, core->c.group);
+    snprintf(text, sizeof text, "\"%.200s\" was given up after %.0f s (KOLO_COMM_STALL_END): %s of group %d did not submit it", l->name, l->age, missing,
+             core->c.group);
     lib_want want = {.r.name = l->name};
     lib_wants wants = {.want = &want, .wants = 1};
     lib_name *name = lib_root_name(core, l->name, true, &rc);
@@ -239,8 +237,7 @@ static void keep_late(lib_core *core, lib_map *map, late **list)
         next = l->next;
         if ((past(warning, l->age) || past(end, l->age)) && still_waits(core, l)) {
             late **at = &kept;
-            while (*at && ((*at)->age > l->age || ((*at)->age == l->age && strcmp((*at)->name, l->name) < 0)))
-                at = &(*at)->next;
+            while (*at && ((*at)->age > l->age || ((*at)->age == l->age && strcmp((*at)->name, l->name) < 0))) at = &(*at)->next;
             l->next = *at;
             *at = l;
         } else {

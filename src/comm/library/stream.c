@@ -19,8 +19,7 @@ int lib_stream_pushes(lib_stream *s, int number)
 {
     kolo_group *g = s->group;
     for (int i = 0; i < LIB_TRACKS && g->one_node && g->size > 1; i++)
-        KOLO_TRY(comm_push_open(&s->track[i].push, g->world->router, (g->id * 2 + number) * LIB_TRACKS + i, g->rank_of,
-                                g->size));
+        KOLO_TRY(comm_push_open(&s->track[i].push, g->world->router, (g->id * 2 + number) * LIB_TRACKS + i, g->rank_of, g->size));
     return 0;
 }
 
@@ -40,8 +39,7 @@ int lib_track_stage(lib_track *track, kolo_world *world, size_t bytes, char **st
         unstage(track, world);
         track->stage_shared = comm_router_alloc(world->router, room, &memory) == 0;
         if (!track->stage_shared && posix_memalign(&memory, KOLO_ALIGN, room) != 0)
-            return kolo_fail(KOLO_ECONFIG,
-                             "comm: out of memory for %zu bytes of packed requests; lower KOLO_COMM_FUSION", room);
+            return kolo_fail(KOLO_ECONFIG, "comm: out of memory for %zu bytes of packed requests; lower KOLO_COMM_FUSION", room);
         track->stage = memory;
         track->stage_bytes = room;
     }

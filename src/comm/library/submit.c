@@ -10,8 +10,8 @@ int lib_check_group(const kolo_group *group)
 {
     if (!group) return kolo_fail(KOLO_EINPUT, "comm: no group is given");
     if (group->rank < 0)
-        return kolo_fail(KOLO_EINPUT, "comm: rank %d is no member of group %d (%d ranks): it may only free it",
-                         group->world->launch->rank, group->id, group->size);
+        return kolo_fail(KOLO_EINPUT, "comm: rank %d is no member of group %d (%d ranks): it may only free it", group->world->launch->rank, group->id,
+                         group->size);
     return lib_broken(group->world) ? KOLO_ELAUNCH : 0;
 }
 
@@ -142,8 +142,8 @@ int kolo_submit_grouped(kolo_group *group, const kolo_request *request, int coun
 {
     KOLO_TRY(lib_check_group(group));
     if (count < 1 || !handle || !request)
-        return kolo_fail(KOLO_EINPUT, "comm: %d grouped requests, %s; handles %s", request ? count : 0,
-                         request ? "given" : "not given", handle ? "given" : "not given");
+        return kolo_fail(KOLO_EINPUT, "comm: %d grouped requests, %s; handles %s", request ? count : 0, request ? "given" : "not given",
+                         handle ? "given" : "not given");
     for (int i = 0; i < count; i++) {
         if (!request[i].name) return kolo_fail(KOLO_EINPUT, "comm: grouped request %d of %d has no name", i, count);
         if (request[i].what != request[0].what || !lib_fuses(request[i].what))

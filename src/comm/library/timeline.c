@@ -52,8 +52,7 @@ static void ring_bell(struct lib_timeline *t)
     kolo_futex_wake(&t->bell);
 }
 
-void lib_timeline_carried(struct lib_timeline *t, const char *phase, const char *name, const char *algorithm,
-                          double begin, double end, int64_t bytes)
+void lib_timeline_carried(struct lib_timeline *t, const char *phase, const char *name, const char *algorithm, double begin, double end, int64_t bytes)
 {
     if (!t) return;
     uint64_t at = atomic_load_explicit(&t->tail, memory_order_relaxed);
@@ -69,8 +68,7 @@ void lib_timeline_carried(struct lib_timeline *t, const char *phase, const char 
             at = now;
             continue;
         }
-        if (atomic_compare_exchange_weak_explicit(&t->tail, &at, at + 1, memory_order_relaxed, memory_order_relaxed))
-            break;
+        if (atomic_compare_exchange_weak_explicit(&t->tail, &at, at + 1, memory_order_relaxed, memory_order_relaxed)) break;
     } while (true);
     lib_event *e = &p->event;
     e->phase = phase;
@@ -166,10 +164,7 @@ static void *writer_main(void *of)
 
 /* ---- opening and closing ---------------------------------------------------------------------------------------------------- */
 
-void lib_timeline_clock(struct lib_timeline *t, double offset, double error)
-{
-    lib_timeline_add(t, NULL, NULL, offset, error, 0);
-}
+void lib_timeline_clock(struct lib_timeline *t, double offset, double error) { lib_timeline_add(t, NULL, NULL, offset, error, 0); }
 
 int lib_timeline_open(struct lib_timeline **out, const char *folder, size_t most, int rank, const char *host)
 {
@@ -190,16 +185,13 @@ int lib_timeline_open(struct lib_timeline **out, const char *folder, size_t most
     remove(t->older); /* of another run */
     begin_file(t);
     if (t->fault) {
-        rc = kolo_fail(KOLO_EIO,
-                       "%s: %s; KOLO_COMM_TIMELINE names a folder on a file system that all ranks may write to",
-                       t->path, strerror(t->fault));
+        rc = kolo_fail(KOLO_EIO, "%s: %s; KOLO_COMM_TIMELINE names a folder on a file system that all ranks may write to", t->path, strerror(t->fault));
         goto fail;
     }
     rc = pthread_create(&t->writer, NULL, writer_main, t);
     t->running = rc == 0;
     if (t->running) return 0;
-    rc = kolo_fail(KOLO_EINTERNAL, "comm: no thread for the timeline: %s; raise the limit of processes (ulimit -u)",
-                   strerror(rc));
+    rc = kolo_fail(KOLO_EINTERNAL, "comm: no thread for the timeline: %s; raise the limit of processes (ulimit -u)", strerror(rc));
 fail:
     lib_timeline_close(out);
     return rc;
@@ -215,9 +207,7 @@ void lib_timeline_close(struct lib_timeline **out)
         pthread_join(t->writer, NULL);
     }
     if (t->fd >= 0) end_file(t);
-    if (t->told)
-        kolo_warn("comm: %s lacks %lu events that came faster than they could be written", t->path,
-                  (unsigned long)t->told);
+    if (t->told) kolo_warn("comm: %s lacks %lu events that came faster than they could be written", t->path, (unsigned long)t->told);
     free(t->path);
     free(t->older);
     free(t->text);

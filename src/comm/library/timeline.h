@@ -20,9 +20,8 @@ enum {
 };
 
 typedef struct lib_event {
-    const char *phase,
-        *algorithm; /* constants; algorithm may be NULL. Without a phase it is the clock: begin is its offset, end its error */
-    double begin, end; /* seconds */
+    const char *phase, *algorithm; /* constants; algorithm may be NULL. Without a phase it is the clock: begin is its offset, end its error */
+    double begin, end;             /* seconds */
     int64_t bytes;
     char name[LIB_EVENT_NAME]; /* "": of the phase */
 } lib_event;

@@ -72,8 +72,7 @@ static char *put_name(char *to, const char *name)
 
 static char *put_note(const lib_event_rows *rows, int thread, const char *kind, const char *text, char *to)
 {
-    to = put_format(to, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":", rows->rank,
-                    thread, kind);
+    to = put_format(to, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":", rows->rank, thread, kind);
     return PUT(put_name(to, text), "}}");
 }
 
@@ -90,9 +89,7 @@ char *lib_event_put_head(lib_event_rows *rows, char *to)
     char text[LIB_EVENT_NAME + 16];
     snprintf(text, sizeof text, "rank %d %s", rows->rank, rows->host);
     memset(rows->start, 0, sizeof rows->start);
-    to = put_format(
-        to, "[\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
-        rows->rank, rows->rank);
+    to = put_format(to, "[\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", rows->rank, rows->rank);
     to = put_note(rows, 0, "process_name", text, to);
     return rows->aligned ? put_clock(rows, to) : to;
 }
@@ -122,9 +119,8 @@ static char *put_start(lib_event_rows *rows, const lib_event *e, char *to)
     if (!rows->start[p][r].bytes) {
         int thread = p * LIB_EVENT_ROWS + r + 1;
         to = put_note(rows, thread, "thread_name", rows->phase[p], to);
-        rows->start[p][r].bytes = snprintf(
-            rows->start[p][r].text, sizeof rows->start[p][r].text,
-            ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%.32s\",\"ts\":", rows->rank, thread, rows->phase[p]);
+        rows->start[p][r].bytes = snprintf(rows->start[p][r].text, sizeof rows->start[p][r].text,
+                                           ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%.32s\",\"ts\":", rows->rank, thread, rows->phase[p]);
     }
     if (e->end > rows->end[p][r]) rows->end[p][r] = e->end;
     return put(to, rows->start[p][r].text, (size_t)rows->start[p][r].bytes);

@@ -72,9 +72,9 @@ static int agree_on_settings(const kolo_world *world, int status, lib_exchange e
     bool differ = false;
     if (world->muster) mine.door = world->muster->card;
     if (status < 0) snprintf(mine.settings, LIB_TEXT, "%s", kolo_error_text());
-    else snprintf(mine.settings, LIB_TEXT, "transport %s, table %08x, timeline %s, cache %d, fixed order %s", c->transport,
-                  comm_selector_digest(world->selector), c->timeline && *c->timeline ? "on" : "off", c->cache,
-                  c->fixed_order ? "on" : "off");
+    else
+        snprintf(mine.settings, LIB_TEXT, "transport %s, table %08x, timeline %s, cache %d, fixed order %s", c->transport,
+                 comm_selector_digest(world->selector), c->timeline && *c->timeline ? "on" : "off", c->cache, c->fixed_order ? "on" : "off");
     snprintf(own, sizeof own, "%s", kolo_error_text());
     introduction *all = kolo_alloc((size_t)world->launch->size * sizeof *all);
     if (!all) return KOLO_ECONFIG;
@@ -119,8 +119,7 @@ static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
     return c->timeline && *c->timeline ? lib_timeline_begin(world, c->timeline) : 0;
 }
 
-int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange,
-                    void *of)
+int lib_world_start(kolo_world **out, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange, void *of)
 {
     kolo_world *world = *out = kolo_alloc(sizeof *world);
     if (!world) return KOLO_ECONFIG;
@@ -185,8 +184,10 @@ static int none(void) { return kolo_fail(KOLO_EINPUT, "comm: no world is open");
 static int may_shrink(kolo_world *world)
 {
     if (!world->muster && world->launch->size > 1)
-        return kolo_fail(KOLO_ECONFIG, "comm: the %d nodes of this world talk over MPI, which cannot go on without its dead ranks; open a world that is to shrink with "
-                                       "transport=tcp (KOLO_COMM_TRANSPORT=tcp)", world->launch->nodes);
+        return kolo_fail(KOLO_ECONFIG,
+                         "comm: the %d nodes of this world talk over MPI, which cannot go on without its dead ranks; open a world that is to shrink with "
+                         "transport=tcp (KOLO_COMM_TRANSPORT=tcp)",
+                         world->launch->nodes);
     if (!world->muster) return kolo_fail(KOLO_EINPUT, "comm: a world of one rank cannot shrink");
     if (comm_router_status(world->router) == 0) return kolo_fail(KOLO_EINPUT, "comm: the world is whole; kolo_world_abort breaks it on all ranks");
     while (!lib_broken(world)) usleep(1000); /* its engine sees the same in its next turn, and ends what is under way */
@@ -250,8 +251,7 @@ void kolo_world_abort(kolo_world *world, const char *reason)
 {
     char text[512];
     if (!world) return;
-    snprintf(text, sizeof text, "rank %d on host %s gave up: %s", world->launch->rank, world->launch->host,
-             reason ? reason : "no reason given");
+    snprintf(text, sizeof text, "rank %d on host %s gave up: %s", world->launch->rank, world->launch->host, reason ? reason : "no reason given");
     comm_router_break(world->router, text);
     lib_engine_wake(world);
 }

@@ -12,9 +12,9 @@
 #include "comm/pmpi/pmpi.h"
 
 static struct {
-    int key;                      /* of the attribute that leads from a communicator to its carrier */
-    pthread_mutex_t agreeing;     /* one thread of a rank offers numbers at a time */
-    _Atomic uint64_t taken;       /* numbers of carriers, used or idle */
+    int key;                  /* of the attribute that leads from a communicator to its carrier */
+    pthread_mutex_t agreeing; /* one thread of a rank offers numbers at a time */
+    _Atomic uint64_t taken;   /* numbers of carriers, used or idle */
     _Atomic long long served[PMPI_CALLS], unknown[PMPI_CALLS], elsewhere[PMPI_CALLS];
 } book = {.agreeing = PTHREAD_MUTEX_INITIALIZER};
 
@@ -168,6 +168,6 @@ void pmpi_report(void)
     static const char *const names[PMPI_CALLS] = {"MPI_Allreduce", "MPI_Iallreduce", "MPI_Reduce_scatter_block", "MPI_Allgather", "MPI_Bcast"};
     for (int i = 0; i < PMPI_CALLS; i++)
         if (book.served[i] + book.unknown[i] + book.elsewhere[i] > 0)
-            fprintf(stderr, "libkolo_pmpi: %s: %lld served, left to MPI: %lld of a type, operation or size, %lld of a communicator\n", names[i],
-                    book.served[i], book.unknown[i], book.elsewhere[i]);
+            fprintf(stderr, "libkolo_pmpi: %s: %lld served, left to MPI: %lld of a type, operation or size, %lld of a communicator\n", names[i], book.served[i],
+                    book.unknown[i], book.elsewhere[i]);
 }

@@ -44,8 +44,8 @@ enum { PMPI_CARRIERS = 64 }; /* bits of the word in which ranks agree on one */
 enum pmpi_call { PMPI_ALLREDUCE, PMPI_IALLREDUCE, PMPI_REDUCE_SCATTER_BLOCK, PMPI_ALLGATHER, PMPI_BCAST, PMPI_CALLS };
 
 struct pmpi_shim {
-    kolo_world *world; /* NULL: nothing is served */
-    int rank, size;    /* in MPI_COMM_WORLD */
+    kolo_world *world;                            /* NULL: nothing is served */
+    int rank, size;                               /* in MPI_COMM_WORLD */
     pmpi_carrier *_Atomic carrier[PMPI_CARRIERS]; /* by the group's id; 0: of MPI_COMM_WORLD */
 };
 extern struct pmpi_shim pmpi_shim;

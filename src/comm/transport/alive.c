@@ -110,7 +110,7 @@ int router_look(comm_router *router)
     if (pthread_mutex_trylock(&router->look) != 0) return 0;
     double now = kolo_time();
     atomic_store_explicit(&router->life[router->me]->beat, nanoseconds(now), memory_order_relaxed); /* whoever looks is alive */
-    if (now - router->looked_at > ABSENT) router->stood_up_at = now; /* this process itself was away */
+    if (now - router->looked_at > ABSENT) router->stood_up_at = now;                                /* this process itself was away */
     if (now - router->looked_at >= LOOK_EVERY) {
         for (int l = 0; l < router->ranks && rc == 0; l++)
             if (l != router->me) rc = look_at(router, l, now);
@@ -153,8 +153,7 @@ static int check_late(comm_router *router)
     int local = router_local(router, rank);
     if (local < 0 && (late > ABSENT || late > router->config.timeout / 2)) lines_want(router, rank);
     bool left = local >= 0 ? atomic_load(&router->life[local]->head.departed) : lines_left(router, rank);
-    if (left && late > ABSENT)
-        return router_accuse(router, rank, "left before the end");
+    if (left && late > ABSENT) return router_accuse(router, rank, "left before the end");
     if (late < router->config.timeout) return 0;
     if (local >= 0) router_last_word(router, local, &word);
     else lines_last_word(router, rank, &word, &pid);

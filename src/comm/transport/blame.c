@@ -23,8 +23,7 @@ void comm_router_describe(comm_router *router, int rank, char *text, size_t byte
     int n = snprintf(text, bytes, "rank %d on host %s", rank, router_host(router, rank));
     if (pid && n < (int)bytes) n += snprintf(text + n, bytes - (size_t)n, " (pid %d)", pid);
     if (word.age >= 0 && n < (int)bytes)
-        snprintf(text + n, bytes - (size_t)n, ", which began %s number %llu %.1f s ago", word.operation,
-                 (unsigned long long)word.sequence, word.age);
+        snprintf(text + n, bytes - (size_t)n, ", which began %s number %llu %.1f s ago", word.operation, (unsigned long long)word.sequence, word.age);
     else if (n < (int)bytes) snprintf(text + n, bytes - (size_t)n, ", of which no operation is known");
 }
 
@@ -45,8 +44,7 @@ static void say(const comm_router *router, int rank, const line_beat *said, char
         lines_last_word(router, rank, &word, &pid);
         snprintf(text, SAID, "no word");
     }
-    if (word.age >= 0)
-        snprintf(text, SAID, "%.47s number %llu", word.operation, (unsigned long long)word.sequence);
+    if (word.age >= 0) snprintf(text, SAID, "%.47s number %llu", word.operation, (unsigned long long)word.sequence);
 }
 
 int router_blame(comm_router *router, int rank, const char *how, const line_beat *said)
@@ -94,8 +92,8 @@ int router_accuse_late(comm_router *router, int rank, double late)
 {
     char how[HOW];
     int local = router_local(router, rank);
-    double now = kolo_time(), heard = local < 0 ? lines_heard(router, rank)
-                                                : 1e-9 * (double)atomic_load_explicit(&router->life[local]->beat, memory_order_relaxed);
+    double now = kolo_time(),
+           heard = local < 0 ? lines_heard(router, rank) : 1e-9 * (double)atomic_load_explicit(&router->life[local]->beat, memory_order_relaxed);
     if (heard > 0 && now - heard > router->config.patience / 2) return router_accuse_silent(router, rank, now - heard);
     snprintf(how, sizeof how, "%sdid not come for %.0f s", heard > 0 ? "is alive but " : "", late);
     return router_accuse(router, rank, how);

@@ -13,10 +13,7 @@ static talk *find(comm_router *router, int local)
     if (t) return t;
     t = kolo_alloc(sizeof *t);
     if (!t) return NULL;
-    *t = (talk){.router = router,
-                .rank = router->rank_of[local],
-                .ring_bytes = router->ring_bytes,
-                .shares_memory = true};
+    *t = (talk){.router = router, .rank = router->rank_of[local], .ring_bytes = router->ring_bytes, .shares_memory = true};
     if (talk_open(t) < 0) {
         free(t);
         return NULL;
@@ -37,8 +34,8 @@ static int make_ring(comm_router *router, talk *t, int local)
 
 static bool turn_needed(const talk *t)
 {
-    return talk_wants_to_write(t) || (t->in && atomic_load_explicit(&t->in->tail, memory_order_acquire) !=
-                                                   atomic_load_explicit(&t->in->head, memory_order_relaxed));
+    return talk_wants_to_write(t) ||
+           (t->in && atomic_load_explicit(&t->in->tail, memory_order_acquire) != atomic_load_explicit(&t->in->head, memory_order_relaxed));
 }
 
 static int turn_with(comm_router *router, int local)

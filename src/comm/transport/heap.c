@@ -59,7 +59,8 @@ int heap_take(comm_router *router, router_heap *heap, size_t bytes, uint64_t *of
     if (b) b->taken = true;
     pthread_mutex_unlock(&heap->lock);
     if (!b && heap == &router->inner)
-        return kolo_fail(KOLO_ECONFIG, "comm: rank %d has no shared memory left for one more ring or group of its node; free some groups", router->launch->rank);
+        return kolo_fail(KOLO_ECONFIG, "comm: rank %d has no shared memory left for one more ring or group of its node; free some groups",
+                         router->launch->rank);
     if (!b)
         return kolo_fail(KOLO_ECONFIG,
                          "comm: %zu bytes of shared memory are not free: rank %d has %zu in all; ask for more with "

@@ -39,7 +39,7 @@ typedef struct router_sets {
 typedef struct router_control {
     comm_life life;
     _Alignas(64) _Atomic uint64_t ring[ROUTER_MAX_LOCAL]; /* offset of the ring to this local rank; 0: not made yet */
-    router_sets sets;                               /* whose first member the owner is */
+    router_sets sets;                                     /* whose first member the owner is */
 } router_control;
 
 /* A message of a lane, or the place for one. */
@@ -49,11 +49,11 @@ typedef struct router_request {
     int32_t rank, tag;
     char *data;
     size_t bytes, moved;
-    uint64_t serial;  /* the sender's */
-    int64_t mpi;      /* number in the MPI lane; -1: of another means */
+    uint64_t serial; /* the sender's */
+    int64_t mpi;     /* number in the MPI lane; -1: of another means */
     bool sends, complete;
-    uint8_t owes;     /* enum frame_kind of the answer that is due */
-    uint64_t source;  /* where the data lies in the sender's segment */
+    uint8_t owes;    /* enum frame_kind of the answer that is due */
+    uint64_t source; /* where the data lies in the sender's segment */
 } router_request;
 
 typedef struct router_queue {
@@ -126,7 +126,7 @@ typedef struct router_means {
     const char *name;
     bool (*reaches)(const comm_router *router, int rank);
     int (*post)(comm_router *router, router_request *request);
-    int (*turn)(comm_router *router);                            /* moves what can be moved */
+    int (*turn)(comm_router *router);                             /* moves what can be moved */
     void (*forget)(comm_router *router, router_request *request); /* an incomplete request goes; the world is broken */
 } router_means;
 extern const router_means means_self, means_channel, means_mpi, means_tcp;
@@ -136,29 +136,29 @@ struct line_beat; /* lines.h */
 struct comm_router {
     kolo_launch *launch;
     comm_router_config config;
-    int me, ranks;            /* local */
-    int *rank_of;             /* [ranks] */
-    comm_segments own;        /* its segments, if it has any */
+    int me, ranks;                 /* local */
+    int *rank_of;                  /* [ranks] */
+    comm_segments own;             /* its segments, if it has any */
     const comm_segments *segments; /* where lives are: its own or the caller's */
-    comm_life **life;         /* [ranks] */
-    router_control **control; /* [ranks] NULL: it carries no messages */
-    router_heap inner, heap;  /* for rings and sets; for comm_router_alloc */
-    const router_means **by;  /* [size] */
+    comm_life **life;              /* [ranks] */
+    router_control **control;      /* [ranks] NULL: it carries no messages */
+    router_heap inner, heap;       /* for rings and sets; for comm_router_alloc */
+    const router_means **by;       /* [size] */
     router_lane *lanes;
     router_queue to_self, from_self;
-    struct talk **channel;    /* [ranks] */
-    struct tcp_lines *lines;  /* NULL: one node */
-    void *mpi;                /* state of comm_mpi; NULL: not in use */
-    int spin;                 /* polls */
-    bool crowded;             /* more ranks than CPUs */
-    double active_at;         /* when something last moved */
-    bool mpi_busy;            /* a failing MPI may still use the memory */
+    struct talk **channel;   /* [ranks] */
+    struct tcp_lines *lines; /* NULL: one node */
+    void *mpi;               /* state of comm_mpi; NULL: not in use */
+    int spin;                /* polls */
+    bool crowded;            /* more ranks than CPUs */
+    double active_at;        /* when something last moved */
+    bool mpi_busy;           /* a failing MPI may still use the memory */
     size_t ring_bytes;
-    uint32_t bell;            /* doorbell when the engine last rose */
+    uint32_t bell; /* doorbell when the engine last rose */
     bool armed;
-    _Atomic bool restless;    /* a poll left something to do: no rest */
-    int idle;                 /* rests in a row with MPI in flight */
-    double now;               /* of the turn under way */
+    _Atomic bool restless;                    /* a poll left something to do: no rest */
+    int idle;                                 /* rests in a row with MPI in flight */
+    double now;                               /* of the turn under way */
     double turned_at, looked_at, stood_up_at; /* stood_up_at: last return from an absence (this process was stopped) */
     _Atomic(const char *) told;
     struct {
@@ -177,10 +177,7 @@ struct comm_router {
 };
 
 static inline char *router_at(const comm_router *r, int local, uint64_t offset) { return (char *)r->control[local] + offset; }
-static inline int router_local(const comm_router *r, int rank)
-{
-    return r->launch->node_of[rank] == r->launch->node ? r->launch->local_of[rank] : -1;
-}
+static inline int router_local(const comm_router *r, int rank) { return r->launch->node_of[rank] == r->launch->node ? r->launch->local_of[rank] : -1; }
 void router_last_word(const comm_router *router, int local, comm_word *word);
 const char *router_host(const comm_router *router, int rank);
 /* One turn of all means; negative: broken. Engine only. */
@@ -237,11 +234,11 @@ void channel_close(comm_router *router);
 int lines_open(comm_router *router, int status); /* collective; fails on all ranks where it fails on one */
 void lines_close(comm_router *router, bool orderly);
 void lines_last_word(const comm_router *router, int rank, comm_word *word, int *pid); /* as its last sign of life said */
-void lines_want(comm_router *router, int rank); /* makes a line to it, if there is none: its signs of life will come */
-double lines_heard(const comm_router *router, int rank); /* when it last was; 0: never */
-bool lines_left(const comm_router *router, int rank); /* it has closed in good order */
-int lines_beat(comm_router *router);            /* every second or so: signs of life, given and taken */
-void lines_spread(comm_router *router);         /* tells the break to the other nodes */
+void lines_want(comm_router *router, int rank);                                       /* makes a line to it, if there is none: its signs of life will come */
+double lines_heard(const comm_router *router, int rank);                              /* when it last was; 0: never */
+bool lines_left(const comm_router *router, int rank);                                 /* it has closed in good order */
+int lines_beat(comm_router *router);                                                  /* every second or so: signs of life, given and taken */
+void lines_spread(comm_router *router);                                               /* tells the break to the other nodes */
 /* Asks a rank of every other node, but not this one, how far those of its node came. 1: said[size] is what they answered in time (memory of the lines); 0:
  * not yet, ask again in the next turn. Engine. */
 int lines_inquire(comm_router *router, int but, const struct line_beat **said);

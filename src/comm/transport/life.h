@@ -20,11 +20,11 @@ typedef struct comm_life {
     _Alignas(64) _Atomic int64_t beat;              /* kolo_time() in ns, of the owner's last look at the others */
     _Atomic int32_t waits_for;                      /* rank whose message the owner waits for; -1: none */
     _Atomic uint64_t sequence;
-    _Atomic int64_t told_at;                        /* likewise; 0: nothing was told */
-    _Atomic uint64_t operation[COMM_TOLD];          /* text */
-    _Alignas(64) _Atomic uint32_t broken;           /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
-    _Atomic uint32_t spread;                        /* leader's only: the break is told to the other nodes, or came from one */
-    _Atomic int64_t accused_at;                     /* leader's only: when a rank of this node began to ask the others before it breaks the world; 0 */
+    _Atomic int64_t told_at;               /* likewise; 0: nothing was told */
+    _Atomic uint64_t operation[COMM_TOLD]; /* text */
+    _Alignas(64) _Atomic uint32_t broken;  /* leader's only; anyone: 0, 1 (being written), 2 (head.text stands) */
+    _Atomic uint32_t spread;               /* leader's only: the break is told to the other nodes, or came from one */
+    _Atomic int64_t accused_at;            /* leader's only: when a rank of this node began to ask the others before it breaks the world; 0 */
 } comm_life;
 
 /* What a rank does. */

@@ -17,8 +17,7 @@ static const double HELLO_WITHIN = 60, CONNECT_WITHIN = 9; /* seconds */
 
 int line_fail_system(const char *what)
 {
-    return kolo_fail(KOLO_ELAUNCH, "comm: %s failed: %s; KOLO_COMM_INTERFACE chooses another network interface", what,
-                     strerror(errno));
+    return kolo_fail(KOLO_ELAUNCH, "comm: %s failed: %s; KOLO_COMM_INTERFACE chooses another network interface", what, strerror(errno));
 }
 
 /* ---- ends ---------------------------------------------------------------------------------------------------------------- */
@@ -118,8 +117,8 @@ static int no_way(comm_router *router, tcp_line *l, const char *how)
     line_end_close(&l->out);
     if ((router->mpi || router->config.segments) && l->in.fd < 0) {
         if (!l->failed)
-            kolo_warn("no connection to rank %d on host %s (%s): its death would be seen late; KOLO_COMM_INTERFACE chooses another interface",
-                      l->t.rank, router_host(router, l->t.rank), how);
+            kolo_warn("no connection to rank %d on host %s (%s): its death would be seen late; KOLO_COMM_INTERFACE chooses another interface", l->t.rank,
+                      router_host(router, l->t.rank), how);
         l->failed = true;
         return 0;
     }
@@ -161,8 +160,8 @@ static bool known(const comm_router *router, const line_hello *h)
 {
     unsigned char differs = 0; /* looked at as a whole, so that the time tells nothing */
     for (size_t i = 0; i < sizeof h->cookie; i++) differs |= h->cookie[i] ^ router->lines->card[0].cookie[i];
-    return memcmp(h->magic, magic, sizeof magic) == 0 && !differs && h->rank >= 0 && h->rank < router->launch->size &&
-           h->rank != router->launch->rank && h->purpose >= LINE_FRAMES && h->purpose <= LINE_ASK;
+    return memcmp(h->magic, magic, sizeof magic) == 0 && !differs && h->rank >= 0 && h->rank < router->launch->size && h->rank != router->launch->rank &&
+           h->purpose >= LINE_FRAMES && h->purpose <= LINE_ASK;
 }
 
 /* The guest is a rank: its bytes are frames from now on. */
@@ -306,8 +305,7 @@ int lines_expire(comm_router *router)
         if (lines->guest[g].end.fd >= 0 && waited(router, &lines->guest[g].end) > HELLO_WITHIN) line_end_close(&lines->guest[g].end);
     for (int r = 0; r < router->launch->size; r++) {
         tcp_line *l = lines->line[r];
-        if (l && l->out.connecting && waited(router, &l->out) > CONNECT_WITHIN)
-            KOLO_TRY(no_way(router, l, "no answer"));
+        if (l && l->out.connecting && waited(router, &l->out) > CONNECT_WITHIN) KOLO_TRY(no_way(router, l, "no answer"));
     }
     return 0;
 }
@@ -320,7 +318,4 @@ double lines_heard(const comm_router *router, int rank)
     return l && l->in.fd >= 0 ? l->heard_at : 0;
 }
 
-bool lines_left(const comm_router *router, int rank)
-{
-    return router->lines && router->lines->line[rank] && router->lines->line[rank]->left;
-}
+bool lines_left(const comm_router *router, int rank) { return router->lines && router->lines->line[rank] && router->lines->line[rank]->left; }

@@ -39,6 +39,5 @@ int line_address(line_card *card)
     }
     freeifaddrs(all);
     if (best) return 0;
-    return kolo_fail(KOLO_ECONFIG, "comm: no network interface %s that is up; see `ip address`, and name one with KOLO_COMM_INTERFACE",
-                     wanted ? wanted : "");
+    return kolo_fail(KOLO_ECONFIG, "comm: no network interface %s that is up; see `ip address`, and name one with KOLO_COMM_INTERFACE", wanted ? wanted : "");
 }

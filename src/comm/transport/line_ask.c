@@ -23,7 +23,7 @@ typedef struct question {
 typedef struct line_inquiry {
     double since;
     int nodes;
-    question *of; /* [nodes] */
+    question *of;    /* [nodes] */
     line_beat *said; /* [size] rank -1: not answered */
 } line_inquiry;
 

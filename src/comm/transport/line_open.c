@@ -98,8 +98,7 @@ static int exchange_cards(comm_router *router, const line_card *mine)
     else KOLO_TRY(kolo_launch_exchange(router->launch, mine, sizeof *mine, lines->card));
     for (int r = 0; r < router->launch->size; r++)
         if (lines->card[r].status < 0 && mine->status == 0)
-            return kolo_fail(lines->card[r].status, "comm: rank %d on host %s could not set up; its own message says why", r,
-                             router_host(router, r));
+            return kolo_fail(lines->card[r].status, "comm: rank %d on host %s could not set up; its own message says why", r, router_host(router, r));
     return 0;
 }
 
@@ -117,8 +116,7 @@ int lines_open(comm_router *router, int status)
     lines->dirty = kolo_alloc((size_t)launch->size * sizeof *lines->dirty);
     if (!lines->card || !lines->line || !lines->dirty) return KOLO_ECONFIG;
     if (mine.status == 0) mine.status = open_ends(router, &mine);
-    if (getrandom(mine.cookie, sizeof mine.cookie, 0) != (ssize_t)sizeof mine.cookie && mine.status == 0)
-        mine.status = line_fail_system("getrandom");
+    if (getrandom(mine.cookie, sizeof mine.cookie, 0) != (ssize_t)sizeof mine.cookie && mine.status == 0) mine.status = line_fail_system("getrandom");
     snprintf(text, sizeof text, "%s", mine.status < 0 ? kolo_error_text() : "");
     int rc = exchange_cards(router, &mine);
     if (mine.status < 0) return kolo_fail(mine.status, "%s", text);
@@ -149,8 +147,7 @@ static void take_leave(comm_router *router)
         waiting = false;
         router->now = kolo_time();
         if (line_poll(router) < 0) return;
-        for (int r = 0; r < router->launch->size; r++)
-            waiting = waiting || (lines->line[r] && lines->line[r]->in.fd >= 0 && !lines->line[r]->left);
+        for (int r = 0; r < router->launch->size; r++) waiting = waiting || (lines->line[r] && lines->line[r]->in.fd >= 0 && !lines->line[r]->left);
         if (waiting) usleep(1000);
     }
 }

@@ -34,8 +34,7 @@ static void dial_next(const comm_router *router, herald *h)
     hang_up(h);
     h->sent = false;
     h->since = kolo_time();
-    for (int rank; h->fd < 0 && (rank = line_rank_at(router->launch, h->node, h->candidate)) >= 0; h->candidate++)
-        h->fd = line_dial(router, rank);
+    for (int rank; h->fd < 0 && (rank = line_rank_at(router->launch, h->node, h->candidate)) >= 0; h->candidate++) h->fd = line_dial(router, rank);
 }
 
 static bool deliver(const comm_router *router, herald *h)

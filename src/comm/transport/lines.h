@@ -51,13 +51,13 @@ typedef struct line_guest {
 } line_guest;
 
 typedef struct tcp_line {
-    talk t;             /* rings are made with the ends */
+    talk t; /* rings are made with the ends */
     line_end in, out;
-    uint64_t said;      /* in the last beat: sequence, waits_for */
+    uint64_t said; /* in the last beat: sequence, waits_for */
     int32_t said_waits;
     double heard_at, lost_at, said_at; /* lost_at: the other end is gone without a word; a break may still explain it */
     bool left, failed, dirty;          /* left: closed in good order; failed: there is no way to it (not an end of the world with MPI) */
-    char how[64]; /* it was lost */
+    char how[64];                      /* it was lost */
     line_beat beat;
 } tcp_line;
 
@@ -67,8 +67,8 @@ typedef struct tcp_lines {
     int epoll;
     line_end listener, nudge;
     line_guest guest[LINE_GUESTS];
-    line_card *card; /* [size] */
-    tcp_line **line;     /* [size] NULL: none */
+    line_card *card;                  /* [size] */
+    tcp_line **line;                  /* [size] NULL: none */
     int *dirty, first_dirty, dirties; /* a circle of [size]: ranks with something to write, each once */
     _Atomic double polled_at;
     struct line_inquiry *inquiry; /* under way; NULL: none */
@@ -85,8 +85,8 @@ int line_lost(comm_router *router, tcp_line *l, const char *how);
 int line_other(talk *t, const frame *f, const char *payload);
 line_beat line_word(const comm_router *router, int local); /* what that rank of this node said last */
 void line_inquiry_free(struct line_inquiry **inquiry);
-void line_answer(const comm_router *router, int fd);       /* to LINE_ASK: the words of this node's ranks */
-int line_dial(const comm_router *router, int rank); /* a socket that is being connected, or -1 */
+void line_answer(const comm_router *router, int fd); /* to LINE_ASK: the words of this node's ranks */
+int line_dial(const comm_router *router, int rank);  /* a socket that is being connected, or -1 */
 void line_greet(const comm_router *router, line_hello *hello, int purpose);
 int line_rank_at(const kolo_launch *launch, int node, int local); /* -1: there is none */
 void line_wait_to_write(comm_router *router, tcp_line *l, bool wait);

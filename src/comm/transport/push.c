@@ -76,8 +76,7 @@ static int await(comm_push *p, bool (*there)(comm_push *p), int rank)
         else sched_yield();
         if (router_broken(p->router)) return router_broken_text(p->router);
         KOLO_TRY(router_look(p->router));
-        if (kolo_time() - begin > p->router->config.timeout)
-            return router_blame(p->router, rank, "did not come to open or close a group", NULL);
+        if (kolo_time() - begin > p->router->config.timeout) return router_blame(p->router, rank, "did not come to open or close a group", NULL);
     }
     return 0;
 }
@@ -154,8 +153,7 @@ void push_publish(comm_push *p)
 {
     router_fence(); /* either we see that somebody wants to be rung, or he sees what we did */
     for (int i = 0; i < p->members; i++)
-        if (i != p->me && atomic_load_explicit(&p->set->member[i].wants, memory_order_relaxed))
-            router_ring(p->router, p->local[i]);
+        if (i != p->me && atomic_load_explicit(&p->set->member[i].wants, memory_order_relaxed)) router_ring(p->router, p->local[i]);
 }
 
 /* ---- a round --------------------------------------------------------------------------------------------------------- */
@@ -279,8 +277,7 @@ int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, cons
     if (router_broken(p->router)) return router_broken_text(p->router);
     if (p->way != PUSH_NONE) return kolo_fail(KOLO_EINTERNAL, "comm: a push began before the last one's end");
     if (count < 0 || !comm_width(how->type) || !comm_combine_of(how->type, how->op))
-        return kolo_fail(KOLO_EINTERNAL, "comm: a push of %lld elements of type %d with operation %d", (long long)count,
-                         (int)how->type, (int)how->op);
+        return kolo_fail(KOLO_EINTERNAL, "comm: a push of %lld elements of type %d with operation %d", (long long)count, (int)how->type, (int)how->op);
     p->how = *how;
     p->round++;
     p->in = in;
@@ -336,9 +333,8 @@ static int latest(const comm_push *p)
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < p->members; i++) {
         const push_member *m = &p->set->member[i];
-        uint64_t came = atomic_load(&m->line[p->round & 1].round) != p->round
-                            ? 0
-                            : 1 + atomic_load(&m->copied) + atomic_load(&m->folded) + atomic_load(&m->taken);
+        uint64_t came =
+            atomic_load(&m->line[p->round & 1].round) != p->round ? 0 : 1 + atomic_load(&m->copied) + atomic_load(&m->folded) + atomic_load(&m->taken);
         if (i == p->me || came >= least) continue;
         least = came;
         last = i;
@@ -353,8 +349,7 @@ static int look(comm_push *p)
     KOLO_TRY(router_look(router));
     int late = latest(p), rank = router->rank_of[p->local[late]];
     double waited = kolo_time() - p->moved_at;
-    if (atomic_load(&router->life[p->local[late]]->head.departed))
-        return router_accuse(router, rank, "left before the end");
+    if (atomic_load(&router->life[p->local[late]]->head.departed)) return router_accuse(router, rank, "left before the end");
     return waited < router->config.timeout ? 0 : router_accuse_late(router, rank, waited);
 }
 
@@ -385,7 +380,7 @@ int comm_push_poll(comm_push *p)
     if (rc == PUSH_IDLE && p->polls++ == 0) {
         atomic_store(&p->set->member[p->me].wants, 1);
         router_fence(); /* the caller may sleep before he polls again */
-        rc = poll(p);                                  /* what was done before they knew */
+        rc = poll(p);   /* what was done before they knew */
     }
     if (rc != PUSH_WORKED) return rc;
     atomic_store_explicit(&p->router->restless, true, memory_order_relaxed); /* there may be more to do */

@@ -49,10 +49,10 @@ typedef struct push_member {
 } push_member;
 
 typedef struct push_set {
-    _Atomic uint32_t opened, closed;          /* members */
-    _Alignas(64) _Atomic uint64_t arrived;    /* members, over all rounds */
-    _Alignas(64) _Atomic uint64_t finished;   /* direct: blocks, over all rounds */
-    _Alignas(64) _Atomic uint32_t done;       /* direct: last finished round */
+    _Atomic uint32_t opened, closed;        /* members */
+    _Alignas(64) _Atomic uint64_t arrived;  /* members, over all rounds */
+    _Alignas(64) _Atomic uint64_t finished; /* direct: blocks, over all rounds */
+    _Alignas(64) _Atomic uint32_t done;     /* direct: last finished round */
     push_member member[];
 } push_set;
 
@@ -63,15 +63,15 @@ struct comm_push {
     push_set *set;
     uint64_t set_at; /* of the owner's heap */
     int id, me, members;
-    int *local;    /* [members] */
-    size_t copied; /* bytes that a copy of a small vector may have */
+    int *local;        /* [members] */
+    size_t copied;     /* bytes that a copy of a small vector may have */
     router_set *entry; /* in the first member's table */
-    uint64_t name; /* there */
+    uint64_t name;     /* there */
     const void **source;
     void **target; /* [members + 1] room for a fold */
     uint32_t round;
     enum push_way way;
-    int seen;      /* members whose line stands */
+    int seen; /* members whose line stands */
     comm_folding how;
     const char *in;
     char *out;
@@ -87,18 +87,9 @@ struct comm_push {
     double moved_at;
 };
 
-static inline push_line *push_line_of(const comm_push *p, int member)
-{
-    return &p->set->member[member].line[p->round & 1];
-}
-static inline char *push_at(const comm_push *p, int member, uint64_t offset)
-{
-    return router_at(p->router, p->local[member], offset);
-}
-static inline char *push_copy(const comm_push *p, int member)
-{
-    return (char *)p->set + p->set->member[member].copies + (p->round & 1) * p->copied;
-}
+static inline push_line *push_line_of(const comm_push *p, int member) { return &p->set->member[member].line[p->round & 1]; }
+static inline char *push_at(const comm_push *p, int member, uint64_t offset) { return router_at(p->router, p->local[member], offset); }
+static inline char *push_copy(const comm_push *p, int member) { return (char *)p->set + p->set->member[member].copies + (p->round & 1) * p->copied; }
 /* memcpy past the caches: others have read these lines and will read them again, so they need not be fetched back and forth (measured: up to 5 times as fast
  * where the members' cores do not share a cache). */
 static inline void push_stream(char *to, const char *from, size_t bytes)
@@ -109,8 +100,7 @@ static inline void push_stream(char *to, const char *from, size_t bytes)
     if (head > bytes) head = bytes;
     memcpy(to, from, head);
     for (to += head, from += head, bytes -= head; bytes >= 64; to += 64, from += 64, bytes -= 64)
-        for (int i = 0; i < 4; i++)
-            _mm_stream_si128((__m128i *)(void *)to + i, _mm_loadu_si128((const __m128i *)(const void *)from + i));
+        for (int i = 0; i < 4; i++) _mm_stream_si128((__m128i *)(void *)to + i, _mm_loadu_si128((const __m128i *)(const void *)from + i));
     memcpy(to, from, bytes);
     _mm_sfence();
 #else

@@ -17,8 +17,7 @@ static bool all_reached(const comm_push *p, size_t word, uint64_t value)
 {
     for (int i = 0; i < p->members; i++) {
         const char *member = (const char *)&p->set->member[i];
-        if (atomic_load_explicit((const _Atomic uint64_t *)(const void *)(member + word), memory_order_acquire) < value)
-            return false;
+        if (atomic_load_explicit((const _Atomic uint64_t *)(const void *)(member + word), memory_order_acquire) < value) return false;
     }
     return true;
 }
@@ -96,9 +95,7 @@ static bool fold(comm_push *p, uint64_t end)
     p->target[0] = p->out + vector;
     for (int i = 0; i < p->members; i++) {
         const push_line *line = push_line_of(p, i);
-        p->source[i] = i == p->me ? p->in + vector
-                       : line->in_shared ? push_at(p, i, line->in) + vector
-                                         : staging(p, i, false, g) + in_piece;
+        p->source[i] = i == p->me ? p->in + vector : line->in_shared ? push_at(p, i, line->in) + vector : staging(p, i, false, g) + in_piece;
         if (i == p->me) continue;
         if (line->out_shared) p->target[targets++] = push_at(p, i, line->out) + vector;
         else through_staging = true;

@@ -84,16 +84,9 @@ static void reset(void *of)
 static int post(router_lane *lane, bool sends, int rank, int tag, void *data, int64_t count, size_t width)
 {
     comm_router *router = lane->router;
-    if (lane->posted >= lane->capacity)
-        return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
+    if (lane->posted >= lane->capacity) return kolo_fail(KOLO_EINTERNAL, "comm: more messages than the schedule declared");
     router_request *r = &lane->request[lane->posted++];
-    *r = (router_request){.lane = lane,
-                          .rank = rank,
-                          .tag = tag,
-                          .data = data,
-                          .bytes = (size_t)count * width,
-                          .mpi = -1,
-                          .sends = sends};
+    *r = (router_request){.lane = lane, .rank = rank, .tag = tag, .data = data, .bytes = (size_t)count * width, .mpi = -1, .sends = sends};
     if (lane->first == lane->posted - 1) lane->moved_at = kolo_time();
     return router->by[rank]->post(router, r);
 }
@@ -113,10 +106,7 @@ static int lane_send(void *of, int rank, int tag, const void *data, int64_t coun
     return post_in_turn(of, true, rank, tag, same, count, width);
 }
 
-static int lane_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width)
-{
-    return post_in_turn(of, false, rank, tag, data, count, width);
-}
+static int lane_receive(void *of, int rank, int tag, void *data, int64_t count, size_t width) { return post_in_turn(of, false, rank, tag, data, count, width); }
 
 static int advance(router_lane *lane, int64_t serial)
 {
@@ -224,14 +214,14 @@ static int make_segments(comm_router *router)
     size_t inner = (size_t)router->ranks * (router->ring_bytes + 4096) + SETS;
     size_t shared = kolo_round_up(router->config.shared_bytes, 4096);
     router->own = (comm_segments){.launch = l,
-                                       .kind = SEGMENTS,
-                                       .me = router->me,
-                                       .ranks = router->ranks,
-                                       .rank_of = router->rank_of,
-                                       .timeout = router->config.within > 0 ? router->config.within : router->config.timeout,
-                                       .bytes = head + inner + shared,
-                                       .head = head,
-                                       .sparse = true};
+                                  .kind = SEGMENTS,
+                                  .me = router->me,
+                                  .ranks = router->ranks,
+                                  .rank_of = router->rank_of,
+                                  .timeout = router->config.within > 0 ? router->config.within : router->config.timeout,
+                                  .bytes = head + inner + shared,
+                                  .head = head,
+                                  .sparse = true};
     KOLO_TRY(comm_segments_open(&router->own));
     router->control = kolo_alloc((size_t)router->ranks * sizeof(router_control *));
     if (!router->control) return KOLO_ECONFIG;
@@ -257,8 +247,7 @@ static int find_node(comm_router *router)
     router->me = l->local_rank;
     router->ranks = l->local_size;
     if (router->ranks > ROUTER_MAX_LOCAL)
-        return kolo_fail(KOLO_ECONFIG, "comm: %d ranks on host %s; at most %d are served", router->ranks, l->host,
-                         ROUTER_MAX_LOCAL);
+        return kolo_fail(KOLO_ECONFIG, "comm: %d ranks on host %s; at most %d are served", router->ranks, l->host, ROUTER_MAX_LOCAL);
     router->rank_of = kolo_alloc((size_t)router->ranks * sizeof *router->rank_of);
     router->life = kolo_alloc((size_t)router->ranks * sizeof(comm_life *));
     router->by = kolo_alloc((size_t)l->size * sizeof(router_means *));

@@ -9,19 +9,19 @@
 #include "kolo/comm.h"
 
 typedef struct comm_router_config {
-    const char *between;  /* "auto", "mpi", "tcp" */
-    double timeout;       /* seconds without any sign of progress until a wait fails; 0: 300 */
-    double patience;      /* seconds without any sign of life until a rank is held to be stopped, at most the timeout; 0: 8 */
-    double within;        /* seconds that the others may be late while the node's memory is set up; 0: the timeout */
-    size_t shared_bytes;  /* of every rank, for comm_router_alloc; the same on all. Pages are taken when they are handed out */
+    const char *between; /* "auto", "mpi", "tcp" */
+    double timeout;      /* seconds without any sign of progress until a wait fails; 0: 300 */
+    double patience;     /* seconds without any sign of life until a rank is held to be stopped, at most the timeout; 0: 8 */
+    double within;       /* seconds that the others may be late while the node's memory is set up; 0: the timeout */
+    size_t shared_bytes; /* of every rank, for comm_router_alloc; the same on all. Pages are taken when they are handed out */
     /* Every rank gives `bytes`, gets size * bytes in rank order; NULL: kolo_launch_exchange. Collective. */
     int (*exchange)(void *of, const void *mine, size_t bytes, void *all);
     void *exchange_of;
     /* The compiled half has messages and memory of its own. For it a router carries none, makes no lane, push or memory, but sees who is dead, stopped or late, and
      * says so, by the same signs of life. */
-    const comm_segments *segments; /* open, the caller's; each begins with a comm_life. NULL: the router has its own, and what follows is not used */
-    int (*awaits)(void *of, double *late);                  /* rank whose part this rank lacks, -1: none; seconds it has waited. Any thread */
-    void (*word)(void *of, int local, comm_word *word);     /* what that rank of the node does; waits_for is filled by the router. Any thread */
+    const comm_segments *segments;         /* open, the caller's; each begins with a comm_life. NULL: the router has its own, and what follows is not used */
+    int (*awaits)(void *of, double *late); /* rank whose part this rank lacks, -1: none; seconds it has waited. Any thread */
+    void (*word)(void *of, int local, comm_word *word); /* what that rank of the node does; waits_for is filled by the router. Any thread */
     void *of;
 } comm_router_config;
 
@@ -63,7 +63,7 @@ void comm_router_describe(comm_router *router, int rank, char *text, size_t byte
 /* Lets the engine sleep until a message may have come, a push of this node went on, somebody calls comm_router_wake, or `seconds` have passed. May
  * return at once without a reason: the caller looks again and comes back. */
 void comm_router_rest(comm_router *router, double seconds);
-void comm_router_wake(comm_router *router);      /* this rank's own engine; any thread */
+void comm_router_wake(comm_router *router); /* this rank's own engine; any thread */
 
 /* ---- push: reductions within a node without messages ---------------------------------------------------------------------
  * A set of ranks of one node reduces vectors of up to any size: each member owns a slice, reduces it over all members' memory in blocks,

@@ -14,8 +14,8 @@ static int post(comm_router *router, router_request *r)
         return 0;
     }
     if (other->bytes != r->bytes)
-        return kolo_fail(KOLO_EINTERNAL, "comm: rank %d sends itself %zu bytes where %zu are expected", r->rank,
-                         r->sends ? r->bytes : other->bytes, r->sends ? other->bytes : r->bytes);
+        return kolo_fail(KOLO_EINTERNAL, "comm: rank %d sends itself %zu bytes where %zu are expected", r->rank, r->sends ? r->bytes : other->bytes,
+                         r->sends ? other->bytes : r->bytes);
     if (r->bytes) memmove(r->sends ? other->data : r->data, r->sends ? r->data : other->data, r->bytes);
     r->complete = other->complete = true;
     router_moved(router, r);

@@ -65,8 +65,8 @@ bool talk_put(talk *t, const frame *f, const void *payload)
 
 static int fail_length(talk *t, const router_request *r, uint64_t bytes)
 {
-    kolo_fail(KOLO_EINTERNAL, "comm: rank %d sent a message of %llu bytes where rank %d expects %zu", t->rank,
-              (unsigned long long)bytes, t->router->launch->rank, r->bytes);
+    kolo_fail(KOLO_EINTERNAL, "comm: rank %d sent a message of %llu bytes where rank %d expects %zu", t->rank, (unsigned long long)bytes,
+              t->router->launch->rank, r->bytes);
     return comm_router_break(t->router, kolo_error_text());
 }
 
@@ -199,8 +199,7 @@ static int handle(talk *t, const frame *f, uint64_t at)
 int talk_read(talk *t)
 {
     if (!t->in) return 0;
-    uint64_t head = atomic_load_explicit(&t->in->head, memory_order_relaxed),
-             tail = atomic_load_explicit(&t->in->tail, memory_order_acquire);
+    uint64_t head = atomic_load_explicit(&t->in->head, memory_order_relaxed), tail = atomic_load_explicit(&t->in->tail, memory_order_acquire);
     frame f;
     while (tail - head >= sizeof f) {
         ring_copy_out(t->in, t->ring_bytes, head, &f, sizeof f);

@@ -14,10 +14,10 @@
 #include "comm/transport/inside.h"
 
 typedef struct ring {
-    _Alignas(64) _Atomic uint64_t head;     /* bytes read */
-    _Alignas(64) _Atomic uint64_t tail;     /* bytes written */
-    _Alignas(64) _Atomic uint32_t full;     /* the writer waits for room */
-    _Alignas(64) char data[];               /* a power of two of them */
+    _Alignas(64) _Atomic uint64_t head; /* bytes read */
+    _Alignas(64) _Atomic uint64_t tail; /* bytes written */
+    _Alignas(64) _Atomic uint32_t full; /* the writer waits for room */
+    _Alignas(64) char data[];           /* a power of two of them */
 } ring;
 
 enum frame_kind {
@@ -53,8 +53,8 @@ typedef struct talk {
     uint64_t serial;
     router_queue receives, sends, offered, granted, arriving, answers;
     struct stranger *first_stranger, *last_stranger, *spare[2]; /* spare: small, large */
-    char *unwrapped; /* [eager] a payload that had to be copied out of the ring */
-    bool wrote, took; /* since the owner looked: something stands in `out`, room was made in `in` */
+    char *unwrapped;                                            /* [eager] a payload that had to be copied out of the ring */
+    bool wrote, took;                                           /* since the owner looked: something stands in `out`, room was made in `in` */
 } talk;
 
 int talk_open(talk *t); /* the caller fills everything down to ring_bytes */
@@ -64,10 +64,7 @@ void talk_forget(talk *t, router_request *r);
 int talk_read(talk *t);
 /* Writes what there is to write and has room. */
 int talk_write(talk *t);
-static inline bool talk_wants_to_write(const talk *t)
-{
-    return t->answers.first || t->sends.first || t->granted.first;
-}
+static inline bool talk_wants_to_write(const talk *t) { return t->answers.first || t->sends.first || t->granted.first; }
 /* False: no room. */
 bool talk_put(talk *t, const frame *f, const void *payload);
 void talk_close(talk *t);

@@ -9,7 +9,7 @@
 #include "kolo/error.h"
 
 static const double BEAT_EVERY = 1, NEWS_EVERY = 0.1, EXPLAIN_WITHIN = 1, POLL_EVERY = 0.02; /* seconds */
-enum { AT_ONCE = 64 }; /* rings of a line in one turn */
+enum { AT_ONCE = 64 };                                                                       /* rings of a line in one turn */
 
 /* The part of the ring from `at` on, in one or two pieces. */
 static int pieces(ring *r, uint64_t at, size_t count, struct iovec *v)

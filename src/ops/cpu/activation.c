@@ -39,32 +39,33 @@ KOLO_ALWAYS void backward_loop(const piece *p, enum kolo_activation kind, float 
     void *dx = p->out;
     const void *dy = p->dy, *x = p->x;
 #pragma omp simd
-    for (int64_t i = 0; i < p->n; i++)
-        kolo_store(dx, i, kolo_activation_grad1(kind, slope, kolo_load(dy, i, bf16), kolo_load(x, i, bf16)), bf16);
+    for (int64_t i = 0; i < p->n; i++) kolo_store(dx, i, kolo_activation_grad1(kind, slope, kolo_load(dy, i, bf16), kolo_load(x, i, bf16)), bf16);
 }
 
 /* `loop` with the constants in place of the values */
-#define KIND(loop, kind)                                     \
-    case kind: KOLO_FOR_TYPE(bf16, loop(p, kind, slope, bf16_)); break
-#define FOR_KIND(loop)                  \
-    switch (kind) {                     \
-        KIND(loop, KOLO_GELU);          \
-        KIND(loop, KOLO_GELU_TANH);     \
-        KIND(loop, KOLO_SILU);          \
-        KIND(loop, KOLO_LEAKY_RELU);    \
-        KIND(loop, KOLO_HARD_SWISH);    \
-        KIND(loop, KOLO_HARD_SIGMOID);  \
-        KIND(loop, KOLO_SIGMOID);       \
-        KIND(loop, KOLO_TANH);          \
+#define KIND(loop, kind)                                  \
+    case kind:                                            \
+        KOLO_FOR_TYPE(bf16, loop(p, kind, slope, bf16_)); \
+        break
+#define FOR_KIND(loop)                 \
+    switch (kind) {                    \
+        KIND(loop, KOLO_GELU);         \
+        KIND(loop, KOLO_GELU_TANH);    \
+        KIND(loop, KOLO_SILU);         \
+        KIND(loop, KOLO_LEAKY_RELU);   \
+        KIND(loop, KOLO_HARD_SWISH);   \
+        KIND(loop, KOLO_HARD_SIGMOID); \
+        KIND(loop, KOLO_SIGMOID);      \
+        KIND(loop, KOLO_TANH);         \
     }
 
-KOLO_BODY forward_body(const piece *p, enum kolo_activation kind, float slope, bool bf16) { FOR_KIND(forward_loop) }
-KOLO_BODY backward_body(const piece *p, enum kolo_activation kind, float slope, bool bf16) { FOR_KIND(backward_loop) }
-KOLO_WIDE(forward, (const piece *p, enum kolo_activation kind, float slope, bool bf16), (p, kind, slope, bf16))
-KOLO_WIDE(backward, (const piece *p, enum kolo_activation kind, float slope, bool bf16), (p, kind, slope, bf16))
+KOLO_BODY forward_body(const piece *p, enum kolo_activation kind, float slope, bool bf16){FOR_KIND(forward_loop)} KOLO_BODY
+    backward_body(const piece *p, enum kolo_activation kind, float slope, bool bf16){
+        FOR_KIND(backward_loop)} KOLO_WIDE(forward, (const piece *p, enum kolo_activation kind, float slope, bool bf16), (p, kind, slope, bf16))
+        KOLO_WIDE(backward, (const piece *p, enum kolo_activation kind, float slope, bool bf16), (p, kind, slope, bf16))
 
-/* in: x; out: y. Or in: dy, x; out: dx */
-static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
+    /* in: x; out: y. Or in: dy, x; out: dx */
+    static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     (void)workspace;
     (void)step;
@@ -75,8 +76,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     void *out = args[a->backward + 1];
 #pragma omp parallel for schedule(static) num_threads(a->threads)
     for (int64_t i = 0; i < count; i += PIECE) {
-        const piece p = {kolo_at_out(out, i, bf16), kolo_at(args[0], i, bf16), kolo_at(args[a->backward], i, bf16),
-                         count - i < PIECE ? count - i : PIECE};
+        const piece p = {kolo_at_out(out, i, bf16), kolo_at(args[0], i, bf16), kolo_at(args[a->backward], i, bf16), count - i < PIECE ? count - i : PIECE};
         (a->backward ? backward : forward)(&p, a->kind, a->slope, bf16);
     }
     if (!a->backward && !kolo_activation_keeps_zero(a->kind)) kolo_cpu_clear_padding(&a->v, out);

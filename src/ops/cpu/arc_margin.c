@@ -47,8 +47,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
         if (!kolo_target_fits(&t, a->words, a->classes, &bad)) continue;
         const int64_t own = at + t.heavier;
         const float cosine = get(cosines, own, a->bf16);
-        put(out, own, a->backward ? get(args[0], own, a->bf16) * a->scale * kolo_arc_slope1(&a->margin, cosine)
-                                  : a->scale * kolo_arc1(&a->margin, cosine),
+        put(out, own, a->backward ? get(args[0], own, a->bf16) * a->scale * kolo_arc_slope1(&a->margin, cosine) : a->scale * kolo_arc1(&a->margin, cosine),
             a->bf16);
     }
     return 0;
@@ -61,7 +60,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     arc *a = kolo_alloc(sizeof *a);
     if (!a) return KOLO_ECONFIG;
     *a = (arc){.rows = x->dim[0],
-                .backward = backward,
+               .backward = backward,
                .classes = x->dim[1],
                .words = kolo_target_words(labels),
                .margin = kolo_arc_margin1_of((float)r->node->a.margin),

@@ -48,12 +48,10 @@ static float *next(float **scratch, int64_t n)
     return mine;
 }
 
-static void attend(const kolo_attention *a, int64_t window, int64_t head, const float *bias, const void *qkv, void *y,
-                   float *scratch)
+static void attend(const kolo_attention *a, int64_t window, int64_t head, const float *bias, const void *qkv, void *y, float *scratch)
 {
     const kolo_attention_window w = kolo_attention_find(a, window, (int32_t *)next(&scratch, places(a)));
-    float *q = next(&scratch, tall(a)), *k = next(&scratch, turned(a)), *v = next(&scratch, tall(a)),
-          *s = next(&scratch, square(a));
+    float *q = next(&scratch, tall(a)), *k = next(&scratch, turned(a)), *v = next(&scratch, tall(a)), *s = next(&scratch, square(a));
     const int64_t at = head * a->depth, channels = a->y.channels;
     kolo_attention_take(a, &w, qkv, &a->qkv, at, a->scale, false, q);
     kolo_attention_take(a, &w, qkv, &a->qkv, channels + at, 1, true, k);
@@ -80,13 +78,12 @@ static int run(const kolo_kernel *kernel, void *const *args, void *workspace, co
 }
 
 /* s = q k', p = softmax(s), y = p v: dv = p' dy, dp = dy v', ds = p (dp - sum p dp), dq = ds k, dk = ds' q. dqkv: may be NULL */
-static void attend_back(const kolo_attention *a, int64_t window, int64_t head, const float *bias, const void *dy,
-                        const void *qkv, void *dqkv, float *dbias, float *scratch)
+static void attend_back(const kolo_attention *a, int64_t window, int64_t head, const float *bias, const void *dy, const void *qkv, void *dqkv, float *dbias,
+                        float *scratch)
 {
     const kolo_attention_window w = kolo_attention_find(a, window, (int32_t *)next(&scratch, places(a)));
-    float *q = next(&scratch, tall(a)), *k = next(&scratch, tall(a)), *across = next(&scratch, turned(a)),
-          *d = next(&scratch, tall(a)), *p = next(&scratch, square(a)), *ds = next(&scratch, square(a)),
-          *out = next(&scratch, tall(a));
+    float *q = next(&scratch, tall(a)), *k = next(&scratch, tall(a)), *across = next(&scratch, turned(a)), *d = next(&scratch, tall(a)),
+          *p = next(&scratch, square(a)), *ds = next(&scratch, square(a)), *out = next(&scratch, tall(a));
     const int64_t at = head * a->depth, channels = a->y.channels;
     kolo_attention_take(a, &w, qkv, &a->qkv, at, a->scale, false, q);
     kolo_attention_take(a, &w, qkv, &a->qkv, channels + at, 1, true, across);
@@ -139,8 +136,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     set_up(a, r);
     a->scratch = places(a) + turned(a) + (backward ? 4 * tall(a) + 2 * square(a) : 2 * tall(a) + square(a));
     /* the bias, whose place takes the sums of dtable at the end: (2M-1)^2 doubles are less than M^2 rows of 16 floats or more */
-    k->workspace =
-        (size_t)((1 + (backward ? a->chunks : 0)) * bias_floats(a) + a->threads * a->scratch) * sizeof(float);
+    k->workspace = (size_t)((1 + (backward ? a->chunks : 0)) * bias_floats(a) + a->threads * a->scratch) * sizeof(float);
     snprintf(k->name, sizeof k->name, "own block %ld%s", (long)a->qkv.block, a->qkv.bf16 ? " bf16" : "");
     return 0;
 }

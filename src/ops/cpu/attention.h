@@ -30,16 +30,15 @@ void kolo_attention_spread(const kolo_attention *a, const float *table, float *b
 void kolo_attention_gather(const kolo_attention *a, const float *dbias, double *sum, float *dtable);
 
 /* Channels first .. first + depth - 1 of the window's tokens, times `scale`: a row for each token, or a column. */
-void kolo_attention_take(const kolo_attention *a, const kolo_attention_window *w, const void *map, const kolo_view *v,
-                         int64_t first, float scale, bool turned, float *to);
-void kolo_attention_put(const kolo_attention *a, const kolo_attention_window *w, const float *from, float scale,
-                        const kolo_view *v, int64_t first, void *map);
+void kolo_attention_take(const kolo_attention *a, const kolo_attention_window *w, const void *map, const kolo_view *v, int64_t first, float scale, bool turned,
+                         float *to);
+void kolo_attention_put(const kolo_attention *a, const kolo_attention_window *w, const float *from, float scale, const kolo_view *v, int64_t first, void *map);
 /* Lanes beyond the last channel. */
 void kolo_attention_zero_padding(const kolo_attention *a, const kolo_view *v, void *map);
 
 /* c (m, n) = a b, a (m, k) with its elements a_row and a_column apart, b (k, n); n a multiple of 16 */
-void kolo_attention_multiply(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column, const float *b,
-                             int64_t b_row, int64_t m, int64_t n, int64_t k);
+void kolo_attention_multiply(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row, int64_t m, int64_t n,
+                             int64_t k);
 /* s := softmax of the rows of s + bias + mask */
 void kolo_attention_soften(const kolo_attention *a, const kolo_attention_window *w, const float *bias, float *s);
 /* ds := p (dp - sum p dp) over rows, in place of dp; sum += ds */

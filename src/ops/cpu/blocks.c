@@ -11,10 +11,7 @@
 
 enum { NHWC = -1 };
 
-static bool is_conv(enum kolo_op op)
-{
-    return op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight;
-}
+static bool is_conv(enum kolo_op op) { return op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight; }
 
 /* Whether t is a picture, normalised here or given so, that only convolutions read. */
 static bool *find_pictures(const kolo_graph *g)
@@ -36,8 +33,8 @@ int kolo_cpu_channels_last(const kolo_kernel_request *r, kolo_layout *layout)
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         int t = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
         if (t < 0 || !kolo_tensor_is_map(&r->graph->tensor[t]) || layout[t].block == r->graph->tensor[t].dim[1]) continue;
-        return kolo_fail(KOLO_EINTERNAL, "%s wants all channels of a pixel together, but %s lies in blocks of %ld",
-                         kolo_op_table[n->op].name, r->graph->tensor[t].name, (long)layout[t].block);
+        return kolo_fail(KOLO_EINTERNAL, "%s wants all channels of a pixel together, but %s lies in blocks of %ld", kolo_op_table[n->op].name,
+                         r->graph->tensor[t].name, (long)layout[t].block);
     }
     return 0;
 }
@@ -45,8 +42,7 @@ int kolo_cpu_channels_last(const kolo_kernel_request *r, kolo_layout *layout)
 bool kolo_cpu_wants_channels_last(const kolo_graph *g)
 {
     for (int64_t i = 0; i < g->nodes; i++)
-        if (kolo_cpu_backend.rows[g->node[i].op]->layout == kolo_cpu_channels_last && g->node[i].in[0] >= 0 &&
-            kolo_tensor_is_map(&g->tensor[g->node[i].in[0]]))
+        if (kolo_cpu_backend.rows[g->node[i].op]->layout == kolo_cpu_channels_last && g->node[i].in[0] >= 0 && kolo_tensor_is_map(&g->tensor[g->node[i].in[0]]))
             return true;
     return false;
 }
@@ -97,9 +93,8 @@ static int64_t block_by_rule(const kolo_graph *g, const census *c)
 
 static bool same_conv(const kolo_graph *g, const kolo_node *a, const kolo_node *b)
 {
-    if (a->op != b->op || memcmp(a->a.kernel, b->a.kernel, sizeof a->a.kernel) ||
-        memcmp(a->a.stride, b->a.stride, sizeof a->a.stride) || memcmp(a->a.pad, b->a.pad, sizeof a->a.pad) ||
-        memcmp(a->a.dilation, b->a.dilation, sizeof a->a.dilation) || a->a.groups != b->a.groups)
+    if (a->op != b->op || memcmp(a->a.kernel, b->a.kernel, sizeof a->a.kernel) || memcmp(a->a.stride, b->a.stride, sizeof a->a.stride) ||
+        memcmp(a->a.pad, b->a.pad, sizeof a->a.pad) || memcmp(a->a.dilation, b->a.dilation, sizeof a->a.dilation) || a->a.groups != b->a.groups)
         return false;
     for (int k = 0; k < 2; k++)
         if (memcmp(g->tensor[a->in[k]].dim, g->tensor[b->in[k]].dim, sizeof g->tensor[0].dim)) return false;
@@ -112,8 +107,7 @@ static double seconds_of(kolo_backend *b, const kolo_graph *g, kolo_layout *layo
     double total = 0;
     double *took = kolo_alloc((size_t)(g->nodes + 1) * sizeof *took);
     if (!took) return KOLO_ECONFIG;
-    for (int64_t i = g->nodes - 1; i >= 0;
-         i--) { /* the weight gradients, which decide the weights' layout, come last in a graph */
+    for (int64_t i = g->nodes - 1; i >= 0; i--) { /* the weight gradients, which decide the weights' layout, come last in a graph */
         const kolo_node *n = &g->node[i];
         const kolo_op_row *row = b->type->rows[n->op];
         kolo_kernel_request r = {b, g, n, layout};
@@ -204,11 +198,9 @@ static int choose_block(kolo_backend *b, const kolo_graph *g, const bool *pictur
     return block_by_clock(b, g, picture, key, block);
 }
 
-int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
-                    kolo_layout *layout)
+int kolo_cpu_blocks(kolo_backend *b, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
 {
-    if (g->dtype == KOLO_F16)
-        return kolo_fail(KOLO_ECONFIG, "fp16 is for GPUs: on CPUs set precision=bf16 or precision=f32");
+    if (g->dtype == KOLO_F16) return kolo_fail(KOLO_ECONFIG, "fp16 is for GPUs: on CPUs set precision=bf16 or precision=f32");
     int64_t block = kolo_cpu_wants_channels_last(g) ? NHWC : like ? block_of(like, like_layout) : 0;
     bool *picture = find_pictures(g);
     if (!picture) return KOLO_ECONFIG;

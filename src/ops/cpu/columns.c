@@ -20,6 +20,5 @@ void kolo_columns_fold(float *sum, const float *part, int64_t parts, int64_t str
 {
     if (!sum) return;
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t c = 0; c < channels; c += GROUP)
-        fold(sum + c, part + c, parts, stride, channels - c < GROUP ? channels - c : GROUP);
+    for (int64_t c = 0; c < channels; c += GROUP) fold(sum + c, part + c, parts, stride, channels - c < GROUP ? channels - c : GROUP);
 }

@@ -15,13 +15,11 @@ enum { X, W, Y, BIAS, SCRATCH };
 typedef struct conv {
     enum kolo_dnnl_pass pass;
     kolo_conv_own own;
-    bool widened;          /* bf16 outside, f32 inside */
-    kolo_dnnl_primitive *main,
-        *reorder; /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
-    int at[4];    /* args of X, W, Y, BIAS; -1: not there */
-    size_t wide_at, scratch_at,
-        workspace; /* in the workspace: the rearranged weight, widened x and y, scratch memory of both parts */
-    int64_t x_count, y_count; /* elements, padding included */
+    bool widened;                          /* bf16 outside, f32 inside */
+    kolo_dnnl_primitive *main, *reorder;   /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
+    int at[4];                             /* args of X, W, Y, BIAS; -1: not there */
+    size_t wide_at, scratch_at, workspace; /* in the workspace: the rearranged weight, widened x and y, scratch memory of both parts */
+    int64_t x_count, y_count;              /* elements, padding included */
     int threads;
     size_t bytes[KOLO_TRIAL_BUFFERS]; /* of X, W, Y, BIAS and the workspace */
 } conv;
@@ -114,8 +112,7 @@ static bool blocked(const parts *p)
     return (by == 8 || by == 16) && (bx == by || bx == 1);
 }
 
-static const kolo_dnnl_desc *map_desc(kolo_dnnl *d, const kolo_tensor *t, enum kolo_dtype dtype, const kolo_layout *l,
-                                      bool blocks)
+static const kolo_dnnl_desc *map_desc(kolo_dnnl *d, const kolo_tensor *t, enum kolo_dtype dtype, const kolo_layout *l, bool blocks)
 {
     bool block = blocks && (l->block == 8 || l->block == 16);
     return kolo_dnnl_map(d, dtype, t->dim, l->block, l->block != 1 && !block);
@@ -157,14 +154,10 @@ typedef struct candidate {
     enum kolo_conv_own_kind own;
     bool winograd, keep, wide;
 } candidate;
-static const candidate candidates[] = {{"small", KOLO_CONV_SMALL, false, false, false},
-                                       {"depthwise", KOLO_CONV_DEPTHWISE, false, false, false},
-                                       {"direct", KOLO_CONV_LIBRARY, false, false, false},
-                                       {"direct in place", KOLO_CONV_LIBRARY, false, true, false},
-                                       {"winograd", KOLO_CONV_LIBRARY, true, false, false},
-                                       {"winograd in place", KOLO_CONV_LIBRARY, true, true, false},
-                                       {"widened", KOLO_CONV_LIBRARY, false, true, true},
-                                       {"widened winograd", KOLO_CONV_LIBRARY, true, true, true}};
+static const candidate candidates[] = {{"small", KOLO_CONV_SMALL, false, false, false},     {"depthwise", KOLO_CONV_DEPTHWISE, false, false, false},
+                                       {"direct", KOLO_CONV_LIBRARY, false, false, false},  {"direct in place", KOLO_CONV_LIBRARY, false, true, false},
+                                       {"winograd", KOLO_CONV_LIBRARY, true, false, false}, {"winograd in place", KOLO_CONV_LIBRARY, true, true, false},
+                                       {"widened", KOLO_CONV_LIBRARY, false, true, true},   {"widened winograd", KOLO_CONV_LIBRARY, true, true, true}};
 #define CANDIDATES ((int)(sizeof candidates / sizeof *candidates))
 
 static size_t bias_bytes(const parts *p) { return p->bias ? (size_t)p->bias->dim[0] * sizeof(float) : 0; }
@@ -175,15 +168,13 @@ static kolo_conv_shape shape_of(const kolo_kernel_request *r, const parts *p)
 }
 
 /* Own loops want the weight as it is in the file: row-major. */
-static int build_own(const kolo_kernel_request *r, const parts *p, enum kolo_conv_own_kind kind, const kolo_dnnl_desc *param,
-                     conv **out)
+static int build_own(const kolo_kernel_request *r, const parts *p, enum kolo_conv_own_kind kind, const kolo_dnnl_desc *param, conv **out)
 {
     int64_t dim[5];
     kolo_conv_shape shape = shape_of(r, p);
     kolo_conv_own own = {0};
     int rank = weight_dims(p, r->node->a.groups, dim);
-    if (!kolo_conv_own_fits(&shape, kind, &own) || param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim))
-        return 1;
+    if (!kolo_conv_own_fits(&shape, kind, &own) || param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim)) return 1;
     conv *c = *out = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;
     c->pass = p->pass;
@@ -273,11 +264,10 @@ static void shape_text(const kolo_kernel_request *r, const parts *p, char *text,
 {
     const int64_t *x = p->x->dim, *w = p->w->dim;
     const kolo_attributes *a = &r->node->a;
-    snprintf(text, size, "%s%s %s x %ld %ld %ld %ld w %ld %ld %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld b %ld %ld%s",
-             kolo_op_table[r->node->op].name, r->backend->direct ? " direct" : "", kolo_dtype_name(p->x->dtype),
-             (long)x[0], (long)x[1], (long)x[2], (long)x[3], (long)w[0], (long)w[1], (long)w[2], (long)w[3],
-             (long)a->stride[0], (long)a->stride[1], (long)a->pad[0], (long)a->pad[1], (long)a->dilation[0],
-             (long)a->dilation[1], (long)a->groups, (long)p->lx->block, (long)p->ly->block, p->bias ? " bias" : "");
+    snprintf(text, size, "%s%s %s x %ld %ld %ld %ld w %ld %ld %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld b %ld %ld%s", kolo_op_table[r->node->op].name,
+             r->backend->direct ? " direct" : "", kolo_dtype_name(p->x->dtype), (long)x[0], (long)x[1], (long)x[2], (long)x[3], (long)w[0], (long)w[1],
+             (long)w[2], (long)w[3], (long)a->stride[0], (long)a->stride[1], (long)a->pad[0], (long)a->pad[1], (long)a->dilation[0], (long)a->dilation[1],
+             (long)a->groups, (long)p->lx->block, (long)p->ly->block, p->bias ? " bias" : "");
 }
 
 /* The fastest by the clock, or the first. */
@@ -394,9 +384,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->run = run;
     k->workspace = c->workspace;
     if (c->own.kind) snprintf(k->name, sizeof k->name, "%s", kolo_conv_own_name(c->own.kind));
-    else
-        snprintf(k->name, sizeof k->name, "oneDNN %s%s%s", kolo_dnnl_name(c->main),
-                 c->reorder ? " + weight reorder" : "", c->widened ? ", widened" : "");
+    else snprintf(k->name, sizeof k->name, "oneDNN %s%s%s", kolo_dnnl_name(c->main), c->reorder ? " + weight reorder" : "", c->widened ? ", widened" : "");
     return 0;
 }
 
@@ -424,10 +412,7 @@ static int choose_layout(const kolo_kernel_request *r, int param, kolo_layout *l
     return 0;
 }
 
-static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout)
-{
-    return choose_layout(r, r->node->in[1], layout);
-}
+static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout) { return choose_layout(r, r->node->in[1], layout); }
 static int layout_gradient(const kolo_kernel_request *r, kolo_layout *layout)
 {
     int gradient = r->node->out[0], param = r->graph->tensor[gradient].of;

@@ -65,10 +65,7 @@ KOLO_BODY load_body(float *to, const group *g, int64_t first, int64_t count, int
 {
     KOLO_FOR_TYPE(g->bf16, load_pixels(to, g, first, count, spread, bf16_));
 }
-KOLO_BODY store_body(const group *g, const float *from, int64_t first, int64_t count)
-{
-    KOLO_FOR_TYPE(g->bf16, store_pixels(g, from, first, count, bf16_));
-}
+KOLO_BODY store_body(const group *g, const float *from, int64_t first, int64_t count) { KOLO_FOR_TYPE(g->bf16, store_pixels(g, from, first, count, bf16_)); }
 KOLO_WIDE(load, (float *to, const group *g, int64_t first, int64_t count, int64_t spread), (to, g, first, count, spread))
 KOLO_WIDE(store, (const group *g, const float *from, int64_t first, int64_t count), (g, from, first, count))
 
@@ -135,8 +132,7 @@ KOLO_ALWAYS void weight_taps(const row_job *j, const float *x, float *out, int64
 
 KOLO_ALWAYS void weight_row(const row_job *j, int64_t taps, int64_t stride, int64_t dilation)
 {
-    for (int64_t kh = 0; kh < j->kernel[0]; kh++)
-        weight_taps(j, j->row[kh], j->out + kh * taps * LANES, taps, stride, dilation);
+    for (int64_t kh = 0; kh < j->kernel[0]; kh++) weight_taps(j, j->row[kh], j->out + kh * taps * LANES, taps, stride, dilation);
 }
 
 KOLO_BODY weight_body(const row_job *j)
@@ -147,8 +143,7 @@ KOLO_BODY weight_body(const row_job *j)
     else if (unit && kw == 7) weight_row(j, 7, 1, 1);
     else
         for (int64_t kh = 0; kh < j->kernel[0]; kh++)
-            for (int64_t k = 0; k < kw; k++)
-                weight_taps(j, j->row[kh] + k * j->dilation * LANES, j->out + (kh * kw + k) * LANES, 1, j->stride, 1);
+            for (int64_t k = 0; k < kw; k++) weight_taps(j, j->row[kh] + k * j->dilation * LANES, j->out + (kh * kw + k) * LANES, 1, j->stride, 1);
     kolo_v16 sum = {0};
     for (int64_t i = 0; i < j->tiles * TILE; i++) sum += *(const kolo_v16 *)(j->dy + i * LANES);
     *(kolo_v16 *)(j->out + j->kernel[0] * kw * LANES) += sum;
@@ -171,8 +166,7 @@ static pass pass_of(const kolo_conv_depthwise *s, bool data)
     }
     p.span = (p.kernel[0] - 1) * p.dilation[0] + 1;
     p.tiles = (p.out->width + TILE - 1) / TILE;
-    p.width = larger((p.tiles * TILE - 1) * p.stride[1] + (p.kernel[1] - 1) * p.dilation[1] + 1,
-                     p.pad[1] + (p.in->width - 1) * p.spread[1] + 1);
+    p.width = larger((p.tiles * TILE - 1) * p.stride[1] + (p.kernel[1] - 1) * p.dilation[1] + 1, p.pad[1] + (p.in->width - 1) * p.spread[1] + 1);
     p.chunks = (s->x.channels + LANES - 1) / LANES;
     p.taps = p.kernel[0] * p.kernel[1];
     return p;
@@ -183,8 +177,7 @@ bool kolo_conv_depthwise_fits(const kolo_conv_depthwise *s)
     for (int i = 0; i < 2; i++)
         if (s->dilation[i] * (s->kernel[i] - 1) < s->pad[i]) return false;
     int64_t b = s->x.block;
-    return s->kernel[0] <= 64 && s->x.channels == s->y.channels && b == s->y.block && b >= 8 &&
-           (b == 8 || b == 16 || b == s->x.channels);
+    return s->kernel[0] <= 64 && s->x.channels == s->y.channels && b == s->y.block && b >= 8 && (b == 8 || b == 16 || b == s->x.channels);
 }
 
 /* Rows of maps as a thread sees them: the ring, a row of zeros, one of dy or of the result. */
@@ -268,8 +261,7 @@ static void convolve(const pass *p, const void *in, const float *w, const float 
     }
 }
 
-void kolo_conv_depthwise_forward(const kolo_conv_depthwise *s, const void *x, const float *w, const float *bias, void *y,
-                                 void *workspace)
+void kolo_conv_depthwise_forward(const kolo_conv_depthwise *s, const void *x, const float *w, const float *bias, void *y, void *workspace)
 {
     pass p = pass_of(s, false);
     convolve(&p, x, w, bias, y, false, workspace);
@@ -303,8 +295,7 @@ static void sum_part(const pass *p, rows *r, const void *x, const void *dy, int6
     }
 }
 
-void kolo_conv_depthwise_weight(const kolo_conv_depthwise *s, const void *x, float *dw, float *dbias, const void *dy,
-                                void *workspace)
+void kolo_conv_depthwise_weight(const kolo_conv_depthwise *s, const void *x, float *dw, float *dbias, const void *dy, void *workspace)
 {
     pass p = pass_of(s, false);
     int64_t parts = parts_of(&p), channels = s->x.channels, size = weights_floats(&p);
@@ -313,8 +304,7 @@ void kolo_conv_depthwise_weight(const kolo_conv_depthwise *s, const void *x, flo
     {
         rows r = rows_at(&p, space + omp_get_thread_num() * rows_floats(&p));
 #pragma omp for schedule(static)
-        for (int64_t t = 0; t < parts * p.chunks; t++)
-            sum_part(&p, &r, x, dy, t / p.chunks, t % p.chunks, all + t * (p.taps + 1) * LANES);
+        for (int64_t t = 0; t < parts * p.chunks; t++) sum_part(&p, &r, x, dy, t / p.chunks, t % p.chunks, all + t * (p.taps + 1) * LANES);
     }
     kolo_columns_fold(sums, all, parts, size, size, p.threads);
     for (int64_t c = 0; c < channels; c++) {

@@ -19,10 +19,8 @@ bool kolo_conv_depthwise_fits(const kolo_conv_depthwise *shape);
 size_t kolo_conv_depthwise_bytes(const kolo_conv_depthwise *shape, enum kolo_dnnl_pass pass);
 
 /* w (C, 1, KH, KW) and bias (C) in f32; maps as their views say. bias, dbias may be NULL. */
-void kolo_conv_depthwise_forward(const kolo_conv_depthwise *shape, const void *x, const float *w, const float *bias, void *y,
-                                 void *workspace);
+void kolo_conv_depthwise_forward(const kolo_conv_depthwise *shape, const void *x, const float *w, const float *bias, void *y, void *workspace);
 void kolo_conv_depthwise_data(const kolo_conv_depthwise *shape, void *dx, const float *w, const void *dy, void *workspace);
-void kolo_conv_depthwise_weight(const kolo_conv_depthwise *shape, const void *x, float *dw, float *dbias, const void *dy,
-                                void *workspace);
+void kolo_conv_depthwise_weight(const kolo_conv_depthwise *shape, const void *x, float *dw, float *dbias, const void *dy, void *workspace);
 
 #endif

@@ -6,10 +6,8 @@ static bool small_fits(const kolo_conv_shape *s, kolo_conv_small *small)
 {
     const kolo_attributes *a = s->a;
     const int64_t *x = s->x->dim, *y = s->y->dim;
-    *small = (kolo_conv_small){x[0], x[1], y[1], x[2], x[3], y[2], y[3], {a->kernel[0], a->kernel[1]}, {a->pad[0], a->pad[1]},
-                               s->threads};
-    bool plain = (s->lx->block == 1 || x[1] == 1) && (s->ly->block == 1 || y[1] == 1) && s->x->dtype == KOLO_F32 &&
-                 a->groups == 1;
+    *small = (kolo_conv_small){x[0], x[1], y[1], x[2], x[3], y[2], y[3], {a->kernel[0], a->kernel[1]}, {a->pad[0], a->pad[1]}, s->threads};
+    bool plain = (s->lx->block == 1 || x[1] == 1) && (s->ly->block == 1 || y[1] == 1) && s->x->dtype == KOLO_F32 && a->groups == 1;
     bool unit = a->stride[0] == 1 && a->stride[1] == 1 && a->dilation[0] == 1 && a->dilation[1] == 1;
     return plain && unit && kolo_conv_small_fits(small);
 }
@@ -57,7 +55,4 @@ void kolo_conv_own_run(const kolo_conv_own *o, void *const p[4], void *workspace
     else kolo_conv_depthwise_weight(&o->depthwise, p[X], p[W], p[BIAS], p[Y], workspace);
 }
 
-const char *kolo_conv_own_name(enum kolo_conv_own_kind kind)
-{
-    return kind == KOLO_CONV_SMALL ? "own small" : "own depthwise";
-}
+const char *kolo_conv_own_name(enum kolo_conv_own_kind kind) { return kind == KOLO_CONV_SMALL ? "own small" : "own depthwise"; }

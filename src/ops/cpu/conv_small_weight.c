@@ -16,8 +16,7 @@ typedef struct product {
 
 /* ---- vectors of pixels: lane[(o, c, kh, kw)][16] --------------------------------------------------------------------- */
 
-KOLO_ALWAYS void row_taps(const product *p, const float *x, const float *dy, float *lane, int outputs, int taps,
-                          int64_t out_step)
+KOLO_ALWAYS void row_taps(const product *p, const float *x, const float *dy, float *lane, int outputs, int taps, int64_t out_step)
 {
     kolo_v16 acc[4][KOLO_SMALL_KERNEL];
     for (int o = 0; o < outputs; o++)
@@ -46,8 +45,7 @@ KOLO_ALWAYS void row_taps(const product *p, const float *x, const float *dy, flo
     default: call(7); break; \
     }
 
-KOLO_ALWAYS void row_outputs(const product *p, const float *x, const float *dy, float *lane, int outputs,
-                             int64_t out_step){
+KOLO_ALWAYS void row_outputs(const product *p, const float *x, const float *dy, float *lane, int outputs, int64_t out_step){
 #define CALL(n) row_taps(p, x, dy, lane, outputs, n, out_step)
     FOR_TAPS(p->kw, CALL)
 #undef CALL
@@ -63,8 +61,7 @@ KOLO_BODY by_rows_body(const product *p, const float *x, const float *dy, float 
                 float *to = lane + o * out_step + (c * p->kh + kh) * row;
                 if (p->out - o >= 4) row_outputs(p, xr, d, to, 4, out_step);
                 else
-                    for (int64_t k = o; k < p->out; k++, d += p->dy.plane, to += out_step)
-                        row_outputs(p, xr, d, to, 1, out_step);
+                    for (int64_t k = o; k < p->out; k++, d += p->dy.plane, to += out_step) row_outputs(p, xr, d, to, 1, out_step);
             }
 }
 KOLO_WIDE(by_rows, (const product *p, const float *x, const float *dy, float *lane), (p, x, dy, lane))
@@ -142,12 +139,7 @@ KOLO_WIDE(total, (const float *x, int64_t n, float *sum), (x, n, sum))
 
 static product product_of(const kolo_conv_small *s)
 {
-    product p = {.in = s->in,
-                 .out = s->out,
-                 .height = s->out_height,
-                 .width = s->out_width,
-                 .kh = s->kernel[0],
-                 .kw = s->kernel[1]};
+    product p = {.in = s->in, .out = s->out, .height = s->out_height, .width = s->out_width, .kh = s->kernel[0], .kw = s->kernel[1]};
     p.x = kolo_border(s->in, s->out_height + s->kernel[0] - 1, kolo_round16(s->out_width) + s->kernel[1]);
     p.dy = kolo_border(s->out, s->out_height, s->out_width);
     int64_t rows = s->out * kolo_round16(s->out_width), outputs = kolo_round16(s->out) * s->out_width;
@@ -156,14 +148,8 @@ static product product_of(const kolo_conv_small *s)
 }
 
 static int64_t taps_of(const product *p) { return p->in * p->kh * p->kw; }
-static int64_t lanes_floats(const product *p)
-{
-    return (p->by_outputs ? kolo_round16(p->out) : p->out * LANES) * taps_of(p);
-}
-static int64_t dy_floats(const product *p)
-{
-    return p->by_outputs ? kolo_round16(p->out) * p->height * p->width : kolo_bordered_floats(&p->dy);
-}
+static int64_t lanes_floats(const product *p) { return (p->by_outputs ? kolo_round16(p->out) : p->out * LANES) * taps_of(p); }
+static int64_t dy_floats(const product *p) { return p->by_outputs ? kolo_round16(p->out) * p->height * p->width : kolo_bordered_floats(&p->dy); }
 static int64_t thread_floats(const product *p) { return kolo_bordered_floats(&p->x) + dy_floats(p) + lanes_floats(p); }
 static int64_t group_floats(const product *p) { return kolo_round16(p->out * taps_of(p) + p->out); }
 
@@ -176,11 +162,9 @@ static void fold_lanes(const product *p, const float *lane, float *sum)
 }
 
 /* Samples [begin, end): their part of dw into sum, of dbias behind it. own: this thread's space, zeroed once. */
-static void multiply_group(const kolo_conv_small *s, const product *p, const float *x, const float *dy, int64_t begin,
-                           int64_t end, float *own, float *sum)
+static void multiply_group(const kolo_conv_small *s, const product *p, const float *x, const float *dy, int64_t begin, int64_t end, float *own, float *sum)
 {
-    float *xs = own, *ds = xs + kolo_bordered_floats(&p->x), *lane = ds + dy_floats(p),
-          *bias = sum + p->out * taps_of(p);
+    float *xs = own, *ds = xs + kolo_bordered_floats(&p->x), *lane = ds + dy_floats(p), *bias = sum + p->out * taps_of(p);
     int64_t pixels = p->height * p->width;
     memset(lane, 0, (size_t)lanes_floats(p) * sizeof *lane);
     memset(bias, 0, (size_t)p->out * sizeof *bias);
@@ -203,8 +187,7 @@ static void multiply_group(const kolo_conv_small *s, const product *p, const flo
     fold_lanes(p, lane, sum);
 }
 
-void kolo_conv_small_weight(const kolo_conv_small *s, const float *x, float *dw, float *dbias, const float *dy,
-                            void *workspace)
+void kolo_conv_small_weight(const kolo_conv_small *s, const float *x, float *dw, float *dbias, const float *dy, void *workspace)
 {
     product p = product_of(s);
     int64_t each = group_floats(&p), size = thread_floats(&p), weights = p.out * taps_of(&p);

@@ -7,8 +7,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/number.h"
 
-static int by_dnnl(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from, void *to,
-                   bool canonical)
+static int by_dnnl(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from, void *to, bool canonical)
 {
     kolo_dnnl *d = kolo_cpu_dnnl(b);
     const kolo_dnnl_desc *inner = layout->opaque, *outer = kolo_dnnl_rows_of(d, inner);
@@ -17,8 +16,7 @@ static int by_dnnl(kolo_backend *b, const kolo_tensor *t, const kolo_layout *lay
     if (t->dtype != KOLO_F32) return kolo_fail(KOLO_EINTERNAL, "%s: a parameter is f32", t->name);
     if (!outer) return KOLO_ECONFIG;
     int rc = kolo_dnnl_make_reorder(d, canonical ? inner : outer, canonical ? outer : inner, &p);
-    if (rc >= 0 && kolo_dnnl_scratch(p))
-        rc = (scratch = malloc(kolo_dnnl_scratch(p))) ? 0 : kolo_fail(KOLO_ECONFIG, "out of memory");
+    if (rc >= 0 && kolo_dnnl_scratch(p)) rc = (scratch = malloc(kolo_dnnl_scratch(p))) ? 0 : kolo_fail(KOLO_ECONFIG, "out of memory");
     if (rc >= 0) rc = kolo_dnnl_run(p, pointer, scratch);
     free(scratch);
     kolo_dnnl_destroy(&p);
@@ -47,8 +45,7 @@ int kolo_cpu_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layo
     return 0;
 }
 
-int kolo_cpu_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const float *from,
-                            void *to)
+int kolo_cpu_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const float *from, void *to)
 {
     if (layout->opaque) return by_dnnl(b, t, layout, from, to, false);
     int64_t count = kolo_tensor_count(t);
@@ -86,13 +83,11 @@ KOLO_WIDE(narrow, (uint16_t * to, const float *from, int64_t n), (to, from, n))
 void kolo_cpu_widen(float *to, const void *from, int64_t count, int threads)
 {
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t i = 0; i < count; i += PIECE)
-        widen(to + i, (const uint16_t *)from + i, count - i < PIECE ? count - i : PIECE);
+    for (int64_t i = 0; i < count; i += PIECE) widen(to + i, (const uint16_t *)from + i, count - i < PIECE ? count - i : PIECE);
 }
 
 void kolo_cpu_narrow(void *to, const float *from, int64_t count, int threads)
 {
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t i = 0; i < count; i += PIECE)
-        narrow((uint16_t *)to + i, from + i, count - i < PIECE ? count - i : PIECE);
+    for (int64_t i = 0; i < count; i += PIECE) narrow((uint16_t *)to + i, from + i, count - i < PIECE ? count - i : PIECE);
 }

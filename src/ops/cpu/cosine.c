@@ -37,10 +37,7 @@ KOLO_ALWAYS void unit_loop(float *u, const void *x, int64_t n, float *length, bo
     for (int64_t i = 0; i < n; i++) u[i] = kolo_load(x, i, bf16) * inverse;
     *length = inverse;
 }
-KOLO_BODY unit_body(float *u, const void *x, int64_t n, float *inverse, bool bf16)
-{
-    KOLO_FOR_TYPE(bf16, unit_loop(u, x, n, inverse, bf16_));
-}
+KOLO_BODY unit_body(float *u, const void *x, int64_t n, float *inverse, bool bf16) { KOLO_FOR_TYPE(bf16, unit_loop(u, x, n, inverse, bf16_)); }
 KOLO_WIDE(unit, (float *u, const void *x, int64_t n, float *inverse, bool bf16), (u, x, n, inverse, bf16))
 
 KOLO_ALWAYS void across_loop(void *dx, const float *du, const float *u, int64_t n, float inverse, bool bf16)
@@ -56,22 +53,18 @@ KOLO_BODY across_body(void *dx, const float *du, const float *u, int64_t n, floa
 {
     KOLO_FOR_TYPE(bf16, across_loop(dx, du, u, n, inverse, bf16_));
 }
-KOLO_WIDE(across, (void *dx, const float *du, const float *u, int64_t n, float inverse, bool bf16),
-          (dx, du, u, n, inverse, bf16))
+KOLO_WIDE(across, (void *dx, const float *du, const float *u, int64_t n, float inverse, bool bf16), (dx, du, u, n, inverse, bf16))
 
 static void units(const cosine *c, float *u, const void *x, int64_t rows, float *inverse, bool bf16)
 {
 #pragma omp parallel for schedule(static) num_threads(c->threads)
-    for (int64_t n = 0; n < rows; n++)
-        unit(u + n * c->width, kolo_at(x, n * c->width, bf16), c->width, inverse + n, bf16);
+    for (int64_t n = 0; n < rows; n++) unit(u + n * c->width, kolo_at(x, n * c->width, bf16), c->width, inverse + n, bf16);
 }
 
-static void all_across(const cosine *c, void *dx, const float *du, const float *u, int64_t rows, const float *inverse,
-                       bool bf16)
+static void all_across(const cosine *c, void *dx, const float *du, const float *u, int64_t rows, const float *inverse, bool bf16)
 {
 #pragma omp parallel for schedule(static) num_threads(c->threads)
-    for (int64_t n = 0; n < rows; n++)
-        across(kolo_at_out(dx, n * c->width, bf16), du + n * c->width, u + n * c->width, c->width, inverse[n], bf16);
+    for (int64_t n = 0; n < rows; n++) across(kolo_at_out(dx, n * c->width, bf16), du + n * c->width, u + n * c->width, c->width, inverse[n], bf16);
 }
 
 static int64_t sixteens(int64_t n) { return (n + 15) / 16 * 16; }

@@ -20,8 +20,8 @@ static int level_of_cpu(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512cd"))
         return 2;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) return 1;
 #endif
@@ -103,11 +103,7 @@ const kolo_backend_type kolo_cpu_backend = {
 
 kolo_view kolo_cpu_view(const kolo_tensor *t, const kolo_layout *layout)
 {
-    kolo_view v = {.rows = t->dim[0],
-                   .channels = t->rank > 1 ? t->dim[1] : 1,
-                   .height = 1,
-                   .width = 1,
-                   .bf16 = t->dtype == KOLO_BF16};
+    kolo_view v = {.rows = t->dim[0], .channels = t->rank > 1 ? t->dim[1] : 1, .height = 1, .width = 1, .bf16 = t->dtype == KOLO_BF16};
     if (kolo_tensor_is_map(t)) {
         v.height = t->dim[2];
         v.width = t->dim[3];
@@ -120,15 +116,9 @@ kolo_view kolo_cpu_view(const kolo_tensor *t, const kolo_layout *layout)
     return v;
 }
 
-kolo_view kolo_cpu_view_in(const kolo_kernel_request *r, int i)
-{
-    return kolo_cpu_view(kolo_request_in(r, i), &r->layout[r->node->in[i]]);
-}
+kolo_view kolo_cpu_view_in(const kolo_kernel_request *r, int i) { return kolo_cpu_view(kolo_request_in(r, i), &r->layout[r->node->in[i]]); }
 
-kolo_view kolo_cpu_view_out(const kolo_kernel_request *r, int i)
-{
-    return kolo_cpu_view(kolo_request_out(r, i), &r->layout[r->node->out[i]]);
-}
+kolo_view kolo_cpu_view_out(const kolo_kernel_request *r, int i) { return kolo_cpu_view(kolo_request_out(r, i), &r->layout[r->node->out[i]]); }
 
 void kolo_cpu_clear_padding(const kolo_view *v, void *base)
 {
@@ -136,8 +126,7 @@ void kolo_cpu_clear_padding(const kolo_view *v, void *base)
     size_t element = v->bf16 ? 2 : 4;
     for (int64_t row = 0; first && row < v->rows; row++) {
         char *plane = (char *)base + (size_t)((row + 1) * v->blocks - 1) * (size_t)kolo_view_plane(v) * element;
-        for (int64_t i = 0; i < v->pixels; i++)
-            memset(plane + (size_t)(i * v->block + first) * element, 0, (size_t)(v->block - first) * element);
+        for (int64_t i = 0; i < v->pixels; i++) memset(plane + (size_t)(i * v->block + first) * element, 0, (size_t)(v->block - first) * element);
     }
 }
 

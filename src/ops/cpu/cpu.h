@@ -40,15 +40,11 @@ void kolo_cpu_clear_padding(const kolo_view *view, void *base);
 /* Threads worth starting for work on `elements`; results never depend on it. */
 int kolo_cpu_threads(const kolo_backend *backend, int64_t elements);
 
-static inline const void *kolo_at(const void *base, int64_t i, bool bf16)
-{
-    return (const char *)base + (i << (bf16 ? 1 : 2));
-}
+static inline const void *kolo_at(const void *base, int64_t i, bool bf16) { return (const char *)base + (i << (bf16 ? 1 : 2)); }
 static inline void *kolo_at_out(void *base, int64_t i, bool bf16) { return (char *)base + (i << (bf16 ? 1 : 2)); }
 
 /* blocks.c */
-int kolo_cpu_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like,
-                    const kolo_layout *like_layout, kolo_layout *layout);
+int kolo_cpu_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
 /* The layout function of a row that works with all channels of a pixel together: a graph whose maps meet such a row is laid out as NHWC, and
  * anything else is refused. */
 int kolo_cpu_channels_last(const kolo_kernel_request *request, kolo_layout *layout);
@@ -56,10 +52,8 @@ bool kolo_cpu_wants_channels_last(const kolo_graph *graph);
 /* conv.c: seconds of this node of the graph under `layout`, its algorithms chosen; negative status on failure */
 double kolo_cpu_conv_seconds(const kolo_kernel_request *request);
 /* convert.c */
-int kolo_cpu_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from,
-                          float *to);
-int kolo_cpu_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from,
-                            void *to);
+int kolo_cpu_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
+int kolo_cpu_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to);
 void kolo_cpu_widen(float *to, const void *from_bf16, int64_t count, int threads);
 void kolo_cpu_narrow(void *to_bf16, const float *from, int64_t count, int threads);
 /* reduce.c */

@@ -65,15 +65,9 @@ static void hide_undescribed_amx(void)
 #endif
 }
 
-bool kolo_dnnl_has_tiles(void)
-{
-    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
-}
+bool kolo_dnnl_has_tiles(void) { return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx; }
 
-bool kolo_dnnl_has_bf16(void)
-{
-    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
-}
+bool kolo_dnnl_has_bf16(void) { return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16; }
 
 int kolo_dnnl_open(kolo_dnnl **dnnl)
 {
@@ -143,13 +137,9 @@ static const kolo_dnnl_desc *intern(kolo_dnnl *d, const dnnl_memory_desc_t *m)
     return d->desc[d->descs++] = n;
 }
 
-static dnnl_data_type_t type_of(enum kolo_dtype t)
-{
-    return t == KOLO_BF16 ? dnnl_bf16 : t == KOLO_I32 ? dnnl_s32 : t == KOLO_U8 ? dnnl_u8 : dnnl_f32;
-}
+static dnnl_data_type_t type_of(enum kolo_dtype t) { return t == KOLO_BF16 ? dnnl_bf16 : t == KOLO_I32 ? dnnl_s32 : t == KOLO_U8 ? dnnl_u8 : dnnl_f32; }
 
-static const kolo_dnnl_desc *by_tag(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim,
-                                    dnnl_format_tag_t tag)
+static const kolo_dnnl_desc *by_tag(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim, dnnl_format_tag_t tag)
 {
     dnnl_memory_desc_t m;
     dnnl_status_t s = dnnl_memory_desc_init_by_tag(&m, rank, dim, type_of(dtype), tag);
@@ -182,10 +172,7 @@ const kolo_dnnl_desc *kolo_dnnl_as(kolo_dnnl *d, const kolo_dnnl_desc *desc, enu
     return intern(d, &m);
 }
 
-const kolo_dnnl_desc *kolo_dnnl_rows_of(kolo_dnnl *d, const kolo_dnnl_desc *desc)
-{
-    return kolo_dnnl_plain(d, KOLO_F32, desc->md.ndims, desc->md.dims);
-}
+const kolo_dnnl_desc *kolo_dnnl_rows_of(kolo_dnnl *d, const kolo_dnnl_desc *desc) { return kolo_dnnl_plain(d, KOLO_F32, desc->md.ndims, desc->md.dims); }
 
 size_t kolo_dnnl_bytes(const kolo_dnnl_desc *desc) { return dnnl_memory_desc_get_size(&desc->md); }
 uint64_t kolo_dnnl_hash(const kolo_dnnl_desc *desc) { return desc->hash; }
@@ -242,8 +229,7 @@ static int finish(kolo_dnnl *d, dnnl_primitive_desc_t pd, const argument *list, 
         goto fail;
     }
     KOLO_TRY_GOTO(rc, add_pointers(p, pd, list));
-    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name)
-        snprintf(p->name, sizeof p->name, "%s", name);
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name) snprintf(p->name, sizeof p->name, "%s", name);
     dnnl_primitive_desc_destroy(pd);
     *out = p;
     return 0;
@@ -291,8 +277,7 @@ static const argument pass_arguments[3][5] = {
 };
 
 /* op: what is wanted; hint_op: the forward description that oneDNN wants beside a backward one, or NULL. */
-static int make(kolo_dnnl *d, enum kolo_dnnl_pass pass, bool bias, const void *op, const void *hint_op,
-                kolo_dnnl_primitive **out)
+static int make(kolo_dnnl *d, enum kolo_dnnl_pass pass, bool bias, const void *op, const void *hint_op, kolo_dnnl_primitive **out)
 {
     dnnl_primitive_desc_t hint = NULL, pd = NULL;
     argument list[5];
@@ -326,24 +311,20 @@ static window window_of(const kolo_dnnl_conv *c)
     return w;
 }
 
-static dnnl_status_t conv_forward(const kolo_dnnl_conv *c, const kolo_dnnl_desc *w, dnnl_alg_kind_t kind,
-                                  dnnl_convolution_desc_t *op)
+static dnnl_status_t conv_forward(const kolo_dnnl_conv *c, const kolo_dnnl_desc *w, dnnl_alg_kind_t kind, dnnl_convolution_desc_t *op)
 {
     const window win = window_of(c);
-    return dnnl_dilated_convolution_forward_desc_init(op, dnnl_forward_training, kind, &c->x->md, &w->md,
-                                                      c->bias ? &c->bias->md : NULL, &c->y->md, win.stride, win.dilate,
-                                                      win.pad, win.pad);
+    return dnnl_dilated_convolution_forward_desc_init(op, dnnl_forward_training, kind, &c->x->md, &w->md, c->bias ? &c->bias->md : NULL, &c->y->md, win.stride,
+                                                      win.dilate, win.pad, win.pad);
 }
 
 static dnnl_status_t conv_backward(const kolo_dnnl_conv *c, dnnl_alg_kind_t kind, dnnl_convolution_desc_t *op)
 {
     const window win = window_of(c);
     if (c->pass == KOLO_DNNL_DATA)
-        return dnnl_dilated_convolution_backward_data_desc_init(op, kind, &c->x->md, &c->w->md, &c->y->md, win.stride,
-                                                                win.dilate, win.pad, win.pad);
-    return dnnl_dilated_convolution_backward_weights_desc_init(op, kind, &c->x->md, &c->w->md,
-                                                               c->bias ? &c->bias->md : NULL, &c->y->md, win.stride,
-                                                               win.dilate, win.pad, win.pad);
+        return dnnl_dilated_convolution_backward_data_desc_init(op, kind, &c->x->md, &c->w->md, &c->y->md, win.stride, win.dilate, win.pad, win.pad);
+    return dnnl_dilated_convolution_backward_weights_desc_init(op, kind, &c->x->md, &c->w->md, c->bias ? &c->bias->md : NULL, &c->y->md, win.stride, win.dilate,
+                                                               win.pad, win.pad);
 }
 
 int kolo_dnnl_make_conv(kolo_dnnl *d, const kolo_dnnl_conv *c, kolo_dnnl_primitive **primitive)
@@ -353,9 +334,7 @@ int kolo_dnnl_make_conv(kolo_dnnl *d, const kolo_dnnl_conv *c, kolo_dnnl_primiti
     dnnl_convolution_desc_t op, hint;
     if (c->pass == KOLO_DNNL_FORWARD) {
         dnnl_status_t s = conv_forward(c, c->w, kind, &op);
-        return s == dnnl_success         ? make(d, c->pass, c->bias, &op, NULL, primitive)
-               : s == dnnl_unimplemented ? 1
-                                         : fail("describing a convolution", s);
+        return s == dnnl_success ? make(d, c->pass, c->bias, &op, NULL, primitive) : s == dnnl_unimplemented ? 1 : fail("describing a convolution", s);
     }
     const kolo_dnnl_desc *w = hint_weight(d, c->x, c->w);
     if (!w) return KOLO_ECONFIG;
@@ -365,29 +344,24 @@ int kolo_dnnl_make_conv(kolo_dnnl *d, const kolo_dnnl_conv *c, kolo_dnnl_primiti
     return make(d, c->pass, c->bias, &op, &hint, primitive);
 }
 
-int kolo_dnnl_make_linear(kolo_dnnl *d, enum kolo_dnnl_pass pass, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w,
-                          const kolo_dnnl_desc *bias, const kolo_dnnl_desc *y, kolo_dnnl_primitive **primitive)
+int kolo_dnnl_make_linear(kolo_dnnl *d, enum kolo_dnnl_pass pass, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w, const kolo_dnnl_desc *bias,
+                          const kolo_dnnl_desc *y, kolo_dnnl_primitive **primitive)
 {
     *primitive = NULL;
     const dnnl_memory_desc_t *b = bias ? &bias->md : NULL;
     dnnl_inner_product_desc_t op, hint;
     const kolo_dnnl_desc *forward_w = pass == KOLO_DNNL_FORWARD ? w : hint_weight(d, x, w);
     if (!forward_w) return KOLO_ECONFIG;
-    dnnl_status_t s = dnnl_inner_product_forward_desc_init(pass == KOLO_DNNL_FORWARD ? &op : &hint,
-                                                           dnnl_forward_training, &x->md, &forward_w->md, b, &y->md);
-    if (s == dnnl_success && pass == KOLO_DNNL_DATA)
-        s = dnnl_inner_product_backward_data_desc_init(&op, &x->md, &w->md, &y->md);
-    if (s == dnnl_success && pass == KOLO_DNNL_WEIGHT)
-        s = dnnl_inner_product_backward_weights_desc_init(&op, &x->md, &w->md, b, &y->md);
+    dnnl_status_t s = dnnl_inner_product_forward_desc_init(pass == KOLO_DNNL_FORWARD ? &op : &hint, dnnl_forward_training, &x->md, &forward_w->md, b, &y->md);
+    if (s == dnnl_success && pass == KOLO_DNNL_DATA) s = dnnl_inner_product_backward_data_desc_init(&op, &x->md, &w->md, &y->md);
+    if (s == dnnl_success && pass == KOLO_DNNL_WEIGHT) s = dnnl_inner_product_backward_weights_desc_init(&op, &x->md, &w->md, b, &y->md);
     if (s != dnnl_success) return s == dnnl_unimplemented ? 1 : fail("describing a linear layer", s);
     return make(d, pass, bias, &op, pass == KOLO_DNNL_FORWARD ? NULL : &hint, primitive);
 }
 
-int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_dnnl_desc *to,
-                           kolo_dnnl_primitive **primitive)
+int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_dnnl_desc *to, kolo_dnnl_primitive **primitive)
 {
-    static const argument list[5] = {
-        {DNNL_ARG_FROM, dnnl_query_src_md, 0}, {DNNL_ARG_TO, dnnl_query_dst_md, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
+    static const argument list[5] = {{DNNL_ARG_FROM, dnnl_query_src_md, 0}, {DNNL_ARG_TO, dnnl_query_dst_md, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
     *primitive = NULL;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, &from->md, d->engine, &to->md, d->engine, d->attr);
@@ -402,10 +376,8 @@ const char *kolo_dnnl_name(const kolo_dnnl_primitive *p) { return p->name; }
 int kolo_dnnl_run(kolo_dnnl_primitive *p, void *const *pointer, void *scratch)
 {
     dnnl_status_t s = dnnl_success;
-    for (int i = 0; i < p->pointers && s == dnnl_success; i++)
-        s = dnnl_memory_set_data_handle(p->arg[i].memory, pointer[i]);
+    for (int i = 0; i < p->pointers && s == dnnl_success; i++) s = dnnl_memory_set_data_handle(p->arg[i].memory, pointer[i]);
     if (p->scratch && s == dnnl_success) s = dnnl_memory_set_data_handle(p->arg[p->pointers].memory, scratch);
-    if (s == dnnl_success)
-        s = dnnl_primitive_execute(p->primitive, p->dnnl->stream, p->pointers + (p->scratch > 0), p->arg);
+    if (s == dnnl_success) s = dnnl_primitive_execute(p->primitive, p->dnnl->stream, p->pointers + (p->scratch > 0), p->arg);
     return s == dnnl_success ? 0 : fail(p->name, s);
 }

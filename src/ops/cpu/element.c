@@ -29,8 +29,7 @@ KOLO_ALWAYS void add_loop(void *y, const void *a, const void *b, int64_t n, bool
 KOLO_ALWAYS void relu_grad_loop(void *dx, const void *dy, const void *y, int64_t n, bool bf16)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        kolo_store(dx, i, kolo_relu_grad1(kolo_load(dy, i, bf16), kolo_load(y, i, bf16)), bf16);
+    for (int64_t i = 0; i < n; i++) kolo_store(dx, i, kolo_relu_grad1(kolo_load(dy, i, bf16), kolo_load(y, i, bf16)), bf16);
 }
 
 KOLO_BODY relu_body(void *y, const void *x, const void *b, int64_t n, bool bf16)
@@ -38,14 +37,8 @@ KOLO_BODY relu_body(void *y, const void *x, const void *b, int64_t n, bool bf16)
     (void)b;
     KOLO_FOR_TYPE(bf16, relu_loop(y, x, n, bf16_));
 }
-KOLO_BODY add_body(void *y, const void *a, const void *b, int64_t n, bool bf16)
-{
-    KOLO_FOR_TYPE(bf16, add_loop(y, a, b, n, bf16_));
-}
-KOLO_BODY relu_grad_body(void *y, const void *a, const void *b, int64_t n, bool bf16)
-{
-    KOLO_FOR_TYPE(bf16, relu_grad_loop(y, a, b, n, bf16_));
-}
+KOLO_BODY add_body(void *y, const void *a, const void *b, int64_t n, bool bf16) { KOLO_FOR_TYPE(bf16, add_loop(y, a, b, n, bf16_)); }
+KOLO_BODY relu_grad_body(void *y, const void *a, const void *b, int64_t n, bool bf16) { KOLO_FOR_TYPE(bf16, relu_grad_loop(y, a, b, n, bf16_)); }
 KOLO_WIDE(relu, (void *y, const void *a, const void *b, int64_t n, bool bf16), (y, a, b, n, bf16))
 KOLO_WIDE(add, (void *y, const void *a, const void *b, int64_t n, bool bf16), (y, a, b, n, bf16))
 KOLO_WIDE(relu_grad, (void *y, const void *a, const void *b, int64_t n, bool bf16), (y, a, b, n, bf16))

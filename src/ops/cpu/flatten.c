@@ -17,8 +17,7 @@ typedef struct flatten {
 static void move_sample(const kolo_view *v, char *map, char *row, size_t bytes, bool to_row)
 {
     for (int64_t c = 0; c < v->channels; c++) {
-        char *lane = map + (size_t)(c / v->block * kolo_view_plane(v) + c % v->block) * bytes,
-             *plane = row + (size_t)(c * v->pixels) * bytes;
+        char *lane = map + (size_t)(c / v->block * kolo_view_plane(v) + c % v->block) * bytes, *plane = row + (size_t)(c * v->pixels) * bytes;
         for (int64_t i = 0; i < v->pixels; i++) {
             char *at = lane + (size_t)(i * v->block) * bytes;
             if (bytes == 4) memcpy(to_row ? plane + 4 * i : at, to_row ? at : plane + 4 * i, 4);
@@ -30,8 +29,7 @@ static void move_sample(const kolo_view *v, char *map, char *row, size_t bytes, 
 static int move_all(const flatten *f, char *map, char *row, bool to_row)
 {
     const kolo_view *v = &f->map;
-    size_t bytes = v->bf16 ? 2 : 4, in_map = (size_t)(v->blocks * kolo_view_plane(v)) * bytes,
-           in_row = (size_t)(v->channels * v->pixels) * bytes;
+    size_t bytes = v->bf16 ? 2 : 4, in_map = (size_t)(v->blocks * kolo_view_plane(v)) * bytes, in_row = (size_t)(v->channels * v->pixels) * bytes;
 #pragma omp parallel for schedule(static) num_threads(f->threads)
     for (int64_t n = 0; n < v->rows; n++) {
         char *a = map + (size_t)n * in_map, *b = row + (size_t)n * in_row;

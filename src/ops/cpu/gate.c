@@ -42,8 +42,7 @@ KOLO_ALWAYS void dot_loop(double *sum, const void *a, const void *b, int64_t pix
     memset(sum, 0, (size_t)n * sizeof *sum);
     for (int64_t i = 0; i < pixels; i++)
 #pragma omp simd
-        for (int64_t l = 0; l < n; l++)
-            sum[l] += (double)kolo_load(a, i * block + l, bf16) * (double)kolo_load(b, i * block + l, bf16);
+        for (int64_t l = 0; l < n; l++) sum[l] += (double)kolo_load(a, i * block + l, bf16) * (double)kolo_load(b, i * block + l, bf16);
 }
 
 KOLO_BODY scale_body(void *y, const void *x, const float *s, int64_t pixels, int64_t block, int64_t n, bool bf16)
@@ -54,10 +53,8 @@ KOLO_BODY dot_body(double *sum, const void *a, const void *b, int64_t pixels, in
 {
     KOLO_FOR_TYPE(bf16, dot_loop(sum, a, b, pixels, block, n, bf16_));
 }
-KOLO_WIDE(scale, (void *y, const void *x, const float *s, int64_t pixels, int64_t block, int64_t n, bool bf16),
-          (y, x, s, pixels, block, n, bf16))
-KOLO_WIDE(dot, (double *sum, const void *a, const void *b, int64_t pixels, int64_t block, int64_t n, bool bf16),
-          (sum, a, b, pixels, block, n, bf16))
+KOLO_WIDE(scale, (void *y, const void *x, const float *s, int64_t pixels, int64_t block, int64_t n, bool bf16), (y, x, s, pixels, block, n, bf16))
+KOLO_WIDE(dot, (double *sum, const void *a, const void *b, int64_t pixels, int64_t block, int64_t n, bool bf16), (sum, a, b, pixels, block, n, bf16))
 
 /* Some lanes of one row: `at` in the map, `factor` in (N, C); real of the n lanes are channels. */
 typedef struct share {
@@ -75,8 +72,7 @@ static share share_of(const gate *g, int64_t task)
 
 static void factors(const share *s, const void *factor, bool bf16, float *to)
 {
-    for (int64_t l = 0; l < s->n; l++)
-        to[l] = l >= s->real ? 0 : bf16 ? kolo_load(factor, s->factor + l, true) : kolo_load(factor, s->factor + l, false);
+    for (int64_t l = 0; l < s->n; l++) to[l] = l >= s->real ? 0 : bf16 ? kolo_load(factor, s->factor + l, true) : kolo_load(factor, s->factor + l, false);
 }
 
 /* in: x, s; out: y */
@@ -115,8 +111,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
         if (args[3]) scale(kolo_at_out(args[3], s.at, v->bf16), dy, f, v->pixels, v->block, s.n, v->bf16);
         if (!args[4]) continue;
         dot(sum, dy, kolo_at(args[1], s.at, v->bf16), v->pixels, v->block, s.n, v->bf16);
-        for (int64_t l = 0; l < s.real; l++)
-            KOLO_FOR_TYPE(v->bf16, kolo_store(args[4], s.factor + l, (float)sum[l], bf16_));
+        for (int64_t l = 0; l < s.real; l++) KOLO_FOR_TYPE(v->bf16, kolo_store(args[4], s.factor + l, (float)sum[l], bf16_));
     }
     return 0;
 }

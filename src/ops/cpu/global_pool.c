@@ -34,8 +34,7 @@ KOLO_BODY sum_plane_body(const void *x, int64_t pixels, int64_t block, bool bf16
 {
     KOLO_FOR_TYPE(bf16, sum_pixels(x, pixels, block, bf16_, sum));
 }
-KOLO_WIDE(sum_plane, (const void *x, int64_t pixels, int64_t block, bool bf16, double *sum),
-          (x, pixels, block, bf16, sum))
+KOLO_WIDE(sum_plane, (const void *x, int64_t pixels, int64_t block, bool bf16, double *sum), (x, pixels, block, bf16, sum))
 
 static void put(void *p, int64_t i, float v, bool bf16) { KOLO_FOR_TYPE(bf16, kolo_store(p, i, v, bf16_)); }
 
@@ -56,8 +55,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
         double *sum = (double *)workspace + omp_get_thread_num() * (int64_t)kolo_round_up((size_t)v->block, 8);
         int64_t block = t % v->blocks, to = t / v->blocks * v->channels + block * v->block;
         sum_plane(kolo_at(args[0], t * kolo_view_plane(v), v->bf16), v->pixels, v->block, v->bf16, sum);
-        for (int64_t l = 0; l < channels_in(v, block); l++)
-            put(args[1], to + l, (float)(sum[l] / (double)v->pixels), v->bf16);
+        for (int64_t l = 0; l < channels_in(v, block); l++) put(args[1], to + l, (float)(sum[l] / (double)v->pixels), v->bf16);
     }
     return 0;
 }
@@ -79,8 +77,7 @@ KOLO_BODY fill_plane_body(void *dx, const float *value, int64_t pixels, int64_t 
 {
     KOLO_FOR_TYPE(bf16, fill_pixels(dx, value, pixels, block, bf16_));
 }
-KOLO_WIDE(fill_plane, (void *dx, const float *value, int64_t pixels, int64_t block, bool bf16),
-          (dx, value, pixels, block, bf16))
+KOLO_WIDE(fill_plane, (void *dx, const float *value, int64_t pixels, int64_t block, bool bf16), (dx, value, pixels, block, bf16))
 
 static float get(const void *p, int64_t i, bool bf16) { return bf16 ? kolo_load(p, i, true) : kolo_load(p, i, false); }
 
@@ -93,10 +90,8 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
 #pragma omp parallel for schedule(static) num_threads(g->threads)
     for (int64_t t = 0; t < v->rows * v->blocks; t++) {
         float *value = (float *)workspace + omp_get_thread_num() * (int64_t)kolo_round_up((size_t)v->block, 16);
-        int64_t block = t % v->blocks, from = t / v->blocks * v->channels + block * v->block,
-                real = channels_in(v, block);
-        for (int64_t l = 0; l < v->block; l++)
-            value[l] = l < real ? get(args[0], from + l, v->bf16) / (float)v->pixels : 0;
+        int64_t block = t % v->blocks, from = t / v->blocks * v->channels + block * v->block, real = channels_in(v, block);
+        for (int64_t l = 0; l < v->block; l++) value[l] = l < real ? get(args[0], from + l, v->bf16) / (float)v->pixels : 0;
         fill_plane(kolo_at_out(args[1], t * kolo_view_plane(v), v->bf16), value, v->pixels, v->block, v->bf16);
     }
     return 0;

@@ -5,8 +5,7 @@
 int kolo_heads_fill(kolo_heads *h, const kolo_kernel_request *r, int count, int64_t anchors)
 {
     const kolo_graph *g = r->graph;
-    if (g->input < 0 || g->tensor[g->input].rank != 4)
-        return kolo_fail(KOLO_EINTERNAL, "graph %s has no pictures that its heads could be of", g->name);
+    if (g->input < 0 || g->tensor[g->input].rank != 4) return kolo_fail(KOLO_EINTERNAL, "graph %s has no pictures that its heads could be of", g->name);
     *h = (kolo_heads){.count = count, .words = kolo_request_in(r, count)->dim[1]};
     h->height = g->tensor[g->input].dim[1];
     h->width = g->tensor[g->input].dim[2];

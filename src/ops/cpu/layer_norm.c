@@ -51,8 +51,7 @@ KOLO_ALWAYS void forward_pixels(const pixels *p, bool bf16)
         float mean, inverse;
         moments(x, at, n, p->epsilon, bf16, &mean, &inverse);
 #pragma omp simd
-        for (int64_t j = 0; j < n; j++)
-            kolo_store(y, at + j, (kolo_load(x, at + j, bf16) - mean) * inverse * w[j] + b[j], bf16);
+        for (int64_t j = 0; j < n; j++) kolo_store(y, at + j, (kolo_load(x, at + j, bf16) - mean) * inverse * w[j] + b[j], bf16);
     }
 }
 
@@ -125,8 +124,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
         memset(p.dw, 0, (size_t)(2 * l->stride) * sizeof(float));
         backward(&p, l->bf16);
     }
-    for (int i = 0; i < 2; i++)
-        kolo_columns_fold(args[4 + i], (float *)workspace + i * l->stride, l->pieces, 2 * l->stride, l->channels, l->threads);
+    for (int i = 0; i < 2; i++) kolo_columns_fold(args[4 + i], (float *)workspace + i * l->stride, l->pieces, 2 * l->stride, l->channels, l->threads);
     return 0;
 }
 

@@ -60,9 +60,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 
 static enum kolo_dnnl_pass pass_of(const kolo_node *n)
 {
-    return n->op == KOLO_OP_linear             ? KOLO_DNNL_FORWARD
-           : n->op == KOLO_OP_linear_grad_data ? KOLO_DNNL_DATA
-                                               : KOLO_DNNL_WEIGHT;
+    return n->op == KOLO_OP_linear ? KOLO_DNNL_FORWARD : n->op == KOLO_OP_linear_grad_data ? KOLO_DNNL_DATA : KOLO_DNNL_WEIGHT;
 }
 
 /* A map as (pixels of all rows, channels), a weight (O, I, 1, 1) as (O, I). */
@@ -98,8 +96,8 @@ static int make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
     if (!x || !y || !w || !param || (t[BIAS] && !bias)) return KOLO_ECONFIG;
     int rc = kolo_dnnl_make_linear(d, pass, x, w, bias, y, &l->main);
     if (rc > 0)
-        return kolo_fail(KOLO_ECONFIG, "oneDNN %s has no %s linear layer for this CPU%s", kolo_dnnl_version(),
-                         kolo_dtype_name(t[X]->dtype), t[X]->dtype == KOLO_BF16 ? "; use precision=f32" : "");
+        return kolo_fail(KOLO_ECONFIG, "oneDNN %s has no %s linear layer for this CPU%s", kolo_dnnl_version(), kolo_dtype_name(t[X]->dtype),
+                         t[X]->dtype == KOLO_BF16 ? "; use precision=f32" : "");
     if (rc < 0) return rc;
     size_t scratch = kolo_dnnl_scratch(l->main);
     if (round) {
@@ -108,13 +106,9 @@ static int make(const kolo_kernel_request *r, linear *l, kolo_kernel *k)
         if (kolo_dnnl_scratch(l->reorder) > scratch) scratch = kolo_dnnl_scratch(l->reorder);
         l->scratch_at = kolo_round_up(kolo_dnnl_bytes(wanted), KOLO_ALIGN);
     }
-    if (l->widened)
-        l->scratch_at = (kolo_round_up((size_t)l->x_count, 16) + kolo_round_up((size_t)l->y_count, 16)) * sizeof(float);
+    if (l->widened) l->scratch_at = (kolo_round_up((size_t)l->x_count, 16) + kolo_round_up((size_t)l->y_count, 16)) * sizeof(float);
     k->workspace = l->scratch_at + scratch;
-    snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(l->main),
-             round        ? " + weight reorder"
-             : l->widened ? ", widened"
-                          : "");
+    snprintf(k->name, sizeof k->name, "oneDNN %s%s", kolo_dnnl_name(l->main), round ? " + weight reorder" : l->widened ? ", widened" : "");
     return 0;
 }
 

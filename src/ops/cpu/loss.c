@@ -120,10 +120,7 @@ static row_result row_loss(const loss *l, const void *x, const kolo_target *t, f
     return r;
 }
 
-static int64_t valid_rows(const loss *l, const kolo_step *step, int slot)
-{
-    return step->valid[slot] < l->rows ? step->valid[slot] : l->rows;
-}
+static int64_t valid_rows(const loss *l, const kolo_step *step, int slot) { return step->valid[slot] < l->rows ? step->valid[slot] : l->rows; }
 
 /* in: logits, labels; out: metrics */
 static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
@@ -136,8 +133,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 #pragma omp parallel for schedule(static) num_threads(l->threads)
     for (int64_t n = 0; n < rows; n++) {
         const kolo_target t = kolo_target_of(args[1], n, l->words, l->classes);
-        result[n] = row_loss(l, kolo_at(args[0], n * l->classes, l->bf16), &t,
-                             space + omp_get_thread_num() * row_floats(l));
+        result[n] = row_loss(l, kolo_at(args[0], n * l->classes, l->bf16), &t, space + omp_get_thread_num() * row_floats(l));
     }
     double sum = 0;
     for (int64_t n = 0; n < rows; n++) {
@@ -162,15 +158,13 @@ static void put(void *p, int64_t i, float v, bool bf16) { KOLO_FOR_TYPE(bf16, ko
 KOLO_ALWAYS void grad_loop(void *dx, const float *p, const float *y, int64_t n, float scale, float eps, float factor, bool bf16)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        kolo_store(dx, i, kolo_cross_entropy_grad1(p[i] * scale, y ? y[i] : 0.0f, eps, (float)n, factor), bf16);
+    for (int64_t i = 0; i < n; i++) kolo_store(dx, i, kolo_cross_entropy_grad1(p[i] * scale, y ? y[i] : 0.0f, eps, (float)n, factor), bf16);
 }
 KOLO_BODY grad_body(void *dx, const float *p, const float *y, int64_t n, float scale, float eps, float factor, bool bf16)
 {
     KOLO_FOR_TYPE(bf16, grad_loop(dx, p, y, n, scale, eps, factor, bf16_));
 }
-KOLO_WIDE(grad, (void *dx, const float *p, const float *y, int64_t n, float scale, float eps, float factor, bool bf16),
-          (dx, p, y, n, scale, eps, factor, bf16))
+KOLO_WIDE(grad, (void *dx, const float *p, const float *y, int64_t n, float scale, float eps, float factor, bool bf16), (dx, p, y, n, scale, eps, factor, bf16))
 
 /* factor: 1 / rows, times the loss scale */
 static void row_grad(const loss *l, void *dx, const void *x, const kolo_target *t, float factor, float *row)
@@ -192,10 +186,8 @@ static void row_grad(const loss *l, void *dx, const void *x, const kolo_target *
     grad(dx, p, t->number, l->classes, scale, eps, factor, l->bf16);
     if (t->number || !kolo_target_fits(t, l->words, l->classes, &bad)) return;
     const bool two = t->weight < 1, same = two && t->heavier == t->lighter;
-    put(dx, t->heavier,
-        kolo_cross_entropy_grad1(p[t->heavier] * scale, same ? 1.0f : t->weight, eps, classes, factor), l->bf16);
-    if (two && !same)
-        put(dx, t->lighter, kolo_cross_entropy_grad1(p[t->lighter] * scale, 1 - t->weight, eps, classes, factor), l->bf16);
+    put(dx, t->heavier, kolo_cross_entropy_grad1(p[t->heavier] * scale, same ? 1.0f : t->weight, eps, classes, factor), l->bf16);
+    if (two && !same) put(dx, t->lighter, kolo_cross_entropy_grad1(p[t->lighter] * scale, 1 - t->weight, eps, classes, factor), l->bf16);
 }
 
 /* in: logits, labels; out: dlogits */
@@ -213,8 +205,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
             continue;
         }
         const kolo_target t = kolo_target_of(args[1], n, l->words, l->classes);
-        row_grad(l, dx, kolo_at(args[0], n * l->classes, l->bf16), &t, inverse,
-                 (float *)workspace + omp_get_thread_num() * row_floats(l));
+        row_grad(l, dx, kolo_at(args[0], n * l->classes, l->bf16), &t, inverse, (float *)workspace + omp_get_thread_num() * row_floats(l));
     }
     return 0;
 }
@@ -236,8 +227,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->state = l;
     k->release = free;
     k->run = backward ? run_grad : run;
-    k->workspace =
-        (size_t)(l->threads * row_floats(l)) * sizeof(float) + (backward ? 0 : (size_t)l->rows * sizeof(row_result));
+    k->workspace = (size_t)(l->threads * row_floats(l)) * sizeof(float) + (backward ? 0 : (size_t)l->rows * sizeof(row_result));
     snprintf(k->name, sizeof k->name, "own%s", l->bf16 ? " bf16" : "");
     return 0;
 }

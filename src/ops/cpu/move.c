@@ -33,10 +33,10 @@ typedef struct move {
 /* `count` pixels; the usual lengths as constants, so that a pixel is a few moves. */
 static void copy_pixels(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t count, size_t bytes)
 {
-#define COPY(size)                                                                                            \
-    if (bytes == (size)) {                                                                                    \
-        for (int64_t i = 0; i < count; i++) memcpy(to + i * to_step, from + i * from_step, (size));           \
-        return;                                                                                               \
+#define COPY(size)                                                                                  \
+    if (bytes == (size)) {                                                                          \
+        for (int64_t i = 0; i < count; i++) memcpy(to + i * to_step, from + i * from_step, (size)); \
+        return;                                                                                     \
     }
     if (to_step == (int64_t)bytes && from_step == to_step) {
         memcpy(to, from, bytes * (size_t)count);
@@ -76,8 +76,7 @@ static void move_row(const move *m, const piece *p, char *to, const char *const 
     int64_t there = fv && row < fv->height ? least(count, places(fv->width, g->from_at[1], g->from_step[1])) : 0;
     if (there > 0)
         copy_pixels(to, step,
-                    args[g->input] + (((n * fv->blocks + p->from_block) * fv->pixels + row * fv->width + g->from_at[1]) * fv->block +
-                                      p->from_lane) * element,
+                    args[g->input] + (((n * fv->blocks + p->from_block) * fv->pixels + row * fv->width + g->from_at[1]) * fv->block + p->from_lane) * element,
                     fv->block * element * g->from_step[1], there, bytes);
     zero_pixels(to + there * step, step, count - there, bytes);
 }
@@ -92,8 +91,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 #pragma omp parallel for schedule(static) num_threads(m->threads)
     for (int64_t t = 0; t < to->rows * to->blocks * to->height; t++) {
         const int64_t h = t % to->height, block = t / to->height % to->blocks, n = t / to->height / to->blocks;
-        for (int64_t i = m->first[block]; i < m->first[block + 1]; i++)
-            move_row(m, &m->piece[i], args[m->inputs], (const char *const *)args, n, h);
+        for (int64_t i = m->first[block]; i < m->first[block + 1]; i++) move_row(m, &m->piece[i], args[m->inputs], (const char *const *)args, n, h);
     }
     return 0;
 }
@@ -228,8 +226,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     m->inputs = r->node->n_in;
     for (int i = 0; i < m->inputs; i++) m->from[i] = kolo_cpu_view_in(r, i);
     if (r->node->a.stride[0] * r->node->a.stride[1] > MOST_REGIONS - 1)
-        return kolo_fail(KOLO_EINTERNAL, "%s: a stride of %ld x %ld", kolo_op_table[r->node->op].name,
-                         (long)r->node->a.stride[0], (long)r->node->a.stride[1]);
+        return kolo_fail(KOLO_EINTERNAL, "%s: a stride of %ld x %ld", kolo_op_table[r->node->op].name, (long)r->node->a.stride[0], (long)r->node->a.stride[1]);
     add_regions(m, r->node);
     m->pieces = list_pieces(m, NULL);
     m->piece = kolo_alloc((size_t)m->pieces * sizeof *m->piece);

@@ -45,10 +45,7 @@ static norm *make_norm(const kolo_kernel_request *r, kolo_kernel *k, int input)
 }
 
 static int64_t tasks_of(const norm *n, int64_t rows) { return rows * n->v.blocks * n->pieces; }
-static int64_t valid_rows(const norm *n, const kolo_step *step, int slot)
-{
-    return smaller(n->v.rows, step->valid[slot]);
-}
+static int64_t valid_rows(const norm *n, const kolo_step *step, int slot) { return smaller(n->v.rows, step->valid[slot]); }
 
 typedef struct piece {
     int64_t row, block, at, count;
@@ -66,8 +63,7 @@ static piece piece_of(const norm *n, int64_t task)
 /* Workspace of the sums: for each thread [2][period], for each piece [2][block]. */
 static size_t sum_bytes(const norm *n)
 {
-    return sizeof(double) * 2 *
-           ((size_t)n->threads * (size_t)n->period + (size_t)tasks_of(n, n->v.rows) * (size_t)n->v.block);
+    return sizeof(double) * 2 * ((size_t)n->threads * (size_t)n->period + (size_t)tasks_of(n, n->v.rows) * (size_t)n->v.block);
 }
 
 /* Lanes of the same channel are added in their order. */
@@ -147,27 +143,14 @@ static moments moments_of(const norm *n, const double *sums, int64_t c)
 }
 
 /* Vectors of one value per channel; forward has the first three, the sums of the gradient the first four. */
-enum {
-    MEAN,
-    SCALE,
-    BIAS,
-    INVERSE,
-    MEAN_G = INVERSE,
-    SLOPE,
-    FORWARD_VECTORS = 3,
-    SUM_VECTORS = 4,
-    BACKWARD_VECTORS = 5
-};
+enum { MEAN, SCALE, BIAS, INVERSE, MEAN_G = INVERSE, SLOPE, FORWARD_VECTORS = 3, SUM_VECTORS = 4, BACKWARD_VECTORS = 5 };
 
 /* Spread vectors: `which` of several [blocks][period]. */
 static float *lanes_at(const norm *n, void *workspace, int which, int64_t block)
 {
     return (float *)workspace + ((int64_t)which * n->v.blocks + block) * n->period;
 }
-static size_t lanes_bytes(const norm *n, int vectors)
-{
-    return sizeof(float) * (size_t)vectors * (size_t)(n->v.blocks * n->period);
-}
+static size_t lanes_bytes(const norm *n, int vectors) { return sizeof(float) * (size_t)vectors * (size_t)(n->v.blocks * n->period); }
 
 /* The value of channel c at every lane that belongs to it. */
 static void spread(const norm *n, void *workspace, int which, int64_t c, float value)
@@ -178,9 +161,8 @@ static void spread(const norm *n, void *workspace, int which, int64_t c, float v
 
 static kolo_norm_lanes lanes_of(const norm *n, void *workspace, int64_t block)
 {
-    kolo_norm_lanes lanes = {lanes_at(n, workspace, MEAN, block),  lanes_at(n, workspace, SCALE, block),
-                             lanes_at(n, workspace, BIAS, block),  lanes_at(n, workspace, MEAN_G, block),
-                             lanes_at(n, workspace, SLOPE, block), lanes_at(n, workspace, INVERSE, block)};
+    kolo_norm_lanes lanes = {lanes_at(n, workspace, MEAN, block),   lanes_at(n, workspace, SCALE, block), lanes_at(n, workspace, BIAS, block),
+                             lanes_at(n, workspace, MEAN_G, block), lanes_at(n, workspace, SLOPE, block), lanes_at(n, workspace, INVERSE, block)};
     return lanes;
 }
 
@@ -188,8 +170,7 @@ static kolo_norm_lanes lanes_of(const norm *n, void *workspace, int64_t block)
 static kolo_norm_source source_of(const norm *n, void *const *args, const piece *p)
 {
     const bool bf16 = n->v.bf16;
-    kolo_norm_source s = {kolo_at(args[0], p->at, bf16), kolo_at(args[1], p->at, bf16),
-                          args[2] ? kolo_at(args[2], p->at, bf16) : NULL, n->relu};
+    kolo_norm_source s = {kolo_at(args[0], p->at, bf16), kolo_at(args[1], p->at, bf16), args[2] ? kolo_at(args[2], p->at, bf16) : NULL, n->relu};
     return s;
 }
 
@@ -255,8 +236,7 @@ const kolo_op_row kolo_cpu_norm_grad_stats = {NULL, prepare_grad_stats};
 /* ---- forward ------------------------------------------------------------------------------------------------------- */
 
 /* A piece of y, through a tile in the first-level cache if y is large and no memory that was just read. */
-static void forward_piece(const norm *n, char *y, const char *x, const char *residual, int64_t count,
-                          const kolo_norm_lanes *l, bool stream)
+static void forward_piece(const norm *n, char *y, const char *x, const char *residual, int64_t count, const kolo_norm_lanes *l, bool stream)
 {
     const bool bf16 = n->v.bf16;
     size_t element = bf16 ? 2 : 4;
@@ -275,18 +255,15 @@ static void forward_piece(const norm *n, char *y, const char *x, const char *res
 }
 
 /* Rows from `rows` on are zero. */
-static void forward_pieces(const norm *n, void *y, const void *x, const void *residual, void *spread_space,
-                           int64_t rows)
+static void forward_pieces(const norm *n, void *y, const void *x, const void *residual, void *spread_space, int64_t rows)
 {
-    const bool bf16 = n->v.bf16,
-               stream = y != x && ((size_t)kolo_view_count(&n->v) << (bf16 ? 1 : 2)) >= KOLO_STREAM_BYTES;
+    const bool bf16 = n->v.bf16, stream = y != x && ((size_t)kolo_view_count(&n->v) << (bf16 ? 1 : 2)) >= KOLO_STREAM_BYTES;
 #pragma omp for schedule(static) nowait
     for (int64_t t = 0; t < tasks_of(n, n->v.rows); t++) {
         piece p = piece_of(n, t);
         kolo_norm_lanes l = lanes_of(n, spread_space, p.block);
         if (p.row < rows)
-            forward_piece(n, kolo_at_out(y, p.at, bf16), kolo_at(x, p.at, bf16),
-                          residual ? kolo_at(residual, p.at, bf16) : NULL, p.count, &l, stream);
+            forward_piece(n, kolo_at_out(y, p.at, bf16), kolo_at(x, p.at, bf16), residual ? kolo_at(residual, p.at, bf16) : NULL, p.count, &l, stream);
         else memset(kolo_at_out(y, p.at, bf16), 0, (size_t)p.count << (bf16 ? 1 : 2));
     }
     if (stream) kolo_stream_end();
@@ -373,8 +350,7 @@ static int run_grad_apply(const kolo_kernel *k, void *const *args, void *workspa
             bool real = c < channels;
             spread_norm(n, workspace, c, sums, args[5], args[6]);
             spread(n, workspace, MEAN_G, c, real ? (float)(dsums[c] / count) : 0);
-            spread(n, workspace, SLOPE, c,
-                   real ? (float)(dsums[channels + c] / count * moments_of(n, sums, c).deviation_inverse) : 0);
+            spread(n, workspace, SLOPE, c, real ? (float)(dsums[channels + c] / count * moments_of(n, sums, c).deviation_inverse) : 0);
         }
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < tasks_of(n, n->v.rows); t++) {

@@ -21,14 +21,11 @@ typedef struct kolo_norm_source {
     bool relu;
 } kolo_norm_source;
 /* g, g (x - mean) inverse */
-void kolo_norm_grad_sum(const kolo_norm_source *source, int64_t count, int64_t period, bool bf16,
-                        const kolo_norm_lanes *lanes, double *sum);
+void kolo_norm_grad_sum(const kolo_norm_source *source, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *sum);
 
 /* y = norm(x) [+ residual][, relu]; y may be x. */
-void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16,
-                       bool relu, const kolo_norm_lanes *lanes);
+void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16, bool relu, const kolo_norm_lanes *lanes);
 /* dx, and dresidual = g if not NULL; dx may be dy. */
-void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *source, int64_t count, int64_t period,
-                        bool bf16, const kolo_norm_lanes *lanes);
+void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *source, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes);
 
 #endif

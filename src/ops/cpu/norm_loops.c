@@ -58,8 +58,7 @@ KOLO_ALWAYS void sum_all(const void *x, int64_t count, int64_t period, bool bf16
 {
     int64_t rows = count / period, step = period == 16 ? 256 : 32;
     for (int64_t r = 0; r < rows; r += step)
-        for (int64_t j = 0; j < period; j += 16)
-            sum_column(x, r * period + j, period, rows - r < step ? rows - r : step, bf16, sum + j, sum + period + j);
+        for (int64_t j = 0; j < period; j += 16) sum_column(x, r * period + j, period, rows - r < step ? rows - r : step, bf16, sum + j, sum + period + j);
     for (int64_t i = rows * period; i < count; i++) {
         double v = (double)kolo_load(x, i, bf16);
         sum[i - rows * period] += v;
@@ -77,15 +76,12 @@ KOLO_ALWAYS void sum_all(const void *x, int64_t count, int64_t period, bool bf16
 
 KOLO_BODY sum_body(const void *x, int64_t count, int64_t period, bool bf16, double *sum)
 {
-    FOR_PERIOD_AND_TYPE(sum_all(x, count, 16, false, sum), sum_all(x, count, 16, true, sum),
-                        sum_all(x, count, period, false, sum), sum_all(x, count, period, true, sum));
+    FOR_PERIOD_AND_TYPE(sum_all(x, count, 16, false, sum), sum_all(x, count, 16, true, sum), sum_all(x, count, period, false, sum),
+                        sum_all(x, count, period, true, sum));
 }
 KOLO_WIDE(sum, (const void *x, int64_t count, int64_t period, bool bf16, double *out), (x, count, period, bf16, out))
 
-void kolo_norm_sum(const void *x, int64_t count, int64_t period, bool bf16, double *out)
-{
-    sum(x, count, period, bf16, out);
-}
+void kolo_norm_sum(const void *x, int64_t count, int64_t period, bool bf16, double *out) { sum(x, count, period, bf16, out); }
 
 /* How the sign of the relu is known. */
 enum sign { ANY, FROM_Y, FROM_X };
@@ -96,8 +92,7 @@ typedef struct sum_lanes {
 } sum_lanes;
 
 /* 16 lanes of one row, added to the sums of g and g (x - mean). */
-KOLO_ALWAYS void add_row(const kolo_norm_source *s, int64_t i, bool bf16, enum sign sign, const sum_lanes *lanes,
-                         kolo_v16 *sum_g, kolo_v16 *sum_gx)
+KOLO_ALWAYS void add_row(const kolo_norm_source *s, int64_t i, bool bf16, enum sign sign, const sum_lanes *lanes, kolo_v16 *sum_g, kolo_v16 *sum_gx)
 {
     kolo_v16 g, v, y;
     kolo_load16(&g, s->dy, i, bf16);
@@ -110,11 +105,10 @@ KOLO_ALWAYS void add_row(const kolo_norm_source *s, int64_t i, bool bf16, enum s
     *sum_gx += g * v;
 }
 
-KOLO_ALWAYS void grad_column(const kolo_norm_source *s, int64_t at, int64_t period, int64_t m, bool bf16,
-                             enum sign sign, const kolo_norm_lanes *lanes, int64_t j, double *s1, double *s2)
+KOLO_ALWAYS void grad_column(const kolo_norm_source *s, int64_t at, int64_t period, int64_t m, bool bf16, enum sign sign, const kolo_norm_lanes *lanes,
+                             int64_t j, double *s1, double *s2)
 {
-    const sum_lanes l = {*(const kolo_v16 *)(lanes->mean + j), *(const kolo_v16 *)(lanes->scale + j),
-                         *(const kolo_v16 *)(lanes->bias + j)};
+    const sum_lanes l = {*(const kolo_v16 *)(lanes->mean + j), *(const kolo_v16 *)(lanes->scale + j), *(const kolo_v16 *)(lanes->bias + j)};
     kolo_v16 a0 = {0}, a1 = {0}, b0 = {0}, b1 = {0};
     int64_t r = 0;
     for (; r + 2 <= m; r += 2) {
@@ -130,14 +124,12 @@ KOLO_ALWAYS void grad_column(const kolo_norm_source *s, int64_t at, int64_t peri
     }
 }
 
-KOLO_ALWAYS void grad_sum_all(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, enum sign sign,
-                              const kolo_norm_lanes *lanes, double *sum)
+KOLO_ALWAYS void grad_sum_all(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, enum sign sign, const kolo_norm_lanes *lanes, double *sum)
 {
     int64_t rows = count / period, step = period == 16 ? 64 : 32;
     for (int64_t r = 0; r < rows; r += step)
         for (int64_t j = 0; j < period; j += 16)
-            grad_column(s, r * period + j, period, rows - r < step ? rows - r : step, bf16, sign, lanes, j, sum + j,
-                        sum + period + j);
+            grad_column(s, r * period + j, period, rows - r < step ? rows - r : step, bf16, sign, lanes, j, sum + j, sum + period + j);
     for (int64_t i = rows * period; i < count; i++) {
         int64_t l = i - rows * period;
         float g = kolo_load(s->dy, i, bf16), v = kolo_load(s->x, i, bf16);
@@ -148,29 +140,22 @@ KOLO_ALWAYS void grad_sum_all(const kolo_norm_source *s, int64_t count, int64_t 
     }
 }
 
-KOLO_ALWAYS void grad_sum_signed(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, enum sign sign,
-                                 const kolo_norm_lanes *lanes, double *sum)
+KOLO_ALWAYS void grad_sum_signed(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, enum sign sign, const kolo_norm_lanes *lanes, double *sum)
 {
-    FOR_PERIOD_AND_TYPE(grad_sum_all(s, count, 16, false, sign, lanes, sum),
-                        grad_sum_all(s, count, 16, true, sign, lanes, sum),
-                        grad_sum_all(s, count, period, false, sign, lanes, sum),
-                        grad_sum_all(s, count, period, true, sign, lanes, sum));
+    FOR_PERIOD_AND_TYPE(grad_sum_all(s, count, 16, false, sign, lanes, sum), grad_sum_all(s, count, 16, true, sign, lanes, sum),
+                        grad_sum_all(s, count, period, false, sign, lanes, sum), grad_sum_all(s, count, period, true, sign, lanes, sum));
 }
 
-KOLO_BODY grad_sum_body(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16,
-                        const kolo_norm_lanes *lanes, double *sum)
+KOLO_BODY grad_sum_body(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *sum)
 {
     if (sign_of(s) == ANY) grad_sum_signed(s, count, period, bf16, ANY, lanes, sum);
     else if (sign_of(s) == FROM_Y) grad_sum_signed(s, count, period, bf16, FROM_Y, lanes, sum);
     else grad_sum_signed(s, count, period, bf16, FROM_X, lanes, sum);
 }
-KOLO_WIDE(grad_sum,
-          (const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes,
-           double *out),
+KOLO_WIDE(grad_sum, (const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *out),
           (s, count, period, bf16, lanes, out))
 
-void kolo_norm_grad_sum(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16,
-                        const kolo_norm_lanes *lanes, double *out)
+void kolo_norm_grad_sum(const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *out)
 {
     grad_sum(s, count, period, bf16, lanes, out);
 }
@@ -213,11 +198,9 @@ KOLO_BODY forward_body(const forward_job *f, int64_t count, int64_t period, bool
     else if (relu) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, false, true));
     else KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, false, false));
 }
-KOLO_WIDE(forward, (const forward_job *f, int64_t count, int64_t period, bool bf16, bool relu),
-          (f, count, period, bf16, relu))
+KOLO_WIDE(forward, (const forward_job *f, int64_t count, int64_t period, bool bf16, bool relu), (f, count, period, bf16, relu))
 
-void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16,
-                       bool relu, const kolo_norm_lanes *lanes)
+void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16, bool relu, const kolo_norm_lanes *lanes)
 {
     forward_job f = {y, x, residual, lanes->mean, lanes->scale, lanes->bias};
     forward(&f, count, period, bf16, relu);
@@ -244,8 +227,7 @@ KOLO_ALWAYS void backward_row(const backward_job *b, int64_t at, int64_t n, bool
     }
 }
 
-KOLO_ALWAYS void backward_rows(const backward_job *b, int64_t count, int64_t period, bool bf16, bool residual,
-                               enum sign sign)
+KOLO_ALWAYS void backward_rows(const backward_job *b, int64_t count, int64_t period, bool bf16, bool residual, enum sign sign)
 {
     int64_t at = 0;
     if (period == 16)
@@ -263,13 +245,10 @@ KOLO_BODY backward_body(const backward_job *b, int64_t count, int64_t period, bo
     else if (sign == FROM_X) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, FROM_X));
     else KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, ANY));
 }
-KOLO_WIDE(backward, (const backward_job *b, int64_t count, int64_t period, bool bf16, enum sign sign),
-          (b, count, period, bf16, sign))
+KOLO_WIDE(backward, (const backward_job *b, int64_t count, int64_t period, bool bf16, enum sign sign), (b, count, period, bf16, sign))
 
-void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *s, int64_t count, int64_t period, bool bf16,
-                        const kolo_norm_lanes *lanes)
+void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes)
 {
-    backward_job b = {dx,          dresidual,    s->dy,       s->x,          s->y,
-                      lanes->mean, lanes->scale, lanes->bias, lanes->mean_g, lanes->slope};
+    backward_job b = {dx, dresidual, s->dy, s->x, s->y, lanes->mean, lanes->scale, lanes->bias, lanes->mean_g, lanes->slope};
     backward(&b, count, period, bf16, sign_of(s));
 }

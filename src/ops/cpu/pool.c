@@ -82,10 +82,7 @@ KOLO_ALWAYS void all_lanes(void *y, uint8_t *index, const window *w, bool bf16)
     for (; l + 16 <= w->block; l += 16) largest(y, index, w, l, 16, bf16);
     if (l < w->block) largest(y, index, w, l, (int)(w->block - l), bf16);
 }
-KOLO_BODY max_body(void *y, uint8_t *index, const window *w, bool bf16)
-{
-    KOLO_FOR_TYPE(bf16, all_lanes(y, index, w, bf16_));
-}
+KOLO_BODY max_body(void *y, uint8_t *index, const window *w, bool bf16) { KOLO_FOR_TYPE(bf16, all_lanes(y, index, w, bf16_)); }
 KOLO_WIDE(max, (void *y, uint8_t *index, const window *w, bool bf16), (y, index, w, bf16))
 
 static int64_t larger_of(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -111,13 +108,7 @@ static void max_row(const pool *p, void *y, uint8_t *index, const void *x, int64
 
 static kolo_window window_of(const pool *p)
 {
-    kolo_window w = {p->x.height,
-                     p->x.width,
-                     p->y.height,
-                     p->y.width,
-                     {p->kernel[0], p->kernel[1]},
-                     {p->stride[0], p->stride[1]},
-                     {p->pad[0], p->pad[1]}};
+    kolo_window w = {p->x.height, p->x.width, p->y.height, p->y.width, {p->kernel[0], p->kernel[1]}, {p->stride[0], p->stride[1]}, {p->pad[0], p->pad[1]}};
     return w;
 }
 
@@ -131,8 +122,8 @@ static int run_max_plain(const kolo_kernel *k, void *const *args, void *workspac
     const kolo_window w = window_of(p);
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int64_t t = 0; t < p->y.rows * p->y.blocks; t++)
-        kolo_max_plane(&w, kolo_at_out(args[1], t * p->y.pixels, bf16), (uint8_t *)args[2] + t * p->y.pixels,
-                       kolo_at(args[0], t * p->x.pixels, bf16), (p->y.rows * p->y.blocks - t) * p->x.pixels, bf16);
+        kolo_max_plane(&w, kolo_at_out(args[1], t * p->y.pixels, bf16), (uint8_t *)args[2] + t * p->y.pixels, kolo_at(args[0], t * p->x.pixels, bf16),
+                       (p->y.rows * p->y.blocks - t) * p->x.pixels, bf16);
     return 0;
 }
 
@@ -148,8 +139,7 @@ static int run_max(const kolo_kernel *k, void *const *args, void *workspace, con
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int64_t t = 0; t < p->y.rows * p->y.blocks * p->y.height; t++) {
         int64_t plane = t / p->y.height;
-        max_row(p, kolo_at_out(args[1], t * row, bf16), (uint8_t *)args[2] + t * row,
-                kolo_at(args[0], plane * kolo_view_plane(&p->x), bf16), t % p->y.height);
+        max_row(p, kolo_at_out(args[1], t * row, bf16), (uint8_t *)args[2] + t * row, kolo_at(args[0], plane * kolo_view_plane(&p->x), bf16), t % p->y.height);
     }
     return 0;
 }
@@ -160,8 +150,7 @@ KOLO_ALWAYS void spread_max(float *acc, const void *dy, const uint8_t *index, co
     const int k = s->k;
     for (int64_t o = 0; o < s->n; o++) {
 #pragma omp simd
-        for (int64_t l = 0; l < block; l++)
-            acc[o * s->step + l] += index[o * block + l] == k ? kolo_load(dy, o * block + l, bf16) : 0.0f;
+        for (int64_t l = 0; l < block; l++) acc[o * s->step + l] += index[o * block + l] == k ? kolo_load(dy, o * block + l, bf16) : 0.0f;
     }
 }
 KOLO_BODY max_grad_body(float *acc, const void *dy, const uint8_t *index, const sweep *s, bool bf16)
@@ -169,13 +158,11 @@ KOLO_BODY max_grad_body(float *acc, const void *dy, const uint8_t *index, const 
     if (s->block == 16) KOLO_FOR_TYPE(bf16, spread_max(acc, dy, index, s, 16, bf16_));
     else KOLO_FOR_TYPE(bf16, spread_max(acc, dy, index, s, s->block, bf16_));
 }
-KOLO_WIDE(max_grad, (float *acc, const void *dy, const uint8_t *index, const sweep *s, bool bf16),
-          (acc, dy, index, s, bf16))
+KOLO_WIDE(max_grad, (float *acc, const void *dy, const uint8_t *index, const sweep *s, bool bf16), (acc, dy, index, s, bf16))
 
 /* ---- average ------------------------------------------------------------------------------------------------------- */
 
-KOLO_ALWAYS void add_scaled_loop(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s,
-                                 int64_t block, const float *scale, bool bf16)
+KOLO_ALWAYS void add_scaled_loop(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, int64_t block, const float *scale, bool bf16)
 {
     for (int64_t o = 0; o < s->n; o++) {
         const float f = scale ? scale[o] : 1.0f;
@@ -183,14 +170,12 @@ KOLO_ALWAYS void add_scaled_loop(float *acc, int64_t acc_step, const void *x, in
         for (int64_t l = 0; l < block; l++) acc[o * acc_step + l] += f * kolo_load(x, o * x_step + l, bf16);
     }
 }
-KOLO_BODY add_scaled_body(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s,
-                          const float *scale, bool bf16)
+KOLO_BODY add_scaled_body(float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, const float *scale, bool bf16)
 {
     if (s->block == 16) KOLO_FOR_TYPE(bf16, add_scaled_loop(acc, acc_step, x, x_step, s, 16, scale, bf16_));
     else KOLO_FOR_TYPE(bf16, add_scaled_loop(acc, acc_step, x, x_step, s, s->block, scale, bf16_));
 }
-KOLO_WIDE(add_scaled,
-          (float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, const float *scale, bool bf16),
+KOLO_WIDE(add_scaled, (float *acc, int64_t acc_step, const void *x, int64_t x_step, const sweep *s, const float *scale, bool bf16),
           (acc, acc_step, x, x_step, s, scale, bf16))
 
 KOLO_BODY put_row_body(void *y, const float *acc, int64_t n, bool bf16)
@@ -240,8 +225,7 @@ static void avg_row(const pool *p, void *y, const void *x, int64_t oh, float *ac
             sweep s = {r.end - r.begin, 0, block, 0};
             int64_t iw = r.begin * p->stride[1] - p->pad[1] + kw;
             if (s.n > 0)
-                add_scaled(acc + r.begin * block, block, kolo_at(x, (ih * p->x.width + iw) * block, p->x.bf16),
-                           p->stride[1] * block, &s, NULL, p->x.bf16);
+                add_scaled(acc + r.begin * block, block, kolo_at(x, (ih * p->x.width + iw) * block, p->x.bf16), p->stride[1] * block, &s, NULL, p->x.bf16);
         }
     }
     weights_of_row(p, oh, weight);
@@ -259,8 +243,7 @@ static int run_avg(const kolo_kernel *k, void *const *args, void *workspace, con
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int64_t t = 0; t < p->y.rows * p->y.blocks * p->y.height; t++) {
         float *acc = (float *)workspace + omp_get_thread_num() * row_floats(p);
-        avg_row(p, kolo_at_out(args[1], t * row, bf16),
-                kolo_at(args[0], t / p->y.height * kolo_view_plane(&p->x), bf16), t % p->y.height, acc);
+        avg_row(p, kolo_at_out(args[1], t * row, bf16), kolo_at(args[0], t / p->y.height * kolo_view_plane(&p->x), bf16), t % p->y.height, acc);
     }
     return 0;
 }
@@ -298,8 +281,7 @@ static int run_grad(const pool *p, void *dx, const void *dy, const uint8_t *inde
     for (int64_t t = 0; t < p->x.rows * p->x.blocks * p->x.height; t++) {
         int64_t at = t / p->x.height * plane;
         float *acc = (float *)workspace + omp_get_thread_num() * row_floats(p);
-        grad_row(p, kolo_at_out(dx, t * row, bf16), kolo_at(dy, at, bf16), index ? index + at : NULL, t % p->x.height,
-                 acc);
+        grad_row(p, kolo_at_out(dx, t * row, bf16), kolo_at(dy, at, bf16), index ? index + at : NULL, t % p->x.height, acc);
     }
     return 0;
 }
@@ -317,8 +299,7 @@ static int run_max_grad_plain(const kolo_kernel *k, void *const *args, void *wor
         void *dx = kolo_at_out(args[2], t * p->x.pixels, bf16);
         float *acc = bf16 ? (float *)workspace + omp_get_thread_num() * space : dx;
         memset(acc, 0, (size_t)p->x.pixels * sizeof *acc);
-        kolo_max_plane_grad(&w, acc, kolo_at(args[0], t * p->y.pixels, bf16),
-                            (const uint8_t *)args[1] + t * p->y.pixels, bf16);
+        kolo_max_plane_grad(&w, acc, kolo_at(args[0], t * p->y.pixels, bf16), (const uint8_t *)args[1] + t * p->y.pixels, bf16);
         if (bf16) put_row(dx, acc, p->x.pixels, true);
     }
     return 0;
@@ -347,8 +328,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     bool backward = op == KOLO_OP_max_pool_grad || op == KOLO_OP_avg_pool_grad;
     bool maximum = op == KOLO_OP_max_pool || op == KOLO_OP_max_pool_grad;
     if (maximum && a->kernel[0] * a->kernel[1] > 256)
-        return kolo_fail(KOLO_ECONFIG, "a max-pool window of %ld x %ld has more than 256 positions", (long)a->kernel[0],
-                         (long)a->kernel[1]);
+        return kolo_fail(KOLO_ECONFIG, "a max-pool window of %ld x %ld has more than 256 positions", (long)a->kernel[0], (long)a->kernel[1]);
     pool *p = kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;
     k->state = p;

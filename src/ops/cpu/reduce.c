@@ -30,7 +30,6 @@ int kolo_cpu_narrow_arena(kolo_backend *b, void *half, enum kolo_dtype dtype, co
         return 0;
     }
 #pragma omp parallel for schedule(static) num_threads(kolo_cpu_threads(b, count))
-    for (int64_t i = 0; i < count; i += PIECE)
-        narrow_f16((uint16_t *)half + i, from + i, count - i < PIECE ? count - i : PIECE);
+    for (int64_t i = 0; i < count; i += PIECE) narrow_f16((uint16_t *)half + i, from + i, count - i < PIECE ? count - i : PIECE);
     return 0;
 }

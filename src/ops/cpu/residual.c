@@ -21,8 +21,8 @@ typedef struct residual {
 
 /* Pixels of one plane. scale: of the plane's channels, NULL: 1; factor: 0 where the row's branch is left out. */
 typedef struct pixels {
-    void *out;               /* y, or dbranch; NULL: not wanted */
-    const void *branch, *x;  /* x: NULL where there is none, or dy */
+    void *out;              /* y, or dbranch; NULL: not wanted */
+    const void *branch, *x; /* x: NULL where there is none, or dy */
     const float *scale;
     float *dscale; /* sums of this piece */
     float factor;

@@ -26,8 +26,7 @@ KOLO_ALWAYS void row_loop(void *y, const void *x, int64_t n, bool log_of, float 
     for (int64_t i = 0; i < n; i++) sum += (double)kolo_exp_zero1(e[i] - most);
     const float down = (float)log(sum), scale = (float)(1 / sum);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        kolo_store(y, i, log_of ? e[i] - most - down : kolo_exp_zero1(e[i] - most) * scale, bf16);
+    for (int64_t i = 0; i < n; i++) kolo_store(y, i, log_of ? e[i] - most - down : kolo_exp_zero1(e[i] - most) * scale, bf16);
 }
 /* y = softmax: dx = y (dy - sum dy y); y = its logarithm: dx = dy - e^y sum dy */
 KOLO_ALWAYS void row_grad_loop(void *dx, const void *dy, const void *y, int64_t n, bool log_of, bool bf16)
@@ -43,17 +42,13 @@ KOLO_ALWAYS void row_grad_loop(void *dx, const void *dy, const void *y, int64_t 
     }
 }
 
-KOLO_BODY row_body(void *y, const void *x, int64_t n, bool log_of, float *e, bool bf16)
-{
-    KOLO_FOR_TYPE(bf16, row_loop(y, x, n, log_of, e, bf16_));
-}
+KOLO_BODY row_body(void *y, const void *x, int64_t n, bool log_of, float *e, bool bf16) { KOLO_FOR_TYPE(bf16, row_loop(y, x, n, log_of, e, bf16_)); }
 KOLO_BODY row_grad_body(void *dx, const void *dy, const void *y, int64_t n, bool log_of, bool bf16)
 {
     KOLO_FOR_TYPE(bf16, row_grad_loop(dx, dy, y, n, log_of, bf16_));
 }
 KOLO_WIDE(row, (void *y, const void *x, int64_t n, bool log_of, float *e, bool bf16), (y, x, n, log_of, e, bf16))
-KOLO_WIDE(row_grad, (void *dx, const void *dy, const void *y, int64_t n, bool log_of, bool bf16),
-          (dx, dy, y, n, log_of, bf16))
+KOLO_WIDE(row_grad, (void *dx, const void *dy, const void *y, int64_t n, bool log_of, bool bf16), (dx, dy, y, n, log_of, bf16))
 
 static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
@@ -76,8 +71,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
 #pragma omp parallel for schedule(static) num_threads(s->threads)
     for (int64_t n = 0; n < s->rows; n++) {
         const int64_t at = n * s->classes;
-        row_grad(kolo_at_out(args[2], at, s->bf16), kolo_at(args[0], at, s->bf16), kolo_at(args[1], at, s->bf16),
-                 s->classes, s->log, s->bf16);
+        row_grad(kolo_at_out(args[2], at, s->bf16), kolo_at(args[0], at, s->bf16), kolo_at(args[1], at, s->bf16), s->classes, s->log, s->bf16);
     }
     return 0;
 }

@@ -15,8 +15,7 @@ __attribute__((target("avx512f"))) static void stream_wide(char *to, const char 
 
 static void stream_narrow(char *to, const char *from, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 16)
-        _mm_stream_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
+    for (size_t i = 0; i < bytes; i += 16) _mm_stream_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
 }
 
 void kolo_stream_copy(void *to, const void *from, size_t bytes)

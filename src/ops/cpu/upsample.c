@@ -17,11 +17,11 @@ typedef struct upsample {
 /* `width` pixels, each `times` times. */
 static void repeat(char *to, const char *from, int64_t width, int64_t times, size_t bytes)
 {
-#define REPEAT(size)                                                                                        \
-    if (bytes == (size)) {                                                                                  \
-        for (int64_t i = 0; i < width; i++)                                                                 \
+#define REPEAT(size)                                                                                                                \
+    if (bytes == (size)) {                                                                                                          \
+        for (int64_t i = 0; i < width; i++)                                                                                         \
             for (int64_t j = 0; j < times; j++) memcpy(to + (i * times + j) * (int64_t)(size), from + i * (int64_t)(size), (size)); \
-        return;                                                                                             \
+        return;                                                                                                                     \
     }
     REPEAT(2)
     REPEAT(4)
@@ -45,15 +45,13 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
         const int64_t wide = row * u->times[1];
         char *y = kolo_at_out(args[1], t * u->times[0] * wide, x->bf16);
         repeat(y, kolo_at(args[0], t * row, x->bf16), x->width, u->times[1], (size_t)x->block * element);
-        for (int64_t i = 1; i < u->times[0]; i++)
-            memcpy(y + i * wide * (int64_t)element, y, (size_t)wide * element);
+        for (int64_t i = 1; i < u->times[0]; i++) memcpy(y + i * wide * (int64_t)element, y, (size_t)wide * element);
     }
     return 0;
 }
 
 /* One row of dx. high, wide: the square; stride: elements of a row of dy. */
-KOLO_ALWAYS void sum_loop(void *dx, const void *dy, int64_t width, int64_t block, int64_t stride, int64_t high, int64_t wide,
-                          bool bf16)
+KOLO_ALWAYS void sum_loop(void *dx, const void *dy, int64_t width, int64_t block, int64_t stride, int64_t high, int64_t wide, bool bf16)
 {
     if (block == 1) {
 #pragma omp simd
@@ -76,10 +74,8 @@ KOLO_ALWAYS void sum_loop(void *dx, const void *dy, int64_t width, int64_t block
 }
 KOLO_BODY sum_body(void *dx, const void *dy, int64_t width, int64_t block, int64_t stride, const int64_t *times, bool bf16)
 {
-    if (times[0] == 2 && times[1] == 2)
-        KOLO_FOR_TYPE(bf16, sum_loop(dx, dy, width, block, stride, 2, 2, bf16_));
-    else
-        KOLO_FOR_TYPE(bf16, sum_loop(dx, dy, width, block, stride, times[0], times[1], bf16_));
+    if (times[0] == 2 && times[1] == 2) KOLO_FOR_TYPE(bf16, sum_loop(dx, dy, width, block, stride, 2, 2, bf16_));
+    else KOLO_FOR_TYPE(bf16, sum_loop(dx, dy, width, block, stride, times[0], times[1], bf16_));
 }
 KOLO_WIDE(sum, (void *dx, const void *dy, int64_t width, int64_t block, int64_t stride, const int64_t *times, bool bf16),
           (dx, dy, width, block, stride, times, bf16))
@@ -94,8 +90,8 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     const int64_t row = x->width * x->block, rows = x->rows * x->blocks * x->height;
 #pragma omp parallel for schedule(static) num_threads(u->threads)
     for (int64_t t = 0; t < rows; t++)
-        sum(kolo_at_out(args[1], t * row, x->bf16), kolo_at(args[0], t * row * u->times[0] * u->times[1], x->bf16), x->width,
-            x->block, row * u->times[1], u->times, x->bf16);
+        sum(kolo_at_out(args[1], t * row, x->bf16), kolo_at(args[0], t * row * u->times[0] * u->times[1], x->bf16), x->width, x->block, row * u->times[1],
+            u->times, x->bf16);
     return 0;
 }
 

@@ -84,10 +84,7 @@ static int kind_of(const row *r, int head, int slot, int64_t cell)
     return kolo_yolov3_kind(false, most);
 }
 
-static bool has_class(const row *r, int head, int32_t place, int64_t cls)
-{
-    return kolo_yolov3_has_class(r->target, r->targets, head, place, cls);
-}
+static bool has_class(const row *r, int head, int32_t place, int64_t cls) { return kolo_yolov3_has_class(r->target, r->targets, head, place, cls); }
 
 /* The loss of a box in a head, and (d: may be NULL) its derivative by x, y, w, h. */
 static double box_loss(const row *r, int head, const target *t, double *d)
@@ -98,8 +95,8 @@ static double box_loss(const row *r, int head, const target *t, double *d)
     const int64_t cell = t->place[head] / 3;
     double raw[4];
     get_raw(r, head, slot, cell, raw);
-    return kolo_yolov3_box_loss(raw, cell % h->view.width, cell / h->view.width, h->stride, anchor_of(r->y, head, slot),
-                                t->box, (double)(all->height * all->width), d);
+    return kolo_yolov3_box_loss(raw, cell % h->view.width, cell / h->view.width, h->stride, anchor_of(r->y, head, slot), t->box,
+                                (double)(all->height * all->width), d);
 }
 
 static void add_boxes(const row *r, int head, row_sums *sums)
@@ -137,14 +134,7 @@ static void write_metrics(float *metric, const row_sums *sums, int64_t rows, con
         foreground += (double)sums[n].foreground;
         boxes += labels[n * words];
     }
-    const double all[KOLO_METRICS] = {part[BOX] + part[OBJECT] + part[CLASS],
-                                      foreground,
-                                      boxes,
-                                      (double)rows,
-                                      part[BOX],
-                                      part[OBJECT],
-                                      part[CLASS],
-                                      0};
+    const double all[KOLO_METRICS] = {part[BOX] + part[OBJECT] + part[CLASS], foreground, boxes, (double)rows, part[BOX], part[OBJECT], part[CLASS], 0};
     for (int k = 0; k < KOLO_METRICS; k++) metric[k] = (float)all[k];
 }
 

@@ -73,8 +73,7 @@ static void add_candidate(row *r, int head, int64_t cell)
     get_raw(r, head, cell, raw);
     kolo_yolox_decode(raw, cell % h->view.width, cell / h->view.width, h->stride, c->corner);
     c->object = kolo_sigmoid(kolo_head_get(h, r->map[head], r->n, 4, cell));
-    for (int64_t k = 0; k < r->y->heads.classes; k++)
-        c->others -= kolo_log_bounded(1 - sqrt(kolo_sigmoid(class_logit(r, head, cell, k)) * c->object));
+    for (int64_t k = 0; k < r->y->heads.classes; k++) c->others -= kolo_log_bounded(1 - sqrt(kolo_sigmoid(class_logit(r, head, cell, k)) * c->object));
 }
 
 static void find_candidates(row *r)
@@ -127,13 +126,11 @@ static void claim(row *r, int64_t g)
     int32_t which[KOLO_SIMOTA_MOST];
     const int64_t cls = kolo_label_box(r->label, g, box);
     int n = 0, wanted;
-    for (int64_t i = 0; i < r->candidates; i++)
-        n = insert(best, which, n, KOLO_SIMOTA_MOST, -overlap(&r->list[i], box), (int32_t)i);
+    for (int64_t i = 0; i < r->candidates; i++) n = insert(best, which, n, KOLO_SIMOTA_MOST, -overlap(&r->list[i], box), (int32_t)i);
     for (int i = 0; i < n; i++) sum -= best[i];
     wanted = sum >= 2 ? (int)sum : 1;
     n = 0;
-    for (int64_t i = 0; i < r->candidates; i++)
-        n = insert(best, which, n, wanted, cost(r, &r->list[i], cls, box), (int32_t)i);
+    for (int64_t i = 0; i < r->candidates; i++) n = insert(best, which, n, wanted, cost(r, &r->list[i], cls, box), (int32_t)i);
     for (int i = 0; i < n; i++) {
         r->list[which[i]].owner = (int32_t)g;
         r->list[which[i]].claims++;
@@ -180,8 +177,7 @@ static void add_cell(const row *r, bool l1, int head, int64_t cell, int32_t owne
     const int64_t cls = kolo_label_box(r->label, owner, box);
     sums->foreground++;
     sums->part[BOX] += kolo_yolox_box_loss(r->y->overlap, raw, column, line, h->stride, box, NULL);
-    for (int64_t k = 0; k < r->y->heads.classes; k++)
-        sums->part[CLASS] += kolo_bce1(class_logit(r, head, cell, k), k == cls ? share : 0);
+    for (int64_t k = 0; k < r->y->heads.classes; k++) sums->part[CLASS] += kolo_bce1(class_logit(r, head, cell, k), k == cls ? share : 0);
     if (!l1) return;
     kolo_yolox_encode(box, column, line, h->stride, goal);
     for (int k = 0; k < 4; k++) sums->part[L1] += fabs(raw[k] - goal[k]);
@@ -244,8 +240,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return 0;
 }
 
-static void grad_cell(const row *r, bool l1, int head, int64_t cell, int32_t owner, double share, double scale,
-                      void *to)
+static void grad_cell(const row *r, bool l1, int head, int64_t cell, int32_t owner, double share, double scale, void *to)
 {
     const kolo_head *h = &r->y->heads.head[head];
     const int64_t column = cell % h->view.width, line = cell / h->view.width;
@@ -259,8 +254,7 @@ static void grad_cell(const row *r, bool l1, int head, int64_t cell, int32_t own
         kolo_head_put(h, to, r->n, k, cell, d[k] * scale);
     }
     for (int64_t k = 0; k < r->y->heads.classes; k++)
-        kolo_head_put(h, to, r->n, 5 + k, cell,
-                      (kolo_sigmoid(class_logit(r, head, cell, k)) - (k == cls ? share : 0)) * scale);
+        kolo_head_put(h, to, r->n, 5 + k, cell, (kolo_sigmoid(class_logit(r, head, cell, k)) - (k == cls ? share : 0)) * scale);
 }
 
 static void grad_row(const row *r, bool l1, const int32_t *match, const float *share, double scale, void *const *to)

@@ -28,8 +28,8 @@ static const char *version(void)
     size_t dnn = cudnnGetVersion(), blas = cublasLtGetVersion();
     int cuda = CUDART_VERSION;
     cudaRuntimeGetVersion(&cuda);
-    snprintf(text, sizeof text, "CUDA %d.%d, cuDNN %zu.%zu.%zu, cuBLASLt %zu.%zu.%zu", cuda / 1000, cuda % 1000 / 10,
-             dnn / 10000, dnn / 100 % 100, dnn % 100, blas / 10000, blas / 100 % 100, blas % 100);
+    snprintf(text, sizeof text, "CUDA %d.%d, cuDNN %zu.%zu.%zu, cuBLASLt %zu.%zu.%zu", cuda / 1000, cuda % 1000 / 10, dnn / 10000, dnn / 100 % 100, dnn % 100,
+             blas / 10000, blas / 100 % 100, blas % 100);
     return text;
 }
 
@@ -48,13 +48,10 @@ static int find_device(kolo_cuda *c, int device)
     c->minor = d->minor;
     snprintf(c->name, sizeof c->name, "%s", d->name);
     snprintf(c->place, sizeof c->place, "GPU %d (%s, %s)", device, d->name, d->bus);
-    snprintf(c->machine, sizeof c->machine, "%s, sm_%d%d, %s, driver %d.%d", d->name, d->major, d->minor, version(),
-             driver / 1000, driver % 1000 / 10);
+    snprintf(c->machine, sizeof c->machine, "%s, sm_%d%d, %s, driver %d.%d", d->name, d->major, d->minor, version(), driver / 1000, driver % 1000 / 10);
     kolo_cuda_check_name(c->place);
     if (d->major < 8)
-        return kolo_fail(KOLO_ELAUNCH,
-                         "%s has compute capability %d.%d; kolo needs 8.0 (A100, RTX 30) or later: use device=cpu",
-                         c->place, d->major, d->minor);
+        return kolo_fail(KOLO_ELAUNCH, "%s has compute capability %d.%d; kolo needs 8.0 (A100, RTX 30) or later: use device=cpu", c->place, d->major, d->minor);
     return 0;
 }
 

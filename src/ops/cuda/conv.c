@@ -45,8 +45,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     KOLO_TRY(kolo_dnn_plan_run(c->plan, p[X], c->weights ? workspace : p[W], p[Y], scratch));
     if (c->weights) KOLO_TRY(kolo_dnn_widen(kolo_cuda_of(k->backend), p[W], workspace, c->y.dtype, c->weights));
     if (!p[BIAS]) return 0;
-    if (c->pass == KOLO_DNN_FORWARD)
-        return kolo_cuda_bias_add(k->backend, p[Y], c->y.dtype, p[BIAS], rows, c->y.stored, c->y.channels);
+    if (c->pass == KOLO_DNN_FORWARD) return kolo_cuda_bias_add(k->backend, p[Y], c->y.dtype, p[BIAS], rows, c->y.stored, c->y.channels);
     return kolo_cuda_bias_grad(k->backend, p[BIAS], p[Y], c->y.dtype, rows, c->y.stored, c->y.channels, scratch);
 }
 
@@ -79,11 +78,10 @@ static int describe(const kolo_kernel_request *r, const parts *p, kolo_dnn_conv 
     kolo_cuda_view x = kolo_cuda_view_of(&t[p->tensor[X]], &r->layout[p->tensor[X]]);
     kolo_cuda_view y = kolo_cuda_view_of(&t[p->tensor[Y]], &r->layout[p->tensor[Y]]);
     if (a->groups > 1 && (x.stored != x.channels || y.stored != y.channels))
-        return kolo_fail(
-            KOLO_ECONFIG,
-            "a convolution of %ld groups from %ld to %ld channels: on a GPU both must be multiples of %ld, because "
-            "padding would fall into one group; use device=cpu or other widths",
-            (long)a->groups, (long)x.channels, (long)y.channels, (long)kolo_cuda_padded(1, x.dtype));
+        return kolo_fail(KOLO_ECONFIG,
+                         "a convolution of %ld groups from %ld to %ld channels: on a GPU both must be multiples of %ld, because "
+                         "padding would fall into one group; use device=cpu or other widths",
+                         (long)a->groups, (long)x.channels, (long)y.channels, (long)kolo_cuda_padded(1, x.dtype));
     *c = (kolo_dnn_conv){.pass = p->pass,
                          .dtype = x.dtype,
                          .rows = x.rows,
@@ -104,8 +102,7 @@ static int describe(const kolo_kernel_request *r, const parts *p, kolo_dnn_conv 
 static kolo_dnn_rules rules_of(const kolo_backend *b, const kolo_dnn_conv *c)
 {
     const uint32_t winograd = 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD | 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
-                              1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6 |
-                              1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
+                              1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6 | 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
     const size_t most = (size_t)1 << 30, more = (size_t)64 << 20;
     const int64_t count = c->rows * (c->in * c->x[0] * c->x[1] + c->out * c->y[0] * c->y[1]);
     const size_t bytes = (size_t)count * kolo_dtype_size(c->dtype) + more;
@@ -114,25 +111,22 @@ static kolo_dnn_rules rules_of(const kolo_backend *b, const kolo_dnn_conv *c)
                             .workspace = bytes < most ? bytes : most};
     if (b->direct) rules.notes |= winograd | 1u << CUDNN_NUMERICAL_NOTE_FFT;
     if (b->deterministic) rules.notes |= 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    if (c->dtype == KOLO_F32 && !b->tf32)
-        rules.notes |= 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE | 1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+    if (c->dtype == KOLO_F32 && !b->tf32) rules.notes |= 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE | 1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
     return rules;
 }
 
 static char *key_of(const kolo_kernel_request *r, const kolo_dnn_conv *c, const kolo_dnn_rules *rules)
 {
-    return kolo_format("%s %s n %ld x %ld %ld %ld y %ld %ld %ld k %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld not %x",
-                       kolo_op_table[r->node->op].name, kolo_dtype_name(c->dtype), (long)c->rows, (long)c->in,
-                       (long)c->x[0], (long)c->x[1], (long)c->out, (long)c->y[0], (long)c->y[1], (long)c->kernel[0],
-                       (long)c->kernel[1], (long)c->stride[0], (long)c->stride[1], (long)c->pad[0], (long)c->pad[1],
-                       (long)c->dilation[0], (long)c->dilation[1], (long)c->group, rules->notes);
+    return kolo_format("%s %s n %ld x %ld %ld %ld y %ld %ld %ld k %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld not %x", kolo_op_table[r->node->op].name,
+                       kolo_dtype_name(c->dtype), (long)c->rows, (long)c->in, (long)c->x[0], (long)c->x[1], (long)c->out, (long)c->y[0], (long)c->y[1],
+                       (long)c->kernel[0], (long)c->kernel[1], (long)c->stride[0], (long)c->stride[1], (long)c->pad[0], (long)c->pad[1], (long)c->dilation[0],
+                       (long)c->dilation[1], (long)c->group, rules->notes);
 }
 
 /* ---- which engine ----------------------------------------------------------------------------------------------- */
 
 /* Plans of the first `most` admissible proposals; at least one, or an error. */
-static int propose(const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const char *key, int most,
-                   kolo_dnn_plan *plan[CANDIDATES], int *count)
+static int propose(const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const char *key, int most, kolo_dnn_plan *plan[CANDIDATES], int *count)
 {
     kolo_dnn_choice *list = NULL;
     int64_t n = 0;
@@ -148,8 +142,7 @@ static int propose(const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const c
     }
     free(list);
     if (rc < 0 || *count) return rc < 0 ? rc : 0;
-    return kolo_fail_in(KOLO_ECONFIG, "cuDNN %d has no engine for %s among %ld; the last one: ", (int)cudnnGetVersion(),
-                        key, (long)n);
+    return kolo_fail_in(KOLO_ECONFIG, "cuDNN %d has no engine for %s among %ld; the last one: ", (int)cudnnGetVersion(), key, (long)n);
 }
 
 typedef struct timed {
@@ -172,8 +165,7 @@ static int open_trial(kolo_backend *b, const kolo_dnn_conv *c, kolo_dnn_plan *co
     void *memory;
     for (int i = 0; i < count; i++) scratch = plan[i]->workspace > scratch ? plan[i]->workspace : scratch;
     KOLO_TRY(kolo_cuda_trial_memory(b, x + y + w + scratch, &memory));
-    *t = (timed){
-        .x = memory, .y = (char *)memory + x, .w = (char *)memory + x + y, .workspace = (char *)memory + x + y + w};
+    *t = (timed){.x = memory, .y = (char *)memory + x, .w = (char *)memory + x + y, .workspace = (char *)memory + x + y + w};
     return 0;
 }
 
@@ -206,8 +198,8 @@ static int fastest(kolo_backend *b, const kolo_dnn_conv *c, kolo_dnn_plan *const
     return *best < 0 ? rc : 0;
 }
 
-static int choose(const kolo_kernel_request *r, const kolo_dnn_graph *g, const kolo_dnn_conv *c, const kolo_dnn_rules *rules,
-                  const char *key, kolo_dnn_plan **out)
+static int choose(const kolo_kernel_request *r, const kolo_dnn_graph *g, const kolo_dnn_conv *c, const kolo_dnn_rules *rules, const char *key,
+                  kolo_dnn_plan **out)
 {
     kolo_backend *b = r->backend;
     const bool clock = !b->deterministic && !b->choices.given && kolo_cuda_of(b)->dnn;
@@ -227,8 +219,7 @@ static int choose(const kolo_kernel_request *r, const kolo_dnn_graph *g, const k
 }
 
 /* As chosen before, here or by rank 0. 1: nothing is known, or it is not to be had any more. */
-static int recall(const kolo_kernel_request *r, const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const char *key,
-                  kolo_dnn_plan **out)
+static int recall(const kolo_kernel_request *r, const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const char *key, kolo_dnn_plan **out)
 {
     kolo_dnn_choice choice;
     const char *known = r->backend->deterministic ? NULL : kolo_choices_find(&r->backend->choices, key);
@@ -279,15 +270,9 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout)
-{
-    return kolo_cuda_weight_layout(r, r->node->in[1], layout);
-}
+static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout) { return kolo_cuda_weight_layout(r, r->node->in[1], layout); }
 
-static int layout_weight(const kolo_kernel_request *r, kolo_layout *layout)
-{
-    return kolo_cuda_weight_layout(r, r->node->out[0], layout);
-}
+static int layout_weight(const kolo_kernel_request *r, kolo_layout *layout) { return kolo_cuda_weight_layout(r, r->node->out[0], layout); }
 
 const kolo_op_row kolo_cuda_conv = {layout_forward, prepare};
 const kolo_op_row kolo_cuda_conv_grad_data = {NULL, prepare};

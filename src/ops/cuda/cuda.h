@@ -20,8 +20,8 @@ extern "C" {
 
 typedef struct kolo_cuda {
     int device;
-    int processors;    /* multiprocessors */
-    int major, minor;  /* compute capability */
+    int processors;   /* multiprocessors */
+    int major, minor; /* compute capability */
     cudaStream_t stream[KOLO_LANES];
     cudnnHandle_t dnn;
     cudnnBackendDescriptor_t dnn_profile; /* where dnn is NULL, in tests: the GPU that plans are made for (dnn.h) */
@@ -42,10 +42,7 @@ typedef struct kolo_cuda {
 } kolo_cuda;
 
 static inline kolo_cuda *kolo_cuda_of(const kolo_backend *backend) { return (kolo_cuda *)backend->state; }
-static inline cudaStream_t kolo_cuda_stream(const kolo_kernel *kernel)
-{
-    return kolo_cuda_of(kernel->backend)->stream[KOLO_LANE_COMPUTE];
-}
+static inline cudaStream_t kolo_cuda_stream(const kolo_kernel *kernel) { return kolo_cuda_of(kernel->backend)->stream[KOLO_LANE_COMPUTE]; }
 
 /* A failed call: its words, the library's name for the error, file and line. Device errors are KOLO_ELAUNCH (exit 69), out of memory
  * KOLO_ECONFIG. All evaluate to 0 or the negative status; `return` or KOLO_TRY them. */
@@ -86,27 +83,25 @@ int kolo_cuda_ready(kolo_cuda *cuda);
 
 /* layout.c: the backend type's own entries. A weight's layout.opaque is one of these. */
 typedef struct kolo_cuda_weight {
-    int64_t out, in, height, width;  /* (O, I, KH, KW) */
-    int64_t out_stored, in_stored;   /* stored (out_stored, KH, KW, in_stored) */
+    int64_t out, in, height, width; /* (O, I, KH, KW) */
+    int64_t out_stored, in_stored;  /* stored (out_stored, KH, KW, in_stored) */
 } kolo_cuda_weight;
-int kolo_cuda_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout,
-                     kolo_layout *layout);
+int kolo_cuda_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
 /* Of a convolution's weight or its gradient; sets half too. request: the convolution or one of its gradients; layout: [graph->tensors].
  * With groups the channels of one group lie side by side, so the weight is stored (O, KH, KW, I/groups) without padding; the maps keep theirs at the
  * end of all channels. A layout that is there already (of another graph's parameter) stays. */
 int kolo_cuda_weight_layout(const kolo_kernel_request *request, int tensor, kolo_layout *layout);
 void kolo_cuda_weights_free(kolo_cuda *cuda); /* when the backend closes */
 int kolo_cuda_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
-int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from,
-                             void *to);
+int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to);
 /* vector.cu */
 int kolo_cuda_fold(kolo_backend *backend, float *sum, const float *part, int64_t count);
 int kolo_cuda_narrow(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);
 /* bias.cu: y (rows, stored) += bias (channels f32) in place; dbias[c] = sum over rows of dy, in a fixed order; rows = N * pixels */
 int kolo_cuda_bias_add(kolo_backend *backend, void *y, enum kolo_dtype dtype, const float *bias, int64_t rows, int64_t stored, int64_t channels);
 size_t kolo_cuda_bias_workspace(int64_t rows, int64_t stored);
-int kolo_cuda_bias_grad(kolo_backend *backend, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows, int64_t stored,
-                        int64_t channels, void *workspace);
+int kolo_cuda_bias_grad(kolo_backend *backend, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows, int64_t stored, int64_t channels,
+                        void *workspace);
 
 /* depthwise.cu: prepares a convolution of every channel with its own filter, or a gradient of it. 1: not one, or not for these kernels. */
 int kolo_cuda_depthwise(const kolo_kernel_request *request, kolo_kernel *kernel);

@@ -15,24 +15,16 @@ static int make(descriptor *d, cudnnBackendDescriptorType_t type)
     return KOLO_DNN(cudnnBackendCreateDescriptor(type, d));
 }
 
-static int set(descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
-               const void *values)
+static int set(descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n, const void *values)
 {
     return KOLO_DNN(cudnnBackendSetAttribute(d, name, type, n, values));
 }
 
-static int set_descriptor(descriptor d, cudnnBackendAttributeName_t name, descriptor value)
-{
-    return set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-}
+static int set_descriptor(descriptor d, cudnnBackendAttributeName_t name, descriptor value) { return set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value); }
 
-static int set_int64(descriptor d, cudnnBackendAttributeName_t name, int64_t n, const int64_t *values)
-{
-    return set(d, name, CUDNN_TYPE_INT64, n, values);
-}
+static int set_int64(descriptor d, cudnnBackendAttributeName_t name, int64_t n, const int64_t *values) { return set(d, name, CUDNN_TYPE_INT64, n, values); }
 
-static int get(descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t room,
-               int64_t *n, void *values)
+static int get(descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t room, int64_t *n, void *values)
 {
     return KOLO_DNN(cudnnBackendGetAttribute(d, name, type, room, n, values));
 }
@@ -49,8 +41,7 @@ int kolo_dnn_profile(descriptor *profile, const char *json)
 {
     int rc;
     KOLO_TRY_GOTO(rc, make(profile, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
-    KOLO_TRY_GOTO(
-        rc, set(*profile, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1, json));
+    KOLO_TRY_GOTO(rc, set(*profile, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1, json));
     KOLO_TRY_GOTO(rc, finalize(*profile));
     return 0;
 fail:
@@ -71,17 +62,14 @@ struct kolo_dnn_graph {
 /* A descriptor whose content depends on the GPU is told which one; negative: it has no such attribute. */
 static int set_gpu(const kolo_dnn_graph *g, descriptor d, int by_handle, int by_profile)
 {
-    if (g->handle)
-        return by_handle < 0 ? 0 : set(d, (cudnnBackendAttributeName_t)by_handle, CUDNN_TYPE_HANDLE, 1, &g->handle);
+    if (g->handle) return by_handle < 0 ? 0 : set(d, (cudnnBackendAttributeName_t)by_handle, CUDNN_TYPE_HANDLE, 1, &g->handle);
     return by_profile < 0 ? 0 : set_descriptor(d, (cudnnBackendAttributeName_t)by_profile, g->profile);
 }
 
 static int make_tensor(descriptor *out, int64_t uid, enum kolo_dtype dtype, const int64_t dim[4])
 {
     const int64_t stride[4] = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]}, align = 16;
-    const cudnnDataType_t type = dtype == KOLO_BF16  ? CUDNN_DATA_BFLOAT16
-                                 : dtype == KOLO_F16 ? CUDNN_DATA_HALF
-                                                     : CUDNN_DATA_FLOAT;
+    const cudnnDataType_t type = dtype == KOLO_BF16 ? CUDNN_DATA_BFLOAT16 : dtype == KOLO_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
     KOLO_TRY(make(out, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
     KOLO_TRY(set(*out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
     KOLO_TRY(set_int64(*out, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, dim));
@@ -112,24 +100,18 @@ static int make_operation(kolo_dnn_graph *g, enum kolo_dnn_pass pass)
     static const struct {
         cudnnBackendDescriptorType_t type;
         cudnnBackendAttributeName_t alpha, beta, convolution, x, w, y;
-    } table[] = {
-        [KOLO_DNN_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
-        [KOLO_DNN_DATA] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
-        [KOLO_DNN_WEIGHT] = {
-            CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
+    } table[] = {[KOLO_DNN_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+                 [KOLO_DNN_DATA] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+                 [KOLO_DNN_WEIGHT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
     const float one = 1, zero = 0;
     KOLO_TRY(make(&g->operation, table[pass].type));
     KOLO_TRY(set(g->operation, table[pass].alpha, CUDNN_TYPE_FLOAT, 1, &one));
@@ -183,8 +165,7 @@ void kolo_dnn_choice_write(const kolo_dnn_choice *c, char text[KOLO_DNN_TEXT])
 {
     int n = snprintf(text, KOLO_DNN_TEXT, "%lld", (long long)c->engine);
     for (int i = 0; i < c->knobs && n < KOLO_DNN_TEXT; i++)
-        n += snprintf(text + n, (size_t)(KOLO_DNN_TEXT - n), " %d:%lld", (int)c->knob[i].type,
-                      (long long)c->knob[i].value);
+        n += snprintf(text + n, (size_t)(KOLO_DNN_TEXT - n), " %d:%lld", (int)c->knob[i].type, (long long)c->knob[i].value);
 }
 
 bool kolo_dnn_choice_read(kolo_dnn_choice *c, const char *text)
@@ -205,8 +186,7 @@ bool kolo_dnn_choice_read(kolo_dnn_choice *c, const char *text)
 static bool choice_same(const kolo_dnn_choice *a, const kolo_dnn_choice *b)
 {
     bool same = a->engine == b->engine && a->knobs == b->knobs;
-    for (int i = 0; same && i < a->knobs; i++)
-        same = a->knob[i].type == b->knob[i].type && a->knob[i].value == b->knob[i].value;
+    for (int i = 0; same && i < a->knobs; i++) same = a->knob[i].type == b->knob[i].type && a->knob[i].value == b->knob[i].value;
     return same;
 }
 
@@ -264,8 +244,7 @@ static int add_results(descriptor heuristic, proposals *p)
     if (!config) return KOLO_ECONFIG;
     int rc = 0;
     for (int64_t i = 0; i < most && rc >= 0; i++) rc = make(&config[i], CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (rc >= 0 && most)
-        rc = get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &n, config);
+    if (rc >= 0 && most) rc = get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &n, config);
     for (int64_t i = 0; i < n && rc >= 0; i++) rc = add_proposal(p, config[i]);
     for (int64_t i = 0; i < most; i++) destroy(&config[i]);
     free(config);
@@ -304,8 +283,7 @@ int kolo_dnn_proposals(const kolo_dnn_graph *graph, kolo_dnn_choice **list, int6
 /* ---- plans ------------------------------------------------------------------------------------------------------ */
 
 /* Notes of an engine as bits. Those that this header does not know yet are left out: a rule cannot name them. */
-static int read_notes(descriptor engine, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                      uint32_t *bits)
+static int read_notes(descriptor engine, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, uint32_t *bits)
 {
     int note[32]; /* cuDNN's enumerations are ints */
     int64_t n = 0;
@@ -342,8 +320,7 @@ static int make_config(kolo_dnn_plan *p)
     int rc = make(&p->config, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (rc >= 0) rc = set_descriptor(p->config, CUDNN_ATTR_ENGINECFG_ENGINE, p->engine);
     for (int i = 0; i < c->knobs && rc >= 0; i++) rc = make_knob(&knob[i], c->knob[i].type, c->knob[i].value);
-    if (rc >= 0 && c->knobs)
-        rc = set(p->config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, c->knobs, knob);
+    if (rc >= 0 && c->knobs) rc = set(p->config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, c->knobs, knob);
     if (rc >= 0) rc = finalize(p->config);
     for (int i = 0; i < c->knobs; i++) destroy(&knob[i]);
     return rc;
@@ -354,8 +331,8 @@ static int check_rules(const kolo_dnn_plan *p, const kolo_dnn_rules *rules)
 {
     uint32_t notes = p->notes & rules->notes, behaviours = p->behaviours & rules->behaviours;
     if (!notes && !behaviours && p->workspace <= rules->workspace) return 0;
-    kolo_fail(KOLO_ECONFIG, "cuDNN's engine %lld is not wanted here: notes 0x%x, behaviours 0x%x, workspace %zu bytes",
-              (long long)p->choice.engine, notes, behaviours, p->workspace);
+    kolo_fail(KOLO_ECONFIG, "cuDNN's engine %lld is not wanted here: notes 0x%x, behaviours 0x%x, workspace %zu bytes", (long long)p->choice.engine, notes,
+              behaviours, p->workspace);
     return 1;
 }
 
@@ -374,8 +351,7 @@ static int make_plan(const kolo_dnn_graph *g, kolo_dnn_plan *p, const kolo_dnn_r
     return check_rules(p, rules);
 }
 
-int kolo_dnn_plan_create(kolo_dnn_plan **out, const kolo_dnn_graph *graph, const kolo_dnn_choice *choice,
-                         const kolo_dnn_rules *rules)
+int kolo_dnn_plan_create(kolo_dnn_plan **out, const kolo_dnn_graph *graph, const kolo_dnn_choice *choice, const kolo_dnn_rules *rules)
 {
     kolo_dnn_plan *p = *out = kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;
@@ -426,8 +402,8 @@ void kolo_dnn_plan_name(const kolo_dnn_plan *p, char *text, size_t size)
     } note[] = {{1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "tensor cores"},
                 {1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "rounds inputs"},
                 {1u << CUDNN_NUMERICAL_NOTE_FFT, "FFT"},
-                {1u << CUDNN_NUMERICAL_NOTE_WINOGRAD | 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
-                     1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6 | 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13,
+                {1u << CUDNN_NUMERICAL_NOTE_WINOGRAD | 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 | 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6 |
+                     1u << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13,
                  "Winograd"},
                 {1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, "not deterministic"}};
     char choice[KOLO_DNN_TEXT];

@@ -69,8 +69,7 @@ typedef struct kolo_dnn_plan {
 } kolo_dnn_plan;
 
 /* 0; 1: not with this library, GPU and shape, or against the rules (the error text says why); negative: an error. */
-int kolo_dnn_plan_create(kolo_dnn_plan **plan, const kolo_dnn_graph *graph, const kolo_dnn_choice *choice,
-                         const kolo_dnn_rules *rules);
+int kolo_dnn_plan_create(kolo_dnn_plan **plan, const kolo_dnn_graph *graph, const kolo_dnn_choice *choice, const kolo_dnn_rules *rules);
 void kolo_dnn_plan_destroy(kolo_dnn_plan **plan);
 /* Enqueues it on the handle's stream. The pass reads two of x, w and y and writes the third. */
 int kolo_dnn_plan_run(const kolo_dnn_plan *plan, void *x, void *w, void *y, void *workspace);

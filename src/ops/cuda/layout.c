@@ -9,17 +9,15 @@
 /* ---- activations --------------------------------------------------------------------------------------------------- */
 
 /* All maps of a graph are padded by the graph's type, a max-pool's index (u8) too, so that it and its y have one geometry. */
-int kolo_cuda_blocks(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout,
-                     kolo_layout *layout)
+int kolo_cuda_blocks(kolo_backend *backend, const kolo_graph *g, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout)
 {
     (void)backend;
     (void)like_layout;
     if (like && like->dtype != g->dtype) /* their parameters could not have one layout */
-        return kolo_fail(KOLO_EINTERNAL, "graph %s computes in %s, but %s, whose parameters it shares, in %s", g->name,
-                         kolo_dtype_name(g->dtype), like->name, kolo_dtype_name(like->dtype));
+        return kolo_fail(KOLO_EINTERNAL, "graph %s computes in %s, but %s, whose parameters it shares, in %s", g->name, kolo_dtype_name(g->dtype), like->name,
+                         kolo_dtype_name(like->dtype));
     for (int64_t t = 0; t < g->tensors; t++)
-        if (kolo_tensor_is_map(&g->tensor[t]))
-            layout[t] = kolo_layout_blocked(&g->tensor[t], kolo_cuda_padded(g->tensor[t].dim[1], g->dtype));
+        if (kolo_tensor_is_map(&g->tensor[t])) layout[t] = kolo_layout_blocked(&g->tensor[t], kolo_cuda_padded(g->tensor[t].dim[1], g->dtype));
     return 0;
 }
 
@@ -37,15 +35,9 @@ kolo_cuda_view kolo_cuda_view_of(const kolo_tensor *t, const kolo_layout *layout
     return v;
 }
 
-kolo_cuda_view kolo_cuda_view_in(const kolo_kernel_request *r, int i)
-{
-    return kolo_cuda_view_of(kolo_request_in(r, i), &r->layout[r->node->in[i]]);
-}
+kolo_cuda_view kolo_cuda_view_in(const kolo_kernel_request *r, int i) { return kolo_cuda_view_of(kolo_request_in(r, i), &r->layout[r->node->in[i]]); }
 
-kolo_cuda_view kolo_cuda_view_out(const kolo_kernel_request *r, int i)
-{
-    return kolo_cuda_view_of(kolo_request_out(r, i), &r->layout[r->node->out[i]]);
-}
+kolo_cuda_view kolo_cuda_view_out(const kolo_kernel_request *r, int i) { return kolo_cuda_view_of(kolo_request_out(r, i), &r->layout[r->node->out[i]]); }
 
 /* ---- weights of convolutions and of linear layers over maps --------------------------------------------------------------------------------------- */
 
@@ -79,15 +71,11 @@ static uint64_t weight_hash(const kolo_cuda_weight *w)
     const int64_t number[] = {w->out, w->in, w->height, w->width, w->out_stored, w->in_stored};
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
-        for (int shift = 0; shift < 64; shift += 8)
-            hash = (hash ^ ((uint64_t)number[i] >> shift & 0xFF)) * UINT64_C(0x100000001b3);
+        for (int shift = 0; shift < 64; shift += 8) hash = (hash ^ ((uint64_t)number[i] >> shift & 0xFF)) * UINT64_C(0x100000001b3);
     return hash;
 }
 
-static size_t weight_bytes(const kolo_cuda_weight *w)
-{
-    return (size_t)(w->out_stored * w->height * w->width * w->in_stored) * sizeof(float);
-}
+static size_t weight_bytes(const kolo_cuda_weight *w) { return (size_t)(w->out_stored * w->height * w->width * w->in_stored) * sizeof(float); }
 
 int kolo_cuda_weight_layout(const kolo_kernel_request *r, int tensor, kolo_layout *layout)
 {
@@ -103,11 +91,7 @@ int kolo_cuda_weight_layout(const kolo_kernel_request *r, int tensor, kolo_layou
         w.in_stored = grouped ? w.in : kolo_cuda_padded(w.in, dtype);
         const kolo_cuda_weight *shared;
         KOLO_TRY(weight_find(kolo_cuda_of(r->backend), &w, &shared));
-        layout[param] = (kolo_layout){.block = 1,
-                                      .opaque = shared,
-                                      .hash = weight_hash(&w),
-                                      .bytes = weight_bytes(&w),
-                                      .half = dtype != KOLO_F32};
+        layout[param] = (kolo_layout){.block = 1, .opaque = shared, .hash = weight_hash(&w), .bytes = weight_bytes(&w), .half = dtype != KOLO_F32};
     }
     layout[tensor] = layout[param];
     return 0;
@@ -137,21 +121,18 @@ static int order_of(const kolo_tensor *t, const kolo_layout *layout, order *o)
     return 0;
 }
 
-int kolo_cuda_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from,
-                           float *to)
+int kolo_cuda_to_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const void *from, float *to)
 {
     (void)b;
     order o;
     KOLO_TRY(order_of(t, layout, &o));
     for (int64_t n = 0; n < o.rows; n++)
         for (int64_t c = 0; c < o.channels; c++)
-            for (int64_t i = 0; i < o.pixels; i++)
-                *to++ = kolo_number_read(from, (n * o.pixels + i) * o.stored + c, t->dtype);
+            for (int64_t i = 0; i < o.pixels; i++) *to++ = kolo_number_read(from, (n * o.pixels + i) * o.stored + c, t->dtype);
     return 0;
 }
 
-int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const float *from,
-                             void *to)
+int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_layout *layout, const float *from, void *to)
 {
     (void)b;
     order o;
@@ -159,7 +140,6 @@ int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *t, const kolo_l
     memset(to, 0, layout->bytes);
     for (int64_t n = 0; n < o.rows; n++)
         for (int64_t c = 0; c < o.channels; c++)
-            for (int64_t i = 0; i < o.pixels; i++)
-                kolo_number_write(to, (n * o.pixels + i) * o.stored + c, t->dtype, *from++);
+            for (int64_t i = 0; i < o.pixels; i++) kolo_number_write(to, (n * o.pixels + i) * o.stored + c, t->dtype, *from++);
     return 0;
 }

@@ -39,8 +39,7 @@ static void describe(const kolo_kernel_request *r, linear *l)
                                         : n->op == KOLO_OP_linear_grad_data ? KOLO_PRODUCT_DATA
                                                                             : KOLO_PRODUCT_WEIGHT;
     memcpy(l->at, pass == KOLO_PRODUCT_FORWARD ? forward : pass == KOLO_PRODUCT_DATA ? data : weight, sizeof l->at);
-    const kolo_cuda_view a = kolo_cuda_view_in(r, 0),
-                         b = pass == KOLO_PRODUCT_WEIGHT ? kolo_cuda_view_in(r, 1) : kolo_cuda_view_out(r, 0);
+    const kolo_cuda_view a = kolo_cuda_view_in(r, 0), b = pass == KOLO_PRODUCT_WEIGHT ? kolo_cuda_view_in(r, 1) : kolo_cuda_view_out(r, 0);
     const kolo_cuda_view *x = pass == KOLO_PRODUCT_DATA ? &b : &a, *y = pass == KOLO_PRODUCT_DATA ? &a : &b;
     l->product = (kolo_product){.pass = pass,
                                 .rows = y->rows * y->pixels,
@@ -70,17 +69,13 @@ static int layout_of(const kolo_kernel_request *r, int weight, kolo_layout *layo
     const kolo_tensor *x = kolo_request_in(r, 0), *w = weight < 0 ? NULL : &r->graph->tensor[weight];
     if (!w) return 0;
     const enum kolo_dtype dtype = r->graph->dtype;
-    if (x->rank == 4 &&
-        (kolo_cuda_padded(w->dim[0], dtype) != w->dim[0] || kolo_cuda_padded(w->dim[1], dtype) != w->dim[1]))
+    if (x->rank == 4 && (kolo_cuda_padded(w->dim[0], dtype) != w->dim[0] || kolo_cuda_padded(w->dim[1], dtype) != w->dim[1]))
         return kolo_cuda_weight_layout(r, weight, layout);
     layout[weight].half = dtype != KOLO_F32;
     return 0;
 }
 
-static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout)
-{
-    return layout_of(r, r->node->in[1], layout);
-}
+static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout) { return layout_of(r, r->node->in[1], layout); }
 static int layout_weight(const kolo_kernel_request *r, kolo_layout *layout)
 {
     const int dw = r->node->out[0];

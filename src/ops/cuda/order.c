@@ -98,8 +98,7 @@ static int pin(kolo_backend *b, void *host, size_t bytes)
     struct kolo_cuda_pin *known = find_pin(c, host);
     if (!bytes) return 0;
     if (known) {
-        if ((char *)host + bytes > known->begin + known->bytes)
-            return kolo_fail(KOLO_EINTERNAL, "host memory of %zu bytes is page-locked in part only", bytes);
+        if ((char *)host + bytes > known->begin + known->bytes) return kolo_fail(KOLO_EINTERNAL, "host memory of %zu bytes is page-locked in part only", bytes);
         known->count++;
         return 0;
     }
@@ -151,14 +150,8 @@ static int copy_now(kolo_backend *b, void *to, const void *from, size_t bytes)
     return KOLO_CUDA(cudaStreamSynchronize(stream_of(b, KOLO_LANE_COMPUTE)));
 }
 
-static int read_memory(kolo_backend *b, void *host, const void *from, size_t bytes)
-{
-    return copy_now(b, host, from, bytes);
-}
-static int write_memory(kolo_backend *b, void *to, const void *host, size_t bytes)
-{
-    return copy_now(b, to, host, bytes);
-}
+static int read_memory(kolo_backend *b, void *host, const void *from, size_t bytes) { return copy_now(b, host, from, bytes); }
+static int write_memory(kolo_backend *b, void *to, const void *host, size_t bytes) { return copy_now(b, to, host, bytes); }
 
 /* ---- events ----------------------------------------------------------------------------------------------------- */
 
@@ -225,8 +218,7 @@ static int event_after(kolo_backend *b, void *event, enum kolo_lane lane)
     cudaStream_t s = stream_of(b, lane);
     bool captured;
     kolo_cuda_enter(b);
-    if (c->capturing && e->capture == c->captures)
-        return KOLO_CUDA(cudaStreamWaitEvent(s, e->inside, cudaEventWaitDefault));
+    if (c->capturing && e->capture == c->captures) return KOLO_CUDA(cudaStreamWaitEvent(s, e->inside, cudaEventWaitDefault));
     KOLO_TRY(lane_captured(b, lane, &captured));
     return KOLO_CUDA(cudaStreamWaitEvent(s, e->outside, captured ? cudaEventWaitExternal : cudaEventWaitDefault));
 }
@@ -236,8 +228,7 @@ static int event_done(void *event)
     cuda_event *e = event;
     kolo_cuda_enter(e->backend);
     cudaError_t rc = cudaEventQuery(e->outside);
-    if (rc != cudaErrorNotReady)
-        return rc == cudaSuccess ? 1 : kolo_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
+    if (rc != cudaErrorNotReady) return rc == cudaSuccess ? 1 : kolo_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
     cudaGetLastError(); /* not a failure */
     return 0;
 }
@@ -245,9 +236,7 @@ static int event_done(void *event)
 static double event_seconds(void *from, void *to)
 {
     float ms;
-    return cudaEventElapsedTime(&ms, ((cuda_event *)from)->outside, ((cuda_event *)to)->outside) == cudaSuccess
-               ? (double)ms * 1e-3
-               : NAN;
+    return cudaEventElapsedTime(&ms, ((cuda_event *)from)->outside, ((cuda_event *)to)->outside) == cudaSuccess ? (double)ms * 1e-3 : NAN;
 }
 
 /* ---- replay ----------------------------------------------------------------------------------------------------- */

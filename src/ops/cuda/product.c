@@ -38,15 +38,13 @@ static int set(const kolo_product *p, cublasLtMatmulDescAttributes_t name, const
     return KOLO_BLAS(cublasLtMatmulDescSetAttribute(p->product, name, value, size));
 }
 
-static int multiply(const kolo_product *p, const cublasLtMatmulAlgo_t *algorithm, void *const *part, void *workspace,
-                    size_t bytes, cudaStream_t stream)
+static int multiply(const kolo_product *p, const cublasLtMatmulAlgo_t *algorithm, void *const *part, void *workspace, size_t bytes, cudaStream_t stream)
 {
     const float one = 1, zero = 0;
     const int a = products[p->pass].a, b = products[p->pass].b, d = products[p->pass].d;
     if (p->fused) KOLO_TRY(set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &part[BIAS], sizeof part[BIAS]));
-    cublasStatus_t rc =
-        cublasLtMatmul(p->handle, p->product, &one, part[a], p->matrix[a], part[b], p->matrix[b], &zero, part[d],
-                       p->matrix[d], part[d], p->matrix[d], algorithm, workspace, bytes, stream);
+    cublasStatus_t rc = cublasLtMatmul(p->handle, p->product, &one, part[a], p->matrix[a], part[b], p->matrix[b], &zero, part[d], p->matrix[d], part[d],
+                                       p->matrix[d], algorithm, workspace, bytes, stream);
     return kolo_cuda_blas_check(rc, "cublasLtMatmul", __FILE__, __LINE__);
 }
 
@@ -54,17 +52,13 @@ int kolo_product_run(const kolo_product *p, kolo_backend *b, void *const part[KO
 {
     KOLO_TRY(multiply(p, &p->algorithm, part, workspace, p->workspace, kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE]));
     if (!part[BIAS] || p->fused) return 0;
-    if (p->pass == KOLO_PRODUCT_FORWARD)
-        return kolo_cuda_bias_add(b, part[Y], p->dtype, part[BIAS], p->rows, p->out, p->biases);
+    if (p->pass == KOLO_PRODUCT_FORWARD) return kolo_cuda_bias_add(b, part[Y], p->dtype, part[BIAS], p->rows, p->out, p->biases);
     return kolo_cuda_bias_grad(b, part[BIAS], part[Y], p->dtype, p->rows, p->out, p->biases, workspace);
 }
 
 /* ---- what is asked ---------------------------------------------------------------------------------------------- */
 
-static enum kolo_dtype dtype_of(const kolo_product *p, int matrix)
-{
-    return matrix == W && p->pass == KOLO_PRODUCT_WEIGHT ? KOLO_F32 : p->dtype;
-}
+static enum kolo_dtype dtype_of(const kolo_product *p, int matrix) { return matrix == W && p->pass == KOLO_PRODUCT_WEIGHT ? KOLO_F32 : p->dtype; }
 
 static int make_matrices(kolo_product *p)
 {
@@ -72,8 +66,7 @@ static int make_matrices(kolo_product *p)
     for (int i = 0; i < 3; i++) {
         const enum kolo_dtype dtype = dtype_of(p, i);
         const cudaDataType_t type = dtype == KOLO_BF16 ? CUDA_R_16BF : dtype == KOLO_F16 ? CUDA_R_16F : CUDA_R_32F;
-        KOLO_TRY(KOLO_BLAS(
-            cublasLtMatrixLayoutCreate(&p->matrix[i], type, (uint64_t)width[i], (uint64_t)height[i], width[i])));
+        KOLO_TRY(KOLO_BLAS(cublasLtMatrixLayoutCreate(&p->matrix[i], type, (uint64_t)width[i], (uint64_t)height[i], width[i])));
     }
     return 0;
 }
@@ -84,8 +77,7 @@ static int make_product(kolo_product *p)
     const cublasOperation_t a = op[products[p->pass].transpose_a], b = op[products[p->pass].transpose_b];
     const cublasLtEpilogue_t epilogue = p->fused ? products[p->pass].bias : CUBLASLT_EPILOGUE_DEFAULT;
     const void *aligned = (void *)(uintptr_t)KOLO_ALIGN; /* the heuristic takes the alignment from the address */
-    KOLO_TRY(KOLO_BLAS(cublasLtMatmulDescCreate(
-        &p->product, p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F)));
+    KOLO_TRY(KOLO_BLAS(cublasLtMatmulDescCreate(&p->product, p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F)));
     KOLO_TRY(set(p, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
     KOLO_TRY(set(p, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
     KOLO_TRY(set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
@@ -94,19 +86,16 @@ static int make_product(kolo_product *p)
 
 static int make_preference(const kolo_product *p, cublasLtMatmulPreference_t *out)
 {
-    static const cublasLtMatmulPreferenceAttributes_t alignment[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    static const cublasLtMatmulPreferenceAttributes_t alignment[] = {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                                                     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint64_t workspace = workspace_most;
     const uint32_t align = 16; /* the 16-bit copy of a tensor that starts on KOLO_ALIGN is aligned to half of that */
     const uint32_t exact = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const uint32_t schemes = p->exact ? exact : CUBLASLT_REDUCTION_SCHEME_MASK;
     *out = NULL;
     KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceCreate(out)));
-    KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                            sizeof workspace)));
-    KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
-                                                            sizeof schemes)));
+    KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace)));
+    KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes)));
     for (size_t i = 0; i < sizeof alignment / sizeof *alignment; i++)
         KOLO_TRY(KOLO_BLAS(cublasLtMatmulPreferenceSetAttribute(*out, alignment[i], &align, sizeof align)));
     return 0;
@@ -115,9 +104,8 @@ static int make_preference(const kolo_product *p, cublasLtMatmulPreference_t *ou
 static char *key_of(const kolo_product *p)
 {
     static const char *const pass[] = {"linear", "linear_grad_data", "linear_grad_weight"};
-    return kolo_format("%s %s%s n %ld f %ld o %ld%s%s", pass[p->pass], kolo_dtype_name(p->dtype),
-                       p->tf32 ? " tf32" : "", (long)p->rows, (long)p->in, (long)p->out, p->biases ? " bias" : "",
-                       p->exact ? " exact" : "");
+    return kolo_format("%s %s%s n %ld f %ld o %ld%s%s", pass[p->pass], kolo_dtype_name(p->dtype), p->tf32 ? " tf32" : "", (long)p->rows, (long)p->in,
+                       (long)p->out, p->biases ? " bias" : "", p->exact ? " exact" : "");
 }
 
 /* ---- which algorithm -------------------------------------------------------------------------------------------- */
@@ -155,8 +143,7 @@ static int propose(kolo_product *p, cublasLtMatmulHeuristicResult_t *result, int
     int rc = make_preference(p, &preference);
     if (rc >= 0) {
         cublasStatus_t answer =
-            cublasLtMatmulAlgoGetHeuristic(p->handle, p->product, p->matrix[a], p->matrix[b], p->matrix[d],
-                                           p->matrix[d], preference, most, result, count);
+            cublasLtMatmulAlgoGetHeuristic(p->handle, p->product, p->matrix[a], p->matrix[b], p->matrix[d], p->matrix[d], preference, most, result, count);
         if (answer == CUBLAS_STATUS_NOT_SUPPORTED) *count = 0;
         else rc = kolo_cuda_blas_check(answer, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
     }
@@ -174,8 +161,8 @@ static int propose_any(kolo_product *p, cublasLtMatmulHeuristicResult_t *result,
         KOLO_TRY(propose(p, result, most, count));
     }
     if (*count) return 0;
-    return kolo_fail(KOLO_ECONFIG, "cuBLASLt %zu has no algorithm for a linear layer of %ld x %ld to %ld in %s",
-                     cublasLtGetVersion(), (long)p->rows, (long)p->in, (long)p->out, kolo_dtype_name(p->dtype));
+    return kolo_fail(KOLO_ECONFIG, "cuBLASLt %zu has no algorithm for a linear layer of %ld x %ld to %ld in %s", cublasLtGetVersion(), (long)p->rows,
+                     (long)p->in, (long)p->out, kolo_dtype_name(p->dtype));
 }
 
 typedef struct timed {
@@ -204,8 +191,7 @@ static int open_trial(kolo_backend *b, kolo_product *p, timed *t)
 }
 
 /* The fastest; one that refuses to run is passed over. Without memory for a trial: the first. */
-static int fastest(kolo_backend *b, kolo_product *p, const cublasLtMatmulHeuristicResult_t *result, int count,
-                   int *best)
+static int fastest(kolo_backend *b, kolo_product *p, const cublasLtMatmulHeuristicResult_t *result, int count, int *best)
 {
     timed t;
     double least = 0;
@@ -237,8 +223,7 @@ static int check_known(kolo_product *p, const char *known)
     cublasLtMatmulHeuristicResult_t result;
     cublasLtMatmulAlgo_t algorithm;
     if (!algorithm_read(&algorithm, known) ||
-        cublasLtMatmulAlgoCheck(p->handle, p->product, p->matrix[a], p->matrix[b], p->matrix[d], p->matrix[d],
-                                &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
+        cublasLtMatmulAlgoCheck(p->handle, p->product, p->matrix[a], p->matrix[b], p->matrix[d], p->matrix[d], &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
         result.workspaceSize > workspace_most)
         return 1;
     p->algorithm = algorithm;
@@ -290,7 +275,6 @@ int kolo_product_open(kolo_product *p, kolo_backend *b)
 
 void kolo_product_name(const kolo_product *p, char *text, size_t size)
 {
-    snprintf(text, size, "cuBLASLt %d tile %d stages %d split %d%s%s", setting(p, CUBLASLT_ALGO_CONFIG_ID),
-             setting(p, CUBLASLT_ALGO_CONFIG_TILE_ID), setting(p, CUBLASLT_ALGO_CONFIG_STAGES_ID),
-             setting(p, CUBLASLT_ALGO_CONFIG_SPLITK_NUM), p->tf32 ? ", TF32" : "", p->fused ? ", with bias" : "");
+    snprintf(text, size, "cuBLASLt %d tile %d stages %d split %d%s%s", setting(p, CUBLASLT_ALGO_CONFIG_ID), setting(p, CUBLASLT_ALGO_CONFIG_TILE_ID),
+             setting(p, CUBLASLT_ALGO_CONFIG_STAGES_ID), setting(p, CUBLASLT_ALGO_CONFIG_SPLITK_NUM), p->tf32 ? ", TF32" : "", p->fused ? ", with bias" : "");
 }

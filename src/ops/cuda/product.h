@@ -15,8 +15,7 @@ typedef struct kolo_product {
     enum kolo_dtype dtype;         /* of x and y, and of w as it is read */
     /* chosen */
     size_t workspace;
-    bool tf32, exact,
-        fused; /* exact: no partial sum in less than f32, and no order that could change; fused: the bias too */
+    bool tf32, exact, fused; /* exact: no partial sum in less than f32, and no order that could change; fused: the bias too */
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t matrix[3]; /* X, W, Y */
@@ -27,8 +26,7 @@ typedef struct kolo_product {
 int kolo_product_open(kolo_product *product, kolo_backend *backend);
 void kolo_product_close(kolo_product *product);
 /* Enqueues it. part: X, W, Y, BIAS; of these the pass writes one, WEIGHT the bias' gradient too (NULL: none). */
-int kolo_product_run(const kolo_product *product, kolo_backend *backend, void *const part[KOLO_PRODUCT_PARTS],
-                     void *workspace);
+int kolo_product_run(const kolo_product *product, kolo_backend *backend, void *const part[KOLO_PRODUCT_PARTS], void *workspace);
 void kolo_product_name(const kolo_product *product, char *text, size_t size);
 
 #endif
