@@ -28,7 +28,8 @@ int exec_await(kolo_exec *e, kolo_event *event)
     for (;;) {
         double left = end - kolo_time();
         int rc = kolo_event_wait(event, left < slice ? left : slice);
-        if (rc >= 0 || kolo_event_done(event) != 0) return rc;
+        if (rc >= 0) return rc;
+        if ((rc = kolo_event_done(event)) != 0) return rc < 0 ? rc : 0; /* it may have come just behind the slice */
         KOLO_TRY(comm_status(e)); /* a peer that is gone is the better reason */
         if (left >= slice) continue;
         rc = kolo_fail(KOLO_ELAUNCH, "the GPU has not finished within comm_timeout=%g s", e->options->comm_timeout);
