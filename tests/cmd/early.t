@@ -17,15 +17,17 @@ ok $? "before an algorithm is timed, too"
 
 # a fifo that nobody writes to stands for whatever takes long before the first step
 mkfifo "$ROOM/slow.yaml"
-early() { # SIGNAL: of a train that has begun and waits for its recipe; its status
-    kolo train "$ROOM/slow.yaml" data="$ROOM/data/train" val=none run="$ROOM/$1" > "$ROOM/$1.log" 2>&1 &
+early() { # SIGNAL: of a train that has begun and reads its recipe; its status
+    exec 3<> "$ROOM/slow.yaml" # so that neither side waits for the other to open it
+    kolo train "$ROOM/slow.yaml" data="$ROOM/data/train" val=none run="$ROOM/$1" > "$ROOM/$1.log" 2>&1 3>&- &
     local pid=$! i
-    for ((i = 0; i < 200; i++)); do # it catches the signal, and this is no shell
-        [ $((0x$(sed -n 's/^SigCgt:\t//p' "/proc/$pid/status" 2> /dev/null || echo 0) >> 9 & 1)) = 1 ] && ! grep -q bash "/proc/$pid/comm" && break
+    for ((i = 0; i < 400; i++)); do
+        [ -n "$(find "/proc/$pid/fd" -lname "$ROOM/slow.yaml" 2> /dev/null)" ] && break
         sleep 0.05
     done
     kill -"$1" "$pid"
-    [ "$1" = USR1 ] && sleep 0.1 && printf 'model: mlp\nsize: 8\nsteps: 50\nbatch: 16\nthreads: 1\ndeterministic: true\n' > "$ROOM/slow.yaml"
+    [ "$1" = USR1 ] && printf 'model: mlp\nsize: 8\nsteps: 50\nbatch: 16\nthreads: 1\ndeterministic: true\n' >&3
+    exec 3>&-
     wait "$pid"
 }
 for signal in INT TERM; do
