@@ -35,3 +35,4 @@ $(BUILD)/lib/libkolo_pmpi.so: $(BUILD)/pmpi.map $(PMPI_OBJECTS) $(call room_obje
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(KOLO_LDFLAGS) -Wl,--version-script=$(BUILD)/pmpi.map -Wl,--no-undefined -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(COMM_LIBS)
+-include $(wildcard $(PMPI_OBJECTS:.o=.d) $(BUILD)/tests/driver/cuda.d)
