@@ -217,19 +217,7 @@ static int open_comm(bench *b)
     KOLO_TRY(kolo_launch_bind(s->launch, (int)o->threads, o->bind != KOLO_bind_none));
     backend.device = s->device_index;
     if (s->cuda) KOLO_TRY(kolo_backend_create(&s->backend, "cuda", &backend));
-    const kolo_comm_device device = {.compute = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMPUTE) : NULL,
-                                     .comm = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMM) : NULL,
-                                     .uuid = s->device.uuid,
-                                     .deterministic = o->deterministic,
-                                     .reducer = o->reducer};
-    kolo_comm_config config = {.arena_bytes = (size_t)b->max,
-                               .canonical = o->reduce == KOLO_reduce_canonical,
-                               .timeout = o->comm_timeout,
-                               .patience = o->comm_patience,
-                               .algorithm = o->comm_algorithm,
-                               .table = o->comm_table,
-                               .spin = -1};
-    KOLO_TRY(kolo_comm_create_on(&s->comm, s->launch, &config, s->cuda ? &device : NULL));
+    KOLO_TRY(session_open_comm(s, s->launch, (size_t)b->max));
     for (int i = 0; i < SIZES && size_at(b, i) <= b->max; i++) KOLO_TRY(kolo_comm_bucket(s->comm, 0, size_at(b, i) / (int64_t)sizeof(float)));
     b->host = kolo_alloc((size_t)b->max);
     KOLO_TRY(kolo_comm_commit(s->comm));

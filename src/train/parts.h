@@ -7,6 +7,8 @@
 
 /* device.c: fills cuda, device, device_index, gpu_ranks; refuses what the device cannot compute. Collective. */
 int session_choose_device(kolo_session *session);
+/* Makes session->comm of `launch`'s ranks, as the options say. Collective over them. */
+int session_open_comm(kolo_session *session, kolo_launch *launch, size_t arena_bytes);
 enum kolo_dtype session_dtype(const kolo_session *session); /* of activations */
 const char *session_precision(const kolo_session *session);
 int session_check_memory(kolo_session *session); /* before any arena is allocated */

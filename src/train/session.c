@@ -94,25 +94,31 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     return 0;
 }
 
-static int make_executors(kolo_session *s)
+int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes)
 {
     const kolo_options *o = s->options;
-    const kolo_comm_device device = {.compute = kolo_backend_stream(s->backend, KOLO_LANE_COMPUTE),
-                                     .comm = kolo_backend_stream(s->backend, KOLO_LANE_COMM),
+    const kolo_comm_device device = {.compute = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMPUTE) : NULL,
+                                     .comm = s->cuda ? kolo_backend_stream(s->backend, KOLO_LANE_COMM) : NULL,
                                      .uuid = s->device.uuid,
                                      .deterministic = o->deterministic,
                                      .reducer = o->reducer,
                                      .host = kolo_is_adasum(o)};
-    kolo_comm_config config = {.arena_bytes = s->plan->arena_bytes[KOLO_ARENA_GRADIENT],
-                               .canonical = o->reduce == KOLO_reduce_canonical,
-                               .timeout = o->comm_timeout,
-                               .patience = o->comm_patience,
-                               .algorithm = o->comm_algorithm,
-                               .table = o->comm_table,
-                               .spin = -1};
+    const kolo_comm_config config = {.arena_bytes = arena_bytes,
+                                     .canonical = o->reduce == KOLO_reduce_canonical,
+                                     .timeout = o->comm_timeout,
+                                     .patience = o->comm_patience,
+                                     .algorithm = o->comm_algorithm,
+                                     .table = o->comm_table,
+                                     .spin = -1};
+    return kolo_comm_create_on(&s->comm, launch, &config, s->cuda ? &device : NULL);
+}
+
+static int make_executors(kolo_session *s)
+{
+    const kolo_options *o = s->options;
     bool flat = o->compression != KOLO_compression_none && o->compression_within;
     if (flat) KOLO_TRY(kolo_compression_flat(s->launch, &s->flat));
-    KOLO_TRY(kolo_comm_create_on(&s->comm, flat ? &s->flat : s->launch, &config, s->cuda ? &device : NULL));
+    KOLO_TRY(session_open_comm(s, flat ? &s->flat : s->launch, s->plan->arena_bytes[KOLO_ARENA_GRADIENT]));
     if (s->plan->config.optimizer) KOLO_TRY(kolo_compression_apply(s));
     else KOLO_TRY(kolo_comm_commit(s->comm)); /* an executor that trains does it, when it has added its buckets */
     s->staged = s->cuda && !strncmp(kolo_comm_name(s->comm), "staged", 6);

@@ -6,14 +6,9 @@
 . "${BASH_SOURCE[0]%/*}/../tools/sources.sh"
 need kolo kolo-pack kolo-shards
 export OMP_NUM_THREADS=1 KOLO_CACHE=$ROOM/cache
-small_pictures 4
-mkdir -p "$ROOM/set/annotations" "$ROOM/set/train2017"
-for i in 0 1 2 3; do cp "$ROOM/pictures/$i.jpg" "$ROOM/set/train2017/$i.jpg"; done
-printf '{"images": [%s], "categories": [{"id": 9, "name": "ant"}, {"id": 20, "name": "bee"}], "annotations": [%s]}' \
-    '{"id": 30, "file_name": "0.jpg"}, {"id": 10, "file_name": "1.jpg"}, {"id": 20, "file_name": "2.jpg"}, {"id": 5, "file_name": "3.jpg"}' \
-    '{"id": 1, "image_id": 30, "category_id": 9, "bbox": [2, 2, 12, 14], "area": 168, "iscrowd": 0},
+coco_of_four '{"id": 1, "image_id": 30, "category_id": 9, "bbox": [2, 2, 12, 14], "area": 168, "iscrowd": 0},
      {"id": 2, "image_id": 10, "category_id": 20, "bbox": [4, 3, 15, 10.5], "area": 150, "iscrowd": 0},
-     {"id": 3, "image_id": 20, "category_id": 9, "bbox": [1, 1, 18, 18], "area": 300, "iscrowd": 1}' > "$ROOM/set/annotations/instances_train2017.json"
+     {"id": 3, "image_id": 20, "category_id": 9, "bbox": [1, 1, 18, 18], "area": 300, "iscrowd": 1}' 30 10 20 5
 packs "four pictures, three boxes" --source coco-json --in "$ROOM/set"
 common="model=yolox_nano size=64 batch=2 lr=.01 mosaic=1 mosaic_mixup=1 hsv=1 flip=true close_mosaic=1 deterministic=true conv=direct threads=1 readers=2 data=$ROOM/out val=$ROOM/out"
 # shellcheck disable=SC2086

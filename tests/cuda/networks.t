@@ -8,13 +8,8 @@
 standin_gpu
 need kolo kolo-pack
 export KOLO_CACHE=$ROOM/cache OMP_NUM_THREADS=1
-small_pictures 4
-mkdir -p "$ROOM/set/annotations" "$ROOM/set/train2017"
-for i in 0 1 2 3; do cp "$ROOM/pictures/$i.jpg" "$ROOM/set/train2017/$i.jpg"; done
-printf '{"images": [%s], "categories": [{"id": 1, "name": "ant"}, {"id": 2, "name": "bee"}], "annotations": [%s]}' \
-    '{"id": 1, "file_name": "0.jpg"}, {"id": 2, "file_name": "1.jpg"}, {"id": 3, "file_name": "2.jpg"}, {"id": 4, "file_name": "3.jpg"}' \
-    '{"id": 1, "image_id": 1, "category_id": 1, "bbox": [2, 2, 12, 14], "area": 168, "iscrowd": 0},
-     {"id": 2, "image_id": 2, "category_id": 2, "bbox": [4, 3, 15, 10.5], "area": 150, "iscrowd": 0}' > "$ROOM/set/annotations/instances_train2017.json"
+coco_of_four '{"id": 1, "image_id": 1, "category_id": 9, "bbox": [2, 2, 12, 14], "area": 168, "iscrowd": 0},
+     {"id": 2, "image_id": 2, "category_id": 20, "bbox": [4, 3, 15, 10.5], "area": 150, "iscrowd": 0}' 1 2 3 4
 packs "four pictures with boxes" --source coco-json --in "$ROOM/set"
 figures() { # RUN: losses
     sed -n 's/.*"event":"step","step":\([0-9]*\),.*"loss":\([0-9.e+-]*\),.*/\1 \2/p' "$ROOM/$1/events.jsonl"

@@ -55,3 +55,16 @@ boxes() {
         for my $i (0 .. $#$p) { for my $b ($o->[$i] .. $o->[$i + 1] - 1) {
             print join(" ", $p->[$i], $c->[$b], $f->[$b], map { 0 + $n->[4 * $b + $_] } 0 .. 3), "\n" } }' "$ROOM"
 }
+
+# Four pictures as COCO has them: $ROOM/set; categories 9, ant, and 20, bee. IMAGE: its number; ANNOTATIONS: JSON
+coco_of_four() { # ANNOTATIONS IMAGE IMAGE IMAGE IMAGE
+    local i images=()
+    small_pictures 4
+    mkdir -p "$ROOM/set/annotations" "$ROOM/set/train2017"
+    for i in 0 1 2 3; do
+        cp "$ROOM/pictures/$i.jpg" "$ROOM/set/train2017/$i.jpg"
+        images+=("{\"id\": ${*:i+2:1}, \"file_name\": \"$i.jpg\"}")
+    done
+    printf '{"images": [%s], "categories": [{"id": 9, "name": "ant"}, {"id": 20, "name": "bee"}], "annotations": [%s]}' \
+        "$(IFS=, && echo "${images[*]}")" "$1" > "$ROOM/set/annotations/instances_train2017.json"
+}
