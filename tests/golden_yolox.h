@@ -4,9 +4,9 @@
 
 #include "detect_rig.h"
 #include "golden_file.h"
+#include "metrics/ap.h"
+#include "metrics/nms.h"
 #include "ops/boxes.h"
-#include "train/ap.h"
-#include "train/nms.h"
 
 /* Numbers of a list; caller frees. */
 static double *golden_list(const cJSON *list, int *count)

@@ -6,8 +6,8 @@
 #include "ckpt/ckpt.h"
 #include "cmd/cmd.h"
 #include "kolo/error.h"
-#include "train/ap.h"
-#include "train/roc.h"
+#include "metrics/ap.h"
+#include "metrics/roc.h"
 #include "train/train.h"
 #include "train/verify.h"
 

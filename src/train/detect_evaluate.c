@@ -7,9 +7,9 @@
 #include "base/thread.h"
 #include "data/targets.h"
 #include "kolo/error.h"
-#include "train/ap.h"
-#include "train/detect_find.h"
-#include "train/detect_truth.h"
+#include "metrics/ap.h"
+#include "metrics/detect_find.h"
+#include "metrics/detect_truth.h"
 
 typedef struct judge {
     kolo_session *session;

@@ -9,8 +9,8 @@
 #include "base/memory.h"
 #include "data/jpeg.h"
 #include "kolo/error.h"
-#include "train/detect_find.h"
-#include "train/draw.h"
+#include "metrics/detect_find.h"
+#include "metrics/draw.h"
 
 typedef struct viewer {
     kolo_session *session;

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "kolo/error.h"
+#include "metrics/detect_truth.h"
 #include "ops/detector.h"
-#include "train/detect_truth.h"
 #include "train/parts.h"
 
 /* Does each node show its own share of the training samples? */

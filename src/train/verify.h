@@ -2,7 +2,7 @@
 #ifndef KOLO_TRAIN_VERIFY_H
 #define KOLO_TRAIN_VERIFY_H
 
-#include "train/roc.h"
+#include "metrics/roc.h"
 #include "train/session.h"
 
 /* Each picture's features and its mirror image's, added and divided by their length; a pair's score is the cosine. set: name of the pairs in

@@ -3,7 +3,7 @@
 # that need not know each other do not. Prints each offence as file:line: words; exit 1 if there is one.
 set -u
 cd "${1:-.}" || exit 2
-ROOMS=(base launch data graph ops models optim comm plan exec ckpt report train cmd)
+ROOMS=(base launch data graph ops models optim comm plan exec ckpt report metrics train cmd)
 STRANGERS=' data:graph graph:data models:ops ops:models comm:graph graph:comm '
 declare -A PLACE
 for i in "${!ROOMS[@]}"; do PLACE[${ROOMS[i]}]=$i; done

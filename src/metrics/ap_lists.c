@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "metrics/ap_parts.h"
 #include "ops/boxes.h"
-#include "train/ap_parts.h"
 
 double ap_overlap(const double *d, const double *g, bool crowd)
 {

@@ -1,4 +1,4 @@
-#include "train/draw.h"
+#include "metrics/draw.h"
 
 #include <ctype.h>
 #include <math.h>

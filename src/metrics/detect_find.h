@@ -3,7 +3,7 @@
 #define KOLO_TRAIN_DETECT_FIND_H
 
 #include "graph/graph.h"
-#include "train/nms.h"
+#include "metrics/nms.h"
 
 typedef struct kolo_found_list {
     kolo_found *found;

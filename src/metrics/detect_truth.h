@@ -3,7 +3,7 @@
 #define KOLO_TRAIN_DETECT_TRUTH_H
 
 #include "data/shard.h"
-#include "train/ap.h"
+#include "metrics/ap.h"
 
 typedef struct kolo_detect_truth {
     kolo_ap_truth *truth;

@@ -2,7 +2,7 @@
 #ifndef KOLO_TRAIN_AP_PARTS_H
 #define KOLO_TRAIN_AP_PARTS_H
 
-#include "train/ap.h"
+#include "metrics/ap.h"
 
 typedef struct ap_lists {
     const kolo_ap_truth *truth;

@@ -1,4 +1,4 @@
-#include "train/detect_truth.h"
+#include "metrics/detect_truth.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* COCO's rule. A class is gone through picture by picture; what becomes of a result is a bit for each of the ten IoUs. */
-#include "train/ap.h"
+#include "metrics/ap.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
+#include "metrics/ap_parts.h"
 #include "ops/boxes.h"
-#include "train/ap_parts.h"
 
 enum { IOUS = KOLO_AP_IOUS, AREAS = KOLO_AP_AREAS, COUNTS = KOLO_AP_COUNTS, MOST = 100, RECALLS = 101 };
 

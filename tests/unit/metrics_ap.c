@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "kolo/error.h"
+#include "metrics/ap.h"
 #include "tap.h"
-#include "train/ap.h"
 
 static kolo_ap_truth truth(int64_t image, int cls, double x, double side)
 {

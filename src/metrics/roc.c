@@ -1,4 +1,4 @@
-#include "train/roc.h"
+#include "metrics/roc.h"
 
 #include <math.h>
 #include <stdbool.h>

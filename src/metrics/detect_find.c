@@ -1,4 +1,4 @@
-#include "train/detect_find.h"
+#include "metrics/detect_find.h"
 
 #include <math.h>
 #include <stdlib.h>

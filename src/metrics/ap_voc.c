@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "kolo/error.h"
-#include "train/ap_parts.h"
+#include "metrics/ap_parts.h"
 
 typedef struct ranked { /* a result of one class, and the truths of its picture */
     double score;

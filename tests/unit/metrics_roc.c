@@ -4,8 +4,8 @@
 #include "base/file.h"
 #include "base/philox.h"
 #include "kolo/error.h"
+#include "metrics/roc.h"
 #include "tap.h"
-#include "train/roc.h"
 
 static kolo_pair_scores scores_of(int n, const float *score, const char *same, const char *fold)
 {

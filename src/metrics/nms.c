@@ -1,4 +1,4 @@
-#include "train/nms.h"
+#include "metrics/nms.h"
 
 #include <stdlib.h>
 

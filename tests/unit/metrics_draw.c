@@ -1,7 +1,7 @@
 /* Frames and letters, looked at as they would be printed. */
 #include "base/memory.h"
+#include "metrics/draw.h"
 #include "tap.h"
-#include "train/draw.h"
 
 static kolo_picture picture;
 
