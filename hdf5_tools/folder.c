@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 
@@ -49,12 +49,6 @@ int folder_list(const char *path, folder_names *n)
     return rc;
 }
 
-bool folder_exists(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 bool folder_is_picture(const char *name)
 {
     static const char *const known[] = {"jpg", "jpeg", "jpe", "png", "bmp", "ppm", "pgm", "pnm", "tif", "tiff", "webp", "gif"};
@@ -68,7 +62,7 @@ char *folder_below(const char *root, const char *name, int *rc)
 {
     char *path = kolo_format("%s/%s", root, name);
     if (!path) *rc = KOLO_ECONFIG;
-    else if (folder_exists(path)) return path;
+    else if (kolo_folder_exists(path)) return path;
     free(path);
     return NULL;
 }

@@ -16,7 +16,6 @@ int folder_list(const char *path, folder_names *names);
 int folder_add(folder_names *names, const char *name);
 void folder_free(folder_names *names);
 
-bool folder_exists(const char *path);
 /* By its ending: .jpg, .png, ... Other files (check sums, readme) lie in picture folders too; pictures of kinds that
  * cannot be read are told at decoding. */
 bool folder_is_picture(const char *name);

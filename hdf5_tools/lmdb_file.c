@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "folder.h"
 #include "kolo/error.h"
@@ -41,7 +42,7 @@ static uint64_t number_at(const uint8_t *at, int bytes)
 
 static int open_data(const char *path, struct stat *info)
 {
-    char *file = folder_exists(path) ? kolo_format("%s/data.mdb", path) : kolo_strdup(path);
+    char *file = kolo_folder_exists(path) ? kolo_format("%s/data.mdb", path) : kolo_strdup(path);
     const int fd = file ? open(file, O_RDONLY | O_CLOEXEC) : -1;
     free(file);
     if (fd >= 0 && fstat(fd, info) == 0 && S_ISREG(info->st_mode)) return fd;

@@ -262,7 +262,7 @@ static int find_file(const pack_options *o, char **path)
     *path = NULL;
     char *folder = kolo_format("%s/annotations", o->in[0]), *begin = kolo_format("instances_%s", o->split);
     folder_names n = {0};
-    int rc = !folder || !begin ? KOLO_ECONFIG : folder_exists(folder) ? folder_list(folder, &n) : 0;
+    int rc = !folder || !begin ? KOLO_ECONFIG : kolo_folder_exists(folder) ? folder_list(folder, &n) : 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         if (!text_begins(n.list[i], begin) || !text_ends(n.list[i], ".json")) continue;
         if (*path) rc = kolo_fail(KOLO_EINPUT, "both %s and %s are there; --annotations names the one to take", *path, n.list[i]);

@@ -61,7 +61,7 @@ static int try_root(source *s, const char *path, const char *name)
 {
     free(s->root);
     s->root = kolo_format("%s/%s", path, name);
-    return !s->root ? KOLO_ECONFIG : folder_exists(s->root);
+    return !s->root ? KOLO_ECONFIG : kolo_folder_exists(s->root);
 }
 
 static int choose_root(source *s, const pack_options *o)
@@ -78,7 +78,7 @@ static int choose_root(source *s, const pack_options *o)
     s->root = kolo_strdup(o->in[0]);
     if (!s->root) return KOLO_ECONFIG;
     if (found) return kolo_fail(KOLO_EINPUT, "--in %s has a folder train, but none for --split %s; give that folder itself", s->root, o->split);
-    return folder_exists(s->root) ? 0 : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root, kolo_file_exists(s->root) ? "not a folder" : "no such folder");
+    return kolo_folder_exists(s->root) ? 0 : kolo_fail(KOLO_EINPUT, "--in %s: %s", s->root, kolo_file_exists(s->root) ? "not a folder" : "no such folder");
 }
 
 static int open_folder(source *s, const pack_options *o)
@@ -90,7 +90,7 @@ static int open_folder(source *s, const pack_options *o)
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         char *path = kolo_format("%s/%s", s->root, n.list[i]);
         if (!path) rc = KOLO_ECONFIG;
-        else if (folder_exists(path)) rc = walk_class(s, n.list[i]);
+        else if (kolo_folder_exists(path)) rc = walk_class(s, n.list[i]);
         free(path);
     }
     folder_free(&n);

@@ -219,7 +219,7 @@ static int read_folder(source *s, imagenet *n, const pack_options *o, const char
     char *path = kolo_format("%s/%s", folder, official), *classes = kolo_format("%s/n01440764", folder);
     int rc = path && classes ? 0 : KOLO_ECONFIG;
     const bool is_there = rc == 0 && kolo_file_exists(path);
-    if (rc == 0 && folder_exists(classes)) rc = kolo_fail(KOLO_EINPUT, "%s holds folders of classes, not tar files: --source imagefolder packs them", folder);
+    if (rc == 0 && kolo_folder_exists(classes)) rc = kolo_fail(KOLO_EINPUT, "%s holds folders of classes, not tar files: --source imagefolder packs them", folder);
     else if (is_there) rc = read_outer(s, n, path);
     free(path);
     free(classes);
@@ -257,7 +257,7 @@ static int open_imagenet(source *s, const pack_options *o)
     int rc = n ? 0 : KOLO_ECONFIG;
     for (int i = 0; i < o->annotation_count && rc == 0; i++) rc = read_annotations(n, o->annotations[i]);
     if (rc == 0) rc = check_annotations(n);
-    for (int i = 0; i < o->in_count && rc == 0; i++) rc = folder_exists(o->in[i]) ? read_folder(s, n, o, o->in[i]) : read_outer(s, n, o->in[i]);
+    for (int i = 0; i < o->in_count && rc == 0; i++) rc = kolo_folder_exists(o->in[i]) ? read_folder(s, n, o, o->in[i]) : read_outer(s, n, o->in[i]);
     if (rc == 0) rc = names_to_sorted_classes(&n->synsets, s, &label);
     if (rc == 0) names_relabel(s, label);
     if (rc == 0) rc = check_published(s, n, o);

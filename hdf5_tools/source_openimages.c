@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/targets.h"
@@ -216,7 +217,7 @@ static int find_root(source *s, const pack_options *o)
 static int find_files(const char *folder, const char *begin, folder_names *files)
 {
     folder_names n = {0};
-    int rc = folder_exists(folder) ? folder_list(folder, &n) : 0, found = 0;
+    int rc = kolo_folder_exists(folder) ? folder_list(folder, &n) : 0, found = 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         if (!strstr(n.list[i], begin) || !text_ends(n.list[i], ".csv")) continue;
         char *path = kolo_format("%s/%s", folder, n.list[i]);

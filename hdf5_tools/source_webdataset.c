@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "folder.h"
 #include "json_stream.h"
@@ -196,7 +197,7 @@ static int read_braces(source *s, webdataset *w, const char *text)
 
 static int read_input(source *s, webdataset *w, const char *in)
 {
-    if (folder_exists(in)) return read_folder(s, w, in);
+    if (kolo_folder_exists(in)) return read_folder(s, w, in);
     return strchr(in, '{') ? read_braces(s, w, in) : read_tar(s, w, in);
 }
 

@@ -69,7 +69,7 @@ static int find_root(yolo *y, const pack_options *o, const char *config)
     if (o->annotation_count || !y->config.path || strcmp(y->config.path, ".") == 0) return 0;
     char *root = join(folder, y->config.path);
     if (!root) return KOLO_ECONFIG;
-    if (folder_exists(root)) {
+    if (kolo_folder_exists(root)) {
         y->root = root;
         root = folder;
     }
@@ -85,7 +85,7 @@ static int read_config(yolo *y, const pack_options *o)
                                        "--annotations at most");
     int rc = 0;
     const char *given = o->annotation_count ? o->annotations[0] : o->in[0];
-    if (folder_exists(given)) rc = find_config(given, &path);
+    if (kolo_folder_exists(given)) rc = find_config(given, &path);
     else if (!(path = kolo_strdup(given))) rc = KOLO_ECONFIG;
     if (rc == 0) rc = yolo_config_read(&y->config, path, o->split);
     if (rc == 0) rc = find_root(y, o, path);
@@ -138,7 +138,7 @@ static int add_part(yolo *y, const char *part)
         path = join(y->root, part + 3);
     }
     if (!path) return KOLO_ECONFIG;
-    int rc = folder_exists(path)      ? add_folder(y, path)
+    int rc = kolo_folder_exists(path)      ? add_folder(y, path)
              : kolo_file_exists(path) ? add_list(y, path)
                                       : kolo_fail(KOLO_EINPUT, "%s: no such folder or list of pictures", path);
     free(path);

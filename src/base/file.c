@@ -148,10 +148,9 @@ fail:
 
 static int make_one(const char *path)
 {
-    struct stat st;
     if (mkdir(path, 0777) == 0) return 0;
     int error = errno; /* EROFS or EACCES may come before EEXIST */
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return 0;
+    if (kolo_folder_exists(path)) return 0;
     errno = error;
     fail_errno("make this folder", path);
     return KOLO_EIO;
@@ -190,6 +189,12 @@ int kolo_folder_remove(const char *path)
 }
 
 bool kolo_file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+bool kolo_folder_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
 
 int64_t kolo_file_size(const char *path)
 {

@@ -21,6 +21,7 @@ int kolo_folder_sync(const char *path);
 int kolo_folder_make(const char *path);   /* mkdir -p; 0 also if it is there */
 int kolo_folder_remove(const char *path); /* rm -r, refuses "/" and "" */
 bool kolo_file_exists(const char *path);
+bool kolo_folder_exists(const char *path);
 int64_t kolo_file_size(const char *path); /* bytes, or negative status */
 /* Free bytes for this user on the file system that holds `path` (or its nearest existing parent). */
 int64_t kolo_file_free_bytes(const char *path);

@@ -38,8 +38,10 @@ int kolo_command_weights(struct kolo_session *session, const char *file, const c
 int kolo_recipe_find(const char *word, char **path);
 /* Is a word that may also be a picture or a file meant for one: it ends in .yaml, or is a name in share/recipes and of no file here. */
 bool kolo_recipe_is(const char *word);
-/* Each with what its first line says and what it reaches. */
+/* Each with what its comment says and what it reaches. */
 int kolo_recipe_print_all(void);
+/* The whole recipe of Kolo's that is called so; 1: there is none. */
+int kolo_recipe_print(const char *word);
 /* What `kolo help` says of an option's values: integer, a|b. */
 void kolo_help_values(const kolo_option_entry *entry, char *text, size_t size);
 /* The first of the ways to call a command that a usage tells, " | " apart; *usage becomes the rest. NULL: there are no more. */

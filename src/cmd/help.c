@@ -155,11 +155,13 @@ static int help_word(const char *word)
     const int topic = print_topic(word);
     KOLO_TRY(topic);
     const bool named = print_name(word);
+    const int recipe = kolo_recipe_print(word);
+    KOLO_TRY(recipe);
     if (e) print_option(e);
     if (e && !strcmp(word, "model")) print_models();
-    if (command || topic == 0 || named || e) return 0;
+    if (command || topic == 0 || named || recipe == 0 || e) return 0;
     KOLO_TRY(kolo_option_alias(word, "command line"));
-    return kolo_fail(KOLO_ECONFIG, "no command, option or topic `%s`; `kolo help` lists them", word);
+    return kolo_fail(KOLO_ECONFIG, "no command, option, recipe or topic `%s`; `kolo help` lists them", word);
 }
 
 int kolo_command_help(int n, char **words)

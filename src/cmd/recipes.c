@@ -32,27 +32,20 @@ static const char *name_of(char *path)
     return name;
 }
 
-/* What is behind `key` in a recipe's leading comment, or NULL. Ends the line there. */
-static char *comment(char *text, const char *key)
+/* The leading comment, line by line: what it is, then what it reaches. */
+static int print_recipe(char *path)
 {
-    const size_t length = strlen(key);
+    static const char target[] = "# target: ", small[] = "# small: ";
+    char *text = NULL;
+    KOLO_TRY(kolo_file_read(path, &text, NULL));
+    printf("  %s\n", name_of(path));
     for (char *line = text, *next; *line == '#'; line = next) {
         char *end = strchrnul(line, '\n');
         next = *end ? end + 1 : end;
-        if (strncmp(line, key, length)) continue;
         *end = 0;
-        return line + length;
+        if (!strncmp(line, target, sizeof target - 1)) printf("      reaches %s\n", line + sizeof target - 1);
+        else if (strncmp(line, small, sizeof small - 1)) printf("      %s\n", line + 1 + strspn(line + 1, " "));
     }
-    return NULL;
-}
-
-static int print_recipe(char *path)
-{
-    char *text = NULL;
-    KOLO_TRY(kolo_file_read(path, &text, NULL));
-    char *target = comment(text, "# target: "), *what = comment(text, "# ");
-    printf("  %s\n      %s\n", name_of(path), what ? what : "");
-    if (target) printf("      reaches %s\n", target);
     free(text);
     return 0;
 }
@@ -121,11 +114,14 @@ static int find_ours(const char *word, char **path)
     return 0;
 }
 
+/* A folder is none: that of pictures may be called as a recipe is. */
+static bool is_file(const char *word) { return kolo_file_exists(word) && !kolo_folder_exists(word); }
+
 bool kolo_recipe_is(const char *word)
 {
     char *path = NULL;
     if (is_suffixed(word)) return true;
-    if (kolo_file_exists(word) || strchr(word, '/') || find_ours(word, &path) < 0) return false;
+    if (is_file(word) || strchr(word, '/') || find_ours(word, &path) < 0) return false;
     const bool there = path;
     free(path);
     return there;
@@ -133,7 +129,18 @@ bool kolo_recipe_is(const char *word)
 
 int kolo_recipe_find(const char *word, char **path)
 {
-    if (kolo_file_exists(word) || strchr(word, '/')) return (*path = kolo_strdup(word)) ? 0 : KOLO_ECONFIG;
+    if (is_file(word) || strchr(word, '/')) return (*path = kolo_strdup(word)) ? 0 : KOLO_ECONFIG;
     KOLO_TRY(find_ours(word, path));
     return *path ? 0 : fail_unknown(word);
+}
+
+int kolo_recipe_print(const char *word)
+{
+    char *path = NULL, *text = NULL;
+    int rc = find_ours(word, &path);
+    if (rc == 0 && path) rc = kolo_file_read(path, &text, NULL);
+    if (text) fputs(text, stdout);
+    free(path);
+    free(text);
+    return rc < 0 ? rc : !text;
 }

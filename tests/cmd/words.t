@@ -48,10 +48,16 @@ kolo help models > log
 is "$(grep -c '^kolo models' log) $(grep -cE '^  (resnet50|lenet5) ' log)" "1 2" "kolo help models: the command, and the networks"
 kolo help recipes > log
 is "$(grep -c '^  [a-z]' log)" "$(find "$TOP/share/recipes" -name '*.yaml' | wc -l)" "kolo help recipes lists all of them"
-grep -A2 '^  resnet50_imagenet$' log | grep -q '^      reaches 0.761 top-1'
+grep -A4 '^  resnet50_imagenet$' log | grep -q '^      reaches 0.761 top-1'
 ok $? "with what each reaches"
 ! kolo help shortcut | grep -q 'Default: none' && kolo help val | grep -q 'Default: none'
 ok $? "an empty default is not called none"
+like log '^      quarter of the pictures; warm-up grows' "and what each is, to the end of the sentence"
+kolo help shapes | cmp -s - "$TOP/share/recipes/shapes.yaml"
+ok $? "kolo help RECIPE shows it"
+mkdir shapes
+kolo plan shapes data=synthetic val=none ranks=2 deterministic=true > log 2>&1
+ok $? "a folder that is called as a recipe does not hide it" log
 complete() { bash -c "$(kolo help --completion); COMP_WORDS=(kolo $1 $2); COMP_CWORD=2; compopt() { :; }; _kolo; echo \"\${COMPREPLY[*]}\""; }
 is "$(complete plan rank)|$(complete train rank)|$(complete eval opti)" "ranks=||" "completion offers what the command reads"
 
