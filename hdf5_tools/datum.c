@@ -2,7 +2,7 @@
 
 #include <inttypes.h>
 
-#include "data/picture.h"
+#include "data/picture/picture.h"
 #include "kolo/error.h"
 
 enum { CHANNELS = 1, HEIGHT, WIDTH, DATA, LABEL, FLOAT_DATA, ENCODED };

@@ -15,9 +15,9 @@
 #include <stdint.h>
 
 #include "base/lock.h"
-#include "data/picture.h"
-#include "data/resample.h"
-#include "data/shard_file.h"
+#include "data/picture/picture.h"
+#include "data/picture/resample.h"
+#include "data/shard/file.h"
 #include "launch/launch.h"
 #include "source.h"
 

@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/jpeg.h"
-#include "data/resample.h"
+#include "data/picture/jpeg.h"
+#include "data/picture/resample.h"
 #include "kolo/error.h"
 #include "pack.h"
 

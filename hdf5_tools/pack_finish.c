@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/manifest.h"
-#include "data/targets.h"
+#include "data/shard/manifest.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "pack.h"
 

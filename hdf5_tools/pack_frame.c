@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "data/targets.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "pack.h"
 

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/manifest.h"
+#include "data/shard/manifest.h"
 #include "kolo/error.h"
 #include "pack.h"
 

@@ -3,7 +3,7 @@
 #ifndef HDF5_TOOLS_SHAPES_H
 #define HDF5_TOOLS_SHAPES_H
 
-#include "data/picture.h"
+#include "data/picture/picture.h"
 
 #define SHAPES_CLASSES 10
 extern const char *const shapes_names[SHAPES_CLASSES]; /* in byte order */

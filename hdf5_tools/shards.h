@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "data/dataset.h"
-#include "data/jpeg.h"
-#include "data/picture.h"
+#include "data/picture/jpeg.h"
+#include "data/picture/picture.h"
+#include "data/shard/dataset.h"
 
 /* argv[0] is the subcommand's name. Returns 0, 1 (its help was printed), or a negative status with the text set. */
 typedef int shards_function(int argc, char **argv);

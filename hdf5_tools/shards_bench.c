@@ -14,8 +14,8 @@
 #include "base/option.h"
 #include "base/philox.h"
 #include "base/thread.h"
-#include "data/h5.h"
 #include "data/sampler.h"
+#include "data/shard/h5.h"
 #include "kolo/error.h"
 #include "shards.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/jpeg.h"
+#include "data/picture/jpeg.h"
 #include "kolo/error.h"
 #include "shards_foreign.h"
 #include "shards_tally.h"

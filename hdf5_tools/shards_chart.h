@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "data/picture.h"
+#include "data/picture/picture.h"
 
 #define SHARDS_CHART_BARS 16 /* of values; a chart of classes has one a class */
 

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/h5.h"
+#include "data/shard/h5.h"
 #include "kolo/error.h"
 #include "lmdb_file.h"
 #include "shards_foreign.h"

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/philox.h"
 #include "data/sampler.h"
-#include "data/targets.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "shards_columns.h"
 
@@ -126,7 +126,7 @@ static int map_classes(copy *c)
     return c->class_counts ? 0 : KOLO_ECONFIG;
 }
 
-/* As data/shard.h says: labels, or where there are none boxes, or else tags. */
+/* As data/shard/shard.h says: labels, or where there are none boxes, or else tags. */
 static void count_classes(copy *c)
 {
     bool labelled = false;

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/targets.h"
+#include "data/shard/targets.h"
 #include "folder.h"
 #include "kolo/error.h"
 

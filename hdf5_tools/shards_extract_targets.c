@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "data/targets.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "shards_extract.h"
 

@@ -5,9 +5,9 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "data/dataset.h"
-#include "data/shard_file.h"
-#include "data/targets.h"
+#include "data/shard/dataset.h"
+#include "data/shard/file.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "shards.h"
 

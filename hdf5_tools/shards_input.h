@@ -2,7 +2,7 @@
 #ifndef HDF5_TOOLS_SHARDS_INPUT_H
 #define HDF5_TOOLS_SHARDS_INPUT_H
 
-#include "data/shard_file.h"
+#include "data/shard/file.h"
 #include "shards.h"
 
 typedef struct shards_part { /* one shard */

@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/manifest.h"
-#include "data/shard_file.h"
+#include "data/shard/file.h"
+#include "data/shard/manifest.h"
 #include "folder.h"
 #include "kolo/error.h"
 #include "shards.h"

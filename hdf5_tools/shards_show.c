@@ -6,10 +6,10 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/augment.h"
-#include "data/dataset.h"
-#include "data/jpeg.h"
-#include "data/targets.h"
+#include "data/augment/augment.h"
+#include "data/picture/jpeg.h"
+#include "data/shard/dataset.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "shards.h"
 

@@ -2,7 +2,7 @@
 #ifndef HDF5_TOOLS_SHARDS_TALLY_H
 #define HDF5_TOOLS_SHARDS_TALLY_H
 
-#include "data/shard_file.h"
+#include "data/shard/file.h"
 
 typedef struct shards_tally {
     uint64_t value[3][256];

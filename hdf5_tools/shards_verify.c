@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/targets.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "shards.h"
 #include "shards_input.h"

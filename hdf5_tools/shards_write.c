@@ -13,7 +13,7 @@
 #include "base/lock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/manifest.h"
+#include "data/shard/manifest.h"
 #include "folder.h"
 #include "kolo/error.h"
 #include "source.h"

@@ -5,7 +5,7 @@
 #ifndef HDF5_TOOLS_SHARDS_WRITE_H
 #define HDF5_TOOLS_SHARDS_WRITE_H
 
-#include "data/shard_file.h"
+#include "data/shard/file.h"
 #include "shards.h"
 
 /* What the commands that write a split have in common. */

@@ -56,7 +56,7 @@ typedef struct source_box {
     double numbers[4];  /* exactly as the source gives them */
     float area;         /* in pixels of the source picture (COCO: of the mask); negative: not given, width x height */
     int32_t label;      /* class */
-    uint8_t flags;      /* KOLO_BOX_* of data/targets.h */
+    uint8_t flags;      /* KOLO_BOX_* of data/shard/targets.h */
     uint8_t unused[7];
 } source_box;
 

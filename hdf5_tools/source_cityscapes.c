@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/targets.h"
+#include "data/shard/targets.h"
 #include "folder.h"
 #include "json_stream.h"
 #include "kolo/error.h"

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/targets.h"
+#include "data/shard/targets.h"
 #include "folder.h"
 #include "kolo/error.h"
 #include "names.h"

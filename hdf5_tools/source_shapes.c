@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/jpeg.h"
-#include "data/targets.h"
+#include "data/picture/jpeg.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "pack.h"
 #include "shapes.h"

@@ -11,9 +11,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/jpeg.h"
-#include "data/manifest.h"
-#include "data/shard_file.h"
+#include "data/picture/jpeg.h"
+#include "data/shard/file.h"
+#include "data/shard/manifest.h"
 #include "kolo/error.h"
 
 typedef struct fixture {

@@ -2,8 +2,8 @@
 #ifndef TESTS_DATA_SERVE_RIG_H
 #define TESTS_DATA_SERVE_RIG_H
 
-#include "tap.h"
 #include "data_fixture.h"
+#include "tap.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -11,9 +11,9 @@
 
 #include "base/log.h"
 #include "base/option.h"
-#include "data/dataset.h"
 #include "data/loader.h"
-#include "data/serve.h"
+#include "data/serve/serve.h"
+#include "data/shard/dataset.h"
 
 enum { BATCH = 24, SIDE = 24, STEPS = 10 };
 

@@ -14,7 +14,7 @@
 #include "cmd/cmd.h"
 #include "comm/comm.h"
 #include "comm/reducer.h"
-#include "data/shard.h"
+#include "data/shard/shard.h"
 #include "kolo/error.h"
 #include "launch/device.h"
 #include "ops/backend.h"

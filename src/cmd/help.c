@@ -8,7 +8,7 @@
 
 #include "base/plugin.h"
 #include "cmd/cmd.h"
-#include "data/augment.h"
+#include "data/augment/augment.h"
 #include "kolo/error.h"
 #include "models/models.h"
 #include "optim/optim.h"

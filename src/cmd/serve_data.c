@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
-#include "data/serve.h"
+#include "data/serve/serve.h"
 #include "kolo/error.h"
 #include "train/session.h"
 

@@ -15,7 +15,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/dataset.h"
+#include "data/shard/dataset.h"
 #include "data/share.h"
 #include "kolo/error.h"
 

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "data/shard.h"
+#include "data/shard/shard.h"
 
 typedef struct kolo_cache kolo_cache;
 

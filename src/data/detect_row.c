@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/detect.h"
-#include "data/targets.h"
+#include "data/augment/detect.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 
 struct kolo_detect_row {

@@ -1,4 +1,4 @@
-/* A row of a batch with boxes: pictures read, augmented (data/detect.h), and their boxes as words of its label (kolo_input of graph/graph.h). */
+/* A row of a batch with boxes: pictures read, augmented (data/augment/detect.h), and their boxes as words of its label (kolo_input of graph/graph.h). */
 #ifndef KOLO_DATA_DETECT_ROW_H
 #define KOLO_DATA_DETECT_ROW_H
 

@@ -8,9 +8,9 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/thread.h"
-#include "data/dataset.h"
 #include "data/loader_parts.h"
-#include "data/serve_client.h"
+#include "data/serve/client.h"
+#include "data/shard/dataset.h"
 #include "data/synthetic.h"
 #include "kolo/error.h"
 

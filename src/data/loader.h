@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "data/detect.h"
+#include "data/augment/detect.h"
+#include "data/augment/mix.h"
 #include "data/latency.h"
-#include "data/mix.h"
-#include "data/shard.h"
+#include "data/shard/shard.h"
 #include "data/sides.h"
 
 typedef struct kolo_loader kolo_loader;
@@ -43,8 +43,8 @@ typedef struct kolo_loader_config {
     float mean[4], std[4];     /* per channel, in [0, 1], for augmentations that fill or add noise; std 0: not known */
     int resize;                /* validation: short side before the centre crop; 0: none */
     int readers, prefetch;
-    const char *serve; /* train: name of a server whose batches are taken (data/serve.h); NULL or "": none */
-    double serve_wait; /* seconds, as data/serve.h has them */
+    const char *serve; /* train: name of a server whose batches are taken (data/serve/serve.h); NULL or "": none */
+    double serve_wait; /* seconds, as data/serve/serve.h has them */
     void *memory;      /* [kolo_loader_memory_bytes] for the batches, zeroed, page aligned; NULL: the loader's own */
 } kolo_loader_config;
 

@@ -2,9 +2,9 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/thread.h"
-#include "data/augment.h"
+#include "data/augment/augment.h"
 #include "data/loader_parts.h"
-#include "data/targets.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 
 static int check_shape(const kolo_loader_config *c)

@@ -3,10 +3,10 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "data/augment.h"
-#include "data/dataset.h"
+#include "data/augment/augment.h"
 #include "data/loader_parts.h"
-#include "data/serve_client.h"
+#include "data/serve/client.h"
+#include "data/shard/dataset.h"
 #include "data/synthetic.h"
 #include "kolo/error.h"
 

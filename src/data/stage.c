@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/manifest.h"
 #include "data/order.h"
+#include "data/shard/manifest.h"
 #include "data/share.h"
 #include "kolo/error.h"
 

@@ -5,10 +5,10 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/augment.h"
-#include "data/dataset.h"
+#include "data/augment/augment.h"
 #include "data/detect_row.h"
-#include "data/jpeg.h"
+#include "data/picture/jpeg.h"
+#include "data/shard/dataset.h"
 #include "kolo/error.h"
 
 struct kolo_worker {

@@ -2,7 +2,7 @@
 #ifndef KOLO_DATA_WORKER_H
 #define KOLO_DATA_WORKER_H
 
-#include "data/augment.h"
+#include "data/augment/augment.h"
 #include "data/loader.h"
 
 #define KOLO_AUGMENT_MOST 16

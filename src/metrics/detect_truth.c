@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/dataset.h"
-#include "data/shard_file.h"
-#include "data/targets.h"
+#include "data/shard/dataset.h"
+#include "data/shard/file.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 
 void kolo_detect_truth_free(kolo_detect_truth **truth)

@@ -2,7 +2,7 @@
 #ifndef KOLO_TRAIN_DETECT_TRUTH_H
 #define KOLO_TRAIN_DETECT_TRUTH_H
 
-#include "data/shard.h"
+#include "data/shard/shard.h"
 #include "metrics/ap.h"
 
 typedef struct kolo_detect_truth {

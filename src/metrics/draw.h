@@ -2,7 +2,7 @@
 #ifndef KOLO_TRAIN_DRAW_H
 #define KOLO_TRAIN_DRAW_H
 
-#include "data/picture.h"
+#include "data/picture/picture.h"
 
 enum { KOLO_DRAW_HEIGHT = 7, KOLO_DRAW_ADVANCE = 6 }; /* of a letter, pixels, at scale 1 */
 

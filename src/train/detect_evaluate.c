@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "data/targets.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "metrics/ap.h"
 #include "metrics/detect_find.h"

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/jpeg.h"
+#include "data/picture/jpeg.h"
 #include "kolo/error.h"
 #include "metrics/detect_find.h"
 #include "metrics/draw.h"

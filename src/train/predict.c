@@ -5,8 +5,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/augment.h"
-#include "data/jpeg.h"
+#include "data/augment/augment.h"
+#include "data/picture/jpeg.h"
 #include "kolo/error.h"
 #include "train/mirror.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/targets.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "train/mirror.h"
 

@@ -1,5 +1,5 @@
 /* The manifest of a split. Its checksum is put right first: else nearly every change would end there. */
-#include "data/manifest.h"
+#include "data/shard/manifest.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/jpeg.h"
+#include "data/picture/jpeg.h"
 #include "input.h"
 #include "kolo/error.h"
 

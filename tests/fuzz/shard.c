@@ -5,9 +5,9 @@
 
 #include <hdf5.h>
 
-#include "data/manifest.h"
-#include "data/shard_file.h"
-#include "data/targets.h"
+#include "data/shard/file.h"
+#include "data/shard/manifest.h"
+#include "data/shard/targets.h"
 #include "input.h"
 #include "kolo/error.h"
 

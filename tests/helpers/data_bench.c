@@ -20,9 +20,9 @@
 #include "base/option.h"
 #include "base/thread.h"
 #include "data/cache.h"
-#include "data/dataset.h"
 #include "data/loader.h"
 #include "data/order.h"
+#include "data/shard/dataset.h"
 #include "kolo/error.h"
 
 enum { BATCH = 256, RING = 4, ROUNDS = 3 };

@@ -13,9 +13,9 @@
 #include "base/log.h"
 #include "base/option.h"
 #include "base/thread.h"
-#include "data/dataset.h"
 #include "data/loader.h"
-#include "data/serve.h"
+#include "data/serve/serve.h"
+#include "data/shard/dataset.h"
 #include "kolo/error.h"
 
 static volatile sig_atomic_t stopped;

@@ -9,9 +9,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/dataset.h"
-#include "data/shard_file.h"
-#include "data/targets.h"
+#include "data/shard/dataset.h"
+#include "data/shard/file.h"
+#include "data/shard/targets.h"
 #include "kolo/error.h"
 
 typedef struct shard { /* what the dataset itself does not keep */

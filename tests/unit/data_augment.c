@@ -3,7 +3,7 @@
 
 #include <zlib.h>
 
-#include "data/augment.h"
+#include "data/augment/augment.h"
 #include "golden_augment.h"
 #include "kolo/error.h"
 

@@ -1,9 +1,9 @@
 /* Augmentations, views and mixing in the loader: the same bytes for any number of readers and ranks. */
-#include "tap.h"
 #include "data_fixture.h"
+#include "tap.h"
 
 #include "base/option.h"
-#include "data/augment.h"
+#include "data/augment/augment.h"
 #include "data/loader.h"
 
 enum { SIDE = 16, BYTES = SIDE * SIDE * 3, BATCH = 24, ROWS = 240 };

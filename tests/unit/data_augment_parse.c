@@ -2,7 +2,7 @@
 #include "tap.h"
 
 #include "base/option.h"
-#include "data/augment.h"
+#include "data/augment/augment.h"
 #include "kolo/error.h"
 
 enum { MOST = 16 };

@@ -2,7 +2,7 @@
  * deviations of what is counted; the draws are always the same, so a test that passes goes on to pass. */
 #include "tap.h"
 
-#include "data/augment.h"
+#include "data/augment/augment.h"
 #include "kolo/error.h"
 
 enum { SIDE = 64, DRAWS = 4000 };

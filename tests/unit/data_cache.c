@@ -1,14 +1,14 @@
 /* The RAM cache: the same bytes, one copy for all processes, filled once, whoever dies. */
-#include "tap.h"
 #include "data_fixture.h"
+#include "tap.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "base/option.h"
 #include "data/cache.h"
-#include "data/dataset.h"
 #include "data/loader.h"
+#include "data/shard/dataset.h"
 
 static fixture raw = {.count = 3000, .shards = 3, .height = 64, .width = 64, .channels = 3}; /* 36 MB */
 static fixture jpeg = {.count = 60, .shards = 2, .height = 40, .width = 50, .channels = 3, .encoding = KOLO_ENCODING_JPEG};

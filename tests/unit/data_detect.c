@@ -2,8 +2,8 @@
 #include "tap.h"
 
 #include "base/option.h"
-#include "data/augment.h"
-#include "data/detect.h"
+#include "data/augment/augment.h"
+#include "data/augment/detect.h"
 #include "golden_detect.h"
 #include "kolo/error.h"
 

@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "base/option.h"
-#include "data/augment.h"
-#include "data/jpeg.h"
+#include "data/augment/augment.h"
+#include "data/picture/jpeg.h"
 #include "kolo/error.h"
 
 static kolo_jpeg *jpeg;

@@ -1,9 +1,9 @@
-#include "tap.h"
 #include "data_fixture.h"
+#include "tap.h"
 
 #include "base/option.h"
 #include "base/thread.h"
-#include "data/augment.h"
+#include "data/augment/augment.h"
 #include "data/loader.h"
 
 static kolo_loader_config config_of(const kolo_dataset *d)

@@ -1,7 +1,7 @@
 /* mixup and CutMix: against golden/images/mixing.json where it is there, and as distributions. */
 #include "tap.h"
 
-#include "data/mix.h"
+#include "data/augment/mix.h"
 #include "golden_file.h"
 
 enum { N = 4, C = 3, H = 6, W = 8, BYTES = H * W * C };

@@ -6,9 +6,9 @@
 
 #include "base/file.h"
 #include "base/philox.h"
-#include "data/augment.h"
-#include "data/exif.h"
-#include "data/jpeg.h"
+#include "data/augment/augment.h"
+#include "data/picture/exif.h"
+#include "data/picture/jpeg.h"
 #include "kolo/error.h"
 
 static kolo_jpeg *jpeg;

@@ -1,7 +1,7 @@
 /* TIFF and WebP, each where its library was found at build. The files were written by Pillow. */
 #include "tap.h"
 
-#include "data/jpeg.h"
+#include "data/picture/jpeg.h"
 #include "kolo/error.h"
 
 static const uint8_t lzw_tiff[] = {73, 73, 42, 0, 26, 0, 0, 0, 128, 63, 192, 16, 56, 20, 16, 20, 20, 15, 10, 6, 67, 199, 211, 237, 249, 1, 10, 0, 0,   1, 3, 0,

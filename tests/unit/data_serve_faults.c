@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "data/serve_wire.h"
+#include "data/serve/wire.h"
 
 static kolo_dataset *set;
 static seen want;

@@ -1,8 +1,8 @@
-#include "tap.h"
 #include "data_fixture.h"
+#include "tap.h"
 
-#include "data/dataset.h"
-#include "data/h5.h"
+#include "data/shard/dataset.h"
+#include "data/shard/h5.h"
 
 static fixture make(int64_t count, int shards, enum kolo_encoding encoding)
 {

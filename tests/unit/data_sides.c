@@ -2,13 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tap.h"
 #include "data_fixture.h"
+#include "tap.h"
 
 #include "base/file.h"
 #include "base/option.h"
-#include "data/shard_file.h"
 #include "data/loader.h"
+#include "data/shard/file.h"
 
 enum { STEPS = 30, BATCH = 8, WORDS = 1 + 5 * 3 };
 

@@ -1,6 +1,6 @@
 /* Staging: copies that are whole, made once, used again, made anew when the source changes, and links where there is no room. */
-#include "tap.h"
 #include "data_fixture.h"
+#include "tap.h"
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 #include "base/log.h"
-#include "data/dataset.h"
+#include "data/shard/dataset.h"
 #include "data/stage.h"
 
 static fixture f = {.count = 900, .shards = 6, .height = 64, .width = 64, .channels = 3}; /* 11 MB, 2.8 MiB a shard */

@@ -1,10 +1,10 @@
 /* Boxes, tags and pairs of a split through shards and back; format 1.0 beside 1.1. */
-#include "tap.h"
 #include "data_fixture.h"
+#include "tap.h"
 
-#include "data/dataset.h"
-#include "data/h5.h"
-#include "data/targets.h"
+#include "data/shard/dataset.h"
+#include "data/shard/h5.h"
+#include "data/shard/targets.h"
 
 static kolo_shard_table table(const char *name, enum kolo_table_type type, int64_t rows, int columns)
 {

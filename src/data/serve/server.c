@@ -1,0 +1,300 @@
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "data/serve/server.h"
+#include "kolo/error.h"
+
+/* Gives up what nobody needs, oldest first. */
+static void release(kolo_server *s)
+{
+    serve_ring *r = &s->ring;
+    while (s->open && r->base < r->next && s->need[r->base % r->slots] == 0) {
+        serve_ring_release(r);
+        s->moved = kolo_time();
+        if (s->full_since > 0) s->full += s->moved - s->full_since;
+        s->full_since = 0;
+    }
+}
+
+static void need_no_more(kolo_server *s, serve_taker *t, int64_t position)
+{
+    const int64_t i = position % s->ring.slots;
+    if (!t->needs[i]) return;
+    t->needs[i] = false;
+    t->pending--;
+    s->need[i]--;
+}
+
+/* The last one to leave stops the ring. */
+static void leave(kolo_server *s, serve_taker *t)
+{
+    if (t->joined < 0) return;
+    for (int64_t p = s->ring.base; p < s->ring.next; p++) need_no_more(s, t, p);
+    t->joined = -1;
+    s->rows_joined -= t->rows;
+    if (s->rows_joined > 0) {
+        release(s);
+        return;
+    }
+    serve_ring_stop(&s->ring);
+    s->open = false;
+}
+
+static void hang_up(kolo_server *s, serve_taker *t, const char *why)
+{
+    if (t->rows) kolo_info("serve-data: process %d, rank %lld, %s", t->pid, (long long)t->rank, why);
+    leave(s, t);
+    close(t->fd);
+    t->fd = -1;
+}
+
+static void tell(kolo_server *s, serve_taker *t, enum serve_kind kind, int64_t position, int64_t number)
+{
+    if (serve_send(t->fd, kind, position, &number, 1, "", -1) < 0) hang_up(s, t, "reads nothing and is cut off");
+}
+
+/* Batch `position`, which is held, is for t as well. */
+static void offer(kolo_server *s, serve_taker *t, int64_t position)
+{
+    const int64_t i = position % s->ring.slots;
+    if (t->idle_since > 0) t->idle += kolo_time() - t->idle_since;
+    t->idle_since = 0;
+    t->needs[i] = true;
+    t->pending++;
+    s->need[i]++;
+    tell(s, t, SERVE_READY, position, serve_ring_batch(&s->ring, position)->slot);
+}
+
+/* Where a job at `position` can begin: there if the ring holds or makes it, else at the next epoch if the ring is near; -1: nowhere. */
+static int64_t meet(const kolo_server *s, int64_t position)
+{
+    const serve_ring *r = &s->ring;
+    if (!r->running || (position >= r->base && position < r->base + r->slots)) return position;
+    const int64_t next = (position / r->steps + 1) * r->steps;
+    return position / r->steps == r->base / r->steps && next >= r->base ? next : -1;
+}
+
+static int join(kolo_server *s, serve_taker *t, int64_t position)
+{
+    serve_ring *r = &s->ring;
+    leave(s, t);
+    const int64_t from = meet(s, position);
+    const double now = kolo_time();
+    if (from >= 0 && !r->running) {
+        KOLO_TRY(serve_ring_start(r, from));
+        s->began = s->moved = now;
+        s->full = s->full_since = 0;
+    }
+    tell(s, t, SERVE_JOINED, from, 0);
+    if (t->fd < 0 || from < 0) {
+        if (r->running && s->rows_joined == 0) serve_ring_stop(r);
+        return 0;
+    }
+    t->joined = from;
+    t->taken = 0;
+    t->since = now;
+    t->idle = 0;
+    t->idle_since = from <= r->next ? now : 0;
+    s->rows_joined += t->rows;
+    kolo_info("serve-data: process %d, rank %lld of %lld, takes rows %lld to %lld from epoch %lld, step %lld on", t->pid, (long long)t->rank,
+              (long long)t->ranks, (long long)t->first, (long long)(t->first + t->rows - 1), (long long)(from / r->steps), (long long)(from % r->steps));
+    for (int64_t p = from > r->base ? from : r->base; p < r->next && t->fd >= 0; p++) offer(s, t, p);
+    if (s->rows_joined >= s->rows_wanted) s->open = true;
+    release(s);
+    return 0;
+}
+
+static void hello(kolo_server *s, serve_taker *t)
+{
+    const serve_packet *p = &s->packet;
+    const int64_t *n = p->head.number, first = s->config.rank * s->rows;
+    char why[2048];
+    serve_difference(s->key, p->text, why, sizeof why);
+    const bool inside = n[2] >= first && n[3] > 0 && n[3] <= s->rows && n[2] <= first + s->rows - n[3];
+    if (!*why && !inside)
+        snprintf(why, sizeof why, "rows %lld to %lld of a batch are made here, the job's rank %lld wants %lld to %lld", (long long)first,
+                 (long long)(first + s->rows - 1), (long long)n[0], (long long)n[2], (long long)(n[2] + n[3] - 1));
+    if (*why) {
+        (void)serve_send(t->fd, SERVE_REFUSED, -1, NULL, 0, why, -1); /* it is hung up on in any case */
+        hang_up(s, t, "is refused");
+        return;
+    }
+    if (t->rows) leave(s, t);
+    t->rank = n[0], t->ranks = n[1], t->first = n[2], t->rows = n[3];
+    const int64_t answer[] = {first, s->rows, s->ring.slots, (int64_t)s->ring.slot_bytes};
+    if (serve_send(t->fd, SERVE_WELCOME, -1, answer, 4, "", s->ring.fd) < 0) hang_up(s, t, "reads nothing");
+}
+
+static void done(kolo_server *s, serve_taker *t, int64_t position)
+{
+    const serve_ring *r = &s->ring;
+    /* what was given up meanwhile, or was never there, is no news */
+    if (t->joined < 0 || position < r->base || position >= r->next || !t->needs[position % r->slots]) return;
+    need_no_more(s, t, position);
+    t->taken++;
+    s->delivered += t->rows;
+    if (t->pending == 0) t->idle_since = kolo_time();
+    release(s);
+}
+
+/* Negative: the server cannot go on. */
+static int answer(kolo_server *s, serve_taker *t)
+{
+    const serve_head *h = &s->packet.head;
+    char text[SERVE_TEXT];
+    if (h->kind == SERVE_ASK) {
+        serve_status(s, text, sizeof text);
+        (void)serve_send(t->fd, SERVE_TELL, -1, NULL, 0, text, -1); /* who does not listen has asked for nothing */
+    } else if (h->kind == SERVE_HELLO) {
+        hello(s, t);
+    } else if (h->kind == SERVE_JOIN && t->rows && h->position >= 0 && h->position < INT64_MAX / 2) {
+        return join(s, t, h->position);
+    } else if (h->kind == SERVE_DONE && t->rows) {
+        done(s, t, h->position);
+    } else {
+        kolo_warn("serve-data: process %d sent packet %u out of its turn and is cut off", t->pid, h->kind);
+        hang_up(s, t, "is cut off");
+    }
+    return 0;
+}
+
+static int read_packets(kolo_server *s, serve_taker *t)
+{
+    for (int i = 0; i < SERVE_SLOTS && t->fd >= 0; i++) { /* then others have their turn */
+        const int rc = serve_receive(t->fd, &s->packet, NULL);
+        if (rc == 0) return 0;
+        if (rc == KOLO_EINPUT) {
+            kolo_warn("%s; process %d is cut off", kolo_error_text(), t->pid);
+            (void)serve_send(t->fd, SERVE_REFUSED, -1, NULL, 0, kolo_error_text(), -1); /* its version is in it */
+        }
+        if (rc < 0) hang_up(s, t, "has left");
+        else KOLO_TRY(answer(s, t));
+    }
+    return 0;
+}
+
+static void welcome(kolo_server *s)
+{
+    const int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return; /* it has gone again */
+    int i = 0;
+    while (i < s->takers && s->taker[i].fd >= 0) i++;
+    const int pid = serve_peer(fd);
+    if (pid < 0 || i == SERVE_MOST) {
+        kolo_warn("serve-data: a process is not let in: %s", pid < 0 ? kolo_error_text() : "there are too many");
+        close(fd);
+        return;
+    }
+    s->taker[i] = (serve_taker){.fd = fd, .pid = pid, .joined = -1};
+    if (i == s->takers) s->takers++;
+}
+
+static int ready(kolo_server *s)
+{
+    serve_ring *r = &s->ring;
+    KOLO_TRY(serve_ring_take(r));
+    s->moved = kolo_time();
+    const int64_t p = r->next - 1;
+    for (int i = 0; i < s->takers; i++)
+        if (s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && s->taker[i].joined <= p) offer(s, &s->taker[i], p);
+    if (!r->running) return 0; /* the last one was cut off */
+    if (r->next - r->base == r->slots) s->full_since = s->moved;
+    release(s);
+    return 0;
+}
+
+/* Nothing has moved for too long: who is missing at the beginning is waited for no more; later, who keeps the others waiting. */
+static void let_go(kolo_server *s)
+{
+    serve_ring *r = &s->ring;
+    const int64_t base = r->base % r->slots;
+    int waiting = 0;
+    if (!r->running || s->full_since == 0 || kolo_time() - s->moved < s->config.serve_wait) return;
+    s->moved = kolo_time();
+    if (!s->open) {
+        kolo_warn("serve-data: after %g s jobs with %lld of %lld rows have come; the others will read by themselves", s->config.serve_wait,
+                  (long long)s->rows_joined, (long long)s->rows_wanted);
+        s->open = true;
+        release(s);
+        return;
+    }
+    for (int i = 0; i < s->takers; i++) waiting += s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && !s->taker[i].needs[base];
+    for (int i = 0; i < s->takers && waiting; i++) {
+        serve_taker *t = &s->taker[i];
+        if (t->fd < 0 || !t->needs[base]) continue;
+        kolo_warn("serve-data: process %d, rank %lld, keeps others waiting for %g s and is let go", t->pid, (long long)t->rank, s->config.serve_wait);
+        leave(s, t);
+        tell(s, t, SERVE_LEFT, -1, 0);
+    }
+}
+
+static int look_once(kolo_server *s)
+{
+    struct pollfd fds[SERVE_MOST + 2] = {{s->fd, POLLIN, 0}, {s->ring.running ? s->ring.news[0] : -1, POLLIN, 0}};
+    const int n = s->takers;
+    for (int i = 0; i < n; i++) fds[i + 2] = (struct pollfd){s->taker[i].fd, POLLIN, 0};
+    if (poll(fds, (nfds_t)n + 2, 500) < 0) return errno == EINTR ? 0 : kolo_fail(KOLO_EIO, "poll: %s", strerror(errno));
+    if (fds[1].revents) KOLO_TRY(ready(s));
+    for (int i = 0; i < n; i++)
+        if (fds[i + 2].revents && s->taker[i].fd == fds[i + 2].fd) KOLO_TRY(read_packets(s, &s->taker[i]));
+    if (fds[0].revents) welcome(s);
+    let_go(s);
+    return 0;
+}
+
+int kolo_server_run(kolo_server *s, const volatile sig_atomic_t *stop)
+{
+    int rc = 0;
+    while (rc == 0 && !*stop) rc = look_once(s);
+    char why[1024];
+    snprintf(why, sizeof why, "%s", rc < 0 ? kolo_error_text() : "it was told to end");
+    for (int i = 0; i < s->takers; i++) /* who does not listen sees the hang-up */
+        if (s->taker[i].fd >= 0) (void)serve_send(s->taker[i].fd, SERVE_END, -1, NULL, 0, why, -1);
+    return rc < 0 ? kolo_fail(rc, "%s", why) : 0;
+}
+
+int kolo_server_open(kolo_server **server, const kolo_loader_config *loader, int jobs)
+{
+    int rc;
+    kolo_server *s = *server = kolo_alloc(sizeof *s);
+    if (!s) return KOLO_ECONFIG;
+    s->lock_fd = s->fd = s->ring.fd = -1;
+    s->config = *loader;
+    s->config.augment = s->config.shuffle = s->config.serve = NULL;
+    snprintf(s->name, sizeof s->name, "%s", loader->serve);
+    KOLO_TRY_GOTO(rc, serve_key(loader, s->key));
+    KOLO_TRY_GOTO(rc, serve_name_take(s->name, &s->address, &s->lock_fd));
+    KOLO_TRY_GOTO(rc, serve_ring_open(&s->ring, loader));
+    s->rows = loader->batch / loader->ranks;
+    s->rows_wanted = s->rows * jobs;
+    KOLO_TRY_GOTO(rc, serve_name_listen(&s->address, &s->fd));
+    if (!strchr(s->name, '/') && serve_private_shm("/proc/self/mountinfo", getenv("SLURM_JOB_ID")))
+        kolo_warn("serve=%s: jobs have a /dev/shm of their own here (job_container/tmpfs), so that only this job's processes "
+                  "find the server; for those of other jobs give serve=PATH, in a folder of the node that all see",
+                  s->name);
+    return 0;
+fail:
+    kolo_server_close(server);
+    return rc;
+}
+
+void kolo_server_close(kolo_server **server)
+{
+    kolo_server *s = *server;
+    if (!s) return;
+    for (int i = 0; i < s->takers; i++)
+        if (s->taker[i].fd >= 0) close(s->taker[i].fd);
+    if (s->ring.loader) serve_ring_close(&s->ring);
+    if (s->fd >= 0) close(s->fd);
+    if (s->lock_fd >= 0) serve_name_leave(&s->address, s->lock_fd);
+    free(s);
+    *server = NULL;
+}
