@@ -187,7 +187,7 @@ static int finish(trainer *t, int rc)
     if (!speaks(t) || !t->run || t->complete) return rc;
     t->position.step -= t->untold; /* what nobody has seen to be sound was not done */
     if (rc == 0 || rc == KOLO_EREQUEUE) {
-        char stopped[512];
+        char stopped[ERROR_BYTES];
         snprintf(stopped, sizeof stopped, "%s", rc < 0 ? kolo_error_text() : "");
         const int wait = kolo_checkpoint_wait(t->run);
         if (wait < 0) rc = wait;
@@ -218,7 +218,7 @@ int kolo_train(kolo_launch *launch, kolo_options *options, bool (*asked)(void))
     if (!options->steps && !options->epochs) return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");
     trainer t = {.options = options, .launch = launch, .asked = asked, .started = kolo_time(), .raw_top1 = -1, .loss_scale = 1};
     int rc = finish(&t, run(&t));
-    char text[1024];
+    char text[ERROR_BYTES];
     snprintf(text, sizeof text, "%s", rc < 0 ? kolo_error_text() : "");
     /* A launcher may kill the job when the first rank exits: nobody leaves before rank 0 has written. */
     if ((rc == 0 || rc == KOLO_EREQUEUE) && kolo_comm_barrier(t.session.comm) < 0) kolo_warn("%s", kolo_error_text());

@@ -154,7 +154,7 @@ int trainer_tell_complete(const trainer *t)
 
 int trainer_tell_end(trainer *t, int rc)
 {
-    char reason[512];
+    char reason[ERROR_BYTES];
     snprintf(reason, sizeof reason, "%s", rc < 0 ? kolo_error_text() : "");
     const char *state = rc == 0 ? "done" : rc == KOLO_EREQUEUE ? "requeue" : "failed";
     if (t->session.plan) {

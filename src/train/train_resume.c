@@ -68,7 +68,7 @@ int kolo_train_find(kolo_session *s, const char *folder, const char *which, kolo
     int rc = f ? 0 : KOLO_ECONFIG;
     if (rc == 0 && looks) f->found = kolo_checkpoint_pick(folder, which, &f->position, f->path, sizeof f->path);
     if (rc == 0 && s->ranks > 1) {
-        char text[1024];
+        char text[ERROR_BYTES];
         snprintf(text, sizeof text, "%s", looks && f->found < 0 ? kolo_error_text() : "");
         rc = kolo_comm_broadcast(s->comm, f, sizeof *f, 0);
         if (rc == 0 && f->found < 0) rc = kolo_fail((int)f->found, "%s", looks ? text : "rank 0 found no checkpoint to begin with");
@@ -134,7 +134,7 @@ static int load_carried(trainer *t, const char *path)
     enum { LOADED, LOST, FAILED };
     kolo_session *s = &t->session;
     const size_t bytes = kolo_carry_bytes(s);
-    char why[1024];
+    char why[ERROR_BYTES];
     if (!bytes) return 0;
     void *mine = kolo_alloc(bytes);
     if (!mine) return KOLO_ECONFIG;

@@ -8,6 +8,8 @@
 #include "train/epoch.h"
 #include "train/train.h"
 
+enum { ERROR_BYTES = 4096 }; /* of an error's text, as base/error.c has it: kept where something else may fail before it is told */
+
 /* What is known of a step before its metrics are. */
 typedef struct issue {
     int64_t step, epoch;

@@ -56,7 +56,10 @@ for i in {10..59}; do header+=",\"$long$i\":{\"dtype\":\"F32\",\"shape\":[1],\"d
 convert model=resnet20 weights=long.safetensors x.safetensors
 is $? 78 "fifty long names: exit 78"
 like log 'error: kolo export: .*missing: .*; 50 unknown: .*; 1 of another shape: linear.weight .F32 1, the model has 10x64.$' "no kind pushes another out"
-is "$(grep -o 'xxx[0-9][0-9]' log | sort -u | wc -l) $(grep -oE 'layer[123]\.[012]\.(conv|bn)[12]\.(weight|bias|running_mean|running_var)' log | sort -u | wc -l)" "50 90" "and each is listed"
+all_names() { is "$(grep -o 'xxx[0-9][0-9]' log | sort -u | wc -l) $(grep -oE 'layer[123]\.[012]\.(conv|bn)[12]\.(weight|bias|running_mean|running_var)' log | sort -u | wc -l)" "50 90" "$1"; }
+all_names "and each is listed"
+kolo train model=resnet20 data=synthetic size=32 batch=8 steps=1 threads=1 deterministic=true init=long.safetensors init_head=load run=long > log 2>&1
+all_names "by kolo train too, whose run ends before it says so"
 
 # --- predict
 kolo-pack --source shapes --count 3 --size 28 --color gray --encoding raw --out data > log 2>&1
