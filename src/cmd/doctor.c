@@ -14,6 +14,7 @@
 #include "cmd/cmd.h"
 #include "comm/comm.h"
 #include "comm/reducer.h"
+#include "comm/segment.h"
 #include "data/shard/shard.h"
 #include "kolo/error.h"
 #include "launch/device.h"
@@ -80,10 +81,12 @@ static void check_memory(report *r)
     size_t limit = kolo_memory_limit(&source);
     struct statvfs fs;
     say(r, limit < ((size_t)1 << 30) ? WARN : GOOD, 0, "memory", "%.1f GiB (%s)", (double)limit / 0x1p30, source);
+    const int swept = comm_segments_sweep(); /* before it is looked how much is free */
     if (statvfs("/dev/shm", &fs) != 0) {
         say(r, BAD, KOLO_ELAUNCH, "shared", "/dev/shm is not there: ranks of one node reduce through it");
         return;
     }
+    if (swept) say(r, GOOD, 0, "shared", "%d names in /dev/shm that killed ranks had left are removed", swept);
     double free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
     say(r, free_bytes < 0x1p28 ? WARN : GOOD, 0, "shared", "/dev/shm has %.1f GiB free%s", free_bytes / 0x1p30,
         free_bytes < 0x1p28 ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)" : "");

@@ -1,5 +1,6 @@
 #include "comm/segment.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -225,6 +226,29 @@ static int share(comm_segments *s, double deadline)
     return await_stage(s, MAPPED, deadline);
 }
 
+/* Nobody lives who made it: a maker locks it, and then gives it its size. Between the two, or before, it has none: a minute is more than he needs. */
+static bool is_left(int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) < 0 || info.st_uid != geteuid()) return false;
+    return (info.st_size > 0 || time(NULL) - info.st_mtime > 60) && flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+int comm_segments_sweep(void)
+{
+    static const char begin[] = "kolo-kolo."; /* as kolo_launch_start names jobs; other rooms' names begin otherwise */
+    int swept = 0;
+    DIR *folder = opendir("/dev/shm");
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        int fd = strncmp(entry->d_name, begin, sizeof begin - 1) == 0 ? shm_open(entry->d_name, O_RDWR, 0) : -1;
+        if (fd < 0) continue;
+        swept += is_left(fd) && shm_unlink(entry->d_name) == 0;
+        close(fd);
+    }
+    if (folder) closedir(folder);
+    return swept;
+}
+
 /* What ranks of this node that died meanwhile have left; a segment without its size may be one that is just being made. */
 static void sweep(const comm_segments *s)
 {
@@ -242,6 +266,7 @@ static int open_shared(comm_segments *s, double deadline)
 {
     char name[NAME_MAX];
     KOLO_TRY(segment_name(s, s->me, name, sizeof name));
+    if (s->me == 0) comm_segments_sweep();
     int rc = create_own(name, s->bytes, s->head, &s->fd[s->me]);
     if (rc < 0) {
         if (s->fd[s->me] >= 0) shm_unlink(name);

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "base/thread.h"
+#include "comm/segment.h"
 #include "comm_world_adasum.h"
 #include "tap.h"
 
@@ -248,6 +249,47 @@ static int64_t no_network(world *w, int argument)
     return world_small(w, false);
 }
 
+/* A rank of three whose third never comes, as a child that waits for it. */
+static pid_t waits_for_third(int rank, const char *name)
+{
+    char path[128];
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        world w;
+        alarm(60);
+        world_fill(&w, rank, 3, NULL, name);
+        world_small(&w, false);
+        _exit(0);
+    }
+    snprintf(path, sizeof path, "/dev/shm/kolo-%s-0-%d", name, rank);
+    for (int i = 0; i < 2000 && access(path, F_OK) != 0; i++) usleep(5000);
+    return child;
+}
+
+static void end_of(pid_t child)
+{
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+static void check_left(void)
+{
+    char dead[64], alive[64];
+    snprintf(dead, sizeof dead, "kolo.test.%d.dead", (int)getpid());
+    snprintf(alive, sizeof alive, "kolo.test.%d.alive", (int)getpid());
+    pid_t one = waits_for_third(0, dead), two = waits_for_third(1, dead);
+    end_of(one);
+    end_of(two);
+    ok(world_leftovers(dead), "all ranks of a node are killed while a world opens: their names stay");
+    one = waits_for_third(0, alive);
+    run_ranks(2, again, 0);
+    ok(!world_leftovers(dead), "the next world that opens here removes them");
+    ok(world_leftovers(alive), "but not those of one that is opening");
+    end_of(one);
+    ok(comm_segments_sweep() >= 1 && !world_leftovers(alive), "until it is killed; without a world, as by kolo doctor");
+}
+
 static void check_setup(void)
 {
     run_ranks(1, no_network, 0);
@@ -284,5 +326,6 @@ int main(void)
     is_int(run_ranks(2, overlap, 0), 0, "start returns at once, the reduction runs beside the caller, wait finds it done");
     check_missing();
     check_setup();
+    check_left();
     return done_testing();
 }
