@@ -13,22 +13,25 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
-/* Fails with errno's text, and the cure where errno tells one. */
-static int fail_errno(const char *verb, const char *path)
+int kolo_file_fail(const char *verb, const char *path)
 {
     int error = errno;
     const char *cure = "";
+    const bool reads = !strcmp(verb, "open") || !strcmp(verb, "read");
     if (error == ENOSPC) cure = "; free space on this file system or choose another folder";
-    if (error == EDQUOT) cure = "; your quota on this file system is used up";
+    if (error == EDQUOT) cure = "; your quota on this file system is used up: free some, or choose another folder";
+    if (error == EFBIG) cure = "; the shell's limit on file sizes (ulimit -f) is too low";
     if (error == EACCES || error == EPERM || error == EROFS) cure = "; check its permissions or choose another place";
-    int status = error == ENOENT || error == ENOTDIR || error == EISDIR ? KOLO_EINPUT : KOLO_EIO;
+    if (error == EMFILE) cure = "; the shell's limit on open files (ulimit -n) is too low";
+    if (error == ENOENT && !strcmp(verb, "create")) cure = "; make its folder first";
+    int status = reads && (error == ENOENT || error == ENOTDIR || error == EISDIR) ? KOLO_EINPUT : KOLO_EIO;
     return kolo_fail(status, "%s: cannot %s: %s%s", path, verb, strerror(error), cure);
 }
 
 static int read_all(int fd, const char *path, char **data, size_t *length)
 {
     struct stat st;
-    if (fstat(fd, &st) < 0) return fail_errno("read", path);
+    if (fstat(fd, &st) < 0) return kolo_file_fail("read", path);
     size_t capacity = (st.st_size > 0 ? (size_t)st.st_size : 4096) + 2, used = 0; /* /proc files say size 0 */
     char *text = kolo_alloc(capacity);
     if (!text) return KOLO_ECONFIG;
@@ -37,7 +40,7 @@ static int read_all(int fd, const char *path, char **data, size_t *length)
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
             free(text);
-            return fail_errno("read", path);
+            return kolo_file_fail("read", path);
         }
         if (n == 0) break;
         used += (size_t)n;
@@ -59,7 +62,7 @@ int kolo_file_read(const char *path, char **data, size_t *length)
 {
     *data = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return fail_errno("open", path);
+    if (fd < 0) return kolo_file_fail("open", path);
     int rc = read_all(fd, path, data, length);
     close(fd);
     return rc;
@@ -70,7 +73,7 @@ int kolo_file_pread(int fd, const char *path, void *data, size_t bytes, uint64_t
     for (size_t done = 0; done < bytes;) {
         ssize_t n = pread(fd, (char *)data + done, bytes - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail_errno("read", path);
+        if (n < 0) return kolo_file_fail("read", path);
         if (n == 0)
             return kolo_fail(KOLO_EINPUT, "%s: truncated: it ends at byte %llu, %zu bytes wanted from byte %llu", path, (unsigned long long)(offset + done),
                              bytes, (unsigned long long)offset);
@@ -84,20 +87,20 @@ int kolo_file_pwrite(int fd, const char *path, const void *data, size_t bytes, u
     for (size_t done = 0; done < bytes;) {
         ssize_t n = pwrite(fd, (const char *)data + done, bytes - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail_errno("write", path);
+        if (n < 0) return kolo_file_fail("write", path);
         done += (size_t)n;
     }
     return 0;
 }
 
-int kolo_file_sync(int fd, const char *path) { return fsync(fd) < 0 ? fail_errno("sync", path) : 0; }
+int kolo_file_sync(int fd, const char *path) { return fsync(fd) < 0 ? kolo_file_fail("sync", path) : 0; }
 
 int kolo_folder_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return fail_errno("open", path);
+    if (fd < 0) return kolo_file_fail("open", path);
     /* some network file systems cannot sync a folder and say EINVAL: there is nothing better to do there */
-    int rc = fsync(fd) < 0 && errno != EINVAL ? fail_errno("sync", path) : 0;
+    int rc = fsync(fd) < 0 && errno != EINVAL ? kolo_file_fail("sync", path) : 0;
     close(fd);
     return rc;
 }
@@ -115,19 +118,20 @@ static char *parent_of(const char *path)
     return parent;
 }
 
-static int write_aside(const char *aside, const void *data, size_t bytes)
+/* Errors name the file that was asked for. */
+static int write_aside(const char *aside, const char *path, const void *data, size_t bytes)
 {
     int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return fail_errno("create", aside);
+    if (fd < 0) return kolo_file_fail("create", path);
     int rc = 0;
     for (size_t done = 0; rc == 0 && done < bytes;) {
         ssize_t n = write(fd, (const char *)data + done, bytes - done);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) rc = fail_errno("write", aside);
+        if (n < 0) rc = kolo_file_fail("write", path);
         else done += (size_t)n;
     }
-    if (rc == 0) rc = kolo_file_sync(fd, aside);
-    if (close(fd) < 0 && rc == 0) rc = fail_errno("close", aside); /* NFS tells a full disk here */
+    if (rc == 0) rc = kolo_file_sync(fd, path);
+    if (close(fd) < 0 && rc == 0) rc = kolo_file_fail("close", path); /* NFS tells a full disk here */
     return rc;
 }
 
@@ -136,8 +140,8 @@ int kolo_file_write_atomic(const char *path, const void *data, size_t bytes)
     int rc = KOLO_ECONFIG;
     char *parent = parent_of(path), *aside = kolo_format("%s.tmp-%ld", path, (long)getpid());
     if (!parent || !aside) goto fail;
-    rc = write_aside(aside, data, bytes);
-    if (rc == 0 && rename(aside, path) < 0) rc = fail_errno("replace", path);
+    rc = write_aside(aside, path, data, bytes);
+    if (rc == 0 && rename(aside, path) < 0) rc = kolo_file_fail("replace", path);
     if (rc < 0) unlink(aside);
     else rc = kolo_folder_sync(parent);
 fail:
@@ -152,7 +156,7 @@ static int make_one(const char *path)
     int error = errno; /* EROFS or EACCES may come before EEXIST */
     if (kolo_folder_exists(path)) return 0;
     errno = error;
-    fail_errno("make this folder", path);
+    kolo_file_fail("make this folder", path);
     return KOLO_EIO;
 }
 
@@ -176,7 +180,7 @@ int kolo_folder_make(const char *path)
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
 {
     (void)st, (void)type, (void)where;
-    return remove(path) < 0 && errno != ENOENT ? fail_errno("remove", path) : 0;
+    return remove(path) < 0 && errno != ENOENT ? kolo_file_fail("remove", path) : 0;
 }
 
 int kolo_folder_remove(const char *path)
@@ -184,7 +188,7 @@ int kolo_folder_remove(const char *path)
     size_t root = strspn(path, "/");
     if (!path[root] || !strcmp(path, ".") || !strcmp(path, "..")) return kolo_fail(KOLO_EINPUT, "\"%s\": this folder is never removed", path);
     int rc = nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS);
-    if (rc == -1) return errno == ENOENT ? 0 : fail_errno("remove", path);
+    if (rc == -1) return errno == ENOENT ? 0 : kolo_file_fail("remove", path);
     return rc;
 }
 
@@ -199,7 +203,7 @@ bool kolo_folder_exists(const char *path)
 int64_t kolo_file_size(const char *path)
 {
     struct stat st;
-    if (stat(path, &st) < 0) return fail_errno("open", path);
+    if (stat(path, &st) < 0) return kolo_file_fail("open", path);
     return st.st_size;
 }
 
@@ -211,7 +215,7 @@ int64_t kolo_file_free_bytes(const char *path)
     while (statvfs(at, &fs) < 0) {
         char *parent = errno == ENOENT && strcmp(at, "/") && strcmp(at, ".") ? parent_of(at) : NULL;
         if (!parent) {
-            int rc = fail_errno("ask for free space", path);
+            int rc = kolo_file_fail("ask for free space", path);
             free(at);
             return rc;
         }

@@ -15,27 +15,21 @@ enum { BUFFER_BYTES = 1 << 20 };
 
 int kolo_fail_io(const char *verb, const char *path)
 {
-    int error = errno;
-    const char *cure = "";
-    if (error == ENOSPC) cure = "; free space on this file system or choose another run= folder";
-    if (error == EDQUOT) cure = "; your quota on this file system is used up: free some, or choose another run= folder";
-    if (error == EFBIG) cure = "; the shell's limit on file sizes (ulimit -f) is too low";
-    if (error == EACCES || error == EPERM || error == EROFS) cure = "; check its permissions or choose another run= folder";
-    return kolo_fail(KOLO_EIO, "%s: cannot %s: %s%s", path, verb, strerror(error), cure);
+    kolo_file_fail(verb, path);
+    return KOLO_EIO;
 }
 
-int kolo_stream_open(stream *s, const char *path)
+/* aside: NULL, or the file to write in the place of `path`, which errors name; taken over. */
+static int open_as(stream *s, const char *path, char *aside)
 {
-    *s = (stream){.fd = -1, .path = kolo_strdup(path), .buffer = kolo_alloc(BUFFER_BYTES)};
+    *s = (stream){.fd = -1, .path = kolo_strdup(path), .aside = aside, .buffer = kolo_alloc(BUFFER_BYTES)};
     int rc = s->path && s->buffer ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && (s->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0) rc = kolo_fail_io("create", path);
-    if (rc < 0) {
-        free(s->path);
-        free(s->buffer);
-        *s = (stream){.fd = -1};
-    }
+    if (rc == 0 && (s->fd = open(aside ? aside : path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0) rc = kolo_fail_io("create", path);
+    if (rc < 0) kolo_stream_close(s);
     return rc;
 }
+
+int kolo_stream_open(stream *s, const char *path) { return open_as(s, path, NULL); }
 
 static int write_through(stream *s, const char *data, size_t bytes)
 {
@@ -78,6 +72,7 @@ int kolo_stream_close(stream *s)
     int rc = 0;
     if (s->fd >= 0 && close(s->fd) < 0) rc = kolo_fail_io("close", s->path);
     free(s->path);
+    free(s->aside);
     free(s->buffer);
     *s = (stream){.fd = -1};
     return rc;
@@ -86,9 +81,7 @@ int kolo_stream_close(stream *s)
 int kolo_stream_aside(stream *s, const char *path)
 {
     char *aside = kolo_format("%s.tmp-%ld", path, (long)getpid());
-    int rc = aside ? kolo_stream_open(s, aside) : KOLO_ECONFIG;
-    free(aside);
-    return rc;
+    return aside ? open_as(s, path, aside) : KOLO_ECONFIG;
 }
 
 static int sync_parent(const char *path)
@@ -104,8 +97,8 @@ static int sync_parent(const char *path)
 
 int kolo_stream_commit(stream *s, const char *path, int rc)
 {
-    char *aside = s->path;
-    s->path = NULL; /* outlives the stream */
+    char *aside = s->aside;
+    s->aside = NULL; /* outlives the stream */
     if (rc == 0 && (rc = flush(s)) == 0 && fsync(s->fd) < 0) rc = kolo_fail_io("sync", path);
     const int closed = kolo_stream_close(s);
     if (rc == 0) rc = closed;

@@ -7,7 +7,8 @@
 
 typedef struct stream {
     int fd;
-    char *path;   /* owned */
+    char *path;   /* owned, as is all that follows */
+    char *aside;  /* NULL, or what is written in its place */
     char *buffer; /* small pieces gather here */
     size_t used;
     uint64_t bytes; /* put so far */

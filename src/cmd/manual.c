@@ -85,7 +85,7 @@ void kolo_help_man(void)
            ".TP\n.B KOLO_COMM_*\nsettings of the collectives: see kolo/comm.h\n"
            ".SH EXIT STATUS\n0 done; 2 bad input; 3 I/O; 69 launcher or a dead rank; 70 internal; 75 checkpoint "
            "written, run it again; 78 configuration.\n"
-           ".SH FILES\nRUN/events.jsonl, RUN/summary.json, RUN/recipe.yaml, RUN/checkpoints/\n");
+           ".SH FILES\nRUN/events.jsonl, RUN/summary.json, RUN/recipe.yaml, RUN/classes.txt, RUN/checkpoints/\n");
 }
 
 /* ---- bash ---- */

@@ -40,8 +40,24 @@ static int read_names(output *out, const char *file)
         KOLO_TRY(kolo_grow(&out->name, &capacity, out->names, sizeof *out->name));
         out->name[out->names++] = line;
     }
-    if (out->names == out->classes) return 0;
-    return kolo_fail(KOLO_ECONFIG, "labels=%s names %ld classes, the network has %ld", file, (long)out->names, (long)out->classes);
+    return 0;
+}
+
+/* Of labels=, or those that a run has noted, unless its network has more classes than its data. */
+static int find_names(output *out, const kolo_options *o)
+{
+    char *noted = NULL;
+    if (*o->labels) {
+        KOLO_TRY(read_names(out, o->labels));
+        if (out->names == out->classes) return 0;
+        return kolo_fail(KOLO_ECONFIG, "labels=%s names %ld classes, the network has %ld", o->labels, (long)out->names, (long)out->classes);
+    }
+    if (!*o->run) return 0;
+    if (!(noted = kolo_format("%s/classes.txt", o->run))) return KOLO_ECONFIG;
+    const int rc = kolo_file_exists(noted) ? read_names(out, noted) : 0;
+    free(noted);
+    if (out->names != out->classes) out->names = 0;
+    return rc;
 }
 
 /* The best classes with their probabilities, best first; equal ones in the order of classes. */
@@ -85,7 +101,7 @@ static int take(void *context, int64_t i, const float *logits)
 static int show_boxes(kolo_session *session, const kolo_options *o, int64_t n, const char *const *path)
 {
     output out = {.path = path, .classes = o->classes};
-    int rc = *o->labels ? read_names(&out, o->labels) : 0;
+    int rc = find_names(&out, o);
     if (rc == 0 && *o->logits) rc = kolo_fail(KOLO_ECONFIG, "logits= is for networks that classify; %s finds boxes", o->model);
     if (rc == 0) rc = kolo_detect_predict(session, n, path, out.names ? out.name : NULL);
     fflush(stdout);
@@ -100,7 +116,7 @@ static int show(kolo_session *session, const kolo_options *o, int64_t n, const c
     output out = {.path = path, .classes = o->classes, .top = o->top};
     char *text = NULL;
     size_t bytes = 0;
-    int rc = *o->labels ? read_names(&out, o->labels) : 0;
+    int rc = find_names(&out, o);
     if (rc == 0 && *o->logits && !(out.json = open_memstream(&text, &bytes))) rc = kolo_fail(KOLO_ECONFIG, "out of memory for %s", o->logits);
     if (rc == 0) rc = kolo_predict(session, n, path, take, &out);
     fflush(stdout);

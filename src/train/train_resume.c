@@ -227,6 +227,23 @@ static int begin(trainer *t)
     return 0;
 }
 
+/* RUN/classes.txt: the names of the data set's classes, a line each, which `kolo predict run=` tells. */
+static int record_classes(const trainer *t)
+{
+    const kolo_dataset *set = t->session.train_set;
+    char *path = set ? kolo_format("%s/classes.txt", t->options->run) : NULL, *text = NULL;
+    size_t length = 0;
+    int rc = set && !path ? KOLO_ECONFIG : 0;
+    FILE *file = path && !kolo_file_exists(path) ? open_memstream(&text, &length) : NULL;
+    if (file) {
+        for (int c = 0; c < kolo_dataset_get_info(set)->classes; c++) fprintf(file, "%s\n", kolo_dataset_class_name(set, c));
+        rc = fclose(file) == 0 ? kolo_file_write_atomic(path, text, length) : kolo_fail(KOLO_ECONFIG, "out of memory for %s", path);
+    }
+    free(text);
+    free(path);
+    return rc;
+}
+
 int trainer_begin(trainer *t)
 {
     const char *folder = t->options->run;
@@ -235,6 +252,7 @@ int trainer_begin(trainer *t)
     if (speaks(t)) {
         KOLO_TRY(kolo_run_open(&t->run, folder));
         KOLO_TRY(kolo_run_record(t->run, t->options));
+        KOLO_TRY(record_classes(t));
         KOLO_TRY(kolo_checkpoint_prepare(t->run, t->session.plan, t->session.backend));
     }
     const int found = kolo_train_find(&t->session, folder, "newest", &t->position, path, sizeof path);

@@ -39,6 +39,11 @@ score run="$ROOM/run" weights="$ROOM/8.safetensors"
 is "$(figures)" "$(told 8)" "weights=FILE by the options of a run"
 score shapes run="$ROOM/run" init="$ROOM/8.safetensors"
 is $? 78 "run= and init= on one command line: exit 78"
+kolo-shards extract "$ROOM/data/val" --limit 1 --out "$ROOM/pictures" > "$ROOM/log" 2>&1
+picture=$(find "$ROOM/pictures" -type f -name '*.[jp][pn]g' | head -n 1)
+kolo predict run="$ROOM/run" "$picture" top=10 2> "$ROOM/log" | awk '$2 == "%" { print $4 }' | sort | tr '\n' ' ' > "$ROOM/names"
+is "$(cat "$ROOM/names")" "$(tr '\n' ' ' < "$ROOM/run/classes.txt")" "kolo predict names classes as the run's data set does"
+is "$(wc -w < "$ROOM/names") $(grep -c circle "$ROOM/names")" "10 1" "all of them"
 cp -r "$ROOM/run" "$ROOM/begun"
 sed -i "s#^init:.*#init: $ROOM/8.safetensors#" "$ROOM/begun/recipe.yaml"
 score run="$ROOM/begun"

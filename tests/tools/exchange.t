@@ -99,6 +99,14 @@ like log 'lenet5_mnist takes mean and deviation from its data, .* MNIST' "whose 
 kolo predict other.yaml run=nowhere "${pictures[0]}" > /dev/null 2> log
 is $? 78 "a recipe and a run: exit 78"
 
+{ head -c -4 l.safetensors && printf '\0\0\300\177'; } > nan.safetensors
+kolo predict model=lenet5 weights=nan.safetensors "${pictures[0]}" --logits nan.json > out 2> log
+is "$? $(wc -c < out) $([ -e nan.json ] && echo written)" "2 0 " "weights that are not numbers: exit 2, and no classes"
+like log 'not a number: these weights' "which says so"
+convert model=lenet5 weights=l.safetensors nowhere/x.safetensors
+is $? 3 "a folder that is not there: exit 3"
+like log 'nowhere/x.safetensors: cannot create: .*; make its folder' "by the name that was asked for"
+
 # --- ONNX
 if convert model=lenet5 weights=l.safetensors l.onnx; then
     [ "$(stat -c %s l.onnx)" -gt $((4 * 61706)) ] && grep -aq Gemm l.onnx && grep -aq fc3.weight l.onnx

@@ -62,7 +62,7 @@ static void test_atomic(void)
     close(before);
     is_int(kolo_file_size(path), 5, "the size is the new one");
     is_int(entries(folder), 1, "nothing is left beside it");
-    is_int(kolo_file_write_atomic(in_folder("no/such/file"), "x", 1), KOLO_EINPUT, "a folder that is not there is an error");
+    is_int(kolo_file_write_atomic(in_folder("no/such/file"), "x", 1), KOLO_EIO, "a folder that is not there cannot be written to");
     is_int(kolo_file_write_atomic(path, "", 0), 0, "an empty file is fine");
     is_int(kolo_file_size(path), 0, "and empty");
 }
