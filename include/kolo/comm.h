@@ -85,7 +85,8 @@ typedef struct kolo_world_config {
     /* -- how bytes travel -- */
     /* KOLO_COMM_TRANSPORT ["auto"], between nodes: "mpi", "tcp" (KOLO_COMM_INTERFACE: name or address of its network interface) */
     const char *transport;
-    /* KOLO_COMM_ALGORITHM [what the table or the model chooses]: forces one that `kolo bench --algorithms` lists */
+    /* KOLO_COMM_ALGORITHM [what the table or the model chooses]: forces one that `kolo bench --algorithms` lists: NAME, or with its radices, whose
+     * product is the number of ranks, NAME:k=4x8x16 */
     const char *algorithm;
     /* KOLO_COMM_TABLE ["": this cluster's, if it was measured]: file of measured costs, written by `kolo bench --tune`; "none" */
     const char *table;

@@ -1,6 +1,7 @@
 /* kolo bench --tune: what messages, bytes and sums cost between these ranks, and which algorithm is fastest for groups like these, as the table that
  * KOLO_COMM_TABLE names (comm/algorithm/algorithm.h). kolo bench --algorithms: the names. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "cmd/cmd.h"
 #include "comm/algorithm/algorithm.h"
 #include "comm/algorithm/pack.h"
+#include "comm/algorithm/stages.h"
 #include "comm/transport/router.h"
 #include "kolo/error.h"
 
@@ -241,30 +243,49 @@ static int measure(tune *t, const team *who, const comm_algorithm_row *row, comm
     return 0;
 }
 
-/* The fastest of those that the costs do not rule out. */
-static int fastest(tune *t, const team *who, enum kolo_collective what, int64_t bytes, const comm_algorithm_row **best)
+typedef struct choice {
+    const comm_algorithm_row *row;
+    comm_radices radix;
+} choice;
+
+/* The fastest of those that the costs do not rule out; each by itself, and by the radices that the costs would have it take. */
+static int fastest(tune *t, const team *who, enum kolo_collective what, int64_t bytes, choice *best)
 {
     int64_t *counts = kolo_alloc((size_t)who->members * sizeof *counts);
     double least = 1e30, hoped = 1e30;
     int rc = counts ? 0 : KOLO_ECONFIG;
     if (rc < 0) return rc;
-    comm_problem p = problem_of(t, what, bytes, who->members, counts);
-    p.node_of = who->node_of;
-    p.shares = who->push != NULL;
+    comm_problem own = problem_of(t, what, bytes, who->members, counts);
+    own.node_of = who->node_of;
+    own.shares = who->push != NULL;
     for (int measuring = 0; measuring < 2; measuring++)
-        for (const comm_algorithm_row *row = comm_algorithm_table; rc == 0 && row->name; row++) {
-            double seconds;
-            if (row->what != what || !row->fits(&p) || !(t->free_order || row->ordered(&p))) continue;
-            double guess = row->cost(&p, &t->cost);
-            if (!measuring && guess < hoped) hoped = guess;
-            if (!measuring || guess > 4 * hoped) continue;
-            rc = measure(t, who, row, &p, bytes, &seconds);
-            if (rc < 0 || seconds >= .95 * least) continue; /* of equals the first */
-            least = seconds;
-            *best = row;
-        }
+        for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++)
+            for (int other = 0; rc == 0 && row->what == what && other < 2; other++) {
+                double seconds;
+                comm_problem p = own;
+                double guess = other ? comm_radices_cheapest(row, &p, &t->cost, t->free_order) : INFINITY;
+                if (!other && row->fits(&p) && (t->free_order || row->ordered(&p))) guess = row->cost(&p, &t->cost);
+                if (guess < hoped) hoped = guess;
+                if (!measuring || !(guess <= 4 * hoped) || (other && !p.radix.k[0])) continue;
+                rc = measure(t, who, row, &p, bytes, &seconds);
+                if (rc < 0 || seconds >= .95 * least) continue; /* of equals the first */
+                least = seconds;
+                *best = (choice){row, p.radix};
+            }
     free(counts);
     return rc;
+}
+
+static bool equal(const choice *a, const choice *b) { return a->row == b->row && memcmp(&a->radix, &b->radix, sizeof a->radix) == 0; }
+
+/* upto: bytes; negative: any. */
+static void write_use(const tune *t, enum kolo_collective what, int members, int nodes, int64_t upto, const choice *best)
+{
+    char k[COMM_RADICES_TEXT], reach[32] = "*";
+    if (!best->row || !t->table) return;
+    if (upto >= 0) snprintf(reach, sizeof reach, "%" PRId64, upto);
+    comm_radices_text(&best->radix, k);
+    fprintf(t->table, "use %s %d %d %s %s%s%s\n", comm_collective_name(what), members, nodes, reach, best->row->name, *k ? " k=" : "", k);
 }
 
 /* Lines `use`: a choice holds up to half way (of the logarithms) to the next size at which another one won. */
@@ -272,16 +293,15 @@ static int tune_each(tune *t, const team *who, int nodes, int64_t most)
 {
     static const enum kolo_collective which[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER, KOLO_BROADCAST, KOLO_ALLTOALL};
     for (size_t w = 0; w < sizeof which / sizeof *which; w++) {
-        const comm_algorithm_row *last = NULL, *best = NULL;
+        choice last = {NULL}, best = {NULL};
         for (int i = 0; i < SIZES && sizes[i] <= most; i++) {
             KOLO_TRY(make_room(t, 2 * (size_t)sizes[i]));
             KOLO_TRY(fastest(t, who, which[w], sizes[i], &best));
             int64_t each = which[w] == KOLO_ALLTOALL ? who->members : 1; /* the table counts bytes of a pair */
-            if (last && last != best && t->table)
-                fprintf(t->table, "use %s %d %d %" PRId64 " %s\n", comm_collective_name(which[w]), who->members, nodes, sizes[i] / 4 / each, last->name);
+            if (!equal(&last, &best)) write_use(t, which[w], who->members, nodes, sizes[i] / 4 / each, &last);
             last = best;
         }
-        if (last && t->table) fprintf(t->table, "use %s %d %d * %s\n", comm_collective_name(which[w]), who->members, nodes, last->name);
+        write_use(t, which[w], who->members, nodes, -1, &last);
     }
     return 0;
 }
@@ -348,11 +368,11 @@ static int measure_all(tune *t, int64_t most)
 
 int kolo_bench_algorithms(void)
 {
-    printf("Algorithms of collectives: KOLO_COMM_ALGORITHM=NAME forces one; * has the fixed order of sums, + where "
+    printf("Algorithms of collectives: KOLO_COMM_ALGORITHM=NAME or NAME:k=4x8,segment=1024 forces one; * has the fixed order of sums, + where "
            "nodes or members allow it.\n");
     for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
         const int apart[] = {0, 0, 0, 1, 1, 1}, plain[] = {0, 0, 1, 1};
-        comm_problem odd = {.what = row->what, .members = 6, .radix = 3, .node_of = apart}, even = {.what = row->what, .members = 4, .node_of = plain};
+        comm_problem odd = {.what = row->what, .members = 6, .radix = {{3}}, .node_of = apart}, even = {.what = row->what, .members = 4, .node_of = plain};
         bool sums = row->what == KOLO_ALLREDUCE || row->what == KOLO_REDUCE_SCATTER;
         printf("  %-15s %-22s %c %s\n", comm_collective_name(row->what), row->name,
                !sums || !row->ordered(&even) ? ' '

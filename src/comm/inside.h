@@ -26,7 +26,7 @@ typedef struct comm_choice {
     int *apart; /* [nodes] the node of every member: its own */
     const comm_algorithm_row *row;
     int64_t bytes, segment; /* that it was chosen for */
-    int radix;
+    comm_radices radix;
 } comm_choice;
 
 struct kolo_comm {

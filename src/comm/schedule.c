@@ -27,7 +27,7 @@ int comm_schedule_direct(comm_schedule *schedule, int me, int members, int64_t c
 int comm_schedule_broadcast(comm_schedule *schedule, int me, int members, int root, int64_t count)
 {
     comm_build b = in_place(schedule, me, members);
-    comm_knomial(&b, root, 2, comm_own(0), count);
+    comm_knomial(&b, root, NULL, 0, comm_own(0), count);
     return schedule->status;
 }
 

@@ -30,6 +30,11 @@ ran_by() { # WORD...: the algorithms of all its vectors, as the timeline says
 }
 is "$(ran_by comm_algorithm=ring)" "ring " "by an algorithm that is asked for, on one node too"
 is "$(ran_by comm_algorithm=rabenseifner)" "rabenseifner " "by another one"
+is "$(ran_by comm_algorithm=butterfly:k=3)" "butterfly " "by one with its radices"
+bench allreduce comm_algorithm=two_level:k=2x2 max=1K
+is "$? $(grep -c 'k=2x2 is not for 3 members.*for them are k=3$' "$ROOM/out")" "78 1" "radices whose product is another number are refused, with those that fit"
+timeout 100 mpiexec -n 4 kolo bench allreduce comm_algorithm=two_level:k=2x2 memory=ordinary min=64 max=64K iterations=2 > "$ROOM/out" 2>&1
+sound "by levels of two and two"
 is "$(ran_by)" "push " "by the push where nothing is asked for"
 printf 'kolo-comm-table 1\norder free\nuse allreduce 3 1 * segmented_ring\n' > "$ROOM/table"
 is "$(KOLO_COMM_TABLE=$ROOM/table ran_by)" "segmented_ring " "by what a table names for three ranks of a node"

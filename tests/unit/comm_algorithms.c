@@ -1,5 +1,6 @@
 /* Every algorithm, for 1 to 17 members, against what its collective is defined to give: any counts, roots, placements, in place and not, in a
  * cluster in this process that interleaves members and delivers messages as badly as it may. */
+#include "comm/algorithm/stages.h"
 #include "comm_trial.h"
 #include "comm_virtual.h"
 
@@ -134,23 +135,24 @@ static int64_t vary(trial *t, int64_t count)
                 for (int exact = 0; exact < (ordered ? 1 : 2); exact++) {
                     t->exact = exact;
                     int64_t wrong = run(t, ordered || exact);
+                    char k[COMM_RADICES_TEXT];
                     if (wrong)
-                        diag("%s %s: %d members, count %d, root %d, counts %d, map %d, place %d, radix %d: %d", comm_collective_name(t->row->what),
-                             t->row->name, n, (int)count, t->p.root, how, map, t->places, t->p.radix, (int)wrong);
+                        diag("%s %s: %d members, count %d, root %d, counts %d, map %d, place %d, radix %s: %d", comm_collective_name(t->row->what),
+                             t->row->name, n, (int)count, t->p.root, how, map, t->places, comm_radices_text(&t->p.radix, k), (int)wrong);
                     bad |= wrong;
                 }
             }
     return bad;
 }
 
-static int64_t row_trials(const comm_algorithm_row *row, int radix, int64_t segment)
+static int64_t row_trials(const comm_algorithm_row *row, int k, int64_t segment)
 {
     int64_t bad = 0;
     bool packs = strcmp(row->name, "packed_trees") == 0; /* which takes its time: fewer trials */
     for (int n = 1; n <= N && !bad; n += packs && n > 5 ? 5 : 1)
         for (int c = 0; c < COUNTS; c += packs ? 3 : 1) {
             if (row->what == KOLO_BARRIER && c) break;
-            trial t = {.row = row, .p = {.members = n, .radix = radix, .segment = segment}};
+            trial t = {.row = row, .p = {.members = n, .radix = {{k}}, .segment = segment}};
             bad |= vary(&t, count_at(c, n));
         }
     return bad;
@@ -167,6 +169,37 @@ static void every_algorithm(void)
     const char *flowing[] = {"double_binary_tree", "segmented_ring", "packed_trees"};
     for (int i = 0; i < 3; i++) is_int(row_trials(comm_algorithm_named(KOLO_ALLREDUCE, flowing[i]), 0, 7), 0, "%s in segments of 7", flowing[i]);
     is_int(row_trials(comm_algorithm_named(KOLO_BROADCAST, "pipelined_tree"), 0, 7), 0, "pipelined broadcast in segments of 7");
+}
+
+/* Every list of two or three factors of 2 to 17 members, and longer ones, by algorithms that take lists; on a placement in blocks of 4 and by turns. */
+static int64_t list_trials(const comm_algorithm_row *row, int n, const comm_radices *k)
+{
+    int64_t bad = 0;
+    for (int c = 0; c < COUNTS; c += 1 + 2 * (n > 8)) {
+        trial t = {.row = row, .p = {.members = n, .radix = *k}};
+        bad |= vary(&t, count_at(c, n));
+    }
+    return bad;
+}
+
+static void by_lists(void)
+{
+    static const comm_radices longer[] = {{{2, 2, 2, 2}}, {{2, 2, 2}}, {{17}}, {{13}}};
+    static const int of[] = {16, 8, 17, 13};
+    for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
+        int64_t bad = 0;
+        int lists = 0;
+        comm_radices k;
+        if (!row->radices) continue;
+        for (int n = 2; n <= N; n++)
+            for (int i = 0; comm_radices_try(n, i, &k); i++, lists++) bad |= list_trials(row, n, &k);
+        for (int i = 0; i < 4; i++, lists++) bad |= list_trials(row, of[i], &longer[i]);
+        ok(!bad && lists == 30, "%s %s: %d factorisations of 2 to %d members", comm_collective_name(row->what), row->name, lists, N);
+    }
+    int radix[COMM_STAGES];
+    ok(!comm_radices_levels(12, &(comm_radices){{2, 5}}, radix) && !comm_radices_factors(12, &(comm_radices){{2, 2, 2}}, radix) &&
+           !comm_radices_powers(12, &(comm_radices){{3, 4, 2}}, radix) && !comm_radices_digits(6, &(comm_radices){{2, 2}}, radix),
+       "lists whose product is another number fit none");
 }
 
 /* MPICH's test allred_float: huge numbers that cancel, at every pair of members, and tiny ones at all others. */
@@ -283,6 +316,7 @@ static void placements_alike(void)
 int main(void)
 {
     every_algorithm();
+    by_lists();
     placements_alike();
     same_bits();
     long_vectors();

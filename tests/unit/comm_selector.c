@@ -1,6 +1,7 @@
 /* Which algorithm is chosen: by cost, by a table of measurements, by name; and trees packed into links against the least cut. */
 #include "comm/algorithm/algorithm.h"
 #include "comm/algorithm/pack.h"
+#include "comm/algorithm/stages.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -82,7 +83,7 @@ static void by_table(void)
     comm_selector *s = from("# measured\nkolo-comm-table 1\ncost node 1e-6 1e-10\ncost network 3e-6 2e-10 # slow\ncost reduce 1e-11\n"
                             "use allreduce 4 1 1024 one_shot\nuse allreduce 4 1 65536 recursive_multiplying k=2\nuse allreduce 4 1 * "
                             "direct\n"
-                            "use broadcast 4 1 * knomial k=3\nuse allreduce 5 1 * ring\nuse broadcast 6 1 * pipelined_tree segment=99\n");
+                            "use broadcast 4 1 * knomial k=3\nuse allreduce 12 1 * butterfly k=2x2x3\nuse allreduce 5 1 * ring\nuse broadcast 6 1 * pipelined_tree segment=99\n");
     if (!ok(s != NULL, "a table is read")) {
         diag("%s", kolo_error_text());
         return;
@@ -96,10 +97,13 @@ static void by_table(void)
     ok(strcmp(chosen(s, reduce(5, 1 << 20, NULL)), "ring"), "a row without the fixed order is not taken");
     comm_problem p = {.what = KOLO_BROADCAST, .members = 4, .count = 10, .width = 1};
     comm_algorithm_select(&p, s);
-    is_int(p.radix, 3, "the radix that was measured comes with it");
-    p.members = 6;
+    ok(p.radix.k[0] == 3 && !p.radix.k[1], "the radix that was measured comes with it");
+    p = (comm_problem){.what = KOLO_BROADCAST, .members = 6, .count = 10, .width = 1};
     comm_algorithm_select(&p, s);
     is_int(p.segment, 99, "and the segment");
+    p = reduce(12, 1 << 20, NULL);
+    const char *by = comm_algorithm_select(&p, s)->name;
+    ok(!strcmp(by, "butterfly") && p.radix.k[0] == 2 && p.radix.k[1] == 2 && p.radix.k[2] == 3 && !p.radix.k[3], "and a list of radices");
     uint32_t digest = comm_selector_digest(s);
     comm_selector_close(&s);
     s = from("kolo-comm-table 1\norder free\nuse allreduce 5 1 * ring\nlinks 2\n0 1\n2 0\n");
@@ -128,6 +132,13 @@ static void wrong_tables(void)
     refused("kolo-comm-table 1\nlinks 2\n0 1 2\n", ", line 3: 3 numbers", "a row that is too long");
     refused("kolo-comm-table 1\nlinks 17\n", ", line 2: links of 17", "links of too many ranks");
     refused("kolo-comm-table 1\nuse allreduce 4 1 10 ring k=1\n", ", line 2: \"1\"", "a radix of 1");
+    refused("kolo-comm-table 1\nuse allreduce 12 1 * butterfly k=4x4\n", ", line 2: comm: algorithm butterfly: k=4x4 is not for 12 members",
+            "radices with another product");
+    ok(strstr(kolo_error_text(), "k=12, 2x6, 2x2x3, 2x3x2, 3x4, 3x2x2, 4x3, 6x2") != NULL, "and which would fit");
+    refused("kolo-comm-table 1\nuse allreduce 17 1 * two_level k=4\n", ", line 2: comm: algorithm two_level: k=4 is not for 17", "a level of 4 of 17 members");
+    refused("kolo-comm-table 1\nuse allreduce 4 1 10 ring k=2\n", ", line 2: algorithm ring takes no k", "a radix for an algorithm without");
+    refused("kolo-comm-table 1\nuse allreduce 4 1 10 butterfly k=2x\n", ", line 2: \"2x\" is no k", "half a list");
+    refused("kolo-comm-table 1\nuse allreduce 4 1 10 butterfly segment=9\n", ", line 2: algorithm butterfly takes no segment", "a segment likewise");
     refused("kolo-comm-table 1\nchoose ring\n", ", line 2: \"choose\"", "an unknown word");
     comm_selector *s = NULL;
     ok(comm_selector_open(&s, "/nonexistent/table", NULL) == KOLO_EINPUT && !s, "no such file");
@@ -142,6 +153,64 @@ static void forced(void)
     is_text(chosen(s, reduce(7, 3, NULL)), "ring", "a forced algorithm is taken");
     comm_problem p = {.what = KOLO_BROADCAST, .members = 7, .count = 3, .width = 1};
     ok(comm_algorithm_select(&p, s) != NULL, "by collectives that have it; others choose");
+    comm_selector_close(&s);
+}
+
+/* NAME:k=LIST,segment=N, as users force it. */
+static void forced_lists(void)
+{
+    comm_selector *s = NULL;
+    comm_problem p = reduce(12, 1 << 10, NULL);
+    comm_selector_open(&s, NULL, "two_level:k=2x2x3");
+    is_text(comm_algorithm_select(&p, s)->name, "two_level", "two_level:k=2x2x3 for 12 members, on one node, too");
+    ok(p.radix.k[0] == 2 && p.radix.k[1] == 2 && p.radix.k[2] == 3, "by these levels");
+    uint32_t digest = comm_selector_digest(s);
+    ok(comm_selector_check(s, 12) == 0 && comm_selector_check(s, 1) == 0, "which fits 12 members");
+    ok(comm_selector_check(s, 16) == KOLO_ECONFIG && strstr(kolo_error_text(), "k=2x2x3 is not for 16 members") && strstr(kolo_error_text(), "k=16, 2x8, 2x2x4"),
+       "and not 16, for which others are named");
+    p = reduce(16, 1 << 10, NULL);
+    const comm_algorithm_row *row = comm_algorithm_select(&p, s);
+    ok(row && row->fits(&p) && comm_radices_fit(row, &p), "a group of 16 falls back on a choice");
+    comm_selector_close(&s);
+    comm_selector_open(&s, NULL, "two_level:k=3x4");
+    ok(comm_selector_digest(s) != digest, "another list is another digest");
+    comm_selector_close(&s);
+    comm_selector_open(&s, NULL, "pipelined_tree:segment=77");
+    p = (comm_problem){.what = KOLO_BROADCAST, .members = 7, .count = 300, .width = 1};
+    ok(!strcmp(comm_algorithm_select(&p, s)->name, "pipelined_tree") && p.segment == 77, "segments likewise");
+    comm_selector_close(&s);
+    static const char *const wrong[][2] = {{"butterfly:k=4y8", "\"4y8\" is no k"},     {"ring:k=4", "takes no k"},
+                                           {"butterfly:radix=4", "known are k="},      {"butterfly:k=", "\"\" is no k"},
+                                           {"butterfly:k=1x4", "\"1x4\" is no k"},     {"butterfly:k=99999x99999", "is no k"},
+                                           {"butterflies:k=4", "did you mean"},        {"segmented_ring:segment=0", "not a whole number"}};
+    int bad = 0;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        bool refused_so = comm_selector_open(&s, NULL, wrong[i][0]) < 0 && strstr(kolo_error_text(), wrong[i][1]);
+        if (!refused_so) diag("%s: %s", wrong[i][0], kolo_error_text());
+        bad += !refused_so;
+    }
+    is_int(bad, 0, "words that are wrong are refused, with what is wrong");
+}
+
+/* Levels and factors are chosen by their cost, too. */
+static void radices_by_cost(void)
+{
+    int block[48];
+    const comm_cost *c;
+    comm_selector *s;
+    comm_selector_open(&s, NULL, NULL);
+    c = comm_selector_costs(s);
+    for (int i = 0; i < 48; i++) block[i] = i / 8;
+    int worse = 0, lists = 0;
+    for (int64_t count = 64; count < 1 << 25; count *= 8)
+        for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
+            comm_problem p = reduce(48, count, block);
+            if (row->what != KOLO_ALLREDUCE || !row->radices) continue;
+            double own = row->fits(&p) && row->ordered(&p) ? row->cost(&p, c) : 1e9, best = comm_radices_cheapest(row, &p, c, false);
+            worse += best > own || !row->ordered(&p) || (best < own) != (p.radix.k[0] != 0);
+            lists += p.radix.k[0] != 0;
+        }
+    ok(!worse && lists > 0, "of all factorisations the cheapest is taken, if it keeps the order (%d times not the algorithm's own)", lists);
     comm_selector_close(&s);
 }
 
@@ -282,6 +351,8 @@ int main(void)
     by_table();
     wrong_tables();
     forced();
+    forced_lists();
+    radices_by_cost();
     pushes();
     by_cluster();
     packed();

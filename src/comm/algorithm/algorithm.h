@@ -24,6 +24,12 @@
 #include "comm/schedule.h"
 #include "kolo/comm.h"
 
+enum { COMM_STAGES = 32 };
+/* k: radices, the nearest members' first, ended by 0. None: the algorithm's own choice; one: for all steps; several: their product is the number of members. */
+typedef struct comm_radices {
+    int k[COMM_STAGES];
+} comm_radices;
+
 /* One collective of one group as one member sees it. */
 typedef struct comm_problem {
     enum kolo_collective what;
@@ -38,7 +44,7 @@ typedef struct comm_problem {
     const int64_t *send, *receive; /* [members] alltoall: elements for, and from, every member */
     const int *node_of;            /* [members] node of every member; NULL: all on one */
     size_t width;
-    int radix;           /* k of recursive multiplying, butterfly, knomial; 0: the algorithm's own choice */
+    comm_radices radix;  /* of algorithms that take them */
     int64_t segment;     /* elements a segment of pipelined algorithms; 0: own choice */
     const double *links; /* [members][members] GB/s from, to, measured one pair at a time: packed_trees; NULL: unknown. comm_selector_links */
 } comm_problem;
@@ -62,6 +68,9 @@ typedef struct comm_algorithm_row {
     int (*fits)(const comm_problem *problem);                           /* 1, or 0 where it cannot serve this group */
     int (*make)(comm_schedule *schedule, const comm_problem *problem);  /* replaces the actions (memory is kept); 0 or negative */
     double (*cost)(const comm_problem *problem, const comm_cost *cost); /* seconds; the same on all members */
+    /* What k means for so many members: radix: a number for every step; returns the steps, 0: k does not fit. NULL: takes no k. */
+    int (*radices)(int members, const comm_radices *k, int radix[COMM_STAGES]);
+    bool segments; /* takes segment= */
 } comm_algorithm_row;
 
 static inline bool comm_rooted(enum kolo_collective what) { return what == KOLO_BROADCAST || what == KOLO_GATHER || what == KOLO_SCATTER; }
@@ -78,13 +87,13 @@ const char *comm_collective_name(enum kolo_collective what);                    
  *   cost reduce GAMMA                        seconds a byte reduced
  *   order free                               algorithms without the fixed order of sums may be chosen, too (default: order fixed)
  *   links N                                  then N lines of N numbers: GB/s from, to, between N ranks of a node
- *   use COLLECTIVE MEMBERS NODES BYTES NAME [k=RADIX] [segment=ELEMENTS]
+ *   use COLLECTIVE MEMBERS NODES BYTES NAME [k=RADIX[xRADIX...]] [segment=ELEMENTS]
  *                                            for groups of MEMBERS on NODES nodes, up to BYTES (* : beyond), where NAME fits
  *
  * Of several `use` lines that reach a problem the one with the least BYTES holds. */
 typedef struct comm_selector comm_selector;
-/* NULL path: built-in costs. forced: name of an algorithm for the collectives that have one of that name, or NULL. KOLO_ECONFIG or KOLO_EINPUT: file,
- * line and what is wrong with it, or an unknown name with the nearest one. */
+/* NULL path: built-in costs. forced: NAME[:k=RADIX[xRADIX...]][,segment=ELEMENTS], an algorithm for the collectives that have one of that name, or NULL.
+ * KOLO_ECONFIG or KOLO_EINPUT: file, line and what is wrong with it, or an unknown name with the nearest one. */
 int comm_selector_open(comm_selector **selector, const char *path, const char *forced);
 /* The same by the word of a user: NULL or "" is the table of this cluster, if there is one; "none": no table. */
 int comm_table_open(comm_selector **selector, const char *table, const char *forced);
@@ -95,6 +104,8 @@ const comm_cost *comm_selector_costs(const comm_selector *selector);
 const double *comm_selector_links(const comm_selector *selector, int members);
 /* Of all that the choice depends on: ranks whose digests differ would choose differently. */
 uint32_t comm_selector_digest(const comm_selector *selector);
+/* KOLO_ECONFIG: the k that is forced fits no group of so many; names what would. Groups of other sizes fall back on a choice. */
+int comm_selector_check(const comm_selector *selector, int members);
 /* What is forced if it fits; else what the file's measurements say, where they reach; else the cheapest by cost among the ordered. Sets radix and
  * segment of the problem if the choice has its own and they are 0, and links where a whole node of that many was measured and they are NULL: make wants
  * them, too. Never NULL: every collective has a row that fits any group. */

@@ -85,13 +85,15 @@ comm_range comm_circle_reduce(comm_build *b, const comm_circle *c, comm_range r)
 void comm_circle_spread(comm_build *b, const comm_circle *c, comm_range r);
 
 /* ---- algorithms that others consist of: allreduce of a range, in COMM_OWN at the end ------------------------------------------ */
-void comm_multiply(comm_build *b, comm_range r, int k); /* recursive multiplying; k: power of two */
-void comm_halve(comm_build *b, comm_range r);           /* Rabenseifner */
+void comm_multiply(comm_build *b, comm_range r, const int *radix, int steps); /* recursive multiplying; the product of radix: members or more */
+void comm_double(comm_build *b, comm_range r);                                /* the same by twos */
+void comm_halve(comm_build *b, comm_range r);                                 /* Rabenseifner */
 void comm_ring(comm_build *b, comm_range r, int64_t segment);
 /* Part k of the range is summed by member k. tree: NULL for that over members; else its fragments stand in COMM_PART + index (schedule.h). */
 int comm_direct(comm_build *b, comm_range r, const comm_tree *tree);
 
-void comm_knomial(comm_build *b, int root, int k, comm_place from, int64_t count);
+/* radix: [steps], their product members or more; NULL: by twos. */
+void comm_knomial(comm_build *b, int root, const int *radix, int steps, comm_place from, int64_t count);
 /* Parts are of COMM_OWN. Those of members i .. i + held[i] - 1 stand there already at member i; NULL: its own. */
 void comm_ring_gather(comm_build *b, const comm_parts *parts, const int *held);
 /* counts: by the numbers of the group. Caller frees; in vain: zeros, and the schedule's status says so. */
@@ -112,7 +114,7 @@ typedef struct comm_limb {
  * root has flows down only. from: element 0 of what this member brings. */
 void comm_flow(comm_build *b, const comm_limb *limb, int limbs, int64_t segment, int deepest, comm_place from);
 
-#define ROW(collective, name, ordered, fits, cost, help) int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *problem);
+#define ROW(collective, name, ordered, fits, cost, takes, help) int comm_make_##collective##_##name(comm_schedule *schedule, const comm_problem *problem);
 #include "comm/algorithm/algorithms.def"
 #undef ROW
 

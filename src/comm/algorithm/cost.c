@@ -79,10 +79,13 @@ double comm_cost_push(const comm_problem *p, const comm_cost *c)
 }
 
 /* Whole vectors within groups of k; a short last group serves several members each. */
-static double by_groups_of(const comm_problem *p, const comm_cost *c, int64_t k)
+static double by_groups_of(const comm_problem *p, const comm_cost *c, const comm_radices *radices)
 {
+    int radix[COMM_STAGES], steps = comm_radices_powers(p->members, radices, radix);
     double seconds = 0, bytes = vector(p);
-    for (int64_t d = 1; d < p->members; d *= k) {
+    int64_t d = 1;
+    for (int s = 0; s < steps && d < p->members; d *= radix[s++]) {
+        const int64_t k = radix[s];
         int64_t groups = (p->members + d - 1) / d < k ? (p->members + d - 1) / d : k, rest = p->members % d;
         double serves = rest && d * k >= p->members ? (double)((d + rest - 1) / rest) : 1;
         double one = 0, all = 0;
@@ -96,14 +99,9 @@ static double by_groups_of(const comm_problem *p, const comm_cost *c, int64_t k)
     return seconds;
 }
 
-double comm_cost_doubling(const comm_problem *p, const comm_cost *c) { return by_groups_of(p, c, 2); }
+double comm_cost_doubling(const comm_problem *p, const comm_cost *c) { return by_groups_of(p, c, &(comm_radices){{2}}); }
 
-double comm_cost_multiplying(const comm_problem *p, const comm_cost *c)
-{
-    int64_t k = 2;
-    while (p->radix >= 2 && k * 2 <= p->radix) k *= 2;
-    return by_groups_of(p, c, p->radix >= 2 ? k : 4);
-}
+double comm_cost_multiplying(const comm_problem *p, const comm_cost *c) { return by_groups_of(p, c, &p->radix); }
 
 double comm_cost_one_shot(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, vector(p)) + (p->members - 1) * vector(p) * c->gamma; }
 
@@ -144,22 +142,48 @@ double comm_cost_direct_allreduce(const comm_problem *p, const comm_cost *c)
     return 2 * all_to_all(p, c, part) + (p->members - 1) * part * c->gamma;
 }
 
+/* Circles of `radix` members `stride` apart, of which each gets and sums its part, and gives it back: there and back. */
+static double circles(const comm_problem *p, const comm_cost *c, int radix, int stride, double part)
+{
+    if (radix < 2) return 0;
+    return 2 * step(p, c, radix, stride, part * (radix - 1)) + (radix - 1) * part * c->gamma + 2 * EXTRA * (radix - 2) * step(p, c, radix, stride, 0);
+}
+
+/* Allreduces of `bytes` among `size` members `stride` apart each, as by_groups does them (stages.c). */
+static double rails(const comm_problem *p, const comm_cost *c, int size, int stride, double bytes)
+{
+    double seconds = 0, held = bytes;
+    bool small = bytes <= COMM_RAIL_SMALL;
+    for (int64_t d = 1; d < size; d *= 2) {
+        if (!small) held /= 2;
+        seconds += (small ? 1 : 2) * step(p, c, SHIFT, d * stride, held) + held * c->gamma;
+    }
+    return seconds;
+}
+
 double comm_cost_two_level(const comm_problem *p, const comm_cost *c)
 {
-    int nodes = nodes_of(p);
-    double each = (double)p->members / nodes, bytes = vector(p), part = bytes / each;
-    double rail = log2_up(nodes) * c->alpha[1] + (1 - 1. / nodes) * bytes * c->beta[1]; /* the rails share a node's link */
-    double within = each > 1 ? c->alpha[0] * (1 + EXTRA * (each - 2)) + (each - 1) * part * c->beta[0] : 0;
-    return 2 * within + (each - 1) * part * c->gamma + 2 * rail + (1 - 1. / nodes) * part * c->gamma;
+    int radix[COMM_STAGES], steps = comm_radices_levels(p->members, &p->radix, radix), nodes = nodes_of(p), stride = 1;
+    double seconds = 0, held = vector(p);
+    if (!steps) {
+        radix[0] = (p->members + nodes - 1) / nodes;
+        radix[1] = nodes;
+        steps = 2;
+    }
+    for (int i = 0; i < steps - 1; stride *= radix[i++]) {
+        held /= radix[i];
+        seconds += circles(p, c, radix[i], stride, held);
+    }
+    return seconds + rails(p, c, radix[steps - 1], stride, held);
 }
 
 double comm_cost_butterfly(const comm_problem *p, const comm_cost *c)
 {
-    int radix[COMM_STAGES], stages = comm_radices(p->members, p->radix, radix), stride = 1;
+    int radix[COMM_STAGES], stages = comm_radices_factors(p->members, &p->radix, radix), stride = 1;
     double seconds = 0, held = vector(p);
     for (int i = 0; i < stages; stride *= radix[i++]) {
         held /= radix[i];
-        seconds += 2 * step(p, c, radix[i], stride, held * (radix[i] - 1)) + (radix[i] - 1) * held * c->gamma + 2 * EXTRA * (radix[i] - 2) * c->alpha[1];
+        seconds += circles(p, c, radix[i], stride, held);
     }
     return seconds;
 }
@@ -231,16 +255,20 @@ double comm_cost_bruck_gather(const comm_problem *p, const comm_cost *c)
 
 double comm_cost_direct_gather(const comm_problem *p, const comm_cost *c) { return all_to_all(p, c, largest(p)); }
 
-static double tree_steps(const comm_problem *p, const comm_cost *c, int k)
+static double tree_steps(const comm_problem *p, const comm_cost *c, const comm_radices *radices)
 {
+    int radix[COMM_STAGES], steps = comm_radices_digits(p->members, radices, radix), k;
     double seconds = 0;
-    for (int64_t d = 1; d < p->members; d *= k)
+    int64_t d = 1;
+    for (int i = 0; i < steps && d < p->members; d *= radix[i++]) {
+        k = radix[i];
         seconds += step(p, c, SHIFT, d, 0) + (k - 1) * (step(p, c, SHIFT, d, vector(p)) - step(p, c, SHIFT, d, 0)) + (k - 2) * EXTRA * c->alpha[0];
+    }
     return seconds;
 }
 
-double comm_cost_binomial(const comm_problem *p, const comm_cost *c) { return tree_steps(p, c, 2); }
-double comm_cost_knomial(const comm_problem *p, const comm_cost *c) { return tree_steps(p, c, p->radix >= 2 ? p->radix : 4); }
+double comm_cost_binomial(const comm_problem *p, const comm_cost *c) { return tree_steps(p, c, &(comm_radices){{2}}); }
+double comm_cost_knomial(const comm_problem *p, const comm_cost *c) { return tree_steps(p, c, &p->radix); }
 
 double comm_cost_scatter_allgather(const comm_problem *p, const comm_cost *c)
 {

@@ -4,34 +4,40 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "comm/algorithm/stages.h"
 
-/* Each receives from the member that lacks its lowest digit in base k, and sends to those that have one more, farthest first. */
-void comm_knomial(comm_build *b, int root, int k, comm_place from, int64_t count)
+/* Each receives from the member that lacks its lowest digit in base k (or in mixed bases), and sends to those that have one more, farthest first. */
+void comm_knomial(comm_build *b, int root, const int *radix, int steps, comm_place from, int64_t count)
 {
-    int v = (b->me - root + b->n) % b->n;
-    int64_t d = 1;
-    for (; d < b->n; d *= k) {
-        if (v % (d * k) == 0) continue;
-        comm_build_receive(b, (int)(v / (d * k) * (d * k) + root) % b->n, comm_own(0), count);
+    const comm_radices twos = {{2}};
+    int v = (b->me - root + b->n) % b->n, i = 0, by_two[COMM_STAGES];
+    int64_t d = 1, up;
+    if (!radix) steps = comm_radices_digits(b->n, &twos, by_two), radix = by_two;
+    for (; i < steps && v % (d * radix[i]) == 0; i++) d *= radix[i];
+    if (i < steps) {
+        up = d * radix[i];
+        comm_build_receive(b, (int)(v / up * up + root) % b->n, comm_own(0), count);
         comm_build_wait_all(b);
-        break;
     }
-    for (d /= k; d >= 1; d /= k)
-        for (int j = 1; j < k && v + j * d < b->n; j++) comm_build_send(b, (int)(v + j * d + root) % b->n, v ? comm_own(0) : from, count);
+    while (i-- > 0) {
+        d /= radix[i];
+        for (int j = 1; j < radix[i] && v + j * d < b->n; j++) comm_build_send(b, (int)(v + j * d + root) % b->n, v ? comm_own(0) : from, count);
+    }
     comm_build_wait_all(b);
 }
 
-static int broadcast(comm_schedule *schedule, const comm_problem *p, int k)
+static int broadcast(comm_schedule *schedule, const comm_problem *p, const comm_radices *k)
 {
+    int radix[COMM_STAGES], steps = comm_radices_digits(p->members, k, radix);
     comm_build b = comm_build_begin(schedule, p);
     b.brought = p->me == p->root && !p->in_place;
-    comm_knomial(&b, 0, k, comm_build_mine(&b, 0), p->count);
+    comm_knomial(&b, 0, radix, steps, comm_build_mine(&b, 0), p->count);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_broadcast_binomial(comm_schedule *schedule, const comm_problem *p) { return broadcast(schedule, p, 2); }
+int comm_make_broadcast_binomial(comm_schedule *schedule, const comm_problem *p) { return broadcast(schedule, p, &(comm_radices){{2}}); }
 
-int comm_make_broadcast_knomial(comm_schedule *schedule, const comm_problem *p) { return broadcast(schedule, p, p->radix >= 2 ? p->radix : 4); }
+int comm_make_broadcast_knomial(comm_schedule *schedule, const comm_problem *p) { return broadcast(schedule, p, &p->radix); }
 
 /* Members v, v + 1, ... below `end` are under v: as many as v's lowest bit. */
 static int end_of(int v, int n)

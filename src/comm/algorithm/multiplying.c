@@ -1,7 +1,8 @@
 /* Recursive multiplying: at level d, groups of d members form blocks of k groups, and each member exchanges whole vectors with one of every other group of
- * its block. Where a group is short, each of its members serves several. k = 2 is recursive doubling, k >= n the one shot in which everybody
+ * its block. Where a group is short, each of its members serves several. k may differ from level to level. k = 2 is recursive doubling, k >= n the one shot in which everybody
  * sends everything to everybody. With k a power of two the sum is the tree of tree.h. */
 #include "comm/algorithm/build.h"
+#include "comm/algorithm/stages.h"
 
 typedef struct block {
     int base, d, n; /* members base, base + 1, ... in groups of d, until n members of the team */
@@ -34,32 +35,39 @@ static void level(comm_build *b, comm_range r, const block *v, int k, comm_place
     b->brought = false;
 }
 
-void comm_multiply(comm_build *b, comm_range r, int k)
+void comm_multiply(comm_build *b, comm_range r, const int *radix, int steps)
 {
-    comm_place *place = comm_build_places(b, k);
-    for (int64_t d = 1; place && d < b->n; d *= k) {
-        block v = {(int)(b->me - b->me % (d * k)), (int)d, b->n};
-        level(b, r, &v, k, place);
+    int largest = 2;
+    int64_t d = 1;
+    for (int i = 0; i < steps; i++) largest = radix[i] > largest ? radix[i] : largest;
+    comm_place *place = comm_build_places(b, largest);
+    for (int i = 0; place && i < steps; d *= radix[i++]) {
+        block v = {(int)(b->me - b->me % (d * radix[i])), (int)d, b->n};
+        level(b, r, &v, radix[i], place);
     }
 }
 
-static int make(comm_schedule *schedule, const comm_problem *p, int k)
+void comm_double(comm_build *b, comm_range r)
+{
+    const comm_radices twos = {{2}};
+    int radix[COMM_STAGES], steps = comm_radices_powers(b->n, &twos, radix);
+    comm_multiply(b, r, radix, steps);
+}
+
+static int make(comm_schedule *schedule, const comm_problem *p, const comm_radices *k)
 {
     comm_build b = comm_build_begin(schedule, p);
-    comm_multiply(&b, (comm_range){0, p->count}, k);
+    int radix[COMM_STAGES], steps = comm_radices_powers(p->members, k, radix);
+    comm_multiply(&b, (comm_range){0, p->count}, radix, steps);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-int comm_make_allreduce_recursive_doubling(comm_schedule *schedule, const comm_problem *p) { return make(schedule, p, 2); }
-
-int comm_make_allreduce_recursive_multiplying(comm_schedule *schedule, const comm_problem *p)
-{
-    return make(schedule, p, p->radix >= 2 ? comm_power_until(p->radix) : 4);
-}
+int comm_make_allreduce_recursive_doubling(comm_schedule *schedule, const comm_problem *p) { return make(schedule, p, &(comm_radices){{2}}); }
+int comm_make_allreduce_recursive_multiplying(comm_schedule *schedule, const comm_problem *p) { return make(schedule, p, &p->radix); }
 
 int comm_make_allreduce_one_shot(comm_schedule *schedule, const comm_problem *p)
 {
-    int k = 2;
-    while (k < p->members) k *= 2;
-    return make(schedule, p, k);
+    comm_radices all = {{2}};
+    while (all.k[0] < p->members) all.k[0] *= 2;
+    return make(schedule, p, &all);
 }

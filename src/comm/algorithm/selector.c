@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,12 +16,14 @@
 
 typedef struct rule {
     const comm_algorithm_row *row;
-    int64_t members, nodes, bytes, radix, segment; /* bytes: up to; INT64_MAX: any */
+    int64_t members, nodes, bytes, segment; /* bytes: up to; INT64_MAX: any */
+    comm_radices radix;
 } rule;
 
 struct comm_selector {
     comm_cost cost;
-    char *forced;
+    char *forced; /* its name */
+    rule how;     /* radix and segment of it */
     bool free_order;
     rule *rules;
     int64_t count, capacity;
@@ -62,15 +65,19 @@ static int read_number(const line *l, const char *word, double least, double *va
     return 0;
 }
 
-static int read_whole(const line *l, const char *word, int64_t least, int64_t *value)
+static int whole(const char *word, int64_t least, int64_t *value)
 {
     char *end;
     errno = 0;
     long long v = strtoll(word, &end, 10);
-    if (end == word || *end || errno || v < least) return BAD(l, "\"%s\" is not a whole number from %lld on", word, (long long)least);
+    if (end == word || *end || errno || v < least) return kolo_fail(KOLO_EINPUT, "\"%s\" is not a whole number from %lld on", word, (long long)least);
     *value = v;
     return 0;
 }
+
+static int at_line(const line *l, int rc) { return rc < 0 ? kolo_fail_in(KOLO_EINPUT, "%s, line %d: ", l->path, l->number) : 0; }
+
+static int read_whole(const line *l, const char *word, int64_t least, int64_t *value) { return at_line(l, whole(word, least, value)); }
 
 static int read_cost(comm_selector *s, const line *l)
 {
@@ -101,24 +108,55 @@ static int read_links_row(comm_selector *s, const line *l)
     return 0;
 }
 
+/* Whether an algorithm of that name takes it: k, or segments. */
+static bool takes(const char *name, bool k)
+{
+    for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++)
+        if (strcmp(row->name, name) == 0 && (k ? row->radices != NULL : row->segments)) return true;
+    return false;
+}
+
+/* k=4x8x16 or segment=1024, of the algorithm `name`. */
+static int read_word(rule *r, const char *name, const char *word)
+{
+    bool k = strncmp(word, "k=", 2) == 0;
+    if (!k && strncmp(word, "segment=", 8) != 0) return kolo_fail(KOLO_EINPUT, "\"%s\": known are k= and segment=", word);
+    if (k) KOLO_TRY(comm_radices_read(&r->radix, word + 2));
+    else KOLO_TRY(whole(word + 8, 1, &r->segment));
+    return takes(name, k) ? 0 : kolo_fail(KOLO_EINPUT, "algorithm %s takes no %s", name, k ? "k" : "segment");
+}
+
+/* Whether k is one for so many members; if not, what would be. */
+static int check_radices(const rule *r, const comm_algorithm_row *row, int members)
+{
+    const comm_problem p = {.members = members, .radix = r->radix};
+    char k[COMM_RADICES_TEXT], list[512] = "";
+    comm_radices other;
+    size_t used = 0;
+    if (comm_radices_fit(row, &p)) return 0;
+    for (int i = 0; comm_radices_try(members, i, &other) && used + COMM_RADICES_TEXT < sizeof list; i++) {
+        char text[COMM_RADICES_TEXT];
+        used += (size_t)snprintf(list + used, sizeof list - used, ", %s", comm_radices_text(&other, text));
+    }
+    return kolo_fail(KOLO_ECONFIG, "comm: algorithm %s: k=%s is not for %d members, which are to be its product; for them are k=%d%s", row->name,
+                     comm_radices_text(&r->radix, k), members, members, list);
+}
+
 static int read_use(comm_selector *s, const line *l)
 {
     rule r = {.bytes = INT64_MAX};
     int what = 0;
-    if (l->words < 6) return BAD(l, "use wants: COLLECTIVE MEMBERS NODES BYTES NAME [k=RADIX] [segment=ELEMENTS]");
+    if (l->words < 6) return BAD(l, "use wants: COLLECTIVE MEMBERS NODES BYTES NAME [k=RADIX[xRADIX...]] [segment=ELEMENTS]");
     while (what < KOLO_COLLECTIVE_COUNT && strcmp(comm_collective_name(what), l->word[1]) != 0) what++;
     if (what == KOLO_COLLECTIVE_COUNT) return BAD(l, "no collective \"%s\"", l->word[1]);
     KOLO_TRY(read_whole(l, l->word[2], 1, &r.members));
     KOLO_TRY(read_whole(l, l->word[3], 1, &r.nodes));
+    if (r.members > INT_MAX) return BAD(l, "%s members are too many", l->word[2]);
     if (strcmp(l->word[4], "*") != 0) KOLO_TRY(read_whole(l, l->word[4], 0, &r.bytes));
     r.row = comm_algorithm_named(what, l->word[5]);
-    if (!r.row) return kolo_fail_in(KOLO_EINPUT, "%s, line %d: ", l->path, l->number);
-    for (int i = 6; i < l->words; i++) {
-        if (strncmp(l->word[i], "k=", 2) == 0) KOLO_TRY(read_whole(l, l->word[i] + 2, 2, &r.radix));
-        else if (strncmp(l->word[i], "segment=", 8) == 0) KOLO_TRY(read_whole(l, l->word[i] + 8, 1, &r.segment));
-        else return BAD(l, "\"%s\": known are k= and segment=", l->word[i]);
-    }
-    if (r.radix > INT_MAX) return BAD(l, "k=%lld is too large", (long long)r.radix);
+    if (!r.row) return at_line(l, KOLO_EINPUT);
+    for (int i = 6; i < l->words; i++) KOLO_TRY(at_line(l, read_word(&r, r.row->name, l->word[i])));
+    KOLO_TRY(at_line(l, check_radices(&r, r.row, (int)r.members)));
     KOLO_TRY(kolo_grow(&s->rules, &s->capacity, s->count, sizeof r));
     s->rules[s->count++] = r;
     return 0;
@@ -173,14 +211,38 @@ static int check_forced(const char *name)
                      near ? near : "", near ? "\"?" : "");
 }
 
+/* NAME[:WORD[,WORD]] */
+static int read_forced(comm_selector *s, const char *forced)
+{
+    char *rest, *word;
+    if (!(s->forced = kolo_strdup(forced))) return KOLO_ECONFIG;
+    word = strchr(s->forced, ':');
+    if (word) *word++ = 0;
+    KOLO_TRY(check_forced(s->forced));
+    for (word = word ? strtok_r(word, ",", &rest) : NULL; word; word = strtok_r(NULL, ",", &rest))
+        if (read_word(&s->how, s->forced, word) < 0) return kolo_fail_in(KOLO_ECONFIG, "comm: algorithm \"%s\": ", forced);
+    return 0;
+}
+
+int comm_selector_check(const comm_selector *s, int members)
+{
+    int rc = 0;
+    if (!s->forced || members == 1) return 0;
+    for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
+        if (strcmp(row->name, s->forced) != 0 || (!row->radices && s->how.radix.k[0])) continue;
+        if ((rc = check_radices(&s->how, row, members)) == 0) return 0;
+    }
+    return rc;
+}
+
 static uint32_t digest_of(const comm_selector *s)
 {
     uint32_t crc = kolo_crc32c(s->free_order, &s->cost, sizeof s->cost);
-    if (s->forced) crc = kolo_crc32c(crc, s->forced, strlen(s->forced));
+    if (s->forced) crc = kolo_crc32c(kolo_crc32c(crc, s->forced, strlen(s->forced)), &s->how.radix, sizeof s->how.radix) ^ (uint32_t)s->how.segment;
     for (int64_t i = 0; i < s->count; i++) {
         const rule *r = &s->rules[i];
-        const int64_t numbers[] = {r->members, r->nodes, r->bytes, r->radix, r->segment, r->row - comm_algorithm_table};
-        crc = kolo_crc32c(crc, numbers, sizeof numbers);
+        const int64_t numbers[] = {r->members, r->nodes, r->bytes, r->segment, r->row - comm_algorithm_table};
+        crc = kolo_crc32c(kolo_crc32c(crc, numbers, sizeof numbers), &r->radix, sizeof r->radix);
     }
     return kolo_crc32c(crc, s->links, (size_t)s->linked * (size_t)s->linked * sizeof *s->links);
 }
@@ -189,10 +251,7 @@ static int open_selector(comm_selector *s, const char *path, const char *forced)
 {
     char *text = NULL;
     s->cost = built_in;
-    if (forced && *forced && strcmp(forced, "auto") != 0) {
-        KOLO_TRY(check_forced(forced));
-        if (!(s->forced = kolo_strdup(forced))) return KOLO_ECONFIG;
-    }
+    if (forced && *forced && strcmp(forced, "auto") != 0) KOLO_TRY(read_forced(s, forced));
     if (path && *path) {
         KOLO_TRY(kolo_file_read(path, &text, NULL));
         int rc = read_lines(s, path, text);
@@ -240,7 +299,16 @@ static int64_t bytes_of(const comm_problem *p)
 
 static bool may(const comm_selector *s, const comm_algorithm_row *row, const comm_problem *p)
 {
-    return row->what == p->what && row->fits(p) && ((s->free_order && !p->fixed) || row->ordered(p));
+    return row->what == p->what && comm_radices_fit(row, p) && row->fits(p) && ((s->free_order && !p->fixed) || row->ordered(p));
+}
+
+/* The problem by what a rule says of radix and segment. */
+static comm_problem ruled(const comm_problem *problem, const rule *r)
+{
+    comm_problem p = *problem;
+    if (!p.radix.k[0]) p.radix = r->radix;
+    if (!p.segment) p.segment = r->segment;
+    return p;
 }
 
 /* The rule with the least bytes that reaches the problem, or NULL. */
@@ -252,8 +320,7 @@ static const rule *rule_for(const comm_selector *s, const comm_problem *p)
     for (int64_t i = 0; i < s->count; i++) {
         const rule *r = &s->rules[i];
         if (r->row->what != p->what || r->members != p->members || r->nodes != nodes || r->bytes < bytes) continue;
-        comm_problem with = *p;
-        if (!with.radix) with.radix = (int)r->radix;
+        const comm_problem with = ruled(p, r);
         if (may(s, r->row, &with) && (!best || r->bytes < best->bytes)) best = r;
     }
     return best;
@@ -280,25 +347,34 @@ static void number_by_nodes(comm_problem *p, int **memory)
     p->node_of = node_of;
 }
 
+/* What is forced or measured, which it then does by the rule; NULL: neither. */
+static const comm_algorithm_row *told(comm_problem *problem, const comm_selector *selector)
+{
+    const comm_problem as_forced = ruled(problem, &selector->how);
+    for (const comm_algorithm_row *row = comm_algorithm_table; selector->forced && row->name; row++)
+        if (row->what == problem->what && strcmp(row->name, selector->forced) == 0 && comm_radices_fit(row, &as_forced) && row->fits(&as_forced))
+            return *problem = as_forced, row;
+    const rule *r = rule_for(selector, problem);
+    if (r) *problem = ruled(problem, r);
+    return r ? r->row : NULL;
+}
+
 static const comm_algorithm_row *choose(comm_problem *problem, const comm_selector *selector)
 {
-    const comm_algorithm_row *best = NULL;
+    const comm_algorithm_row *best = told(problem, selector);
+    if (best) return best;
+    comm_problem as_best = *problem;
     double least = INFINITY;
-    for (const comm_algorithm_row *row = comm_algorithm_table; selector->forced && row->name; row++)
-        if (row->what == problem->what && strcmp(row->name, selector->forced) == 0 && row->fits(problem)) return row;
-    const rule *r = rule_for(selector, problem);
-    if (r) {
-        if (!problem->radix) problem->radix = (int)r->radix;
-        if (!problem->segment) problem->segment = r->segment;
-        return r->row;
-    }
     for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
-        if (!may(selector, row, problem)) continue;
-        double seconds = row->cost(problem, &selector->cost);
-        if (best && !(seconds < .98 * least)) continue; /* of equals the first */
+        comm_problem p = *problem;
+        if (row->what != p.what) continue;
+        double seconds = comm_radices_cheapest(row, &p, &selector->cost, selector->free_order && !p.fixed);
+        if (!(seconds < (least < INFINITY ? .98 : 1) * least)) continue; /* of equals the first */
         best = row;
+        as_best = p;
         least = seconds;
     }
+    *problem = as_best;
     return best;
 }
 

@@ -1,5 +1,5 @@
 /* Reduce-scatter and allgather in stages, each within small circles of members: butterflies of mixed radix (gloo's Bcube), and groups whose owners go on alone.
- * Groups are nodes (split rail; the two-level form of BlueConnect, Cho et al., SysML 2019), or twos and threes (3-2 elimination, Rabenseifner and Träff,
+ * Groups are nodes, or levels of any factors (split rail; BlueConnect, Cho et al., SysML 2019), or twos and threes (3-2 elimination, Rabenseifner and Träff,
  * EuroPVM/MPI 2004). */
 #include "comm/algorithm/build.h"
 
@@ -9,22 +9,12 @@
 #include "comm/algorithm/stages.h"
 #include "kolo/error.h"
 
-int comm_radices(int n, int k, int radix[COMM_STAGES])
-{
-    int stages = 0;
-    for (; k >= 2 && n % k == 0; n /= k) radix[stages++] = k;
-    for (; n % 4 == 0; n /= 4) radix[stages++] = 4;
-    for (int f = 2; n > 1; f++)
-        for (; n % f == 0; n /= f) radix[stages++] = f;
-    return stages;
-}
-
 int comm_make_allreduce_butterfly(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
     comm_range r = {0, p->count}, before[COMM_STAGES];
     comm_circle circle[COMM_STAGES];
-    int radix[COMM_STAGES], stages = comm_radices(p->members, p->radix, radix);
+    int radix[COMM_STAGES], stages = comm_radices_factors(p->members, &p->radix, radix);
     for (int i = 0, stride = 1; i < stages; stride *= radix[i++]) {
         int digit = b.me / stride % radix[i];
         circle[i] = (comm_circle){b.me - digit * stride, stride, radix[i], radix[i], digit};
@@ -35,28 +25,31 @@ int comm_make_allreduce_butterfly(comm_schedule *schedule, const comm_problem *p
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
-enum { RAIL_SMALL = 16384 }; /* bytes: below, a rail is summed by whole vectors */
-
-/* order: [n] members, group by group; first: [groups + 1] where each begins. The first members of each group, as many as in the least, own the group's sums. */
-static void by_groups(comm_build *b, const comm_problem *p, int *order, const int *first, int groups, int owners)
+/* The team is whole groups one after the other; first: [groups + 1] where each begins, NULL: groups of k[0]. The first members of each group, as many as in the least
+ * (owners), own the group's sums; what they own they sum with those of the same place in all groups, a rail, by the levels k[1], k[2], ... The last rail has no
+ * levels. memory: [twice the team] */
+static void by_groups(comm_build *b, comm_range whole, size_t width, const int *first, int groups, int owners, const int *k, int *memory)
 {
-    comm_range whole = {0, p->count};
-    int me = 0, mine = 0;
-    while (order[me] != p->me) me++;
-    while (first[mine + 1] <= me) mine++;
-    comm_circle circle = {first[mine], 1, first[mine + 1] - first[mine], owners, me - first[mine]};
-    b->member = order;
-    b->me = me;
+    if (groups == 1 && !first) {
+        if (comm_length(whole) * (int64_t)width <= COMM_RAIL_SMALL) comm_double(b, whole);
+        else comm_halve(b, whole);
+        return;
+    }
+    int mine = first ? 0 : b->me / owners, start = mine * owners, size = owners;
+    if (first) {
+        while (first[mine + 1] <= b->me) mine++;
+        start = first[mine];
+        size = first[mine + 1] - start;
+    }
+    comm_circle circle = {start, 1, size, owners, b->me - start};
     comm_range part = comm_circle_reduce(b, &circle, whole);
-    if (circle.me < owners && groups > 1) { /* the rail: the members of this place in every group */
-        int *rail = &order[b->n];
-        for (int g = 0; g < groups; g++) rail[g] = order[first[g] + circle.me];
+    if (circle.me < owners && groups > 1) {
         comm_build r = *b;
-        r.member = rail;
+        for (int g = 0; g < groups; g++) memory[g] = comm_member(b, (first ? first[g] : g * owners) + circle.me);
+        r.member = memory;
         r.me = mine;
         r.n = groups;
-        if (comm_length(part) * (int64_t)p->width <= RAIL_SMALL) comm_multiply(&r, part, 2);
-        else comm_halve(&r, part);
+        by_groups(&r, part, width, NULL, k[1] ? groups / k[1] : 1, k[1] ? k[1] : groups, &k[1], memory + groups);
         b->brought = false;
     }
     comm_circle_spread(b, &circle, whole);
@@ -66,15 +59,15 @@ int comm_make_allreduce_elimination_32(comm_schedule *schedule, const comm_probl
 {
     comm_build b = comm_build_begin(schedule, p);
     int n = p->members, groups = n > 1 ? comm_power_until(n) / 2 : 1, extra = n - 2 * groups;
-    int *order = kolo_alloc((size_t)(3 * n + 2) * sizeof *order), *first = order ? order + 2 * n : NULL;
-    if (!order) return KOLO_ECONFIG;
-    for (int i = 0; i < n; i++) order[i] = b.member ? b.member[i] : i;
+    int *first = kolo_alloc((size_t)(3 * n + 1) * sizeof *first);
+    const int none[2] = {0};
+    if (!first) return KOLO_ECONFIG;
     for (int g = 0; g < groups; g++) {
         int size = n == 1 ? 1 : 2 + extra / groups + (g < extra % groups);
         first[g + 1] = first[g] + size;
     }
-    by_groups(&b, p, order, first, groups, n > 1 ? 2 : 1);
-    free(order);
+    by_groups(&b, (comm_range){0, p->count}, p->width, first, groups, n > 1 ? 2 : 1, none, first + n + 1);
+    free(first);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
 
@@ -147,11 +140,16 @@ int comm_nodes(const int *node_of, int n)
 int comm_make_allreduce_two_level(comm_schedule *schedule, const comm_problem *p)
 {
     comm_build b = comm_build_begin(schedule, p);
-    int n = p->members, owners;
-    int *order = kolo_alloc((size_t)(3 * n + 2) * sizeof *order), *first = order ? order + 2 * n : NULL;
+    int n = p->members, owners, radix[COMM_STAGES + 1] = {0}, steps = comm_radices_levels(n, &p->radix, radix);
+    int *order = kolo_alloc((size_t)(4 * n + 1) * sizeof *order), *first = order ? order + n : NULL;
+    comm_range whole = {0, p->count};
     if (!order) return KOLO_ECONFIG;
-    int groups = comm_group_nodes(p->node_of, n, order, first, &owners);
-    by_groups(&b, p, order, first, groups, owners);
+    if (steps) {
+        by_groups(&b, whole, p->width, NULL, steps > 1 ? n / radix[0] : 1, radix[0], radix, first + n + 1);
+    } else { /* nodes may be of unlike sizes */
+        int groups = comm_group_nodes(p->node_of, n, order, first, &owners);
+        by_groups(&b, whole, p->width, first, groups, owners, radix, first + n + 1);
+    }
     free(order);
-    return comm_build_end(&b, (comm_range){0, p->count});
+    return comm_build_end(&b, whole);
 }

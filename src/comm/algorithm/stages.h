@@ -4,9 +4,23 @@
 
 #include "comm/algorithm/algorithm.h"
 
-enum { COMM_STAGES = 32 };
-/* The factors of n, k first if it divides, then 4, then the primes ascending; returns how many. */
-int comm_radices(int n, int k, int radix[COMM_STAGES]);
+/* What k means, as in comm_algorithm_row.radices. Several numbers: a step each, whatever the algorithm. */
+int comm_radices_powers(int n, const comm_radices *k, int radix[COMM_STAGES]);  /* one k, or 4: the power of two below it, until all are reached */
+int comm_radices_digits(int n, const comm_radices *k, int radix[COMM_STAGES]);  /* one k, or 4: the same with k itself */
+int comm_radices_factors(int n, const comm_radices *k, int radix[COMM_STAGES]); /* the factors of n, one k first if it divides, then 4, then the primes ascending */
+int comm_radices_levels(int n, const comm_radices *k, int radix[COMM_STAGES]);  /* one k: k and n / k; none: 0, levels are the nodes' */
+/* "4x8x16". KOLO_EINPUT: it is none. */
+int comm_radices_read(comm_radices *k, const char *text);
+enum { COMM_RADICES_TEXT = 128 };
+const char *comm_radices_text(const comm_radices *k, char text[COMM_RADICES_TEXT]);
+/* Try number i (from 0) of two or three factors of n; false: there are no more. */
+bool comm_radices_try(int n, int i, comm_radices *k);
+/* Whether the row can go by the problem's k. */
+bool comm_radices_fit(const comm_algorithm_row *row, const comm_problem *problem);
+/* Seconds of the row by the k that makes it cheapest, which is left in the problem; of equals its own choice. Of those that keep the order, unless it is free. */
+double comm_radices_cheapest(const comm_algorithm_row *row, comm_problem *problem, const comm_cost *cost, bool free_order);
+
+enum { COMM_RAIL_SMALL = 4096 }; /* bytes: below, a rail is summed by whole vectors */
 /* Members by node, nodes in the order of their first members. order: [n], first: [nodes + 1]; least: members of the smallest node. Returns the nodes. */
 int comm_group_nodes(const int *node_of, int n, int *order, int *first, int *least);
 int comm_nodes(const int *node_of, int n); /* distinct ones */

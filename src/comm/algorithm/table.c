@@ -13,21 +13,38 @@ static int always(const comm_problem *p) { return p->members > 0; }
 static int never(const comm_problem *p) { return p->members == 1; }
 #define any always
 
-/* Sums by nodes continue the tree over members where every node is a whole subtree of it, in order. */
-static int plainly(const comm_problem *p) { return comm_nodes_plain(p->node_of, p->members); }
-
 /* All radices but the last are powers of two. */
-static int plain_radices(const comm_problem *p)
+static int plain_radices(const int *radix, int steps)
 {
-    int radix[COMM_STAGES], stages = comm_radices(p->members, p->radix, radix);
-    for (int i = 0; i < stages - 1; i++)
+    for (int i = 0; i < steps - 1; i++)
         if (radix[i] & (radix[i] - 1)) return 0;
     return 1;
 }
 
-/* Several nodes, and some with several members. */
+static int plain_powers(const comm_problem *p)
+{
+    int radix[COMM_STAGES], steps = comm_radices_powers(p->members, &p->radix, radix);
+    return plain_radices(radix, steps);
+}
+
+static int plain_factors(const comm_problem *p)
+{
+    int radix[COMM_STAGES], steps = comm_radices_factors(p->members, &p->radix, radix);
+    return plain_radices(radix, steps);
+}
+
+/* Sums by nodes continue the tree over members where every node is a whole subtree of it, in order. */
+static int plain_levels(const comm_problem *p)
+{
+    int radix[COMM_STAGES], steps = comm_radices_levels(p->members, &p->radix, radix);
+    return steps ? plain_radices(radix, steps) : comm_nodes_plain(p->node_of, p->members);
+}
+
+/* Levels are given, or there are several nodes, and some with several members. */
 static int levelled(const comm_problem *p)
 {
+    int radix[COMM_STAGES];
+    if (p->radix.k[0]) return comm_radices_levels(p->members, &p->radix, radix) > 0;
     int nodes = comm_nodes(p->node_of, p->members);
     return nodes > 1 && nodes < p->members;
 }
@@ -70,8 +87,14 @@ bool comm_nodes_plain(const int *node_of, int n)
 #define barrier_collective KOLO_BARRIER
 
 const comm_algorithm_row comm_algorithm_table[] = {
-#define ROW(collective, name, ordered, fits, cost, help) \
-    {#name, help, collective##_collective, ordered, fits, comm_make_##collective##_##name, comm_cost_##cost},
+#define TAKES_none NULL, false
+#define TAKES_segment NULL, true
+#define TAKES_powers comm_radices_powers, false
+#define TAKES_digits comm_radices_digits, false
+#define TAKES_factors comm_radices_factors, false
+#define TAKES_levels comm_radices_levels, false
+#define ROW(collective, name, ordered, fits, cost, takes, help) \
+    {#name, help, collective##_collective, ordered, fits, comm_make_##collective##_##name, comm_cost_##cost, TAKES_##takes},
 #include "comm/algorithm/algorithms.def"
 #undef ROW
     {.name = NULL}};

@@ -75,7 +75,7 @@ void codec_allreduce(comm_build *b, comm_place at, int64_t count)
     part.sum = at;
     part.brought = false;
     if (count == 0 || b->n == 1) return;
-    if (is_small(b->n, count)) comm_multiply(&part, (comm_range){0, count}, 2);
+    if (is_small(b->n, count)) comm_double(&part, (comm_range){0, count});
     else comm_halve(&part, (comm_range){0, count});
 }
 

@@ -53,6 +53,7 @@ static int prepare(kolo_world *world, const kolo_world_config *config, bool surv
     KOLO_TRY(lib_config_resolve(&world->config, config));
     KOLO_TRY(lib_entries_open(world));
     KOLO_TRY(comm_table_open(&world->selector, world->config.table, world->config.algorithm));
+    if (!survivors) KOLO_TRY(comm_selector_check(world->selector, l->size));
     KOLO_TRY(comm_router_between(l, world->config.transport, &mpi));
     return l->size == 1 || mpi || survivors ? 0 : lib_muster_open(&world->muster, l->nodes == 1);
 }
