@@ -196,8 +196,10 @@ typedef struct kolo_request {
     int root;                   /* member of the group */
     double prescale, postscale; /* factors on what goes in and what comes out; 0 counts as 1. Integers are scaled in f64 */
 
-    const void *in; /* stays untouched; NULL: in place, that is in `out` */
-    int dims;       /* of `in` as this rank brings it; 0: one element */
+    const void *in; /* stays untouched; NULL: in place: what this rank brings stands at the beginning of `out`, where the result then begins */
+    /* of what this rank brings; dims 0: one element. Broadcast: the same on all ranks (kolo_broadcast_object sends what only root knows). Scatter: others than root
+     * bring as many dimensions; without an `out` their dim[0] is not read */
+    int dims;
     int64_t dim[KOLO_WIRE_DIMS];
     void *out;             /* NULL: the library makes it, see kolo_output (the only way where its size is not known before) */
     const int64_t *splits; /* [group size] rows of dim[0] for every member. Copied */
@@ -257,9 +259,10 @@ int kolo_group_state_save(kolo_group *group, void **state, size_t *bytes);
 int kolo_group_state_restore(kolo_group *group, const void *state, size_t bytes);
 
 /* ---- blocking, matched by order -------------------------------------------------------------------------------------- */
-/* Collective over the group, in the same order on all members, so two threads of a rank must not race with unnamed calls of one group. */
+/* Collective over the group, in the same order on all members, so two threads of a rank must not race with unnamed calls of one group. in may be NULL: in place, as
+ * in a request. */
 
-/* in may be NULL: in place. count: elements. */
+/* count: elements. */
 int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce);
 /* count: elements in all; this member's part (first (count mod n) members: one more) goes to out. */
 int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce);

@@ -44,6 +44,12 @@ static void everybody_another(brought *b, int rank)
     b->r.compression = b->compression;
 }
 
+static void of_no_kind(brought *b, int rank)
+{
+    (void)rank;
+    b->r = (kolo_request){.what = (enum kolo_collective)99, .in = in, .out = out, .type = KOLO_WIRE_F32, .dims = 1, .dim = {2}};
+}
+
 static const struct {
     const char *what;
     void (*bring)(brought *b, int rank);
@@ -65,6 +71,7 @@ static const struct {
      counts_at_root,
      {"counts differ first for rank 12: some say 0, some 1", "(13 in all)"},
      {"counts differ first for rank 12: 0 by rank 0, 1 by rank 3", "(13 in all)"}},
+    {"a collective that there is not", of_no_kind, {"there is no collective 99", ""}, {"there is no collective 99", ""}},
     {"more than a text holds", everybody_another, {"rank 4: ", "; and 9 more"}, {"rank 3 brought", "; 8 others brought something else again"}},
 };
 enum { CASES = sizeof cases / sizeof *cases };

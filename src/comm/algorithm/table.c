@@ -115,7 +115,7 @@ const char *comm_collective_name(enum kolo_collective what)
                                                              [KOLO_GATHER] = "gather",       [KOLO_SCATTER] = "scatter",
                                                              [KOLO_ALLTOALL] = "alltoall",   [KOLO_BARRIER] = "barrier",
                                                              [KOLO_JOIN] = "join",           [KOLO_SPARSE_ALLREDUCE] = "sparse_allreduce"};
-    return names[what];
+    return (unsigned)what < KOLO_COLLECTIVE_COUNT ? names[what] : "request"; /* what a program brings may be nothing of these */
 }
 
 const comm_algorithm_row *comm_algorithm_named(enum kolo_collective what, const char *name)

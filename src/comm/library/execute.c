@@ -124,7 +124,7 @@ int lib_carry(lib_execution *x)
     const lib_entry *first = x->batch.entry[0];
     char text[LIB_TEXT + 64];
     if (first && first->fault) {
-        snprintf(text, sizeof text, "comm: %s: %s", comm_collective_name(first->r.what), first->fault);
+        snprintf(text, sizeof text, "comm: %.200s: %s", first->note ? first->note : comm_collective_name(first->r.what), first->fault);
         lib_fail_all(x, KOLO_EINPUT, text);
         return x->step = NULL, 1;
     }
