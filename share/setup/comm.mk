@@ -23,7 +23,7 @@ tests: $(TEST_DRIVER)
 $(BUILD)/tests/unit/comm_library_device: | $(TEST_DRIVER)
 $(TEST_DRIVER): $(BUILD)/tests/driver/cuda.o
 	$(call say,LD,$@)
-	$(Q)$(CC) -shared $(KOLO_LDFLAGS) -Wl,-soname,$(@F) -o $@ $<
+	$(Q)$(CC) -shared $(KOLO_LDFLAGS) -Wl,-soname,$(@F) -o $@ $< -ldl
 
 # libkolo_pmpi.so, for LD_PRELOAD with any MPI program: src/comm/pmpi over the same objects
 PMPI_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/comm/pmpi/*.c)))

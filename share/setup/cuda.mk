@@ -1,19 +1,23 @@
-# libkolo_cuda.so: all of src/*/cuda, opened by the programs when a GPU is chosen. Part of the GNUmakefile.
-#   CUDA=1                $(BUILD)/lib/libkolo_cuda.so: .c by CC, .cu by nvcc, linked with cuDNN, cuBLASLt, NCCL
-#   make tests, check     $(BUILD)/standin/libkolo_cuda.so, where the headers of CUDA are: the same sources, with the kernels compiled by CXX to
+# libkolo_cuda.so: all of src/*/cuda, opened by the programs when a GPU is chosen. libkolo_comm_cuda.so: what of it libkolo_comm.so opens when another program
+# brings vectors on a GPU. Part of the GNUmakefile.
+#   CUDA=1                $(BUILD)/lib/libkolo_cuda.so: .c by CC, .cu by nvcc, linked with cuDNN, cuBLASLt, NCCL; $(BUILD)/lib/libkolo_comm_cuda.so
+#   make tests, check     $(BUILD)/standin/ the same, where the headers of CUDA are: the same sources, with the kernels compiled by CXX to
 #                         run on the host and tests/standin in the place of CUDA's libraries
 # Tests: tests/cuda/ROOM_what.c      opens the library (tests/cuda_rig.h): the stand-in's, or the one that KOLO_CUDA_LIBRARY names
 #        tests/toolkit/ROOM_what.c   linked with what it needs of the library's C files and with the real libraries: what these say without a GPU
 
-CUDA_C   := $(sort $(wildcard src/*/cuda/*.c))
+NCCL_C   := $(addprefix src/comm/cuda/,carrier.c link.c nccl.c nccl_calls.c)
+CUDA_C   := $(sort $(filter-out $(if $(filter-out 0,$(NCCL)),,$(NCCL_C)),$(wildcard src/*/cuda/*.c)))
 CUDA_CU  := $(sort $(wildcard src/*/cuda/*.cu))
 CUDA_OBJECTS := $(CUDA_C:%.c=$(BUILD)/%.o)
 CUDA_KERNELS := $(CUDA_CU:%.cu=$(BUILD)/%.cu.o)
 HOST_KERNELS := $(CUDA_CU:%.cu=$(BUILD)/standin/%.cu.o)
 CUDA_LIBRARY := $(BUILD)/lib/libkolo_cuda.so
+CARRIER_LIBRARY := $(if $(filter-out 0,$(NCCL)),$(BUILD)/lib/libkolo_comm_cuda.so)
+CARRIER_OBJECTS := $(addprefix $(BUILD)/src/,launch/cuda/version.o $(addprefix comm/cuda/,calls.o carrier.o link.o nccl_calls.o))
 CUDA_FLAGS    = $(CUDA_CFLAGS) $(CUDNN_CFLAGS) $(if $(filter-out 0,$(NCCL)),$(NCCL_CFLAGS) -DKOLO_NCCL=1)
 CUDA_LINK     = $(CUDNN_LIBS) $(CUDA_LIBS) $(if $(filter-out 0,$(NCCL)),$(NCCL_LIBS))
-CFLAGS_src_ops_cuda_backend = -DKOLO_CONTRACT='"$(CONTRACT)"'
+CFLAGS_src_launch_cuda_version = -DKOLO_CONTRACT='"$(CONTRACT)"'
 
 # compute capabilities with machine code; the last one also as PTX, which later GPUs compile when they load it
 CUDA_ARCH     ?= 80 90 100
@@ -30,7 +34,7 @@ KOLO_NVCCFLAGS = -std=c++17 -ccbin $(lastword $(CXX)) -Werror all-warnings -Xcom
 KOLO_CXXFLAGS  = -std=c++17 -fPIC -pthread $(ARCH) $(CUDA_WARN) $(SANITIZE) $(CUDA_CXXFLAGS)
 
 ifneq ($(filter-out 0,$(CUDA)),)
-all programs: $(CUDA_LIBRARY)
+all programs: $(CUDA_LIBRARY) $(CARRIER_LIBRARY)
 ifneq ($(filter-out $(NVCC_KNOWS),$(CUDA_ARCH)),)
 ifneq ($(NVCC_KNOWS),)
 $(info this nvcc knows no code for compute capability $(filter-out $(NVCC_KNOWS),$(CUDA_ARCH)); building for $(CUDA_TARGETS))
@@ -44,7 +48,7 @@ $(BUILD)/flags.cuda: FORCE
 
 $(CUDA_OBJECTS): EXTRA = $(CUDA_FLAGS)
 $(CUDA_OBJECTS): $(BUILD)/flags.cuda
-$(BUILD)/src/ops/cuda/backend.o: $(BUILD)/contract
+$(BUILD)/src/launch/cuda/version.o: $(BUILD)/contract
 # NVCCFLAGS_src_ROOM_cuda_file adds flags to one file
 NVCCFLAGS_src_optim_cuda_updater = -fmad=false # the bits of the C loops
 $(CUDA_KERNELS): $(BUILD)/%.cu.o: %.cu $(BUILD)/flags.cuda
@@ -70,6 +74,14 @@ kernels: $(CUDA_KERNELS)
 $(CUDA_LIBRARY): $(CUDA_OBJECTS) $(CUDA_KERNELS) | $(BUILD)/bin/kolo
 	$(call link_library,$(CUDA_LINK))
 
+define link_carrier
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -shared -pthread -Wl,--as-needed -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib' -Wl,-soname,$(@F) $(if $(SANITIZE),$(SANITIZE),-Wl,--no-undefined) $(LDFLAGS) -o $@ $(filter %.o,$^) $(COMM_LIBRARY) $1
+endef
+$(BUILD)/lib/libkolo_comm_cuda.so: $(CARRIER_OBJECTS) $(BUILD)/src/comm/cuda/scale.cu.o $(COMM_LIBRARY)
+	$(call link_carrier,$(CUDA_LIBS) $(NCCL_LIBS) -ldl)
+
 # ---- the stand-in and the tests ---------------------------------------------------------------------------------------
 STANDIN := $(patsubst tests/standin/%,$(BUILD)/standin/%.o,$(sort $(wildcard tests/standin/*.c tests/standin/*.cc)))
 STANDIN_LIBRARY := $(BUILD)/standin/libkolo_cuda.so
@@ -83,6 +95,10 @@ $(BUILD)/standin/%.cc.o: tests/standin/%.cc $(BUILD)/flags.cuda
 	$(Q)$(CXX) -DKOLO_EMULATE=1 -Itests $(KOLO_CXXFLAGS) $(CUDA_CPPFLAGS) -MMD -MP -c $< -o $@
 $(STANDIN_LIBRARY): $(CUDA_OBJECTS) $(HOST_KERNELS) $(STANDIN) | $(BUILD)/bin/kolo
 	$(call link_library,-lm -ldl)
+
+STANDIN_CARRIER := $(BUILD)/standin/libkolo_comm_cuda.so
+$(STANDIN_CARRIER): $(CARRIER_OBJECTS) $(BUILD)/standin/src/comm/cuda/scale.cu.o $(STANDIN) $(COMM_LIBRARY)
+	$(call link_carrier,-lm -ldl)
 
 CUDA_UNIT    := $(patsubst tests/cuda/%.c,$(BUILD)/tests/cuda/%,$(sort $(wildcard tests/cuda/*.c)))
 TOOLKIT_UNIT := $(patsubst tests/toolkit/%.c,$(BUILD)/tests/toolkit/%,$(sort $(wildcard tests/toolkit/*.c)))
@@ -107,7 +123,7 @@ $(GPU_PROGRAMS): $(BUILD)/tests/gpu/%: tests/gpu/%.cu $(BUILD)/flags.cuda
 ifneq ($(and $(CUDA_HEADERS),$(filter-out 0,$(NCCL))),)
 CUDA_TESTS := $(CUDA_UNIT) $(if $(and $(CUDA_LIBS),$(CUDNN_LIBS),$(NCCL_LIBS)),$(TOOLKIT_UNIT))
 CUDA_WATCHED := $(CUDA_UNIT) # by the address sanitizer; what the undefined one looks for stops kernels on the stand-in anyway
-tests: $(STANDIN_LIBRARY) $(CUDA_TESTS)
+tests: $(STANDIN_LIBRARY) $(STANDIN_CARRIER) $(CUDA_TESTS)
 endif
 tests: $(BUILD)/tests/cuda.list
 $(BUILD)/tests/cuda.list: FORCE

@@ -57,7 +57,7 @@ END
 
 for program in kolo kolo-pack kolo-shards; do put 755 "$build/bin/$program" "bin/$program"; done
 # only of a build with CUDA=1, or with MPI; of another one an older library is not left behind, which no program there would open
-for library in lib/libkolo_cuda.so lib/libkolo_pmpi.so; do
+for library in lib/libkolo_cuda.so lib/libkolo_comm_cuda.so lib/libkolo_pmpi.so; do
     if [ -f "$build/$library" ]; then put 755 "$build/$library" "$library"; else rm -f "$root/$library"; fi
 done
 put_all 644 include/kolo include/kolo '*.h'

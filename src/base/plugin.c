@@ -16,7 +16,7 @@
 #define KOLO_CONTRACT "none"
 #endif
 
-static const char library_name[] = "libkolo_cuda.so";
+static const char *library_name = "libkolo_cuda.so";
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
 static void *library;
 static char failure[1024];
@@ -49,17 +49,28 @@ static bool check_version(const char *path)
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
 static char library_path[4096];
 
+/* The file of which this is a part: a program of ours, or a library that another program uses, which has a smaller plug-in beside it. */
+static void find_self(char *self, size_t bytes)
+{
+    Dl_info info;
+    ssize_t length = readlink("/proc/self/exe", self, bytes - 1);
+    self[length > 0 ? length : 0] = 0;
+    const char *name = dladdr(library_path, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
+    if (!name || strncmp(name, "/libkolo_", 9) != 0) return;
+    snprintf(self, bytes, "%s", info.dli_fname);
+    library_name = "libkolo_comm_cuda.so";
+}
+
 static void look_for_library(void)
 {
-    static const char *const place[] = {"/../lib/", "/"}; /* from the program's folder */
+    static const char *const place[] = {"/../lib/", "/"}; /* from its folder */
     const char *named = getenv("KOLO_CUDA_LIBRARY");
+    char self[3072];
+    find_self(self, sizeof self);
     if (named && *named) {
         snprintf(library_path, sizeof library_path, "%s", named);
         return;
     }
-    char self[3072];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = 0;
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
     for (size_t i = 0; slash && i < sizeof place / sizeof *place; i++) {

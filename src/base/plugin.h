@@ -6,7 +6,10 @@
  *   kolo_cuda_backend     const kolo_backend_type    ops/kernel.h
  *   kolo_cuda_updater     const kolo_updater_type    optim/optim.h
  *   kolo_cuda_reducer     const kolo_reducer_type *const []   comm/reducer.h
- *   kolo_cuda_devices     kolo_device_list           launch/device.h */
+ *   kolo_cuda_carrier     const comm_carrier_type    comm/carrier.h
+ *   kolo_cuda_devices     kolo_device_list           launch/device.h
+ *
+ * libkolo_comm.so (and libkolo_pmpi.so), of whose rooms other programs hold nothing, has libkolo_comm_cuda.so beside it in its place: the carrier alone. */
 #ifndef KOLO_BASE_PLUGIN_H
 #define KOLO_BASE_PLUGIN_H
 
@@ -14,7 +17,7 @@
  * another build is refused. */
 void *kolo_cuda_symbol(const char *name);
 /* The file that is or would be opened, or NULL where there is none; opens nothing. It is the one that
- * KOLO_CUDA_LIBRARY names, else libkolo_cuda.so in ../lib or in . beside the program. */
+ * KOLO_CUDA_LIBRARY names, else libkolo_cuda.so in ../lib or in . beside the program (libkolo_comm_cuda.so beside libkolo_comm.so). */
 const char *kolo_cuda_library(void);
 
 #endif

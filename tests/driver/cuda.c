@@ -1,8 +1,12 @@
-/* libcuda.so.1 as far as the library half asks it, for tests: which memory is whose. What lies "on the GPU" is closed: a processor that reaches for it is ended. */
+/* libcuda.so.1 as far as the library half asks it, for tests: which memory is whose. What lies "on the GPU" is closed: a processor that reaches for it is ended.
+ * Memory of the stand-in for the CUDA runtime is known, too, where KOLO_CUDA_LIBRARY names one that is loaded. */
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { HOST = 1, DEVICE = 2, MEMORY_TYPE = 2, IS_MANAGED = 8, INVALID = 1, MOST = 16 };
+#include "standin/ask.h"
+
+enum { HOST = 1, DEVICE = 2, MEMORY_TYPE = 2, IS_MANAGED = 8, ORDINAL = 9, INVALID = 1, MOST = 16 };
 
 static struct piece {
     char *at;
@@ -38,6 +42,16 @@ int cuMemAllocHost_v2(void **at, size_t bytes)
     return rc;
 }
 
+static int ask_standin(unsigned *data, int attribute, unsigned long long pointer)
+{
+    static int (*gpu_of)(const void *);
+    if (!gpu_of) *(void **)&gpu_of = ask_symbol("standin_gpu_of");
+    const int gpu = gpu_of ? gpu_of((const void *)(uintptr_t)pointer) : -1;
+    if (gpu < 0) return INVALID;
+    *data = attribute == MEMORY_TYPE ? DEVICE : attribute == ORDINAL ? (unsigned)gpu : 0;
+    return 0;
+}
+
 /* As documented: what it does not know is an invalid value. */
 int cuPointerGetAttribute(void *data, int attribute, unsigned long long pointer);
 int cuPointerGetAttribute(void *data, int attribute, unsigned long long pointer)
@@ -48,10 +62,11 @@ int cuPointerGetAttribute(void *data, int attribute, unsigned long long pointer)
         if (pointer < from || pointer >= from + piece[i].bytes) continue;
         if (attribute == MEMORY_TYPE) *(unsigned *)data = piece[i].type;
         else if (attribute == IS_MANAGED) *(unsigned *)data = piece[i].managed;
+        else if (attribute == ORDINAL) *(unsigned *)data = 0;
         else return INVALID;
         return 0;
     }
-    return INVALID;
+    return ask_standin(data, attribute, pointer);
 }
 
 long driver_asked(void);

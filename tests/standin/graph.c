@@ -64,9 +64,21 @@ cudaError_t standin_capture_spoil(standin_capture *c, const char *call)
     return cudaErrorStreamCaptureUnsupported;
 }
 
+static __thread enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
+{
+    STANDIN_ENTER(STANDIN_OTHER);
+    enum cudaStreamCaptureMode was = thread_mode;
+    thread_mode = *mode;
+    *mode = was;
+    return cudaSuccess;
+}
+
 bool standin_capture_blocks(const char *call)
 {
     bool blocks = false;
+    if (thread_mode == cudaStreamCaptureModeRelaxed) return false;
     for (standin_capture *c = captures; c; c = c->next) {
         bool mine = pthread_equal(c->thread, pthread_self());
         if (c->mode == cudaStreamCaptureModeRelaxed || (c->mode == cudaStreamCaptureModeThreadLocal && !mine)) continue;

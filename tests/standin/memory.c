@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "standin/standin.h"
+#include "standin/tell.h"
 
 enum { PAGE = 4096, GRAIN = 256, BLANK = 0xFF, REGIONS = 16384 };
 #define FILLED ((size_t)256 << 20) /* larger ones are not filled: nothing here computes with so much */
@@ -21,6 +22,7 @@ typedef struct region {
     unsigned char *map;
     size_t map_bytes;
     const char *what; /* device: which call made it */
+    int gpu;          /* device: of which one */
     _Atomic int state;
 } region;
 
@@ -129,7 +131,7 @@ void *standin_device_alloc(size_t bytes, const char *what)
     standin_hold();
     watch_faults();
     region *r = region_add();
-    *r = (region){.bytes = bytes, .reserved = (bytes + GRAIN - 1) / GRAIN * GRAIN, .what = what};
+    *r = (region){.bytes = bytes, .reserved = (bytes + GRAIN - 1) / GRAIN * GRAIN, .what = what, .gpu = standin_device()};
     size_t reserved = r->reserved;
     if (reserved < bytes || used + reserved > limit() || !map_region(r)) {
         standin_release();
@@ -207,4 +209,15 @@ enum standin_place standin_place_of(const void *address, size_t bytes)
     }
     standin_release();
     return place;
+}
+
+int standin_gpu_of(const void *address)
+{
+    int gpu = -1;
+    const unsigned char *at = address;
+    standin_hold();
+    for (int i = 0; i < highest && gpu < 0; i++)
+        if (is_device(&regions[i]) && at >= regions[i].address && at < regions[i].address + regions[i].reserved) gpu = regions[i].gpu;
+    standin_release();
+    return gpu;
 }

@@ -2,9 +2,9 @@
 #ifndef KOLO_COMM_CUDA_PARTS_H
 #define KOLO_COMM_CUDA_PARTS_H
 
-#include <cuda_runtime_api.h>
 #include <stdatomic.h>
 
+#include "comm/cuda/calls.h"
 #include "comm/reducer.h"
 #include "kolo/error.h"
 
@@ -34,19 +34,12 @@ typedef struct comm_cuda {
 
 static inline comm_cuda *comm_cuda_of(kolo_reducer *reducer) { return (comm_cuda *)(void *)reducer; }
 
-/* 0, or what CUDA says with the call and its place. */
-int comm_cuda_check(cudaError_t rc, const char *call, const char *file, int line);
-#define COMM_CUDA(call) comm_cuda_check((call), #call, __FILE__, __LINE__)
-
 int comm_cuda_open(comm_cuda *c, kolo_comm *comm, const kolo_comm_device *device, size_t bytes, double timeout);
 int comm_cuda_alloc(comm_cuda *c); /* the arena, by cudaMalloc */
 int comm_cuda_zero(comm_cuda *c);
 void comm_cuda_close(comm_cuda *c); /* events and buckets; the arena is its maker's */
-int comm_cuda_event(cudaEvent_t *event);
 /* `to` goes on when `from` has come as far as it is now. */
 int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event);
-/* A rest between two polls: brief at first. */
-void comm_cuda_rest(int polls);
 
 /* Entries of rows that need no other. */
 void *comm_cuda_arena(kolo_reducer *reducer);

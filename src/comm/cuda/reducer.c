@@ -2,7 +2,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/memory.h"
 #include "base/thread.h"
@@ -17,17 +16,7 @@ const kolo_reducer_type *const kolo_cuda_reducer[] = {
     NULL,
 };
 
-int comm_cuda_check(cudaError_t rc, const char *call, const char *file, int line)
-{
-    if (rc == cudaSuccess) return 0;
-    cudaGetLastError(); /* it is reported here; later calls are judged by themselves */
-    return kolo_fail(rc == cudaErrorMemoryAllocation ? KOLO_ECONFIG : KOLO_ELAUNCH, "%s: %s (%s), %s:%d", call, cudaGetErrorString(rc), cudaGetErrorName(rc),
-                     file, line);
-}
-
 /* ---- parts ----------------------------------------------------------------------------------------------------- */
-
-int comm_cuda_event(cudaEvent_t *event) { return COMM_CUDA(cudaEventCreateWithFlags(event, cudaEventDisableTiming)); }
 
 int comm_cuda_open(comm_cuda *c, kolo_comm *comm, const kolo_comm_device *device, size_t bytes, double timeout)
 {
@@ -68,13 +57,6 @@ int comm_cuda_after(cudaStream_t to, cudaStream_t from, cudaEvent_t event)
 {
     KOLO_TRY(COMM_CUDA(cudaEventRecord(event, from)));
     return COMM_CUDA(cudaStreamWaitEvent(to, event, 0));
-}
-
-void comm_cuda_rest(int polls)
-{
-    struct timespec rest = {0, polls < 1000 ? 20000 : 1000000};
-    if (polls < 100) sched_yield();
-    else nanosleep(&rest, NULL);
 }
 
 /* ---- entries that rows share ----------------------------------------------------------------------------------- */

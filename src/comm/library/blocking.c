@@ -110,8 +110,8 @@ int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output)
     lib_entry *e;
     KOLO_TRY(lib_check_group(group));
     kolo_request r = lib_plain(request);
-    lib_check(group, &r, fault, sizeof fault);
-    if (!fault[0]) {
+    const bool gpu = lib_check(group, &r, fault, sizeof fault);
+    if (!fault[0] && !gpu) {
         int rc = by_caller(group, &r);
         if (rc != 0) return rc < 0 ? rc : 0;
     }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/library/parts.h"
+#include "comm/library/gpu.h"
 
 static const char *const type_names[KOLO_WIRE_COUNT] = {"u8", "i8", "u16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "bool"};
 static const char *const reduce_names[KOLO_REDUCE_COUNT] = {"sum", "average", "min", "max", "product", "adasum"};
@@ -114,22 +114,22 @@ static void check_index(const kolo_request *r, char *text, size_t bytes)
             snprintf(text, bytes, "row number %lld of a matrix of %lld rows", (long long)r->index[i], (long long)r->rows);
 }
 
-void lib_check(const kolo_group *group, const kolo_request *r, char *text, size_t bytes)
+bool lib_check(const kolo_group *group, const kolo_request *r, char *text, size_t bytes)
 {
     text[0] = 0;
     if ((unsigned)r->what >= KOLO_COLLECTIVE_COUNT) snprintf(text, bytes, "there is no collective %d", (int)r->what);
-    if (text[0] || !has_vector(r)) return;
+    if (text[0] || !has_vector(r)) return false;
     check_shape(r, text, bytes);
     if (!text[0] && reduces(r)) check_reduce(r, text, bytes);
     if (!text[0] && has_root(r) && (r->root < 0 || r->root >= group->size))
         snprintf(text, bytes, "root %d is no member of a group of %d", r->root, group->size);
     if (!text[0] && free_first(r)) check_splits(r, group, text, bytes);
-    if (text[0]) return;
+    if (text[0]) return false;
     bool brings = r->what == KOLO_SCATTER || r->what == KOLO_BROADCAST ? r->root == group->rank : true;
     if (brings && lib_elements(r, 0) > 0 && !r->in && !r->out) snprintf(text, bytes, "neither in nor out is given");
-    else if (lib_on_device(r->in) || lib_on_device(r->out) || lib_on_device(r->index))
-        snprintf(text, bytes, "memory of a GPU, and the library works on the host's: copy it, or let it be pinned or managed");
-    else if (r->what == KOLO_SPARSE_ALLREDUCE) check_index(r, text, bytes);
+    if (!text[0] && lib_gpu_check(group, r, text, bytes)) return true;
+    if (!text[0] && r->what == KOLO_SPARSE_ALLREDUCE) check_index(r, text, bytes);
+    return false;
 }
 
 /* ---- in words --------------------------------------------------------------------------------------------------------------------------- */
@@ -198,6 +198,7 @@ void lib_describe(const lib_entry *entry, char *text, size_t bytes)
         }
         if (r->what == KOLO_SPARSE_ALLREDUCE) add(text, bytes, ", of %lld rows", (long long)r->rows);
         if (r->compression) add(text, bytes, ", compression %s", r->compression);
+        if (entry->gpu) add(text, bytes, ", on a GPU");
     }
     if (entry->bundle_size > 1) add(text, bytes, ", one of %d grouped", entry->bundle_size);
     if (entry->fault) add(text, bytes, " (%s)", entry->fault);
@@ -230,6 +231,7 @@ uint64_t lib_signature(const lib_entry *entry)
     uint64_t hash = mix(0x6b6f6c6f, (uint64_t)r->what);
     if (entry->fault) hash = mix_text(hash, entry->fault);
     if (entry->note) hash = mix_text(hash, entry->note);
+    if (entry->gpu) hash = mix(hash, 0x677075);
     if (!has_vector(r) || r->dims < 0 || r->dims > KOLO_WIRE_DIMS) return hash | 1;
     hash = mix(mix(hash, (uint64_t)r->type), (uint64_t)r->dims);
     for (int d = free_first(r) ? 1 : 0; d < r->dims; d++) hash = mix(hash, (uint64_t)r->dim[d]);

@@ -1,15 +1,15 @@
-/* Memory of a GPU in the place of the host's. The library reads and writes vectors by the processor, which would end the program there; so such a request is told of
- * as any that is wrong in itself, on all ranks. Pinned and managed memory are the host's, too. Nothing of CUDA is needed to build or run this: the driver is asked
- * only where the program has loaded it, and whether it has is looked at again only when something else was loaded. */
+/* Whose memory is whose. What lies on a GPU alone goes another way (gpu.h): a processor that reached for it would end the program. Pinned and managed memory are the
+ * host's, too. Nothing of CUDA is needed to build or run this: the driver is asked only where the program has loaded it, and whether it has is looked at again only
+ * when something else was loaded. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdatomic.h>
 
-#include "comm/library/parts.h"
+#include "comm/library/gpu.h"
 
 /* CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer), of CUDA's driver interface. */
 typedef int pointer_attribute(void *data, int attribute, unsigned long long pointer);
-enum { MEMORY_TYPE = 2, IS_MANAGED = 8, DEVICE = 2, EVERY = 16 };
+enum { MEMORY_TYPE = 2, IS_MANAGED = 8, ORDINAL = 9, DEVICE = 2, EVERY = 16 };
 
 static _Atomic(pointer_attribute *) ask;
 static _Atomic unsigned long long loads; /* of shared objects by this process, when it was looked at last */
@@ -32,16 +32,17 @@ static void look(void)
     if (driver) atomic_store(&ask, (pointer_attribute *)dlsym(driver, "cuPointerGetAttribute"));
 }
 
-bool lib_on_device(const void *memory)
+int lib_gpu_of(const void *memory)
 {
-    uint64_t type = 0, managed = 0; /* of 32 bits, or fewer */
-    if (!memory) return false;
+    uint64_t type = 0, managed = 0, number = 0; /* of 32 bits, or fewer */
+    if (!memory) return -1;
     pointer_attribute *driver = atomic_load_explicit(&ask, memory_order_acquire);
     if (!driver) {
         if (atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed) % EVERY == 0) look();
-        if (!(driver = atomic_load(&ask))) return false;
+        if (!(driver = atomic_load(&ask))) return -1;
     }
     const unsigned long long at = (unsigned long long)(uintptr_t)memory;
-    if (driver(&type, MEMORY_TYPE, at) != 0 || type != DEVICE) return false; /* an error: the driver does not know it */
-    return driver(&managed, IS_MANAGED, at) != 0 || !managed;
+    if (driver(&type, MEMORY_TYPE, at) != 0 || type != DEVICE) return -1; /* an error: the driver does not know it */
+    if (driver(&managed, IS_MANAGED, at) == 0 && managed) return -1;
+    return driver(&number, ORDINAL, at) == 0 ? (int)number : 0;
 }

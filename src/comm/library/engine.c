@@ -1,6 +1,6 @@
 /* Turns: all that is under way moves on when somebody takes a turn. Who waits for a request takes them himself, so that nobody has to be woken;
  * the library's own thread does when nobody waits. */
-#include "comm/library/parts.h"
+#include "comm/library/gpu.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -44,6 +44,11 @@ static void give_up(kolo_world *world)
     pthread_mutex_unlock(&world->lock);
     comm_router_break(world->router, e->text);
     comm_router_give_up(world->router);
+    for (int i = 0; i < world->groups; i++)
+        if (world->group[i] && world->group[i]->rank >= 0) {
+            lib_gpu_abort(world->group[i]->unnamed);
+            lib_gpu_abort(world->group[i]->named);
+        }
     lib_entries_fail(world, KOLO_ELAUNCH, e->text);
 }
 

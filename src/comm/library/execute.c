@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "comm/library/parts.h"
+#include "comm/library/gpu.h"
 
 /* ---- steps that wait ------------------------------------------------------------------------------------------------------------ */
 
@@ -130,5 +130,6 @@ int lib_carry(lib_execution *x)
     }
     if (!first && !x->batch.stand_in) return x->step = NULL, 1;
     comm_router_tell(x->group->world->router, phase_of(x), x->batch.number);
+    if (x->batch.gpu) return x->step = lib_gpu_carry, 1;
     return x->step = table[lib_request(x, 0)->what].carry, 1;
 }

@@ -16,7 +16,7 @@ static comm_problem problem_of(const lib_execution *x, enum kolo_collective what
 }
 
 /* Rows that came from every member stand in the entry. */
-static int note_splits(lib_execution *x, int i, const int64_t *rows)
+int lib_note_splits(lib_execution *x, int i, const int64_t *rows)
 {
     lib_entry *e = x->batch.entry[i];
     if (!e->received) e->received = kolo_alloc((size_t)x->group->world->launch->size * sizeof *e->received);
@@ -74,7 +74,7 @@ int lib_broadcast(lib_execution *x)
 /* ---- gather, allgather -------------------------------------------------------------------------------------------------------------------- */
 
 /* Rows of every member of entry i: as told when all met, or as every member knows. */
-static const int64_t *rows_of(const lib_execution *x, int i)
+const int64_t *lib_rows_of(const lib_execution *x, int i)
 {
     const kolo_request *r = lib_request(x, i);
     return r->splits ? r->splits : x->batch.rows + (int64_t)i * x->group->size;
@@ -94,7 +94,7 @@ static int unpack_gathered(lib_execution *x)
     int64_t *at = x->number + members; /* of every member's next piece */
     for (int m = 0; m < members; m++) at[m] = m ? at[m - 1] + x->number[m - 1] : 0;
     for (int i = 0; i < x->batch.entries; i++) {
-        const int64_t *rows = rows_of(x, i);
+        const int64_t *rows = lib_rows_of(x, i);
         size_t each = row_bytes(lib_request(x, i));
         char *out = NULL;
         if (x->batch.entry[i]) KOLO_TRY(lib_result_memory(x, i, total(rows, members), &out));
@@ -104,7 +104,7 @@ static int unpack_gathered(lib_execution *x)
             if (out) out += bytes;
             at[m] += (int64_t)bytes;
         }
-        if (out) KOLO_TRY(note_splits(x, i, rows));
+        if (out) KOLO_TRY(lib_note_splits(x, i, rows));
     }
     return x->step = lib_finish, 1;
 }
@@ -117,7 +117,7 @@ static int gather_packed(lib_execution *x, comm_problem *problem)
     at = x->work + total(x->number, me);
     for (int i = 0; i < x->batch.entries; i++) {
         const kolo_request *r = lib_request(x, i);
-        size_t bytes = (size_t)rows_of(x, i)[me] * row_bytes(r);
+        size_t bytes = (size_t)lib_rows_of(x, i)[me] * row_bytes(r);
         if (x->batch.entry[i]) memcpy(at, input_of(r), bytes);
         at += bytes;
     }
@@ -133,15 +133,15 @@ int lib_gather(lib_execution *x)
     char *out = NULL;
     for (int m = 0; m < members; m++) {
         x->number[m] = 0;
-        for (int i = 0; i < x->batch.entries; i++) x->number[m] += rows_of(x, i)[m] * (int64_t)row_bytes(lib_request(x, i));
+        for (int i = 0; i < x->batch.entries; i++) x->number[m] += lib_rows_of(x, i)[m] * (int64_t)row_bytes(lib_request(x, i));
     }
     problem.counts = x->number;
     if (x->batch.fused) return gather_packed(x, &problem);
     bool has = r->what == KOLO_ALLGATHER || me == r->root;
     if (has) {
-        const int64_t *rows = rows_of(x, 0);
+        const int64_t *rows = lib_rows_of(x, 0);
         KOLO_TRY(lib_result_memory(x, 0, total(rows, members), &out));
-        KOLO_TRY(note_splits(x, 0, rows));
+        KOLO_TRY(lib_note_splits(x, 0, rows));
     }
     const char *in = r->in ? r->in : has ? out + total(x->number, me) : r->out;
     problem.in_place = !r->in && has;
@@ -150,28 +150,29 @@ int lib_gather(lib_execution *x)
 
 /* ---- scatter ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Some ranks have room for other parts than root deals. Every rank sees the same. */
-static int fail_unequal(lib_execution *x, int first, int ranks)
+/* Every rank sees the same. */
+bool lib_scatter_unequal(lib_execution *x)
 {
     const kolo_group *g = x->group;
     const int64_t *dealt = x->batch.rows, *awaited = dealt + g->size;
+    int first = -1, ranks = 0;
     char text[256];
+    for (int m = g->size - 1; m >= 0; m--)
+        if (awaited[m] >= 0 && awaited[m] != dealt[m]) first = m, ranks++;
+    if (!ranks) return false;
     snprintf(text, sizeof text, "scatter: rank %d deals %lld rows to rank %d, which awaits %lld (%d such rank%s); nothing was sent",
              g->rank_of[lib_request(x, 0)->root], (long long)dealt[first], g->rank_of[first], (long long)awaited[first], ranks, ranks == 1 ? "" : "s");
     lib_fail_all(x, KOLO_EINPUT, text);
-    return x->step = NULL, 1;
+    x->step = NULL;
+    return true;
 }
 
 int lib_scatter(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    const int64_t *awaited = x->batch.rows + x->group->size;
     comm_problem problem = problem_of(x, KOLO_SCATTER);
-    int first = -1, others = 0;
     char *out;
-    for (int m = x->group->size - 1; m >= 0; m--)
-        if (awaited[m] >= 0 && awaited[m] != x->batch.rows[m]) first = m, others++;
-    if (others) return fail_unequal(x, first, others);
+    if (lib_scatter_unequal(x)) return 1;
     for (int m = 0; m < x->group->size; m++) x->number[m] = x->batch.rows[m] * (int64_t)row_bytes(r);
     problem.counts = x->number;
     KOLO_TRY(lib_result_memory(x, 0, x->batch.rows[x->group->rank], &out));
@@ -197,7 +198,7 @@ int lib_alltoall(lib_execution *x)
     problem.send = send;
     problem.receive = receive;
     KOLO_TRY(lib_result_memory(x, 0, total(rows, members), &out));
-    KOLO_TRY(note_splits(x, 0, rows));
+    KOLO_TRY(lib_note_splits(x, 0, rows));
     problem.in_place = !r->in;
     return lib_run(x, &problem, out, input_of(r), KOLO_WIRE_U8, KOLO_SUM, lib_finish);
 }

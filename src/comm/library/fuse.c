@@ -20,7 +20,7 @@ bool lib_fuses(enum kolo_collective what) { return what == KOLO_ALLREDUCE || wha
 bool lib_fuse_together(const lib_begin *a, const lib_begin *b)
 {
     const kolo_request *x = a->r, *y = b->r;
-    if (!lib_fuses(x->what) || x->what != y->what || a->contributors != b->contributors) return false;
+    if (!lib_fuses(x->what) || x->what != y->what || a->contributors != b->contributors || a->gpu != b->gpu) return false;
     if (x->what == KOLO_BROADCAST) return x->root == y->root; /* of bytes */
     if (x->type != y->type) return false;
     if (x->what == KOLO_ALLGATHER) return true;

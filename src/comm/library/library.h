@@ -24,6 +24,7 @@ typedef struct lib_entry {
     kolo_request r; /* name, compression, splits: copies, in `keep` */
     void *keep;
     size_t keep_bytes;
+    bool gpu;      /* its vectors lie in a GPU's memory */
     char *fault;   /* what is wrong with the request in itself; NULL: nothing */
     char *note;    /* of an agreement (a barrier of the library's own): what it is about; part of the signature; or NULL */
     bool detached; /* nobody has the handle: free when complete */
@@ -53,6 +54,7 @@ typedef struct lib_batch {
     int entries;
     bool fused;                   /* one allreduce (or allgather, reduce_scatter, broadcast) over all of them */
     const kolo_request *stand_in; /* [entries] or NULL */
+    bool gpu;                     /* all vectors lie in GPUs' memory */
     int contributors;             /* ranks that bring data: the divisor of an average */
     const int64_t *rows;          /* [entries][lib_row_numbers] or NULL */
     uint64_t number;              /* of batches of this group, from 1: for messages */
@@ -88,6 +90,7 @@ struct kolo_world {
     uint32_t bundles; /* so far */
     struct lib_engine *engine;
     struct lib_timeline *timeline; /* NULL: off; written to under the turn or the lock, changed under both */
+    _Atomic int gpu;               /* 1 + the number of this rank's, once a vector on one was brought */
     struct lib_muster *muster;     /* NULL: cannot be shrunk (one rank, or MPI between the nodes) */
 };
 

@@ -69,13 +69,13 @@ static int64_t bring_rows(lib_execution *x)
 
 static bool is_half(enum kolo_wire type) { return type == KOLO_WIRE_F16 || type == KOLO_WIRE_BF16; }
 
-/* Fills the packet with the prescaled vector, 16 bits as f32. False: too large, or not a reduction by elements. */
+/* Fills the packet with the prescaled vector, 16 bits as f32. False: too large, not a reduction by elements, or on a GPU. */
 static bool bring_vector(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     const void *in = r->in ? r->in : r->out;
     enum kolo_wire type = is_half(r->type) ? KOLO_WIRE_F32 : r->type;
-    if (!lib_pushes(r)) return false;
+    if (!lib_pushes(r) || x->batch.gpu) return false;
     int64_t count = lib_elements(r, 0);
     if (count * (int64_t)comm_width(type) > (int64_t)sizeof x->packet.data) return false;
     x->packet.type = type;
@@ -155,7 +155,7 @@ int lib_meet(lib_execution *x)
     void *rows = (void *)(uintptr_t)x->batch.rows;
     int64_t n = needs_rows(r) && !x->batch.entry[0]->fault ? bring_rows(x) : 0;
     if (x->group->size == 1) return x->step = lib_carry, 1;
-    if (x->track->push && lib_pushes(r) && !x->batch.entry[0]->fault && lib_takes_push(x->group, r, lib_elements(r, 0)))
+    if (x->track->push && lib_pushes(r) && !x->batch.gpu && !x->batch.entry[0]->fault && lib_takes_push(x->group, r, lib_elements(r, 0)))
         return x->step = lib_carry, 1; /* the reduction compares, too */
     if (x->track->push) return lib_push(x, rows, rows, n, &sum, signature, rows_stand);
     memset(&x->packet, 0, sizeof x->packet);

@@ -63,6 +63,7 @@ typedef struct lib_want {
     kolo_request r; /* without vectors; name, compression and splits lie in the bytes it was read from */
     uint64_t signature;
     const char *text; /* as mismatches name it */
+    bool gpu;         /* its vectors lie in GPUs' memory */
     bool faulty;      /* wrong in itself; text says why */
 } lib_want;
 /* One request, or all of a bundle. */
@@ -89,6 +90,7 @@ typedef struct lib_begin {
     lib_entry *entry;      /* NULL: this member has joined */
     int64_t unit, rows;    /* rows: first of them in the core's numbers; -1: none */
     int contributors;
+    bool gpu;      /* its vectors lie in GPUs' memory */
     int64_t bytes; /* that count for fusion_bytes */
 } lib_begin;
 

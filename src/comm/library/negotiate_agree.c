@@ -31,7 +31,8 @@ static int begin_unit(lib_core *core, const lib_wants *wants, lib_unit *unit, in
                              .entry = unit ? unit->entry[i] : NULL,
                              .unit = core->units,
                              .rows = -1,
-                             .contributors = (int)contributors};
+                             .contributors = (int)contributors,
+                             .gpu = unit ? unit->entry[i]->gpu : wants->want[i].gpu};
         int64_t numbers = lib_row_numbers(begin->r->what, core->c.members);
         if (numbers && rows >= 0) {
             begin->rows = rows;
@@ -157,6 +158,7 @@ static void fill_batch(lib_core *core, lib_batch *batch, const int64_t *order, i
         core->entry[at + i] = begin->entry;
         if (!begin->entry) batch->stand_in = core->stand_in + at;
         batch->contributors = begin->contributors;
+        batch->gpu = begin->gpu;
         int64_t numbers = begin->rows < 0 ? 0 : lib_row_numbers(begin->r->what, core->c.members);
         if (numbers) memcpy(core->rows_dealt + *rows, core->rows + begin->rows, (size_t)numbers * 8);
         *rows += numbers;

@@ -11,7 +11,7 @@ typedef struct wire_want {
     uint64_t signature;
     int64_t dim[KOLO_WIRE_DIMS], rows, splits;
     double prescale, postscale;
-    int32_t what, type, dims, reduce, root, compressed, faulty, spare;
+    int32_t what, type, dims, reduce, root, compressed, faulty, gpu;
 } wire_want;
 
 bool lib_has_rows(enum kolo_collective what) { return lib_row_numbers(what, 1) > 0; }
@@ -54,7 +54,8 @@ static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int member
                       .reduce = (int32_t)r->reduce,
                       .root = r->root,
                       .compressed = compressed,
-                      .faulty = entry->fault != NULL};
+                      .faulty = entry->fault != NULL,
+                      .gpu = entry->gpu};
     for (int d = 0; d < r->dims && d < KOLO_WIRE_DIMS; d++) want.dim[d] = r->dim[d];
     lib_describe(entry, text, sizeof text);
     KOLO_TRY(lib_put(to, &want, sizeof want));
@@ -87,6 +88,7 @@ static int read_want(lib_want *want, lib_bytes *key, lib_reader *from)
     }
     want->signature = wire->signature;
     want->faulty = wire->faulty;
+    want->gpu = wire->gpu;
     want->r.what = (enum kolo_collective)wire->what;
     want->r.type = (enum kolo_wire)wire->type;
     want->r.reduce = (enum kolo_reduce)wire->reduce;

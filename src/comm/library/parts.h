@@ -29,8 +29,8 @@ int lib_entry_memory(lib_entry *entry, size_t bytes, void **memory);
 
 /* ---- submit.c ----------------------------------------------------------------------------------------------------------- */
 
-/* What is wrong with a request in itself, in a few words; text[0] = 0: nothing. */
-void lib_check(const kolo_group *group, const kolo_request *request, char *text, size_t bytes);
+/* What is wrong with a request in itself, in a few words; text[0] = 0: nothing. Returns whether its vectors lie in a GPU's memory. */
+bool lib_check(const kolo_group *group, const kolo_request *request, char *text, size_t bytes);
 int64_t lib_elements(const kolo_request *request, int from); /* product of the dimensions from `from` on */
 #define LIB_BYTES_MAX ((int64_t)1 << 56)                     /* that addresses of any machine can tell apart */
 bool lib_fits_dense(const kolo_request *request);            /* of a sparse one: memory for all rows may exist */
@@ -42,10 +42,6 @@ int lib_entry_make(kolo_group *group, const kolo_request *request, lib_entry **e
 /* Submits, takes turns until it is complete, releases: what every blocking call does. output may be NULL; what it points to is the caller's only if the
  * request had its own `out`. */
 int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output);
-
-/* ---- device.c -------------------------------------------------------------------------------------------------------------- */
-
-bool lib_on_device(const void *memory); /* of a GPU alone: the processor cannot reach it */
 
 /* ---- blocking.c ------------------------------------------------------------------------------------------------------------ */
 
@@ -88,6 +84,7 @@ typedef struct lib_stream {
     uint64_t begun;                      /* batches that have got their track */
     lib_execution *first, *last, *spare; /* waiting for their track; to be used again */
     struct lib_cache *schedules;
+    struct lib_gpu *gpu;           /* gpu.h: NULL until a vector on a GPU comes */
     struct lib_specials *specials; /* Adasum's and the codecs' */
     int64_t *counts;               /* [counts_room] of Adasum's tensors */
     int64_t counts_room;
@@ -123,6 +120,9 @@ struct lib_execution {
     bool met;        /* unnamed: the first round is its own */
     lib_step step, then;
     comm_run *run; /* what step = run waits for */
+    struct comm_cargo *cargo; /* of a batch on a GPU */
+    int64_t cargos, cargo_room;
+    double enqueued; /* when, on the GPU's lane, so that batches behind it may follow; 0: not yet */
     lib_packet packet;
     char *texts;         /* [members][LIB_TEXT] while a mismatch is told */
     char *words;         /* names and compressions of stand-ins: the negotiator's are good for a turn only */
@@ -157,6 +157,11 @@ int lib_broadcast(lib_execution *x);
 int lib_scatter(lib_execution *x);
 int lib_alltoall(lib_execution *x);
 int lib_sparse(lib_execution *x);
+/* Rows of every member of entry i of a gather, as told when all met, or as every member knows; and they are noted in the entry. */
+const int64_t *lib_rows_of(const lib_execution *x, int i);
+int lib_note_splits(lib_execution *x, int i, const int64_t *rows);
+/* Some ranks have room for other parts than the root of a scatter deals: then the batch has failed on all members. */
+bool lib_scatter_unequal(lib_execution *x);
 int lib_special_allreduce(lib_execution *x);
 void lib_specials_free(struct lib_specials **specials);
 /* All requests of the batch, one behind the other, as `type` on the stage (x->work), with prescale; and a step that brings the sums back, divided and scaled. */

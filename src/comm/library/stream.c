@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "comm/library/parts.h"
+#include "comm/library/gpu.h"
 
 int lib_stream_lanes(lib_stream **out, kolo_group *group)
 {
@@ -55,6 +55,7 @@ static void execution_free(lib_execution *x)
     free(x->number);
     free(x->texts);
     free(x->words);
+    free(x->cargo);
     free(x);
 }
 
@@ -71,6 +72,7 @@ void lib_stream_close(lib_stream **out)
 {
     lib_stream *s = *out;
     if (!s) return;
+    if (s->gpu) lib_gpu_close(s, !lib_broken(s->group->world));
     for (int i = 0; i < LIB_TRACKS; i++) {
         lib_track *t = &s->track[i];
         if (t->execution) execution_free(t->execution);
@@ -171,6 +173,7 @@ int lib_execute_begin(const lib_batch *batch)
     own->entries = batch->entries;
     own->fused = batch->fused;
     own->contributors = batch->contributors;
+    own->gpu = batch->gpu;
     own->number = batch->number;
     x->step = lib_carry;
     x->met = false;
@@ -187,6 +190,7 @@ int lib_stream_unnamed(lib_stream *s, lib_entry *entry, bool differs)
     x->batch.entries = 1;
     x->batch.fused = false;
     x->batch.contributors = s->group->size;
+    x->batch.gpu = entry->gpu;
     x->batch.number = entry->sequence;
     x->step = differs ? lib_tell_differences : lib_meet;
     x->met = true;
@@ -241,6 +245,7 @@ static void begin(lib_stream *s, lib_execution *x)
     x->track->execution = x;
     x->began = kolo_time();
     x->algorithm = NULL;
+    x->enqueued = 0;
 }
 
 static void end(lib_stream *s, lib_execution *x)

@@ -32,7 +32,7 @@ static int fill(kolo_group *group, const kolo_request *request, lib_entry **out)
     KOLO_TRY(lib_entry_take(group->world, &e));
     e->group = group;
     kolo_request r = lib_plain(request);
-    lib_check(group, &r, fault, sizeof fault);
+    e->gpu = lib_check(group, &r, fault, sizeof fault);
     bool wrong = fault[0] != 0;
     if (wrong) r.splits = r.index = NULL;
     int rc = lib_entry_keep(e, &r, group->size);

@@ -7,12 +7,6 @@
 #include "launch/device.h"
 #include "ops/cuda/cuda.h"
 
-#ifndef KOLO_CONTRACT
-#define KOLO_CONTRACT "none"
-#endif
-/* What base/plugin.c compares: a library of another build could understand the program's structures otherwise. */
-extern const char kolo_cuda_version[];
-const char kolo_cuda_version[] = KOLO_VERSION "/" KOLO_CONTRACT;
 extern const kolo_backend_type kolo_cuda_backend;
 int kolo_cuda_devices(kolo_device *list, int *driver, int *runtime);
 

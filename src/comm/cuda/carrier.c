@@ -1,0 +1,344 @@
+/* NCCL's row of the library half's transports (comm/carrier.h). Lists of cargo are enqueued one after another, each as far as NCCL lets it: while a call of NCCL's is
+ * under way its stream may not be touched. The thread's own GPU and capture mode are given back by every call, as threads of the program take the turns. */
+#include "comm/carrier.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/cuda/calls.h"
+#include "comm/cuda/link.h"
+#include "comm/cuda/scale.h"
+#include "kolo/error.h"
+
+enum { CLOSE_SECONDS = 20 };
+
+enum load_state { IDLE, QUEUED, SETTLING, RUNNING }; /* SETTLING: NCCL is not through with what comes before `at` */
+
+typedef struct load {
+    const comm_cargo *cargo;
+    int count, at;
+    enum load_state state;
+    uint64_t serial;
+    cudaEvent_t done;
+    char *stage;
+    size_t stage_bytes;
+} load;
+
+/* Memory that grew too small. cudaFree waits for all that the GPU does, which may be for a rank that is dead, so it is freed in the end; as every stage is twice the
+ * one before at least, all of them together are no more than the one in use. */
+typedef struct outgrown {
+    struct outgrown *next;
+    void *memory;
+} outgrown;
+
+struct comm_carrier {
+    comm_link link;
+    int gpu;
+    cudaStream_t stream;
+    load track[COMM_CARRIER_TRACKS];
+    uint64_t serial;
+    outgrown *old;
+};
+
+/* ---- the thread's GPU ------------------------------------------------------------------------------------------- */
+
+typedef struct visit {
+    int gpu;
+    enum cudaStreamCaptureMode mode;
+} visit;
+
+static int enter(int gpu, visit *v)
+{
+    KOLO_TRY(COMM_CUDA(cudaGetDevice(&v->gpu)));
+    if (v->gpu != gpu) KOLO_TRY(COMM_CUDA(cudaSetDevice(gpu)));
+    v->mode = cudaStreamCaptureModeRelaxed; /* what other threads capture is none of this one's */
+    return COMM_CUDA(cudaThreadExchangeStreamCaptureMode(&v->mode));
+}
+
+/* Returns status, and leaves the error text as it is. */
+static int leave(const comm_carrier *c, visit *v, int status)
+{
+    cudaThreadExchangeStreamCaptureMode(&v->mode);
+    if (v->gpu != c->gpu) cudaSetDevice(v->gpu);
+    return status;
+}
+
+/* ---- joining ---------------------------------------------------------------------------------------------------- */
+
+static void carrier_ready(int gpu, comm_carrier_card *card)
+{
+    struct cudaDeviceProp p;
+    char version[32];
+    int rc = comm_link_version(version, sizeof version);
+    if (rc == 0) rc = COMM_CUDA(cudaGetDeviceProperties(&p, gpu));
+    card->status = rc;
+    if (rc < 0) {
+        snprintf(card->note, sizeof card->note, "%s", kolo_error_text());
+        return;
+    }
+    snprintf(card->note, sizeof card->note, "NCCL %s", version);
+    for (size_t i = 0, at = 0; i < sizeof p.uuid.bytes; i++)
+        at += (size_t)snprintf(card->uuid + at, sizeof card->uuid - at, "%02x", (unsigned)(unsigned char)p.uuid.bytes[i]);
+}
+
+static int carrier_make_id(char id[COMM_CARRIER_ID])
+{
+    comm_link link = {.calls = comm_nccl_open()};
+    ncclUniqueId made;
+    _Static_assert(sizeof made == COMM_CARRIER_ID, "an id of NCCL's");
+    if (!link.calls) return KOLO_ELAUNCH;
+    ncclResult_t rc = link.calls->GetUniqueId(&made);
+    if (rc != ncclSuccess) return comm_link_fail(&link, "GetUniqueId", rc);
+    memcpy(id, &made, sizeof made);
+    return 0;
+}
+
+static int make(comm_carrier *c, const char *id, int rank, int size)
+{
+    ncclUniqueId copy;
+    int least, greatest;
+    KOLO_TRY(COMM_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    KOLO_TRY(COMM_CUDA(cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, greatest)));
+    for (int t = 0; t < COMM_CARRIER_TRACKS; t++) KOLO_TRY(comm_cuda_event(&c->track[t].done));
+    KOLO_TRY(comm_link_open(&c->link));
+    memcpy(&copy, id, sizeof copy);
+    ncclResult_t rc = comm_link_join(&c->link, size, rank, &copy, 1);
+    return rc == ncclSuccess || rc == ncclInProgress ? 0 : comm_link_fail(&c->link, "CommInitRankConfig", rc);
+}
+
+static void carrier_close(comm_carrier **out, bool orderly);
+
+static int carrier_open(comm_carrier **out, int gpu, const char id[COMM_CARRIER_ID], int rank, int size)
+{
+    comm_carrier *c = *out = calloc(1, sizeof *c);
+    visit v;
+    if (!c) return kolo_fail(KOLO_ECONFIG, "comm: out of memory");
+    c->gpu = gpu;
+    comm_link_make(&c->link);
+    int rc = enter(gpu, &v);
+    if (rc == 0) rc = leave(c, &v, make(c, id, rank, size));
+    if (rc < 0) carrier_close(out, false);
+    return rc;
+}
+
+static int carrier_joined(comm_carrier *c)
+{
+    ncclResult_t rc = comm_link_state(&c->link);
+    if (rc == ncclInProgress) return 0;
+    return rc == ncclSuccess ? 1 : comm_link_fail(&c->link, "CommInitRankConfig", rc);
+}
+
+/* ---- what is carried --------------------------------------------------------------------------------------------- */
+
+static ncclDataType_t type_of(enum kolo_wire type)
+{
+    switch (type) {
+    case KOLO_WIRE_I8: return ncclInt8;
+    case KOLO_WIRE_I32: return ncclInt32;
+    case KOLO_WIRE_I64: return ncclInt64;
+    case KOLO_WIRE_F16: return ncclFloat16;
+    case KOLO_WIRE_BF16: return ncclBfloat16;
+    case KOLO_WIRE_F32: return ncclFloat32;
+    case KOLO_WIRE_F64: return ncclFloat64;
+    default: return ncclUint8;
+    }
+}
+
+/* Of bool, a byte of 0 or 1: or is the greater one, and the lesser. */
+static ncclRedOp_t op_of(const comm_cargo *cargo)
+{
+    bool logical = cargo->type == KOLO_WIRE_BOOL;
+    switch (cargo->op) {
+    case KOLO_MIN: return ncclMin;
+    case KOLO_MAX: return ncclMax;
+    case KOLO_PRODUCT: return logical ? ncclMin : ncclProd;
+    default: return logical ? ncclMax : ncclSum;
+    }
+}
+
+static ncclResult_t move(const comm_carrier *c, const comm_cargo *m)
+{
+    const comm_nccl_calls *calls = c->link.calls;
+    const size_t n = (size_t)m->count;
+    const ncclDataType_t type = type_of(m->type);
+    ncclComm_t nccl = c->link.nccl;
+    switch (m->kind) {
+    case COMM_CARGO_ALLREDUCE: return calls->AllReduce(m->from, m->to, n, type, op_of(m), nccl, c->stream);
+    case COMM_CARGO_REDUCE: return calls->Reduce(m->from, m->to, n, type, op_of(m), m->peer, nccl, c->stream);
+    case COMM_CARGO_REDUCE_SCATTER: return calls->ReduceScatter(m->from, m->to, n, type, op_of(m), nccl, c->stream);
+    case COMM_CARGO_BROADCAST: return calls->Broadcast(m->from, m->to, n, type, m->peer, nccl, c->stream);
+    case COMM_CARGO_ALLGATHER: return calls->AllGather(m->from, m->to, n, type, nccl, c->stream);
+    case COMM_CARGO_SEND: return calls->Send(m->from, n, type, m->peer, nccl, c->stream);
+    default: return calls->Recv(m->to, n, type, m->peer, nccl, c->stream);
+    }
+}
+
+/* All moves from l->at on, as one group. */
+static int move_all(comm_carrier *c, load *l)
+{
+    ncclResult_t rc = ncclInternalError, some = ncclSuccess;
+    pthread_mutex_lock(&c->link.lock);
+    if (c->link.nccl) {
+        some = c->link.calls->GroupStart();
+        for (; some == ncclSuccess && l->at < l->count && l->cargo[l->at].kind >= COMM_CARGO_MOVES; l->at++) {
+            some = move(c, &l->cargo[l->at]);
+            if (some == ncclInProgress) some = ncclSuccess; /* the group's end says how it goes */
+        }
+        rc = c->link.calls->GroupEnd();
+        if (some != ncclSuccess) rc = some;
+    }
+    pthread_mutex_unlock(&c->link.lock);
+    l->state = SETTLING;
+    return rc == ncclSuccess || rc == ncclInProgress ? 0 : comm_link_fail(&c->link, "Group", rc);
+}
+
+/* As far as it goes now. 1: all of it is on the stream. */
+static int enqueue(comm_carrier *c, load *l)
+{
+    if (l->state == SETTLING) {
+        ncclResult_t rc = comm_link_state(&c->link);
+        if (rc == ncclInProgress) return 0;
+        if (rc != ncclSuccess) return comm_link_fail(&c->link, "Group", rc);
+        l->state = QUEUED;
+    }
+    while (l->at < l->count) {
+        const comm_cargo *m = &l->cargo[l->at];
+        if (m->kind >= COMM_CARGO_MOVES) {
+            KOLO_TRY(move_all(c, l));
+            return enqueue(c, l);
+        }
+        KOLO_TRY(m->kind == COMM_CARGO_FILL ? comm_gpu_fill(m->to, m->count, m->type, m->op, c->stream)
+                                            : comm_gpu_scale(m->to, m->from, m->count, m->type, m->divisor, m->factor, c->stream));
+        l->at++;
+    }
+    KOLO_TRY(COMM_CUDA(cudaEventRecord(l->done, c->stream)));
+    l->state = RUNNING;
+    return 1;
+}
+
+/* Those that wait, in the order in which they began. */
+static int enqueue_all(comm_carrier *c)
+{
+    for (;;) {
+        load *next = NULL;
+        for (int t = 0; t < COMM_CARRIER_TRACKS; t++) {
+            load *l = &c->track[t];
+            if ((l->state == QUEUED || l->state == SETTLING) && (!next || l->serial < next->serial)) next = l;
+        }
+        if (!next) return 0;
+        int rc = enqueue(c, next);
+        if (rc <= 0) return rc;
+    }
+}
+
+static int carrier_begin(comm_carrier *c, int track, const comm_cargo *cargo, int count)
+{
+    load *l = &c->track[track];
+    visit v;
+    if (l->state != IDLE) return kolo_fail(KOLO_EINTERNAL, "comm: track %d of a GPU's lane is in use", track);
+    l->cargo = cargo;
+    l->count = count;
+    l->at = 0;
+    l->serial = ++c->serial;
+    l->state = QUEUED;
+    KOLO_TRY(enter(c->gpu, &v));
+    return leave(c, &v, enqueue_all(c));
+}
+
+static int look_at(comm_carrier *c, load *l)
+{
+    KOLO_TRY(enqueue_all(c));
+    if (l->state != RUNNING) return 0;
+    cudaError_t rc = cudaEventQuery(l->done);
+    if (rc != cudaSuccess && rc != cudaErrorNotReady) return comm_cuda_check(rc, "work enqueued earlier", __FILE__, __LINE__);
+    ncclResult_t state = comm_link_state(&c->link); /* a group that ended by an error is through, too */
+    if (state != ncclSuccess && state != ncclInProgress) return comm_link_fail(&c->link, "Group", state);
+    if (rc == cudaErrorNotReady) return 0;
+    l->state = IDLE;
+    return 1;
+}
+
+static int carrier_poll(comm_carrier *c, int track)
+{
+    visit v;
+    KOLO_TRY(enter(c->gpu, &v));
+    return leave(c, &v, look_at(c, &c->track[track]));
+}
+
+/* ---- stages ------------------------------------------------------------------------------------------------------ */
+
+static int grow(comm_carrier *c, load *l, size_t bytes)
+{
+    size_t room = 2 * l->stage_bytes > bytes ? 2 * l->stage_bytes : bytes;
+    void *memory = NULL;
+    outgrown *old = l->stage ? malloc(sizeof *old) : NULL;
+    if (l->stage && !old) return kolo_fail(KOLO_ECONFIG, "comm: out of memory");
+    int rc = COMM_CUDA(cudaMalloc(&memory, room));
+    if (rc < 0) {
+        free(old);
+        return kolo_fail_in(rc, "%zu bytes on the GPU for requests that are scaled, in place or of a rank that has joined: ", room);
+    }
+    if (old) {
+        *old = (outgrown){c->old, l->stage};
+        c->old = old;
+    }
+    l->stage = memory;
+    l->stage_bytes = room;
+    return 0;
+}
+
+static int carrier_stage(comm_carrier *c, int track, size_t bytes, void **memory)
+{
+    load *l = &c->track[track];
+    visit v;
+    int rc = 0;
+    if (l->stage_bytes < bytes) {
+        KOLO_TRY(enter(c->gpu, &v));
+        rc = leave(c, &v, grow(c, l, bytes));
+    }
+    *memory = l->stage;
+    return rc;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------------ */
+
+static void carrier_abort(comm_carrier *c)
+{
+    visit v;
+    if (enter(c->gpu, &v) < 0) return;
+    comm_link_abort(&c->link);
+    leave(c, &v, 0);
+}
+
+static void carrier_close(comm_carrier **out, bool orderly)
+{
+    comm_carrier *c = *out;
+    visit v;
+    int there = enter(c->gpu, &v);
+    if (c->link.calls) comm_link_close(&c->link, orderly, CLOSE_SECONDS, NULL, NULL);
+    if (c->stream) cudaStreamDestroy(c->stream);
+    for (int t = 0; t < COMM_CARRIER_TRACKS; t++) {
+        if (c->track[t].done) cudaEventDestroy(c->track[t].done);
+        if (c->track[t].stage) cudaFree(c->track[t].stage);
+    }
+    for (outgrown *o = c->old, *next; o; o = next) {
+        next = o->next;
+        cudaFree(o->memory);
+        free(o);
+    }
+    if (there == 0) leave(c, &v, 0);
+    free(c);
+    *out = NULL;
+}
+
+const comm_carrier_type kolo_cuda_carrier = {.name = "nccl",
+                                             .ready = carrier_ready,
+                                             .make_id = carrier_make_id,
+                                             .open = carrier_open,
+                                             .joined = carrier_joined,
+                                             .stage = carrier_stage,
+                                             .begin = carrier_begin,
+                                             .poll = carrier_poll,
+                                             .abort = carrier_abort,
+                                             .close = carrier_close};

@@ -1,0 +1,114 @@
+#include "comm/cuda/link.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "comm/cuda/calls.h"
+#include "kolo/error.h"
+
+void comm_link_make(comm_link *link)
+{
+    *link = (comm_link){.calls = NULL};
+    pthread_mutex_init(&link->lock, NULL);
+}
+
+int comm_link_version(char *text, size_t bytes)
+{
+    const comm_nccl_calls *calls = comm_nccl_open();
+    if (!calls) return KOLO_ELAUNCH;
+    int v = calls->version;
+    snprintf(text, bytes, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+    return 0;
+}
+
+int comm_link_open(comm_link *link)
+{
+    link->calls = comm_nccl_open();
+    return link->calls ? 0 : KOLO_ELAUNCH;
+}
+
+ncclResult_t comm_link_join(comm_link *link, int size, int rank, ncclUniqueId *ids, int roots)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (roots > 1) return link->calls->CommInitRankScalable(&link->nccl, size, rank, roots, ids, &config);
+    return link->calls->CommInitRankConfig(&link->nccl, size, ids[0], rank, &config);
+}
+
+ncclResult_t comm_link_state(comm_link *link)
+{
+    ncclResult_t state = ncclInternalError;
+    pthread_mutex_lock(&link->lock);
+    if (link->nccl && link->calls->CommGetAsyncError(link->nccl, &state) != ncclSuccess) state = ncclInternalError;
+    pthread_mutex_unlock(&link->lock);
+    return state;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int comm_link_settle(comm_link *link, const char *call, ncclResult_t *rc, double seconds, int (*look)(void *of), void *of)
+{
+    double begin = now();
+    for (int polls = 0; *rc == ncclInProgress; polls++) {
+        comm_cuda_rest(polls);
+        *rc = comm_link_state(link);
+        if (look) KOLO_TRY(look(of)); /* aborted meanwhile, or a rank is dead: that reason is the better one */
+        if (*rc == ncclInProgress && now() - begin > seconds)
+            return kolo_fail(KOLO_ELAUNCH,
+                             "nccl%s did not end within %.0f s: is the network that NCCL takes the right one "
+                             "(NCCL_SOCKET_IFNAME, NCCL_IB_HCA; share/site has settings)? NCCL_DEBUG=INFO says more",
+                             call, seconds);
+    }
+    return 0;
+}
+
+int comm_link_fail(const comm_link *link, const char *call, ncclResult_t rc)
+{
+    const char *last = link->calls->GetLastError ? link->calls->GetLastError(NULL) : NULL;
+    if (last && !*last) last = NULL;
+    return kolo_fail(KOLO_ELAUNCH, "nccl%s: %s%s%s; see the other ranks' messages; NCCL_DEBUG=INFO says more", call, link->calls->GetErrorString(rc),
+                     last ? ": " : "", last ? last : "");
+}
+
+static void *abort_main(void *of)
+{
+    comm_link *link = of;
+    link->calls->CommAbort(link->aborted);
+    return NULL;
+}
+
+/* ncclCommAbort lets the streams run on at once, but returns only when every graph that holds a call of this
+ * communicator is destroyed. The caller may be the one who has to do that, so a thread of its own waits for it. */
+void comm_link_abort(comm_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    ncclComm_t nccl = link->nccl;
+    link->nccl = NULL;
+    if (nccl) {
+        link->aborted = nccl;
+        link->joinable = pthread_create(&link->aborter, NULL, abort_main, link) == 0;
+        if (!link->joinable) abort_main(link);
+    }
+    pthread_mutex_unlock(&link->lock);
+}
+
+static bool finalize(comm_link *link, double seconds, int (*look)(void *of), void *of)
+{
+    ncclResult_t rc = link->calls->CommFinalize(link->nccl);
+    if (comm_link_settle(link, "CommFinalize", &rc, seconds, look, of) < 0 || rc != ncclSuccess) return false;
+    if (link->calls->CommDestroy(link->nccl) != ncclSuccess) return false;
+    link->nccl = NULL;
+    return true;
+}
+
+void comm_link_close(comm_link *link, bool orderly, double seconds, int (*look)(void *of), void *of)
+{
+    if (!orderly || !link->nccl || !finalize(link, seconds, look, of)) comm_link_abort(link);
+    if (link->joinable) pthread_join(link->aborter, NULL);
+    pthread_mutex_destroy(&link->lock);
+}

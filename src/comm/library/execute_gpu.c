@@ -1,0 +1,295 @@
+/* Batches of vectors on GPUs: what each request asks for as a list of cargo (comm/carrier.h), in three passes over the batch, so that all that moves between ranks is
+ * one group: what comes before on this GPU, the moves, what comes after. Batches of a stream go onto its lane in the order of their numbers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "comm/library/gpu.h"
+
+enum pass { BEFORE, MOVES, AFTER };
+
+static size_t row_bytes(const kolo_request *r) { return (size_t)(r->dims ? lib_elements(r, 1) : 1) * comm_width(r->type); }
+static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
+
+/* ---- the list ------------------------------------------------------------------------------------------------------------------- */
+
+static int put(lib_execution *x, const comm_cargo *cargo)
+{
+    if (cargo->count == 0) return 0;
+    KOLO_TRY(kolo_grow(&x->cargo, &x->cargo_room, x->cargos, sizeof *x->cargo));
+    x->cargo[x->cargos++] = *cargo;
+    return 0;
+}
+
+static int scale(lib_execution *x, void *to, const void *from, int64_t count, enum kolo_wire type, int64_t divisor, double factor)
+{
+    if (to == from && divisor == 1 && factor == 1) return 0;
+    return put(x, &(comm_cargo){.kind = COMM_CARGO_SCALE, .to = to, .from = from, .count = count, .type = type, .divisor = divisor, .factor = factor});
+}
+
+static int copy(lib_execution *x, void *to, const void *from, size_t bytes) { return scale(x, to, from, (int64_t)bytes, KOLO_WIRE_U8, 1, 1); }
+
+static int move(lib_execution *x, enum comm_cargo_kind kind, int peer, void *to, const void *from, size_t bytes)
+{
+    return put(x, &(comm_cargo){.kind = kind, .peer = peer, .to = to, .from = from, .count = (int64_t)bytes, .type = KOLO_WIRE_U8});
+}
+
+static int reduce(lib_execution *x, enum comm_cargo_kind kind, int peer, void *to, const void *from, int64_t count)
+{
+    const kolo_request *r = lib_request(x, 0); /* type and reduction are the batch's */
+    return put(
+        x, &(comm_cargo){
+               .kind = kind, .peer = peer, .to = to, .from = from, .count = count, .type = r->type, .op = r->reduce == KOLO_AVERAGE ? KOLO_SUM : r->reduce});
+}
+
+/* The quotient of an average, and the last factor. */
+static int finish_reduction(lib_execution *x, const kolo_request *r, void *out, int64_t count)
+{
+    return scale(x, out, out, count, r->type, r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1, r->postscale);
+}
+
+/* ---- every collective: entry i in one of the passes; *stage: bytes of the track's stage (x->work) that are taken ------------------------------- */
+
+static char *take(const lib_execution *x, size_t *stage, size_t bytes)
+{
+    uintptr_t at = (uintptr_t)x->work + *stage; /* NULL while it is measured */
+    *stage += kolo_round_up(bytes, KOLO_ALIGN);
+    return (char *)at;
+}
+
+typedef int (*gpu_part)(lib_execution *x, int i, enum pass pass, size_t *stage);
+
+/* Where this rank has joined, neutral elements go in and nothing comes out. */
+static int put_allreduce(lib_execution *x, int i, enum pass pass, size_t *stage)
+{
+    const kolo_request *r = lib_request(x, i);
+    const int64_t count = lib_elements(r, 0);
+    const bool here = x->batch.entry[i] != NULL;
+    char *out = here ? r->out : take(x, stage, (size_t)count * comm_width(r->type));
+    switch (pass) {
+    case BEFORE:
+        if (!here) return put(x, &(comm_cargo){.kind = COMM_CARGO_FILL, .to = out, .count = count, .type = r->type, .op = r->reduce});
+        return r->prescale == 1 ? 0 : scale(x, out, input_of(r), count, r->type, 1, r->prescale);
+    case MOVES: return reduce(x, COMM_CARGO_ALLREDUCE, 0, out, !here || r->prescale != 1 ? out : input_of(r), count);
+    default: return here ? finish_reduction(x, r, out, count) : 0;
+    }
+}
+
+/* Parts are of one length, or each goes to its member by itself. In place the part would be written over what others still read. */
+static int put_reduce_scatter(lib_execution *x, int i, enum pass pass, size_t *stage)
+{
+    const kolo_request *r = lib_request(x, i);
+    const int members = x->group->size, me = x->group->rank;
+    const int64_t each = r->dims > 1 ? lib_elements(r, 1) : 1, rows = r->dim[0], count = lib_elements(r, 0);
+    const int64_t mine = (lib_cut(rows, members, me + 1) - lib_cut(rows, members, me)) * each;
+    const bool staged = !r->in || r->prescale != 1;
+    const char *from = staged ? take(x, stage, (size_t)count * comm_width(r->type)) : input_of(r);
+    if (pass == BEFORE) return staged ? scale(x, (void *)(uintptr_t)from, input_of(r), count, r->type, 1, r->prescale) : 0;
+    if (pass == AFTER) return finish_reduction(x, r, r->out, mine);
+    if (rows % members == 0) return reduce(x, COMM_CARGO_REDUCE_SCATTER, 0, r->out, from, mine);
+    for (int m = 0; m < members; m++) {
+        const int64_t first = lib_cut(rows, members, m) * each, some = lib_cut(rows, members, m + 1) * each - first;
+        KOLO_TRY(reduce(x, COMM_CARGO_REDUCE, m, r->out, from + (size_t)first * comm_width(r->type), some));
+    }
+    return 0;
+}
+
+static int put_broadcast(lib_execution *x, int i, enum pass pass, size_t *stage)
+{
+    const kolo_request *r = lib_request(x, i);
+    (void)stage;
+    if (pass != MOVES) return 0;
+    return move(x, COMM_CARGO_BROADCAST, r->root, r->out, r->root == x->group->rank ? input_of(r) : r->out, (size_t)lib_elements(r, 0) * comm_width(r->type));
+}
+
+static int put_allgather(lib_execution *x, int i, enum pass pass, size_t *stage)
+{
+    const kolo_request *r = lib_request(x, i);
+    const int64_t *rows = lib_rows_of(x, i);
+    const int members = x->group->size, me = x->group->rank;
+    const size_t each = row_bytes(r);
+    char *out = r->out, *mine = out;
+    bool alike = true;
+    (void)stage;
+    if (pass != MOVES) return 0;
+    for (int m = 0; m < members; m++) {
+        alike = alike && rows[m] == rows[0];
+        if (m < me) mine += (size_t)rows[m] * each;
+    }
+    const void *from = r->in ? r->in : mine;
+    if (alike) return move(x, COMM_CARGO_ALLGATHER, 0, out, from, (size_t)rows[0] * each);
+    for (int m = 0; m < members; m++) {
+        KOLO_TRY(move(x, COMM_CARGO_BROADCAST, m, out, m == me ? from : out, (size_t)rows[m] * each));
+        out += (size_t)rows[m] * each;
+    }
+    return 0;
+}
+
+static int put_gather(lib_execution *x, int i, enum pass pass, size_t *stage)
+{
+    const kolo_request *r = lib_request(x, i);
+    const int64_t *rows = lib_rows_of(x, i);
+    const int members = x->group->size, me = x->group->rank;
+    const size_t each = row_bytes(r);
+    char *out = r->out;
+    (void)stage;
+    if (me != r->root) return pass == MOVES ? move(x, COMM_CARGO_SEND, r->root, NULL, input_of(r), (size_t)rows[me] * each) : 0;
+    for (int m = 0; m < members; m++) {
+        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_RECEIVE, m, out, NULL, (size_t)rows[m] * each));
+        if (m == me && pass == BEFORE && r->in) KOLO_TRY(copy(x, out, r->in, (size_t)rows[m] * each));
+        out += (size_t)rows[m] * each;
+    }
+    return 0;
+}
+
+/* The root's own part comes to the beginning of its `out`: in place after the others have got theirs, which may lie there. */
+static int put_scatter(lib_execution *x, int i, enum pass pass, size_t *stage)
+{
+    const kolo_request *r = lib_request(x, i);
+    const int64_t *rows = x->batch.rows;
+    const int members = x->group->size, me = x->group->rank;
+    const size_t each = row_bytes(r);
+    if (me != r->root) return pass == MOVES ? move(x, COMM_CARGO_RECEIVE, r->root, r->out, NULL, (size_t)rows[me] * each) : 0;
+    const char *from = input_of(r);
+    char *own = r->in ? r->out : take(x, stage, (size_t)rows[me] * each);
+    for (int m = 0; m < members; m++) {
+        const size_t bytes = (size_t)rows[m] * each;
+        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_SEND, m, NULL, from, bytes));
+        if (m == me && pass == BEFORE) KOLO_TRY(copy(x, own, from, bytes));
+        if (m == me && pass == AFTER) KOLO_TRY(copy(x, r->out, own, bytes));
+        from += bytes;
+    }
+    return 0;
+}
+
+static int put_alltoall(lib_execution *x, int i, enum pass pass, size_t *stage)
+{
+    const kolo_request *r = lib_request(x, i);
+    const int members = x->group->size, me = x->group->rank;
+    const size_t each = row_bytes(r);
+    const int64_t *row = x->batch.rows + (int64_t)me * members;
+    char *out = r->out;
+    size_t bytes = 0;
+    for (int m = 0; m < members; m++) bytes += (size_t)row[m] * each;
+    char *copied = r->in ? NULL : take(x, stage, bytes);
+    const char *from = r->in ? r->in : copied;
+    if (pass == BEFORE && copied) KOLO_TRY(copy(x, copied, out, bytes));
+    for (int m = 0; m < members; m++) {
+        const size_t to_m = (size_t)row[m] * each, from_m = (size_t)x->batch.rows[(int64_t)m * members + me] * each;
+        if (m == me && pass == BEFORE) KOLO_TRY(copy(x, out, from, to_m));
+        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_SEND, m, NULL, from, to_m));
+        if (m != me && pass == MOVES) KOLO_TRY(move(x, COMM_CARGO_RECEIVE, m, out, NULL, from_m));
+        from += to_m;
+        out += from_m;
+    }
+    return 0;
+}
+
+static const gpu_part parts[KOLO_COLLECTIVE_COUNT] = {
+    [KOLO_ALLREDUCE] = put_allreduce, [KOLO_REDUCE_SCATTER] = put_reduce_scatter,
+    [KOLO_ALLGATHER] = put_allgather, [KOLO_BROADCAST] = put_broadcast,
+    [KOLO_GATHER] = put_gather,       [KOLO_SCATTER] = put_scatter,
+    [KOLO_ALLTOALL] = put_alltoall,
+};
+
+/* *bytes: of the stage that it takes. */
+static int put_all(lib_execution *x, size_t *bytes)
+{
+    const gpu_part part = parts[lib_request(x, 0)->what];
+    x->cargos = 0;
+    for (enum pass pass = BEFORE; pass <= AFTER; pass++) {
+        *bytes = 0;
+        for (int i = 0; i < x->batch.entries; i++) KOLO_TRY(part(x, i, pass, bytes));
+    }
+    return 0;
+}
+
+/* ---- results ---------------------------------------------------------------------------------------------------------------------- */
+
+static int64_t sum_of(const int64_t *rows, int members)
+{
+    int64_t sum = 0;
+    for (int m = 0; m < members; m++) sum += rows[m];
+    return sum;
+}
+
+/* The shape of what entry i has got, and whose rows it is. */
+static int note_result(lib_execution *x, int i)
+{
+    const kolo_request *r = lib_request(x, i);
+    const int members = x->group->size, me = x->group->rank;
+    const int64_t *rows = x->batch.rows;
+    char *out;
+    if (r->what == KOLO_GATHER && me != r->root) return 0;
+    if (lib_gathers(r->what)) {
+        KOLO_TRY(lib_result_memory(x, i, sum_of(lib_rows_of(x, i), members), &out));
+        return lib_note_splits(x, i, lib_rows_of(x, i));
+    }
+    if (r->what == KOLO_ALLTOALL) {
+        for (int m = 0; m < members; m++) x->number[m] = rows[(int64_t)m * members + me];
+        KOLO_TRY(lib_result_memory(x, i, sum_of(x->number, members), &out));
+        return lib_note_splits(x, i, x->number);
+    }
+    int64_t mine = -1;
+    if (r->what == KOLO_SCATTER) mine = rows[me];
+    if (r->what == KOLO_REDUCE_SCATTER) mine = lib_cut(r->dim[0], members, me + 1) - lib_cut(r->dim[0], members, me);
+    return lib_result_memory(x, i, mine, &out);
+}
+
+/* ---- steps -------------------------------------------------------------------------------------------------------------------------- */
+
+static int track_of(const lib_execution *x) { return (int)(x->track - x->stream->track); }
+
+static int wait_for_gpu(lib_execution *x)
+{
+    const kolo_world *world = x->group->world;
+    const lib_gpu *g = x->stream->gpu;
+    int rc = g->failed > 0 ? KOLO_ELAUNCH : g->type->poll(g->carrier, track_of(x));
+    if (rc == 0 && kolo_time() - x->enqueued > world->config.timeout)
+        return kolo_fail(KOLO_ELAUNCH,
+                         "comm: batch %llu of group %d made no progress on the GPU of rank %d within %.0f s, though all its ranks live; if it only is slow, "
+                         "raise KOLO_COMM_TIMEOUT",
+                         (unsigned long long)x->batch.number, x->group->id, world->launch->rank, world->config.timeout);
+    if (rc <= 0) return lib_gpu_excuse(x, rc);
+    for (int i = 0; i < x->batch.entries; i++)
+        if (x->batch.entry[i]) KOLO_TRY(note_result(x, i));
+    return x->step = lib_finish, 1;
+}
+
+/* Batches before this one that are to go onto the lane, too. */
+static bool is_next(const lib_execution *x)
+{
+    for (int t = 0; t < LIB_TRACKS; t++) {
+        const lib_execution *other = x->stream->track[t].execution;
+        if (other && other != x && other->batch.gpu && other->enqueued == 0 && other->batch.number < x->batch.number) return false;
+    }
+    return true;
+}
+
+static int enqueue(lib_execution *x)
+{
+    const lib_gpu *g = x->stream->gpu;
+    size_t bytes = 0;
+    void *stage;
+    x->work = NULL;
+    KOLO_TRY(put_all(x, &bytes));
+    if (bytes) {
+        KOLO_TRY(g->type->stage(g->carrier, track_of(x), bytes, &stage));
+        x->work = stage;
+        KOLO_TRY(put_all(x, &bytes));
+    }
+    x->enqueued = kolo_time();
+    x->algorithm = g->type->name;
+    x->step = wait_for_gpu;
+    int rc = g->type->begin(g->carrier, track_of(x), x->cargo, (int)x->cargos);
+    return rc < 0 ? lib_gpu_excuse(x, rc) : 1;
+}
+
+int lib_gpu_carry(lib_execution *x)
+{
+    if (lib_request(x, 0)->what == KOLO_SCATTER && lib_scatter_unequal(x)) return 1;
+    if (!is_next(x)) return 0;
+    if (!x->stream->gpu || !x->stream->gpu->carrier) return lib_gpu_open(x);
+    return enqueue(x);
+}
