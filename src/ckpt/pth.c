@@ -90,7 +90,8 @@ static int read_shape(pth *f, const pickle_value *tensor, int64_t have, kolo_wei
         if (__builtin_mul_overflow(*count, t->dim[d], count)) return kolo_weights_refuse_tensor(f->w, t->name, "its shape overflows");
         if (t->dim[d] > 1 && (__builtin_mul_overflow(t->dim[d] - 1, stride[d], &reach) || __builtin_add_overflow(last, reach, &last)))
             return kolo_weights_refuse_tensor(f->w, t->name, "its strides overflow");
-        row_major &= t->dim[d] <= 1 || stride[d] == dense;
+        if (t->dim[d] <= 1) stride[d] = 0; /* nobody goes it, however long it is */
+        else row_major &= stride[d] == dense;
         dense = *count;
     }
     if (tensor->number < 0 || (*count > 0 && last >= have) || tensor->number > have || *count > have)

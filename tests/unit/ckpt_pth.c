@@ -53,6 +53,20 @@ static void values(void)
     kolo_weights_close(&w);
 }
 
+/* Where a dimension is of one element, nobody goes its stride. */
+static void idle_stride(void)
+{
+    kolo_weights *w = NULL;
+    float x[6] = {0};
+    is_int(OPEN(&w, HEAD "\x80\2}X\1\0\0\0w" TENSOR(STORAGE("FloatStorage", "0", "\6"), "\0", "K\3K\1K\2\x87",
+                                                    "K\1\x8a\x8\xff\xff\xff\xff\xff\xff\xff\x7fK\3\x87") "s.\x80\2](X\1\0\0\0000e." NUMBERS),
+           0, "a stride of 2^63 - 1 beside one element is taken (%s)", kolo_error_text());
+    const kolo_weight *t = w ? kolo_weights_find(w, "w") : NULL;
+    if (t) kolo_weight_to_f32(t, x, 6);
+    ok(x[0] == 1 && x[1] == 4 && x[2] == 2 && x[5] == 6, "and not added to anything");
+    kolo_weights_close(&w);
+}
+
 /* As torchvision's training script saves weights and their average. */
 static void averages(void)
 {
@@ -139,6 +153,7 @@ int main(void)
     if (fd < 0) return 1;
     close(fd);
     values();
+    idle_stride();
     averages();
     hostile();
     cut();
