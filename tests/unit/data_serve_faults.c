@@ -226,6 +226,55 @@ static void test_hostile_job(void)
     end(&server);
 }
 
+/* The next batch that is offered to a connection, or -1: none for ten seconds; of a welcome *slots is kept. */
+static int64_t next_ready(int fd, int64_t *slots)
+{
+    static serve_packet p;
+    struct pollfd wait = {fd, POLLIN, 0};
+    int rc = 0;
+    while (rc >= 0 && poll(&wait, 1, 10000) > 0) {
+        rc = serve_receive(fd, &p, NULL);
+        if (rc > 0 && p.head.kind == SERVE_WELCOME) *slots = p.head.number[2];
+        if (rc > 0 && p.head.kind == SERVE_READY) return p.head.position;
+    }
+    return -1;
+}
+
+static int joins(const char *key)
+{
+    const int64_t number[] = {0, 1, 0, BATCH};
+    struct sockaddr_un a;
+    int fd;
+    serve_path(socket_path, &a);
+    if (serve_connect(&a, &fd) < 0) return -1;
+    serve_send(fd, SERVE_HELLO, 0, number, 4, key, -1);
+    serve_send(fd, SERVE_JOIN, 0, NULL, 0, "", -1);
+    return fd;
+}
+
+/* It is cut off while a batch is offered, which the job behind it must still get, and be able to give back. */
+static void test_deaf(void)
+{
+    static char key[SERVE_KEY];
+    kolo_loader_config c = config_of(set);
+    process server = serve(c, 2);
+    serve_key(&c, key);
+    const int deaf = joins(key), other = joins(key);
+    int64_t slots = 1, got = 0;
+    for (int64_t p = 0; p < slots; p++) got += next_ready(deaf, &slots) == p;
+    for (int64_t p = 0; p < slots; p++) got += next_ready(other, &slots) == p;
+    is_int((int)got, 2 * (int)slots, "two jobs are offered all that the ring holds");
+    for (int64_t p = 0; p < slots; p++) serve_send(other, SERVE_DONE, p, NULL, 0, "", -1);
+    for (int i = 0; i < 5000; i++) /* whose answers it does not read */
+        for (int k = 0; k < 10000 && serve_send(deaf, SERVE_ASK, 0, NULL, 0, "", -1) < 0; k++) usleep(1000);
+    for (int64_t p = 0; p < slots; p++) serve_send(deaf, SERVE_DONE, p, NULL, 0, "", -1);
+    for (got = 0; got < 5 * slots && next_ready(other, &slots) == slots + got; got++) serve_send(other, SERVE_DONE, slots + got, NULL, 0, "", -1);
+    is_int((int)got, 5 * (int)slots, "one that reads nothing is cut off; the other goes on");
+    close(other);
+    close(deaf);
+    end(&server);
+}
+
 /* A segment as it should be, but that no slot holds what will be said of it. */
 static int make_segment(int64_t *slot_bytes)
 {
@@ -326,6 +375,7 @@ int main(void)
     test_refusals();
     test_hostile();
     test_hostile_job();
+    test_deaf();
     test_liars();
     test_private();
     kolo_dataset_close(&set);

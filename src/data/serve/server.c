@@ -62,7 +62,7 @@ static void tell(kolo_server *s, serve_taker *t, enum serve_kind kind, int64_t p
 }
 
 /* Batch `position`, which is held, is for t as well. */
-static void offer(kolo_server *s, serve_taker *t, int64_t position)
+static void mark(kolo_server *s, serve_taker *t, int64_t position)
 {
     const int64_t i = position % s->ring.slots;
     if (t->idle_since > 0) t->idle += kolo_time() - t->idle_since;
@@ -70,6 +70,10 @@ static void offer(kolo_server *s, serve_taker *t, int64_t position)
     t->needs[i] = true;
     t->pending++;
     s->need[i]++;
+}
+
+static void offer(kolo_server *s, serve_taker *t, int64_t position)
+{
     tell(s, t, SERVE_READY, position, serve_ring_batch(&s->ring, position)->slot);
 }
 
@@ -106,7 +110,10 @@ static int join(kolo_server *s, serve_taker *t, int64_t position)
     s->rows_joined += t->rows;
     kolo_info("serve-data: process %d, rank %lld of %lld, takes rows %lld to %lld from epoch %lld, step %lld on", t->pid, (long long)t->rank,
               (long long)t->ranks, (long long)t->first, (long long)(t->first + t->rows - 1), (long long)(from / r->steps), (long long)(from % r->steps));
-    for (int64_t p = from > r->base ? from : r->base; p < r->next && t->fd >= 0; p++) offer(s, t, p);
+    for (int64_t p = from > r->base ? from : r->base; p < r->next && t->fd >= 0; p++) {
+        mark(s, t, p);
+        offer(s, t, p);
+    }
     if (s->rows_joined >= s->rows_wanted) s->open = true;
     release(s);
     return 0;
@@ -204,7 +211,9 @@ static int ready(kolo_server *s)
     s->moved = kolo_time();
     const int64_t p = r->next - 1;
     for (int i = 0; i < s->takers; i++)
-        if (s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && s->taker[i].joined <= p) offer(s, &s->taker[i], p);
+        if (s->taker[i].fd >= 0 && s->taker[i].joined >= 0 && s->taker[i].joined <= p) mark(s, &s->taker[i], p);
+    for (int i = 0; i < s->takers; i++) /* when all are counted: who is cut off here must not give it up for those behind him */
+        if (s->taker[i].fd >= 0 && s->taker[i].needs[p % r->slots]) offer(s, &s->taker[i], p);
     if (!r->running) return 0; /* the last one was cut off */
     if (r->next - r->base == r->slots) s->full_since = s->moved;
     release(s);
