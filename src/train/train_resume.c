@@ -227,14 +227,15 @@ static int begin(trainer *t)
     return 0;
 }
 
-/* RUN/classes.txt: the names of the data set's classes, a line each, which `kolo predict run=` tells. */
-static int record_classes(const trainer *t)
+/* RUN/classes.txt: the names of the data set's classes, a line each, which `kolo predict run=` tells. What lies there before a run begins is of a
+ * start that came to nothing, and may be of other data. */
+static int record_classes(const trainer *t, bool begins)
 {
     const kolo_dataset *set = t->session.train_set;
     char *path = set ? kolo_format("%s/classes.txt", t->options->run) : NULL, *text = NULL;
     size_t length = 0;
     int rc = set && !path ? KOLO_ECONFIG : 0;
-    FILE *file = path && !kolo_file_exists(path) ? open_memstream(&text, &length) : NULL;
+    FILE *file = path && (begins || !kolo_file_exists(path)) ? open_memstream(&text, &length) : NULL;
     if (file) {
         for (int c = 0; c < kolo_dataset_get_info(set)->classes; c++) fprintf(file, "%s\n", kolo_dataset_class_name(set, c));
         rc = fclose(file) == 0 ? kolo_file_write_atomic(path, text, length) : kolo_fail(KOLO_ECONFIG, "out of memory for %s", path);
@@ -252,13 +253,13 @@ int trainer_begin(trainer *t)
     if (speaks(t)) {
         KOLO_TRY(kolo_run_open(&t->run, folder));
         KOLO_TRY(kolo_run_record(t->run, t->options));
-        KOLO_TRY(record_classes(t));
         KOLO_TRY(kolo_checkpoint_prepare(t->run, t->session.plan, t->session.backend));
     }
     const int found = kolo_train_find(&t->session, folder, "newest", &t->position, path, sizeof path);
     KOLO_TRY(found);
     if (found) KOLO_TRY(resume(t, path));
     else KOLO_TRY(begin(t));
+    if (speaks(t)) KOLO_TRY(record_classes(t, !found));
     t->position.plan_hash = t->session.plan->hash;
     t->first_step = t->position.step;
     t->saved = found ? t->position.step : -1;
