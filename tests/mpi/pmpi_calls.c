@@ -191,6 +191,26 @@ static void test_messages(void)
     free(data);
 }
 
+/* Every way to learn that a sum is complete. */
+static void test_requests(void)
+{
+    enum { COUNT = 1 << 20 };
+    MPI_Status status[3];
+    int *data = calloc(COUNT, sizeof *data), one = 1, sum[6] = {0}, at, there = 0;
+    MPI_Request request[6] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    if (rank == 1) MPI_Recv(data, COUNT, MPI_INT, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 5; i++) MPI_Iallreduce(&one, &sum[i], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request[i]);
+    if (rank == 0 && size > 1) MPI_Isend(data, COUNT, MPI_INT, 1, 4, MPI_COMM_WORLD, &request[5]);
+    MPI_Waitall(2, request, status); /* rank 1 comes when it has the message, which nobody waits for */
+    while (!there) MPI_Test(&request[2], &there, MPI_STATUS_IGNORE);
+    MPI_Waitany(2, request + 3, &at, MPI_STATUS_IGNORE);
+    for (there = 0; !there;) MPI_Testall(3, request + 3, &there, status);
+    bool good = true;
+    for (int i = 0; i < 5; i++) good &= sum[i] == size;
+    agree(good, "sums that are waited for with others and with a message, and tested for");
+    free(data);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -204,6 +224,7 @@ int main(int argc, char **argv)
     test_scatter();
     test_outstanding();
     test_messages();
+    test_requests();
     MPI_Finalize();
     return rank == 0 ? done_testing() : 0;
 }

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <string.h>
 
 #include "pmpi_program.h"
@@ -145,6 +146,28 @@ static void *use(void *of)
     return NULL;
 }
 
+static void *wait_for_sum(void *of)
+{
+    MPI_Status status;
+    MPI_Waitall(1, of, &status);
+    return NULL;
+}
+
+/* Rank 1 waits for a message before it comes to a sum that a thread of rank 0 waits for. */
+static void test_message_of_other(void)
+{
+    pthread_t thread;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int sum = 1, word = 5;
+    if (rank == 1) MPI_Recv(&word, 1, MPI_INT, 0, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Iallreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    pthread_create(&thread, NULL, wait_for_sum, &request);
+    if (rank == 0) usleep(100000);
+    if (rank == 0) MPI_Send(&word, 1, MPI_INT, 1, 6, MPI_COMM_WORLD);
+    pthread_join(thread, NULL);
+    agree(sum == size && word == 5, "a thread sends what is awaited while another waits for the sum");
+}
+
 static void test_threads(void)
 {
     lane lanes[3];
@@ -188,6 +211,7 @@ int main(int argc, char **argv)
     test_waiting();
     test_many();
     test_threads();
+    test_message_of_other();
     if (size > 1) test_mistake();
     MPI_Finalize();
     return rank == 0 ? done_testing() : 0;

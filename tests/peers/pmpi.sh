@@ -3,7 +3,7 @@
 # knows must be its own. TAP; every line says what rank 0's calls came to, the last ones the sums.
 #
 #   MPICH_TESTS=FOLDER tests/peers/pmpi.sh [PART ...]   PART: a folder of FOLDER with a testlist, or one program of it (coll/allred); default: all that were made
-#   LIMIT=90   seconds for a program
+#   LIMIT=90   seconds for a program; KOLO_PMPI=1: without the sizes that it would leave to MPI
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need mpiexec
@@ -54,7 +54,7 @@ for part in "${parts[@]}"; do
         read_line "$line" || continue
         text="${folder#"$MPICH_TESTS"/}/$line"
         try "$ROOM/plain" || { skip "$text: fails without the library too" && continue; }
-        try "$ROOM/out" SLURM_JOB_ID=$$ KOLO_PMPI_REPORT=1 LD_PRELOAD="$SHIM"
+        try "$ROOM/out" SLURM_JOB_ID=$$ KOLO_PMPI="${KOLO_PMPI:-all}" KOLO_PMPI_REPORT=1 LD_PRELOAD="$SHIM"
         ok $? "$text: $(counts "$ROOM/out.log")" "$ROOM/out.log"
         cat "$ROOM/out.log" >> "$ROOM/all"
     done < "$folder/testlist"

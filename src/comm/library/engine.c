@@ -10,6 +10,8 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
+enum resting { NOT, SHORTLY, UNTIL_RUNG };
+
 struct lib_engine {
     pthread_t thread;
     bool running;
@@ -19,8 +21,9 @@ struct lib_engine {
     _Atomic uint32_t bell;       /* something was submitted */
     _Atomic uint32_t waiters;    /* callers that take turns */
     _Atomic uint32_t sleepers;   /* of them, those that sleep until somebody else's turn completes their request */
-    _Atomic uint32_t resting;    /* the thread waits for the bell */
+    _Atomic uint32_t resting;    /* the thread waits for the bell: enum resting */
     _Atomic uint32_t stop, work; /* work: the last turn left something under way */
+    _Atomic double polled;       /* kolo_time() of the last lib_poll */
 };
 
 void lib_turn_take(kolo_world *world) { pthread_mutex_lock(&world->engine->turn); }
@@ -121,11 +124,38 @@ void lib_wait(kolo_world *world, lib_entry *entry)
     if (atomic_fetch_sub(&e->waiters, 1) == 1 && atomic_load(&e->work)) lib_engine_wake(world);
 }
 
+/* Somebody asks again and again, so the thread rests; it looks up when that is over. */
+static const double POLLED = 1e-3;
+static bool is_polled(const struct lib_engine *e)
+{
+    const double at = atomic_load_explicit(&e->polled, memory_order_relaxed);
+    return at > 0 && kolo_time() - at < POLLED;
+}
+
+int lib_poll(kolo_world *world, kolo_handle handle)
+{
+    enum { TURNS = 16 };
+    struct lib_engine *e = world->engine;
+    int done = kolo_test(world, handle);
+    bool moved = true;
+    for (int i = 0; done == 0 && moved && i < TURNS; i++) {
+        moved = pthread_mutex_trylock(&e->turn) == 0;
+        if (!moved) break;
+        moved = turn(world);
+        lib_turn_give(world);
+        done = kolo_test(world, handle);
+    }
+    if (done == 0 && !moved) sched_yield();
+    atomic_store_explicit(&e->polled, kolo_time(), memory_order_relaxed);
+    return done;
+}
+
 void lib_engine_wake(kolo_world *world)
 {
     struct lib_engine *e = world->engine;
     atomic_fetch_add(&e->bell, 1);
-    if (atomic_load(&e->resting)) kolo_futex_wake(&e->bell);
+    const uint32_t resting = atomic_load(&e->resting);
+    if (resting == UNTIL_RUNG || (resting == SHORTLY && !is_polled(e))) kolo_futex_wake(&e->bell);
     comm_router_wake(world->router);
 }
 
@@ -143,10 +173,11 @@ static void *engine_main(void *of)
     prctl(PR_SET_TIMERSLACK, 1000); /* short sleeps mean what they say */
     for (int idle = 0; !atomic_load(&e->stop);) {
         uint32_t bell = atomic_load(&e->bell);
-        if (atomic_load(&e->waiters) > 0 || atomic_load(&e->broken)) { /* others take the turns; the last of them rings */
-            atomic_store(&e->resting, 1);
-            kolo_futex_wait(&e->bell, bell, 0.05, 0);
-            atomic_store(&e->resting, 0);
+        const bool polled = is_polled(e);
+        if (atomic_load(&e->waiters) > 0 || atomic_load(&e->broken) || polled) { /* others take the turns; the last of them rings, but who polls does not */
+            atomic_store(&e->resting, polled ? SHORTLY : UNTIL_RUNG);
+            kolo_futex_wait(&e->bell, bell, polled ? POLLED : 0.05, 0);
+            atomic_store(&e->resting, NOT);
             continue;
         }
         lib_turn_take(world);

@@ -59,6 +59,8 @@ void lib_turn_give(kolo_world *world);
 /* Something was submitted: its own thread sees to it unless somebody takes turns already. */
 void lib_engine_wake(kolo_world *world);
 void lib_entry_wake(kolo_world *world, lib_entry *entry); /* whoever sleeps until it is complete */
+/* As kolo_test, but takes a turn, if one can be had: for who asks again and again. The library's thread leaves the turns to him until he has not asked for a while. */
+int lib_poll(kolo_world *world, kolo_handle handle);
 /* Takes turns until the entry is complete. */
 void lib_wait(kolo_world *world, lib_entry *entry);
 /* Returns how it ended. output may be NULL. */

@@ -1,7 +1,9 @@
 /* The blocking collectives. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "comm/kernel.h"
 #include "comm/pmpi/pmpi.h"
 
 int pmpi_end(MPI_Comm comm, int rc)
@@ -12,30 +14,54 @@ int pmpi_end(MPI_Comm comm, int rc)
     return PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER) == MPI_SUCCESS ? MPI_ERR_OTHER : MPI_ERR_INTERN;
 }
 
+static int64_t ranks(MPI_Comm comm)
+{
+    int size = 0;
+    if (comm != MPI_COMM_NULL) PMPI_Comm_size(comm, &size);
+    return size;
+}
+
 int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
     enum kolo_wire wire;
     enum kolo_reduce reduce;
-    const pmpi_carrier *c = pmpi_serves(PMPI_ALLREDUCE, comm, pmpi_reduction(in, out, count, type, op, &wire, &reduce), true);
+    bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) && pmpi_worth(PMPI_ALLREDUCE, type, count);
+    const pmpi_carrier *c = pmpi_serves(PMPI_ALLREDUCE, comm, known, true);
     if (!c) return PMPI_Allreduce(in, out, count, type, op, comm);
     pmpi_enter();
     return pmpi_end(comm, kolo_allreduce(c->group, in == MPI_IN_PLACE ? NULL : in, out, count, wire, reduce));
+}
+
+/* On a node everybody sees all sums anyway. */
+static int part_of_sum(const pmpi_carrier *c, const void *in, void *out, int count, enum kolo_wire wire, enum kolo_reduce reduce)
+{
+    char small[PMPI_SMALL];
+    const size_t part = (size_t)count * comm_width(wire), all = part * (size_t)c->size;
+    char *sum = all <= PMPI_SMALL ? small : malloc(all);
+    if (!sum) return kolo_fail(KOLO_ECONFIG, "no memory for MPI_Reduce_scatter_block of %zu bytes", all);
+    int rc = kolo_allreduce(c->group, in ? in : out, sum, (int64_t)count * c->size, wire, reduce);
+    if (rc >= 0) memcpy(out, sum + (size_t)c->rank * part, part);
+    if (sum != small) free(sum);
+    return rc;
 }
 
 int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
     enum kolo_wire wire;
     enum kolo_reduce reduce;
-    const pmpi_carrier *c = pmpi_serves(PMPI_REDUCE_SCATTER_BLOCK, comm, pmpi_reduction(in, out, count, type, op, &wire, &reduce), true);
+    bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) && pmpi_worth(PMPI_REDUCE_SCATTER_BLOCK, type, count * ranks(comm));
+    const pmpi_carrier *c = pmpi_serves(PMPI_REDUCE_SCATTER_BLOCK, comm, known, true);
     if (!c) return PMPI_Reduce_scatter_block(in, out, count, type, op, comm);
     pmpi_enter();
-    return pmpi_end(comm, kolo_reduce_scatter(c->group, in == MPI_IN_PLACE ? NULL : in, out, (int64_t)count * c->size, wire, reduce));
+    if (in == MPI_IN_PLACE) in = NULL;
+    if (pmpi_shim.one_node) return pmpi_end(comm, part_of_sum(c, in, out, count, wire, reduce));
+    return pmpi_end(comm, kolo_reduce_scatter(c->group, in, out, (int64_t)count * c->size, wire, reduce));
 }
 
 int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
     pmpi_flat f;
-    const pmpi_carrier *c = pmpi_serves(PMPI_BCAST, comm, root >= 0 && pmpi_countable(type, count, 1), true);
+    const pmpi_carrier *c = pmpi_serves(PMPI_BCAST, comm, root >= 0 && pmpi_countable(type, count, 1) && pmpi_worth(PMPI_BCAST, type, count), true);
     if (!c || root >= c->size) return PMPI_Bcast(data, count, type, root, comm);
     pmpi_enter();
     int rc = pmpi_flatten(&f, data, count, type, c->rank == root);
@@ -54,6 +80,12 @@ static int gather(const pmpi_carrier *c, const pmpi_flat *mine, const pmpi_flat 
         KOLO_TRY(kolo_allgather(c->group, mine->data, NULL, mine->bytes, NULL, KOLO_WIRE_U8));
         return kolo_fail(KOLO_EINPUT, "MPI_Allgather: rank %d sends %d bytes and awaits %d of every rank", c->rank, mine->bytes, each);
     }
+    if (pmpi_shim.one_node && all->bytes <= PMPI_SMALL) { /* the sum of what each brings, with nothing beside it */
+        char sum[PMPI_SMALL];
+        memset(sum, 0, (size_t)all->bytes);
+        memcpy(sum + (own - all->data), mine->data, (size_t)each);
+        return kolo_allreduce(c->group, sum, all->data, all->bytes, KOLO_WIRE_U8, KOLO_SUM);
+    }
     if (own != mine->data) memmove(own, mine->data, (size_t)each);
     return kolo_allgather(c->group, own, all->data, each, NULL, KOLO_WIRE_U8);
 }
@@ -62,7 +94,8 @@ int MPI_Allgather(const void *in, int in_count, MPI_Datatype in_type, void *out,
 {
     pmpi_flat mine, all;
     MPI_Aint low, extent;
-    const pmpi_carrier *c = pmpi_serves(PMPI_ALLGATHER, comm, in != out && pmpi_countable(type, count, pmpi_shim.size), true);
+    bool known = in != out && pmpi_countable(type, count, pmpi_shim.size) && pmpi_worth(PMPI_ALLGATHER, type, count * ranks(comm));
+    const pmpi_carrier *c = pmpi_serves(PMPI_ALLGATHER, comm, known, true);
     if (!c) return PMPI_Allgather(in, in_count, in_type, out, count, type, comm);
     pmpi_enter();
     PMPI_Type_get_extent(type, &low, &extent);

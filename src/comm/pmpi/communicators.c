@@ -6,17 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "comm/library/parts.h"
 #include "comm/pmpi/pmpi.h"
 
 static struct {
     int key;                  /* of the attribute that leads from a communicator to its carrier */
-    pthread_mutex_t agreeing; /* one thread of a rank offers numbers at a time */
     _Atomic uint64_t taken;   /* numbers of carriers, used or idle */
     _Atomic long long served[PMPI_CALLS], unknown[PMPI_CALLS], elsewhere[PMPI_CALLS];
-} book = {.agreeing = PTHREAD_MUTEX_INITIALIZER};
+} book;
 
 static pmpi_carrier nobody; /* of communicators that are MPI's for good */
 
@@ -57,22 +55,50 @@ static uint64_t idle_with(const int *rank, int size)
     return mask;
 }
 
-/* A number that all ranks of `comm` have idle with these ranks, else one that is free on all; 0: none, or no memory for a list of ranks somewhere. Where a thread of
- * some rank is about the same for another communicator all try again: none may hold its own while it waits for the others. */
+/* One of the bits that are set: the same for the same lot, another for another. */
+static int draw(uint64_t bits, uint64_t lot)
+{
+    for (uint64_t skip = lot % (uint64_t)__builtin_popcountll(bits); skip > 0; skip--) bits &= bits - 1;
+    return __builtin_ctzll(bits);
+}
+
+static uint64_t new_lot(void)
+{
+    static _Atomic uint64_t drawn;
+    uint64_t lot = (++drawn + ((uint64_t)pmpi_shim.rank << 32)) * 0x9e3779b97f4a7c15ull;
+    return (lot ^ lot >> 31) * 0xbf58476d1ce4e5b9ull >> 20;
+}
+
+/* Another thread of this rank may have taken it meanwhile. */
+static bool claim(int id, bool idle)
+{
+    bool unused = false;
+    return idle ? atomic_compare_exchange_strong(&pmpi_shim.carrier[id]->used, &unused, true) : !(atomic_fetch_or(&book.taken, 1ull << id) >> id & 1);
+}
+
+static void give_back(int id, bool idle)
+{
+    if (idle) pmpi_shim.carrier[id]->used = false;
+    else atomic_fetch_and(&book.taken, ~(1ull << id));
+}
+
+/* A number that all ranks of `comm` have idle with these ranks, else one that is free on all; 0: none, or no memory for a list of ranks somewhere. Threads of a rank that
+ * are about the same for other communicators draw from the same numbers: by the lot of a communicator's first rank, so that two of them seldom meet. Where they do, both
+ * draw again. */
 static int agree(MPI_Comm comm, const int *rank, int size)
 {
-    for (long round = 1;; round++) {
-        const bool mine = pthread_mutex_trylock(&book.agreeing) == 0, offers = mine && rank;
-        uint64_t all[3] = {0}, word[3] = {offers ? idle_with(rank, size) : 0, offers ? ~book.taken : 0, mine ? UINT64_MAX : 0};
+    for (;;) {
+        const bool first = rank && rank[0] == pmpi_shim.rank;
+        uint64_t all[3] = {0}, word[3] = {rank ? idle_with(rank, size) : 0, rank ? ~book.taken : 0, first ? new_lot() : UINT64_MAX};
         int rc = PMPI_Allreduce(word, all, 3, MPI_UINT64_T, MPI_BAND, comm);
-        uint64_t found = all[0] ? all[0] : all[1];
-        int id = rc == MPI_SUCCESS && all[2] && found ? __builtin_ctzll(found) : 0;
-        if (id) book.taken |= 1ull << id;
-        if (id && all[0]) pmpi_shim.carrier[id]->used = true;
-        if (mine) pthread_mutex_unlock(&book.agreeing);
-        if (id || rc != MPI_SUCCESS || all[2]) return id;
-        const struct timespec nap = {0, (31 + pmpi_shim.rank) * round % 97 * 2000}; /* another one on every rank, each time */
-        nanosleep(&nap, NULL);
+        const bool idle = all[0] != 0;
+        const uint64_t found = idle ? all[0] : all[1];
+        if (rc != MPI_SUCCESS || !found) return 0;
+        int id = draw(found, all[2]), mine = claim(id, idle), every = 0;
+        rc = PMPI_Allreduce(&mine, &every, 1, MPI_INT, MPI_MIN, comm);
+        if (rc == MPI_SUCCESS && every) return id;
+        if (mine) give_back(id, idle);
+        if (rc != MPI_SUCCESS) return 0;
     }
 }
 
@@ -93,7 +119,6 @@ static pmpi_carrier *make(MPI_Comm comm, int id, int *rank, int size)
         return NULL;
     }
     *c = (pmpi_carrier){.group = group, .rank = kolo_group_rank(group), .size = size, .rank_of = rank, .used = true};
-    pmpi_queue_open(&c->queue);
     pmpi_shim.carrier[id] = c;
     return c;
 }
@@ -149,7 +174,6 @@ int pmpi_carriers_open(void)
     pmpi_carrier *c = calloc(1, sizeof *c);
     if (!c) return kolo_fail(KOLO_ECONFIG, "no memory for a communicator");
     *c = (pmpi_carrier){.rank = pmpi_shim.rank, .size = pmpi_shim.size, .used = true};
-    pmpi_queue_open(&c->queue);
     pmpi_shim.carrier[0] = c;
     book.taken = 1;
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, is_freed, &book.key, NULL);
@@ -158,8 +182,6 @@ int pmpi_carriers_open(void)
 
 void pmpi_carriers_close(void)
 {
-    for (int id = 0; id < PMPI_CARRIERS; id++)
-        if (pmpi_shim.carrier[id]) pmpi_queue_close(&pmpi_shim.carrier[id]->queue);
     PMPI_Comm_free_keyval(&book.key);
 }
 

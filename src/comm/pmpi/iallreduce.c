@@ -1,15 +1,20 @@
-/* MPI_Iallreduce: a generalized request, which a thread completes that waits for all of a communicator in their order. */
+/* MPI_Iallreduce: a generalized request that MPI asks, when the program waits for it or tests it, whether it is complete (MPICH's extension of them). So whoever waits takes
+ * the library's turns himself, and no thread has to be woken; while the program computes the library's own thread takes them. With an MPI that does not ask, nothing is
+ * served. */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "comm/library/parts.h"
 #include "comm/pmpi/pmpi.h"
 
+#ifdef MPICH_VERSION
+
 /* One under way. */
-typedef struct pmpi_ticket {
+typedef struct ticket {
     kolo_handle handle;
     MPI_Request request;
-    struct pmpi_ticket *next;
-} pmpi_ticket;
+    bool done;
+} ticket;
 
 static int query(void *of, MPI_Status *status)
 {
@@ -20,83 +25,72 @@ static int query(void *of, MPI_Status *status)
     status->MPI_TAG = MPI_UNDEFINED;
     return MPI_SUCCESS;
 }
-static int forget(void *of)
-{
-    (void)of;
-    return MPI_SUCCESS;
-}
+
 static int cancel(void *of, int complete)
 {
     (void)of, (void)complete;
     return MPI_SUCCESS;
 }
 
-static void *wait_for_all(void *of)
+/* MPI forbids to give up a collective's request before it is complete. */
+static int forget(void *of)
 {
-    pmpi_queue *q = of;
+    free(of);
+    return MPI_SUCCESS;
+}
+
+static void complete(ticket *t)
+{
+    if (kolo_wait(pmpi_shim.world, t->handle) < 0) {
+        fprintf(stderr, "libkolo_pmpi: %s\n", kolo_error_text());
+        PMPI_Abort(MPI_COMM_WORLD, 69);
+    }
+    t->done = true;
+    PMPI_Grequest_complete(t->request);
+}
+
+/* MPI asks this alone, and looks after nothing else meanwhile. */
+static int ask(void *of, MPI_Status *status)
+{
+    enum { VAIN = 16 };
+    static _Thread_local unsigned vain;
+    ticket *t = of;
+    (void)status;
+    if (t->done) return MPI_SUCCESS;
     pmpi_inside++;
-    for (;;) {
-        pthread_mutex_lock(&q->lock);
-        while (!q->first && !q->stop) pthread_cond_wait(&q->more, &q->lock);
-        pmpi_ticket *t = q->first;
-        if (t && !(q->first = t->next)) q->last = NULL;
-        pthread_mutex_unlock(&q->lock);
-        if (!t) return NULL;
-        if (kolo_wait(pmpi_shim.world, t->handle) < 0) {
-            fprintf(stderr, "libkolo_pmpi: %s\n", kolo_error_text());
-            PMPI_Abort(MPI_COMM_WORLD, 69);
-        }
-        PMPI_Grequest_complete(t->request);
-        free(t);
-    }
+    int there = lib_poll(pmpi_shim.world, t->handle);
+    if (there) complete(t);
+    else if (++vain % VAIN == 0) pmpi_look();
+    pmpi_inside--;
+    return MPI_SUCCESS;
 }
 
-void pmpi_queue_open(pmpi_queue *q)
+static int ask_all(int count, void **of, double timeout, MPI_Status *status)
 {
-    pthread_mutex_init(&q->lock, NULL);
-    pthread_cond_init(&q->more, NULL);
+    (void)timeout;
+    for (int i = 0; i < count; i++) ask(of[i], status);
+    return MPI_SUCCESS;
 }
 
-void pmpi_queue_close(pmpi_queue *q)
+static int begin(const pmpi_carrier *c, const kolo_request *r, MPI_Request *request)
 {
-    pthread_mutex_lock(&q->lock);
-    q->stop = true;
-    pthread_cond_signal(&q->more);
-    pthread_mutex_unlock(&q->lock);
-    if (q->waiting) pthread_join(q->waiter, NULL);
-    pthread_cond_destroy(&q->more);
-    pthread_mutex_destroy(&q->lock);
-}
-
-static int enqueue(pmpi_queue *q, pmpi_ticket *t)
-{
-    pthread_mutex_lock(&q->lock);
-    if (!q->waiting) q->waiting = pthread_create(&q->waiter, NULL, wait_for_all, q) == 0;
-    bool sound = q->waiting;
-    if (sound) {
-        if (q->last) q->last->next = t;
-        else q->first = t;
-        q->last = t;
-        pthread_cond_signal(&q->more);
-    }
-    pthread_mutex_unlock(&q->lock);
-    return sound ? 0 : kolo_fail(KOLO_EINTERNAL, "no thread for MPI_Iallreduce; raise the limit of processes (ulimit -u)");
+    ticket *t = calloc(1, sizeof *t);
+    int rc = t ? kolo_submit(c->group, r, &t->handle) : kolo_fail(KOLO_ECONFIG, "no memory for MPI_Iallreduce");
+    if (rc < 0) free(t);
+    KOLO_TRY(rc);
+    PMPIX_Grequest_start(query, forget, cancel, ask, ask_all, t, &t->request);
+    *request = t->request;
+    return 0;
 }
 
 int MPI_Iallreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
     kolo_request r = {.what = KOLO_ALLREDUCE, .in = in == MPI_IN_PLACE ? NULL : in, .out = out, .dims = 1, .dim = {count}};
-    bool known = pmpi_reduction(in, out, count, type, op, &r.type, &r.reduce);
+    bool known = pmpi_reduction(in, out, count, type, op, &r.type, &r.reduce) && pmpi_worth(PMPI_IALLREDUCE, type, count);
     pmpi_carrier *c = pmpi_serves(PMPI_IALLREDUCE, comm, known, false);
     if (!c) return PMPI_Iallreduce(in, out, count, type, op, comm, request);
     pmpi_enter();
-    pmpi_ticket *t = calloc(1, sizeof *t);
-    int rc = t ? kolo_submit(c->group, &r, &t->handle) : kolo_fail(KOLO_ECONFIG, "no memory for MPI_Iallreduce");
-    if (rc < 0) {
-        free(t);
-        return pmpi_end(comm, rc);
-    }
-    PMPI_Grequest_start(query, forget, cancel, NULL, &t->request);
-    *request = t->request;
-    return pmpi_end(comm, enqueue(&c->queue, t));
+    return pmpi_end(comm, begin(c, &r, request));
 }
+
+#endif

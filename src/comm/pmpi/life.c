@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/library/parts.h"
 #include "comm/pmpi/pmpi.h"
+#include "comm/transport/inside.h"
 
 #define FOREVER 3e7 /* seconds: the longest that a world waits */
 
@@ -38,12 +40,17 @@ static void begin(void)
 {
     const char *wanted = getenv("KOLO_PMPI");
     kolo_world *world = NULL;
+    int all;
     if (wanted && !strcmp(wanted, "0")) return;
     PMPI_Comm_rank(MPI_COMM_WORLD, &pmpi_shim.rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &pmpi_shim.size);
     pmpi_inside++;
     if (open_world(&world) == 0) {
         pmpi_shim.carrier[0]->group = kolo_world_group(world);
+        pmpi_shim.one_node = pmpi_shim.carrier[0]->group->one_node;
+        all = !pmpi_shim.one_node || world->router->crowded || (wanted && !strcmp(wanted, "all")); /* ranks that wait for a core do not spin with us */
+        PMPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        pmpi_shim.all = all;
         pmpi_shim.world = world;
     }
     pmpi_inside--;

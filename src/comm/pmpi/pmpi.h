@@ -7,45 +7,41 @@
  *   communicators   MPI_COMM_WORLD, and those that communicators.c can have a group for
  *   calls.c         the blocking ones           iallreduce.c   the other
  *   progress.c      MPI's messages go on while a rank waits in a collective
+ *   worth.c         which sizes are worth it
  *   life.c          MPI_Init and MPI_Finalize, of C and of Fortran; what is counted
  *
  * Ranks must decide alike: an operation and its type are the same on all ranks by MPI's rules; the types of MPI_Bcast and
  * MPI_Allgather may differ from rank to rank, their bytes may not.
  *
- * KOLO_PMPI=0: serves nothing. A late rank is waited for as MPI does, for ever, unless KOLO_COMM_TIMEOUT says otherwise. KOLO_PMPI_REPORT=1: rank 0 says at
+ * On one node with a core for every rank, what MPI does sooner is left to it (worth.c); KOLO_PMPI=all: nothing is. KOLO_PMPI=0: serves nothing. A late rank is waited for as MPI does, for ever, unless KOLO_COMM_TIMEOUT says otherwise. KOLO_PMPI_REPORT=1: rank 0 says at
  * the end, function by function, how many calls were served. */
 #ifndef COMM_PMPI_H
 #define COMM_PMPI_H
 
 #include <mpi.h>
-#include <pthread.h>
+#include <stdatomic.h>
 
 #include "kolo/comm.h"
-
-typedef struct pmpi_queue {
-    pthread_mutex_t lock;
-    pthread_cond_t more;
-    struct pmpi_ticket *first, *last;
-    pthread_t waiter;
-    bool waiting, stop;
-} pmpi_queue;
 
 /* What carries the collectives of a communicator: a group with the same ranks in the same order. */
 typedef struct pmpi_carrier {
     kolo_group *group;
     int rank, size;
-    int *rank_of;      /* [size] in MPI_COMM_WORLD */
+    int *rank_of;      /* [size] in MPI_COMM_WORLD; NULL: all */
     _Atomic bool used; /* by a communicator that is not freed */
-    pmpi_queue queue;  /* of MPI_Iallreduce */
 } pmpi_carrier;
 
-enum { PMPI_CARRIERS = 64 }; /* bits of the word in which ranks agree on one */
+enum {
+    PMPI_CARRIERS = 64, /* bits of the word in which ranks agree on one */
+    PMPI_SMALL = 2048,  /* bytes of a vector that takes no longer whole than in parts */
+};
 
 enum pmpi_call { PMPI_ALLREDUCE, PMPI_IALLREDUCE, PMPI_REDUCE_SCATTER_BLOCK, PMPI_ALLGATHER, PMPI_BCAST, PMPI_CALLS };
 
 struct pmpi_shim {
     kolo_world *world;                            /* NULL: nothing is served */
     int rank, size;                               /* in MPI_COMM_WORLD */
+    bool one_node, all;                           /* all: every size is served */
     pmpi_carrier *_Atomic carrier[PMPI_CARRIERS]; /* by the group's id; 0: of MPI_COMM_WORLD */
 };
 extern struct pmpi_shim pmpi_shim;
@@ -59,6 +55,11 @@ pmpi_carrier *pmpi_serves(enum pmpi_call call, MPI_Comm comm, bool known, bool b
 int pmpi_carriers_open(void);
 void pmpi_carriers_close(void); /* in front of the world's end: no rank is in a collective any more */
 void pmpi_report(void);
+
+/* ---- worth.c -------------------------------------------------------------------------------------------------------------- */
+
+/* Whether a call that moves `count` elements in all (of allgather and reduce_scatter: the whole vector) is worth it. The same on all ranks, as these arguments are. */
+bool pmpi_worth(enum pmpi_call call, MPI_Datatype type, int64_t count);
 
 /* ---- types.c -------------------------------------------------------------------------------------------------------------- */
 
@@ -81,11 +82,10 @@ void pmpi_unflatten(pmpi_flat *flat, void *memory, int count, MPI_Datatype type,
 /* Around what may wait for other ranks. */
 void pmpi_enter(void);
 void pmpi_leave(void);
+void pmpi_look(void); /* MPI sees to its messages */
 int pmpi_pump_open(void);
 void pmpi_pump_close(void);
 /* The end of a call that was begun with pmpi_enter: what MPI returns for it. */
 int pmpi_end(MPI_Comm comm, int rc);
-void pmpi_queue_open(pmpi_queue *queue);
-void pmpi_queue_close(pmpi_queue *queue); /* when all of it is complete */
 
 #endif

@@ -1,5 +1,6 @@
 /* MPI moves a rank's messages while the rank is in a call of MPI's, and a rank that waits in a collective of MPI's is. In one of ours it is not, and somebody may wait
  * for a message of it before he comes to the same collective. So while a rank waits with us a thread of ours goes to MPI in its place. */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -26,7 +27,7 @@ static void *pump_main(void *unused)
 {
     enum { LOOKS = 8, SHORT = 20000, CALM = 1000000, PATIENCE = 20, MOST = 40 };
     uint32_t last = 0;
-    int calm = 0, same = 0, flag;
+    int calm = 0, same = 0;
     prctl(PR_SET_NAME, "kolo-pmpi");
     prctl(PR_SET_TIMERSLACK, 1000);
     pmpi_inside++;
@@ -47,10 +48,16 @@ static void *pump_main(void *unused)
         calm = 0;
         same = ended != last ? 0 : same < MOST ? same + 1 : MOST;
         last = ended;
-        for (int i = 0; i < LOOKS && same && pump.ended == ended; i++) PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, pump.own, &flag, MPI_STATUS_IGNORE);
+        for (int i = 0; i < LOOKS && same && pump.ended == ended; i++) pmpi_look();
         nap(same ? SHORT * (1 + same / 4) : CALM); /* calls that end by themselves are let alone */
     }
     return unused;
+}
+
+void pmpi_look(void)
+{
+    int flag;
+    PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, pump.own, &flag, MPI_STATUS_IGNORE);
 }
 
 void pmpi_enter(void)

@@ -267,7 +267,7 @@ static void put_line(comm_push *p, uint64_t signature)
     line->out_shared = bytes > PUSH_SMALL && comm_router_shared(p->router, p->out, bytes, &at);
     line->out = at;
     if (bytes > 0 && bytes <= PUSH_INLINE) memcpy(line->bytes, p->in, bytes);
-    else if (bytes > 0 && bytes <= PUSH_SMALL) memcpy(push_copy(p, p->me), p->in, bytes);
+    else if (bytes > 0 && bytes <= PUSH_CACHED) memcpy(push_copy(p, p->me), p->in, bytes);
     else if (bytes > 0 && bytes <= p->copied && !line->in_shared) push_stream(push_copy(p, p->me), p->in, bytes);
     atomic_store_explicit(&line->round, p->round, memory_order_release);
 }

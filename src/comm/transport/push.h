@@ -18,6 +18,7 @@
 
 enum {
     PUSH_INLINE = 40,      /* bytes that fit a line */
+    PUSH_CACHED = 2048,    /* bytes that are copied through the caches */
     PUSH_SMALL = 4096,     /* bytes that every member folds itself */
     PUSH_COPIED = 1 << 17, /* shared out among the members: so many it folds itself where nothing lies in shared memory */
     PUSH_BLOCK = 65536,    /* bytes of a block of direct, at most */
