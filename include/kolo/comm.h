@@ -126,7 +126,8 @@ typedef struct kolo_world_config {
 /* Collective over the job. One world a process at a time. config may be NULL. */
 int kolo_world_open(kolo_world **world, const kolo_world_config *config);
 /* Collective unless the world is broken. Requests still under way are completed first. What open began of MPI or PMIx ends with the process, so that another
- * world may be opened; MPI that the program began is left alone. */
+ * world may be opened; MPI that the program began is left alone. A program that ends (exit, return from main) without it does well if all ranks do; if others wait, the
+ * world breaks after the patience, and they are told. */
 void kolo_world_close(kolo_world **world);
 /* This rank cannot go on: every rank's waits end with `reason`. Not collective. */
 void kolo_world_abort(kolo_world *world, const char *reason);

@@ -3,6 +3,7 @@
  *   comm_named nodes N      behaviours, with the ranks dealt over N simulated nodes
  *   comm_named stall        a name that one rank submits late: report and error (environment of the script)
  *   comm_named steps N      N steps of 40 names; for timelines and kills
+ *   comm_named forget [R]   ends without closing the world; R: only that rank, while the others wait for a name that it never brings
  *   comm_named tune         steps until the settings are tuned
  *   comm_named read FILE RANKS PHASE...   one process: whether FILE is a merged timeline of RANKS ranks with these phases
  *   comm_named bench [X]    figures; X: only of names submitted together */
@@ -404,6 +405,21 @@ static int open_simulated(int nodes)
     return lib_world_start(&world, &l, NULL, exchange, NULL);
 }
 
+static int forget(int rank)
+{
+    float one = 1;
+    kolo_handle h;
+    const kolo_request r = sum_of("missing", &one, 1);
+    if (rank < 0) return kolo_barrier(all);
+    if (me == rank) exit(3);
+    const double begin = kolo_time();
+    int rc = kolo_submit(all, &r, &h);
+    if (rc == 0) rc = kolo_wait(world, h);
+    printf("rank %d after %.0f s: status %d: %s\n", me, kolo_time() - begin, rc, kolo_error_text());
+    fflush(stdout);
+    return 0;
+}
+
 int main(int n, char **words)
 {
     const char *mode = n > 1 ? words[1] : "";
@@ -417,6 +433,7 @@ int main(int n, char **words)
     me = kolo_world_rank(world);
     ranks = kolo_world_size(world);
     for (int i = 0; i < NAMES; i++) snprintf(name_of[i], sizeof name_of[i], "layer.%d.weight", i);
+    if (strcmp(mode, "forget") == 0) return forget(n > 2 ? atoi(words[2]) : -1);
     if (strcmp(mode, "stall") == 0) stall();
     else if (strcmp(mode, "tune") == 0) tune();
     else if (strcmp(mode, "steps") == 0 && n > 2) {

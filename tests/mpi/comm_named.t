@@ -27,6 +27,12 @@ like "$ROOM/stall.out" 'warning: comm: group 0 waits for names that some ranks h
 like "$ROOM/stall.out" '"late", for [0-9]+ s: missing on rank 2' "with name and rank"
 like "$ROOM/stall.out" 'rank 2 \(.+\) finished "before" last, [0-9]+ s ago, and has submitted nothing' "and what that rank did last"
 
+timeout 60 mpiexec -n 3 "$program" forget > "$ROOM/forget.out" 2>&1
+is "$? $(cat "$ROOM/forget.out")" "0 " "a program that ends on all ranks without closing the world ends well"
+KOLO_COMM_PATIENCE=1 timeout 60 mpiexec -disable-auto-cleanup -n 3 "$program" forget 1 > "$ROOM/forget.out" 2>&1
+is "$(grep -cE '^rank [02] after [0-9]{1,2} s: status -69: rank 1 on host .* gave up: its program ended without kolo_world_close' "$ROOM/forget.out")" 2 \
+    "where one rank does, the others are told soon" || sed 's/^/#   /' "$ROOM/forget.out"
+
 KOLO_COMM_TIMELINE=$ROOM/line run line 3 steps 20
 is $? 0 "steps with a timeline"
 is "$(cd "$ROOM/line" && echo rank-*.json)" "rank-0.json rank-1.json rank-2.json" "a file for every rank"

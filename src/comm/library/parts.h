@@ -187,6 +187,8 @@ void lib_schedules_free(struct lib_cache **cache);
 
 /* Collective over the group: all bring the same note, and nobody has a fault; else KOLO_EINPUT on all, with what each brought. */
 int lib_agree(kolo_group *group, const char *note, const char *fault);
+/* The same; who is not agreed with after so many seconds aborts the world, with this reason. */
+int lib_agree_within(kolo_group *group, const char *note, double seconds, const char *otherwise);
 /* As lib_do, of a request with a note (or NULL), or with a fault ("": none) that can be seen here alone. */
 int lib_do_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault);
 

@@ -2,8 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "comm/library/parts.h"
 
 int lib_check_group(const kolo_group *group)
@@ -83,17 +85,34 @@ int lib_agree(kolo_group *group, const char *note, const char *fault)
     return lib_do_with(group, &barrier, note, fault);
 }
 
-int lib_do_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault)
+static int begin_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault, lib_entry **out)
 {
-    lib_entry *e;
     KOLO_TRY(lib_check_group(group));
-    KOLO_TRY(lib_entry_make(group, request, &e));
+    KOLO_TRY(lib_entry_make(group, request, out));
+    lib_entry *e = *out;
     e->note = note ? kolo_strdup(note) : NULL;
     if (fault[0] && !e->fault) e->fault = kolo_strdup(fault);
     pthread_mutex_lock(&group->world->lock);
     int rc = hand_on(e);
     pthread_mutex_unlock(&group->world->lock);
-    KOLO_TRY(rc);
+    return rc;
+}
+
+int lib_do_with(kolo_group *group, const kolo_request *request, const char *note, const char *fault)
+{
+    lib_entry *e;
+    KOLO_TRY(begin_with(group, request, note, fault, &e));
+    return lib_wait_and_free(group->world, e, NULL);
+}
+
+int lib_agree_within(kolo_group *group, const char *note, double seconds, const char *otherwise)
+{
+    const kolo_request barrier = {.what = KOLO_BARRIER};
+    lib_entry *e;
+    KOLO_TRY(begin_with(group, &barrier, note, "", &e));
+    lib_engine_wake(group->world);
+    for (const double end = kolo_time() + seconds; atomic_load(&e->state) != LIB_DONE && kolo_time() < end;) usleep(1000);
+    if (atomic_load(&e->state) != LIB_DONE) kolo_world_abort(group->world, otherwise);
     return lib_wait_and_free(group->world, e, NULL);
 }
 

@@ -15,12 +15,28 @@
 /* MPI and PMIx can be begun once in a process: they are kept when a world is closed, so that another may be opened, and end with the process. */
 static struct {
     kolo_launch launch;
+    pid_t pid;          /* whose it is: a child that was forked has neither launch nor world */
+    kolo_world *opened; /* on that launch; NULL: none */
     bool begun, open;
     _Atomic bool broken;
 } process;
 
+static const char the_end[] = "the end of the world";
+
+static void close_world(kolo_world **out, bool whole);
+
+/* A program that ends without a close: MPI and PMIx would wait for the others, and they for this rank. Where all end that way, nothing is wrong. */
+static void leave(kolo_world *world)
+{
+    const bool whole =
+        !lib_broken(world) && lib_agree_within(world->group[0], the_end, world->config.patience, "its program ended without kolo_world_close") == 0;
+    close_world(&world, whole);
+}
+
 static void finish_launch(void)
 {
+    if (process.pid != getpid()) return;
+    if (process.opened) leave(process.opened);
     if (!process.broken) kolo_launch_finish(&process.launch); /* after a failure that would wait for the dead */
 }
 
@@ -39,6 +55,7 @@ static int find_launch(const void *mpi_comm, const char *method, kolo_launch **l
     if (process.begun) return 0;
     KOLO_TRY(kolo_launch_start(&process.launch, method));
     process.begun = true;
+    process.pid = getpid();
     atexit(finish_launch);
     return 0;
 }
@@ -146,6 +163,7 @@ int kolo_world_open(kolo_world **out, const kolo_world_config *config)
     if (rc == 0) (*out)->own_launch = own;
     else if (own) free(launch); /* what it holds stays, as others may wait for this rank */
     process.open = rc == 0;
+    if (rc == 0 && !own) process.opened = *out;
     return rc;
 }
 
@@ -153,11 +171,18 @@ void kolo_world_close(kolo_world **out)
 {
     kolo_world *world = out ? *out : NULL;
     if (!world) return;
-    const bool opened = world->router != NULL; /* else nobody waits for this rank */
     bool whole = world->engine && world->groups && world->group[0] && !lib_broken(world);
     for (int g = world->groups - 1; whole && g >= 0; g--)
         if (world->group[g]) lib_group_drain(world->group[g]);
-    if (whole) whole = lib_agree(world->group[0], "the end of the world", "") == 0;
+    if (whole) whole = lib_agree(world->group[0], the_end, "") == 0;
+    close_world(out, whole);
+}
+
+static void close_world(kolo_world **out, bool whole)
+{
+    kolo_world *world = *out;
+    const bool opened = world->router != NULL; /* else nobody waits for this rank */
+    if (process.opened == world) process.opened = NULL;
     lib_engine_stop(world);
     for (int g = world->groups - 1; g >= 0; g--) lib_group_close(&world->group[g]);
     lib_engine_close(world);
