@@ -15,8 +15,8 @@
  * what was under way: keep them until the process ends. The survivors may go on as a smaller world (kolo_world_shrink), or close it, end, and start the job again
  * from a checkpoint, with fewer nodes if need be.
  *
- * Vectors lie in host memory: pinned and managed memory of CUDA are that, too. What lies on a GPU alone (cudaMalloc) is not reached from here: such a request fails
- * on every rank of the group, as one that does not match.
+ * Vectors lie in host memory (pinned and managed memory of CUDA are that, too), or all of a request's vectors, on all ranks, on GPUs: see below kolo_request.
+ * Some here and some there are a request that does not match.
  *
  * Any thread may call. Nothing is allocated per call once a request of the same kind has been seen (but for results of more than 256 MiB that the library
  * makes, and objects). */
@@ -212,6 +212,18 @@ typedef struct kolo_request {
     const int64_t *index;
     int64_t rows; /* sparse: rows of the dense matrix; up to 2^63 - 1 where no `out` asks for all of them, so row numbers may be hashes */
 } kolo_request;
+
+/* Vectors on GPUs. What lies in a GPU's memory alone (cudaMalloc) on all ranks of the group is moved and reduced there by NCCL 2.18 or later: all collectives but
+ * sparse ones, of all types (u16 and i16 are moved, not reduced), without Adasum and compression; unnamed, named, fused, grouped, scaled, in any groups, some of them
+ * at the same time. That takes libkolo_comm_cuda.so (`make CUDA=1`) beside this library, or named by KOLO_CUDA_LIBRARY. Otherwise, and where ranks share a GPU or one
+ * lacks NCCL, such a request fails on every rank of the group, and the world stays usable.
+ *
+ * `out` must be given wherever there is a result. What the program has enqueued on the vectors must be done before it submits them; a complete request is done on the
+ * GPU, too. A rank is served on one GPU, that of the first vector which it brings; one that has joined takes part there, if it has brought one. All ranks get the same
+ * bits, but not those of host memory: sums are formed in NCCL's order, f16 and bf16 rounded on the way, and NaN in min and max is as NCCL has it. Factors and averages
+ * are as above. The first request of a group, and its first named one, wait for NCCL to connect the ranks; closing a group or the world waits for it as well.
+ *
+ * Run so far on a stand-in for GPUs and NCCL only (tests/standin), not on real ones. */
 
 /* Compression, between all members, also those of one node:
  *

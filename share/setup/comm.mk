@@ -30,7 +30,7 @@ PMPI_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/comm/pmpi/*.c)
 PMPI_LIBRARY := $(if $(filter-out 0,$(MPI)),$(BUILD)/lib/libkolo_pmpi.so)
 all programs: $(PMPI_LIBRARY)
 $(BUILD)/pmpi.map: share/setup/comm.mk
-	@mkdir -p $(@D); echo '{ global: MPI_*; mpi_*_f08_; local: *; };' > $@
+	@mkdir -p $(@D); echo '{ global: MPI_*; mpi_*_f08_; kolo_fail; kolo_fail_in; kolo_error_text; local: *; };' > $@
 $(BUILD)/lib/libkolo_pmpi.so: $(BUILD)/pmpi.map $(PMPI_OBJECTS) $(call room_objects,comm) $(call room_archive,launch) $(call room_archive,base)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

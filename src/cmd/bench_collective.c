@@ -10,6 +10,7 @@
 #include "comm/kernel.h"
 #include "comm/library/parts.h"
 #include "kolo/error.h"
+#include "train/parts.h"
 
 enum { SMALL_BYTES = 32 << 10, PERIOD = 5 };
 
@@ -25,6 +26,8 @@ static const struct what {
     {"gather", KOLO_GATHER, 1, false, false},       {"scatter", KOLO_SCATTER, 1, false, false},
     {"alltoall", KOLO_ALLTOALL, 1, false, false},
 };
+enum { SHARED, ORDINARY, DEVICE, MEMORIES };
+static const char *const memory_name[MEMORIES] = {"shared", "ordinary", "device"};
 static const char *const type_name[KOLO_WIRE_COUNT] = {"u8", "i8", "u16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "bool"};
 static const char *const reduce_name[KOLO_REDUCE_COUNT] = {"sum", "average", "min", "max", "product", "adasum"};
 
@@ -36,11 +39,14 @@ typedef struct bench {
     int64_t min, max, iterations, root;
     enum kolo_wire type;
     enum kolo_reduce reduce;
-    bool check, osu, ordinary, named;
+    bool check, osu, named;
+    int memory;
     kolo_options options;
-    char *in, *out;
-    double *numbers; /* of a vector, as f64 */
-    int64_t *each;   /* [ranks] elements of every part */
+    kolo_session session; /* memory=device: launch, device and backend of it */
+    char *in, *out;       /* vectors */
+    char *put, *got;      /* what goes in and comes out, where the processor sees it: `in` and `out`, unless they lie on a GPU */
+    double *numbers;      /* of a vector, as f64 */
+    int64_t *each;        /* [ranks] elements of every part */
     int64_t wrong;
     double busbw;
     int rows;
@@ -85,16 +91,16 @@ bool kolo_bench_is_collective(const char *name) { return find_what(name); }
 
 static int read_words(bench *b, int n, char **words)
 {
-    static const char *const memories[] = {"shared", "ordinary"}, *const paths[] = {"order", "named"}, *const formats[] = {"nccl", "osu"};
+    static const char *const paths[] = {"order", "named"}, *const formats[] = {"nccl", "osu"};
     int64_t check = 1;
-    int type = KOLO_WIRE_F32, reduce = KOLO_SUM, memory = 0, path = 0, format = 0;
+    int type = KOLO_WIRE_F32, reduce = KOLO_SUM, path = 0, format = 0;
     b->what = find_what(words[0]);
     n--, words++;
     b->min = 8;
     b->max = 64 << 20;
     KOLO_TRY(take_name(&n, words, "dtype", type_name, KOLO_WIRE_COUNT, &type));
     KOLO_TRY(take_name(&n, words, "op", reduce_name, KOLO_ADASUM, &reduce)); /* Adasum's results are not whole */
-    KOLO_TRY(take_name(&n, words, "memory", memories, 2, &memory));
+    KOLO_TRY(take_name(&n, words, "memory", memory_name, MEMORIES, &b->memory));
     KOLO_TRY(take_name(&n, words, "path", paths, 2, &path));
     KOLO_TRY(take_name(&n, words, "format", formats, 2, &format));
     KOLO_TRY(kolo_bench_take(&n, words, "min", 1, &b->min));
@@ -105,7 +111,6 @@ static int read_words(bench *b, int n, char **words)
     if (b->max < b->min) return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
     b->type = (enum kolo_wire)type;
     b->reduce = (enum kolo_reduce)reduce;
-    b->ordinary = memory == 1;
     b->named = path == 1;
     b->osu = format == 1;
     b->check = check != 0;
@@ -195,6 +200,17 @@ static int call(const bench *b, const kolo_request *r, int64_t calls)
     return 0;
 }
 
+/* The vectors are as `put` and `got` are, or the other way. */
+static int send_vectors(const bench *b, size_t bytes)
+{
+    if (b->memory != DEVICE) return 0;
+    KOLO_TRY(kolo_backend_write(b->session.backend, b->in, b->put, bytes));
+    KOLO_TRY(kolo_backend_write(b->session.backend, b->out, b->got, bytes));
+    return kolo_backend_finish(b->session.backend);
+}
+
+static int fetch_result(const bench *b, size_t bytes) { return b->memory == DEVICE ? kolo_backend_read(b->session.backend, b->got, b->out, bytes) : 0; }
+
 /* What this rank brings, and what it should have afterwards: elements of `out`, or 0. */
 static int64_t bring(const bench *b, int64_t count)
 {
@@ -237,14 +253,16 @@ static int check(bench *b, int64_t count, bool in_place, int64_t *wrong)
     const kolo_request r = request(b, count, in_place);
     int64_t mine = bring(b, count), most = count;
     bool own = r.in == NULL && (b->what->collective != KOLO_BROADCAST || b->launch->rank == b->root);
-    memset(b->out, 0x5a, (size_t)most * width);
-    store(b, b->in, mine);
-    if (own) store(b, b->out, mine);
+    memset(b->got, 0x5a, (size_t)most * width);
+    store(b, b->put, mine);
+    if (own) store(b, b->got, mine);
+    KOLO_TRY(send_vectors(b, (size_t)most * width));
     KOLO_TRY(call(b, &r, 1));
+    KOLO_TRY(fetch_result(b, (size_t)most * width));
     int64_t have = expect(b, count);
-    store(b, b->in, have);
+    store(b, b->put, have);
     *wrong = 0;
-    for (int64_t i = 0; i < have; i++) *wrong += memcmp(b->in + (size_t)i * width, b->out + (size_t)i * width, width) != 0;
+    for (int64_t i = 0; i < have; i++) *wrong += memcmp(b->put + (size_t)i * width, b->got + (size_t)i * width, width) != 0;
     KOLO_TRY(kolo_allreduce(b->all, NULL, wrong, 1, KOLO_WIRE_I64, KOLO_SUM));
     b->wrong += *wrong;
     return 0;
@@ -264,8 +282,9 @@ static int measure(bench *b, int64_t count, bool in_place, timing *t)
     const int64_t bytes = count * (int64_t)comm_width(b->type), calls = calls_of(b, bytes);
     const kolo_request r = request(b, count, in_place);
     double seconds = 0;
-    memset(b->in, 0, (size_t)bytes);
-    memset(b->out, 0, (size_t)bytes);
+    memset(b->put, 0, (size_t)bytes);
+    memset(b->got, 0, (size_t)bytes);
+    KOLO_TRY(send_vectors(b, (size_t)bytes));
     KOLO_TRY(call(b, &r, 1 + calls / 10));
     KOLO_TRY(kolo_barrier(b->all));
     double begin = kolo_time();
@@ -291,7 +310,8 @@ static void print_head(const bench *b)
 {
     const kolo_launch *l = b->launch;
     printf("# kolo bench %s: libkolo_comm, %d rank%s on %d node%s, %s memory, %s, algorithm %s\n", b->what->name, l->size, l->size > 1 ? "s" : "", l->nodes,
-           l->nodes > 1 ? "s" : "", b->ordinary ? "ordinary" : "shared", b->named ? "named" : "matched by order", b->options.comm_algorithm);
+           l->nodes > 1 ? "s" : "", b->memory == DEVICE ? b->session.device.name : memory_name[b->memory], b->named ? "named" : "matched by order",
+           b->options.comm_algorithm);
     if (b->osu) printf("# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n");
     else
         printf("#\n#                                                        out-of-place                      in-place\n"
@@ -363,15 +383,44 @@ static int measure_all(bench *b)
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------- */
 
+static size_t room(const bench *b) { return (size_t)b->max + 8 * (size_t)b->launch->size; }
+
+static int open_device(bench *b)
+{
+    const size_t bytes = room(b);
+    kolo_session *s = &b->session;
+    s->options = &b->options;
+    s->launch = b->launch;
+    b->options.device = KOLO_device_cuda;
+    KOLO_TRY(session_choose_device(s));
+    const kolo_backend_config config = {.threads = 1, .device = s->device_index};
+    KOLO_TRY(kolo_backend_create(&s->backend, "cuda", &config));
+    b->in = kolo_backend_alloc(s->backend, bytes);
+    b->out = kolo_backend_alloc(s->backend, bytes);
+    return b->in && b->out ? 0 : KOLO_ECONFIG;
+}
+
+static void close_all(bench *b)
+{
+    void *memory[] = {b->in, b->out};
+    kolo_world_close(&b->world);
+    for (int i = 0; i < 2 && b->session.backend; i++) kolo_backend_free(b->session.backend, &memory[i], room(b));
+    kolo_backend_destroy(&b->session.backend);
+    if (b->memory != SHARED) free(b->put), free(b->got);
+    free(b->each);
+    free(b->numbers);
+    kolo_options_free(&b->options);
+}
+
 static int open_all(bench *b)
 {
-    const size_t bytes = (size_t)b->max + 8 * (size_t)b->launch->size;
+    const size_t bytes = room(b);
     const kolo_options *o = &b->options;
     const kolo_world_config config = {.algorithm = o->comm_algorithm,
                                       .table = o->comm_table,
                                       .timeout = o->comm_timeout,
                                       .patience = o->comm_patience,
-                                      .shared_bytes = b->ordinary ? 0 : 2 * bytes + (1 << 20)};
+                                      .shared_bytes = b->memory == SHARED ? 2 * bytes + (1 << 20) : 0};
     if (!comm_combine_of(b->type, b->reduce)) return kolo_fail(KOLO_ECONFIG, "%s has no %s", type_name[b->type], reduce_name[b->reduce]);
     if (b->root >= b->launch->size) return kolo_fail(KOLO_ECONFIG, "root=%" PRId64 " of %d ranks", b->root, b->launch->size);
     KOLO_TRY(lib_world_start(&b->world, b->launch, &config, NULL, NULL));
@@ -379,13 +428,18 @@ static int open_all(bench *b)
     b->each = kolo_alloc((size_t)b->launch->size * sizeof *b->each);
     b->numbers = kolo_alloc((bytes / comm_width(b->type) + 1) * sizeof *b->numbers);
     if (!b->each || !b->numbers) return KOLO_ECONFIG;
-    if (!b->ordinary) {
-        KOLO_TRY(kolo_world_alloc(b->world, bytes, (void **)&b->in));
-        return kolo_world_alloc(b->world, bytes, (void **)&b->out);
+    if (b->memory != SHARED) {
+        b->put = kolo_alloc(bytes);
+        b->got = kolo_alloc(bytes);
+        if (!b->put || !b->got) return KOLO_ECONFIG;
+    } else {
+        KOLO_TRY(kolo_world_alloc(b->world, bytes, (void **)&b->put));
+        KOLO_TRY(kolo_world_alloc(b->world, bytes, (void **)&b->got));
     }
-    b->in = kolo_alloc(bytes);
-    b->out = kolo_alloc(bytes);
-    return b->in && b->out ? 0 : KOLO_ECONFIG;
+    if (b->memory == DEVICE) return open_device(b);
+    b->in = b->put;
+    b->out = b->got;
+    return 0;
 }
 
 int kolo_bench_collective(int n, char **words)
@@ -396,10 +450,6 @@ int kolo_bench_collective(int n, char **words)
     if (rc == 0) rc = open_all(&b);
     if (rc == 0 && b.launch->rank == 0) print_head(&b);
     if (rc == 0) rc = measure_all(&b);
-    if (b.ordinary) free(b.in), free(b.out);
-    kolo_world_close(&b.world);
-    free(b.each);
-    free(b.numbers);
-    kolo_options_free(&b.options);
+    close_all(&b);
     return rc;
 }

@@ -1,4 +1,3 @@
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -258,7 +257,6 @@ static int make_schedules(kolo_comm *comm)
         const comm_bucket *b = &comm->bucket[i];
         if (me >= b->slices) continue;
         int64_t from = comm_bucket_slice(b, me), count = comm_bucket_slice(b, me + 1) - from;
-        if (count > INT_MAX) return kolo_fail(KOLO_ECONFIG, "comm: bucket %d is too large for MPI: lower bucket_mb", b->index);
         size_t width = comm_width(b->type);
         const comm_schedule *s = NULL;
         KOLO_TRY(make_schedule(comm, i, from, count, &s));

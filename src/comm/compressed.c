@@ -14,8 +14,9 @@ int kolo_comm_compress(kolo_comm *comm, const comm_compress *config, const comm_
     if (comm->committed) return kolo_fail(KOLO_EINTERNAL, "comm: compression asked for after commit");
     if (comm->canonical)
         return kolo_fail(KOLO_ECONFIG, "comm: %s changes the bits with the grid, canonical sums do not: take one of them", comm_compress_name(config->kind));
-    if (comm->device.type)
-        return kolo_fail(KOLO_ECONFIG, "comm: %s is for gradients in host memory: device=cpu, or no compression", comm_compress_name(config->kind));
+    if (!comm_on_host(comm) && comm->launch->nodes > 1)
+        return kolo_fail(KOLO_ECONFIG, "comm: %s is done in host memory, through which reducer %s does not go: reducer=staged, or no compression",
+                         comm_compress_name(config->kind), comm->device.type->name);
     free(comm->matrix);
     comm->matrix = kolo_alloc((size_t)(matrices + 1) * sizeof *comm->matrix);
     if (!comm->matrix) return KOLO_ECONFIG;

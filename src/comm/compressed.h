@@ -7,7 +7,7 @@
 #include "comm/compress/compress.h"
 
 /* Before commit, with the same arguments on all ranks. matrix: elements of the whole arena, ascending; copied. KOLO_ECONFIG: sums that are
- * canonical, or that lie in a GPU's memory. COMM_NONE: nothing happens. */
+ * canonical, or of a reducer that does not go through host memory, between nodes. COMM_NONE: nothing happens. */
 int kolo_comm_compress(kolo_comm *comm, const comm_compress *config, const comm_matrix *matrix, int matrices);
 
 /* After commit, while no bucket is under way. Bytes of what a rank carries from step to step, the same on all ranks; 0: nothing. */

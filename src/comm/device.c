@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/plugin.h"
+#include "comm/compressed.h"
 #include "comm/inside.h"
 #include "kolo/error.h"
 
@@ -64,7 +65,7 @@ static bool fits(const kolo_comm *comm, const kolo_reducer_type *type, int row, 
         return false;
     }
     if (host && size > 1 && !type->through_host) {
-        snprintf(why, REASON, "it only sums, and reduce=adasum combines otherwise");
+        snprintf(why, REASON, "it only sums; what reduce=adasum and compression= do is done in host memory");
         return false;
     }
     for (int r = 0; r < size; r++) {
@@ -196,9 +197,22 @@ static int reduce_once(kolo_comm *comm)
     return kolo_comm_status(comm);
 }
 
+/* Codecs begin as if they had seen nothing. */
+static int warm_up(kolo_comm *comm)
+{
+    void *state = comm->carried_bytes ? kolo_alloc(comm->carried_bytes) : NULL;
+    if (!comm->carried_bytes) return reduce_once(comm);
+    if (!state) return KOLO_ECONFIG;
+    kolo_comm_carried_save(comm, state);
+    int rc = reduce_once(comm);
+    if (rc == 0) rc = kolo_comm_carried_load(comm, state);
+    free(state);
+    return rc;
+}
+
 int comm_device_commit(kolo_comm *comm)
 {
-    int rc = reduce_once(comm);
+    int rc = warm_up(comm);
     if (rc < 0) rc = kolo_comm_host_fail(comm, rc); /* others may wait for this rank's part */
     return all_or_none(comm, rc);
 }

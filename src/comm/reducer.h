@@ -16,7 +16,7 @@ struct kolo_comm_device {
     const char *uuid;     /* of this rank's GPU: ranks with the same one cannot use NCCL */
     bool deterministic;
     const char *reducer; /* NULL or "auto", or the name of a row */
-    bool host;           /* some buckets are combined by Adasum, which only the host half does */
+    bool host;           /* some buckets are combined by Adasum, or compressed, which only the host half does */
 };
 
 typedef struct kolo_reducer kolo_reducer;

@@ -102,7 +102,7 @@ int session_open_comm(kolo_session *s, kolo_launch *launch, size_t arena_bytes)
                                      .uuid = s->device.uuid,
                                      .deterministic = o->deterministic,
                                      .reducer = o->reducer,
-                                     .host = kolo_is_adasum(o)};
+                                     .host = kolo_is_adasum(o) || (o->compression != KOLO_compression_none && launch->nodes > 1)};
     const kolo_comm_config config = {.arena_bytes = arena_bytes,
                                      .canonical = o->reduce == KOLO_reduce_canonical,
                                      .timeout = o->comm_timeout,

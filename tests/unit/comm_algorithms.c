@@ -260,7 +260,7 @@ static void long_vectors(void)
     int64_t bad = 0, most = 0;
     for (const comm_algorithm_row *row = comm_algorithm_table; row->name; row++) {
         comm_schedule schedule[MEMBERS] = {{0}};
-        const int64_t part = ((int64_t)1 << 29) + 5, counts[MEMBERS] = {part, 0, part + 1};
+        const int64_t part = ((int64_t)1 << 30) + 5, counts[MEMBERS] = {part, 0, part + 1};
         for (int m = 0; m < MEMBERS; m++) {
             const int64_t to[MEMBERS] = {part + m, part + m, part + m}, of[MEMBERS] = {part, part + 1, part + 2};
             comm_problem p = {.what = row->what, .me = m, .members = MEMBERS, .count = 3 * part, .counts = counts, .send = to, .receive = of, .width = 1};
@@ -272,7 +272,7 @@ static void long_vectors(void)
             for (int k = 0; k < MEMBERS; k++) bad += unequal(schedule, m, k);
         for (int m = 0; m < MEMBERS; m++) comm_schedule_free(&schedule[m]);
     }
-    ok(bad == 0 && most >= (int64_t)1 << 30, "vectors of 1.6 G elements go in messages of at most %d, cut the same at both ends", COMM_MESSAGE_MAX);
+    ok(bad == 0 && most >= (int64_t)1 << 30, "vectors of 3 G elements, more than an int counts, go in messages of at most %d, cut the same at both ends", COMM_MESSAGE_MAX);
 }
 
 /* Elements that all members send to other nodes; -1: not for such groups. */

@@ -9,11 +9,10 @@
 
 /* CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer), of CUDA's driver interface. */
 typedef int pointer_attribute(void *data, int attribute, unsigned long long pointer);
-enum { MEMORY_TYPE = 2, IS_MANAGED = 8, ORDINAL = 9, DEVICE = 2, EVERY = 16 };
+enum { MEMORY_TYPE = 2, IS_MANAGED = 8, ORDINAL = 9, DEVICE = 2 };
 
 static _Atomic(pointer_attribute *) ask;
 static _Atomic unsigned long long loads; /* of shared objects by this process, when it was looked at last */
-static _Atomic uint32_t looks;
 
 static int count_loads(struct dl_phdr_info *info, size_t bytes, void *count)
 {
@@ -32,15 +31,17 @@ static void look(void)
     if (driver) atomic_store(&ask, (pointer_attribute *)dlsym(driver, "cuPointerGetAttribute"));
 }
 
+bool lib_gpu_any(void)
+{
+    if (!atomic_load_explicit(&ask, memory_order_acquire)) look();
+    return atomic_load_explicit(&ask, memory_order_acquire) != NULL;
+}
+
 int lib_gpu_of(const void *memory)
 {
     uint64_t type = 0, managed = 0, number = 0; /* of 32 bits, or fewer */
-    if (!memory) return -1;
     pointer_attribute *driver = atomic_load_explicit(&ask, memory_order_acquire);
-    if (!driver) {
-        if (atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed) % EVERY == 0) look();
-        if (!(driver = atomic_load(&ask))) return -1;
-    }
+    if (!memory || !driver) return -1;
     const unsigned long long at = (unsigned long long)(uintptr_t)memory;
     if (driver(&type, MEMORY_TYPE, at) != 0 || type != DEVICE) return -1; /* an error: the driver does not know it */
     if (driver(&managed, IS_MANAGED, at) == 0 && managed) return -1;

@@ -36,6 +36,7 @@ static bool is_own(kolo_world *world, int gpu)
 
 bool lib_gpu_check(const kolo_group *group, const kolo_request *r, char *text, size_t bytes)
 {
+    if (!lib_gpu_any()) return false;
     const bool root = r->root == group->rank;
     const void *in = (r->what != KOLO_BROADCAST && r->what != KOLO_SCATTER) || root ? r->in : NULL;
     const void *out = r->what != KOLO_GATHER || root || !r->in ? r->out : NULL;

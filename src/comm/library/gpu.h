@@ -7,7 +7,9 @@
 
 /* ---- device.c: what the driver knows --------------------------------------------------------------------------------------- */
 
-/* Number of the GPU that alone reaches this memory, or -1: the processor does. */
+/* The program has loaded CUDA's driver. Some 20 ns until it has. */
+bool lib_gpu_any(void);
+/* Number of the GPU that alone reaches this memory, or -1: the processor does. After lib_gpu_any. */
 int lib_gpu_of(const void *memory);
 
 /* ---- gpu.c ------------------------------------------------------------------------------------------------------------------- */

@@ -121,7 +121,7 @@ struct lib_execution {
     int64_t *number; /* [3 members] for problems */
     bool met;        /* unnamed: the first round is its own */
     lib_step step, then;
-    comm_run *run; /* what step = run waits for */
+    comm_run *run;            /* what step = run waits for */
     struct comm_cargo *cargo; /* of a batch on a GPU */
     int64_t cargos, cargo_room;
     double enqueued; /* when, on the GPU's lane, so that batches behind it may follow; 0: not yet */
