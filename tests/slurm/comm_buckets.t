@@ -51,6 +51,24 @@ strike() { # NAME RANKS-A-NODE SIGNAL VICTIM WORDS...
     kill -KILL "$pid" 2> /dev/null
     wait
 }
+# stopped for 3 s, several times: less than the patience
+pause_run() { # NAME RANKS-A-NODE VICTIM TIMES
+    local name=$1 pid i time steps job
+    go "$name" 2 "$2" kolo train resnet20_cifar_small data=synthetic val=none size=16 classes=10 batch=16 deterministic=true steps=1000000 threads=1 run="$ROOM/$name" device=cpu &
+    job=$!
+    for ((i = 0; i < 300 && $(steps_of "$name") < 3; i++)); do sleep 0.1; done
+    pid=$(pid_of "$name" "$3")
+    for ((time = 0; time < $4; time++)); do
+        kill -STOP "${pid:?no rank $3 of $name}" || return
+        sleep 3
+        steps=$(steps_of "$name")
+        kill -CONT "$pid"
+        for ((i = 0; i < 300 && $(steps_of "$name") < steps + 3; i++)); do sleep 0.1; done
+    done
+    kill -TERM "$(pid_of "$name" 0)"
+    wait "$job"
+    echo $? > "$ROOM/$name.status"
+}
 judge_run() { # NAME HOW VICTIM TEXT
     local said
     said=$(grep "error: kolo train" "$ROOM/$1.err")
@@ -66,6 +84,7 @@ go stopped-0 2 2 "$DRILL" stopped 0 & pids+=($!)
 go slow 2 2 "$DRILL" slow 1 & pids+=($!)
 strike train-stopped-2 1 STOP 1 device=cpu & pids+=($!)
 strike train-stopped-4 2 STOP 3 device=cpu & pids+=($!)
+pause_run train-paused 2 3 2 & pids+=($!)
 strike train-killed-2 1 KILL 1 device=cpu & pids+=($!)
 export KOLO_CUDA_LIBRARY=$BUILD/standin/libkolo_cuda.so STANDIN_DEVICES=2
 if [ -e "$KOLO_CUDA_LIBRARY" ]; then
@@ -86,6 +105,8 @@ is "$(grep -c 'ok$' "$ROOM/slow.out")" 4 "a rank that computes longer than the p
 judge_run train-stopped-2 STOP 1 "2 nodes of 1, rank 1 stopped"
 judge_run train-stopped-4 STOP 3 "2 nodes of 2, rank 3 stopped"
 judge_run train-killed-2 KILL 1 "2 nodes of 1, rank 1 killed"
+is "$(cat "$ROOM/train-paused.status")" 75 "rank 3 of 4 is stopped for 3 s, twice: the run goes on until it is asked to end" || diag < "$ROOM/train-paused.err"
+is "$(grep -cE '\[3 n[0-9]\] warning: this rank .*stood still for [2-9]\.[0-9] s' "$ROOM/train-paused.err")" 2 "and says so once each time, with the rank" || diag < "$ROOM/train-paused.err"
 for run in nccl-STOP nccl-KILL staged-STOP; do
     [ -e "$KOLO_CUDA_LIBRARY" ] || { skip "no stand-in for a GPU" && continue; }
     judge_run $run ${run#*-} 1 "2 nodes of 1 with GPUs, $run"

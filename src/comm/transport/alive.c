@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "comm/transport/inside.h"
 #include "kolo/error.h"
 
@@ -104,13 +106,21 @@ static int look_at(comm_router *router, int local, double now)
     return now - from < router->config.patience ? 0 : router_accuse_silent(router, router->rank_of[local], now - from);
 }
 
+/* This process itself was away; others know only that it is late, so it says so. A program of somebody else's may have its reasons. */
+static void stand_up(comm_router *router, double now)
+{
+    router->stood_up_at = now;
+    if (router->looked_at == 0 || !router->config.word) return;
+    kolo_warn("this rank (pid %d) stood still for %.1f s, and kept the others waiting: it was stopped, or found no CPU or memory", (int)getpid(), now - router->looked_at);
+}
+
 int router_look(comm_router *router)
 {
     int rc = 0;
     if (pthread_mutex_trylock(&router->look) != 0) return 0;
     double now = kolo_time();
     atomic_store_explicit(&router->life[router->me]->beat, nanoseconds(now), memory_order_relaxed); /* whoever looks is alive */
-    if (now - router->looked_at > ABSENT) router->stood_up_at = now;                                /* this process itself was away */
+    if (now - router->looked_at > ABSENT) stand_up(router, now);
     if (now - router->looked_at >= LOOK_EVERY) {
         for (int l = 0; l < router->ranks && rc == 0; l++)
             if (l != router->me) rc = look_at(router, l, now);
