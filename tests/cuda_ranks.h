@@ -322,7 +322,7 @@ static inline int64_t one_by_one(rank *r, int exact)
         KOLO_TRY(some = compare(r, round, exact));
         bad += some;
         double host = 1; /* the host's own collectives go on beside */
-        KOLO_TRY(kolo_comm_allreduce(r->comm, &host, 1, KOLO_WIRE_F64, KOLO_SUM));
+        KOLO_TRY(kolo_comm_allreduce(r->comm, &host, 1, KOLO_F64, KOLO_SUM));
         bad += host != r->w.launch.size;
     }
     return bad;

@@ -72,7 +72,7 @@ const char *kolo_comm_name(const kolo_comm *comm);
 /* Small blocking collectives in host memory, run by the progress thread in the order of the calls; same order on all ranks,
  * not while a bucket is in flight on another thread's behalf unless that order is the same everywhere. In place. Sums are formed
  * in the same order as a bucket's, identical on all ranks. */
-int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_wire type, enum kolo_reduce op);
+int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dtype type, enum kolo_reduce op);
 int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root);
 int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all, int root); /* all: size * bytes at root */
 int kolo_comm_barrier(kolo_comm *comm);

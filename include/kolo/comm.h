@@ -27,30 +27,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kolo/dtype.h"
 #include "kolo/error.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum kolo_wire {
-    KOLO_WIRE_U8,
-    KOLO_WIRE_I8,
-    KOLO_WIRE_U16,
-    KOLO_WIRE_I16,
-    KOLO_WIRE_I32,
-    KOLO_WIRE_I64,
-    KOLO_WIRE_F16,
-    KOLO_WIRE_BF16,
-    KOLO_WIRE_F32,
-    KOLO_WIRE_F64,
-    KOLO_WIRE_BOOL, /* one byte, 0 or 1: sum and max are "or", product and min are "and" */
-    KOLO_WIRE_COUNT
-};
-
 /* Sums of f16 and bf16 are formed in f32 and rounded once, whatever the number of ranks: partial sums travel between nodes as f32. Half the bytes: vectors of
  * f32 with compression "bf16" or "fp16", whose owners add up in f32 what came in 16 bits. Integer sums wrap; an integer average is the exact quotient, rounded
- * toward zero. NaN wins min and max. */
+ * toward zero. NaN wins min and max. Of bools sum and max are "or", product and min are "and". */
 enum kolo_reduce { KOLO_SUM, KOLO_AVERAGE, KOLO_MIN, KOLO_MAX, KOLO_PRODUCT, KOLO_ADASUM, KOLO_REDUCE_COUNT };
 
 enum kolo_collective {
@@ -186,13 +172,13 @@ int kolo_group_id(const kolo_group *group); /* the same on all ranks; used again
 
 /* ---- requests -------------------------------------------------------------------------------------------------------- */
 
-enum { KOLO_WIRE_DIMS = 8 };
+enum { KOLO_REQUEST_DIMS = 8 };
 
 /* One collective. Fields that mean nothing to `what` are not read. */
 typedef struct kolo_request {
     enum kolo_collective what;
     const char *name; /* NULL: matched by order. Copied */
-    enum kolo_wire type;
+    enum kolo_dtype type;
     enum kolo_reduce reduce;
     int root;                   /* member of the group */
     double prescale, postscale; /* factors on what goes in and what comes out; 0 counts as 1. Integers are scaled in f64 */
@@ -201,7 +187,7 @@ typedef struct kolo_request {
     /* of what this rank brings; dims 0: one element. Broadcast: the same on all ranks (kolo_broadcast_object sends what only root knows). Scatter: others than root
      * bring as many dimensions; without an `out` their dim[0] is not read */
     int dims;
-    int64_t dim[KOLO_WIRE_DIMS];
+    int64_t dim[KOLO_REQUEST_DIMS];
     void *out;             /* NULL: the library makes it, see kolo_output (the only way where its size is not known before) */
     const int64_t *splits; /* [group size] rows of dim[0] for every member. Copied */
 
@@ -254,7 +240,7 @@ int kolo_wait(kolo_world *world, kolo_handle handle);
 typedef struct kolo_output {
     const void *data; /* of the library, until kolo_release */
     int dims;
-    int64_t dim[KOLO_WIRE_DIMS];
+    int64_t dim[KOLO_REQUEST_DIMS];
     const int64_t *splits; /* [group size] rows that came from every member (allgather, gather, alltoall); NULL otherwise */
     const int64_t *index;  /* sparse: [dim[0]] row numbers, ascending; NULL: the result is dense, dim[0] = rows */
     int last;              /* join: the last rank that joined */
@@ -276,16 +262,16 @@ int kolo_group_state_restore(kolo_group *group, const void *state, size_t bytes)
  * in a request. */
 
 /* count: elements. */
-int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce);
+int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_dtype type, enum kolo_reduce reduce);
 /* count: elements in all; this member's part (first (count mod n) members: one more) goes to out. */
-int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce);
+int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_dtype type, enum kolo_reduce reduce);
 /* counts: [group size] elements of every member, the same on all, or NULL: `count` each. */
-int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type);
-int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_wire type, int root);
-int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root);
-int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root);
+int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type);
+int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_dtype type, int root);
+int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type, int root);
+int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type, int root);
 /* send[i]: elements for member i; receive[i]: from member i. Parts lie one behind the other. */
-int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_wire type);
+int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_dtype type);
 int kolo_barrier(kolo_group *group);
 /* No more data on this rank. Until all ranks of the group have joined, it takes part in the others' named allreduces with the neutral element
  * of the reduction (sum 0, product 1, min the largest, ...), and an average counts the ranks that brought data; other named collectives

@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     MPI_Comm_split(comm, rank % 2, rank, &half); /* a communicator of the program becomes a group */
     double sum[2] = {rank, 1};
     if (kolo_group_create_mpi(&group, world, &half) < 0 ||
-        kolo_allreduce(group, NULL, sum, 2, KOLO_WIRE_F64, KOLO_SUM) < 0) {
+        kolo_allreduce(group, NULL, sum, 2, KOLO_F64, KOLO_SUM) < 0) {
         fprintf(stderr, "rank %d: %s\n", rank, kolo_error_text());
         MPI_Abort(comm, 1);
     }

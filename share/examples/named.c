@@ -25,7 +25,7 @@ int main(void)
         kolo_request r = {.what = KOLO_ALLREDUCE,
                           .name = name[t],
                           .out = gradient[t],
-                          .type = KOLO_WIRE_F32,
+                          .type = KOLO_F32,
                           .dims = 1,
                           .dim = {COUNT},
                           .reduce = KOLO_AVERAGE};

@@ -23,7 +23,7 @@ int main(void)
     for (int64_t step = 0; step < STEPS;) {
         if (step == 10 && kolo_world_rank(world) == first - 1) kill(getpid(), SIGKILL);
         for (int i = 0; i < COUNT; i++) gradient[i] = 1;
-        int rc = kolo_allreduce(kolo_world_group(world), NULL, gradient, COUNT, KOLO_WIRE_F32, KOLO_SUM);
+        int rc = kolo_allreduce(kolo_world_group(world), NULL, gradient, COUNT, KOLO_F32, KOLO_SUM);
         if (rc == 0) {
             step++;
             continue;
@@ -32,7 +32,7 @@ int main(void)
         fprintf(stderr, "rank %d: %s\n", kolo_world_rank(world), kolo_error_text());
         if (kolo_world_shrink(&world, first / 2) < 0) return stop("kolo_world_shrink"); /* it prints why; start again from a checkpoint */
         /* some may have got the last sum, and others not: all go on from the earliest step */
-        if (kolo_allreduce(kolo_world_group(world), NULL, &step, 1, KOLO_WIRE_I64, KOLO_MIN) < 0) return stop("the step");
+        if (kolo_allreduce(kolo_world_group(world), NULL, &step, 1, KOLO_I64, KOLO_MIN) < 0) return stop("the step");
     }
     printf("rank %d of %d: %g\n", kolo_world_rank(world), kolo_world_size(world), gradient[0]);
     fflush(stdout);

@@ -57,7 +57,7 @@ static int describe_items(struct saver *s)
     for (int i = 0; i < s->items; i++) {
         const kolo_tensor *t = kolo_item_tensor(s->plan->graph, &s->item[i]);
         kolo_weight *w = &s->weight[i];
-        *w = (kolo_weight){.name = s->item[i].name, .type = KOLO_WEIGHT_F32, .rank = t->rank};
+        *w = (kolo_weight){.name = s->item[i].name, .type = KOLO_F32, .rank = t->rank};
         memcpy(w->dim, t->dim, sizeof w->dim);
         w->bytes = (size_t)kolo_tensor_count(t) * sizeof(float);
         if (w->bytes > s->canonical_bytes) s->canonical_bytes = w->bytes;

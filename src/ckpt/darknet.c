@@ -132,7 +132,7 @@ static int add_tensor(kolo_weights *w, const kolo_tensor *t, int64_t outputs, si
     if (bytes > left) return 1;
     kolo_weight *to = kolo_weights_add(w, t->name, strlen(t->name));
     if (!to) return KOLO_ECONFIG;
-    to->type = KOLO_WEIGHT_F32;
+    to->type = KOLO_F32;
     to->rank = t->rank;
     memcpy(to->dim, t->dim, sizeof to->dim);
     to->dim[0] = outputs;

@@ -51,7 +51,7 @@ static int add_counter(bundle *b, const char *theirs)
     if (!tail) return 0;
     char *name = own(b, kolo_format("%.*snum_batches_tracked", (int)(tail - theirs), theirs));
     if (!name) return KOLO_ECONFIG;
-    b->weight[b->n++] = (kolo_weight){.name = name, .type = KOLO_WEIGHT_I64, .data = &b->how->batches, .bytes = sizeof b->how->batches};
+    b->weight[b->n++] = (kolo_weight){.name = name, .type = KOLO_I64, .data = &b->how->batches, .bytes = sizeof b->how->batches};
     return 0;
 }
 
@@ -67,7 +67,7 @@ static int add_index(bundle *b, const char *theirs, int64_t rows)
     if (!name || !index) return KOLO_ECONFIG;
     for (int64_t i = 0; i < m * m; i++)
         for (int64_t j = 0; j < m * m; j++) index[k++] = (i / m - j / m + m - 1) * (2 * m - 1) + (i % m - j % m + m - 1);
-    b->weight[b->n++] = (kolo_weight){.name = name, .type = KOLO_WEIGHT_I64, .rank = 1, .dim = {k}, .data = index, .bytes = (size_t)k * sizeof *index};
+    b->weight[b->n++] = (kolo_weight){.name = name, .type = KOLO_I64, .rank = 1, .dim = {k}, .data = index, .bytes = (size_t)k * sizeof *index};
     return 0;
 }
 
@@ -78,15 +78,15 @@ static int add_tensor(bundle *b, kolo_exec *exec, int tensor, const kolo_tensor 
     float *values = own(b, kolo_alloc((size_t)count * sizeof *values + 1));
     if (!values) return KOLO_ECONFIG;
     KOLO_TRY(kolo_exec_get(exec, b->how->ema ? "ema" : "param", tensor, values));
-    kolo_weight w = {.name = t->name, .type = KOLO_WEIGHT_F32, .rank = t->rank, .data = values};
+    kolo_weight w = {.name = t->name, .type = KOLO_F32, .rank = t->rank, .data = values};
     memcpy(w.dim, t->dim, sizeof w.dim);
     if (!kolo_names_theirs(b->names, &w, theirs)) return kolo_fail(KOLO_EINTERNAL, "%s has no name elsewhere", t->name);
     if (!(w.name = own(b, kolo_strdup(theirs)))) return KOLO_ECONFIG;
     if (b->how->dtype == KOLO_export_dtype_bf16) {
         round_to_bf16(values, count);
-        w.type = KOLO_WEIGHT_BF16;
+        w.type = KOLO_BF16;
     }
-    w.bytes = (size_t)count * kolo_weight_type_size(w.type);
+    w.bytes = (size_t)count * kolo_dtype_size(w.type);
     b->weight[b->n++] = w;
     KOLO_TRY(add_counter(b, w.name));
     return add_index(b, w.name, t->dim[0]);

@@ -81,7 +81,7 @@ static int fail_complaints(const char *path, const char *model, complaint *const
 static bool fits(const kolo_weight *w, const kolo_tensor *t)
 {
     int64_t count = 1;
-    if (w->type == KOLO_WEIGHT_I64) return false;
+    if (w->type == KOLO_I64) return false;
     if (w->rank == t->rank) return !memcmp(w->dim, t->dim, (size_t)t->rank * sizeof *t->dim);
     for (int d = 0; d < w->rank; d++)
         if (__builtin_mul_overflow(count, w->dim[d], &count)) return false;
@@ -103,7 +103,7 @@ static bool left(const rules *r, const item *one, const kolo_weight *w, const ko
     if (!w && r->partial) return true;
     if (!r->head || !r->head[one->tensor]) return false;
     if (r->renewed) return true;
-    return w && w->type != KOLO_WEIGHT_I64 && !fits(w, t) && w->rank == t->rank && !memcmp(w->dim + 1, t->dim + 1, (size_t)(t->rank - 1) * sizeof *t->dim);
+    return w && w->type != KOLO_I64 && !fits(w, t) && w->rank == t->rank && !memcmp(w->dim + 1, t->dim + 1, (size_t)(t->rank - 1) * sizeof *t->dim);
 }
 
 static int compare_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }

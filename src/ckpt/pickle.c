@@ -15,21 +15,21 @@ enum global { DICT_OF, TENSOR_OF, PARAMETER_OF, STORAGE_OF, PLAIN };
 static const struct {
     const char *module, *name;
     enum global what;
-    enum kolo_weight_type type;
+    enum kolo_dtype type;
 } global_table[] = {
     {"collections", "OrderedDict", DICT_OF, 0},
     {"torch._utils", "_rebuild_tensor_v2", TENSOR_OF, 0},
     {"torch._utils", "_rebuild_parameter", PARAMETER_OF, 0},
-    {"torch", "FloatStorage", STORAGE_OF, KOLO_WEIGHT_F32},
-    {"torch", "HalfStorage", STORAGE_OF, KOLO_WEIGHT_F16},
-    {"torch", "BFloat16Storage", STORAGE_OF, KOLO_WEIGHT_BF16},
-    {"torch", "DoubleStorage", STORAGE_OF, KOLO_WEIGHT_F64},
-    {"torch", "LongStorage", STORAGE_OF, KOLO_WEIGHT_I64},
-    {"torch", "IntStorage", STORAGE_OF, KOLO_WEIGHT_I32},
-    {"torch", "ShortStorage", STORAGE_OF, KOLO_WEIGHT_I16},
-    {"torch", "CharStorage", STORAGE_OF, KOLO_WEIGHT_I8},
-    {"torch", "ByteStorage", STORAGE_OF, KOLO_WEIGHT_U8},
-    {"torch", "BoolStorage", STORAGE_OF, KOLO_WEIGHT_BOOL},
+    {"torch", "FloatStorage", STORAGE_OF, KOLO_F32},
+    {"torch", "HalfStorage", STORAGE_OF, KOLO_F16},
+    {"torch", "BFloat16Storage", STORAGE_OF, KOLO_BF16},
+    {"torch", "DoubleStorage", STORAGE_OF, KOLO_F64},
+    {"torch", "LongStorage", STORAGE_OF, KOLO_I64},
+    {"torch", "IntStorage", STORAGE_OF, KOLO_I32},
+    {"torch", "ShortStorage", STORAGE_OF, KOLO_I16},
+    {"torch", "CharStorage", STORAGE_OF, KOLO_I8},
+    {"torch", "ByteStorage", STORAGE_OF, KOLO_U8},
+    {"torch", "BoolStorage", STORAGE_OF, KOLO_BOOL},
     {"argparse", "Namespace", PLAIN, 0}, /* from here on: options and figures of the training, which checkpoints hold beside the weights */
     {"numpy.core.multiarray", "scalar", PLAIN, 0},
     {"numpy._core.multiarray", "scalar", PLAIN, 0},

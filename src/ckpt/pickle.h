@@ -20,7 +20,7 @@ enum pickle_kind {
 
 typedef struct pickle_value {
     enum pickle_kind kind;
-    enum kolo_weight_type type; /* STORAGE, and GLOBAL that is one */
+    enum kolo_dtype type; /* STORAGE, and GLOBAL that is one */
     int64_t number;             /* NUMBER; GLOBAL: which; STORAGE: elements; TENSOR: offset in elements */
     const char *text;           /* TEXT; STORAGE: key; in the pickle's memory */
     int32_t *item;              /* TUPLE, LIST; DICT: key, value, ...; TENSOR: storage, shape, strides */

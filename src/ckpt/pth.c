@@ -14,7 +14,7 @@ enum { PICKLE_LIMIT = 1 << 26, KEY = 64, NESTED = 4 };
 typedef struct old_storage {
     const char *key; /* in the pickle's memory */
     int64_t length, count;
-    enum kolo_weight_type type;
+    enum kolo_dtype type;
     const unsigned char *data; /* NULL: the file does not say where */
 } old_storage;
 
@@ -54,7 +54,7 @@ static int zip_data(pth *f, const pickle_value *storage, const unsigned char **d
     memcpy(name + f->folder_length, "data/", 5);
     memcpy(name + f->folder_length + 5, storage->text, (size_t)storage->count);
     zip_entry *e = zip_find(f->entry, f->entries, name, length);
-    const size_t size = kolo_weight_type_size(storage->type);
+    const size_t size = kolo_dtype_size(storage->type);
     if (!e || e->bytes / size != (uint64_t)storage->number || e->bytes % size)
         return kolo_weights_refuse(f->w, "the numbers of a tensor are missing, or of another length than it says");
     KOLO_TRY(zip_take(f->w, e));
@@ -116,7 +116,7 @@ static int read_tensor(pth *f, const pickle_value *key, const pickle_value *tens
     KOLO_TRY(read_shape(f, tensor, storage->number, t, &count));
     if (!f->old) KOLO_TRY(zip_data(f, storage, &data));
     else if (!(data = old_data(f, storage))) return kolo_weights_refuse_tensor(f->w, t->name, "its numbers are missing, or of another length than it says");
-    const size_t size = kolo_weight_type_size(t->type);
+    const size_t size = kolo_dtype_size(t->type);
     t->data = data + (size_t)tensor->number * size;
     t->bytes = (size_t)count * size;
     return 0;
@@ -238,10 +238,10 @@ static int place_old(pth *f, const pickle_value *keys)
         const old_storage wanted = {.key = key->text, .length = key->count};
         old_storage *s = key->kind == PICKLE_TEXT ? bsearch(&wanted, f->old, (size_t)f->olds, sizeof wanted, compare_keys) : NULL;
         if (!s) return kolo_weights_refuse(f->w, "it lists a storage that no tensor has");
-        if (end - at < 8 || reader_number(at, 8) != (uint64_t)s->count || (uint64_t)s->count > (uint64_t)(end - at - 8) / kolo_weight_type_size(s->type))
+        if (end - at < 8 || reader_number(at, 8) != (uint64_t)s->count || (uint64_t)s->count > (uint64_t)(end - at - 8) / kolo_dtype_size(s->type))
             return kolo_weights_refuse(f->w, "its numbers end early, or are as many as no storage has");
         s->data = at + 8;
-        at += 8 + (size_t)s->count * kolo_weight_type_size(s->type);
+        at += 8 + (size_t)s->count * kolo_dtype_size(s->type);
     }
     return 0;
 }

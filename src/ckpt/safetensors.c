@@ -42,9 +42,9 @@ static bool whole(const cJSON *value, uint64_t *number)
 static int read_type(const kolo_weights *w, const cJSON *value, kolo_weight *t)
 {
     if (!cJSON_IsString(value)) return kolo_weights_refuse_tensor(w, t->name, "it has no dtype");
-    for (int i = KOLO_WEIGHT_F32; i <= KOLO_WEIGHT_BOOL; i++)
-        if (!strcmp(value->valuestring, kolo_weight_type_name((enum kolo_weight_type)i))) {
-            t->type = (enum kolo_weight_type)i;
+    for (int i = 0; i < KOLO_DTYPES; i++)
+        if (!strcmp(value->valuestring, kolo_weight_type_name((enum kolo_dtype)i))) {
+            t->type = (enum kolo_dtype)i;
             return 0;
         }
     return kolo_fail(KOLO_EINPUT,
@@ -56,7 +56,7 @@ static int read_type(const kolo_weights *w, const cJSON *value, kolo_weight *t)
 static int read_shape(const kolo_weights *w, const cJSON *value, kolo_weight *t, uint64_t *bytes)
 {
     if (!cJSON_IsArray(value)) return kolo_weights_refuse_tensor(w, t->name, "it has no shape");
-    *bytes = kolo_weight_type_size(t->type);
+    *bytes = kolo_dtype_size(t->type);
     const cJSON *one;
     cJSON_ArrayForEach(one, value)
     {

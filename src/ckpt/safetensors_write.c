@@ -13,7 +13,7 @@ void kolo_weights_order(const kolo_weight *weight, int n, int *order)
     int used = 0;
     for (size_t size = 8; size > 0; size /= 2)
         for (int i = 0; i < n; i++)
-            if (kolo_weight_type_size(weight[i].type) == size) order[used++] = i;
+            if (kolo_dtype_size(weight[i].type) == size) order[used++] = i;
 }
 
 static void write_entry(FILE *f, const kolo_weight *w, uint64_t begin)

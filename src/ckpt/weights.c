@@ -14,18 +14,15 @@
 #include "ckpt/reader.h"
 #include "ckpt/stream.h"
 #include "kolo/error.h"
+#include "ops/element.h"
 
-static const struct {
-    const char *name;
-    size_t size;
-} type_table[] = {
-    [KOLO_WEIGHT_F32] = {"F32", 4}, [KOLO_WEIGHT_BF16] = {"BF16", 2}, [KOLO_WEIGHT_I64] = {"I64", 8}, [KOLO_WEIGHT_F16] = {"F16", 2},
-    [KOLO_WEIGHT_F64] = {"F64", 8}, [KOLO_WEIGHT_I32] = {"I32", 4},   [KOLO_WEIGHT_I16] = {"I16", 2}, [KOLO_WEIGHT_I8] = {"I8", 1},
-    [KOLO_WEIGHT_U8] = {"U8", 1},   [KOLO_WEIGHT_BOOL] = {"BOOL", 1},
-};
-
-const char *kolo_weight_type_name(enum kolo_weight_type type) { return type_table[type].name; }
-size_t kolo_weight_type_size(enum kolo_weight_type type) { return type_table[type].size; }
+const char *kolo_weight_type_name(enum kolo_dtype type)
+{
+    static const char *const name[KOLO_DTYPES] = {[KOLO_F32] = "F32", [KOLO_BF16] = "BF16", [KOLO_F64] = "F64", [KOLO_I32] = "I32",
+                                                  [KOLO_U8] = "U8",   [KOLO_F16] = "F16",   [KOLO_I8] = "I8",   [KOLO_U16] = "U16",
+                                                  [KOLO_I16] = "I16", [KOLO_I64] = "I64",   [KOLO_BOOL] = "BOOL"};
+    return name[type];
+}
 
 /* ---- kinds ---- */
 
@@ -283,43 +280,30 @@ const kolo_weight *kolo_weights_find(const kolo_weights *weights, const char *na
 
 /* ---- elements ---- */
 
-static float f16_to_f32(uint16_t h)
+static float element(enum kolo_dtype type, const unsigned char *p)
 {
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
-    float value;
-    if (exponent == 0) { /* subnormal: fraction times 2^-24 */
-        value = (float)fraction * 0x1p-24f;
-        return sign ? -value : value;
-    }
-    const uint32_t bits = sign | (exponent == 31 ? 255u << 23 : (exponent + 112) << 23) | fraction << 13;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static float element(enum kolo_weight_type type, const unsigned char *p)
-{
-    const uint64_t raw = reader_number(p, (int)kolo_weight_type_size(type));
+    const uint64_t raw = reader_number(p, (int)kolo_dtype_size(type));
     uint32_t bits = (uint32_t)raw;
     float value;
     double wide;
     switch (type) {
-    case KOLO_WEIGHT_BF16: bits <<= 16; /* the upper half of an f32 */ /* fall through */
-    case KOLO_WEIGHT_F32: memcpy(&value, &bits, sizeof value); return value;
-    case KOLO_WEIGHT_F16: return f16_to_f32((uint16_t)raw);
-    case KOLO_WEIGHT_F64: memcpy(&wide, &raw, sizeof wide); return (float)wide;
-    case KOLO_WEIGHT_I64: return (float)(int64_t)raw;
-    case KOLO_WEIGHT_I32: return (float)(int32_t)raw;
-    case KOLO_WEIGHT_I16: return (float)(int16_t)raw;
-    case KOLO_WEIGHT_I8: return (float)(int8_t)raw;
-    default: return (float)raw; /* U8, BOOL */
+    case KOLO_BF16: bits <<= 16; /* the upper half of an f32 */ /* fall through */
+    case KOLO_F32: memcpy(&value, &bits, sizeof value); return value;
+    case KOLO_F16: return kolo_from_f16((uint16_t)raw);
+    case KOLO_F64: memcpy(&wide, &raw, sizeof wide); return (float)wide;
+    case KOLO_I64: return (float)(int64_t)raw;
+    case KOLO_I32: return (float)(int32_t)raw;
+    case KOLO_I16: return (float)(int16_t)raw;
+    case KOLO_I8: return (float)(int8_t)raw;
+    default: return (float)raw; /* U8, U16, BOOL */
     }
 }
 
 void kolo_weight_to_f32(const kolo_weight *weight, float *to, int64_t count)
 {
     const unsigned char *p = weight->data;
-    const size_t size = kolo_weight_type_size(weight->type);
-    if (!weight->stride && weight->type == KOLO_WEIGHT_F32) {
+    const size_t size = kolo_dtype_size(weight->type);
+    if (!weight->stride && weight->type == KOLO_F32) {
         if (count > 0) memcpy(to, p, (size_t)count * sizeof *to);
         return;
     }

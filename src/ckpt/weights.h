@@ -11,24 +11,11 @@
 
 #include "graph/graph.h"
 
-enum kolo_weight_type {
-    KOLO_WEIGHT_F32,
-    KOLO_WEIGHT_BF16,
-    KOLO_WEIGHT_I64,
-    KOLO_WEIGHT_F16,
-    KOLO_WEIGHT_F64,
-    KOLO_WEIGHT_I32,
-    KOLO_WEIGHT_I16,
-    KOLO_WEIGHT_I8,
-    KOLO_WEIGHT_U8,
-    KOLO_WEIGHT_BOOL
-};
-const char *kolo_weight_type_name(enum kolo_weight_type type); /* "F32", as safetensors calls it */
-size_t kolo_weight_type_size(enum kolo_weight_type type);
+const char *kolo_weight_type_name(enum kolo_dtype type); /* "F32", as safetensors calls it */
 
 typedef struct kolo_weight {
     const char *name;
-    enum kolo_weight_type type;
+    enum kolo_dtype type;
     int rank; /* 0: one number */
     int64_t dim[KOLO_MAX_DIM];
     const void *data;      /* little-endian; in a file perhaps unaligned: copy, do not cast */

@@ -28,7 +28,6 @@ static const struct what {
 };
 enum { SHARED, ORDINARY, DEVICE, MEMORIES };
 static const char *const memory_name[MEMORIES] = {"shared", "ordinary", "device"};
-static const char *const type_name[KOLO_WIRE_COUNT] = {"u8", "i8", "u16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "bool"};
 static const char *const reduce_name[KOLO_REDUCE_COUNT] = {"sum", "average", "min", "max", "product", "adasum"};
 
 typedef struct bench {
@@ -37,7 +36,7 @@ typedef struct bench {
     kolo_world *world;
     kolo_group *all;
     int64_t min, max, iterations, root;
-    enum kolo_wire type;
+    enum kolo_dtype type;
     enum kolo_reduce reduce;
     bool check, osu, named;
     int memory;
@@ -93,12 +92,14 @@ static int read_words(bench *b, int n, char **words)
 {
     static const char *const paths[] = {"order", "named"}, *const formats[] = {"nccl", "osu"};
     int64_t check = 1;
-    int type = KOLO_WIRE_F32, reduce = KOLO_SUM, path = 0, format = 0;
+    const char *types[KOLO_DTYPES];
+    int type = KOLO_F32, reduce = KOLO_SUM, path = 0, format = 0;
     b->what = find_what(words[0]);
     n--, words++;
     b->min = 8;
     b->max = 64 << 20;
-    KOLO_TRY(take_name(&n, words, "dtype", type_name, KOLO_WIRE_COUNT, &type));
+    for (int i = 0; i < KOLO_DTYPES; i++) types[i] = kolo_dtype_name((enum kolo_dtype)i);
+    KOLO_TRY(take_name(&n, words, "dtype", types, KOLO_DTYPES, &type));
     KOLO_TRY(take_name(&n, words, "op", reduce_name, KOLO_ADASUM, &reduce)); /* Adasum's results are not whole */
     KOLO_TRY(take_name(&n, words, "memory", memory_name, MEMORIES, &b->memory));
     KOLO_TRY(take_name(&n, words, "path", paths, 2, &path));
@@ -109,7 +110,7 @@ static int read_words(bench *b, int n, char **words)
     KOLO_TRY(kolo_bench_take(&n, words, "check", 0, &check));
     KOLO_TRY(kolo_bench_take(&n, words, "root", 0, &b->root));
     if (b->max < b->min) return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
-    b->type = (enum kolo_wire)type;
+    b->type = (enum kolo_dtype)type;
     b->reduce = (enum kolo_reduce)reduce;
     b->named = path == 1;
     b->osu = format == 1;
@@ -125,16 +126,16 @@ static void store(const bench *b, void *to, int64_t count)
     for (int64_t i = 0; i < count; i++) {
         float f = (float)x[i];
         switch (b->type) {
-        case KOLO_WIRE_U8:
-        case KOLO_WIRE_BOOL: ((uint8_t *)to)[i] = (uint8_t)x[i]; break;
-        case KOLO_WIRE_I8: ((int8_t *)to)[i] = (int8_t)x[i]; break;
-        case KOLO_WIRE_U16: ((uint16_t *)to)[i] = (uint16_t)x[i]; break;
-        case KOLO_WIRE_I16: ((int16_t *)to)[i] = (int16_t)x[i]; break;
-        case KOLO_WIRE_I32: ((int32_t *)to)[i] = (int32_t)x[i]; break;
-        case KOLO_WIRE_I64: ((int64_t *)to)[i] = (int64_t)x[i]; break;
-        case KOLO_WIRE_F16:
-        case KOLO_WIRE_BF16: comm_narrow((uint16_t *)to + i, &f, 1, b->type); break;
-        case KOLO_WIRE_F32: ((float *)to)[i] = f; break;
+        case KOLO_U8:
+        case KOLO_BOOL: ((uint8_t *)to)[i] = (uint8_t)x[i]; break;
+        case KOLO_I8: ((int8_t *)to)[i] = (int8_t)x[i]; break;
+        case KOLO_U16: ((uint16_t *)to)[i] = (uint16_t)x[i]; break;
+        case KOLO_I16: ((int16_t *)to)[i] = (int16_t)x[i]; break;
+        case KOLO_I32: ((int32_t *)to)[i] = (int32_t)x[i]; break;
+        case KOLO_I64: ((int64_t *)to)[i] = (int64_t)x[i]; break;
+        case KOLO_F16:
+        case KOLO_BF16: comm_narrow((uint16_t *)to + i, &f, 1, b->type); break;
+        case KOLO_F32: ((float *)to)[i] = f; break;
         default: ((double *)to)[i] = x[i];
         }
     }
@@ -143,7 +144,7 @@ static void store(const bench *b, void *to, int64_t count)
 /* Small enough that a product over many ranks is exact: 1 or 2 on the first ranks, then 1. */
 static double value(const bench *b, int rank, int64_t i)
 {
-    if (b->type == KOLO_WIRE_BOOL) return (double)((i + rank) % PERIOD == 0);
+    if (b->type == KOLO_BOOL) return (double)((i + rank) % PERIOD == 0);
     if (b->what->reduces && b->reduce == KOLO_PRODUCT) return (i + rank) % PERIOD == 0 && rank < 4 ? 2 : 1;
     const int64_t apart = PERIOD * ((b->launch->size + 39) / 40), at = (i * 3 + rank) % apart; /* a sum is below 128, whatever the ranks */
     return at < PERIOD ? (double)at : 0;
@@ -159,11 +160,10 @@ static double reduced(const bench *b, int64_t i)
         else if (b->reduce == KOLO_PRODUCT) all *= v;
         else all += v;
     }
-    bool or = b->type == KOLO_WIRE_BOOL && (b->reduce == KOLO_SUM || b->reduce == KOLO_AVERAGE);
+    bool or = b->type == KOLO_BOOL && (b->reduce == KOLO_SUM || b->reduce == KOLO_AVERAGE);
     if (or) return all > 0;
     if (b->reduce != KOLO_AVERAGE) return all;
-    bool whole = b->type < KOLO_WIRE_F16;
-    return whole ? (double)((int64_t)all / b->launch->size) : all / b->launch->size;
+    return kolo_dtype_is_real(b->type) ? all / b->launch->size : (double)((int64_t)all / b->launch->size);
 }
 
 /* ---- one call ------------------------------------------------------------------------------------------------------------- */
@@ -249,7 +249,7 @@ static int64_t expect(const bench *b, int64_t count)
 
 static int check(bench *b, int64_t count, bool in_place, int64_t *wrong)
 {
-    const size_t width = comm_width(b->type);
+    const size_t width = kolo_dtype_size(b->type);
     const kolo_request r = request(b, count, in_place);
     int64_t mine = bring(b, count), most = count;
     bool own = r.in == NULL && (b->what->collective != KOLO_BROADCAST || b->launch->rank == b->root);
@@ -263,7 +263,7 @@ static int check(bench *b, int64_t count, bool in_place, int64_t *wrong)
     store(b, b->put, have);
     *wrong = 0;
     for (int64_t i = 0; i < have; i++) *wrong += memcmp(b->put + (size_t)i * width, b->got + (size_t)i * width, width) != 0;
-    KOLO_TRY(kolo_allreduce(b->all, NULL, wrong, 1, KOLO_WIRE_I64, KOLO_SUM));
+    KOLO_TRY(kolo_allreduce(b->all, NULL, wrong, 1, KOLO_I64, KOLO_SUM));
     b->wrong += *wrong;
     return 0;
 }
@@ -279,7 +279,7 @@ static int64_t calls_of(const bench *b, int64_t bytes) { return b->iterations ? 
 
 static int measure(bench *b, int64_t count, bool in_place, timing *t)
 {
-    const int64_t bytes = count * (int64_t)comm_width(b->type), calls = calls_of(b, bytes);
+    const int64_t bytes = count * (int64_t)kolo_dtype_size(b->type), calls = calls_of(b, bytes);
     const kolo_request r = request(b, count, in_place);
     double seconds = 0;
     memset(b->put, 0, (size_t)bytes);
@@ -299,9 +299,9 @@ static int measure(bench *b, int64_t count, bool in_place, timing *t)
         KOLO_TRY(kolo_barrier(b->all));
     }
     t->mean = t->least = t->most = seconds / (double)calls;
-    KOLO_TRY(kolo_allreduce(b->all, NULL, &t->mean, 1, KOLO_WIRE_F64, KOLO_AVERAGE));
-    KOLO_TRY(kolo_allreduce(b->all, NULL, &t->least, 1, KOLO_WIRE_F64, KOLO_MIN));
-    KOLO_TRY(kolo_allreduce(b->all, NULL, &t->most, 1, KOLO_WIRE_F64, KOLO_MAX));
+    KOLO_TRY(kolo_allreduce(b->all, NULL, &t->mean, 1, KOLO_F64, KOLO_AVERAGE));
+    KOLO_TRY(kolo_allreduce(b->all, NULL, &t->least, 1, KOLO_F64, KOLO_MIN));
+    KOLO_TRY(kolo_allreduce(b->all, NULL, &t->most, 1, KOLO_F64, KOLO_MAX));
     t->wrong = -1;
     return b->check ? check(b, count, in_place, &t->wrong) : 0;
 }
@@ -333,7 +333,7 @@ static double print_half(const bench *b, int64_t bytes, const timing *t)
 
 static int one_size(bench *b, int64_t count)
 {
-    const int64_t bytes = count * (int64_t)comm_width(b->type);
+    const int64_t bytes = count * (int64_t)kolo_dtype_size(b->type);
     timing out, in;
     if (b->what->collective != KOLO_BROADCAST) KOLO_TRY(measure(b, count, false, &out));
     if (b->what->in_place) KOLO_TRY(measure(b, count, true, &in));
@@ -345,7 +345,7 @@ static int one_size(bench *b, int64_t count)
         return 0;
     }
     if (first)
-        printf("%12" PRId64 "%14" PRId64 "%8s%8s%8d", bytes, count, type_name[b->type], b->what->reduces ? reduce_name[b->reduce] : "none",
+        printf("%12" PRId64 "%14" PRId64 "%8s%8s%8d", bytes, count, kolo_dtype_name(b->type), b->what->reduces ? reduce_name[b->reduce] : "none",
                b->what->reduces || b->what->collective == KOLO_ALLGATHER || b->what->collective == KOLO_ALLTOALL ? -1 : (int)b->root);
     b->busbw += print_half(b, bytes, shown);
     b->rows++;
@@ -360,7 +360,7 @@ static int one_size(bench *b, int64_t count)
 
 static int measure_all(bench *b)
 {
-    const int64_t width = (int64_t)comm_width(b->type), n = b->launch->size;
+    const int64_t width = (int64_t)kolo_dtype_size(b->type), n = b->launch->size;
     int64_t last = -1;
     bool cut = b->what->collective != KOLO_ALLREDUCE && b->what->collective != KOLO_BROADCAST;
     for (int64_t bytes = b->min; bytes <= b->max; bytes *= 2) {
@@ -421,12 +421,12 @@ static int open_all(bench *b)
                                       .timeout = o->comm_timeout,
                                       .patience = o->comm_patience,
                                       .shared_bytes = b->memory == SHARED ? 2 * bytes + (1 << 20) : 0};
-    if (!comm_combine_of(b->type, b->reduce)) return kolo_fail(KOLO_ECONFIG, "%s has no %s", type_name[b->type], reduce_name[b->reduce]);
+    if (!comm_combine_of(b->type, b->reduce)) return kolo_fail(KOLO_ECONFIG, "%s has no %s", kolo_dtype_name(b->type), reduce_name[b->reduce]);
     if (b->root >= b->launch->size) return kolo_fail(KOLO_ECONFIG, "root=%" PRId64 " of %d ranks", b->root, b->launch->size);
     KOLO_TRY(lib_world_start(&b->world, b->launch, &config, NULL, NULL));
     b->all = kolo_world_group(b->world);
     b->each = kolo_alloc((size_t)b->launch->size * sizeof *b->each);
-    b->numbers = kolo_alloc((bytes / comm_width(b->type) + 1) * sizeof *b->numbers);
+    b->numbers = kolo_alloc((bytes / kolo_dtype_size(b->type) + 1) * sizeof *b->numbers);
     if (!b->each || !b->numbers) return KOLO_ECONFIG;
     if (b->memory != SHARED) {
         b->put = kolo_alloc(bytes);

@@ -112,7 +112,7 @@ static int check(bench *b, int bucket, int64_t bytes, int64_t *wrong)
     KOLO_TRY(reduce(b, bucket, 1));
     KOLO_TRY(get(b, bytes));
     for (int64_t i = 0; i < count; i++) *wrong += b->host[i] != want[i % PERIOD];
-    KOLO_TRY(kolo_comm_allreduce(b->session.comm, wrong, 1, KOLO_WIRE_I64, KOLO_SUM));
+    KOLO_TRY(kolo_comm_allreduce(b->session.comm, wrong, 1, KOLO_I64, KOLO_SUM));
     b->wrong += *wrong;
     return 0;
 }
@@ -126,9 +126,9 @@ static int over_ranks(bench *b, double seconds, timing *t)
 {
     kolo_comm *comm = b->session.comm;
     *t = (timing){seconds, seconds, seconds};
-    KOLO_TRY(kolo_comm_allreduce(comm, &t->mean, 1, KOLO_WIRE_F64, KOLO_SUM));
-    KOLO_TRY(kolo_comm_allreduce(comm, &t->least, 1, KOLO_WIRE_F64, KOLO_MIN));
-    KOLO_TRY(kolo_comm_allreduce(comm, &t->most, 1, KOLO_WIRE_F64, KOLO_MAX));
+    KOLO_TRY(kolo_comm_allreduce(comm, &t->mean, 1, KOLO_F64, KOLO_SUM));
+    KOLO_TRY(kolo_comm_allreduce(comm, &t->least, 1, KOLO_F64, KOLO_MIN));
+    KOLO_TRY(kolo_comm_allreduce(comm, &t->most, 1, KOLO_F64, KOLO_MAX));
     t->mean /= b->session.launch->size;
     return 0;
 }

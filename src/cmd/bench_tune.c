@@ -108,7 +108,7 @@ static int over_team(tune *t, const team *who, double *values, int64_t count, en
     comm_problem p = {.what = KOLO_ALLREDUCE, .count = count, .width = sizeof *values, .in_place = true};
     KOLO_TRY(make(t, who, comm_algorithm_named(KOLO_ALLREDUCE, "recursive_doubling"), &p));
     memcpy(t->buffer[COMM_OWN], values, (size_t)count * sizeof *values);
-    KOLO_TRY(carry_out(t, who, sizeof *values, comm_combine_of(KOLO_WIRE_F64, reduce)));
+    KOLO_TRY(carry_out(t, who, sizeof *values, comm_combine_of(KOLO_F64, reduce)));
     memcpy(values, t->buffer[COMM_OWN], (size_t)count * sizeof *values);
     return 0;
 }
@@ -155,7 +155,7 @@ static int measure_level(tune *t, int level, int other)
 static double measure_sum(const tune *t)
 {
     const int64_t count = PING / (int64_t)sizeof(float);
-    comm_combine combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM);
+    comm_combine combine = comm_combine_of(KOLO_F32, KOLO_SUM);
     double least = 1e30;
     for (int i = 0; i < 5; i++) {
         double begin = kolo_time();
@@ -219,7 +219,7 @@ static comm_problem problem_of(const tune *t, enum kolo_collective what, int64_t
 
 static int push(const tune *t, const team *who, int64_t count)
 {
-    const comm_folding sum = {.type = KOLO_WIRE_F32, .op = KOLO_SUM, .tree = true};
+    const comm_folding sum = {.type = KOLO_F32, .op = KOLO_SUM, .tree = true};
     KOLO_TRY(comm_push_start(who->push, t->buffer[COMM_INPUT], t->buffer[COMM_OWN], count, &sum, 1));
     int rc = comm_push_wait(who->push);
     return rc < 0 ? rc : 0;
@@ -235,7 +235,7 @@ static int measure(tune *t, const team *who, const comm_algorithm_row *row, comm
         KOLO_TRY(barrier(t, who));
         if (!pushes) KOLO_TRY(make(t, who, row, p));
         double begin = kolo_time();
-        for (int i = 0; i < calls; i++) KOLO_TRY(pushes ? push(t, who, p->count) : carry_out(t, who, p->width, comm_combine_of(KOLO_WIRE_F32, KOLO_SUM)));
+        for (int i = 0; i < calls; i++) KOLO_TRY(pushes ? push(t, who, p->count) : carry_out(t, who, p->width, comm_combine_of(KOLO_F32, KOLO_SUM)));
         double slowest = (kolo_time() - begin) / calls;
         KOLO_TRY(over_team(t, who, &slowest, 1, KOLO_MAX));
         if (slowest < *seconds) *seconds = slowest;

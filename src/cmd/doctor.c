@@ -252,7 +252,7 @@ static int check_sum(report *r, kolo_launch *launch)
     KOLO_TRY_GOTO(rc, kolo_comm_create(&comm, launch, &config));
     KOLO_TRY_GOTO(rc, kolo_comm_commit(comm));
     double begin = kolo_time();
-    KOLO_TRY_GOTO(rc, kolo_comm_allreduce(comm, &sum, 1, KOLO_WIRE_I64, KOLO_SUM));
+    KOLO_TRY_GOTO(rc, kolo_comm_allreduce(comm, &sum, 1, KOLO_I64, KOLO_SUM));
     say(r, sum == want ? GOOD : BAD, KOLO_ELAUNCH, "reduce", "sum over ranks is %ld, expected %ld (%.2f ms)", (long)sum, (long)want,
         (kolo_time() - begin) * 1e3);
 fail:

@@ -14,7 +14,7 @@ enum { AVERAGE, WHOLE, PACK, DOTS, ADD, APPLY, PACK_BACK, UNPACK_BACK };
 
 struct comm_adasum {
     comm_schedule schedule;
-    enum kolo_wire type;
+    enum kolo_dtype type;
     size_t width;
     int64_t *count;     /* [tensors], owned */
     int tensors, index; /* index: among the members of the tree, after those that were combined into a neighbour */
@@ -181,13 +181,13 @@ static void place_scratch(comm_adasum *a, comm_build *b)
 int comm_adasum_make(comm_adasum **out, const comm_adasum_problem *p)
 {
     *out = NULL;
-    if (p->type != KOLO_WIRE_F16 && p->type != KOLO_WIRE_BF16 && p->type != KOLO_WIRE_F32 && p->type != KOLO_WIRE_F64)
+    if (p->type != KOLO_F16 && p->type != KOLO_BF16 && p->type != KOLO_F32 && p->type != KOLO_F64)
         return kolo_fail(KOLO_EINPUT, "comm: Adasum is of f16, bf16, f32 and f64 only");
     comm_adasum *a = kolo_alloc(sizeof *a);
     if (!a) return KOLO_ECONFIG;
     int rc = KOLO_ECONFIG;
     a->type = p->type;
-    a->width = comm_width(p->type);
+    a->width = kolo_dtype_size(p->type);
     a->tensors = p->tensors;
     a->count = kolo_alloc((size_t)(p->tensors + 1) * sizeof *a->count);
     if (!a->count) goto fail;

@@ -21,7 +21,7 @@
 
 typedef struct comm_adasum_problem {
     int me, members;
-    enum kolo_wire type;
+    enum kolo_dtype type;
     const int64_t *count; /* [tensors] elements; the vector is the tensors one behind the other */
     int tensors;
     const int *node_of; /* [members]; NULL: Adasum between all members */
@@ -33,16 +33,16 @@ typedef struct comm_adasum comm_adasum;
 int comm_adasum_make(comm_adasum **adasum, const comm_adasum_problem *problem);
 void comm_adasum_free(comm_adasum **adasum);
 
-/* What a lane needs for it: schedule->posts requests, schedule->scratch elements of comm_width(type) bytes in COMM_SCRATCH, 64-byte aligned. */
+/* What a lane needs for it: schedule->posts requests, schedule->scratch elements of kolo_dtype_size(type) bytes in COMM_SCRATCH, 64-byte aligned. */
 const comm_schedule *comm_adasum_schedule(const comm_adasum *adasum);
 /* Fills in what the run needs of it (schedule, width, combine, call, context, at); transport, lane, rank_of, buffer and tag are the caller's. Then
  * comm_run_poll until 1. One run at a time of one comm_adasum. */
 void comm_adasum_begin(comm_adasum *adasum, comm_run *run);
 
 /* Two whole vectors of one process; out may be left or right. */
-void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_wire type, const int64_t *count, int tensors);
+void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_dtype type, const int64_t *count, int tensors);
 /* One tensor of any number of members (at most COMM_FOLD_MAX) that one process sees, in the tree above: the result stands in vector[0]; the other vectors are
  * used for what is between. */
-void comm_adasum_members(void *const *vector, int members, enum kolo_wire type, int64_t count);
+void comm_adasum_members(void *const *vector, int members, enum kolo_dtype type, int64_t count);
 
 #endif

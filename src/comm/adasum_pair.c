@@ -46,14 +46,12 @@ DOTS(dots_f64, double, SCALE_F64)
 APPLY(apply_f32, float)
 APPLY(apply_f64, double)
 
-static bool is_16(enum kolo_wire type) { return type == KOLO_WIRE_F16 || type == KOLO_WIRE_BF16; }
-
-adasum_dots adasum_dots_of(const void *a, const void *b, int64_t count, enum kolo_wire type)
+adasum_dots adasum_dots_of(const void *a, const void *b, int64_t count, enum kolo_dtype type)
 {
     adasum_dots sum = {0, 0, 0};
-    if (type == KOLO_WIRE_F32) dots_f32(&sum, a, b, count);
-    if (type == KOLO_WIRE_F64) dots_f64(&sum, a, b, count);
-    if (!is_16(type)) return sum;
+    if (type == KOLO_F32) dots_f32(&sum, a, b, count);
+    if (type == KOLO_F64) dots_f64(&sum, a, b, count);
+    if (!kolo_dtype_is_half(type)) return sum;
     _Alignas(64) float x[TILE], y[TILE];
     for (int64_t at = 0; at < count; at += TILE) {
         int64_t some = count - at < TILE ? count - at : TILE;
@@ -64,14 +62,14 @@ adasum_dots adasum_dots_of(const void *a, const void *b, int64_t count, enum kol
     return sum;
 }
 
-void adasum_apply(void *out, const void *a, const void *b, int64_t count, enum kolo_wire type, const adasum_dots *whole)
+void adasum_apply(void *out, const void *a, const void *b, int64_t count, enum kolo_dtype type, const adasum_dots *whole)
 {
-    double least = sqrt(DBL_MIN) * (type == KOLO_WIRE_F64 ? SCALE_F64 * SCALE_F64 : 1);
+    double least = sqrt(DBL_MIN) * (type == KOLO_F64 ? SCALE_F64 * SCALE_F64 : 1);
     double ca = whole->aa < least ? 1 : 1 - whole->ab / (2 * whole->aa);
     double cb = whole->bb < least ? 1 : 1 - whole->ab / (2 * whole->bb);
-    if (type == KOLO_WIRE_F32) apply_f32(out, a, b, count, ca, cb);
-    if (type == KOLO_WIRE_F64) apply_f64(out, a, b, count, ca, cb);
-    if (!is_16(type)) return;
+    if (type == KOLO_F32) apply_f32(out, a, b, count, ca, cb);
+    if (type == KOLO_F64) apply_f64(out, a, b, count, ca, cb);
+    if (!kolo_dtype_is_half(type)) return;
     _Alignas(64) float x[TILE], y[TILE];
     for (int64_t at = 0; at < count; at += TILE) {
         int64_t some = count - at < TILE ? count - at : TILE;
@@ -82,9 +80,9 @@ void adasum_apply(void *out, const void *a, const void *b, int64_t count, enum k
     }
 }
 
-void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_wire type, const int64_t *count, int tensors)
+void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_dtype type, const int64_t *count, int tensors)
 {
-    size_t at = 0, width = comm_width(type);
+    size_t at = 0, width = kolo_dtype_size(type);
     for (int t = 0; t < tensors; at += (size_t)count[t++] * width) {
         const char *a = (const char *)left + at, *b = (const char *)right + at;
         adasum_dots dots = adasum_dots_of(a, b, count[t], type);
@@ -92,7 +90,7 @@ void comm_adasum_pair(void *out, const void *left, const void *right, enum kolo_
     }
 }
 
-void comm_adasum_members(void *const *vector, int members, enum kolo_wire type, int64_t count)
+void comm_adasum_members(void *const *vector, int members, enum kolo_dtype type, int64_t count)
 {
     void *v[COMM_FOLD_MAX];
     int q = 1, r;

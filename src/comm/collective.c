@@ -29,7 +29,7 @@ static int across(kolo_comm *comm, char *own, int type, int op)
                                   .lane = e->small.lane,
                                   .rank_of = e->leader_of,
                                   .buffer = e->small.buffer,
-                                  .width = comm_width(type),
+                                  .width = kolo_dtype_size(type),
                                   .combine = comm_combine_of(type, op),
                                   .tag = SMALL_TAG};
         comm_engine_small(e, comm->seq);
@@ -41,7 +41,7 @@ static int across(kolo_comm *comm, char *own, int type, int op)
 static int reduce_across(kolo_comm *comm, int64_t count, int type, int op)
 {
     comm_node *node = &comm->node;
-    size_t width = comm_width(type);
+    size_t width = kolo_dtype_size(type);
     for (int f = 0; node->me == 0 && f < node->fragments; f++) {
         const void *source[COMM_MAX_LOCAL];
         for (int i = 0; i < node->fragment[f].n; i++) source[i] = stage_of(comm, node->fragment[f].local[i]);
@@ -56,7 +56,7 @@ static int reduce_across(kolo_comm *comm, int64_t count, int type, int op)
 static int allreduce_chunk(kolo_comm *comm, enum comm_meeting what, char *data, int64_t count, int type, int op)
 {
     comm_node *node = &comm->node;
-    size_t bytes = (size_t)count * comm_width(type);
+    size_t bytes = (size_t)count * kolo_dtype_size(type);
     comm->seq++;
     memcpy(stage_of(comm, node->me), data, bytes);
     KOLO_TRY(meet(comm, what));
@@ -72,14 +72,14 @@ static int allreduce_chunk(kolo_comm *comm, enum comm_meeting what, char *data, 
     return 0;
 }
 
-int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_wire type, enum kolo_reduce op)
+int kolo_comm_allreduce(kolo_comm *comm, void *data, int64_t count, enum kolo_dtype type, enum kolo_reduce op)
 {
     if (count < 0 || !comm_combine_of(type, op))
         return kolo_fail(KOLO_EINTERNAL, "kolo_comm_allreduce: count %lld, type %d, op %d", (long long)count, (int)type, (int)op);
     if (comm_alone(comm)) return 0;
-    int64_t most = COMM_STAGE / (int64_t)comm_width(type);
+    int64_t most = COMM_STAGE / (int64_t)kolo_dtype_size(type);
     for (int64_t at = 0; at < count; at += most) {
-        char *chunk = (char *)data + (size_t)at * comm_width(type);
+        char *chunk = (char *)data + (size_t)at * kolo_dtype_size(type);
         KOLO_TRY(allreduce_chunk(comm, COMM_ALLREDUCE, chunk, count - at < most ? count - at : most, (int)type, (int)op));
     }
     if (op == KOLO_AVERAGE) comm_scale(data, data, count, type, comm->launch->size, 1);
@@ -90,7 +90,7 @@ int kolo_comm_barrier(kolo_comm *comm)
 {
     char token = 0;
     if (comm_alone(comm)) return 0;
-    if (comm->node.nodes > 1) return allreduce_chunk(comm, COMM_BARRIER, &token, 1, KOLO_WIRE_U8, KOLO_MAX);
+    if (comm->node.nodes > 1) return allreduce_chunk(comm, COMM_BARRIER, &token, 1, KOLO_U8, KOLO_MAX);
     comm->seq++;
     return meet(comm, COMM_BARRIER);
 }
@@ -108,7 +108,7 @@ int kolo_comm_broadcast(kolo_comm *comm, void *data, size_t bytes, int root)
         KOLO_TRY(meet(comm, COMM_BROADCAST));
         if (comm->node.nodes > 1) {
             if (comm->node.me == 0) KOLO_TRY(comm_schedule_broadcast(&comm->small, launch->node, launch->nodes, launch->node_of[root], (int64_t)some));
-            KOLO_TRY(across(comm, stage_of(comm, from), KOLO_WIRE_U8, KOLO_MAX));
+            KOLO_TRY(across(comm, stage_of(comm, from), KOLO_U8, KOLO_MAX));
         }
         if (launch->rank != root) memcpy((char *)data + at, stage_of(comm, from), some);
     }
@@ -122,7 +122,7 @@ static int gather_across(kolo_comm *comm, size_t some, int root)
         for (int l = 0; l < comm->node.ranks; l++) comm->engine.small.buffer[COMM_PART + l] = stage_of(comm, l);
         KOLO_TRY(comm_schedule_gather(&comm->small, launch->node, root, (int64_t)some, launch->size, launch->node_of, launch->local_of));
     }
-    return across(comm, comm_shm_collect(&comm->node), KOLO_WIRE_U8, KOLO_MAX);
+    return across(comm, comm_shm_collect(&comm->node), KOLO_U8, KOLO_MAX);
 }
 
 int kolo_comm_gather(kolo_comm *comm, const void *mine, size_t bytes, void *all, int root)

@@ -202,7 +202,7 @@ void *kolo_comm_arena(kolo_comm *comm)
 
 /* ---- buckets ------------------------------------------------------------------------------------------------------ */
 
-static int add_bucket(kolo_comm *comm, size_t offset, int64_t count, enum kolo_wire type)
+static int add_bucket(kolo_comm *comm, size_t offset, int64_t count, enum kolo_dtype type)
 {
     KOLO_TRY(kolo_grow(&comm->bucket, &comm->capacity, comm->buckets, sizeof *comm->bucket));
     comm_bucket *b = &comm->bucket[comm->buckets];
@@ -223,7 +223,7 @@ int kolo_comm_bucket(kolo_comm *comm, size_t offset, int64_t count)
     if (count < 0 || offset % sizeof(float) != 0 || offset > comm->arena_bytes || (size_t)count > (comm->arena_bytes - offset) / sizeof(float))
         return kolo_fail(KOLO_EINTERNAL, "comm: bucket %lld (offset %zu, %lld elements) is not within the arena of %zu bytes", (long long)comm->buckets, offset,
                          (long long)count, comm->arena_bytes);
-    KOLO_TRY(add_bucket(comm, offset, count, KOLO_WIRE_F32));
+    KOLO_TRY(add_bucket(comm, offset, count, KOLO_F32));
     int bucket = (int)comm->declared++;
     return comm->device.type ? comm->device.type->bucket(comm->device.reducer, bucket, offset, count) : 0;
 }
@@ -233,9 +233,9 @@ static int make_schedule(kolo_comm *comm, int64_t i, int64_t from, int64_t count
 {
     comm_engine *e = &comm->engine;
     const comm_bucket *b = &comm->bucket[i];
-    size_t width = comm_width(b->type);
+    size_t width = kolo_dtype_size(b->type);
     if (b->tensor) return comm_combined_make(comm, b, made);
-    if (comm->compress.kind != COMM_NONE && b->type == KOLO_WIRE_F32 && count > 0) {
+    if (comm->compress.kind != COMM_NONE && b->type == KOLO_F32 && count > 0) {
         KOLO_TRY(comm_compressed_make(comm, (int)i, (int64_t)(b->offset / width) + from, count));
         *made = comm_codec_schedule(e->codec[i]);
         return 0;
@@ -257,7 +257,7 @@ static int make_schedules(kolo_comm *comm)
         const comm_bucket *b = &comm->bucket[i];
         if (me >= b->slices) continue;
         int64_t from = comm_bucket_slice(b, me), count = comm_bucket_slice(b, me + 1) - from;
-        size_t width = comm_width(b->type);
+        size_t width = kolo_dtype_size(b->type);
         const comm_schedule *s = NULL;
         KOLO_TRY(make_schedule(comm, i, from, count, &s));
         if (s->posts > posts) posts = s->posts;
@@ -297,7 +297,7 @@ static int compare_declarations(kolo_comm *comm)
 int kolo_comm_commit(kolo_comm *comm)
 {
     if (comm->committed) return kolo_fail(KOLO_EINTERNAL, "comm: committed twice");
-    if (comm->device.type && comm_on_host(comm)) KOLO_TRY(add_bucket(comm, kolo_round_up(comm->arena_bytes, KOLO_ALIGN), KOLO_HOST_SUM, KOLO_WIRE_F64));
+    if (comm->device.type && comm_on_host(comm)) KOLO_TRY(add_bucket(comm, kolo_round_up(comm->arena_bytes, KOLO_ALIGN), KOLO_HOST_SUM, KOLO_F64));
     if (!comm_alone(comm)) {
         comm->engine.bucket = comm->bucket;
         int rc = comm->launch->nodes > 1 && comm_on_host(comm) ? make_schedules(comm) : 0;
@@ -339,7 +339,7 @@ static void set_off(kolo_comm *comm, const comm_bucket *b, uint64_t round, bool 
     }
 }
 
-static int64_t bucket_bytes(const comm_bucket *b) { return b->count * (int64_t)comm_width(b->type); }
+static int64_t bucket_bytes(const comm_bucket *b) { return b->count * (int64_t)kolo_dtype_size(b->type); }
 
 static void count_call(kolo_comm *comm, const comm_bucket *b)
 {

@@ -82,7 +82,7 @@ int comm_compressed_agree(kolo_comm *comm)
 {
     int64_t most = (int64_t)own_bytes(comm);
     if (comm->compress.kind == COMM_NONE || comm->launch->nodes == 1) return 0;
-    KOLO_TRY(kolo_comm_allreduce(comm, &most, 1, KOLO_WIRE_I64, KOLO_MAX));
+    KOLO_TRY(kolo_comm_allreduce(comm, &most, 1, KOLO_I64, KOLO_MAX));
     if (most) comm->carried_bytes = kolo_round_up((size_t)most + sizeof(carried_head), 64);
     return 0;
 }

@@ -238,7 +238,7 @@ void comm_device_abort(kolo_comm *comm, const char *text)
 int kolo_comm_sum(kolo_comm *comm, double *data, int64_t count)
 {
     const comm_device *d = &comm->device;
-    if (!d->type) return kolo_comm_allreduce(comm, data, count, KOLO_WIRE_F64, KOLO_SUM);
+    if (!d->type) return kolo_comm_allreduce(comm, data, count, KOLO_F64, KOLO_SUM);
     if (count < 0 || !comm->committed)
         return kolo_fail(KOLO_EINTERNAL, "kolo_comm_sum: count %lld%s", (long long)count, comm->committed ? "" : " before commit");
     return count ? d->type->sum(d->reducer, data, count) : 0;
@@ -286,7 +286,7 @@ int kolo_comm_agree(kolo_comm *comm, int status)
     int64_t none = comm->launch->size, first = status < 0 ? comm->launch->rank : none;
     char own[COMM_TEXT];
     memcpy(own, word.text, sizeof own);
-    int rc = kolo_comm_allreduce(comm, &first, 1, KOLO_WIRE_I64, KOLO_MIN);
+    int rc = kolo_comm_allreduce(comm, &first, 1, KOLO_I64, KOLO_MIN);
     if (rc == 0 && first < none) rc = kolo_comm_broadcast(comm, &word, sizeof word, (int)first);
     if (status < 0) return kolo_fail(status, "%s", own);
     KOLO_TRY(rc);

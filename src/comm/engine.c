@@ -65,7 +65,7 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
     while (free_lane < COMM_LANES && e->lane[free_lane].taken) free_lane++;
     if (free_lane == COMM_LANES) return NOTHING;
     comm_lane *lane = &e->lane[free_lane];
-    size_t width = comm_width(b->type);
+    size_t width = kolo_dtype_size(b->type);
     size_t at = b->offset + (size_t)comm_bucket_slice(b, node->me) * width;
     lane->taken = true;
     lane->buffer[COMM_SCRATCH] = lane->scratch;
@@ -90,7 +90,7 @@ static enum outcome step_queued(comm_engine *e, comm_entry *entry, const comm_bu
 static void push_slice(const comm_node *node, const comm_bucket *b)
 {
     int64_t from = comm_bucket_slice(b, node->me), end = comm_bucket_slice(b, node->me + 1);
-    size_t width = comm_width(b->type);
+    size_t width = kolo_dtype_size(b->type);
     for (int64_t at = from; at < end; at += COMM_BLOCK) {
         size_t bytes = (size_t)(end - at < COMM_BLOCK ? end - at : COMM_BLOCK) * width;
         size_t offset = b->offset + (size_t)at * width;

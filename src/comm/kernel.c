@@ -42,27 +42,20 @@ COMBINE(and_bool, uint8_t, (a != 0) & (b != 0))
         [KOLO_SUM] = sum_##suffix, [KOLO_AVERAGE] = sum_##suffix, [KOLO_MIN] = min_##suffix, [KOLO_MAX] = max_##suffix, [KOLO_PRODUCT] = product_##suffix \
     }
 
-static const struct row {
-    size_t width;
-    comm_combine combine[KOLO_REDUCE_COUNT];
-} table[KOLO_WIRE_COUNT] = {
-    [KOLO_WIRE_U8] = {1, ROW(u8)},
-    [KOLO_WIRE_I8] = {1, ROW(i8)},
-    [KOLO_WIRE_U16] = {2, ROW(u16)},
-    [KOLO_WIRE_I16] = {2, ROW(i16)},
-    [KOLO_WIRE_I32] = {4, ROW(i32)},
-    [KOLO_WIRE_I64] = {8, ROW(i64)},
-    [KOLO_WIRE_F16] = {2, {0}},
-    [KOLO_WIRE_BF16] = {2, {0}},
-    [KOLO_WIRE_F32] = {4, ROW(f32)},
-    [KOLO_WIRE_F64] = {8, ROW(f64)},
-    [KOLO_WIRE_BOOL] = {1, {[KOLO_SUM] = or_bool, [KOLO_AVERAGE] = or_bool, [KOLO_MIN] = and_bool, [KOLO_MAX] = or_bool, [KOLO_PRODUCT] = and_bool}},
+static const comm_combine table[KOLO_DTYPES][KOLO_REDUCE_COUNT] = {
+    [KOLO_U8] = ROW(u8),
+    [KOLO_I8] = ROW(i8),
+    [KOLO_U16] = ROW(u16),
+    [KOLO_I16] = ROW(i16),
+    [KOLO_I32] = ROW(i32),
+    [KOLO_I64] = ROW(i64),
+    [KOLO_F32] = ROW(f32),
+    [KOLO_F64] = ROW(f64),
+    [KOLO_BOOL] = {[KOLO_SUM] = or_bool, [KOLO_AVERAGE] = or_bool, [KOLO_MIN] = and_bool, [KOLO_MAX] = or_bool, [KOLO_PRODUCT] = and_bool},
 };
 
-comm_combine comm_combine_of(enum kolo_wire type, enum kolo_reduce op)
+comm_combine comm_combine_of(enum kolo_dtype type, enum kolo_reduce op)
 {
-    if ((unsigned)type >= KOLO_WIRE_COUNT || (unsigned)op >= KOLO_REDUCE_COUNT) return NULL;
-    return type == KOLO_WIRE_F16 || type == KOLO_WIRE_BF16 ? comm_combine_16(type, op) : table[type].combine[op];
+    if ((unsigned)type >= KOLO_DTYPES || (unsigned)op >= KOLO_REDUCE_COUNT) return NULL;
+    return kolo_dtype_is_half(type) ? comm_combine_16(type, op) : table[type][op];
 }
-
-size_t comm_width(enum kolo_wire type) { return (unsigned)type < KOLO_WIRE_COUNT ? table[type].width : 0; }

@@ -17,26 +17,24 @@
 typedef void (*comm_combine)(void *out, const void *left, const void *right, int64_t count);
 
 /* KOLO_AVERAGE combines as KOLO_SUM. NULL: no such operation element by element (KOLO_ADASUM, see adasum.h). */
-comm_combine comm_combine_of(enum kolo_wire type, enum kolo_reduce op);
-/* Bytes of an element; 0: no such type. */
-size_t comm_width(enum kolo_wire type);
+comm_combine comm_combine_of(enum kolo_dtype type, enum kolo_reduce op);
 
 /* f16 and bf16 only; conversions to and from f32 are exact and rounded once. Vectors do not overlap. */
-void comm_widen(float *out, const void *in, int64_t count, enum kolo_wire type);
-void comm_narrow(void *out, const float *in, int64_t count, enum kolo_wire type);
+void comm_widen(float *out, const void *in, int64_t count, enum kolo_dtype type);
+void comm_narrow(void *out, const float *in, int64_t count, enum kolo_dtype type);
 
 /* out[i] = in[i] / divisor * factor; out may be in. divisor >= 1.
  * f64 and f32: in f64, rounded once; f16 and bf16 as the f32 they are, then rounded. Integers: the exact quotient, rounded toward zero, then,
  * unless the factor is 1, times the factor in f64, rounded toward zero, held at the ends of the type's range; NaN gives 0. Bool passes
  * unchanged. With divisor and factor 1 every type does. */
-void comm_scale(void *out, const void *in, int64_t count, enum kolo_wire type, int64_t divisor, double factor);
+void comm_scale(void *out, const void *in, int64_t count, enum kolo_dtype type, int64_t divisor, double factor);
 /* What changes nothing: sum, average and Adasum 0, product 1, min the largest value (infinity), max the smallest. */
-void comm_fill_neutral(void *out, int64_t count, enum kolo_wire type, enum kolo_reduce op);
+void comm_fill_neutral(void *out, int64_t count, enum kolo_dtype type, enum kolo_reduce op);
 
 enum { COMM_FOLD_MAX = 512 }; /* sources of one fold */
 
 typedef struct comm_folding {
-    enum kolo_wire type;
+    enum kolo_dtype type;
     enum kolo_reduce op;        /* not KOLO_ADASUM */
     bool tree;                  /* the tree that splits at the largest power of two below n; else the chain ((0 + 1) + 2) + ... */
     int64_t divisor;            /* of the result, as in comm_scale; 0 counts as 1. The op alone never divides */

@@ -121,24 +121,24 @@ static void narrow_f16(uint16_t *out, const float *in, int64_t count)
 
 /* ---- both --------------------------------------------------------------------------------------------------------------- */
 
-void comm_widen(float *out, const void *in, int64_t count, enum kolo_wire type)
+void comm_widen(float *out, const void *in, int64_t count, enum kolo_dtype type)
 {
-    if (type == KOLO_WIRE_BF16) widen_bf16(out, in, count);
+    if (type == KOLO_BF16) widen_bf16(out, in, count);
     else widen_f16(out, in, count);
 }
 
-void comm_narrow(void *out, const float *in, int64_t count, enum kolo_wire type)
+void comm_narrow(void *out, const float *in, int64_t count, enum kolo_dtype type)
 {
-    if (type == KOLO_WIRE_BF16) narrow_bf16(out, in, count);
+    if (type == KOLO_BF16) narrow_bf16(out, in, count);
     else narrow_f16(out, in, count);
 }
 
 /* Through f32, a piece of the first cache at a time. */
-static void combine(enum kolo_wire type, enum kolo_reduce op, void *out, const void *left, const void *right, int64_t count)
+static void combine(enum kolo_dtype type, enum kolo_reduce op, void *out, const void *left, const void *right, int64_t count)
 {
     enum { PIECE = 1024 };
     _Alignas(64) float a[PIECE], b[PIECE];
-    comm_combine f32 = comm_combine_of(KOLO_WIRE_F32, op);
+    comm_combine f32 = comm_combine_of(KOLO_F32, op);
     for (int64_t at = 0; at < count; at += PIECE) {
         int64_t some = count - at < PIECE ? count - at : PIECE;
         comm_widen(a, (const uint16_t *)left + at, some, type);
@@ -150,20 +150,20 @@ static void combine(enum kolo_wire type, enum kolo_reduce op, void *out, const v
 
 #define COMBINE_16(name, type, op) \
     static void name(void *out, const void *left, const void *right, int64_t count) { combine(type, op, out, left, right, count); }
-COMBINE_16(sum_f16, KOLO_WIRE_F16, KOLO_SUM)
-COMBINE_16(min_f16, KOLO_WIRE_F16, KOLO_MIN)
-COMBINE_16(max_f16, KOLO_WIRE_F16, KOLO_MAX)
-COMBINE_16(product_f16, KOLO_WIRE_F16, KOLO_PRODUCT)
-COMBINE_16(sum_bf16, KOLO_WIRE_BF16, KOLO_SUM)
-COMBINE_16(min_bf16, KOLO_WIRE_BF16, KOLO_MIN)
-COMBINE_16(max_bf16, KOLO_WIRE_BF16, KOLO_MAX)
-COMBINE_16(product_bf16, KOLO_WIRE_BF16, KOLO_PRODUCT)
+COMBINE_16(sum_f16, KOLO_F16, KOLO_SUM)
+COMBINE_16(min_f16, KOLO_F16, KOLO_MIN)
+COMBINE_16(max_f16, KOLO_F16, KOLO_MAX)
+COMBINE_16(product_f16, KOLO_F16, KOLO_PRODUCT)
+COMBINE_16(sum_bf16, KOLO_BF16, KOLO_SUM)
+COMBINE_16(min_bf16, KOLO_BF16, KOLO_MIN)
+COMBINE_16(max_bf16, KOLO_BF16, KOLO_MAX)
+COMBINE_16(product_bf16, KOLO_BF16, KOLO_PRODUCT)
 
-comm_combine comm_combine_16(enum kolo_wire type, enum kolo_reduce op)
+comm_combine comm_combine_16(enum kolo_dtype type, enum kolo_reduce op)
 {
     static const comm_combine f16[KOLO_REDUCE_COUNT] = {
         [KOLO_SUM] = sum_f16, [KOLO_AVERAGE] = sum_f16, [KOLO_MIN] = min_f16, [KOLO_MAX] = max_f16, [KOLO_PRODUCT] = product_f16};
     static const comm_combine bf16[KOLO_REDUCE_COUNT] = {
         [KOLO_SUM] = sum_bf16, [KOLO_AVERAGE] = sum_bf16, [KOLO_MIN] = min_bf16, [KOLO_MAX] = max_bf16, [KOLO_PRODUCT] = product_bf16};
-    return type == KOLO_WIRE_F16 ? f16[op] : bf16[op];
+    return type == KOLO_F16 ? f16[op] : bf16[op];
 }

@@ -9,7 +9,7 @@ _Static_assert(COMM_FOLD_MAX < 1 << (LEVELS - 2), "a partial sum for every level
 /* How one fold goes: 16-bit types widen to f32 where they are read. */
 typedef struct plan {
     comm_folding how;
-    enum kolo_wire type; /* in which it is folded */
+    enum kolo_dtype type; /* in which it is folded */
     size_t width;        /* of that */
     comm_combine combine;
     bool load, store; /* what is read, what is written passes a conversion or a factor */
@@ -18,12 +18,12 @@ typedef struct plan {
 static plan plan_of(const comm_folding *how)
 {
     plan p = {.how = *how, .type = how->type};
-    bool half = how->type == KOLO_WIRE_F16 || how->type == KOLO_WIRE_BF16;
+    bool half = how->type == KOLO_F16 || how->type == KOLO_BF16;
     if (!p.how.divisor) p.how.divisor = 1;
     if (p.how.prescale == 0) p.how.prescale = 1;
     if (p.how.postscale == 0) p.how.postscale = 1;
-    if (half) p.type = KOLO_WIRE_F32;
-    p.width = comm_width(p.type);
+    if (half) p.type = KOLO_F32;
+    p.width = kolo_dtype_size(p.type);
     p.combine = comm_combine_of(p.type, how->op);
     p.load = half || p.how.prescale != 1;
     p.store = half || p.how.postscale != 1 || p.how.divisor != 1;
@@ -33,7 +33,7 @@ static plan plan_of(const comm_folding *how)
 /* A tile of a source as it is folded: where it lies, or in `into`. */
 static const void *load(const plan *p, void *into, const void *source, int64_t first, int64_t count)
 {
-    const char *from = (const char *)source + (size_t)first * comm_width(p->how.type);
+    const char *from = (const char *)source + (size_t)first * kolo_dtype_size(p->how.type);
     if (!p->load) return from;
     if (p->type != p->how.type) {
         comm_widen(into, from, count, p->how.type);
@@ -89,7 +89,7 @@ static void copy_tile(void *const *out, int outs, const void *from, size_t at, s
 void comm_fold(const comm_folding *how, void *const *out, int outs, const void *const *source, int n, int64_t count)
 {
     plan p = plan_of(how);
-    size_t width = comm_width(how->type);
+    size_t width = kolo_dtype_size(how->type);
     int64_t step = (int64_t)(TILE / p.width);
     bool copy = n == 1 && p.how.prescale == 1 && p.how.postscale == 1 && p.how.divisor == 1;
     /* the chain writes its target early, which must not be a source still to be read; a tree's last step is its only one */

@@ -47,7 +47,7 @@ SCALE_INTEGER(scale_i16, int16_t, INT16_MIN, INT16_MAX, 0x1p15)
 SCALE_INTEGER(scale_i32, int32_t, INT32_MIN, INT32_MAX, 0x1p31)
 SCALE_INTEGER(scale_i64, int64_t, INT64_MIN, INT64_MAX, 0x1p63)
 
-static void scale_16(void *out, const void *in, int64_t count, enum kolo_wire type, int64_t divisor, double factor)
+static void scale_16(void *out, const void *in, int64_t count, enum kolo_dtype type, int64_t divisor, double factor)
 {
     enum { PIECE = 1024 };
     _Alignas(64) float v[PIECE];
@@ -59,15 +59,15 @@ static void scale_16(void *out, const void *in, int64_t count, enum kolo_wire ty
     }
 }
 
-void comm_scale(void *out, const void *in, int64_t count, enum kolo_wire type, int64_t divisor, double factor)
+void comm_scale(void *out, const void *in, int64_t count, enum kolo_dtype type, int64_t divisor, double factor)
 {
-    static void (*const scale[KOLO_WIRE_COUNT])(void *, const void *, int64_t, int64_t, double) = {
-        [KOLO_WIRE_U8] = scale_u8,   [KOLO_WIRE_I8] = scale_i8,   [KOLO_WIRE_U16] = scale_u16, [KOLO_WIRE_I16] = scale_i16,
-        [KOLO_WIRE_I32] = scale_i32, [KOLO_WIRE_I64] = scale_i64, [KOLO_WIRE_F32] = scale_f32, [KOLO_WIRE_F64] = scale_f64,
+    static void (*const scale[KOLO_DTYPES])(void *, const void *, int64_t, int64_t, double) = {
+        [KOLO_U8] = scale_u8,   [KOLO_I8] = scale_i8,   [KOLO_U16] = scale_u16, [KOLO_I16] = scale_i16,
+        [KOLO_I32] = scale_i32, [KOLO_I64] = scale_i64, [KOLO_F32] = scale_f32, [KOLO_F64] = scale_f64,
     };
-    if ((divisor == 1 && factor == 1) || type == KOLO_WIRE_BOOL) {
-        if (out != in) memcpy(out, in, (size_t)count * comm_width(type));
-    } else if (type == KOLO_WIRE_F16 || type == KOLO_WIRE_BF16) {
+    if ((divisor == 1 && factor == 1) || type == KOLO_BOOL) {
+        if (out != in) memcpy(out, in, (size_t)count * kolo_dtype_size(type));
+    } else if (kolo_dtype_is_half(type)) {
         scale_16(out, in, count, type, divisor, factor);
     } else {
         scale[type](out, in, count, divisor, factor);
@@ -75,10 +75,10 @@ void comm_scale(void *out, const void *in, int64_t count, enum kolo_wire type, i
 }
 
 /* One element that changes nothing, into the first bytes of `one`. */
-static void neutral(void *one, enum kolo_wire type, enum kolo_reduce op)
+static void neutral(void *one, enum kolo_dtype type, enum kolo_reduce op)
 {
-#define OF(suffix, ctype, unit, smallest, largest) [KOLO_WIRE_##suffix] = {(int64_t)(ctype)(unit), (int64_t)(ctype)(smallest), (int64_t)(ctype)(largest) }
-    static const int64_t integer[KOLO_WIRE_COUNT][3] = {
+#define OF(suffix, ctype, unit, smallest, largest) [KOLO_##suffix] = {(int64_t)(ctype)(unit), (int64_t)(ctype)(smallest), (int64_t)(ctype)(largest) }
+    static const int64_t integer[KOLO_DTYPES][3] = {
         /* product, max, min; bits of what is no integer */
         OF(U8, uint8_t, 1, 0, UINT8_MAX),
         OF(I8, int8_t, 1, INT8_MIN, INT8_MAX),
@@ -95,7 +95,7 @@ static void neutral(void *one, enum kolo_wire type, enum kolo_reduce op)
 #undef OF
     const int64_t *row = integer[type];
     int64_t value = op == KOLO_PRODUCT ? row[0] : op == KOLO_MAX ? row[1] : op == KOLO_MIN ? row[2] : 0;
-    switch (comm_width(type)) {
+    switch (kolo_dtype_size(type)) {
     case 1: *(uint8_t *)one = (uint8_t)value; break;
     case 2: *(uint16_t *)one = (uint16_t)value; break;
     case 4: *(uint32_t *)one = (uint32_t)value; break;
@@ -103,9 +103,9 @@ static void neutral(void *one, enum kolo_wire type, enum kolo_reduce op)
     }
 }
 
-void comm_fill_neutral(void *out, int64_t count, enum kolo_wire type, enum kolo_reduce op)
+void comm_fill_neutral(void *out, int64_t count, enum kolo_dtype type, enum kolo_reduce op)
 {
-    size_t width = comm_width(type), bytes = (size_t)count * width, done = width;
+    size_t width = kolo_dtype_size(type), bytes = (size_t)count * width, done = width;
     if (count <= 0) return;
     neutral(out, type, op);
     for (; done < bytes; done *= 2) memcpy((char *)out + done, out, bytes - done < done ? bytes - done : done);

@@ -24,6 +24,6 @@
 #endif
 
 /* kernel_16.c */
-comm_combine comm_combine_16(enum kolo_wire type, enum kolo_reduce op);
+comm_combine comm_combine_16(enum kolo_dtype type, enum kolo_reduce op);
 
 #endif

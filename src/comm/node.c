@@ -87,7 +87,7 @@ static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int
     const comm_folding sum = {.type = b->type, .op = KOLO_SUM, .tree = node->tree};
     const void *source[COMM_MAX_LOCAL];
     void *out[COMM_MAX_LOCAL];
-    size_t width = comm_width(b->type), at = b->offset + (size_t)from * width;
+    size_t width = kolo_dtype_size(b->type), at = b->offset + (size_t)from * width;
     for (int f = 0; f < node->fragments; f++) {
         const comm_members *m = &node->fragment[f];
         int outs = 1;
@@ -102,7 +102,7 @@ static void reduce_block(const comm_node *node, const comm_bucket *b, int s, int
 /* A tensor of slice s, whole: one node pushes the result into every arena; of several, it goes to the slice's owner. */
 static void combine_tensor(const comm_node *node, const comm_bucket *b, int s, int tensor)
 {
-    const size_t at = b->offset + (size_t)b->tensor[tensor] * comm_width(b->type);
+    const size_t at = b->offset + (size_t)b->tensor[tensor] * kolo_dtype_size(b->type);
     const int64_t count = b->tensor[tensor + 1] - b->tensor[tensor];
     const comm_folding average = {.type = b->type, .op = KOLO_SUM, .divisor = node->ranks};
     void *vector[COMM_MAX_LOCAL];
@@ -110,7 +110,7 @@ static void combine_tensor(const comm_node *node, const comm_bucket *b, int s, i
     if (b->average) comm_fold(&average, vector, 1, (const void *const *)vector, node->ranks, count);
     else comm_adasum_members(vector, node->ranks, b->type, count);
     for (int l = 1; l < node->ranks; l++)
-        if (node->nodes == 1 || l == s) memcpy(vector[l], vector[0], (size_t)count * comm_width(b->type));
+        if (node->nodes == 1 || l == s) memcpy(vector[l], vector[0], (size_t)count * kolo_dtype_size(b->type));
 }
 
 static void reduce_claimed(const comm_node *node, const comm_bucket *b, int s, int64_t block)

@@ -86,7 +86,7 @@ typedef struct comm_bucket {
     int index, slices;
     size_t offset; /* bytes in the arena */
     int64_t count; /* elements */
-    enum kolo_wire type;
+    enum kolo_dtype type;
     int64_t *tensor; /* [tensors + 1] Adasum: the element where each begins; NULL: the bucket is summed */
     int *first;      /* [slices + 1] Adasum: the tensor with which each slice begins */
     int tensors;

@@ -11,8 +11,8 @@
 static int same(kolo_comm *comm, uint64_t value)
 {
     int64_t low = (int64_t)value, high = (int64_t)value;
-    KOLO_TRY(kolo_comm_allreduce(comm, &low, 1, KOLO_WIRE_I64, KOLO_MIN));
-    KOLO_TRY(kolo_comm_allreduce(comm, &high, 1, KOLO_WIRE_I64, KOLO_MAX));
+    KOLO_TRY(kolo_comm_allreduce(comm, &low, 1, KOLO_I64, KOLO_MIN));
+    KOLO_TRY(kolo_comm_allreduce(comm, &high, 1, KOLO_I64, KOLO_MAX));
     return low == high;
 }
 
@@ -32,7 +32,7 @@ static int report(const kolo_plan *plan, int64_t action)
 static int find_difference(kolo_exec *e, const kolo_plan *plan, const uint64_t *cumulative)
 {
     int64_t low = 0, high = plan->actions; /* equal before low, different at high */
-    KOLO_TRY(kolo_comm_allreduce(e->comm, &high, 1, KOLO_WIRE_I64, KOLO_MIN));
+    KOLO_TRY(kolo_comm_allreduce(e->comm, &high, 1, KOLO_I64, KOLO_MIN));
     int rc = same(e->comm, cumulative[0]);
     if (rc <= 0) return rc < 0 ? rc : report(plan, -1);
     while (high - low > 1) {

@@ -9,32 +9,6 @@
 #include "base/memory.h"
 #include "kolo/error.h"
 
-size_t kolo_dtype_size(enum kolo_dtype dtype)
-{
-    switch (dtype) {
-    case KOLO_F64: return 8;
-    case KOLO_F32:
-    case KOLO_I32: return 4;
-    case KOLO_BF16:
-    case KOLO_F16: return 2;
-    case KOLO_U8: return 1;
-    }
-    return 0;
-}
-
-const char *kolo_dtype_name(enum kolo_dtype dtype)
-{
-    switch (dtype) {
-    case KOLO_F64: return "f64";
-    case KOLO_F32: return "f32";
-    case KOLO_I32: return "i32";
-    case KOLO_BF16: return "bf16";
-    case KOLO_F16: return "f16";
-    case KOLO_U8: return "u8";
-    }
-    return "?";
-}
-
 int kolo_graph_create(kolo_graph **graph, const char *name, bool train, enum kolo_dtype dtype)
 {
     *graph = NULL;

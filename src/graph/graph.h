@@ -10,12 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kolo/dtype.h"
+
 #define KOLO_MAX_DIM 6
 #define KOLO_MAX_ARGS 10 /* inputs, or outputs, of one operation */
-
-enum kolo_dtype { KOLO_F32, KOLO_BF16, KOLO_F64, KOLO_I32, KOLO_U8, KOLO_F16 };
-size_t kolo_dtype_size(enum kolo_dtype dtype);
-const char *kolo_dtype_name(enum kolo_dtype dtype);
 
 enum kolo_role {
     KOLO_ROLE_INPUT,      /* (N, H, W, C) u8 pictures, filled by the loader                                        */

@@ -99,7 +99,7 @@ static int gather(judge *j)
     int rc = KOLO_ECONFIG;
     if (!count) return rc;
     count[s->launch->rank] = mine;
-    KOLO_TRY_GOTO(rc, kolo_comm_allreduce(s->comm, count, s->ranks, KOLO_WIRE_I64, KOLO_SUM));
+    KOLO_TRY_GOTO(rc, kolo_comm_allreduce(s->comm, count, s->ranks, KOLO_I64, KOLO_SUM));
     for (int r = 0; r < s->ranks; r++) all += count[r];
     found = kolo_alloc((size_t)(all + 1) * sizeof *found);
     if (!found) {

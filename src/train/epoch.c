@@ -38,7 +38,7 @@ int kolo_epoch_end(kolo_epoch *epoch, kolo_session *session, int64_t step, kolo_
                  .sample = now.sample};
     subtract(&f.read, &was->read);
     subtract(&f.sample, &was->sample);
-    KOLO_TRY(kolo_comm_allreduce(session->comm, &f, sizeof f / sizeof(int64_t), KOLO_WIRE_I64, KOLO_SUM));
+    KOLO_TRY(kolo_comm_allreduce(session->comm, &f, sizeof f / sizeof(int64_t), KOLO_I64, KOLO_SUM));
     epoch->seconds += seconds;
     epoch->bytes += f.bytes;
     epoch->hits += f.hits;

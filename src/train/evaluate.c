@@ -88,7 +88,7 @@ int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluatio
     kolo_exec_use_ema(exec, ema);
     KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
     KOLO_TRY((s->options->val_flip ? sum_mirrored : sum_metrics)(s, exec, sum));
-    KOLO_TRY(kolo_comm_allreduce(s->comm, sum, SUMS, KOLO_WIRE_F64, KOLO_SUM));
+    KOLO_TRY(kolo_comm_allreduce(s->comm, sum, SUMS, KOLO_F64, KOLO_SUM));
     if ((int64_t)sum[ROWS] != s->val_samples)
         return kolo_fail(KOLO_EINTERNAL, "evaluation counted %.0f pictures, the validation set holds %ld", sum[ROWS], (long)s->val_samples);
     *result = (kolo_evaluation){

@@ -84,7 +84,7 @@ static int agree_to_stop(trainer *t, bool *stop)
     double interval = per_step > 0 ? 0.2 / per_step : 1;
     if (t->session.staged) KOLO_TRY(settle(t)); /* no bucket is then on its way through the host's half of comm */
     int64_t word[2] = {t->asked(), -(int64_t)(interval < 1 ? 1 : interval > 1000 ? 1000 : interval)};
-    KOLO_TRY(kolo_comm_allreduce(t->session.comm, word, 2, KOLO_WIRE_I64, KOLO_MAX));
+    KOLO_TRY(kolo_comm_allreduce(t->session.comm, word, 2, KOLO_I64, KOLO_MAX));
     if (word[0]) *stop = true;
     t->last_poll = step;
     t->last_poll_time = kolo_time();

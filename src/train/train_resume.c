@@ -39,7 +39,7 @@ static int64_t file_crc(const char *folder, const char *name)
 static int same_on_all(kolo_comm *comm, int64_t value, bool *same)
 {
     int64_t word[2] = {value, -value};
-    KOLO_TRY(kolo_comm_allreduce(comm, word, 2, KOLO_WIRE_I64, KOLO_MAX));
+    KOLO_TRY(kolo_comm_allreduce(comm, word, 2, KOLO_I64, KOLO_MAX));
     *same = word[0] == -word[1];
     return 0;
 }
@@ -116,7 +116,7 @@ static int check_ranks(trainer *t)
     int odd = 0;
     KOLO_TRY(sum_up(t, crc));
     for (int i = 0; i < WORDS; i++) crc[WORDS + i] = -crc[i];
-    KOLO_TRY(kolo_comm_allreduce(t->session.comm, crc, 2 * WORDS, KOLO_WIRE_I64, KOLO_MAX));
+    KOLO_TRY(kolo_comm_allreduce(t->session.comm, crc, 2 * WORDS, KOLO_I64, KOLO_MAX));
     while (odd < WORDS && crc[odd] == -crc[WORDS + odd]) odd++;
     if (odd == WORDS) return 0;
     if (odd == MATH)
@@ -143,7 +143,7 @@ static int load_carried(trainer *t, const char *path)
     int64_t outcome = found == 0 || (found > 0 && rc == KOLO_EINPUT) ? LOST : rc < 0 ? FAILED : LOADED;
     const bool own = outcome != LOADED;
     snprintf(why, sizeof why, "%s", outcome == FAILED ? kolo_error_text() : "another rank could not load its part");
-    KOLO_TRY(kolo_comm_allreduce(s->comm, &outcome, 1, KOLO_WIRE_I64, KOLO_MAX));
+    KOLO_TRY(kolo_comm_allreduce(s->comm, &outcome, 1, KOLO_I64, KOLO_MAX));
     if (outcome == FAILED) return kolo_fail(rc < 0 ? rc : KOLO_EIO, "%s: what it carries: %s", path, why);
     if (outcome == LOST && !own) return kolo_fail(KOLO_EINPUT, "%s: another rank found nothing that fits in what the checkpoint carries", path);
     if (outcome == LOST && speaks(t))
@@ -195,7 +195,7 @@ static int check_init(trainer *t)
     int64_t *sum = kolo_alloc((size_t)ranks * sizeof *sum);
     if (!sum) return KOLO_ECONFIG;
     sum[t->launch->rank] = init_sum(t->options->init);
-    const int rc = kolo_comm_allreduce(t->session.comm, sum, ranks, KOLO_WIRE_I64, KOLO_MAX);
+    const int rc = kolo_comm_allreduce(t->session.comm, sum, ranks, KOLO_I64, KOLO_MAX);
     for (int r = 1; r < ranks && rc == 0; r++) {
         const size_t used = strlen(odd);
         if (sum[r] == sum[0]) continue;

@@ -99,7 +99,7 @@ int kolo_verify(kolo_session *s, bool ema, const char *name, kolo_pair_scores *s
     int rc = labels && values && f.all ? kolo_mirror_open(&mirror, s) : KOLO_ECONFIG;
     kolo_exec_use_ema(s->eval_exec ? s->eval_exec : s->exec, ema);
     if (rc == 0) rc = collect(s, &f, &mirror, labels, values);
-    if (rc == 0) rc = kolo_comm_allreduce(s->comm, f.all, f.samples * f.width, KOLO_WIRE_F32, KOLO_SUM);
+    if (rc == 0) rc = kolo_comm_allreduce(s->comm, f.all, f.samples * f.width, KOLO_F32, KOLO_SUM);
     if (rc == 0) rc = score(&f, set, scores);
     if (rc == 0 && other && other != set) rc = score(&f, other, &development);
     if (rc == 0) rc = kolo_roc_measure(scores, development.count ? &development : NULL, result);

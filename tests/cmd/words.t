@@ -38,7 +38,7 @@ refused 'it is schedule= here' help lr_scheduler
 refused 'resnet50 is a network, not a recipe: model=resnet50, or one of the recipes .*resnet50_imagenet' train resnet50 data=x run=y
 refused 'did you mean resnet50_imagenet\?' train resnet50_imagnet data=x run=y
 refused 'no recipe xyzzy' plan xyzzy
-refused 'dtype=f99 is not a choice; one of u8, i8, .*bool' bench allreduce dtype=f99
+refused 'dtype=f99 is not a choice; one of f32, bf16, .*bool' bench allreduce dtype=f99
 refused 'op=summ is not a choice; one of sum, average, min, max, product' bench allreduce op=summ
 
 kolo train --help > log

@@ -13,23 +13,23 @@ static char *host_in, *host_out, *want, *gpu_in, *gpu_out;
 
 /* ---- one request in both memories ---------------------------------------------------------------------------------- */
 
-static void fill(char *to, enum kolo_wire type, int64_t count, int salt)
+static void fill(char *to, enum kolo_dtype type, int64_t count, int salt)
 {
     static float as_float[LARGE];
-    for (int64_t i = 0; i < count; i++) as_float[i] = (float)((i * 7 + me * 5 + salt) % 4 + (type == KOLO_WIRE_BOOL ? -2 : 0));
+    for (int64_t i = 0; i < count; i++) as_float[i] = (float)((i * 7 + me * 5 + salt) % 4 + (type == KOLO_BOOL ? -2 : 0));
     for (int64_t i = 0; i < count; i++) {
-        const float v = type == KOLO_WIRE_BOOL ? as_float[i] > 0 : as_float[i];
+        const float v = type == KOLO_BOOL ? as_float[i] > 0 : as_float[i];
         switch (type) {
-        case KOLO_WIRE_U8:
-        case KOLO_WIRE_BOOL: ((uint8_t *)to)[i] = (uint8_t)v; break;
-        case KOLO_WIRE_I8: ((int8_t *)to)[i] = (int8_t)v; break;
-        case KOLO_WIRE_U16: ((uint16_t *)(void *)to)[i] = (uint16_t)v; break;
-        case KOLO_WIRE_I16: ((int16_t *)(void *)to)[i] = (int16_t)v; break;
-        case KOLO_WIRE_I32: ((int32_t *)(void *)to)[i] = (int32_t)v - 1; break;
-        case KOLO_WIRE_I64: ((int64_t *)(void *)to)[i] = (int64_t)v - 1; break;
-        case KOLO_WIRE_F16:
-        case KOLO_WIRE_BF16: comm_narrow((uint16_t *)(void *)to + i, &v, 1, type); break;
-        case KOLO_WIRE_F32: ((float *)(void *)to)[i] = v - 1; break;
+        case KOLO_U8:
+        case KOLO_BOOL: ((uint8_t *)to)[i] = (uint8_t)v; break;
+        case KOLO_I8: ((int8_t *)to)[i] = (int8_t)v; break;
+        case KOLO_U16: ((uint16_t *)(void *)to)[i] = (uint16_t)v; break;
+        case KOLO_I16: ((int16_t *)(void *)to)[i] = (int16_t)v; break;
+        case KOLO_I32: ((int32_t *)(void *)to)[i] = (int32_t)v - 1; break;
+        case KOLO_I64: ((int64_t *)(void *)to)[i] = (int64_t)v - 1; break;
+        case KOLO_F16:
+        case KOLO_BF16: comm_narrow((uint16_t *)(void *)to + i, &v, 1, type); break;
+        case KOLO_F32: ((float *)(void *)to)[i] = v - 1; break;
         default: ((double *)(void *)to)[i] = v - 1;
         }
     }
@@ -47,7 +47,7 @@ static int done(kolo_request r)
 /* Elements that differ between the two, of what this rank gets. in_place: `out` holds what is brought, room: of `out` in elements. */
 static int64_t compare(kolo_request r, int64_t brought, int64_t room, bool in_place, int64_t from)
 {
-    const size_t width = comm_width(r.type);
+    const size_t width = kolo_dtype_size(r.type);
     int64_t bad = 0;
     fill(host_in, r.type, brought, (int)r.what);
     memset(host_out, 0x77, (size_t)room * width);
@@ -75,7 +75,7 @@ static int64_t compare(kolo_request r, int64_t brought, int64_t room, bool in_pl
     return bad + (memcmp(host_out, host_in, (size_t)brought * width) != 0);
 }
 
-static kolo_request of(enum kolo_collective what, enum kolo_wire type, int64_t count)
+static kolo_request of(enum kolo_collective what, enum kolo_dtype type, int64_t count)
 {
     return (kolo_request){.what = what, .type = type, .dims = 1, .dim = {count}};
 }
@@ -86,24 +86,24 @@ static int64_t reductions(void)
 {
     static const enum kolo_reduce ops[] = {KOLO_SUM, KOLO_AVERAGE, KOLO_MIN, KOLO_MAX, KOLO_PRODUCT};
     int64_t bad = 0, some;
-    for (int type = 0; type < KOLO_WIRE_COUNT; type++)
+    for (int type = 0; type < KOLO_DTYPES; type++)
         for (int o = 0; o < 5; o++) {
-            if (type == KOLO_WIRE_U16 || type == KOLO_WIRE_I16) continue;
-            kolo_request r = of(KOLO_ALLREDUCE, (enum kolo_wire)type, COUNT);
+            if (type == KOLO_U16 || type == KOLO_I16) continue;
+            kolo_request r = of(KOLO_ALLREDUCE, (enum kolo_dtype)type, COUNT);
             r.reduce = ops[o];
             KOLO_TRY(some = compare(r, COUNT, COUNT, o & 1, 0));
             bad += some;
         }
-    KOLO_TRY(some = compare(of(KOLO_ALLREDUCE, KOLO_WIRE_F32, LARGE), LARGE, LARGE, false, 0));
+    KOLO_TRY(some = compare(of(KOLO_ALLREDUCE, KOLO_F32, LARGE), LARGE, LARGE, false, 0));
     bad += some;
-    KOLO_TRY(some = compare(of(KOLO_ALLREDUCE, KOLO_WIRE_F32, 0), 0, 0, true, 0));
+    KOLO_TRY(some = compare(of(KOLO_ALLREDUCE, KOLO_F32, 0), 0, 0, true, 0));
     return bad + some;
 }
 
 static int64_t scalings(void)
 {
-    static const enum kolo_wire types[] = {KOLO_WIRE_U8,  KOLO_WIRE_I8,   KOLO_WIRE_I32, KOLO_WIRE_I64,
-                                           KOLO_WIRE_F16, KOLO_WIRE_BF16, KOLO_WIRE_F32, KOLO_WIRE_F64};
+    static const enum kolo_dtype types[] = {KOLO_U8,  KOLO_I8,   KOLO_I32, KOLO_I64,
+                                           KOLO_F16, KOLO_BF16, KOLO_F32, KOLO_F64};
     int64_t bad = 0, some;
     for (int i = 0; i < 16; i++) {
         kolo_request r = of(i & 8 ? KOLO_REDUCE_SCATTER : KOLO_ALLREDUCE, types[i % 8], 1008);
@@ -121,7 +121,7 @@ static int64_t cuts(void)
 {
     int64_t bad = 0, some;
     for (int i = 0; i < 8; i++) {
-        kolo_request r = {.what = KOLO_REDUCE_SCATTER, .type = i & 2 ? KOLO_WIRE_F32 : KOLO_WIRE_I64, .dims = 2, .dim = {i & 1 ? 101 : 12 * ranks, 5}};
+        kolo_request r = {.what = KOLO_REDUCE_SCATTER, .type = i & 2 ? KOLO_F32 : KOLO_I64, .dims = 2, .dim = {i & 1 ? 101 : 12 * ranks, 5}};
         const bool in_place = i & 4;
         int64_t count = r.dim[0] * 5, mine = 5 * (lib_cut(r.dim[0], ranks, me + 1) - lib_cut(r.dim[0], ranks, me));
         if (i == 3) r.dim[0] = 1, count = 5, mine = me == 0 ? 5 : 0; /* fewer rows than ranks */
@@ -143,7 +143,7 @@ static int64_t moves(void)
         total += rows[m];
     }
     for (int root = 0; root < ranks; root++) {
-        kolo_request b = of(KOLO_BROADCAST, KOLO_WIRE_U16, LARGE), g = of(KOLO_GATHER, KOLO_WIRE_F32, rows[me]), s = of(KOLO_SCATTER, KOLO_WIRE_I16, total);
+        kolo_request b = of(KOLO_BROADCAST, KOLO_U16, LARGE), g = of(KOLO_GATHER, KOLO_F32, rows[me]), s = of(KOLO_SCATTER, KOLO_I16, total);
         b.root = g.root = s.root = root;
         s.splits = rows;
         for (int in_place = 0; in_place < 2; in_place++) {
@@ -156,8 +156,8 @@ static int64_t moves(void)
         }
     }
     for (int in_place = 0; in_place < 2; in_place++) {
-        kolo_request a = of(KOLO_ALLGATHER, KOLO_WIRE_F64, 33), u = of(KOLO_ALLGATHER, KOLO_WIRE_BOOL, rows[me]),
-                     x = of(KOLO_ALLTOALL, KOLO_WIRE_F32, 9 * ranks);
+        kolo_request a = of(KOLO_ALLGATHER, KOLO_F64, 33), u = of(KOLO_ALLGATHER, KOLO_BOOL, rows[me]),
+                     x = of(KOLO_ALLTOALL, KOLO_F32, 9 * ranks);
         KOLO_TRY(some = compare(a, 33, 33 * ranks, in_place, 33 * me));
         bad += some;
         a.splits = even;
@@ -169,7 +169,7 @@ static int64_t moves(void)
         bad += some;
     }
     for (int m = 0; m < ranks; m++) rows[m] = (me + 2 * m) % 5;
-    kolo_request x = {.what = KOLO_ALLTOALL, .type = KOLO_WIRE_I8, .splits = rows, .dims = 2, .dim = {5 * ranks, 3}};
+    kolo_request x = {.what = KOLO_ALLTOALL, .type = KOLO_I8, .splits = rows, .dims = 2, .dim = {5 * ranks, 3}};
     KOLO_TRY(some = compare(x, 15 * ranks, 15 * ranks, false, 0));
     return bad + some;
 }
@@ -189,7 +189,7 @@ static int64_t names(void)
     for (int i = 0; i < NAMES; i++) {
         snprintf(name[i], sizeof name[i], "n%d", i);
         for (int k = 0; k < 100; k++) v[100 * i + k] = (float)(me + i + k);
-        r[i] = (kolo_request){.what = KOLO_ALLREDUCE, .name = name[i], .type = KOLO_WIRE_F32, .dims = 1, .dim = {100}};
+        r[i] = (kolo_request){.what = KOLO_ALLREDUCE, .name = name[i], .type = KOLO_F32, .dims = 1, .dim = {100}};
         r[i].out = i % 3 ? gpu_out + 400 * i : (char *)(v + 100 * i);
     }
     gpu_put(gpu_out, v, NAMES * 400);
@@ -205,7 +205,7 @@ static int64_t names(void)
         const float sum = (float)(ranks * (i / 100 + i % 100) + ranks * (ranks - 1) / 2), is = i / 100 % 3 ? got[i] : v[i];
         bad += is != sum;
     }
-    kolo_request b[2] = {of(KOLO_BROADCAST, KOLO_WIRE_F32, 10), of(KOLO_BROADCAST, KOLO_WIRE_U8, 3)};
+    kolo_request b[2] = {of(KOLO_BROADCAST, KOLO_F32, 10), of(KOLO_BROADCAST, KOLO_U8, 3)};
     for (int i = 0; i < 2; i++) b[i].name = i ? "b1" : "b0", b[i].out = gpu_out + 64 * i, b[i].root = 1;
     KOLO_TRY(kolo_submit_grouped(all, b, 2, h));
     for (int i = 0; i < 2; i++) KOLO_TRY(kolo_wait(whole, h[i]));
@@ -214,7 +214,7 @@ static int64_t names(void)
 
 static int64_t one_group(kolo_group *g, kolo_handle *h, int slot, int i)
 {
-    kolo_request r = of(KOLO_ALLREDUCE, KOLO_WIRE_I32, 500);
+    kolo_request r = of(KOLO_ALLREDUCE, KOLO_I32, 500);
     int32_t *v = (int32_t *)(void *)(host_in + 2000 * slot);
     for (int k = 0; k < 500; k++) v[k] = k + me;
     gpu_put(gpu_out + 2000 * slot, v, 2000);
@@ -250,7 +250,7 @@ static int64_t sets(void)
 /* Rank 1 has no more data: it stands in with neutral elements, and averages count the others. */
 static int64_t joining(void)
 {
-    kolo_request r = of(KOLO_ALLREDUCE, KOLO_WIRE_F32, COUNT);
+    kolo_request r = of(KOLO_ALLREDUCE, KOLO_F32, COUNT);
     static const enum kolo_reduce ops[] = {KOLO_SUM, KOLO_AVERAGE, KOLO_MIN, KOLO_MAX, KOLO_PRODUCT};
     int64_t bad = 0;
     int last;
@@ -291,13 +291,13 @@ static int64_t refused(kolo_request r, int status, const char *says)
     char text[1024];
     snprintf(text, sizeof text, "%s", kolo_error_text());
     if (rc != status || !strstr(text, says)) return fprintf(stderr, "# rank %d: status %d: %s\n", me, rc, text), 1;
-    return compare(of(KOLO_ALLREDUCE, KOLO_WIRE_F32, 10), 10, 10, false, 0) != 0; /* and the world goes on */
+    return compare(of(KOLO_ALLREDUCE, KOLO_F32, 10), 10, 10, false, 0) != 0; /* and the world goes on */
 }
 
 static int64_t refusals(void)
 {
     int64_t bad = 0;
-    kolo_request r = of(KOLO_ALLREDUCE, KOLO_WIRE_F32, COUNT), s = r;
+    kolo_request r = of(KOLO_ALLREDUCE, KOLO_F32, COUNT), s = r;
     for (int named = 0; named < 2; named++) {
         r.name = named ? "mixed" : NULL;
         r.out = me == 1 ? host_out : gpu_out;
@@ -320,7 +320,7 @@ static int64_t refusals(void)
     r.compression = "bf16";
     bad += refused(r, KOLO_EINPUT, "where compression is not");
     r.compression = NULL;
-    r.type = KOLO_WIRE_I16;
+    r.type = KOLO_I16;
     bad += refused(r, KOLO_EINPUT, "no whole numbers of 16 bits");
     const int64_t index = 0;
     s.what = KOLO_SPARSE_ALLREDUCE;

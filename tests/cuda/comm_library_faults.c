@@ -131,7 +131,7 @@ enum { DRILLS = sizeof drills / sizeof *drills };
 static int submit(kolo_world *whole, float *vector, bool named, kolo_handle *h)
 {
     /* scaled, in place: it takes a stage */
-    kolo_request r = {.what = KOLO_REDUCE_SCATTER, .out = vector, .type = KOLO_WIRE_F32, .prescale = 2, .dims = 1, .dim = {COUNT}};
+    kolo_request r = {.what = KOLO_REDUCE_SCATTER, .out = vector, .type = KOLO_F32, .prescale = 2, .dims = 1, .dim = {COUNT}};
     if (named) r.what = KOLO_ALLREDUCE, r.name = "v";
     return kolo_submit(kolo_world_group(whole), &r, h);
 }
@@ -207,7 +207,7 @@ static int64_t one_rank(rig_rank *r, int argument)
     if (!joined) bad = (rc != d->status) + 10 * !says(r, d, text) + 100 * (kolo_time() - begin > d->within);
     if (bad) fprintf(stderr, "# %s: rank %d: status %d after %.1f s: %s\n", d->what, r->rank, rc, kolo_time() - begin, text);
     if (d->then == JOINS && !joined) bad += 1000 * (kolo_join(kolo_world_group(whole), &last) < 0);
-    if (d->goes_on) bad += 1000 * (kolo_allreduce(kolo_world_group(whole), NULL, host, 4, KOLO_WIRE_F32, KOLO_SUM) < 0 || host[2] != RANKS);
+    if (d->goes_on) bad += 1000 * (kolo_allreduce(kolo_world_group(whole), NULL, host, 4, KOLO_F32, KOLO_SUM) < 0 || host[2] != RANKS);
     else if (!d->then || d->then < JOINS) bad += 1000 * (one_call(whole, vector, true) != KOLO_ELAUNCH);
     if (d->shrinks) bad += 10000 * (go_on(&whole, vector) != 0);
     kolo_world_close(&whole);

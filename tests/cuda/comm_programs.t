@@ -38,12 +38,12 @@ int main(void)
     void *vector = NULL, *stream;
     if (getenv("BLIND")) { /* memory that the driver alone knows */
         if (((int (*)(unsigned long long *, size_t))dlsym(driver, "cuMemAlloc_v2"))((unsigned long long *)&vector, 4096)) return 4;
-        if (kolo_allreduce(kolo_world_group(world), NULL, vector, 4, KOLO_WIRE_F32, KOLO_SUM) < 0) printf("rank %d: %s\n", rank, kolo_error_text());
+        if (kolo_allreduce(kolo_world_group(world), NULL, vector, 4, KOLO_F32, KOLO_SUM) < 0) printf("rank %d: %s\n", rank, kolo_error_text());
         return kolo_world_close(&world), 0;
     }
     float v[4] = {1, 2, 3, (float)rank};
     if (set(rank) || make(&stream, 1) || alloc(&vector, sizeof v) || copy(vector, v, sizeof v, 1, stream) || wait(stream)) return 2;
-    int rc = kolo_allreduce(kolo_world_group(world), NULL, vector, 4, KOLO_WIRE_F32, KOLO_SUM);
+    int rc = kolo_allreduce(kolo_world_group(world), NULL, vector, 4, KOLO_F32, KOLO_SUM);
     if (rc < 0) printf("rank %d: %s\n", rank, kolo_error_text());
     else if (copy(v, vector, sizeof v, 2, stream) || wait(stream)) return 3;
     else printf("rank %d: %g %g %g %g\n", rank, v[0], v[1], v[2], v[3]);

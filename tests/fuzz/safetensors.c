@@ -10,9 +10,9 @@ static void look_at(const kolo_weights *weights, const kolo_weight *w, size_t by
 {
     int64_t count = 1;
     for (int k = 0; k < w->rank; k++) count *= w->dim[k];
-    fuzz_require(w->bytes <= bytes && (size_t)count * kolo_weight_type_size(w->type) == w->bytes, "as long as its shape says");
+    fuzz_require(w->bytes <= bytes && (size_t)count * kolo_dtype_size(w->type) == w->bytes, "as long as its shape says");
     fuzz_require(kolo_weights_find(weights, w->name) == w, "found by its name");
-    if (w->type == KOLO_WEIGHT_I64) return;
+    if (w->type == KOLO_I64) return;
     float *values = malloc(sizeof *values * (size_t)count + 1);
     kolo_weight_to_f32(w, values, count);
     free(values);

@@ -43,7 +43,7 @@ int main(int argc, char **argv)
     int compared = 0;
     for (int i = 0; i < kolo_weights_count(start); i++) {
         const kolo_weight *w = kolo_weights_at(start, i), *wa = kolo_weights_find(a, w->name), *wb = kolo_weights_find(b, w->name);
-        if (w->type != KOLO_WEIGHT_F32 || strchr(w->name, ':') || strstr(w->name, "running_")) continue;
+        if (w->type != KOLO_F32 || strchr(w->name, ':') || strstr(w->name, "running_")) continue;
         if (!wa || !wb) return 2;
         double difference = 0, norm = 0;
         for (size_t k = 0; k < w->bytes / 4; k++) {

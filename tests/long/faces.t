@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Faces: people of fold 2 of LFW's View 2 are learnt as classes, then pairs of the others, fold 1, are verified; those of six pictures and more are
-# told apart on pictures that were held out. Some minutes of one core.
+# Faces: people of fold 2 of LFW's View 2 are learnt as classes, then pairs of the others, fold 1, are verified.
 . "$(dirname "$0")/../lib.sh"
 need kolo kolo-pack awk
 LFW=$KOLO_SHARED/data/lfw
@@ -26,8 +25,8 @@ ok $? "pairs are packed"
 for head in softmax arcface; do
     run=$ROOM/$head
     args=(share/recipes/resnet_lfw_small.yaml "head=$head" "run=$run"
-        "classes=$people" device=cpu threads=1)
-    kolo train "${args[@]}" "data=$ROOM/people" val=none > "$ROOM/log" 2>&1
+        "classes=$people" device=cpu)
+    LIMIT=500 timeout 500 kolo train "${args[@]}" "data=$ROOM/people" val=none > "$ROOM/log" 2>&1
     ok $? "head=$head: people are learnt" || tail -n 5 "$ROOM/log"
     for pairs in dev_test view2; do
         kolo eval "${args[@]}" "val=$ROOM/pairs" pairs=$pairs "roc=$ROOM/$head.svg" > "$ROOM/$pairs" 2>&1
@@ -43,17 +42,6 @@ for head in softmax arcface; do
     grep -q '</svg>' "$ROOM/$head.svg"
     ok $? "head=$head: the curve is drawn"
 done
-
-# identification: 342 pictures of 43 people, 96 of them held out; who always names the most frequent person is right .04 of the time
-pack --min-faces 6 --holdout val=0.25 --out "$ROOM/named"
-ok $? "people of six pictures and more are packed, a quarter of their pictures held out"
-kolo train share/recipes/resnet_lfw_small.yaml head=softmax epochs=60 batch=16 eval_epochs=0 device=cpu threads=1 deterministic=true \
-    "data=$ROOM/named/train" "val=$ROOM/named/val" "run=$ROOM/names" > "$ROOM/log" 2>&1
-ok $? "they are learnt" "$ROOM/log"
-top1=$(sed -n 's/.*"top1": *\([0-9.]*\).*/\1/p' "$ROOM/names/summary.json" | head -n 1)
-# of 96 answers the standard error at .04 is .02
-awk -v a="$top1" 'BEGIN { exit !(a > 0.04 + 4 * 0.02) }'
-ok $? "top-1 of pictures held out is $top1: above the most frequent person's by four standard errors"
 kolo eval "${args[@]}" "val=$ROOM/pairs" pairs=view3 > "$ROOM/log" 2>&1
 is $? 2 "pairs that are not there are an error"
 like "$ROOM/log" 'dev_test' "which names those that are"

@@ -18,7 +18,7 @@ static double sample[3][REPEATS];
 static int reduce(int which, kolo_comm *comm, int bucket, float *data, int64_t count)
 {
     if (which == 0) return MPI_Allreduce(MPI_IN_PLACE, data, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    if (which == 2) return kolo_comm_allreduce(comm, data, count, KOLO_WIRE_F32, KOLO_SUM);
+    if (which == 2) return kolo_comm_allreduce(comm, data, count, KOLO_F32, KOLO_SUM);
     KOLO_TRY(kolo_comm_start(comm, bucket));
     return kolo_comm_wait(comm, bucket);
 }

@@ -29,9 +29,9 @@ static inline void report(int64_t bad, const char *what)
     if (rank == 0) is_int(sum, 0, "%d ranks, %s: %s", size, place, what);
 }
 
-static inline float half_value(enum kolo_wire type, uint16_t bits)
+static inline float half_value(enum kolo_dtype type, uint16_t bits)
 {
-    if (type == KOLO_WIRE_BF16) {
+    if (type == KOLO_BF16) {
         uint32_t wide = (uint32_t)bits << 16;
         float value;
         memcpy(&value, &wide, 4);
@@ -43,9 +43,9 @@ static inline float half_value(enum kolo_wire type, uint16_t bits)
 }
 
 /* Rounded to nearest, ties to even, by looking for the nearest: independent of the conversions under test. Finite and in range. */
-static inline uint16_t half_bits(enum kolo_wire type, double value)
+static inline uint16_t half_bits(enum kolo_dtype type, double value)
 {
-    uint16_t low = 0, high = type == KOLO_WIRE_BF16 ? 0x7f7f : 0x7bff, sign = signbit(value) ? 0x8000 : 0;
+    uint16_t low = 0, high = type == KOLO_BF16 ? 0x7f7f : 0x7bff, sign = signbit(value) ? 0x8000 : 0;
     double v = fabs(value);
     while (high - low > 1) {
         uint16_t middle = (uint16_t)((low + high) / 2);
@@ -56,58 +56,56 @@ static inline uint16_t half_bits(enum kolo_wire type, double value)
     return sign | (below < above || (below == above && !(low & 1)) ? low : high);
 }
 
-static inline void put(enum kolo_wire type, void *at, int64_t i, double value)
+static inline void put(enum kolo_dtype type, void *at, int64_t i, double value)
 {
     switch (type) {
-    case KOLO_WIRE_U8: ((uint8_t *)at)[i] = (uint8_t)(int64_t)value; break;
-    case KOLO_WIRE_I8: ((int8_t *)at)[i] = (int8_t)(int64_t)value; break;
-    case KOLO_WIRE_U16: ((uint16_t *)at)[i] = (uint16_t)(int64_t)value; break;
-    case KOLO_WIRE_I16: ((int16_t *)at)[i] = (int16_t)(int64_t)value; break;
-    case KOLO_WIRE_I32: ((int32_t *)at)[i] = (int32_t)(int64_t)value; break;
-    case KOLO_WIRE_I64: ((int64_t *)at)[i] = (int64_t)value; break;
-    case KOLO_WIRE_F16:
-    case KOLO_WIRE_BF16: ((uint16_t *)at)[i] = half_bits(type, (double)(float)value); break;
-    case KOLO_WIRE_F32: ((float *)at)[i] = (float)value; break;
-    case KOLO_WIRE_F64: ((double *)at)[i] = value; break;
+    case KOLO_U8: ((uint8_t *)at)[i] = (uint8_t)(int64_t)value; break;
+    case KOLO_I8: ((int8_t *)at)[i] = (int8_t)(int64_t)value; break;
+    case KOLO_U16: ((uint16_t *)at)[i] = (uint16_t)(int64_t)value; break;
+    case KOLO_I16: ((int16_t *)at)[i] = (int16_t)(int64_t)value; break;
+    case KOLO_I32: ((int32_t *)at)[i] = (int32_t)(int64_t)value; break;
+    case KOLO_I64: ((int64_t *)at)[i] = (int64_t)value; break;
+    case KOLO_F16:
+    case KOLO_BF16: ((uint16_t *)at)[i] = half_bits(type, (double)(float)value); break;
+    case KOLO_F32: ((float *)at)[i] = (float)value; break;
+    case KOLO_F64: ((double *)at)[i] = value; break;
     default: ((uint8_t *)at)[i] = value != 0;
     }
 }
 
-static inline double get(enum kolo_wire type, const void *at, int64_t i)
+static inline double get(enum kolo_dtype type, const void *at, int64_t i)
 {
     switch (type) {
-    case KOLO_WIRE_U8: return ((const uint8_t *)at)[i];
-    case KOLO_WIRE_I8: return ((const int8_t *)at)[i];
-    case KOLO_WIRE_U16: return ((const uint16_t *)at)[i];
-    case KOLO_WIRE_I16: return ((const int16_t *)at)[i];
-    case KOLO_WIRE_I32: return ((const int32_t *)at)[i];
-    case KOLO_WIRE_I64: return (double)((const int64_t *)at)[i];
-    case KOLO_WIRE_F16:
-    case KOLO_WIRE_BF16: return half_value(type, ((const uint16_t *)at)[i]);
-    case KOLO_WIRE_F32: return ((const float *)at)[i];
-    case KOLO_WIRE_F64: return ((const double *)at)[i];
+    case KOLO_U8: return ((const uint8_t *)at)[i];
+    case KOLO_I8: return ((const int8_t *)at)[i];
+    case KOLO_U16: return ((const uint16_t *)at)[i];
+    case KOLO_I16: return ((const int16_t *)at)[i];
+    case KOLO_I32: return ((const int32_t *)at)[i];
+    case KOLO_I64: return (double)((const int64_t *)at)[i];
+    case KOLO_F16:
+    case KOLO_BF16: return half_value(type, ((const uint16_t *)at)[i]);
+    case KOLO_F32: return ((const float *)at)[i];
+    case KOLO_F64: return ((const double *)at)[i];
     default: return ((const uint8_t *)at)[i] != 0;
     }
 }
 
-static inline size_t width(enum kolo_wire type) { return (size_t)(const int[]){1, 1, 2, 2, 4, 8, 2, 2, 4, 8, 1}[type]; }
-
 /* Small whole numbers, of the rank and the place: sums and products of seven are exact in 8 bits of mantissa, or wrap. */
-static inline double value(int of, int64_t i, int seed, enum kolo_reduce op, enum kolo_wire type)
+static inline double value(int of, int64_t i, int seed, enum kolo_reduce op, enum kolo_dtype type)
 {
     kolo_philox4 r = kolo_philox(77 + (uint64_t)seed, (uint64_t)of, (uint64_t)i);
     int v = op == KOLO_PRODUCT ? (int)(r.v[0] % 3) - 1 + (r.v[1] % 4 == 0) : (int)(r.v[0] % 17) - 8;
-    if (type == KOLO_WIRE_BOOL) return r.v[0] % 3 == 0;
-    return type == KOLO_WIRE_U8 || type == KOLO_WIRE_U16 ? abs(v) : v;
+    if (type == KOLO_BOOL) return r.v[0] % 3 == 0;
+    return type == KOLO_U8 || type == KOLO_U16 ? abs(v) : v;
 }
 
-static inline void fill(void *at, int of, int64_t count, int seed, enum kolo_reduce op, enum kolo_wire type)
+static inline void fill(void *at, int of, int64_t count, int seed, enum kolo_reduce op, enum kolo_dtype type)
 {
     for (int64_t i = 0; i < count; i++) put(type, at, i, value(of, i, seed, op, type));
 }
 
 /* Of ranks in [0, size) whose bit is set. before, after: factors; divisor: of an average. */
-static inline double wanted(uint32_t ranks, int64_t i, int seed, enum kolo_reduce op, enum kolo_wire type)
+static inline double wanted(uint32_t ranks, int64_t i, int seed, enum kolo_reduce op, enum kolo_dtype type)
 {
     double sum = 0;
     int n = 0;
@@ -115,16 +113,16 @@ static inline double wanted(uint32_t ranks, int64_t i, int seed, enum kolo_reduc
         if (!(ranks >> r & 1)) continue;
         double v = value(r, i, seed, op, type);
         if (n++ == 0) sum = v;
-        else if (op == KOLO_MIN || (type == KOLO_WIRE_BOOL && op == KOLO_PRODUCT)) sum = v < sum ? v : sum;
-        else if (op == KOLO_MAX || type == KOLO_WIRE_BOOL) sum = v > sum ? v : sum;
+        else if (op == KOLO_MIN || (type == KOLO_BOOL && op == KOLO_PRODUCT)) sum = v < sum ? v : sum;
+        else if (op == KOLO_MAX || type == KOLO_BOOL) sum = v > sum ? v : sum;
         else sum = op == KOLO_PRODUCT ? sum * v : sum + v;
     }
-    if (op != KOLO_AVERAGE || type == KOLO_WIRE_BOOL) return sum;
-    bool whole = type != KOLO_WIRE_F16 && type != KOLO_WIRE_BF16 && type != KOLO_WIRE_F32 && type != KOLO_WIRE_F64;
+    if (op != KOLO_AVERAGE || type == KOLO_BOOL) return sum;
+    bool whole = type != KOLO_F16 && type != KOLO_BF16 && type != KOLO_F32 && type != KOLO_F64;
     return whole ? trunc(sum / n) : sum / n;
 }
 
-static inline int64_t differ(const void *got, int64_t count, uint32_t ranks, int seed, enum kolo_reduce op, enum kolo_wire type)
+static inline int64_t differ(const void *got, int64_t count, uint32_t ranks, int seed, enum kolo_reduce op, enum kolo_dtype type)
 {
     int64_t bad = 0;
     for (int64_t i = 0; i < count; i++) put(type, list_want, i, wanted(ranks, i, seed, op, type));
@@ -134,7 +132,7 @@ static inline int64_t differ(const void *got, int64_t count, uint32_t ranks, int
 
 static inline uint32_t everybody(void) { return (1u << size) - 1; }
 
-static inline kolo_request request(enum kolo_collective what, void *in, void *out, enum kolo_wire type, int64_t rows, int64_t columns)
+static inline kolo_request request(enum kolo_collective what, void *in, void *out, enum kolo_dtype type, int64_t rows, int64_t columns)
 {
     return (kolo_request){.what = what, .in = in, .out = out, .type = type, .dims = columns ? 2 : 1, .dim = {rows, columns}};
 }
@@ -180,7 +178,7 @@ static inline int64_t differs_between_ranks(const void *data, size_t bytes)
 static inline int64_t still_works(kolo_group *group)
 {
     int64_t one = 1;
-    return kolo_allreduce(group, NULL, &one, 1, KOLO_WIRE_I64, KOLO_SUM) < 0 || one != kolo_group_size(group);
+    return kolo_allreduce(group, NULL, &one, 1, KOLO_I64, KOLO_SUM) < 0 || one != kolo_group_size(group);
 }
 
 #endif

@@ -18,7 +18,7 @@ static int shuffled(int k, int n, int seed) { return (int)(((int64_t)k * (rank %
 
 static int64_t submit_names(int seed, kolo_handle *handle, const enum kolo_reduce op)
 {
-    static const enum kolo_wire types[] = {KOLO_WIRE_F32, KOLO_WIRE_I32, KOLO_WIRE_BF16, KOLO_WIRE_F64, KOLO_WIRE_U8};
+    static const enum kolo_dtype types[] = {KOLO_F32, KOLO_I32, KOLO_BF16, KOLO_F64, KOLO_U8};
     int64_t bad = 0;
     char name[32];
     for (int k = 0; k < NAMES; k++) {
@@ -52,30 +52,30 @@ static void check_named_moves(void)
     kolo_handle h[4];
     for (int round = 0; round < 2; round++) {
         int64_t rows = 1 + rank % 3, at = 0;
-        kolo_request r = named("gathered", request(KOLO_ALLGATHER, list_in, NULL, KOLO_WIRE_I32, rows, 3));
+        kolo_request r = named("gathered", request(KOLO_ALLGATHER, list_in, NULL, KOLO_I32, rows, 3));
         for (int i = 0; i < 9; i++) ((int32_t *)(void *)list_in)[i] = rank;
         bad += run(all, &r, &o) < 0;
         for (int m = 0; m < size; m++)
             for (int i = 0; i < 3 * (1 + m % 3); i++) bad += ((const int32_t *)o.data)[at++] != m;
-        r = named("sent", request(KOLO_BROADCAST, NULL, list_out, KOLO_WIRE_F32, 5, 0));
+        r = named("sent", request(KOLO_BROADCAST, NULL, list_out, KOLO_F32, 5, 0));
         r.root = size - 1;
         for (int i = 0; i < 5; i++) ((float *)(void *)list_out)[i] = (float)(rank + i);
         bad += run(all, &r, NULL) < 0;
         for (int i = 0; i < 5; i++) bad += ((float *)(void *)list_out)[i] != (float)(size - 1 + i);
-        r = named("exchanged", request(KOLO_ALLTOALL, list_in, NULL, KOLO_WIRE_I32, size, 0));
+        r = named("exchanged", request(KOLO_ALLTOALL, list_in, NULL, KOLO_I32, size, 0));
         for (int i = 0; i < size; i++) ((int32_t *)(void *)list_in)[i] = rank * 100 + i;
         bad += run(all, &r, &o) < 0;
         for (int m = 0; m < size; m++) bad += ((const int32_t *)o.data)[m] != m * 100 + rank || o.splits[m] != 1;
-        r = named("cut", request(KOLO_REDUCE_SCATTER, list_in, NULL, KOLO_WIRE_F32, 2 * size + 1, 0));
+        r = named("cut", request(KOLO_REDUCE_SCATTER, list_in, NULL, KOLO_F32, 2 * size + 1, 0));
         for (int i = 0; i < 2 * size + 1; i++) ((float *)(void *)list_in)[i] = (float)(i + rank);
         bad += run(all, &r, &o) < 0;
         int64_t from = lib_cut(2 * size + 1, size, rank);
         for (int64_t i = 0; i < o.dim[0]; i++) bad += ((const float *)o.data)[i] != (float)((from + i) * size + size * (size - 1) / 2);
-        r = named("gathered at 0", request(KOLO_GATHER, list_in, NULL, KOLO_WIRE_I32, 1, 0));
+        r = named("gathered at 0", request(KOLO_GATHER, list_in, NULL, KOLO_I32, 1, 0));
         ((int32_t *)(void *)list_in)[0] = rank;
         bad += run(all, &r, &o) < 0;
         for (int m = 0; rank == 0 && m < size; m++) bad += ((const int32_t *)o.data)[m] != m;
-        r = named("dealt", request(KOLO_SCATTER, list_in, NULL, KOLO_WIRE_I32, rank == 0 ? size : 0, 0));
+        r = named("dealt", request(KOLO_SCATTER, list_in, NULL, KOLO_I32, rank == 0 ? size : 0, 0));
         for (int i = 0; i < size; i++) ((int32_t *)(void *)list_in)[i] = i * 7;
         bad += run(all, &r, &o) < 0 || o.dim[0] != 1 || ((const int32_t *)o.data)[0] != rank * 7;
         r = named("met", (kolo_request){.what = KOLO_BARRIER});
@@ -87,7 +87,7 @@ static void check_named_moves(void)
             int i = rank % 2 ? 3 - k : k;
             char name[16];
             snprintf(name, sizeof name, "part.%d", i);
-            kolo_request r = named(name, request(KOLO_ALLGATHER, name_vector[i], NULL, i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, (rank + i) % 3, 1));
+            kolo_request r = named(name, request(KOLO_ALLGATHER, name_vector[i], NULL, i % 2 ? KOLO_I64 : KOLO_U8, (rank + i) % 3, 1));
             fill(name_vector[i], rank, 3, i, KOLO_SUM, r.type);
             bad += kolo_submit(all, &r, &h[i]) < 0;
             if (k < 3) continue;
@@ -95,7 +95,7 @@ static void check_named_moves(void)
                 bad += kolo_wait(world, h[i]) < 0 || kolo_result(world, h[i], &o) < 0;
                 for (int m = 0, at = 0; m < size; m++)
                     for (int j = 0; j < (m + i) % 3; j++)
-                        bad += get(i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8, o.data, at++) != value(m, j, i, KOLO_SUM, i % 2 ? KOLO_WIRE_I64 : KOLO_WIRE_U8);
+                        bad += get(i % 2 ? KOLO_I64 : KOLO_U8, o.data, at++) != value(m, j, i, KOLO_SUM, i % 2 ? KOLO_I64 : KOLO_U8);
                 kolo_release(world, h[i]);
             }
         }
@@ -108,7 +108,7 @@ static int64_t try_grouped(enum kolo_reduce op, bool in_place, double scale, int
 {
     enum { N = 5 };
     static const char *const names[N] = {"g.0", "g.1", "g.2", "g.3", "g.4"};
-    static const enum kolo_wire types[N] = {KOLO_WIRE_F32, KOLO_WIRE_F32, KOLO_WIRE_I32, KOLO_WIRE_F32, KOLO_WIRE_BF16};
+    static const enum kolo_dtype types[N] = {KOLO_F32, KOLO_F32, KOLO_I32, KOLO_F32, KOLO_BF16};
     kolo_request r[N];
     kolo_handle h[N];
     int64_t bad = 0;
@@ -135,7 +135,7 @@ static int64_t try_grouped_of(uint32_t there, int seed)
 {
     enum { N = 4 };
     static const char *const names[N] = {"w.0", "w.1", "w.2", "w.3"};
-    static const enum kolo_wire types[N] = {KOLO_WIRE_F32, KOLO_WIRE_I32, KOLO_WIRE_F32, KOLO_WIRE_BF16};
+    static const enum kolo_dtype types[N] = {KOLO_F32, KOLO_I32, KOLO_F32, KOLO_BF16};
     kolo_request r[N];
     kolo_handle h[N];
     int64_t bad = 0;
@@ -158,7 +158,7 @@ static int64_t try_grouped_parts(enum kolo_collective what, enum kolo_reduce op,
     int64_t bad = 0;
     const bool gathers = what == KOLO_ALLGATHER;
     for (int i = 0; i < N; i++) {
-        enum kolo_wire type = i % 2 ? KOLO_WIRE_I32 : KOLO_WIRE_F32;
+        enum kolo_dtype type = i % 2 ? KOLO_I32 : KOLO_F32;
         int64_t rows = gathers ? (rank + i) % 3 : 4 * size + size / 2 + i;
         fill(name_vector[i], rank, rows * 3, seed + i, op, type);
         r[i] = named(names[i], request(what, name_vector[i], NULL, type, rows, 3));
@@ -196,8 +196,8 @@ static int64_t try_grouped_alone(enum kolo_reduce op, const char *compression)
     int64_t bad = 0;
     for (int i = 0; i < N; i++) {
         int64_t count = 5 + 25 * i;
-        for (int64_t k = 0; k < count; k++) in[i][k] = i == 3 && rank == 0 ? 0 : (float)value(rank, k, 90 + i, KOLO_SUM, KOLO_WIRE_F32) / 7 * (float)(1 << i);
-        r[i] = request(KOLO_ALLREDUCE, in[i], one[i], KOLO_WIRE_F32, count, 0);
+        for (int64_t k = 0; k < count; k++) in[i][k] = i == 3 && rank == 0 ? 0 : (float)value(rank, k, 90 + i, KOLO_SUM, KOLO_F32) / 7 * (float)(1 << i);
+        r[i] = request(KOLO_ALLREDUCE, in[i], one[i], KOLO_F32, count, 0);
         r[i].reduce = op;
         r[i].compression = compression;
         bad += run(all, &r[i], NULL) < 0;
@@ -219,7 +219,7 @@ static int64_t try_grouped_broadcasts(int roots, int seed)
     kolo_handle h[N];
     int64_t bad = 0;
     for (int i = 0; i < N; i++) {
-        const enum kolo_wire type = (enum kolo_wire)((seed + i) % KOLO_WIRE_COUNT);
+        const enum kolo_dtype type = (enum kolo_dtype)((seed + i) % KOLO_DTYPES);
         const int64_t count = i == 5 ? 0 : i == 6 ? 1 : 40 + 50 * i;
         char *data = name_vector[i], *other = name_vector[N + i];
         r[i] = named(names[i], request(KOLO_BROADCAST, i % 3 ? NULL : data, i % 3 ? data : other, type, count, 0));
@@ -236,7 +236,7 @@ static int64_t try_grouped_broadcasts(int roots, int seed)
         if (kolo_wait(world, h[i]) < 0) return 1001;
         if (i == 7) bad += kolo_result(world, h[i], &o) < 0 || o.dim[0] != count, got = o.data;
         fill(list_want, r[i].root, count, seed + i, KOLO_SUM, r[i].type);
-        bad += memcmp(got, list_want, (size_t)count * width(r[i].type)) != 0;
+        bad += memcmp(got, list_want, (size_t)count * kolo_dtype_size(r[i].type)) != 0;
         if (i == 7) kolo_release(world, h[i]);
     }
     return bad;
@@ -262,9 +262,9 @@ static void check_grouped(void)
            "and so have sums, also in 16 bits and in 8");
     float v[2][8];
     kolo_handle h[3] = {0, 0, 0}, lone = 0;
-    kolo_request r[3] = {named("a", request(KOLO_ALLREDUCE, NULL, v[0], KOLO_WIRE_F32, 8, 0)),
-                         named("b", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_WIRE_F32, 8, 0)),
-                         named("a", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_WIRE_F32, 8, 0))};
+    kolo_request r[3] = {named("a", request(KOLO_ALLREDUCE, NULL, v[0], KOLO_F32, 8, 0)),
+                         named("b", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_F32, 8, 0)),
+                         named("a", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_F32, 8, 0))};
     bad = refused(kolo_submit_grouped(all, r, 3, h), "a", "");
     for (int i = 0; i < 8; i++) v[1][i] = 1;
     bad += kolo_submit(all, &r[1], &lone) < 0 || kolo_wait(world, lone) < 0 || v[1][3] != (float)size; /* "b" was not taken */
@@ -290,7 +290,7 @@ static void check_named_mismatches(void)
     int64_t bad = 0;
     for (int k = 0; k < 6; k++) {
         kolo_handle h = 0, second = 0;
-        a = named("x", request(kinds[k], v, NULL, KOLO_WIRE_F32, 2 * size, 3));
+        a = named("x", request(kinds[k], v, NULL, KOLO_F32, 2 * size, 3));
         const bool last = rank == size - 1; /* it holds back, so the name is under way on the others */
         if (!last) bad += kolo_submit(all, &a, &h) < 0 || refused(kolo_submit(all, &a, &second), "x", "");
         MPI_Barrier(MPI_COMM_WORLD);
@@ -299,29 +299,29 @@ static void check_named_mismatches(void)
         kolo_release(world, h);
     }
     report(bad + still_works(all), "a name that is under way is refused where it is asked for again, by whatever collective; the first is not disturbed");
-    a = b = named("x", request(KOLO_ALLREDUCE, NULL, v, KOLO_WIRE_F32, 17, 3));
+    a = b = named("x", request(KOLO_ALLREDUCE, NULL, v, KOLO_F32, 17, 3));
     if (size == 1) return;
     b.dim[1] = 4;
     report(named_mismatch(a, b, "17 x 3", "17 x 4"), "another dimension under one name: an error on every rank, again and again");
     b = a;
-    b.type = KOLO_WIRE_I32;
+    b.type = KOLO_I32;
     report(named_mismatch(a, b, "f32", "i32"), "another type");
     b = a;
     b.reduce = KOLO_MIN;
     report(named_mismatch(a, b, "sum", "min"), "another reduction");
-    b = named("x", request(KOLO_BROADCAST, NULL, v, KOLO_WIRE_F32, 17, 3));
+    b = named("x", request(KOLO_BROADCAST, NULL, v, KOLO_F32, 17, 3));
     report(named_mismatch(a, b, "allreduce", "broadcast"), "another collective");
     a = b;
     a.root = 1;
     report(named_mismatch(a, b, "root 0", "root 1"), "another root");
-    a = named("x", request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 2, 2));
-    b = named("x", request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 2, 3));
+    a = named("x", request(KOLO_ALLGATHER, v, NULL, KOLO_F32, 2, 2));
+    b = named("x", request(KOLO_ALLGATHER, v, NULL, KOLO_F32, 2, 3));
     report(named_mismatch(a, b, "2 x 2", "2 x 3"), "allgather of another trailing dimension");
-    a = named("x", request(KOLO_BROADCAST, NULL, v, KOLO_WIRE_F32, 2, 0));
+    a = named("x", request(KOLO_BROADCAST, NULL, v, KOLO_F32, 2, 0));
     b = a;
     b.root = size + 3;
     report(named_mismatch(a, b, "no member", "root"), "a root that is no member, on some ranks");
-    a = named("x", request(KOLO_ALLREDUCE, NULL, v, KOLO_WIRE_F32, 17, 3));
+    a = named("x", request(KOLO_ALLREDUCE, NULL, v, KOLO_F32, 17, 3));
     for (int i = 0; i < 51; i++) v[i] = 1;
     report(run(all, &a, NULL) < 0 || v[50] != (float)size, "and the name can be used afterwards");
 }
@@ -339,18 +339,18 @@ static int64_t try_join(int first, enum kolo_reduce op, bool warm)
     for (int round = warm ? 0 : 1; round < 2; round++) {
         bool away = round == 1 && rank == first;
         for (int i = 0; i < N && !away; i++) {
-            kolo_request r = named(names[i], request(KOLO_ALLREDUCE, NULL, name_vector[i], KOLO_WIRE_F32, 50 + i, 0));
+            kolo_request r = named(names[i], request(KOLO_ALLREDUCE, NULL, name_vector[i], KOLO_F32, 50 + i, 0));
             r.reduce = op;
-            fill(name_vector[i], rank, 50 + i, 10 * first + i, op, KOLO_WIRE_F32);
+            fill(name_vector[i], rank, 50 + i, 10 * first + i, op, KOLO_F32);
             bad += kolo_submit(all, &r, &h[i]) < 0;
         }
         uint32_t there = everybody() & ~(round == 1 ? 1u << first : 0);
-        for (int i = 0; i < N && !away; i++) bad += kolo_wait(world, h[i]) < 0 || differ(name_vector[i], 50 + i, there, 10 * first + i, op, KOLO_WIRE_F32);
+        for (int i = 0; i < N && !away; i++) bad += kolo_wait(world, h[i]) < 0 || differ(name_vector[i], 50 + i, there, 10 * first + i, op, KOLO_F32);
     }
     (void)rounds;
     bad += kolo_join(all, &last) < 0;
     int64_t highest = last, lowest = -last;
-    bad += kolo_allreduce(all, NULL, &highest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &lowest, 1, KOLO_WIRE_I64, KOLO_MAX) < 0;
+    bad += kolo_allreduce(all, NULL, &highest, 1, KOLO_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &lowest, 1, KOLO_I64, KOLO_MAX) < 0;
     return bad + (highest != -lowest || last < 0 || last >= size || last == first);
 }
 
@@ -361,7 +361,7 @@ static int64_t differs_among(bool away, const float *v, int64_t count)
     uint64_t hash = 0xcbf29ce484222325ull;
     for (size_t i = 0; i < (size_t)count * sizeof *v; i++) hash = (hash ^ ((const unsigned char *)v)[i]) * 0x100000001b3ull;
     if (!away) most = (int64_t)(hash >> 2), least = -most;
-    int64_t bad = kolo_allreduce(all, NULL, &most, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &least, 1, KOLO_WIRE_I64, KOLO_MAX) < 0;
+    int64_t bad = kolo_allreduce(all, NULL, &most, 1, KOLO_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &least, 1, KOLO_I64, KOLO_MAX) < 0;
     return bad + (most != -least);
 }
 
@@ -378,16 +378,16 @@ static int64_t try_join_special(int first)
         const bool away = round == 1 && rank == first;
         const uint32_t there = everybody() & ~(round == 1 ? 1u << first : 0);
         for (int k = 0; k < KINDS && !away; k++) {
-            kolo_request r = request(KOLO_ALLREDUCE, NULL, v[k], KOLO_WIRE_F32, k == 6 ? 20 : COUNT, k == 6 ? 30 : 0);
+            kolo_request r = request(KOLO_ALLREDUCE, NULL, v[k], KOLO_F32, k == 6 ? 20 : COUNT, k == 6 ? 30 : 0);
             for (int i = 0; i < COUNT && k == 0; i++) v[k][i] = i % size == rank ? 3 : 0; /* orthogonal: Adasum is the sum */
-            if (k) fill(v[k], rank, COUNT, 40 + k, KOLO_SUM, KOLO_WIRE_F32);
+            if (k) fill(v[k], rank, COUNT, 40 + k, KOLO_SUM, KOLO_F32);
             snprintf(name[k], sizeof name[k], "special.%d", k);
             r.name = name[k];
             r.compression = words[k];
             r.reduce = k == 0 ? KOLO_ADASUM : KOLO_SUM;
             bad += run(all, &r, NULL) < 0;
             for (int i = 0; i < COUNT && k == 0; i++) bad += v[k][i] != (float)(there >> i % size & 1 ? 3 : 0);
-            if (k == 1 || k == 2 || k == 4) bad += differ(v[k], COUNT, there, 40 + k, KOLO_SUM, KOLO_WIRE_F32);
+            if (k == 1 || k == 2 || k == 4) bad += differ(v[k], COUNT, there, 40 + k, KOLO_SUM, KOLO_F32);
         }
         if (!away) bad += try_grouped_of(there, 50 + first);
     }
@@ -417,7 +417,7 @@ static void check_join(void)
     static const int64_t index[64];
     bad = 0;
     for (int k = 0; rank != 0 && k < 8; k++) {
-        kolo_request late = named("late", request(others[k], list_in, NULL, KOLO_WIRE_F32, 2 * size, 3));
+        kolo_request late = named("late", request(others[k], list_in, NULL, KOLO_F32, 2 * size, 3));
         late.index = index;
         late.rows = 2;
         bad += refused(run(all, &late, NULL), "joined", "late");

@@ -10,10 +10,10 @@ static int64_t use_rooted(kolo_group *g)
     int64_t bad = 0;
     for (int root = 0; root < n; root++) {
         int32_t word = rank * 10, part[2], words[64];
-        bad += kolo_gather(g, &word, words, 1, NULL, KOLO_WIRE_I32, root) < 0;
+        bad += kolo_gather(g, &word, words, 1, NULL, KOLO_I32, root) < 0;
         for (int m = 0; me == root && m < n; m++) bad += words[m] != g->rank_of[m] * 10;
         for (int i = 0; i < 2 * n; i++) words[i] = rank * 100 + i;
-        bad += kolo_scatter(g, words, part, 2, NULL, KOLO_WIRE_I32, root) < 0;
+        bad += kolo_scatter(g, words, part, 2, NULL, KOLO_I32, root) < 0;
         bad += part[0] != g->rank_of[root] * 100 + 2 * me || part[1] != part[0] + 1;
         void *object = NULL;
         size_t bytes = 0;
@@ -22,7 +22,7 @@ static int64_t use_rooted(kolo_group *g)
         kolo_release_object(&object);
     }
     int32_t word = 0; /* a rank of the world, but no member */
-    return bad + refused(kolo_broadcast(g, &word, 1, KOLO_WIRE_I32, n), "no member", "");
+    return bad + refused(kolo_broadcast(g, &word, 1, KOLO_I32, n), "no member", "");
 }
 
 /* Adasum, compressed, sparse, grouped. */
@@ -32,13 +32,13 @@ static int64_t use_special(kolo_group *g)
     int64_t bad = 0, index[2] = {me, n}, sum = 0;
     float v[2][64], pair[4] = {(float)(rank + 1), 1, 2, (float)rank};
     for (int i = 0; i < 64; i++) v[0][i] = i % n == me ? 3 : 0; /* orthogonal: the sum */
-    bad += kolo_allreduce(g, NULL, v[0], 64, KOLO_WIRE_F32, KOLO_ADASUM) < 0;
+    bad += kolo_allreduce(g, NULL, v[0], 64, KOLO_F32, KOLO_ADASUM) < 0;
     for (int i = 0; i < 64; i++) bad += v[0][i] != 3;
-    kolo_request r = request(KOLO_ALLREDUCE, list_in, list_out, KOLO_WIRE_F32, 500, 0);
+    kolo_request r = request(KOLO_ALLREDUCE, list_in, list_out, KOLO_F32, 500, 0);
     r.compression = "bf16";
-    fill(list_in, rank, 500, 7, KOLO_SUM, KOLO_WIRE_F32);
-    bad += run(g, &r, NULL) < 0 || differ(list_out, 500, bits_of(g), 7, KOLO_SUM, KOLO_WIRE_F32);
-    r = request(KOLO_SPARSE_ALLREDUCE, pair, NULL, KOLO_WIRE_F32, 2, 2);
+    fill(list_in, rank, 500, 7, KOLO_SUM, KOLO_F32);
+    bad += run(g, &r, NULL) < 0 || differ(list_out, 500, bits_of(g), 7, KOLO_SUM, KOLO_F32);
+    r = request(KOLO_SPARSE_ALLREDUCE, pair, NULL, KOLO_F32, 2, 2);
     r.index = index;
     r.rows = n + 40;
     kolo_output o = {0};
@@ -54,12 +54,12 @@ static int64_t use_special(kolo_group *g)
     kolo_release(world, h[0]);
     kolo_request two[2];
     for (int k = 0; k < 2; k++) {
-        fill(v[k], rank, 20 + k, k, KOLO_SUM, KOLO_WIRE_F32);
-        two[k] = request(KOLO_ALLREDUCE, NULL, v[k], KOLO_WIRE_F32, 20 + k, 0);
+        fill(v[k], rank, 20 + k, k, KOLO_SUM, KOLO_F32);
+        two[k] = request(KOLO_ALLREDUCE, NULL, v[k], KOLO_F32, 20 + k, 0);
         two[k].name = k ? "second" : "first";
     }
     bad += kolo_submit_grouped(g, two, 2, h) < 0;
-    for (int k = 0; k < 2; k++) bad += kolo_wait(world, h[k]) < 0 || differ(v[k], 20 + k, bits_of(g), k, KOLO_SUM, KOLO_WIRE_F32);
+    for (int k = 0; k < 2; k++) bad += kolo_wait(world, h[k]) < 0 || differ(v[k], 20 + k, bits_of(g), k, KOLO_SUM, KOLO_F32);
     return bad;
 }
 
@@ -71,14 +71,14 @@ static int64_t use(kolo_group *g, int seed)
     int me = kolo_group_rank(g), n = kolo_group_size(g);
     for (int op = 0; op < 5; op++) {
         enum kolo_reduce reduce = (enum kolo_reduce)op;
-        fill(list_in, rank, 333, seed + op, reduce, KOLO_WIRE_F32);
-        bad += kolo_allreduce(g, list_in, list_out, 333, KOLO_WIRE_F32, reduce) < 0 || differ(list_out, 333, bits_of(g), seed + op, reduce, KOLO_WIRE_F32);
+        fill(list_in, rank, 333, seed + op, reduce, KOLO_F32);
+        bad += kolo_allreduce(g, list_in, list_out, 333, KOLO_F32, reduce) < 0 || differ(list_out, 333, bits_of(g), seed + op, reduce, KOLO_F32);
     }
     for (int root = 0; root < n; root++) {
         int32_t word = rank * 10;
-        bad += kolo_broadcast(g, &word, 1, KOLO_WIRE_I32, root) < 0 || word != g->rank_of[root] * 10;
+        bad += kolo_broadcast(g, &word, 1, KOLO_I32, root) < 0 || word != g->rank_of[root] * 10;
     }
-    kolo_request r = request(KOLO_ALLGATHER, list_in, NULL, KOLO_WIRE_I32, rows[rank % 3], 0);
+    kolo_request r = request(KOLO_ALLGATHER, list_in, NULL, KOLO_I32, rows[rank % 3], 0);
     kolo_output o = {0};
     kolo_handle h = 0;
     for (int i = 0; i < 2; i++) ((int32_t *)(void *)list_in)[i] = rank;
@@ -88,11 +88,11 @@ static int64_t use(kolo_group *g, int seed)
     kolo_release(world, h);
     int64_t ones[32], sent[32], got[32];
     for (int m = 0; m < n; m++) ones[m] = 1, sent[m] = me * 100 + m;
-    bad += kolo_alltoall(g, sent, ones, got, ones, KOLO_WIRE_I64) < 0;
+    bad += kolo_alltoall(g, sent, ones, got, ones, KOLO_I64) < 0;
     for (int m = 0; m < n; m++) bad += got[m] != m * 100 + me;
     double part[2], whole[32];
     for (int m = 0; m < n; m++) whole[m] = m + rank;
-    bad += kolo_reduce_scatter(g, whole, part, n, KOLO_WIRE_F64, KOLO_MAX) < 0 || part[0] != me + g->rank_of[n - 1];
+    bad += kolo_reduce_scatter(g, whole, part, n, KOLO_F64, KOLO_MAX) < 0 || part[0] != me + g->rank_of[n - 1];
     return bad + use_rooted(g) + use_special(g) + (kolo_barrier(g) < 0);
 }
 
@@ -178,25 +178,25 @@ static void check_adasum(void)
     int64_t bad = 0;
     float v[64];
     for (int i = 0; i < 64; i++) v[i] = i % size == rank ? 3 : 0; /* orthogonal: the sum */
-    bad += kolo_allreduce(all, NULL, v, 64, KOLO_WIRE_F32, KOLO_ADASUM) < 0;
+    bad += kolo_allreduce(all, NULL, v, 64, KOLO_F32, KOLO_ADASUM) < 0;
     for (int i = 0; i < 64; i++) bad += v[i] != 3;
     report(bad, "Adasum of orthogonal vectors is their sum");
     bad = 0;
     double w[40];
     for (int i = 0; i < 40; i++) w[i] = i - 17; /* equal: the average */
-    bad += kolo_allreduce(all, NULL, w, 40, KOLO_WIRE_F64, KOLO_ADASUM) < 0;
+    bad += kolo_allreduce(all, NULL, w, 40, KOLO_F64, KOLO_ADASUM) < 0;
     for (int i = 0; i < 40; i++) bad += w[i] != i - 17;
     report(bad, "of equal ones their average");
     int32_t whole = 1;
-    report(refused(kolo_allreduce(all, NULL, &whole, 1, KOLO_WIRE_I32, KOLO_ADASUM), "adasum is of floats", ""), "of integers refused");
+    report(refused(kolo_allreduce(all, NULL, &whole, 1, KOLO_I32, KOLO_ADASUM), "adasum is of floats", ""), "of integers refused");
 }
 
-static int64_t try_sparse(enum kolo_wire type, int64_t rows, int64_t each, int step, enum kolo_reduce op)
+static int64_t try_sparse(enum kolo_dtype type, int64_t rows, int64_t each, int step, enum kolo_reduce op)
 {
     int64_t index[200], bad = 0, k = 0;
     for (int64_t i = 0; i < each; i++, k++) {
         index[k] = (i * step + rank) % rows; /* out of order, and rows of several ranks */
-        fill(list_in + (size_t)k * 4 * width(type), rank, 4, (int)i, KOLO_SUM, type);
+        fill(list_in + (size_t)k * 4 * kolo_dtype_size(type), rank, 4, (int)i, KOLO_SUM, type);
     }
     kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, type, k, 4);
     kolo_output o = {0};
@@ -228,7 +228,7 @@ static int64_t try_sparse(enum kolo_wire type, int64_t rows, int64_t each, int s
 }
 
 /* Row numbers as wide as hashes: nothing may be as long as the matrix. */
-static int64_t try_hashed(enum kolo_wire type, int64_t rows)
+static int64_t try_hashed(enum kolo_dtype type, int64_t rows)
 {
     int64_t index[3] = {rows - 1 - rank, 5, rows / 2}, bad = 0;
     kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, type, 3, 4);
@@ -260,7 +260,7 @@ static int64_t try_hashed(enum kolo_wire type, int64_t rows)
 
 static int64_t try_wide_rows(int64_t columns)
 {
-    kolo_request r = request(KOLO_SPARSE_ALLREDUCE, NULL, NULL, KOLO_WIRE_F32, 0, columns);
+    kolo_request r = request(KOLO_SPARSE_ALLREDUCE, NULL, NULL, KOLO_F32, 0, columns);
     kolo_output o = {0};
     kolo_handle h;
     r.rows = 1ll << 40;
@@ -273,20 +273,20 @@ static int64_t try_wide_rows(int64_t columns)
 
 static void check_sparse(void)
 {
-    report(try_sparse(KOLO_WIRE_F32, 1000, 20, 7, KOLO_SUM) + try_sparse(KOLO_WIRE_F64, 1000, 20, 7, KOLO_AVERAGE) +
-               try_sparse(KOLO_WIRE_BF16, 500, 9, 3, KOLO_SUM),
+    report(try_sparse(KOLO_F32, 1000, 20, 7, KOLO_SUM) + try_sparse(KOLO_F64, 1000, 20, 7, KOLO_AVERAGE) +
+               try_sparse(KOLO_BF16, 500, 9, 3, KOLO_SUM),
            "a sparse sum is the dense one; row numbers ascend");
-    report(try_sparse(KOLO_WIRE_F32, 12, 20, 5, KOLO_SUM), "rows named twice add up; more pairs than rows are summed as all rows");
-    report(try_sparse(KOLO_WIRE_F64, 12, 20, 5, KOLO_AVERAGE) + try_sparse(KOLO_WIRE_BF16, 12, 20, 5, KOLO_AVERAGE) +
-               try_sparse(KOLO_WIRE_F16, 5, 30, 1, KOLO_SUM) + try_sparse(KOLO_WIRE_I32, 7, 25, 2, KOLO_SUM),
+    report(try_sparse(KOLO_F32, 12, 20, 5, KOLO_SUM), "rows named twice add up; more pairs than rows are summed as all rows");
+    report(try_sparse(KOLO_F64, 12, 20, 5, KOLO_AVERAGE) + try_sparse(KOLO_BF16, 12, 20, 5, KOLO_AVERAGE) +
+               try_sparse(KOLO_F16, 5, 30, 1, KOLO_SUM) + try_sparse(KOLO_I32, 7, 25, 2, KOLO_SUM),
            "so of every width");
-    report(try_sparse(KOLO_WIRE_F32, 40, 20, 2, KOLO_SUM), "pairs that fill the matrix together are given as all rows");
-    report(try_sparse(KOLO_WIRE_F32, 100, 0, 1, KOLO_SUM), "nobody has a row");
-    report(try_hashed(KOLO_WIRE_F32, 1ll << 60) + try_hashed(KOLO_WIRE_U8, INT64_MAX) + try_hashed(KOLO_WIRE_BF16, INT64_MAX),
+    report(try_sparse(KOLO_F32, 40, 20, 2, KOLO_SUM), "pairs that fill the matrix together are given as all rows");
+    report(try_sparse(KOLO_F32, 100, 0, 1, KOLO_SUM), "nobody has a row");
+    report(try_hashed(KOLO_F32, 1ll << 60) + try_hashed(KOLO_U8, INT64_MAX) + try_hashed(KOLO_BF16, INT64_MAX),
            "rows as many as hashes are given as pairs, and refused where all of them are asked for");
     report(try_wide_rows(1ll << 50), "nobody has a row, of as many columns as fit into no memory");
     int64_t index = 7;
-    kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, KOLO_WIRE_F32, 1, 4);
+    kolo_request r = request(KOLO_SPARSE_ALLREDUCE, list_in, NULL, KOLO_F32, 1, 4);
     r.index = &index;
     r.rows = 7;
     report(refused(run(all, &r, NULL), "row number 7 of a matrix of 7 rows", "") + still_works(all), "a row number out of range");
@@ -297,13 +297,13 @@ static void check_compressed(void)
     int64_t bad = 0;
     static const char *const kinds[] = {"none", "bf16", "fp16"};
     for (int k = 0; k < 3; k++) {
-        kolo_request r = request(KOLO_ALLREDUCE, list_in, list_out, KOLO_WIRE_F32, 3000, 0);
+        kolo_request r = request(KOLO_ALLREDUCE, list_in, list_out, KOLO_F32, 3000, 0);
         r.compression = kinds[k];
-        fill(list_in, rank, 3000, k, KOLO_SUM, KOLO_WIRE_F32); /* small whole numbers: exact in 16 bits */
-        bad += run(all, &r, NULL) < 0 || differ(list_out, 3000, everybody(), k, KOLO_SUM, KOLO_WIRE_F32);
+        fill(list_in, rank, 3000, k, KOLO_SUM, KOLO_F32); /* small whole numbers: exact in 16 bits */
+        bad += run(all, &r, NULL) < 0 || differ(list_out, 3000, everybody(), k, KOLO_SUM, KOLO_F32);
     }
     report(bad, "compressed sums of numbers that 16 bits hold are exact");
-    kolo_request r = request(KOLO_ALLREDUCE, list_in, list_out, KOLO_WIRE_F32, 3000, 0), other = r;
+    kolo_request r = request(KOLO_ALLREDUCE, list_in, list_out, KOLO_F32, 3000, 0), other = r;
     r.compression = "gzip";
     bad = refused(run(all, &r, NULL), "gzip", "");
     r.compression = "topk:0.1";
@@ -322,8 +322,8 @@ static void check_shared(void)
         report(bad, "shared memory");
         return;
     }
-    fill(memory, rank, 70000, 3, KOLO_SUM, KOLO_WIRE_F32);
-    bad += kolo_allreduce(all, NULL, memory, 70000, KOLO_WIRE_F32, KOLO_SUM) < 0 || differ(memory, 70000, everybody(), 3, KOLO_SUM, KOLO_WIRE_F32);
+    fill(memory, rank, 70000, 3, KOLO_SUM, KOLO_F32);
+    bad += kolo_allreduce(all, NULL, memory, 70000, KOLO_F32, KOLO_SUM) < 0 || differ(memory, 70000, everybody(), 3, KOLO_SUM, KOLO_F32);
     bad += kolo_world_alloc(world, (size_t)1 << 40, &more) != KOLO_ECONFIG;
     kolo_world_free(world, memory);
     report(bad, "vectors in the node's shared memory; more than there is of it");

@@ -29,7 +29,7 @@ static int64_t mix_part(const mixed *m, int member) { return (m->group->rank_of[
 static int64_t mix_sent(const mixed *m, int from, int to) { return (from * 3 + to * 5 + m->seed) % 4; }
 static int64_t mix_index(const mixed *m, int member, int k) { return (k * 7 + member * 3 + m->seed) % MIX_ROWS; }
 
-static void draw_moves(mixed *m, enum kolo_wire type)
+static void draw_moves(mixed *m, enum kolo_dtype type)
 {
     const int me = m->group->rank, n = m->group->size;
     int64_t total = 0;
@@ -73,11 +73,11 @@ static int mix_bundle(int round, int block, enum kolo_collective *what, bool *in
 static void draw_special(mixed *m, uint32_t die)
 {
     static const char *const words[] = {"bf16", "fp16", "topk:1"};
-    const enum kolo_wire type = m->r.type;
-    const bool whole = type != KOLO_WIRE_F16 && type != KOLO_WIRE_BF16 && type != KOLO_WIRE_F32 && type != KOLO_WIRE_F64;
+    const enum kolo_dtype type = m->r.type;
+    const bool whole = type != KOLO_F16 && type != KOLO_BF16 && type != KOLO_F32 && type != KOLO_F64;
     if (m->r.what != KOLO_ALLREDUCE || whole) return;
     if (die % 3 == 0) m->r.reduce = KOLO_ADASUM;
-    else if (type == KOLO_WIRE_F32 && die % 3 == 1) m->r.reduce = KOLO_SUM, m->r.compression = words[die / 3 % 3];
+    else if (type == KOLO_F32 && die % 3 == 1) m->r.reduce = KOLO_SUM, m->r.compression = words[die / 3 % 3];
 }
 
 static void fill_vector(const mixed *m, char *at)
@@ -99,11 +99,11 @@ static void draw(mixed *m, kolo_group *second, int round, int i)
     m->bundle = bundle > 1 && place_in == 0 ? bundle : place_in < bundle ? bundle == 1 : 1;
     const bool goes_along = bundle > 1 && place_in < bundle;
     if (goes_along) what = grouped;
-    enum kolo_wire type = what == KOLO_SPARSE_ALLREDUCE ? KOLO_WIRE_F32 : (enum kolo_wire)(d.v[0] % KOLO_WIRE_COUNT);
+    enum kolo_dtype type = what == KOLO_SPARSE_ALLREDUCE ? KOLO_F32 : (enum kolo_dtype)(d.v[0] % KOLO_DTYPES);
     bool vector = what == KOLO_ALLREDUCE || what == KOLO_BROADCAST || what == KOLO_REDUCE_SCATTER;
     int64_t count = d.v[1] % 8 == 0 ? d.v[2] % 700 : d.v[2] % 40;
     if (e.v[3] % 50 == 0) count = 65536 + d.v[2] % 4000; /* 1 % of all, as half of them are vectors */
-    if (what == KOLO_ALLREDUCE && e.v[1] / 8 % 3 == 0) type = KOLO_WIRE_F32;
+    if (what == KOLO_ALLREDUCE && e.v[1] / 8 % 3 == 0) type = KOLO_F32;
     m->group = second && (goes_along ? in_second : e.v[0] % 4 == 0) ? second : all;
     m->member = m->group->rank >= 0;
     m->seed = (round * MIX + i) % 5000;
@@ -128,8 +128,8 @@ static int64_t not_from(const char **at, int of, int64_t first, int64_t count, c
     int64_t bad = 0;
     for (int64_t k = 0; k < count; k++) {
         put(m->r.type, list_want, 0, value(of, first + k, m->seed, KOLO_SUM, m->r.type));
-        bad += memcmp(*at, list_want, width(m->r.type)) != 0;
-        *at += width(m->r.type);
+        bad += memcmp(*at, list_want, kolo_dtype_size(m->r.type)) != 0;
+        *at += kolo_dtype_size(m->r.type);
     }
     return bad;
 }
@@ -141,7 +141,7 @@ static int64_t check_sparse_mix(const mixed *m, const kolo_output *o)
     for (int k = 0; k < m->group->size; k++)
         for (int row = 0; row < 3; row++)
             for (int c = 0; c < MIX_COLUMNS; c++)
-                dense[mix_index(m, k, row)][c] += value(m->group->rank_of[k], row * MIX_COLUMNS + c, m->seed, KOLO_SUM, KOLO_WIRE_F32);
+                dense[mix_index(m, k, row)][c] += value(m->group->rank_of[k], row * MIX_COLUMNS + c, m->seed, KOLO_SUM, KOLO_F32);
     for (int64_t i = 0; i < o->dim[0]; i++)
         for (int c = 0; c < MIX_COLUMNS; c++) {
             double *want = &dense[o->index ? o->index[i] : i][c];
@@ -243,7 +243,7 @@ typedef struct mixed_join {
 static int64_t submit_join(mixed_join *j, int round)
 {
     static const char *const names[MIX_LATE] = {"late.0", "late.1", "late.2"};
-    static const enum kolo_wire types[MIX_LATE] = {KOLO_WIRE_F32, KOLO_WIRE_I16, KOLO_WIRE_BF16};
+    static const enum kolo_dtype types[MIX_LATE] = {KOLO_F32, KOLO_I16, KOLO_BF16};
     const kolo_request join = {.what = KOLO_JOIN};
     const int away = round % size;
     int64_t bad = 0;
@@ -263,7 +263,7 @@ static int64_t submit_join(mixed_join *j, int round)
 
 static int64_t check_joined(mixed_join *j, int round)
 {
-    static const enum kolo_wire types[MIX_LATE] = {KOLO_WIRE_F32, KOLO_WIRE_I16, KOLO_WIRE_BF16};
+    static const enum kolo_dtype types[MIX_LATE] = {KOLO_F32, KOLO_I16, KOLO_BF16};
     const int away = round % size;
     int64_t bad = 0;
     kolo_output o = {0};

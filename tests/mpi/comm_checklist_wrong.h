@@ -13,7 +13,7 @@ static int64_t mismatch(kolo_request odd, kolo_request even, const char *one, co
 static void check_mismatches(void)
 {
     static float v[17 * 1311];
-    kolo_request a = request(KOLO_ALLREDUCE, NULL, v, KOLO_WIRE_F32, 17, 3), b = a;
+    kolo_request a = request(KOLO_ALLREDUCE, NULL, v, KOLO_F32, 17, 3), b = a;
     if (size == 1) return;
     b.dim[1] = 4;
     report(mismatch(a, b, "17 x 3", "17 x 4"), "another dimension: an error on every rank that names ranks and shapes, and the world stays usable");
@@ -23,7 +23,7 @@ static void check_mismatches(void)
     b.dim[2] = 57;
     report(mismatch(a, b, "17 x 1311", "17 x 23 x 57"), "as many elements in another shape");
     b = a;
-    b.type = KOLO_WIRE_F64;
+    b.type = KOLO_F64;
     b.dim[1] = a.dim[1] = 2;
     report(mismatch(a, b, " f32", " f64"), "another type");
     b = a;
@@ -32,14 +32,14 @@ static void check_mismatches(void)
     b = a;
     b.prescale = 2;
     report(mismatch(a, b, "rank 0", "scaled by 2"), "another factor");
-    b = request(KOLO_BROADCAST, NULL, v, KOLO_WIRE_F32, 17, 2);
+    b = request(KOLO_BROADCAST, NULL, v, KOLO_F32, 17, 2);
     report(mismatch(a, b, "allreduce", "broadcast"), "another collective");
     a = b;
     a.root = 1;
     report(mismatch(a, b, "root 0", "root 1"), "another root");
     b.dim[1] = 1;
     a = b;
-    a.type = KOLO_WIRE_I32;
+    a.type = KOLO_I32;
     report(mismatch(a, b, "17 x 1 f32", "17 x 1 i32"), "broadcast of another type");
     a.type = b.type;
     a.dim[0] = 16;
@@ -51,37 +51,37 @@ static void check_other_parts(void)
     static float v[17 * 1311];
     kolo_request a, b;
     if (size == 1) return;
-    a = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 17, 2);
-    b = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 17, 3);
+    a = request(KOLO_ALLGATHER, v, NULL, KOLO_F32, 17, 2);
+    b = request(KOLO_ALLGATHER, v, NULL, KOLO_F32, 17, 3);
     report(mismatch(a, b, "17 x 2", "17 x 3"), "allgather with another dimension behind the first");
     b = a;
-    b.type = KOLO_WIRE_I32;
+    b.type = KOLO_I32;
     report(mismatch(a, b, "17 x 2 f32", "17 x 2 i32"), "allgather of another type");
-    a = request(KOLO_ALLTOALL, v, NULL, KOLO_WIRE_F32, 2 * size, 2);
-    b = request(KOLO_ALLTOALL, v, NULL, KOLO_WIRE_F32, 2 * size, 3);
+    a = request(KOLO_ALLTOALL, v, NULL, KOLO_F32, 2 * size, 2);
+    b = request(KOLO_ALLTOALL, v, NULL, KOLO_F32, 2 * size, 3);
     report(mismatch(a, b, " x 2 f32", " x 3 f32"), "alltoall with another dimension behind the first");
-    b = request(KOLO_ALLTOALL, v, NULL, KOLO_WIRE_I32, 2 * size, 2);
+    b = request(KOLO_ALLTOALL, v, NULL, KOLO_I32, 2 * size, 2);
     report(mismatch(a, b, "f32", "i32"), "alltoall of another type");
-    a = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_WIRE_F32, 2 * size, 2);
-    b = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_WIRE_F32, 3 * size, 2);
+    a = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_F32, 2 * size, 2);
+    b = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_F32, 3 * size, 2);
     report(mismatch(a, b, "rank", " x 2 f32"), "reduce_scatter of another shape");
     b = a;
-    b.type = KOLO_WIRE_F64;
+    b.type = KOLO_F64;
     report(mismatch(a, b, " x 2 f32", " x 2 f64"), "reduce_scatter of another type");
-    a = request(KOLO_GATHER, v, NULL, KOLO_WIRE_F32, 2, 2);
-    b = request(KOLO_GATHER, v, NULL, KOLO_WIRE_F32, 2, 3);
+    a = request(KOLO_GATHER, v, NULL, KOLO_F32, 2, 2);
+    b = request(KOLO_GATHER, v, NULL, KOLO_F32, 2, 3);
     report(mismatch(a, b, "2 x 2 f32", "2 x 3 f32"), "gather with another dimension behind the first");
     b = a;
-    b.type = KOLO_WIRE_I32;
+    b.type = KOLO_I32;
     report(mismatch(a, b, "2 x 2 f32", "2 x 2 i32"), "gather of another type");
     int64_t first = 0;
-    a = request(KOLO_SPARSE_ALLREDUCE, v, NULL, KOLO_WIRE_F32, 1, 4);
+    a = request(KOLO_SPARSE_ALLREDUCE, v, NULL, KOLO_F32, 1, 4);
     a.index = &first;
     a.rows = 9;
     b = a;
     b.rows = 8;
     report(mismatch(a, b, "of 9 rows", "of 8 rows"), "sparse sums of matrices of other heights");
-    int rc = rank == 0 ? kolo_barrier(all) : kolo_allreduce(all, NULL, v, 3, KOLO_WIRE_F32, KOLO_SUM);
+    int rc = rank == 0 ? kolo_barrier(all) : kolo_allreduce(all, NULL, v, 3, KOLO_F32, KOLO_SUM);
     report(refused(rc, "rank 0: barrier", "allreduce of 3 f32") + still_works(all), "a barrier against an allreduce");
 }
 
@@ -90,7 +90,7 @@ static int64_t unequal_scatter(const int64_t *dealt, const int64_t *awaited, int
 {
     int64_t bad = 0;
     memset(list_out, 0x5a, 4096);
-    int rc = kolo_scatter(all, list_in, list_out, rank == 0 ? each : each - 2, rank == 0 ? dealt : awaited, KOLO_WIRE_F32, 0);
+    int rc = kolo_scatter(all, list_in, list_out, rank == 0 ? each : each - 2, rank == 0 ? dealt : awaited, KOLO_F32, 0);
     bad += refused(rc, one, other);
     for (int i = 0; i < 4096; i++) bad += list_out[i] != 0x5a;
     return bad + still_works(all);
@@ -108,21 +108,21 @@ static void check_unequal_parts(void)
     snprintf(text, sizeof text, "rank 0 deals %d rows to rank %d, which awaits %d", size + 3, size - 1, size);
     report(unequal_scatter(dealt, awaited, 0, text, "1 such rank"), "scatter of other counts for one rank");
     float part[64], whole[1024];
-    int rc = kolo_scatter(all, whole, part, 3, NULL, rank == 1 ? KOLO_WIRE_I32 : KOLO_WIRE_F32, 0);
+    int rc = kolo_scatter(all, whole, part, 3, NULL, rank == 1 ? KOLO_I32 : KOLO_F32, 0);
     report(refused(rc, "f32", "i32") + still_works(all), "scatter of another type");
-    kolo_request r = request(KOLO_SCATTER, whole, part, KOLO_WIRE_F32, 2 * size, rank == 1 ? 2 : 3);
+    kolo_request r = request(KOLO_SCATTER, whole, part, KOLO_F32, 2 * size, rank == 1 ? 2 : 3);
     report(refused(run(all, &r, NULL), "x 2", "x 3") + still_works(all), "scatter with another dimension behind the first");
-    r = request(KOLO_SCATTER, whole, part, KOLO_WIRE_F32, rank == 1 ? size : 3 * size, 2);
+    r = request(KOLO_SCATTER, whole, part, KOLO_F32, rank == 1 ? size : 3 * size, 2);
     r.name = "dealt";
     for (int again = 0; again < 2; again++) bad += refused(run(all, &r, NULL), "rank 0 deals 3 rows to rank 1, which awaits 1", "");
     report(bad + still_works(all), "scatter by name, of another count");
-    rc = kolo_gather(all, part, whole, rank == 1 ? 5 : 4, NULL, KOLO_WIRE_F32, 0);
+    rc = kolo_gather(all, part, whole, rank == 1 ? 5 : 4, NULL, KOLO_F32, 0);
     report(refused(rc, "rank 1: gather of 5 f32", "gather of 4 f32") + still_works(all), "gather of another count");
-    rc = kolo_gather(all, part, whole, 0, rank == 0 ? dealt : awaited, KOLO_WIRE_F32, 0);
+    rc = kolo_gather(all, part, whole, 0, rank == 0 ? dealt : awaited, KOLO_F32, 0);
     bad = refused(rc, rank ? "rank 0: gather" : "counts 1, ", "gather of 1 f32, root 0, counts 1") + still_works(all);
-    rc = kolo_allgather(all, part, whole, 0, rank == 0 ? dealt : awaited, KOLO_WIRE_F32);
+    rc = kolo_allgather(all, part, whole, 0, rank == 0 ? dealt : awaited, KOLO_F32);
     report(bad + refused(rc, "allgather of 1 f32, counts 1", "counts 1") + still_works(all), "gather and allgather of other counts for one rank");
-    r = request(KOLO_ALLGATHER, part, whole, KOLO_WIRE_F32, 2, 0);
+    r = request(KOLO_ALLGATHER, part, whole, KOLO_F32, 2, 0);
     r.splits = awaited; /* which says 1 .. size */
     rc = run(all, &r, NULL);
     report(refused(rc, "splits say", "") + still_works(all), "rows that are not as many as the own splits say");
@@ -144,15 +144,15 @@ static void check_faults(void)
 {
     static float v[1000];
     int64_t splits[32], bad = 0;
-    kolo_request scalar = {.what = KOLO_ALLGATHER, .in = v}, right = request(KOLO_ALLGATHER, v, NULL, KOLO_WIRE_F32, 2, 0);
+    kolo_request scalar = {.what = KOLO_ALLGATHER, .in = v}, right = request(KOLO_ALLGATHER, v, NULL, KOLO_F32, 2, 0);
     bad += faulty(scalar, right, "scalar");
     scalar.what = right.what = KOLO_REDUCE_SCATTER;
     report(bad + faulty(scalar, right, "scalar"), "allgather and reduce_scatter of a scalar: an error on every rank, also where only one brings it");
-    right = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_WIRE_F32, size, 0);
+    right = request(KOLO_REDUCE_SCATTER, v, NULL, KOLO_F32, size, 0);
     kolo_request wrong = right;
     wrong.reduce = KOLO_ADASUM;
     report(faulty(wrong, right, "adasum"), "reduce_scatter by Adasum");
-    right = request(KOLO_ALLTOALL, v, NULL, KOLO_WIRE_F32, 2 * size, 0);
+    right = request(KOLO_ALLTOALL, v, NULL, KOLO_F32, 2 * size, 0);
     wrong = right;
     wrong.dim[0] = 2 * size + 1;
     bad = size > 1 ? faulty(wrong, right, "evenly") : 0;
@@ -161,14 +161,14 @@ static void check_faults(void)
     bad += faulty(wrong, right, "splits sum up to");
     splits[0] = -1;
     report(bad + faulty(wrong, right, "negative"), "alltoall: rows that cannot be cut evenly, splits that are too many or negative");
-    right = request(KOLO_BROADCAST, NULL, v, KOLO_WIRE_F32, 2, 0);
+    right = request(KOLO_BROADCAST, NULL, v, KOLO_F32, 2, 0);
     wrong = right;
     wrong.root = size;
     bad = faulty(wrong, right, "root");
     wrong.root = -1;
     report(bad + faulty(wrong, right, "root"), "a root that is no member");
     wrong = right;
-    wrong.type = (enum kolo_wire)99;
+    wrong.type = (enum kolo_dtype)99;
     bad = faulty(wrong, right, "type 99");
     wrong = right;
     wrong.dim[0] = -5;
@@ -176,7 +176,7 @@ static void check_faults(void)
     wrong.dims = 3;
     wrong.dim[0] = wrong.dim[1] = wrong.dim[2] = 1ll << 40;
     bad += faulty(wrong, right, "64 bits");
-    wrong = request(KOLO_ALLREDUCE, NULL, NULL, KOLO_WIRE_F32, 2, 0);
+    wrong = request(KOLO_ALLREDUCE, NULL, NULL, KOLO_F32, 2, 0);
     report(bad + faulty(wrong, right, "neither in nor out"), "no such type, a negative dimension, more than 64 bits count, no vector");
     report(refused(kolo_test(world, 0), "handle", "") + refused(kolo_wait(world, 12345678901), "handle", "") + refused(kolo_test(world, -7), "handle", ""),
            "handles of nothing");

@@ -69,7 +69,7 @@ static void check_alltoall(uint8_t *v, int64_t count)
     send[next] = receive[before] = count;
     fill(v, count, rank);
     if (out) memset(out, 0, (size_t)count);
-    int64_t bad = !out || kolo_alltoall(all, v, send, out, receive, KOLO_WIRE_U8) < 0;
+    int64_t bad = !out || kolo_alltoall(all, v, send, out, receive, KOLO_U8) < 0;
     for (int64_t i = 0; out && i < count; i++) bad += out[i] != byte_at(before, i);
     free(out);
     report(bad, count, "alltoall, one message from each");
@@ -78,7 +78,7 @@ static void check_alltoall(uint8_t *v, int64_t count)
 static void check_reduce_scatter(uint8_t *v, int64_t count)
 {
     fill(v, count, rank);
-    int64_t bad = kolo_reduce_scatter(all, NULL, v, count, KOLO_WIRE_U8, KOLO_SUM) < 0, part = count / size;
+    int64_t bad = kolo_reduce_scatter(all, NULL, v, count, KOLO_U8, KOLO_SUM) < 0, part = count / size;
     const int64_t from = rank * part + (rank < count % size ? rank : count % size), mine = part + (rank < count % size);
     for (int64_t i = 0; i < mine; i++) {
         uint8_t sum = 0;
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
     }
     all = kolo_world_group(world);
     fill(v, count, rank);
-    bad = kolo_allreduce(all, NULL, v, count, KOLO_WIRE_U8, KOLO_SUM) < 0;
+    bad = kolo_allreduce(all, NULL, v, count, KOLO_U8, KOLO_SUM) < 0;
     for (int64_t i = 0; i < count; i++) {
         uint8_t sum = 0;
         for (int r = 0; r < size; r++) sum = (uint8_t)(sum + byte_at(r, i));
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     }
     report(bad, count, "allreduce");
     if (rank == size - 1) fill(v, count, rank);
-    bad = kolo_broadcast(all, v, count, KOLO_WIRE_U8, size - 1) < 0;
+    bad = kolo_broadcast(all, v, count, KOLO_U8, size - 1) < 0;
     for (int64_t i = 0; i < count; i++) bad += v[i] != byte_at(size - 1, i);
     report(bad, count, "broadcast");
     int64_t part = count / size, *counts = malloc((size_t)size * sizeof *counts), at = 0;
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     for (int r = 0; r < rank; r++) at += counts[r];
     memset(v, 0, (size_t)count);
     fill(v + at, counts[rank], rank);
-    bad = kolo_allgather(all, NULL, v, counts[rank], counts, KOLO_WIRE_U8) < 0;
+    bad = kolo_allgather(all, NULL, v, counts[rank], counts, KOLO_U8) < 0;
     for (int64_t r = 0, i = 0; r < size; r++)
         for (int64_t k = 0; k < counts[r]; k++) bad += v[i++] != byte_at((int)r, k);
     report(bad, count, "allgather, in place");

@@ -89,7 +89,7 @@ static double repeat(const kind *k, size_t bytes, int calls)
     double took = now();
     for (int i = 0; i < calls; i++) k->call(bytes);
     took = now() - took;
-    check(kolo_allreduce(all, NULL, &took, 1, KOLO_WIRE_F64, KOLO_MAX));
+    check(kolo_allreduce(all, NULL, &took, 1, KOLO_F64, KOLO_MAX));
     return took / calls;
 }
 
@@ -106,7 +106,7 @@ static void measure(const char *section, kind *k, int kinds, size_t bytes, int c
             for (int32_t n = 0, more = 1; more && k[i].n < MOST; n++) {
                 k[i].us[k[i].n++] = 1e6 * repeat(&k[i], bytes, calls);
                 more = n < 1 || now() - begin < seconds / PASSES;
-                check(kolo_broadcast(all, &more, 1, KOLO_WIRE_I32, 0));
+                check(kolo_broadcast(all, &more, 1, KOLO_I32, 0));
             }
         }
     for (int i = 0; i < kinds; i++) {
@@ -128,7 +128,7 @@ static void by_bucket(size_t bytes)
     check(kolo_comm_start(comm, bucket_of(bytes)));
     check(kolo_comm_wait(comm, bucket_of(bytes)));
 }
-static void by_order(float *data, size_t bytes) { check(kolo_allreduce(all, NULL, data, (int64_t)(bytes / 4), KOLO_WIRE_F32, KOLO_SUM)); }
+static void by_order(float *data, size_t bytes) { check(kolo_allreduce(all, NULL, data, (int64_t)(bytes / 4), KOLO_F32, KOLO_SUM)); }
 static void in_shared(size_t bytes) { by_order(shared, bytes); }
 static void in_ordinary(size_t bytes) { by_order(ordinary, bytes); }
 static void by_mpi(size_t bytes) { MPI_Allreduce(MPI_IN_PLACE, ordinary, (int)(bytes / 4), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
@@ -207,7 +207,7 @@ static void fill_tensors(void)
     for (int i = 0; i < TENSORS; i++) {
         snprintf(name[i], sizeof name[i], "layer%d.weight", i);
         tensor[i] = (kolo_request){
-            .what = KOLO_ALLREDUCE, .name = name[i], .out = (char *)ordinary + i * TENSOR_BYTES, .type = KOLO_WIRE_F32, .dims = 1, .dim = {TENSOR_BYTES / 4}};
+            .what = KOLO_ALLREDUCE, .name = name[i], .out = (char *)ordinary + i * TENSOR_BYTES, .type = KOLO_F32, .dims = 1, .dim = {TENSOR_BYTES / 4}};
     }
 }
 
@@ -241,7 +241,7 @@ static size_t fill_parts(void)
         const int64_t elements = i % 3 ? 256 : 4096 * (i / 3 + 1);
         snprintf(part_name[i], sizeof part_name[i], "start%d", i);
         part[i] =
-            (kolo_request){.what = KOLO_BROADCAST, .name = part_name[i], .out = (char *)ordinary + at, .type = KOLO_WIRE_F32, .dims = 1, .dim = {elements}};
+            (kolo_request){.what = KOLO_BROADCAST, .name = part_name[i], .out = (char *)ordinary + at, .type = KOLO_F32, .dims = 1, .dim = {elements}};
         at += (size_t)elements * 4;
     }
     return at;
@@ -264,7 +264,7 @@ static void start_in_turn(size_t bytes)
 static void start_by_order(size_t bytes)
 {
     (void)bytes;
-    for (int i = 0; i < LAYERS; i++) check(kolo_broadcast(all, part[i].out, part[i].dim[0], KOLO_WIRE_F32, 0));
+    for (int i = 0; i < LAYERS; i++) check(kolo_broadcast(all, part[i].out, part[i].dim[0], KOLO_F32, 0));
 }
 static void start_by_mpi(size_t bytes)
 {
@@ -312,7 +312,7 @@ static void behind_bucket(void (*work)(void))
 }
 static void behind_request(void (*work)(void))
 {
-    const kolo_request r = {.what = KOLO_ALLREDUCE, .out = shared, .type = KOLO_WIRE_F32, .dims = 1, .dim = {OVERLAPPED / 4}};
+    const kolo_request r = {.what = KOLO_ALLREDUCE, .out = shared, .type = KOLO_F32, .dims = 1, .dim = {OVERLAPPED / 4}};
     kolo_handle h;
     check(kolo_submit(all, &r, &h));
     work();
@@ -328,7 +328,7 @@ static double time_of(void (*what)(void (*)(void)), void (*work)(void))
     double took = now();
     what(work);
     took = now() - took;
-    check(kolo_allreduce(all, NULL, &took, 1, KOLO_WIRE_F64, KOLO_MAX));
+    check(kolo_allreduce(all, NULL, &took, 1, KOLO_F64, KOLO_MAX));
     return took;
 }
 
@@ -383,11 +383,11 @@ static double pass_of(void (*call)(size_t), int at_once, bool traces)
     for (int32_t more = 1; more; calls += at_once) {
         for (int i = 0; i < at_once; i++) call(TENSOR_BYTES);
         more = now() - begin < seconds / 4;
-        check(kolo_broadcast(all, &more, 1, KOLO_WIRE_I32, 0));
+        check(kolo_broadcast(all, &more, 1, KOLO_I32, 0));
     }
     if (traces) check(kolo_timeline_stop(world));
     took = now() - begin;
-    check(kolo_allreduce(all, NULL, &took, 1, KOLO_WIRE_F64, KOLO_MAX));
+    check(kolo_allreduce(all, NULL, &took, 1, KOLO_F64, KOLO_MAX));
     return took / (double)calls;
 }
 
@@ -428,7 +428,7 @@ static void count_calls(const char *which, void (*call)(size_t), size_t bytes, i
     for (int i = 0; i < calls; i++) call(bytes);
     check(kolo_barrier(all));
     made = ((double)atomic_load(&allocations) - made) / calls;
-    check(kolo_allreduce(all, NULL, &made, 1, KOLO_WIRE_F64, KOLO_MAX));
+    check(kolo_allreduce(all, NULL, &made, 1, KOLO_F64, KOLO_MAX));
     say("allocations", which, bytes, made, made);
 }
 

@@ -26,7 +26,7 @@ static int me, ranks;
 static bool everywhere(bool mine)
 {
     int32_t bad = !mine;
-    if (kolo_allreduce(all, NULL, &bad, 1, KOLO_WIRE_I32, KOLO_SUM) < 0) return false;
+    if (kolo_allreduce(all, NULL, &bad, 1, KOLO_I32, KOLO_SUM) < 0) return false;
     return bad == 0;
 }
 
@@ -39,7 +39,7 @@ static bool everywhere(bool mine)
 
 static kolo_request sum_of(const char *name, float *data, int64_t count)
 {
-    return (kolo_request){.what = KOLO_ALLREDUCE, .name = name, .out = data, .type = KOLO_WIRE_F32, .dims = 1, .dim = {count}, .reduce = KOLO_SUM};
+    return (kolo_request){.what = KOLO_ALLREDUCE, .name = name, .out = data, .type = KOLO_F32, .dims = 1, .dim = {count}, .reduce = KOLO_SUM};
 }
 
 static uint32_t draw(uint64_t stream, uint64_t i, uint32_t below) { return kolo_philox(5, stream, i).v[0] % below; }
@@ -116,7 +116,7 @@ static void test_fused_bits(void)
     for (int i = 0; i < N; i++) differ += memcmp(one[i], many[i], sizeof one[i]) != 0;
     check(differ == 0, "fused and one by one: the same bits");
     int64_t hash = kolo_crc32c(0, one, sizeof one), most = hash, least = hash;
-    differ = kolo_allreduce(all, NULL, &most, 1, KOLO_WIRE_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &least, 1, KOLO_WIRE_I64, KOLO_MIN) < 0;
+    differ = kolo_allreduce(all, NULL, &most, 1, KOLO_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &least, 1, KOLO_I64, KOLO_MIN) < 0;
     check(differ == 0 && most == least, "and the same on all ranks");
 }
 
@@ -146,7 +146,7 @@ static void test_failures(void)
     check(rc == KOLO_EINPUT && strstr(kolo_error_text(), "\"shape\"") && strstr(kolo_error_text(), " 9 f32"), "another shape fails on every rank: %s",
           kolo_error_text());
     r = sum_of("type", data, 4);
-    if (me == 0) r.type = KOLO_WIRE_I32;
+    if (me == 0) r.type = KOLO_I32;
     rc = kolo_submit(all, &r, &handle);
     if (rc == 0) rc = kolo_wait(world, handle);
     check(rc == KOLO_EINPUT, "another type");
@@ -180,7 +180,7 @@ static void test_shapes(void)
     for (int round = 0; round < 3; round++) {
         int64_t mine = (me + round) % 3;
         for (int64_t i = 0; i < mine * 2; i++) rows[i] = me * 100 + (int)i;
-        kolo_request r = {.what = KOLO_ALLGATHER, .name = "rows", .in = rows, .type = KOLO_WIRE_I32, .dims = 2, .dim = {mine, 2}};
+        kolo_request r = {.what = KOLO_ALLGATHER, .name = "rows", .in = rows, .type = KOLO_I32, .dims = 2, .dim = {mine, 2}};
         good &= kolo_submit(all, &r, &handle) == 0 && kolo_wait(world, handle) == 0 && kolo_result(world, handle, &out) == 0;
         if (!good) break;
         const int32_t *got = out.data;
@@ -196,7 +196,7 @@ static void test_shapes(void)
     int32_t send[64 * 64], n = 0;
     for (int m = 0; m < ranks; m++)
         for (splits[m] = 0; splits[m] < m + 1; splits[m]++) send[n++] = me * 1000 + m;
-    kolo_request r = {.what = KOLO_ALLTOALL, .name = "exchange", .in = send, .type = KOLO_WIRE_I32, .dims = 1, .dim = {n}, .splits = splits};
+    kolo_request r = {.what = KOLO_ALLTOALL, .name = "exchange", .in = send, .type = KOLO_I32, .dims = 1, .dim = {n}, .splits = splits};
     good = kolo_submit(all, &r, &handle) == 0 && kolo_wait(world, handle) == 0 && kolo_result(world, handle, &out) == 0;
     for (int m = 0; good && m < ranks; m++)
         for (int i = 0; i < me + 1; i++) good &= ((const int32_t *)out.data)[m * (me + 1) + i] == m * 1000 + me && out.splits[m] == me + 1;
@@ -229,7 +229,7 @@ static void test_join(void)
     if (me == ranks - 1) { /* all others have joined or will */
         float data[4];
         kolo_handle h;
-        kolo_request r = {.what = KOLO_BROADCAST, .name = "not now", .out = data, .dims = 1, .type = KOLO_WIRE_F32, .dim = {4}};
+        kolo_request r = {.what = KOLO_BROADCAST, .name = "not now", .out = data, .dims = 1, .type = KOLO_F32, .dim = {4}};
         int rc = kolo_submit(all, &r, &h);
         if (rc == 0) rc = kolo_wait(world, h);
         good &= rc == KOLO_EINPUT || ranks == 1;
@@ -294,7 +294,7 @@ static void tune(void)
     for (int s = 0, going = 1; going; s++) {
         wrong += step(s, (uint64_t)(100 * me + s));
         int32_t mine = s < 250 || kolo_time() - begin < 3.5;
-        if (s % 50 == 49) going = kolo_allreduce(all, NULL, &mine, 1, KOLO_WIRE_I32, KOLO_MAX) == 0 && mine;
+        if (s % 50 == 49) going = kolo_allreduce(all, NULL, &mine, 1, KOLO_I32, KOLO_MAX) == 0 && mine;
     }
     check(wrong == 0, "right sums while settings change");
 }

@@ -26,7 +26,7 @@ static void check(int rc)
 
 static void push_in(float *v, size_t bytes)
 {
-    const comm_folding how = {.type = KOLO_WIRE_F32, .op = KOLO_SUM, .tree = true};
+    const comm_folding how = {.type = KOLO_F32, .op = KOLO_SUM, .tree = true};
     check(comm_push_start(push, v, v, (int64_t)(bytes / 4), &how, 1));
     check(comm_push_wait(push));
 }

@@ -81,5 +81,4 @@ def main():
           f"(fastest {1e3 * min(times):.3f}), peak {rss:.0f} MiB: {batch * steps / sum(times):.1f} img/s")
 
 
-if __name__ == "__main__":
-    main()
+main()

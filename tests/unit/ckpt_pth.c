@@ -43,7 +43,7 @@ static void values(void)
     kolo_weight_to_f32(t, x, 6);
     ok(t->rank == 2 && t->dim[0] == 2 && t->dim[1] == 3 && x[0] == 1 && x[1] == 3 && x[2] == 5 && x[3] == 2 && x[5] == 6, "strides are followed");
     kolo_weight_to_f32(b, x, 1);
-    ok(b->type == KOLO_WEIGHT_F16 && x[0] == -2, "and offsets; 16-bit floats are widened");
+    ok(b->type == KOLO_F16 && x[0] == -2, "and offsets; 16-bit floats are widened");
     kolo_weights_close(&w);
     is_int(OPEN(&w, HEAD "\x80\2}(X\5\0\0\0epochK\7X\4\0\0\0args"
                          "cargparse\nNamespace\n)\x81}X\2\0\0\0lrG?\xe0\0\0\0\0\0\0sbX\5\0\0\0model"

@@ -17,11 +17,11 @@ static const float matrix[6] = {1, -2, 3.5f, 4, 5, 6e-20f}, vector[3] = {.25f, .
 static const uint16_t half[4] = {0x3F80, 0xC000, 0x0000, 0x7F80}; /* 1, -2, 0, inf */
 static const int64_t counter = 1234567890123;
 static const kolo_weight sample[] = {
-    {"layer.\"weight\"\n\xC3\xBC", KOLO_WEIGHT_F32, 2, {2, 3}, matrix, sizeof matrix, NULL},
-    {"odd", KOLO_WEIGHT_F32, 1, {3}, vector, sizeof vector, NULL},
-    {"half", KOLO_WEIGHT_BF16, 2, {2, 2}, half, sizeof half, NULL},
-    {"bn.num_batches_tracked", KOLO_WEIGHT_I64, 0, {0}, &counter, sizeof counter, NULL},
-    {"empty", KOLO_WEIGHT_F32, 2, {0, 7}, NULL, 0, NULL},
+    {"layer.\"weight\"\n\xC3\xBC", KOLO_F32, 2, {2, 3}, matrix, sizeof matrix, NULL},
+    {"odd", KOLO_F32, 1, {3}, vector, sizeof vector, NULL},
+    {"half", KOLO_BF16, 2, {2, 2}, half, sizeof half, NULL},
+    {"bn.num_batches_tracked", KOLO_I64, 0, {0}, &counter, sizeof counter, NULL},
+    {"empty", KOLO_F32, 2, {0, 7}, NULL, 0, NULL},
 };
 enum { SAMPLES = sizeof sample / sizeof *sample };
 static const char *const metadata[] = {"format", "pt", "made by", "a \"test\"", NULL};
@@ -37,7 +37,7 @@ static void round_trip(void)
         const kolo_weight *t = kolo_weights_at(w, i);
         same &= !strcmp(t->name, sample[i].name) && t->type == sample[i].type && t->rank == sample[i].rank && !memcmp(t->dim, sample[i].dim, sizeof t->dim) &&
                 t->bytes == sample[i].bytes && (t->bytes == 0 || !memcmp(t->data, sample[i].data, t->bytes));
-        aligned &= (uintptr_t)t->data % kolo_weight_type_size(t->type) == 0;
+        aligned &= (uintptr_t)t->data % kolo_dtype_size(t->type) == 0;
         same &= kolo_weights_find(w, sample[i].name) == t;
     }
     ok(same, "names, types, shapes and bytes survive, in the order given");
@@ -102,8 +102,8 @@ static void forge(const char *header, size_t bytes, int64_t length, size_t data)
 static void sets(void)
 {
     static const float x[] = {1, 2, 3};
-    const kolo_weight both[] = {{"model_ema.a", KOLO_WEIGHT_F32, 1, {1}, x, 4, NULL}, {"model.a", KOLO_WEIGHT_F32, 1, {1}, x + 1, 4, NULL}},
-                      kept[] = {{"a", KOLO_WEIGHT_F32, 1, {1}, x, 4, NULL}, {"ema:a", KOLO_WEIGHT_F32, 1, {1}, x + 2, 4, NULL}};
+    const kolo_weight both[] = {{"model_ema.a", KOLO_F32, 1, {1}, x, 4, NULL}, {"model.a", KOLO_F32, 1, {1}, x + 1, 4, NULL}},
+                      kept[] = {{"a", KOLO_F32, 1, {1}, x, 4, NULL}, {"ema:a", KOLO_F32, 1, {1}, x + 2, 4, NULL}};
     kolo_weights *w = NULL;
     char key[256];
     kolo_weights_write(other, both, 2, NULL);

@@ -44,7 +44,7 @@ static void names(rig *a)
     const kolo_weight *t = kolo_weights_find(w, "layer4.1.bn2.num_batches_tracked");
     int64_t count = 0;
     if (t) memcpy(&count, t->data, sizeof count);
-    ok(t && t->type == KOLO_WEIGHT_I64 && t->rank == 0 && count == 77, "counters are I64 scalars");
+    ok(t && t->type == KOLO_I64 && t->rank == 0 && count == 77, "counters are I64 scalars");
     t = kolo_weights_find(w, "layer2.0.downsample.0.weight");
     ok(t && t->rank == 4 && t->dim[0] == 128 && t->dim[1] == 64 && t->dim[2] == 1, "convolutions are (O,I,KH,KW)");
     int64_t n;
@@ -75,7 +75,7 @@ static void import(rig *a)
 }
 
 /* The file again with changes: bf16, a smaller head, without a tensor, with one too many. */
-static void rewrite(enum kolo_weight_type type, int64_t classes, const char *without, const char *extra)
+static void rewrite(enum kolo_dtype type, int64_t classes, const char *without, const char *extra)
 {
     kolo_weights *w = NULL;
     kolo_weights_open(&w, path, NULL);
@@ -86,7 +86,7 @@ static void rewrite(enum kolo_weight_type type, int64_t classes, const char *wit
         kolo_weight t = *kolo_weights_at(w, i);
         if (without && !strcmp(t.name, without)) continue;
         if (!strncmp(t.name, "fc.", 3)) t.bytes = t.bytes / 10 * (size_t)classes, t.dim[0] = classes;
-        if (t.type == KOLO_WEIGHT_F32 && type == KOLO_WEIGHT_BF16) {
+        if (t.type == KOLO_F32 && type == KOLO_BF16) {
             uint16_t *half = data[i] = calloc(t.bytes / 4, sizeof *half);
             for (size_t k = 0; k < t.bytes / 4; k++) memcpy(&half[k], (const char *)t.data + 4 * k + 2, 2);
             t.data = half, t.bytes /= 2, t.type = type;
@@ -94,7 +94,7 @@ static void rewrite(enum kolo_weight_type type, int64_t classes, const char *wit
         list[m++] = t;
     }
     static const float one = 1;
-    if (extra) list[m++] = (kolo_weight){.name = extra, .type = KOLO_WEIGHT_F32, .rank = 1, .dim = {1}, .data = &one, .bytes = 4};
+    if (extra) list[m++] = (kolo_weight){.name = extra, .type = KOLO_F32, .rank = 1, .dim = {1}, .data = &one, .bytes = 4};
     if (kolo_weights_write(other, list, m, NULL) < 0) diag("%s", kolo_error_text());
     for (int i = 0; i < n; i++) free(data[i]);
     free(data);
@@ -107,7 +107,7 @@ static void others(rig *a)
     rig b;
     int64_t n;
     rig_open(&b, &net);
-    rewrite(KOLO_WEIGHT_BF16, 10, NULL, NULL);
+    rewrite(KOLO_BF16, 10, NULL, NULL);
     is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), 0, "bf16 is taken (%s)", kolo_error_text());
     float *x = values_of(a, "param", "conv1.weight", &n), *y = values_of(&b, "param", "conv1.weight", &n);
     int near = 1;
@@ -115,7 +115,7 @@ static void others(rig *a)
     ok(near && memcmp(x, y, (size_t)n * sizeof *x), "to the precision it has");
     free(x);
     free(y);
-    rewrite(KOLO_WEIGHT_F32, 5, NULL, NULL);
+    rewrite(KOLO_F32, 5, NULL, NULL);
     is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), KOLO_ECONFIG, "a head of 5 classes is refused");
     ok(strstr(kolo_error_text(), "2 of another shape: fc.weight (F32 5x512, the model has 10x512)"), "with both shapes: %s", kolo_error_text());
     float *head = values_of(&b, "param", "fc.weight", &n);
@@ -124,20 +124,20 @@ static void others(rig *a)
     ok(!memcmp(head, y, (size_t)n * sizeof *y) && equal(a, "param", &b, "param", "layer4.1.conv2.weight"), "then it stays as it is and the rest is taken");
     free(head);
     free(y);
-    rewrite(KOLO_WEIGHT_F32, 10, NULL, NULL);
+    rewrite(KOLO_F32, 10, NULL, NULL);
     is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_new), 0, "the head may begin anew though it would fit");
     y = values_of(&b, "param", "fc.weight", &n);
     x = values_of(a, "param", "fc.weight", &n);
     ok(memcmp(x, y, (size_t)n * sizeof *x), "then it is not taken");
     free(x);
     free(y);
-    rewrite(KOLO_WEIGHT_F32, 10, "layer4.1.conv2.weight", NULL);
+    rewrite(KOLO_F32, 10, "layer4.1.conv2.weight", NULL);
     is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), KOLO_ECONFIG, "a missing tensor");
     ok(strstr(kolo_error_text(), "1 missing: layer4.1.conv2.weight"), "is named: %s", kolo_error_text());
-    rewrite(KOLO_WEIGHT_F32, 10, NULL, "aux.weight");
+    rewrite(KOLO_F32, 10, NULL, "aux.weight");
     is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), KOLO_ECONFIG, "one too many");
     ok(strstr(kolo_error_text(), "1 unknown: aux.weight"), "too: %s", kolo_error_text());
-    rewrite(KOLO_WEIGHT_F32, 10, "bn1.num_batches_tracked", "momentum:conv1.weight");
+    rewrite(KOLO_F32, 10, "bn1.num_batches_tracked", "momentum:conv1.weight");
     is_int(kolo_weights_import(other, b.exec, b.plan, KOLO_init_head_load), 0, "counters may be missing, and a checkpoint's own file will do");
     is_int(kolo_weights_import("/nonexistent", b.exec, b.plan, KOLO_init_head_load), KOLO_EINPUT, "no such file (%s)", kolo_error_text());
     is_int(kolo_weights_export("/nonexistent/x", b.exec, b.plan, &(kolo_export){.batches = 0}), KOLO_EIO, "no such folder (%s)", kolo_error_text());

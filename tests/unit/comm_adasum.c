@@ -12,7 +12,7 @@ enum { MOST = 9 };
 
 typedef struct group {
     int members;
-    enum kolo_wire type;
+    enum kolo_dtype type;
     int64_t total;
     comm_adasum *adasum[MOST];
     char *buffer[MOST][COMM_PART];
@@ -26,14 +26,14 @@ static void begin(void *of, int v, comm_run *run)
 }
 
 /* vector[v] becomes the result. Negative: it did not work. */
-static int adasum(int members, enum kolo_wire type, const int64_t *count, int tensors, const int *node_of, void *const *vector)
+static int adasum(int members, enum kolo_dtype type, const int64_t *count, int tensors, const int *node_of, void *const *vector)
 {
     group g = {.members = members, .type = type};
     int rc = 0;
     for (int v = 0; v < members; v++) {
         comm_adasum_problem p = {v, members, type, count, tensors, node_of};
         if (comm_adasum_make(&g.adasum[v], &p) < 0) return -1;
-        size_t scratch = (size_t)comm_adasum_schedule(g.adasum[v])->scratch * comm_width(type);
+        size_t scratch = (size_t)comm_adasum_schedule(g.adasum[v])->scratch * kolo_dtype_size(type);
         g.buffer[v][COMM_OWN] = vector[v];
         g.buffer[v][COMM_SCRATCH] = aligned_alloc(64, (scratch / 64 + 1) * 64);
         memset(g.buffer[v][COMM_SCRATCH], 0xee, (scratch / 64 + 1) * 64);
@@ -97,7 +97,7 @@ static double against_definition(int members, int64_t n, maker make)
         first[m] = w[m] = malloc((size_t)n * sizeof *w[m]);
         for (int64_t i = 0; i < n; i++) w[m][i] = v[m][i] = make(members, m, i, n);
     }
-    worst = adasum(members, KOLO_WIRE_F32, &n, 1, NULL, (void *const *)v) < 0 ? INFINITY : 0;
+    worst = adasum(members, KOLO_F32, &n, 1, NULL, (void *const *)v) < 0 ? INFINITY : 0;
     definition(w, members, n);
     if (!(apart(v[0], w[0], n) < worst)) worst = fmax(worst, apart(v[0], w[0], n));
     for (int m = 1; m < members; m++)
@@ -149,14 +149,14 @@ static void test_orthogonal(void)
             v[m] = calloc((size_t)n, sizeof **v);
             for (int i = 0; i < EACH; i++) v[m][m * EACH + i] = uniform(m, i);
         }
-        bad += adasum(members, KOLO_WIRE_F32, &n, 1, NULL, (void *const *)v) != 0;
+        bad += adasum(members, KOLO_F32, &n, 1, NULL, (void *const *)v) != 0;
         for (int64_t i = 0; i < n; i++) bad += v[members - 1][i] != uniform((int)(i / EACH), i % EACH);
         for (int m = 0; m < members; m++) free(v[m]);
     }
     is_int(bad, 0, "orthogonal vectors: the sum, exactly");
 }
 
-static void test_parallel(enum kolo_wire type, double tolerance)
+static void test_parallel(enum kolo_dtype type, double tolerance)
 {
     double worst = 0;
     for (int members = 2; members <= 8; members *= 2) {
@@ -171,26 +171,26 @@ static void test_parallel(enum kolo_wire type, double tolerance)
                 line[i] = uniform(50, i) * (float)(m + 1);
                 want[i] = (m ? want[i] : 0) + (double)uniform(50, i) * (m + 1) / members;
             }
-            if (type == KOLO_WIRE_F32) memcpy(v[m], line, sizeof line);
+            if (type == KOLO_F32) memcpy(v[m], line, sizeof line);
             else comm_narrow(v[m], line, N, type);
         }
         if (adasum(members, type, &n, 1, NULL, (void *const *)v) < 0) worst = INFINITY;
         float got[N];
-        if (type == KOLO_WIRE_F32) memcpy(got, v[0], sizeof got);
+        if (type == KOLO_F32) memcpy(got, v[0], sizeof got);
         else comm_widen(got, v[0], N, type);
         for (int i = 0; i < N; i++) worst = fmax(worst, fabs(got[i] - want[i]) / (members * 0.5));
         for (int m = 0; m < members; m++) free(v[m]);
     }
-    ok(worst < tolerance, "parallel vectors: the average (%s, %.1e)", type == KOLO_WIRE_F32 ? "f32" : type == KOLO_WIRE_F16 ? "f16" : "bf16", worst);
+    ok(worst < tolerance, "parallel vectors: the average (%s, %.1e)", type == KOLO_F32 ? "f32" : type == KOLO_F16 ? "f16" : "bf16", worst);
 }
 
 /* A tensor by itself and among 40 others, some of them empty: the same bits. */
-static void test_fused(enum kolo_wire type, const char *name)
+static void test_fused(enum kolo_dtype type, const char *name)
 {
     enum { TENSORS = 40, LONGEST = 700 };
     int64_t count[TENSORS], total = 0;
     int bad = 0;
-    size_t width = comm_width(type);
+    size_t width = kolo_dtype_size(type);
     for (int t = 0; t < TENSORS; t++) total += count[t] = t % 7 == 3 ? 0 : (t * 131) % LONGEST + 1;
     for (int members = 2; members <= MOST; members++) {
         char *fused[MOST], *alone[MOST];
@@ -200,8 +200,8 @@ static void test_fused(enum kolo_wire type, const char *name)
             for (int64_t i = 0; i < total; i++) {
                 float value = any(members, m, i, total);
                 double d = value;
-                if (type == KOLO_WIRE_F64) memcpy(fused[m] + i * 8, &d, 8);
-                else if (type == KOLO_WIRE_F32) memcpy(fused[m] + i * 4, &value, 4);
+                if (type == KOLO_F64) memcpy(fused[m] + i * 8, &d, 8);
+                else if (type == KOLO_F32) memcpy(fused[m] + i * 4, &value, 4);
                 else comm_narrow(fused[m] + i * 2, &value, 1, type);
             }
             memcpy(alone[m], fused[m], (size_t)total * width);
@@ -227,17 +227,17 @@ static void test_special(void)
     int64_t n = 4, three = 3;
     float a[4] = {1, -2, 0, 1}, zero[4] = {0}, nan[4] = {NAN, 1, 1, 1}, b[4] = {1, 2, 3, 4};
     float a3[3] = {1, 2, 3}, z3[3] = {0}, c3[3] = {2, 4, 6};
-    int rc = adasum(2, KOLO_WIRE_F32, &n, 1, NULL, (void *const[]){a, zero});
+    int rc = adasum(2, KOLO_F32, &n, 1, NULL, (void *const[]){a, zero});
     ok(rc == 0 && zero[0] == 1 && zero[1] == -2 && zero[2] == 0 && zero[3] == 1, "a gradient of zeros on one member changes nothing");
-    rc = adasum(3, KOLO_WIRE_F32, &three, 1, NULL, (void *const[]){z3, a3, c3});
+    rc = adasum(3, KOLO_F32, &three, 1, NULL, (void *const[]){z3, a3, c3});
     ok(rc == 0 && fabsf(z3[0] - 1.5f) < 1e-6f && fabsf(z3[2] - 4.5f) < 1e-6f, "nor among three");
-    adasum(2, KOLO_WIRE_F32, &n, 1, NULL, (void *const[]){nan, b});
+    adasum(2, KOLO_F32, &n, 1, NULL, (void *const[]){nan, b});
     ok(isnan(b[0]) && isnan(b[3]), "a NaN shows in the whole tensor");
     double big[2][3] = {{1e154, 1e154, 0}, {0, 0, 1e154}};
-    rc = adasum(2, KOLO_WIRE_F64, &three, 1, NULL, (void *const[]){big[0], big[1]});
+    rc = adasum(2, KOLO_F64, &three, 1, NULL, (void *const[]){big[0], big[1]});
     ok(rc == 0 && big[0][0] == 1e154 && big[1][2] == 1e154, "f64 whose squares overflow");
     comm_adasum *bad;
-    ok(comm_adasum_make(&bad, &(comm_adasum_problem){0, 2, KOLO_WIRE_I32, &n, 1, NULL}) == KOLO_EINPUT, "integers are refused");
+    ok(comm_adasum_make(&bad, &(comm_adasum_problem){0, 2, KOLO_I32, &n, 1, NULL}) == KOLO_EINPUT, "integers are refused");
 }
 
 /* Nodes of 3, 1 and 2 members: averages within, Adasum between. */
@@ -256,8 +256,8 @@ static void test_hierarchical(void)
     }
     for (int k = 0; k < 3; k++)
         for (int i = 0; i < N; i++) between[k][i] /= (float)locals[k];
-    bad += adasum(6, KOLO_WIRE_F32, count, 2, node_of, (void *const *)v) != 0;
-    bad += adasum(3, KOLO_WIRE_F32, count, 2, NULL, (void *const *)b) != 0;
+    bad += adasum(6, KOLO_F32, count, 2, node_of, (void *const *)v) != 0;
+    bad += adasum(3, KOLO_F32, count, 2, NULL, (void *const *)b) != 0;
     for (int m = 0; m < 6; m++) {
         bad += memcmp(v[m], v[0], N * sizeof(float)) != 0;
         for (int i = 0; i < N; i++) worst = fmax(worst, fabs(v[m][i] - between[0][i]));
@@ -301,12 +301,12 @@ static void test_golden(void)
             const cJSON *want = cJSON_GetObjectItem(cJSON_GetObjectItem(tree, per_layer ? "per_layer" : "whole"), "f64");
             golden_vectors(members, v);
             for (int m = 0; m < members; m++) vector[m] = v[m];
-            if (adasum(members, KOLO_WIRE_F64, per_layer ? layers : &whole, per_layer ? 4 : 1, NULL, vector) < 0) worst = INFINITY;
+            if (adasum(members, KOLO_F64, per_layer ? layers : &whole, per_layer ? 4 : 1, NULL, vector) < 0) worst = INFINITY;
             for (int i = 0; i < 25; i++, compared++) worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
             golden_vectors(members, v); /* the same of whoever sees all members' memory */
             for (int t = 0, at = 0; t < (per_layer ? 4 : 1); at += (int)layers[t++]) {
                 for (int m = 0; m < members; m++) vector[m] = v[m] + at;
-                comm_adasum_members(vector, members, KOLO_WIRE_F64, per_layer ? layers[t] : whole);
+                comm_adasum_members(vector, members, KOLO_F64, per_layer ? layers[t] : whole);
             }
             for (int i = 0; i < 25; i++) worst = fmax(worst, fabs(v[0][i] - cJSON_GetArrayItem(want, i)->valuedouble));
         }
@@ -322,12 +322,12 @@ int main(void)
     test_definition("as small as f32 can be", tiny);
     test_definition("from the smallest to the root of the largest", wide);
     test_orthogonal();
-    test_parallel(KOLO_WIRE_F32, 1e-6);
-    test_parallel(KOLO_WIRE_F16, 1e-3);
-    test_parallel(KOLO_WIRE_BF16, 8e-3);
-    test_fused(KOLO_WIRE_F32, "f32");
-    test_fused(KOLO_WIRE_F64, "f64");
-    test_fused(KOLO_WIRE_F16, "f16");
+    test_parallel(KOLO_F32, 1e-6);
+    test_parallel(KOLO_F16, 1e-3);
+    test_parallel(KOLO_BF16, 8e-3);
+    test_fused(KOLO_F32, "f32");
+    test_fused(KOLO_F64, "f64");
+    test_fused(KOLO_F16, "f16");
     test_special();
     test_hierarchical();
     return done_testing();

@@ -62,7 +62,7 @@ static int64_t run(trial *t, bool want)
         memcpy(buffer[m], mem[m].buffer, sizeof buffer[m]);
     }
     cluster.delivery = (enum virtual_delivery)(cluster.seed++ % 3);
-    bool through = virtual_run(&cluster, schedule, buffer, t->p.members, 4, comm_combine_of(KOLO_WIRE_F32, KOLO_SUM));
+    bool through = virtual_run(&cluster, schedule, buffer, t->p.members, 4, comm_combine_of(KOLO_F32, KOLO_SUM));
     for (int m = 0; m < t->p.members; m++) {
         float *own = (float *)(void *)mem[m].buffer[COMM_OWN], *other = (float *)(void *)mem[0].buffer[COMM_OWN];
         for (int64_t i = 0; through && i < mem[m].size.out; i++) {
@@ -222,7 +222,7 @@ static int64_t cancel(const comm_algorithm_row *row, int n, int low, int high)
         buffer[m][COMM_SCRATCH] = (char *)scratch[m];
         buffer[m][COMM_OWN] = buffer[m][COMM_INPUT] = (char *)own[m];
     }
-    bad -= !virtual_run(&cluster, schedule, buffer, n, 4, comm_combine_of(KOLO_WIRE_F32, KOLO_SUM));
+    bad -= !virtual_run(&cluster, schedule, buffer, n, 4, comm_combine_of(KOLO_F32, KOLO_SUM));
     for (int m = 0; m < n; m++) {
         bad += memcmp(own[m], own[0], (size_t)n * 12) != 0;
         comm_schedule_free(&schedule[m]);

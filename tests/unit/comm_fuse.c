@@ -7,7 +7,7 @@ static lib_begin begin[MOST];
 static kolo_request request[MOST];
 static int64_t order[MOST], start[MOST + 1], scratch[2 * MOST], n;
 
-static void add(enum kolo_collective what, enum kolo_wire type, enum kolo_reduce reduce, int64_t bytes, int64_t unit)
+static void add(enum kolo_collective what, enum kolo_dtype type, enum kolo_reduce reduce, int64_t bytes, int64_t unit)
 {
     request[n] = (kolo_request){.what = what, .type = type, .reduce = reduce};
     begin[n] = (lib_begin){.r = &request[n], .unit = unit, .rows = -1, .contributors = 4, .bytes = bytes};
@@ -28,23 +28,23 @@ static const char *fuse(size_t limit, bool fixed)
 static void test_kinds(void)
 {
     n = 0;
-    for (int i = 0; i < 6; i++) add(KOLO_ALLREDUCE, i % 2 ? KOLO_WIRE_F16 : KOLO_WIRE_F32, KOLO_SUM, 100, i);
+    for (int i = 0; i < 6; i++) add(KOLO_ALLREDUCE, i % 2 ? KOLO_F16 : KOLO_F32, KOLO_SUM, 100, i);
     is_text(fuse(1000, false), "0+2+4 1+3+5", "kinds that alternate make two batches");
     is_text(fuse(200, false), "0+2 1+3 4 5", "no batch is larger than allowed");
     is_text(fuse(1, false), "0 1 2 3 4 5", "1 byte: nothing is fused");
     is_text(fuse(1000, true), "0 1 2 3 4 5", "fixed order: nothing is fused but bundles");
     n = 0;
-    add(KOLO_ALLREDUCE, KOLO_WIRE_F32, KOLO_SUM, 100, 0);
-    add(KOLO_ALLREDUCE, KOLO_WIRE_F32, KOLO_MAX, 100, 1);
-    add(KOLO_BROADCAST, KOLO_WIRE_F32, KOLO_SUM, 100, 2);
-    add(KOLO_BROADCAST, KOLO_WIRE_F32, KOLO_SUM, 100, 3);
-    add(KOLO_ALLREDUCE, KOLO_WIRE_F32, KOLO_ADASUM, 100, 4);
-    add(KOLO_ALLREDUCE, KOLO_WIRE_F32, KOLO_ADASUM, 100, 5);
-    add(KOLO_ALLGATHER, KOLO_WIRE_F32, KOLO_SUM, 100, 6);
-    add(KOLO_REDUCE_SCATTER, KOLO_WIRE_F32, KOLO_SUM, 100, 7);
-    add(KOLO_ALLGATHER, KOLO_WIRE_F32, KOLO_MAX, 100, 8);
-    add(KOLO_ALLREDUCE, KOLO_WIRE_F32, KOLO_SUM, 100, 9);
-    add(KOLO_BROADCAST, KOLO_WIRE_I64, KOLO_SUM, 100, 10);
+    add(KOLO_ALLREDUCE, KOLO_F32, KOLO_SUM, 100, 0);
+    add(KOLO_ALLREDUCE, KOLO_F32, KOLO_MAX, 100, 1);
+    add(KOLO_BROADCAST, KOLO_F32, KOLO_SUM, 100, 2);
+    add(KOLO_BROADCAST, KOLO_F32, KOLO_SUM, 100, 3);
+    add(KOLO_ALLREDUCE, KOLO_F32, KOLO_ADASUM, 100, 4);
+    add(KOLO_ALLREDUCE, KOLO_F32, KOLO_ADASUM, 100, 5);
+    add(KOLO_ALLGATHER, KOLO_F32, KOLO_SUM, 100, 6);
+    add(KOLO_REDUCE_SCATTER, KOLO_F32, KOLO_SUM, 100, 7);
+    add(KOLO_ALLGATHER, KOLO_F32, KOLO_MAX, 100, 8);
+    add(KOLO_ALLREDUCE, KOLO_F32, KOLO_SUM, 100, 9);
+    add(KOLO_BROADCAST, KOLO_I64, KOLO_SUM, 100, 10);
     request[3].root = 1;
     is_text(fuse(1000, false), "0+9 1 2+10 3 4 5 6+8 7",
             "only the same reduction; Adasum alone; an allgather reduces nothing; broadcasts of one root are bytes");
@@ -53,7 +53,7 @@ static void test_kinds(void)
 static void test_differences(void)
 {
     n = 0;
-    for (int i = 0; i < 8; i++) add(KOLO_ALLREDUCE, KOLO_WIRE_F32, KOLO_SUM, 8, i);
+    for (int i = 0; i < 8; i++) add(KOLO_ALLREDUCE, KOLO_F32, KOLO_SUM, 8, i);
     request[1].postscale = .5;
     request[2].postscale = 1; /* as 0 */
     request[3].compression = "bf16";
@@ -67,9 +67,9 @@ static void test_differences(void)
 static void test_bundles(void)
 {
     n = 0;
-    for (int i = 0; i < 3; i++) add(KOLO_ALLREDUCE, KOLO_WIRE_F32, KOLO_SUM, 100, i);
-    for (int i = 0; i < 4; i++) add(KOLO_ALLREDUCE, i == 2 ? KOLO_WIRE_F16 : KOLO_WIRE_F32, KOLO_SUM, 100, 3);
-    add(KOLO_ALLREDUCE, KOLO_WIRE_F32, KOLO_SUM, 100, 4);
+    for (int i = 0; i < 3; i++) add(KOLO_ALLREDUCE, KOLO_F32, KOLO_SUM, 100, i);
+    for (int i = 0; i < 4; i++) add(KOLO_ALLREDUCE, i == 2 ? KOLO_F16 : KOLO_F32, KOLO_SUM, 100, 3);
+    add(KOLO_ALLREDUCE, KOLO_F32, KOLO_SUM, 100, 4);
     is_text(fuse(400, false), "0+1+2 3+4+6+7 5", "a bundle is not torn apart");
     is_text(fuse(250, false), "0+1 2 3+4+6 5 7", "not even if it is too large");
     is_text(fuse(1000, true), "0 1 2 3+4+6 5 7", "fixed order: bundles are fused");

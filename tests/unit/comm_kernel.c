@@ -40,7 +40,7 @@ static int wrong(int n, int64_t count, bool as_tree, int target)
         source[r] = data[r];
         out[r] = data[(r + target) % n];
     }
-    comm_fold(&(comm_folding){.type = KOLO_WIRE_F32, .op = KOLO_SUM, .tree = as_tree}, out, n, source, n, count);
+    comm_fold(&(comm_folding){.type = KOLO_F32, .op = KOLO_SUM, .tree = as_tree}, out, n, source, n, count);
     for (int64_t i = 0; i < count; i++) {
         float v[SOURCES];
         for (int r = 0; r < n; r++) v[r] = value(r, i);
@@ -63,22 +63,22 @@ int main(void)
     }
     const double d[2][3] = {{1, -5, 0.5}, {2, 3, -0.5}};
     double e[3];
-    comm_combine_of(KOLO_WIRE_F64, KOLO_MAX)(e, d[0], d[1], 3);
+    comm_combine_of(KOLO_F64, KOLO_MAX)(e, d[0], d[1], 3);
     ok(e[0] == 2 && e[1] == 3 && e[2] == 0.5, "max of f64");
-    comm_combine_of(KOLO_WIRE_F64, KOLO_MIN)(e, d[0], d[1], 3);
+    comm_combine_of(KOLO_F64, KOLO_MIN)(e, d[0], d[1], 3);
     ok(e[0] == 1 && e[1] == -5 && e[2] == -0.5, "min of f64");
-    comm_combine_of(KOLO_WIRE_F64, KOLO_SUM)(e, d[0], d[1], 3);
+    comm_combine_of(KOLO_F64, KOLO_SUM)(e, d[0], d[1], 3);
     ok(e[0] == 3 && e[1] == -2 && e[2] == 0, "sum of f64");
     float nan[2] = {NAN, 1}, one[2] = {1, NAN}, f[2];
-    comm_combine_of(KOLO_WIRE_F32, KOLO_MAX)(f, nan, one, 2);
+    comm_combine_of(KOLO_F32, KOLO_MAX)(f, nan, one, 2);
     ok(isnan(f[0]) && isnan(f[1]), "max passes a NaN on from either side");
     int64_t a[2] = {INT64_MAX, -3}, b[2] = {1, 2}, s[2];
-    comm_combine_of(KOLO_WIRE_I64, KOLO_SUM)(s, a, b, 2);
+    comm_combine_of(KOLO_I64, KOLO_SUM)(s, a, b, 2);
     ok(s[0] == INT64_MIN && s[1] == -1, "sum of i64 wraps");
     uint8_t u[3] = {200, 1, 7}, w[3] = {100, 2, 7}, x[3];
-    comm_combine_of(KOLO_WIRE_U8, KOLO_SUM)(x, u, w, 3);
+    comm_combine_of(KOLO_U8, KOLO_SUM)(x, u, w, 3);
     ok(x[0] == 44 && x[1] == 3 && x[2] == 14, "sum of u8");
-    comm_combine_of(KOLO_WIRE_U8, KOLO_MIN)(x, u, w, 3);
+    comm_combine_of(KOLO_U8, KOLO_MIN)(x, u, w, 3);
     ok(x[0] == 100 && x[1] == 1 && x[2] == 7, "min of u8");
     return done_testing();
 }

@@ -7,11 +7,11 @@
 #include "tap.h"
 
 typedef struct format {
-    enum kolo_wire type;
+    enum kolo_dtype type;
     const char *name;
     int exponent, mantissa; /* bits */
 } format;
-static const format formats[] = {{KOLO_WIRE_F16, "f16", 5, 10}, {KOLO_WIRE_BF16, "bf16", 8, 7}};
+static const format formats[] = {{KOLO_F16, "f16", 5, 10}, {KOLO_BF16, "bf16", 8, 7}};
 
 static int bias(const format *f) { return (1 << (f->exponent - 1)) - 1; }
 static int top(const format *f) { return (1 << f->exponent) - 1; }

@@ -7,13 +7,13 @@
 #include "tap.h"
 
 typedef struct integer {
-    enum kolo_wire type;
+    enum kolo_dtype type;
     const char *name;
     int bytes;
     bool is_signed;
 } integer;
-static const integer integers[] = {{KOLO_WIRE_U8, "u8", 1, false},  {KOLO_WIRE_I8, "i8", 1, true},   {KOLO_WIRE_U16, "u16", 2, false},
-                                   {KOLO_WIRE_I16, "i16", 2, true}, {KOLO_WIRE_I32, "i32", 4, true}, {KOLO_WIRE_I64, "i64", 8, true}};
+static const integer integers[] = {{KOLO_U8, "u8", 1, false},  {KOLO_I8, "i8", 1, true},   {KOLO_U16, "u16", 2, false},
+                                   {KOLO_I16, "i16", 2, true}, {KOLO_I32, "i32", 4, true}, {KOLO_I64, "i64", 8, true}};
 enum { N = 1000 };
 
 /* Any bits as a number of the type: cut, and for signed types with its sign drawn out. */
@@ -105,11 +105,11 @@ static void test_bool(void)
     uint8_t c[6], one[6];
     int wrong = 0;
     const enum kolo_reduce ors[] = {KOLO_SUM, KOLO_AVERAGE, KOLO_MAX}, ands[] = {KOLO_MIN, KOLO_PRODUCT};
-    for (int o = 0; o < 3; o++) comm_combine_of(KOLO_WIRE_BOOL, ors[o])(c, a, b, 6), wrong += memcmp(c, or_, 6) != 0;
-    for (int o = 0; o < 2; o++) comm_combine_of(KOLO_WIRE_BOOL, ands[o])(c, a, b, 6), wrong += memcmp(c, and_, 6) != 0;
-    comm_scale(c, a, 6, KOLO_WIRE_BOOL, 3, 0.1);
+    for (int o = 0; o < 3; o++) comm_combine_of(KOLO_BOOL, ors[o])(c, a, b, 6), wrong += memcmp(c, or_, 6) != 0;
+    for (int o = 0; o < 2; o++) comm_combine_of(KOLO_BOOL, ands[o])(c, a, b, 6), wrong += memcmp(c, and_, 6) != 0;
+    comm_scale(c, a, 6, KOLO_BOOL, 3, 0.1);
     wrong += memcmp(c, a, 6) != 0;
-    comm_fill_neutral(one, 6, KOLO_WIRE_BOOL, KOLO_MIN);
+    comm_fill_neutral(one, 6, KOLO_BOOL, KOLO_MIN);
     wrong += one[0] != 1 || one[5] != 1;
     is_int(wrong, 0, "bool: or and and of whatever is not 0; factors and divisors leave it");
 }
@@ -126,8 +126,8 @@ static void test_float(void)
         memcpy(&d[i], &r.v[0], 8);
         memcpy(&e[i], &r.v[2], 8);
     }
-    comm_combine_of(KOLO_WIRE_F32, KOLO_PRODUCT)(h, f, g, N);
-    comm_combine_of(KOLO_WIRE_F64, KOLO_PRODUCT)(w, d, e, N);
+    comm_combine_of(KOLO_F32, KOLO_PRODUCT)(h, f, g, N);
+    comm_combine_of(KOLO_F64, KOLO_PRODUCT)(w, d, e, N);
     for (int i = 0; i < N; i++) {
         volatile float p = f[i] * g[i];
         volatile double q = d[i] * e[i];
@@ -136,8 +136,8 @@ static void test_float(void)
     }
     for (int larger = 0; larger < 2; larger++) {
         enum kolo_reduce op = larger ? KOLO_MAX : KOLO_MIN;
-        comm_combine_of(KOLO_WIRE_F32, op)(h, f, g, N);
-        comm_combine_of(KOLO_WIRE_F64, op)(w, d, e, N);
+        comm_combine_of(KOLO_F32, op)(h, f, g, N);
+        comm_combine_of(KOLO_F64, op)(w, d, e, N);
         for (int i = 0; i < N; i++) {
             wrong += isnan(f[i]) || isnan(g[i]) ? !isnan(h[i]) : h[i] != (larger ? fmaxf(f[i], g[i]) : fminf(f[i], g[i]));
             wrong += isnan(d[i]) || isnan(e[i]) ? !isnan(w[i]) : w[i] != (larger ? fmax(d[i], e[i]) : fmin(d[i], e[i]));
@@ -145,14 +145,14 @@ static void test_float(void)
     }
     is_int(wrong, 0, "f32, f64: product, min and max of random bits; NaN wins");
     wrong = 0;
-    comm_scale(h, f, N, KOLO_WIRE_F32, 3, 1.1);
-    comm_scale(w, d, N, KOLO_WIRE_F64, 7, 1);
+    comm_scale(h, f, N, KOLO_F32, 3, 1.1);
+    comm_scale(w, d, N, KOLO_F64, 7, 1);
     for (int i = 0; i < N; i++) {
         float want = (float)((double)f[i] / 3 * 1.1);
         wrong += isnan(want) ? !isnan(h[i]) : h[i] != want;
         wrong += isnan(d[i]) ? !isnan(w[i]) : w[i] != d[i] / 7;
     }
-    comm_scale(h, f, N, KOLO_WIRE_F32, 1, 1);
+    comm_scale(h, f, N, KOLO_F32, 1, 1);
     wrong += memcmp(h, f, sizeof f) != 0;
     is_int(wrong, 0, "f32, f64: scaled in f64, rounded once; by 1 every bit stays");
 }
@@ -165,18 +165,18 @@ static void test_fold(void)
     void *target = out;
     for (int v = 0; v < 3; v++)
         for (int i = 0; i < N; i++) a[v][i] = (int32_t)(kolo_philox(19, (uint64_t)v, (uint64_t)i).v[0] % 2001) - 1000;
-    comm_fold(&(comm_folding){.type = KOLO_WIRE_I32, .op = KOLO_SUM, .divisor = 3, .prescale = 2.5, .postscale = 0.5}, &target, 1, source, 3, N);
+    comm_fold(&(comm_folding){.type = KOLO_I32, .op = KOLO_SUM, .divisor = 3, .prescale = 2.5, .postscale = 0.5}, &target, 1, source, 3, N);
     memset(sum, 0, sizeof sum);
     for (int v = 0; v < 3; v++) {
-        comm_scale(one, a[v], N, KOLO_WIRE_I32, 1, 2.5);
+        comm_scale(one, a[v], N, KOLO_I32, 1, 2.5);
         for (int i = 0; i < N; i++) sum[i] += one[i];
     }
-    comm_scale(sum, sum, N, KOLO_WIRE_I32, 3, 0.5);
+    comm_scale(sum, sum, N, KOLO_I32, 3, 0.5);
     ok(!memcmp(sum, out, sizeof sum), "a fold with factors and a divisor is scaling, fold, scaling");
     const int64_t big[2] = {INT64_MAX - 1, 1};
     int64_t total;
     void *to = &total;
-    comm_fold(&(comm_folding){.type = KOLO_WIRE_I64, .op = KOLO_SUM}, &to, 1, (const void *const[]){&big[0], &big[1]}, 2, 1);
+    comm_fold(&(comm_folding){.type = KOLO_I64, .op = KOLO_SUM}, &to, 1, (const void *const[]){&big[0], &big[1]}, 2, 1);
     is_int(total, INT64_MAX, "i64 above 2^53 loses nothing where nothing is scaled");
 }
 
@@ -186,7 +186,7 @@ int main(void)
     test_bool();
     test_float();
     test_fold();
-    ok(!comm_combine_of(KOLO_WIRE_F32, KOLO_ADASUM) && !comm_combine_of(KOLO_WIRE_COUNT, KOLO_SUM) && comm_width(KOLO_WIRE_COUNT) == 0,
+    ok(!comm_combine_of(KOLO_F32, KOLO_ADASUM) && !comm_combine_of(KOLO_DTYPES, KOLO_SUM) && kolo_dtype_size(KOLO_DTYPES) == 0,
        "what does not exist is told");
     return done_testing();
 }

@@ -17,7 +17,7 @@ static int submit_one(const submitter *s, int i, float *vector, kolo_handle *han
 {
     char name[32];
     snprintf(name, sizeof name, "thread %d, %d", s->number, i);
-    const kolo_request r = {.what = KOLO_ALLREDUCE, .name = s->number % 2 ? name : NULL, .out = vector, .type = KOLO_WIRE_F32, .dims = 1, .dim = {4}};
+    const kolo_request r = {.what = KOLO_ALLREDUCE, .name = s->number % 2 ? name : NULL, .out = vector, .type = KOLO_F32, .dims = 1, .dim = {4}};
     return i % 8 || s->number % 2 == 0 ? kolo_submit(kolo_world_group(whole), &r, handle) : kolo_submit_grouped(kolo_world_group(whole), &r, 1, handle);
 }
 

@@ -15,7 +15,7 @@ static kolo_handle handle[GROUPED];
 static int do_request(kolo_request r)
 {
     kolo_handle h;
-    r.type = r.what == KOLO_BARRIER ? KOLO_WIRE_U8 : KOLO_WIRE_F32;
+    r.type = r.what == KOLO_BARRIER ? KOLO_U8 : KOLO_F32;
     KOLO_TRY(kolo_submit(all, &r, &h));
     KOLO_TRY(kolo_wait(whole, h));
     kolo_release(whole, h);
@@ -30,7 +30,7 @@ static int grouped(enum kolo_collective what)
                               .name = name[i],
                               .in = in + i * 16,
                               .out = what == KOLO_ALLREDUCE ? out + i * 16 : NULL,
-                              .type = KOLO_WIRE_F32,
+                              .type = KOLO_F32,
                               .dims = 1,
                               .dim = {16}};
     KOLO_TRY(kolo_submit_grouped(all, r, GROUPED, handle));
@@ -41,21 +41,21 @@ static int grouped(enum kolo_collective what)
     return 0;
 }
 
-static int by_order_small(void) { return kolo_allreduce(all, in, out, 5, KOLO_WIRE_F32, KOLO_SUM); }
-static int by_order_large(void) { return kolo_allreduce(all, in, out, LARGE, KOLO_WIRE_F32, KOLO_SUM); }
-static int by_halves(void) { return kolo_allreduce(all, in, out, 3000, KOLO_WIRE_BF16, KOLO_SUM); }
-static int by_adasum(void) { return kolo_allreduce(all, in, out, 3000, KOLO_WIRE_F32, KOLO_ADASUM); }
-static int scattered(void) { return kolo_reduce_scatter(all, in, out, 1000, KOLO_WIRE_F32, KOLO_SUM); }
-static int gathered(void) { return kolo_allgather(all, in, out, 50, NULL, KOLO_WIRE_F32); }
-static int sent(void) { return kolo_broadcast(all, out, 5000, KOLO_WIRE_F32, 1); }
-static int dealt(void) { return kolo_scatter(all, in, out, 50, NULL, KOLO_WIRE_F32, 0); }
+static int by_order_small(void) { return kolo_allreduce(all, in, out, 5, KOLO_F32, KOLO_SUM); }
+static int by_order_large(void) { return kolo_allreduce(all, in, out, LARGE, KOLO_F32, KOLO_SUM); }
+static int by_halves(void) { return kolo_allreduce(all, in, out, 3000, KOLO_BF16, KOLO_SUM); }
+static int by_adasum(void) { return kolo_allreduce(all, in, out, 3000, KOLO_F32, KOLO_ADASUM); }
+static int scattered(void) { return kolo_reduce_scatter(all, in, out, 1000, KOLO_F32, KOLO_SUM); }
+static int gathered(void) { return kolo_allgather(all, in, out, 50, NULL, KOLO_F32); }
+static int sent(void) { return kolo_broadcast(all, out, 5000, KOLO_F32, 1); }
+static int dealt(void) { return kolo_scatter(all, in, out, 50, NULL, KOLO_F32, 0); }
 static int exchanged(void)
 {
     static const int64_t each[RANKS] = {7, 7, 7};
-    return kolo_alltoall(all, in, each, out, each, KOLO_WIRE_F32);
+    return kolo_alltoall(all, in, each, out, each, KOLO_F32);
 }
 static int met(void) { return kolo_barrier(all); }
-static int gathered_at(void) { return kolo_gather(all, in, out, 50, NULL, KOLO_WIRE_F32, 1); }
+static int gathered_at(void) { return kolo_gather(all, in, out, 50, NULL, KOLO_F32, 1); }
 static int gathered_large(void) { return do_request((kolo_request){.what = KOLO_ALLGATHER, .in = in, .dims = 1, .dim = {LARGE - me}}); }
 static int sparse(void)
 {

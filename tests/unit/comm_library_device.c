@@ -35,12 +35,12 @@ static int load_driver(void)
 
 static int64_t sums(float *v, const char *name)
 {
-    kolo_request r = {.what = KOLO_ALLREDUCE, .name = name, .out = v, .type = KOLO_WIRE_F32, .dims = 1, .dim = {COUNT}};
+    kolo_request r = {.what = KOLO_ALLREDUCE, .name = name, .out = v, .type = KOLO_F32, .dims = 1, .dim = {COUNT}};
     kolo_handle h;
     for (int i = 0; i < COUNT; i++) v[i] = 1;
     if (name) {
         if (kolo_submit(all, &r, &h) < 0 || kolo_wait(whole, h) < 0) return 1;
-    } else if (kolo_allreduce(all, NULL, v, COUNT, KOLO_WIRE_F32, KOLO_SUM) < 0) {
+    } else if (kolo_allreduce(all, NULL, v, COUNT, KOLO_F32, KOLO_SUM) < 0) {
         return 1;
     }
     return v[COUNT - 1] != RANKS;
@@ -66,12 +66,12 @@ static int64_t one_rank(rig_rank *r, int argument)
     bad |= sums(host, NULL) | sums(host, "x");
     KOLO_TRY(load_driver());
     float *odd = mine ? on_gpu : host;
-    bad |= refused(kolo_allreduce(all, NULL, odd, COUNT, KOLO_WIRE_F32, KOLO_SUM), 2);
-    bad |= refused(kolo_allreduce(all, odd, host, 4, KOLO_WIRE_F32, KOLO_SUM), 4);
-    bad |= refused(kolo_broadcast(all, odd, COUNT, KOLO_WIRE_F32, ODD), 8);
-    bad |= refused(kolo_allgather(all, odd + 100, host, 4, NULL, KOLO_WIRE_F32), 16);
+    bad |= refused(kolo_allreduce(all, NULL, odd, COUNT, KOLO_F32, KOLO_SUM), 2);
+    bad |= refused(kolo_allreduce(all, odd, host, 4, KOLO_F32, KOLO_SUM), 4);
+    bad |= refused(kolo_broadcast(all, odd, COUNT, KOLO_F32, ODD), 8);
+    bad |= refused(kolo_allgather(all, odd + 100, host, 4, NULL, KOLO_F32), 16);
     for (int again = 0; again < 2; again++) {
-        kolo_request two[2] = {{.what = KOLO_ALLREDUCE, .name = "a", .out = host, .type = KOLO_WIRE_F32, .dims = 1, .dim = {4}}};
+        kolo_request two[2] = {{.what = KOLO_ALLREDUCE, .name = "a", .out = host, .type = KOLO_F32, .dims = 1, .dim = {4}}};
         kolo_handle h[2] = {0, 0};
         two[1] = two[0];
         two[1].name = "b";
@@ -83,7 +83,7 @@ static int64_t one_rank(rig_rank *r, int argument)
                            .in = host,
                            .index = mine ? (const int64_t *)(const void *)on_gpu : &index,
                            .rows = 9,
-                           .type = KOLO_WIRE_F32,
+                           .type = KOLO_F32,
                            .dims = 2,
                            .dim = {1, 4}};
     kolo_handle h = 0;

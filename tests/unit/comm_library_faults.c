@@ -14,8 +14,8 @@ static int one_call(kolo_world *whole, enum call call)
 {
     kolo_group *g = kolo_world_group(whole);
     if (call == BY_CALLER) return kolo_barrier(g);
-    if (call == LARGE) return kolo_allreduce(g, NULL, vector, 300000, KOLO_WIRE_F32, KOLO_MAX);
-    kolo_request r = {.what = KOLO_ALLREDUCE, .name = "gradient", .out = vector, .type = KOLO_WIRE_F32, .dims = 1, .dim = {1000}};
+    if (call == LARGE) return kolo_allreduce(g, NULL, vector, 300000, KOLO_F32, KOLO_MAX);
+    kolo_request r = {.what = KOLO_ALLREDUCE, .name = "gradient", .out = vector, .type = KOLO_F32, .dims = 1, .dim = {1000}};
     kolo_handle h;
     KOLO_TRY(kolo_submit(g, &r, &h));
     return kolo_wait(whole, h);

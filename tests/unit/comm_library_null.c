@@ -56,13 +56,13 @@ static int n_result(void) { return kolo_result(NULL, 1, NULL); }
 static int n_release(void) { return kolo_release(NULL, 1), NOTHING; }
 static int n_save(void) { return kolo_group_state_save(NULL, NULL, NULL); }
 static int n_restore(void) { return kolo_group_state_restore(NULL, NULL, 0); }
-static int n_allreduce(void) { return kolo_allreduce(NULL, in, out, 1, KOLO_WIRE_F32, KOLO_SUM); }
-static int n_reduce_scatter(void) { return kolo_reduce_scatter(NULL, in, out, 1, KOLO_WIRE_F32, KOLO_SUM); }
-static int n_allgather(void) { return kolo_allgather(NULL, in, out, 1, counts, KOLO_WIRE_F32); }
-static int n_broadcast(void) { return kolo_broadcast(NULL, out, 1, KOLO_WIRE_F32, 0); }
-static int n_gather(void) { return kolo_gather(NULL, in, out, 1, counts, KOLO_WIRE_F32, 0); }
-static int n_scatter(void) { return kolo_scatter(NULL, in, out, 1, counts, KOLO_WIRE_F32, 0); }
-static int n_alltoall(void) { return kolo_alltoall(NULL, in, counts, out, counts, KOLO_WIRE_F32); }
+static int n_allreduce(void) { return kolo_allreduce(NULL, in, out, 1, KOLO_F32, KOLO_SUM); }
+static int n_reduce_scatter(void) { return kolo_reduce_scatter(NULL, in, out, 1, KOLO_F32, KOLO_SUM); }
+static int n_allgather(void) { return kolo_allgather(NULL, in, out, 1, counts, KOLO_F32); }
+static int n_broadcast(void) { return kolo_broadcast(NULL, out, 1, KOLO_F32, 0); }
+static int n_gather(void) { return kolo_gather(NULL, in, out, 1, counts, KOLO_F32, 0); }
+static int n_scatter(void) { return kolo_scatter(NULL, in, out, 1, counts, KOLO_F32, 0); }
+static int n_alltoall(void) { return kolo_alltoall(NULL, in, counts, out, counts, KOLO_F32); }
 static int n_barrier(void) { return kolo_barrier(NULL); }
 static int n_join(void) { return kolo_join(NULL, NULL); }
 static int n_object(void) { return kolo_broadcast_object(NULL, NULL, 0, 0, NULL, NULL); }
@@ -89,7 +89,7 @@ static int w_submit(void)
 static int w_submit_grouped(void) { return kolo_submit_grouped(all, NULL, 1, NULL); }
 static int w_result(void)
 {
-    const kolo_request r = {.what = KOLO_ALLREDUCE, .in = in, .type = KOLO_WIRE_F32, .dims = 1, .dim = {1}};
+    const kolo_request r = {.what = KOLO_ALLREDUCE, .in = in, .type = KOLO_F32, .dims = 1, .dim = {1}};
     kolo_handle h;
     if (kolo_submit(all, &r, &h) < 0 || kolo_wait(whole, h) < 0) return 0;
     int rc = kolo_result(whole, h, NULL);
@@ -98,14 +98,14 @@ static int w_result(void)
 }
 static int w_save(void) { return kolo_group_state_save(all, NULL, NULL); }
 static int w_restore(void) { return kolo_group_state_restore(all, NULL, 8); }
-static int w_allreduce(void) { return kolo_allreduce(all, in, NULL, 4, KOLO_WIRE_F32, KOLO_SUM); }
-static int w_reduce_scatter(void) { return kolo_reduce_scatter(all, in, NULL, 4, KOLO_WIRE_F32, KOLO_SUM); }
-static int w_allgather(void) { return kolo_allgather(all, in, NULL, 1, NULL, KOLO_WIRE_F32); }
-static int w_broadcast(void) { return kolo_broadcast(all, NULL, 4, KOLO_WIRE_F32, 0); }
-static int w_gather(void) { return kolo_gather(all, in, NULL, 1, NULL, KOLO_WIRE_F32, kolo_group_size(all) - 1); }
-static int w_scatter(void) { return kolo_scatter(all, in, NULL, 1, NULL, KOLO_WIRE_F32, 0); }
-static int w_alltoall(void) { return kolo_alltoall(all, in, NULL, out, NULL, KOLO_WIRE_F32); }
-static int w_alltoall_out(void) { return kolo_alltoall(all, in, counts, NULL, counts, KOLO_WIRE_F32); }
+static int w_allreduce(void) { return kolo_allreduce(all, in, NULL, 4, KOLO_F32, KOLO_SUM); }
+static int w_reduce_scatter(void) { return kolo_reduce_scatter(all, in, NULL, 4, KOLO_F32, KOLO_SUM); }
+static int w_allgather(void) { return kolo_allgather(all, in, NULL, 1, NULL, KOLO_F32); }
+static int w_broadcast(void) { return kolo_broadcast(all, NULL, 4, KOLO_F32, 0); }
+static int w_gather(void) { return kolo_gather(all, in, NULL, 1, NULL, KOLO_F32, kolo_group_size(all) - 1); }
+static int w_scatter(void) { return kolo_scatter(all, in, NULL, 1, NULL, KOLO_F32, 0); }
+static int w_alltoall(void) { return kolo_alltoall(all, in, NULL, out, NULL, KOLO_F32); }
+static int w_alltoall_out(void) { return kolo_alltoall(all, in, counts, NULL, counts, KOLO_F32); }
 static int w_object(void) { return kolo_broadcast_object(all, out, 8, 0, NULL, NULL); }
 static int w_object_of_root(void)
 {
@@ -119,13 +119,13 @@ static int r_create(void)
     kolo_group *g = NULL;
     return kolo_group_create(&g, whole, (const int[]){0}, 1);
 }
-static int r_allreduce(void) { return kolo_allreduce(all, in, out, 4, KOLO_WIRE_F32, KOLO_SUM); }
-static int r_reduce_scatter(void) { return kolo_reduce_scatter(all, in, out, 4, KOLO_WIRE_F32, KOLO_SUM); }
-static int r_allgather(void) { return kolo_allgather(all, in, out, 1, NULL, KOLO_WIRE_F32); }
-static int r_broadcast(void) { return kolo_broadcast(all, out, 4, KOLO_WIRE_F32, 0); }
-static int r_gather(void) { return kolo_gather(all, in, out, 1, NULL, KOLO_WIRE_F32, kolo_group_size(all) - 1); }
-static int r_scatter(void) { return kolo_scatter(all, in, out, 1, NULL, KOLO_WIRE_F32, 0); }
-static int r_alltoall(void) { return kolo_alltoall(all, in, counts, out, counts, KOLO_WIRE_F32); }
+static int r_allreduce(void) { return kolo_allreduce(all, in, out, 4, KOLO_F32, KOLO_SUM); }
+static int r_reduce_scatter(void) { return kolo_reduce_scatter(all, in, out, 4, KOLO_F32, KOLO_SUM); }
+static int r_allgather(void) { return kolo_allgather(all, in, out, 1, NULL, KOLO_F32); }
+static int r_broadcast(void) { return kolo_broadcast(all, out, 4, KOLO_F32, 0); }
+static int r_gather(void) { return kolo_gather(all, in, out, 1, NULL, KOLO_F32, kolo_group_size(all) - 1); }
+static int r_scatter(void) { return kolo_scatter(all, in, out, 1, NULL, KOLO_F32, 0); }
+static int r_alltoall(void) { return kolo_alltoall(all, in, counts, out, counts, KOLO_F32); }
 static int r_object(void)
 {
     void *data = NULL;
@@ -195,7 +195,7 @@ enum { ENTRIES = sizeof entries / sizeof *entries, RANKS = 3 };
 static int64_t still(void)
 {
     int64_t one = 1;
-    return kolo_allreduce(all, NULL, &one, 1, KOLO_WIRE_I64, KOLO_SUM) < 0 || one != RANKS;
+    return kolo_allreduce(all, NULL, &one, 1, KOLO_I64, KOLO_SUM) < 0 || one != RANKS;
 }
 
 /* Which entry, from 1; 0: all are as they should be. everywhere: 1, all ranks leave it out; 0: the last one. */

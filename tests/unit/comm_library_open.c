@@ -40,7 +40,7 @@ static int64_t open_different(rig_rank *r, int which)
     unsetenv(d->variable);
     int64_t one = 1;
     rc = start(r, &whole);
-    if (rc == 0) rc = kolo_allreduce(kolo_world_group(whole), NULL, &one, 1, KOLO_WIRE_I64, KOLO_SUM);
+    if (rc == 0) rc = kolo_allreduce(kolo_world_group(whole), NULL, &one, 1, KOLO_I64, KOLO_SUM);
     kolo_world_close(&whole);
     return rc < 0 ? rc : one != RANKS;
 }
@@ -52,7 +52,7 @@ static char folder[64];
 static int reduce(kolo_world *whole, const char *name)
 {
     float x[4] = {1, 2, 3, 4};
-    kolo_request r = {.what = KOLO_ALLREDUCE, .name = name, .out = x, .type = KOLO_WIRE_F32, .dims = 1, .dim = {4}};
+    kolo_request r = {.what = KOLO_ALLREDUCE, .name = name, .out = x, .type = KOLO_F32, .dims = 1, .dim = {4}};
     kolo_handle h;
     KOLO_TRY(kolo_submit(kolo_world_group(whole), &r, &h));
     return kolo_wait(whole, h);
@@ -112,7 +112,7 @@ static int64_t timelines(rig_rank *r, int argument)
         KOLO_TRY(kolo_timeline_start(whole, path));
         bad += kolo_timeline_start(whole, path) != KOLO_EINPUT || !strstr(kolo_error_text(), "already");
         KOLO_TRY(reduce(whole, number ? "second" : "first"));
-        KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, (float[4]){1}, 4, KOLO_WIRE_F32, KOLO_SUM));
+        KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, (float[4]){1}, 4, KOLO_F32, KOLO_SUM));
         KOLO_TRY(kolo_timeline_stop(whole));
         const char *sub = number ? "1" : "0";
         bad += !tells(r->rank, sub, number ? "second" : "first") || tells(r->rank, sub, "before") || tells(r->rank, sub, "between") ||
@@ -123,7 +123,7 @@ static int64_t timelines(rig_rank *r, int argument)
     /* it cannot write: the others do */
     KOLO_TRY(kolo_timeline_start(whole, r->rank == ODD ? "/proc/none" : path));
     KOLO_TRY(reduce(whole, "third"));
-    KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, (float[4]){1}, 4, KOLO_WIRE_F32, KOLO_SUM));
+    KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, (float[4]){1}, 4, KOLO_F32, KOLO_SUM));
     KOLO_TRY(kolo_timeline_stop(whole));
     bad += 100 * (r->rank != ODD && !tells(r->rank, "1", "third"));
     kolo_world_close(&whole);
@@ -143,7 +143,7 @@ static int64_t broken(rig_rank *r, int argument)
     KOLO_TRY(lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r));
     for (int life = 0; life < 2; life++) {
         KOLO_TRY(reduce(whole, life ? "later" : "earlier"));
-        KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, x, 4, KOLO_WIRE_F32, KOLO_SUM));
+        KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, x, 4, KOLO_F32, KOLO_SUM));
         if (life) break;
         if (r->rank == ODD) kolo_world_abort(whole, "enough");
         while (kolo_barrier(kolo_world_group(whole)) == 0) continue;

@@ -15,21 +15,21 @@ typedef struct brought {
 
 static void given_or_not(brought *b, int rank)
 {
-    b->r = (kolo_request){.what = KOLO_ALLGATHER, .in = in, .type = KOLO_WIRE_F32, .dims = 1, .dim = {2}};
+    b->r = (kolo_request){.what = KOLO_ALLGATHER, .in = in, .type = KOLO_F32, .dims = 1, .dim = {2}};
     for (int m = 0; m < RANKS; m++) b->splits[m] = 2;
     if (rank == ODD) b->r.splits = b->splits;
 }
 
 static void nearly_a_third(brought *b, int rank)
 {
-    b->r = (kolo_request){.what = KOLO_ALLREDUCE, .in = in, .out = out, .type = KOLO_WIRE_F32, .dims = 1, .dim = {2}};
+    b->r = (kolo_request){.what = KOLO_ALLREDUCE, .in = in, .out = out, .type = KOLO_F32, .dims = 1, .dim = {2}};
     b->r.prescale = rank == ODD ? 1. / 3 : 0.333333;
 }
 
 /* As many in all, and the first twelve are the same. */
 static void counts_of(brought *b, int rank, enum kolo_collective what)
 {
-    b->r = (kolo_request){.what = what, .in = in, .type = KOLO_WIRE_F32, .dims = 1, .dim = {rank % 3}};
+    b->r = (kolo_request){.what = what, .in = in, .type = KOLO_F32, .dims = 1, .dim = {rank % 3}};
     for (int m = 0; m < RANKS; m++) b->splits[m] = m % 3;
     if (rank == ODD) b->splits[12]++, b->splits[13]--;
     b->r.splits = b->splits;
@@ -39,7 +39,7 @@ static void counts_at_root(brought *b, int rank) { counts_of(b, rank, KOLO_GATHE
 
 static void everybody_another(brought *b, int rank)
 {
-    b->r = (kolo_request){.what = KOLO_ALLREDUCE, .in = in, .out = out, .type = KOLO_WIRE_F32, .dims = 1, .dim = {2}};
+    b->r = (kolo_request){.what = KOLO_ALLREDUCE, .in = in, .out = out, .type = KOLO_F32, .dims = 1, .dim = {2}};
     snprintf(b->compression, sizeof b->compression, "%0200d", rank);
     b->r.compression = b->compression;
 }
@@ -47,7 +47,7 @@ static void everybody_another(brought *b, int rank)
 static void of_no_kind(brought *b, int rank)
 {
     (void)rank;
-    b->r = (kolo_request){.what = (enum kolo_collective)99, .in = in, .out = out, .type = KOLO_WIRE_F32, .dims = 1, .dim = {2}};
+    b->r = (kolo_request){.what = (enum kolo_collective)99, .in = in, .out = out, .type = KOLO_F32, .dims = 1, .dim = {2}};
 }
 
 static const struct {

@@ -10,7 +10,7 @@ static int me;
 
 static kolo_request sum_of(const char *name, float *vector, void *out)
 {
-    return (kolo_request){.what = KOLO_ALLREDUCE, .name = name, .in = out ? NULL : vector, .out = out, .type = KOLO_WIRE_F32, .dims = 1, .dim = {COUNT}};
+    return (kolo_request){.what = KOLO_ALLREDUCE, .name = name, .in = out ? NULL : vector, .out = out, .type = KOLO_F32, .dims = 1, .dim = {COUNT}};
 }
 
 static void *sums(void *of)

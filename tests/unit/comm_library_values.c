@@ -52,7 +52,7 @@ static int64_t open_interface(rig_rank *r, int by_address)
     int64_t one = 1;
     setenv("KOLO_COMM_INTERFACE", by_address ? "127.0.0.1" : "lo", 1);
     int rc = lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r);
-    if (rc == 0) rc = kolo_allreduce(kolo_world_group(whole), NULL, &one, 1, KOLO_WIRE_I64, KOLO_SUM);
+    if (rc == 0) rc = kolo_allreduce(kolo_world_group(whole), NULL, &one, 1, KOLO_I64, KOLO_SUM);
     kolo_world_close(&whole);
     return rc < 0 ? rc : one != RANKS;
 }

@@ -46,7 +46,7 @@ static void submit_op(program *g, int m, const op *o)
         snprintf(name, sizeof name, "layer.%d.weight", o->names[k]);
         int64_t dim = o->dim + (o->odd == m) + (o->what == KOLO_ALLGATHER ? m : 0);
         entry[k] = play_entry_make(g->p, m, name, o->what, dim);
-        if (o->odd == m && o->what == KOLO_ALLGATHER) entry[k]->e.r.type = KOLO_WIRE_F64;
+        if (o->odd == m && o->what == KOLO_ALLGATHER) entry[k]->e.r.type = KOLO_F64;
         entry[k]->e.bundle = o->count > 1;
     }
     play_submit(g->p, m, entry, o->count);

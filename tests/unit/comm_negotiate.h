@@ -202,7 +202,7 @@ static inline play_entry *play_entry_make(play *p, int m, const char *name, enum
     play_entry *e = calloc(1, sizeof *e);
     e->whose = &p->m[m];
     snprintf(e->name, sizeof e->name, "%s", name);
-    e->e.r = (kolo_request){.what = what, .name = e->name, .type = KOLO_WIRE_F32, .dims = 1, .dim = {dim}, .reduce = KOLO_SUM, .prescale = 1, .postscale = 1};
+    e->e.r = (kolo_request){.what = what, .name = e->name, .type = KOLO_F32, .dims = 1, .dim = {dim}, .reduce = KOLO_SUM, .prescale = 1, .postscale = 1};
     e->whose->under_way++;
     return e;
 }

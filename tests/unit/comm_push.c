@@ -50,7 +50,7 @@ static int64_t one_sum(rig_rank *r, comm_push *push, vectors *v, int round)
     bool in_place = mine.v[1] % 2;
     float *in = (float *)(void *)v->in[where], *out = (float *)(void *)(in_place ? v->in[where] : v->out[where]);
     for (int64_t i = 0; i < count; i++) in[i] = world_value(r->rank, i, round, false);
-    comm_folding how = {.type = KOLO_WIRE_F32, .op = KOLO_SUM, .tree = true};
+    comm_folding how = {.type = KOLO_F32, .op = KOLO_SUM, .tree = true};
     if (comm_push_start(push, in, out, count, &how, (uint64_t)count) < 0) return 1;
     int rc = 0;
     if (mine.v[2] % 3 == 0)
@@ -77,45 +77,45 @@ static int64_t sums(rig_rank *r, int rounds)
 }
 
 /* Whole numbers that every type holds, so that sums, products, minima are known without rounding. */
-static double number_in(const void *at, enum kolo_wire type, int64_t i)
+static double number_in(const void *at, enum kolo_dtype type, int64_t i)
 {
     float wide;
     switch (type) {
-    case KOLO_WIRE_U8: return ((const uint8_t *)at)[i];
-    case KOLO_WIRE_I8: return ((const int8_t *)at)[i];
-    case KOLO_WIRE_U16: return ((const uint16_t *)at)[i];
-    case KOLO_WIRE_I16: return ((const int16_t *)at)[i];
-    case KOLO_WIRE_I32: return ((const int32_t *)at)[i];
-    case KOLO_WIRE_I64: return (double)((const int64_t *)at)[i];
-    case KOLO_WIRE_F32: return ((const float *)at)[i];
-    case KOLO_WIRE_F64: return ((const double *)at)[i];
-    case KOLO_WIRE_BF16:
-    case KOLO_WIRE_F16: comm_widen(&wide, (const char *)at + 2 * i, 1, type); return wide;
+    case KOLO_U8: return ((const uint8_t *)at)[i];
+    case KOLO_I8: return ((const int8_t *)at)[i];
+    case KOLO_U16: return ((const uint16_t *)at)[i];
+    case KOLO_I16: return ((const int16_t *)at)[i];
+    case KOLO_I32: return ((const int32_t *)at)[i];
+    case KOLO_I64: return (double)((const int64_t *)at)[i];
+    case KOLO_F32: return ((const float *)at)[i];
+    case KOLO_F64: return ((const double *)at)[i];
+    case KOLO_BF16:
+    case KOLO_F16: comm_widen(&wide, (const char *)at + 2 * i, 1, type); return wide;
     default: return 0;
     }
 }
 
-static void put_number(void *at, enum kolo_wire type, int64_t i, int value)
+static void put_number(void *at, enum kolo_dtype type, int64_t i, int value)
 {
     float wide = (float)value;
     switch (type) {
-    case KOLO_WIRE_U8: ((uint8_t *)at)[i] = (uint8_t)value; break;
-    case KOLO_WIRE_I8: ((int8_t *)at)[i] = (int8_t)value; break;
-    case KOLO_WIRE_U16: ((uint16_t *)at)[i] = (uint16_t)value; break;
-    case KOLO_WIRE_I16: ((int16_t *)at)[i] = (int16_t)value; break;
-    case KOLO_WIRE_I32: ((int32_t *)at)[i] = value; break;
-    case KOLO_WIRE_I64: ((int64_t *)at)[i] = value; break;
-    case KOLO_WIRE_F32: ((float *)at)[i] = wide; break;
-    case KOLO_WIRE_F64: ((double *)at)[i] = value; break;
-    case KOLO_WIRE_BF16:
-    case KOLO_WIRE_F16: comm_narrow((char *)at + 2 * i, &wide, 1, type); break;
+    case KOLO_U8: ((uint8_t *)at)[i] = (uint8_t)value; break;
+    case KOLO_I8: ((int8_t *)at)[i] = (int8_t)value; break;
+    case KOLO_U16: ((uint16_t *)at)[i] = (uint16_t)value; break;
+    case KOLO_I16: ((int16_t *)at)[i] = (int16_t)value; break;
+    case KOLO_I32: ((int32_t *)at)[i] = value; break;
+    case KOLO_I64: ((int64_t *)at)[i] = value; break;
+    case KOLO_F32: ((float *)at)[i] = wide; break;
+    case KOLO_F64: ((double *)at)[i] = value; break;
+    case KOLO_BF16:
+    case KOLO_F16: comm_narrow((char *)at + 2 * i, &wide, 1, type); break;
     default: break;
     }
 }
 
 static int value_of(int rank, int64_t i) { return (int)((i * 3 + rank * 5) % 7) + (rank == 2 ? 1 : 0); }
 
-static int64_t one_type(rig_rank *r, comm_push *push, vectors *v, enum kolo_wire type, enum kolo_reduce op, int64_t count, int where)
+static int64_t one_type(rig_rank *r, comm_push *push, vectors *v, enum kolo_dtype type, enum kolo_reduce op, int64_t count, int where)
 {
     comm_folding how = {.type = type, .op = op, .divisor = op == KOLO_AVERAGE ? rig_size : 1, .prescale = 2, .postscale = op == KOLO_PRODUCT ? 0 : 3};
     int64_t bad = 0;
@@ -128,7 +128,7 @@ static int64_t one_type(rig_rank *r, comm_push *push, vectors *v, enum kolo_wire
             double x = value_of(p, i) % 4 * how.prescale;
             want = op == KOLO_PRODUCT ? want * x : op == KOLO_MIN ? fmin(want, x) : op == KOLO_MAX ? fmax(want, x) : want + x;
         }
-        if (op == KOLO_AVERAGE && type < KOLO_WIRE_F16) want = floor(want / rig_size);
+        if (op == KOLO_AVERAGE && !kolo_dtype_is_real(type)) want = floor(want / rig_size);
         else if (op == KOLO_AVERAGE) continue; /* rounded */
         else if (how.postscale > 1) want *= 3;
         bad += number_in(v->out[where], type, i) != want;
@@ -143,7 +143,7 @@ static int64_t types(rig_rank *r, int argument)
     int64_t bad = 0;
     (void)argument;
     if (make(r, &v, 200000) < 0 || open_all(r, &push) < 0) return -1;
-    for (int type = 0; type < KOLO_WIRE_BOOL; type++)
+    for (int type = 0; type < KOLO_BOOL; type++)
         for (int op = 0; op < KOLO_ADASUM; op++)
             for (int size = 0; size < 3; size++) bad += one_type(r, push, &v, type, op, size == 0 ? 3 : size == 1 ? 300 : 9001, op % 2);
     comm_push_close(&push);
@@ -155,7 +155,7 @@ static int64_t types(rig_rank *r, int argument)
 static int64_t differs(rig_rank *r, int argument)
 {
     comm_push *push = NULL;
-    comm_folding how = {.type = KOLO_WIRE_F32, .op = KOLO_SUM};
+    comm_folding how = {.type = KOLO_F32, .op = KOLO_SUM};
     float *v = malloc(20000 * sizeof *v);
     int64_t bad = 0;
     (void)argument;
@@ -179,7 +179,7 @@ static int64_t differs(rig_rank *r, int argument)
 static int64_t sets(rig_rank *r, int argument)
 {
     comm_push *push[3] = {NULL};
-    comm_folding how = {.type = KOLO_WIRE_I32, .op = KOLO_SUM};
+    comm_folding how = {.type = KOLO_I32, .op = KOLO_SUM};
     int64_t bad = 0;
     (void)argument;
     for (int again = 0; again < 3; again++) {
@@ -212,7 +212,7 @@ static int64_t many_sets(rig_rank *r, int count)
 {
     static const int two[] = {0, 1};
     comm_push **push = calloc((size_t)count, sizeof *push);
-    comm_folding how = {.type = KOLO_WIRE_I32, .op = KOLO_SUM};
+    comm_folding how = {.type = KOLO_I32, .op = KOLO_SUM};
     int64_t bad = 0;
     for (int step = 1; step <= 2; step++) {
         for (int s = 0; s < count; s += step) comm_push_close(&push[s]);

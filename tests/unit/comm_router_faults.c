@@ -49,7 +49,7 @@ static int ring_step(rig_rank *r, void *lane, int64_t *value)
 
 static int push_step(comm_push *push, int64_t *value)
 {
-    comm_folding how = {.type = KOLO_WIRE_I64, .op = KOLO_MAX};
+    comm_folding how = {.type = KOLO_I64, .op = KOLO_MAX};
     KOLO_TRY(comm_push_start(push, value, value, 1, &how, 1));
     return comm_push_wait(push) == 1 ? 0 : KOLO_ELAUNCH;
 }

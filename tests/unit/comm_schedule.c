@@ -78,7 +78,7 @@ static bool run_all(comm_schedule *schedule, char *(*buffer)[COMM_PART + 8], int
                             .rank_of = identity,
                             .buffer = buffer[v],
                             .width = 4,
-                            .combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM),
+                            .combine = comm_combine_of(KOLO_F32, KOLO_SUM),
                             .tag = 5};
     }
     for (int rounds = 0; left && rounds < 100000; rounds++)

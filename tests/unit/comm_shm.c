@@ -134,7 +134,7 @@ static int64_t missing(world *w, int how)
         else kill(getpid(), SIGKILL);
     }
     double value = 1;
-    int rc = how == KILLED_SMALL ? kolo_comm_allreduce(comm, &value, 1, KOLO_WIRE_F64, KOLO_SUM) : kolo_comm_start(comm, 0);
+    int rc = how == KILLED_SMALL ? kolo_comm_allreduce(comm, &value, 1, KOLO_F64, KOLO_SUM) : kolo_comm_start(comm, 0);
     if (rc == 0 && how != KILLED_SMALL) rc = kolo_comm_wait(comm, 0);
     if (rc == 0 && how == PAUSED) {
         kolo_comm_barrier(comm);

@@ -63,7 +63,7 @@ static _Alignas(64) double vector[COUNT];
 static int sum_up(kolo_world *whole, int rank, int64_t *bad, uint64_t *there)
 {
     for (int i = 0; i < COUNT; i++) vector[i] = (double)((uint64_t)1 << rank) * (1 + i % 5);
-    KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, vector, COUNT, KOLO_WIRE_F64, KOLO_SUM));
+    KOLO_TRY(kolo_allreduce(kolo_world_group(whole), NULL, vector, COUNT, KOLO_F64, KOLO_SUM));
     *there = (uint64_t)vector[0];
     for (int i = 0; i < COUNT; i++) *bad += vector[i] != (double)*there * (1 + i % 5);
     return 0;
@@ -72,7 +72,7 @@ static int sum_up(kolo_world *whole, int rank, int64_t *bad, uint64_t *there)
 static int by_name(kolo_world *whole)
 {
     float x[3] = {1, 2, 3};
-    kolo_request r = {.what = KOLO_ALLREDUCE, .name = "named", .out = x, .type = KOLO_WIRE_F32, .dims = 1, .dim = {3}};
+    kolo_request r = {.what = KOLO_ALLREDUCE, .name = "named", .out = x, .type = KOLO_F32, .dims = 1, .dim = {3}};
     kolo_handle h;
     KOLO_TRY(kolo_submit(kolo_world_group(whole), &r, &h));
     KOLO_TRY(kolo_wait(whole, h));
@@ -104,7 +104,7 @@ static int64_t check_world(kolo_world *whole, int rank, uint64_t left)
     int old[WORLD_MAX] = {0}, size = __builtin_popcountll(left);
     kolo_group *all = kolo_world_group(whole), *last = NULL;
     bad += kolo_world_size(whole) != size || kolo_world_rank(whole) != __builtin_popcountll(left & (((uint64_t)1 << rank) - 1));
-    KOLO_TRY(kolo_allgather(all, &rank, old, 1, NULL, KOLO_WIRE_I32));
+    KOLO_TRY(kolo_allgather(all, &rank, old, 1, NULL, KOLO_I32));
     for (int i = 0; i < size; i++) bad += !(left >> old[i] & 1) || (i && old[i] <= old[i - 1]);
     for (int i = 0; i < 5; i++) {
         KOLO_TRY(sum_up(whole, rank, &bad, &there));

@@ -78,7 +78,7 @@ static void *rank_on_plain_memory(void *of)
         bucket[b].index = b;
         bucket[b].offset = offset;
         bucket[b].count = bucket_count[b];
-        bucket[b].type = KOLO_WIRE_F32;
+        bucket[b].type = KOLO_F32;
         bucket[b].slices = comm_bucket_slices(bucket_count[b], ranks_now);
     }
     wrong[me] = comm_engine_start(&engine) < 0;

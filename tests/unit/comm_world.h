@@ -131,7 +131,7 @@ static inline int64_t world_small_sums(world *w, kolo_comm *comm, bool canonical
     float *f = malloc(70001 * sizeof *f);
     for (int c = 0; c < 4; c++) {
         for (int64_t i = 0; i < counts[c]; i++) f[i] = world_value(w->launch.rank, i, c, false);
-        if (kolo_comm_allreduce(comm, f, counts[c], KOLO_WIRE_F32, KOLO_SUM) < 0) bad++;
+        if (kolo_comm_allreduce(comm, f, counts[c], KOLO_F32, KOLO_SUM) < 0) bad++;
         for (int64_t i = 0; i < counts[c]; i++) {
             float want = world_sum(w, i, c, false, canonical);
             bad += memcmp(&f[i], &want, 4) != 0;
@@ -142,20 +142,20 @@ static inline int64_t world_small_sums(world *w, kolo_comm *comm, bool canonical
 }
 
 /* Whole numbers that every type holds. */
-static inline int world_whole(int rank, int64_t i, enum kolo_wire type) { return type == KOLO_WIRE_BOOL ? (rank + i) % 3 == 0 : (int)((rank * 3 + i) % 7); }
+static inline int world_whole(int rank, int64_t i, enum kolo_dtype type) { return type == KOLO_BOOL ? (rank + i) % 3 == 0 : (int)((rank * 3 + i) % 7); }
 
-static inline void world_write(void *at, enum kolo_wire type, const float *value, int64_t count)
+static inline void world_write(void *at, enum kolo_dtype type, const float *value, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) switch (type) {
-        case KOLO_WIRE_U8:
-        case KOLO_WIRE_I8:
-        case KOLO_WIRE_BOOL: ((uint8_t *)at)[i] = (uint8_t)value[i]; break;
-        case KOLO_WIRE_U16:
-        case KOLO_WIRE_I16: ((uint16_t *)at)[i] = (uint16_t)value[i]; break;
-        case KOLO_WIRE_I32: ((int32_t *)at)[i] = (int32_t)value[i]; break;
-        case KOLO_WIRE_I64: ((int64_t *)at)[i] = (int64_t)value[i]; break;
-        case KOLO_WIRE_F64: ((double *)at)[i] = value[i]; break;
-        case KOLO_WIRE_F32: ((float *)at)[i] = value[i]; break;
+        case KOLO_U8:
+        case KOLO_I8:
+        case KOLO_BOOL: ((uint8_t *)at)[i] = (uint8_t)value[i]; break;
+        case KOLO_U16:
+        case KOLO_I16: ((uint16_t *)at)[i] = (uint16_t)value[i]; break;
+        case KOLO_I32: ((int32_t *)at)[i] = (int32_t)value[i]; break;
+        case KOLO_I64: ((int64_t *)at)[i] = (int64_t)value[i]; break;
+        case KOLO_F64: ((double *)at)[i] = value[i]; break;
+        case KOLO_F32: ((float *)at)[i] = value[i]; break;
         default: comm_narrow((uint16_t *)at + i, value + i, 1, type);
         }
 }
@@ -168,8 +168,8 @@ static inline int64_t world_small_types(world *w, kolo_comm *comm)
     int64_t bad = 0;
     char *data = malloc(MOST * 8), *want = malloc(MOST * 8);
     float *value = malloc(MOST * sizeof *value);
-    for (int run = 0; run < KOLO_WIRE_COUNT * 3; run++) {
-        enum kolo_wire type = (enum kolo_wire)(run / 3);
+    for (int run = 0; run < KOLO_DTYPES * 3; run++) {
+        enum kolo_dtype type = (enum kolo_dtype)(run / 3);
         enum kolo_reduce op = ops[run % 3];
         int64_t count = op == KOLO_SUM ? MOST : 37;
         for (int64_t i = 0; i < count; i++) value[i] = (float)world_whole(w->launch.rank, i, type);
@@ -181,11 +181,11 @@ static inline int64_t world_small_types(world *w, kolo_comm *comm)
                 float x = (float)world_whole(r, i, type);
                 *v = op == KOLO_SUM ? *v + x : op == KOLO_MIN ? (x < *v ? x : *v) : x > *v ? x : *v;
             }
-            if (type == KOLO_WIRE_BOOL && *v > 1) *v = 1;
+            if (type == KOLO_BOOL && *v > 1) *v = 1;
         }
         world_write(want, type, value, count);
         if (kolo_comm_allreduce(comm, data, count, type, op) < 0) bad++;
-        bad += memcmp(data, want, (size_t)count * comm_width(type)) != 0;
+        bad += memcmp(data, want, (size_t)count * kolo_dtype_size(type)) != 0;
     }
     free(data);
     free(want);

@@ -219,7 +219,7 @@ void comm_codec_begin(comm_codec *c, comm_run *run)
     }
     run->schedule = &c->schedule;
     run->width = sizeof(float);
-    run->combine = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM);
+    run->combine = comm_combine_of(KOLO_F32, KOLO_SUM);
     run->call = call;
     run->context = c;
     run->at = 0;

@@ -77,7 +77,7 @@ static void left(const comm_codec *c, const place *at, float *vector)
         float *column = at->start + r * at->m->columns;
         if (is_zero(column, at->m->columns)) draw_column(c, column, at->m->columns, at->number, r);
     }
-    comm_combine_of(KOLO_WIRE_F32, KOLO_SUM)(at->error, at->error, vector, matrix_count(at->m));
+    comm_combine_of(KOLO_F32, KOLO_SUM)(at->error, at->error, vector, matrix_count(at->m));
     matrix_times(at->p, at->m, at->error, at->start, at->rank);
 }
 

@@ -16,7 +16,7 @@ typedef struct quantised {
 } quantised;
 
 static bool is_int8(const comm_codec *c) { return c->config.kind == COMM_INT8; }
-static enum kolo_wire wire_of(const comm_codec *c) { return c->config.kind == COMM_BF16 ? KOLO_WIRE_BF16 : KOLO_WIRE_F16; }
+static enum kolo_dtype wire_of(const comm_codec *c) { return c->config.kind == COMM_BF16 ? KOLO_BF16 : KOLO_F16; }
 
 /* Words of `count` encoded elements. */
 static int64_t words(const comm_codec *c, int64_t count) { return is_int8(c) ? (count + BLOCK - 1) / BLOCK * BLOCK_WORDS : (count + 1) / 2; }
@@ -134,7 +134,7 @@ static const void *source_of(const comm_codec *c, const comm_run *run, int i)
 /* A block of every source at a time stays in the first cache. */
 static void reduce_int8(const comm_codec *c, const comm_run *run, int64_t count, float *sum)
 {
-    comm_combine add = comm_combine_of(KOLO_WIRE_F32, KOLO_SUM);
+    comm_combine add = comm_combine_of(KOLO_F32, KOLO_SUM);
     for (int64_t done = 0; done < count; done += BLOCK) {
         _Alignas(64) float one[BLOCK];
         int64_t some = count - done < BLOCK ? count - done : BLOCK;

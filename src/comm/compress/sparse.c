@@ -52,7 +52,7 @@ void sparse_add(const comm_run *run, const sparse_slot *s, float *sum)
     const sparse_head *head = sparse_head_of(run, s);
     const void *body = sparse_body(run, s);
     if (head->pairs == SPARSE_DENSE) {
-        comm_combine_of(KOLO_WIRE_F32, KOLO_SUM)(sum, sum, body, comm_length(s->range));
+        comm_combine_of(KOLO_F32, KOLO_SUM)(sum, sum, body, comm_length(s->range));
         return;
     }
     const sparse_pair *pair = body;

@@ -131,16 +131,16 @@ static int carrier_joined(comm_carrier *c)
 
 /* ---- what is carried --------------------------------------------------------------------------------------------- */
 
-static ncclDataType_t type_of(enum kolo_wire type)
+static ncclDataType_t type_of(enum kolo_dtype type)
 {
     switch (type) {
-    case KOLO_WIRE_I8: return ncclInt8;
-    case KOLO_WIRE_I32: return ncclInt32;
-    case KOLO_WIRE_I64: return ncclInt64;
-    case KOLO_WIRE_F16: return ncclFloat16;
-    case KOLO_WIRE_BF16: return ncclBfloat16;
-    case KOLO_WIRE_F32: return ncclFloat32;
-    case KOLO_WIRE_F64: return ncclFloat64;
+    case KOLO_I8: return ncclInt8;
+    case KOLO_I32: return ncclInt32;
+    case KOLO_I64: return ncclInt64;
+    case KOLO_F16: return ncclFloat16;
+    case KOLO_BF16: return ncclBfloat16;
+    case KOLO_F32: return ncclFloat32;
+    case KOLO_F64: return ncclFloat64;
     default: return ncclUint8;
     }
 }
@@ -148,7 +148,7 @@ static ncclDataType_t type_of(enum kolo_wire type)
 /* Of bool, a byte of 0 or 1: or is the greater one, and the lesser. */
 static ncclRedOp_t op_of(const comm_cargo *cargo)
 {
-    bool logical = cargo->type == KOLO_WIRE_BOOL;
+    bool logical = cargo->type == KOLO_BOOL;
     switch (cargo->op) {
     case KOLO_MIN: return ncclMin;
     case KOLO_MAX: return ncclMax;

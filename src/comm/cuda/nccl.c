@@ -154,7 +154,7 @@ static int make_arena(kolo_reducer *r)
     }
     int rc = r->own_memory ? comm_cuda_zero(&r->c) : comm_cuda_alloc(&r->c);
     KOLO_TRY(kolo_comm_agree(r->c.comm, rc));
-    KOLO_TRY(kolo_comm_allreduce(r->c.comm, &registered, 1, KOLO_WIRE_I64, KOLO_MIN));
+    KOLO_TRY(kolo_comm_allreduce(r->c.comm, &registered, 1, KOLO_I64, KOLO_MIN));
     if (!registered && r->registered) {
         calls->CommDeregister(r->link.nccl, r->registered);
         r->registered = NULL;

@@ -69,53 +69,53 @@ template <typename T> static int fill(void *to, int64_t count, enum kolo_reduce 
     return KOLO_LAUNCH(fill_kernel<T>, grid_of(count), THREADS, 0, stream, (T *)to, count, value);
 }
 
-static int width_of(enum kolo_wire type)
+static int width_of(enum kolo_dtype type)
 {
     switch (type) {
-    case KOLO_WIRE_I64:
-    case KOLO_WIRE_F64: return 8;
-    case KOLO_WIRE_I32:
-    case KOLO_WIRE_F32: return 4;
-    case KOLO_WIRE_U16:
-    case KOLO_WIRE_I16:
-    case KOLO_WIRE_F16:
-    case KOLO_WIRE_BF16: return 2;
+    case KOLO_I64:
+    case KOLO_F64: return 8;
+    case KOLO_I32:
+    case KOLO_F32: return 4;
+    case KOLO_U16:
+    case KOLO_I16:
+    case KOLO_F16:
+    case KOLO_BF16: return 2;
     default: return 1;
     }
 }
 
-extern "C" int comm_gpu_scale(void *to, const void *from, int64_t count, enum kolo_wire type, int64_t divisor, double factor, cudaStream_t stream)
+extern "C" int comm_gpu_scale(void *to, const void *from, int64_t count, enum kolo_dtype type, int64_t divisor, double factor, cudaStream_t stream)
 {
-    if ((divisor == 1 && factor == 1) || type == KOLO_WIRE_BOOL) {
+    if ((divisor == 1 && factor == 1) || type == KOLO_BOOL) {
         if (to == from) return 0;
         const cudaError_t rc = cudaMemcpyAsync(to, from, (size_t)(count * width_of(type)), cudaMemcpyDeviceToDevice, stream);
         return kolo_cuda_check(rc, "cudaMemcpyAsync", __FILE__, __LINE__);
     }
     switch (type) {
-    case KOLO_WIRE_U8: return scale<uint8_t>(to, from, count, divisor, factor, stream);
-    case KOLO_WIRE_I8: return scale<int8_t>(to, from, count, divisor, factor, stream);
-    case KOLO_WIRE_I32: return scale<int32_t>(to, from, count, divisor, factor, stream);
-    case KOLO_WIRE_I64: return scale<int64_t>(to, from, count, divisor, factor, stream);
-    case KOLO_WIRE_F16: return scale<kolo_f16>(to, from, count, divisor, factor, stream);
-    case KOLO_WIRE_BF16: return scale<kolo_bf16>(to, from, count, divisor, factor, stream);
-    case KOLO_WIRE_F32: return scale<float>(to, from, count, divisor, factor, stream);
-    case KOLO_WIRE_F64: return scale<double>(to, from, count, divisor, factor, stream);
+    case KOLO_U8: return scale<uint8_t>(to, from, count, divisor, factor, stream);
+    case KOLO_I8: return scale<int8_t>(to, from, count, divisor, factor, stream);
+    case KOLO_I32: return scale<int32_t>(to, from, count, divisor, factor, stream);
+    case KOLO_I64: return scale<int64_t>(to, from, count, divisor, factor, stream);
+    case KOLO_F16: return scale<kolo_f16>(to, from, count, divisor, factor, stream);
+    case KOLO_BF16: return scale<kolo_bf16>(to, from, count, divisor, factor, stream);
+    case KOLO_F32: return scale<float>(to, from, count, divisor, factor, stream);
+    case KOLO_F64: return scale<double>(to, from, count, divisor, factor, stream);
     default: return kolo_fail(KOLO_EINTERNAL, "comm: type %d is not scaled on a GPU", (int)type);
     }
 }
 
-extern "C" int comm_gpu_fill(void *to, int64_t count, enum kolo_wire type, enum kolo_reduce op, cudaStream_t stream)
+extern "C" int comm_gpu_fill(void *to, int64_t count, enum kolo_dtype type, enum kolo_reduce op, cudaStream_t stream)
 {
     switch (type) {
-    case KOLO_WIRE_BOOL: return fill<uint8_t>(to, count, op, 1, 0, 1, stream);
-    case KOLO_WIRE_U8: return fill<uint8_t>(to, count, op, 1, 0, UINT8_MAX, stream);
-    case KOLO_WIRE_I8: return fill<int8_t>(to, count, op, 1, INT8_MIN, INT8_MAX, stream);
-    case KOLO_WIRE_I32: return fill<int32_t>(to, count, op, 1, INT32_MIN, INT32_MAX, stream);
-    case KOLO_WIRE_I64: return fill<int64_t>(to, count, op, 1, INT64_MIN, INT64_MAX, stream);
-    case KOLO_WIRE_F16: return fill<uint16_t>(to, count, op, 0x3c00, 0xfc00, 0x7c00, stream);
-    case KOLO_WIRE_BF16: return fill<uint16_t>(to, count, op, 0x3f80, 0xff80, 0x7f80, stream);
-    case KOLO_WIRE_F32: return fill<float>(to, count, op, 1, -INFINITY, INFINITY, stream);
-    case KOLO_WIRE_F64: return fill<double>(to, count, op, 1, -INFINITY, INFINITY, stream);
+    case KOLO_BOOL: return fill<uint8_t>(to, count, op, 1, 0, 1, stream);
+    case KOLO_U8: return fill<uint8_t>(to, count, op, 1, 0, UINT8_MAX, stream);
+    case KOLO_I8: return fill<int8_t>(to, count, op, 1, INT8_MIN, INT8_MAX, stream);
+    case KOLO_I32: return fill<int32_t>(to, count, op, 1, INT32_MIN, INT32_MAX, stream);
+    case KOLO_I64: return fill<int64_t>(to, count, op, 1, INT64_MIN, INT64_MAX, stream);
+    case KOLO_F16: return fill<uint16_t>(to, count, op, 0x3c00, 0xfc00, 0x7c00, stream);
+    case KOLO_BF16: return fill<uint16_t>(to, count, op, 0x3f80, 0xff80, 0x7f80, stream);
+    case KOLO_F32: return fill<float>(to, count, op, 1, -INFINITY, INFINITY, stream);
+    case KOLO_F64: return fill<double>(to, count, op, 1, -INFINITY, INFINITY, stream);
     default: return kolo_fail(KOLO_EINTERNAL, "comm: type %d is not summed on a GPU", (int)type);
     }
 }

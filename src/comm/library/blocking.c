@@ -65,13 +65,13 @@ static int by_caller(kolo_group *g, const kolo_request *request)
     const kolo_request *r = request;
     if (!g->one_node || g->size == 1 || r->name || (r->what != KOLO_BARRIER && !lib_pushes(r))) return 0;
     int64_t count = r->what == KOLO_BARRIER ? 0 : lib_elements(r, 0);
-    int64_t bytes = count * (int64_t)comm_width(r->type);
+    int64_t bytes = count * (int64_t)kolo_dtype_size(r->type);
     if (bytes > BY_CALLER_BYTES) return 0;
     if (r->what != KOLO_BARRIER && !lib_takes_push(g, r, count)) return 0;
     lib_track *t = claim(g, &number, &began);
     if (!t) return 0;
     lib_entry probe = {.r = *r, .group = g};
-    comm_folding how = r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_WIRE_I64} : lib_folding(r, g->size); /* as lib_meet's */
+    comm_folding how = r->what == KOLO_BARRIER ? (comm_folding){.type = KOLO_I64} : lib_folding(r, g->size); /* as lib_meet's */
     comm_router_tell(g->world->router, comm_collective_name(r->what), number);
     int rc = comm_push_start(t->push, r->in ? r->in : r->out, r->out, count, &how, lib_signature(&probe));
     if (rc == 0) rc = comm_push_wait(t->push);
@@ -121,19 +121,19 @@ int lib_do(kolo_group *group, const kolo_request *request, kolo_output *output)
 
 /* ---- the calls ------------------------------------------------------------------------------------------------------------------- */
 
-static kolo_request vector(enum kolo_collective what, const void *in, void *out, int64_t count, enum kolo_wire type)
+static kolo_request vector(enum kolo_collective what, const void *in, void *out, int64_t count, enum kolo_dtype type)
 {
     return (kolo_request){.what = what, .in = in, .out = out, .type = type, .dims = 1, .dim = {count}};
 }
 
-int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce)
+int kolo_allreduce(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_dtype type, enum kolo_reduce reduce)
 {
     kolo_request r = vector(KOLO_ALLREDUCE, in, out, count, type);
     r.reduce = reduce;
     return take(group, &r);
 }
 
-int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_wire type, enum kolo_reduce reduce)
+int kolo_reduce_scatter(kolo_group *group, const void *in, void *out, int64_t count, enum kolo_dtype type, enum kolo_reduce reduce)
 {
     kolo_request r = vector(KOLO_REDUCE_SCATTER, in, out, count, type);
     r.reduce = reduce;
@@ -171,7 +171,7 @@ void lib_counts_free(struct lib_counts *first)
 }
 
 /* Where every member knows all counts they are `splits`; a member's own dim[0] follows from them. */
-static int gather(kolo_group *group, enum kolo_collective what, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
+static int gather(kolo_group *group, enum kolo_collective what, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type, int root)
 {
     KOLO_TRY(lib_check_group(group));
     kolo_request r = vector(what, in, out, counts ? counts[group->rank] : count, type);
@@ -187,24 +187,24 @@ static int gather(kolo_group *group, enum kolo_collective what, const void *in, 
     return rc;
 }
 
-int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type)
+int kolo_allgather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type)
 {
     return gather(group, KOLO_ALLGATHER, in, out, count, counts, type, 0);
 }
 
-int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
+int kolo_gather(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type, int root)
 {
     return gather(group, KOLO_GATHER, in, out, count, counts, type, root);
 }
 
-int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_wire type, int root)
+int kolo_broadcast(kolo_group *group, void *data, int64_t count, enum kolo_dtype type, int root)
 {
     kolo_request r = vector(KOLO_BROADCAST, NULL, data, count, type);
     r.root = root;
     return take(group, &r);
 }
 
-int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_wire type, int root)
+int kolo_scatter(kolo_group *group, const void *in, void *out, int64_t count, const int64_t *counts, enum kolo_dtype type, int root)
 {
     KOLO_TRY(lib_check_group(group));
     int64_t total = 0;
@@ -232,7 +232,7 @@ static int name_pairs(kolo_group *g, const int64_t *send, const int64_t *receive
         all[(int64_t)me * members + m] = send[m];
         awaited[(int64_t)m * members + me] = receive[m];
     }
-    int rc = kolo_allreduce(g, NULL, all, 2 * n, KOLO_WIRE_I64, KOLO_SUM);
+    int rc = kolo_allreduce(g, NULL, all, 2 * n, KOLO_I64, KOLO_SUM);
     for (int64_t i = n - 1; rc >= 0 && i >= 0; i--) {
         if (all[i] == awaited[i]) continue;
         pairs++;
@@ -244,7 +244,7 @@ static int name_pairs(kolo_group *g, const int64_t *send, const int64_t *receive
 }
 
 /* One number says whether all pairs agree: what is sent and what is awaited, each pair with a weight of its own, cancel in the sum. */
-int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_wire type)
+int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *out, const int64_t *receive, enum kolo_dtype type)
 {
     KOLO_TRY(lib_check_group(group));
     int64_t total = 0, awaited = 0;
@@ -256,7 +256,7 @@ int kolo_alltoall(kolo_group *group, const void *in, const int64_t *send, void *
         total += send[m];
         sum += weight(group->rank, m) * (uint64_t)send[m] - weight(m, group->rank) * (uint64_t)receive[m];
     }
-    KOLO_TRY(kolo_allreduce(group, NULL, &sum, 1, KOLO_WIRE_I64, KOLO_SUM));
+    KOLO_TRY(kolo_allreduce(group, NULL, &sum, 1, KOLO_I64, KOLO_SUM));
     if (sum) return name_pairs(group, send, receive);
     kolo_request r = vector(KOLO_ALLTOALL, in, out, total, type);
     r.splits = send;

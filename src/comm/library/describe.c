@@ -6,7 +6,6 @@
 
 #include "comm/library/gpu.h"
 
-static const char *const type_names[KOLO_WIRE_COUNT] = {"u8", "i8", "u16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "bool"};
 static const char *const reduce_names[KOLO_REDUCE_COUNT] = {"sum", "average", "min", "max", "product", "adasum"};
 
 static bool reduces(const kolo_request *r) { return r->what == KOLO_ALLREDUCE || r->what == KOLO_REDUCE_SCATTER || r->what == KOLO_SPARSE_ALLREDUCE; }
@@ -31,7 +30,7 @@ int64_t lib_elements(const kolo_request *r, int from)
 
 static bool too_large(const kolo_request *r)
 {
-    int64_t n = (int64_t)comm_width(r->type);
+    int64_t n = (int64_t)kolo_dtype_size(r->type);
     for (int d = 0; d < r->dims; d++)
         if (__builtin_mul_overflow(n, r->dim[d] ? r->dim[d] : 1, &n)) return true;
     return r->what == KOLO_SPARSE_ALLREDUCE && n > LIB_BYTES_MAX; /* beside rows lie their numbers, and rows of f32 */
@@ -39,12 +38,12 @@ static bool too_large(const kolo_request *r)
 
 static void check_shape(const kolo_request *r, char *text, size_t bytes)
 {
-    if ((unsigned)r->type >= KOLO_WIRE_COUNT) {
+    if ((unsigned)r->type >= KOLO_DTYPES) {
         snprintf(text, bytes, "there is no type %d", (int)r->type);
         return;
     }
-    if (r->dims < 0 || r->dims > KOLO_WIRE_DIMS) {
-        snprintf(text, bytes, "%d dimensions; at most %d", r->dims, KOLO_WIRE_DIMS);
+    if (r->dims < 0 || r->dims > KOLO_REQUEST_DIMS) {
+        snprintf(text, bytes, "%d dimensions; at most %d", r->dims, KOLO_REQUEST_DIMS);
         return;
     }
     for (int d = 0; d < r->dims; d++)
@@ -64,9 +63,9 @@ static void check_reduce(const kolo_request *r, char *text, size_t bytes)
     else if (r->what == KOLO_REDUCE_SCATTER && r->reduce == KOLO_ADASUM) snprintf(text, bytes, "there is no reduce_scatter with adasum");
     else if (r->what == KOLO_SPARSE_ALLREDUCE && r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)
         snprintf(text, bytes, "sparse rows are summed or averaged, not reduced by %s", reduce_names[r->reduce]);
-    else if (r->reduce == KOLO_ADASUM && r->type != KOLO_WIRE_F16 && r->type != KOLO_WIRE_BF16 && r->type != KOLO_WIRE_F32 && r->type != KOLO_WIRE_F64)
-        snprintf(text, bytes, "adasum is of floats, not of %s", type_names[r->type]);
-    else if (r->compression && (r->what != KOLO_ALLREDUCE || r->type != KOLO_WIRE_F32 || (r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)))
+    else if (r->reduce == KOLO_ADASUM && !kolo_dtype_is_real(r->type))
+        snprintf(text, bytes, "adasum is of floats, not of %s", kolo_dtype_name(r->type));
+    else if (r->compression && (r->what != KOLO_ALLREDUCE || r->type != KOLO_F32 || (r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)))
         snprintf(text, bytes, "compression \"%s\" is for sums and averages of f32 by allreduce", r->compression);
     else if (r->compression && comm_compress_parse(&compression, r->compression) < 0) snprintf(text, bytes, "%s", kolo_error_text());
     else if (r->compression && !r->name && comm_compress_owes(compression.kind))
@@ -100,7 +99,7 @@ static void check_splits(const kolo_request *r, const kolo_group *group, char *t
 bool lib_fits_dense(const kolo_request *r)
 {
     int64_t n;
-    return !__builtin_mul_overflow(r->rows, r->dim[1] * (int64_t)comm_width(r->type), &n) && n <= LIB_BYTES_MAX;
+    return !__builtin_mul_overflow(r->rows, r->dim[1] * (int64_t)kolo_dtype_size(r->type), &n) && n <= LIB_BYTES_MAX;
 }
 
 static void check_index(const kolo_request *r, char *text, size_t bytes)
@@ -108,7 +107,7 @@ static void check_index(const kolo_request *r, char *text, size_t bytes)
     if (r->rows < 0 || (!r->index && r->dim[0])) snprintf(text, bytes, "no row numbers, or a negative number of rows");
     else if (r->out && !lib_fits_dense(r))
         snprintf(text, bytes, "no memory can hold all %lld rows of %lld %s, as `out` asks for; leave it NULL for pairs", (long long)r->rows,
-                 (long long)r->dim[1], type_names[r->type]);
+                 (long long)r->dim[1], kolo_dtype_name(r->type));
     for (int64_t i = 0; !text[0] && i < r->dim[0]; i++)
         if (r->index[i] < 0 || r->index[i] >= r->rows)
             snprintf(text, bytes, "row number %lld of a matrix of %lld rows", (long long)r->index[i], (long long)r->rows);
@@ -186,9 +185,9 @@ void lib_describe(const lib_entry *entry, char *text, size_t bytes)
     if (entry->note) add(text, bytes, "%s", entry->note);
     else if ((unsigned)r->what < KOLO_COLLECTIVE_COUNT) add(text, bytes, "%s", comm_collective_name(r->what));
     else add(text, bytes, "collective %d", (int)r->what);
-    if (has_vector(r) && (unsigned)r->type < KOLO_WIRE_COUNT && r->dims >= 0 && r->dims <= KOLO_WIRE_DIMS) {
+    if (has_vector(r) && (unsigned)r->type < KOLO_DTYPES && r->dims >= 0 && r->dims <= KOLO_REQUEST_DIMS) {
         for (int d = 0; d < r->dims; d++) add(text, bytes, "%s%lld", d ? " x " : " of ", (long long)r->dim[d]);
-        add(text, bytes, "%s %s", r->dims ? "" : " of one", type_names[r->type]);
+        add(text, bytes, "%s %s", r->dims ? "" : " of one", kolo_dtype_name(r->type));
         if (reduces(r) && (unsigned)r->reduce < KOLO_REDUCE_COUNT) add(text, bytes, ", %s", reduce_names[r->reduce]);
         if (has_root(r)) add(text, bytes, ", root %d", r->root);
         if (r->splits && lib_gathers(r->what)) add_counts(text, bytes, r, entry->group->size);
@@ -232,7 +231,7 @@ uint64_t lib_signature(const lib_entry *entry)
     if (entry->fault) hash = mix_text(hash, entry->fault);
     if (entry->note) hash = mix_text(hash, entry->note);
     if (entry->gpu) hash = mix(hash, 0x677075);
-    if (!has_vector(r) || r->dims < 0 || r->dims > KOLO_WIRE_DIMS) return hash | 1;
+    if (!has_vector(r) || r->dims < 0 || r->dims > KOLO_REQUEST_DIMS) return hash | 1;
     hash = mix(mix(hash, (uint64_t)r->type), (uint64_t)r->dims);
     for (int d = free_first(r) ? 1 : 0; d < r->dims; d++) hash = mix(hash, (uint64_t)r->dim[d]);
     if (reduces(r)) hash = mix_factor(mix_factor(mix(hash, (uint64_t)r->reduce), r->prescale), r->postscale);

@@ -17,7 +17,7 @@ static int poll_run(lib_execution *x)
     return x->step = x->then, 1;
 }
 
-int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce,
+int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_dtype type, enum kolo_reduce reduce,
                      lib_step then)
 {
     x->run = lib_lane_run(x->track->lane, schedule, own, input, width, type, reduce);
@@ -27,7 +27,7 @@ int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own,
     return 1;
 }
 
-int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type, enum kolo_reduce reduce, lib_step then)
+int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_dtype type, enum kolo_reduce reduce, lib_step then)
 {
     const comm_schedule *schedule;
     KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, problem, &schedule, &x->algorithm));
@@ -61,7 +61,7 @@ static void tell_timeline(lib_execution *x)
     if (!timeline) return;
     double now = kolo_time();
     int64_t bytes = 0;
-    for (int i = 0; i < x->batch.entries; i++) bytes += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
+    for (int i = 0; i < x->batch.entries; i++) bytes += lib_elements(lib_request(x, i), 0) * (int64_t)kolo_dtype_size(lib_request(x, i)->type);
     lib_timeline_carried(timeline, phase_of(x), lib_request(x, 0)->name, x->algorithm, x->began, now, bytes);
 }
 
@@ -97,7 +97,7 @@ int lib_result_memory(lib_execution *x, int i, int64_t rows, char **out)
     void *memory = r->out;
     int64_t each = r->dims ? lib_elements(r, 1) : 1, count = rows < 0 ? lib_elements(r, 0) : rows * each;
     note_shape(entry, rows);
-    if (!memory) KOLO_TRY(lib_entry_memory(entry, (size_t)count * comm_width(r->type), &memory));
+    if (!memory) KOLO_TRY(lib_entry_memory(entry, (size_t)count * kolo_dtype_size(r->type), &memory));
     entry->output.data = memory;
     *out = memory;
     return 0;

@@ -9,7 +9,7 @@
 
 enum pass { BEFORE, MOVES, AFTER };
 
-static size_t row_bytes(const kolo_request *r) { return (size_t)(r->dims ? lib_elements(r, 1) : 1) * comm_width(r->type); }
+static size_t row_bytes(const kolo_request *r) { return (size_t)(r->dims ? lib_elements(r, 1) : 1) * kolo_dtype_size(r->type); }
 static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
 
 /* ---- the list ------------------------------------------------------------------------------------------------------------------- */
@@ -22,17 +22,17 @@ static int put(lib_execution *x, const comm_cargo *cargo)
     return 0;
 }
 
-static int scale(lib_execution *x, void *to, const void *from, int64_t count, enum kolo_wire type, int64_t divisor, double factor)
+static int scale(lib_execution *x, void *to, const void *from, int64_t count, enum kolo_dtype type, int64_t divisor, double factor)
 {
     if (to == from && divisor == 1 && factor == 1) return 0;
     return put(x, &(comm_cargo){.kind = COMM_CARGO_SCALE, .to = to, .from = from, .count = count, .type = type, .divisor = divisor, .factor = factor});
 }
 
-static int copy(lib_execution *x, void *to, const void *from, size_t bytes) { return scale(x, to, from, (int64_t)bytes, KOLO_WIRE_U8, 1, 1); }
+static int copy(lib_execution *x, void *to, const void *from, size_t bytes) { return scale(x, to, from, (int64_t)bytes, KOLO_U8, 1, 1); }
 
 static int move(lib_execution *x, enum comm_cargo_kind kind, int peer, void *to, const void *from, size_t bytes)
 {
-    return put(x, &(comm_cargo){.kind = kind, .peer = peer, .to = to, .from = from, .count = (int64_t)bytes, .type = KOLO_WIRE_U8});
+    return put(x, &(comm_cargo){.kind = kind, .peer = peer, .to = to, .from = from, .count = (int64_t)bytes, .type = KOLO_U8});
 }
 
 static int reduce(lib_execution *x, enum comm_cargo_kind kind, int peer, void *to, const void *from, int64_t count)
@@ -66,7 +66,7 @@ static int put_allreduce(lib_execution *x, int i, enum pass pass, size_t *stage)
     const kolo_request *r = lib_request(x, i);
     const int64_t count = lib_elements(r, 0);
     const bool here = x->batch.entry[i] != NULL;
-    char *out = here ? r->out : take(x, stage, (size_t)count * comm_width(r->type));
+    char *out = here ? r->out : take(x, stage, (size_t)count * kolo_dtype_size(r->type));
     switch (pass) {
     case BEFORE:
         if (!here) return put(x, &(comm_cargo){.kind = COMM_CARGO_FILL, .to = out, .count = count, .type = r->type, .op = r->reduce});
@@ -84,13 +84,13 @@ static int put_reduce_scatter(lib_execution *x, int i, enum pass pass, size_t *s
     const int64_t each = r->dims > 1 ? lib_elements(r, 1) : 1, rows = r->dim[0], count = lib_elements(r, 0);
     const int64_t mine = (lib_cut(rows, members, me + 1) - lib_cut(rows, members, me)) * each;
     const bool staged = !r->in || r->prescale != 1;
-    const char *from = staged ? take(x, stage, (size_t)count * comm_width(r->type)) : input_of(r);
+    const char *from = staged ? take(x, stage, (size_t)count * kolo_dtype_size(r->type)) : input_of(r);
     if (pass == BEFORE) return staged ? scale(x, (void *)(uintptr_t)from, input_of(r), count, r->type, 1, r->prescale) : 0;
     if (pass == AFTER) return finish_reduction(x, r, r->out, mine);
     if (rows % members == 0) return reduce(x, COMM_CARGO_REDUCE_SCATTER, 0, r->out, from, mine);
     for (int m = 0; m < members; m++) {
         const int64_t first = lib_cut(rows, members, m) * each, some = lib_cut(rows, members, m + 1) * each - first;
-        KOLO_TRY(reduce(x, COMM_CARGO_REDUCE, m, r->out, from + (size_t)first * comm_width(r->type), some));
+        KOLO_TRY(reduce(x, COMM_CARGO_REDUCE, m, r->out, from + (size_t)first * kolo_dtype_size(r->type), some));
     }
     return 0;
 }
@@ -100,7 +100,7 @@ static int put_broadcast(lib_execution *x, int i, enum pass pass, size_t *stage)
     const kolo_request *r = lib_request(x, i);
     (void)stage;
     if (pass != MOVES) return 0;
-    return move(x, COMM_CARGO_BROADCAST, r->root, r->out, r->root == x->group->rank ? input_of(r) : r->out, (size_t)lib_elements(r, 0) * comm_width(r->type));
+    return move(x, COMM_CARGO_BROADCAST, r->root, r->out, r->root == x->group->rank ? input_of(r) : r->out, (size_t)lib_elements(r, 0) * kolo_dtype_size(r->type));
 }
 
 static int put_allgather(lib_execution *x, int i, enum pass pass, size_t *stage)

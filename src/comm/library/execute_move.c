@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "comm/library/parts.h"
 
-static size_t row_bytes(const kolo_request *r) { return (size_t)(r->dims ? lib_elements(r, 1) : 1) * comm_width(r->type); }
+static size_t row_bytes(const kolo_request *r) { return (size_t)(r->dims ? lib_elements(r, 1) : 1) * kolo_dtype_size(r->type); }
 static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
 
 static comm_problem problem_of(const lib_execution *x, enum kolo_collective what)
@@ -32,7 +32,7 @@ static int unpack_broadcast(lib_execution *x)
     const char *at = x->work;
     for (int i = 0; i < x->batch.entries; i++) {
         const kolo_request *r = lib_request(x, i);
-        size_t bytes = (size_t)lib_elements(r, 0) * comm_width(r->type);
+        size_t bytes = (size_t)lib_elements(r, 0) * kolo_dtype_size(r->type);
         char *out;
         KOLO_TRY(lib_result_memory(x, i, -1, &out));
         if (bytes && (r->root != x->group->rank || input_of(r) != out)) memcpy(out, at, bytes);
@@ -45,17 +45,17 @@ static int unpack_broadcast(lib_execution *x)
 static int broadcast_packed(lib_execution *x, comm_problem *problem)
 {
     char *at;
-    for (int i = 0; i < x->batch.entries; i++) problem->count += lib_elements(lib_request(x, i), 0) * (int64_t)comm_width(lib_request(x, i)->type);
+    for (int i = 0; i < x->batch.entries; i++) problem->count += lib_elements(lib_request(x, i), 0) * (int64_t)kolo_dtype_size(lib_request(x, i)->type);
     KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem->count, &x->work));
     at = x->work;
     for (int i = 0; i < x->batch.entries && problem->root == x->group->rank; i++) {
         const kolo_request *r = lib_request(x, i);
-        size_t bytes = (size_t)lib_elements(r, 0) * comm_width(r->type);
+        size_t bytes = (size_t)lib_elements(r, 0) * kolo_dtype_size(r->type);
         if (bytes) memcpy(at, input_of(r), bytes);
         at += bytes;
     }
     problem->in_place = true;
-    return lib_run(x, problem, x->work, x->work, KOLO_WIRE_U8, KOLO_SUM, unpack_broadcast);
+    return lib_run(x, problem, x->work, x->work, KOLO_U8, KOLO_SUM, unpack_broadcast);
 }
 
 int lib_broadcast(lib_execution *x)
@@ -64,11 +64,11 @@ int lib_broadcast(lib_execution *x)
     comm_problem problem = problem_of(x, KOLO_BROADCAST);
     char *out;
     if (x->batch.fused) return broadcast_packed(x, &problem);
-    problem.count = lib_elements(r, 0) * (int64_t)comm_width(r->type);
+    problem.count = lib_elements(r, 0) * (int64_t)kolo_dtype_size(r->type);
     KOLO_TRY(lib_result_memory(x, 0, -1, &out));
     const void *in = r->root == x->group->rank ? input_of(r) : out;
     problem.in_place = in == out;
-    return lib_run(x, &problem, out, in, KOLO_WIRE_U8, KOLO_SUM, lib_finish);
+    return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
 
 /* ---- gather, allgather -------------------------------------------------------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ static int gather_packed(lib_execution *x, comm_problem *problem)
         at += bytes;
     }
     problem->in_place = true;
-    return lib_run(x, problem, x->work, x->work + total(x->number, me), KOLO_WIRE_U8, KOLO_SUM, unpack_gathered);
+    return lib_run(x, problem, x->work, x->work + total(x->number, me), KOLO_U8, KOLO_SUM, unpack_gathered);
 }
 
 int lib_gather(lib_execution *x)
@@ -145,7 +145,7 @@ int lib_gather(lib_execution *x)
     }
     const char *in = r->in ? r->in : has ? out + total(x->number, me) : r->out;
     problem.in_place = !r->in && has;
-    return lib_run(x, &problem, out, in, KOLO_WIRE_U8, KOLO_SUM, lib_finish);
+    return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
 
 /* ---- scatter ------------------------------------------------------------------------------------------------------------------------------- */
@@ -178,7 +178,7 @@ int lib_scatter(lib_execution *x)
     KOLO_TRY(lib_result_memory(x, 0, x->batch.rows[x->group->rank], &out));
     const void *in = x->group->rank == r->root ? input_of(r) : out;
     problem.in_place = in == out;
-    return lib_run(x, &problem, out, in, KOLO_WIRE_U8, KOLO_SUM, lib_finish);
+    return lib_run(x, &problem, out, in, KOLO_U8, KOLO_SUM, lib_finish);
 }
 
 /* ---- alltoall -------------------------------------------------------------------------------------------------------------------------------- */
@@ -200,5 +200,5 @@ int lib_alltoall(lib_execution *x)
     KOLO_TRY(lib_result_memory(x, 0, total(rows, members), &out));
     KOLO_TRY(lib_note_splits(x, 0, rows));
     problem.in_place = !r->in;
-    return lib_run(x, &problem, out, input_of(r), KOLO_WIRE_U8, KOLO_SUM, lib_finish);
+    return lib_run(x, &problem, out, input_of(r), KOLO_U8, KOLO_SUM, lib_finish);
 }

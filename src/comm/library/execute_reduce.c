@@ -5,7 +5,6 @@
 
 #include "comm/library/parts.h"
 
-static bool is_half(enum kolo_wire type) { return type == KOLO_WIRE_F16 || type == KOLO_WIRE_BF16; }
 static bool rounds(enum kolo_reduce op) { return op != KOLO_MIN && op != KOLO_MAX; }
 static const void *input_of(const kolo_request *r) { return r->in ? r->in : r->out; }
 static enum kolo_reduce plain(enum kolo_reduce op) { return op == KOLO_AVERAGE ? KOLO_SUM : op; }
@@ -23,29 +22,29 @@ comm_folding lib_folding(const kolo_request *r, int64_t contributors)
 /* ---- packing ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Elements `from` .. `from + count` of a request's vector, scaled where asked, into a vector of `type`; neutral elements where this rank has nothing. */
-static void pack(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_wire type, bool scaled)
+static void pack(const lib_execution *x, int i, int64_t from, int64_t count, char *out, enum kolo_dtype type, bool scaled)
 {
     const kolo_request *r = lib_request(x, i);
     if (!x->batch.entry[i]) {
         comm_fill_neutral(out, count, type, r->reduce);
         return;
     }
-    const char *in = (const char *)input_of(r) + (size_t)from * comm_width(r->type);
+    const char *in = (const char *)input_of(r) + (size_t)from * kolo_dtype_size(r->type);
     if (type != r->type) comm_widen((float *)(void *)out, in, count, r->type);
-    else if (!scaled || r->prescale == 1) memcpy(out, in, (size_t)count * comm_width(type));
+    else if (!scaled || r->prescale == 1) memcpy(out, in, (size_t)count * kolo_dtype_size(type));
     if (!scaled || r->prescale == 1) return;
     comm_scale(out, type != r->type ? out : in, count, type, 1, r->prescale);
 }
 
 /* The way back; divides and scales where asked. */
-static void unpack(const lib_execution *x, int i, char *out, char *in, int64_t count, enum kolo_wire type, bool scaled)
+static void unpack(const lib_execution *x, int i, char *out, char *in, int64_t count, enum kolo_dtype type, bool scaled)
 {
     const kolo_request *r = lib_request(x, i);
     int64_t divisor = scaled && r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
     double factor = scaled ? r->postscale : 1;
     if (type == r->type) {
         if (divisor != 1 || factor != 1) comm_scale(out, in, count, type, divisor, factor);
-        else if (out != in) memcpy(out, in, (size_t)count * comm_width(type));
+        else if (out != in) memcpy(out, in, (size_t)count * kolo_dtype_size(type));
         return;
     }
     if (divisor != 1 || factor != 1) comm_scale(in, in, count, type, divisor, factor);
@@ -64,28 +63,28 @@ static int unpack_all(lib_execution *x, bool scaled)
             KOLO_TRY(lib_result_memory(x, i, -1, &out));
             unpack(x, i, out, at, count, x->type, scaled);
         }
-        at += (size_t)count * comm_width(x->type);
+        at += (size_t)count * kolo_dtype_size(x->type);
     }
     return x->step = lib_finish, 1;
 }
 static int unpack_pushed(lib_execution *x) { return unpack_all(x, false); }
 int lib_unpack(lib_execution *x) { return unpack_all(x, true); }
 
-static int pack_all(lib_execution *x, enum kolo_wire type, bool scaled)
+static int pack_all(lib_execution *x, enum kolo_dtype type, bool scaled)
 {
     char *at;
     x->type = type;
-    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)x->count * comm_width(type), &at));
+    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)x->count * kolo_dtype_size(type), &at));
     x->work = at;
     for (int i = 0; i < x->batch.entries; i++) {
         int64_t count = lib_elements(lib_request(x, i), 0);
         pack(x, i, 0, count, at, type, scaled);
-        at += (size_t)count * comm_width(type);
+        at += (size_t)count * kolo_dtype_size(type);
     }
     return 0;
 }
 
-int lib_pack(lib_execution *x, enum kolo_wire type) { return pack_all(x, type, true); }
+int lib_pack(lib_execution *x, enum kolo_dtype type) { return pack_all(x, type, true); }
 
 /* Neutral elements must not be scaled: where some have joined, every rank scales its own. */
 static int by_push(lib_execution *x, bool alone)
@@ -104,15 +103,15 @@ static int by_push(lib_execution *x, bool alone)
     return lib_push(x, x->work, x->work, x->count, &how, signature, unpack_pushed);
 }
 
-static comm_problem problem_of(const kolo_group *g, const kolo_request *r, int64_t count, enum kolo_wire *type)
+static comm_problem problem_of(const kolo_group *g, const kolo_request *r, int64_t count, enum kolo_dtype *type)
 {
-    *type = is_half(r->type) && rounds(r->reduce) ? KOLO_WIRE_F32 : r->type;
-    return (comm_problem){.what = KOLO_ALLREDUCE, .me = g->rank, .members = g->size, .count = count, .width = comm_width(*type), .node_of = g->node_of};
+    *type = kolo_dtype_is_half(r->type) && rounds(r->reduce) ? KOLO_F32 : r->type;
+    return (comm_problem){.what = KOLO_ALLREDUCE, .me = g->rank, .members = g->size, .count = count, .width = kolo_dtype_size(*type), .node_of = g->node_of};
 }
 
 bool lib_takes_push(const kolo_group *group, const kolo_request *request, int64_t count)
 {
-    enum kolo_wire type;
+    enum kolo_dtype type;
     if (!group->one_node || group->size == 1) return false;
     if (!group->asks) return true; /* by the costs it always is the cheapest */
     comm_problem problem = problem_of(group, request, count, &type);
@@ -123,7 +122,7 @@ bool lib_takes_push(const kolo_group *group, const kolo_request *request, int64_
 static int by_schedule(lib_execution *x, bool alone)
 {
     const kolo_request *r = lib_request(x, 0);
-    enum kolo_wire type;
+    enum kolo_dtype type;
     comm_problem problem = problem_of(x->group, r, x->count, &type);
     if (alone && type == r->type && r->prescale == 1) {
         x->type = type;
@@ -160,7 +159,7 @@ static int unpack_part(lib_execution *x)
             KOLO_TRY(lib_result_memory(x, i, rows, &out));
             unpack(x, i, out, at, count, x->type, true);
         }
-        at += (size_t)count * comm_width(x->type);
+        at += (size_t)count * kolo_dtype_size(x->type);
     }
     return x->step = lib_finish, 1;
 }
@@ -169,7 +168,7 @@ static int unpack_part(lib_execution *x)
 int lib_reduce_scatter(lib_execution *x)
 {
     const kolo_request *first = lib_request(x, 0);
-    enum kolo_wire type = is_half(first->type) && rounds(first->reduce) ? KOLO_WIRE_F32 : first->type;
+    enum kolo_dtype type = kolo_dtype_is_half(first->type) && rounds(first->reduce) ? KOLO_F32 : first->type;
     int members = x->group->size;
     char *at;
     comm_problem problem = {.what = KOLO_REDUCE_SCATTER,
@@ -177,11 +176,11 @@ int lib_reduce_scatter(lib_execution *x)
                             .members = members,
                             .in_place = true,
                             .counts = x->number,
-                            .width = comm_width(type),
+                            .width = kolo_dtype_size(type),
                             .node_of = x->group->node_of};
     for (int i = 0; i < x->batch.entries; i++) problem.count += lib_elements(lib_request(x, i), 0);
     x->type = type;
-    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem.count * comm_width(type), &at));
+    KOLO_TRY(lib_track_stage(x->track, x->group->world, (size_t)problem.count * kolo_dtype_size(type), &at));
     x->work = at;
     for (int m = 0; m < members; m++) {
         x->number[m] = 0;
@@ -189,7 +188,7 @@ int lib_reduce_scatter(lib_execution *x)
             const kolo_request *r = lib_request(x, i);
             int64_t each = row_elements(r), from = lib_cut(r->dim[0], members, m) * each, count = lib_cut(r->dim[0], members, m + 1) * each - from;
             pack(x, i, from, count, at, type, true);
-            at += (size_t)count * comm_width(type);
+            at += (size_t)count * kolo_dtype_size(type);
             x->number[m] += count;
         }
     }

@@ -14,8 +14,6 @@ typedef struct pair {
     const char *row;
 } pair;
 
-static bool is_half(enum kolo_wire type) { return type == KOLO_WIRE_F16 || type == KOLO_WIRE_BF16; }
-
 /* By index, what has the same one stays in its order, which is that of the members; a byte of the index a pass. Returns where the pairs are. */
 static pair *sort(pair *p, pair *other, int64_t pairs, int64_t rows)
 {
@@ -39,23 +37,23 @@ static pair *sort(pair *p, pair *other, int64_t pairs, int64_t rows)
 static void add_up(const lib_execution *x, const pair *p, int64_t n, int64_t each, char *out, float *wide)
 {
     const kolo_request *r = lib_request(x, 0);
-    enum kolo_wire type = is_half(r->type) ? KOLO_WIRE_F32 : r->type;
+    enum kolo_dtype type = kolo_dtype_is_half(r->type) ? KOLO_F32 : r->type;
     int64_t divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
     comm_combine sum = comm_combine_of(type, KOLO_SUM);
-    char *into = is_half(r->type) ? (char *)wide : out;
+    char *into = kolo_dtype_is_half(r->type) ? (char *)wide : out;
     for (int64_t i = 0; i < n; i++) {
-        if (is_half(r->type)) {
+        if (kolo_dtype_is_half(r->type)) {
             comm_widen(wide + each, p[i].row, each, r->type);
             if (i) sum(wide, wide, wide + each, each);
             else memcpy(wide, wide + each, (size_t)each * sizeof *wide);
         } else if (i) {
             sum(out, out, p[i].row, each);
         } else {
-            memcpy(out, p[i].row, (size_t)each * comm_width(type));
+            memcpy(out, p[i].row, (size_t)each * kolo_dtype_size(type));
         }
     }
     if (divisor != 1 || r->postscale != 1) comm_scale(into, into, each, type, divisor, r->postscale);
-    if (is_half(r->type)) comm_narrow(out, wide, each, r->type);
+    if (kolo_dtype_is_half(r->type)) comm_narrow(out, wide, each, r->type);
 }
 
 /* Blocks of members: k row numbers, k rows. */
@@ -76,7 +74,7 @@ static int result(lib_execution *x, const pair *p, int64_t pairs, float *wide)
 {
     const kolo_request *r = lib_request(x, 0);
     lib_entry *entry = x->batch.entry[0];
-    int64_t each = r->dim[1], rows = 0, each_bytes = each * (int64_t)comm_width(r->type), n;
+    int64_t each = r->dim[1], rows = 0, each_bytes = each * (int64_t)kolo_dtype_size(r->type), n;
     for (int64_t i = 0; i < pairs; i++) rows += i == 0 || p[i].index != p[i - 1].index;
     bool dense = r->out || (lib_fits_dense(r) && rows * (each_bytes + 8) >= r->rows * each_bytes);
     size_t at = dense ? 0 : kolo_round_up((size_t)rows * 8, KOLO_ALIGN);
@@ -108,7 +106,7 @@ static int merge(lib_execution *x)
     }
     float *wide = (float *)(void *)(x->work + rows_at((size_t)total));
     pair *p = (pair *)(void *)(x->work + pairs_at((size_t)total, r->dim[1]));
-    list(x, p, r->dim[1] * (int64_t)comm_width(r->type));
+    list(x, p, r->dim[1] * (int64_t)kolo_dtype_size(r->type));
     KOLO_TRY(result(x, sort(p, p + pairs, pairs, r->rows), pairs, wide));
     return x->step = lib_finish, 1;
 }
@@ -121,9 +119,9 @@ static int give_all(lib_execution *x)
     int64_t count = r->rows * r->dim[1], divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
     lib_entry *entry = x->batch.entry[0];
     void *out = r->out;
-    if (!out) KOLO_TRY(lib_entry_memory(entry, (size_t)count * comm_width(r->type), &out));
-    comm_scale(is_half(r->type) ? x->work : out, x->work, count, x->type, divisor, r->postscale);
-    if (is_half(r->type)) comm_narrow(out, (const float *)(void *)x->work, count, r->type);
+    if (!out) KOLO_TRY(lib_entry_memory(entry, (size_t)count * kolo_dtype_size(r->type), &out));
+    comm_scale(kolo_dtype_is_half(r->type) ? x->work : out, x->work, count, x->type, divisor, r->postscale);
+    if (kolo_dtype_is_half(r->type)) comm_narrow(out, (const float *)(void *)x->work, count, r->type);
     entry->output = (kolo_output){.data = out, .dims = 2, .dim = {r->rows, r->dim[1]}, .last = -1};
     return x->step = lib_finish, 1;
 }
@@ -133,18 +131,18 @@ static int add_all(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     int64_t each = r->dim[1], count = r->rows * each;
-    enum kolo_wire type = is_half(r->type) ? KOLO_WIRE_F32 : r->type;
-    size_t width = comm_width(type), row = kolo_round_up((size_t)each * width, KOLO_ALIGN), all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
+    enum kolo_dtype type = kolo_dtype_is_half(r->type) ? KOLO_F32 : r->type;
+    size_t width = kolo_dtype_size(type), row = kolo_round_up((size_t)each * width, KOLO_ALIGN), all = kolo_round_up((size_t)count * width, KOLO_ALIGN);
     const char *in = r->in ? r->in : r->out;
     comm_combine sum = comm_combine_of(type, KOLO_SUM);
     KOLO_TRY(lib_track_stage(x->track, x->group->world, all + 2 * row, &x->work));
     char *scaled = x->work + all, *wide = scaled + row;
     memset(x->work, 0, (size_t)count * width);
-    for (int64_t i = 0; i < r->dim[0]; i++, in += (size_t)each * comm_width(r->type)) {
+    for (int64_t i = 0; i < r->dim[0]; i++, in += (size_t)each * kolo_dtype_size(r->type)) {
         char *to = x->work + (size_t)(r->index[i] * each) * width;
         comm_scale(scaled, in, each, r->type, 1, r->prescale);
-        if (is_half(r->type)) comm_widen((float *)(void *)wide, scaled, each, r->type);
-        sum(to, to, is_half(r->type) ? wide : scaled, each);
+        if (kolo_dtype_is_half(r->type)) comm_widen((float *)(void *)wide, scaled, each, r->type);
+        sum(to, to, kolo_dtype_is_half(r->type) ? wide : scaled, each);
     }
     x->type = type;
     return 0;
@@ -159,7 +157,7 @@ static int by_all_rows(lib_execution *x)
                             .members = x->group->size,
                             .in_place = true,
                             .count = r->rows * r->dim[1],
-                            .width = comm_width(x->type),
+                            .width = kolo_dtype_size(x->type),
                             .node_of = x->group->node_of};
     return lib_run(x, &problem, x->work, x->work, x->type, KOLO_SUM, give_all);
 }
@@ -168,16 +166,16 @@ static int by_all_rows(lib_execution *x)
 static bool pairs_are_longer(const lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    double width = is_half(r->type) ? sizeof(float) : (double)comm_width(r->type), pairs = 0;
+    double width = kolo_dtype_is_half(r->type) ? sizeof(float) : (double)kolo_dtype_size(r->type), pairs = 0;
     for (int m = 0; m < x->group->size; m++) pairs += (double)x->batch.rows[m];
-    return pairs * (8 + (double)r->dim[1] * (double)comm_width(r->type)) > 2 * (double)r->rows * (double)r->dim[1] * width;
+    return pairs * (8 + (double)r->dim[1] * (double)kolo_dtype_size(r->type)) > 2 * (double)r->rows * (double)r->dim[1] * width;
 }
 
 int lib_sparse(lib_execution *x)
 {
     if (lib_request(x, 0)->dim[1] && pairs_are_longer(x)) return by_all_rows(x);
     const kolo_request *r = lib_request(x, 0);
-    int64_t each_bytes = r->dim[1] * (int64_t)comm_width(r->type), total = 0, mine = 0, pairs = 0;
+    int64_t each_bytes = r->dim[1] * (int64_t)kolo_dtype_size(r->type), total = 0, mine = 0, pairs = 0;
     int members = x->group->size, me = x->group->rank;
     comm_problem problem = {
         .what = KOLO_ALLGATHER, .me = me, .members = members, .in_place = true, .counts = x->number, .width = 1, .node_of = x->group->node_of};
@@ -197,5 +195,5 @@ int lib_sparse(lib_execution *x)
         if (r->prescale != 1) comm_scale(at + k * 8, in, k * r->dim[1], r->type, 1, r->prescale);
         else memcpy(at + k * 8, in, (size_t)(k * each_bytes));
     }
-    return lib_run(x, &problem, x->work, at, KOLO_WIRE_U8, KOLO_SUM, merge);
+    return lib_run(x, &problem, x->work, at, KOLO_U8, KOLO_SUM, merge);
 }

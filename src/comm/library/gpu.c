@@ -22,7 +22,7 @@ static void check_kind(const kolo_group *group, const kolo_request *r, char *tex
     if (r->what == KOLO_SPARSE_ALLREDUCE) snprintf(text, bytes, "memory of a GPU, and sparse rows are summed in the host's: copy them");
     else if (reduces(r) && r->reduce == KOLO_ADASUM) snprintf(text, bytes, "memory of a GPU, where Adasum is not: copy it to the host's");
     else if (r->compression) snprintf(text, bytes, "memory of a GPU, where compression is not: copy it to the host's");
-    else if (reduces(r) && (r->type == KOLO_WIRE_U16 || r->type == KOLO_WIRE_I16))
+    else if (reduces(r) && (r->type == KOLO_U16 || r->type == KOLO_I16))
         snprintf(text, bytes, "memory of a GPU, where NCCL knows no whole numbers of 16 bits: copy it to the host's");
     else if (gets && !r->out) snprintf(text, bytes, "memory of a GPU, and no `out`: the library makes no memory there");
 }
@@ -125,7 +125,7 @@ static int told(lib_execution *x)
     judge(x, text, sizeof text);
     if (text[0]) return fail_all(x, text);
     if (x->group->rank == 0) KOLO_TRY(g->type->make_id(g->id));
-    return lib_run(x, &problem, g->id, g->id, KOLO_WIRE_U8, KOLO_SUM, join);
+    return lib_run(x, &problem, g->id, g->id, KOLO_U8, KOLO_SUM, join);
 }
 
 static void fill_card(const lib_execution *x, comm_carrier_card *card)
@@ -151,7 +151,7 @@ int lib_gpu_open(lib_execution *x)
     for (int m = 0; m < n; m++) g->counts[m] = sizeof *g->card;
     const comm_problem problem = {
         .what = KOLO_ALLGATHER, .me = me, .members = n, .in_place = true, .counts = g->counts, .width = 1, .node_of = x->group->node_of};
-    return lib_run(x, &problem, g->card, &g->card[me], KOLO_WIRE_U8, KOLO_SUM, told);
+    return lib_run(x, &problem, g->card, &g->card[me], KOLO_U8, KOLO_SUM, told);
 }
 
 /* ---- faults and the end ------------------------------------------------------------------------------------------------------------- */

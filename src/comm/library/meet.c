@@ -24,7 +24,7 @@ static void join_packets(void *out, const void *left, const void *right, int64_t
         o->op = l->op;
         o->count = l->count;
         o->spare = 0;
-        if (same && l->count) comm_combine_of((enum kolo_wire)l->type, (enum kolo_reduce)l->op)(o->data, l->data, r->data, l->count);
+        if (same && l->count) comm_combine_of((enum kolo_dtype)l->type, (enum kolo_reduce)l->op)(o->data, l->data, r->data, l->count);
     }
 }
 
@@ -41,7 +41,7 @@ static int meet_packet(lib_execution *x, uint64_t signature, lib_step then)
     x->packet.high = signature;
     x->packet.low_not = ~signature;
     KOLO_TRY(lib_schedule(&x->stream->schedules, x->group->world, &problem, &schedule, &x->algorithm));
-    KOLO_TRY(lib_run_schedule(x, schedule, &x->packet, &x->packet, sizeof x->packet, KOLO_WIRE_U8, KOLO_SUM, then));
+    KOLO_TRY(lib_run_schedule(x, schedule, &x->packet, &x->packet, sizeof x->packet, KOLO_U8, KOLO_SUM, then));
     if (x->run) x->run->combine = join_packets;
     return 1;
 }
@@ -67,22 +67,20 @@ static int64_t bring_rows(lib_execution *x)
     return n;
 }
 
-static bool is_half(enum kolo_wire type) { return type == KOLO_WIRE_F16 || type == KOLO_WIRE_BF16; }
-
 /* Fills the packet with the prescaled vector, 16 bits as f32. False: too large, not a reduction by elements, or on a GPU. */
 static bool bring_vector(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
     const void *in = r->in ? r->in : r->out;
-    enum kolo_wire type = is_half(r->type) ? KOLO_WIRE_F32 : r->type;
+    enum kolo_dtype type = kolo_dtype_is_half(r->type) ? KOLO_F32 : r->type;
     if (!lib_pushes(r) || x->batch.gpu) return false;
     int64_t count = lib_elements(r, 0);
-    if (count * (int64_t)comm_width(type) > (int64_t)sizeof x->packet.data) return false;
+    if (count * (int64_t)kolo_dtype_size(type) > (int64_t)sizeof x->packet.data) return false;
     x->packet.type = type;
     x->packet.op = r->reduce == KOLO_AVERAGE ? KOLO_SUM : r->reduce;
     x->packet.count = (int32_t)count;
-    if (is_half(r->type)) comm_widen((float *)(void *)x->packet.data, in, count, r->type);
-    else if (count) memcpy(x->packet.data, in, (size_t)count * comm_width(type));
+    if (kolo_dtype_is_half(r->type)) comm_widen((float *)(void *)x->packet.data, in, count, r->type);
+    else if (count) memcpy(x->packet.data, in, (size_t)count * kolo_dtype_size(type));
     if (r->prescale != 1) comm_scale(x->packet.data, x->packet.data, count, type, 1, r->prescale);
     return true;
 }
@@ -95,9 +93,9 @@ static int take_vector(lib_execution *x)
     if (packet_differs(&x->packet)) return x->step = lib_tell_differences, 1;
     int64_t count = x->packet.count, divisor = r->reduce == KOLO_AVERAGE ? x->batch.contributors : 1;
     KOLO_TRY(lib_result_memory(x, 0, -1, &out));
-    if (divisor != 1 || r->postscale != 1) comm_scale(x->packet.data, x->packet.data, count, (enum kolo_wire)x->packet.type, divisor, r->postscale);
-    if (is_half(r->type)) comm_narrow(out, (const float *)(const void *)x->packet.data, count, r->type);
-    else if (count) memcpy(out, x->packet.data, (size_t)count * comm_width(r->type));
+    if (divisor != 1 || r->postscale != 1) comm_scale(x->packet.data, x->packet.data, count, (enum kolo_dtype)x->packet.type, divisor, r->postscale);
+    if (kolo_dtype_is_half(r->type)) comm_narrow(out, (const float *)(const void *)x->packet.data, count, r->type);
+    else if (count) memcpy(out, x->packet.data, (size_t)count * kolo_dtype_size(r->type));
     return x->step = lib_finish, 1;
 }
 
@@ -119,7 +117,7 @@ static int exchange_rows(lib_execution *x)
         .what = KOLO_ALLTOALL, .me = me, .members = members, .send = x->number, .receive = x->number, .width = sizeof(int64_t), .node_of = x->group->node_of};
     bring_rows(x);
     for (int m = 0; m < members; m++) x->number[m] = 1;
-    return lib_run(x, &problem, x->number + members, x->batch.rows + (int64_t)me * members, KOLO_WIRE_I64, KOLO_SUM, column_stands);
+    return lib_run(x, &problem, x->number + members, x->batch.rows + (int64_t)me * members, KOLO_I64, KOLO_SUM, column_stands);
 }
 
 /* All have brought the same; their rows did not fit into the packet. */
@@ -134,7 +132,7 @@ static int gather_rows(lib_execution *x)
                             .width = sizeof(int64_t),
                             .node_of = x->group->node_of};
     void *rows = (void *)(uintptr_t)x->batch.rows;
-    KOLO_TRY(lib_run(x, &problem, rows, rows, KOLO_WIRE_I64, KOLO_SUM, rows_stand));
+    KOLO_TRY(lib_run(x, &problem, rows, rows, KOLO_I64, KOLO_SUM, rows_stand));
     return 1;
 }
 
@@ -150,7 +148,7 @@ static int met(lib_execution *x)
 int lib_meet(lib_execution *x)
 {
     const kolo_request *r = lib_request(x, 0);
-    const comm_folding sum = {.type = KOLO_WIRE_I64, .op = KOLO_SUM};
+    const comm_folding sum = {.type = KOLO_I64, .op = KOLO_SUM};
     uint64_t signature = lib_signature(x->batch.entry[0]);
     void *rows = (void *)(uintptr_t)x->batch.rows;
     int64_t n = needs_rows(r) && !x->batch.entry[0]->fault ? bring_rows(x) : 0;
@@ -159,7 +157,7 @@ int lib_meet(lib_execution *x)
         return x->step = lib_carry, 1; /* the reduction compares, too */
     if (x->track->push) return lib_push(x, rows, rows, n, &sum, signature, rows_stand);
     memset(&x->packet, 0, sizeof x->packet);
-    x->packet.type = KOLO_WIRE_I64;
+    x->packet.type = KOLO_I64;
     if (x->batch.entry[0]->fault) return meet_packet(x, signature, met);
     if (n) {
         x->packet.count = n * (int64_t)sizeof(int64_t) <= (int64_t)sizeof x->packet.data ? (int32_t)n : 0;
@@ -221,7 +219,7 @@ static int told(lib_execution *x)
         x->number[m] = r->splits ? r->splits[m] : INT64_MIN;
         x->number[n + m] = r->splits ? -r->splits[m] : INT64_MIN;
     }
-    return lib_run(x, &problem, x->number, x->number, KOLO_WIRE_I64, KOLO_MAX, told_counts);
+    return lib_run(x, &problem, x->number, x->number, KOLO_I64, KOLO_MAX, told_counts);
 }
 
 int lib_tell_differences(lib_execution *x)
@@ -238,6 +236,6 @@ int lib_tell_differences(lib_execution *x)
     x->texts = kolo_alloc((size_t)members * LIB_TEXT);
     if (!x->texts) return KOLO_ECONFIG;
     lib_describe(x->batch.entry[0], x->texts + (size_t)x->group->rank * LIB_TEXT, LIB_TEXT);
-    KOLO_TRY(lib_run(x, &problem, x->texts, x->texts, KOLO_WIRE_U8, KOLO_MAX, told));
+    KOLO_TRY(lib_run(x, &problem, x->texts, x->texts, KOLO_U8, KOLO_MAX, told));
     return 1;
 }

@@ -13,9 +13,9 @@ static int64_t bytes_of(const kolo_request *r, const int64_t *rows, int members)
 {
     int64_t count = 1, total = 0;
     for (int d = r->what == KOLO_ALLGATHER; d < r->dims; d++) count *= r->dim[d];
-    if (r->what != KOLO_ALLGATHER) return count * (int64_t)comm_width(r->type);
+    if (r->what != KOLO_ALLGATHER) return count * (int64_t)kolo_dtype_size(r->type);
     for (int m = 0; m < members; m++) total += rows[m];
-    return total * count * (int64_t)comm_width(r->type);
+    return total * count * (int64_t)kolo_dtype_size(r->type);
 }
 
 /* unit NULL: this member has joined. rows: of all requests, one behind the other; -1: none. */

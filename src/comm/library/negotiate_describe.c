@@ -9,7 +9,7 @@
 /* A request in a message; then name, text, compression and splits. */
 typedef struct wire_want {
     uint64_t signature;
-    int64_t dim[KOLO_WIRE_DIMS], rows, splits;
+    int64_t dim[KOLO_REQUEST_DIMS], rows, splits;
     double prescale, postscale;
     int32_t what, type, dims, reduce, root, compressed, faulty, gpu;
 } wire_want;
@@ -56,7 +56,7 @@ static int write_entry(lib_bytes *to, const lib_entry *entry, int me, int member
                       .compressed = compressed,
                       .faulty = entry->fault != NULL,
                       .gpu = entry->gpu};
-    for (int d = 0; d < r->dims && d < KOLO_WIRE_DIMS; d++) want.dim[d] = r->dim[d];
+    for (int d = 0; d < r->dims && d < KOLO_REQUEST_DIMS; d++) want.dim[d] = r->dim[d];
     lib_describe(entry, text, sizeof text);
     KOLO_TRY(lib_put(to, &want, sizeof want));
     KOLO_TRY(lib_put_text(to, r->name, strlen(r->name)));
@@ -90,7 +90,7 @@ static int read_want(lib_want *want, lib_bytes *key, lib_reader *from)
     want->faulty = wire->faulty;
     want->gpu = wire->gpu;
     want->r.what = (enum kolo_collective)wire->what;
-    want->r.type = (enum kolo_wire)wire->type;
+    want->r.type = (enum kolo_dtype)wire->type;
     want->r.reduce = (enum kolo_reduce)wire->reduce;
     want->r.dims = wire->dims;
     memcpy(want->r.dim, wire->dim, sizeof wire->dim);

@@ -129,7 +129,7 @@ struct lib_execution {
     char *texts;         /* [members][LIB_TEXT] while a mismatch is told */
     char *words;         /* names and compressions of stand-ins: the negotiator's are good for a turn only */
     char *work;          /* vector that is reduced: stage, or the caller's */
-    enum kolo_wire type; /* of it */
+    enum kolo_dtype type; /* of it */
     int64_t count;
     double began;
     const char *algorithm; /* that carried it last, for the timeline; or NULL */
@@ -139,8 +139,8 @@ struct lib_execution {
 static inline const kolo_request *lib_request(const lib_execution *x, int i) { return x->batch.entry[i] ? &x->batch.entry[i]->r : &x->batch.stand_in[i]; }
 
 /* Steps that wait for a run of the track's lane, or for the push; then comes `then`. */
-int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_wire type, enum kolo_reduce reduce, lib_step then);
-int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_wire type, enum kolo_reduce reduce,
+int lib_run(lib_execution *x, const comm_problem *problem, void *own, const void *input, enum kolo_dtype type, enum kolo_reduce reduce, lib_step then);
+int lib_run_schedule(lib_execution *x, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_dtype type, enum kolo_reduce reduce,
                      lib_step then);
 int lib_push(lib_execution *x, const void *in, void *out, int64_t count, const comm_folding *how, uint64_t signature, lib_step then);
 /* The end: of one entry, and of the batch. */
@@ -167,7 +167,7 @@ bool lib_scatter_unequal(lib_execution *x);
 int lib_special_allreduce(lib_execution *x);
 void lib_specials_free(struct lib_specials **specials);
 /* All requests of the batch, one behind the other, as `type` on the stage (x->work), with prescale; and a step that brings the sums back, divided and scaled. */
-int lib_pack(lib_execution *x, enum kolo_wire type);
+int lib_pack(lib_execution *x, enum kolo_dtype type);
 int lib_unpack(lib_execution *x);
 /* Reduced element by element as it is. */
 static inline bool lib_pushes(const kolo_request *r) { return r->what == KOLO_ALLREDUCE && r->reduce != KOLO_ADASUM && !r->compression; }

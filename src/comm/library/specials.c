@@ -209,7 +209,7 @@ static int damaged(void) { return kolo_fail(KOLO_EINPUT, "comm: this is no state
 
 static int take_special(struct lib_specials *all, const kolo_group *g, lib_reader *from)
 {
-    lib_special_want w = {.type = KOLO_WIRE_F32};
+    lib_special_want w = {.type = KOLO_F32};
     lib_special *s;
     w.name = lib_take_text(from, NULL);
     w.words = lib_take_text(from, NULL);

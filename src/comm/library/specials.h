@@ -15,7 +15,7 @@ typedef struct lib_special_want {
     int64_t elements;  /* together */
     int64_t rows;      /* codec: of a matrix that stands row by row; 1: no matrix */
     int64_t track;     /* without a name: one run at a time */
-    enum kolo_wire type;
+    enum kolo_dtype type;
     const int64_t *count; /* [tensors] Adasum's tensors */
     int tensors;
 } lib_special_want;

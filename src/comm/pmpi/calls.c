@@ -23,7 +23,7 @@ static int64_t ranks(MPI_Comm comm)
 
 int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
-    enum kolo_wire wire;
+    enum kolo_dtype wire;
     enum kolo_reduce reduce;
     bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) && pmpi_worth(PMPI_ALLREDUCE, type, count);
     const pmpi_carrier *c = pmpi_serves(PMPI_ALLREDUCE, comm, known, true);
@@ -33,10 +33,10 @@ int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_O
 }
 
 /* On a node everybody sees all sums anyway. */
-static int part_of_sum(const pmpi_carrier *c, const void *in, void *out, int count, enum kolo_wire wire, enum kolo_reduce reduce)
+static int part_of_sum(const pmpi_carrier *c, const void *in, void *out, int count, enum kolo_dtype wire, enum kolo_reduce reduce)
 {
     char small[PMPI_SMALL];
-    const size_t part = (size_t)count * comm_width(wire), all = part * (size_t)c->size;
+    const size_t part = (size_t)count * kolo_dtype_size(wire), all = part * (size_t)c->size;
     char *sum = all <= PMPI_SMALL ? small : malloc(all);
     if (!sum) return kolo_fail(KOLO_ECONFIG, "no memory for MPI_Reduce_scatter_block of %zu bytes", all);
     int rc = kolo_allreduce(c->group, in ? in : out, sum, (int64_t)count * c->size, wire, reduce);
@@ -47,7 +47,7 @@ static int part_of_sum(const pmpi_carrier *c, const void *in, void *out, int cou
 
 int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
-    enum kolo_wire wire;
+    enum kolo_dtype wire;
     enum kolo_reduce reduce;
     bool known = pmpi_reduction(in, out, count, type, op, &wire, &reduce) && pmpi_worth(PMPI_REDUCE_SCATTER_BLOCK, type, count * ranks(comm));
     const pmpi_carrier *c = pmpi_serves(PMPI_REDUCE_SCATTER_BLOCK, comm, known, true);
@@ -66,7 +66,7 @@ int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
     pmpi_enter();
     int rc = pmpi_flatten(&f, data, count, type, c->rank == root);
     if (rc < 0) return pmpi_end(comm, rc);
-    rc = kolo_broadcast(c->group, f.data, f.bytes, KOLO_WIRE_U8, root);
+    rc = kolo_broadcast(c->group, f.data, f.bytes, KOLO_U8, root);
     pmpi_unflatten(&f, data, count, type, rc >= 0 && c->rank != root);
     return pmpi_end(comm, rc);
 }
@@ -77,17 +77,17 @@ static int gather(const pmpi_carrier *c, const pmpi_flat *mine, const pmpi_flat 
     const int each = all->bytes / c->size;
     char *own = all->data + (size_t)c->rank * (size_t)each;
     if (mine->bytes != each) {
-        KOLO_TRY(kolo_allgather(c->group, mine->data, NULL, mine->bytes, NULL, KOLO_WIRE_U8));
+        KOLO_TRY(kolo_allgather(c->group, mine->data, NULL, mine->bytes, NULL, KOLO_U8));
         return kolo_fail(KOLO_EINPUT, "MPI_Allgather: rank %d sends %d bytes and awaits %d of every rank", c->rank, mine->bytes, each);
     }
     if (pmpi_shim.one_node && all->bytes <= PMPI_SMALL) { /* the sum of what each brings, with nothing beside it */
         char sum[PMPI_SMALL];
         memset(sum, 0, (size_t)all->bytes);
         memcpy(sum + (own - all->data), mine->data, (size_t)each);
-        return kolo_allreduce(c->group, sum, all->data, all->bytes, KOLO_WIRE_U8, KOLO_SUM);
+        return kolo_allreduce(c->group, sum, all->data, all->bytes, KOLO_U8, KOLO_SUM);
     }
     if (own != mine->data) memmove(own, mine->data, (size_t)each);
-    return kolo_allgather(c->group, own, all->data, each, NULL, KOLO_WIRE_U8);
+    return kolo_allgather(c->group, own, all->data, each, NULL, KOLO_U8);
 }
 
 int MPI_Allgather(const void *in, int in_count, MPI_Datatype in_type, void *out, int count, MPI_Datatype type, MPI_Comm comm)

@@ -64,7 +64,7 @@ bool pmpi_worth(enum pmpi_call call, MPI_Datatype type, int64_t count);
 /* ---- types.c -------------------------------------------------------------------------------------------------------------- */
 
 /* False: not one of ours. */
-bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype type, MPI_Op op, enum kolo_wire *wire, enum kolo_reduce *reduce);
+bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype type, MPI_Op op, enum kolo_dtype *wire, enum kolo_reduce *reduce);
 /* What is flattened has so many bytes that MPI_Pack can count them, and one at least. The bytes are the same on all ranks by MPI's rules, so these decide alike. */
 bool pmpi_countable(MPI_Datatype type, int count, int times);
 

@@ -9,11 +9,11 @@ enum kind { SIGNED, UNSIGNED, FLOATING };
 static int wire_of(enum kind kind, int bytes, bool compares)
 {
     switch (bytes) {
-    case 1: return kind == SIGNED ? KOLO_WIRE_I8 : kind == UNSIGNED ? KOLO_WIRE_U8 : -1;
-    case 2: return kind == SIGNED ? KOLO_WIRE_I16 : kind == UNSIGNED ? KOLO_WIRE_U16 : -1;
+    case 1: return kind == SIGNED ? KOLO_I8 : kind == UNSIGNED ? KOLO_U8 : -1;
+    case 2: return kind == SIGNED ? KOLO_I16 : kind == UNSIGNED ? KOLO_U16 : -1;
     /* sums and products have the same bits with and without a sign, min and max do not */
-    case 4: return kind == FLOATING ? KOLO_WIRE_F32 : kind == UNSIGNED && compares ? -1 : KOLO_WIRE_I32;
-    case 8: return kind == FLOATING ? KOLO_WIRE_F64 : kind == UNSIGNED && compares ? -1 : KOLO_WIRE_I64;
+    case 4: return kind == FLOATING ? KOLO_F32 : kind == UNSIGNED && compares ? -1 : KOLO_I32;
+    case 8: return kind == FLOATING ? KOLO_F64 : kind == UNSIGNED && compares ? -1 : KOLO_I64;
     default: return -1;
     }
 }
@@ -65,7 +65,7 @@ static int kind_of(MPI_Datatype type)
     return -1;
 }
 
-bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype type, MPI_Op op, enum kolo_wire *wire, enum kolo_reduce *reduce)
+bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype type, MPI_Op op, enum kolo_dtype *wire, enum kolo_reduce *reduce)
 {
     int bytes;
     if (op == MPI_SUM) *reduce = KOLO_SUM;
@@ -77,7 +77,7 @@ bool pmpi_reduction(const void *in, const void *out, int count, MPI_Datatype typ
     if (kind < 0 || count <= 0 || !in || !out || in == out || out == MPI_IN_PLACE) return false; /* MPI says what is wrong with them */
     if (PMPI_Type_size(type, &bytes) != MPI_SUCCESS) return false;
     int found = wire_of((enum kind)kind, bytes, op == MPI_MIN || op == MPI_MAX);
-    *wire = (enum kolo_wire)found;
+    *wire = (enum kolo_dtype)found;
     return found >= 0;
 }
 

@@ -276,14 +276,14 @@ int comm_push_start(comm_push *p, const void *in, void *out, int64_t count, cons
 {
     if (router_broken(p->router)) return router_broken_text(p->router);
     if (p->way != PUSH_NONE) return kolo_fail(KOLO_EINTERNAL, "comm: a push began before the last one's end");
-    if (count < 0 || !comm_width(how->type) || !comm_combine_of(how->type, how->op))
+    if (count < 0 || !kolo_dtype_size(how->type) || !comm_combine_of(how->type, how->op))
         return kolo_fail(KOLO_EINTERNAL, "comm: a push of %lld elements of type %d with operation %d", (long long)count, (int)how->type, (int)how->op);
     p->how = *how;
     p->round++;
     p->in = in;
     p->out = out;
     p->count = count;
-    p->width = comm_width(how->type);
+    p->width = kolo_dtype_size(how->type);
     p->seen = p->polls = 0;
     p->moved_at = 0;
     p->way = PUSH_ALONE;
