@@ -31,6 +31,19 @@ static detect_rig detect_open(kolo_backend *backend, const detect_shape *s, int6
     return d;
 }
 
+static int detect_yolox(const detect_rig *d, enum kolo_overlap overlap, bool centre, bool l1)
+{
+    return kolo_detect_loss(d->rig.g, "yolox", DETECT_HEADS, d->head, 1, true, &(kolo_attributes){.overlap = overlap, .centre = centre, .l1 = l1});
+}
+
+static int detect_yolov3(const detect_rig *d, const float anchor[9][2], const int32_t mask[DETECT_HEADS][3])
+{
+    kolo_attributes a = {0};
+    memcpy(a.anchor, anchor, sizeof a.anchor);
+    memcpy(a.mask, mask, DETECT_HEADS * sizeof *mask);
+    return kolo_detect_loss(d->rig.g, "yolov3", DETECT_HEADS, d->head, 3, false, &a);
+}
+
 static void detect_finish(detect_rig *d, int metrics)
 {
     kolo_graph *g = d->rig.g;

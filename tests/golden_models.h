@@ -50,7 +50,7 @@ static int golden_graph(golden_net *n, const kolo_model *model, const cJSON *con
     KOLO_TRY(kolo_graph_create(&n->graph, model->name, train, KOLO_F32));
     kolo_graph *g = n->graph;
     int x = g->input = kolo_graph_tensor(g, "input", KOLO_ROLE_INPUT, KOLO_F32, 4, dim);
-    const bool boxes = model->task != KOLO_TASK_CLASSIFY;
+    const bool boxes = model->detector != NULL;
     int64_t label_dim[] = {rows, boxes ? 6 : 1}; /* of a detector: no box */
     g->label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, KOLO_I32, boxes ? 2 : 1, label_dim);
     g->rows = n->rows = rows;

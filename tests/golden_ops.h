@@ -272,8 +272,6 @@ static void golden_op_unary(golden_op *c, const char *op)
             bool tanh_form = strstr(golden_text(c->config, "form", ""), "tanh") != NULL;
             y = kolo_activate(g, "y", x, tanh_form ? KOLO_GELU_TANH : golden_activations[i].kind, golden_number(c->config, "slope", 0));
         }
-    if (!strcmp(op, "softmax")) y = kolo_softmax(g, "y", x, false);
-    if (!strcmp(op, "log_softmax")) y = kolo_softmax(g, "y", x, true);
     if (!strcmp(op, "upsample_nearest")) y = kolo_upsample(g, "y", x, (int64_t)golden_number(c->config, "factor", 2));
     if (!strcmp(op, "focus")) y = kolo_space_to_depth(g, "y", x);
     if (!strcmp(op, "maxpool")) y = kolo_max_pool(g, "y", x, kernel, stride, pad);
@@ -441,8 +439,6 @@ static const golden_op_kind golden_op_kinds[] = {{"conv2d", golden_op_conv},
                                                  {"window_attention", golden_op_attention},
                                                  {"window_attention_padded", golden_op_attention},
                                                  {"patch_merge", golden_op_patch_merge},
-                                                 {"softmax", NULL},
-                                                 {"log_softmax", NULL},
                                                  {"upsample_nearest", NULL},
                                                  {"focus", NULL},
                                                  {"relu", NULL},

@@ -206,7 +206,7 @@ static detect_rig golden_yolox_open(const cJSON *config, kolo_backend *backend, 
                       .anchors = 1,
                       .dtype = KOLO_F32};
     detect_rig d = detect_open(backend, &s, block);
-    detect_finish(&d, kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, KOLO_OVERLAP_IOU, !strncmp(rule, "centre", 6), strstr(rule, "_l1")));
+    detect_finish(&d, detect_yolox(&d, KOLO_OVERLAP_IOU, !strncmp(rule, "centre", 6), strstr(rule, "_l1")));
     float *all = calloc((size_t)(s.rows * s.boxes * 5), sizeof *all);
     int *count = calloc((size_t)s.rows, sizeof *count), n = 0;
     cJSON_ArrayForEach(row, truth)

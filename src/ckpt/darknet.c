@@ -101,7 +101,7 @@ typedef struct head_form {
 
 static int find_heads(const kolo_graph *g, head_form *f)
 {
-    const bool boxes = g->task != KOLO_TASK_CLASSIFY;
+    const bool boxes = g->detector;
     const int64_t outputs = g->tensor[boxes ? g->head[0] : g->logits].dim[1];
     *f = (head_form){.head = kolo_alloc((size_t)g->tensors * sizeof *f->head + 1), .fixed = boxes ? 5 : 0, .classes = g->classes};
     if (!f->head) return KOLO_ECONFIG;

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+#include "ops/adaptive.h"
+
 #if KOLO_ONNX
 
 static const kolo_tensor *tensor_of(const onnx_writer *w, int tensor) { return &onnx_graph(w)->tensor[tensor]; }
@@ -65,6 +68,34 @@ static const char *flat(onnx_writer *w, const char *out, const char *x)
 static const char *flatten(onnx_writer *w, const onnx_operation *o) { return flat(w, o->out, o->in[0]); }
 
 static const char *global_avg_pool(onnx_writer *w, const onnx_operation *o) { return flat(w, o->out, onnx_one(w, "GlobalAveragePool", NULL, o->in[0])); }
+
+/* A y-by-x matrix whose product with an axis of x pixels is the means of its windows; or, turned, one that the axis is multiplied by. */
+static const char *means(onnx_writer *w, int y, int x, bool turned)
+{
+    float *value = kolo_alloc((size_t)y * (size_t)x * sizeof *value);
+    if (!value) return NULL;
+    for (int i = 0; i < y; i++) {
+        const kolo_span s = kolo_span_of(i, y, x);
+        for (int j = s.begin; j < s.end; j++) value[turned ? j * y + i : i * x + j] = 1.0f / (float)(s.end - s.begin);
+    }
+    const char *made = onnx_floats(w, 2, turned ? (int64_t[]){x, y} : (int64_t[]){y, x}, value);
+    free(value);
+    return made;
+}
+
+/* Where windows are equal an AveragePool, else rows and columns are averaged by products: ONNX has nothing for windows that differ. */
+static const char *adaptive_avg_pool(onnx_writer *w, const onnx_operation *o)
+{
+    const int64_t *x = &tensor_of(w, o->node->in[0])->dim[2], *y = o->node->a.kernel;
+    if (x[0] % y[0] || x[1] % y[1])
+        return onnx_two(w, "MatMul", o->out, onnx_two(w, "MatMul", NULL, means(w, (int)y[0], (int)x[0], false), o->in[0]),
+                        means(w, (int)y[1], (int)x[1], true));
+    const char *made = onnx_one(w, "AveragePool", o->out, o->in[0]);
+    const int64_t side[] = {x[0] / y[0], x[1] / y[1]};
+    onnx_ints(w, "kernel_shape", 2, side);
+    onnx_ints(w, "strides", 2, side);
+    return made;
+}
 
 /* Of rows a matrix product, of the pixels of a map a convolution. */
 static const char *linear(onnx_writer *w, const onnx_operation *o)
@@ -129,13 +160,6 @@ static const char *residual(onnx_writer *w, const onnx_operation *o)
     if (scale) y = onnx_two(w, "Mul", x ? NULL : o->out, y, scale);
     if (x) return onnx_two(w, "Add", o->out, y, x);
     return scale ? y : onnx_one(w, "Identity", o->out, y);
-}
-
-static const char *softmax(onnx_writer *w, const onnx_operation *o)
-{
-    const char *y = onnx_one(w, o->node->a.log ? "LogSoftmax" : "Softmax", o->out, o->in[0]);
-    onnx_int(w, "axis", 1);
-    return y;
 }
 
 static const char *pad(onnx_writer *w, const onnx_operation *o)
@@ -213,6 +237,7 @@ onnx_emit *const onnx_table[KOLO_OP_COUNT] = {
     [KOLO_OP_max_pool] = max_pool,
     [KOLO_OP_avg_pool] = avg_pool,
     [KOLO_OP_global_avg_pool] = global_avg_pool,
+    [KOLO_OP_adaptive_avg_pool] = adaptive_avg_pool,
     [KOLO_OP_flatten] = flatten,
     [KOLO_OP_linear] = linear,
     [KOLO_OP_shortcut_a] = shortcut_a,
@@ -220,7 +245,6 @@ onnx_emit *const onnx_table[KOLO_OP_COUNT] = {
     [KOLO_OP_activation] = activation,
     [KOLO_OP_residual] = residual,
     [KOLO_OP_dropout] = same,
-    [KOLO_OP_softmax] = softmax,
     [KOLO_OP_window_attention] = onnx_window_attention,
     [KOLO_OP_pad] = pad,
     [KOLO_OP_crop] = crop,

@@ -40,7 +40,7 @@ static int print_all(void)
         KOLO_TRY(build(&g, m->name, NULL));
         char input[32], finds[32];
         snprintf(input, sizeof input, "%" PRId64 "x%" PRId64 "x%" PRId64, m->channels, m->height, m->width);
-        snprintf(finds, sizeof finds, m->task == KOLO_TASK_CLASSIFY ? "%" PRId64 " classes" : "boxes of %" PRId64, m->classes);
+        snprintf(finds, sizeof finds, !m->detector ? "%" PRId64 " classes" : "boxes of %" PRId64, m->classes);
         printf("%-17s %11" PRId64 " %8.3f %7" PRId64 "  %-11s %-15s %s\n", m->name, kolo_graph_parameters(g), kolo_graph_macs(g) / 1e9, state_entries(g), input,
                finds, m->source);
         kolo_graph_destroy(&g);
@@ -104,7 +104,7 @@ static int print_one(const char *name, const kolo_options *o)
     KOLO_TRY(build(&g, name, o));
     const kolo_tensor *x = &g->tensor[g->input];
     printf("%s: %s\n", m->name, m->source);
-    printf("  %s%d %s; pixels: %s; drop_path=%g dropout=%g\n", m->task == KOLO_TASK_CLASSIFY ? "" : "boxes of ", g->classes,
+    printf("  %s%d %s; pixels: %s; drop_path=%g dropout=%g\n", !m->detector ? "" : "boxes of ", g->classes,
            g->classes == 1 ? "class" : "classes", pixels[m->pixels], m->drop_path, m->dropout);
     printf("  %" PRId64 "x%" PRId64 "x%" PRId64 ": %" PRId64 " parameters, %.3f GMACs, %" PRId64 " entries in the state dict\n", x->dim[3], x->dim[1],
            x->dim[2], kolo_graph_parameters(g), kolo_graph_macs(g) / 1e9, state_entries(g));

@@ -112,7 +112,7 @@ static int show_boxes(kolo_session *session, const kolo_options *o, int64_t n, c
 
 static int show(kolo_session *session, const kolo_options *o, int64_t n, const char *const *path)
 {
-    if (session->task != KOLO_TASK_CLASSIFY) return show_boxes(session, o, n, path);
+    if (session->detector) return show_boxes(session, o, n, path);
     output out = {.path = path, .classes = o->classes, .top = o->top};
     char *text = NULL;
     size_t bytes = 0;
@@ -152,7 +152,7 @@ static int usual_transform(kolo_options *o, const char *recipe)
     if (usual && !*o->mean) KOLO_TRY(set(&o->mean, colour ? "0.485,0.456,0.406" : "0.1307"));
     if (usual && !*o->std) KOLO_TRY(set(&o->std, colour ? "0.229,0.224,0.225" : "0.3081"));
     /* the short side is 256/224 of the crop; small pictures are taken as a whole */
-    if (!recipe && model->task == KOLO_TASK_CLASSIFY && model->height >= 64 && o->crop == KOLO_crop_none) o->crop = KOLO_crop_resized;
+    if (!recipe && !model->detector && model->height >= 64 && o->crop == KOLO_crop_none) o->crop = KOLO_crop_resized;
     return 0;
 }
 

@@ -77,7 +77,7 @@ static int evaluate(kolo_launch *launch, kolo_options *options, const char *file
     const bool ema = kolo_averages(options) && !file;
     if (*options->pairs) KOLO_TRY_GOTO(rc, verify(&session, ema, launch->rank == 0));
     else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, options->results, &e));
-    if (launch->rank == 0 && session.task != KOLO_TASK_CLASSIFY) print_boxes(&e);
+    if (launch->rank == 0 && session.detector) print_boxes(&e);
     else if (launch->rank == 0 && !*options->pairs)
         printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5, (long)e.rows, e.seconds,
                (double)e.rows / e.seconds);

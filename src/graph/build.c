@@ -201,6 +201,11 @@ int kolo_avg_pool_same(kolo_graph *g, const char *name, int x, int64_t kernel, i
 
 int kolo_global_avg_pool(kolo_graph *g, const char *name, int x) { return x < 0 ? x : kolo_build_output(g, KOLO_OP_global_avg_pool, 1, &x, 1, NULL, name); }
 
+int kolo_adaptive_avg_pool(kolo_graph *g, const char *name, int x, int64_t height, int64_t width)
+{
+    return x < 0 ? x : kolo_build_output(g, KOLO_OP_adaptive_avg_pool, 1, &x, 1, &(kolo_attributes){.kernel = {height, width}}, name);
+}
+
 int kolo_flatten(kolo_graph *g, const char *name, int x) { return x < 0 ? x : kolo_build_output(g, KOLO_OP_flatten, 1, &x, 1, NULL, name); }
 
 int kolo_shortcut_a(kolo_graph *g, const char *name, int x, int64_t channels)

@@ -163,6 +163,7 @@ int kolo_gradient_emit_all(kolo_graph *g, enum kolo_op op, int n_in, const int *
 
 int kolo_gradient_avg_pool(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_avg_pool_grad); }
 int kolo_gradient_global_avg_pool(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_global_avg_pool_grad); }
+int kolo_gradient_adaptive_avg_pool(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_adaptive_avg_pool_grad); }
 int kolo_gradient_flatten(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_flatten_grad); }
 int kolo_gradient_shortcut_a(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_shortcut_a_grad); }
 

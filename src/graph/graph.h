@@ -66,27 +66,26 @@ enum kolo_activation {
 /* How far a box lies over another: ops/boxes.h says what they are. */
 enum kolo_overlap { KOLO_OVERLAP_IOU, KOLO_OVERLAP_GIOU, KOLO_OVERLAP_DIOU, KOLO_OVERLAP_CIOU };
 
-/* What a graph is for: classify: logits, one class a row; the others find boxes: heads. */
-enum kolo_task { KOLO_TASK_CLASSIFY, KOLO_TASK_YOLOX, KOLO_TASK_YOLOV3 };
 #define KOLO_MAX_HEADS 5
 #define KOLO_METRICS 8 /* largest METRIC tensor */
 
 /* All attributes of all operations; each uses some. Lengths in pixels. */
 typedef struct kolo_attributes {
-    int64_t kernel[2], stride[2], pad[2], dilation[2], groups; /* window_attention: kernel the window, pad the shift, groups the heads */
-    int64_t first, count;                                      /* slice: channels */
+    /* window_attention: kernel the window, pad the shift, groups the heads; adaptive_avg_pool: kernel the pixels of y */
+    int64_t kernel[2], stride[2], pad[2], dilation[2], groups;
+    int64_t first, count; /* slice: channels */
     enum kolo_activation activation;
     double slope;
     double drop;                     /* residual, dropout: probability, in training; drawn from (seed, step, global row, draw) */
     int32_t draw;                    /* residual, dropout: number of the operation among those of its graph that draw */
     double margin, scale;            /* arc_margin */
-    bool log;                        /* softmax */
     bool reverse;                    /* normalize: y's channels in reverse order (BGR); mean and std are in the order of the pixels */
     int64_t beyond;                  /* pools: so many more rows below and columns on the right that windows may reach, besides pad */
-    bool l1, centre;                 /* yolox_loss: L1 term on; candidates by centre only (the later rule), else also inside the box */
-    enum kolo_overlap overlap;       /* yolox_loss: what its term of boxes asks for */
-    float anchor[9][2];              /* yolov3_loss: width, height in pixels, smallest first */
-    int32_t mask[KOLO_MAX_HEADS][3]; /* yolov3_loss: anchors of each head */
+    const char *detector;            /* detect_loss: which, a name in ops/detectors.def; the rest as it wants: */
+    bool l1, centre;                 /* L1 term on; candidates by centre only (the later rule), else also inside the box */
+    enum kolo_overlap overlap;       /* what the term of boxes asks for */
+    float anchor[9][2];              /* width, height in pixels, smallest first */
+    int32_t mask[KOLO_MAX_HEADS][3]; /* anchors of each head */
     double epsilon, momentum;        /* norm */
     double smoothing;                /* cross entropy */
     bool relu;                       /* norm_apply, norm_infer: y = max(y, 0) */
@@ -111,9 +110,9 @@ typedef struct kolo_graph {
     enum kolo_dtype dtype;             /* of activations: F32, BF16 or F16 */
     int input, label, logits, metrics; /* tensors */
     int features;                      /* (N,F) what a classifier's last layer takes; -1: none such */
-    enum kolo_task task;
-    int heads, head[KOLO_MAX_HEADS]; /* a detector's outputs, finest first: (N, channels, h, w) */
-    float anchor[9][2];              /* YOLOV3: in pixels; mask: those of each head */
+    const char *detector;              /* what finds boxes, a name in ops/detectors.def; NULL: a classifier */
+    int heads, head[KOLO_MAX_HEADS];   /* a detector's outputs, finest first: (N, channels, h, w) */
+    float anchor[9][2];                /* of detectors that have some: in pixels; mask: those of each head */
     int32_t mask[KOLO_MAX_HEADS][3];
     bool blur, blurred; /* kolo_conv blurs before a stride; it did */
     int draws;          /* operations that draw random numbers, so far */
@@ -166,7 +165,9 @@ int kolo_avg_pool(kolo_graph *g, const char *name, int x, int64_t kernel, int64_
 int kolo_max_pool_same(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride);
 int kolo_avg_pool_same(kolo_graph *g, const char *name, int x, int64_t kernel, int64_t stride);
 int kolo_global_avg_pool(kolo_graph *g, const char *name, int x); /* (N,C,H,W) -> (N,C) */
-int kolo_flatten(kolo_graph *g, const char *name, int x);         /* (N,C,H,W) -> (N,C*H*W) */
+/* To height x width pixels, whatever x has: each is the mean of a window, which may overlap others (ops/adaptive.h). */
+int kolo_adaptive_avg_pool(kolo_graph *g, const char *name, int x, int64_t height, int64_t width);
+int kolo_flatten(kolo_graph *g, const char *name, int x); /* (N,C,H,W) -> (N,C*H*W) */
 int kolo_linear(kolo_graph *g, const char *name, int x, int64_t out, bool bias, kolo_init weight, kolo_init bias_init);
 int kolo_shortcut_a(kolo_graph *g, const char *name, int x, int64_t channels); /* every second pixel, zero channels on both sides */
 /* (N,F) -> (N,out), or each pixel's channels (N,C,H,W) -> (N,out,H,W): kolo_linear. The same with a weight that is stored as a convolution's, (out,C,1,1): */
@@ -177,7 +178,6 @@ int kolo_activate(kolo_graph *g, const char *name, int x, enum kolo_activation a
  * divided by 1 - drop (stochastic depth, Huang et al., arXiv:1603.09382). */
 int kolo_residual(kolo_graph *g, const char *name, int x, int branch, int scale, double drop);
 int kolo_dropout(kolo_graph *g, const char *name, int x, double drop);
-int kolo_softmax(kolo_graph *g, const char *name, int x, bool log);
 /* Attention within windows of window x window pixels, after shifting the map up and left by `shift`, with relative bias (parameter
  * NAME.relative_position_bias_table) and mask (Liu et al., arXiv:2103.14030). H and W are multiples of the window. qkv: (N,3C,H,W): queries, keys, values, each heads x C/heads */
 int kolo_window_attention(kolo_graph *g, const char *name, int qkv, int64_t heads, int64_t window, const int64_t shift[2]);
@@ -196,10 +196,9 @@ int kolo_arc_margin(kolo_graph *g, const char *name, int cosines, double margin,
  * foreground anchors, boxes, rows, then the parts of the loss: overlap, object, class, L1. */
 int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing);
 int kolo_bce(kolo_graph *g, int logits, double smoothing);
-/* head: (N, 5 + classes, h, w): x, y, w, h, object, classes, raw. Ge et al., arXiv:2107.08430; ops/yolox.h */
-int kolo_yolox_loss(kolo_graph *g, int heads, const int *head, enum kolo_overlap overlap, bool centre, bool l1);
-/* head: (N, 3 (5 + classes), h, w); anchors in pixels, mask: which of them each head has. Redmon & Farhadi, arXiv:1804.02767 */
-int kolo_yolov3_loss(kolo_graph *g, int heads, const int *head, const float anchor[9][2], const int32_t mask[][3]);
+/* head: (N, anchors (5 + classes), h, w), finest first: x, y, w, h, object, classes, raw, for each anchor of a cell. found: the loss tells its gradient which
+ * box each cell has. a: what `detector` reads; its text and that of a stay the caller's and outlive the graph. */
+int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *head, int anchors, bool found, const kolo_attributes *a);
 
 /* After building, before backward: norm + (add) + relu become one norm_apply / norm_infer where nothing else reads between. */
 int kolo_graph_fuse(kolo_graph *g);

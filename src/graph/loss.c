@@ -36,8 +36,8 @@ int kolo_cross_entropy(kolo_graph *g, int logits, double smoothing) { return cla
 
 int kolo_bce(kolo_graph *g, int logits, double smoothing) { return classes_loss(g, KOLO_OP_bce, logits, smoothing); }
 
-/* A detector that is evaluated has outputs but no loss. per_box: channels of a head for one anchor are 5 + classes */
-static int boxes_loss(kolo_graph *g, enum kolo_task task, int heads, const int *head, int anchors, const kolo_attributes *a)
+/* A detector that is evaluated has outputs but no loss. */
+int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *head, int anchors, bool found, const kolo_attributes *a)
 {
     if (heads < 1 || heads > KOLO_MAX_HEADS) return kolo_fail(KOLO_EINTERNAL, "graph %s: %d heads; 1 to %d are possible", g->name, heads, KOLO_MAX_HEADS);
     int in[KOLO_MAX_HEADS + 1];
@@ -49,29 +49,17 @@ static int boxes_loss(kolo_graph *g, enum kolo_task task, int heads, const int *
         in[i] = g->head[i] = head[i];
     }
     g->heads = heads;
-    g->task = task;
+    g->detector = detector;
     memcpy(g->anchor, a->anchor, sizeof g->anchor);
     memcpy(g->mask, a->mask, sizeof g->mask);
     g->classes = (int)(g->tensor[head[0]].dim[1] / anchors - 5);
     if (!g->train) return 0;
     in[heads] = g->label;
-    bool yolox = task == KOLO_TASK_YOLOX;
-    int metrics = kolo_build_output(g, yolox ? KOLO_OP_yolox_loss : KOLO_OP_yolov3_loss, heads + 1, in, yolox ? 3 : 1, a, "metrics");
+    kolo_attributes mine = *a;
+    mine.detector = detector;
+    const int metrics = kolo_build_output(g, KOLO_OP_detect_loss, heads + 1, in, found ? 3 : 1, &mine, "metrics");
     if (metrics >= 0) g->metrics = metrics;
     return metrics;
-}
-
-int kolo_yolox_loss(kolo_graph *g, int heads, const int *head, enum kolo_overlap overlap, bool centre, bool l1)
-{
-    return boxes_loss(g, KOLO_TASK_YOLOX, heads, head, 1, &(kolo_attributes){.overlap = overlap, .centre = centre, .l1 = l1});
-}
-
-int kolo_yolov3_loss(kolo_graph *g, int heads, const int *head, const float anchor[9][2], const int32_t mask[][3])
-{
-    kolo_attributes a = {0};
-    memcpy(a.anchor, anchor, sizeof a.anchor);
-    if (heads > 0 && heads <= KOLO_MAX_HEADS) memcpy(a.mask, mask, (size_t)heads * sizeof *mask);
-    return boxes_loss(g, KOLO_TASK_YOLOV3, heads, head, 3, &a);
 }
 
 int kolo_cosine(kolo_graph *g, const char *name, int x, int64_t out, kolo_init weight)
@@ -129,32 +117,20 @@ int kolo_shape_arc_margin(kolo_graph *g, kolo_node *node, const char *module)
 }
 
 /* heads, then boxes */
-static int boxes_metrics(kolo_graph *g, kolo_node *node, const char *module, int64_t *anchors)
+int kolo_shape_detect_loss(kolo_graph *g, kolo_node *node, const char *module)
 {
     const kolo_tensor *label = node->in[node->n_in - 1] < 0 ? NULL : &g->tensor[node->in[node->n_in - 1]];
     if (!label || label->dtype != KOLO_I32 || label->rank != 2 || label->dim[1] < 6 || label->dim[1] % 5 != 1)
         return kolo_fail(KOLO_EINTERNAL, "%s: boxes are i32 (N, 1 + 5 M)", module);
-    *anchors = 0;
+    int64_t cells[] = {label->dim[0], 0}, metrics = KOLO_METRICS;
     for (int i = 0; i + 1 < node->n_in; i++) {
         KOLO_TRY(kolo_shape_want_rank(g, node, i, 4, module));
-        *anchors += g->tensor[node->in[i]].dim[2] * g->tensor[node->in[i]].dim[3];
+        cells[1] += g->tensor[node->in[i]].dim[2] * g->tensor[node->in[i]].dim[3];
     }
-    int64_t dim = KOLO_METRICS;
-    return kolo_shape_make(g, node, 0, module, KOLO_ROLE_METRIC, KOLO_F32, 1, &dim);
-}
-
-int kolo_shape_yolox_loss(kolo_graph *g, kolo_node *node, const char *module)
-{
-    int64_t dim[] = {g->tensor[node->in[0]].dim[0], 0};
-    KOLO_TRY(boxes_metrics(g, node, module, &dim[1]));
-    KOLO_TRY(kolo_shape_make(g, node, 1, module, KOLO_ROLE_ACTIVATION, KOLO_I32, 2, dim));
-    return kolo_shape_make(g, node, 2, module, KOLO_ROLE_ACTIVATION, KOLO_F32, 2, dim);
-}
-
-int kolo_shape_yolov3_loss(kolo_graph *g, kolo_node *node, const char *module)
-{
-    int64_t anchors;
-    return boxes_metrics(g, node, module, &anchors);
+    KOLO_TRY(kolo_shape_make(g, node, 0, module, KOLO_ROLE_METRIC, KOLO_F32, 1, &metrics));
+    if (node->n_out == 1) return 0;
+    KOLO_TRY(kolo_shape_make(g, node, 1, module, KOLO_ROLE_ACTIVATION, KOLO_I32, 2, cells));
+    return kolo_shape_make(g, node, 2, module, KOLO_ROLE_ACTIVATION, KOLO_F32, 2, cells);
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------------------- */
@@ -186,14 +162,11 @@ int kolo_gradient_cosine(kolo_graph *g, int index)
 }
 
 /* One node for the gradients of all heads; it reads what the loss read and what it found out (outputs 1, ...). */
-static int boxes_gradient(kolo_graph *g, int index, enum kolo_op op)
+int kolo_gradient_detect_loss(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
     int in[KOLO_MAX_ARGS], inputs = n.n_in;
     memcpy(in, n.in, (size_t)n.n_in * sizeof *in);
     for (int i = 1; i < n.n_out; i++) in[inputs++] = n.out[i];
-    return kolo_gradient_emit_all(g, op, inputs, in, &n.a, n.n_in - 1, n.in);
+    return kolo_gradient_emit_all(g, KOLO_OP_detect_loss_grad, inputs, in, &n.a, n.n_in - 1, n.in);
 }
-
-int kolo_gradient_yolox_loss(kolo_graph *g, int node) { return boxes_gradient(g, node, KOLO_OP_yolox_loss_grad); }
-int kolo_gradient_yolov3_loss(kolo_graph *g, int node) { return boxes_gradient(g, node, KOLO_OP_yolov3_loss_grad); }

@@ -173,6 +173,19 @@ int kolo_shape_global_avg_pool(kolo_graph *g, kolo_node *node, const char *modul
     return kolo_shape_make_like(g, node, 0, module, 2, g->tensor[node->in[0]].dim);
 }
 
+/* The kernels count the pixels of a side in 32 bits. */
+int kolo_shape_adaptive_avg_pool(kolo_graph *g, kolo_node *node, const char *module)
+{
+    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));
+    const int64_t *from = g->tensor[node->in[0]].dim, *to = node->a.kernel;
+    int64_t dim[] = {from[0], from[1], to[0], to[1]};
+    for (int axis = 0; axis < 2; axis++)
+        if (to[axis] < 1 || to[axis] >= INT32_MAX || from[2 + axis] >= INT32_MAX)
+            return kolo_fail(KOLO_ECONFIG, "%s: %" PRId64 " x %" PRId64 " pixels cannot be averaged to %" PRId64 " x %" PRId64, module, from[2], from[3], to[0],
+                             to[1]);
+    return kolo_shape_make_like(g, node, 0, module, 4, dim);
+}
+
 int kolo_shape_flatten(kolo_graph *g, kolo_node *node, const char *module)
 {
     KOLO_TRY(kolo_shape_want_rank(g, node, 0, 4, module));

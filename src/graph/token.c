@@ -66,11 +66,6 @@ int kolo_dropout(kolo_graph *g, const char *name, int x, double drop)
     return a.drop > 0 ? kolo_build_output(g, KOLO_OP_dropout, 1, &x, 1, &a, name) : x;
 }
 
-int kolo_softmax(kolo_graph *g, const char *name, int x, bool log)
-{
-    return x < 0 ? x : kolo_build_output(g, KOLO_OP_softmax, 1, &x, 1, &(kolo_attributes){.log = log}, name);
-}
-
 int kolo_gate(kolo_graph *g, const char *name, int x, int s)
 {
     if (x < 0) return x;
@@ -111,12 +106,6 @@ int kolo_shape_residual(kolo_graph *g, kolo_node *node, const char *module)
         return kolo_fail(KOLO_ECONFIG, "%s: %s does not have the %" PRId64 " channels of %s", module, g->tensor[node->in[1]].name, x->dim[1], x->name);
     if (node->n_in > 2 && node->in[2] >= 0) KOLO_TRY(kolo_shape_want_same(g, node, 0, 2, module));
     return kolo_shape_make_like(g, node, 0, module, x->rank, x->dim);
-}
-
-int kolo_shape_softmax(kolo_graph *g, kolo_node *node, const char *module)
-{
-    KOLO_TRY(kolo_shape_want_rank(g, node, 0, 2, module));
-    return kolo_shape_same(g, node, module);
 }
 
 int kolo_shape_gate(kolo_graph *g, kolo_node *node, const char *module)
@@ -174,13 +163,6 @@ int kolo_gradient_residual(kolo_graph *g, int index)
 }
 
 int kolo_gradient_dropout(kolo_graph *g, int node) { return kolo_gradient_unary(g, node, KOLO_OP_dropout_grad); }
-
-int kolo_gradient_softmax(kolo_graph *g, int index)
-{
-    kolo_node n = g->node[index];
-    int in[] = {g->grad[n.out[0]], n.out[0]};
-    return kolo_gradient_emit(g, KOLO_OP_softmax_grad, 2, in, &n.a, n.in[0]);
-}
 
 int kolo_gradient_gate(kolo_graph *g, int index)
 {

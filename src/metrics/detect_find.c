@@ -59,7 +59,7 @@ static int find_in_cell(const anchor *a, const kolo_detector *d, const float *sh
 static int find_in_head(const kolo_graph *g, int i, const float *map, int64_t row, double conf, kolo_found_list *list)
 {
     const kolo_tensor *t = &g->tensor[g->head[i]];
-    const kolo_detector *d = kolo_detector_find(g->task);
+    const kolo_detector *d = kolo_detector_find(g->detector);
     const int64_t pixels = t->dim[2] * t->dim[3], channels = 5 + g->classes, anchors = t->dim[1] / channels;
     for (int64_t k = 0; k < anchors; k++)
         for (int64_t cell = 0; cell < pixels; cell++) {

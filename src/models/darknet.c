@@ -100,5 +100,8 @@ int kolo_darknet_finish(kolo_darknet *d)
             memcpy(d->mask[k], d->mask[k - 1], sizeof mask);
             memcpy(d->mask[k - 1], mask, sizeof mask);
         }
-    return kolo_yolov3_loss(d->g, d->heads, d->head, d->anchor, d->mask);
+    kolo_attributes a = {0};
+    memcpy(a.anchor, d->anchor, sizeof a.anchor);
+    memcpy(a.mask, d->mask, sizeof a.mask);
+    return kolo_detect_loss(d->g, "yolov3", d->heads, d->head, 3, false, &a);
 }

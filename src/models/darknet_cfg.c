@@ -378,7 +378,7 @@ const kolo_model *kolo_darknet_model(const char *path)
                          .channels = a.channels,
                          .classes = a.classes,
                          .build = build_cfg,
-                         .task = a.detector ? KOLO_TASK_YOLOV3 : KOLO_TASK_CLASSIFY,
+                         .detector = a.detector ? "yolov3" : NULL,
                          .pixels = KOLO_PIXELS_UNIT};
     return &model;
 }

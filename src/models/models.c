@@ -52,7 +52,7 @@ static kolo_model_config complete(const kolo_model *model, const kolo_model_conf
     if (!c.width) c.width = model->width;
     if (!c.channels) c.channels = model->channels;
     if (!c.classes) c.classes = model->classes;
-    if (!c.words) c.words = model->task == KOLO_TASK_CLASSIFY ? 1 : 1 + 5 * BOXES;
+    if (!c.words) c.words = model->detector ? 1 + 5 * BOXES : 1;
     if (c.drop_path < 0) c.drop_path = model->drop_path;
     if (c.dropout < 0) c.dropout = model->dropout;
     return c;
@@ -76,7 +76,7 @@ static int arc_head(kolo_graph *g, int logits, const kolo_model_config *config)
 
 static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config *config)
 {
-    const bool classify = model->task == KOLO_TASK_CLASSIFY;
+    const bool classify = !model->detector;
     if (config->classes < (classify ? 2 : 1))
         return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least %d %s needed", config->classes, classify ? 2 : 1,
                          classify ? "are" : "is");

@@ -7,7 +7,7 @@
 typedef struct kolo_model_config {
     int64_t rows, height, width, channels; /* micro-batch and picture */
     int64_t classes;
-    int64_t words;        /* of a row's label (kolo_input); 0: as the task wants */
+    int64_t words;        /* of a row's label (kolo_input); 0: as the network wants */
     const char *shortcut; /* CIFAR ResNet: "a", "b" */
     bool zero_init_residual;
     bool blur;                 /* before convolutions with a stride */
@@ -36,7 +36,7 @@ typedef struct kolo_model {
     int64_t height, width, channels, classes; /* usual input */
     /* x: (N,C,H,W). Returns logits; a detector's builder ends with its loss and returns no error. */
     int (*build)(kolo_graph *g, int x, const struct kolo_model *model, const kolo_model_config *config);
-    enum kolo_task task;
+    const char *detector; /* NULL: a classifier; else a name in ops/detectors.def */
     enum kolo_pixels pixels;
     int blocks[5];             /* of each stage */
     int planes, groups;        /* channels of the first stage, or of a group; groups of a convolution */

@@ -1,8 +1,5 @@
-/* VGG-11, 13, 16, 19: stages of 3x3 convolutions, each halved by max pooling; a map of 7x7 pixels before three linear layers. Variant
- * "bn": batch norm after every convolution. Names (modules of one list, counted) and initialisation as in torchvision. */
-#include <inttypes.h>
-
-#include "kolo/error.h"
+/* VGG-11, 13, 16, 19: stages of 3x3 convolutions, each halved by max pooling; averaged to 7x7 pixels, whatever the size, before three linear
+ * layers. Variant "bn": batch norm after every convolution. Names (modules of one list, counted) and initialisation as in torchvision. */
 #include "models/layers.h"
 
 /* convolution, [norm,] relu: modules *at, ... of the list */
@@ -15,20 +12,6 @@ static int unit(kolo_graph *g, int x, int64_t out, bool norm, int *at)
     return kolo_relu(g, kolo_numbered("features", (*at)++).text, x);
 }
 
-/* Averages to 7x7 pixels, or the one pixel of small pictures seven times in both directions: as torchvision does, where that divides. */
-static int to_seven(kolo_graph *g, int x)
-{
-    if (x < 0) return x;
-    const int64_t height = g->tensor[x].dim[2], width = g->tensor[x].dim[3];
-    if (height == 7 && width == 7) return x;
-    if (height == 1 && width == 1) return kolo_upsample(g, "avgpool", x, 7);
-    if (height == width && height % 7 == 0) return kolo_avg_pool(g, "avgpool", x, height / 7, height / 7, 0, false);
-    return kolo_fail(KOLO_ECONFIG,
-                     "the linear layers want a map of 7 x 7 pixels and get %" PRId64 " x %" PRId64
-                     "; use square pictures of 32 pixels or of 224, 448, ... (size=)",
-                     height, width);
-}
-
 static int linear(kolo_graph *g, const char *name, int x, int64_t out) { return kolo_linear(g, name, x, out, true, kolo_normal(0.01), kolo_constant(0)); }
 
 int kolo_build_vgg(kolo_graph *g, int x, const kolo_model *model, const kolo_model_config *config)
@@ -38,7 +21,7 @@ int kolo_build_vgg(kolo_graph *g, int x, const kolo_model *model, const kolo_mod
         for (int b = 0; b < model->blocks[s]; b++) x = unit(g, x, s < 3 ? INT64_C(64) << s : 512, kolo_is_variant(model, "bn"), &at);
         x = kolo_max_pool(g, kolo_numbered("features", at++).text, x, 2, 2, 0);
     }
-    x = kolo_flatten(g, "flatten", to_seven(g, x));
+    x = kolo_flatten(g, "flatten", kolo_adaptive_avg_pool(g, "avgpool", x, 7, 7));
     x = kolo_relu(g, "classifier.1", linear(g, "classifier.0", x, 4096));
     x = kolo_dropout(g, "classifier.2", x, config->dropout);
     x = kolo_relu(g, "classifier.4", linear(g, "classifier.3", x, 4096));

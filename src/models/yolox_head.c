@@ -64,5 +64,5 @@ int kolo_yolox_heads(const kolo_yolox *y, const int map[3], int64_t inside, cons
                       predict(y, "head.cls_preds", level, cls, config->classes, rare)};
         head[level] = kolo_concat(y->g, kolo_numbered("head", level).text, 3, part);
     }
-    return kolo_yolox_loss(y->g, 3, head, config->overlap, config->centre, config->l1);
+    return kolo_detect_loss(y->g, "yolox", 3, head, 1, true, &(kolo_attributes){.overlap = config->overlap, .centre = config->centre, .l1 = config->l1});
 }

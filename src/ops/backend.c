@@ -160,7 +160,7 @@ static char *make_key(const kolo_kernel_request *r)
     fprintf(f, " g%ld e%a m%a s%a %d%d", (long)a->groups, a->epsilon, a->momentum, a->smoothing, a->relu, a->count_pad);
     for (int i = 0; i < 4; i++) fprintf(f, " %a,%a", (double)a->mean[i], (double)a->std[i]);
     fprintf(f, " %ld+%ld b%ld f%d,%a d%a,%d", (long)a->first, (long)a->count, (long)a->beyond, a->activation, a->slope, a->drop, a->draw);
-    fprintf(f, " %a,%a %d%d%d%d%d", a->margin, a->scale, a->log, a->reverse, a->l1, a->centre, a->overlap);
+    fprintf(f, " %a,%a %d %s%d%d%d", a->margin, a->scale, a->reverse, a->detector ? a->detector : "-", a->l1, a->centre, a->overlap);
     for (int i = 0; i < 9; i++) fprintf(f, " %a,%a", (double)a->anchor[i][0], (double)a->anchor[i][1]);
     for (int i = 0; i < KOLO_MAX_HEADS; i++) fprintf(f, " %d,%d,%d", a->mask[i][0], a->mask[i][1], a->mask[i][2]);
     if (fclose(f) || !text) {

@@ -1,5 +1,7 @@
 #include "ops/detector.h"
 
+#include <string.h>
+
 #include "ops/yolov3.h"
 
 static void decode_yolox(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor, double *corner)
@@ -13,10 +15,15 @@ static void decode_yolov3(const double *raw, int64_t column, int64_t row, int64_
     kolo_yolov3_decode(raw, column, row, stride, anchor, corner);
 }
 
-/* As their programs have it: release 0.3.0 of YOLOX, and darknet, whose gray is .5: 127.5, rounded up. */
 static const kolo_detector table[] = {
-    [KOLO_TASK_YOLOX] = {.decode = decode_yolox, .fill = 114, .l1 = true},
-    [KOLO_TASK_YOLOV3] = {.decode = decode_yolov3, .every_class = true, .middle = true, .fill = 128},
+#define DETECTOR(id, ...) {.name = #id, __VA_ARGS__},
+#include "ops/detectors.def"
+#undef DETECTOR
 };
 
-const kolo_detector *kolo_detector_find(enum kolo_task task) { return (size_t)task < sizeof table / sizeof *table && table[task].decode ? &table[task] : NULL; }
+const kolo_detector *kolo_detector_find(const char *name)
+{
+    for (size_t i = 0; name && i < sizeof table / sizeof *table; i++)
+        if (!strcmp(name, table[i].name)) return &table[i];
+    return NULL;
+}

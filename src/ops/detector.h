@@ -1,10 +1,11 @@
-/* What one kind of detector has otherwise than another, beside its loss: a row a kind. Whoever finds boxes, fits pictures in or trains asks the row. */
+/* What one detector has otherwise than another, beside its loss: a row of detectors.def each. Whoever finds boxes, fits pictures in or trains asks the row. */
 #ifndef KOLO_OPS_DETECTOR_H
 #define KOLO_OPS_DETECTOR_H
 
 #include "graph/graph.h"
 
 typedef struct kolo_detector {
+    const char *name;
     /* corners, in pixels of the input, of what cell (column, row) says with the raw numbers x, y, w, h; anchor: width, height, of kinds that have some */
     void (*decode)(const double *raw, int64_t column, int64_t row, int64_t stride, const float *anchor, double *corner);
     bool every_class; /* an anchor stands for each class that is likely enough; else for its likeliest alone */
@@ -13,7 +14,7 @@ typedef struct kolo_detector {
     bool l1;          /* its loss has a term that is for the last epochs, those without mosaics */
 } kolo_detector;
 
-/* NULL: the task finds no boxes. */
-const kolo_detector *kolo_detector_find(enum kolo_task task);
+/* NULL: none of this name, or no name. */
+const kolo_detector *kolo_detector_find(const char *name);
 
 #endif

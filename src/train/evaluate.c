@@ -82,7 +82,7 @@ static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
 
 int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluation *result)
 {
-    if (s->task != KOLO_TASK_CLASSIFY) return kolo_detect_evaluate(s, ema, results, result);
+    if (s->detector) return kolo_detect_evaluate(s, ema, results, result);
     double sum[SUMS] = {0}, begin = kolo_time();
     kolo_exec *exec = s->eval_exec ? s->eval_exec : s->exec;
     kolo_exec_use_ema(exec, ema);

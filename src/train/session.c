@@ -43,7 +43,7 @@ static char *channels_text(const float *values, int64_t channels)
 static int check_task(const kolo_session *s, const kolo_dataset *set, const char *folder)
 {
     const kolo_dataset_info *info = set ? kolo_dataset_get_info(set) : NULL;
-    const bool boxes = s->task != KOLO_TASK_CLASSIFY;
+    const bool boxes = s->detector;
     if (!info || strstr(info->task, boxes ? "detection" : "classification")) return 0;
     return kolo_fail(KOLO_EINPUT,
                      "%s: %s is packed for %s and has no %s for each sample, which model=%s needs; pack a "
@@ -73,12 +73,12 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
                                  "pack them from one source with --stats-from",
                                  o->data, info->classes, info->channels, o->val, v->classes, v->channels);
         }
-        if (!o->size && !info->height && !o->val_size && s->task == KOLO_TASK_CLASSIFY)
+        if (!o->size && !info->height && !o->val_size && !s->detector)
             return kolo_fail(KOLO_ECONFIG, "the pictures of %s have various sizes: state size= and crop=", info->name);
     }
     if (!o->classes) o->classes = info ? info->classes : model->classes;
     if (!o->channels) o->channels = info ? info->channels : model->channels;
-    const bool stored = info && info->height && s->task == KOLO_TASK_CLASSIFY; /* a detector fits any picture in */
+    const bool stored = info && info->height && !s->detector; /* a detector fits any picture in */
     s->height = o->size ? o->size : stored ? info->height : model->height;
     s->width = o->size ? o->size : stored ? info->width : model->width;
     if (!o->size && s->height == s->width) o->size = s->height;
@@ -180,14 +180,14 @@ static int open_parts(kolo_session *s, int parts)
     kolo_options *o = s->options;
     const kolo_model *model = kolo_model_find(o->model);
     if (!model) return KOLO_ECONFIG;
-    s->task = model->task;
+    s->detector = model->detector;
     KOLO_TRY(check_options(o));
-    if (s->task != KOLO_TASK_CLASSIFY && (*o->augment || o->crop != KOLO_crop_none || o->mixup > 0 || o->cutmix > 0))
+    if (s->detector && (*o->augment || o->crop != KOLO_crop_none || o->mixup > 0 || o->cutmix > 0))
         return kolo_fail(KOLO_ECONFIG,
                          "augment=, crop=, mixup= and cutmix= move pixels without their boxes; model=%s has mosaic=, "
                          "mosaic_mixup=, hsv=, flip=",
                          o->model);
-    if (s->task != KOLO_TASK_CLASSIFY && o->val_flip)
+    if (s->detector && o->val_flip)
         return kolo_fail(KOLO_ECONFIG, "val_flip=true takes the mean of logits, and model=%s finds boxes", o->model);
     s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
     KOLO_TRY(session_open_data(s, parts));

@@ -43,7 +43,7 @@ typedef struct kolo_session {
     int device_index, gpu_ranks; /* gpu_ranks: of this node on this GPU */
     size_t device_bytes;         /* that were free on it before this session took any */
     bool staged;                 /* GPUs' gradients travel through host memory */
-    enum kolo_task task;         /* the model's */
+    const char *detector;        /* the model's; NULL: a classifier */
     int64_t plain_epoch;         /* detectors: the first without mosaic, and with L1 */
     int64_t rows;                /* micro-batch, in the phase that is open */
     int slots;                   /* micro-batches a rank and step, likewise */

@@ -97,7 +97,7 @@ void session_close_data(kolo_session *s)
 static void set_boxes(const kolo_session *s, kolo_loader_config *c)
 {
     const kolo_options *o = s->options;
-    const kolo_detector *d = kolo_detector_find(s->task);
+    const kolo_detector *d = kolo_detector_find(s->detector);
     kolo_detect_usual(&c->detect, c->height, c->width, false);
     c->detect.middle = d->middle;
     c->detect.fill = d->fill;
@@ -151,7 +151,7 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
         .serve_wait = o->serve_wait};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
-    if (s->task != KOLO_TASK_CLASSIFY) set_boxes(s, &config);
+    if (s->detector) set_boxes(s, &config);
     if (train) return config;
     config.resize = (int)o->val_resize;
     if (!config.resize && o->crop == KOLO_crop_resized) config.resize = (int)lrint((double)config.height * 256 / 224);

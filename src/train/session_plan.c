@@ -73,7 +73,7 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                                                 [KOLO_box_loss_giou] = KOLO_OVERLAP_GIOU,
                                                 [KOLO_box_loss_diou] = KOLO_OVERLAP_DIOU,
                                                 [KOLO_box_loss_ciou] = KOLO_OVERLAP_CIOU};
-    const bool mixes = train && (o->mixup > 0 || o->cutmix > 0), boxes = s->task != KOLO_TASK_CLASSIFY;
+    const bool mixes = train && (o->mixup > 0 || o->cutmix > 0), boxes = s->detector;
     kolo_model_config config = {.rows = shape->rows,
                                 .height = shape->height,
                                 .width = shape->width,

@@ -103,7 +103,7 @@ static int one_step(trainer *t)
     int64_t step = t->position.step;
     const double time = kolo_phase_time(s->phase, s->phases, step), end = kolo_phase_time(s->phase, s->phases, step + 1),
                  all = kolo_phase_time(s->phase, s->phases, s->steps), unit = t->options->steps ? 1 : (double)s->phase[0].steps_per_epoch;
-    const kolo_detector *detector = kolo_detector_find(s->task);
+    const kolo_detector *detector = kolo_detector_find(s->detector);
     kolo_step parameters = {.step = step,
                             .seed = (uint64_t)t->options->seed,
                             .epoch = batch.epoch,

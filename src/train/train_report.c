@@ -22,7 +22,7 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     int64_t within;
     kolo_session_at(session, t->position.step, &s->epochs, &within);
     bool evaluated = t->evaluation.rows > 0;
-    s->loss = evaluated && session->task == KOLO_TASK_CLASSIFY ? t->evaluation.loss : t->loss; /* detectors are judged by no loss */
+    s->loss = evaluated && !session->detector ? t->evaluation.loss : t->loss; /* detectors are judged by no loss */
     s->top1 = evaluated ? t->evaluation.top1 : -1;
     s->top5 = evaluated ? t->evaluation.top5 : -1;
     s->best_top1 = t->position.best_top1;
@@ -126,7 +126,7 @@ int trainer_tell_evaluation(trainer *t, bool best)
     const char *so_far = best ? ", the best so far" : "";
     const long step = (long)t->position.step;
     if (!speaks(t)) return 0;
-    if (t->session.task != KOLO_TASK_CLASSIFY) {
+    if (t->session.detector) {
         kolo_progress_note(t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f (%ld pictures, %.1f s)%s", step, e->line[0], e->line[1],
                            e->line[2], e->line[8], (long)e->rows, e->seconds, so_far);
         return kolo_events_write(t->events, "eval", "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,\"ap_raw\":%.9g,\"rows\":%ld", step,

@@ -46,7 +46,9 @@ kolo models resnet5O > "$ROOM/wrong" 2>&1
 status=$?
 [ $status = 78 ] && grep -q 'did you mean "resnet50"' "$ROOM/wrong"
 ok $? "an unknown name: exit 78, the nearest is offered"
-kolo models vgg16 size=160 > "$ROOM/wrong" 2>&1
+kolo models vgg16 size=161 > "$ROOM/vgg"
+like "$ROOM/vgg" '512x7x7' "VGG takes any size of 32 pixels or more"
+kolo models yolox_s size=100 > "$ROOM/wrong" 2>&1
 status=$?
 [ $status = 78 ] && grep -q 'size=' "$ROOM/wrong"
 ok $? "a size that a network cannot take: exit 78, with the cure"

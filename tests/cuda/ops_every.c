@@ -58,7 +58,7 @@ static int tokens(kolo_graph *g, int x, int64_t c)
     y = kolo_pointwise(g, "narrow", y, c, false, some, some);
     int s = kolo_activate(g, "open", kolo_linear(g, "excite", kolo_global_avg_pool(g, "squeeze", y), c, true, some, some), KOLO_SIGMOID, 0);
     y = kolo_upsample(g, "up", kolo_space_to_depth(g, "deep", kolo_gate(g, "gate", y, s)), 2);
-    return kolo_dropout(g, "drop", kolo_softmax(g, "softmax", kolo_linear(g, "last", kolo_flatten(g, "row", y), c, true, some, some), false), 0.2);
+    return kolo_dropout(g, "drop", kolo_linear(g, "last", kolo_flatten(g, "row", kolo_adaptive_avg_pool(g, "even", y, 4, 3)), c, true, some, some), 0.2);
 }
 
 static int faces(kolo_graph *g, int x, int64_t classes)
@@ -73,7 +73,10 @@ static int detects(kolo_graph *g, int x, const shape *s, bool yolox)
     const int64_t channels = (yolox ? 1 : 3) * (5 + s->classes);
     int fine = conv(g, "fine", x, channels, 1, 1, true), coarse = conv(g, "coarse", x, channels, 3, 2, true);
     const int head[] = {fine, coarse};
-    return yolox ? kolo_yolox_loss(g, 2, head, KOLO_OVERLAP_GIOU, false, true) : kolo_yolov3_loss(g, 2, head, anchors, masks);
+    kolo_attributes a = {.overlap = KOLO_OVERLAP_GIOU, .l1 = true};
+    memcpy(a.anchor, anchors, sizeof anchors);
+    memcpy(a.mask, masks, sizeof masks);
+    return kolo_detect_loss(g, yolox ? "yolox" : "yolov3", 2, head, yolox ? 1 : 3, yolox, &a);
 }
 
 /* Two blocks: one whose shortcut takes every second pixel, one that pools. */

@@ -177,8 +177,7 @@ static detect_rig open_kind(const kind *k, kolo_backend *backend, enum kolo_dtyp
 {
     const detect_shape s = {ROWS, 64, 96, BOXES, CLASSES, k->yolox ? 1 : 3, dtype};
     detect_rig d = detect_open(backend, &s, backend == cpu ? 8 : RIG_OWN);
-    detect_finish(&d, k->yolox ? kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, k->overlap, k->centre, false)
-                               : kolo_yolov3_loss(d.rig.g, DETECT_HEADS, d.head, anchors, masks));
+    detect_finish(&d, k->yolox ? detect_yolox(&d, k->overlap, k->centre, false) : detect_yolov3(&d, anchors, masks));
     d.rig.step.l1 = k->l1; /* as the last epochs have it */
     d.rig.step.valid[0] = k->valid;
     d.rig.step.scaler.scale = 8;

@@ -164,6 +164,8 @@ static void whole(enum kolo_dtype dtype, const char *what, int (*make)(rig *, in
 }
 
 static int make_global(rig *r, int x) { return kolo_global_avg_pool(r->g, "y", x); }
+static int make_adaptive(rig *r, int x) { return kolo_adaptive_avg_pool(r->g, "y", x, 7, 7); }
+static int make_oblong(rig *r, int x) { return kolo_adaptive_avg_pool(r->g, "y", x, 3, 11); }
 static int make_max_same(rig *r, int x) { return kolo_max_pool_same(r->g, "y", x, 2, 1); }
 static int make_max_half(rig *r, int x) { return kolo_max_pool_same(r->g, "y", x, 2, 2); }
 static int make_avg_half(rig *r, int x) { return kolo_avg_pool_same(r->g, "y", x, 2, 2); }
@@ -177,6 +179,8 @@ static void wholes(enum kolo_dtype dtype)
                                      {2, 64, 7, 7}, {2, 300, 7, 7}, {1, 1, 28, 28}, {1, 40, 40, 41}, {3, 520, 1, 1}};
     static const int64_t even[][4] = {{1, 2, 1, 1}, {3, 16, 8, 8}, {2, 10, 13, 9}, {2, 64, 7, 4}};
     whole(dtype, "global_avg_pool", make_global, any, 10, ulp(dtype));
+    whole(dtype, "adaptive_avg_pool to 7x7", make_adaptive, any, 10, dtype == KOLO_F32 ? 5e-4 : ulp(dtype));
+    whole(dtype, "adaptive_avg_pool to 3x11", make_oblong, any, 6, dtype == KOLO_F32 ? 5e-4 : ulp(dtype));
     whole(dtype, "max_pool_same", make_max_same, any, 6, 0);
     whole(dtype, "max_pool_same of stride 2", make_max_half, any, 6, 0);
     whole(dtype, "avg_pool_same of stride 2", make_avg_half, any, 6, dtype == KOLO_F32 ? 5e-4 : ulp(dtype));
@@ -304,6 +308,7 @@ static void too_large(void)
     rig_check(kolo_relu(g, "relu", x), "relu"); /* node 0: has no such limit */
     rig_check(kolo_max_pool(g, "max", x, 2, 2, 0), "max_pool");
     rig_check(kolo_avg_pool(g, "avg", x, 2, 2, 0, false), "avg_pool");
+    rig_check(kolo_adaptive_avg_pool(g, "even", x, 7, 7), "adaptive_avg_pool");
     rig_check(kolo_flatten(g, "flat", x), "flatten");
     rig_check(kolo_shortcut_a(g, "short", x, 128), "shortcut");
     kolo_layout *layout = calloc((size_t)g->tensors, sizeof *layout);

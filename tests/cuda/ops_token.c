@@ -17,7 +17,6 @@ static int layer_norm(rig *r, int x, const int64_t *n)
     return kolo_layer_norm(r->g, "y", x, 1e-6);
 }
 static int activate(rig *r, int x, const int64_t *n) { return kolo_activate(r->g, "y", x, (enum kolo_activation)n[0], 0.1); }
-static int softmax(rig *r, int x, const int64_t *n) { return kolo_softmax(r->g, "y", x, n[0] != 0); }
 static int linear(rig *r, int x, const int64_t *n)
 {
     return n[2] ? kolo_pointwise(r->g, "y", x, n[0], n[1] != 0, rig_init, rig_init) : kolo_linear(r->g, "y", x, n[0], n[1] != 0, rig_init, rig_init);
@@ -88,9 +87,6 @@ static const layer_case sums[] = {
     {"residual with scale and drop", residual, 4, {7, 20, 3, 5}, {1, 1, 30}},
     {"residual with scale alone", residual, 4, {2, 9, 8, 8}, {1, 0, 0}},
     {"residual with scale, rows", residual, 2, {40, 17}, {1, 1, 50}},
-    {"log softmax", softmax, 2, {5, 1000}, {1}},
-    {"softmax", softmax, 2, {5, 1000}, {0}},
-    {"softmax", softmax, 2, {30, 7}, {0}},
 };
 static const layer_case attentions[] = {
     {"attention", attention, 4, {2, 3 * 2 * 8, 6, 9}, {2, 3, 0, 0}},

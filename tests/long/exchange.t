@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Weights and graphs beside PyTorch's packages: every row of tests/peers/exchange.py is a test. Some minutes.
+#   YOLOX=folder with the package yolox: its own model on Darknet-53, too
 #   PYTHON=python with torch, torchvision, timm, safetensors, and for graphs onnx and onnxruntime [that of `make peers`]; NETWORKS="resnet50 swin_t": these alone, all: every one
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
@@ -15,10 +16,25 @@ networks=${NETWORKS:-resnet18 resnet50 resnext50_32x4d resnet50d vgg11 vgg16_bn 
 # shellcheck disable=SC2086
 "$PYTHON" tests/peers/exchange.py "$BUILD/bin/kolo" "$ROOM" "$picture" $networks > "$ROOM/rows" 2> "$ROOM/log"
 status=$?
-while IFS= read -r row; do
-    case $row in *" ok") ok 0 "${row% ok}" ;; *) ok 1 "$row" ;; esac
-done < "$ROOM/rows"
-[ -s "$ROOM/rows" ]
-ok $((status | $?)) "all of them"
-[ $status = 0 ] || sed 's/^/# /' "$ROOM/log" | tail -n 5
+rows() { # of $ROOM/rows, and the status of what wrote them
+    local row
+    while IFS= read -r row; do
+        case $row in *" ok") ok 0 "${row% ok}" ;; *) ok 1 "$row" ;; esac
+    done < "$ROOM/rows"
+    [ -s "$ROOM/rows" ]
+    ok $(($1 | $?)) "all of them"
+    [ "$1" = 0 ] || sed 's/^/# /' "$ROOM/log" | tail -n 5
+}
+rows $status
+if [ -n "${NETWORKS:-}" ] && [ "$NETWORKS" != all ]; then
+    done_testing
+    exit
+fi
+if peers_have cv2 && "$PYTHON" -c 'import cv2; cv2.dnn.readNetFromDarknet' 2> "$ROOM/log"; then
+    "$PYTHON" tests/peers/darknet.py "$BUILD/bin/kolo" "$ROOM" "$picture" ${YOLOX:+"$YOLOX"} > "$ROOM/rows" 2> "$ROOM/log"
+    rows $?
+else
+    skip "no OpenCV that reads networks of darknet: make peers"
+fi
+[ -n "${YOLOX:-}" ] || skip "YOLOX on Darknet-53 beside YOLOX's own: say YOLOX=folder with its source"
 done_testing

@@ -29,6 +29,8 @@ LIMIT = 2e-5
 BOTH = "resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d resnext101_64x4d wide_resnet50_2 wide_resnet101_2".split()
 BOTH += "vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4".split()
 WITH_PAPER = "convnext_tiny convnext_small convnext_base convnext_large swin_t swin_s swin_b".split()
+OTHER_SIZES = 32, 64, 96, 160, 161, 288  # of SIZED
+SIZED = ["vgg11", "vgg16_bn"]
 TIMM_ONLY = ["resnet50d", "resnet101d"]
 DETECTORS = "yolox_nano yolox_tiny yolox_s yolox_darknet53 yolov3_tiny yolov3".split()
 ANCHORS = {
@@ -77,14 +79,13 @@ def kolo(*words):
         raise RuntimeError(p.stderr.strip().splitlines()[-1][:300])
 
 
-def logits(program, name, file, picture, folder):
+def logits(program, name, file, picture, folder, size):
     out = os.path.join(folder, "logits.json")
-    kolo(program, "predict", f"model={name}", f"weights={file}", picture, "--logits", out, "deterministic=true")
+    kolo(program, "predict", f"model={name}", f"size={size}", f"weights={file}", picture, "--logits", out, "deterministic=true")
     return torch.tensor(json.load(open(out))[0]["logits"])
 
 
-def input_of(name, picture):
-    size = size_of(name)
+def input_of(size, picture):
     steps = [transforms.Resize(round(size * 256 / 224)), transforms.CenterCrop(size), transforms.ToTensor()]
     steps.append(transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
     return transforms.Compose(steps)(Image.open(picture).convert("RGB"))[None]
@@ -94,14 +95,14 @@ def distance(a, b):
     return ((a.double() - b.double()).norm() / b.double().norm()).item()
 
 
-def by_onnx(program, name, file, x, want, folder):
+def by_onnx(program, name, file, x, want, folder, size):
     try:
         import onnx
         import onnxruntime
     except ImportError:
         return None
     path = os.path.join(folder, "graph.onnx")
-    kolo(program, "export", f"model={name}", f"weights={file}", path)
+    kolo(program, "export", f"model={name}", f"size={size}", f"weights={file}", path)
     onnx.checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     out = session.run(None, {session.get_inputs()[0].name: torch.cat([x, x.flip(3)]).numpy()})[0]  # any number of rows; the logits come first
@@ -116,7 +117,8 @@ def row(program, name, names, picture, folder, graph):
         model = fill(theirs(name, source))
     file, back = os.path.join(folder, "in.pth"), os.path.join(folder, "out.safetensors")
     torch.save(model.state_dict(), file)
-    x = input_of(name, picture)
+    size = size_of(name)
+    x = input_of(size, picture)
     with torch.no_grad():
         want = model(x)
     kolo(program, "export", f"model={name}", f"weights={file}", f"names={names}", back)
@@ -128,14 +130,31 @@ def row(program, name, names, picture, folder, graph):
             from timm.models.convnext import checkpoint_filter_fn
         file = back  # and in under these names
         state = checkpoint_filter_fn(state, model)
-    got = distance(logits(program, name, file, picture, folder), want)
+    got = distance(logits(program, name, file, picture, folder, size), want)
     strict = theirs(name, source)
     strict.load_state_dict(state, strict=True)
     equal = all(torch.equal(v, strict.state_dict()[k]) for k, v in model.state_dict().items() if v.is_floating_point())
-    onnx = by_onnx(program, name, file, x, want, folder) if graph else None
+    onnx = by_onnx(program, name, file, x, want, folder, size) if graph else None
     good = equal and got < LIMIT and (onnx is None or onnx < LIMIT)
     print(f"{name:18s} {names:12s} in yes  out {'equal' if equal else 'DIFFERS'}  logits {got:.1e}  onnx {'-' if onnx is None else f'{onnx:.1e}'}  {'ok' if good else 'FAR'}", flush=True)
     return good
+
+
+def sizes(program, name, picture, folder):
+    """Networks that average to a fixed number of pixels, of pictures of other sizes; a line each."""
+    with torch.no_grad():
+        model = fill(theirs(name, "torchvision"))
+    file, all_good = os.path.join(folder, "in.pth"), True
+    torch.save(model.state_dict(), file)
+    for size in OTHER_SIZES:
+        x = input_of(size, picture)
+        with torch.no_grad():
+            want = model(x)
+        got, onnx = distance(logits(program, name, file, picture, folder, size), want), by_onnx(program, name, file, x, want, folder, size)
+        good = got < LIMIT and (onnx is None or onnx < LIMIT)
+        print(f"{name:18s} {size:3d} pixels   logits {got:.1e}  onnx {'-' if onnx is None else f'{onnx:.1e}'}  {'ok' if good else 'FAR'}", flush=True)
+        all_good &= good
+    return all_good
 
 
 def numbers(name, shapes):
@@ -219,21 +238,36 @@ def detector(program, name, picture, folder):
     x = transforms.ToTensor()(Image.open(photo))[None]
     x = x.flip(1) * 255 if name.startswith("yolox") else x
     heads = sorted(session.run(None, {session.get_inputs()[0].name: x.numpy()}), key=lambda head: -head.shape[2])
-    answers = decoded(name, heads, size, 0)
+    good, text = worst_box(by_kolo(program, name, size, file, photo), decoded(name, heads, size, 0))
+    good &= equal
+    print(f"{text}  {'ok' if good else 'FAR'}", flush=True)
+    return good
+
+
+def by_kolo(program, name, size, file, photo):
+    """A function of the least score: [score, class, x0, y0, x1, y1] of every answer that is as sure."""
+
+    def ask(least):
+        printed = subprocess.run([program, "predict", f"model={name}", f"size={size}", f"weights={file}", photo, f"show={least:.6f}", "nms=1", "deterministic=true"], capture_output=True, text=True, check=True)
+        told = []
+        for line in printed.stdout.splitlines()[1:]:
+            score, c, left, top, w, h = map(float, line.split())
+            told.append([score, c, left, top, left + w, top + h])
+        return told
+
+    return ask
+
+
+def worst_box(ask, answers):
+    """Whether the 200 likeliest answers are told, and a text about it."""
     least = min(sorted((a[0] for a in answers), reverse=True)[:200], default=math.inf)
-    printed = subprocess.run([program, "predict", f"model={name}", f"size={size}", f"weights={file}", photo, f"show={least:.6f}", "nms=1", "deterministic=true"], capture_output=True, text=True, check=True)
-    told = []
-    for line in printed.stdout.splitlines()[1:]:
-        score, c, left, top, w, h = map(float, line.split())
-        told.append([score, c, left, top, left + w, top + h])
+    told = ask(least)
     want = [a for a in answers if a[0] > least + 1e-3]
     worst = 0 if want else math.inf
     for a in want:
         near = [max(abs(p - q) for p, q in zip(a[2:], t[2:])) for t in told if t[1] == a[1] and abs(t[0] - a[0]) < 2e-3]
         worst = max(worst, min(near, default=math.inf))
-    good = equal and worst < 0.2 and len(told) >= len(want)
-    print(f"boxes {worst:.2f} of {len(want)}  {'ok' if good else 'FAR'}", flush=True)
-    return good
+    return worst < 0.2 and len(told) >= len(want), f"boxes {worst:.2f} of {len(want)}"
 
 
 def main():
@@ -255,6 +289,8 @@ def main():
             except (RuntimeError, ValueError, OSError, subprocess.CalledProcessError) as e:
                 good = False
                 print(f"{name:18s} {names:12s} FAILED: {str(e)[:400]}", flush=True)
+        if name in SIZED:
+            good &= sizes(program, name, picture, folder)
     return not good
 
 

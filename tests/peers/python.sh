@@ -13,6 +13,7 @@ peers_package() { # MODULE: what pip calls it
     h5py) echo h5py numpy ;;
     PIL) echo pillow ;;
     yaml) echo pyyaml ;;
+    cv2) echo "opencv-python-headless<5" ;; # 5 reads no networks of darknet
     nvidia.dali) echo nvidia-dali-cuda120 ;;
     *) echo "$1" ;;
     esac
@@ -36,4 +37,4 @@ peers_install() { # MODULE...: what is missing, once; what failed is not tried a
 [ "${BASH_SOURCE[0]}" = "$0" ] || return 0
 cd "$(dirname "$0")/../.." || exit 1
 rm -f "$BUILD"/peers/without-*
-peers_install torch torchvision timm safetensors onnx onnxruntime pycocotools h5py PIL yaml && echo "$PYTHON has all that the long tests compare with"
+peers_install torch torchvision timm safetensors onnx onnxruntime pycocotools h5py PIL yaml cv2 && echo "$PYTHON has all that the long tests compare with"

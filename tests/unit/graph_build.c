@@ -65,6 +65,7 @@ static void forward_shapes(void)
     SHAPE(g, kolo_avg_pool(g, "avg", p, 2, 2, 0, false), "2x2 average pool rounds down", 4, 8, 4, 4);
     SHAPE(g, kolo_shortcut_a(g, "short", p, 16), "shortcut a: every second pixel, more channels", 4, 16, 4, 5);
     SHAPE(g, kolo_flatten(g, "flat", p), "flatten", 4, 576);
+    SHAPE(g, kolo_adaptive_avg_pool(g, "even", p, 7, 12), "average pool to any number of pixels", 4, 8, 7, 12);
     int q = kolo_global_avg_pool(g, "gap", p);
     SHAPE(g, q, "global average pool", 4, 8);
     int l = kolo_linear(g, "fc", q, 10, true, init, init);

@@ -136,8 +136,8 @@ static void detectors(void)
         int x;
         kolo_graph *g = fresh(train, 8, 1 + 5 * BOXES, &x);
         int head[] = {x, kolo_max_pool(g, "half", x, 2, 2, 0)};
-        int metrics = kolo_yolox_loss(g, 2, head, KOLO_OVERLAP_IOU, true, false);
-        is_int(g->task, KOLO_TASK_YOLOX, "the graph finds boxes");
+        int metrics = kolo_detect_loss(g, "yolox", 2, head, 1, true, &(kolo_attributes){.centre = true});
+        is_text(g->detector, "yolox", "the graph finds boxes");
         is_int(g->classes, 3, "of as many classes as a head has channels beyond 5");
         is_int(g->heads, 2, "and names its outputs");
         if (!train) is_int(g->metrics, -1, "without a loss in evaluation");
@@ -145,7 +145,7 @@ static void detectors(void)
             shape_is(g, metrics, "8", "with its parts as metrics");
             shape_is(g, g->node[g->tensor[metrics].producer].out[1], "2,480", "and the box of each anchor");
             is_int(kolo_graph_backward(g), 0, "backward");
-            nodes_are(g, KOLO_OP_yolox_loss_grad, "grad:stem grad:half <- stem half label metrics:1 metrics:2",
+            nodes_are(g, KOLO_OP_detect_loss_grad, "grad:stem grad:half <- stem half label metrics:1 metrics:2",
                       "one node makes all heads' gradients from what the loss found");
         }
         kolo_graph_destroy(&g);
@@ -183,7 +183,7 @@ static void refusals(void)
     is_int(kolo_residual(g, "i", x, both[1], -1, 0.5), KOLO_ECONFIG, "a branch of another shape");
     is_int(kolo_gate(g, "j", x, x), KOLO_ECONFIG, "a gate of maps");
     is_int(kolo_upsample(g, "k", x, 0), KOLO_ECONFIG, "no size at all");
-    is_int(kolo_yolox_loss(g, 1, &x, KOLO_OVERLAP_IOU, true, false), KOLO_EINTERNAL, "classes instead of boxes");
+    is_int(kolo_detect_loss(g, "yolox", 1, &x, 1, true, &(kolo_attributes){.centre = true}), KOLO_EINTERNAL, "classes instead of boxes");
     is_int(kolo_layer_norm(g, "l", x, 0), KOLO_ECONFIG, "no epsilon");
     is_int(kolo_layer_norm(g, "m", KOLO_EINPUT, 1), KOLO_EINPUT, "a failed input is passed through");
     kolo_graph_destroy(&g);

@@ -287,8 +287,8 @@ static void bad_input(void)
     refused("negative classes", "mlp", &bad, "-10");
     bad = good, bad.height = bad.width = 8;
     refused("pictures too small for LeNet-5", "lenet5", &bad, "conv2");
-    bad = good, bad.height = bad.width = 160;
-    refused("a size that VGG cannot pool", "vgg16", &bad, "224, 448");
+    bad = good, bad.height = bad.width = 31;
+    refused("pictures too small for VGG", "vgg16", &bad, "features.30");
     bad = good, bad.height = bad.width = 100;
     refused("a size that YOLOX cannot halve five times", "yolox_s", &bad, "multiples of 32");
     bad = good, bad.drop_path = 1;

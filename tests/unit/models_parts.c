@@ -1,5 +1,6 @@
 /* What single networks want of the operations: pools whose windows reach further down and right than up and left, channels in
- * reverse order. Against the definitions, in every layout and both types. */
+ * reverse order; averages to 7 x 7 pixels. Against the definitions or torch's figures, in every layout and both types. */
+#include "golden_adaptive.h"
 #include "ops_rig.h"
 
 enum { ROWS = 2, CHANNELS = 5 };
@@ -61,6 +62,35 @@ static void pool(kolo_backend *backend, int64_t block, bool max, int64_t kernel,
     rig_close(&r);
 }
 
+/* Channel c has the figures' numbers times c + 1. */
+static void adaptive(kolo_backend *backend, enum kolo_dtype dtype, int64_t block, size_t map)
+{
+    enum { DEEP = 21 };
+    rig r = rig_open(backend, dtype, block);
+    const int64_t high = golden_adaptive[map].height, wide = golden_adaptive[map].width, n = high * wide;
+    const int x = rig_input(&r, "x", 4, (const int64_t[]){ROWS, DEEP, high, wide}), y = kolo_adaptive_avg_pool(r.g, "y", x, 7, 7);
+    rig_check(y, "adaptive pool");
+    const int dy = rig_backward(&r, y);
+    rig_layout(&r);
+    float *in = malloc((size_t)(ROWS * DEEP * n) * sizeof *in), *out = malloc(ROWS * DEEP * 49 * sizeof *out);
+    for (int64_t i = 0; i < ROWS * DEEP * n; i++) in[i] = noise(i % n) * (float)(i / n % DEEP + 1);
+    for (int64_t i = 0; i < ROWS * DEEP * 49; i++) out[i] = noise(7 * (i % 49)) * (float)(i / 49 % DEEP + 1);
+    rig_set(&r, x, in);
+    rig_set(&r, dy, out);
+    rig_run(&r);
+    rig_get(&r, y, out);
+    rig_get(&r, r.g->grad[x], in);
+    double far = 0, most = 0;
+    for (int64_t i = 0; i < ROWS * DEEP * 49; i++) far = fmax(far, fabs((double)out[i] / (double)(i / 49 % DEEP + 1) - golden_adaptive[map].y[i % 49]));
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(golden_adaptive[map].dx[i]));
+    for (int64_t i = 0; i < ROWS * DEEP * n; i++)
+        far = fmax(far, fabs((double)in[i] / (double)(i / n % DEEP + 1) - golden_adaptive[map].dx[i % n]) / fmax(most, 1));
+    ok(far < (dtype == KOLO_F32 ? 1e-6 : 0x1p-7) && rig_padding_is_zero(&r), "%ld x %ld averaged to 7 x 7 pixels as torch does, and back, %s, block %ld (%.1e)",
+       (long)high, (long)wide, kolo_dtype_name(dtype), (long)block, far);
+    free(in), free(out);
+    rig_close(&r);
+}
+
 static void reversed(kolo_backend *backend, enum kolo_dtype dtype, int64_t block)
 {
     static const float mean[4] = {0.1f, 0.2f, 0.3f, 0}, std[4] = {0.5f, 0.25f, 0.125f, 1};
@@ -98,6 +128,10 @@ int main(void)
     for (int b = 0; b < 4; b++) {
         reversed(backend, KOLO_F32, blocks[b]);
         reversed(backend, KOLO_BF16, blocks[b]);
+        for (size_t map = 0; map < sizeof golden_adaptive / sizeof *golden_adaptive; map++) {
+            adaptive(backend, KOLO_F32, blocks[b], map);
+            adaptive(backend, KOLO_BF16, blocks[b], map);
+        }
     }
     kolo_backend_destroy(&backend);
     return done_testing();

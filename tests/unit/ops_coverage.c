@@ -19,6 +19,7 @@ static int build_all(rig *r, int64_t rows, bool norm_only)
     int a = kolo_conv(g, "c", x, &s);
     a = kolo_relu(g, "relu", kolo_batch_norm(g, "n", a, 1e-3, 0.1, 1));
     a = kolo_add(g, "add", kolo_avg_pool(g, "avg", a, 3, 1, 1, false), a);
+    a = kolo_add(g, "even", kolo_adaptive_avg_pool(g, "adaptive", kolo_max_pool(g, "half", a, 2, 2, 0), 9, 11), a);
     a = kolo_shortcut_a(g, "short", kolo_max_pool(g, "max", a, 3, 1, 1), 20);
     int b = kolo_global_avg_pool(g, "global", a);
     int c = kolo_linear(g, "l2", kolo_flatten(g, "flat", a), 20, false, rig_init, rig_init);

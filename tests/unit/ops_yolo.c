@@ -26,8 +26,7 @@ static detect_rig open_masks(const kind *k, kolo_backend *backend, enum kolo_dty
 {
     const detect_shape s = {ROWS, 64, 64, BOXES, CLASSES, k->yolox ? 1 : 3, dtype};
     detect_rig d = detect_open(backend, &s, block);
-    detect_finish(&d, k->yolox ? kolo_yolox_loss(d.rig.g, DETECT_HEADS, d.head, k->overlap, k->centre, false)
-                               : kolo_yolov3_loss(d.rig.g, DETECT_HEADS, d.head, anchors, mask));
+    detect_finish(&d, k->yolox ? detect_yolox(&d, k->overlap, k->centre, false) : detect_yolov3(&d, anchors, mask));
     d.rig.step.l1 = k->l1; /* as the last epochs have it */
     detect_boxes(&d, counts, &boxes[0][0][0]);
     return d;

@@ -19,6 +19,10 @@ static inline kolo_dnnl *kolo_cpu_dnnl(const kolo_backend *backend) { return ((k
 #define OP(name, ...) extern const kolo_op_row kolo_cpu_##name;
 #include "graph/ops.def"
 #undef OP
+/* prepare of detect_loss and detect_loss_grad for each detector */
+#define DETECTOR(name, ...) int kolo_cpu_##name##_loss(const kolo_kernel_request *request, kolo_kernel *kernel);
+#include "ops/detectors.def"
+#undef DETECTOR
 
 /* A tensor as (rows, blocks, pixels, block): an activation (N, C, H, W) in channel blocks; (N, F) is one block of F channels
  * and one pixel. A plane is the pixels x block elements of one row and block. */

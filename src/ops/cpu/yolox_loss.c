@@ -295,9 +295,9 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     return 0;
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+int kolo_cpu_yolox_loss(const kolo_kernel_request *r, kolo_kernel *k)
 {
-    const bool backward = r->node->op == KOLO_OP_yolox_loss_grad;
+    const bool backward = r->node->op == KOLO_OP_detect_loss_grad;
     yolox *y = kolo_alloc(sizeof *y);
     if (!y) return KOLO_ECONFIG;
     k->state = y;
@@ -313,6 +313,3 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     snprintf(k->name, sizeof k->name, "own%s", y->heads.head[0].view.bf16 ? " bf16" : "");
     return 0;
 }
-
-const kolo_op_row kolo_cpu_yolox_loss = {NULL, prepare};
-const kolo_op_row kolo_cpu_yolox_loss_grad = {NULL, prepare};

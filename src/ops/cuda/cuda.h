@@ -58,6 +58,10 @@ void kolo_cuda_check_name(const char *text); /* what these call the GPU of this 
 #define OP(name, ...) extern const kolo_op_row kolo_cuda_##name;
 #include "graph/ops.def"
 #undef OP
+/* prepare of detect_loss and detect_loss_grad for each detector */
+#define DETECTOR(name, ...) int kolo_cuda_##name##_loss(const kolo_kernel_request *request, kolo_kernel *kernel);
+#include "ops/detectors.def"
+#undef DETECTOR
 
 /* Channels as they are stored. */
 static inline int64_t kolo_cuda_padded(int64_t channels, enum kolo_dtype dtype)

@@ -219,13 +219,13 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
                                       (const int32_t *)p.counts, (const target *)p.targets, maps, *y, step, slot));
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+int kolo_cuda_yolov3_loss(const kolo_kernel_request *r, kolo_kernel *k)
 {
     yolov3 *y = (yolov3 *)kolo_alloc(sizeof *y);
     if (!y) return KOLO_ECONFIG;
     k->state = y;
     k->release = free;
-    k->run = r->node->op == KOLO_OP_yolov3_loss_grad ? run_grad : run;
+    k->run = r->node->op == KOLO_OP_detect_loss_grad ? run_grad : run;
     KOLO_TRY(kolo_heads_fill(&y->heads, r, r->node->n_in - 1, 3));
     memcpy(y->anchor, r->node->a.anchor, sizeof y->anchor);
     memcpy(y->mask, r->node->a.mask, sizeof y->mask);
@@ -236,6 +236,3 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     snprintf(k->name, sizeof k->name, "own %s", kolo_dtype_name(y->heads.dtype));
     return 0;
 }
-
-const kolo_op_row kolo_cuda_yolov3_loss = {NULL, prepare};
-const kolo_op_row kolo_cuda_yolov3_loss_grad = {NULL, prepare};

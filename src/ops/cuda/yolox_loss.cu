@@ -348,9 +348,9 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
                                       (const int32_t *)counts, *y, step, slot));
 }
 
-static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+int kolo_cuda_yolox_loss(const kolo_kernel_request *r, kolo_kernel *k)
 {
-    const bool backward = r->node->op == KOLO_OP_yolox_loss_grad;
+    const bool backward = r->node->op == KOLO_OP_detect_loss_grad;
     yolox *y = (yolox *)kolo_alloc(sizeof *y);
     if (!y) return KOLO_ECONFIG;
     k->state = y;
@@ -366,6 +366,3 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     snprintf(k->name, sizeof k->name, "own %s", kolo_dtype_name(y->heads.dtype));
     return 0;
 }
-
-const kolo_op_row kolo_cuda_yolox_loss = {NULL, prepare};
-const kolo_op_row kolo_cuda_yolox_loss_grad = {NULL, prepare};

@@ -8,7 +8,7 @@ elif [ -n "$DRY" ]; then
     tap "single operations" 120 golden device=cuda "$GOLDEN/ops"
 else
     tap "single operations" 30 golden device=cuda "$GOLDEN/ops"
-    for model in resnet18 resnet50 resnet20 lenet5 resnext50_32x4d convnext_tiny swin_t; do
+    for model in resnet18 resnet50 resnet20 lenet5 resnext50_32x4d convnext_tiny swin_t yolox; do
         found=0
         for file in "$GOLDEN/models/$model"_*.json "$GOLDEN/models/$model.json"; do
             [ ! -f "$file" ] || { found=1 && tap "$(basename "$file" .json)" 30 golden device=cuda "$file"; }

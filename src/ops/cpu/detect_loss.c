@@ -1,0 +1,18 @@
+/* The loss of a detector and its gradient: the one that the graph names. */
+#include <string.h>
+
+#include "kolo/error.h"
+#include "ops/cpu/cpu.h"
+
+static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
+{
+    const char *name = r->node->a.detector;
+#define DETECTOR(id, ...) \
+    if (!strcmp(name, #id)) return kolo_cpu_##id##_loss(r, k);
+#include "ops/detectors.def"
+#undef DETECTOR
+    return kolo_fail(KOLO_EINTERNAL, "no detector is called \"%s\"", name);
+}
+
+const kolo_op_row kolo_cpu_detect_loss = {NULL, prepare};
+const kolo_op_row kolo_cpu_detect_loss_grad = {NULL, prepare};
