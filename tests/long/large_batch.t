@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# CIFAR ResNet-20 at a batch of 2,048 on four ranks, 5 epochs: LARS and LAMB come near PyTorch's figures of the same recipe on the same JPEG pictures, plain SGD stays as far
-# behind as it does there, and Adasum of four ranks' steps is no worse than LARS. The head begins as torch.nn.Linear does (head_init_scale).
+# CIFAR ResNet-20 at a batch of 2,048 on four ranks, 5 epochs: LARS and LAMB are within .03 of PyTorch's figures of the same recipe on the same JPEG pictures, plain SGD
+# stays as far behind as it does there, and Adasum of four ranks' steps is no worse than LARS. The head begins as torch.nn.Linear does (head_init_scale).
+# SGD's is one draw on either side: at lr 1.6 the loss goes from 2.5 to 3.8 within the warm-up and back to 2.3, and what comes after hangs on the seed: .328 with
+# seed 0, .250 with seed 1, around PyTorch's .277. tests/peers/large_batch.py draws more of PyTorch's. Five minutes a run on two idle cores.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need kolo kolo-pack mpiexec
@@ -16,14 +18,17 @@ top1() { # NAME RECIPE ARGS...
         tail -n 5 "$run.log" | sed 's/^/# /' >&2
     sed -n 's/.*"top1": *\([0-9.]*\).*/\1/p' "$run/summary.json" | head -n 1
 }
-near() { # NAME GOT WANT
-    awk -v a="$2" -v b="$3" 'BEGIN { exit !(a != "" && a >= b - 0.03) }'
-    ok $? "$1: top-1 $2; PyTorch $3"
+near() { # NAME GOT WANT WITHIN: either way
+    awk -v a="$2" -v b="$3" -v m="$4" 'BEGIN { exit !(a != "" && a - b <= m && b - a <= m) }'
+    ok $? "$1: top-1 $2, within $4 of PyTorch's $3"
 }
 lars=$(top1 lars resnet50_lars_small)
-near LARS "$lars" 0.585
-near LAMB "$(top1 lamb resnet50_32k_lamb_small)" 0.590
-near SGD "$(top1 sgd resnet50_lars_small optimizer=sgd lr=1.6 decay_norms=true)" 0.277
+near LARS "$lars" 0.585 0.03
+near LAMB "$(top1 lamb resnet50_32k_lamb_small)" 0.590 0.03
+sgd=$(top1 sgd resnet50_lars_small optimizer=sgd lr=1.6 decay_norms=true)
+near SGD "$sgd" 0.277 0.08
+awk -v a="$sgd" -v b="$lars" 'BEGIN { exit !(a != "" && a < b - 0.15) }'
+ok $? "SGD: behind LARS by more than .15"
 adasum=$(top1 adasum resnet50_adasum_small)
 awk -v a="$adasum" -v b="$lars" 'BEGIN { exit !(a != "" && a >= b) }'
 ok $? "Adasum of four ranks' steps: top-1 $adasum, no worse than $lars of LARS"
