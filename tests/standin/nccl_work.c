@@ -1,5 +1,6 @@
 /* What communicators of the stand-in for NCCL carry. A call, or a group of them, is one piece of work: first its collectives, as they were called, then its letters
  * from rank to rank, all at a time. Every reduction is formed in rank order. */
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,27 @@ static uint16_t to_bf16(float f)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+static float from_f16(uint16_t x)
+{
+    const int exponent = x >> 10 & 31, digits = x & 1023;
+    const float v = exponent == 31 ? (digits ? NAN : INFINITY) : exponent ? ldexpf((float)(1024 + digits), exponent - 25) : ldexpf((float)digits, -24);
+    return x >> 15 ? -v : v;
+}
+
+static uint16_t to_f16(float f)
+{
+    const uint16_t sign = signbit(f) ? 0x8000 : 0;
+    int exponent = 0;
+    f = fabsf(f);
+    if (f != f) return sign | 0x7e00;
+    if (f >= 65520) return sign | 0x7c00;
+    frexpf(f, &exponent);
+    const int power = exponent - 1 < -14 ? -14 : exponent - 1;
+    const long digits = lrintf(ldexpf(f, 10 - power)); /* ties to even */
+    if (digits < 1024) return sign | (uint16_t)digits;
+    return sign | (uint16_t)(((power + 15) << 10) + (digits - 1024));
+}
+
 #define AS_IT_IS(x) (x)
 #define FOLD(type, wide, widen, narrow)                                                                                                        \
     do {                                                                                                                                       \
@@ -92,7 +114,7 @@ static void fold(ncclDataType_t type, ncclRedOp_t op, void *to, const void *from
         else FOLD(int64_t, int64_t, AS_IT_IS, AS_IT_IS);
         break;
     }
-    case ncclFloat16: FOLD(_Float16, float, AS_IT_IS, AS_IT_IS); break;
+    case ncclFloat16: FOLD(uint16_t, float, from_f16, to_f16); break;
     case ncclBfloat16: FOLD(uint16_t, float, from_bf16, to_bf16); break;
     case ncclFloat64: FOLD(double, double, AS_IT_IS, AS_IT_IS); break;
     default: FOLD(float, float, AS_IT_IS, AS_IT_IS);
