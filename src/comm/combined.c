@@ -2,6 +2,7 @@
  * adasum.h's schedule. */
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "comm/inside.h"
 #include "kolo/error.h"
@@ -43,8 +44,8 @@ int comm_combined_make(kolo_comm *comm, const comm_bucket *b, const comm_schedul
 
 uint64_t comm_combined_hash(const comm_bucket *b, uint64_t hash)
 {
-    if (b->tensor) hash = comm_mix(hash, b->average);
-    for (int t = 0; t < b->tensors; t++) hash = comm_mix(hash, (uint64_t)b->tensor[t]);
+    if (b->tensor) hash = kolo_hash_number(hash, b->average);
+    for (int t = 0; t < b->tensors; t++) hash = kolo_hash_number(hash, (uint64_t)b->tensor[t]);
     return hash;
 }
 

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "comm/inside.h"
@@ -269,10 +270,10 @@ static int make_schedules(kolo_comm *comm)
 
 uint64_t comm_declaration(const kolo_comm *comm)
 {
-    uint64_t hash = comm_mix(comm_mix(0xcbf29ce484222325ull, comm->arena_bytes), comm->canonical);
-    hash = comm_mix(comm_mix(hash, comm_choice_digest(comm)), (uint64_t)comm->buckets);
+    uint64_t hash = kolo_hash_number(kolo_hash_number(KOLO_HASH, comm->arena_bytes), comm->canonical);
+    hash = kolo_hash_number(kolo_hash_number(hash, comm_choice_digest(comm)), (uint64_t)comm->buckets);
     for (int64_t i = 0; i < comm->buckets; i++)
-        hash = comm_combined_hash(&comm->bucket[i], comm_mix(comm_mix(hash, comm->bucket[i].offset), (uint64_t)comm->bucket[i].count));
+        hash = comm_combined_hash(&comm->bucket[i], kolo_hash_number(kolo_hash_number(hash, comm->bucket[i].offset), (uint64_t)comm->bucket[i].count));
     return comm_compressed_hash(comm, hash);
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "comm/inside.h"
 #include "kolo/error.h"
@@ -43,15 +44,15 @@ int comm_compressed_make(kolo_comm *comm, int bucket, int64_t from, int64_t coun
 uint64_t comm_compressed_hash(const kolo_comm *comm, uint64_t hash)
 {
     const comm_compress *c = &comm->compress;
-    uint64_t bits[3];
-    memcpy(bits, (const double[]){c->density, c->momentum, c->clip}, sizeof bits);
-    hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)c->kind), bits[0]), bits[1]), bits[2]);
-    hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)c->warmup), (uint64_t)c->rank), c->seed), (uint64_t)comm->matrices);
+    const double share[] = {c->density, c->momentum, c->clip};
+    const uint64_t how[] = {(uint64_t)c->kind, (uint64_t)c->warmup, (uint64_t)c->rank, c->seed, (uint64_t)c->start, (uint64_t)comm->matrices};
+    hash = kolo_hash_bytes(kolo_hash_bytes(hash, share, sizeof share), how, sizeof how);
     for (int i = 0; i < comm->matrices; i++) {
         const comm_matrix *m = &comm->matrix[i];
-        hash = comm_mix(comm_mix(comm_mix(comm_mix(hash, (uint64_t)m->at), (uint64_t)m->groups), (uint64_t)m->columns), (uint64_t)m->lanes);
+        const uint64_t shape[] = {(uint64_t)m->at, (uint64_t)m->groups, (uint64_t)m->columns, (uint64_t)m->lanes};
+        hash = kolo_hash_bytes(hash, shape, sizeof shape);
     }
-    return comm_mix(hash, (uint64_t)c->start);
+    return hash;
 }
 
 void comm_compressed_free(kolo_comm *comm)

@@ -57,11 +57,6 @@ static inline bool comm_on_host(const kolo_comm *comm) { return !comm->device.ty
 
 /* Lanes for small collectives between nodes; the leader's only. */
 int comm_collective_open(kolo_comm *comm);
-static inline uint64_t comm_mix(uint64_t hash, uint64_t value)
-{
-    for (int i = 0; i < 8; i++, value >>= 8) hash = (hash ^ (value & 255)) * 0x100000001b3ull;
-    return hash;
-}
 
 /* Collective; before the first wait. */
 int comm_signs_open(kolo_comm *comm, const kolo_comm_config *config);

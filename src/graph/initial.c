@@ -1,16 +1,9 @@
 /* Initial values: element i of a tensor depends on the seed, the tensor's name and i, and on nothing else. */
 #include <math.h>
 
+#include "base/hash.h"
 #include "base/philox.h"
 #include "graph/graph.h"
-
-/* FNV-1a */
-static uint64_t hash_name(const char *name)
-{
-    uint64_t h = 0xcbf29ce484222325ull;
-    for (const unsigned char *c = (const unsigned char *)name; *c; c++) h = (h ^ *c) * 0x100000001b3ull;
-    return h;
-}
 
 /* (0, 1), 53 bits: never 0, so that its logarithm is finite. */
 static double open_uniform(uint32_t high, uint32_t low)
@@ -22,7 +15,7 @@ static double open_uniform(uint32_t high, uint32_t low)
 float kolo_initial_value(const kolo_tensor *tensor, uint64_t seed, int64_t i)
 {
     if (tensor->init.kind == KOLO_INIT_CONSTANT) return (float)tensor->init.a;
-    kolo_philox4 r = kolo_philox(kolo_random_key(seed, KOLO_RANDOM_INIT), hash_name(tensor->name), (uint64_t)i);
+    kolo_philox4 r = kolo_philox(kolo_random_key(seed, KOLO_RANDOM_INIT), kolo_hash_text(tensor->name), (uint64_t)i);
     double u = open_uniform(r.v[0], r.v[1]);
     if (tensor->init.kind == KOLO_INIT_UNIFORM) return (float)(tensor->init.a * (2 * u - 1));
     double angle = 2 * M_PI * open_uniform(r.v[2], r.v[3]);

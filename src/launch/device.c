@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/plugin.h"
@@ -96,13 +97,6 @@ void kolo_device_distances(const kolo_device *list, int n, uint8_t *distance)
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
-static uint32_t hash_text(const char *text) /* FNV-1a */
-{
-    uint32_t h = 2166136261u;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 16777619u;
-    return h;
-}
-
 /* This rank's own list, and what it tells of it. */
 static void list_devices(kolo_device *list, kolo_device_view *view)
 {
@@ -114,7 +108,7 @@ static void list_devices(kolo_device *list, kolo_device_view *view)
     if (n == 0)
         n = kolo_fail(KOLO_ELAUNCH, "this rank sees no GPU (CUDA_VISIBLE_DEVICES=%s): ask for some (--gpus-per-node=N), or use device=cpu",
                       getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
-    for (int i = 0; i < n; i++) view->uuid[i] = hash_text(list[i].uuid);
+    for (int i = 0; i < n; i++) view->uuid[i] = (uint32_t)kolo_hash_text(list[i].uuid);
     if (n > 1) kolo_device_distances(list, n, view->distance);
     view->status = n;
 }

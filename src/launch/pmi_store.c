@@ -1,5 +1,6 @@
 #include "launch/pmi_store.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 
@@ -30,17 +31,10 @@ const char *kolo_pmi_field(const char *line, const char *field, size_t *length)
 
 /* ---- the table of known entries ---- */
 
-static uint64_t hash(const char *key, size_t bytes)
-{
-    uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
-    for (size_t i = 0; i < bytes; i++) h = (h ^ (unsigned char)key[i]) * 0x100000001b3ull;
-    return h;
-}
-
 static char **slot_of(const kolo_pmi_store *store, const char *key, size_t bytes)
 {
     uint64_t mask = (uint64_t)store->slots - 1;
-    for (uint64_t i = hash(key, bytes) & mask;; i = (i + 1) & mask) {
+    for (uint64_t i = kolo_hash_bytes(KOLO_HASH, key, bytes) & mask;; i = (i + 1) & mask) {
         char **slot = &store->entries[i];
         if (!*slot || (strncmp(*slot, key, bytes) == 0 && (*slot)[bytes] == '=')) return slot;
     }

@@ -1,22 +1,12 @@
 /* The plan's hash: everything that decides which bits come out and what is sent, and nothing that differs between
- * equal ranks. FNV-1a over 64-bit words with a final mix. */
+ * equal ranks. */
 #include <string.h>
 
+#include "base/hash.h"
 #include "plan/parts.h"
 
-static uint64_t word(uint64_t h, uint64_t value)
-{
-    h ^= value;
-    h *= 0x9E3779B97F4A7C15ull;
-    return h ^ h >> 32;
-}
-
-static uint64_t text(uint64_t h, const char *s)
-{
-    uint64_t f = 0xcbf29ce484222325ull;
-    for (; *s; s++) f = (f ^ (unsigned char)*s) * 0x100000001b3ull;
-    return word(h, f);
-}
+static uint64_t word(uint64_t h, uint64_t value) { return kolo_hash_word(h, value); }
+static uint64_t text(uint64_t h, const char *s) { return word(h, kolo_hash_text(s)); }
 
 static uint64_t real(uint64_t h, double value)
 {

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/philox.h"
 #include "base/thread.h"
 #include "comm/library/parts.h"
@@ -167,8 +168,7 @@ static inline uint32_t bits_of(const kolo_group *g)
 /* 0: all ranks of the world have the same bytes. */
 static inline int64_t differs_between_ranks(const void *data, size_t bytes)
 {
-    uint64_t hash = 0xcbf29ce484222325ull, most, least;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ ((const unsigned char *)data)[i]) * 0x100000001b3ull;
+    uint64_t hash = kolo_hash_bytes(KOLO_HASH, data, bytes), most, least;
     MPI_Allreduce(&hash, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
     MPI_Allreduce(&hash, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
     return most != least;

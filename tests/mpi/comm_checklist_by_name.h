@@ -358,8 +358,7 @@ static int64_t try_join(int first, enum kolo_reduce op, bool warm)
 static int64_t differs_among(bool away, const float *v, int64_t count)
 {
     int64_t most = INT64_MIN, least = INT64_MIN;
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (size_t i = 0; i < (size_t)count * sizeof *v; i++) hash = (hash ^ ((const unsigned char *)v)[i]) * 0x100000001b3ull;
+    uint64_t hash = kolo_hash_bytes(KOLO_HASH, v, (size_t)count * sizeof *v);
     if (!away) most = (int64_t)(hash >> 2), least = -most;
     int64_t bad = kolo_allreduce(all, NULL, &most, 1, KOLO_I64, KOLO_MAX) < 0 || kolo_allreduce(all, NULL, &least, 1, KOLO_I64, KOLO_MAX) < 0;
     return bad + (most != -least);

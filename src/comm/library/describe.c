@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "comm/library/gpu.h"
 
 static const char *const reduce_names[KOLO_REDUCE_COUNT] = {"sum", "average", "min", "max", "product", "adasum"};
@@ -205,42 +206,36 @@ void lib_describe(const lib_entry *entry, char *text, size_t bytes)
 
 /* ---- as a number ------------------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-    return hash ^ hash >> 32;
-}
-
 static uint64_t mix_text(uint64_t hash, const char *text)
 {
-    for (; text && *text; text++) hash = mix(hash, (unsigned char)*text);
-    return mix(hash, 0);
+    for (; text && *text; text++) hash = kolo_hash_word(hash, (unsigned char)*text);
+    return kolo_hash_word(hash, 0);
 }
 
 static uint64_t mix_factor(uint64_t hash, double factor)
 {
     uint64_t bits;
     memcpy(&bits, &factor, sizeof bits);
-    return mix(hash, bits);
+    return kolo_hash_word(hash, bits);
 }
 
 uint64_t lib_signature(const lib_entry *entry)
 {
     const kolo_request *r = &entry->r;
-    uint64_t hash = mix(0x6b6f6c6f, (uint64_t)r->what);
+    uint64_t hash = kolo_hash_word(0x6b6f6c6f, (uint64_t)r->what);
     if (entry->fault) hash = mix_text(hash, entry->fault);
     if (entry->note) hash = mix_text(hash, entry->note);
-    if (entry->gpu) hash = mix(hash, 0x677075);
+    if (entry->gpu) hash = kolo_hash_word(hash, 0x677075);
     if (!has_vector(r) || r->dims < 0 || r->dims > KOLO_REQUEST_DIMS) return hash | 1;
-    hash = mix(mix(hash, (uint64_t)r->type), (uint64_t)r->dims);
-    for (int d = free_first(r) ? 1 : 0; d < r->dims; d++) hash = mix(hash, (uint64_t)r->dim[d]);
-    if (reduces(r)) hash = mix_factor(mix_factor(mix(hash, (uint64_t)r->reduce), r->prescale), r->postscale);
-    if (has_root(r)) hash = mix(hash, (uint64_t)r->root);
-    if (r->what == KOLO_SPARSE_ALLREDUCE) hash = mix(hash, (uint64_t)r->rows);
+    hash = kolo_hash_word(kolo_hash_word(hash, (uint64_t)r->type), (uint64_t)r->dims);
+    for (int d = free_first(r) ? 1 : 0; d < r->dims; d++) hash = kolo_hash_word(hash, (uint64_t)r->dim[d]);
+    if (reduces(r)) hash = mix_factor(mix_factor(kolo_hash_word(hash, (uint64_t)r->reduce), r->prescale), r->postscale);
+    if (has_root(r)) hash = kolo_hash_word(hash, (uint64_t)r->root);
+    if (r->what == KOLO_SPARSE_ALLREDUCE) hash = kolo_hash_word(hash, (uint64_t)r->rows);
     if (lib_gathers(r->what)) {
-        hash = mix(hash, r->splits != NULL);
-        for (int m = 0; r->splits && m < entry->group->size; m++) hash = mix(hash, (uint64_t)r->splits[m]);
+        hash = kolo_hash_word(hash, r->splits != NULL);
+        for (int m = 0; r->splits && m < entry->group->size; m++) hash = kolo_hash_word(hash, (uint64_t)r->splits[m]);
     }
-    hash = mix(hash, (uint64_t)entry->bundle_size);
+    hash = kolo_hash_word(hash, (uint64_t)entry->bundle_size);
     return mix_text(hash, r->compression) | 1;
 }

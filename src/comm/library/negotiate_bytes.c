@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 
@@ -68,18 +69,17 @@ int lib_reader_end(const lib_reader *from)
                                      "same build of the program?");
 }
 
-/* FNV-1a, eight bytes a step, then mixed so that the low bits depend on all. */
+/* Eight bytes a step, then mixed so that the low bits depend on all. */
 uint64_t lib_hash(const void *data, size_t bytes)
 {
     const char *at = data;
-    uint64_t hash = 0xcbf29ce484222325u ^ bytes;
+    uint64_t hash = KOLO_HASH ^ bytes;
     for (; bytes >= 8; bytes -= 8, at += 8) {
         uint64_t word;
         memcpy(&word, at, 8);
-        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-        hash ^= hash >> 32;
+        hash = kolo_hash_word(hash, word);
     }
-    for (; bytes; bytes--, at++) hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    hash = kolo_hash_bytes(hash, at, bytes);
     hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9u;
     return hash ^ hash >> 32;
 }

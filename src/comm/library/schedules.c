@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "comm/library/parts.h"
 
@@ -20,19 +21,13 @@ struct lib_cache {
     uint64_t clock;
 };
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-    return hash ^ hash >> 29;
-}
-
 static uint64_t digest_of(const comm_problem *p)
 {
-    uint64_t hash = mix(mix(mix(1, (uint64_t)p->what), (uint64_t)p->root * 2 + p->in_place), (uint64_t)p->count);
-    hash = mix(hash, p->width);
+    uint64_t hash = kolo_hash_word(kolo_hash_word(kolo_hash_word(1, (uint64_t)p->what), (uint64_t)p->root * 2 + p->in_place), (uint64_t)p->count);
+    hash = kolo_hash_word(hash, p->width);
     const int64_t *const lists[] = {p->counts, p->send, p->receive};
     for (int l = 0; l < 3; l++)
-        for (int i = 0; lists[l] && i < p->members; i++) hash = mix(hash, (uint64_t)lists[l][i] + 1);
+        for (int i = 0; lists[l] && i < p->members; i++) hash = kolo_hash_word(hash, (uint64_t)lists[l][i] + 1);
     return hash;
 }
 

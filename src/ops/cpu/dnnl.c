@@ -9,6 +9,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "kolo/error.h"
 
@@ -98,28 +99,21 @@ void kolo_dnnl_close(kolo_dnnl **dnnl)
 
 /* ---- descriptors --------------------------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t h, const void *data, size_t bytes)
-{
-    const unsigned char *p = data;
-    for (size_t i = 0; i < bytes; i++) h = (h ^ p[i]) * 0x100000001b3ull;
-    return h;
-}
-
 /* Field by field: the struct has holes and unused tails. */
 static uint64_t hash_of(const dnnl_memory_desc_t *m)
 {
     const dnnl_blocking_desc_t *b = &m->format_desc.blocking;
     size_t n = (size_t)m->ndims;
     int kind[4] = {m->ndims, (int)m->data_type, (int)m->format_kind, (int)m->extra.flags};
-    uint64_t h = mix(0xcbf29ce484222325ull, kind, sizeof kind);
-    h = mix(h, m->dims, n * sizeof *m->dims);
-    h = mix(h, m->padded_dims, n * sizeof *m->dims);
+    uint64_t h = kolo_hash_bytes(KOLO_HASH, kind, sizeof kind);
+    h = kolo_hash_bytes(h, m->dims, n * sizeof *m->dims);
+    h = kolo_hash_bytes(h, m->padded_dims, n * sizeof *m->dims);
     if (m->format_kind == dnnl_blocked) {
         size_t inner = (size_t)b->inner_nblks;
-        h = mix(h, b->strides, n * sizeof *b->strides);
-        h = mix(h, &b->inner_nblks, sizeof b->inner_nblks);
-        h = mix(h, b->inner_blks, inner * sizeof *b->inner_blks);
-        h = mix(h, b->inner_idxs, inner * sizeof *b->inner_idxs);
+        h = kolo_hash_bytes(h, b->strides, n * sizeof *b->strides);
+        h = kolo_hash_bytes(h, &b->inner_nblks, sizeof b->inner_nblks);
+        h = kolo_hash_bytes(h, b->inner_blks, inner * sizeof *b->inner_blks);
+        h = kolo_hash_bytes(h, b->inner_idxs, inner * sizeof *b->inner_idxs);
     }
     return h ? h : 1;
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "ops/cuda/cuda.h"
 #include "ops/number.h"
@@ -65,13 +66,12 @@ void kolo_cuda_weights_free(kolo_cuda *cuda)
     cuda->weights = cuda->weight_capacity = 0;
 }
 
-/* FNV-1a over the numbers: equal on all ranks, whatever their addresses and byte order. */
+/* Equal on all ranks, whatever their addresses and byte order. */
 static uint64_t weight_hash(const kolo_cuda_weight *w)
 {
     const int64_t number[] = {w->out, w->in, w->height, w->width, w->out_stored, w->in_stored};
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
-        for (int shift = 0; shift < 64; shift += 8) hash = (hash ^ ((uint64_t)number[i] >> shift & 0xFF)) * UINT64_C(0x100000001b3);
+    uint64_t hash = KOLO_HASH;
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++) hash = kolo_hash_number(hash, (uint64_t)number[i]);
     return hash;
 }
 
