@@ -9,7 +9,7 @@ enum { LANES = 16, TILE = 1024 };
 
 /* Sixteen sums side by side, the order whatever the vectors' width. */
 #define DOTS(name, type, factor)                                                                                \
-    COMM_WIDE static void name(adasum_dots *sum, const type *a, const type *b, int64_t count)                   \
+    KOLO_CLONES_512 static void name(adasum_dots *sum, const type *a, const type *b, int64_t count)             \
     {                                                                                                           \
         double ab[LANES] = {0}, aa[LANES] = {0}, bb[LANES] = {0};                                               \
         int64_t i = 0;                                                                                          \
@@ -37,11 +37,11 @@ enum { LANES = 16, TILE = 1024 };
 DOTS(dots_f32, float, 1.0)
 DOTS(dots_f64, double, SCALE_F64)
 
-#define APPLY(name, type)                                                                                  \
-    COMM_WIDE static void name(type *o, const type *a, const type *b, int64_t count, double ca, double cb) \
-    {                                                                                                      \
-        COMM_FREE_LOOP                                                                                     \
-        for (int64_t i = 0; i < count; i++) o[i] = (type)(ca * (double)a[i] + cb * (double)b[i]);          \
+#define APPLY(name, type)                                                                                        \
+    KOLO_CLONES_512 static void name(type *o, const type *a, const type *b, int64_t count, double ca, double cb) \
+    {                                                                                                            \
+        COMM_FREE_LOOP                                                                                           \
+        for (int64_t i = 0; i < count; i++) o[i] = (type)(ca * (double)a[i] + cb * (double)b[i]);                \
     }
 APPLY(apply_f32, float)
 APPLY(apply_f64, double)

@@ -1,16 +1,16 @@
 /* Two vectors into one. */
 #include "comm/kernel_wide.h"
 
-#define COMBINE(name, type, expression)                                                       \
-    COMM_WIDE static void name(void *out, const void *left, const void *right, int64_t count) \
-    {                                                                                         \
-        type *o = out;                                                                        \
-        const type *l = left, *r = right;                                                     \
-        COMM_FREE_LOOP                                                                        \
-        for (int64_t i = 0; i < count; i++) {                                                 \
-            type a = l[i], b = r[i];                                                          \
-            o[i] = (type)(expression);                                                        \
-        }                                                                                     \
+#define COMBINE(name, type, expression)                                                             \
+    KOLO_CLONES_512 static void name(void *out, const void *left, const void *right, int64_t count) \
+    {                                                                                               \
+        type *o = out;                                                                              \
+        const type *l = left, *r = right;                                                           \
+        COMM_FREE_LOOP                                                                              \
+        for (int64_t i = 0; i < count; i++) {                                                       \
+            type a = l[i], b = r[i];                                                                \
+            o[i] = (type)(expression);                                                              \
+        }                                                                                           \
     }
 
 #define COMBINE_FLOAT(suffix, type)                           \

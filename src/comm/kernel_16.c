@@ -24,13 +24,13 @@ static inline float float_of(uint32_t bits)
 
 /* ---- bf16 --------------------------------------------------------------------------------------------------------------- */
 
-COMM_WIDE static void widen_bf16(float *restrict out, const uint16_t *restrict in, int64_t count)
+KOLO_CLONES_512 static void widen_bf16(float *restrict out, const uint16_t *restrict in, int64_t count)
 {
     uint32_t *restrict o = (uint32_t *)(void *)out;
     for (int64_t i = 0; i < count; i++) o[i] = (uint32_t)in[i] << 16;
 }
 
-COMM_WIDE static void narrow_bf16(uint16_t *restrict out, const float *restrict in, int64_t count)
+KOLO_CLONES_512 static void narrow_bf16(uint16_t *restrict out, const float *restrict in, int64_t count)
 {
     const uint32_t *restrict v = (const uint32_t *)(const void *)in;
     for (int64_t i = 0; i < count; i++) {

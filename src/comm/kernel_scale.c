@@ -5,19 +5,19 @@
 #include <math.h>
 #include <string.h>
 
-#define SCALE_FLOAT(name, type)                                                                          \
-    COMM_WIDE static void name(void *out, const void *in, int64_t count, int64_t divisor, double factor) \
-    {                                                                                                    \
-        type *o = out;                                                                                   \
-        const type *v = in;                                                                              \
-        double by = (double)divisor;                                                                     \
-        if (divisor == 1) {                                                                              \
-            COMM_FREE_LOOP                                                                               \
-            for (int64_t i = 0; i < count; i++) o[i] = (type)((double)v[i] * factor);                    \
-        } else {                                                                                         \
-            COMM_FREE_LOOP                                                                               \
-            for (int64_t i = 0; i < count; i++) o[i] = (type)((double)v[i] / by * factor);               \
-        }                                                                                                \
+#define SCALE_FLOAT(name, type)                                                                                \
+    KOLO_CLONES_512 static void name(void *out, const void *in, int64_t count, int64_t divisor, double factor) \
+    {                                                                                                          \
+        type *o = out;                                                                                         \
+        const type *v = in;                                                                                    \
+        double by = (double)divisor;                                                                           \
+        if (divisor == 1) {                                                                                    \
+            COMM_FREE_LOOP                                                                                     \
+            for (int64_t i = 0; i < count; i++) o[i] = (type)((double)v[i] * factor);                          \
+        } else {                                                                                               \
+            COMM_FREE_LOOP                                                                                     \
+            for (int64_t i = 0; i < count; i++) o[i] = (type)((double)v[i] / by * factor);                     \
+        }                                                                                                      \
     }
 
 /* below: the largest double that is still in range after truncation lies under it; smallest is exact as a double */

@@ -1,20 +1,9 @@
-/* Inside the kernels: how a loop is compiled several times, for wider vectors, and chosen at load time. */
+/* Inside the kernels: loops for several widths of vector (base/wide.h). */
 #ifndef KOLO_COMM_KERNEL_WIDE_H
 #define KOLO_COMM_KERNEL_WIDE_H
 
+#include "base/wide.h"
 #include "comm/kernel.h"
-
-/* The thread sanitizer does not survive the resolvers that choose. */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define COMM_NO_CLONES 1
-#endif
-#endif
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(COMM_NO_CLONES)
-#define COMM_WIDE __attribute__((target_clones("default", "avx2", "avx512f")))
-#else
-#define COMM_WIDE
-#endif
 
 /* out may equal an input exactly, which hinders no vector code, but the compiler cannot know it. */
 #if defined(__clang__)

@@ -4,7 +4,7 @@
 
 enum { PARTS = 256, LANES = 16 };
 
-KOLO_WIDE static double squares(const float *x, int64_t n)
+KOLO_CLONES static double squares(const float *x, int64_t n)
 {
     double lane[LANES] = {0}, sum = 0;
     int64_t i = 0;

@@ -8,13 +8,13 @@
 enum { SUMS = 16 };
 
 /* out[i] += a * x[i] */
-COMM_WIDE static void add_scaled(float *restrict out, const float *restrict x, float a, int64_t count)
+KOLO_CLONES_512 static void add_scaled(float *restrict out, const float *restrict x, float a, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) out[i] += a * x[i];
 }
 
 /* Sixteen sums side by side, the order whatever the vectors' width. */
-COMM_WIDE static float dot(const float *a, const float *b, int64_t count)
+KOLO_CLONES_512 static float dot(const float *a, const float *b, int64_t count)
 {
     float sum[SUMS] = {0};
     int64_t i = 0;
@@ -29,7 +29,7 @@ COMM_WIDE static float dot(const float *a, const float *b, int64_t count)
 /* Blocked storage has lanes of one width: a whole group of them at a time, sums in registers. */
 enum { LANES = 16 };
 
-COMM_WIDE static void group_times(float *restrict p, const float *restrict data, const float *restrict q, int64_t columns)
+KOLO_CLONES_512 static void group_times(float *restrict p, const float *restrict data, const float *restrict q, int64_t columns)
 {
     float sum[LANES] = {0};
     for (int64_t k = 0; k < columns; k++)
@@ -37,7 +37,7 @@ COMM_WIDE static void group_times(float *restrict p, const float *restrict data,
     memcpy(p, sum, sizeof sum);
 }
 
-COMM_WIDE static void group_transposed_times(float *restrict q, const float *restrict data, const float *restrict p, int64_t columns)
+KOLO_CLONES_512 static void group_transposed_times(float *restrict q, const float *restrict data, const float *restrict p, int64_t columns)
 {
     for (int64_t k = 0; k < columns; k++) {
         float v[LANES];
@@ -48,7 +48,7 @@ COMM_WIDE static void group_transposed_times(float *restrict q, const float *res
     }
 }
 
-COMM_WIDE static void group_add_product(float *restrict out, const float *restrict p, const float *restrict q, int64_t columns, float factor)
+KOLO_CLONES_512 static void group_add_product(float *restrict out, const float *restrict p, const float *restrict q, int64_t columns, float factor)
 {
     for (int64_t k = 0; k < columns; k++) {
         float a = factor * q[k];
@@ -94,7 +94,7 @@ void matrix_add_product(float *out, const comm_matrix *m, const float *p, const 
         }
 }
 
-COMM_WIDE static double dot_f64(const float *a, const float *b, int64_t count)
+KOLO_CLONES_512 static double dot_f64(const float *a, const float *b, int64_t count)
 {
     double sum[SUMS] = {0};
     int64_t i = 0;
@@ -106,7 +106,7 @@ COMM_WIDE static double dot_f64(const float *a, const float *b, int64_t count)
     return sum[0];
 }
 
-COMM_WIDE static void subtract(float *restrict out, const float *restrict x, double a, int64_t count)
+KOLO_CLONES_512 static void subtract(float *restrict out, const float *restrict x, double a, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) out[i] = (float)(out[i] - a * x[i]);
 }

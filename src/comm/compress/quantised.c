@@ -34,7 +34,7 @@ static int64_t part_at(const comm_codec *c, int i) { return words(c, part(c, i).
 
 /* ---- int8 ------------------------------------------------------------------------------------------------------------------- */
 
-COMM_WIDE static uint32_t largest_bits(const float *x, int64_t count)
+KOLO_CLONES_512 static uint32_t largest_bits(const float *x, int64_t count)
 {
     const uint32_t *bits = (const uint32_t *)(const void *)x;
     uint32_t most = 0;
@@ -43,7 +43,7 @@ COMM_WIDE static uint32_t largest_bits(const float *x, int64_t count)
 }
 
 /* floor(x / scale + u), u from [0, 1) in 16 bits: never beyond 127, as |x| / scale is not. */
-COMM_WIDE static void round_block(int8_t *restrict q, const float *restrict x, const uint16_t *restrict draw, float inverse, int64_t count)
+KOLO_CLONES_512 static void round_block(int8_t *restrict q, const float *restrict x, const uint16_t *restrict draw, float inverse, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         float v = floorf(x[i] * inverse + (float)draw[i] * 0x1p-16f);
@@ -52,7 +52,7 @@ COMM_WIDE static void round_block(int8_t *restrict q, const float *restrict x, c
 }
 
 /* kolo_philox of successive counters, side by side: eight draws of 16 bits each. */
-COMM_WIDE static void draw_block(uint16_t *draw, uint64_t key, uint64_t high, uint64_t low)
+KOLO_CLONES_512 static void draw_block(uint16_t *draw, uint64_t key, uint64_t high, uint64_t low)
 {
     uint32_t c0[DRAWS], c1[DRAWS], c2[DRAWS], c3[DRAWS], k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     for (int i = 0; i < DRAWS; i++) {
@@ -89,7 +89,7 @@ static void encode_block(uint32_t *out, const float *x, int64_t count, uint64_t 
     round_block((int8_t *)(out + 1), x, draw, 1 / scale, count);
 }
 
-COMM_WIDE static void decode_block(float *restrict out, const int8_t *restrict q, float scale, int64_t count)
+KOLO_CLONES_512 static void decode_block(float *restrict out, const int8_t *restrict q, float scale, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) out[i] = scale * (float)q[i];
 }

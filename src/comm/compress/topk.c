@@ -47,7 +47,7 @@ static int64_t wanted(const comm_codec *c)
     return most(density, c->compressed);
 }
 
-COMM_WIDE static void accumulate(float *restrict error, float *restrict velocity, const float *restrict g, int64_t count, float momentum, float scale)
+KOLO_CLONES_512 static void accumulate(float *restrict error, float *restrict velocity, const float *restrict g, int64_t count, float momentum, float scale)
 {
     if (velocity)
         for (int64_t i = 0; i < count; i++) {

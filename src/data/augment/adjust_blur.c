@@ -21,7 +21,7 @@ static void make_taps(int32_t *taps, double sigma, int radius)
 static int mirror(int i, int n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
 
 /* `bytes` sums over taps that lie `step` bytes apart in row, with KEEP bits behind the point. */
-KOLO_WIDE static void across(const uint8_t *restrict row, size_t step, const int32_t *taps, int count, uint16_t *restrict to, size_t bytes)
+KOLO_CLONES static void across(const uint8_t *restrict row, size_t step, const int32_t *taps, int count, uint16_t *restrict to, size_t bytes)
 {
     for (size_t x = 0; x < bytes; x += BLOCK) {
         int32_t sum[BLOCK] = {0};
@@ -37,7 +37,7 @@ KOLO_WIDE static void across(const uint8_t *restrict row, size_t step, const int
     }
 }
 
-KOLO_WIDE static void down(const uint16_t *const *rows, const int32_t *taps, int count, uint8_t *restrict to, size_t bytes)
+KOLO_CLONES static void down(const uint16_t *const *rows, const int32_t *taps, int count, uint8_t *restrict to, size_t bytes)
 {
     for (size_t x = 0; x < bytes; x += BLOCK) {
         int32_t sum[BLOCK] = {0};

@@ -39,7 +39,7 @@ void kolo_adjust_brightness(kolo_canvas *c, float factor)
     map(c, table);
 }
 
-KOLO_WIDE static uint64_t sum_luma(const uint8_t *p, size_t pixels)
+KOLO_CLONES static uint64_t sum_luma(const uint8_t *p, size_t pixels)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < pixels; i += 65536) { /* sums of 65536 fit 32 bits */
@@ -51,7 +51,7 @@ KOLO_WIDE static uint64_t sum_luma(const uint8_t *p, size_t pixels)
     return sum;
 }
 
-KOLO_WIDE static uint64_t sum_gray(const uint8_t *p, size_t pixels)
+KOLO_CLONES static uint64_t sum_gray(const uint8_t *p, size_t pixels)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < pixels; i += 65536) {
@@ -90,7 +90,7 @@ void kolo_jitter_contrast(kolo_canvas *c, double factor)
     map(c, table);
 }
 
-KOLO_WIDE static void color(uint8_t *p, size_t pixels, float factor)
+KOLO_CLONES static void color(uint8_t *p, size_t pixels, float factor)
 {
     for (size_t i = 0; i < pixels; i++, p += 3) {
         const int zero = luma(p);
@@ -98,7 +98,7 @@ KOLO_WIDE static void color(uint8_t *p, size_t pixels, float factor)
     }
 }
 
-KOLO_WIDE static void saturate(uint8_t *p, size_t pixels, float factor, float rest)
+KOLO_CLONES static void saturate(uint8_t *p, size_t pixels, float factor, float rest)
 {
     for (size_t i = 0; i < pixels; i++, p += 3) {
         const float zero = (float)gray(p);
@@ -106,7 +106,7 @@ KOLO_WIDE static void saturate(uint8_t *p, size_t pixels, float factor, float re
     }
 }
 
-KOLO_WIDE static void whiten(uint8_t *p, size_t pixels)
+KOLO_CLONES static void whiten(uint8_t *p, size_t pixels)
 {
     for (size_t i = 0; i < pixels; i++, p += 3) p[0] = p[1] = p[2] = (uint8_t)luma(p);
 }
@@ -138,7 +138,7 @@ static inline float channel(float n, float h, float most, float chroma)
 enum { BLOCK = 64 };
 
 /* Planes of pixels in [0, 1] to planes in [0, 256), their hue turned by `sixths` in [0, 6). */
-KOLO_WIDE static void turn_block(float (*plane)[BLOCK], float sixths)
+KOLO_CLONES static void turn_block(float (*plane)[BLOCK], float sixths)
 {
     for (int i = 0; i < BLOCK; i++) {
         const float r = plane[0][i], g = plane[1][i], b = plane[2][i];
@@ -152,7 +152,7 @@ KOLO_WIDE static void turn_block(float (*plane)[BLOCK], float sixths)
     }
 }
 
-KOLO_WIDE static void turn_hue(uint8_t *p, size_t pixels, float sixths)
+KOLO_CLONES static void turn_hue(uint8_t *p, size_t pixels, float sixths)
 {
     float plane[3][BLOCK] = {{0}};
     for (size_t i = 0; i < pixels; i += BLOCK, p += 3 * BLOCK) {
@@ -171,7 +171,7 @@ void kolo_jitter_hue(kolo_canvas *c, float turn)
 }
 
 /* 3 x 3 mean in which the middle counts five times, and from it to the picture and beyond, over one row's inside. */
-KOLO_WIDE static void sharpen_row(const uint8_t *restrict from, uint8_t *restrict to, ptrdiff_t stride, ptrdiff_t step, float factor)
+KOLO_CLONES static void sharpen_row(const uint8_t *restrict from, uint8_t *restrict to, ptrdiff_t stride, ptrdiff_t step, float factor)
 {
     for (ptrdiff_t x = step; x < stride - step; x++) {
         const uint8_t *m = from + x, *u = m - stride, *d = m + stride;

@@ -141,13 +141,13 @@ ALWAYS void warp(const kolo_canvas *canvas, const double *matrix, const uint8_t 
         }
 }
 
-KOLO_WIDE static void warp_linear(const kolo_canvas *c, const double *matrix, const uint8_t *fill)
+KOLO_CLONES static void warp_linear(const kolo_canvas *c, const double *matrix, const uint8_t *fill)
 {
     if (c->channels == 3) warp(c, matrix, fill, 3, false);
     else warp(c, matrix, fill, 1, false);
 }
 
-KOLO_WIDE static void warp_cubic(const kolo_canvas *c, const double *matrix, const uint8_t *fill)
+KOLO_CLONES static void warp_cubic(const kolo_canvas *c, const double *matrix, const uint8_t *fill)
 {
     if (c->channels == 3) warp(c, matrix, fill, 3, true);
     else warp(c, matrix, fill, 1, true);

@@ -44,7 +44,7 @@ static inline float channel(float n, float h, float s, float v)
     return v * (1 - s * part) * 255 + 0.5f;
 }
 
-KOLO_WIDE static void join(plane *p)
+KOLO_CLONES static void join(plane *p)
 {
     for (int i = 0; i < BLOCK; i++) {
         const float h = p->h[i], s = p->s[i], v = p->v[i];

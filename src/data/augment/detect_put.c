@@ -82,7 +82,7 @@ void kolo_detect_mirror(kolo_picture *p, int columns)
     }
 }
 
-KOLO_WIDE static void average(uint8_t *restrict to, const uint8_t *restrict other, size_t n)
+KOLO_CLONES static void average(uint8_t *restrict to, const uint8_t *restrict other, size_t n)
 {
     for (size_t i = 0; i < n; i++) to[i] = (uint8_t)((to[i] + other[i]) >> 1);
 }

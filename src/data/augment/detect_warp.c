@@ -35,7 +35,7 @@ static const double far = 1 << 22; /* 256 times that fits an integer */
 
 ALWAYS double hold(double at) { return at > -far ? at < far ? at : far : -far; /* also where it is no number */ }
 
-KOLO_WIDE static void find_affine(run *r, const double *m, int row, int column)
+KOLO_CLONES static void find_affine(run *r, const double *m, int row, int column)
 {
     const double x0 = m[1] * (row + 0.5) + m[2] - 0.5, y0 = m[4] * (row + 0.5) + m[5] - 0.5;
     for (int i = 0; i < RUN; i++) {
@@ -86,7 +86,7 @@ static void warp_edge(const kolo_picture *p, int x, int y, int fx, int fy, int f
     blend(&a, &b, &c, &d, fx, fy, to);
 }
 
-KOLO_WIDE static void warp_run(const kolo_picture *p, const run *r, int n, int fill, uint8_t *to)
+KOLO_CLONES static void warp_run(const kolo_picture *p, const run *r, int n, int fill, uint8_t *to)
 {
     const int width = p->width, height = p->height;
     const size_t stride = 3 * (size_t)width;

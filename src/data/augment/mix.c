@@ -57,7 +57,7 @@ void kolo_mix_draw(kolo_mix *mix, const kolo_mix_config *c, int height, int widt
     kolo_mix_box(mix, lambda, y, x, height, width);
 }
 
-KOLO_WIDE static void blend(uint8_t *restrict a, uint8_t *restrict b, size_t bytes, int weight)
+KOLO_CLONES static void blend(uint8_t *restrict a, uint8_t *restrict b, size_t bytes, int weight)
 {
     for (size_t i = 0; i < bytes; i++) {
         const int share = ((a[i] - b[i]) * weight + (1 << 14)) >> 15, sum = a[i] + b[i];
