@@ -30,20 +30,6 @@ put_all() { # MODE SOURCE-FOLDER TARGET-FOLDER PATTERN...
 pkg_config_file() {
     cat <<END
 prefix=\${pcfiledir}/../..
-bindir=\${prefix}/bin
-includedir=\${prefix}/include
-recipes=\${prefix}/share/kolo/recipes
-
-Name: kolo
-Description: training of vision networks on Slurm supercomputers
-Version: $version
-Cflags: -I\${includedir}
-END
-}
-
-comm_config_file() {
-    cat <<END
-prefix=\${pcfiledir}/../..
 libdir=\${prefix}/lib
 includedir=\${prefix}/include
 
@@ -77,9 +63,7 @@ trap 'rm -rf "$made"' EXIT
 sed "s|@VERSION@|$version|g; s|@ROOT@||" modulefiles/kolo.in >"$made/module" # an empty root: it finds its own place
 put 644 "$made/module" "share/modulefiles/kolo/$version"
 pkg_config_file >"$made/pc"
-put 644 "$made/pc" lib/pkgconfig/kolo.pc
-comm_config_file >"$made/comm.pc"
-put 644 "$made/comm.pc" lib/pkgconfig/kolo-comm.pc
+put 644 "$made/pc" lib/pkgconfig/kolo-comm.pc
 
 if [ "$action" = install ]; then
     echo "installed in $root"

@@ -15,16 +15,16 @@ ok $? "kolo version runs from the moved tree"
 for path in bin/kolo-pack bin/kolo-shards share/kolo/recipes/shapes.yaml share/kolo/jobs/resnet_imagenet.sh \
     share/kolo/jobs/lib.sh share/kolo/minislurm share/man/man1/kolo.1 share/man/man1/kolo-pack.1 \
     share/man/man1/kolo-shards.1 share/bash-completion/completions/kolo \
-    share/modulefiles/kolo/9.8.7 share/doc/kolo/LICENSE share/doc/kolo/NOTICE include/kolo/error.h lib/pkgconfig/kolo.pc; do
+    share/modulefiles/kolo/9.8.7 share/doc/kolo/LICENSE share/doc/kolo/NOTICE include/kolo/error.h lib/pkgconfig/kolo-comm.pc; do
     [[ -s $TREE/$path ]]
     ok $? "$path is there"
 done
 none "no file names the place where it was built or staged" \
     "$(grep -rlF -e "$ROOM/stage" -e "$OLDPWD" "$TREE" --exclude-dir=bin --exclude-dir=lib)"
-[[ $(PKG_CONFIG_PATH=$TREE/lib/pkgconfig pkg-config --modversion --variable=bindir kolo 2>&1) == *9.8.7* ]]
+[[ $(PKG_CONFIG_PATH=$TREE/lib/pkgconfig pkg-config --modversion kolo-comm 2>&1) == 9.8.7 ]]
 ok $? "pkg-config knows the version"
-[[ -d $(PKG_CONFIG_PATH=$TREE/lib/pkgconfig pkg-config --variable=recipes kolo 2>/dev/null) ]]
-ok $? "and where the recipes are after the move"
+[[ -d $(PKG_CONFIG_PATH=$TREE/lib/pkgconfig pkg-config --variable=includedir kolo-comm 2>/dev/null)/kolo ]]
+ok $? "and where the headers are after the move"
 if command -v man >/dev/null && command -v groff >/dev/null; then
     [[ $(MANWIDTH=100 man -l "$TREE/share/man/man1/kolo.1" 2>/dev/null) == *lr* ]]
     ok $? "the manual page can be read"
