@@ -8,49 +8,15 @@ benchmark mode, gradients set to None, fused SGD; pictures lie on the GPU alread
 """
 import argparse
 import json
+import os
 import sys
 import time
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-
-class Block(nn.Module):
-    """CIFAR residual block, shortcut A."""
-
-    def __init__(self, inputs, outputs, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.extra = (outputs - inputs) // 2
-        self.stride = stride
-
-    def forward(self, x):
-        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        y = self.bn2(self.conv2(y))
-        if self.stride != 1 or self.extra:
-            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.extra, self.extra))
-        return F.relu(y + x, inplace=True)
-
-
-def resnet20(classes=10):
-    layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
-    inputs = 16
-    for outputs, first in ((16, 1), (32, 2), (64, 2)):
-        for i in range(3):
-            layers.append(Block(inputs, outputs, first if i == 0 else 1))
-            inputs = outputs
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
-
-
-def build(name):
-    if name == "resnet20":
-        return resnet20(), 10
-    import torchvision
-    return getattr(torchvision.models, name)(), 1000
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "peers"))
+from networks import build
 
 
 def main():
