@@ -293,7 +293,7 @@ static int tune_each(tune *t, const team *who, int nodes, int64_t most)
 {
     static const enum kolo_collective which[] = {KOLO_ALLREDUCE, KOLO_REDUCE_SCATTER, KOLO_ALLGATHER, KOLO_BROADCAST, KOLO_ALLTOALL};
     for (size_t w = 0; w < sizeof which / sizeof *which; w++) {
-        choice last = {NULL}, best = {NULL};
+        choice last = {0}, best = {0};
         for (int i = 0; i < SIZES && sizes[i] <= most; i++) {
             KOLO_TRY(make_room(t, 2 * (size_t)sizes[i]));
             KOLO_TRY(fastest(t, who, which[w], sizes[i], &best));

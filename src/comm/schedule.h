@@ -12,7 +12,7 @@ enum comm_action_kind { COMM_SEND, COMM_RECEIVE, COMM_WAIT, COMM_COMBINE, COMM_C
 
 /* Buffers: scratch, the vector itself, and the vector as summed in this node's fragment i. In the library half (algorithm/) there are no
  * parts, and COMM_INPUT is what the member brings. */
-enum { COMM_SCRATCH = 0, COMM_OWN = 1, COMM_PART = 2, COMM_INPUT = 2 };
+enum { COMM_RAW = -1, COMM_SCRATCH = 0, COMM_OWN = 1, COMM_PART = 2, COMM_INPUT = 2 }; /* COMM_RAW: scratch, counted in 16-bit elements */
 enum { COMM_MESSAGE_MAX = 1 << 27 }; /* elements; longer ones are cut */
 
 typedef struct comm_place {
@@ -35,6 +35,7 @@ typedef struct comm_schedule {
     int64_t places;
     int *order; /* members as the builder counts them, likewise */
     int64_t orders;
+    bool half;  /* COMM_OWN, COMM_INPUT and COMM_RAW are of 16 bits, COMM_SCRATCH is f32, and a copy or sum between them converts */
     int status; /* of the first failed allocation while it was made */
 } comm_schedule;
 

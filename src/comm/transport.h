@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "comm/kernel.h"
 #include "comm/schedule.h"
 #include "launch/launch.h"
 
@@ -39,6 +40,7 @@ typedef struct comm_run {
     const int *rank_of; /* [members] */
     char **buffer;      /* [COMM_PART + parts] base of each buffer */
     size_t width;
+    const comm_folding *half; /* of a schedule with 16-bit ends: their type; what is brought is scaled where it widens, what is done where it is rounded */
     void (*combine)(void *out, const void *left, const void *right, int64_t count);
     /* COMM_CALL: 1, or negative. It may change counts of actions still to come, as sender and receiver know them by then. */
     int (*call)(void *context, struct comm_run *run, const comm_action *action);

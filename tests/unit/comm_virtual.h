@@ -32,7 +32,9 @@ typedef struct virtual_cluster {
     virtual_member member[VIRTUAL_MEMBERS];
     enum virtual_delivery delivery;
     uint64_t seed, draws;
-    int64_t mismatches; /* lengths of matched messages that differ, empty ones, ones left over */
+    const comm_folding *half; /* of schedules with 16-bit ends */
+    int64_t bytes;            /* sent by all in the last run */
+    int64_t mismatches;       /* lengths of matched messages that differ, empty ones, ones left over */
 } virtual_cluster;
 
 static inline uint32_t virtual_draw(virtual_cluster *c) { return kolo_philox(c->seed, 77, c->draws++).v[0]; }
@@ -58,6 +60,7 @@ static inline int virtual_add(virtual_member *m, virtual_post post)
         m->post = realloc(m->post, (size_t)m->room * sizeof *m->post);
     }
     m->cluster->mismatches += post.bytes == 0 || post.peer == m->me;
+    if (post.send) m->cluster->bytes += (int64_t)post.bytes;
     if (post.send && m->cluster->delivery == VIRTUAL_EAGER) {
         post.copy = memcpy(malloc(post.bytes), post.data, post.bytes);
         post.complete = true;
@@ -101,6 +104,7 @@ static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule
 {
     static int self[VIRTUAL_MEMBERS];
     comm_run run[VIRTUAL_MEMBERS];
+    c->bytes = 0;
     int left[VIRTUAL_MEMBERS], lefts = members, stuck = 0;
     for (int v = 0; v < members; v++) {
         virtual_member *m = &c->member[v];
@@ -108,7 +112,7 @@ static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule
         memset(m->first, -1, sizeof m->first);
         left[v] = self[v] = v;
         run[v] = (comm_run){
-            .schedule = &schedule[v], .transport = &virtual_transport, .lane = m, .rank_of = self, .buffer = buffer[v], .width = width, .combine = combine};
+            .schedule = &schedule[v], .transport = &virtual_transport, .lane = m, .rank_of = self, .buffer = buffer[v], .width = width, .combine = combine, .half = c->half};
     }
     while (lefts && stuck < 20 * members + 20) {
         int i = (int)(virtual_draw(c) % (uint32_t)lefts), v = left[i];

@@ -15,6 +15,7 @@
  *   alltoall         sum of send               sum of receive                  0 (room for the larger sum)
  *   barrier          nothing                   nothing
  *
+ * Where the problem is `half`, COMM_INPUT and COMM_OWN are of 16 bits and COMM_SCRATCH is of f32, also in place.
  * All lengths in elements of the wire type; data is moved as count * width bytes, so byte blobs have width 1. No message is empty; none is
  * longer than COMM_MESSAGE_MAX elements. Messages between two members are matched by their order. in_place may differ from member to member;
  * all else of a problem but me, send and receive must be the same on all. */
@@ -44,6 +45,7 @@ typedef struct comm_problem {
     const int64_t *send, *receive; /* [members] alltoall: elements for, and from, every member */
     const int *node_of;            /* [members] node of every member; NULL: all on one */
     size_t width;
+    bool half;           /* allreduce of 16-bit elements (width 2), summed in f32: what is brought and what is done travel in 16 bits, partial sums in f32 */
     comm_radices radix;  /* of algorithms that take them */
     int64_t segment;     /* elements a segment of pipelined algorithms; 0: own choice */
     const double *links; /* [members][members] GB/s from, to, measured one pair at a time: packed_trees; NULL: unknown. comm_selector_links */

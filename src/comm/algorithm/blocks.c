@@ -58,8 +58,8 @@ static void gather_block(comm_build *b, const blocks *v, comm_range whole)
     int i = b->me - v->first;
     for (int d = 1, parts = v->size; d < v->size; d *= 2, parts /= 2) {
         comm_range other = piece_of(whole, (i ^ d) / d, parts), mine = piece_of(whole, i / d, parts);
-        comm_build_receive(b, v->first + (i ^ d), comm_build_sum(b, other.from), comm_length(other));
-        comm_build_send(b, v->first + (i ^ d), comm_build_sum(b, mine.from), comm_length(mine));
+        comm_build_receive(b, v->first + (i ^ d), comm_build_result(b, other.from), comm_length(other));
+        comm_build_send(b, v->first + (i ^ d), comm_build_result(b, mine.from), comm_length(mine));
         comm_build_wait_all(b);
     }
 }
@@ -71,6 +71,7 @@ int comm_make_allreduce_binary_blocks(comm_schedule *schedule, const comm_proble
     blocks v = blocks_of(b.me, b.n);
     int i = b.me - v.first, share = v.larger ? v.larger / v.size : 0;
     comm_range mine = piece_of(whole, i, v.size);
+    comm_build_widen(&b, whole);
     reduce_block(&b, &v, whole);
     if (v.smaller) take(&b, v.smaller_first + i / (v.size / v.smaller), mine, true);
     for (int x = 0; x < share; x++) {
@@ -80,10 +81,12 @@ int comm_make_allreduce_binary_blocks(comm_schedule *schedule, const comm_proble
     comm_build_wait_all(&b);
     for (int x = 0; x < share; x++) {
         comm_range r = piece_of(whole, i * share + x, v.larger);
-        comm_build_receive(&b, v.larger_first + i * share + x, comm_build_sum(&b, r.from), comm_length(r));
+        comm_build_receive(&b, v.larger_first + i * share + x, comm_build_result(&b, r.from), comm_length(r));
     }
     comm_build_wait_all(&b);
-    if (v.smaller) comm_build_send(&b, v.smaller_first + i / (v.size / v.smaller), comm_build_sum(&b, mine.from), comm_length(mine));
+    if (!v.larger) comm_build_settle(&b, mine);
+    b.settled = true;
+    if (v.smaller) comm_build_send(&b, v.smaller_first + i / (v.size / v.smaller), comm_build_result(&b, mine.from), comm_length(mine));
     comm_build_wait_all(&b);
     gather_block(&b, &v, whole);
     b.brought = b.brought && p->members == 1;

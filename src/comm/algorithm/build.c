@@ -33,6 +33,12 @@ void comm_build_deal(comm_build *b, const comm_problem *p)
 comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem)
 {
     comm_build b = {.s = schedule, .me = problem->me, .n = problem->members, .sum = comm_own(0), .brought = !problem->in_place};
+    if (problem->half) {
+        b.half = b.brought = true;
+        b.sum = comm_scratch(0);
+        b.spare = problem->count;
+    }
+    schedule->half = b.half;
     schedule->actions = schedule->posts = schedule->scratch = 0;
     schedule->status = 0;
     int i = 1, n = problem->members;
@@ -44,6 +50,7 @@ comm_build comm_build_begin(comm_schedule *schedule, const comm_problem *problem
 int comm_build_end(comm_build *b, comm_range r)
 {
     if (b->brought) comm_build_copy(b, comm_build_sum(b, r.from), comm_input(r.from), comm_length(r));
+    if (!b->settled) comm_build_settle(b, r);
     return b->s->status;
 }
 
@@ -60,7 +67,8 @@ static void add(comm_build *b, comm_action action)
 
 static void need(comm_build *b, comm_place at, int64_t count)
 {
-    if (at.buffer == COMM_SCRATCH && at.at + count > b->s->scratch) b->s->scratch = at.at + count;
+    int64_t end = at.buffer == COMM_SCRATCH ? at.at + count : at.buffer == COMM_RAW ? (at.at + count + 1) / 2 : 0;
+    if (end > b->s->scratch) b->s->scratch = end;
 }
 
 static void post(comm_build *b, int kind, int peer, comm_place at, int64_t count)
@@ -114,6 +122,23 @@ comm_place comm_build_sum(const comm_build *b, int64_t at) { return comm_shift(b
 
 comm_place comm_build_mine(const comm_build *b, int64_t at) { return b->brought ? comm_input(at) : comm_build_sum(b, at); }
 
+comm_place comm_build_result(const comm_build *b, int64_t at) { return b->half ? comm_own(at) : comm_build_sum(b, at); }
+
+void comm_build_settle(comm_build *b, comm_range r)
+{
+    if (b->half) comm_build_copy(b, comm_own(r.from), comm_build_sum(b, r.from), comm_length(r));
+    b->settled = true;
+}
+
+void comm_build_widen(comm_build *b, comm_range r)
+{
+    if (!comm_build_raw(b)) return;
+    comm_build_copy(b, comm_build_sum(b, r.from), comm_input(r.from), comm_length(r));
+    b->brought = false;
+}
+
+comm_place comm_build_slot(int64_t at, int64_t count, bool raw) { return raw ? (comm_place){COMM_RAW, 2 * at + count} : comm_scratch(at); }
+
 comm_place *comm_build_places(comm_build *b, int n)
 {
     comm_schedule *s = b->s;
@@ -134,6 +159,7 @@ static void fold(comm_build *b, comm_place *place, int first, int n, int mine, c
     fold(b, place, first, half, mine, out, count);
     fold(b, place, first + half, n - half, mine, out, count);
     comm_place to = mine >= first && mine < first + n ? out : place[first];
+    if (to.buffer == COMM_RAW) to = comm_scratch((to.at - count) / 2);
     comm_build_combine(b, to, place[first], place[first + half], count);
     place[first] = to;
 }
@@ -148,8 +174,9 @@ comm_range comm_circle_reduce(comm_build *b, const comm_circle *c, comm_range r)
     comm_place *place = comm_build_places(b, c->size);
     if (!place) return mine;
     int64_t slot = b->spare;
+    bool raw = comm_build_raw(b);
     for (int i = 0; i < c->size; i++) {
-        place[i] = i == c->me ? comm_build_mine(b, mine.from) : comm_scratch(slot);
+        place[i] = i == c->me ? comm_build_mine(b, mine.from) : comm_build_slot(slot, comm_length(mine), raw);
         if (i == c->me) continue;
         comm_build_receive(b, in_circle(c, i), place[i], comm_length(mine));
         slot += comm_length(mine);
@@ -175,9 +202,9 @@ void comm_circle_spread(comm_build *b, const comm_circle *c, comm_range r)
         int to = (c->me + k) % c->size, of = (c->me + c->size - k) % c->size;
         if (of < c->owners) {
             comm_range theirs = comm_cut(r, c->owners, of);
-            comm_build_receive(b, in_circle(c, of), comm_build_sum(b, theirs.from), comm_length(theirs));
+            comm_build_receive(b, in_circle(c, of), comm_build_result(b, theirs.from), comm_length(theirs));
         }
-        comm_build_send(b, in_circle(c, to), comm_build_sum(b, mine.from), comm_length(mine));
+        comm_build_send(b, in_circle(c, to), comm_build_result(b, mine.from), comm_length(mine));
     }
     comm_build_wait_all(b);
 }

@@ -16,6 +16,8 @@ typedef struct comm_build {
     comm_place sum;    /* of element 0 of the running sum */
     int64_t spare;     /* scratch is free from here on */
     bool brought;      /* nothing was added yet: what this member brings stands in COMM_INPUT, and only there */
+    bool half;         /* of the problem */
+    bool settled;      /* half: results stand in COMM_OWN, rounded */
 } comm_build;
 
 /* What every member of a team brings or gets of one vector, which lies in the order of the group: by the numbers of the team. */
@@ -69,10 +71,20 @@ void comm_build_call(comm_build *b, int what, int64_t argument);
 /* Where element `at` of this member's sum so far stands, and where it will. */
 comm_place comm_build_mine(const comm_build *b, int64_t at);
 comm_place comm_build_sum(const comm_build *b, int64_t at);
+/* Results travel from here and to here, behind comm_build_settle. */
+comm_place comm_build_result(const comm_build *b, int64_t at);
+/* The sums of a range are done. half: they are rounded, once, on the one member that owns them. */
+void comm_build_settle(comm_build *b, comm_range r);
+/* half: behind the first exchange of a team all have f32; who added nothing yet widens what it brought. */
+void comm_build_widen(comm_build *b, comm_range r);
+/* Whether a team that has exchanged nothing yet does so in 16 bits. */
+static inline bool comm_build_raw(const comm_build *b) { return b->half && b->brought; }
+/* Scratch for `count` elements from element `at` on that come in: raw ones at the end of the room that their sum takes. */
+comm_place comm_build_slot(int64_t at, int64_t count, bool raw);
 /* n places, memory of the schedule, good until the next call. NULL: the schedule's status says so. */
 comm_place *comm_build_places(comm_build *b, int n);
 /* Sums n >= 1 places (which it changes) in the tree that splits at the largest power of two below n. What place[mine] goes into is written to `out`, the rest to
- * the places themselves, which must be scratch. */
+ * the places themselves, which must be scratch (comm_build_slot). */
 void comm_build_fold(comm_build *b, comm_place *place, int n, int mine, comm_place out, int64_t count);
 
 /* Members first, first + stride, ... of the team; the first `owners` get a part each of what all bring. */

@@ -47,6 +47,9 @@ static double all_to_all(const comm_problem *p, const comm_cost *c, double bytes
 
 static double vector(const comm_problem *p) { return (double)p->count * (double)p->width; }
 
+/* Partial sums of 16-bit elements are twice as long. */
+static double widths(const comm_problem *p) { return p->half ? 2 : 1; }
+
 static double total(const comm_problem *p) /* of counts, in bytes */
 {
     int64_t sum = 0;
@@ -82,10 +85,11 @@ double comm_cost_push(const comm_problem *p, const comm_cost *c)
 static double by_groups_of(const comm_problem *p, const comm_cost *c, const comm_radices *radices)
 {
     int radix[COMM_STAGES], steps = comm_radices_powers(p->members, radices, radix);
-    double seconds = 0, bytes = vector(p);
+    double seconds = 0;
     int64_t d = 1;
     for (int s = 0; s < steps && d < p->members; d *= radix[s++]) {
         const int64_t k = radix[s];
+        const double bytes = vector(p) * (s ? widths(p) : 1);
         int64_t groups = (p->members + d - 1) / d < k ? (p->members + d - 1) / d : k, rest = p->members % d;
         double serves = rest && d * k >= p->members ? (double)((d + rest - 1) / rest) : 1;
         double one = 0, all = 0;
@@ -108,15 +112,18 @@ double comm_cost_one_shot(const comm_problem *p, const comm_cost *c) { return al
 /* Steps of halving; where a right half of m < d is short, its holders send all that they have to d / m members, and get it back. */
 static double halving_steps(const comm_problem *p, const comm_cost *c, double bytes, bool back)
 {
-    double seconds = 0, held = bytes;
-    for (int64_t d = 1; d < p->members; d *= 2) {
+    double seconds = 0, held = bytes, wide = 1;
+    for (int64_t d = 1; d < p->members; d *= 2, wide = widths(p)) {
         int64_t right = p->members % (2 * d) - d, holders = 1;
         while (right > 0 && holders * 2 <= right) holders *= 2;
         if (2 * d <= p->members) {
-            seconds += (back ? 2 : 1) * step(p, c, XOR, d, held / 2) + held / 2 * c->gamma;
+            seconds += step(p, c, XOR, d, held / 2 * wide) + (back ? step(p, c, XOR, d, held / 2) : 0) + held / 2 * c->gamma;
             held /= 2;
         }
-        if (right > 0) seconds += (back ? 2 : 1) * step(p, c, SHIFT, d, bytes / (double)holders) + held * c->gamma;
+        if (right > 0) {
+            double part = bytes / (double)holders;
+            seconds += step(p, c, SHIFT, d, part * wide) + (back ? step(p, c, SHIFT, d, part) : 0) + held * c->gamma;
+        }
     }
     return seconds;
 }
@@ -128,7 +135,8 @@ double comm_cost_halving_far(const comm_problem *p, const comm_cost *c)
     double seconds = 0, held = vector(p);
     int64_t d = 1, rest = p->members;
     while (d * 2 <= p->members) d *= 2;
-    for (int64_t half = d / 2; half >= 1; half /= 2, held /= 2) seconds += 2 * step(p, c, XOR, half, held / 2) + held / 2 * c->gamma;
+    for (int64_t half = d / 2; half >= 1; half /= 2, held /= 2)
+        seconds += step(p, c, XOR, half, held / 2 * widths(p)) + step(p, c, XOR, half, held / 2) + held / 2 * c->gamma;
     for (rest -= d; rest > 0; rest -= d) { /* a smaller block hands over */
         while (d > rest) d /= 2;
         seconds += 2 * step(p, c, SHIFT, d, vector(p) / (double)d) + held * c->gamma;
@@ -146,7 +154,8 @@ double comm_cost_direct_allreduce(const comm_problem *p, const comm_cost *c)
 static double circles(const comm_problem *p, const comm_cost *c, int radix, int stride, double part)
 {
     if (radix < 2) return 0;
-    return 2 * step(p, c, radix, stride, part * (radix - 1)) + (radix - 1) * part * c->gamma + 2 * EXTRA * (radix - 2) * step(p, c, radix, stride, 0);
+    double bytes = part * (radix - 1), up = bytes * (stride > 1 ? widths(p) : 1);
+    return step(p, c, radix, stride, up) + step(p, c, radix, stride, bytes) + bytes * c->gamma + 2 * EXTRA * (radix - 2) * step(p, c, radix, stride, 0);
 }
 
 /* Allreduces of `bytes` among `size` members `stride` apart each, as by_groups does them (stages.c). */
@@ -156,7 +165,8 @@ static double rails(const comm_problem *p, const comm_cost *c, int size, int str
     bool small = bytes <= COMM_RAIL_SMALL;
     for (int64_t d = 1; d < size; d *= 2) {
         if (!small) held /= 2;
-        seconds += (small ? 1 : 2) * step(p, c, SHIFT, d * stride, held) + held * c->gamma;
+        double up = held * (d * stride > 1 ? widths(p) : 1);
+        seconds += step(p, c, SHIFT, d * stride, up) + (small ? 0 : step(p, c, SHIFT, d * stride, held)) + held * c->gamma;
     }
     return seconds;
 }
@@ -202,12 +212,12 @@ static double along_ring(const comm_problem *p, const comm_cost *c, double part)
 double comm_cost_ring_allreduce(const comm_problem *p, const comm_cost *c)
 {
     double part = vector(p) / p->members;
-    return 2 * along_ring(p, c, part) + (p->members - 1) * part * c->gamma;
+    return (1 + widths(p)) * along_ring(p, c, part) + (p->members - 1) * part * c->gamma;
 }
 
 double comm_cost_segmented_ring(const comm_problem *p, const comm_cost *c)
 {
-    double part = vector(p) / p->members, move = along_ring(p, c, part), sum = (p->members - 1) * part * c->gamma;
+    double part = vector(p) / p->members, move = along_ring(p, c, part * (1 + widths(p)) / 2), sum = (p->members - 1) * part * c->gamma;
     double segments = part / (4. * 65536);
     return move + most(move, sum) + (p->members - 1) * segments * c->alpha[0];
 }
@@ -216,7 +226,7 @@ double comm_cost_double_tree(const comm_problem *p, const comm_cost *c)
 {
     const double segment = 131072;
     double bytes = vector(p), first = bytes < segment ? bytes : segment;
-    return 2 * log2_up(p->members) * step(p, c, SHIFT, 1, first) + 2 * (step(p, c, SHIFT, 1, bytes) - c->alpha[0]) + bytes / segment * 2 * c->alpha[0] +
+    return 2 * log2_up(p->members) * step(p, c, SHIFT, 1, first) + (1 + widths(p)) * (step(p, c, SHIFT, 1, bytes) - c->alpha[0]) + bytes / segment * 2 * c->alpha[0] +
            bytes * c->gamma;
 }
 
@@ -225,7 +235,7 @@ double comm_cost_packed(const comm_problem *p, const comm_cost *c)
 {
     bool both = p->what == KOLO_ALLREDUCE;
     double rate = 1e9 * comm_pack_bound(p->links, p->members, both ? 0 : p->root, both);
-    return (both ? 2 : 1) * vector(p) / rate + (both ? 2 : 1) * log2_up(p->members) * 2 * c->alpha[0] + (both ? vector(p) * c->gamma : 0);
+    return (both ? 1 + widths(p) : 1) * vector(p) / rate + (both ? 2 : 1) * log2_up(p->members) * 2 * c->alpha[0] + (both ? vector(p) * c->gamma : 0);
 }
 
 /* ---- halves of it, and moves -------------------------------------------------------------------------------------------------------- */

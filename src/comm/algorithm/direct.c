@@ -23,6 +23,7 @@ static void reduce_parts(comm_build *b, const parts *cut, const comm_tree *tree,
 {
     comm_range mine = part_of(b, cut, b->me);
     int64_t count = comm_length(mine), slots = 0;
+    bool raw = comm_build_raw(b);
     comm_place *place = comm_build_places(b, tree->fragments);
     if (!place) return;
     for (int f = 0; f < tree->fragments; f++) {
@@ -35,7 +36,7 @@ static void reduce_parts(comm_build *b, const parts *cut, const comm_tree *tree,
                 comm_build_send(b, to, (comm_place){COMM_PART + fragment->index, theirs.from}, comm_length(theirs));
             }
         } else {
-            place[f] = comm_scratch(b->spare + slots++ * count);
+            place[f] = comm_build_slot(b->spare + slots++ * count, count, raw);
             comm_build_receive(b, fragment->node, place[f], count);
         }
     }
@@ -43,6 +44,7 @@ static void reduce_parts(comm_build *b, const parts *cut, const comm_tree *tree,
     for (int m = 0; m < tree->merges; m++) {
         comm_place *left = &place[tree->merge[m].left], right = place[tree->merge[m].right];
         comm_place to = m == tree->merges - 1 ? out : *left;
+        if (to.buffer == COMM_RAW) to = comm_scratch((to.at - count) / 2);
         if (to.buffer >= COMM_PART) to = comm_scratch(b->spare + slots++ * count);
         comm_build_combine(b, to, *left, right, count);
         *left = to;
@@ -66,9 +68,12 @@ int comm_direct(comm_build *b, comm_range r, const comm_tree *tree)
     const parts cut = {r, NULL};
     comm_tree members;
     if (!tree) KOLO_TRY(comm_tree_nodes(&members, b->n));
-    reduce_parts(b, &cut, tree ? tree : &members, comm_own(part_of(b, &cut, b->me).from));
+    reduce_parts(b, &cut, tree ? tree : &members, comm_build_sum(b, part_of(b, &cut, b->me).from));
+    if (b->n > 1) {
+        b->brought = false;
+        comm_build_settle(b, part_of(b, &cut, b->me));
+    }
     spread_parts(b, &cut);
-    b->brought = b->brought && b->n == 1;
     if (!tree) comm_tree_free(&members);
     return b->s->status;
 }

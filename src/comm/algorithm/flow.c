@@ -9,7 +9,7 @@ typedef struct flow {
     int limbs;
     int64_t segment;
     int deepest;     /* sums flow up through as many levels first; -1: they do not */
-    comm_place from; /* of element 0 of what this member brings */
+    comm_place from; /* of element 0 of what this member brings, in sums also where these are of f32 */
 } flow;
 
 static comm_range segment_of(const flow *f, const comm_limb *l, int64_t k)
@@ -44,7 +44,7 @@ static int64_t post_receives(comm_build *b, const flow *f, int64_t round)
     }
     for (int t = 0; t < f->limbs; t++) {
         comm_range r = going_down(f, &f->limb[t], round);
-        if (f->limb[t].parent >= 0) comm_build_receive(b, f->limb[t].parent, comm_build_sum(b, r.from), comm_length(r));
+        if (f->limb[t].parent >= 0) comm_build_receive(b, f->limb[t].parent, comm_build_result(b, r.from), comm_length(r));
     }
     return b->s->posts - 1;
 }
@@ -61,20 +61,23 @@ static void send_up(comm_build *b, const flow *f, int t, int64_t round)
         comm_build_fold(b, place, l->children + 1, l->before, sum, comm_length(r));
     }
     if (l->parent >= 0) comm_build_send(b, l->parent, sum, comm_length(r));
+    else if (f->deepest >= 0) comm_build_settle(b, r);
 }
 
 static void send_down(comm_build *b, const flow *f, int t, int64_t round)
 {
     const comm_limb *l = &f->limb[t];
     comm_range r = going_down(f, l, round);
-    comm_place from = f->deepest >= 0 || l->parent >= 0 ? comm_build_sum(b, r.from) : comm_shift(f->from, r.from);
+    comm_place from = f->deepest >= 0 || l->parent >= 0 ? comm_build_result(b, r.from) : comm_shift(f->from, r.from);
     for (int c = 0; c < l->children; c++) comm_build_send(b, l->child[c], from, comm_length(r));
 }
 
 void comm_flow(comm_build *b, const comm_limb *limb, int limbs, int64_t segment, int deepest, comm_place from)
 {
-    flow f = {limb, limbs, segment > 0 ? segment : FLOW_SEGMENT, deepest, from};
+    flow f = {limb, limbs, segment > 0 ? segment : FLOW_SEGMENT, deepest, b->half ? comm_build_sum(b, 0) : from};
     int64_t longest = 0, last = 0;
+    for (int t = 0; t < limbs && b->half; t++) comm_build_copy(b, comm_build_sum(b, limb[t].range.from), comm_input(limb[t].range.from), comm_length(limb[t].range));
+    b->settled = b->half;
     for (int t = 0; t < limbs; t++) {
         if (comm_length(limb[t].range) > longest) longest = comm_length(limb[t].range);
         if (limb[t].depth > last) last = limb[t].depth;

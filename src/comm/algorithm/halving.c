@@ -27,24 +27,24 @@ static comm_range piece_of(comm_range r, int i, int d)
 }
 
 /* sum[at] = mine op what was received, or the other way round. */
-static void add_received(comm_build *b, comm_range r, bool mine_left)
+static void add_received(comm_build *b, comm_range r, bool mine_left, bool raw)
 {
-    comm_place mine = comm_build_mine(b, r.from), other = comm_scratch(b->spare);
+    comm_place mine = comm_build_mine(b, r.from), other = comm_build_slot(b->spare, comm_length(r), raw);
     comm_build_combine(b, comm_build_sum(b, r.from), mine_left ? mine : other, mine_left ? other : mine, comm_length(r));
     b->brought = false;
 }
 
 /* One level of the reduce-scatter. Returns false when this member hands over what it holds and rests. */
-static bool reduce_level(comm_build *b, int d, level v, comm_range whole, comm_range *mine)
+static bool reduce_level(comm_build *b, int d, level v, bool raw, comm_range whole, comm_range *mine)
 {
     bool left = b->me < v.middle;
     if (v.right == d) {
         int peer = b->me ^ d;
         comm_range keep = half_of(*mine, !left), give = half_of(*mine, left);
-        comm_build_receive(b, peer, comm_scratch(b->spare), comm_length(keep));
+        comm_build_receive(b, peer, comm_build_slot(b->spare, comm_length(keep), raw), comm_length(keep));
         comm_build_send(b, peer, comm_build_mine(b, give.from), comm_length(give));
         comm_build_wait_all(b);
-        add_received(b, keep, left);
+        add_received(b, keep, left, raw);
         *mine = keep;
         return true;
     }
@@ -52,7 +52,7 @@ static bool reduce_level(comm_build *b, int d, level v, comm_range whole, comm_r
     if (left) {
         comm_build_receive(b, v.middle + (b->me - v.base) % holders, comm_scratch(b->spare), comm_length(*mine));
         comm_build_wait_all(b);
-        add_received(b, *mine, true);
+        add_received(b, *mine, true, false);
         return true;
     }
     for (int i = b->me - v.middle; i < d; i += holders) {
@@ -70,14 +70,14 @@ static void gather_level(comm_build *b, int d, level v, comm_range whole, comm_r
     bool left = b->me < v.middle;
     if (v.right == d) {
         comm_range other = half_of(before, left);
-        comm_build_receive(b, b->me ^ d, comm_build_sum(b, other.from), comm_length(other));
-        comm_build_send(b, b->me ^ d, comm_build_sum(b, mine.from), comm_length(mine));
+        comm_build_receive(b, b->me ^ d, comm_build_result(b, other.from), comm_length(other));
+        comm_build_send(b, b->me ^ d, comm_build_result(b, mine.from), comm_length(mine));
     } else if (left) {
-        comm_build_send(b, v.middle + (b->me - v.base) % holders, comm_build_sum(b, mine.from), comm_length(mine));
+        comm_build_send(b, v.middle + (b->me - v.base) % holders, comm_build_result(b, mine.from), comm_length(mine));
     } else {
         for (int i = b->me - v.middle; i < d; i += holders) {
             comm_range r = piece_of(whole, i, d);
-            comm_build_receive(b, v.base + i, comm_build_sum(b, r.from), comm_length(r));
+            comm_build_receive(b, v.base + i, comm_build_result(b, r.from), comm_length(r));
         }
     }
     comm_build_wait_all(b);
@@ -89,12 +89,14 @@ enum { LEVELS = 32 };
 static int reduce_levels(comm_build *b, comm_range whole, comm_range before[LEVELS], comm_range *mine, bool *holds)
 {
     int levels = 0;
+    bool raw = comm_build_raw(b);
     *mine = whole;
     *holds = true;
     for (int d = 1; d < b->n && *holds; d *= 2, levels++) {
         level v = level_of(b, d);
         before[levels] = *mine;
-        if (v.right) *holds = reduce_level(b, d, v, whole, mine);
+        if (d > 1) comm_build_widen(b, whole);
+        if (v.right) *holds = reduce_level(b, d, v, raw && d == 1, whole, mine);
     }
     return levels;
 }
@@ -104,6 +106,9 @@ void comm_halve(comm_build *b, comm_range r)
     comm_range before[LEVELS], mine;
     bool holds;
     int levels = reduce_levels(b, r, before, &mine, &holds);
+    comm_build_widen(b, r);
+    if (holds) comm_build_settle(b, mine);
+    b->settled = true;
     for (int l = levels - 1; l >= 0; l--) {
         level v = level_of(b, 1 << l);
         if (v.right) gather_level(b, 1 << l, v, r, mine, before[l]);

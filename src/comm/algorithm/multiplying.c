@@ -14,14 +14,14 @@ static int group_size(const block *v, int g)
     return left <= 0 ? 0 : left < v->d ? (int)left : v->d;
 }
 
-static void level(comm_build *b, comm_range r, const block *v, int k, comm_place *place)
+static void level(comm_build *b, comm_range r, const block *v, int k, bool raw, comm_place *place)
 {
     int mine = (b->me - v->base) / v->d, i = (b->me - v->base) % v->d, size = group_size(v, mine), groups = 0;
     int64_t slot = b->spare, count = comm_length(r);
     while (groups < k && group_size(v, groups) > 0) groups++;
     if (groups == 1) return;
     for (int g = 0; g < groups; g++) {
-        place[g] = g == mine ? comm_build_mine(b, r.from) : comm_scratch(slot);
+        place[g] = g == mine ? comm_build_mine(b, r.from) : comm_build_slot(slot, count, raw);
         if (g == mine) continue;
         comm_build_receive(b, v->base + g * v->d + i % group_size(v, g), place[g], count);
         slot += count;
@@ -39,11 +39,13 @@ void comm_multiply(comm_build *b, comm_range r, const int *radix, int steps)
 {
     int largest = 2;
     int64_t d = 1;
+    bool raw = comm_build_raw(b);
     for (int i = 0; i < steps; i++) largest = radix[i] > largest ? radix[i] : largest;
     comm_place *place = comm_build_places(b, largest);
     for (int i = 0; place && i < steps; d *= radix[i++]) {
         block v = {(int)(b->me - b->me % (d * radix[i])), (int)d, b->n};
-        level(b, r, &v, radix[i], place);
+        if (i > 0) comm_build_widen(b, r);
+        level(b, r, &v, radix[i], raw && i == 0, place);
     }
 }
 

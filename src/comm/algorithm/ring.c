@@ -31,7 +31,7 @@ static int64_t ring_ahead(comm_build *b, const ring *g, int64_t t, int64_t items
 {
     if (t < items) {
         comm_range r = ring_piece(b, g, (int)(t / g->segments) + (gather ? 0 : 1), t % g->segments);
-        comm_place into = gather ? comm_build_sum(b, r.from) : slot(b, g, t);
+        comm_place into = gather ? comm_build_result(b, r.from) : slot(b, g, t);
         comm_build_receive(b, (b->me + b->n - 1) % b->n, into, comm_length(r));
     }
     return b->s->posts - 1;
@@ -49,6 +49,7 @@ void comm_ring(comm_build *b, comm_range r, int64_t segment)
     g.segment = segment > 0 && segment < largest ? segment : largest;
     g.segments = (largest + g.segment - 1) / g.segment;
     int64_t items = (b->n - 1) * g.segments;
+    comm_build_widen(b, r);
     for (int gather = 0; gather < 2; gather++) {
         int64_t due = ring_ahead(b, &g, 0, items, gather);
         for (int64_t t = 0; t < items; t++) {
@@ -56,13 +57,17 @@ void comm_ring(comm_build *b, comm_range r, int64_t segment)
             int64_t k = t % g.segments, next = ring_ahead(b, &g, t + 1, items, gather);
             comm_range out = ring_piece(b, &g, step - gather, k), in = ring_piece(b, &g, step + 1 - gather, k);
             bool first = !gather && step == 0;
-            comm_build_send(b, (b->me + 1) % b->n, first ? comm_build_mine(b, out.from) : comm_build_sum(b, out.from), comm_length(out));
+            comm_build_send(b, (b->me + 1) % b->n, first    ? comm_build_mine(b, out.from)
+                                                            : gather ? comm_build_result(b, out.from)
+                                                                     : comm_build_sum(b, out.from),
+                            comm_length(out));
             comm_build_wait(b, due);
             if (!gather) comm_build_combine(b, comm_build_sum(b, in.from), comm_build_mine(b, in.from), slot(b, &g, t), comm_length(in));
             due = next;
         }
         comm_build_wait_all(b);
         b->brought = b->brought && b->n == 1;
+        if (!gather) comm_build_settle(b, chunk_of(b, &g, (b->me + 1) % b->n));
     }
 }
 

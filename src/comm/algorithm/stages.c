@@ -21,6 +21,8 @@ int comm_make_allreduce_butterfly(comm_schedule *schedule, const comm_problem *p
         before[i] = r;
         r = comm_circle_reduce(&b, &circle[i], r);
     }
+    comm_build_widen(&b, r);
+    comm_build_settle(&b, r);
     for (int i = stages - 1; i >= 0; i--) comm_circle_spread(&b, &circle[i], before[i]);
     return comm_build_end(&b, (comm_range){0, p->count});
 }
@@ -31,8 +33,12 @@ int comm_make_allreduce_butterfly(comm_schedule *schedule, const comm_problem *p
 static void by_groups(comm_build *b, comm_range whole, size_t width, const int *first, int groups, int owners, const int *k, int *memory)
 {
     if (groups == 1 && !first) {
-        if (comm_length(whole) * (int64_t)width <= COMM_RAIL_SMALL) comm_double(b, whole);
-        else comm_halve(b, whole);
+        if (comm_length(whole) * (int64_t)width <= COMM_RAIL_SMALL) {
+            comm_double(b, whole);
+            comm_build_settle(b, whole);
+        } else {
+            comm_halve(b, whole);
+        }
         return;
     }
     int mine = first ? 0 : b->me / owners, start = mine * owners, size = owners;
@@ -43,6 +49,8 @@ static void by_groups(comm_build *b, comm_range whole, size_t width, const int *
     }
     comm_circle circle = {start, 1, size, owners, b->me - start};
     comm_range part = comm_circle_reduce(b, &circle, whole);
+    comm_build_widen(b, part);
+    if (groups == 1) comm_build_settle(b, part);
     if (circle.me < owners && groups > 1) {
         comm_build r = *b;
         for (int g = 0; g < groups; g++) memory[g] = comm_member(b, (first ? first[g] : g * owners) + circle.me);
@@ -52,6 +60,7 @@ static void by_groups(comm_build *b, comm_range whole, size_t width, const int *
         by_groups(&r, part, width, NULL, k[1] ? groups / k[1] : 1, k[1] ? k[1] : groups, &k[1], memory + groups);
         b->brought = false;
     }
+    b->settled = true;
     comm_circle_spread(b, &circle, whole);
 }
 

@@ -1,5 +1,5 @@
 /* Reductions: allreduce, alone or packed; reduce_scatter. On one node by the push, unless another algorithm is forced or was measured to be faster;
- * else by a schedule in the tree's order, 16 bits in f32. Packed or not,
+ * else by a schedule in the tree's order, 16 bits summed in f32 and rounded once. Packed or not,
  * the bits are the same: every element's sum has the same order. */
 #include <string.h>
 
@@ -103,27 +103,52 @@ static int by_push(lib_execution *x, bool alone)
     return lib_push(x, x->work, x->work, x->count, &how, signature, unpack_pushed);
 }
 
-static comm_problem problem_of(const kolo_group *g, const kolo_request *r, int64_t count, enum kolo_dtype *type)
+/* Sums of 16 bits: partial ones are of f32. */
+static comm_problem problem_of(const kolo_group *g, const kolo_request *r, int64_t count)
 {
-    *type = kolo_dtype_is_half(r->type) && rounds(r->reduce) ? KOLO_F32 : r->type;
-    return (comm_problem){.what = KOLO_ALLREDUCE, .me = g->rank, .members = g->size, .count = count, .width = kolo_dtype_size(*type), .node_of = g->node_of};
+    return (comm_problem){.what = KOLO_ALLREDUCE,
+                          .me = g->rank,
+                          .members = g->size,
+                          .count = count,
+                          .width = kolo_dtype_size(r->type),
+                          .half = kolo_dtype_is_half(r->type) && rounds(r->reduce),
+                          .node_of = g->node_of};
 }
 
 bool lib_takes_push(const kolo_group *group, const kolo_request *request, int64_t count)
 {
-    enum kolo_dtype type;
     if (!group->one_node || group->size == 1) return false;
     if (!group->asks) return true; /* by the costs it always is the cheapest */
-    comm_problem problem = problem_of(group, request, count, &type);
+    comm_problem problem = problem_of(group, request, count);
     problem.shares = true;
     return comm_algorithm_pushes(comm_algorithm_select(&problem, group->world->selector));
+}
+
+/* Members that bring, and get, 16 bits. The run scales, but for neutral elements, which must not be. */
+static int by_halves(lib_execution *x, bool alone, comm_problem *problem)
+{
+    const kolo_request *r = lib_request(x, 0);
+    const void *in = NULL;
+    x->type = r->type;
+    x->half = lib_folding(r, x->batch.contributors);
+    if (alone) KOLO_TRY(lib_result_memory(x, 0, -1, &x->work));
+    else KOLO_TRY(pack_all(x, r->type, false));
+    in = alone ? input_of(r) : x->work;
+    problem->in_place = in == x->work;
+    int rc = lib_run(x, problem, x->work, in, KOLO_F32, plain(r->reduce), alone ? lib_finish : unpack_pushed);
+    if (rc == 1) x->run->half = &x->half;
+    return rc;
 }
 
 static int by_schedule(lib_execution *x, bool alone)
 {
     const kolo_request *r = lib_request(x, 0);
-    enum kolo_dtype type;
-    comm_problem problem = problem_of(x->group, r, x->count, &type);
+    comm_problem problem = problem_of(x->group, r, x->count);
+    bool joined = x->batch.contributors < x->group->size;
+    enum kolo_dtype type = problem.half ? KOLO_F32 : r->type;
+    if (problem.half && !(joined && r->prescale != 1)) return by_halves(x, alone, &problem);
+    problem.half = false;
+    problem.width = kolo_dtype_size(type);
     if (alone && type == r->type && r->prescale == 1) {
         x->type = type;
         KOLO_TRY(lib_result_memory(x, 0, -1, &x->work));

@@ -54,7 +54,7 @@ int lib_lane_make(lib_lane **out, kolo_group *group, int64_t requests, size_t sc
 
 comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_dtype type, enum kolo_reduce reduce)
 {
-    size_t scratch = (size_t)schedule->scratch * width;
+    size_t scratch = (size_t)schedule->scratch * (schedule->half ? sizeof(float) : width);
     if (schedule->posts > lane->requests && make(lane, schedule->posts * 2) < 0) return NULL;
     if (scratch > lane->scratch_bytes && make_scratch(lane, scratch) < 0) return NULL;
     lane->buffer[COMM_SCRATCH] = lane->scratch;

@@ -130,6 +130,7 @@ struct lib_execution {
     char *words;         /* names and compressions of stand-ins: the negotiator's are good for a turn only */
     char *work;          /* vector that is reduced: stage, or the caller's */
     enum kolo_dtype type; /* of it */
+    comm_folding half;   /* how its sums of 16 bits are scaled and rounded */
     int64_t count;
     double began;
     const char *algorithm; /* that carried it last, for the timeline; or NULL */

@@ -24,7 +24,7 @@ struct lib_cache {
 static uint64_t digest_of(const comm_problem *p)
 {
     uint64_t hash = kolo_hash_word(kolo_hash_word(kolo_hash_word(1, (uint64_t)p->what), (uint64_t)p->root * 2 + p->in_place), (uint64_t)p->count);
-    hash = kolo_hash_word(hash, p->width);
+    hash = kolo_hash_word(hash, p->width * 2 + p->half);
     const int64_t *const lists[] = {p->counts, p->send, p->receive};
     for (int l = 0; l < 3; l++)
         for (int i = 0; lists[l] && i < p->members; i++) hash = kolo_hash_word(hash, (uint64_t)lists[l][i] + 1);
@@ -34,7 +34,7 @@ static uint64_t digest_of(const comm_problem *p)
 static bool same(const made *m, const comm_problem *p, uint64_t digest)
 {
     return m->digest == digest && m->problem.what == p->what && m->problem.count == p->count && m->problem.width == p->width && m->problem.root == p->root &&
-           m->problem.in_place == p->in_place;
+           m->problem.in_place == p->in_place && m->problem.half == p->half;
 }
 
 int lib_schedule(struct lib_cache **cache, kolo_world *world, const comm_problem *problem, const comm_schedule **schedule, const char **algorithm)
