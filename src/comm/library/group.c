@@ -50,6 +50,7 @@ int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_g
     int rc = fill(g, rank, count);
     if (rc == 0) rc = furnish(g);
     if (rc == 0) return 0;
+    if (g->rank >= 0) comm_router_break(world->router, kolo_error_text()); /* the others may wait for this member, and in MPI programs for ever */
     lib_turn_take(world);
     lib_group_close(out); /* what is half made is nobody's to wait on */
     lib_turn_give(world);
