@@ -274,6 +274,74 @@ static void by_cluster(void)
 
 /* ---- packed trees ---------------------------------------------------------------------------------------------------------------- */
 
+/* A table of such links between n ranks of a node. */
+static comm_selector *linked_table(int n, const double *links, const char *order)
+{
+    static char text[8192];
+    size_t used = (size_t)snprintf(text, sizeof text, "kolo-comm-table 1\ncost node 5e-7 5e-11\norder %s\nlinks %d\n", order, n);
+    for (int i = 0; i < n * n; i++) used += (size_t)snprintf(text + used, sizeof text - used, "%g%c", links[i], (i + 1) % n ? ' ' : '\n');
+    return from(text);
+}
+
+/* Those of an eight-GPU cube mesh: pairs of one or two NVLinks. */
+static const char mesh[8][9] = {"01122000", "10210200", "12020020", "21200001", "20000112", "02001021", "00201202", "00012120"};
+
+/* Seconds for which the busiest rank sends what the schedules of an allreduce say, one link after the other. */
+static double busiest(const char *name, const double *links, int n)
+{
+    double most = 0;
+    for (int m = 0; m < n; m++) {
+        double seconds = 0;
+        comm_schedule s = {0};
+        comm_problem p = {.what = KOLO_ALLREDUCE, .me = m, .members = n, .in_place = true, .count = 1 << 20, .width = 4, .links = links};
+        if (comm_algorithm_named(KOLO_ALLREDUCE, name)->make(&s, &p) < 0) return 0;
+        for (int64_t i = 0; i < s.actions; i++)
+            if (s.action[i].kind == COMM_SEND) seconds += (double)s.action[i].count * 4e-9 / links[m * n + s.action[i].peer];
+        most = seconds > most ? seconds : most;
+        comm_schedule_free(&s);
+    }
+    return most;
+}
+
+/* What the choice is by the costs alone, on a node whose links were measured; */
+static void packed_on(int n, double links[], const char *what)
+{
+    comm_selector *unlike = linked_table(n, links, "free"), *fixed = linked_table(n, links, "fixed");
+    comm_problem p = reduce(n, 1 << 22, NULL), cast = {.what = KOLO_BROADCAST, .members = n, .count = 1 << 24, .width = 1};
+    p.links = comm_selector_links(unlike, n);
+    double trees = comm_algorithm_named(KOLO_ALLREDUCE, "packed_trees")->cost(&p, comm_selector_costs(unlike));
+    double ring = comm_algorithm_named(KOLO_ALLREDUCE, "ring")->cost(&p, comm_selector_costs(unlike));
+    p.links = NULL;
+    ok(trees < ring, "%s: by the costs an allreduce by trees takes %.2f of the ring's time", what, trees / ring);
+    double share = busiest("packed_trees", links, n) / busiest("ring", links, n);
+    ok(share < 1 && share > trees / ring / 3, "by its messages, %.2f", share);
+    is_text(chosen(unlike, p), "packed_trees", "and is chosen where the order is free");
+    ok(strcmp(chosen(fixed, p), "packed_trees") != 0, "but not where it is fixed (%s)", chosen(fixed, p));
+    is_text(chosen(fixed, cast), "packed_trees", "a broadcast has no order");
+    ok(strcmp(chosen(unlike, reduce(n, 16, NULL)), "packed_trees") != 0, "64 bytes: no trees");
+    for (int i = 0; i < n * n; i++) links[i] = i % (n + 1) ? 20 : 0;
+    comm_selector *like = linked_table(n, links, "free");
+    ok(strcmp(chosen(like, p), "packed_trees") != 0 && strcmp(chosen(like, cast), "packed_trees") != 0, "links alike: none for a sum (%s) or a broadcast (%s)",
+       chosen(like, p), chosen(like, cast));
+    p.shares = true;
+    is_text(chosen(unlike, p), "push", "where members push, they do");
+    comm_selector_close(&unlike);
+    comm_selector_close(&fixed);
+    comm_selector_close(&like);
+}
+
+static void packed_by_cost(void)
+{
+    static double links[256];
+    static const int at[8] = {0, 5, 1, 4, 2, 7, 3, 6}; /* partners by twos have no links; in the mesh's own order halving is as good as trees */
+    for (int u = 0; u < 8; u++)
+        for (int v = 0; v < 8; v++) links[u * 8 + v] = u == v ? 0 : mesh[at[u]][at[v]] == '0' ? 1.5 : 22. * (mesh[at[u]][at[v]] - '0');
+    packed_on(8, links, "a hybrid cube mesh, slow where it has no links");
+    for (int u = 0; u < 16; u++)
+        for (int v = 0; v < 16; v++) links[u * 16 + v] = u == v ? 0 : (u + 5) % 16 == v || (v + 5) % 16 == u ? 20 : .5;
+    packed_on(16, links, "16 ranks, each fast to the fifth from it");
+}
+
 /* Bytes that each link carries in a schedule of `count` elements, against what it can: the time of the busiest, and so the rate. */
 static double rate_of(const double *links, int n, int root, enum kolo_collective what)
 {
@@ -334,8 +402,6 @@ static void packed(void)
     for (int u = 0; u < 16; u++)
         for (int v = 0; v < 16; v++) links[u * 16 + v] = u == v ? 0 : u / 8 == v / 8 ? 20 : 3.7;
     near_bound(links, 16, "16 ranks, two sockets");
-    /* the links of an eight-GPU cube mesh: pairs of one or two NVLinks */
-    static const char mesh[8][9] = {"01122000", "10210200", "12020020", "21200001", "20000112", "02001021", "00201202", "00012120"};
     for (int u = 0; u < 8; u++)
         for (int v = 0; v < 8; v++) links[u * 8 + v] = links[v * 8 + u] = 22. * (mesh[u][v] - '0');
     near_bound(links, 8, "a hybrid cube mesh");
@@ -355,6 +421,7 @@ int main(void)
     radices_by_cost();
     pushes();
     by_cluster();
+    packed_by_cost();
     packed();
     unlink(path);
     return done_testing();

@@ -1,5 +1,7 @@
 /* What each algorithm costs, in seconds, by the messages of its slowest member: alpha + bytes x beta, and gamma a byte summed (Thakur, Rabenseifner, Gropp, IJHPCA 2005).
  * Members of a node that send to other nodes at the same time share its link, so the placement of members counts. */
+#include <math.h>
+
 #include "comm/algorithm/pack.h"
 #include "comm/algorithm/rows.h"
 #include "comm/algorithm/stages.h"
@@ -23,6 +25,25 @@ static int64_t partner(int64_t i, pattern how, int64_t d, int n)
     return i + ((digit + 1) % radix - digit) * d;
 }
 
+/* Seconds a byte from one to another in a node: as measured, or as all. Numbers are those of the builder, a root's is 0. */
+static double beta_of(const comm_problem *p, const comm_cost *c, int from, int to)
+{
+    int n = p->members, root = comm_rooted(p->what) ? p->root : 0;
+    if (!p->links) return c->beta[0];
+    return 1 / most(p->links[(from + root) % n * n + (to + root) % n] * 1e9, 1e6);
+}
+
+/* Of the slowest pair of partners. */
+static double slowest(const comm_problem *p, const comm_cost *c, pattern how, int64_t d)
+{
+    double beta = p->links ? 0 : c->beta[0];
+    for (int i = 0; p->links && i < p->members; i++) {
+        int64_t to = partner(i, how, d, p->members);
+        if (to < p->members && to != i) beta = most(beta, beta_of(p, c, i, (int)to));
+    }
+    return beta;
+}
+
 /* Every member sends `bytes` to its partner. */
 static double step(const comm_problem *p, const comm_cost *c, pattern how, int64_t d, double bytes)
 {
@@ -31,9 +52,21 @@ static double step(const comm_problem *p, const comm_cost *c, pattern how, int64
         int64_t to = partner(i, how, d, n);
         crossing += to < n && node_at(p, (int)to) != node_at(p, i);
     }
-    if (!crossing) return c->alpha[0] + bytes * c->beta[0];
+    if (!crossing) return c->alpha[0] + bytes * slowest(p, c, how, d);
     int share = (crossing + nodes - 1) / nodes;
     return c->alpha[1] + bytes * c->beta[1] * share;
+}
+
+/* A byte from a member to each other one of its node: seconds of the slowest member. */
+static double to_each(const comm_problem *p, const comm_cost *c, double each)
+{
+    double seconds = p->links ? 0 : (each - 1) * c->beta[0];
+    for (int i = 0; p->links && i < p->members; i++) {
+        double sum = 0;
+        for (int to = 0; to < p->members; to++) sum += to == i ? 0 : beta_of(p, c, i, to);
+        seconds = most(seconds, sum);
+    }
+    return seconds;
 }
 
 /* Every member sends `bytes` to each other one at once. */
@@ -42,7 +75,7 @@ static double all_to_all(const comm_problem *p, const comm_cost *c, double bytes
     int n = p->members, nodes = nodes_of(p);
     double each = (double)n / nodes, out = each * (n - each) * bytes;
     if (n == 1) return 0;
-    return c->alpha[nodes > 1] * (1 + EXTRA * (n - 2)) + most(out * (nodes > 1 ? c->beta[1] : 0), (each - 1) * bytes * c->beta[0]);
+    return c->alpha[nodes > 1] * (1 + EXTRA * (n - 2)) + most(out * (nodes > 1 ? c->beta[1] : 0), bytes * to_each(p, c, each));
 }
 
 static double vector(const comm_problem *p) { return (double)p->count * (double)p->width; }
@@ -230,12 +263,31 @@ double comm_cost_double_tree(const comm_problem *p, const comm_cost *c)
            bytes * c->gamma;
 }
 
-/* An allreduce's sums may meet another tree's results in a link. */
+#define ALIKE 1.5 /* links that differ by less are alike: as good as measurements are */
+
+static bool links_alike(const comm_problem *p)
+{
+    double least = INFINITY, largest = 0;
+    for (int i = 0; i < p->members * p->members; i++) {
+        if (i % (p->members + 1) == 0) continue;
+        largest = most(largest, p->links[i]);
+        least = p->links[i] < least ? p->links[i] : least;
+    }
+    return largest < ALIKE * least;
+}
+
+/* Over links alike any tree does. A rank sends over one link after the other; the first segment goes through the deepest tree. */
 double comm_cost_packed(const comm_problem *p, const comm_cost *c)
 {
+    const double segment = 131072;
     bool both = p->what == KOLO_ALLREDUCE;
-    double rate = 1e9 * comm_pack_bound(p->links, p->members, both ? 0 : p->root, both);
-    return (both ? 1 + widths(p) : 1) * vector(p) / rate + (both ? 2 : 1) * log2_up(p->members) * 2 * c->alpha[0] + (both ? vector(p) * c->gamma : 0);
+    double bytes = vector(p), first = bytes < segment ? bytes : segment;
+    int deepest, n = p->members;
+    if (links_alike(p)) return INFINITY;
+    double seconds = comm_pack_seconds(p->links, n, both ? 0 : p->root, both, both ? bytes * (1 + widths(p)) / 2 : bytes, &deepest);
+    if (seconds < 0) return INFINITY;
+    double rate = bytes > 0 ? seconds / bytes : 0, rounds = deepest + bytes / segment / 2;
+    return seconds + (both ? 2 : 1) * (rounds * 2 * c->alpha[0] + deepest * first * rate / 2) + (both ? bytes * c->gamma : 0);
 }
 
 /* ---- halves of it, and moves -------------------------------------------------------------------------------------------------------- */

@@ -181,6 +181,25 @@ static int deepest_of(const comm_packing *packing, int n)
     return deepest;
 }
 
+double comm_pack_seconds(const double *links, int n, int root, bool both, double bytes, int *deepest)
+{
+    comm_packing *packing = kolo_alloc(sizeof *packing);
+    double sends[RANKS] = {0}, most = -1;
+    if (packing) comm_pack(packing, links, n, root, both);
+    for (int t = 0; packing && t < packing->trees; t++)
+        for (int v = 0; v < n; v++) {
+            int up = packing->parent[t][v];
+            double share = bytes * packing->weight[t] / packing->units / 1e9;
+            if (up < 0) continue;
+            sends[up] += share / links[up * n + v];
+            if (both) sends[v] += share / links[v * n + up];
+        }
+    for (int v = 0; packing && packing->trees && v < n; v++) most = larger(most, sends[v]);
+    *deepest = packing ? deepest_of(packing, n) : 0;
+    free(packing);
+    return most;
+}
+
 static void limb_of(comm_limb *l, const int *parent, int n, int me)
 {
     *l = (comm_limb){.parent = parent[me], .depth = depth_of(parent, me)};
