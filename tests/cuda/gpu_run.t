@@ -3,7 +3,8 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 mkdir "$ROOM/tmp" && export TMPDIR=$ROOM/tmp # what is left behind is seen there, whoever else is at work
-is "$(tests/gpu/run --list | awk '{print $1}' | paste -sd ' ')" "facts ops golden train graph determinism share sanitizer bench peer" "its parts, in their order"
+is "$(tests/gpu/run --list | awk '{print $1}' | paste -sd ' ')" "facts ops golden bench peer train graph determinism share sanitizer" "its parts, in their order"
+is "$(sed -n '/^declare -A PART_BUDGET/s/[^0-9]\+/ /gp' tests/gpu/lib.sh | tr ' ' '\n' | awk '{sum += $1} END {print sum}')" "$(sed -n 's/^BUDGET=\([0-9]*\).*/\1/p' tests/gpu/lib.sh)" "whose times are the whole run's"
 tests/gpu/run --only nothing > "$ROOM/log" 2>&1
 is $? 78 "a part that does not exist: exit 78"
 KOLO_CUDA_LIBRARY=$ROOM/absent.so tests/gpu/run --only facts --out "$ROOM/out" > "$ROOM/log" 2>&1

@@ -1,5 +1,6 @@
 /* Times the operations of one training step, each family apart: ops_bench MODEL BATCH f32|bf16 THREADS [SIDE [CACHE]]
- * Every tensor has a buffer of its own (but work in place where it can be): no plan, no reductions, no update. Prints the best of the rounds. */
+ * Every tensor has a buffer of its own (but work in place where it can be): no plan, no reductions, no update. Prints the best of the rounds.
+ * Depthwise convolutions, if there are any, beside oneDNN's own and a copy of the same run: rates of the bytes that must be moved at least. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,105 @@ static void print_nodes(const bench *b)
     }
 }
 
+/* ---- depthwise convolutions ---------------------------------------------------------------------------------------- */
+
+static bool is_depthwise(const bench *b, int64_t i)
+{
+    const kolo_node *n = &b->g->node[i];
+    const bool conv = n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_grad_data || n->op == KOLO_OP_conv_grad_weight;
+    return conv && n->a.groups > 1 && n->a.groups == b->g->tensor[n->in[0]].dim[1];
+}
+
+static double bytes_of(const bench *b, int64_t i)
+{
+    const kolo_node *n = &b->g->node[i];
+    double bytes = 0;
+    for (int k = 0; k < n->n_in; k++) bytes += n->in[k] >= 0 ? (double)b->layout[n->in[k]].bytes : 0;
+    for (int k = 0; k < n->n_out; k++) bytes += n->out[k] >= 0 ? (double)b->layout[n->out[k]].bytes : 0;
+    return bytes;
+}
+
+/* Bytes read and written a second by `threads` copies of pieces of a buffer that no cache holds. */
+static double copy_rate(int threads)
+{
+    enum { PIECE = 1 << 18, PIECES = 512 };
+    char *from = kolo_pages_alloc((size_t)PIECE * PIECES), *to = kolo_pages_alloc((size_t)PIECE * PIECES);
+    double best = 1e30;
+    for (int round = 0; from && to && round < 12; round++) {
+        const double start = now_of();
+#pragma omp parallel for schedule(static) num_threads(threads)
+        for (int i = 0; i < PIECES; i++) memcpy(to + (int64_t)i * PIECE, from + (int64_t)i * PIECE, PIECE);
+        const double s = now_of() - start;
+        if (round > 0 && s < best) best = s;
+    }
+    return 2.0 * PIECE * PIECES / best;
+}
+
+static char *replaced(const char *text, const char *word, const char *by)
+{
+    char *out = NULL;
+    size_t size;
+    FILE *f = open_memstream(&out, &size);
+    for (const char *at; f && (at = strstr(text, word)); text = at + strlen(word)) fprintf(f, "%.*s%s", (int)(at - text), text, by);
+    if (f) fputs(text, f), fclose(f);
+    return out;
+}
+
+/* The same nodes by oneDNN alone: a backend that is given our choices, with another in the place of our loops. */
+static int by_library(const bench *b, kolo_backend_config config, const char *choices, double *best)
+{
+    bench other = *b;
+    char *text = replaced(choices, "depthwise", "direct");
+    config.choices = text;
+    if (!text || kolo_backend_create(&other.backend, "cpu", &config) < 0) return stop("backend");
+    size_t most = 64;
+    for (int i = 0; i < (int)b->g->nodes; i++) {
+        size_t bytes = 0;
+        if (!is_depthwise(b, i)) continue;
+        if (kolo_backend_prepare(other.backend, b->g, i, b->layout, &b->kernel[i], &bytes) < 0) return stop("prepare");
+        if (bytes > most) most = bytes;
+    }
+    other.workspace = kolo_pages_alloc(most);
+    for (int round = 0; round < 5; round++)
+        for (int64_t i = 0; i < b->g->nodes; i++) {
+            const kolo_node *n = &b->g->node[i];
+            void *args[2 * KOLO_MAX_ARGS];
+            if (!is_depthwise(b, i)) continue;
+            for (int k = 0; k < n->n_in; k++) args[k] = n->in[k] >= 0 ? b->buffer[n->in[k]] : NULL;
+            for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? b->buffer[n->out[k]] : NULL;
+            const double start = now_of();
+            if (kolo_kernel_run(b->kernel[i], args, other.workspace, &b->step, 0) < 0) return stop("run");
+            if (now_of() - start < best[i]) best[i] = now_of() - start;
+        }
+    free(text);
+    return 0;
+}
+
+static int print_depthwise(const bench *b, const kolo_backend_config *config, const char *choices)
+{
+    static const enum kolo_op passes[] = {KOLO_OP_conv, KOLO_OP_conv_grad_data, KOLO_OP_conv_grad_weight};
+    double *library = malloc((size_t)b->g->nodes * sizeof *library), copy = 0;
+    for (int64_t i = 0; i < b->g->nodes; i++) library[i] = 1e30;
+    for (int p = 0; p < 3; p++) {
+        double bytes = 0, ours = 0, theirs = 0;
+        const char *name = "";
+        for (int64_t i = 0; i < b->g->nodes; i++) {
+            if (b->g->node[i].op != passes[p] || !is_depthwise(b, i)) continue;
+            if (copy == 0) {
+                copy = copy_rate(config->threads);
+                if (by_library(b, *config, choices, library)) return 1;
+            }
+            bytes += bytes_of(b, i), ours += b->best[i], theirs += library[i];
+            name = kolo_kernel_name(b->kernel[i]);
+        }
+        if (bytes > 0)
+            printf("depthwise %-18s %6.2f GB/s, of a copy's %.2f: %.2f; %s %.2f GB/s\n", kolo_op_table[passes[p]].name, bytes / ours * 1e-9, copy * 1e-9,
+                   bytes / ours / copy, name, bytes / theirs * 1e-9);
+    }
+    free(library);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 5) {
@@ -198,6 +298,7 @@ int main(int argc, char **argv)
     print_families(&b);
     char *choices = kolo_backend_choices(b.backend);
     if (getenv("OPS_BENCH_CHOICES")) printf("%s", choices);
+    if (print_depthwise(&b, &config, choices)) return 1;
     for (int64_t i = 0; i < b.g->nodes; i++) sum += b.best[i];
     printf("%s b%ld %s block %ld: step %.3f ms, %.1f img/s (best of each operation: %.3f ms, %.1f img/s)\n", argv[1], (long)rows, argv[3],
            (long)b.layout[b.g->node[1].out[0]].block, 1e3 * total, (double)rows / total, 1e3 * sum, (double)rows / sum);

@@ -5,10 +5,11 @@ if [ ! -d "$GOLDEN/models" ]; then
 elif [ -n "$DRY" ]; then
     tap lenet5 60 golden device=cuda "$GOLDEN/models/lenet5.json"
     tap resnet20_cifar_a_16 120 golden device=cuda "$GOLDEN/models/resnet20_cifar_a_16.json"
+    tap yolox_nano_128 120 golden device=cuda "$GOLDEN/models/yolox_nano_128.json"
     tap "single operations" 120 golden device=cuda "$GOLDEN/ops"
 else
     tap "single operations" 30 golden device=cuda "$GOLDEN/ops"
-    for model in resnet18 resnet50 resnet20 lenet5 resnext50_32x4d convnext_tiny swin_t yolox; do
+    for model in resnet50 convnext_tiny swin_t yolox resnet20 resnext50_32x4d resnet18 lenet5; do
         found=0
         for file in "$GOLDEN/models/$model"_*.json "$GOLDEN/models/$model.json"; do
             [ ! -f "$file" ] || { found=1 && tap "$(basename "$file" .json)" 30 golden device=cuda "$file"; }

@@ -31,7 +31,13 @@ else
     if [ -n "$DRY" ]; then
         peer resnet20.eager 120 resnet20 4 32 eager bf16 --device cpu --warmup 1 --steps 1 --rounds 1
     else
-        for batch in 256 512 128; do peer resnet50.eager.$batch 40 resnet50 $batch 224 eager bf16 --warmup 8 --steps 20 --rounds 2 && better "eager, batch $batch"; done
+        declare -A their_best=()
+        beside() { # NAME MODE SECONDS: a network of bench's beside ours
+            peer "$1.$2" "$3" "$1" 128 224 "$2" bf16 --warmup 5 --steps 15 --rounds 2
+            at_least "${their_best[$1]:-0}" "$img" || their_best[$1]=$img
+        }
+        for batch in 256 512; do peer resnet50.eager.$batch 40 resnet50 $batch 224 eager bf16 --warmup 8 --steps 20 --rounds 2 && better "eager, batch $batch"; done
+        for network in convnext_tiny swin_t; do beside $network eager 30; done
         peer resnet20.eager 30 resnet20 1024 32 eager bf16
         eager20=$img
         at_least $top20 "$img" || top20=$img
@@ -39,8 +45,14 @@ else
         at_least $top20 "$img" || top20=$img
         peer resnet50.graphs.256 100 resnet50 256 224 reduce-overhead bf16 --warmup 8 --steps 20 --rounds 2
         better "compiled with CUDA graphs, batch 256"
+        for network in convnext_tiny swin_t; do beside $network reduce-overhead 100; done
         peer resnet50.tuned.256 200 resnet50 256 224 compile bf16 --warmup 8 --steps 20 --rounds 2
         better "max-autotune with CUDA graphs, batch 256"
+        for network in convnext_tiny swin_t; do
+            ours=$(cat "$OUT/best.$network" 2> /dev/null || echo 0) theirs=${their_best[$network]:-0}
+            note "$network: ours $ours img/s, PyTorch's best $theirs: ratio $(ratio "$ours" "$theirs")"
+            record ratio "name=$network" "ours=$ours" "peer=$theirs" "ratio=$(ratio "$ours" "$theirs")"
+        done
         ours=$(cat "$OUT/best" 2> /dev/null || echo 0) ours20=$(cat "$OUT/best20" 2> /dev/null || echo 0)
         note "ResNet-50: ours $ours img/s, PyTorch's best $top img/s ($top_mode): ratio $(ratio "$ours" "$top")"
         note "ResNet-20: ours $ours20 img/s, PyTorch eager $eager20: ratio $(ratio "$ours20" "$eager20"); its best $top20: $(ratio "$ours20" "$top20")"
