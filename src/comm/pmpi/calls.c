@@ -35,9 +35,9 @@ int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_O
 /* On a node everybody sees all sums anyway. */
 static int part_of_sum(const pmpi_carrier *c, const void *in, void *out, int count, enum kolo_dtype wire, enum kolo_reduce reduce)
 {
-    char small[PMPI_SMALL];
+    _Alignas(64) char small[2048];
     const size_t part = (size_t)count * kolo_dtype_size(wire), all = part * (size_t)c->size;
-    char *sum = all <= PMPI_SMALL ? small : malloc(all);
+    char *sum = all <= sizeof small ? small : malloc(all);
     if (!sum) return kolo_fail(KOLO_ECONFIG, "no memory for MPI_Reduce_scatter_block of %zu bytes", all);
     int rc = kolo_allreduce(c->group, in ? in : out, sum, (int64_t)count * c->size, wire, reduce);
     if (rc >= 0) memcpy(out, sum + (size_t)c->rank * part, part);
@@ -79,12 +79,6 @@ static int gather(const pmpi_carrier *c, const pmpi_flat *mine, const pmpi_flat 
     if (mine->bytes != each) {
         KOLO_TRY(kolo_allgather(c->group, mine->data, NULL, mine->bytes, NULL, KOLO_U8));
         return kolo_fail(KOLO_EINPUT, "MPI_Allgather: rank %d sends %d bytes and awaits %d of every rank", c->rank, mine->bytes, each);
-    }
-    if (pmpi_shim.one_node && all->bytes <= PMPI_SMALL) { /* the sum of what each brings, with nothing beside it */
-        char sum[PMPI_SMALL];
-        memset(sum, 0, (size_t)all->bytes);
-        memcpy(sum + (own - all->data), mine->data, (size_t)each);
-        return kolo_allreduce(c->group, sum, all->data, all->bytes, KOLO_U8, KOLO_SUM);
     }
     if (own != mine->data) memmove(own, mine->data, (size_t)each);
     return kolo_allgather(c->group, own, all->data, each, NULL, KOLO_U8);

@@ -31,10 +31,7 @@ typedef struct pmpi_carrier {
     _Atomic bool used; /* by a communicator that is not freed */
 } pmpi_carrier;
 
-enum {
-    PMPI_CARRIERS = 64, /* bits of the word in which ranks agree on one */
-    PMPI_SMALL = 2048,  /* bytes of a vector that takes no longer whole than in parts */
-};
+enum { PMPI_CARRIERS = 64 }; /* bits of the word in which ranks agree on one */
 
 enum pmpi_call { PMPI_ALLREDUCE, PMPI_IALLREDUCE, PMPI_REDUCE_SCATTER_BLOCK, PMPI_ALLGATHER, PMPI_BCAST, PMPI_CALLS };
 

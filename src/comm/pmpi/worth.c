@@ -10,7 +10,6 @@ bool pmpi_worth(enum pmpi_call call, MPI_Datatype type, int64_t count)
         {PMPI_ALLREDUCE, 0, INT64_MAX},
         {PMPI_IALLREDUCE, 128, INT64_MAX},
         {PMPI_REDUCE_SCATTER_BLOCK, 0, 8 << 20},
-        {PMPI_ALLGATHER, 0, PMPI_SMALL + 1},
         {PMPI_ALLGATHER, 24 << 10, 1 << 20},
     };
     int size;
