@@ -322,11 +322,12 @@ static void print_head(const bench *b)
 static double print_half(const bench *b, int64_t bytes, const timing *t)
 {
     const int n = b->launch->size;
-    double algbw = (double)bytes / t->mean / 1e9, busbw = b->what->factor ? algbw * b->what->factor * (n - 1) / n : algbw;
+    double algbw = (double)bytes / t->mean / 1e9, busbw = algbw;
+    if (b->what->factor || n == 1) busbw *= b->what->factor * (n - 1) / n;
     if (b->launch->rank == 0) {
-        printf("%9.2f%8.2f%8.2f", t->mean * 1e6, algbw, busbw);
+        printf(" %8.2f %7.2f %7.2f", t->mean * 1e6, algbw, busbw);
         if (t->wrong < 0) printf("     N/A");
-        else printf("%8" PRId64, t->wrong);
+        else printf(" %7" PRId64, t->wrong);
     }
     return busbw;
 }

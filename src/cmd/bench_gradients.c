@@ -179,8 +179,8 @@ static void print_row(bench *b, int64_t bytes, const timing *t, int64_t wrong)
     if (b->session.launch->rank != 0) return;
     if (b->osu) printf("%-10" PRId64 "%18.2f%18.2f%18.2f%12" PRId64 "\n", bytes, t->mean * 1e6, t->least * 1e6, t->most * 1e6, calls_of(b, bytes));
     else if (b->check)
-        printf("%12" PRId64 "%14" PRId64 "     float     sum      -1%9.2f%8.2f%8.2f%8" PRId64 "\n", bytes, bytes / 4, t->mean * 1e6, algbw, busbw, wrong);
-    else printf("%12" PRId64 "%14" PRId64 "     float     sum      -1%9.2f%8.2f%8.2f     N/A\n", bytes, bytes / 4, t->mean * 1e6, algbw, busbw);
+        printf("%12" PRId64 "%14" PRId64 "     float     sum      -1 %8.2f %7.2f %7.2f %7" PRId64 "\n", bytes, bytes / 4, t->mean * 1e6, algbw, busbw, wrong);
+    else printf("%12" PRId64 "%14" PRId64 "     float     sum      -1 %8.2f %7.2f %7.2f     N/A\n", bytes, bytes / 4, t->mean * 1e6, algbw, busbw);
     fflush(stdout);
 }
 

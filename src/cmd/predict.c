@@ -157,11 +157,11 @@ static int usual_transform(kolo_options *o, const char *recipe)
 }
 
 /* What is not there is said before anything is prepared. */
-static int check_there(const char *path)
+static int check_there(const char *path, const char *cure)
 {
     struct stat about;
     if (access(path, R_OK) < 0 || stat(path, &about) < 0) return kolo_fail(KOLO_EINPUT, "%s: %s", path, strerror(errno));
-    return S_ISDIR(about.st_mode) ? kolo_fail(KOLO_EINPUT, "%s: a folder: name the pictures in it", path) : 0;
+    return S_ISDIR(about.st_mode) ? kolo_fail(KOLO_EINPUT, "%s: a folder: %s", path, cure) : 0;
 }
 
 static int check_words(const kolo_options *o, const char *recipe, int64_t n, const char *const *path)
@@ -169,11 +169,11 @@ static int check_words(const kolo_options *o, const char *recipe, int64_t n, con
     if (recipe && *o->run) return kolo_fail(KOLO_ECONFIG, "run=%s has its own options: leave recipe %s out", o->run, recipe);
     if (!*o->weights && !*o->run) return kolo_fail(KOLO_ECONFIG, "no weights: give weights=FILE or run=DIR");
     if (n == 0) return kolo_fail(KOLO_ECONFIG, "no pictures: usage: kolo predict model=NAME weights=FILE IMAGE...");
-    for (int64_t i = 0; i < n; i++) KOLO_TRY(check_there(path[i]));
-    if (*o->labels) KOLO_TRY(check_there(o->labels));
+    for (int64_t i = 0; i < n; i++) KOLO_TRY(check_there(path[i], "name the pictures in it"));
+    if (*o->labels) KOLO_TRY(check_there(o->labels, "name the file in it"));
     const char *key;
     char *file = kolo_weights_file(o->weights, &key);
-    const int rc = !file ? KOLO_ECONFIG : *file ? check_there(file) : 0;
+    const int rc = !file ? KOLO_ECONFIG : *file ? check_there(file, "name the file in it") : 0;
     free(file);
     return rc;
 }

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "kolo/error.h"
 
 static const char *find(const kolo_choice *list, int64_t count, const char *key)
@@ -58,7 +59,7 @@ static int parse_file(kolo_choices *c)
 
 int kolo_choices_open(kolo_choices *c, const char *machine, const char *path, const char *text)
 {
-    memset(c, 0, sizeof *c);
+    *c = (kolo_choices){.opened = kolo_time()};
     c->machine = kolo_format("%s | ", machine);
     if (!c->machine) return KOLO_ECONFIG;
     if (text) {
@@ -119,8 +120,18 @@ static void append_file(kolo_choices *c, const char *key, const char *value)
     free(line);
 }
 
+/* Many shapes of large batches take minutes, in which nothing else is said. */
+static void tell(kolo_choices *c)
+{
+    if (c->told || kolo_time() - c->opened < 3) return;
+    c->told = true;
+    if (c->path) kolo_info("timing algorithms, which is done once for a machine and a shape: %s keeps what is chosen", c->path);
+    else kolo_info("timing algorithms, and nothing keeps what is chosen: KOLO_CACHE=FOLDER does");
+}
+
 int kolo_choices_add(kolo_choices *c, const char *key, const char *value)
 {
+    tell(c);
     KOLO_TRY(append(&c->list, &c->capacity, &c->count, key, value));
     if (c->path) append_file(c, key, value);
     return 0;

@@ -18,6 +18,8 @@ typedef struct kolo_choices {
     char *machine; /* prefix of the keys in the file: CPU, library, threads */
     char *path;    /* the file, or NULL */
     bool given;    /* choices come from rank 0: nothing is timed here */
+    double opened; /* kolo_time() */
+    bool told;     /* that it takes its time */
 } kolo_choices;
 
 /* machine: text without newlines. path, text may be NULL. A file that cannot be read is no error: it is only a cache. */

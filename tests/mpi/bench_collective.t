@@ -21,6 +21,8 @@ for op in average min max product; do
     bench allreduce op=$op min=64 max=4K memory=ordinary
     sound "allreduce, $op, in ordinary memory"
 done
+kolo bench broadcast min=16M max=16M iterations=2 > "$ROOM/out" 2>&1
+is "$(awk '/^[^#]/ { print NF, $8 }' "$ROOM/out")" "9 0.00" "one rank sends nothing, and its columns stay apart"
 bench allreduce path=named min=1K max=4K
 sound "by name"
 ran_by() { # WORD...: the algorithms of all its vectors, as the timeline says
