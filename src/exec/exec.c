@@ -182,7 +182,7 @@ static int act_all(kolo_exec *e, int64_t step)
         if (rc < 0) { /* the position stays, for whoever asks where */
             char text[256];
             kolo_plan_action_text(p, i, text, sizeof text);
-            return kolo_fail_in(rc, "step %" PRId64 ", action %" PRId64 " (%s): ", step, i, text);
+            return kolo_fail_in(rc, "step %" PRId64 ", action %" PRId64 " (%s): ", step + 1, i, text);
         }
     }
     return 0;

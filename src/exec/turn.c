@@ -37,25 +37,29 @@ int exec_await(kolo_exec *e, kolo_event *event)
     }
 }
 
-/* Errors that a step leaves behind; a skipped update under a dynamic loss scale is none. */
+/* Errors that a step leaves behind, which is counted from 1 as in progress and events; a skipped update under a dynamic loss scale is none. */
 static int judge(const kolo_exec *e, const exec_turn *t)
 {
     const kolo_step *s = &t->step;
     const kolo_graph *g = e->plan->graph;
     double loss = e->metrics ? (double)t->metrics[0] : 0;
-    if (s->bad.kind) return kolo_fail_in(kolo_bad_label_fail(&s->bad, g->classes), "step %" PRId64 ": ", s->step);
+    if (s->bad.kind) return kolo_fail_in(kolo_bad_label_fail(&s->bad, g->classes), "step %" PRId64 ": ", s->step + 1);
     if (!isfinite(loss) && !e->plan->config.optimizer)
         return kolo_fail(KOLO_EINPUT, "the validation loss is %s: these weights have diverged", isnan(loss) ? "not a number" : "infinite");
+    if (!isfinite(loss) && s->step == 0)
+        return kolo_fail(KOLO_ECONFIG,
+                         "step 1: the loss is %s before anything was learnt: the weights that it begins with (init=) are broken, or too large for the precision",
+                         isnan(loss) ? "not a number" : "infinite");
     if (!isfinite(loss))
         return kolo_fail(KOLO_ECONFIG,
                          "step %" PRId64 ": the loss is %s (lr %g): training has diverged; begin another run folder with "
                          "a smaller lr, a longer warmup, clip_norm=1, or precision=f32",
-                         s->step, isnan(loss) ? "not a number" : "infinite", (double)s->lr);
+                         s->step + 1, isnan(loss) ? "not a number" : "infinite", (double)s->lr);
     if (s->skip && !e->dynamic)
         return kolo_fail(KOLO_ECONFIG,
                          "step %" PRId64 ": the gradient norm is %s (lr %g); try a smaller lr, a longer warmup, "
                          "precision=f32%s",
-                         s->step, isnan(s->norm) ? "not a number" : "infinite", (double)s->lr, e->plan->config.scaled ? ", or a smaller loss_scale" : "");
+                         s->step + 1, isnan(s->norm) ? "not a number" : "infinite", (double)s->lr, e->plan->config.scaled ? ", or a smaller loss_scale" : "");
     return 0;
 }
 
@@ -65,9 +69,9 @@ int exec_tell_next(kolo_exec *e, kolo_metrics *metrics)
     const exec_turn *t = &e->turn[i];
     *metrics = (kolo_metrics){.step = -1};
     int rc = exec_await(e, e->done[i]);
-    if (rc < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step);
+    if (rc < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step + 1);
     e->told++;
-    if ((rc = comm_status(e)) < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step);
+    if ((rc = comm_status(e)) < 0) return kolo_fail_in(rc, "step %" PRId64 ": ", t->step.step + 1);
     *metrics = (kolo_metrics){.step = t->step.step,
                               .grad_norm = t->step.norm,
                               .square = t->step.square,

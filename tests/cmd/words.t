@@ -58,6 +58,8 @@ ok $? "kolo help RECIPE shows it"
 mkdir shapes
 kolo plan shapes data=synthetic val=none ranks=2 deterministic=true > log 2>&1
 ok $? "a folder that is called as a recipe does not hide it" log
+mkdir -p alone/bin && cp "$BUILD/bin/kolo" alone/bin && alone/bin/kolo plan shapes.yaml > log 2>&1
+is "$? $(grep -c 'no share/kolo/recipes beside' log)" "78 1" "a program that was copied alone says so"
 complete() { bash -c "$(kolo help --completion); COMP_WORDS=(kolo $1 $2); COMP_CWORD=2; compopt() { :; }; _kolo; echo \"\${COMPREPLY[*]}\""; }
 is "$(complete plan rank)|$(complete train rank)|$(complete eval opti)" "ranks=||" "completion offers what the command reads"
 

@@ -230,13 +230,13 @@ static void test_errors(void)
     rig_config c = norms;
     if (!opened(&r, &c, gpu, NULL)) return;
     int rc = until_error(&r, 20, 99);
-    ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "step 24: row 1 of micro-batch 1 has label 99"), "a label out of range: %s", kolo_error_text());
+    ok(rc == KOLO_EINPUT && strstr(kolo_error_text(), "step 25: row 1 of micro-batch 1 has label 99"), "a label out of range: %s", kolo_error_text());
     rig_close(&r);
     if (!opened(&r, &c, gpu, NULL)) return;
     float bias[11] = {NAN};
     kolo_exec_set(r.exec, "param", kolo_graph_find(r.graph, "bn2.bias"), bias);
     rc = until_error(&r, 30, 0);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 30: the loss is not a number"), "a loss that is none: %s", kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 31: the loss is not a number"), "a loss that is none: %s", kolo_error_text());
     rig_close(&r);
     c.scaled = true;
     c.loss_scale = 128;
@@ -245,7 +245,7 @@ static void test_errors(void)
     if (!opened(&r, &c, gpu, NULL)) return;
     kolo_exec_set_scaler(r.exec, &huge);
     rc = until_error(&r, 40, 0);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 40: the gradient norm is"), "an overflow at a fixed scale: %s", kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 41: the gradient norm is"), "an overflow at a fixed scale: %s", kolo_error_text());
     rig_close(&r);
 }
 

@@ -115,7 +115,7 @@ static void test_errors(void)
     if (!opened(&r, c)) return;
     kolo_exec_set_scaler(r.exec, &huge);
     int rc = steps(&r, 41, 1, &m);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 41") && strstr(kolo_error_text(), "loss_scale"), "an overflow under a fixed scale is one: %s",
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 42") && strstr(kolo_error_text(), "loss_scale"), "an overflow under a fixed scale is one: %s",
        kolo_error_text());
     rig_close(&r);
     c.scaled = false;
@@ -127,7 +127,7 @@ static void test_errors(void)
     float bias[10] = {INFINITY};
     kolo_exec_set(r.exec, "param", kolo_graph_find(r.graph, "linear.bias"), bias);
     rc = steps(&r, 5, 1, &m);
-    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 5: the loss is"), "a loss that is not finite: %s", kolo_error_text());
+    ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), "step 6: the loss is"), "a loss that is not finite: %s", kolo_error_text());
     rig_close(&r);
 }
 
