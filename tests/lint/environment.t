@@ -15,6 +15,8 @@ none "every comm_ option is the library's variable" \
     "$(comm -13 <(grep -ohE 'KOLO_COMM_[A-Z]+' src/comm/library/config.c | sort -u) <(grep '^KOLO_COMM_' <<< "$options"))"
 none "every variable of the library that is an option is a comm_ one" \
     "$(grep -rohE '"KOLO_[A-Z_]+"' src/comm/library src/comm/transport src/comm/pmpi | tr -d '"' | both | grep -v '^KOLO_COMM_')"
+is "$(sed -n '/known\[\] = {/,/};/p' src/comm/library/config.c | grep -oE '"[A-Z_]+"' | sed 's/"\(.*\)"/KOLO_COMM_\1/' | sort)" \
+    "$(grep -rohE '"KOLO_COMM_[A-Z_]*[A-Z]"' src/comm | tr -d '"' | sort -u)" "the library knows the names of all that it reads, and no other"
 # a template may read one in order to hand it on
 wrong=""
 for script in $(sources jobs share | grep '\.sh$'); do

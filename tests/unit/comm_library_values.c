@@ -11,6 +11,7 @@ static const struct {
     {"KOLO_COMM_INTERFACE", "nosuch0", "no network interface nosuch0"},
     {"KOLO_COMM_ALGORITHM", "fastest", "no algorithm \"fastest\""},
     {"KOLO_COMM_TABLE", "/nonexistent/table", "/nonexistent/table"},
+    {"KOLO_COMM_TIMEOT", "1", "there is no variable KOLO_COMM_TIMEOT; did you mean KOLO_COMM_TIMEOUT?"},
     {"KOLO_COMM_TIMEOUT", "soon", "KOLO_COMM_TIMEOUT=soon is no number"},
     {"KOLO_COMM_TIMEOUT", "0.01", "KOLO_COMM_TIMEOUT=0.01 is no number from 0.05"},
     {"KOLO_COMM_PATIENCE", "8s", "KOLO_COMM_PATIENCE=8s is no number"},

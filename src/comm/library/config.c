@@ -5,7 +5,29 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/option.h"
 #include "comm/library/parts.h"
+
+extern char **environ;
+
+static const char *const known[] = {"METHOD",        "TRANSPORT", "INTERFACE", "ALGORITHM", "TABLE",  "TIMELINE", "TIMELINE_BYTES", "TIMEOUT",    "PATIENCE",
+                                    "STALL_WARNING", "STALL_END", "CACHE",     "SHARED",    "FUSION", "CYCLE",    "AUTOTUNE",       "FIXED_ORDER"};
+enum { KNOWN = sizeof known / sizeof *known };
+
+/* A variable whose name is nearly one of ours is a slip of the keyboard, which would go unnoticed. */
+static int check_names(void)
+{
+    for (char **p = environ; p && *p; p++) {
+        char name[64];
+        const size_t begin = strlen("KOLO_COMM_"), n = strcspn(*p, "=");
+        if (strncmp(*p, "KOLO_COMM_", begin) || n - begin >= sizeof name) continue;
+        memcpy(name, *p + begin, n - begin);
+        name[n - begin] = 0;
+        const char *near = kolo_nearest(name, known, KNOWN);
+        if (near && strcmp(near, name)) return kolo_fail(KOLO_ECONFIG, "comm: there is no variable KOLO_COMM_%s; did you mean KOLO_COMM_%s?", name, near);
+    }
+    return 0;
+}
 
 static const char *asked(const char *name)
 {
@@ -79,6 +101,7 @@ int lib_config_resolve(kolo_world_config *c, const kolo_world_config *config)
     if ((next = word("KOLO_COMM_TABLE", NULL, &c->table)) < 0) rc = next;
     if ((next = word("KOLO_COMM_TIMELINE", NULL, &c->timeline)) < 0) rc = next;
     KOLO_TRY(rc); /* the words are owned from here on */
+    KOLO_TRY(check_names());
     KOLO_TRY(number("KOLO_COMM_TIMEOUT", 300, 0.05, year, &c->timeout));
     KOLO_TRY(number("KOLO_COMM_PATIENCE", 8, 0.05, year, &c->patience));
     KOLO_TRY(number("KOLO_COMM_CYCLE", 0, 0, 60, &c->cycle));
