@@ -3,8 +3,8 @@
     darknet.py KOLO FOLDER PICTURE [YOLOX_SOURCE]
 
 OpenCV reads a cfg file and a .weights file that are both written here, layer by layer as the papers' tables have them, and so does kolo: once by the cfg, once as the network
-of that name. What kolo predict finds is what OpenCV's layers say: boxes, the worst distance in pixels, scores within two thousandths; of a classifier, the distance of the
-logarithms of what it thinks likely. out: kolo export writes the file's numbers again.
+of that name. What kolo predict finds is what OpenCV's layers say: boxes, the worst distance in pixels, scores within two thousandths; of a classifier, the distance of
+its logits, up to what softmax forgets. out: kolo export writes the file's numbers again.
 
 YOLOX_SOURCE: a folder with the package yolox (0.3.0): its own model, by its own names, strictly; the same comparison of boxes.
 
@@ -20,7 +20,7 @@ import numpy
 import torch
 from PIL import Image
 
-from exchange import ANCHORS, by_kolo, distance, fill, kolo, logits, worst_box
+from exchange import ANCHORS, LIMIT, by_kolo, distance, fill, kolo, logits, worst_box
 
 SIZE = 160
 YOLO = {"jitter": ".3", "ignore_thresh": ".7", "truth_thresh": 1, "random": 1}
@@ -30,7 +30,7 @@ class Cfg:
     """The text of a cfg file, and the numbers of its .weights, as one goes through its layers."""
 
     def __init__(self, seed=1):
-        self.text, self.numbers, self.channels, self.layers = [], [], [3], 0
+        self.text, self.numbers, self.opencv, self.channels, self.layers = [], [], [], [3], 0
         self.draw = numpy.random.default_rng(seed)
         self.section("net", batch=64, subdivisions=16, width=SIZE, height=SIZE, channels=3, momentum=0.9, decay=0.0005, angle=0, saturation=1.5, exposure=1.5, hue=".1", learning_rate=0.001, burn_in=1000, max_batches=500200, policy="steps", steps="400000,450000", scales=".1,.1")
 
@@ -42,8 +42,11 @@ class Cfg:
         self.channels.append(out)
         self.layers += 1
 
-    def put(self, low, high, n):
-        self.numbers.append(self.draw.uniform(low, high, n).astype(numpy.float32))
+    def put(self, low, high, n, more=0):
+        """more: that OpenCV has to be given to compute the same."""
+        numbers = self.draw.uniform(low, high, n)
+        self.numbers.append(numbers.astype(numpy.float32))
+        self.opencv.append((numbers + more).astype(numpy.float32))
 
     def conv(self, out, size, stride=1, leaky=True, gain=1.0):
         norm, fan_in = leaky, self.channels[-1] * size * size
@@ -52,7 +55,7 @@ class Cfg:
         if norm:
             self.put(0.9, 1.1, out)
             self.put(-0.1, 0.1, out)
-            self.put(0.75, 1.25, out)
+            self.put(0.75, 1.25, out, 1e-5 - 1e-6)  # a variance: epsilon is OpenCV's 1e-6, not that of darknet on GPUs
         most = (gain if norm else 0.2) * (6 / fan_in) ** 0.5
         self.put(-most, most, out * fan_in)  # heads that are neither sure nor large
         self.layer("convolutional", out, **keys, filters=out, size=size, stride=stride, pad=1, activation="leaky" if leaky else "linear")
@@ -81,13 +84,14 @@ class Cfg:
         return ends
 
     def write(self, folder, name):
-        paths = [os.path.join(folder, f"{name}.{end}") for end in ("cfg", "opencv.cfg", "weights")]
+        paths = [os.path.join(folder, f"{name}.{end}") for end in ("cfg", "opencv.cfg", "weights", "opencv.weights")]
         text = "\n".join(self.text)
         open(paths[0], "w").write(text)
         open(paths[1], "w").write(text.replace("[yolo]", "[yolo]\nthresh=0.000001"))  # OpenCV holds back what is less likely
-        with open(paths[2], "wb") as f:
-            numpy.array([0, 2, 0, 0, 0], numpy.int32).tofile(f)
-            numpy.concatenate(self.numbers).tofile(f)
+        for path, numbers in zip(paths[2:], (self.numbers, self.opencv)):
+            with open(path, "wb") as f:
+                numpy.array([0, 2, 0, 0, 0], numpy.int32).tofile(f)
+                numpy.concatenate(numbers).tofile(f)
         return paths
 
 
@@ -141,7 +145,7 @@ def yolov3_tiny():
 def by_opencv(paths, photo):
     import cv2
 
-    net = cv2.dnn.readNetFromDarknet(paths[1], paths[2])
+    net = cv2.dnn.readNetFromDarknet(paths[1], paths[3])
     net.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
     net.setInput(cv2.dnn.blobFromImage(cv2.imread(photo), 1 / 255, swapRB=True))
     return net.forward(net.getUnconnectedOutLayersNames())
@@ -171,8 +175,9 @@ def of_darknet(program, name, photo, folder):
         told = "by cfg " if model.endswith(".cfg") else "by name"
         if name == "darknet53":
             want = torch.from_numpy(outputs[0].reshape(-1)).double().log()
-            far = distance(torch.log_softmax(logits(program, model, paths[2], photo, folder, SIZE).double(), 0), want)
-            fine, text = far < 2e-4, f"likelihoods {far:.1e}"
+            got = logits(program, model, paths[2], photo, folder, SIZE, f"val_resize={SIZE}").double()  # the picture as it is, not the middle of a larger one
+            far = distance(got - got.mean(), want - want.mean())  # softmax forgets what all of them have in common
+            fine, text = far < LIMIT, f"logits {far:.1e}"
         else:
             fine, text = worst_box(by_kolo(program, model, SIZE, paths[2], photo), boxes_of_opencv(outputs))
         fine &= equal

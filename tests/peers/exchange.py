@@ -79,9 +79,9 @@ def kolo(*words):
         raise RuntimeError(p.stderr.strip().splitlines()[-1][:300])
 
 
-def logits(program, name, file, picture, folder, size):
+def logits(program, name, file, picture, folder, size, *words):
     out = os.path.join(folder, "logits.json")
-    kolo(program, "predict", f"model={name}", f"size={size}", f"weights={file}", picture, "--logits", out, "deterministic=true")
+    kolo(program, "predict", f"model={name}", f"size={size}", f"weights={file}", picture, "--logits", out, "deterministic=true", *words)
     return torch.tensor(json.load(open(out))[0]["logits"])
 
 
