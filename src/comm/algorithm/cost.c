@@ -259,8 +259,8 @@ double comm_cost_double_tree(const comm_problem *p, const comm_cost *c)
 {
     const double segment = 131072;
     double bytes = vector(p), first = bytes < segment ? bytes : segment;
-    return 2 * log2_up(p->members) * step(p, c, SHIFT, 1, first) + (1 + widths(p)) * (step(p, c, SHIFT, 1, bytes) - c->alpha[0]) + bytes / segment * 2 * c->alpha[0] +
-           bytes * c->gamma;
+    return 2 * log2_up(p->members) * step(p, c, SHIFT, 1, first) + (1 + widths(p)) * (step(p, c, SHIFT, 1, bytes) - c->alpha[0]) +
+           bytes / segment * 2 * c->alpha[0] + bytes * c->gamma;
 }
 
 #define ALIKE 1.5 /* links that differ by less are alike: as good as measurements are */
@@ -339,11 +339,21 @@ double comm_cost_scatter_allgather(const comm_problem *p, const comm_cost *c)
     return seconds;
 }
 
+/* The steps of an allreduce by halving, but for the sums; where a half is short it only gets, which costs less. */
+double comm_cost_scatter_doubling(const comm_problem *p, const comm_cost *c)
+{
+    comm_cost moved = *c;
+    moved.gamma = 0;
+    return halving_steps(p, &moved, vector(p), true);
+}
+
+/* Two binary trees, half of the vector each: a segment goes to two children one after the other at every level. A member hands on each byte once; a node, whose
+ * members are inner ones of either tree, twice. */
 double comm_cost_pipelined(const comm_problem *p, const comm_cost *c)
 {
     const double segment = 131072;
-    double bytes = vector(p), first = bytes < segment ? bytes : segment;
-    return (log2_up(p->members) + 1) * step(p, c, SHIFT, 1, first) + step(p, c, SHIFT, 1, bytes) + bytes / segment * c->alpha[0];
+    double bytes = vector(p), first = bytes < segment ? bytes : segment, out = nodes_of(p) > 1 ? 2 : 1;
+    return 2 * (log2_up(p->members) + 1) * step(p, c, SHIFT, 1, first) + step(p, c, SHIFT, 1, out * bytes) + bytes / segment * c->alpha[0];
 }
 
 double comm_cost_binomial_gather(const comm_problem *p, const comm_cost *c)

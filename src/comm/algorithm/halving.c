@@ -101,6 +101,16 @@ static int reduce_levels(comm_build *b, comm_range whole, comm_range before[LEVE
     return levels;
 }
 
+/* The way back: of what was cut in `levels`, all get all. */
+static void gather_levels(comm_build *b, comm_range whole, comm_range mine, const comm_range before[LEVELS], int levels)
+{
+    for (int l = levels - 1; l >= 0; l--) {
+        level v = level_of(b, 1 << l);
+        if (v.right) gather_level(b, 1 << l, v, whole, mine, before[l]);
+        mine = before[l];
+    }
+}
+
 void comm_halve(comm_build *b, comm_range r)
 {
     comm_range before[LEVELS], mine;
@@ -109,11 +119,7 @@ void comm_halve(comm_build *b, comm_range r)
     comm_build_widen(b, r);
     if (holds) comm_build_settle(b, mine);
     b->settled = true;
-    for (int l = levels - 1; l >= 0; l--) {
-        level v = level_of(b, 1 << l);
-        if (v.right) gather_level(b, 1 << l, v, r, mine, before[l]);
-        mine = before[l];
-    }
+    gather_levels(b, r, mine, before, levels);
 }
 
 int comm_make_allreduce_rabenseifner(comm_schedule *schedule, const comm_problem *p)
@@ -152,5 +158,55 @@ int comm_make_reduce_scatter_recursive_halving(comm_schedule *schedule, const co
     }
     comm_build_wait_all(&b);
     comm_parts_free(&part);
+    return schedule->status;
+}
+
+/* ---- broadcast ---------------------------------------------------------------------------------------------------------------- */
+
+/* The levels of reduce_levels, where nothing is summed. */
+static int cut_levels(const comm_build *b, comm_range whole, comm_range before[LEVELS], comm_range *mine)
+{
+    int levels = 0;
+    bool holds = true;
+    *mine = whole;
+    for (int d = 1; d < b->n && holds; d *= 2, levels++) {
+        level v = level_of(b, d);
+        before[levels] = *mine;
+        if (v.right == d) *mine = half_of(*mine, b->me >= v.middle);
+        else holds = !v.right || b->me < v.middle;
+    }
+    return levels;
+}
+
+/* A binomial tree whose first steps are the nearest, with the largest halves: so every member of the root's node has a part before any leaves it, and all of
+ * them, as later those of other nodes, send at once. */
+static void scatter_halves(comm_build *b, comm_range piece)
+{
+    int holders = comm_power_until(b->n), d = 1;
+    if (b->me >= holders) return;
+    if (b->me > 0) {
+        d = comm_power_until(b->me);
+        piece = piece_of(piece, b->me, 2 * d);
+        comm_build_receive(b, b->me - d, comm_own(piece.from), comm_length(piece));
+        comm_build_wait_all(b);
+        d *= 2;
+    }
+    for (; d < holders; d *= 2) {
+        comm_range give = half_of(piece, true);
+        comm_build_send(b, b->me + d, comm_own(give.from), comm_length(give));
+        piece = half_of(piece, false);
+    }
+    comm_build_wait_all(b);
+}
+
+int comm_make_broadcast_scatter_doubling(comm_schedule *schedule, const comm_problem *p)
+{
+    comm_build b = comm_build_begin(schedule, p);
+    comm_range whole = {0, p->count}, before[LEVELS], mine;
+    b.brought = b.me == 0 && !p->in_place;
+    if (b.me == 0) comm_build_end(&b, whole);
+    int levels = cut_levels(&b, whole, before, &mine);
+    scatter_halves(&b, whole);
+    gather_levels(&b, whole, mine, before, levels);
     return schedule->status;
 }
