@@ -78,6 +78,9 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     }
     if (!o->classes) o->classes = info ? info->classes : model->classes;
     if (!o->channels) o->channels = info ? info->channels : model->channels;
+    if (o->channels != 3 && (o->channels != 1 || s->detector))
+        return kolo_fail(KOLO_ECONFIG, "%s of %ld channels: pictures are read as 1 channel (gray) or 3 (RGB)%s", o->model, (long)o->channels,
+                         s->detector ? ", for detectors 3" : "");
     const bool stored = info && info->height && !s->detector; /* a detector fits any picture in */
     s->height = o->size ? o->size : stored ? info->height : model->height;
     s->width = o->size ? o->size : stored ? info->width : model->width;

@@ -103,6 +103,10 @@ is $? 78 "a recipe and a run: exit 78"
 kolo predict model=lenet5 weights=nan.safetensors "${pictures[0]}" --logits nan.json > out 2> log
 is "$? $(wc -c < out) $([ -e nan.json ] && echo written)" "2 0 " "weights that are not numbers: exit 2, and no classes"
 like log 'not a number: these weights' "which says so"
+for wrong in "lenet5 2" "lenet5 4" "yolox_nano 1"; do
+    convert model="${wrong% *}" channels="${wrong#* }" x.safetensors
+    is $? 78 "${wrong% *} of ${wrong#* } channels, which no picture is read as: exit 78"
+done
 convert model=lenet5 weights=l.safetensors nowhere/x.safetensors
 is $? 3 "a folder that is not there: exit 3"
 like log 'nowhere/x.safetensors: cannot create: .*; make its folder' "by the name that was asked for"
