@@ -6,6 +6,7 @@ in:      their state dict, made from a formula and saved by torch.save, is taken
 out:     what kolo writes of it is loaded by them strictly, and every number is equal
 logits:  distance of kolo's logits from theirs of PICTURE, relative
 paper:   ConvNeXt's and Swin's own names; there timm's importer of those names (checkpoint_filter_fn) is the reader, and the writer kolo
+gradients: the worst distance of a parameter's, of pictures that are no squares too, where the network pools to a fixed number of pixels
 onnx:    the exported graph passes onnx.checker, and onnxruntime's logits are as far from theirs; "-" where either is not installed
 
 Detectors have no package to load them. Of YOLOX a checkpoint is written as its trainer writes them, with the names of its repository
@@ -16,13 +17,15 @@ A line ends in "ok" or in what is wrong; exit status 1 if anything is. KOLO: the
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 
 import numpy
 import torch
+import torch.nn.functional as F
 import torchvision
-from PIL import Image
+from PIL import Image, ImageOps
 from torchvision import transforms
 
 LIMIT = 2e-5
@@ -31,12 +34,14 @@ BOTH += "vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn efficientne
 WITH_PAPER = "convnext_tiny convnext_small convnext_base convnext_large swin_t swin_s swin_b".split()
 OTHER_SIZES = 32, 64, 96, 160, 161, 288  # of SIZED
 SIZED = ["vgg11", "vgg16_bn"]
+STEPS = {"vgg11": [(161, 97), (224, 224)]}  # width, height
 TIMM_ONLY = ["resnet50d", "resnet101d"]
 DETECTORS = "yolox_nano yolox_tiny yolox_s yolox_darknet53 yolov3_tiny yolov3".split()
 ANCHORS = {
     "yolov3": [[(10, 13), (16, 30), (33, 23)], [(30, 61), (62, 45), (59, 119)], [(116, 90), (156, 198), (373, 326)]],
     "yolov3_tiny": [[(10, 14), (23, 27), (37, 58)], [(81, 82), (135, 169), (344, 319)]],
 }
+NORMALIZED = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
 TIMM = {f"swin_{k}": f"swin_{w}_patch4_window7_224" for k, w in (("t", "tiny"), ("s", "small"), ("b", "base"))}
 
 
@@ -86,9 +91,7 @@ def logits(program, name, file, picture, folder, size, *words):
 
 
 def input_of(size, picture):
-    steps = [transforms.Resize(round(size * 256 / 224)), transforms.CenterCrop(size), transforms.ToTensor()]
-    steps.append(transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
-    return transforms.Compose(steps)(Image.open(picture).convert("RGB"))[None]
+    return transforms.Compose([transforms.Resize(round(size * 256 / 224)), transforms.CenterCrop(size), NORMALIZED])(Image.open(picture).convert("RGB"))[None]
 
 
 def distance(a, b):
@@ -140,8 +143,36 @@ def row(program, name, names, picture, folder, graph):
     return good
 
 
+def step(program, name, picture, folder, width, height):
+    """A network's step of plain gradient descent on a picture and its mirror image, beside torch: the worst distance of a parameter's gradient from torch's; a line."""
+    from safetensors.torch import load_file
+
+    source, data, run, back = (os.path.join(folder, word) for word in ("source", "data", "run", "out.safetensors"))
+    for old in (source, data, run):
+        shutil.rmtree(old, ignore_errors=True)
+    photo, file = Image.open(picture).convert("RGB").resize((width, height)), os.path.join(folder, "in.pth")
+    photos = [photo, ImageOps.mirror(photo)]
+    for label, one in enumerate(photos):
+        os.makedirs(os.path.join(source, str(label)))
+        one.save(os.path.join(source, str(label), "a.png"))
+    kolo(os.path.join(os.path.dirname(program), "kolo-pack"), "--source", "imagefolder", "--in", source, "--encoding", "raw", "--out", data)
+    with torch.no_grad():
+        model = fill(theirs(name, "torchvision"))
+    torch.save(model.state_dict(), file)
+    F.cross_entropy(model(torch.stack([NORMALIZED(one) for one in photos])), torch.tensor([0, 1])).backward()
+    lr = 100.0  # the steps are then no smaller than the weights, and their difference has all digits
+    plain = [f"lr={lr}", "schedule=constant", "momentum=0", "weight_decay=0", "dropout=0", "flip=false", "deterministic=true"]
+    mean, std = ("mean=0.485,0.456,0.406", "std=0.229,0.224,0.225")
+    kolo(program, "train", f"model={name}", f"data={data}", "classes=1000", "batch=2", "steps=1", "optimizer=sgd", mean, std, *plain, f"init={file}", "init_head=load", f"run={run}")
+    kolo(program, "export", run, back)
+    after = load_file(back)
+    worst = max(distance((p.detach().double() - after[key].double()) / lr, p.grad) for key, p in model.named_parameters())
+    print(f"{name:18s} {width} x {height} pixels, gradients {worst:.1e}  {'ok' if worst < 1e-4 else 'FAR'}", flush=True)
+    return worst < 1e-4
+
+
 def sizes(program, name, picture, folder):
-    """Networks that average to a fixed number of pixels, of pictures of other sizes; a line each."""
+    """Networks that average to a fixed number of pixels, of pictures of other sizes; a line each; and their gradients."""
     with torch.no_grad():
         model = fill(theirs(name, "torchvision"))
     file, all_good = os.path.join(folder, "in.pth"), True
@@ -154,6 +185,8 @@ def sizes(program, name, picture, folder):
         good = got < LIMIT and (onnx is None or onnx < LIMIT)
         print(f"{name:18s} {size:3d} pixels   logits {got:.1e}  onnx {'-' if onnx is None else f'{onnx:.1e}'}  {'ok' if good else 'FAR'}", flush=True)
         all_good &= good
+    for width, height in STEPS.get(name, []):
+        all_good &= step(program, name, picture, folder, width, height)
     return all_good
 
 
