@@ -293,6 +293,10 @@ def by_kolo(program, name, size, file, photo):
 
 def worst_box(ask, answers):
     """Whether the 200 likeliest answers are told, and a text about it."""
+    of_class = {}
+    for a in sorted(answers, reverse=True):
+        of_class.setdefault(a[1], []).append(a)
+    answers = [a for one in of_class.values() for a in one[:100]]  # no more of a class are told
     least = min(sorted((a[0] for a in answers), reverse=True)[:200], default=math.inf)
     told = ask(least)
     want = [a for a in answers if a[0] > least + 1e-3]
