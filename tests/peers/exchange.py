@@ -238,7 +238,7 @@ def decoded(name, heads, size, least):
                 x, y, w, t = (h[0].sigmoid() + columns) * stride, (h[1].sigmoid() + rows) * stride, h[2].exp() * anchor[0], h[3].exp() * anchor[1]
             box = torch.stack([x - w / 2, y - t / 2, x + w / 2, y + t / 2])
             scores = h[4].sigmoid() * h[5:].sigmoid()
-            scores = torch.where(box.isfinite().all(0), scores, -1.0)  # no box: an exponential too large
+            scores = torch.where((box.abs() < 1e9).all(0), scores, -1.0)  # farther, kolo tells none: exponentials too large
             box = box.clamp(0, size)
             if anchor is None:  # one class an answer
                 best = scores.argmax(0)
@@ -299,7 +299,7 @@ def worst_box(ask, answers):
     answers = [a for one in of_class.values() for a in one[:100]]  # no more of a class are told
     least = min(sorted((a[0] for a in answers), reverse=True)[:200], default=math.inf)
     told = ask(least)
-    want = [a for a in answers if a[0] > least + 1e-3]
+    want = [a for a in answers if a[0] > least + 1e-3 and min(a[4] - a[2], a[5] - a[3]) >= 1]  # thinner ones lie outside, or are none in f32
     worst = 0 if want else math.inf
     for a in want:
         near = [max(abs(p - q) for p, q in zip(a[2:], t[2:])) for t in told if t[1] == a[1] and abs(t[0] - a[0]) < 2e-3]
