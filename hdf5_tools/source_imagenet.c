@@ -219,7 +219,8 @@ static int read_folder(source *s, imagenet *n, const pack_options *o, const char
     char *path = kolo_format("%s/%s", folder, official), *classes = kolo_format("%s/n01440764", folder);
     int rc = path && classes ? 0 : KOLO_ECONFIG;
     const bool is_there = rc == 0 && kolo_file_exists(path);
-    if (rc == 0 && kolo_folder_exists(classes)) rc = kolo_fail(KOLO_EINPUT, "%s holds folders of classes, not tar files: --source imagefolder packs them", folder);
+    if (rc == 0 && kolo_folder_exists(classes))
+        rc = kolo_fail(KOLO_EINPUT, "%s holds folders of classes, not tar files: --source imagefolder packs them", folder);
     else if (is_there) rc = read_outer(s, n, path);
     free(path);
     free(classes);

@@ -138,7 +138,7 @@ static int add_part(yolo *y, const char *part)
         path = join(y->root, part + 3);
     }
     if (!path) return KOLO_ECONFIG;
-    int rc = kolo_folder_exists(path)      ? add_folder(y, path)
+    int rc = kolo_folder_exists(path) ? add_folder(y, path)
              : kolo_file_exists(path) ? add_list(y, path)
                                       : kolo_fail(KOLO_EINPUT, "%s: no such folder or list of pictures", path);
     free(path);

@@ -20,11 +20,11 @@ enum pickle_kind {
 
 typedef struct pickle_value {
     enum pickle_kind kind;
-    enum kolo_dtype type; /* STORAGE, and GLOBAL that is one */
-    int64_t number;             /* NUMBER; GLOBAL: which; STORAGE: elements; TENSOR: offset in elements */
-    const char *text;           /* TEXT; STORAGE: key; in the pickle's memory */
-    int32_t *item;              /* TUPLE, LIST; DICT: key, value, ...; TENSOR: storage, shape, strides */
-    int64_t count, capacity;    /* of item; TEXT, STORAGE: bytes of text in count */
+    enum kolo_dtype type;    /* STORAGE, and GLOBAL that is one */
+    int64_t number;          /* NUMBER; GLOBAL: which; STORAGE: elements; TENSOR: offset in elements */
+    const char *text;        /* TEXT; STORAGE: key; in the pickle's memory */
+    int32_t *item;           /* TUPLE, LIST; DICT: key, value, ...; TENSOR: storage, shape, strides */
+    int64_t count, capacity; /* of item; TEXT, STORAGE: bytes of text in count */
 } pickle_value;
 
 typedef struct pickle {

@@ -18,9 +18,9 @@
 
 const char *kolo_weight_type_name(enum kolo_dtype type)
 {
-    static const char *const name[KOLO_DTYPES] = {[KOLO_F32] = "F32", [KOLO_BF16] = "BF16", [KOLO_F64] = "F64", [KOLO_I32] = "I32",
-                                                  [KOLO_U8] = "U8",   [KOLO_F16] = "F16",   [KOLO_I8] = "I8",   [KOLO_U16] = "U16",
-                                                  [KOLO_I16] = "I16", [KOLO_I64] = "I64",   [KOLO_BOOL] = "BOOL"};
+    static const char *const name[KOLO_DTYPES] = {
+        [KOLO_F32] = "F32", [KOLO_BF16] = "BF16", [KOLO_F64] = "F64", [KOLO_I32] = "I32", [KOLO_U8] = "U8",    [KOLO_F16] = "F16",
+        [KOLO_I8] = "I8",   [KOLO_U16] = "U16",   [KOLO_I16] = "I16", [KOLO_I64] = "I64", [KOLO_BOOL] = "BOOL"};
     return name[type];
 }
 

@@ -104,8 +104,8 @@ static int print_one(const char *name, const kolo_options *o)
     KOLO_TRY(build(&g, name, o));
     const kolo_tensor *x = &g->tensor[g->input];
     printf("%s: %s\n", m->name, m->source);
-    printf("  %s%d %s; pixels: %s; drop_path=%g dropout=%g\n", !m->detector ? "" : "boxes of ", g->classes,
-           g->classes == 1 ? "class" : "classes", pixels[m->pixels], m->drop_path, m->dropout);
+    printf("  %s%d %s; pixels: %s; drop_path=%g dropout=%g\n", !m->detector ? "" : "boxes of ", g->classes, g->classes == 1 ? "class" : "classes",
+           pixels[m->pixels], m->drop_path, m->dropout);
     printf("  %" PRId64 "x%" PRId64 "x%" PRId64 ": %" PRId64 " parameters, %.3f GMACs, %" PRId64 " entries in the state dict\n", x->dim[3], x->dim[1],
            x->dim[2], kolo_graph_parameters(g), kolo_graph_macs(g) / 1e9, state_entries(g));
     print_stages(g);

@@ -92,7 +92,8 @@ static int fail_unknown(const char *word)
     offer(word, &found, near, sizeof near);
     globfree(&found);
     if (none)
-        return kolo_fail(KOLO_ECONFIG, "no recipe %s: there is no such file, and this program has no share/kolo/recipes beside its bin: was it copied alone?", word);
+        return kolo_fail(KOLO_ECONFIG, "no recipe %s: there is no such file, and this program has no share/kolo/recipes beside its bin: was it copied alone?",
+                         word);
     if (is_model(word) && *near)
         return kolo_fail(KOLO_ECONFIG, "%s is a network, not a recipe: model=%s, or one of the recipes %s (`kolo help recipes`)", word, word, near);
     if (is_model(word)) return kolo_fail(KOLO_ECONFIG, "%s is a network, not a recipe: model=%s (`kolo help recipes` lists recipes)", word, word);

@@ -37,7 +37,7 @@ enum comm_cargo_kind {
 typedef struct comm_cargo {
     enum comm_cargo_kind kind;
     enum kolo_dtype type; /* moved alone, U8 */
-    enum kolo_reduce op; /* sum, min, max, product */
+    enum kolo_reduce op;  /* sum, min, max, product */
     int peer;
     const void *from; /* of this rank's GPU, as `to` */
     void *to;

@@ -10,7 +10,7 @@ _Static_assert(COMM_FOLD_MAX < 1 << (LEVELS - 2), "a partial sum for every level
 typedef struct plan {
     comm_folding how;
     enum kolo_dtype type; /* in which it is folded */
-    size_t width;        /* of that */
+    size_t width;         /* of that */
     comm_combine combine;
     bool load, store; /* what is read, what is written passes a conversion or a factor */
 } plan;

@@ -4,10 +4,7 @@
 
 enum { TILE = 512 }; /* elements */
 
-static size_t width_of(const comm_run *run, comm_place place)
-{
-    return !run->schedule->half ? run->width : place.buffer == COMM_SCRATCH ? sizeof(float) : 2;
-}
+static size_t width_of(const comm_run *run, comm_place place) { return !run->schedule->half ? run->width : place.buffer == COMM_SCRATCH ? sizeof(float) : 2; }
 
 static char *address(const comm_run *run, comm_place place)
 {

@@ -13,7 +13,7 @@ enum comm_action_kind { COMM_SEND, COMM_RECEIVE, COMM_WAIT, COMM_COMBINE, COMM_C
 /* Buffers: scratch, the vector itself, and the vector as summed in this node's fragment i. In the library half (algorithm/) there are no
  * parts, and COMM_INPUT is what the member brings. */
 enum { COMM_RAW = -1, COMM_SCRATCH = 0, COMM_OWN = 1, COMM_PART = 2, COMM_INPUT = 2 }; /* COMM_RAW: scratch, counted in 16-bit elements */
-enum { COMM_MESSAGE_MAX = 1 << 27 }; /* elements; longer ones are cut */
+enum { COMM_MESSAGE_MAX = 1 << 27 };                                                   /* elements; longer ones are cut */
 
 typedef struct comm_place {
     int32_t buffer;

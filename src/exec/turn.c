@@ -30,7 +30,7 @@ int exec_await(kolo_exec *e, kolo_event *event)
         int rc = kolo_event_wait(event, left < slice ? left : slice);
         if (rc >= 0) return rc;
         if ((rc = kolo_event_done(event)) != 0) return rc < 0 ? rc : 0; /* it may have come just behind the slice */
-        KOLO_TRY(comm_status(e)); /* a peer that is gone is the better reason */
+        KOLO_TRY(comm_status(e));                                       /* a peer that is gone is the better reason */
         if (left >= slice) continue;
         rc = kolo_fail(KOLO_ELAUNCH, "the GPU has not finished within comm_timeout=%g s", e->options->comm_timeout);
         return e->comm ? kolo_comm_abort(e->comm, rc) : rc; /* what closes after this waits for the GPU */
@@ -47,9 +47,10 @@ static int judge(const kolo_exec *e, const exec_turn *t)
     if (!isfinite(loss) && !e->plan->config.optimizer)
         return kolo_fail(KOLO_EINPUT, "the validation loss is %s: these weights have diverged", isnan(loss) ? "not a number" : "infinite");
     if (!isfinite(loss) && s->step == 0)
-        return kolo_fail(KOLO_ECONFIG,
-                         "step 1: the loss is %s before anything was learnt: the weights that it begins with (init=) are broken, or too large for the precision",
-                         isnan(loss) ? "not a number" : "infinite");
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "step 1: the loss is %s before anything was learnt: the weights that it begins with (init=) are broken, or too large for the precision",
+            isnan(loss) ? "not a number" : "infinite");
     if (!isfinite(loss))
         return kolo_fail(KOLO_ECONFIG,
                          "step %" PRId64 ": the loss is %s (lr %g): training has diverged; begin another run folder with "

@@ -190,8 +190,7 @@ static int open_parts(kolo_session *s, int parts)
                          "augment=, crop=, mixup= and cutmix= move pixels without their boxes; model=%s has mosaic=, "
                          "mosaic_mixup=, hsv=, flip=",
                          o->model);
-    if (s->detector && o->val_flip)
-        return kolo_fail(KOLO_ECONFIG, "val_flip=true takes the mean of logits, and model=%s finds boxes", o->model);
+    if (s->detector && o->val_flip) return kolo_fail(KOLO_ECONFIG, "val_flip=true takes the mean of logits, and model=%s finds boxes", o->model);
     s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
     KOLO_TRY(session_open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));

@@ -102,8 +102,7 @@ static int64_t reductions(void)
 
 static int64_t scalings(void)
 {
-    static const enum kolo_dtype types[] = {KOLO_U8,  KOLO_I8,   KOLO_I32, KOLO_I64,
-                                           KOLO_F16, KOLO_BF16, KOLO_F32, KOLO_F64};
+    static const enum kolo_dtype types[] = {KOLO_U8, KOLO_I8, KOLO_I32, KOLO_I64, KOLO_F16, KOLO_BF16, KOLO_F32, KOLO_F64};
     int64_t bad = 0, some;
     for (int i = 0; i < 16; i++) {
         kolo_request r = of(i & 8 ? KOLO_REDUCE_SCATTER : KOLO_ALLREDUCE, types[i % 8], 1008);
@@ -156,8 +155,7 @@ static int64_t moves(void)
         }
     }
     for (int in_place = 0; in_place < 2; in_place++) {
-        kolo_request a = of(KOLO_ALLGATHER, KOLO_F64, 33), u = of(KOLO_ALLGATHER, KOLO_BOOL, rows[me]),
-                     x = of(KOLO_ALLTOALL, KOLO_F32, 9 * ranks);
+        kolo_request a = of(KOLO_ALLGATHER, KOLO_F64, 33), u = of(KOLO_ALLGATHER, KOLO_BOOL, rows[me]), x = of(KOLO_ALLTOALL, KOLO_F32, 9 * ranks);
         KOLO_TRY(some = compare(a, 33, 33 * ranks, in_place, 33 * me));
         bad += some;
         a.splits = even;

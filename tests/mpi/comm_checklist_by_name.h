@@ -262,8 +262,7 @@ static void check_grouped(void)
            "and so have sums, also in 16 bits and in 8");
     float v[2][8];
     kolo_handle h[3] = {0, 0, 0}, lone = 0;
-    kolo_request r[3] = {named("a", request(KOLO_ALLREDUCE, NULL, v[0], KOLO_F32, 8, 0)),
-                         named("b", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_F32, 8, 0)),
+    kolo_request r[3] = {named("a", request(KOLO_ALLREDUCE, NULL, v[0], KOLO_F32, 8, 0)), named("b", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_F32, 8, 0)),
                          named("a", request(KOLO_ALLREDUCE, NULL, v[1], KOLO_F32, 8, 0))};
     bad = refused(kolo_submit_grouped(all, r, 3, h), "a", "");
     for (int i = 0; i < 8; i++) v[1][i] = 1;

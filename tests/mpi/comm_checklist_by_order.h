@@ -244,9 +244,8 @@ static int64_t try_alltoall(int kind, enum kolo_dtype type)
         for (int k = 0; k < size; k++) whole += ROWS(m, k);
         for (int k = 0; k < rank; k++) first += ROWS(m, k);
         fill(list_want, m, whole * 3, kind, KOLO_SUM, type);
-        bad += o.splits[m] != rows ||
-               memcmp((const char *)o.data + (size_t)at * 3 * kolo_dtype_size(type), list_want + (size_t)first * 3 * kolo_dtype_size(type),
-                      (size_t)rows * 3 * kolo_dtype_size(type)) != 0;
+        bad += o.splits[m] != rows || memcmp((const char *)o.data + (size_t)at * 3 * kolo_dtype_size(type),
+                                             list_want + (size_t)first * 3 * kolo_dtype_size(type), (size_t)rows * 3 * kolo_dtype_size(type)) != 0;
         at += rows;
     }
 #undef ROWS
@@ -261,8 +260,7 @@ static void check_alltoall(void)
     for (int type = 0; type < KOLO_DTYPES; type++) bad += try_alltoall(0, (enum kolo_dtype)type);
     report(bad, "alltoall with uneven splits, and how much came from whom");
     report(try_alltoall(1, KOLO_F32), "alltoall cut evenly");
-    report(try_alltoall(2, KOLO_U8) + try_alltoall(3, KOLO_F64) + try_alltoall(4, KOLO_I16),
-           "one sends nothing; one receives nothing; nobody sends anything");
+    report(try_alltoall(2, KOLO_U8) + try_alltoall(3, KOLO_F64) + try_alltoall(4, KOLO_I16), "one sends nothing; one receives nothing; nobody sends anything");
     for (int m = 0; m < size; m++) {
         send[m] = rank + m;
         receive[m] = rank + m;

@@ -273,12 +273,11 @@ static int64_t try_wide_rows(int64_t columns)
 
 static void check_sparse(void)
 {
-    report(try_sparse(KOLO_F32, 1000, 20, 7, KOLO_SUM) + try_sparse(KOLO_F64, 1000, 20, 7, KOLO_AVERAGE) +
-               try_sparse(KOLO_BF16, 500, 9, 3, KOLO_SUM),
+    report(try_sparse(KOLO_F32, 1000, 20, 7, KOLO_SUM) + try_sparse(KOLO_F64, 1000, 20, 7, KOLO_AVERAGE) + try_sparse(KOLO_BF16, 500, 9, 3, KOLO_SUM),
            "a sparse sum is the dense one; row numbers ascend");
     report(try_sparse(KOLO_F32, 12, 20, 5, KOLO_SUM), "rows named twice add up; more pairs than rows are summed as all rows");
-    report(try_sparse(KOLO_F64, 12, 20, 5, KOLO_AVERAGE) + try_sparse(KOLO_BF16, 12, 20, 5, KOLO_AVERAGE) +
-               try_sparse(KOLO_F16, 5, 30, 1, KOLO_SUM) + try_sparse(KOLO_I32, 7, 25, 2, KOLO_SUM),
+    report(try_sparse(KOLO_F64, 12, 20, 5, KOLO_AVERAGE) + try_sparse(KOLO_BF16, 12, 20, 5, KOLO_AVERAGE) + try_sparse(KOLO_F16, 5, 30, 1, KOLO_SUM) +
+               try_sparse(KOLO_I32, 7, 25, 2, KOLO_SUM),
            "so of every width");
     report(try_sparse(KOLO_F32, 40, 20, 2, KOLO_SUM), "pairs that fill the matrix together are given as all rows");
     report(try_sparse(KOLO_F32, 100, 0, 1, KOLO_SUM), "nobody has a row");

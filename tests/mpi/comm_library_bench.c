@@ -240,8 +240,7 @@ static size_t fill_parts(void)
     for (int i = 0; i < LAYERS; i++) {
         const int64_t elements = i % 3 ? 256 : 4096 * (i / 3 + 1);
         snprintf(part_name[i], sizeof part_name[i], "start%d", i);
-        part[i] =
-            (kolo_request){.what = KOLO_BROADCAST, .name = part_name[i], .out = (char *)ordinary + at, .type = KOLO_F32, .dims = 1, .dim = {elements}};
+        part[i] = (kolo_request){.what = KOLO_BROADCAST, .name = part_name[i], .out = (char *)ordinary + at, .type = KOLO_F32, .dims = 1, .dim = {elements}};
         at += (size_t)elements * 4;
     }
     return at;

@@ -47,7 +47,7 @@ if ((HAVE_PMIX)); then
         ok $? "pmix: $size ranks on $nodes nodes, $how" "$OUT"
         echo "# $(($(now) - began)) ms"
     done
-    srun --mpi=pmix -N2 --ntasks-per-node=2 "$HELLO" >"$OUT" 2>&1
+    srun --mpi=pmix -w n1,n2 --ntasks-per-node=2 "$HELLO" >"$OUT" 2>&1
     grep -q ' map n1:0 n1:1 n2:0 n2:1$' "$OUT"
     ok $? "two by two, written out" "$OUT"
 else
@@ -58,10 +58,10 @@ for shape in "1 1 block" "2 2 block" "3 2 cyclic" "4 2 block" "7 4 cyclic"; do
     start_all pmi2 "$size" "$nodes" "$how" && agrees mpi "$size" "$nodes"
     ok $? "pmi2: $size ranks on $nodes nodes, $how" "$OUT"
 done
-timeout 60 salloc -Q -N2 --ntasks-per-node=2 mpiexec -n 4 "$HELLO" --mpi-sum >"$OUT" 2>&1
+timeout 60 salloc -Q -w n1,n2 --ntasks-per-node=2 mpiexec -n 4 "$HELLO" --mpi-sum >"$OUT" 2>&1
 grep -q ' map n1:0 n1:1 n2:0 n2:1$' "$OUT" && grep -q '^sum 10$' "$OUT" && [[ $(grep -c '^mpi rank' "$OUT") == 4 ]]
 ok $? "mpiexec in an allocation: the innermost launcher counts, nodes keep their names" "$OUT"
-timeout 60 srun -n1 "$HELLO" >"$OUT" 2>&1
+timeout 60 srun -w n1 -n1 "$HELLO" >"$OUT" 2>&1
 grep -q '^slurm rank 0 size 1 .* host n1 mpi 0$' "$OUT"
 ok $? "one task needs no --mpi" "$OUT"
 

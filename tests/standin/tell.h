@@ -12,10 +12,10 @@ extern "C" {
 /* "alive", "defects", a kind ("allocations", "synchronisations", "launches", "copies", ...), a call ("cudaMalloc"),
  * or a kernel's name */
 int64_t standin_count(const char *what);
-const char *standin_defect_text(int i); /* NULL: no such */
-void standin_forgive(void);             /* the test provoked those defects: none so far */
+const char *standin_defect_text(int i);  /* NULL: no such */
+void standin_forgive(void);              /* the test provoked those defects: none so far */
 int standin_gpu_of(const void *address); /* number of the GPU whose memory this is, -1: of none */
-void standin_report(const char *path);  /* as STANDIN_REPORT does at exit */
+void standin_report(const char *path);   /* as STANDIN_REPORT does at exit */
 
 #ifdef __cplusplus
 }

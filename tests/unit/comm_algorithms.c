@@ -272,7 +272,8 @@ static void long_vectors(void)
             for (int k = 0; k < MEMBERS; k++) bad += unequal(schedule, m, k);
         for (int m = 0; m < MEMBERS; m++) comm_schedule_free(&schedule[m]);
     }
-    ok(bad == 0 && most >= (int64_t)1 << 30, "vectors of 3 G elements, more than an int counts, go in messages of at most %d, cut the same at both ends", COMM_MESSAGE_MAX);
+    ok(bad == 0 && most >= (int64_t)1 << 30, "vectors of 3 G elements, more than an int counts, go in messages of at most %d, cut the same at both ends",
+       COMM_MESSAGE_MAX);
 }
 
 /* Elements that all members send to other nodes; -1: not for such groups. */

@@ -186,7 +186,6 @@ int main(void)
     test_bool();
     test_float();
     test_fold();
-    ok(!comm_combine_of(KOLO_F32, KOLO_ADASUM) && !comm_combine_of(KOLO_DTYPES, KOLO_SUM) && kolo_dtype_size(KOLO_DTYPES) == 0,
-       "what does not exist is told");
+    ok(!comm_combine_of(KOLO_F32, KOLO_ADASUM) && !comm_combine_of(KOLO_DTYPES, KOLO_SUM) && kolo_dtype_size(KOLO_DTYPES) == 0, "what does not exist is told");
     return done_testing();
 }

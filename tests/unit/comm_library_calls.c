@@ -26,13 +26,8 @@ static int grouped(enum kolo_collective what)
 {
     static kolo_request r[GROUPED];
     for (int i = 0; i < GROUPED; i++)
-        r[i] = (kolo_request){.what = what,
-                              .name = name[i],
-                              .in = in + i * 16,
-                              .out = what == KOLO_ALLREDUCE ? out + i * 16 : NULL,
-                              .type = KOLO_F32,
-                              .dims = 1,
-                              .dim = {16}};
+        r[i] = (kolo_request){
+            .what = what, .name = name[i], .in = in + i * 16, .out = what == KOLO_ALLREDUCE ? out + i * 16 : NULL, .type = KOLO_F32, .dims = 1, .dim = {16}};
     KOLO_TRY(kolo_submit_grouped(all, r, GROUPED, handle));
     for (int i = 0; i < GROUPED; i++) {
         KOLO_TRY(kolo_wait(whole, handle[i]));

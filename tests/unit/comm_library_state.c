@@ -38,8 +38,7 @@ static int submit(const char *name, const char *compression, float *vector, int6
 {
     return kolo_submit(
         all,
-        &(kolo_request){
-            .what = KOLO_ALLREDUCE, .name = name, .out = vector, .type = KOLO_F32, .dims = 2, .dim = {rows, columns}, .compression = compression},
+        &(kolo_request){.what = KOLO_ALLREDUCE, .name = name, .out = vector, .type = KOLO_F32, .dims = 2, .dim = {rows, columns}, .compression = compression},
         h);
 }
 

@@ -233,7 +233,8 @@ int main(int argc, char **argv)
     rig_config = (comm_router_config){.between = "tcp", .timeout = 20, .shared_bytes = 8 << 20};
     for (int n = 1; n <= 17; n++) {
         const int rounds = n <= 4 || n == 7 ? 60 : 24;
-        is_int(rig_run(n, NULL, false, sums, rounds), 0, "%d process%s, %d sums of any size, from shared and ordinary memory: the tree's bits", n, n > 1 ? "es" : "", rounds);
+        is_int(rig_run(n, NULL, false, sums, rounds), 0, "%d process%s, %d sums of any size, from shared and ordinary memory: the tree's bits", n,
+               n > 1 ? "es" : "", rounds);
     }
     is_int(rig_run(3, NULL, true, sums, 40), 0, "3 threads");
     is_int(rig_run(3, NULL, false, types, 0), 0, "every type and operation, with factors");

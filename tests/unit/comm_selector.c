@@ -80,10 +80,11 @@ static void by_cost(void)
 
 static void by_table(void)
 {
-    comm_selector *s = from("# measured\nkolo-comm-table 1\ncost node 1e-6 1e-10\ncost network 3e-6 2e-10 # slow\ncost reduce 1e-11\n"
-                            "use allreduce 4 1 1024 one_shot\nuse allreduce 4 1 65536 recursive_multiplying k=2\nuse allreduce 4 1 * "
-                            "direct\n"
-                            "use broadcast 4 1 * knomial k=3\nuse allreduce 12 1 * butterfly k=2x2x3\nuse allreduce 5 1 * ring\nuse broadcast 6 1 * pipelined_tree segment=99\n");
+    comm_selector *s = from(
+        "# measured\nkolo-comm-table 1\ncost node 1e-6 1e-10\ncost network 3e-6 2e-10 # slow\ncost reduce 1e-11\n"
+        "use allreduce 4 1 1024 one_shot\nuse allreduce 4 1 65536 recursive_multiplying k=2\nuse allreduce 4 1 * "
+        "direct\n"
+        "use broadcast 4 1 * knomial k=3\nuse allreduce 12 1 * butterfly k=2x2x3\nuse allreduce 5 1 * ring\nuse broadcast 6 1 * pipelined_tree segment=99\n");
     if (!ok(s != NULL, "a table is read")) {
         diag("%s", kolo_error_text());
         return;
@@ -166,7 +167,8 @@ static void forced_lists(void)
     ok(p.radix.k[0] == 2 && p.radix.k[1] == 2 && p.radix.k[2] == 3, "by these levels");
     uint32_t digest = comm_selector_digest(s);
     ok(comm_selector_check(s, 12) == 0 && comm_selector_check(s, 1) == 0, "which fits 12 members");
-    ok(comm_selector_check(s, 16) == KOLO_ECONFIG && strstr(kolo_error_text(), "k=2x2x3 is not for 16 members") && strstr(kolo_error_text(), "k=16, 2x8, 2x2x4"),
+    ok(comm_selector_check(s, 16) == KOLO_ECONFIG && strstr(kolo_error_text(), "k=2x2x3 is not for 16 members") &&
+           strstr(kolo_error_text(), "k=16, 2x8, 2x2x4"),
        "and not 16, for which others are named");
     p = reduce(16, 1 << 10, NULL);
     const comm_algorithm_row *row = comm_algorithm_select(&p, s);
@@ -179,10 +181,10 @@ static void forced_lists(void)
     p = (comm_problem){.what = KOLO_BROADCAST, .members = 7, .count = 300, .width = 1};
     ok(!strcmp(comm_algorithm_select(&p, s)->name, "pipelined_tree") && p.segment == 77, "segments likewise");
     comm_selector_close(&s);
-    static const char *const wrong[][2] = {{"butterfly:k=4y8", "\"4y8\" is no k"},     {"ring:k=4", "takes no k"},
-                                           {"butterfly:radix=4", "known are k="},      {"butterfly:k=", "\"\" is no k"},
-                                           {"butterfly:k=1x4", "\"1x4\" is no k"},     {"butterfly:k=99999x99999", "is no k"},
-                                           {"butterflies:k=4", "did you mean"},        {"segmented_ring:segment=0", "not a whole number"}};
+    static const char *const wrong[][2] = {{"butterfly:k=4y8", "\"4y8\" is no k"}, {"ring:k=4", "takes no k"},
+                                           {"butterfly:radix=4", "known are k="},  {"butterfly:k=", "\"\" is no k"},
+                                           {"butterfly:k=1x4", "\"1x4\" is no k"}, {"butterfly:k=99999x99999", "is no k"},
+                                           {"butterflies:k=4", "did you mean"},    {"segmented_ring:segment=0", "not a whole number"}};
     int bad = 0;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         bool refused_so = comm_selector_open(&s, NULL, wrong[i][0]) < 0 && strstr(kolo_error_text(), wrong[i][1]);

@@ -111,8 +111,14 @@ static inline bool virtual_run(virtual_cluster *c, const comm_schedule *schedule
         *m = (virtual_member){.cluster = c, .me = v, .post = m->post, .room = m->room};
         memset(m->first, -1, sizeof m->first);
         left[v] = self[v] = v;
-        run[v] = (comm_run){
-            .schedule = &schedule[v], .transport = &virtual_transport, .lane = m, .rank_of = self, .buffer = buffer[v], .width = width, .combine = combine, .half = c->half};
+        run[v] = (comm_run){.schedule = &schedule[v],
+                            .transport = &virtual_transport,
+                            .lane = m,
+                            .rank_of = self,
+                            .buffer = buffer[v],
+                            .width = width,
+                            .combine = combine,
+                            .half = c->half};
     }
     while (lefts && stuck < 20 * members + 20) {
         int i = (int)(virtual_draw(c) % (uint32_t)lefts), v = left[i];

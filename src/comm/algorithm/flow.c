@@ -76,7 +76,8 @@ void comm_flow(comm_build *b, const comm_limb *limb, int limbs, int64_t segment,
 {
     flow f = {limb, limbs, segment > 0 ? segment : FLOW_SEGMENT, deepest, b->half ? comm_build_sum(b, 0) : from};
     int64_t longest = 0, last = 0;
-    for (int t = 0; t < limbs && b->half; t++) comm_build_copy(b, comm_build_sum(b, limb[t].range.from), comm_input(limb[t].range.from), comm_length(limb[t].range));
+    for (int t = 0; t < limbs && b->half; t++)
+        comm_build_copy(b, comm_build_sum(b, limb[t].range.from), comm_input(limb[t].range.from), comm_length(limb[t].range));
     b->settled = b->half;
     for (int t = 0; t < limbs; t++) {
         if (comm_length(limb[t].range) > longest) longest = comm_length(limb[t].range);

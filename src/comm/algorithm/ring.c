@@ -57,9 +57,10 @@ void comm_ring(comm_build *b, comm_range r, int64_t segment)
             int64_t k = t % g.segments, next = ring_ahead(b, &g, t + 1, items, gather);
             comm_range out = ring_piece(b, &g, step - gather, k), in = ring_piece(b, &g, step + 1 - gather, k);
             bool first = !gather && step == 0;
-            comm_build_send(b, (b->me + 1) % b->n, first    ? comm_build_mine(b, out.from)
-                                                            : gather ? comm_build_result(b, out.from)
-                                                                     : comm_build_sum(b, out.from),
+            comm_build_send(b, (b->me + 1) % b->n,
+                            first    ? comm_build_mine(b, out.from)
+                            : gather ? comm_build_result(b, out.from)
+                                     : comm_build_sum(b, out.from),
                             comm_length(out));
             comm_build_wait(b, due);
             if (!gather) comm_build_combine(b, comm_build_sum(b, in.from), comm_build_mine(b, in.from), slot(b, &g, t), comm_length(in));

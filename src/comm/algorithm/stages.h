@@ -4,11 +4,15 @@
 
 #include "comm/algorithm/algorithm.h"
 
-/* What k means, as in comm_algorithm_row.radices. Several numbers: a step each, whatever the algorithm. */
-int comm_radices_powers(int n, const comm_radices *k, int radix[COMM_STAGES]);  /* one k, or 4: the power of two below it, until all are reached */
-int comm_radices_digits(int n, const comm_radices *k, int radix[COMM_STAGES]);  /* one k, or 4: the same with k itself */
-int comm_radices_factors(int n, const comm_radices *k, int radix[COMM_STAGES]); /* the factors of n, one k first if it divides, then 4, then the primes ascending */
-int comm_radices_levels(int n, const comm_radices *k, int radix[COMM_STAGES]);  /* one k: k and n / k; none: 0, levels are the nodes' */
+/* What k means, as in comm_algorithm_row.radices. Several numbers: a step each, whatever the algorithm. One number k, or 4:
+ *   powers   the power of two below it, until all are reached
+ *   digits   the same with k itself
+ *   factors  the factors of n, k first if it divides, then 4, then the primes ascending
+ *   levels   k and n / k; none: 0, levels are the nodes' */
+int comm_radices_powers(int n, const comm_radices *k, int radix[COMM_STAGES]);
+int comm_radices_digits(int n, const comm_radices *k, int radix[COMM_STAGES]);
+int comm_radices_factors(int n, const comm_radices *k, int radix[COMM_STAGES]);
+int comm_radices_levels(int n, const comm_radices *k, int radix[COMM_STAGES]);
 /* "4x8x16". KOLO_EINPUT: it is none. */
 int comm_radices_read(comm_radices *k, const char *text);
 enum { COMM_RADICES_TEXT = 128 };

@@ -5,11 +5,12 @@
 
 #include <nccl.h>
 
-#define COMM_NCCL_CALLS(CALL)                                                                                                                            \
-    CALL(GetVersion)                                                                                                                                     \
-    CALL(GetErrorString)                                                                                                                                 \
-    CALL(GetUniqueId) CALL(CommInitRankConfig) CALL(CommGetAsyncError) CALL(CommFinalize) CALL(CommDestroy) CALL(CommAbort) CALL(AllReduce) CALL(Reduce) \
-        CALL(ReduceScatter) CALL(Broadcast) CALL(AllGather) CALL(Send) CALL(Recv) CALL(GroupStart) CALL(GroupEnd)
+#define COMM_NCCL_CALLS(CALL)                                                                                                                              \
+    CALL(GetVersion)                                                                                                                                       \
+    CALL(GetErrorString)                                                                                                                                   \
+    CALL(GetUniqueId)                                                                                                                                      \
+    CALL(CommInitRankConfig) CALL(CommGetAsyncError) CALL(CommFinalize) CALL(CommDestroy) CALL(CommAbort) CALL(AllReduce) CALL(Reduce) CALL(ReduceScatter) \
+        CALL(Broadcast) CALL(AllGather) CALL(Send) CALL(Recv) CALL(GroupStart) CALL(GroupEnd)
 /* NULL where this NCCL is too old for them. */
 #define COMM_NCCL_OPTIONAL(CALL) CALL(GetLastError) CALL(CommInitRankScalable) CALL(MemAlloc) CALL(MemFree) CALL(CommRegister) CALL(CommDeregister)
 

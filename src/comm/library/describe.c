@@ -64,8 +64,7 @@ static void check_reduce(const kolo_request *r, char *text, size_t bytes)
     else if (r->what == KOLO_REDUCE_SCATTER && r->reduce == KOLO_ADASUM) snprintf(text, bytes, "there is no reduce_scatter with adasum");
     else if (r->what == KOLO_SPARSE_ALLREDUCE && r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)
         snprintf(text, bytes, "sparse rows are summed or averaged, not reduced by %s", reduce_names[r->reduce]);
-    else if (r->reduce == KOLO_ADASUM && !kolo_dtype_is_real(r->type))
-        snprintf(text, bytes, "adasum is of floats, not of %s", kolo_dtype_name(r->type));
+    else if (r->reduce == KOLO_ADASUM && !kolo_dtype_is_real(r->type)) snprintf(text, bytes, "adasum is of floats, not of %s", kolo_dtype_name(r->type));
     else if (r->compression && (r->what != KOLO_ALLREDUCE || r->type != KOLO_F32 || (r->reduce != KOLO_SUM && r->reduce != KOLO_AVERAGE)))
         snprintf(text, bytes, "compression \"%s\" is for sums and averages of f32 by allreduce", r->compression);
     else if (r->compression && comm_compress_parse(&compression, r->compression) < 0) snprintf(text, bytes, "%s", kolo_error_text());

@@ -100,7 +100,8 @@ static int put_broadcast(lib_execution *x, int i, enum pass pass, size_t *stage)
     const kolo_request *r = lib_request(x, i);
     (void)stage;
     if (pass != MOVES) return 0;
-    return move(x, COMM_CARGO_BROADCAST, r->root, r->out, r->root == x->group->rank ? input_of(r) : r->out, (size_t)lib_elements(r, 0) * kolo_dtype_size(r->type));
+    return move(x, COMM_CARGO_BROADCAST, r->root, r->out, r->root == x->group->rank ? input_of(r) : r->out,
+                (size_t)lib_elements(r, 0) * kolo_dtype_size(r->type));
 }
 
 static int put_allgather(lib_execution *x, int i, enum pass pass, size_t *stage)

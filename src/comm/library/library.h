@@ -117,7 +117,8 @@ void lib_complete(lib_entry *entry, int status, const char *text);
 /* A schedule over the group's router lanes, for control messages as well as data: run by comm_run_poll. */
 typedef struct lib_lane lib_lane;
 int lib_lane_make(lib_lane **lane, kolo_group *group, int64_t requests, size_t scratch_bytes); /* channel: own tag space, by creation order per group */
-comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_dtype type, enum kolo_reduce reduce);
+comm_run *lib_lane_run(lib_lane *lane, const comm_schedule *schedule, void *own, const void *input, size_t width, enum kolo_dtype type,
+                       enum kolo_reduce reduce);
 void lib_lane_free(lib_lane **lane);
 
 /* What a request brings, as mismatches and texts name it: "allreduce of 17 x 1311 f32, sum". */

@@ -126,11 +126,11 @@ struct lib_execution {
     int64_t cargos, cargo_room;
     double enqueued; /* when, on the GPU's lane, so that batches behind it may follow; 0: not yet */
     lib_packet packet;
-    char *texts;         /* [members][LIB_TEXT] while a mismatch is told */
-    char *words;         /* names and compressions of stand-ins: the negotiator's are good for a turn only */
-    char *work;          /* vector that is reduced: stage, or the caller's */
+    char *texts;          /* [members][LIB_TEXT] while a mismatch is told */
+    char *words;          /* names and compressions of stand-ins: the negotiator's are good for a turn only */
+    char *work;           /* vector that is reduced: stage, or the caller's */
     enum kolo_dtype type; /* of it */
-    comm_folding half;   /* how its sums of 16 bits are scaled and rounded */
+    comm_folding half;    /* how its sums of 16 bits are scaled and rounded */
     int64_t count;
     double began;
     const char *algorithm; /* that carried it last, for the timeline; or NULL */

@@ -11,8 +11,8 @@
 #include "comm/pmpi/pmpi.h"
 
 static struct {
-    int key;                  /* of the attribute that leads from a communicator to its carrier */
-    _Atomic uint64_t taken;   /* numbers of carriers, used or idle */
+    int key;                /* of the attribute that leads from a communicator to its carrier */
+    _Atomic uint64_t taken; /* numbers of carriers, used or idle */
     _Atomic long long served[PMPI_CALLS], unknown[PMPI_CALLS], elsewhere[PMPI_CALLS];
 } book;
 
@@ -180,10 +180,7 @@ int pmpi_carriers_open(void)
     return 0;
 }
 
-void pmpi_carriers_close(void)
-{
-    PMPI_Comm_free_keyval(&book.key);
-}
+void pmpi_carriers_close(void) { PMPI_Comm_free_keyval(&book.key); }
 
 void pmpi_report(void)
 {

@@ -111,7 +111,8 @@ static void stand_up(comm_router *router, double now)
 {
     router->stood_up_at = now;
     if (router->looked_at == 0 || !router->config.word) return;
-    kolo_warn("this rank (pid %d) stood still for %.1f s, and kept the others waiting: it was stopped, or found no CPU or memory", (int)getpid(), now - router->looked_at);
+    kolo_warn("this rank (pid %d) stood still for %.1f s, and kept the others waiting: it was stopped, or found no CPU or memory", (int)getpid(),
+              now - router->looked_at);
 }
 
 int router_look(comm_router *router)

@@ -72,10 +72,7 @@ static void mark(kolo_server *s, serve_taker *t, int64_t position)
     s->need[i]++;
 }
 
-static void offer(kolo_server *s, serve_taker *t, int64_t position)
-{
-    tell(s, t, SERVE_READY, position, serve_ring_batch(&s->ring, position)->slot);
-}
+static void offer(kolo_server *s, serve_taker *t, int64_t position) { tell(s, t, SERVE_READY, position, serve_ring_batch(&s->ring, position)->slot); }
 
 /* Where a job at `position` can begin: there if the ring holds or makes it, else at the next epoch if the ring is near; -1: nowhere. */
 static int64_t meet(const kolo_server *s, int64_t position)
