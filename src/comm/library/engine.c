@@ -107,10 +107,15 @@ static bool is_over(uint32_t state) { return state == LIB_DONE || state == LIB_F
 
 void lib_wait(kolo_world *world, lib_entry *entry)
 {
+    enum { TRIES = 20 };
     struct lib_engine *e = world->engine;
     atomic_fetch_add(&e->waiters, 1);
-    for (int idle = 0; !is_over(atomic_load(&entry->state)); idle++) {
+    for (int idle = 0, tries = 0; !is_over(atomic_load(&entry->state)); idle++) {
         if (pthread_mutex_trylock(&e->turn) != 0) {
+            if (tries++ < TRIES) { /* most turns are short, and the thread's is its last for now */
+                sched_yield();
+                continue;
+            }
             atomic_fetch_add(&e->sleepers, 1);
             uint32_t now = atomic_load(&entry->state);
             if (!is_over(now)) kolo_futex_wait(&entry->state, now, 1e-3, 0);

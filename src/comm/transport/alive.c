@@ -258,19 +258,17 @@ static double nap_with_mpi(comm_router *router)
     return router->idle < YIELDS ? 0 : nap < most ? nap : most;
 }
 
-/* How long to sleep now; 0: not at all. */
+/* How long to sleep now; 0: not at all, but what is armed is to be looked at again; negative: not at all, others may have the core. */
 static double prepare_to_rest(comm_router *router, double seconds)
 {
+    enum { YIELD = -1 };
     comm_life *own = router->life[router->me];
     double now = kolo_time();
-    if (now - router->active_at < SPIN && !router->crowded) return 0;
+    if (now - router->active_at < SPIN && !router->crowded) return YIELD;
     double nap = nap_with_mpi(router);
     if (seconds >= 0 && seconds < nap) nap = seconds;
     router->idle = now - router->active_at < 0.01 ? router->idle + 1 : YIELDS + 80;
-    if (nap == 0) {
-        sched_yield();
-        return 0;
-    }
+    if (nap == 0) return YIELD;
     if (router->armed) {
         router->armed = false;
         return nap;
@@ -290,7 +288,8 @@ void comm_router_rest(comm_router *router, double seconds)
     double nap = prepare_to_rest(router, seconds);
     uint32_t bell = router->bell;
     pthread_mutex_unlock(&router->turn);
-    if (nap == 0) return;
+    if (nap < 0) sched_yield(); /* the core may be that of a thread which has more to do */
+    if (nap <= 0) return;
     if (router->lines) lines_sleep(router, bell, nap);
     else kolo_futex_wait(&own->doorbell, bell, nap, 0);
     atomic_fetch_sub(&own->asleep, 1);
