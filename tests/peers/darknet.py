@@ -152,12 +152,12 @@ def by_opencv(paths, photo):
 
 
 def boxes_of_opencv(outputs):
-    """[score, class, x0, y0, x1, y1]; a score is 0 where OpenCV held it back."""
+    """[score, class, x0, y0, x1, y1, level]; a score is 0 where OpenCV held it back."""
     found = []
-    for rows in outputs:
+    for level, rows in enumerate(outputs):
         for x, y, w, h, _, *scores in rows.reshape(-1, rows.shape[-1]).astype(float).tolist():
             box = [max(0.0, min(SIZE, v * SIZE)) for v in (x - w / 2, y - h / 2, x + w / 2, y + h / 2)]
-            found += [[s, c] + box for c, s in enumerate(scores) if s > 0]
+            found += [[s, c] + box + [level] for c, s in enumerate(scores) if s > 0]
     return found
 
 
@@ -217,7 +217,8 @@ def of_yolox(program, source, photo, folder):
         rows = model(pixels)[0].double()
     score, best = (rows[:, 4:5] * rows[:, 5:]).max(1)
     box = torch.cat([rows[:, :2] - rows[:, 2:4] / 2, rows[:, :2] + rows[:, 2:4] / 2], 1).clamp(0, SIZE)
-    answers = [[s, c] + b for s, c, b in zip(score.tolist(), best.tolist(), box.tolist())]
+    level = [n for n, stride in enumerate((8, 16, 32)) for _ in range((SIZE // stride) ** 2)]
+    answers = [[s, c] + b + [n] for s, c, b, n in zip(score.tolist(), best.tolist(), box.tolist(), level)]
     good, text = worst_box(by_kolo(program, "yolox_darknet53", SIZE, file, photo), answers)
     print(f"yolox_darknet53    in yes  out strict  {text}  {'ok' if good else 'FAR'}", flush=True)
     return good

@@ -10,8 +10,8 @@ gradients: the worst distance of a parameter's, of pictures that are no squares 
 onnx:    the exported graph passes onnx.checker, and onnxruntime's logits are as far from theirs; "-" where either is not installed
 
 Detectors have no package to load them. Of YOLOX a checkpoint is written as its trainer writes them, with the names of its repository
-(../shared/golden/models/inventory.json), taken, and given back equal. boxes: what onnxruntime's heads say, decoded here, is what kolo predict says:
-the worst distance in pixels, scores within a thousandth.
+(../shared/golden/models/inventory.json), of darknet's networks a .weights file; taken, and given back equal. boxes: what onnxruntime's heads say, decoded here, is what
+kolo predict says: the worst distance in pixels of how many boxes of every level, the finest first, scores within two thousandths. What predicts is set such that they are spread.
 
 A line ends in "ok" or in what is wrong; exit status 1 if anything is. KOLO: the program."""
 import json
@@ -36,7 +36,7 @@ OTHER_SIZES = 32, 64, 96, 160, 161, 288  # of SIZED
 SIZED = ["vgg11", "vgg16_bn"]
 STEPS = {"vgg11": [(161, 97), (224, 224)]}  # width, height
 TIMM_ONLY = ["resnet50d", "resnet101d"]
-DETECTORS = "yolox_nano yolox_tiny yolox_s yolox_darknet53 yolov3_tiny yolov3".split()
+DETECTORS = "yolox_nano yolox_tiny yolox_s yolox_m yolox_l yolox_x yolox_darknet53 yolov3_tiny yolov3".split()
 ANCHORS = {
     "yolov3": [[(10, 13), (16, 30), (33, 23)], [(30, 61), (62, 45), (59, 119)], [(116, 90), (156, 198), (373, 326)]],
     "yolov3_tiny": [[(10, 14), (23, 27), (37, 58)], [(81, 82), (135, 169), (344, 319)]],
@@ -205,26 +205,64 @@ def numbers(name, shapes):
     return state
 
 
-def yolox_checkpoint(program, name, folder):
-    """Writes FOLDER/in.pth; whether kolo gives back all of it under the same names."""
+def state_of(program, name, folder):
+    """Of YOLOX the names of its repository, where they are at hand, and numbers of ours; of darknet's networks, and larger ones of YOLOX, which are built alike, what kolo has."""
     from safetensors.torch import load_file
 
-    file, back = os.path.join(folder, "in.pth"), os.path.join(folder, "out.safetensors")
     inventory = os.path.join(os.environ.get("KOLO_SHARED", "../shared"), "golden/models/inventory.json")
-    names = json.load(open(inventory))["names"].get(name) if os.path.exists(inventory) else None
-    if names is None:  # of the larger ones: as kolo has it, they are built alike
-        kolo(program, "export", f"model={name}", "seed=1", back)
-        names = {key: list(t.shape) for key, t in load_file(back).items()}
-    state = numbers(name, names)
-    torch.save({"start_epoch": 300, "model": state, "optimizer": {"state": {}, "param_groups": [{"lr": 0.01, "params": [0, 1]}]}, "best_ap": numpy.float64(0.1), "curr_ap": numpy.float64(0.1)}, file)  # as pycocotools tells them
+    shapes = json.load(open(inventory))["names"].get(name) if name.startswith("yolox") and os.path.exists(inventory) else None
+    if shapes is None:
+        kolo(program, "export", f"model={name}", "seed=1", os.path.join(folder, "seed.safetensors"))
+        state = load_file(os.path.join(folder, "seed.safetensors"))
+        if not name.startswith("yolox"):
+            return state
+        shapes = {key: list(t.shape) for key, t in state.items()}
+    return numbers(name, shapes)
+
+
+def written(program, name, folder, state):
+    """Writes FOLDER/in.pth as YOLOX' trainer does, or FOLDER/in.weights; its name, and whether kolo gives back all of it under the same names."""
+    from safetensors.torch import load_file, save_file
+
+    back = os.path.join(folder, "out.safetensors")
+    if name.startswith("yolox"):
+        file = os.path.join(folder, "in.pth")
+        torch.save({"start_epoch": 300, "model": state, "optimizer": {"state": {}, "param_groups": [{"lr": 0.01, "params": [0, 1]}]}, "best_ap": numpy.float64(0.1), "curr_ap": numpy.float64(0.1)}, file)  # as pycocotools tells them
+    else:
+        file = os.path.join(folder, "in.weights")
+        save_file(state, os.path.join(folder, "in.safetensors"))
+        kolo(program, "export", f"model={name}", f"weights={os.path.join(folder, 'in.safetensors')}", file)
     kolo(program, "export", f"model={name}", f"weights={file}", back)
     got = load_file(back)
     floats = {key for key, t in state.items() if t.is_floating_point()}
     return file, floats <= set(got) <= set(state) and all(torch.equal(got[key], state[key]) for key in floats)
 
 
+def calm(name, state, heads, size):
+    """Changes the layers that predict such that every channel has mean 0 and deviation 1 over the picture, but: coarser levels are surer, as they have fewer answers, and
+    the larger a level's anchors, the smaller a part of them are its boxes, that they lie in the picture. So boxes and scores of all levels are spread."""
+    if name.startswith("yolox"):
+        layers = [[f"head.{part}_preds.{level}" for part in ("reg", "obj", "cls")] for level in range(3)]
+    else:
+        layers = [[key[:-5]] for key, t in sorted(state.items(), key=lambda item: -int(item[0].split(".")[1])) if key.endswith("conv.bias") and len(t) == 255]
+    for level, head in enumerate(heads):
+        head = torch.from_numpy(head[0]).flatten(1)
+        wanted = torch.zeros(len(head))
+        wanted[4::85] = level
+        if name in ANCHORS:
+            for k in (2, 3):
+                wanted[k::85] = math.log(size / 2 / max(max(anchor) for anchor in ANCHORS[name][level]))
+        at = 0
+        for layer in layers[level]:
+            weight, bias = state[f"{layer}.weight"], state[f"{layer}.bias"]
+            part = slice(at, at + len(bias))
+            deviation, at = head[part].std(1), at + len(bias)
+            weight /= deviation.view(-1, 1, 1, 1)
+            bias.sub_(head[part].mean(1)).div_(deviation).add_(wanted[part])
+
+
 def decoded(name, heads, size, least):
-    """[score, class, x0, y0, x1, y1] of every answer that is as sure."""
+    """[score, class, x0, y0, x1, y1, level] of every answer that is as sure."""
     found = []
     for level, head in enumerate(heads):
         head = torch.from_numpy(head[0]).double()
@@ -244,36 +282,40 @@ def decoded(name, heads, size, least):
                 best = scores.argmax(0)
                 scores = torch.where(torch.arange(len(scores))[:, None, None] == best, scores, -1.0)
             for c, i, j in (scores >= least).nonzero().tolist():
-                found.append([scores[c, i, j].item(), c] + box[:, i, j].tolist())
+                found.append([scores[c, i, j].item(), c] + box[:, i, j].tolist() + [level])
     return found
 
 
-def detector(program, name, picture, folder):
-    size, file, equal = 96, None, True
-    photo = os.path.join(folder, "square.png")
-    Image.open(picture).convert("RGB").resize((size, size)).save(photo)
-    if name.startswith("yolox"):
-        file, equal = yolox_checkpoint(program, name, folder)
-    else:
-        file = os.path.join(folder, "in.weights")
-        kolo(program, "export", f"model={name}", "seed=1", file)
-    print(f"{name:18s} in yes  out {'equal' if equal else 'DIFFERS'}", end="  ", flush=True)
+def heads_of(program, name, size, file, photo, folder):
+    """What onnxruntime says of the exported graph, the finest level first; None without it."""
     try:
         import onnx
         import onnxruntime
     except ImportError:
-        print(f"boxes -  {'ok' if equal else 'DIFFERS'}", flush=True)
-        return equal
+        return None
     path = os.path.join(folder, "graph.onnx")
     kolo(program, "export", f"model={name}", f"size={size}", f"weights={file}", path)
     onnx.checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     x = transforms.ToTensor()(Image.open(photo))[None]
     x = x.flip(1) * 255 if name.startswith("yolox") else x
-    heads = sorted(session.run(None, {session.get_inputs()[0].name: x.numpy()}), key=lambda head: -head.shape[2])
-    good, text = worst_box(by_kolo(program, name, size, file, photo), decoded(name, heads, size, 0))
+    return sorted(session.run(None, {session.get_inputs()[0].name: x.numpy()}), key=lambda head: -head.shape[2])
+
+
+def detector(program, name, picture, folder):
+    size, photo = 96, os.path.join(folder, "square.png")
+    Image.open(picture).convert("RGB").resize((size, size)).save(photo)
+    state = state_of(program, name, folder)
+    file, equal = written(program, name, folder, state)
+    heads, good, text = heads_of(program, name, size, file, photo, folder), True, "boxes -"
+    if heads is not None:
+        calm(name, state, heads, size)
+        file, again = written(program, name, folder, state)
+        equal &= again
+        heads = heads_of(program, name, size, file, photo, folder)
+        good, text = worst_box(by_kolo(program, name, size, file, photo), decoded(name, heads, size, 0))
     good &= equal
-    print(f"{text}  {'ok' if good else 'FAR'}", flush=True)
+    print(f"{name:18s} in yes  out {'equal' if equal else 'DIFFERS'}  {text}  {'ok' if good else 'FAR'}", flush=True)
     return good
 
 
@@ -292,7 +334,7 @@ def by_kolo(program, name, size, file, photo):
 
 
 def worst_box(ask, answers):
-    """Whether the 200 likeliest answers are told, and a text about it."""
+    """Whether the 200 likeliest answers, some of each level, are told, and a text about it."""
     of_class = {}
     for a in sorted(answers, reverse=True):
         of_class.setdefault(a[1], []).append(a)
@@ -300,11 +342,14 @@ def worst_box(ask, answers):
     least = min(sorted((a[0] for a in answers), reverse=True)[:200], default=math.inf)
     told = ask(least)
     want = [a for a in answers if a[0] > least + 1e-3 and min(a[4] - a[2], a[5] - a[3]) >= 1]  # thinner ones lie outside, or are none in f32
-    worst = 0 if want else math.inf
+    counts, worst = [0] * (1 + max(a[6] for a in answers)), 0
     for a in want:
-        near = [max(abs(p - q) for p, q in zip(a[2:], t[2:])) for t in told if t[1] == a[1] and abs(t[0] - a[0]) < 2e-3]
+        near = [max(abs(p - q) for p, q in zip(a[2:6], t[2:])) for t in told if t[1] == a[1] and abs(t[0] - a[0]) < 2e-3]
         worst = max(worst, min(near, default=math.inf))
-    return worst < 0.2 and len(told) >= len(want), f"boxes {worst:.2f} of {len(want)}"
+        counts[a[6]] += 1
+    spread = max((a[0] for a in want), default=0) - least
+    good = worst < 0.2 and len(told) >= len(want) and min(counts) >= 5 and spread > 0.1
+    return good, f"boxes {worst:.2f} of {' + '.join(map(str, counts))}, scores {least:.2f} to {least + spread:.2f}"
 
 
 def main():
