@@ -216,6 +216,7 @@ int kolo_kernel_run(kolo_kernel *k, void *const *args, void *workspace, const ko
 }
 
 const char *kolo_kernel_name(const kolo_kernel *k) { return k->name; }
+const char *kolo_kernel_key(const kolo_kernel *k) { return k->key; }
 char *kolo_backend_choices(const kolo_backend *b) { return kolo_choices_text(&b->choices); }
 
 int kolo_backend_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to)

@@ -91,6 +91,8 @@ int kolo_kernel_run(kolo_kernel *kernel, void *const *args, void *workspace, con
 
 /* One line that names the choice ("jit_avx512 nChw16c winograd"), for `kolo plan`. */
 const char *kolo_kernel_name(const kolo_kernel *kernel);
+/* Everything that decides what it computes: operation, shapes, layouts, attributes. */
+const char *kolo_kernel_key(const kolo_kernel *kernel);
 /* All choices made so far as text; with it another process (or a later run) prepares the same kernels. Caller frees. */
 char *kolo_backend_choices(const kolo_backend *backend);
 

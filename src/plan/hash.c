@@ -20,18 +20,8 @@ static uint64_t binding(uint64_t h, const kolo_binding *b) { return word(word(h,
 static uint64_t node(uint64_t h, const kolo_plan *plan, int i)
 {
     const kolo_node *n = &plan->graph->node[i];
-    h = text(h, kolo_op_table[n->op].name);
-    h = text(h, kolo_kernel_name(plan->kernel[i]));
-    for (int k = 0; k < 2; k++) {
-        h = word(h, (uint64_t)n->a.kernel[k]);
-        h = word(h, (uint64_t)n->a.stride[k]);
-        h = word(h, (uint64_t)n->a.pad[k]);
-        h = word(h, (uint64_t)n->a.dilation[k]);
-    }
-    h = word(h, (uint64_t)n->a.groups);
-    h = real(real(real(h, n->a.epsilon), n->a.momentum), n->a.smoothing);
-    h = word(h, (uint64_t)n->a.relu | (uint64_t)n->a.count_pad << 1 | (uint64_t)n->backward << 2);
-    for (int k = 0; k < 4; k++) h = real(real(h, n->a.mean[k]), n->a.std[k]);
+    h = text(text(h, kolo_kernel_key(plan->kernel[i])), kolo_kernel_name(plan->kernel[i]));
+    h = word(h, n->backward);
     for (int k = 0; k < n->n_in; k++) h = word(h, (uint64_t)(int64_t)n->in[k]);
     for (int k = 0; k < n->n_out; k++) h = word(h, (uint64_t)(int64_t)n->out[k]);
     return h;

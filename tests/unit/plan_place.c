@@ -178,6 +178,49 @@ static uint64_t hash_of(const char *model, int64_t rows, const kolo_plan_config 
     return h;
 }
 
+/* Of LeNet's plan when the k-th of these attributes is another one at all nodes; k 0: none. */
+enum { ATTRIBUTES = 12 };
+static uint64_t hash_with(int k)
+{
+    const kolo_plan_config c = usual();
+    const kolo_model_config m = {.rows = 2, .train = true, .std = {1}};
+    kolo_graph *g = NULL;
+    kolo_plan *p = NULL;
+    if (kolo_model_graph(&g, "lenet5", &m) < 0) return 0;
+    for (int i = 0; i < g->nodes; i++) {
+        kolo_attributes *a = &g->node[i].a;
+        if (k == 1) a->slope += .25;
+        if (k == 2) a->drop += .25;
+        if (k == 3) a->draw++;
+        if (k == 4) a->activation++;
+        if (k == 5) a->detector = "yolov3";
+        if (k == 6) a->overlap++;
+        if (k == 7) a->l1 = !a->l1;
+        if (k == 8) a->anchor[8][1]++;
+        if (k == 9) a->mask[2][2]++;
+        if (k == 10) a->margin++;
+        if (k == 11) a->reverse = !a->reverse;
+        if (k == 12) a->first++;
+    }
+    if (kolo_plan_create(&p, g, backend, &c, NULL) < 0) diag("%s", kolo_error_text());
+    const uint64_t hash = p ? p->hash : 0;
+    kolo_plan_destroy(&p);
+    kolo_graph_destroy(&g);
+    return hash;
+}
+
+static void test_attributes(void)
+{
+    const uint64_t plain = hash_with(0);
+    int odd = 0;
+    for (int k = 1; k <= ATTRIBUTES; k++) {
+        const uint64_t hash = hash_with(k);
+        odd += hash && hash != plain;
+        if (hash == plain) diag("attribute %d is not in the hash", k);
+    }
+    ok(plain && plain == hash_with(0) && odd == ATTRIBUTES, "another activation, dropout, detector, anchor, ..., another hash");
+}
+
 static void test_hash(void)
 {
     kolo_plan_config c = usual(), d = usual();
@@ -249,6 +292,7 @@ int main(void)
     test_slots_share();
     test_buckets();
     test_hash();
+    test_attributes();
     test_print();
     kolo_backend_destroy(&backend);
     return done_testing();
