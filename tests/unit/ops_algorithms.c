@@ -1,5 +1,6 @@
 /* The error of every algorithm of a convolution, against sums in f64: an algorithm may be chosen by a clock only if it is right. */
 #include "golden_file.h"
+#include "ops/cpu/dnnl.h"
 #include "ops_rig.h"
 
 typedef struct shape {
@@ -94,6 +95,30 @@ static void check(const shape *s, const char *algorithm, double allowed)
     kolo_backend_destroy(&backend);
 }
 
+/* 64 -> 64, 3x3, of 128 x 128 pixels, as oneDNN has it: only described, so no memory is taken. */
+static int make(kolo_dnnl *d, int64_t rows, bool winograd)
+{
+    const int64_t map[] = {rows, 64, 128, 128}, weight[] = {64, 64, 3, 3};
+    kolo_dnnl_primitive *p = NULL;
+    kolo_dnnl_conv c = {.winograd = winograd, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}};
+    c.x = c.y = kolo_dnnl_map(d, KOLO_F32, map, 16, false);
+    c.w = kolo_dnnl_any(d, KOLO_F32, 4, weight);
+    const int rc = c.x && c.w ? kolo_dnnl_make_conv(d, &c, &p) : KOLO_ECONFIG;
+    kolo_dnnl_destroy(&p);
+    return rc;
+}
+
+static void check_limits(void)
+{
+    kolo_dnnl *d = NULL;
+    rig_check(kolo_dnnl_open(&d), "oneDNN");
+    ok(make(d, 16384, false) == 0 && make(d, 16384, true) >= 0, "where Winograd's code for 64 GiB cannot be generated there is none, but a direct one");
+    ok(make(d, 32767, false) == 0, "2^31 pixels of 16 channels, less some, can be counted");
+    ok(make(d, 32768, false) == KOLO_ECONFIG && strstr(kolo_error_text(), "32768 x 64 x 128 x 128") && strstr(kolo_error_text(), "micro_batch"),
+       "as many are refused, with what they are and the cure");
+    kolo_dnnl_close(&d);
+}
+
 int main(void)
 {
     const shape wide = {2, 64, 64, 28, 3, 1, 16}, few = {9, 6, 16, 14, 5, 2, 1}, one = {9, 1, 6, 28, 5, 2, 1};
@@ -102,5 +127,6 @@ int main(void)
     check(&few, "small", 1e-6);
     check(&few, "direct", 1e-6);
     check(&one, "small", 1e-6);
+    check_limits();
     return done_testing();
 }

@@ -3,6 +3,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,9 +134,28 @@ static const kolo_dnnl_desc *intern(kolo_dnnl *d, const dnnl_memory_desc_t *m)
 
 static dnnl_data_type_t type_of(enum kolo_dtype t) { return t == KOLO_BF16 ? dnnl_bf16 : t == KOLO_I32 ? dnnl_s32 : t == KOLO_U8 ? dnnl_u8 : dnnl_f32; }
 
+/* oneDNN counts the pixels of a batch, in blocks of 16 channels, in 32 bits. What is more it divides by zero (2.6), or computes in part. */
+static int check_countable(int rank, const int64_t *dim)
+{
+    char text[128] = "";
+    int64_t blocks = 1;
+    bool fits = true;
+    for (int i = 0; i < rank; i++) {
+        const size_t used = strlen(text);
+        fits = fits && !__builtin_mul_overflow(blocks, i == 1 ? (dim[i] + 15) / 16 : dim[i], &blocks) && blocks <= INT32_MAX;
+        snprintf(text + used, sizeof text - used, "%s%" PRId64, i ? " x " : "", dim[i]);
+    }
+    if (fits) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "a tensor of %s numbers is larger than oneDNN %s can count (2^31 pixels of 16 channels): use a smaller batch or "
+                     "micro_batch, or smaller pictures (size=)",
+                     text, kolo_dnnl_version());
+}
+
 static const kolo_dnnl_desc *by_tag(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim, dnnl_format_tag_t tag)
 {
     dnnl_memory_desc_t m;
+    if (check_countable(rank, dim) < 0) return NULL;
     dnnl_status_t s = dnnl_memory_desc_init_by_tag(&m, rank, dim, type_of(dtype), tag);
     if (s == dnnl_success) return intern(d, &m);
     fail("describing a tensor", s);
@@ -206,7 +226,7 @@ static int add_pointers(kolo_dnnl_primitive *p, const_dnnl_primitive_desc_t pd, 
     return p->scratch ? add_pointer(p, p->pointers, DNNL_ARG_SCRATCHPAD, scratch) : 0;
 }
 
-/* A primitive from its description, which it takes; list: its pointers, in order. */
+/* A primitive from its description, which it takes; list: its pointers, in order. 1: its code cannot be generated for so much. */
 static int finish(kolo_dnnl *d, dnnl_primitive_desc_t pd, const argument *list, kolo_dnnl_primitive **out)
 {
     int rc = 0;
@@ -219,7 +239,7 @@ static int finish(kolo_dnnl *d, dnnl_primitive_desc_t pd, const argument *list, 
     p->dnnl = d;
     dnnl_status_t s = dnnl_primitive_create(&p->primitive, pd);
     if (s != dnnl_success) {
-        rc = fail("making a primitive", s);
+        rc = s == dnnl_runtime_error ? 1 : fail("making a primitive", s);
         goto fail;
     }
     KOLO_TRY_GOTO(rc, add_pointers(p, pd, list));
@@ -360,7 +380,8 @@ int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, &from->md, d->engine, &to->md, d->engine, d->attr);
     if (s != dnnl_success) return fail("describing a change of layout", s);
-    return finish(d, pd, list, primitive);
+    const int rc = finish(d, pd, list, primitive);
+    return rc > 0 ? fail("making a change of layout", dnnl_runtime_error) : rc;
 }
 
 const kolo_dnnl_desc *kolo_dnnl_weight_of(const kolo_dnnl_primitive *p) { return p->weight; }
