@@ -161,7 +161,8 @@ void kolo_world_free(kolo_world *world, void *memory);
 /* All ranks; id 0; cannot be freed. */
 kolo_group *kolo_world_group(kolo_world *world);
 /* Collective over ALL ranks of the world, with the same list everywhere (members are numbered by world rank). A rank twice, a rank
- * out of range, the same set again: KOLO_EINPUT on all ranks. A rank that is no member gets a group too, which it may only free. */
+ * out of range, the same set again, a rank whose node has no shared memory left for it: KOLO_EINPUT on all ranks, and nothing is left of it. A rank that is no
+ * member gets a group too, which it may only free. */
 int kolo_group_create(kolo_group **group, kolo_world *world, const int *ranks, int count);
 /* The groups that an MPI communicator of the program cuts out: every rank brings its own communicator. Collective over all ranks. */
 int kolo_group_create_mpi(kolo_group **group, kolo_world *world, const void *mpi_comm);

@@ -9,8 +9,10 @@ for program in calls communicators life; do
     [ -x "$PROGRAMS/pmpi_$program" ] || skip_all "$PROGRAMS/pmpi_$program is not built"
 done
 
-run() { # RANKS PROGRAM [VARIABLE=VALUE...]
-    timeout 100 mpiexec -n "$1" env LD_PRELOAD="$SHIM" KOLO_PMPI_REPORT=1 KOLO_PMPI=all "${@:3}" "$PROGRAMS/pmpi_$2" > "$ROOM/out" 2> "$ROOM/log"
+run() { # RANKS "PROGRAM [WORD]" [VARIABLE=VALUE...]
+    local what
+    read -ra what <<< "$2"
+    timeout 100 mpiexec -n "$1" env LD_PRELOAD="$SHIM" KOLO_PMPI_REPORT=1 KOLO_PMPI=all "${@:3}" "$PROGRAMS/pmpi_${what[0]}" "${what[@]:1}" > "$ROOM/out" 2> "$ROOM/log"
 }
 # the five lines of the report as "Allreduce 64 6 0": served, left to MPI for what they ask, and for their communicator
 counts() { sed -nE 's/^libkolo_pmpi: MPI_([A-Za-z_]+): ([0-9]+) served, left to MPI: ([0-9]+) .*, ([0-9]+) .*/\1 \2 \3 \4/p' "$ROOM/log" | paste -sd ,; }
@@ -42,6 +44,11 @@ how() { # SHIM or nothing: the exit status of every life
     done
 }
 is "$(how "$SHIM")" "$(how '')" "threads not asked for, sessions, MPI_Finalize twice or never begun: as with MPI alone"
+
+run 3 "life full"
+is $? 0 "a communicator that finds /dev/shm full: every result is right"
+is "$(counts) $(grep -c 'host .* cannot hold [0-9]* bytes for rank 0: .*; enlarge it .*; MPI does the work itself' "$ROOM/log")" "Allreduce 25 0 5 1" \
+    "MPI reduces on that one, and rank 0 says why; the next one is served again"
 
 # the names of a job's segments begin with its number
 timeout 100 mpiexec -n 3 env SLURM_JOB_ID=$$ LD_PRELOAD="$SHIM" "$PROGRAMS/pmpi_life" sums "$ROOM/pid" > "$ROOM/out" 2> "$ROOM/log" &

@@ -4,10 +4,14 @@
  *   twice       MPI_Finalize twice
  *   single      no threads are asked for; what is provided is what MPI_Query_thread says
  *   session     a communicator of a session, without MPI_Init; then MPI_Init all the same
+ *   full        communicators, one of which finds /dev/shm full on rank 0
  *   query       neither begun nor ended, but asked */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "pmpi_program.h"
@@ -67,6 +71,27 @@ static int session(void)
 #endif
 }
 
+/* In the C library's place. */
+static bool no_room;
+int posix_fallocate(int fd, off_t offset, off_t bytes) { return no_room ? ENOSPC : syscall(SYS_fallocate, fd, 0, offset, bytes) < 0 ? errno : 0; }
+
+static int full(void)
+{
+    MPI_Comm twin;
+    bool good = true;
+    MPI_Init(NULL, NULL);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = 0; i < 3; i++) {
+        MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &twin);
+        no_room = i == 1 && rank == 0;
+        for (int k = 0; k < 5; k++) good &= sum_of(twin) == size && sum_of(MPI_COMM_WORLD) == size;
+        if (i == 1) MPI_Comm_free(&twin); /* the others stay, so that each needs memory of its own */
+    }
+    MPI_Finalize();
+    return !good;
+}
+
 int main(int argc, char **argv)
 {
     int begun, ended;
@@ -74,6 +99,7 @@ int main(int argc, char **argv)
     if (!strcmp(what, "sums") && argc > 2) return sums(argv[2]);
     if (!strcmp(what, "single")) return single();
     if (!strcmp(what, "session")) return session();
+    if (!strcmp(what, "full")) return full();
     if (!strcmp(what, "twice")) {
         MPI_Init(&argc, &argv);
         MPI_Finalize();

@@ -26,19 +26,30 @@ static int fill(kolo_group *g, const int *rank, int count)
     return 0;
 }
 
+/* The table has room for an id; the turn is held, as turns go through the table. */
+static int make_room(kolo_world *world, int id)
+{
+    if (id < world->groups) return 0;
+    kolo_group **more = kolo_alloc((size_t)(id + 16) * sizeof *more);
+    if (!more) return KOLO_ECONFIG;
+    memcpy(more, world->group, (size_t)world->groups * sizeof *more);
+    free(world->group);
+    world->group = more;
+    world->groups = id + 16;
+    return 0;
+}
+
+/* The turn is held: lanes are its. */
 static int furnish(kolo_group *g)
 {
-    kolo_world *world = g->world;
+    KOLO_TRY(make_room(g->world, g->id));
     if (g->rank < 0) return 0;
-    lib_turn_take(world); /* lanes are the turn's */
-    int rc = lib_stream_lanes(&g->unnamed, g);
-    if (rc == 0) rc = lib_stream_lanes(&g->named, g);
-    if (rc == 0) rc = lib_negotiator_open(&g->negotiator, g);
-    lib_turn_give(world);
-    KOLO_TRY(rc);
-    g->asks = comm_selector_asks(world->selector, KOLO_ALLREDUCE, g->size, 1);
+    KOLO_TRY(lib_stream_lanes(&g->unnamed, g));
+    KOLO_TRY(lib_stream_lanes(&g->named, g));
     KOLO_TRY(lib_stream_pushes(g->unnamed, 0));
-    return lib_stream_pushes(g->named, 1);
+    KOLO_TRY(lib_stream_pushes(g->named, 1));
+    g->asks = comm_selector_asks(g->world->selector, KOLO_ALLREDUCE, g->size, 1);
+    return 0;
 }
 
 int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **out)
@@ -47,14 +58,39 @@ int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_g
     if (!g) return KOLO_ECONFIG;
     g->world = world;
     g->id = id;
+    lib_turn_take(world);
     int rc = fill(g, rank, count);
     if (rc == 0) rc = furnish(g);
-    if (rc == 0) return 0;
-    if (g->rank >= 0) comm_router_break(world->router, kolo_error_text()); /* the others may wait for this member, and in MPI programs for ever */
-    lib_turn_take(world);
-    lib_group_close(out); /* what is half made is nobody's to wait on */
+    if (rc < 0) lib_group_close(out);
     lib_turn_give(world);
     return rc;
+}
+
+int lib_group_join(kolo_group *g)
+{
+    if (g->rank < 0) return 0;
+    lib_turn_take(g->world);
+    int rc = lib_negotiator_open(&g->negotiator, g); /* whose end is the members' own matter */
+    lib_turn_give(g->world);
+    if (rc < 0) return comm_router_break(g->world->router, kolo_error_text()); /* the others rely on this one */
+    KOLO_TRY(lib_stream_join(g->unnamed));
+    return lib_stream_join(g->named);
+}
+
+void lib_group_place(kolo_group *g)
+{
+    lib_turn_take(g->world);
+    g->world->group[g->id] = g;
+    lib_turn_give(g->world);
+}
+
+void lib_group_drop(kolo_group **out)
+{
+    kolo_world *world = *out ? (*out)->world : NULL;
+    if (!world) return;
+    lib_turn_take(world);
+    lib_group_close(out);
+    lib_turn_give(world);
 }
 
 /* The turn is held, or no turns are taken any more. */
@@ -109,42 +145,28 @@ static char *note_of(const int *rank, int count)
     return note;
 }
 
-/* The table has room for an id; the turn is held, as turns go through the table. */
-static int make_room(kolo_world *world, int id)
-{
-    if (id < world->groups) return 0;
-    kolo_group **more = kolo_alloc((size_t)(id + 16) * sizeof *more);
-    if (!more) return KOLO_ECONFIG;
-    memcpy(more, world->group, (size_t)world->groups * sizeof *more);
-    free(world->group);
-    world->group = more;
-    world->groups = id + 16;
-    return 0;
-}
-
 /* The lowest free id, the same on all ranks. */
 static int free_id(kolo_world *world)
 {
     int id = 0;
     lib_turn_take(world);
     while (id < world->groups && world->group[id]) id++;
-    int rc = make_room(world, id);
     lib_turn_give(world);
-    return rc < 0 ? rc : id;
+    return id;
 }
 
-/* All ranks have agreed; rank: sorted. What goes wrong on one goes wrong on all. */
+/* All ranks have agreed; rank: sorted. What goes wrong on one goes wrong on all, and is forgotten: they learn of it before anybody waits for a part of it. */
 static int make(kolo_group **out, kolo_world *world, const int *rank, int count)
 {
     char note[32], fault[LIB_TEXT] = "";
-    int id = free_id(world), rc = id < 0 ? id : lib_group_open(world, rank, count, id, out);
+    const int id = free_id(world);
+    int rc = lib_group_open(world, rank, count, id, out);
     if (rc < 0) snprintf(fault, sizeof fault, "%s", kolo_error_text());
     snprintf(note, sizeof note, "group %d", id);
     rc = lib_agree(world->group[0], note, fault);
-    lib_turn_take(world);
-    if (rc < 0) lib_group_close(out);
-    else world->group[id] = *out;
-    lib_turn_give(world);
+    if (rc == 0) rc = lib_group_join(*out);
+    if (rc < 0) lib_group_drop(out);
+    else lib_group_place(*out);
     return rc;
 }
 
@@ -174,20 +196,6 @@ int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank
 {
     KOLO_TRY(lib_agree(world->group[0], note, fault));
     return make(out, world, rank, count);
-}
-
-int lib_group_place(kolo_group **out, kolo_world *world, const int *rank, int count, int id)
-{
-    lib_turn_take(world);
-    int rc = make_room(world, id);
-    lib_turn_give(world);
-    KOLO_TRY(rc);
-    rc = lib_group_open(world, rank, count, id, out);
-    lib_turn_take(world);
-    if (rc < 0) lib_group_close(out);
-    else world->group[id] = *out;
-    lib_turn_give(world);
-    return rc;
 }
 
 /* ---- freeing it -------------------------------------------------------------------------------------------------------------------------- */

@@ -93,7 +93,8 @@ typedef struct lib_stream {
 } lib_stream;
 
 int lib_stream_lanes(lib_stream **stream, kolo_group *group); /* the turn is held; not collective */
-int lib_stream_pushes(lib_stream *stream, int number);        /* collective over the group; number: of the stream in its group */
+int lib_stream_pushes(lib_stream *stream, int number);        /* not collective; number: of the stream in its group */
+int lib_stream_join(lib_stream *stream);                      /* collective over the group, of which all have made theirs */
 void lib_stream_close(lib_stream **stream);
 /* Begins what can begin and carries on what is under way. *work: something is. Returns whether anything moved, or negative: broken. */
 int lib_stream_turn(lib_stream *stream, bool *work);
@@ -198,12 +199,14 @@ int lib_do_with(kolo_group *group, const kolo_request *request, const char *note
 typedef int (*lib_exchange)(void *of, const void *mine, size_t bytes, void *all);
 /* On a launch that outlives the world. exchange: as comm_router_config's; NULL: the launch's. */
 int lib_world_start(kolo_world **world, kolo_launch *launch, const kolo_world_config *config, lib_exchange exchange, void *of);
+/* A group begins in three steps: open makes this rank's part and waits for nobody; when all members know that all have, they join (collective over them; fails when
+ * the world is broken), and place it under its id. What some member cannot open all drop: nothing is left of it. Members: ascending. */
 int lib_group_open(kolo_world *world, const int *rank, int count, int id, kolo_group **group);
+int lib_group_join(kolo_group *group);
+void lib_group_place(kolo_group *group);
+void lib_group_drop(kolo_group **group);
 void lib_group_close(kolo_group **group);
 int lib_group_create_sorted(kolo_group **group, kolo_world *world, const int *rank, int count, const char *note, const char *fault);
-/* For who has an id that is free on all members, and no other groups: collective over the members only, ascending, this rank among them. They may be those of
- * another group. Nobody may use it before it is known that all have it; it ends with the world. */
-int lib_group_place(kolo_group **group, kolo_world *world, const int *rank, int count, int id);
 /* Returns when nothing of the group is under way on this rank. */
 void lib_group_drain(kolo_group *group);
 int lib_config_resolve(kolo_world_config *config, const kolo_world_config *asked);

@@ -19,7 +19,14 @@ int lib_stream_pushes(lib_stream *s, int number)
 {
     kolo_group *g = s->group;
     for (int i = 0; i < LIB_TRACKS && g->one_node && g->size > 1; i++)
-        KOLO_TRY(comm_push_open(&s->track[i].push, g->world->router, (g->id * 2 + number) * LIB_TRACKS + i, g->rank_of, g->size));
+        KOLO_TRY(comm_push_make(&s->track[i].push, g->world->router, (g->id * 2 + number) * LIB_TRACKS + i, g->rank_of, g->size));
+    return 0;
+}
+
+int lib_stream_join(lib_stream *s)
+{
+    for (int i = 0; i < LIB_TRACKS; i++)
+        if (s->track[i].push) KOLO_TRY(comm_push_join(s->track[i].push));
     return 0;
 }
 

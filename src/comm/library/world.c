@@ -131,7 +131,8 @@ static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
     for (int r = 0; r < l->size; r++) all[r] = r;
     int rc = lib_group_open(world, all, l->size, 0, &table[0]);
     free(all);
-    KOLO_TRY(rc);
+    if (rc < 0) return comm_router_break(world->router, kolo_error_text()); /* nothing can be agreed on yet, and the others wait */
+    KOLO_TRY(lib_group_join(table[0]));
     KOLO_TRY(lib_engine_start(world));
     KOLO_TRY(lib_agree(world->group[0], "the beginning of the world", ""));
     return c->timeline && *c->timeline ? lib_timeline_begin(world, c->timeline) : 0;

@@ -102,22 +102,21 @@ static int agree(MPI_Comm comm, const int *rank, int size)
     }
 }
 
-/* Collective over the ranks. NULL, on all: it cannot be. */
+/* Collective over the ranks. NULL, on all: it cannot be, and nothing is left of it. */
 static pmpi_carrier *make(MPI_Comm comm, int id, int *rank, int size)
 {
     kolo_group *group = NULL;
     pmpi_carrier *c = calloc(1, sizeof *c);
-    int rc = c ? 0 : kolo_fail(KOLO_ECONFIG, "no memory for a communicator"), worst;
-    PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, comm);
-    if (worst == 0) {
-        rc = lib_group_place(&group, pmpi_shim.world, rank, size, id);
-        PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, comm); /* nobody sends before all are there */
-    }
+    int rc = c ? lib_group_open(pmpi_shim.world, rank, size, id, &group) : kolo_fail(KOLO_ECONFIG, "no memory for a communicator"), worst;
     if (rc < 0) fprintf(stderr, "libkolo_pmpi: %s; MPI does the work itself\n", kolo_error_text());
-    if (worst < 0) { /* the number stays taken, and the group, where there is one, ends with the world */
+    PMPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MIN, comm); /* nobody waits for a part, or sends, before all are there */
+    if (worst < 0 || lib_group_join(group) < 0) {
+        lib_group_drop(&group);
+        give_back(id, false);
         free(c);
         return NULL;
     }
+    lib_group_place(group);
     *c = (pmpi_carrier){.group = group, .rank = kolo_group_rank(group), .size = size, .rank_of = rank, .used = true};
     pmpi_shim.carrier[id] = c;
     return c;

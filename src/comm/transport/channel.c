@@ -1,4 +1,5 @@
-/* Messages to the other ranks of the node. A rank makes the ring to a peer in its own segment when it first has something to write. */
+/* Messages to the other ranks of the node. A rank makes the ring to a peer in its own segment when it first has something to write. Where there is no memory
+ * for it the ring is a small one, for which every segment has room from the start: so a full /dev/shm delays messages, but loses none. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,23 +14,25 @@ static talk *find(comm_router *router, int local)
     if (t) return t;
     t = kolo_alloc(sizeof *t);
     if (!t) return NULL;
-    *t = (talk){.router = router, .rank = router->rank_of[local], .ring_bytes = router->ring_bytes, .shares_memory = true};
-    if (talk_open(t) < 0) {
+    *t = (talk){.router = router, .rank = router->rank_of[local], .shares_memory = true};
+    if (talk_open(t, router->ring_bytes) < 0) {
         free(t);
         return NULL;
     }
     return router->channel[local] = t;
 }
 
-static int make_ring(comm_router *router, talk *t, int local)
+static void make_ring(comm_router *router, talk *t, int local)
 {
     uint64_t at;
-    int rc = heap_take(router, &router->inner, ring_size(router->ring_bytes), &at);
-    if (rc < 0) return comm_router_break(router, kolo_error_text());
-    t->out = (ring *)(void *)router_at(router, router->me, at);
-    memset(t->out, 0, sizeof *t->out);
+    size_t bytes = router->ring_bytes;
+    if (heap_take(router, &router->inner, ring_size(bytes), &at) < 0) {
+        router_starve(router);
+        bytes = ROUTER_SMALL_RING;
+        at = router_small_ring(local);
+    }
+    t->out = ring_begin(router_at(router, router->me, at), bytes);
     atomic_store(&router->control[router->me]->ring[local], at);
-    return 0;
 }
 
 static bool turn_needed(const talk *t)
@@ -48,7 +51,7 @@ static int turn_with(comm_router *router, int local)
     }
     if (!t || !turn_needed(t)) return 0;
     KOLO_TRY(talk_read(t));
-    if (!t->out && talk_wants_to_write(t)) KOLO_TRY(make_ring(router, t, local));
+    if (!t->out && talk_wants_to_write(t)) make_ring(router, t, local);
     KOLO_TRY(talk_write(t));
     bool ring_him = t->wrote;
     router_fence();

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "comm/transport/inside.h"
 #include "kolo/error.h"
 
@@ -59,8 +60,9 @@ int heap_take(comm_router *router, router_heap *heap, size_t bytes, uint64_t *of
     if (b) b->taken = true;
     pthread_mutex_unlock(&heap->lock);
     if (!b && heap == &router->inner)
-        return kolo_fail(KOLO_ECONFIG, "comm: rank %d has no shared memory left for one more ring or group of its node; free some groups",
-                         router->launch->rank);
+        return kolo_fail(KOLO_ECONFIG,
+                         "comm: rank %d on host %s has no shared memory left for one more ring or group of its node, of %zu bytes; free some groups",
+                         router->launch->rank, router->launch->host, whole);
     if (!b)
         return kolo_fail(KOLO_ECONFIG,
                          "comm: %zu bytes of shared memory are not free: rank %d has %zu in all; ask for more with "
@@ -96,6 +98,12 @@ void heap_give(router_heap *heap, uint64_t offset)
         if (before) join_next(before);
     }
     pthread_mutex_unlock(&heap->lock);
+}
+
+void router_starve(comm_router *router)
+{
+    if (!atomic_exchange(&router->starved, true))
+        kolo_warn("what rank %d sends to or sums with ranks of its node is slow: %s", router->launch->rank, kolo_error_text());
 }
 
 int comm_router_alloc(comm_router *router, size_t bytes, void **memory)

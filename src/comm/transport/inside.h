@@ -35,7 +35,7 @@ typedef struct router_sets {
     router_set set[ROUTER_SETS];
 } router_sets;
 
-/* Heap and rings lie behind it. Written by its owner. */
+/* Behind it lie small rings, one to each local rank, then the heap. Written by its owner. */
 typedef struct router_control {
     comm_life life;
     _Alignas(64) _Atomic uint64_t ring[ROUTER_MAX_LOCAL]; /* offset of the ring to this local rank; 0: not made yet */
@@ -120,6 +120,7 @@ int heap_open(router_heap *heap, size_t offset, size_t bytes);
 void heap_close(router_heap *heap);
 int heap_take(comm_router *router, router_heap *heap, size_t bytes, uint64_t *offset);
 void heap_give(router_heap *heap, uint64_t offset);
+void router_starve(comm_router *router); /* the error text says what could not be taken, and had to be done without: told once */
 
 /* ---- means: rows of a table in router.c ------------------------------------------------------------------------------- */
 typedef struct router_means {
@@ -154,7 +155,8 @@ struct comm_router {
     double active_at;        /* when something last moved */
     bool mpi_busy;           /* a failing MPI may still use the memory */
     size_t ring_bytes;
-    uint32_t bell; /* doorbell when the engine last rose */
+    _Atomic bool starved; /* told that it had to do without memory */
+    uint32_t bell;        /* doorbell when the engine last rose */
     bool armed;
     _Atomic bool restless;                    /* a poll left something to do: no rest */
     int idle;                                 /* rests in a row with MPI in flight */

@@ -65,9 +65,8 @@ static void tune(const comm_router *router, int fd)
 
 static ring *make_ring(void)
 {
-    ring *r = aligned_alloc(64, ring_size(LINE_RING));
-    if (r) memset(r, 0, sizeof *r);
-    return r;
+    void *memory = aligned_alloc(64, ring_size(LINE_RING));
+    return memory ? ring_begin(memory, LINE_RING) : NULL;
 }
 
 tcp_line *line_find(comm_router *router, int rank)
@@ -79,10 +78,10 @@ tcp_line *line_find(comm_router *router, int rank)
     if (!l) return NULL;
     l->in = (line_end){.kind = END_IN, .fd = -1, .rank = rank};
     l->out = (line_end){.kind = END_OUT, .fd = -1, .rank = rank};
-    l->t = (talk){.router = router, .rank = rank, .ring_bytes = LINE_RING, .other = line_other};
+    l->t = (talk){.router = router, .rank = rank, .other = line_other};
     l->t.in = make_ring();
     l->t.out = make_ring();
-    if (!l->t.in || !l->t.out || talk_open(&l->t) < 0) {
+    if (!l->t.in || !l->t.out || talk_open(&l->t, LINE_RING) < 0) {
         free(l->t.in);
         free(l->t.out);
         free(l);

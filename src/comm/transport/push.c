@@ -86,6 +86,12 @@ static bool all_closed(comm_push *p) { return atomic_load(&p->set->closed) == (u
 /* The first member has taken the name down: it may be used again. */
 static bool is_gone(comm_push *p) { return atomic_load(&p->entry->name) != p->name; }
 
+static void take_down(comm_push *p)
+{
+    atomic_store(&p->entry->name, 0);
+    heap_give(&p->router->inner, p->set_at);
+}
+
 static int members_of(comm_push *p, const int *rank)
 {
     const comm_router *router = p->router;
@@ -99,10 +105,20 @@ static int members_of(comm_push *p, const int *rank)
     return p->me >= 0 ? 0 : kolo_fail(KOLO_EINTERNAL, "comm: rank %d is no member", router->launch->rank);
 }
 
-int comm_push_open(comm_push **out, comm_router *router, int id, const int *rank, int members)
+static void push_free(comm_push **out)
+{
+    comm_push *p = *out;
+    free(p->local);
+    free(p->source);
+    free(p->target);
+    free(p);
+    *out = NULL;
+}
+
+int comm_push_make(comm_push **out, comm_router *router, int id, const int *rank, int members)
 {
     int rc;
-    comm_push *p = kolo_alloc(sizeof *p);
+    comm_push *p = *out = kolo_alloc(sizeof *p);
     if (!p) return KOLO_ECONFIG;
     p->router = router;
     p->id = id;
@@ -114,39 +130,49 @@ int comm_push_open(comm_push **out, comm_router *router, int id, const int *rank
     p->target = kolo_alloc((size_t)(members + 1) * sizeof *p->target);
     if (!p->local || !p->source || !p->target) KOLO_TRY_GOTO(rc, KOLO_ECONFIG);
     KOLO_TRY_GOTO(rc, members_of(p, rank));
-    if (p->me == 0 && put_up(p) < 0) KOLO_TRY_GOTO(rc, comm_router_break(router, kolo_error_text())); /* the others wait */
-    if (p->me > 0) KOLO_TRY_GOTO(rc, await(p, find, rank[0]));
-    atomic_fetch_add(&p->set->opened, 1);
-    KOLO_TRY_GOTO(rc, await(p, all_opened, rank[p->me == members - 1 ? 0 : members - 1]));
-    *out = p;
+    if (p->me == 0) KOLO_TRY_GOTO(rc, put_up(p));
     return 0;
 fail:
-    free(p->local);
-    free(p->source);
-    free(p->target);
-    free(p);
+    push_free(out);
     return rc;
+}
+
+int comm_push_join(comm_push *p)
+{
+    const int *rank_of = p->router->rank_of;
+    if (p->me > 0) KOLO_TRY(await(p, find, rank_of[p->local[0]]));
+    atomic_fetch_add(&p->set->opened, 1);
+    p->joined = true;
+    return await(p, all_opened, rank_of[p->local[p->me == p->members - 1 ? 0 : p->members - 1]]);
+}
+
+int comm_push_open(comm_push **out, comm_router *router, int id, const int *rank, int members)
+{
+    int rc = comm_push_make(out, router, id, rank, members);
+    if (rc < 0) return comm_router_break(router, kolo_error_text()); /* the others wait */
+    rc = comm_push_join(*out);
+    if (rc < 0) comm_push_close(out);
+    return rc;
+}
+
+/* Whoever has joined waits until all have closed, so that the memory and the name may be used again. */
+static void part(comm_push *p)
+{
+    const int *rank_of = p->router->rank_of;
+    uint64_t stage = atomic_load(&p->set->member[p->me].stage);
+    atomic_fetch_add(&p->set->closed, 1);
+    if (p->me > 0) await(p, is_gone, rank_of[p->local[0]]);
+    else if (await(p, all_closed, rank_of[p->local[p->members - 1]]) == 0) take_down(p);
+    if (stage) heap_give(&p->router->inner, stage);
 }
 
 void comm_push_close(comm_push **out)
 {
     comm_push *p = *out;
     if (!p) return;
-    comm_router *router = p->router;
-    uint64_t stage = atomic_load(&p->set->member[p->me].stage);
-    atomic_fetch_add(&p->set->closed, 1);
-    if (p->me > 0) {
-        await(p, is_gone, router->rank_of[p->local[0]]);
-    } else if (await(p, all_closed, router->rank_of[p->local[p->members - 1]]) == 0) {
-        atomic_store(&p->entry->name, 0);
-        heap_give(&router->inner, p->set_at);
-    }
-    if (stage) heap_give(&router->inner, stage);
-    free(p->local);
-    free(p->source);
-    free(p->target);
-    free(p);
-    *out = NULL;
+    if (p->joined) part(p);
+    else if (p->me == 0) take_down(p);
+    push_free(out);
 }
 
 void push_publish(comm_push *p)
@@ -225,20 +251,19 @@ static void fold_small(comm_push *p)
 }
 
 /* All lines stand and agree: which way? */
-static int begin(comm_push *p)
+static void begin(comm_push *p)
 {
     bool direct = true, copied = (size_t)p->count * p->width <= p->copied;
+    p->poor = false;
     for (int i = 0; i < p->members; i++) {
         const push_line *line = push_line_of(p, i);
         direct = direct && line->in_shared && line->out_shared;
         copied = copied && !line->in_shared;
+        p->poor |= line->poor;
     }
-    p->way = PUSH_SMALLEST;
-    if (copied) return 0;
-    p->way = direct ? PUSH_DIRECT : PUSH_STAGED;
-    if (!direct) return push_staged_begin(p);
-    begin_direct(p);
-    return 0;
+    p->way = copied ? PUSH_SMALLEST : direct ? PUSH_DIRECT : PUSH_STAGED;
+    if (p->way == PUSH_DIRECT) begin_direct(p);
+    if (p->way == PUSH_STAGED) push_staged_begin(p);
 }
 
 /* All lines stand, and all bring the same; or not. */
@@ -251,7 +276,7 @@ static int meet(comm_push *p)
         const push_line *b = push_line_of(p, i);
         if (a->signature != b->signature || a->count != b->count || a->width != b->width) return COMM_PUSH_DIFFERS;
     }
-    KOLO_TRY(begin(p));
+    begin(p);
     return PUSH_WORKED;
 }
 
@@ -266,6 +291,8 @@ static void put_line(comm_push *p, uint64_t signature)
     line->in = at;
     line->out_shared = bytes > PUSH_SMALL && comm_router_shared(p->router, p->out, bytes, &at);
     line->out = at;
+    const bool staged = bytes > p->copied && !(line->in_shared && line->out_shared); /* where all lie in shared memory nobody stages */
+    line->poor = staged ? !push_staged_ready(p) : atomic_load_explicit(&p->set->member[p->me].stage, memory_order_relaxed) == 0;
     if (bytes > 0 && bytes <= PUSH_INLINE) memcpy(line->bytes, p->in, bytes);
     else if (bytes > 0 && bytes <= PUSH_CACHED) memcpy(push_copy(p, p->me), p->in, bytes);
     else if (bytes > 0 && bytes <= p->copied && !line->in_shared) push_stream(push_copy(p, p->me), p->in, bytes);

@@ -3,7 +3,8 @@
  *
  *   small   every member folds copies of all members' bytes itself: one meeting in all
  *   direct  all vectors lie in shared memory: members take blocks, their own slice first, and push the result into every member's vector
- *   staged  pieces travel through two staging blocks a member each way, two in turn (push_staged.c)
+ *   staged  pieces travel through two staging blocks a member each way, two in turn (push_staged.c); where somebody had no memory for his, through the copies
+ *           of small vectors, in small pieces
  *
  * Lines alternate between two places: who writes line n + 2 has seen all lines n + 1, so everybody is done with round n. */
 #ifndef KOLO_COMM_PUSH_H
@@ -27,7 +28,7 @@ enum {
 
 typedef struct push_line {
     _Alignas(64) _Atomic uint32_t round;
-    uint8_t in_shared, out_shared, width;
+    uint8_t in_shared, out_shared, width, poor; /* poor: has no staging blocks */
     int64_t count;
     uint64_t signature;
     union {
@@ -68,6 +69,7 @@ struct comm_push {
     size_t copied;     /* bytes that a copy of a small vector may have */
     router_set *entry; /* in the first member's table */
     uint64_t name;     /* there */
+    bool joined;
     const void **source;
     void **target; /* [members + 1] room for a fold */
     uint32_t round;
@@ -84,6 +86,7 @@ struct comm_push {
     /* staged */
     int64_t piece, pieces; /* elements of one; number */
     uint64_t base;         /* pieces of all rounds before this one */
+    bool poor;             /* some member has no staging blocks */
     int polls;             /* in vain, in a row */
     double moved_at;
 };
@@ -112,7 +115,8 @@ static inline void push_stream(char *to, const char *from, size_t bytes)
 /* Something that others may wait for is done. */
 void push_publish(comm_push *p);
 
-int push_staged_begin(comm_push *p);
+bool push_staged_ready(comm_push *p); /* this member has its staging blocks, or now gets them */
+void push_staged_begin(comm_push *p);
 /* What a step returns besides COMM_PUSH_DIFFERS and negative statuses. */
 enum { PUSH_IDLE = 0, PUSH_COMPLETE = 1, PUSH_WORKED = 3 };
 int push_staged_step(comm_push *p);

@@ -23,25 +23,30 @@ static bool all_reached(const comm_push *p, size_t word, uint64_t value)
 }
 #define ALL_REACHED(p, counter, value) all_reached(p, offsetof(push_member, counter), value)
 
+static size_t block_of(const comm_push *p) { return p->poor ? p->copied / 4 : PUSH_PIECE; }
+
 static char *staging(const comm_push *p, int member, bool out, uint64_t piece)
 {
     uint64_t at = atomic_load_explicit(&p->set->member[member].stage, memory_order_acquire);
-    return push_at(p, member, at) + (size_t)((out ? 2 : 0) + (piece & 1)) * PUSH_PIECE;
+    return (p->poor ? push_copy(p, member) : push_at(p, member, at)) + (size_t)((out ? 2 : 0) + (piece & 1)) * block_of(p);
 }
 
-int push_staged_begin(comm_push *p)
+bool push_staged_ready(comm_push *p)
 {
     push_member *mine = &p->set->member[p->me];
-    if (atomic_load(&mine->stage) == 0) {
-        uint64_t at;
-        int rc = heap_take(p->router, &p->router->inner, 4 * (size_t)PUSH_PIECE, &at);
-        if (rc < 0) return comm_router_break(p->router, kolo_error_text());
-        atomic_store(&mine->stage, at);
-    }
-    p->base += (uint64_t)p->pieces; /* of the round before */
-    p->piece = (int64_t)(PUSH_PIECE / p->width);
+    uint64_t at;
+    if (atomic_load(&mine->stage)) return true;
+    if (heap_take(p->router, &p->router->inner, 4 * (size_t)PUSH_PIECE, &at) == 0) return atomic_store(&mine->stage, at), true;
+    router_starve(p->router);
+    return false;
+}
+
+void push_staged_begin(comm_push *p)
+{
+    if (p->poor) push_staged_ready(p); /* for the next round, as who brought shared memory alone did not think of it */
+    p->base += (uint64_t)p->pieces;    /* of the round before */
+    p->piece = (int64_t)(block_of(p) / p->width);
     p->pieces = (p->count + p->piece - 1) / p->piece;
-    return 0;
 }
 
 static int64_t from_of(const comm_push *p, uint64_t g) { return (int64_t)(g - p->base) * p->piece; }

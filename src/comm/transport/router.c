@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/transport/inside.h"
+#include "comm/transport/talk.h"
 #include "kolo/error.h"
 
 /* The first that reaches a peer carries its messages. */
@@ -208,7 +208,7 @@ void comm_router_forget(const kolo_launch *launch) { comm_segments_forget(launch
 static int make_segments(comm_router *router)
 {
     const kolo_launch *l = router->launch;
-    size_t head = kolo_round_up(sizeof(router_control), 4096);
+    size_t head = kolo_round_up(router_small_ring(router->ranks), 4096);
     for (router->ring_bytes = RING_MOST; router->ring_bytes > RING_LEAST; router->ring_bytes /= 2)
         if (router->ring_bytes * (size_t)router->ranks <= RINGS) break;
     size_t inner = (size_t)router->ranks * (router->ring_bytes + 4096) + SETS;

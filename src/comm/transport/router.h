@@ -71,9 +71,13 @@ void comm_router_wake(comm_router *router); /* this rank's own engine; any threa
  * Vectors in shared memory are used where they lie; others go through staging blocks of the segment, pipelined. Order of a sum: members in
  * order, or the binary tree (tree). The same bits on all members. Callable from any thread, one call at a time per set. */
 typedef struct comm_push comm_push;
-/* Collective over the members (ranks of the world, ascending, all on this node). id: names the set, equal on all, not in use. */
+/* This member's part of a set, waiting for nobody (members: ranks of the world, ascending, all on this node). id: names the set, equal on all, not in use.
+ * KOLO_ECONFIG: no memory; nothing was changed, so where all members learn of it, all close what they made. */
+int comm_push_make(comm_push **push, comm_router *router, int id, const int *rank, int members);
+int comm_push_join(comm_push *push); /* collective over the members, of whom all have made theirs; fails when the world is broken */
+/* Both, collective; who has no memory breaks the world. */
 int comm_push_open(comm_push **push, comm_router *router, int id, const int *rank, int members);
-void comm_push_close(comm_push **push);
+void comm_push_close(comm_push **push); /* collective, if it was joined */
 /* Starts round n = 1, 2, ... of this set; in == out: in place. Returns at once; small vectors (128 KiB / members, at most 64 KiB) are reduced by the caller without any other
  * thread. how: scaling, divisor and order, as in comm_fold; copied. signature: of what the caller brings; when all have come, every member compares all of
  * them, and where two differ nobody reads or writes a vector: the round ends with COMM_PUSH_DIFFERS on every member. count 0: a meeting, nothing else. */

@@ -19,16 +19,16 @@ enum { SMALL = 512, TAKE_AT_ONCE = 4 << 20, LEAST_DATA = 4096 };
 
 /* ---- rings ------------------------------------------------------------------------------------------------------------- */
 
-void ring_copy_out(const ring *from, size_t bytes, uint64_t at, void *to, size_t count)
+static void copy_out(const ring *from, uint64_t at, void *to, size_t count)
 {
-    size_t start = at & (bytes - 1), first = count < bytes - start ? count : bytes - start;
+    size_t start = at & (from->bytes - 1), first = count < from->bytes - start ? count : from->bytes - start;
     memcpy(to, from->data + start, first);
     memcpy((char *)to + first, from->data, count - first);
 }
 
-void ring_copy_in(ring *to, size_t bytes, uint64_t at, const void *from, size_t count)
+static void copy_in(ring *to, uint64_t at, const void *from, size_t count)
 {
-    size_t start = at & (bytes - 1), first = count < bytes - start ? count : bytes - start;
+    size_t start = at & (to->bytes - 1), first = count < to->bytes - start ? count : to->bytes - start;
     memcpy(to->data + start, from, first);
     memcpy(to->data, (const char *)from + first, count - first);
 }
@@ -38,7 +38,7 @@ static size_t padded(size_t length) { return kolo_round_up(length, sizeof(frame)
 static size_t room(const talk *t)
 {
     uint64_t head = atomic_load_explicit(&t->out->head, memory_order_acquire);
-    return t->ring_bytes - (size_t)(atomic_load_explicit(&t->out->tail, memory_order_relaxed) - head);
+    return t->out->bytes - (size_t)(atomic_load_explicit(&t->out->tail, memory_order_relaxed) - head);
 }
 
 static bool has_room(talk *t, size_t bytes)
@@ -54,8 +54,8 @@ bool talk_put(talk *t, const frame *f, const void *payload)
 {
     if (!has_room(t, sizeof *f + padded(f->length))) return false;
     uint64_t tail = atomic_load_explicit(&t->out->tail, memory_order_relaxed);
-    ring_copy_in(t->out, t->ring_bytes, tail, f, sizeof *f);
-    if (f->length) ring_copy_in(t->out, t->ring_bytes, tail + sizeof *f, payload, f->length);
+    copy_in(t->out, tail, f, sizeof *f);
+    if (f->length) copy_in(t->out, tail + sizeof *f, payload, f->length);
     atomic_store_explicit(&t->out->tail, tail + sizeof *f + padded(f->length), memory_order_release);
     t->wrote = true;
     return true;
@@ -148,7 +148,7 @@ static int receive_data(talk *t, const frame *f, uint64_t at)
     router_request *r = t->arriving.first;
     while (r && r->serial != f->serial) r = r->next;
     if (!r || f->length > r->bytes - r->moved) return fail_length(t, r ? r : &(router_request){0}, f->bytes);
-    ring_copy_out(t->in, t->ring_bytes, at, r->data + r->moved, f->length);
+    copy_out(t->in, at, r->data + r->moved, f->length);
     r->moved += f->length;
     router_moved(t->router, r);
     if (r->moved < r->bytes) return 0;
@@ -177,13 +177,13 @@ static int handle(talk *t, const frame *f, uint64_t at)
     case FRAME_GRANT:
     case FRAME_TAKEN: return receive_own(t, f);
     case FRAME_OFFER:
-        if (f->length == sizeof source) ring_copy_out(t->in, t->ring_bytes, at, &source, sizeof source);
+        if (f->length == sizeof source) copy_out(t->in, at, &source, sizeof source);
         r = queue_take_tag(&t->receives, f->tag);
         return r ? answer(t, r, f->serial, f->bytes, source) : keep(t, f, NULL, source);
     case FRAME_EAGER:
         r = queue_take_tag(&t->receives, f->tag);
         if (r && f->bytes == r->bytes && f->length == f->bytes) {
-            ring_copy_out(t->in, t->ring_bytes, at, r->data, f->length);
+            copy_out(t->in, at, r->data, f->length);
             complete(t, r);
             return 0;
         }
@@ -192,7 +192,7 @@ static int handle(talk *t, const frame *f, uint64_t at)
     default: break;
     }
     if (f->length > t->eager) return fail_length(t, &(router_request){0}, f->length);
-    ring_copy_out(t->in, t->ring_bytes, at, payload, f->length);
+    copy_out(t->in, at, payload, f->length);
     return f->kind == FRAME_EAGER ? keep(t, f, payload, 0) : t->other ? t->other(t, f, payload) : 0;
 }
 
@@ -202,8 +202,8 @@ int talk_read(talk *t)
     uint64_t head = atomic_load_explicit(&t->in->head, memory_order_relaxed), tail = atomic_load_explicit(&t->in->tail, memory_order_acquire);
     frame f;
     while (tail - head >= sizeof f) {
-        ring_copy_out(t->in, t->ring_bytes, head, &f, sizeof f);
-        if (f.length > t->ring_bytes - sizeof f) return fail_length(t, &(router_request){0}, f.length);
+        copy_out(t->in, head, &f, sizeof f);
+        if (f.length > t->in->bytes - sizeof f) return fail_length(t, &(router_request){0}, f.length);
         if (tail - head < sizeof f + padded(f.length)) break;
         KOLO_TRY(handle(t, &f, head + sizeof f));
         head += sizeof f + padded(f.length);
@@ -240,6 +240,7 @@ static void write_answers(talk *t)
 
 static void write_sends(talk *t)
 {
+    const size_t eager = t->out->bytes / 8;
     for (router_request *r; (r = t->sends.first) != NULL;) {
         frame f = {.kind = FRAME_EAGER, .tag = r->tag, .serial = r->serial, .bytes = r->bytes};
         size_t source = 0;
@@ -248,7 +249,7 @@ static void write_sends(talk *t)
             f.kind = FRAME_OFFER;
             f.length = sizeof source;
             payload = &source;
-        } else if (r->bytes > t->eager) {
+        } else if (r->bytes > eager) {
             f.kind = FRAME_OFFER;
         } else {
             f.length = (uint32_t)r->bytes;
@@ -263,8 +264,9 @@ static void write_sends(talk *t)
 /* The messages in turn, a frame each. */
 static void write_data(talk *t)
 {
+    const size_t most = t->out->bytes / 4 - sizeof(frame);
     for (router_request *r; (r = t->granted.first) != NULL;) {
-        size_t left = r->bytes - r->moved, some = left < t->most ? left : t->most;
+        size_t left = r->bytes - r->moved, some = left < most ? left : most;
         frame f = {.kind = FRAME_DATA, .tag = r->tag, .serial = r->serial, .bytes = r->bytes, .length = (uint32_t)some};
         if (!talk_put(t, &f, r->data + r->moved)) return;
         queue_cut(&t->granted, NULL, r);
@@ -277,6 +279,7 @@ static void write_data(talk *t)
 
 int talk_write(talk *t)
 {
+    if (!t->out) return 0;
     write_answers(t);
     write_sends(t);
     write_data(t);
@@ -297,10 +300,9 @@ void talk_forget(talk *t, router_request *r)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) queue_drop(all[i], r);
 }
 
-int talk_open(talk *t)
+int talk_open(talk *t, size_t ring_bytes)
 {
-    t->eager = t->ring_bytes / 8;
-    t->most = t->ring_bytes / 4 - sizeof(frame);
+    t->eager = ring_bytes / 8;
     t->unwrapped = kolo_alloc(t->eager);
     return t->unwrapped ? 0 : KOLO_ECONFIG;
 }

@@ -11,13 +11,16 @@
 #ifndef KOLO_COMM_TALK_H
 #define KOLO_COMM_TALK_H
 
+#include <string.h>
+
 #include "comm/transport/inside.h"
 
 typedef struct ring {
     _Alignas(64) _Atomic uint64_t head; /* bytes read */
     _Alignas(64) _Atomic uint64_t tail; /* bytes written */
     _Alignas(64) _Atomic uint32_t full; /* the writer waits for room */
-    _Alignas(64) char data[];           /* a power of two of them */
+    uint32_t bytes;
+    _Alignas(64) char data[]; /* [bytes], a power of two */
 } ring;
 
 enum frame_kind {
@@ -48,8 +51,7 @@ typedef struct talk {
     bool shares_memory;
     /* Frames that are not of messages. 0 or negative. */
     int (*other)(struct talk *t, const frame *f, const char *payload);
-    size_t ring_bytes;
-    size_t eager, most; /* bytes of an eager message, of a DATA frame */
+    size_t eager; /* bytes of an eager message, at most: of a ring of full size */
     uint64_t serial;
     router_queue receives, sends, offered, granted, arriving, answers;
     struct stranger *first_stranger, *last_stranger, *spare[2]; /* spare: small, large */
@@ -57,7 +59,7 @@ typedef struct talk {
     bool wrote, took;                                           /* since the owner looked: something stands in `out`, room was made in `in` */
 } talk;
 
-int talk_open(talk *t); /* the caller fills everything down to ring_bytes */
+int talk_open(talk *t, size_t ring_bytes); /* the caller has filled what stands in front of `eager`; rings have so many bytes, or fewer */
 int talk_post(talk *t, router_request *r);
 void talk_forget(talk *t, router_request *r);
 /* Handles the whole frames of `in`. */
@@ -70,7 +72,15 @@ bool talk_put(talk *t, const frame *f, const void *payload);
 void talk_close(talk *t);
 
 static inline size_t ring_size(size_t bytes) { return sizeof(ring) + bytes; }
-void ring_copy_out(const ring *from, size_t bytes, uint64_t at, void *to, size_t count);
-void ring_copy_in(ring *to, size_t bytes, uint64_t at, const void *from, size_t count);
+enum { ROUTER_SMALL_RING = 512 };
+/* Offset in a segment of the small ring to a rank of the node. */
+static inline uint64_t router_small_ring(int local) { return kolo_round_up(sizeof(router_control), 64) + (uint64_t)local * ring_size(ROUTER_SMALL_RING); }
+static inline ring *ring_begin(void *memory, size_t bytes)
+{
+    ring *r = memory;
+    memset(r, 0, sizeof *r);
+    r->bytes = (uint32_t)bytes;
+    return r;
+}
 
 #endif
