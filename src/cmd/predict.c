@@ -15,6 +15,7 @@
 #include "ckpt/weights.h"
 #include "cmd/cmd.h"
 #include "kolo/error.h"
+#include "train/class_names.h"
 #include "train/detect_predict.h"
 #include "train/predict.h"
 
@@ -22,42 +23,22 @@ enum { ROWS = 8 }; /* pictures at a time */
 
 typedef struct output {
     const char *const *path;
-    int64_t classes, top, names;
-    char **name; /* [names] of classes */
-    char *text;  /* of the file of names, which name points into */
-    FILE *json;  /* NULL: nobody wants it */
+    int64_t classes, top;
+    kolo_class_names names;
+    FILE *json; /* NULL: nobody wants it */
 } output;
-
-static int read_names(output *out, const char *file)
-{
-    int64_t capacity = 0;
-    KOLO_TRY(kolo_file_read(file, &out->text, NULL));
-    for (char *line = out->text, *next; *line; line = next) {
-        char *end = strchrnul(line, '\n');
-        next = *end ? end + 1 : end;
-        if (end > line && end[-1] == '\r') end[-1] = 0;
-        *end = 0;
-        KOLO_TRY(kolo_grow(&out->name, &capacity, out->names, sizeof *out->name));
-        out->name[out->names++] = line;
-    }
-    return 0;
-}
 
 /* Of labels=, or those that a run has noted, unless its network has more classes than its data. */
 static int find_names(output *out, const kolo_options *o)
 {
-    char *noted = NULL;
-    if (*o->labels) {
-        KOLO_TRY(read_names(out, o->labels));
-        if (out->names == out->classes) return 0;
-        return kolo_fail(KOLO_ECONFIG, "labels=%s names %ld classes, the network has %ld", o->labels, (long)out->names, (long)out->classes);
+    if (!*o->labels) {
+        if (*o->run) KOLO_TRY(kolo_class_names_of_run(&out->names, o->run));
+        if (out->names.count != out->classes) out->names.count = 0;
+        return 0;
     }
-    if (!*o->run) return 0;
-    if (!(noted = kolo_format("%s/classes.txt", o->run))) return KOLO_ECONFIG;
-    const int rc = kolo_file_exists(noted) ? read_names(out, noted) : 0;
-    free(noted);
-    if (out->names != out->classes) out->names = 0;
-    return rc;
+    KOLO_TRY(kolo_class_names_read(&out->names, o->labels));
+    if (out->names.count == out->classes) return 0;
+    return kolo_fail(KOLO_ECONFIG, "labels=%s names %ld classes, the network has %ld", o->labels, (long)out->names.count, (long)out->classes);
 }
 
 /* The best classes with their probabilities, best first; equal ones in the order of classes. */
@@ -76,8 +57,8 @@ static void print_top(const output *out, const char *path, const float *logits)
             if (later && (best < 0 || logits[c] > logits[best])) best = c;
         }
         if (best < 0) break; /* not a number */
-        printf("  %6.2f %%  %ld%s%s\n", 100 * exp((double)(logits[best] - largest)) / sum, (long)best, out->names ? "  " : "",
-               out->names ? out->name[best] : "");
+        printf("  %6.2f %%  %ld%s%s\n", 100 * exp((double)(logits[best] - largest)) / sum, (long)best, out->names.count ? "  " : "",
+               out->names.count ? out->names.name[best] : "");
         last = best;
     }
 }
@@ -103,10 +84,9 @@ static int show_boxes(kolo_session *session, const kolo_options *o, int64_t n, c
     output out = {.path = path, .classes = o->classes};
     int rc = find_names(&out, o);
     if (rc == 0 && *o->logits) rc = kolo_fail(KOLO_ECONFIG, "logits= is for networks that classify; %s finds boxes", o->model);
-    if (rc == 0) rc = kolo_detect_predict(session, n, path, out.names ? out.name : NULL);
+    if (rc == 0) rc = kolo_detect_predict(session, n, path, out.names.count ? out.names.name : NULL);
     fflush(stdout);
-    free(out.text);
-    free(out.name);
+    kolo_class_names_free(&out.names);
     return rc;
 }
 
@@ -126,8 +106,7 @@ static int show(kolo_session *session, const kolo_options *o, int64_t n, const c
         if (rc == 0) rc = kolo_file_write_atomic(o->logits, text, bytes);
     }
     free(text);
-    free(out.text);
-    free(out.name);
+    kolo_class_names_free(&out.names);
     return rc;
 }
 

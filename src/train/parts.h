@@ -37,5 +37,6 @@ int session_make_loaders(kolo_session *s);
 int session_renew_loader(kolo_session *s); /* of training, for the phase that s->now says */
 void session_close_loaders(kolo_session *s);
 void session_close_data(kolo_session *s);
+int session_check_classes(const kolo_session *s); /* class_names.c: of validation data, against what is or was trained on */
 
 #endif

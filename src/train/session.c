@@ -73,6 +73,7 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
                                  "pack them from one source with --stats-from",
                                  o->data, info->classes, info->channels, o->val, v->classes, v->channels);
         }
+        KOLO_TRY(session_check_classes(s));
         if (!o->size && !info->height && !o->val_size && !s->detector)
             return kolo_fail(KOLO_ECONFIG, "the pictures of %s have various sizes: state size= and crop=", info->name);
     }

@@ -38,6 +38,12 @@ kolo export "$ROOM/run" checkpoint=8 "$ROOM/8.safetensors" > "$ROOM/log" 2>&1 &&
 ok $? "kolo export takes checkpoint= too"
 score run="$ROOM/run" weights="$ROOM/8.safetensors"
 is "$(figures)" "$(told 8)" "weights=FILE by the options of a run"
+kolo-shards extract "$ROOM/data/val" --out "$ROOM/renamed" > "$ROOM/log" 2>&1 && mv "$ROOM/renamed/circle" "$ROOM/renamed/zebra"
+kolo-pack --source imagefolder --in "$ROOM/renamed" --split val --out "$ROOM/zebras" > "$ROOM/log" 2>&1
+score run="$ROOM/run" val="$ROOM/zebras"
+is "$? $(grep -c 'class 1 is `circle` in .*, but `cross` in .*zebras: .*--stats-from' "$ROOM/log")" "2 1" "validation pictures of other classes, as many: exit 2"
+kolo train shapes data="$ROOM/data/train" val="$ROOM/zebras" run="$ROOM/x" steps=1 > "$ROOM/log" 2>&1
+is "$? $(grep -c 'class 1 is `circle`' "$ROOM/log")" "2 1" "so it is before a training"
 score shapes run="$ROOM/run" init="$ROOM/8.safetensors"
 is $? 78 "run= and init= on one command line: exit 78"
 kolo-shards extract "$ROOM/data/val" --limit 1 --out "$ROOM/pictures" > "$ROOM/log" 2>&1
