@@ -74,7 +74,17 @@ static void write_start(FILE *f, const manifest *m, const char *run)
     fprintf(f, "    \"ranks\": %d,\n    \"plan_hash\": \"%016" PRIx64 "\",\n    \"restarts\": %" PRId64 ",\n    \"wall_seconds\": ", m->ranks, p->plan_hash,
             p->restarts);
     kolo_json_number(f, p->wall_seconds, 9);
-    fprintf(f, ",\n    \"options\": %s\n  }\n", run);
+    fprintf(f, ",\n    \"options\": %s\n  },\n", run);
+}
+
+/* The last line: a checksum of all before it. A manifest of an older version has none. */
+static const char seal[] = "  \"crc32c\": \"";
+
+static bool seal_holds(const char *text)
+{
+    const char *at = text, *last = NULL;
+    while ((at = strstr(at, seal))) last = at, at += sizeof seal - 1;
+    return !last || strtoul(last + sizeof seal - 1, NULL, 16) == kolo_crc32c(0, text, (size_t)(last - text));
 }
 
 char *kolo_record_text(const manifest *m, const char *math, const char *run)
@@ -99,7 +109,8 @@ char *kolo_record_text(const manifest *m, const char *math, const char *run)
             m->tensors, m->bytes, m->crc);
     fprintf(f, "  \"options\": %s,\n", math);
     write_start(f, m, run);
-    fputs("}\n", f);
+    fflush(f);
+    fprintf(f, "%s%08" PRIx32 "\"\n}\n", seal, kolo_crc32c(0, text, bytes));
     return close_text(f, &text);
 }
 
@@ -175,8 +186,8 @@ int kolo_record_read(const char *path, manifest *m)
     char *text = NULL;
     KOLO_TRY(kolo_file_read(path, &text, NULL));
     cJSON *object = cJSON_Parse(text);
+    reader r = {object, cJSON_IsObject(object) && seal_holds(text)};
     free(text);
-    reader r = {object, cJSON_IsObject(object)};
     *m = (manifest){.bytes = 0};
     bool ours = !strcmp(read_string(&r, "format"), format_name);
     int64_t version = read_count(&r, "format_version");

@@ -161,7 +161,7 @@ static void round_trip(const rig_config *from, const rig_config *to, const char 
     free(two), free(one), free(first), free(second), free(first_list), free(second_list);
 }
 
-/* The manifest as a version wrote it that knew nothing of loss scaling. */
+/* The manifest as a version wrote it that knew nothing of loss scaling, nor of a manifest's own checksum. */
 static void forget_scale(const char *path)
 {
     char *text = NULL;
@@ -170,6 +170,9 @@ static void forget_scale(const char *path)
     char *line = text ? strstr(text, "  \"loss_scale\"") : NULL, *next = line ? strchr(line, '\n') : NULL;
     ok(next != NULL, "the manifest has a line of the loss scale");
     if (next) memmove(line, next + 1, strlen(next));
+    char *seal = text ? strstr(text, "  },\n  \"crc32c\"") : NULL;
+    ok(seal != NULL, "and its own checksum at its end");
+    if (seal) memcpy(seal, "  }\n}\n", 7);
     if (next) kolo_file_write_atomic(path, text, strlen(text));
     free(text);
 }
@@ -309,6 +312,13 @@ static void damaged(void)
     flip_byte(manifest, 30);
     is_int(find("hurt", path), 1, "a changed manifest: passed over");
     flip_byte(manifest, 30);
+    int changed = 0, noticed = 0;
+    for (off_t at = 0; at < (off_t)kolo_file_size(manifest) - 30; at += 61, changed++) { /* up to its last line */
+        flip_byte(manifest, at);
+        noticed += kolo_checkpoint_position(hurt, &p) == 1 && p.step == 1;
+        flip_byte(manifest, at);
+    }
+    ok(changed > 50 && noticed == changed, "whatever byte it is: %d of %d", noticed, changed);
     ok(truncate(manifest, kolo_file_size(manifest) / 2) == 0 && find("hurt", path) == 1, "half a manifest: passed over");
     ok(unlink(manifest) == 0 && find("hurt", path) == 1, "no manifest: passed over");
     kolo_folder_remove(folder);
