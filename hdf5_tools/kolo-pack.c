@@ -52,6 +52,13 @@ static int pack_both(const pack_options *options, const kolo_launch *launch)
     return rc;
 }
 
+/* The exit status. */
+static int said_all(int rc)
+{
+    if (rc == 0 && (rc = kolo_stdout_flush()) < 0) fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
+    return -rc;
+}
+
 int main(int argc, char **argv)
 {
     static packing p;
@@ -63,7 +70,7 @@ int main(int argc, char **argv)
     if (p.options.help || p.options.version) {
         if (p.options.help) pack_options_help();
         else printf("kolo-pack %s\n", KOLO_VERSION);
-        return 0;
+        return said_all(0);
     }
     rc = kolo_launch_start(&p.launch, "auto");
     if (rc < 0) {
@@ -74,5 +81,5 @@ int main(int argc, char **argv)
     kolo_launch launch = p.launch;
     rc = p.options.both ? pack_both(&p.options, &launch) : pack_one(&p);
     kolo_launch_finish(&launch);
-    return -rc;
+    return said_all(rc);
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/option.h"
 #include "kolo/error.h"
 #include "shards.h"
@@ -43,6 +44,13 @@ static int unknown(const char *word)
     return -KOLO_ECONFIG;
 }
 
+static int end(int rc)
+{
+    if (rc >= 0) rc = kolo_stdout_flush();
+    if (rc < 0) fprintf(stderr, "kolo-shards: %s\n", kolo_error_text());
+    return -rc;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -51,17 +59,15 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
         usage(stdout);
-        return 0;
+        return end(0);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("kolo-shards %s\n", KOLO_VERSION);
-        return 0;
+        return end(0);
     }
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) != 0) continue;
-        const int rc = commands[i].run(argc - 1, argv + 1);
-        if (rc < 0) fprintf(stderr, "kolo-shards: %s\n", kolo_error_text());
-        return rc < 0 ? -rc : 0;
+        return end(commands[i].run(argc - 1, argv + 1));
     }
     return unknown(argv[1]);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,15 @@ int kolo_file_fail(const char *verb, const char *path)
     if (error == ENOENT && !strcmp(verb, "create")) cure = "; make its folder first";
     int status = reads && (error == ENOENT || error == ENOTDIR || error == EISDIR) ? KOLO_EINPUT : KOLO_EIO;
     return kolo_fail(status, "%s: cannot %s: %s%s", path, verb, strerror(error), cure);
+}
+
+/* stdio keeps that a write failed, not why. */
+int kolo_stdout_flush(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
+    if (poll(&out, 1, 0) == 1 && (out.revents & POLLERR)) return 0; /* a pipe that nobody reads any more */
+    return kolo_fail(KOLO_EIO, "standard output cannot be written: is its disk full, a quota used up, or was it closed?");
 }
 
 static int read_all(int fd, const char *path, char **data, size_t *length)

@@ -22,6 +22,8 @@ int kolo_folder_make(const char *path);   /* mkdir -p; 0 also if it is there */
 int kolo_folder_remove(const char *path); /* rm -r, refuses "/" and "" */
 /* Fails with what errno says of PATH, and a cure where there is one. verb: open, read, create, write, ... KOLO_EINPUT: there is nothing to read; else KOLO_EIO. */
 int kolo_file_fail(const char *verb, const char *path);
+/* What was printed is written; KOLO_EIO: it was not. A reader who went away has had enough, which is no error. */
+int kolo_stdout_flush(void);
 bool kolo_file_exists(const char *path);
 bool kolo_folder_exists(const char *path);
 int64_t kolo_file_size(const char *path); /* bytes, or negative status */

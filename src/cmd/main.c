@@ -143,6 +143,7 @@ static void wait_for_rank_0(int exit_status)
 static int end(const char *command, int status)
 {
     char text[4096]; /* a list of tensors that do not fit is long */
+    if (status == 0) status = kolo_stdout_flush();
     snprintf(text, sizeof text, "%s", kolo_error_text());
     if (status == 0 || status == KOLO_EREQUEUE) {
         if (status < 0 && (!launched || launch.rank == 0)) kolo_info("%s", text);
@@ -174,13 +175,13 @@ static bool wants_help(int n, char **words)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return -kolo_command_help(0, NULL);
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return end("help", kolo_command_help(0, NULL));
     const char *names[sizeof kolo_command_table / sizeof *kolo_command_table];
     for (int i = 0; i < kolo_command_count; i++) names[i] = kolo_command_table[i].name;
     const char *name = !strcmp(argv[1], "--version") ? "version" : argv[1];
     for (int i = 0; i < kolo_command_count; i++) {
         if (strcmp(name, names[i])) continue;
-        if (wants_help(argc - 2, argv + 2)) return -kolo_command_help(1, &argv[1]);
+        if (wants_help(argc - 2, argv + 2)) return end("help", kolo_command_help(1, &argv[1]));
         set_wait_policy(argv);
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */

@@ -59,6 +59,18 @@ is $? 2 "doctor fails where the data is missing"
 like "$ROOM/doc" "^FAIL data" "and marks the line"
 kolo version | grep -q "^kolo $(cat VERSION)"
 ok $? "version"
+if [ -w /dev/full ]; then
+    status=""
+    for line in "kolo help" "kolo plan shapes" "kolo version" "kolo train --help" "kolo-shards --help" "kolo-shards info $ROOM/data/train" "kolo-pack --help"; do
+        $line > /dev/full 2> "$ROOM/log"
+        status="$status $? $(grep -c 'standard output cannot be written: is its disk full' "$ROOM/log")"
+    done
+    is "$status" " 3 1 3 1 3 1 3 1 3 1 3 1 3 1" "what cannot be printed, as on a full disk, is an error"
+else
+    skip "no /dev/full"
+fi
+kolo help --man options train models recipes bench 2> "$ROOM/log" | head -n 1 > "$ROOM/head" # more than a pipe holds
+is "${PIPESTATUS[0]} $(wc -l < "$ROOM/head") $(wc -c < "$ROOM/log")" "0 1 0" "but a reader who has had enough is none"
 missing=""
 # shellcheck disable=SC2013 # names are single words
 for command in $(sed -n 's/^COMMAND([a-z_]*, "\([a-z-]*\)",.*/\1/p' src/cmd/commands.def); do
