@@ -218,7 +218,7 @@ static int start_writer(struct saver *s)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&s->thread, NULL, writer_main, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error) return kolo_fail(KOLO_EINTERNAL, "cannot start the checkpoint thread: %s; check ulimit -u", strerror(error));
+    if (error) return kolo_fail(KOLO_ECONFIG, "cannot start the checkpoint thread: %s; raise the limits of processes and memory (ulimit -u, ulimit -v)", strerror(error));
     s->started = true;
     return 0;
 }

@@ -176,7 +176,7 @@ static int act_all(kolo_exec *e, int64_t step)
     if (e->profile) KOLO_TRY(kolo_event_record(e->mark[0], KOLO_LANE_COMPUTE));
     for (int64_t i = 0; i < p->actions; i++) {
         atomic_store_explicit(&e->position, i, memory_order_relaxed);
-        if (e->comm) kolo_comm_publish(e->comm, step, i);
+        if (e->comm) kolo_comm_publish(e->comm, step + 1, i); /* as errors and progress count them */
         int rc = act(e, &p->action[i]);
         if (rc >= 0 && e->profile) rc = kolo_event_record(e->mark[i + 1], KOLO_LANE_COMPUTE);
         if (rc < 0) { /* the position stays, for whoever asks where */
@@ -298,7 +298,7 @@ static int carry_out(kolo_exec *e, int64_t step)
         if (rc < 0) return give_up(e, rc);
         KOLO_TRY(kolo_backend_capture_end(e->backend, &v->replay));
     }
-    if (e->comm) kolo_comm_publish(e->comm, step, 0);
+    if (e->comm) kolo_comm_publish(e->comm, step + 1, 0);
     return kolo_replay_run(v->replay);
 }
 
@@ -328,7 +328,7 @@ int kolo_exec_step(kolo_exec *e, const kolo_batch *batch, const kolo_step *step,
     if (e->full) KOLO_TRY(exec_await(e, e->full));
     if (e->issued - e->told > e->ahead) KOLO_TRY(exec_tell_next(e, metrics));
     atomic_store_explicit(&e->position, -1, memory_order_relaxed);
-    if (e->comm) kolo_comm_publish(e->comm, step->step, -1);
+    if (e->comm) kolo_comm_publish(e->comm, step->step + 1, -1);
     return 0;
 }
 

@@ -1,6 +1,8 @@
 #include "data_fixture.h"
 #include "tap.h"
 
+#include <sys/stat.h>
+
 #include "data/shard/dataset.h"
 #include "data/shard/h5.h"
 
@@ -128,6 +130,10 @@ static void test_damage(void)
     refused("a truncated shard", &f, "00001-of");
     if (truncate(path, 0)) diag("truncate failed");
     refused("an empty shard", &f, "empty");
+    if (chmod(f.folder, 0755) || chmod(path, 0) || (geteuid() == 0 && seteuid(65534))) diag("cannot become somebody who may not read it");
+    is_int(opens(&f), KOLO_EIO, "a shard that one may not read: an I/O error");
+    ok(strstr(kolo_error_text(), "Permission denied") != NULL, "which says so (%s)", kolo_error_text());
+    if (getuid() == 0 && seteuid(0)) diag("cannot be root again");
     kolo_file_write_atomic(path, "hello, this is text", 19);
     refused("a foreign file", &f, "not an HDF5");
     unlink(path);

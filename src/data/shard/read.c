@@ -1,7 +1,9 @@
 #include "data/shard/file.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -167,6 +169,9 @@ int kolo_shard_open(const char *path, hid_t *file)
     if (bytes < 0) return (int)bytes;
     *file = kolo_h5_open(path, false);
     if (*file >= 0) return 0;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC); /* HDF5 does not say why */
+    if (fd < 0) return kolo_file_fail("open", path);
+    close(fd);
     if (bytes == 0) return damaged(path, "the file is empty");
     if (H5Fis_hdf5(path) <= 0) return kolo_fail(KOLO_EINPUT, "%s is not an HDF5 file; make shards with kolo-pack", path);
     return damaged(path, "HDF5 cannot open it: truncated or damaged");
