@@ -287,7 +287,9 @@ int converter_run(converter *c, int64_t i, bool look, const uint8_t **data, pack
     record_seal(record);
     if (rc == 0) return 0;
     source_full_path(&c->p->source, i, path, sizeof path);
-    return kolo_fail_in(rc, "%s: ", path);
+    kolo_fail_in(rc, "%s: ", path);
+    if (rc != KOLO_EINPUT || c->p->options.skip) return rc;
+    return kolo_fail(rc, "%s; mend or remove it, or --on-error skip leaves such pictures out and lists them", kolo_error_text());
 }
 
 int converter_shape(converter *c, int64_t i, int *height, int *width)

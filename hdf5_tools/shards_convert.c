@@ -270,6 +270,7 @@ static int read_words(convert *c, int argc, char **argv)
                               NULL};
     const int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
+    if (!kolo_file_exists(c->f.path)) return kolo_fail(KOLO_EINPUT, "%s: there is no such file", c->f.path);
     const bool beton = shards_ends_with(c->f.path, ".beton"), lmdb = lmdb_is_one(c->f.path);
     if ((beton || lmdb) && (c->shape || c->scale_text || strcmp(c->layout, "auto") != 0))
         return kolo_fail(KOLO_ECONFIG, "convert: --layout, --shape and --scale are for HDF5 files");

@@ -111,8 +111,10 @@ int kolo_command_bench(int n, char **words)
     KOLO_TRY(kolo_command_words(&options, n, words, 1, what));
     int rc;
     if (!what[0] || strcmp(what[0], "train")) {
-        rc = kolo_fail(KOLO_ECONFIG, "what is to be measured? train, gradients, allreduce or another collective, --tune, --algorithms: "
-                                     "`kolo help bench` shows how");
+        rc = kolo_fail(KOLO_ECONFIG,
+                       "`%s` is nothing to measure: train, gradients, allreduce or another collective, --tune, --algorithms are; "
+                       "`kolo help bench` shows how",
+                       what[0] ? what[0] : "");
     } else {
         if (!*options.data) {
             free(options.data);

@@ -57,9 +57,10 @@ static void print_model(const kolo_model *m)
     printf("  %-14s %ldx%ldx%ld, %ld classes; %s\n", m->name, (long)m->channels, (long)m->height, (long)m->width, (long)m->classes, m->source);
 }
 
-static void print_models(void)
+static int print_models(void)
 {
     for (int i = 0; i < kolo_model_count; i++) print_model(&kolo_model_table[i]);
+    return 0;
 }
 
 static void print_augmentation(const kolo_augmentation *a)
@@ -69,26 +70,46 @@ static void print_augmentation(const kolo_augmentation *a)
     printf("  %s\n      %s\n", usage, a->help);
 }
 
+static int print_all_options(void)
+{
+    printf("key=value or --key value; the default stands in brackets. `kolo COMMAND --help` lists those of one command.\n");
+    print_options("TLSEPXMDGAU");
+    return 0;
+}
+
+static int print_optimizers(void)
+{
+    for (int i = 0; i < kolo_optimizer_count; i++) printf("  %-16s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
+    return 0;
+}
+
+static int print_schedules(void)
+{
+    for (int i = 0; i < kolo_schedule_count; i++) printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
+    return 0;
+}
+
+static int print_augmentations(void)
+{
+    for (int i = 0; i < kolo_augmentation_count; i++) print_augmentation(&kolo_augmentation_table[i]);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int (*print)(void);
+} topic_table[] = {
+    {"options", print_all_options},   {"models", print_models},       {"recipes", kolo_recipe_print_all},
+    {"optimizers", print_optimizers}, {"schedules", print_schedules}, {"augmentations", print_augmentations},
+};
+enum { TOPICS = sizeof topic_table / sizeof *topic_table };
+
 /* 1: it is none. */
 static int print_topic(const char *topic)
 {
-    if (!strcmp(topic, "options")) {
-        printf("key=value or --key value; the default stands in brackets. `kolo COMMAND --help` lists those of one command.\n");
-        print_options("TLSEPXMDGAU");
-    } else if (!strcmp(topic, "models")) {
-        print_models();
-    } else if (!strcmp(topic, "recipes")) {
-        return kolo_recipe_print_all();
-    } else if (!strcmp(topic, "optimizers")) {
-        for (int i = 0; i < kolo_optimizer_count; i++) printf("  %-16s %s\n", kolo_optimizer_table[i].name, kolo_optimizer_table[i].help);
-    } else if (!strcmp(topic, "schedules")) {
-        for (int i = 0; i < kolo_schedule_count; i++) printf("  %-14s %s\n", kolo_schedule_table[i].name, kolo_schedule_table[i].help);
-    } else if (!strcmp(topic, "augmentations")) {
-        for (int i = 0; i < kolo_augmentation_count; i++) print_augmentation(&kolo_augmentation_table[i]);
-    } else {
-        return 1;
-    }
-    return 0;
+    for (int i = 0; i < TOPICS; i++)
+        if (!strcmp(topic, topic_table[i].name)) return topic_table[i].print();
+    return 1;
 }
 
 /* A name out of one of the tables, with its line. */
@@ -144,11 +165,33 @@ static bool print_command(const char *word)
     return true;
 }
 
+/* With the nearest of the names that help knows. */
+static int no_such_word(const char *word)
+{
+    enum { MOST = 1024 };
+    const char *name[MOST];
+    int n = 0;
+#define ADD(table, count, of) \
+    for (int i = 0; i < (int)(count) && n < MOST; i++) name[n++] = table[i].of
+    ADD(kolo_command_table, kolo_command_count, name);
+    ADD(topic_table, TOPICS, name);
+    ADD(kolo_option_table, kolo_option_count, key);
+    ADD(kolo_model_table, kolo_model_count, name);
+    ADD(kolo_optimizer_table, kolo_optimizer_count, name);
+    ADD(kolo_schedule_table, kolo_schedule_count, name);
+    ADD(kolo_augmentation_table, kolo_augmentation_count, name);
+#undef ADD
+    const char *near = kolo_nearest(word, name, n);
+    return kolo_fail(KOLO_ECONFIG, "no command, option, recipe or topic `%s`%s%s%s; `kolo help` lists them", word, near ? "; did you mean `" : "",
+                     near ? near : "", near ? "`?" : "");
+}
+
 /* A word may be several things: `models` a command and a topic, an augmentation called like an option. */
 static int help_word(const char *word)
 {
     if (!strcmp(word, "--man")) return kolo_help_man(), 0;
     if (!strcmp(word, "--completion")) return kolo_help_completion(), 0;
+    if (!strncmp(word, "--", 2)) word += 2;
     const kolo_option_entry *e = kolo_option_find(word);
     const bool command = print_command(word);
     if (command && !strcmp(word, "models")) printf("\n");
@@ -161,7 +204,7 @@ static int help_word(const char *word)
     if (e && !strcmp(word, "model")) print_models();
     if (command || topic == 0 || named || recipe == 0 || e) return 0;
     KOLO_TRY(kolo_option_alias(word, "command line"));
-    return kolo_fail(KOLO_ECONFIG, "no command, option, recipe or topic `%s`; `kolo help` lists them", word);
+    return no_such_word(word);
 }
 
 int kolo_command_help(int n, char **words)

@@ -52,8 +52,10 @@ int session_check_classes(const kolo_session *s)
     for (int c = 0; rc == 0 && c < known && c < kolo_dataset_get_info(s->val_set)->classes; c++) {
         const char *was = trained ? kolo_dataset_class_name(trained, c) : noted.name[c], *is = kolo_dataset_class_name(s->val_set, c);
         if (strcmp(was, is))
-            rc = kolo_fail(KOLO_EINPUT, "class %d is `%s` in what was trained on (%s), but `%s` in validation data %s: pack it with --stats-from, which takes the classes over", c,
-                           was, trained ? o->data : o->run, is, o->val);
+            rc = kolo_fail(
+                KOLO_EINPUT,
+                "class %d is `%s` in what was trained on (%s), but `%s` in validation data %s: pack it with --stats-from, which takes the classes over", c, was,
+                trained ? o->data : o->run, is, o->val);
     }
     kolo_class_names_free(&noted);
     return rc;

@@ -38,9 +38,14 @@ refused 'it is schedule= here' help lr_scheduler
 refused 'resnet50 is a network, not a recipe: model=resnet50, or one of the recipes .*resnet50_imagenet' train resnet50 data=x run=y
 refused 'did you mean resnet50_imagenet\?' train resnet50_imagnet data=x run=y
 refused 'no recipe xyzzy' plan xyzzy
+refused 'topic `trian`; did you mean `train`\?' help trian
+refused 'topic `optimisers`; did you mean `optimizers`\?' help optimisers
+refused '`allreduc` is nothing to measure: ' bench allreduc
 refused 'dtype=f99 is not a choice; one of f32, bf16, .*bool' bench allreduce dtype=f99
 refused 'op=summ is not a choice; one of sum, average, min, max, product' bench allreduce op=summ
 
+kolo help --momentum > log 2>&1
+is "$? $(head -c 11 log)" "0   momentum=" "kolo help --KEY is kolo help KEY"
 kolo train --help > log
 like log '^Optimizer$' "kolo train --help has headings"
 is "$(grep -cE '^  (lr|momentum|val|stage|comm_timeout)=' log) $(grep -cE '^  (ranks|top|roc|serve_jobs)=' log)" "5 0" "over its own options"

@@ -35,6 +35,8 @@ kolo-shards convert "$FROM" --images stats/mean --out "$ROOM/no" > "$ROOM/log" 2
 is $? 2 "an array of another shape: exit 2"
 kolo-shards convert "$FROM" --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 78 "which array? exit 78"
+kolo-shards convert "$ROOM/nowhere.h5" --out "$ROOM/no" > "$ROOM/log" 2>&1
+is "$? $(grep -c 'nowhere.h5: there is no such file' "$ROOM/log")" "2 1" "no such file: exit 2"
 echo "no pictures" > "$ROOM/text.h5"
 kolo-shards convert "$ROOM/text.h5" --images x --out "$ROOM/no" > "$ROOM/log" 2>&1
 is $? 2 "not HDF5: exit 2"

@@ -11,7 +11,8 @@ int kolo_picture_shape(kolo_picture *p, int height, int width, int channels)
 {
     if (height < 1 || width < 1 || height > KOLO_PICTURE_MAX_SIDE || width > KOLO_PICTURE_MAX_SIDE ||
         (uint64_t)height * (uint64_t)width > KOLO_PICTURE_MAX_PIXELS)
-        return kolo_fail(KOLO_EINPUT, "has %d x %d pixels (width x height), outside of what this program decodes", width, height);
+        return kolo_fail(KOLO_EINPUT, "has %d x %d pixels (width x height); %d of a side and %u in all are decoded at most", width, height,
+                         KOLO_PICTURE_MAX_SIDE, KOLO_PICTURE_MAX_PIXELS);
     const size_t need = (size_t)height * (size_t)width * (size_t)channels + KOLO_PICTURE_SLACK;
     if (need > p->capacity) {
         free(p->pixels);
