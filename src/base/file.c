@@ -38,10 +38,15 @@ int kolo_stdout_flush(void)
     return kolo_fail(KOLO_EIO, "standard output cannot be written: is its disk full, a quota used up, or was it closed?");
 }
 
+enum { READ_LIMIT = 1 << 30 }; /* bytes; what is longer is read in parts, and /dev/zero never ends */
+
+static int fail_length(const char *path) { return kolo_fail(KOLO_EINPUT, "%s: longer than 1 GiB, as no file is that is wanted here", path); }
+
 static int read_all(int fd, const char *path, char **data, size_t *length)
 {
     struct stat st;
     if (fstat(fd, &st) < 0) return kolo_file_fail("read", path);
+    if (st.st_size > READ_LIMIT) return fail_length(path);
     size_t capacity = (st.st_size > 0 ? (size_t)st.st_size : 4096) + 2, used = 0; /* /proc files say size 0 */
     char *text = kolo_alloc(capacity);
     if (!text) return KOLO_ECONFIG;
@@ -55,6 +60,10 @@ static int read_all(int fd, const char *path, char **data, size_t *length)
         if (n == 0) break;
         used += (size_t)n;
         if (used + 1 < capacity) continue;
+        if (used > READ_LIMIT) {
+            free(text);
+            return fail_length(path);
+        }
         char *more = realloc(text, capacity *= 2);
         if (!more) {
             free(text);
@@ -128,10 +137,25 @@ static char *parent_of(const char *path)
     return parent;
 }
 
-/* Errors name the file that was asked for. */
-static int write_aside(const char *aside, const char *path, const void *data, size_t bytes)
+int kolo_file_aside(const char *path, char **target, char **aside)
 {
-    int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    struct stat st;
+    const bool there = stat(path, &st) == 0, replaced = !there || S_ISREG(st.st_mode);
+    *target = *aside = NULL;
+    if (there && S_ISDIR(st.st_mode)) return kolo_fail(KOLO_EINPUT, "%s: a folder; name a file in it", path);
+    if (there && replaced) *target = realpath(path, NULL);
+    if (!*target) *target = kolo_strdup(path);
+    if (*target && replaced) *aside = kolo_format("%s.tmp-%ld", *target, (long)getpid());
+    if (*target && (*aside || !replaced)) return 0;
+    free(*target);
+    *target = NULL;
+    return KOLO_ECONFIG;
+}
+
+/* Errors name the file that was asked for. aside NULL: to `target` itself. */
+static int write_all(const char *aside, const char *target, const char *path, const void *data, size_t bytes)
+{
+    int fd = open(aside ? aside : target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return kolo_file_fail("create", path);
     int rc = 0;
     for (size_t done = 0; rc == 0 && done < bytes;) {
@@ -140,23 +164,22 @@ static int write_aside(const char *aside, const char *path, const void *data, si
         if (n < 0) rc = kolo_file_fail("write", path);
         else done += (size_t)n;
     }
-    if (rc == 0) rc = kolo_file_sync(fd, path);
+    if (rc == 0 && aside) rc = kolo_file_sync(fd, path);
     if (close(fd) < 0 && rc == 0) rc = kolo_file_fail("close", path); /* NFS tells a full disk here */
     return rc;
 }
 
 int kolo_file_write_atomic(const char *path, const void *data, size_t bytes)
 {
-    int rc = KOLO_ECONFIG;
-    char *parent = parent_of(path), *aside = kolo_format("%s.tmp-%ld", path, (long)getpid());
-    if (!parent || !aside) goto fail;
-    rc = write_aside(aside, path, data, bytes);
-    if (rc == 0 && rename(aside, path) < 0) rc = kolo_file_fail("replace", path);
-    if (rc < 0) unlink(aside);
-    else rc = kolo_folder_sync(parent);
-fail:
+    char *target, *aside, *parent = NULL;
+    KOLO_TRY(kolo_file_aside(path, &target, &aside));
+    int rc = write_all(aside, target, path, data, bytes);
+    if (rc == 0 && aside && rename(aside, target) < 0) rc = kolo_file_fail("replace", path);
+    if (rc < 0 && aside) unlink(aside);
+    if (rc == 0 && aside) rc = (parent = parent_of(target)) ? kolo_folder_sync(parent) : KOLO_ECONFIG;
     free(parent);
     free(aside);
+    free(target);
     return rc;
 }
 

@@ -7,15 +7,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The whole file with a NUL after it; caller frees *data. length may be NULL. */
+/* The whole file, of 1 GiB at most, with a NUL after it; caller frees *data. length may be NULL. */
 int kolo_file_read(const char *path, char **data, size_t *length);
 /* Loops over short transfers and EINTR; exactly `bytes` or an error that names `path`. */
 int kolo_file_pread(int fd, const char *path, void *data, size_t bytes, uint64_t offset);
 int kolo_file_pwrite(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);
 
 /* Written aside as path.tmp-PID, synced, renamed, folder synced: after a crash either the old or the new file is
- * there, whole. Disk full leaves the old one. */
+ * there, whole. Disk full leaves the old one. A link stays one: the file that it leads to is replaced. Devices and pipes are written to. */
 int kolo_file_write_atomic(const char *path, const void *data, size_t bytes);
+/* The way of it: write *aside, then rename it to *target; *aside NULL: no file that can be replaced, write to *target. Both are the caller's to free. */
+int kolo_file_aside(const char *path, char **target, char **aside);
 int kolo_file_sync(int fd, const char *path);
 int kolo_folder_sync(const char *path);
 int kolo_folder_make(const char *path);   /* mkdir -p; 0 also if it is there */

@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -59,7 +60,10 @@ __attribute__((format(printf, 2, 0))) static void log_line(enum kolo_log_level l
     int n = vsnprintf(line + used, sizeof line - used, format, list);
     if (n > 0) used += (size_t)n;
     if (used > sizeof line - 2) used = sizeof line - 2;
-    if (line[used - 1] != '\n') line[used++] = '\n';
+    if (line[used - 1] == '\n') used--;
+    for (size_t i = 0; i < used; i++) /* names of files and tensors may hold anything: no line of their own, no word to the terminal */
+        if (iscntrl((unsigned char)line[i])) line[i] = line[i] == '\n' || line[i] == '\t' ? ' ' : '?';
+    line[used++] = '\n';
     write_whole(line, used);
     errno = saved;
 }

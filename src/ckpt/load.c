@@ -1,5 +1,6 @@
 /* Tensors of a file into an executor: a checkpoint, or weights from elsewhere. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +96,7 @@ typedef struct rules {
     bool *head;      /* [graph->tensors] layers that make the result; NULL: they are like others */
     bool renewed;    /* and stay as they are in any case, not only where their number of classes differs */
     bool partial;    /* the file ends before the network does */
+    bool finite;     /* other numbers are refused: in weights from elsewhere; a checkpoint is taken as it was */
 } rules;
 
 /* Left as it is: nobody minds what the file has in its place. */
@@ -149,6 +151,16 @@ static int check(const kolo_weights *weights, const kolo_graph *g, const item *i
     return 0;
 }
 
+static int check_finite(const rules *r, const char *name, const float *values, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return kolo_fail(KOLO_EINPUT,
+                             "%s: tensor \"%.400s\" holds %s (element %" PRId64 "): a training that diverged, or a damaged file; take an earlier one", r->path,
+                             name, isnan(values[i]) ? "what is not a number" : "what is infinite in f32", i);
+    return 0;
+}
+
 static int set_all(const kolo_weights *weights, kolo_exec *exec, const kolo_graph *g, const item *items, int n, const rules *r)
 {
     int64_t largest = 1;
@@ -163,7 +175,8 @@ static int set_all(const kolo_weights *weights, kolo_exec *exec, const kolo_grap
         const kolo_weight *w = kolo_weights_find(weights, items[i].name);
         if (left(r, &items[i], w, t)) continue;
         kolo_weight_to_f32(w, values, kolo_tensor_count(t));
-        rc = kolo_exec_set(exec, items[i].which, items[i].tensor, values);
+        if (r->finite) rc = check_finite(r, items[i].name, values, kolo_tensor_count(t));
+        if (rc == 0) rc = kolo_exec_set(exec, items[i].which, items[i].tensor, values);
     }
     free(values);
     return rc;
@@ -248,7 +261,7 @@ int kolo_weights_import(const char *path, kolo_exec *exec, const kolo_plan *plan
     const kolo_graph *g = plan->graph;
     const name_map *names = NULL;
     kolo_weights *weights = NULL;
-    rules r = {.path = path, .model = g->name, .plain_only = true, .renewed = head == KOLO_init_head_new};
+    rules r = {.path = path, .model = g->name, .plain_only = true, .renewed = head == KOLO_init_head_new, .finite = true};
     int rc;
     KOLO_TRY_GOTO(rc, kolo_weights_open(&weights, path, g));
     KOLO_TRY_GOTO(rc, kolo_names_recognise(weights, g, &names));

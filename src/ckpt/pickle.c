@@ -49,6 +49,13 @@ static const char cure[] = "nothing of it was executed. Where the file comes fro
 
 static int refuse_global(const pickle *p, const char *module, size_t m, const char *name, size_t n)
 {
+    const bool rebuilt = m == 12 && !memcmp(module, "torch._utils", 12) && n > 9 && !memcmp(name, "_rebuild_", 9);
+    const bool stored = m == 5 && !memcmp(module, "torch", 5) && n > 7 && !memcmp(name + n - 7, "Storage", 7);
+    if (rebuilt || stored)
+        return kolo_fail(KOLO_EINPUT,
+                         "%s: it holds tensors of a kind that is not read here (%.*s.%.*s): write them dense, of real numbers in f32: "
+                         "torch.save({k: v.to_dense().float() for k, v in model.state_dict().items()}, FILE)",
+                         p->path, (int)m, module, (int)(n > 80 ? 80 : n), name);
     return kolo_fail(KOLO_EINPUT, "%s: its pickle names %.*s.%.*s, which no dict of tensors needs; %s", p->path, (int)(m > 80 ? 80 : m), module,
                      (int)(n > 80 ? 80 : n), name, cure);
 }

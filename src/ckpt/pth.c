@@ -192,7 +192,10 @@ static int read_archive(pth *f)
     zip_entry *root = NULL;
     KOLO_TRY(zip_open(f->w, &f->entry, &f->entries));
     for (int64_t i = 0; i < f->entries; i++)
-        if (ends_in(&f->entry[i], "/data.pkl")) root = &f->entry[i];
+        if (ends_in(&f->entry[i], "/data.pkl")) {
+            if (root) return kolo_weights_refuse(f->w, "it holds two data.pkl, and programs may differ in which they read");
+            root = &f->entry[i];
+        }
     if (!root) return kolo_fail(KOLO_EINPUT, "%s: a zip archive, but none of torch.save's: it holds no data.pkl", f->w->path);
     f->folder = root->name;
     f->folder_length = root->length - strlen("data.pkl");

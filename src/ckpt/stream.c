@@ -19,17 +19,18 @@ int kolo_fail_io(const char *verb, const char *path)
     return KOLO_EIO;
 }
 
-/* aside: NULL, or the file to write in the place of `path`, which errors name; taken over. */
-static int open_as(stream *s, const char *path, char *aside)
+/* target, aside: as kolo_file_aside has them, or NULL; taken over. */
+static int open_as(stream *s, const char *path, char *target, char *aside)
 {
-    *s = (stream){.fd = -1, .path = kolo_strdup(path), .aside = aside, .buffer = kolo_alloc(BUFFER_BYTES)};
+    *s = (stream){.fd = -1, .path = kolo_strdup(path), .target = target, .aside = aside, .buffer = kolo_alloc(BUFFER_BYTES)};
     int rc = s->path && s->buffer ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && (s->fd = open(aside ? aside : path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0) rc = kolo_fail_io("create", path);
+    const char *name = aside ? aside : target ? target : path;
+    if (rc == 0 && (s->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0) rc = kolo_fail_io("create", path);
     if (rc < 0) kolo_stream_close(s);
     return rc;
 }
 
-int kolo_stream_open(stream *s, const char *path) { return open_as(s, path, NULL); }
+int kolo_stream_open(stream *s, const char *path) { return open_as(s, path, NULL, NULL); }
 
 static int write_through(stream *s, const char *data, size_t bytes)
 {
@@ -72,6 +73,7 @@ int kolo_stream_close(stream *s)
     int rc = 0;
     if (s->fd >= 0 && close(s->fd) < 0) rc = kolo_fail_io("close", s->path);
     free(s->path);
+    free(s->target);
     free(s->aside);
     free(s->buffer);
     *s = (stream){.fd = -1};
@@ -80,8 +82,9 @@ int kolo_stream_close(stream *s)
 
 int kolo_stream_aside(stream *s, const char *path)
 {
-    char *aside = kolo_format("%s.tmp-%ld", path, (long)getpid());
-    return aside ? open_as(s, path, aside) : KOLO_ECONFIG;
+    char *target, *aside;
+    KOLO_TRY(kolo_file_aside(path, &target, &aside));
+    return open_as(s, path, target, aside);
 }
 
 static int sync_parent(const char *path)
@@ -97,13 +100,15 @@ static int sync_parent(const char *path)
 
 int kolo_stream_commit(stream *s, const char *path, int rc)
 {
-    char *aside = s->aside;
-    s->aside = NULL; /* outlives the stream */
-    if (rc == 0 && (rc = flush(s)) == 0 && fsync(s->fd) < 0) rc = kolo_fail_io("sync", path);
+    char *aside = s->aside, *target = s->target;
+    s->aside = s->target = NULL; /* they outlive the stream */
+    if (rc == 0 && (rc = flush(s)) == 0 && aside && fsync(s->fd) < 0) rc = kolo_fail_io("sync", path);
     const int closed = kolo_stream_close(s);
     if (rc == 0) rc = closed;
-    if (rc == 0 && rename(aside, path) < 0) rc = kolo_fail_io("replace", path);
-    if (rc < 0) unlink(aside);
+    if (rc == 0 && aside && rename(aside, target) < 0) rc = kolo_fail_io("replace", path);
+    if (rc < 0 && aside) unlink(aside);
+    if (rc == 0 && aside) rc = sync_parent(target);
     free(aside);
-    return rc < 0 ? rc : sync_parent(path);
+    free(target);
+    return rc;
 }

@@ -8,7 +8,8 @@
 typedef struct stream {
     int fd;
     char *path;   /* owned, as is all that follows */
-    char *aside;  /* NULL, or what is written in its place */
+    char *target; /* that is replaced, NULL: none is */
+    char *aside;  /* what is written in its place; NULL: it is written to, as what is no file */
     char *buffer; /* small pieces gather here */
     size_t used;
     uint64_t bytes; /* put so far */
@@ -21,7 +22,7 @@ int kolo_stream_sync(stream *s);  /* everything is on the disk */
 int kolo_stream_close(stream *s); /* also after a failure; network file systems may tell a full disk only here */
 
 /* A file that replaces `path` when it is whole: opened aside of it; committed: synced, renamed, the folder synced; if `rc` is negative, or on a failure, it
- * is removed and the old one stays. */
+ * is removed and the old one stays. Links, devices and pipes: as kolo_file_write_atomic. */
 int kolo_stream_aside(stream *s, const char *path);
 int kolo_stream_commit(stream *s, const char *path, int rc);
 

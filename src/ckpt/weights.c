@@ -66,7 +66,12 @@ static int read_any(kolo_weights *w, const kolo_graph *graph)
             w->kind = kind_table[i].name;
             return kind_table[i].read(w, graph);
         }
-    return kolo_fail(KOLO_EINPUT, "%s: no file of weights that is known: safetensors, PyTorch's .pth, darknet's .weights", w->path);
+    char begin[25] = "";
+    for (size_t i = 0; i < sizeof begin - 1 && i < w->bytes; i++) begin[i] = w->map[i] >= ' ' && w->map[i] < 127 ? (char)w->map[i] : '.';
+    return kolo_fail(KOLO_EINPUT,
+                     "%s: it begins with \"%s\", as no file of weights that is known: safetensors, PyTorch's .pth, darknet's .weights; "
+                     "give one of these, or download it again",
+                     w->path, begin);
 }
 
 /* ---- the handle ---- */
@@ -205,7 +210,7 @@ char *kolo_weights_file(const char *word, const char **key)
 static int map_file(kolo_weights *w)
 {
     struct stat st;
-    int fd = open(w->path, O_RDONLY | O_CLOEXEC);
+    int fd = open(w->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* or a pipe that nobody writes to keeps us */
     if (fd < 0) return kolo_fail_io("open", w->path), KOLO_EINPUT;
     int rc = 0;
     if (fstat(fd, &st) < 0) rc = kolo_fail_io("read", w->path);

@@ -17,6 +17,7 @@ static int at(const kolo_darknet *d, int from)
 {
     const int layer = from < 0 ? d->layers + from : from;
     if (layer >= 0 && layer < d->layers) return d->out[layer];
+    if (!d->layers) return kolo_fail(KOLO_ECONFIG, "layer 0 asks for layer %d; none is before it", from);
     return kolo_fail(KOLO_ECONFIG, "layer %d asks for layer %d; 0 to %d are before it", d->layers, from, d->layers - 1);
 }
 
@@ -90,7 +91,11 @@ int kolo_darknet_finish(kolo_darknet *d)
 {
     for (int i = 0; i < d->layers; i++)
         if (d->out[i] < 0) return d->out[i];
-    if (!d->heads) return previous(d);
+    const int last = previous(d);
+    if (!d->heads && d->g->tensor[last].rank == 4)
+        return kolo_fail(KOLO_ECONFIG, "it ends with maps of %ld x %ld pixels, and neither finds boxes nor classifies: end it with [yolo], or with [avgpool]",
+                         (long)d->g->tensor[last].dim[2], (long)d->g->tensor[last].dim[3]);
+    if (!d->heads) return last;
     for (int i = 1; i < d->heads; i++) /* by insertion; the order among equals stays */
         for (int k = i; k > 0 && d->g->tensor[d->head[k - 1]].dim[2] < d->g->tensor[d->head[k]].dim[2]; k--) {
             int32_t mask[3];

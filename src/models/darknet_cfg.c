@@ -86,7 +86,7 @@ static int next_section(cfg *c)
     if (!line) return 0;
     const size_t length = strlen(line);
     if (*line != '[' || length < 3 || line[length - 1] != ']')
-        return kolo_fail(KOLO_ECONFIG, "%s:%d: \"%.40s\": a file begins with a section such as [net]", c->path, c->line, line);
+        return kolo_fail(KOLO_ECONFIG, "%s:%d: \"%.40s\": the name of a section in brackets is meant, such as [net]", c->path, c->line, line);
     line[length - 1] = 0;
     c->s = (section){.line = c->line, .name = line + 1};
     while (*ahead(c) != '[' && (line = next_line(c))) KOLO_TRY(take_pair(c, line));

@@ -20,7 +20,7 @@ import numpy
 import torch
 from PIL import Image
 
-from exchange import ANCHORS, LIMIT, by_kolo, distance, fill, kolo, logits, worst_box
+from exchange import ANCHORS, LIMIT, by_kolo, calm, distance, fill, kolo, logits, worst_box
 
 SIZE = 160
 YOLO = {"jitter": ".3", "ignore_thresh": ".7", "truth_thresh": 1, "random": 1}
@@ -31,6 +31,7 @@ class Cfg:
 
     def __init__(self, seed=1):
         self.text, self.numbers, self.opencv, self.channels, self.layers = [], [], [], [3], 0
+        self.heads = {}  # name of a layer that predicts: where its numbers begin
         self.draw = numpy.random.default_rng(seed)
         self.section("net", batch=64, subdivisions=16, width=SIZE, height=SIZE, channels=3, momentum=0.9, decay=0.0005, angle=0, saturation=1.5, exposure=1.5, hue=".1", learning_rate=0.001, burn_in=1000, max_batches=500200, policy="steps", steps="400000,450000", scales=".1,.1")
 
@@ -57,7 +58,9 @@ class Cfg:
             self.put(-0.1, 0.1, out)
             self.put(0.75, 1.25, out, 1e-5 - 1e-6)  # a variance: epsilon is OpenCV's 1e-6, not that of darknet on GPUs
         most = (gain if norm else 0.2) * (6 / fan_in) ** 0.5
-        self.put(-most, most, out * fan_in)  # heads that are neither sure nor large
+        self.put(-most, most, out * fan_in)
+        if out == 255:
+            self.heads[f"conv_{self.layers}"] = len(self.numbers) - 2
         self.layer("convolutional", out, **keys, filters=out, size=size, stride=stride, pad=1, activation="leaky" if leaky else "linear")
 
     def shortcut(self):
@@ -82,6 +85,15 @@ class Cfg:
                 self.shortcut()
             ends.append(self.layers - 1)
         return ends
+
+    def calm(self, folder, name, photo):
+        """Spreads what OpenCV says of the picture in front of [yolo]."""
+        state = {}
+        for layer, at in self.heads.items():
+            self.opencv[at:at + 2] = self.numbers[at:at + 2]
+            for key, numbers in zip(("bias", "weight"), self.numbers[at:at + 2]):
+                state[f"module_list.{layer[5:]}.conv.{key}"] = torch.from_numpy(numbers).view(255, *([-1, 1, 1] if key == "weight" else []))
+        calm(name, state, sorted(by_opencv(self.write(folder, name), photo, list(self.heads)), key=lambda head: -head.shape[2]), SIZE)
 
     def write(self, folder, name):
         paths = [os.path.join(folder, f"{name}.{end}") for end in ("cfg", "opencv.cfg", "weights", "opencv.weights")]
@@ -142,13 +154,13 @@ def yolov3_tiny():
     return c
 
 
-def by_opencv(paths, photo):
+def by_opencv(paths, photo, layers=None):
     import cv2
 
     net = cv2.dnn.readNetFromDarknet(paths[1], paths[3])
     net.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
     net.setInput(cv2.dnn.blobFromImage(cv2.imread(photo), 1 / 255, swapRB=True))
-    return net.forward(net.getUnconnectedOutLayersNames())
+    return net.forward(layers or net.getUnconnectedOutLayersNames())
 
 
 def boxes_of_opencv(outputs):
@@ -169,7 +181,10 @@ def same_numbers(program, name, file, folder):
 
 
 def of_darknet(program, name, photo, folder):
-    paths = globals()[name]().write(folder, name)
+    c = globals()[name]()
+    if c.heads:
+        c.calm(folder, name, photo)
+    paths = c.write(folder, name)
     outputs, equal, good = by_opencv(paths, photo), same_numbers(program, name, paths[2], folder), True
     for model in (paths[0], name):
         told = "by cfg " if model.endswith(".cfg") else "by name"

@@ -48,11 +48,11 @@ like log "layer1.3.conv1.weight, .* and [0-9]+ more" "missing tensors: twenty, t
 
 header='{"linear.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}' long=$(printf 'x%.0s' {1..200})
 for i in {10..59}; do header+=",\"$long$i\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[$((4 * i - 36)),$((4 * i - 32))]}"; done
-{
+framed() { # HEADER BYTES: a file of safetensors
     # shellcheck disable=SC2059
-    printf "\\x$(printf %x $((${#header} % 256 + 1)))\\x$(printf %x $((${#header} / 256)))\\0\\0\\0\\0\\0\\0"
-    printf '%s}' "$header" && head -c 204 /dev/zero
-} > long.safetensors
+    printf "\\x$(printf %x $((${#1} % 256)))\\x$(printf %x $((${#1} / 256)))\\0\\0\\0\\0\\0\\0" && printf '%s' "$1" && head -c "$2" /dev/zero
+}
+framed "$header}" 204 > long.safetensors
 convert model=resnet20 weights=long.safetensors x.safetensors
 is $? 78 "fifty long names: exit 78"
 like log 'error: kolo export: .*missing: .*; 50 unknown: .*; 1 of another shape: linear.weight .F32 1, the model has 10x64.$' "no kind pushes another out"
@@ -102,7 +102,14 @@ is $? 78 "a recipe and a run: exit 78"
 { head -c -4 l.safetensors && printf '\0\0\300\177'; } > nan.safetensors
 kolo predict model=lenet5 weights=nan.safetensors "${pictures[0]}" --logits nan.json > out 2> log
 is "$? $(wc -c < out) $([ -e nan.json ] && echo written)" "2 0 " "weights that are not numbers: exit 2, and no classes"
-like log 'not a number: these weights' "which says so"
+like log 'nan.safetensors: tensor "[a-z0-9.]*" holds what is not a number .element [0-9]*.: .*take an earlier one' "and the tensor is named"
+{ head -c -4 l.safetensors && printf '\0\0\200\177'; } > infinite.safetensors
+convert model=lenet5 weights=infinite.safetensors x.weights
+is "$? $([ -e x.weights ] && echo written)" "2 " "nor are infinite ones exported"
+{ head -c -3360 l.safetensors && head -c 3360 /dev/zero | tr '\0' '\177'; } > large.safetensors
+kolo predict model=lenet5 weights=large.safetensors "${pictures[0]}" --logits nan.json > out 2> log
+is "$? $(wc -c < out) $([ -e nan.json ] && echo written)" "2 0 " "nor do numbers that overflow make classes"
+like log 'not a number: these weights' "which is said"
 for wrong in "lenet5 2" "lenet5 4" "yolox_nano 1"; do
     convert model="${wrong% *}" channels="${wrong#* }" x.safetensors
     is $? 78 "${wrong% *} of ${wrong#* } channels, which no picture is read as: exit 78"
@@ -110,6 +117,27 @@ done
 convert model=lenet5 weights=l.safetensors nowhere/x.safetensors
 is $? 3 "a folder that is not there: exit 3"
 like log 'nowhere/x.safetensors: cannot create: .*; make its folder' "by the name that was asked for"
+
+# --- where it is written, and what only looks like weights
+mkdir a.onnx && ln -s l2.safetensors link.safetensors && echo old > l2.safetensors
+convert model=lenet5 weights=l.safetensors link.safetensors && [ -L link.safetensors ] && cmp -s l.safetensors l2.safetensors
+ok $? "a link stays one: the file that it leads to is replaced"
+convert model=lenet5 weights=l.safetensors a.onnx
+is "$? $(grep -c 'a.onnx: a folder; name a file in it' log)" "2 1" "a folder is none to be replaced"
+for end in safetensors weights; do
+    ln -s /dev/full "full.$end" && convert model=lenet5 weights=l.safetensors "full.$end"
+    is "$? $([ -L "full.$end" ] && ls)" "3 $(ls)" "full.$end: no space: exit 3, and nothing is left aside"
+    like log "full.$end: cannot write: No space left on device; free space" "which is said"
+done
+ln -s /dev/stdout out.json && kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" --logits out.json deterministic=true 2> log | grep -q '"logits":\['
+ok $? "a device is written to, and stays one"
+mkfifo pipe.pth && timeout 20 kolo export model=lenet5 weights=pipe.pth x.safetensors > log 2>&1
+is "$? $(grep -c 'pipe.pth: not a file' log)" "2 1" "a pipe is no file of weights, and nobody waits for it"
+printf 'version https://git-lfs.github.com/spec/v1\n' > pointer.pth && convert model=lenet5 weights=pointer.pth x.safetensors
+like log 'pointer.pth: it begins with "version https://git-lfs.*download it again' "what is no weights: how it begins"
+framed '{"a\nb\u001b[31m":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 4 > control.safetensors
+convert model=lenet5 weights=control.safetensors x.safetensors
+like log '1 unknown: a b.\[31m$' "names with control characters make no lines of their own"
 
 # --- ONNX
 if convert model=lenet5 weights=l.safetensors l.onnx; then

@@ -42,6 +42,12 @@ static void test_read(void)
     is_int(kolo_file_read(in_folder("absent"), &text, &n), KOLO_EINPUT, "a missing file is bad input");
     ok(strstr(kolo_error_text(), "/absent") && strstr(kolo_error_text(), strerror(ENOENT)), "the text names it and why");
     is_int(kolo_file_read(folder, &text, &n), KOLO_EINPUT, "a folder is not a file");
+    char *large = in_folder("large");
+    const int fd = open(large, O_WRONLY | O_CREAT, 0600);
+    ok(fd >= 0 && ftruncate(fd, (1 << 30) + 1) == 0 && kolo_file_read(large, &text, &n) == KOLO_EINPUT && strstr(kolo_error_text(), "longer than 1 GiB"),
+       "nor is what is longer than any that is read at once");
+    close(fd);
+    unlink(large);
     is_int(kolo_file_read("/proc/self/status", &text, &n), 0, "files that say size 0 are read whole");
     ok(n > 200 && strstr(text, "VmHWM") && text[n] == 0, "with a NUL after them");
     free(text);
@@ -63,6 +69,19 @@ static void test_atomic(void)
     is_int(kolo_file_size(path), 5, "the size is the new one");
     is_int(entries(folder), 1, "nothing is left beside it");
     is_int(kolo_file_write_atomic(in_folder("no/such/file"), "x", 1), KOLO_EIO, "a folder that is not there cannot be written to");
+    char *link = in_folder("link"), byte = 0;
+    ok(symlink("new", link) == 0 && kolo_file_write_atomic(link, "four", 4) == 0 && kolo_file_size(path) == 4,
+       "through a link the file that it leads to is replaced");
+    struct stat st;
+    ok(lstat(link, &st) == 0 && S_ISLNK(st.st_mode) && entries(folder) == 2, "and the link stays");
+    unlink(link);
+    int pipe = mkfifo(link, 0600) < 0 ? -1 : open(link, O_RDWR | O_NONBLOCK);
+    ok(pipe >= 0 && kolo_file_write_atomic(link, "x", 1) == 0 && read(pipe, &byte, 1) == 1 && byte == 'x', "a pipe is written to");
+    ok(lstat(link, &st) == 0 && S_ISFIFO(st.st_mode) && entries(folder) == 2, "and not replaced");
+    close(pipe);
+    unlink(link);
+    is_int(kolo_file_write_atomic(folder, "x", 1), KOLO_EINPUT, "nor is a folder");
+    ok(strstr(kolo_error_text(), "a folder; name a file in it"), "which is said");
     is_int(kolo_file_write_atomic(path, "", 0), 0, "an empty file is fine");
     is_int(kolo_file_size(path), 0, "and empty");
 }

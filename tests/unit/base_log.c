@@ -71,6 +71,8 @@ static void only_errors(void)
     kolo_error("seen");
 }
 
+static void forged(void) { kolo_warn("a\nb\tc\033[31m%s", "\n"); }
+
 static void huge(void)
 {
     static char text[100000];
@@ -100,6 +102,7 @@ int main(void)
     expect(debug_unasked, "^$", "debug lines are off");
     expect(debug_asked, "debug: shown\n$", "and on when asked for");
     expect(only_errors, "^[^\n]*error: seen\n$", "a level hides what is below it");
+    expect(forged, "^[^\n]*warning: a b c[?].31m *\n$", "what a name holds makes no line of its own, and tells the terminal nothing");
     expect(huge, "^[^\n]*xxx\n[^\n]*warning: after\n$", "a line too long is cut and ends");
     char *text = heard(many_processes);
     int lines = 0, whole = 0;

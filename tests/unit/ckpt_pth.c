@@ -106,6 +106,8 @@ static void hostile(void)
                  "builtins\x8c\4eval\x93.",
             "eval, as protocol 4 says it", "names builtins.eval");
     REFUSED(HEAD "\x80\2ctorchvision.models.resnet\nResNet\n)\x81.", "a whole model, with a cure", "torch.save(model.state_dict(), FILE)");
+    REFUSED(HEAD "\x80\2ctorch._utils\n_rebuild_sparse_tensor\n)R.", "sparse tensors, with another cure", "write them dense");
+    REFUSED(HEAD "\x80\2ctorch\nComplexFloatStorage\n.", "complex numbers, too", "of real numbers in f32");
     REFUSED(HEAD "\x80\2i__main__\nx\n.", "another way to make objects", "opcode 0x69");
     REFUSED(HEAD "\x80\2X\xff\xff\xff\xff"
                  "a.",

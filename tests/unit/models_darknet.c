@@ -148,6 +148,9 @@ static void bad_files(void)
             yolo, conv);
     refused("an odd number of anchors' sides", "a width and a height", "%s%s[yolo]\nclasses=2\nmask=0,1,2\nanchors=1,2,3,4,5,6,7\n", net, conv);
     refused("another threshold", "ignore_thresh=.5", "%s%s%smask=0,1,2\nignore_thresh=.5\n", net, conv, yolo);
+    refused("a layer before all", "none is before it", "%s[route]\nlayers=0\n%s", net, conv);
+    refused("a section without its bracket", ":4: \"[convolutional\": the name of a section in brackets", "%s[convolutional\n%s", net, conv);
+    refused("an end that is none", "end it with [yolo], or with [avgpool]", "%s%s", net, conv);
     refused("a head that is none", "no head", "%s%s[maxpool]\nsize=2\nstride=2\n%smask=0,1,2\n", net, "[convolutional]\nfilters=8\nactivation=linear\n", yolo);
     const kolo_model_config config = {.rows = 1, .std = {1, 1, 1, 1}};
     kolo_graph *g;
