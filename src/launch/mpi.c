@@ -1,12 +1,14 @@
 /* MPI as the launcher (mpiexec, srun --mpi=pmi2), and MPI as a library that another method has started. */
 #include "launch/method.h"
 
+#include "base/log.h"
 #include "kolo/error.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static bool mpi_fits(void) { return getenv("PMI_FD") || getenv("PMI_PORT") || getenv("PMI_RANK"); }
@@ -30,6 +32,20 @@ static int check_level(int level)
                      level, MPI_THREAD_SERIALIZED);
 }
 
+enum { LITTLE_SHM = 16 }; /* MiB: two ranks of MPICH 4 over UCX take 10 */
+
+/* Where MPI finds no room for its own segments, it ends the process with words about itself alone. */
+static void warn_of_little_shm(void)
+{
+    struct statvfs fs;
+    if (statvfs("/dev/shm", &fs) != 0) return;
+    const double mib = (double)fs.f_bavail * (double)fs.f_frsize / 0x1p20;
+    if (mib < LITTLE_SHM)
+        kolo_warn("/dev/shm has %.1f MiB free, MPI needs some 5 MiB for each rank of a node: if it fails now, enlarge it (mount -o remount,size=...) or remove "
+                  "leftovers there",
+                  mib);
+}
+
 int kolo_mpi_start(int *rank, int *size)
 {
     int there = 0, level = MPI_THREAD_SINGLE;
@@ -37,6 +53,7 @@ int kolo_mpi_start(int *rank, int *size)
     if (there) {
         MPI_Query_thread(&level);
     } else {
+        warn_of_little_shm();
         if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
             return kolo_fail(KOLO_ELAUNCH, "launch: MPI_Init_thread failed; %s", kolo_launch_cure());
         library.started = true;

@@ -41,4 +41,11 @@ for how in --fail --fail-busy; do
     [[ $code == 3 &&  $(grep -c 'error: rank 1 on .*: broken on purpose' "$OUT") == 1 ]] && ! grep -q MPI_Abort "$OUT"
     ok $? "mpiexec $how: all ranks end, with that rank's message and exit code" "$OUT"
 done
+if unshare -m mount -t tmpfs -o size=1m none /dev/shm 2> /dev/null; then
+    timeout 60 unshare -m sh -c 'mount -t tmpfs -o size=1m none /dev/shm && exec mpiexec -n 2 "$0"' "$HELLO" > "$OUT" 2>&1
+    grep -q 'warning: /dev/shm has 1.0 MiB free, MPI needs' "$OUT"
+    ok $? "what MPI will not find is said before it is started" "$OUT"
+else
+    skip "mounting needs root"
+fi
 done_testing
