@@ -124,10 +124,11 @@ int lib_entry_keep(lib_entry *entry, const kolo_request *request, int members)
     size_t name = request->name ? strlen(request->name) + 1 : 0, compression = request->compression ? strlen(request->compression) + 1 : 0;
     entry->r = *request;
     if (entry->keep_bytes < splits + name + compression) {
-        void *more = realloc(entry->keep, splits + name + compression);
+        const size_t room = kolo_round_up(splits + name + compression, 64); /* names come to another entry each time */
+        void *more = realloc(entry->keep, room);
         if (!more) return kolo_fail(KOLO_ECONFIG, "comm: out of memory for a request");
         entry->keep = more;
-        entry->keep_bytes = splits + name + compression;
+        entry->keep_bytes = room;
     }
     char *at = entry->keep;
     if (splits) entry->r.splits = memcpy(at, request->splits, splits);

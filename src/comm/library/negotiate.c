@@ -154,7 +154,9 @@ int lib_negotiator_add(lib_negotiator *n, lib_entry *const *entry, int entries)
     int rc = 0, taken = 0;
     if (under_way(&n->join))
         return kolo_fail(KOLO_EINPUT, "comm: rank %d has joined group %d: it submits nothing until all have", n->group->world->launch->rank, n->group->id);
-    KOLO_TRY(kolo_grow(&n->inbox, &n->inbox_capacity, n->inbox_count + entries, sizeof *n->inbox));
+    /* there is room for all names that are known: how many come between two turns is a matter of chance */
+    const int64_t need = n->inbox_count + entries, known = n->names.count;
+    KOLO_TRY(kolo_grow(&n->inbox, &n->inbox_capacity, need > known ? need : known, sizeof *n->inbox));
     if (entry[0]->r.what == KOLO_JOIN) n->join = (known_name){.entry = entry[0], .generation = entry[0]->generation};
     for (; taken < entries && rc == 0 && entry[0]->r.what != KOLO_JOIN; taken++) rc = name_take(n, entry[taken]);
     if (rc < 0) { /* the names that were taken are free again */

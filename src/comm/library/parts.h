@@ -85,6 +85,7 @@ typedef struct lib_stream {
     lib_track track[LIB_TRACKS];
     uint64_t begun;                      /* batches that have got their track */
     lib_execution *first, *last, *spare; /* waiting for their track; to be used again */
+    int64_t most;                        /* entries that a batch had, rounded up */
     struct lib_cache *schedules;
     struct lib_gpu *gpu;           /* gpu.h: NULL until a vector on a GPU comes */
     struct lib_specials *specials; /* Adasum's and the codecs' */

@@ -98,31 +98,45 @@ void lib_stream_close(lib_stream **out)
 
 /* ---- executions -------------------------------------------------------------------------------------------------------------- */
 
+/* Room for as many entries as a batch of the stream ever had: which of them a large one meets is a matter of chance. */
+static int make_room(lib_stream *s, lib_execution *x, int entries, bool stand_in)
+{
+    if (x->entries_room >= entries && (!stand_in || x->batch.stand_in)) return 0;
+    free(x->batch.entry);
+    free((kolo_request *)(uintptr_t)x->batch.stand_in);
+    while (s->most < entries) s->most = s->most ? 2 * s->most : 64;
+    x->entries_room = s->most;
+    x->batch.entry = kolo_alloc((size_t)s->most * sizeof *x->batch.entry);
+    x->batch.stand_in = stand_in ? kolo_alloc((size_t)s->most * sizeof *x->batch.stand_in) : NULL;
+    return x->batch.entry && (!stand_in || x->batch.stand_in) ? 0 : KOLO_ECONFIG;
+}
+
+/* Some at a time: how many batches wait for their track is a matter of chance, too. */
+static int make_spare(lib_stream *s)
+{
+    for (int i = 0; i < 2 * LIB_TRACKS; i++) {
+        lib_execution *x = kolo_alloc(sizeof *x);
+        if (!x) return KOLO_ECONFIG;
+        x->next = s->spare;
+        s->spare = x;
+        x->number = kolo_alloc(3 * (size_t)s->group->size * sizeof *x->number);
+        if (!x->number) return KOLO_ECONFIG;
+        KOLO_TRY(make_room(s, x, 1, false));
+    }
+    return 0;
+}
+
 static int take(lib_stream *s, int entries, int64_t rows, bool stand_in, lib_execution **out)
 {
-    lib_execution *x = s->spare;
-    if (x) s->spare = x->next;
-    else if (!(x = kolo_alloc(sizeof *x))) return KOLO_ECONFIG;
-    *out = x;
+    if (!s->spare) KOLO_TRY(make_spare(s));
+    lib_execution *x = *out = s->spare;
+    KOLO_TRY(make_room(s, x, entries, stand_in));
+    KOLO_TRY(kolo_grow(&x->batch.rows, &x->rows_room, rows, sizeof *x->batch.rows));
+    s->spare = x->next;
     x->next = NULL;
     x->stream = s;
     x->group = s->group;
     x->track = NULL;
-    if (x->entries_room < entries || (stand_in && !x->batch.stand_in)) {
-        free(x->batch.entry);
-        free((kolo_request *)(uintptr_t)x->batch.stand_in);
-        x->entries_room = entries > x->entries_room ? entries : x->entries_room;
-        x->batch.entry = kolo_alloc((size_t)x->entries_room * sizeof *x->batch.entry);
-        x->batch.stand_in = stand_in ? kolo_alloc((size_t)x->entries_room * sizeof *x->batch.stand_in) : NULL;
-        if (!x->batch.entry || (stand_in && !x->batch.stand_in)) return KOLO_ECONFIG;
-    }
-    if (x->rows_room < rows) {
-        free((int64_t *)(uintptr_t)x->batch.rows);
-        x->batch.rows = kolo_alloc((size_t)rows * sizeof *x->batch.rows);
-        x->rows_room = x->batch.rows ? rows : 0;
-        if (!x->batch.rows) return KOLO_ECONFIG;
-    }
-    if (!x->number && !(x->number = kolo_alloc(3 * (size_t)s->group->size * sizeof *x->number))) return KOLO_ECONFIG;
     return 0;
 }
 

@@ -81,14 +81,25 @@ static int answer(talk *t, router_request *r, uint64_t serial, uint64_t bytes, u
     return 0;
 }
 
+/* Some at a time: how many messages come too early is a matter of chance. */
+static int more_spare(talk *t, bool large)
+{
+    for (int i = 0; i < (large ? 2 : 16); i++) {
+        stranger *s = kolo_alloc(sizeof *s + (large ? t->eager : SMALL));
+        if (!s) return KOLO_ECONFIG;
+        s->next = t->spare[large];
+        t->spare[large] = s;
+    }
+    return 0;
+}
+
 static int keep(talk *t, const frame *f, const char *payload, uint64_t source)
 {
     size_t data = f->kind == FRAME_EAGER ? f->length : 0;
     bool large = data > SMALL;
+    if (!t->spare[large]) KOLO_TRY(more_spare(t, large));
     stranger *s = t->spare[large];
-    if (s) t->spare[large] = s->next;
-    else s = kolo_alloc(sizeof *s + (large ? t->eager : SMALL));
-    if (!s) return KOLO_ECONFIG;
+    t->spare[large] = s->next;
     s->next = NULL;
     s->large = large;
     s->tag = f->tag;
