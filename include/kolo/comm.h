@@ -210,6 +210,14 @@ typedef struct kolo_request {
  * bits, but not those of host memory: sums are formed in NCCL's order, f16 and bf16 rounded on the way, and NaN in min and max is as NCCL has it. Factors and averages
  * are as above. The first request of a group, and its first named one, wait for NCCL to connect the ranks; closing a group or the world waits for it as well.
  *
+ * Order: within a group that of the requests, which the library sees to; between groups none, so ranks may submit to several groups in any order, each in its own,
+ * and need not wait for one before the other. For a group has two communicators of NCCL, for its unnamed and its named requests, with a CUDA stream each, which wait
+ * for nothing of the program's or of another group. What NCCL asks of communicators that are used at once is left to the program: that their kernels find room on a
+ * GPU together. One whose blocks do not fit waits for others to end, and those perhaps for ranks where it came first, for ever (KOLO_COMM_TIMEOUT tells). Each
+ * takes as many multiprocessors as NCCL has channels in it: with many groups under way at once lower NCCL_MAX_CTAS, until their sum is less than the GPU has, or wait
+ * for one group's requests before the next one's. Nor may a rank wait for its whole GPU (cudaDeviceSynchronize, cudaFree) before it has submitted what others wait for
+ * there.
+ *
  * Run so far on a stand-in for GPUs and NCCL only (tests/standin), not on real ones. */
 
 /* Compression, between all members, also those of one node:
