@@ -3,6 +3,7 @@
  * starts from the CPU's values, as the device's type holds them. */
 #include <stdio.h>
 
+#include "base/plugin.h"
 #include "cuda_rig.h"
 #include "ops_rig.h"
 #include "parity_compare.h"
@@ -30,7 +31,7 @@ typedef struct precision {
 
 static const precision precisions[] = {{"f32", KOLO_F32, false}, {"tf32", KOLO_F32, true}, {"bf16", KOLO_BF16, false}, {"fp16", KOLO_F16, false}};
 
-static int seen[KOLO_OP_COUNT];
+static bool seen[KOLO_OP_COUNT], differentiated[KOLO_OP_COUNT]; /* run on both sides; and an input of it got its gradient */
 
 static int conv(kolo_graph *g, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, bool bias)
 {
@@ -243,7 +244,9 @@ static void check(kolo_backend *on_cpu, kolo_backend *on_gpu, const precision *p
         const kolo_node *n = &gpu.g->node[i];
         rig_check(rig_run_node(&cpu, i), kolo_op_table[n->op].name);
         rig_check(rig_run_node(&gpu, i), kolo_op_table[n->op].name);
-        seen[n->op]++;
+        seen[n->op] = true;
+        for (int k = 0; k < n->n_in && gpu.g->grad; k++)
+            if (n->in[k] >= 0 && gpu.g->grad[n->in[k]] >= 0) differentiated[n->op] = true;
         if (!same_again(&gpu, i)) unsteady = kolo_op_table[n->op].name;
         for (int k = 0; k < n->n_out; k++) {
             double share = n->out[k] < 0 ? 0 : compare(&cpu, &gpu, n, n->out[k], p->name);
@@ -256,6 +259,29 @@ static void check(kolo_backend *on_cpu, kolo_backend *on_gpu, const precision *p
        (int)gpu.g->nodes, worst, where, unsteady);
     rig_close(&cpu);
     rig_close(&gpu);
+}
+
+static bool has_row(const kolo_backend_type *type, int op) { return type->rows[op] && type->rows[op]->prepare; }
+
+/* What ops.def promises of every operation: a row of both backends, which a network above ran, and its gradient where it has a rule for one. */
+static void check_table(const kolo_backend_type *cuda)
+{
+    extern const kolo_backend_type kolo_cpu_backend;
+    int lacking = 0, left_out = 0, flat = 0;
+    for (int op = 0; op < KOLO_OP_COUNT; op++) {
+        const char *name = kolo_op_table[op].name;
+        const bool cpu = has_row(&kolo_cpu_backend, op), gpu = cuda && has_row(cuda, op);
+        const bool constant = kolo_op_table[op].gradient && !differentiated[op];
+        if (!cpu || !gpu) diag("%s is not there: %s%s%s", name, cpu ? "" : "cpu", cpu || gpu ? "" : ", ", gpu ? "" : "cuda");
+        if (!seen[op]) diag("%s was not run", name);
+        if (constant) diag("%s has a rule, but nothing its gradient", name);
+        lacking += !cpu || !gpu;
+        left_out += !seen[op];
+        flat += constant;
+    }
+    is_int(lacking, 0, "every operation of the table is a row of both backends");
+    is_int(left_out, 0, "and was run on both");
+    is_int(flat, 0, "those with a rule for it with their gradients");
 }
 
 int main(void)
@@ -273,9 +299,7 @@ int main(void)
         kolo_backend_destroy(&gpu);
         kolo_backend_destroy(&cpu);
     }
-    for (int op = 0; op < KOLO_OP_COUNT; op++)
-        if (!seen[op]) ok(0, "%s was run", kolo_op_table[op].name);
-    ok(1, "no operation of the table was left out");
+    check_table(kolo_cuda_symbol("kolo_cuda_backend"));
     if (standin) {
         is_int(ask_count("defects"), 0, "nothing that a GPU would punish");
         if (ask_defect(0)) diag("%s", ask_defect(0));

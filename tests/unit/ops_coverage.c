@@ -5,7 +5,7 @@
 #include "golden_file.h"
 #include "ops_rig.h"
 
-/* One network that holds every operation but cross entropy; x (N, 20, 9, 11) is an input. */
+/* One network that holds the operations of classifying maps but cross entropy; x (N, 20, 9, 11) is an input. */
 static int build_all(rig *r, int64_t rows, bool norm_only)
 {
     kolo_graph *g = r->g;
