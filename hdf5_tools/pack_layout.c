@@ -40,6 +40,19 @@ static void count_classes(packing *p)
     }
 }
 
+static void warn_of_empty(const packing *p)
+{
+    enum { NAMED = 3 };
+    char names[512] = "";
+    int empty = 0;
+    for (int c = 0; c < p->source.classes; c++) {
+        const size_t used = strlen(names);
+        if (p->class_counts[c] == 0 && empty++ < NAMED) snprintf(names + used, sizeof names - used, "%s%.100s", used ? ", " : "", p->source.class_names[c]);
+    }
+    if (empty == 1) kolo_warn("class %s has no pictures in this split", names);
+    else if (empty > 1) kolo_warn("%d of %d classes have no pictures in this split: %s%s", empty, p->source.classes, names, empty > NAMED ? ", ..." : "");
+}
+
 /* Slots without the bad ones, in order. */
 static int choose_samples(packing *p)
 {
@@ -62,8 +75,7 @@ static int choose_samples(packing *p)
         return kolo_fail(KOLO_EINPUT, "%" PRId64 " bad pictures, more than --max-bad %" PRId64 " allows", p->bad, p->options.max_bad);
     if (p->count == 0) return kolo_fail(KOLO_EINPUT, "none of the %" PRId64 " pictures can be read", p->slot_count);
     count_classes(p);
-    for (int c = 0; c < s->classes && p->launch.rank == 0; c++)
-        if (p->class_counts[c] == 0) kolo_warn("class %s has no pictures in this split", s->class_names[c]);
+    if (p->launch.rank == 0) warn_of_empty(p);
     return 0;
 }
 

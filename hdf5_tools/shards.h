@@ -79,18 +79,4 @@ int shards_decode(shards_reader *reader, const kolo_dataset *dataset, int64_t sa
 void shards_reader_free(shards_reader *reader);
 bool shards_ends_with(const char *text, const char *end);
 
-/* ---- drawing (shards_draw.c): colour pictures; what lies outside is left out ------------------------------------- */
-
-typedef struct shards_color {
-    uint8_t r, g, b;
-} shards_color;
-
-shards_color shards_class_color(int label);
-void shards_fill(kolo_picture *picture, int left, int top, int width, int height, shards_color color);
-/* The frame of a box, `line` pixels wide. */
-void shards_frame(kolo_picture *picture, int left, int top, int right, int bottom, int line, shards_color color);
-/* Letters of 3 x 5 pixels times `scale`, capitals; returns the width that the text takes. */
-int shards_text(kolo_picture *picture, int left, int top, int scale, shards_color color, const char *text);
-int shards_text_width(const char *text, int scale);
-
 #endif

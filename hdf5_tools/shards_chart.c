@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "data/picture/draw.h"
 #include "kolo/error.h"
 #include "shards.h"
 
@@ -85,27 +86,31 @@ void shards_chart_json(const shards_chart *c)
     printf("]}");
 }
 
-#define WIDTH 760
-#define ROW 14
-#define LABELS 200 /* columns for the labels, and behind the bars for the counts */
-#define COUNTS 100
+enum {
+    SCALE = 2, /* of letters */
+    ROW = 3 + (KOLO_DRAW_HEIGHT + 2) * SCALE,
+    BARS_AT = 24 * KOLO_DRAW_ADVANCE * SCALE, /* behind the labels, before the counts */
+    BARS = 440,
+    COUNTS_AT = BARS_AT + BARS + 10,
+    WIDTH = COUNTS_AT + 11 * KOLO_DRAW_ADVANCE * SCALE
+};
 
-static int rows_of(const shards_chart *c) { return (c->bars < MOST_DRAWN ? c->bars : MOST_DRAWN) + 3; }
+static int rows_of(const shards_chart *c) { return (c->bars < MOST_DRAWN ? c->bars : MOST_DRAWN) + 2; }
 
 static void draw(const shards_chart *c, int top, kolo_picture *p)
 {
-    const shards_color ink = {40, 40, 40}, faint = {235, 235, 235}, bar = {70, 130, 200};
+    static const uint8_t ink[3] = {40, 40, 40}, faint[3] = {235, 235, 235}, bar[3] = {70, 130, 200};
     const uint64_t most = most_of(c);
-    shards_text(p, 10, top + 4, 2, ink, c->title);
-    shards_fill(p, 10, top + 17, WIDTH - 20, 1, ink);
+    kolo_draw_text(p, 10, top, SCALE, c->title, ink);
+    kolo_draw_rectangle(p, 10, top + ROW - 4, WIDTH - 20, 1, ink);
     for (int k = 0; k < c->bars && k < MOST_DRAWN; k++) {
-        const int y = top + ROW * k + 22, length = (int)((double)c->count[k] / (double)most * (WIDTH - LABELS - COUNTS - 20));
+        const int y = top + ROW * (k + 1), length = (int)((double)c->count[k] / (double)most * BARS);
         char text[24];
         snprintf(text, sizeof text, "%" PRIu64, c->count[k]);
-        shards_fill(p, LABELS, y, WIDTH - LABELS - COUNTS - 20, ROW - 4, faint);
-        shards_fill(p, LABELS, y, length, ROW - 4, bar);
-        shards_text(p, LABELS - 6 - shards_text_width(c->label[k], 2), y, 2, ink, c->label[k]);
-        shards_text(p, WIDTH - COUNTS - 10, y, 2, ink, text);
+        kolo_draw_rectangle(p, BARS_AT, y, BARS, ROW - 4, faint);
+        kolo_draw_rectangle(p, BARS_AT, y, length, ROW - 4, bar);
+        kolo_draw_text(p, BARS_AT - 6 - kolo_draw_text(NULL, 0, 0, SCALE, c->label[k], NULL), y + SCALE, SCALE, c->label[k], ink);
+        kolo_draw_text(p, COUNTS_AT, y + SCALE, SCALE, text, ink);
     }
 }
 
@@ -114,7 +119,7 @@ int shards_chart_draw(const shards_chart *charts, int n, kolo_picture *p)
     int rows = 0, top = ROW / 2;
     for (int i = 0; i < n; i++) rows += rows_of(&charts[i]);
     KOLO_TRY(kolo_picture_shape(p, rows * ROW + ROW, WIDTH, 3));
-    shards_fill(p, 0, 0, p->width, p->height, (shards_color){255, 255, 255});
+    memset(p->pixels, 255, (size_t)p->height * WIDTH * 3);
     for (int i = 0; i < n; i++) {
         draw(&charts[i], top, p);
         top += rows_of(&charts[i]) * ROW;

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "data/augment/augment.h"
+#include "data/picture/draw.h"
 #include "data/picture/jpeg.h"
 #include "data/shard/dataset.h"
 #include "data/shard/targets.h"
@@ -22,22 +23,17 @@ typedef struct show {
     kolo_resampler *resampler;
 } show;
 
-/* Every box in the colour of its class, with its name; `scale` is the size of the letters and lines. */
+/* Every box in the colour of its class, with its name. */
 static void draw_boxes(const show *s, int64_t sample, kolo_picture *p)
 {
     const kolo_targets *t = kolo_dataset_targets(s->dataset);
-    const int side = p->height < p->width ? p->height : p->width, scale = side < 300 ? 1 : side < 800 ? 2 : 3;
     if (s->plain || !t || !t->box_offset) return;
     for (int64_t k = t->box_offset[sample]; k < t->box_offset[sample + 1]; k++) {
         const float *b = t->box[k];
-        const int left = (int)b[0], top = (int)b[1], right = (int)(b[2] + .5f), bottom = (int)(b[3] + .5f);
-        const shards_color color = shards_class_color(t->box_class[k]);
         if (t->box_flags[k] & KOLO_BOX_OUTSIDE) continue;
         char text[64];
         snprintf(text, sizeof text, "%.40s%s", kolo_dataset_class_name(s->dataset, t->box_class[k]), t->box_flags[k] & KOLO_BOX_CROWD ? " (crowd)" : "");
-        shards_frame(p, left, top, right, bottom, scale, color);
-        shards_fill(p, left, top, shards_text_width(text, scale) + scale, 7 * scale, color);
-        shards_text(p, left + scale, top + scale, scale, (shards_color){0, 0, 0}, text);
+        kolo_draw_box(p, (double[]){(double)b[0], (double)b[1], (double)b[2], (double)b[3]}, t->box_class[k], text);
     }
 }
 

@@ -31,9 +31,17 @@ static int64_t state_entries(const kolo_graph *g)
     return params + buffers + buffers / 2 + tables;
 }
 
+/* Digits behind the point: three, and more where they would not show three that matter. */
+static int digits_of(double gmacs)
+{
+    int digits = 3;
+    for (double shown = gmacs * 1e3; shown > 0 && shown < 99.95 && digits < 9; shown *= 10) digits++;
+    return digits;
+}
+
 static int print_all(void)
 {
-    printf("%-17s %11s %8s %7s  %-11s %-15s %s\n", "model", "parameters", "GMACs", "entries", "input", "finds", "source");
+    printf("%-17s %11s %9s %7s  %-11s %-15s %s\n", "model", "parameters", "GMACs", "entries", "input", "finds", "source");
     for (int i = 0; i < kolo_model_count; i++) {
         const kolo_model *m = &kolo_model_table[i];
         kolo_graph *g;
@@ -41,7 +49,8 @@ static int print_all(void)
         char input[32], finds[32];
         snprintf(input, sizeof input, "%" PRId64 "x%" PRId64 "x%" PRId64, m->channels, m->height, m->width);
         snprintf(finds, sizeof finds, !m->detector ? "%" PRId64 " classes" : "boxes of %" PRId64, m->classes);
-        printf("%-17s %11" PRId64 " %8.3f %7" PRId64 "  %-11s %-15s %s\n", m->name, kolo_graph_parameters(g), kolo_graph_macs(g) / 1e9, state_entries(g), input,
+        const double gmacs = kolo_graph_macs(g) / 1e9;
+        printf("%-17s %11" PRId64 " %9.*f %7" PRId64 "  %-11s %-15s %s\n", m->name, kolo_graph_parameters(g), digits_of(gmacs), gmacs, state_entries(g), input,
                finds, m->source);
         kolo_graph_destroy(&g);
     }
@@ -62,7 +71,7 @@ static void print_stage(const kolo_graph *g, const stage *s)
     const kolo_tensor *t = &g->tensor[s->last];
     if (s->height) snprintf(map, sizeof map, "%" PRId64 "x%" PRId64 "x%" PRId64, t->dim[1], s->height, s->width);
     else snprintf(map, sizeof map, "%" PRId64, t->dim[1]);
-    printf("  %-12s %11" PRId64 " %8.3f  %s .. %s\n", map, s->parameters, s->macs / 1e9, g->tensor[s->first].name, t->name);
+    printf("  %-12s %11" PRId64 " %9.*f  %s .. %s\n", map, s->parameters, digits_of(s->macs / 1e9), s->macs / 1e9, g->tensor[s->first].name, t->name);
 }
 
 static void count(const kolo_graph *g, const kolo_node *n, stage *s)
@@ -77,7 +86,7 @@ static void print_stages(const kolo_graph *g)
 {
     stage s = {0};
     bool padded = false;
-    printf("  %-12s %11s %8s  %s\n", "map", "parameters", "GMACs", "from .. to");
+    printf("  %-12s %11s %9s  %s\n", "map", "parameters", "GMACs", "from .. to");
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
         const kolo_tensor *y = &g->tensor[n->out[0]];
@@ -103,11 +112,12 @@ static int print_one(const char *name, const kolo_options *o)
     if (!m) return KOLO_ECONFIG;
     KOLO_TRY(build(&g, name, o));
     const kolo_tensor *x = &g->tensor[g->input];
+    const double gmacs = kolo_graph_macs(g) / 1e9;
     printf("%s: %s\n", m->name, m->source);
     printf("  %s%d %s; pixels: %s; drop_path=%g dropout=%g\n", !m->detector ? "" : "boxes of ", g->classes, g->classes == 1 ? "class" : "classes",
            pixels[m->pixels], m->drop_path, m->dropout);
-    printf("  %" PRId64 "x%" PRId64 "x%" PRId64 ": %" PRId64 " parameters, %.3f GMACs, %" PRId64 " entries in the state dict\n", x->dim[3], x->dim[1],
-           x->dim[2], kolo_graph_parameters(g), kolo_graph_macs(g) / 1e9, state_entries(g));
+    printf("  %" PRId64 "x%" PRId64 "x%" PRId64 ": %" PRId64 " parameters, %.*f GMACs, %" PRId64 " entries in the state dict\n", x->dim[3], x->dim[1],
+           x->dim[2], kolo_graph_parameters(g), digits_of(gmacs), gmacs, state_entries(g));
     print_stages(g);
     kolo_graph_destroy(&g);
     return 0;
@@ -118,7 +128,9 @@ int kolo_command_models(int n, char **words)
     kolo_options options;
     const char *name = NULL;
     KOLO_TRY(kolo_command_words(&options, n, words, 1, &name));
-    const int rc = name ? print_one(name, &options) : print_all();
+    const int rc = name    ? print_one(name, &options)
+                   : n > 0 ? kolo_fail(KOLO_ECONFIG, "%s of which network? kolo models NAME %s", words[0], words[0])
+                           : print_all();
     kolo_options_free(&options);
     fflush(stdout);
     return rc;

@@ -7,10 +7,10 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "data/picture/draw.h"
 #include "data/picture/jpeg.h"
 #include "kolo/error.h"
 #include "metrics/detect_find.h"
-#include "metrics/draw.h"
 
 typedef struct viewer {
     kolo_session *session;

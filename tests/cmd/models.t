@@ -33,6 +33,9 @@ yolox_darknet53 63724767
 darknet53 41609928
 yolov3 61949149 32.932 438
 END
+is "$(awk '$1 == "lenet5" {print $3}' "$ROOM/all") $(kolo models lenet5 | grep -cE ' [1-9][0-9]* +0\.000 |0\.000 GMACs')" "0.000417 0" "small ones with three digits that matter"
+kolo models size=160 > "$ROOM/wrong" 2>&1
+is $? 78 "options of no network are refused"
 kolo models swin_t size=160 classes=7 > "$ROOM/swin"
 ok $? "one network, of another size and class count"
 grep -q '^  7 classes' "$ROOM/swin" && grep -q '768x5x5' "$ROOM/swin"

@@ -19,6 +19,7 @@ refused 'device= .* bench gradients, serve-data, doctor$' bench allreduce device
 refused 'optimizer= ' bench gradients optimizer=lamb
 refused 'comm_table= .* bench gradients, bench allreduce, serve-data$' bench --tune comm_table=x
 refused 'batch= ' models resnet50 batch=3
+refused 'model= ' models model=resnet50
 refused 'run= ' export run=x file.safetensors
 printf 'ranks: 4\ntop: 3\nlr: 1\n' > all.yaml
 KOLO_SITE=all.yaml KOLO_RANKS=2 kolo models lenet5 > log 2>&1

@@ -1,6 +1,6 @@
 /* Boxes and words in a picture. */
-#ifndef KOLO_TRAIN_DRAW_H
-#define KOLO_TRAIN_DRAW_H
+#ifndef KOLO_DATA_DRAW_H
+#define KOLO_DATA_DRAW_H
 
 #include "data/picture/picture.h"
 
@@ -13,6 +13,8 @@ void kolo_draw_frame(kolo_picture *picture, const double *box, int thick, const 
 /* Letters, all as capitals, digits and some signs, of scale x scale pixels a dot; what there is no letter for is a question mark. Returns the
  * width in pixels, also for picture NULL. */
 int kolo_draw_text(kolo_picture *picture, int left, int top, int scale, const char *text, const uint8_t *color);
+/* [3]: that of class `cls` >= 0, far from those of all other classes. */
+void kolo_draw_color(int cls, uint8_t *color);
 /* A frame in the colour of class `cls`, and `text` on that colour above it, or in it where there is no room; sizes follow the picture's. */
 void kolo_draw_box(kolo_picture *picture, const double *box, int cls, const char *text);
 

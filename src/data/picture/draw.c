@@ -1,10 +1,10 @@
-#include "metrics/draw.h"
+#include "data/picture/draw.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
 
-static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:-_+%/()'& ?";
+static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:-_+%/()'&= ?";
 
 /* Rows from top to bottom, the left dot is 0x10. */
 static const uint8_t dots[][KOLO_DRAW_HEIGHT] = {
@@ -24,7 +24,7 @@ static const uint8_t dots[][KOLO_DRAW_HEIGHT] = {
     {0x00, 0x00, 0x00, 0x1F, 0x00, 0x00, 0x00}, {0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x1F}, {0x00, 0x04, 0x04, 0x1F, 0x04, 0x04, 0x00},
     {0x18, 0x19, 0x02, 0x04, 0x08, 0x13, 0x03}, {0x00, 0x01, 0x02, 0x04, 0x08, 0x10, 0x00}, {0x02, 0x04, 0x08, 0x08, 0x08, 0x04, 0x02},
     {0x08, 0x04, 0x02, 0x02, 0x02, 0x04, 0x08}, {0x04, 0x04, 0x08, 0x00, 0x00, 0x00, 0x00}, {0x0C, 0x12, 0x14, 0x08, 0x15, 0x12, 0x0D},
-    {0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}, {0x0E, 0x11, 0x01, 0x02, 0x04, 0x00, 0x04},
+    {0x00, 0x00, 0x1F, 0x00, 0x1F, 0x00, 0x00}, {0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}, {0x0E, 0x11, 0x01, 0x02, 0x04, 0x00, 0x04},
 };
 _Static_assert(sizeof dots / sizeof *dots == sizeof letters - 1, "a letter has its dots");
 
@@ -70,13 +70,15 @@ int kolo_draw_text(kolo_picture *p, int left, int top, int scale, const char *te
     return width;
 }
 
-/* Hues of neighbours lie far apart: steps of the golden section round the circle. */
-static void class_color(int cls, uint8_t *color)
+/* Hues in steps of the golden section, so that those of neighbours lie far apart. They come near again after 8, 13, 21, 34 classes: lightness goes in steps that
+ * part these, 13/20 being of those that keep the nearest two of 80 classes (COCO's) farthest apart in CIELAB. */
+void kolo_draw_color(int cls, uint8_t *color)
 {
-    const double hue = fmod((double)cls * 0.618033988749895, 1) * 6;
+    const double hue = fmod(cls * 0.618033988749895, 1) * 6, light = fmod(cls * 0.65, 1);
+    const double low = 170 * fmax(2 * light - 1, 0), high = 110 + 145 * fmin(2 * light, 1);
     for (int c = 0; c < 3; c++) {
         const double far = fabs(fmod(hue - 2 * c + 9, 6) - 3); /* from that colour's own place: 3 there */
-        color[c] = (uint8_t)lrint(40 + 200 * fmin(fmax(far - 1, 0), 1));
+        color[c] = (uint8_t)lrint(low + (high - low) * fmin(fmax(far - 1, 0), 1));
     }
 }
 
@@ -85,7 +87,7 @@ void kolo_draw_box(kolo_picture *p, const double *box, int cls, const char *text
     uint8_t color[3], ink[3];
     const int side = p->height < p->width ? p->height : p->width;
     const int thick = side < 400 ? 1 : side / 200, scale = side < 400 ? 1 : side / 400 + 1;
-    class_color(cls, color);
+    kolo_draw_color(cls, color);
     const bool light = 2 * color[0] + 5 * color[1] + color[2] > 8 * 110;
     memset(ink, light ? 0 : 255, sizeof ink);
     kolo_draw_frame(p, box, thick, color);

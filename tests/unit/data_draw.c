@@ -1,6 +1,6 @@
 /* Frames and letters, looked at as they would be printed. */
 #include "base/memory.h"
-#include "metrics/draw.h"
+#include "data/picture/draw.h"
 #include "tap.h"
 
 static kolo_picture picture;
@@ -23,8 +23,25 @@ static const char *shown(char *text)
     return text;
 }
 
+/* The nearest two among the colours of n classes: sum of their channels' distances. */
+static int nearest(int n)
+{
+    int least = 1000;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++) {
+            uint8_t a[3], b[3];
+            kolo_draw_color(i, a);
+            kolo_draw_color(k, b);
+            const int far = abs(a[0] - b[0]) + abs(a[1] - b[1]) + abs(a[2] - b[2]);
+            if (far < least) least = far;
+        }
+    return least;
+}
+
 int main(void)
 {
+    const int few = nearest(20), many = nearest(80);
+    ok(few >= 60 && many >= 15, "classes have different colours: the nearest of 20 are %d apart, of 80 %d", few, many);
     const uint8_t white[3] = {255, 255, 255};
     char text[4096];
     blank(5, 7, 1);
