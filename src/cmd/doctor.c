@@ -20,6 +20,8 @@
 #include "launch/device.h"
 #include "ops/backend.h"
 
+enum { LITTLE_LOCKED = 1 << 26 }; /* bytes: less is nobody's wish but a system's default */
+
 enum verdict { GOOD, WARN, BAD };
 
 typedef struct report {
@@ -92,16 +94,31 @@ static void check_memory(report *r)
         free_bytes < 0x1p28 ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)" : "");
 }
 
-static void check_limits(report *r)
+typedef struct limits {
+    uint64_t files, locked;
+} limits;
+
+/* The least of all ranks, told once: they are as a rule the same, and wrong, everywhere. Collective. */
+static int check_limits(report *r, kolo_launch *launch)
 {
     struct rlimit files, locked;
     getrlimit(RLIMIT_NOFILE, &files);
     getrlimit(RLIMIT_MEMLOCK, &locked);
-    say(r, files.rlim_cur < 1024 ? WARN : GOOD, 0, "limits", "%lu open files%s", (unsigned long)files.rlim_cur,
-        files.rlim_cur < 1024 ? ": raise `ulimit -n` to 1024" : "");
-    if (locked.rlim_cur != RLIM_INFINITY && locked.rlim_cur < (1u << 26))
-        say(r, WARN, 0, "limits", "%lu KiB may be locked: InfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK of slurmd)",
-            (unsigned long)locked.rlim_cur >> 10);
+    limits mine = {files.rlim_cur, locked.rlim_cur}, least = mine, *all = kolo_alloc((size_t)launch->size * sizeof *all);
+    int rc = all ? kolo_launch_exchange(launch, &mine, sizeof mine, all) : KOLO_ECONFIG, few = 0;
+    for (int rank = 0; rc >= 0 && rank < launch->size; rank++) {
+        if (all[rank].files < least.files) least.files = all[rank].files;
+        if (all[rank].locked < least.locked) least.locked = all[rank].locked;
+        few += all[rank].locked < LITTLE_LOCKED;
+    }
+    free(all);
+    if (rc < 0 || launch->rank != 0) return rc;
+    say(r, least.files < 1024 ? WARN : GOOD, 0, "limits", "%lu open files%s", (unsigned long)least.files,
+        least.files < 1024 ? ": raise `ulimit -n` to 1024" : "");
+    if (few)
+        say(r, WARN, 0, "limits", "%lu KiB may be locked on %d of %d ranks: InfiniBand wants `ulimit -l unlimited` (LimitMEMLOCK of slurmd)",
+            (unsigned long)least.locked >> 10, few, launch->size);
+    return 0;
 }
 
 static void check_data(report *r, const char *key, const char *folder)
@@ -273,12 +290,12 @@ int kolo_command_doctor(int n, char **words)
         check_launch(&r);
         check_cores(&r);
         check_memory(&r);
-        check_limits(&r);
         check_data(&r, "data", options.data);
         check_data(&r, "val", options.val);
         check_run(&r, options.run);
         check_environment(&r);
-        rc = check_gpus(&r, launch, &options, offline);
+        rc = check_limits(&r, launch);
+        if (rc >= 0) rc = check_gpus(&r, launch, &options, offline);
         if (rc < 0) { /* the others did not answer */
         } else if (offline) say(&r, GOOD, 0, "offline", "not checked: launcher, other ranks, reductions");
         else rc = check_sum(&r, launch);

@@ -57,6 +57,12 @@ like "$ROOM/doc" "^ok +data" "doctor looked at the data"
 kolo doctor --offline data="$ROOM/nowhere" > "$ROOM/doc" 2>&1
 is $? 2 "doctor fails where the data is missing"
 like "$ROOM/doc" "^FAIL data" "and marks the line"
+if command -v mpiexec > /dev/null; then
+    (ulimit -l 64 && timeout 60 mpiexec -n 3 kolo doctor > "$ROOM/doc" 2>&1)
+    is "$(grep -c '^warn limits' "$ROOM/doc") $(grep -c '^warn limits .*64 KiB may be locked on 3 of 3 ranks' "$ROOM/doc")" "1 1" "what is wrong on all ranks alike is said once"
+else
+    skip "no mpiexec"
+fi
 kolo version | grep -q "^kolo $(cat VERSION)"
 ok $? "version"
 if [ -w /dev/full ]; then
