@@ -129,6 +129,7 @@ static void wrong_tables(void)
     refused("kolo-comm-table 1\nuse allreduce 4 1 -1 ring\n", ", line 2: \"-1\"", "negative bytes");
     refused("kolo-comm-table 1\ncost node 1e-6\n", ", line 2: cost wants", "a cost that is cut off");
     refused("kolo-comm-table 1\ncost node nan 1\n", ", line 2: \"nan\"", "a cost that is no number");
+    refused("kolo-comm-table 1\ncost network 1e308 1\n", ", line 2: \"1e308\"", "a cost with which all algorithms cost more than can be told");
     refused("kolo-comm-table 1\nlinks 2\n0 1\n", ", line 4: the file ends after 1 of 2", "links that are cut off");
     refused("kolo-comm-table 1\nlinks 2\n0 1 2\n", ", line 3: 3 numbers", "a row that is too long");
     refused("kolo-comm-table 1\nlinks 17\n", ", line 2: links of 17", "links of too many ranks");

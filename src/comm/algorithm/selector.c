@@ -61,7 +61,8 @@ static int read_number(const line *l, const char *word, double least, double *va
 {
     char *end;
     *value = strtod(word, &end);
-    if (end == word || *end || !isfinite(*value) || *value < least) return BAD(l, "\"%s\" is not a number from %g on", word, least);
+    const double greatest = 1e9; /* so that no sum of costs is infinite */
+    if (end == word || *end || !(*value >= least && *value <= greatest)) return BAD(l, "\"%s\" is not a number from %g to %g", word, least, greatest);
     return 0;
 }
 
