@@ -121,6 +121,22 @@ static void test_paper(void)
     group_free(g);
 }
 
+/* Q alone overflows: the round is no number, and nothing of it comes back. A matrix of one rank is then what it was. */
+static void test_overflow(void)
+{
+    enum { MEMBERS = 2, TALL = 64, N = 2 * TALL };
+    int wrong[3] = {0};
+    group *g = group_make(&(comm_compress){.kind = COMM_POWERSGD, .rank = 1, .seed = 4}, MEMBERS, N, &(comm_matrix){0, 1, 2, TALL}, 1);
+    for (int round = 0; round < 3; round++) {
+        for (int v = 0; v < MEMBERS; v++)
+            for (int i = 0; i < N; i++) g->vector[v][i] = round == 0 ? 1e38f : (float)(1 + i % TALL);
+        bool fails = group_run(g) != 0;
+        for (int i = 0; i < N; i++) wrong[round] += fails || !(fabsf(g->vector[0][i] - (float)(MEMBERS * (1 + i % TALL))) < 1e-3f * TALL);
+    }
+    ok(wrong[0] == N && !wrong[1] && !wrong[2], "powersgd: after a round that overflows the next ones are right (%d, %d, %d)", wrong[0], wrong[1], wrong[2]);
+    group_free(g);
+}
+
 static void test_words(void)
 {
     static const char *const wrong[] = {"",
@@ -192,6 +208,7 @@ int main(void)
     test_powersgd();
     test_paper();
     test_many();
+    test_overflow();
     test_words();
     return done_testing();
 }

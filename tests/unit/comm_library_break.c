@@ -21,6 +21,11 @@ static int submit_one(const submitter *s, int i, float *vector, kolo_handle *han
     return i % 8 || s->number % 2 == 0 ? kolo_submit(kolo_world_group(whole), &r, handle) : kolo_submit_grouped(kolo_world_group(whole), &r, 1, handle);
 }
 
+static void odd(submitter *s, int rc)
+{
+    if (!s->odd++) diag("%d: %s", rc, kolo_error_text());
+}
+
 /* Asks, and does not wait: a wait would carry on by itself. */
 static void *submit_and_ask(void *of)
 {
@@ -30,7 +35,7 @@ static void *submit_and_ask(void *of)
     int rc = 0;
     atomic_fetch_add(&running, 1);
     while (s->taken < MOST && (rc = submit_one(s, (int)s->taken, vector[s->taken], &handle[s->taken])) == 0) s->taken++;
-    s->odd += rc != 0 && rc != KOLO_ELAUNCH;
+    if (rc != 0 && rc != KOLO_ELAUNCH) odd(s, rc);
     double end = kolo_time() + 5;
     for (int64_t i = 0; i < s->taken; i++) {
         while (kolo_test(whole, handle[i]) == 0 && kolo_time() < end) usleep(1000);
@@ -39,7 +44,7 @@ static void *submit_and_ask(void *of)
             continue;
         }
         rc = kolo_wait(whole, handle[i]);
-        s->odd += rc != 0 && (rc != KOLO_ELAUNCH || !strstr(kolo_error_text(), "enough of it"));
+        if (rc != 0 && (rc != KOLO_ELAUNCH || !strstr(kolo_error_text(), "enough of it"))) odd(s, rc);
     }
     return NULL;
 }
@@ -51,6 +56,8 @@ static int64_t one_rank(rig_rank *r, int wait)
     submitter s[THREADS] = {{0}};
     pthread_t thread[THREADS];
     if (lib_world_start(&whole, &r->w.launch, &config, rig_exchange, r) < 0) return -1;
+    atomic_fetch_add(&rig->mark[0], 1);
+    rig_await(&rig->mark[0], RANKS); /* else a break is found by whoever is still about to open */
     for (int t = 0; t < THREADS; t++) {
         s[t].number = t;
         pthread_create(&thread[t], NULL, submit_and_ask, &s[t]);

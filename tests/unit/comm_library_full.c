@@ -10,11 +10,12 @@
 
 enum { RANKS = 3 };
 
-/* Of this process; in the C library's place. */
+/* Of this process; in the C library's place. room: calls that still find some. */
 static bool full;
+static int room;
 int posix_fallocate(int fd, off_t offset, off_t bytes)
 {
-    if (full) return ENOSPC;
+    if (full && room-- <= 0) return ENOSPC;
     return syscall(SYS_fallocate, fd, 0, offset, bytes) < 0 ? errno : 0;
 }
 
@@ -109,6 +110,17 @@ static int64_t slow(rig_rank *r, int argument)
     return bad;
 }
 
+/* The segments have room, the sets of the first group have not: no world begins, and all know why. */
+static int64_t world_refused(rig_rank *r, int argument)
+{
+    kolo_world *whole = NULL;
+    full = r->rank == argument;
+    room = 2; /* those of the segment */
+    int rc = start(r, &whole);
+    const char *text = kolo_error_text();
+    return (rc != KOLO_ELAUNCH) + 10 * (whole != NULL) + 100 * !(strstr(text, "host n0") && strstr(text, " bytes ") && strstr(text, "enlarge it"));
+}
+
 static void try(const char *what, const int *node_of, rig_body body, int argument)
 {
     rig_party p = rig_begin("full", RANKS, node_of, body, argument, 60);
@@ -126,6 +138,7 @@ int main(void)
     try("a group that its first member has no memory for: an error on all, and the world goes on", NULL, group_refused, 0);
     try("and where nobody has memory", NULL, group_refused, RANKS);
     try("and on one of two nodes", two, group_refused, 0);
+    try("a world: no rank has one, and all know why", NULL, world_refused, 0);
     try("messages and large sums of one rank without memory", NULL, slow, 2);
     try("and of ranks of which one brought shared memory", NULL, slow, 1);
     try("and of all", NULL, slow, RANKS);

@@ -85,9 +85,12 @@ static int64_t gathers(rig_rank *r, int argument)
         if (sum("weight", "topk:0.25,momentum=0.5", vector, 1, SMALL) < 0) return leave(-1);
         bad += round < 2 ? vector[1] != 0 || vector[3] != 300 : vector[1] != 3 * (1 + 1.5f + 1.75f) || vector[3] != 0;
     }
-    float matrix[SMALL] = {1, 2, 3, 4}; /* another shape: nothing waits */
-    if (sum("weight", "topk:0.25,momentum=0.5", matrix, 2, SMALL / 2) < 0) return leave(-1);
-    bad += matrix[3] != 12 || matrix[1] != 0;
+    for (int other = 0; other < 2; other++) { /* what waits goes when the name comes back with another shape, and with another compression */
+        float waits[SMALL] = {50, 0, 0, 100}, next[SMALL] = {1, 2, 3, 4};
+        if (sum("weight", "topk:0.25,momentum=0.5", waits, 1, SMALL) < 0) return leave(-1);
+        if (sum("weight", other ? "topk:0.25,momentum=0.25" : "topk:0.25,momentum=0.5", next, other ? 1 : 2, other ? SMALL : SMALL / 2) < 0) return leave(-1);
+        bad += waits[3] != 300 || waits[0] != 0 || next[3] != 12 || next[0] != 0;
+    }
     return leave(bad);
 }
 

@@ -163,7 +163,7 @@ static int make(kolo_group **out, kolo_world *world, const int *rank, int count)
     int rc = lib_group_open(world, rank, count, id, out);
     if (rc < 0) snprintf(fault, sizeof fault, "%s", kolo_error_text());
     snprintf(note, sizeof note, "group %d", id);
-    rc = lib_agree(world->group[0], note, fault);
+    rc = lib_agree(world->all, note, fault);
     if (rc == 0) rc = lib_group_join(*out);
     if (rc < 0) lib_group_drop(out);
     else lib_group_place(*out);
@@ -185,7 +185,7 @@ int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int
     if (given < 1) snprintf(fault, sizeof fault, "a group of %d ranks", given); /* the others have to learn of it */
     else if (!ranks || !out) snprintf(fault, sizeof fault, "no %s is given", ranks ? "place for the group" : "list of ranks");
     char *note = note_of(rank, count);
-    int rc = note ? lib_agree(world->group[0], note, fault) : KOLO_ECONFIG;
+    int rc = note ? lib_agree(world->all, note, fault) : KOLO_ECONFIG;
     if (rc == 0) rc = make(out, world, rank, count);
     free(note);
     free(rank);
@@ -194,7 +194,7 @@ int kolo_group_create(kolo_group **out, kolo_world *world, const int *ranks, int
 
 int lib_group_create_sorted(kolo_group **out, kolo_world *world, const int *rank, int count, const char *note, const char *fault)
 {
-    KOLO_TRY(lib_agree(world->group[0], note, fault));
+    KOLO_TRY(lib_agree(world->all, note, fault));
     return make(out, world, rank, count);
 }
 
@@ -210,16 +210,16 @@ int kolo_group_free(kolo_group **out)
     lib_group_drain(g);
     snprintf(note, sizeof note, "the end of group %d", g->id);
     if (g->id == 0) snprintf(fault, sizeof fault, "the group of all ranks ends with the world");
-    KOLO_TRY(lib_agree(world->group[0], note, fault));
+    KOLO_TRY(lib_agree(world->all, note, fault));
     lib_turn_take(world);
     world->group[g->id] = NULL;
     lib_group_close(out);
     lib_turn_give(world);
-    return lib_agree(world->group[0], note, fault); /* the id is free on all ranks */
+    return lib_agree(world->all, note, fault); /* the id is free on all ranks */
 }
 
 static int none(void) { return kolo_fail(KOLO_EINPUT, "comm: no group is given"); }
 int kolo_group_rank(const kolo_group *group) { return group ? group->rank : none(); }
 int kolo_group_size(const kolo_group *group) { return group ? group->size : none(); }
 int kolo_group_id(const kolo_group *group) { return group ? group->id : none(); }
-kolo_group *kolo_world_group(kolo_world *world) { return world ? world->group[0] : NULL; }
+kolo_group *kolo_world_group(kolo_world *world) { return world ? world->all : NULL; }

@@ -61,7 +61,7 @@ int kolo_group_create_mpi(kolo_group **out, kolo_world *world, const void *mpi_c
     lib_turn_give(world);
     if (rc < 0) goto fail;
     lowest[l->rank] = count ? rank[0] : -1;
-    KOLO_TRY_GOTO(rc, kolo_allgather(world->group[0], NULL, lowest, 1, NULL, KOLO_I32));
+    KOLO_TRY_GOTO(rc, kolo_allgather(world->all, NULL, lowest, 1, NULL, KOLO_I32));
     check(lowest, rank, count, l->size, fault, sizeof fault);
     if (!mpi_comm) snprintf(fault, sizeof fault, "no communicator is given; a rank without one gives MPI_COMM_NULL");
     if (!out) snprintf(fault, sizeof fault, "no place for the group is given");

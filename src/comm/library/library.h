@@ -81,7 +81,8 @@ struct kolo_world {
     kolo_world_config config; /* resolved: environment asked, strings owned */
     comm_router *router;
     comm_selector *selector;
-    kolo_group **group; /* [groups] by id; NULL: free id */
+    kolo_group *all;    /* the group of all ranks: any thread may ask for it while the table grows */
+    kolo_group **group; /* [groups] by id; NULL: free id. The turn's */
     int groups;
     pthread_mutex_t lock; /* entries, queues, inboxes; never held while data moves */
     struct lib_entries *entries;

@@ -98,14 +98,14 @@ int kolo_timeline_start(kolo_world *world, const char *folder)
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
     if (!folder || !*folder) snprintf(fault, sizeof fault, "no folder is given");
     else if (world->timeline) snprintf(fault, sizeof fault, "a timeline is being written already");
-    KOLO_TRY(lib_agree(world->group[0], "the beginning of a timeline", fault));
+    KOLO_TRY(lib_agree(world->all, "the beginning of a timeline", fault));
     return lib_timeline_begin(world, folder);
 }
 
 int kolo_timeline_stop(kolo_world *world)
 {
     if (!world) return kolo_fail(KOLO_EINPUT, "comm: no world is open");
-    KOLO_TRY(lib_agree(world->group[0], "the end of the timeline", ""));
+    KOLO_TRY(lib_agree(world->all, "the end of the timeline", ""));
     struct lib_timeline *timeline = NULL;
     lib_turn_take(world);
     exchange(world, &timeline);

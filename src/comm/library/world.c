@@ -29,7 +29,7 @@ static void close_world(kolo_world **out, bool whole);
 static void leave(kolo_world *world)
 {
     const bool whole =
-        !lib_broken(world) && lib_agree_within(world->group[0], the_end, world->config.patience, "its program ended without kolo_world_close") == 0;
+        !lib_broken(world) && lib_agree_within(world->all, the_end, world->config.patience, "its program ended without kolo_world_close") == 0;
     close_world(&world, whole);
 }
 
@@ -133,8 +133,9 @@ static int open_parts(kolo_world *world, lib_exchange exchange, void *of)
     free(all);
     if (rc < 0) return comm_router_break(world->router, kolo_error_text()); /* nothing can be agreed on yet, and the others wait */
     KOLO_TRY(lib_group_join(table[0]));
+    world->all = table[0];
     KOLO_TRY(lib_engine_start(world));
-    KOLO_TRY(lib_agree(world->group[0], "the beginning of the world", ""));
+    KOLO_TRY(lib_agree(world->all, "the beginning of the world", ""));
     return c->timeline && *c->timeline ? lib_timeline_begin(world, c->timeline) : 0;
 }
 
@@ -172,10 +173,10 @@ void kolo_world_close(kolo_world **out)
 {
     kolo_world *world = out ? *out : NULL;
     if (!world) return;
-    bool whole = world->engine && world->groups && world->group[0] && !lib_broken(world);
+    bool whole = world->engine && world->groups && world->all && !lib_broken(world);
     for (int g = world->groups - 1; whole && g >= 0; g--)
         if (world->group[g]) lib_group_drain(world->group[g]);
-    if (whole) whole = lib_agree(world->group[0], the_end, "") == 0;
+    if (whole) whole = lib_agree(world->all, the_end, "") == 0;
     close_world(out, whole);
 }
 
