@@ -214,6 +214,7 @@ static int map_file(kolo_weights *w)
     if (fd < 0) return kolo_fail_io("open", w->path), KOLO_EINPUT;
     int rc = 0;
     if (fstat(fd, &st) < 0) rc = kolo_fail_io("read", w->path);
+    else if (S_ISDIR(st.st_mode)) rc = kolo_fail(KOLO_EINPUT, "%s: a folder, not a file of weights; those of a run come by run=", w->path);
     else if (!S_ISREG(st.st_mode)) rc = kolo_fail(KOLO_EINPUT, "%s: not a file", w->path);
     else if (st.st_size < 10) rc = kolo_weights_refuse(w, "too short"); /* a length and "{}" */
     if (rc == 0) {

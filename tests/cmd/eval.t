@@ -30,6 +30,8 @@ score run="$ROOM/run" checkpoint=nearest
 is $? 78 "checkpoint=nearest: exit 78"
 score run="$ROOM/nowhere"
 is $? 2 "no run folder: exit 2"
+score shapes weights="$ROOM/run" val="$ROOM/data/val"
+is "$? $(grep -c 'a folder, not a file of weights; those of a run come by run=' "$ROOM/log")" "2 1" "a run folder is no file of weights"
 score run="$ROOM/run" val=synthetic
 is $? 78 "val=synthetic: exit 78"
 like "$ROOM/log" 'val=synthetic.*val=DIR' "noise has no classes to be found"
