@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "cmd/bench_table.h"
 #include "cmd/cmd.h"
 #include "comm/kernel.h"
 #include "comm/library/parts.h"
@@ -19,12 +20,12 @@ static const struct what {
     const char *name;
     enum kolo_collective collective;
     int factor;
-    bool reduces, in_place;
+    bool reduces, apart, in_place;
 } kinds[] = {
-    {"allreduce", KOLO_ALLREDUCE, 2, true, true},   {"reduce_scatter", KOLO_REDUCE_SCATTER, 1, true, false},
-    {"allgather", KOLO_ALLGATHER, 1, false, false}, {"broadcast", KOLO_BROADCAST, 0, false, true},
-    {"gather", KOLO_GATHER, 1, false, false},       {"scatter", KOLO_SCATTER, 1, false, false},
-    {"alltoall", KOLO_ALLTOALL, 1, false, false},
+    {"allreduce", KOLO_ALLREDUCE, 2, true, true, true},   {"reduce_scatter", KOLO_REDUCE_SCATTER, 1, true, true, false},
+    {"allgather", KOLO_ALLGATHER, 1, false, true, false}, {"broadcast", KOLO_BROADCAST, 0, false, false, true},
+    {"gather", KOLO_GATHER, 1, false, true, false},       {"scatter", KOLO_SCATTER, 1, false, true, false},
+    {"alltoall", KOLO_ALLTOALL, 1, false, true, false},
 };
 enum { SHARED, ORDINARY, DEVICE, MEMORIES };
 static const char *const memory_name[MEMORIES] = {"shared", "ordinary", "device"};
@@ -38,7 +39,7 @@ typedef struct bench {
     int64_t min, max, iterations, root;
     enum kolo_dtype type;
     enum kolo_reduce reduce;
-    bool check, osu, named;
+    bool named;
     int memory;
     kolo_options options;
     kolo_session session; /* memory=device: launch, device and backend of it */
@@ -46,9 +47,7 @@ typedef struct bench {
     char *put, *got;      /* what goes in and comes out, where the processor sees it: `in` and `out`, unless they lie on a GPU */
     double *numbers;      /* of a vector, as f64 */
     int64_t *each;        /* [ranks] elements of every part */
-    int64_t wrong;
-    double busbw;
-    int rows;
+    kolo_bench_table table;
 } bench;
 
 /* ---- words -------------------------------------------------------------------------------------------------------------- */
@@ -113,8 +112,9 @@ static int read_words(bench *b, int n, char **words)
     b->type = (enum kolo_dtype)type;
     b->reduce = (enum kolo_reduce)reduce;
     b->named = path == 1;
-    b->osu = format == 1;
-    b->check = check != 0;
+    b->table.osu = format == 1;
+    b->table.both = b->what->apart && b->what->in_place;
+    b->table.checks = check != 0;
     return kolo_command_words(&b->options, n, words, 0, NULL);
 }
 
@@ -264,20 +264,14 @@ static int check(bench *b, int64_t count, bool in_place, int64_t *wrong)
     *wrong = 0;
     for (int64_t i = 0; i < have; i++) *wrong += memcmp(b->put + (size_t)i * width, b->got + (size_t)i * width, width) != 0;
     KOLO_TRY(kolo_allreduce(b->all, NULL, wrong, 1, KOLO_I64, KOLO_SUM));
-    b->wrong += *wrong;
     return 0;
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------------------------- */
 
-typedef struct timing {
-    double mean, least, most;
-    int64_t wrong;
-} timing;
-
 static int64_t calls_of(const bench *b, int64_t bytes) { return b->iterations ? b->iterations : bytes <= SMALL_BYTES ? 1000 : 20; }
 
-static int measure(bench *b, int64_t count, bool in_place, timing *t)
+static int measure(bench *b, int64_t count, bool in_place, kolo_bench_timing *t)
 {
     const int64_t bytes = count * (int64_t)kolo_dtype_size(b->type), calls = calls_of(b, bytes);
     const kolo_request r = request(b, count, in_place);
@@ -288,11 +282,11 @@ static int measure(bench *b, int64_t count, bool in_place, timing *t)
     KOLO_TRY(call(b, &r, 1 + calls / 10));
     KOLO_TRY(kolo_barrier(b->all));
     double begin = kolo_time();
-    if (!b->osu) {
+    if (!b->table.osu) {
         KOLO_TRY(call(b, &r, calls));
         seconds = kolo_time() - begin;
     }
-    for (int64_t i = 0; b->osu && i < calls; i++) {
+    for (int64_t i = 0; b->table.osu && i < calls; i++) {
         begin = kolo_time();
         KOLO_TRY(call(b, &r, 1));
         seconds += kolo_time() - begin;
@@ -303,59 +297,36 @@ static int measure(bench *b, int64_t count, bool in_place, timing *t)
     KOLO_TRY(kolo_allreduce(b->all, NULL, &t->least, 1, KOLO_F64, KOLO_MIN));
     KOLO_TRY(kolo_allreduce(b->all, NULL, &t->most, 1, KOLO_F64, KOLO_MAX));
     t->wrong = -1;
-    return b->check ? check(b, count, in_place, &t->wrong) : 0;
+    return b->table.checks ? check(b, count, in_place, &t->wrong) : 0;
 }
 
-static void print_head(const bench *b)
+static void print_head(bench *b)
 {
-    const kolo_launch *l = b->launch;
-    printf("# kolo bench %s: libkolo_comm, %d rank%s on %d node%s, %s memory, %s, algorithm %s\n", b->what->name, l->size, l->size > 1 ? "s" : "", l->nodes,
-           l->nodes > 1 ? "s" : "", b->memory == DEVICE ? b->session.device.name : memory_name[b->memory], b->named ? "named" : "matched by order",
-           b->options.comm_algorithm);
-    if (b->osu) printf("# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n");
-    else
-        printf("#\n#                                                        out-of-place                      in-place\n"
-               "#       size         count    type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n"
-               "#        (B)    (elements)                             (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)        \n");
-}
-
-static double print_half(const bench *b, int64_t bytes, const timing *t)
-{
-    const int n = b->launch->size;
-    double algbw = (double)bytes / t->mean / 1e9, busbw = algbw;
-    if (b->what->factor || n == 1) busbw *= b->what->factor * (n - 1) / n;
-    if (b->launch->rank == 0) {
-        printf(" %8.2f %7.2f %7.2f", t->mean * 1e6, algbw, busbw);
-        if (t->wrong < 0) printf("     N/A");
-        else printf(" %7" PRId64, t->wrong);
-    }
-    return busbw;
+    const kolo_launch *l = b->table.launch = b->launch;
+    if (l->rank == 0)
+        printf("# kolo bench %s: libkolo_comm, %d rank%s on %d node%s, %s memory, %s, algorithm %s\n", b->what->name, l->size, l->size > 1 ? "s" : "", l->nodes,
+               l->nodes > 1 ? "s" : "", b->memory == DEVICE ? b->session.device.name : memory_name[b->memory], b->named ? "named" : "matched by order",
+               b->options.comm_algorithm);
+    kolo_bench_head(&b->table);
 }
 
 static int one_size(bench *b, int64_t count)
 {
+    const struct what *w = b->what;
     const int64_t bytes = count * (int64_t)kolo_dtype_size(b->type);
-    timing out, in;
-    if (b->what->collective != KOLO_BROADCAST) KOLO_TRY(measure(b, count, false, &out));
-    if (b->what->in_place) KOLO_TRY(measure(b, count, true, &in));
-    const timing *shown = b->what->collective == KOLO_BROADCAST ? &in : &out;
-    bool first = b->launch->rank == 0;
-    if (b->osu) {
-        if (first)
-            printf("%-10" PRId64 "%18.2f%18.2f%18.2f%12" PRId64 "\n", bytes, shown->mean * 1e6, shown->least * 1e6, shown->most * 1e6, calls_of(b, bytes));
-        return 0;
-    }
-    if (first)
-        printf("%12" PRId64 "%14" PRId64 "%8s%8s%8d", bytes, count, kolo_dtype_name(b->type), b->what->reduces ? reduce_name[b->reduce] : "none",
-               b->what->reduces || b->what->collective == KOLO_ALLGATHER || b->what->collective == KOLO_ALLTOALL ? -1 : (int)b->root);
-    b->busbw += print_half(b, bytes, shown);
-    b->rows++;
-    if (b->what->in_place && b->what->collective != KOLO_BROADCAST) {
-        b->busbw += print_half(b, bytes, &in);
-        b->rows++;
-    }
-    if (first) printf("\n");
-    fflush(stdout);
+    const int n = b->launch->size;
+    const bool rootless = w->reduces || w->collective == KOLO_ALLGATHER || w->collective == KOLO_ALLTOALL;
+    const kolo_bench_row row = {.bytes = bytes,
+                                .count = count,
+                                .calls = calls_of(b, bytes),
+                                .type = kolo_dtype_name(b->type),
+                                .sum = w->reduces ? reduce_name[b->reduce] : "none",
+                                .root = rootless ? -1 : (int)b->root,
+                                .factor = w->factor || n == 1 ? (double)(w->factor * (n - 1)) / n : 1};
+    kolo_bench_timing out, in;
+    if (w->apart) KOLO_TRY(measure(b, count, false, &out));
+    if (w->in_place) KOLO_TRY(measure(b, count, true, &in));
+    kolo_bench_line(&b->table, &row, w->apart ? &out : &in, b->table.both ? &in : NULL);
     return 0;
 }
 
@@ -372,14 +343,8 @@ static int measure_all(bench *b)
         for (int r = 0; r < n; r++) b->each[r] = count / n;
         KOLO_TRY(one_size(b, count));
     }
-    if (b->launch->rank == 0 && !b->osu)
-        printf("# Out of bounds values : %" PRId64 " %s\n# Avg bus bandwidth    : %g\n", b->wrong,
-               b->wrong   ? "FAILED"
-               : b->check ? "OK"
-                          : "not checked",
-               b->busbw / (b->rows ? b->rows : 1));
-    fflush(stdout);
-    return b->wrong ? kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong values from %s: a defect of it, or of the machine", b->wrong, b->what->name) : 0;
+    kolo_bench_tail(&b->table);
+    return b->table.wrong ? kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong values from %s: a defect of it, or of the machine", b->table.wrong, b->what->name) : 0;
 }
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------- */
@@ -449,7 +414,7 @@ int kolo_bench_collective(int n, char **words)
     KOLO_TRY(read_words(&b, n, words));
     int rc = kolo_command_launch(&b.options, &b.launch);
     if (rc == 0) rc = open_all(&b);
-    if (rc == 0 && b.launch->rank == 0) print_head(&b);
+    if (rc == 0) print_head(&b);
     if (rc == 0) rc = measure_all(&b);
     close_all(&b);
     return rc;

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "cmd/bench_table.h"
 #include "cmd/cmd.h"
 #include "comm/reducer.h"
 #include "kolo/error.h"
@@ -17,11 +18,8 @@ enum { SIZES = 40, SMALL_BYTES = 32 << 10, PERIOD = 17 };
 typedef struct bench {
     kolo_session session; /* launch, device, backend (NULL on CPUs) and comm of it */
     int64_t min, max, iterations;
-    bool check, osu;
     float *host;
-    int64_t wrong;
-    double busbw; /* sum over sizes */
-    int sizes;
+    kolo_bench_table table;
 } bench;
 
 /* ---- words ----------------------------------------------------------------------------------------------------- */
@@ -52,14 +50,14 @@ static int read_words(bench *b, kolo_options *options, int n, char **words)
     int64_t check = 1;
     b->min = 8;
     b->max = 64 << 20;
-    b->osu = kolo_command_flag(&n, words, "format=osu");
+    b->table.osu = kolo_command_flag(&n, words, "format=osu");
     kolo_command_flag(&n, words, "format=nccl");
     KOLO_TRY(kolo_bench_take(&n, words, "min", sizeof(float), &b->min));
     KOLO_TRY(kolo_bench_take(&n, words, "max", sizeof(float), &b->max));
     KOLO_TRY(kolo_bench_take(&n, words, "iterations", 1, &b->iterations));
     KOLO_TRY(kolo_bench_take(&n, words, "check", 0, &check));
     if (b->max < b->min) return kolo_fail(KOLO_ECONFIG, "max=%" PRId64 " is less than min=%" PRId64 " bytes", b->max, b->min);
-    b->check = check != 0;
+    b->table.checks = check != 0;
     return kolo_command_words(options, n, words, 0, NULL);
 }
 
@@ -113,19 +111,14 @@ static int check(bench *b, int bucket, int64_t bytes, int64_t *wrong)
     KOLO_TRY(get(b, bytes));
     for (int64_t i = 0; i < count; i++) *wrong += b->host[i] != want[i % PERIOD];
     KOLO_TRY(kolo_comm_allreduce(b->session.comm, wrong, 1, KOLO_I64, KOLO_SUM));
-    b->wrong += *wrong;
     return 0;
 }
 
-/* Mean, least and most over ranks of the seconds of a call. The vector is zero, so that its sums stay what they are. */
-typedef struct timing {
-    double mean, least, most;
-} timing;
-
-static int over_ranks(bench *b, double seconds, timing *t)
+/* What a call took, over ranks. The vector is zero, so that its sums stay what they are. */
+static int over_ranks(bench *b, double seconds, kolo_bench_timing *t)
 {
     kolo_comm *comm = b->session.comm;
-    *t = (timing){seconds, seconds, seconds};
+    *t = (kolo_bench_timing){seconds, seconds, seconds, -1};
     KOLO_TRY(kolo_comm_allreduce(comm, &t->mean, 1, KOLO_F64, KOLO_SUM));
     KOLO_TRY(kolo_comm_allreduce(comm, &t->least, 1, KOLO_F64, KOLO_MIN));
     KOLO_TRY(kolo_comm_allreduce(comm, &t->most, 1, KOLO_F64, KOLO_MAX));
@@ -133,7 +126,7 @@ static int over_ranks(bench *b, double seconds, timing *t)
     return 0;
 }
 
-static int measure(bench *b, int bucket, int64_t bytes, timing *t)
+static int measure(bench *b, int bucket, int64_t bytes, kolo_bench_timing *t)
 {
     kolo_comm *comm = b->session.comm;
     int64_t calls = calls_of(b, bytes);
@@ -143,11 +136,11 @@ static int measure(bench *b, int bucket, int64_t bytes, timing *t)
     KOLO_TRY(reduce(b, bucket, 1 + calls / 10));
     KOLO_TRY(kolo_comm_barrier(comm));
     double begin = kolo_time();
-    if (!b->osu) {
+    if (!b->table.osu) {
         KOLO_TRY(reduce(b, bucket, calls));
         seconds = kolo_time() - begin;
     }
-    for (int64_t i = 0; b->osu && i < calls; i++) {
+    for (int64_t i = 0; b->table.osu && i < calls; i++) {
         begin = kolo_time();
         KOLO_TRY(reduce(b, bucket, 1));
         seconds += kolo_time() - begin;
@@ -158,50 +151,30 @@ static int measure(bench *b, int bucket, int64_t bytes, timing *t)
 
 /* ---- the table ------------------------------------------------------------------------------------------------- */
 
-static void print_head(const bench *b)
+static void print_head(bench *b)
 {
     const kolo_session *s = &b->session;
-    const kolo_launch *l = s->launch;
-    printf("# kolo bench gradients: buckets of training, %d rank%s on %d node%s, %s, %s, in place\n", l->size, l->size > 1 ? "s" : "", l->nodes,
-           l->nodes > 1 ? "s" : "", s->cuda ? s->device.name : "CPUs", kolo_comm_name(s->comm));
-    if (b->osu) printf("# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n");
-    else
-        printf("#\n#       size         count      type   redop    root     time   algbw   busbw  #wrong\n"
-               "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)        \n");
-}
-
-static void print_row(bench *b, int64_t bytes, const timing *t, int64_t wrong)
-{
-    const int n = b->session.launch->size;
-    double algbw = (double)bytes / t->mean / 1e9, busbw = algbw * 2 * (n - 1) / n;
-    b->busbw += busbw;
-    b->sizes++;
-    if (b->session.launch->rank != 0) return;
-    if (b->osu) printf("%-10" PRId64 "%18.2f%18.2f%18.2f%12" PRId64 "\n", bytes, t->mean * 1e6, t->least * 1e6, t->most * 1e6, calls_of(b, bytes));
-    else if (b->check)
-        printf("%12" PRId64 "%14" PRId64 "     float     sum      -1 %8.2f %7.2f %7.2f %7" PRId64 "\n", bytes, bytes / 4, t->mean * 1e6, algbw, busbw, wrong);
-    else printf("%12" PRId64 "%14" PRId64 "     float     sum      -1 %8.2f %7.2f %7.2f     N/A\n", bytes, bytes / 4, t->mean * 1e6, algbw, busbw);
-    fflush(stdout);
+    const kolo_launch *l = b->table.launch = s->launch;
+    if (l->rank == 0)
+        printf("# kolo bench gradients: buckets of training, %d rank%s on %d node%s, %s, %s, in place\n", l->size, l->size > 1 ? "s" : "", l->nodes,
+               l->nodes > 1 ? "s" : "", s->cuda ? s->device.name : "CPUs", kolo_comm_name(s->comm));
+    kolo_bench_head(&b->table);
 }
 
 static int measure_all(bench *b)
 {
+    const int n = b->session.launch->size;
     for (int i = 0; i < SIZES && size_at(b, i) <= b->max; i++) {
-        int64_t wrong = 0;
-        timing t;
-        KOLO_TRY(measure(b, i, size_at(b, i), &t));
-        if (b->check) KOLO_TRY(check(b, i, size_at(b, i), &wrong));
-        print_row(b, size_at(b, i), &t, wrong);
+        const int64_t bytes = size_at(b, i);
+        const kolo_bench_row row = {bytes, bytes / 4, calls_of(b, bytes), kolo_dtype_name(KOLO_F32), "sum", -1, 2.0 * (n - 1) / n};
+        kolo_bench_timing t;
+        KOLO_TRY(measure(b, i, bytes, &t));
+        if (b->table.checks) KOLO_TRY(check(b, i, bytes, &t.wrong));
+        kolo_bench_line(&b->table, &row, &t, NULL);
     }
-    if (b->session.launch->rank == 0 && !b->osu)
-        printf("# Out of bounds values : %" PRId64 " %s\n# Avg bus bandwidth    : %g\n", b->wrong,
-               b->wrong   ? "FAILED"
-               : b->check ? "OK"
-                          : "not checked",
-               b->busbw / (b->sizes ? b->sizes : 1));
-    fflush(stdout);
-    if (b->wrong)
-        return kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong sums by %s: a defect of it, or of the network or GPU below", b->wrong,
+    kolo_bench_tail(&b->table);
+    if (b->table.wrong)
+        return kolo_fail(KOLO_EINTERNAL, "%" PRId64 " wrong sums by %s: a defect of it, or of the network or GPU below", b->table.wrong,
                          kolo_comm_name(b->session.comm));
     return 0;
 }
@@ -232,7 +205,7 @@ int kolo_bench_gradients(int n, char **words)
     b.session.options = &options;
     int rc = kolo_command_launch(&options, &b.session.launch);
     if (rc == 0) rc = open_comm(&b);
-    if (rc == 0 && b.session.launch->rank == 0) print_head(&b);
+    if (rc == 0) print_head(&b);
     if (rc == 0) rc = measure_all(&b);
     if (rc == 0) rc = kolo_comm_barrier(b.session.comm);
     free(b.host);

@@ -11,7 +11,7 @@ bench() { # NAME RANKS WORDS...
 unset KOLO_CUDA_LIBRARY
 bench two 2 device=cpu max=4K iterations=5
 is $? 0 "two ranks"
-is "$(grep -cE '^ +[0-9]+ +[0-9]+ +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$' "$ROOM/two.out")" 10 "ten sizes from 8 B to 4 KiB, none wrong"
+is "$(grep -cE '^ +[0-9]+ +[0-9]+ +f32 +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$' "$ROOM/two.out")" 10 "ten sizes from 8 B to 4 KiB, none wrong"
 like "$ROOM/two.out" "^# Out of bounds values : 0 OK" "and the sum of it"
 awk '$1 == 4096 { if ($7 < 0.99 * $8 || $7 > 1.01 * $8 + 0.01) bad = 1; found = 1 } END { exit bad || !found }' "$ROOM/two.out"
 ok $? "busbw of two ranks is algbw"
