@@ -93,6 +93,7 @@ static int show_boxes(kolo_session *session, const kolo_options *o, int64_t n, c
 static int show(kolo_session *session, const kolo_options *o, int64_t n, const char *const *path)
 {
     if (session->detector) return show_boxes(session, o, n, path);
+    if (*o->out) return kolo_fail(KOLO_ECONFIG, "out= is for networks that find boxes, which it draws; %s classifies", o->model);
     output out = {.path = path, .classes = o->classes, .top = o->top};
     char *text = NULL;
     size_t bytes = 0;

@@ -87,6 +87,18 @@ int kolo_darknet_yolo(kolo_darknet *d, const int32_t mask[3])
     return append(d, x);
 }
 
+static bool finer(const kolo_darknet *d, int a, int b) { return d->g->tensor[d->head[b]].dim[2] < d->g->tensor[d->head[a]].dim[2]; }
+
+static void exchange_heads(kolo_darknet *d, int a, int b)
+{
+    const int head = d->head[a];
+    d->head[a] = d->head[b], d->head[b] = head;
+    for (int i = 0; i < 3; i++) {
+        const int32_t mask = d->mask[a][i];
+        d->mask[a][i] = d->mask[b][i], d->mask[b][i] = mask;
+    }
+}
+
 int kolo_darknet_finish(kolo_darknet *d)
 {
     for (int i = 0; i < d->layers; i++)
@@ -97,14 +109,7 @@ int kolo_darknet_finish(kolo_darknet *d)
                          (long)d->g->tensor[last].dim[2], (long)d->g->tensor[last].dim[3]);
     if (!d->heads) return last;
     for (int i = 1; i < d->heads; i++) /* by insertion; the order among equals stays */
-        for (int k = i; k > 0 && d->g->tensor[d->head[k - 1]].dim[2] < d->g->tensor[d->head[k]].dim[2]; k--) {
-            int32_t mask[3];
-            const int head = d->head[k];
-            memcpy(mask, d->mask[k], sizeof mask);
-            d->head[k] = d->head[k - 1], d->head[k - 1] = head;
-            memcpy(d->mask[k], d->mask[k - 1], sizeof mask);
-            memcpy(d->mask[k - 1], mask, sizeof mask);
-        }
+        for (int k = i; k > 0 && finer(d, k, k - 1); k--) exchange_heads(d, k, k - 1);
     kolo_attributes a = {0};
     memcpy(a.anchor, d->anchor, sizeof a.anchor);
     memcpy(a.mask, d->mask, sizeof a.mask);

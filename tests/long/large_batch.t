@@ -2,7 +2,7 @@
 # CIFAR ResNet-20 at a batch of 2,048 on four ranks, 5 epochs: LARS and LAMB are within .03 of PyTorch's figures of the same recipe on the same JPEG pictures, plain SGD
 # stays as far behind as it does there, and Adasum of four ranks' steps is no worse than LARS. The head begins as torch.nn.Linear does (head_init_scale).
 # SGD's is one draw on either side: at lr 1.6 the loss goes from 2.5 to 3.8 within the warm-up and back to 2.3, and what comes after hangs on the seed: .328 with
-# seed 0, .250 with seed 1, around PyTorch's .277. tests/peers/large_batch.py draws more of PyTorch's. Five minutes a run on two idle cores.
+# seed 0, .250 with seed 1, around PyTorch's .277. tests/peers/large_batch.py draws more of PyTorch's, 20 minutes of a core each. Five minutes a run on two idle cores.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 need kolo kolo-pack mpiexec

@@ -72,6 +72,8 @@ is "$(grep -c '%' out)" $((2 * ${#pictures[@]})) "two classes for each picture"
 kolo predict model=lenet5 weights=l.safetensors "${pictures[1]}" --logits one.json deterministic=true > /dev/null 2>> log
 rounded() { grep -o ':\[[^]]*' | tr -d ':[' | tr , '\n' | awk '{printf "%.5f ", $1}'; }
 is "$(rounded < one.json)" "$(sed -n 2p all.json | rounded)" "a picture alone gives what it gives among others"
+kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" out=drawn > /dev/null 2> log
+is "$? $(grep -c 'out= is for networks that find boxes' log)" "78 1" "classes are not drawn: exit 78"
 seq 0 9 | sed 's/^/name /' > names
 kolo predict model=lenet5 weights=l.safetensors "${pictures[0]}" labels=names top=10 2>> log | grep -q '  7  name 7$'
 ok $? "names of classes"
