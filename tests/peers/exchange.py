@@ -348,7 +348,7 @@ def worst_box(ask, answers):
         worst = max(worst, min(near, default=math.inf))
         counts[a[6]] += 1
     spread = max((a[0] for a in want), default=0) - least
-    good = worst < 0.2 and len(told) >= len(want) and min(counts) >= 5 and spread > 0.05
+    good = worst < 0.2 and len(told) >= len(want) and min(counts) >= 3 and spread > 0.05
     return good, f"boxes {worst:.2f} of {' + '.join(map(str, counts))}, scores {least:.2f} to {least + spread:.2f}"
 
 
