@@ -48,8 +48,8 @@ static int read_type(const kolo_weights *w, const cJSON *value, kolo_weight *t)
             return 0;
         }
     return kolo_fail(KOLO_EINPUT,
-                     "%s: tensor \"%.100s\" is of type %.20s; this program reads F32, BF16, F16, F64, and whole numbers of "
-                     "up to 64 bits: save it in one of them",
+                     "%s: tensor \"%.100s\" is of type %.20s; this program reads F32, BF16, F16, F64, I8 to I64, U8, U16 "
+                     "and BOOL: save it in one of them",
                      w->path, t->name, value->valuestring);
 }
 

@@ -88,7 +88,7 @@ static void check_memory(report *r)
         say(r, BAD, KOLO_ELAUNCH, "shared", "/dev/shm is not there: ranks of one node reduce through it");
         return;
     }
-    if (swept) say(r, GOOD, 0, "shared", "%d names in /dev/shm that killed ranks had left are removed", swept);
+    if (swept) say(r, GOOD, 0, "shared", "what killed ranks had left in /dev/shm is removed: %d names", swept);
     double free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
     say(r, free_bytes < 0x1p28 ? WARN : GOOD, 0, "shared", "/dev/shm has %.1f GiB free%s", free_bytes / 0x1p30,
         free_bytes < 0x1p28 ? ": gradients of the ranks of a node must fit (mount it larger, or fewer ranks a node)" : "");

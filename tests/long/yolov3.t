@@ -21,11 +21,12 @@ like "$ROOM/log" 'begins anew: 4 tensors' "the heads begin anew"
 kolo eval run="$ROOM/run" > "$ROOM/eval" 2>&1
 ok $? "evaluated"
 ap50=$(sed -n 's/^AP [-0-9.]*  AP50 \([-0-9.]*\) .*/\1/p' "$ROOM/eval")
-# a beginning only: twenty small cells a photo, and statistics that follow by a hundredth a step; 0.033 and a twelfth were measured
+# A beginning only: twenty small cells a photo, and statistics that follow by a hundredth a step. What it finds is far from what its loss asks for: 0.033 and 0.100 were
+# measured, and 0.300 of the latter with all sizes put back to the anchors'. So this says that boxes come out where cells are; the loss is judged by how far it falls.
 awk -v x="$ap50" 'BEGIN { exit !(x >= .02) }'
 ok $? "AP50 is $ap50: at least .02"
-losses "$ROOM/run" | awk 'NR == 1 { first = $2 } { last = $2 } END { print "# loss " first " to " last; exit !(last < first / 5) }'
-ok $? "the loss falls to less than a fifth"
+losses "$ROOM/run" | awk 'NR == 1 { first = $2 } { last = $2 } END { print "# loss " first " to " last; exit !(last < first / 10) }'
+ok $? "the loss falls to less than a tenth (a twelfth and a thirteenth were measured)"
 kolo export "$ROOM/run" "$ROOM/cells.weights" > "$ROOM/log" 2>&1
 kolo-shards extract "$ROOM/cells" --out "$ROOM/photos" > "$ROOM/log" 2>&1
 photo=$(find "$ROOM/photos" -name '*.jpg' | sort | head -n 1)

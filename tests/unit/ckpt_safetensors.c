@@ -170,6 +170,7 @@ static void liars(void)
     refused("seven dimensions", "{\"a\":" T("F32", "[1,1,1,1,1,1,1]", "[0,4]") "}", -1, 4, "6 dimensions");
     refused("F8_E4M3, by name", "{\"a\":" T("F8_E4M3", "[4]", "[0,4]") "}", -1, 4, "F8_E4M3");
     refused("an unknown member", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"offsets\":[0,4]}}", -1, 4, "whole numbers");
+    refused("a type that is not read", "{\"a\":" T("U32", "[1]", "[0,4]") "}", -1, 4, "I8 to I64, U8, U16 and BOOL");
     refused("a member twice", "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", -1, 4, "entry");
     refused("a tensor that is a number", "{\"a\":7}", -1, 4, "entry");
     refused("a name with a NUL in it", "{\"a\\u0000b\":" T("F32", "[1]", "[0,4]") "}", -1, 4, "NUL");
