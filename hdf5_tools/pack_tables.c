@@ -133,11 +133,11 @@ static int make_tags(const packing *p, const pack_shard *s, tables *t)
 /* In the first shard: pairs name samples of the whole split. */
 static int make_pairs(const packing *p, const pack_shard *s, tables *t)
 {
-    static const char *const forms[] = {"pair_set_%s", "pair_same_%s", "pair_fold_%s"};
+    static const char *const part[] = {"set", "same", "fold"};
     for (int set = 0; set < p->source.pair_sets && s->first == 0; set++) {
         char(*names)[64] = &t->names[3 * set];
         int64_t rows = 0;
-        for (int i = 0; i < 3; i++) snprintf(names[i], sizeof names[i], forms[i], p->source.pair_set_names[set]);
+        for (int i = 0; i < 3; i++) snprintf(names[i], sizeof names[i], "pair_%s_%.40s", part[i], p->source.pair_set_names[set]);
         for (int64_t i = 0; i < p->pairs; i++) rows += p->pair[i].set == set;
         int32_t *pair = add_table(t, names[0], KOLO_TABLE_I32, rows, 2, "two samples of the split");
         uint8_t *same = add_table(t, names[1], KOLO_TABLE_U8, rows, 1, "1: of the same class");
