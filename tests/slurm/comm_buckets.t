@@ -64,6 +64,7 @@ pause_run() { # NAME RANKS-A-NODE VICTIM TIMES
         steps=$(steps_of "$name")
         kill -CONT "$pid"
         for ((i = 0; i < 300 && $(steps_of "$name") < steps + 3; i++)); do sleep 0.1; done
+        for ((i = 0; i < 100 && $(grep -c 'stood still' "$ROOM/$name.err") <= time; i++)); do sleep 0.1; done # stopped again at once, it would say so once
     done
     kill -TERM "$(pid_of "$name" 0)"
     wait "$job"

@@ -52,7 +52,7 @@ unset KOLO_RECIPE KOLO_DATASET KOLO_RUN
 KOLO_ARGS="max=1M iterations=5" submit bench comm_bench.sh --ntasks-per-node=2
 is $? 0 "comm_bench.sh on CPUs"
 like "$ROOM/bench.out" "^# kolo bench gradients: buckets of training, 4 ranks on 2 nodes, CPUs, shared memory \+ MPI, in place" "says what it measures"
-like "$ROOM/bench.out" "^ +1048576 +262144 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$" "in the columns of nccl-tests"
+like "$ROOM/bench.out" "^ +1048576 +262144 +f32 +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$" "in the columns of nccl-tests"
 like "$ROOM/bench.out" "Out of bounds values : 0 OK" "every sum is right"
 
 dry() { # NAME TEMPLATE [VARIABLE=VALUE...]: outside of Slurm, up to the srun line
