@@ -69,9 +69,10 @@ static void test_killed_job(void)
 {
     kolo_loader_config c = config_of(NULL);
     c.serve_wait = 1000;
-    process server = serve(c, 2), a = start(c, false, 0, 0, STEPS, -1), b = start(c, false, 0, 0, STEPS, 1);
-    wait_told(&b);
+    process server = serve(c, 2), a = start(c, false, 0, 0, STEPS, 1), b = start(c, false, 0, 0, STEPS, 1);
+    wait_told(&a), wait_told(&b); /* both have come: one that is missing is waited for */
     kill(b.pid, SIGKILL);
+    let_on(&a);
     const seen want = alone(c, STEPS), got = result_of(&a);
     ok(same(&got, &want) && got.served == 200, "a job that is killed holds nobody up");
     finish(&a), finish(&b);
