@@ -169,18 +169,23 @@ static int write_all(const char *aside, const char *target, const char *path, co
     return rc;
 }
 
-int kolo_file_write_atomic(const char *path, const void *data, size_t bytes)
+int kolo_file_commit(const char *path, char *target, char *aside, int rc)
 {
-    char *target, *aside, *parent = NULL;
-    KOLO_TRY(kolo_file_aside(path, &target, &aside));
-    int rc = write_all(aside, target, path, data, bytes);
-    if (rc == 0 && aside && rename(aside, target) < 0) rc = kolo_file_fail("replace", path);
+    char *parent = NULL;
+    if (rc == 0 && aside && rename(aside, target) < 0) rc = (kolo_file_fail("replace", path), KOLO_EIO);
     if (rc < 0 && aside) unlink(aside);
     if (rc == 0 && aside) rc = (parent = parent_of(target)) ? kolo_folder_sync(parent) : KOLO_ECONFIG;
     free(parent);
     free(aside);
     free(target);
     return rc;
+}
+
+int kolo_file_write_atomic(const char *path, const void *data, size_t bytes)
+{
+    char *target, *aside;
+    KOLO_TRY(kolo_file_aside(path, &target, &aside));
+    return kolo_file_commit(path, target, aside, write_all(aside, target, path, data, bytes));
 }
 
 static int make_one(const char *path)

@@ -16,8 +16,10 @@ int kolo_file_pwrite(int fd, const char *path, const void *data, size_t bytes, u
 /* Written aside as path.tmp-PID, synced, renamed, folder synced: after a crash either the old or the new file is
  * there, whole. Disk full leaves the old one. A link stays one: the file that it leads to is replaced. Devices and pipes are written to. */
 int kolo_file_write_atomic(const char *path, const void *data, size_t bytes);
-/* The way of it: write *aside, then rename it to *target; *aside NULL: no file that can be replaced, write to *target. Both are the caller's to free. */
+/* The way of it: write and sync *aside (NULL: no file that can be replaced, so write to *target), then commit: rename it to target and sync the folder, or remove
+ * it if rc, which is returned then, is negative. Commit frees both. */
 int kolo_file_aside(const char *path, char **target, char **aside);
+int kolo_file_commit(const char *path, char *target, char *aside, int rc);
 int kolo_file_sync(int fd, const char *path);
 int kolo_folder_sync(const char *path);
 int kolo_folder_make(const char *path);   /* mkdir -p; 0 also if it is there */

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -87,28 +86,11 @@ int kolo_stream_aside(stream *s, const char *path)
     return open_as(s, path, target, aside);
 }
 
-static int sync_parent(const char *path)
-{
-    char *parent = kolo_strdup(path);
-    if (!parent) return KOLO_ECONFIG;
-    char *slash = strrchr(parent, '/');
-    if (slash) slash[slash == parent] = 0;
-    int rc = kolo_folder_sync(slash ? parent : ".");
-    free(parent);
-    return rc;
-}
-
 int kolo_stream_commit(stream *s, const char *path, int rc)
 {
     char *aside = s->aside, *target = s->target;
     s->aside = s->target = NULL; /* they outlive the stream */
     if (rc == 0 && (rc = flush(s)) == 0 && aside && fsync(s->fd) < 0) rc = kolo_fail_io("sync", path);
     const int closed = kolo_stream_close(s);
-    if (rc == 0) rc = closed;
-    if (rc == 0 && aside && rename(aside, target) < 0) rc = kolo_fail_io("replace", path);
-    if (rc < 0 && aside) unlink(aside);
-    if (rc == 0 && aside) rc = sync_parent(target);
-    free(aside);
-    free(target);
-    return rc;
+    return kolo_file_commit(path, target, aside, rc < 0 ? rc : closed);
 }

@@ -110,11 +110,11 @@ int kolo_command_bench(int n, char **words)
     bool profiled = kolo_command_flag(&n, words, "--profile");
     KOLO_TRY(kolo_command_words(&options, n, words, 1, what));
     int rc;
-    if (!what[0] || strcmp(what[0], "train")) {
-        rc = kolo_fail(KOLO_ECONFIG,
-                       "`%s` is nothing to measure: train, gradients, allreduce or another collective, --tune, --algorithms are; "
-                       "`kolo help bench` shows how",
-                       what[0] ? what[0] : "");
+    static const char can[] = "train, gradients, allreduce or another collective, --tune, --algorithms";
+    if (!what[0]) {
+        rc = kolo_fail(KOLO_ECONFIG, "what is to be measured? %s: `kolo help bench` shows how", can);
+    } else if (strcmp(what[0], "train")) {
+        rc = kolo_fail(KOLO_ECONFIG, "`%s` is nothing to measure: %s are; `kolo help bench` shows how", what[0], can);
     } else {
         if (!*options.data) {
             free(options.data);

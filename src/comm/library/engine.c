@@ -112,7 +112,7 @@ void lib_wait(kolo_world *world, lib_entry *entry)
     atomic_fetch_add(&e->waiters, 1);
     for (int idle = 0, tries = 0; !is_over(atomic_load(&entry->state)); idle++) {
         if (pthread_mutex_trylock(&e->turn) != 0) {
-            if (tries++ < TRIES) { /* most turns are short, and the thread's is its last for now */
+            if (tries++ < TRIES) { /* most turns are short, and the library's thread stops taking them when somebody waits */
                 sched_yield();
                 continue;
             }

@@ -92,8 +92,8 @@ bool pmpi_countable(MPI_Datatype type, int count, int times)
 int pmpi_flatten(pmpi_flat *f, const void *memory, int count, MPI_Datatype type, bool fill)
 {
     MPI_Aint low, extent = 0, true_low = 0, true_extent = 0;
-    int size = 0, at = 0, numbers[3],
-        combiner = MPI_COMBINER_NAMED; /* a type of the program's may have any order; of no type there are no bytes, which the others learn */
+    /* a type of the program's may have any order; of no type there are no bytes, which the others learn */
+    int size = 0, at = 0, numbers[3], combiner = MPI_COMBINER_NAMED;
     PMPI_Type_size(type, &size);
     PMPI_Type_get_envelope(type, &numbers[0], &numbers[1], &numbers[2], &combiner);
     PMPI_Type_get_extent(type, &low, &extent);
