@@ -95,7 +95,7 @@ if [ -d "$shared/golden/models" ]; then
     cp "$shared"/golden/train/{resnet20,lenet5}_*.json "$out/share/golden/train/"
     cp "$shared"/golden/ops/*.json "$out/share/golden/ops/"
 fi
-cp -r share/recipes "$out/share/kolo/recipes"
+cp -r share/recipes share/gpus "$out/share/kolo/"
 cp -r tests/gpu/. "$out/tests/gpu/"
 cp LICENSE NOTICE VERSION "$out/"
 

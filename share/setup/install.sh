@@ -51,6 +51,7 @@ put 755 "$build/lib/libkolo_comm.so.1" lib/libkolo_comm.so.1
 if [ "$action" = install ]; then ln -sf libkolo_comm.so.1 "$root/lib/libkolo_comm.so"; else rm -f "$root/lib/libkolo_comm.so"; fi
 put_all 644 share/examples share/kolo/examples '*.c' Makefile
 put_all 644 share/recipes share/kolo/recipes '*.yaml'
+put_all 644 share/gpus share/kolo/gpus '*.yaml' '*.json'
 put_all 755 jobs share/kolo/jobs '*.sh'
 put 755 share/minislurm share/kolo/minislurm
 put_all 644 share/site share/kolo/site '*'
@@ -69,7 +70,7 @@ if [ "$action" = install ]; then
     echo "installed in $root"
 else
     # folders of this program alone, where nothing else lies in them
-    for folder in share/kolo/examples share/kolo/recipes share/kolo/jobs share/kolo/site share/kolo share/modulefiles/kolo \
+    for folder in share/kolo/examples share/kolo/recipes share/kolo/gpus share/kolo/jobs share/kolo/site share/kolo share/modulefiles/kolo \
         share/doc/kolo include/kolo; do
         rmdir "$root/$folder" 2>/dev/null || true
     done

@@ -122,6 +122,22 @@ typedef struct kolo_graph {
     char name[64];
 } kolo_graph;
 
+/* What a step's time is counted as: classes.def. */
+enum kolo_class {
+#define CLASS(id, ...) KOLO_CLASS_##id,
+#include "graph/classes.def"
+#undef CLASS
+    KOLO_CLASSES
+};
+/* How the tensors of a graph are stored. */
+typedef struct kolo_stored {
+    const size_t *bytes; /* [tensors]; of a parameter those of the form that operations read */
+    bool device;         /* on a GPU, where some parts of an operation are kernels of their own */
+} kolo_stored;
+typedef struct kolo_traffic {
+    double read, written; /* bytes */
+} kolo_traffic;
+
 /* One row of the operation table. */
 typedef struct kolo_op_info {
     const char *name;
@@ -129,9 +145,12 @@ typedef struct kolo_op_info {
     int overwrite;                                                      /* input that out[0] may overwrite when it dies there, or -1 */
     int (*shape)(kolo_graph *graph, kolo_node *node, const char *name); /* checks inputs, makes the output tensors; NULL: backward */
     int (*gradient)(kolo_graph *graph, int node);                       /* emits backward nodes; NULL: no gradient flows */
-    double (*flops)(const kolo_graph *graph, const kolo_node *node);    /* multiply and add counted as 2 */
+    double (*flops)(const kolo_graph *graph, const kolo_node *node);    /* multiply and add counted as 2; NULL: none */
+    enum kolo_class class_of;
+    kolo_traffic (*bytes)(const kolo_graph *graph, const kolo_node *node, const kolo_stored *stored);
 } kolo_op_info;
 extern const kolo_op_info kolo_op_table[KOLO_OP_COUNT];
+enum kolo_class kolo_node_class(const kolo_graph *graph, const kolo_node *node);
 
 int kolo_graph_create(kolo_graph **graph, const char *name, bool train, enum kolo_dtype dtype);
 void kolo_graph_destroy(kolo_graph **graph);

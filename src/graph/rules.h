@@ -1,14 +1,15 @@
-/* The rules that ops.def names, one function each: kolo_shape_X, kolo_gradient_X, kolo_flops_X (flops.c). Those of convolutions,
- * products, pools and batch norm stand in build.c, shapes.c, gradient.c; all three of rearrange.c, token.c, loss.c are together. Declared from the table, so that a rule without a row, or a row without a rule, does not build. */
+/* The rules that ops.def names, one function each: kolo_shape_X, kolo_gradient_X, kolo_flops_X (flops.c),
+ * kolo_bytes_X (bytes.c). Those of convolutions, products, pools and batch norm stand in build.c, shapes.c, gradient.c; all three of rearrange.c, token.c, loss.c are together. Declared from the table, so that a rule without a row, or a row without a rule, does not build. */
 #ifndef KOLO_GRAPH_RULES_H
 #define KOLO_GRAPH_RULES_H
 
 #include "graph/graph.h"
 
-#define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops) \
+#define OP(name, min_in, max_in, min_out, max_out, overwrite, shape, gradient, flops, kind, bytes) \
     int kolo_shape_##shape(kolo_graph *graph, kolo_node *node, const char *module);   \
     int kolo_gradient_##gradient(kolo_graph *graph, int node);                        \
-    double kolo_flops_##flops(const kolo_graph *graph, const kolo_node *node);
+    double kolo_flops_##flops(const kolo_graph *graph, const kolo_node *node);        \
+    kolo_traffic kolo_bytes_##bytes(const kolo_graph *graph, const kolo_node *node, const kolo_stored *stored);
 #include "graph/ops.def"
 #undef OP
 

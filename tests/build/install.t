@@ -12,7 +12,7 @@ TREE=$ROOM/moved
 cd / || exit 1
 env -i PATH=/usr/bin:/bin HOME="$ROOM" "$TREE/bin/kolo" version >"$ROOM/version" 2>&1
 ok $? "kolo version runs from the moved tree"
-for path in bin/kolo-pack bin/kolo-shards share/kolo/recipes/shapes.yaml share/kolo/jobs/resnet_imagenet.sh \
+for path in bin/kolo-pack bin/kolo-shards share/kolo/recipes/shapes.yaml share/kolo/gpus/h200.yaml share/kolo/jobs/resnet_imagenet.sh \
     share/kolo/jobs/lib.sh share/kolo/minislurm share/man/man1/kolo.1 share/man/man1/kolo-pack.1 \
     share/man/man1/kolo-shards.1 share/bash-completion/completions/kolo \
     share/modulefiles/kolo/9.8.7 share/doc/kolo/LICENSE share/doc/kolo/NOTICE include/kolo/error.h lib/pkgconfig/kolo-comm.pc; do

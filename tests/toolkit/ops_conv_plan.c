@@ -1,5 +1,5 @@
 /* Plans of convolutions as the installed cuDNN makes them for a GPU that is only described: every convolution of the
- * ResNets, in every precision. The descriptions in tests/gpu/profiles/ were written by hand from the data sheets and
+ * ResNets, in every precision. The descriptions in share/gpus/ were written by hand from the data sheets and
  * compute capabilities of these GPUs, not recorded on them. */
 #include "base/file.h"
 #include "models/models.h"
@@ -19,7 +19,7 @@ static planner *open_planner(const char *gpu, bool tf32, const char *choices)
 {
     char path[256], *json = NULL;
     planner *p = kolo_alloc(sizeof *p);
-    snprintf(path, sizeof path, "tests/gpu/profiles/%s.json", gpu);
+    snprintf(path, sizeof path, "share/gpus/%s.json", gpu);
     toolkit_check(kolo_file_read(path, &json, NULL), path);
     toolkit_check(kolo_dnn_profile(&p->cuda.dnn_profile, json), path);
     free(json);
