@@ -36,6 +36,11 @@ int kolo_dnn_widen(const kolo_cuda *cuda, float *to, const void *half, enum kolo
     (void)cuda, (void)to, (void)half, (void)dtype, (void)count;
     return no_kernel();
 }
+int kolo_cuda_noise(kolo_backend *b, void *to, enum kolo_dtype dtype, int64_t count)
+{
+    (void)b, (void)to, (void)dtype, (void)count;
+    return no_kernel();
+}
 int kolo_cuda_depthwise(const kolo_kernel_request *r, kolo_kernel *k)
 {
     (void)r, (void)k;

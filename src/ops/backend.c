@@ -46,6 +46,7 @@ int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_bac
     b->deterministic = config->deterministic;
     b->tf32 = config->tf32;
     b->device = config->device;
+    b->trial_seconds = config->trial_seconds;
     int rc = type->open(b);
     if (rc >= 0) rc = kolo_choices_open(&b->choices, type->machine(b), config->cache, config->choices);
     if (rc < 0) kolo_backend_destroy(&b);

@@ -69,6 +69,7 @@ typedef struct kolo_backend_config {
     bool deterministic;  /* fixed rule instead of a clock; cuda: only engines whose bits are the same every time */
     bool tf32;           /* cuda: f32 convolutions and products may round their inputs to TF32 */
     int device;          /* cuda: index among the visible GPUs (launch/device.h) */
+    double trial_seconds; /* cuda: most that timing the algorithms of one shape may take; 0: 2 */
     const char *cache;   /* file of timed choices, read and appended (by rank 0); NULL: none */
     const char *choices; /* text of choices made by rank 0 for all (kolo_backend_choices); NULL: choose here */
 } kolo_backend_config;

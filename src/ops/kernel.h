@@ -79,6 +79,7 @@ struct kolo_backend {
     int threads;
     bool direct, deterministic, tf32;
     int device;
+    double trial_seconds;
     kolo_choices choices;
     kolo_kernel **kernel;
     int64_t kernels, kernel_capacity;

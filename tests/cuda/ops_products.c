@@ -2,6 +2,7 @@
  * GPU's type holds: outputs, all gradients, padding; and the choices that the clock makes. */
 #include "cuda_rig.h"
 #include "ops_rig.h"
+#include "standin/ask.h"
 
 static kolo_backend *cpu, *gpu;
 
@@ -164,9 +165,55 @@ static void test_choices(void)
     free(ruled_again), free(ruled), free(none), free(again), free(used), free(names), free(made);
 }
 
+/* ---- the clock ------------------------------------------------------------------------------------------------- */
+
+static const layer timed = {"3 x 3 to be timed", 2, 32, 12, 12, 32, {3, 3}, {1, 1}, {1, 1}, 1, false};
+
+typedef struct trials {
+    char name[160]; /* of the forward kernel */
+    int64_t runs;   /* of all three passes */
+} trials;
+
+static trials prepare_timed(const char *cache, double seconds)
+{
+    const kolo_backend_config config = {.threads = 1, .cache = cache, .trial_seconds = seconds};
+    kolo_backend *b = NULL;
+    trials t = {.name = ""};
+    rig_check(kolo_backend_create(&b, "cuda", &config), "backend");
+    rig r = open_layer(b, KOLO_BF16, &timed);
+    const int64_t runs = ask_count("cudnnBackendExecute");
+    for (int n = 0; n < (int)r.g->nodes; n++) {
+        kolo_kernel *k;
+        size_t bytes;
+        rig_check(kolo_backend_prepare(b, r.g, n, r.layout, &k, &bytes), "prepare");
+        if (r.g->node[n].op == KOLO_OP_conv) snprintf(t.name, sizeof t.name, "%s", kolo_kernel_name(k));
+    }
+    t.runs = ask_count("cudnnBackendExecute") - runs;
+    rig_close(&r);
+    kolo_backend_destroy(&b);
+    return t;
+}
+
+/* The stand-in proposes what is fastest (dnn_conv_seconds) behind more than 12 others, 6 of them settings of its engine. */
+static void test_clock(void)
+{
+    char folder[] = "/tmp/kolo-clock-XXXXXX", cache[64];
+    if (!mkdtemp(folder)) return;
+    snprintf(cache, sizeof cache, "%s/choices", folder);
+    trials all = prepare_timed(cache, 0), again = prepare_timed(cache, 0), hasty = prepare_timed(NULL, 1e-9);
+    is_text(all.name, "cuDNN 0 2:3 17:0, tensor cores", "the clock finds the fastest of all that is proposed");
+    ok(all.runs >= 3 * 2 * 12, "every admissible proposal is run (%ld runs)", (long)all.runs);
+    is_text(again.name, all.name, "a second run takes what was kept");
+    is_int(again.runs, 0, "and times nothing");
+    ok(hasty.runs > 0 && hasty.runs <= 3 * 30 && hasty.runs < all.runs / 3, "without time for more only the first admissible one is run (%ld runs)",
+       (long)hasty.runs);
+    remove(cache);
+    rmdir(folder);
+}
+
 int main(void)
 {
-    cuda_rig();
+    const bool standin = cuda_rig();
     kolo_backend_config config = {.threads = 1, .deterministic = true};
     cpu = rig_backend(2);
     rig_check(kolo_backend_create(&gpu, "cuda", &config), "backend");
@@ -181,6 +228,7 @@ int main(void)
     for (size_t i = 0; i < LAYERS; i++) test_layer(&layers[i], KOLO_F32, "tf32", 1e-3);
     kolo_backend_destroy(&gpu);
     test_choices();
+    if (standin) test_clock();
     kolo_backend_destroy(&cpu);
     return done_testing();
 }

@@ -153,6 +153,38 @@ static void test_biases(enum kolo_dtype t)
     is_int(wrong, 0, "biases in %s, added and summed, 10 shapes", kolo_dtype_name(t));
 }
 
+/* ---- the numbers that algorithms are timed on ---- */
+
+static int (*noise)(kolo_backend *, void *, enum kolo_dtype, int64_t);
+
+static float number(const void *from, enum kolo_dtype t, int i)
+{
+    if (t == KOLO_F32) return ((const float *)from)[i];
+    const uint16_t bits = ((const uint16_t *)from)[i];
+    return t == KOLO_BF16 ? kolo_from_bf16(bits) : kolo_from_f16(bits);
+}
+
+/* Moments of a normal distribution; a neighbour says nothing of its neighbour. */
+static void test_noise(enum kolo_dtype t)
+{
+    enum { COUNT = 40000 };
+    double sum = 0, square = 0, fourth = 0, neighbours = 0;
+    char *host = malloc(COUNT * sizeof(float));
+    void *there = memory(backend[GPU], COUNT * sizeof(float));
+    check(noise(backend[GPU], there, t, COUNT), "noise");
+    check(kolo_backend_read(backend[GPU], host, there, COUNT * kolo_dtype_size(t)), "read");
+    for (int i = 0; i < COUNT; i++) {
+        const double x = number(host, t, i);
+        sum += x, square += x * x, fourth += x * x * x * x;
+        neighbours += i ? x * number(host, t, i - 1) : 0;
+    }
+    ok(fabs(sum / COUNT) < .03 && fabs(square / COUNT - 1) < .04 && fabs(fourth / COUNT - 3) < .4 && fabs(neighbours / COUNT) < .03,
+       "%s: what algorithms are timed on is normal: mean %.3f, variance %.3f, fourth moment %.2f, of neighbours %.3f", kolo_dtype_name(t), sum / COUNT,
+       square / COUNT, fourth / COUNT, neighbours / COUNT);
+    free(host);
+    kolo_backend_free(backend[GPU], &there, COUNT * sizeof(float));
+}
+
 int main(void)
 {
     cuda_rig();
@@ -162,7 +194,11 @@ int main(void)
     *(void **)&bias_add = kolo_cuda_symbol("kolo_cuda_bias_add");
     *(void **)&bias_workspace = kolo_cuda_symbol("kolo_cuda_bias_workspace");
     *(void **)&bias_grad = kolo_cuda_symbol("kolo_cuda_bias_grad");
+    *(void **)&noise = kolo_cuda_symbol("kolo_cuda_noise");
     test_fold();
+    test_noise(KOLO_F32);
+    test_noise(KOLO_BF16);
+    test_noise(KOLO_F16);
     test_narrow(KOLO_BF16);
     test_narrow(KOLO_F16);
     test_biases(KOLO_F32);

@@ -358,8 +358,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
         return rc;
     }
     static const char *const name[] = {"convolution", "convolution, data gradient", "convolution, weight gradient"};
-    static const double rate[] = {[DNN_PLAIN] = 1e13, [DNN_TF32] = 4e13, [DNN_RANDOM] = 3e13, [DNN_WINOGRAD] = 2e13, [DNN_HALF_SUMS] = 5e13};
-    double seconds = 3e-6 + dnn_conv_flops(&e->conv) / rate[e->conv.flavour];
+    double seconds = dnn_conv_seconds(&e->conv);
     standin_count_kernel(name[e->conv.pass]);
     cudaError_t below = standin_enqueue(h->stream, &(standin_work){name[e->conv.pass], execute, free, e, seconds}, NULL);
     if (below == cudaSuccess && standin_sticky) below = standin_sticky;

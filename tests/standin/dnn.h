@@ -57,11 +57,12 @@ typedef struct dnn_conv {
     dnn_tensor tensor[3]; /* x, w, y */
     int64_t pre[2], post[2], stride[2], dilation[2], groups;
     float alpha, beta;
-    bool backwards; /* the order of sums */
+    int64_t tile, split; /* knobs */
+    bool backwards;      /* the order of sums */
     size_t workspace;
 } dnn_conv;
 size_t dnn_tensor_span(const dnn_tensor *tensor); /* bytes from the first to behind the last element */
-double dnn_conv_flops(const dnn_conv *conv);
+double dnn_conv_seconds(const dnn_conv *conv);
 void dnn_conv_run(const dnn_conv *conv, void *const pointer[3], bool backwards);
 void dnn_conv_describe(const dnn_object *operation, dnn_conv *conv);
 const char *dnn_conv_wrong(const dnn_conv *conv); /* NULL: shapes fit */

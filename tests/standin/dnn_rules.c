@@ -221,30 +221,34 @@ static dnn_object *knob_choice(int type, int64_t value)
     return o;
 }
 
-static dnn_object *proposal(dnn_object *graph, int64_t index, int64_t split)
+static dnn_object *proposal(dnn_object *graph, int64_t index, int64_t tile, int64_t split)
 {
     dnn_object *e = dnn_new(ENGINE), *o = dnn_new(CONFIG);
     graph->references++;
     dnn_put(e, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CHILD, 1, &graph);
     dnn_put(e, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, INT, 1, &index);
     e->finalized = finalize_engine(e) == CUDNN_STATUS_SUCCESS;
-    dnn_object *const knobs[2] = {knob_choice(CUDNN_KNOB_TYPE_TILE_SIZE, 1), knob_choice(CUDNN_KNOB_TYPE_SPLIT_K_SLC, split)};
+    dnn_object *const knobs[2] = {knob_choice(CUDNN_KNOB_TYPE_TILE_SIZE, tile), knob_choice(CUDNN_KNOB_TYPE_SPLIT_K_SLC, split)};
     dnn_put(o, CUDNN_ATTR_ENGINECFG_ENGINE, CHILD, 1, &e);
     dnn_put(o, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CHILD, 2, knobs);
     o->finalized = true;
     return o;
 }
 
-/* Mode B proposes most, and first what a careless program would regret. */
+/* Mode B proposes most, and first what a careless program would regret; last are the tiles of the plain engine, among
+ * them the fastest of all (dnn_conv_seconds). */
 static cudnnStatus_t finalize_heuristic(dnn_object *o)
 {
     static const int64_t all[] = {6, 7, 5, 4, 2, 1, 3, 0, 0};
+    enum { LISTED = sizeof all / sizeof *all };
     int64_t mode = dnn_int(o, CUDNN_ATTR_ENGINEHEUR_MODE, 0), count = 0;
-    dnn_object *graph = dnn_child(o, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 0), *result[16];
+    dnn_object *graph = dnn_child(o, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 0), *result[32];
     dnn_conv c;
     conv_of(graph, &c);
-    for (size_t i = mode == CUDNN_HEUR_MODE_B ? 0 : 5; i < sizeof all / sizeof *all; i++)
-        if (fits(&engines[all[i]], &c)) result[count++] = proposal(graph, all[i], i == 7);
+    for (size_t i = mode == CUDNN_HEUR_MODE_B ? 0 : 5; i < LISTED; i++)
+        if (fits(&engines[all[i]], &c)) result[count++] = proposal(graph, all[i], 1, i == 7);
+    for (int i = 0; mode == CUDNN_HEUR_MODE_B && i < (KNOB_MOST_TILE + 1) * (KNOB_MOST_SPLIT + 1); i++)
+        if (fits(&engines[0], &c)) result[count++] = proposal(graph, 0, i / (KNOB_MOST_SPLIT + 1), KNOB_MOST_SPLIT - i % (KNOB_MOST_SPLIT + 1));
     dnn_put(o, CUDNN_ATTR_ENGINEHEUR_RESULTS, CHILD, count, result);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -305,10 +309,14 @@ static cudnnStatus_t finalize_plan(dnn_object *o)
     if (e->refuses) return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "no kernel for this engine");
     conv_of(dnn_child(its, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 0), &c);
     c.flavour = e->flavour;
+    c.tile = 1;
     for (int i = 0; knobs && i < knobs->count; i++) {
         const dnn_object *k = dnn_child(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, i);
-        if (dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 0) == CUDNN_KNOB_TYPE_SPLIT_K_SLC) c.backwards = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0) & 1;
+        const int64_t type = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 0), value = dnn_int(k, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0);
+        if (type == CUDNN_KNOB_TYPE_SPLIT_K_SLC) c.split = value;
+        if (type == CUDNN_KNOB_TYPE_TILE_SIZE) c.tile = value;
     }
+    c.backwards = c.split & 1;
     int64_t bytes = (int64_t)(1024 + e->workspace + (size_t)c.tensor[1].dim[0] * 64);
     c.workspace = (size_t)bytes;
     dnn_put(o, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, INT, 1, &bytes);

@@ -259,6 +259,44 @@ static void test_rules(void)
     close_planner(p);
 }
 
+/* How many proposals a clock would try: those that make a plan without being compiled first. Of cuDNN 9.19, as it says itself. */
+static void test_proposals(void)
+{
+    static const struct {
+        const char *name;
+        enum kolo_dnn_pass pass;
+        int64_t in, out, side, kernel;
+        int proposals, admissible; /* at least */
+    } shape[] = {{"1 x 1, 64 to 256", KOLO_DNN_FORWARD, 64, 256, 56, 1, 27, 25},
+                 {"3 x 3, 512", KOLO_DNN_FORWARD, 512, 512, 7, 3, 31, 28},
+                 {"3 x 3, 512, its weight's gradient", KOLO_DNN_WEIGHT, 512, 512, 7, 3, 40, 36},
+                 {"1 x 1, 256 to 128, its data gradient", KOLO_DNN_DATA, 256, 128, 56, 1, 37, 33}};
+    const kolo_dnn_rules rules = {.behaviours = 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, .workspace = (size_t)1 << 30};
+    planner *p = open_planner("h200", false, "");
+    for (size_t k = 0; k < sizeof shape / sizeof *shape; k++) {
+        const int64_t side = shape[k].side, pad = shape[k].kernel / 2;
+        const kolo_dnn_conv c = {.pass = shape[k].pass, .dtype = KOLO_BF16, .rows = 256, .in = shape[k].in, .out = shape[k].out, .group = 1,
+                                 .x = {side, side}, .y = {side, side}, .kernel = {shape[k].kernel, shape[k].kernel}, .stride = {1, 1},
+                                 .pad = {pad, pad}, .dilation = {1, 1}};
+        kolo_dnn_graph *g;
+        kolo_dnn_choice *list;
+        int64_t n, admissible = 0;
+        toolkit_check(kolo_dnn_graph_create(&g, &p->cuda, &c), "graph");
+        toolkit_check(kolo_dnn_proposals(g, &list, &n), "proposals");
+        for (int64_t i = 0; i < n; i++) {
+            kolo_dnn_plan *plan;
+            if (kolo_dnn_plan_create(&plan, g, &list[i], &rules)) continue;
+            admissible++;
+            kolo_dnn_plan_destroy(&plan);
+        }
+        ok(n >= shape[k].proposals && admissible >= shape[k].admissible, "%s: the clock has %ld of %ld proposals to try", shape[k].name,
+           (long)admissible, (long)n);
+        free(list);
+        kolo_dnn_graph_destroy(&g);
+    }
+    close_planner(p);
+}
+
 /* ---- choices and groups --------------------------------------------------------------------------------------- */
 
 /* x (4, in, 14, 14), one convolution of 3 x 3, and its gradients. */
@@ -359,6 +397,7 @@ int main(void)
         test_round_trip("a100", pass, KOLO_F16);
     }
     test_rules();
+    test_proposals();
     test_groups();
     test_choices();
     test_networks("h200", false);

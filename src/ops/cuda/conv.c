@@ -1,6 +1,6 @@
-/* Convolution and its gradients, by cuDNN, except of every channel with its own filter (depthwise.cu). The engine and its knobs are chosen when the plan is made: by a clock among
- * those that cuDNN's heuristics put first and that the precision asked for admits, or the first of them where the
- * choice has to be the same every time. */
+/* Convolution and its gradients, by cuDNN, except of every channel with its own filter (depthwise.cu). The engine and its
+ * knobs are chosen when the plan is made: by a clock among all that cuDNN's heuristics propose and that the precision
+ * asked for admits, or the first of them where the choice has to be the same every time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,6 @@
 #include "ops/cuda/dnn.h"
 
 enum { X, W, Y, BIAS };
-/* Candidates of the clock, and how many of them may be settings of one engine: the heuristics order those better than
- * engines among themselves. */
-enum { CANDIDATES = 12, OF_ONE_ENGINE = 5 };
 
 typedef struct conv {
     enum kolo_dnn_pass pass;
@@ -125,77 +122,62 @@ static char *key_of(const kolo_kernel_request *r, const kolo_dnn_conv *c, const 
 
 /* ---- which engine ----------------------------------------------------------------------------------------------- */
 
-/* Plans of the first `most` admissible proposals; at least one, or an error. */
-static int propose(const kolo_dnn_graph *g, const kolo_dnn_rules *rules, const char *key, int most, kolo_dnn_plan *plan[CANDIDATES], int *count)
+/* What cuDNN proposes, as candidates of a trial. */
+typedef struct candidates {
+    const kolo_kernel_request *request;
+    const kolo_dnn_graph *graph;
+    const kolo_dnn_rules *rules;
+    kolo_dnn_choice *choice; /* [count] */
+    kolo_dnn_plan **plan;    /* [count]; NULL: not open */
+    bool clock;
+    char *x, *w, *y; /* of the trial's memory */
+    void *scratch;
+} candidates;
+
+static int open_candidate(void *argument, int64_t i)
 {
-    kolo_dnn_choice *list = NULL;
-    int64_t n = 0;
-    *count = 0;
-    KOLO_TRY(kolo_dnn_proposals(g, &list, &n));
-    int rc = 0;
-    for (int64_t i = 0; i < n && *count < most && rc >= 0; i++) {
-        int of_this = 0;
-        for (int j = 0; j < *count; j++) of_this += plan[j]->choice.engine == list[i].engine;
-        if (of_this == OF_ONE_ENGINE) continue;
-        rc = kolo_dnn_plan_create(&plan[*count], g, &list[i], rules);
-        *count += rc == 0;
-    }
-    free(list);
-    if (rc < 0 || *count) return rc < 0 ? rc : 0;
-    return kolo_fail_in(KOLO_ECONFIG, "cuDNN %d has no engine for %s among %ld; the last one: ", (int)cudnnGetVersion(), key, (long)n);
+    candidates *c = argument;
+    int rc = kolo_dnn_plan_create(&c->plan[i], c->graph, &c->choice[i], c->rules);
+    if (rc || !c->clock || !c->plan[i]->workspace) return rc;
+    if (kolo_cuda_trial_scratch(c->request->backend, c->plan[i]->workspace, &c->scratch) >= 0) return 0;
+    kolo_dnn_plan_destroy(&c->plan[i]);
+    return 1;
 }
 
-typedef struct timed {
-    const kolo_dnn_plan *plan;
-    char *x, *w, *y, *workspace;
-} timed;
-
-static int run_timed(void *argument)
+static int run_candidate(void *argument, int64_t i)
 {
-    const timed *t = argument;
-    return kolo_dnn_plan_run(t->plan, t->x, t->w, t->y, t->workspace);
+    const candidates *c = argument;
+    return kolo_dnn_plan_run(c->plan[i], c->x, c->w, c->y, c->scratch);
 }
 
-static int open_trial(kolo_backend *b, const kolo_dnn_conv *c, kolo_dnn_plan *const *plan, int count, timed *t)
+static void close_candidate(void *argument, int64_t i) { kolo_dnn_plan_destroy(&((candidates *)argument)->plan[i]); }
+
+/* Without memory for a trial there is none. */
+static void open_trial(kolo_backend *b, const kolo_dnn_conv *c, candidates *all)
 {
     const size_t size = kolo_dtype_size(c->dtype), page = 4096;
-    size_t x = kolo_round_up((size_t)(c->rows * c->in * c->x[0] * c->x[1]) * size, page), scratch = 0;
-    size_t y = kolo_round_up((size_t)(c->rows * c->out * c->y[0] * c->y[1]) * size, page);
-    size_t w = kolo_round_up((size_t)(c->out * (c->in / c->group) * c->kernel[0] * c->kernel[1]) * size, page);
+    const size_t x = kolo_round_up((size_t)(c->rows * c->in * c->x[0] * c->x[1]) * size, page);
+    const size_t y = kolo_round_up((size_t)(c->rows * c->out * c->y[0] * c->y[1]) * size, page);
+    const size_t w = kolo_round_up((size_t)(c->out * (c->in / c->group) * c->kernel[0] * c->kernel[1]) * size, page);
     void *memory;
-    for (int i = 0; i < count; i++) scratch = plan[i]->workspace > scratch ? plan[i]->workspace : scratch;
-    KOLO_TRY(kolo_cuda_trial_memory(b, x + y + w + scratch, &memory));
-    *t = (timed){.x = memory, .y = (char *)memory + x, .w = (char *)memory + x + y, .workspace = (char *)memory + x + y + w};
-    return 0;
+    if (kolo_cuda_trial_data(b, x + y + w, c->dtype, &memory) < 0) {
+        kolo_info("an engine is taken as cuDNN's heuristics say, untimed: %s", kolo_error_text());
+        all->clock = false;
+        return;
+    }
+    all->x = memory;
+    all->y = all->x + x;
+    all->w = all->y + y;
 }
 
-/* The fastest. An engine that refuses to run is passed over; if all do, the GPU itself may have failed, and the last
- * says how. Without memory for a trial: the first. */
-static int fastest(kolo_backend *b, const kolo_dnn_conv *c, kolo_dnn_plan *const *plan, int count, int *best)
+static int choose_among(const kolo_dnn_conv *c, const char *key, int64_t count, candidates *all, int64_t *best)
 {
-    timed t;
-    double least = 0;
-    int rc = 0;
-    *best = 0;
-    if (open_trial(b, c, plan, count, &t) < 0) {
-        kolo_info("an engine is taken as cuDNN's heuristics say, untimed: %s", kolo_error_text());
-        return 0;
-    }
-    *best = -1;
-    for (int i = 0; i < count; i++) {
-        double seconds;
-        t.plan = plan[i];
-        int ran = kolo_cuda_trial_time(b, run_timed, &t, &seconds);
-        if (ran < 0) {
-            rc = ran;
-            kolo_debug("cuDNN's engine %ld is passed over: %s", (long)plan[i]->choice.engine, kolo_error_text());
-        } else if (*best < 0 || seconds < least) {
-            *best = i;
-            least = seconds;
-        }
-    }
-    kolo_cuda_trial_end(b);
-    return *best < 0 ? rc : 0;
+    kolo_backend *b = all->request->backend;
+    const kolo_trial trial = {count, open_candidate, run_candidate, close_candidate, all};
+    if (all->clock) open_trial(b, c, all);
+    KOLO_TRY(kolo_cuda_trial_choose(b, &trial, all->clock, best));
+    if (*best >= 0) return 0;
+    return kolo_fail_in(KOLO_ECONFIG, "cuDNN %d has no engine for %s among %ld; the last one: ", (int)cudnnGetVersion(), key, (long)count);
 }
 
 static int choose(const kolo_kernel_request *r, const kolo_dnn_graph *g, const kolo_dnn_conv *c, const kolo_dnn_rules *rules, const char *key,
@@ -203,18 +185,21 @@ static int choose(const kolo_kernel_request *r, const kolo_dnn_graph *g, const k
 {
     kolo_backend *b = r->backend;
     const bool clock = !b->deterministic && !b->choices.given && kolo_cuda_of(b)->dnn;
-    kolo_dnn_plan *plan[CANDIDATES] = {NULL};
+    candidates all = {.request = r, .graph = g, .rules = rules, .clock = clock};
     char text[KOLO_DNN_TEXT];
-    int count, best = 0, rc = propose(g, rules, key, clock ? CANDIDATES : 1, plan, &count);
-    if (rc >= 0 && clock && count > 1) rc = fastest(b, c, plan, count, &best);
+    int64_t count = 0, best = -1;
+    int rc = kolo_dnn_proposals(g, &all.choice, &count);
+    if (rc >= 0 && !(all.plan = kolo_alloc((size_t)(count + 1) * sizeof *all.plan))) rc = KOLO_ECONFIG;
+    if (rc >= 0) rc = choose_among(c, key, count, &all, &best);
+    if (clock) kolo_cuda_trial_end(b);
     if (rc >= 0 && clock) {
-        kolo_dnn_choice_write(&plan[best]->choice, text);
+        kolo_dnn_choice_write(&all.choice[best], text);
         rc = kolo_choices_add(&b->choices, key, text);
     }
-    for (int i = 0; i < CANDIDATES; i++) {
-        if (rc >= 0 && i == best) *out = plan[i];
-        else kolo_dnn_plan_destroy(&plan[i]);
-    }
+    if (rc >= 0) *out = all.plan[best];
+    else if (best >= 0) kolo_dnn_plan_destroy(&all.plan[best]);
+    free(all.plan);
+    free(all.choice);
     return rc;
 }
 

@@ -18,6 +18,8 @@ extern "C" {
 #include "kolo/error.h"
 #include "ops/kernel.h"
 
+enum kolo_trial_piece { KOLO_TRIAL_DATA, KOLO_TRIAL_SCRATCH, KOLO_TRIAL_PIECES };
+
 typedef struct kolo_cuda {
     int device;
     int processors;   /* multiprocessors */
@@ -29,9 +31,12 @@ typedef struct kolo_cuda {
     char name[64];     /* "NVIDIA H200" */
     char place[128];   /* "GPU 0 (NVIDIA H200, 0000:1b:00.0)" */
     char machine[192]; /* GPU, capability, cuDNN, cuBLASLt, driver: what timed choices depend on */
-    /* Scratch of timing at plan time: freed when a choice is made, so that none is held beside the arenas. Not used in a step. */
-    void *trial;
-    size_t trial_bytes;
+    /* Memory of timing at plan time: freed when a choice is made, so that none is held beside the arenas. Not used in a step. */
+    struct {
+        void *memory;
+        size_t bytes;
+    } trial[KOLO_TRIAL_PIECES];
+    double trial_seconds; /* most that a choice may take; the candidate under way then is finished */
     struct kolo_cuda_weight **weight; /* what layout.opaque of convolution weights points to: layout.c */
     int64_t weights, weight_capacity;
     /* order.c: what is being captured, and host memory that is page-locked */
@@ -110,10 +115,27 @@ int kolo_cuda_bias_grad(kolo_backend *backend, float *dbias, const void *dy, enu
 /* depthwise.cu: prepares a convolution of every channel with its own filter, or a gradient of it. 1: not one, or not for these kernels. */
 int kolo_cuda_depthwise(const kolo_kernel_request *request, kolo_kernel *kernel);
 
-/* Timing of candidates at plan time: `run` enqueues one on the given stream; *seconds: the fastest of a few. trial.c */
-int kolo_cuda_trial_memory(kolo_backend *backend, size_t bytes, void **memory); /* filled with small numbers */
-int kolo_cuda_trial_time(kolo_backend *backend, int (*run)(void *argument), void *argument, double *seconds);
+/* ---- trial.c: the clock that chooses between candidates when a plan is made ---- */
+
+/* Candidates 0 .. count-1, the most promising first. */
+typedef struct kolo_trial {
+    int64_t count;
+    int (*open)(void *argument, int64_t i); /* makes it ready to run: 0; 1: it is not to be had (error text); negative: an error */
+    int (*run)(void *argument, int64_t i);  /* enqueues it */
+    void (*close)(void *argument, int64_t i);
+    void *argument;
+} kolo_trial;
+/* *best: the fastest, which stays open; -1: none is to be had. clock false: the first that opens. Every candidate has one quick run, in order,
+ * until half of trial_seconds is gone; the best of these are then timed in turns. One that does not run is passed over; if none runs, the
+ * last error. */
+int kolo_cuda_trial_choose(kolo_backend *backend, const kolo_trial *trial, bool clock, int64_t *best);
+/* Memory for candidates, at least `bytes`, until kolo_cuda_trial_end. Data: normal random numbers of `dtype` (constant bytes draw so little power
+ * that the GPU's clock rises and another candidate wins). Scratch: what was there may be lost when it grows. */
+int kolo_cuda_trial_data(kolo_backend *backend, size_t bytes, enum kolo_dtype dtype, void **memory);
+int kolo_cuda_trial_scratch(kolo_backend *backend, size_t bytes, void **memory);
 void kolo_cuda_trial_end(kolo_backend *backend);
+/* noise.cu: to[i] = a normal number that i alone decides; count: a multiple of 8; 16 byte aligned */
+int kolo_cuda_noise(kolo_backend *backend, void *to, enum kolo_dtype dtype, int64_t count);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 
 enum { X = KOLO_PRODUCT_X, W = KOLO_PRODUCT_W, Y = KOLO_PRODUCT_Y, BIAS = KOLO_PRODUCT_BIAS };
-enum { CANDIDATES = 8, ALGORITHM_TEXT = 2 * sizeof(cublasLtMatmulAlgo_t) + 1 };
+enum { CANDIDATES = 64, ALGORITHM_TEXT = 2 * sizeof(cublasLtMatmulAlgo_t) + 1 };
 static const size_t workspace_most = (size_t)32 << 20;
 
 /* cuBLASLt counts in columns: a row-major (R, C) is a matrix of C rows and R columns. d = a b, a or b transposed. */
@@ -165,55 +165,57 @@ static int propose_any(kolo_product *p, cublasLtMatmulHeuristicResult_t *result,
                      (long)p->in, (long)p->out, kolo_dtype_name(p->dtype));
 }
 
-typedef struct timed {
+/* What the heuristic says, as candidates of a trial. */
+typedef struct candidates {
     kolo_product *p;
-    const cublasLtMatmulAlgo_t *algorithm;
-    void *pointer[4], *workspace;
+    const cublasLtMatmulHeuristicResult_t *result;
+    void *pointer[KOLO_PRODUCT_PARTS], *workspace;
     cudaStream_t stream;
-} timed;
+} candidates;
 
-static int run_timed(void *argument)
+static int open_candidate(void *argument, int64_t i)
 {
-    const timed *t = argument;
-    return multiply(t->p, t->algorithm, t->pointer, t->workspace, workspace_most, t->stream);
-}
-
-static int open_trial(kolo_backend *b, kolo_product *p, timed *t)
-{
-    const int64_t count[4] = {p->rows * p->in, p->out * p->in, p->rows * p->out, p->out};
-    size_t at[5] = {0};
-    void *memory;
-    for (int i = 0; i < 4; i++) at[i + 1] = at[i] + kolo_round_up((size_t)count[i] * sizeof(float), 4096);
-    KOLO_TRY(kolo_cuda_trial_memory(b, at[4] + workspace_most, &memory));
-    *t = (timed){.p = p, .workspace = (char *)memory + at[4], .stream = kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE]};
-    for (int i = 0; i < 4; i++) t->pointer[i] = (char *)memory + at[i];
+    (void)argument;
+    (void)i;
     return 0;
 }
 
-/* The fastest; one that refuses to run is passed over. Without memory for a trial: the first. */
-static int fastest(kolo_backend *b, kolo_product *p, const cublasLtMatmulHeuristicResult_t *result, int count, int *best)
+static int run_candidate(void *argument, int64_t i)
 {
-    timed t;
-    double least = 0;
-    int rc = 0;
-    *best = 0;
-    if (open_trial(b, p, &t) < 0) {
-        kolo_info("an algorithm is taken as cuBLASLt's heuristic says, untimed: %s", kolo_error_text());
-        return 0;
-    }
-    *best = -1;
-    for (int i = 0; i < count; i++) {
-        double seconds;
-        t.algorithm = &result[i].algo;
-        int ran = kolo_cuda_trial_time(b, run_timed, &t, &seconds);
-        if (ran < 0) rc = ran;
-        else if (*best < 0 || seconds < least) {
-            *best = i;
-            least = seconds;
-        }
-    }
+    const candidates *c = argument;
+    return multiply(c->p, &c->result[i].algo, c->pointer, c->workspace, workspace_most, c->stream);
+}
+
+static void close_candidate(void *argument, int64_t i)
+{
+    (void)argument;
+    (void)i;
+}
+
+static int open_trial(kolo_backend *b, candidates *c)
+{
+    const kolo_product *p = c->p;
+    const int64_t count[] = {p->rows * p->in, p->out * p->in, p->rows * p->out, p->out};
+    size_t at[KOLO_PRODUCT_PARTS + 1] = {0};
+    void *memory;
+    for (int i = 0; i < KOLO_PRODUCT_PARTS; i++) at[i + 1] = at[i] + kolo_round_up((size_t)count[i] * sizeof(float), 4096);
+    KOLO_TRY(kolo_cuda_trial_data(b, at[KOLO_PRODUCT_PARTS], p->dtype, &memory));
+    KOLO_TRY(kolo_cuda_trial_scratch(b, workspace_most, &c->workspace));
+    for (int i = 0; i < KOLO_PRODUCT_PARTS; i++) c->pointer[i] = (char *)memory + at[i];
+    c->stream = kolo_cuda_of(b)->stream[KOLO_LANE_COMPUTE];
+    return 0;
+}
+
+/* The fastest; without memory for a trial the first. */
+static int fastest(kolo_backend *b, kolo_product *p, const cublasLtMatmulHeuristicResult_t *result, int count, int64_t *best)
+{
+    candidates c = {.p = p, .result = result};
+    const kolo_trial trial = {count, open_candidate, run_candidate, close_candidate, &c};
+    bool clock = open_trial(b, &c) >= 0;
+    if (!clock) kolo_info("an algorithm is taken as cuBLASLt's heuristic says, untimed: %s", kolo_error_text());
+    int rc = kolo_cuda_trial_choose(b, &trial, clock, best);
     kolo_cuda_trial_end(b);
-    return *best < 0 ? rc : 0;
+    return rc;
 }
 
 /* Whether the kept algorithm is still to be had for this problem: 0, or 1. */
@@ -236,7 +238,8 @@ static int select_algorithm(kolo_backend *b, kolo_product *p, const char *key)
     cublasLtMatmulHeuristicResult_t result[CANDIDATES];
     char text[ALGORITHM_TEXT];
     const bool clock = !b->deterministic && !b->choices.given;
-    int count, best = 0;
+    int64_t best = 0;
+    int count;
     KOLO_TRY(propose_any(p, result, CANDIDATES, &count));
     const char *known = b->deterministic ? NULL : kolo_choices_find(&b->choices, key);
     if (known && !check_known(p, known)) return 0;
