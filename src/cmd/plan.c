@@ -45,6 +45,7 @@ int kolo_command_plan(int n, char **words)
         if (rc == 0)
             printf("checked: every value is written before it is read, no two live values overlap, every bucket is "
                    "complete when it is sent\n");
+        if (rc == 0) rc = kolo_session_print_memory(&session, stdout);
         kolo_session_close(&session);
     }
     kolo_options_free(&options);

@@ -60,6 +60,9 @@ typedef struct kolo_layout {
     bool half;          /* a parameter whose operations read a copy of it in the graph's 16-bit type (the SHADOW arena), same layout */
 } kolo_layout;
 
+/* Layout of a tensor that is stored plainly in row-major order: no other takes fewer bytes. */
+kolo_layout kolo_layout_plain(const kolo_tensor *tensor);
+
 typedef struct kolo_backend kolo_backend;
 typedef struct kolo_kernel kolo_kernel; /* one prepared operation; shared by all nodes of equal shape, layout and attributes */
 

@@ -42,9 +42,6 @@ static size_t stage_bytes(const kolo_plan *plan)
 static int prepare(kolo_plan *plan, kolo_backend *backend, const kolo_plan *like)
 {
     const kolo_graph *g = plan->graph;
-    plan->layout = kolo_alloc((size_t)g->tensors * sizeof *plan->layout);
-    plan->kernel = kolo_alloc((size_t)g->nodes * sizeof(kolo_kernel *));
-    if (!plan->layout || !plan->kernel) return KOLO_ECONFIG;
     KOLO_TRY(kolo_backend_layout(backend, g, like ? like->graph : NULL, like ? like->layout : NULL, plan->layout));
     if (!kolo_backend_is_host(backend)) plan->arena_bytes[KOLO_ARENA_STAGE] = stage_bytes(plan);
     for (int i = 0; i < g->nodes; i++) {
@@ -66,24 +63,50 @@ int kolo_plan_set_hash(kolo_plan *plan)
     return 0;
 }
 
-int kolo_plan_create(kolo_plan **out, const kolo_graph *graph, kolo_backend *backend, const kolo_plan_config *config, const kolo_plan *like)
+static int start(kolo_plan **out, const kolo_graph *graph, const kolo_plan_config *config)
 {
-    int rc;
     *out = NULL;
     KOLO_TRY(check_config(graph, config));
-    kolo_plan *plan = kolo_alloc(sizeof *plan);
+    kolo_plan *plan = *out = kolo_alloc(sizeof *plan);
     if (!plan) return KOLO_ECONFIG;
     plan->graph = graph;
     plan->config = *config;
-    KOLO_TRY_GOTO(rc, prepare(plan, backend, like));
-    KOLO_TRY_GOTO(rc, kolo_plan_homes(plan, like));
-    KOLO_TRY_GOTO(rc, kolo_plan_buckets(plan));
-    KOLO_TRY_GOTO(rc, kolo_plan_instantiate(plan));
-    KOLO_TRY_GOTO(rc, kolo_plan_place(plan));
-    KOLO_TRY_GOTO(rc, kolo_plan_set_hash(plan));
-    *out = plan;
-    return 0;
-fail:
+    plan->layout = kolo_alloc((size_t)graph->tensors * sizeof *plan->layout);
+    plan->kernel = kolo_alloc((size_t)graph->nodes * sizeof(kolo_kernel *));
+    return plan->layout && plan->kernel ? 0 : KOLO_ECONFIG;
+}
+
+/* With the layouts known. */
+static int lay_out(kolo_plan *plan, const kolo_plan *like)
+{
+    KOLO_TRY(kolo_plan_homes(plan, like));
+    KOLO_TRY(kolo_plan_buckets(plan));
+    KOLO_TRY(kolo_plan_instantiate(plan));
+    return kolo_plan_place(plan);
+}
+
+int kolo_plan_create(kolo_plan **out, const kolo_graph *graph, kolo_backend *backend,
+                     const kolo_plan_config *config, const kolo_plan *like)
+{
+    int rc = start(out, graph, config);
+    if (rc == 0) rc = prepare(*out, backend, like);
+    if (rc == 0) rc = lay_out(*out, like);
+    if (rc == 0) rc = kolo_plan_set_hash(*out);
+    if (rc < 0) kolo_plan_destroy(out);
+    return rc;
+}
+
+int kolo_plan_least(const kolo_graph *graph, const kolo_plan_config *config, size_t arena_bytes[KOLO_ARENAS])
+{
+    kolo_plan *plan;
+    int rc = start(&plan, graph, config);
+    for (int64_t t = 0; rc == 0 && t < graph->tensors; t++)
+        plan->layout[t] = kolo_layout_plain(&graph->tensor[t]);
+    if (rc == 0) rc = lay_out(plan, NULL);
+    if (rc == 0) {
+        memcpy(arena_bytes, plan->arena_bytes, sizeof plan->arena_bytes);
+        arena_bytes[KOLO_ARENA_ACTIVATION] = plan->least_activation;
+    }
     kolo_plan_destroy(&plan);
     return rc;
 }

@@ -109,6 +109,11 @@ typedef struct kolo_plan {
 int kolo_plan_create(kolo_plan **plan, const kolo_graph *graph, kolo_backend *backend, const kolo_plan_config *config, const kolo_plan *like);
 void kolo_plan_destroy(kolo_plan **plan);
 
+/* Lower bounds of the arenas of any plan of `graph`, whatever layouts and algorithms a backend chooses for
+ * it: those of a plan in row-major layouts, ACTIVATION as the most bytes alive at one action, and none for
+ * STAGE, SHADOW and WORKSPACE. No operation is prepared, nothing is timed. */
+int kolo_plan_least(const kolo_graph *graph, const kolo_plan_config *config, size_t arena_bytes[KOLO_ARENAS]);
+
 /* Plans that take turns, [1] and later made `like` [0]: every arena becomes as large as the largest needs. KOLO_EINTERNAL: their gradients, statistics or buckets
  * lie elsewhere, so one communicator and one optimizer could not serve them. */
 int kolo_plan_share(kolo_plan *const *plan, int plans);

@@ -23,11 +23,12 @@ static int fits(const kolo_session *s, int64_t batch)
     trial.now = 0;
     int rc = session_resolve_batch(&trial);
     trial.eval_rows = trial.rows;
-    if (rc == 0) rc = session_plan_trial(&trial);
-    const bool planned = rc == 0;
-    if (planned) rc = session_check_memory(&trial);
+    if (rc == 0) rc = session_make_graphs(&trial);
+    const bool can = rc == 0 && session_check_least(&trial) == 0;
+    if (can) rc = session_plan_trial(&trial);
+    const bool does = can && rc == 0 && session_check_memory(&trial) == 0;
     session_free_plans(&trial);
-    return planned ? rc == 0 : rc;
+    return rc < 0 ? rc : does;
 }
 
 /* Batches are multiples of what ranks compute at a time. */
@@ -119,11 +120,21 @@ static int check_noise(const kolo_session *s)
                      (long)(s->rows / 2 > 0 ? s->rows / 2 : 1));
 }
 
+/* What cannot fit is refused before anything is timed; a plan for other machines is made without a clock. */
+static int check_bounds(kolo_session *s)
+{
+    const int rc = session_check_least(s);
+    s->untimed = rc < 0 && s->elsewhere && s->options->memory_limit <= 0;
+    return s->untimed ? 0 : rc;
+}
+
 int session_fit_plans(kolo_session *s)
 {
     for (kolo_options *o = s->options;;) {
         KOLO_TRY(session_resolve_batch(s));
         KOLO_TRY(check_noise(s));
+        KOLO_TRY(session_make_graphs(s));
+        if (!s->unit) KOLO_TRY(check_bounds(s));
         KOLO_TRY(session_make_plans(s));
         if (!s->unit) return s->parts & KOLO_SESSION_PLAN_ONLY ? 0 : session_check_memory(s);
         int64_t batch = session_check_memory(s) == 0 ? o->batch : smaller(s, o->batch);

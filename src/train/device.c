@@ -72,57 +72,6 @@ enum kolo_dtype session_dtype(const kolo_session *s)
     }
 }
 
-/* ---- memory: a job that cannot fit is refused before it allocates, with the shortfall and the knob to turn ---- */
-
-static size_t backend_bytes(const kolo_session *s)
-{
-    size_t bytes = s->plan ? kolo_exec_bytes(s->plan, NULL) : 0;
-    return bytes + (s->eval_plan ? kolo_exec_bytes(s->eval_plan, s->plan) : 0);
-}
-
-/* On the host of one rank, beside what computes. */
-static size_t host_bytes(const kolo_session *s)
-{
-    const kolo_options *o = s->options;
-    int64_t pixels = 0; /* of a batch, in the phase with most */
-    for (int i = 0; i < s->phases; i++) {
-        const int64_t side = s->phase[i].sides.high, all = s->phase[i].batch / s->ranks * (side ? side * side : s->height * s->width);
-        if (all > pixels) pixels = all;
-    }
-    size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(pixels * o->channels);
-    if (s->cuda && s->launch->size > 1 && (s->gpu_ranks > 1 || !strcmp(o->reducer, "staged"))) bytes += s->plan->arena_bytes[KOLO_ARENA_GRADIENT];
-    return bytes;
-}
-
-static int check_gpu(kolo_session *s)
-{
-    const char *source = "";
-    size_t free_bytes = s->device_bytes = kolo_backend_memory(s->backend, &source);
-    size_t need = backend_bytes(s) * (size_t)s->gpu_ranks;
-    if (need <= free_bytes) return 0;
-    return kolo_fail(KOLO_ECONFIG,
-                     "node %s, %s: the plan needs %zu bytes (%.2f GiB), %zu are free, %zu bytes short; lower "
-                     "micro_batch (now %ld)%s%s",
-                     s->launch->host, source, need, (double)need / 0x1p30, free_bytes, need - free_bytes, (long)s->rows,
-                     session_dtype(s) == KOLO_F32 ? ", use precision=bf16" : "", s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
-}
-
-int session_check_memory(kolo_session *s)
-{
-    const char *source = "";
-    const size_t *arena = s->plan->arena_bytes;
-    size_t limit = kolo_memory_limit(&source), ranks = (size_t)s->launch->local_size;
-    size_t snapshot = s->launch->rank == 0 ? arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] + arena[KOLO_ARENA_STATE] + arena[KOLO_ARENA_EMA] : 0;
-    if (s->cuda) KOLO_TRY(check_gpu(s));
-    size_t need = ((s->cuda ? 0 : backend_bytes(s)) + host_bytes(s)) * ranks + snapshot;
-    if (need <= limit) return 0;
-    return kolo_fail(KOLO_ECONFIG,
-                     "this node cannot hold the job: %d ranks need %.2f GiB, %s allows %.2f GiB, %zu bytes short; %s, or "
-                     "ask for more memory or nodes",
-                     s->launch->local_size, (double)need / 0x1p30, source, (double)limit / 0x1p30, need - limit,
-                     s->cuda ? "lower prefetch" : "lower micro_batch, use precision=bf16");
-}
-
 size_t kolo_session_taken(const kolo_session *s)
 {
     const char *source;

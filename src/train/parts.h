@@ -11,11 +11,19 @@ int session_choose_device(kolo_session *session);
 int session_open_comm(kolo_session *session, kolo_launch *launch, size_t arena_bytes);
 enum kolo_dtype session_dtype(const kolo_session *session); /* of activations */
 const char *session_precision(const kolo_session *session);
-int session_check_memory(kolo_session *session); /* before any arena is allocated */
 void session_tell_device(const kolo_session *session);
 
-/* session_plan.c: shapes of all phases, their graphs, backend and plans. Collective. */
-int session_make_plans(kolo_session *s);
+/* memory.c: KOLO_ECONFIG with the shortfall where this node, or this rank's GPU, cannot hold the job. */
+int session_check_least(
+    kolo_session *session); /* by lower bounds, once there are graphs: before anything is timed */
+int session_check_memory(kolo_session *session); /* by the plans, before any arena is allocated */
+
+/* session_plan.c: shapes of all phases and their graphs; then backend and plans. */
+int session_make_graphs(kolo_session *s);
+int session_least_arenas(
+    const kolo_session *s,
+    size_t arena_bytes[KOLO_ARENAS]);    /* lower bounds for all plans together, by the graphs alone */
+int session_make_plans(kolo_session *s); /* collective */
 int session_plan_trial(kolo_session *s); /* the same by this rank alone */
 void session_free_plans(kolo_session *s);
 

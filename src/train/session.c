@@ -192,7 +192,8 @@ static int open_parts(kolo_session *s, int parts)
                          "mosaic_mixup=, hsv=, flip=",
                          o->model);
     if (s->detector && o->val_flip) return kolo_fail(KOLO_ECONFIG, "val_flip=true takes the mean of logits, and model=%s finds boxes", o->model);
-    s->ranks = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks ? (int)o->ranks : s->launch->size;
+    s->elsewhere = (parts & KOLO_SESSION_PLAN_ONLY) && o->ranks;
+    s->ranks = s->elsewhere ? (int)o->ranks : s->launch->size;
     KOLO_TRY(session_open_data(s, parts));
     KOLO_TRY(resolve_shape(s, model));
     KOLO_TRY(session_lay_phases(s));

@@ -38,6 +38,8 @@ typedef struct kolo_session {
     kolo_options *options; /* borrowed; resolved here: classes, channels, size, val_size, micro_batch, threads, mean, std */
     kolo_launch *launch;   /* borrowed */
     int ranks;             /* planned for */
+    bool elsewhere;        /* PLAN_ONLY: for other machines, as ranks= says */
+    bool untimed; /* with it: too little memory here to time anything, algorithms are chosen by rule */
     bool cuda;             /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
     kolo_device device;
     int device_index, gpu_ranks; /* gpu_ranks: of this node on this GPU */
@@ -83,6 +85,9 @@ static inline int kolo_session_at(const kolo_session *s, int64_t step, int64_t *
 }
 /* What a loader of this session is made with; texts are the options'. */
 kolo_loader_config kolo_session_loader(const kolo_session *session, bool train);
+/* Prints what a rank of the plan that was made needs, and whether that fits into memory_limit= or this
+ * machine's memory. file: FILE *. KOLO_ECONFIG: it does not; but 0 where it was planned for other machines. */
+int kolo_session_print_memory(kolo_session *session, void *file);
 /* Bytes of its GPU that were taken since the session chose its plans; 0 on a CPU. */
 size_t kolo_session_taken(const kolo_session *session);
 void kolo_session_close(kolo_session *session);

@@ -112,7 +112,7 @@ static int check_sizes(const kolo_session *s, const kolo_graph *g, const kolo_sh
         s->options->model, (long)shape->height, (long)s->shape[0].width, (long)s->shape[0].height);
 }
 
-static int make_graphs(kolo_session *s)
+int session_make_graphs(kolo_session *s)
 {
     const bool alone = evaluates_only(s->parts);
     const kolo_shape evaluation = evaluation_shape(s);
@@ -145,7 +145,7 @@ static int make_backend(kolo_session *s, const char *choices)
     char *cache = choices ? NULL : tuning_cache();
     const kolo_backend_config config = {.threads = (int)o->threads,
                                         .direct = o->conv == KOLO_conv_direct,
-                                        .deterministic = o->deterministic,
+                                        .deterministic = o->deterministic || s->untimed,
                                         .tf32 = o->precision == KOLO_precision_tf32,
                                         .device = s->device_index,
                                         .cache = cache,
@@ -155,34 +155,66 @@ static int make_backend(kolo_session *s, const char *choices)
     return rc;
 }
 
-static int make_plan(kolo_session *s, const kolo_optimizer *optimizer, kolo_shape *shape, const kolo_plan *like)
+/* optimizer: NULL for an evaluation */
+static kolo_plan_config plan_config(const kolo_session *s, const kolo_optimizer *optimizer, int slots)
 {
     const kolo_options *o = s->options;
     const bool trains = optimizer != NULL;
-    const kolo_plan_config config = {.ranks = s->ranks,
-                                     .slots = shape->slots,
-                                     .bn = o->bn,
-                                     .canonical = o->reduce == KOLO_reduce_canonical,
-                                     .bucket_bytes = o->bucket_mb * 1048576,
-                                     .optimizer = optimizer,
-                                     .ema = kolo_averages(o),
-                                     .swa = trains && o->swa > 0,
-                                     .lookahead = o->lookahead > 0,
-                                     .clip_norm = trains && o->clip_norm > 0,
-                                     .scaled = trains && (o->loss_scale > 0 || o->precision == KOLO_precision_fp16),
-                                     .adasum = trains && s->ranks > 1 && kolo_is_adasum(o),
-                                     .average = trains && s->ranks > 1 && o->reduce == KOLO_reduce_adasum_nodes,
-                                     .noise = trains && o->noise_scale && s->ranks * shape->slots > 1,
-                                     .decay_norms = o->decay_norms,
-                                     .layer_decay = o->layer_decay};
+    return (kolo_plan_config){.ranks = s->ranks,
+                              .slots = slots,
+                              .bn = o->bn,
+                              .canonical = o->reduce == KOLO_reduce_canonical,
+                              .bucket_bytes = o->bucket_mb * 1048576,
+                              .optimizer = optimizer,
+                              .ema = kolo_averages(o),
+                              .swa = trains && o->swa > 0,
+                              .lookahead = o->lookahead > 0,
+                              .clip_norm = trains && o->clip_norm > 0,
+                              .scaled = trains && (o->loss_scale > 0 || o->precision == KOLO_precision_fp16),
+                              .adasum = trains && s->ranks > 1 && kolo_is_adasum(o),
+                              .average = trains && s->ranks > 1 && o->reduce == KOLO_reduce_adasum_nodes,
+                              .noise = trains && o->noise_scale && s->ranks * slots > 1,
+                              .decay_norms = o->decay_norms,
+                              .layer_decay = o->layer_decay};
+}
+
+static int make_plan(kolo_session *s, const kolo_optimizer *optimizer, kolo_shape *shape,
+                     const kolo_plan *like)
+{
+    const kolo_plan_config config = plan_config(s, optimizer, shape->slots);
     return kolo_plan_create(&shape->plan, shape->graph, s->backend, &config, like);
+}
+
+static int find_optimizer(const kolo_session *s, const kolo_optimizer **optimizer)
+{
+    *optimizer = evaluates_only(s->parts) ? NULL : kolo_optimizer_find(s->options->optimizer);
+    return *optimizer || evaluates_only(s->parts) ? 0 : KOLO_ECONFIG;
+}
+
+/* All plans are laid in one memory: of what they share the first's counts, of scratch the largest of each. */
+int session_least_arenas(const kolo_session *s, size_t arena_bytes[KOLO_ARENAS])
+{
+    const kolo_optimizer *optimizer;
+    size_t bytes[KOLO_ARENAS];
+    KOLO_TRY(find_optimizer(s, &optimizer));
+    for (int i = 0; i < s->shapes + (s->eval_graph != NULL); i++) {
+        const bool evaluation = i == s->shapes;
+        const kolo_plan_config config =
+            plan_config(s, evaluation ? NULL : optimizer, evaluation ? 1 : s->shape[i].slots);
+        KOLO_TRY(kolo_plan_least(evaluation ? s->eval_graph : s->shape[i].graph, &config, bytes));
+        for (int a = 0; a < KOLO_ARENAS; a++) {
+            const bool scratch = a == KOLO_ARENA_PART || a >= KOLO_ARENA_STAGE;
+            if (i == 0 || (scratch && bytes[a] > arena_bytes[a])) arena_bytes[a] = bytes[a];
+        }
+    }
+    return 0;
 }
 
 static int make_plans(kolo_session *s, const char *choices)
 {
+    const kolo_optimizer *optimizer;
     KOLO_TRY(make_backend(s, choices));
-    const kolo_optimizer *optimizer = evaluates_only(s->parts) ? NULL : kolo_optimizer_find(s->options->optimizer);
-    if (!optimizer && !evaluates_only(s->parts)) return KOLO_ECONFIG;
+    KOLO_TRY(find_optimizer(s, &optimizer));
     kolo_plan **all = kolo_alloc((size_t)s->shapes * sizeof *all);
     int rc = all ? 0 : KOLO_ECONFIG;
     for (int i = 0; i < s->shapes && rc == 0; i++) {
@@ -238,17 +270,9 @@ fail:
     return rc;
 }
 
-int session_plan_trial(kolo_session *s)
-{
-    KOLO_TRY(make_graphs(s));
-    return make_plans(s, NULL);
-}
+int session_plan_trial(kolo_session *s) { return make_plans(s, NULL); }
 
-int session_make_plans(kolo_session *s)
-{
-    KOLO_TRY(make_graphs(s));
-    return agree_on_plans(s);
-}
+int session_make_plans(kolo_session *s) { return agree_on_plans(s); }
 
 void session_free_plans(kolo_session *s)
 {

@@ -108,6 +108,76 @@ static int make(kolo_dnnl *d, int64_t rows, bool winograd)
     return rc;
 }
 
+/* What oneDNN would compute these rows of 16 channels of 256 x 256 pixels with: 2048 are 2^31 numbers. */
+static const char *implementation(kolo_dnnl *d, int64_t rows, int pass, int64_t kernel, enum kolo_dtype dtype,
+                                  int64_t block, bool winograd)
+{
+    static char name[64];
+    const int64_t map[] = {rows, 16, 256, 256}, weight[] = {16, 16, kernel, kernel};
+    kolo_dnnl_primitive *p = NULL;
+    kolo_dnnl_conv c = {.pass = (enum kolo_dnnl_pass)pass,
+                        .winograd = winograd,
+                        .stride = {1, 1},
+                        .pad = {kernel / 2, kernel / 2},
+                        .dilation = {1, 1}};
+    c.x = c.y = kolo_dnnl_map(d, dtype, map, block, block == RIG_NHWC);
+    c.w = kolo_dnnl_any(d, pass == KOLO_DNNL_WEIGHT ? KOLO_F32 : dtype, 4, weight);
+    const int rc = c.x && c.w ? kolo_dnnl_make_conv(d, &c, &p) : KOLO_ECONFIG;
+    snprintf(name, sizeof name, "%s", rc == 0 ? kolo_dnnl_name(p) : rc > 0 ? "none" : "error");
+    kolo_dnnl_destroy(&p);
+    return name;
+}
+
+static bool counts_in_32_bits(const char *name)
+{
+    return !strncmp(name, "jit_wino", 8) || !strncmp(name, "brg", 3);
+}
+
+/* Those that end in a segmentation fault with 2^31 numbers or more, of which these CPUs may have some. */
+static void check_overruns(kolo_dnnl *d)
+{
+    int small = 0, large = 0, none = 0;
+    for (int i = 0; i < 3 * 2 * 2 * 3; i++) {
+        const int pass = i % 3, kernel = i / 3 % 2 ? 1 : 3,
+                  kind = i / 12; /* f32 Winograd, f32 and bf16 with all channels of a pixel together */
+        const enum kolo_dtype dtype = kind == 2 ? KOLO_BF16 : KOLO_F32;
+        const int64_t block = kind ? RIG_NHWC : 16;
+        const bool more = i / 6 % 2;
+        const char *name = implementation(d, more ? 2048 : 2047, pass, kernel, dtype, block, kind == 0);
+        if (more)
+            large += counts_in_32_bits(name),
+                none += kind && !strcmp(name, "none") && (dtype == KOLO_F32 || kolo_dnnl_has_bf16());
+        else small += counts_in_32_bits(name);
+    }
+    diag("%d of 18 convolutions of fewer than 2^31 numbers are by Winograd or batch-reduce products", small);
+    ok(large == 0, "tensors of 2^31 numbers: none of them is computed by what counts in 32 bits");
+    ok(none == 0, "and each has a direct algorithm");
+}
+
+/* A clock runs nothing in memory that the job has not been given: 128 MiB of tensors where it has 64. */
+static void check_trials(void)
+{
+    setenv("SLURM_MEM_PER_NODE", "64", 1);
+    kolo_backend_config config = {.threads = 2};
+    kolo_backend *backend = NULL;
+    kolo_kernel *k = NULL;
+    size_t bytes, before = kolo_memory_peak();
+    rig_check(kolo_backend_create(&backend, "cpu", &config), "backend");
+    rig r = rig_open(backend, KOLO_F32, 16);
+    kolo_conv_spec spec = {.out = 16, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .weight = rig_init};
+    kolo_conv(r.g, "c", rig_input(&r, "x", 4, (const int64_t[]){16, 16, 256, 256}), &spec);
+    kolo_layout *layout = kolo_alloc((size_t)r.g->tensors * sizeof *layout);
+    int rc = layout ? kolo_backend_layout(backend, r.g, NULL, NULL, layout) : KOLO_ECONFIG;
+    if (rc == 0) rc = kolo_backend_prepare(backend, r.g, 0, layout, &k, &bytes);
+    ok(rc == 0, "a convolution of 128 MiB in a job that has 64 is prepared%s%s", rc ? ": " : "",
+       rc ? kolo_error_text() : "");
+    ok(kolo_memory_peak() < before + ((size_t)32 << 20), "and no algorithm was tried in that memory");
+    free(layout);
+    kolo_graph_destroy(&r.g);
+    kolo_backend_destroy(&backend);
+    unsetenv("SLURM_MEM_PER_NODE");
+}
+
 static void check_limits(void)
 {
     kolo_dnnl *d = NULL;
@@ -116,12 +186,14 @@ static void check_limits(void)
     ok(make(d, 32767, false) == 0, "2^31 pixels of 16 channels, less some, can be counted");
     ok(make(d, 32768, false) == KOLO_ECONFIG && strstr(kolo_error_text(), "32768 x 64 x 128 x 128") && strstr(kolo_error_text(), "micro_batch"),
        "as many are refused, with what they are and the cure");
+    check_overruns(d);
     kolo_dnnl_close(&d);
 }
 
 int main(void)
 {
     const shape wide = {2, 64, 64, 28, 3, 1, 16}, few = {9, 6, 16, 14, 5, 2, 1}, one = {9, 1, 6, 28, 5, 2, 1};
+    check_trials(); /* before anything else takes memory: it goes by the peak */
     check(&wide, "direct", 1e-6);
     check(&wide, "winograd", 1e-5);
     check(&few, "small", 1e-6);

@@ -125,6 +125,44 @@ static void test_networks(void)
     }
 }
 
+/* Bounds from the graph alone hold for the plan that is made, and are of use: no arena is larger than it
+ * comes out, and of what is placed 5 % are missing at most. */
+static void test_least(void)
+{
+    static const struct {
+        const char *name;
+        int64_t rows, side, channels;
+        int slots;
+        bool canonical;
+    } net[] = {{"lenet5", 64, 28, 1, 1, false},
+               {"resnet20", 8, 32, 3, 4, true},
+               {"resnet50", 2, 128, 3, 2, false},
+               {"efficientnet_b0", 2, 64, 3, 1, false},
+               {"swin_t", 2, 64, 3, 1, false}};
+    for (size_t i = 0; i < sizeof net / sizeof *net; i++) {
+        kolo_graph *g = NULL;
+        kolo_plan_config c = usual();
+        size_t least[KOLO_ARENAS], low = 0, high = 0;
+        int over = -1;
+        c.slots = net[i].slots;
+        c.canonical = net[i].canonical;
+        c.ema = true;
+        kolo_plan *p = make(net[i].name, net[i].rows, net[i].side, net[i].channels, &g, &c);
+        const int rc = p ? kolo_plan_least(g, &c, least) : -1;
+        for (int a = 0; rc == 0 && a < KOLO_ARENAS; a++) {
+            if (least[a] > p->arena_bytes[a]) over = a;
+            low += least[a];
+            high += a == KOLO_ARENA_STAGE || a == KOLO_ARENA_WORKSPACE ? 0 : p->arena_bytes[a];
+        }
+        ok(rc == 0 && over < 0, "%s: no lower bound is above the plan%s%s", net[i].name, over < 0 ? "" : ": ",
+           over < 0 ? "" : kolo_arena_name[over]);
+        ok(low >= high - high / 20, "%s: the bounds, %zu bytes, are within 5 %% of %zu", net[i].name, low,
+           high);
+        kolo_plan_destroy(&p);
+        kolo_graph_destroy(&g);
+    }
+}
+
 static void test_slots_share(void)
 {
     kolo_graph *g = NULL, *h = NULL;
@@ -289,6 +327,7 @@ int main(void)
     test_pieces();
     test_small();
     test_networks();
+    test_least();
     test_slots_share();
     test_buckets();
     test_hash();

@@ -250,7 +250,7 @@ static bool is_reference(const conv *c) { return c->main && !strncmp(kolo_dnnl_n
 
 static double seconds_of(const conv *c, double best)
 {
-    if (is_reference(c)) return 1e6;
+    if (is_reference(c) || !kolo_trial_fits(c->bytes)) return 1e6;
     kolo_trial trial;
     int rc = kolo_trial_open(&trial, c->bytes);
     if (rc < 0) return rc;

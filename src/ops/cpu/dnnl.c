@@ -226,11 +226,17 @@ static int add_pointers(kolo_dnnl_primitive *p, const_dnnl_primitive_desc_t pd, 
     return p->scratch ? add_pointer(p, p->pointers, DNNL_ARG_SCRATCHPAD, scratch) : 0;
 }
 
+static const char *name_of(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name ? name
+                                                                                                     : "";
+}
+
 /* A primitive from its description, which it takes; list: its pointers, in order. 1: its code cannot be generated for so much. */
 static int finish(kolo_dnnl *d, dnnl_primitive_desc_t pd, const argument *list, kolo_dnnl_primitive **out)
 {
     int rc = 0;
-    const char *name = NULL;
     kolo_dnnl_primitive *p = kolo_alloc(sizeof *p);
     if (!p) {
         dnnl_primitive_desc_destroy(pd);
@@ -243,7 +249,7 @@ static int finish(kolo_dnnl *d, dnnl_primitive_desc_t pd, const argument *list, 
         goto fail;
     }
     KOLO_TRY_GOTO(rc, add_pointers(p, pd, list));
-    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && name) snprintf(p->name, sizeof p->name, "%s", name);
+    snprintf(p->name, sizeof p->name, "%s", name_of(pd));
     dnnl_primitive_desc_destroy(pd);
     *out = p;
     return 0;
@@ -264,12 +270,40 @@ void kolo_dnnl_destroy(kolo_dnnl_primitive **primitive)
     *primitive = NULL;
 }
 
-/* 0, 1 (oneDNN has no such thing), or an error */
-static int describe(kolo_dnnl *d, dnnl_primitive_desc_t *pd, const void *op, dnnl_primitive_desc_t hint)
+/* Winograd's code and that of batch-reduce products count the numbers of a tensor in 32 bits: with 2^31 or
+ * more they read and write elsewhere. */
+static bool overruns(const_dnnl_primitive_desc_t pd, const argument *list)
 {
+    const char *name = name_of(pd);
+    if (strncmp(name, "jit_wino", 8) && strncmp(name, "brg", 3)) return false;
+    for (; list->name; list++) {
+        const dnnl_memory_desc_t *m = dnnl_primitive_desc_query_md(pd, list->query, list->index);
+        int64_t count = 1;
+        for (int i = 0; m && i < m->ndims; i++) count *= m->padded_dims[i];
+        if (count > INT32_MAX) return true;
+    }
+    return false;
+}
+
+/* The first implementation that is safe for pointers of `list` (in order, to a name of 0). 0, 1 (oneDNN
+ * has no such thing), or an error */
+static int describe(kolo_dnnl *d, dnnl_primitive_desc_t *pd, const void *op, dnnl_primitive_desc_t hint,
+                    const argument *list)
+{
+    dnnl_primitive_desc_iterator_t all = NULL;
     *pd = NULL;
-    dnnl_status_t s = dnnl_primitive_desc_create(pd, op, d->attr, d->engine, hint);
-    return s == dnnl_success ? 0 : s == dnnl_unimplemented ? 1 : fail("describing a primitive", s);
+    dnnl_status_t s = dnnl_primitive_desc_iterator_create(&all, op, d->attr, d->engine, hint);
+    for (; s == dnnl_success; s = dnnl_primitive_desc_iterator_next(all)) {
+        *pd = dnnl_primitive_desc_iterator_fetch(all);
+        if (!*pd) s = dnnl_out_of_memory;
+        if (!*pd || !overruns(*pd, list)) break;
+        dnnl_primitive_desc_destroy(*pd);
+        *pd = NULL;
+    }
+    if (all) dnnl_primitive_desc_iterator_destroy(all);
+    return s == dnnl_success                                    ? 0
+           : s == dnnl_unimplemented || s == dnnl_iterator_ends ? 1
+                                                                : fail("describing a primitive", s);
 }
 
 static const argument pass_arguments[3][5] = {
@@ -297,8 +331,8 @@ static int make(kolo_dnnl *d, enum kolo_dnnl_pass pass, bool bias, const void *o
     argument list[5];
     memcpy(list, pass_arguments[pass], sizeof list);
     if (!bias) list[3].name = 0;
-    int rc = hint_op ? describe(d, &hint, hint_op, NULL) : 0;
-    if (rc == 0) rc = describe(d, &pd, op, hint);
+    int rc = hint_op ? describe(d, &hint, hint_op, NULL, (const argument[]){{0, dnnl_query_undef, 0}}) : 0;
+    if (rc == 0) rc = describe(d, &pd, op, hint, list);
     if (hint) dnnl_primitive_desc_destroy(hint);
     return rc ? rc : finish(d, pd, list, out);
 }

@@ -7,6 +7,13 @@
 #include "base/thread.h"
 #include "kolo/error.h"
 
+bool kolo_trial_fits(const size_t bytes[KOLO_TRIAL_BUFFERS])
+{
+    size_t sum = kolo_memory_resident();
+    for (int i = 0; i < KOLO_TRIAL_BUFFERS; i++) sum += bytes[i];
+    return sum <= kolo_memory_limit(NULL);
+}
+
 int kolo_trial_open(kolo_trial *t, const size_t bytes[KOLO_TRIAL_BUFFERS])
 {
     memset(t, 0, sizeof *t);

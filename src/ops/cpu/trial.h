@@ -2,6 +2,7 @@
 #ifndef KOLO_OPS_CPU_TRIAL_H
 #define KOLO_OPS_CPU_TRIAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define KOLO_TRIAL_BUFFERS 5
@@ -11,6 +12,8 @@ typedef struct kolo_trial {
     size_t bytes[KOLO_TRIAL_BUFFERS];
 } kolo_trial;
 
+/* Whether this machine has the memory for them now. */
+bool kolo_trial_fits(const size_t bytes[KOLO_TRIAL_BUFFERS]);
 int kolo_trial_open(kolo_trial *trial, const size_t bytes[KOLO_TRIAL_BUFFERS]);
 void kolo_trial_close(kolo_trial *trial);
 /* Seconds of the fastest of a few runs; negative status if a run fails. best: of the rival so far, 0 if none: one that is far behind it

@@ -1,0 +1,122 @@
+/* Memory: a job that cannot fit is refused, with the shortfall and the knob to turn. First by what no plan
+ * of its graphs can do without, before anything is timed; then by the plans themselves, to the byte,
+ * before any arena is allocated. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "train/parts.h"
+
+/* What a rank needs where it computes. */
+typedef struct need {
+    size_t bytes;
+    const size_t *arena; /* [KOLO_ARENAS] of its plan */
+    bool bound;          /* a lower bound */
+} need;
+
+static need need_of_plans(const kolo_session *s)
+{
+    const size_t evaluation = s->eval_plan ? kolo_exec_bytes(s->eval_plan, s->plan) : 0;
+    return (need){kolo_exec_bytes(s->plan, NULL) + evaluation, s->plan->arena_bytes, false};
+}
+
+/* On the host of one rank, beside what computes. */
+static size_t host_bytes(const kolo_session *s, const need *n)
+{
+    const kolo_options *o = s->options;
+    int64_t pixels = 0; /* of a batch, in the phase with most */
+    for (int i = 0; i < s->phases; i++) {
+        const int64_t side = s->phase[i].sides.high,
+                      all = s->phase[i].batch / s->ranks * (side ? side * side : s->height * s->width);
+        if (all > pixels) pixels = all;
+    }
+    size_t bytes = (size_t)(o->prefetch + 1) * (size_t)(pixels * o->channels);
+    if (s->cuda && s->launch->size > 1 && (s->gpu_ranks > 1 || !strcmp(o->reducer, "staged")))
+        bytes += n->arena[KOLO_ARENA_GRADIENT];
+    return bytes;
+}
+
+/* Of a plan that has not been made yet all of the GPU's memory is the limit; what is free of it is asked
+ * when there is a backend. */
+static int check_gpu(kolo_session *s, const need *n)
+{
+    const char *source = s->device.name;
+    size_t limit = s->device.memory_bytes;
+    if (!n->bound) limit = s->device_bytes = kolo_backend_memory(s->backend, &source);
+    const size_t bytes = n->bytes * (size_t)s->gpu_ranks;
+    if (bytes <= limit) return 0;
+    return kolo_fail(KOLO_ECONFIG,
+                     "node %s, %s: the plan needs %s%zu bytes (%.2f GiB), %zu are %s, %zu bytes short; lower "
+                     "micro_batch (now %ld)%s%s",
+                     s->launch->host, source, n->bound ? "at least " : "", bytes, (double)bytes / 0x1p30,
+                     limit, n->bound ? "there" : "free", bytes - limit, (long)s->rows,
+                     session_dtype(s) == KOLO_F32 ? ", use precision=bf16" : "",
+                     s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
+}
+
+static size_t node_bytes(const kolo_session *s, const need *n)
+{
+    const size_t *arena = n->arena;
+    const size_t snapshot = s->launch->rank == 0 ? arena[KOLO_ARENA_PARAM] + arena[KOLO_ARENA_BUFFER] +
+                                                       arena[KOLO_ARENA_STATE] + arena[KOLO_ARENA_EMA]
+                                                 : 0;
+    return ((s->cuda ? 0 : n->bytes) + host_bytes(s, n)) * (size_t)s->launch->local_size + snapshot;
+}
+
+static size_t node_limit(const kolo_session *s, const char **source)
+{
+    if (s->options->memory_limit <= 0) return kolo_memory_limit(source);
+    *source = "memory_limit=";
+    return (size_t)(s->options->memory_limit * 0x1p30);
+}
+
+static int check(kolo_session *s, const need *n)
+{
+    const char *source = "";
+    const size_t limit = node_limit(s, &source), bytes = node_bytes(s, n);
+    const int ranks = s->launch->local_size;
+    if (s->cuda) KOLO_TRY(check_gpu(s, n));
+    if (bytes <= limit) return 0;
+    return kolo_fail(
+        KOLO_ECONFIG,
+        "this node cannot hold the job: %d rank%s%s %.2f GiB, %s allows %.2f GiB, %zu bytes short; %s, or "
+        "ask for more memory or nodes",
+        ranks, ranks > 1 ? "s need" : " needs", n->bound ? " at least" : "", (double)bytes / 0x1p30, source,
+        (double)limit / 0x1p30, bytes - limit,
+        s->cuda ? "lower prefetch" : "lower micro_batch, use precision=bf16");
+}
+
+int session_check_least(kolo_session *s)
+{
+    size_t arena[KOLO_ARENAS];
+    KOLO_TRY(session_least_arenas(s, arena));
+    need n = {.arena = arena, .bound = true};
+    for (int a = 0; a < KOLO_ARENAS; a++) n.bytes += arena[a];
+    return check(s, &n);
+}
+
+int session_check_memory(kolo_session *s)
+{
+    const need n = need_of_plans(s);
+    return check(s, &n);
+}
+
+int kolo_session_print_memory(kolo_session *s, void *file)
+{
+    const char *source = "";
+    const need n = need_of_plans(s);
+    const size_t limit = node_limit(s, &source), bytes = node_bytes(s, &n);
+    const int rc = check(s, &n);
+    if (s->cuda)
+        fprintf(file, "memory of a rank: %zu bytes (%.2f GiB) on its GPU; %s has %.2f GiB\n", n.bytes,
+                (double)n.bytes / 0x1p30, s->device.name, (double)s->device.memory_bytes / 0x1p30);
+    fprintf(file, "memory of a rank: %zu bytes (%.2f GiB) of its node; %s allows %.2f GiB\n", bytes,
+            (double)bytes / 0x1p30, source, (double)limit / 0x1p30);
+    if (rc == 0 || !s->elsewhere || s->options->memory_limit > 0) return rc;
+    fprintf(file,
+            "It does not fit on this machine, but was asked for %d rank%s, which may run on others: %s\n",
+            s->ranks, s->ranks > 1 ? "s" : "", kolo_error_text());
+    return 0;
+}
