@@ -1,10 +1,14 @@
 /* kolo plan: prints and checks the plan; computes nothing, for any number of ranks. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cmd/cmd.h"
+#include "cmd/gpu.h"
 #include "kolo/error.h"
 #include "plan/matrices.h"
+#include "plan/price.h"
 #include "train/compression.h"
 #include "train/session.h"
 
@@ -16,13 +20,82 @@ static void print_shapes(const kolo_session *s)
         printf("epoch %ld on: batch %ld, ", (long)p->epoch, (long)p->batch);
         if (!p->sides.low) printf("pictures of %ld x %ld\n", (long)s->width, (long)s->height);
         else if (p->sides.low == p->sides.high) printf("pictures of %d x %d\n", p->sides.high, p->sides.high);
-        else printf("pictures of %d to %d in steps of %d, drawn every %d steps\n", p->sides.low, p->sides.high, p->sides.step, p->sides.every);
+        else
+            printf("pictures of %d to %d in steps of %d, drawn every %d steps\n", p->sides.low, p->sides.high,
+                   p->sides.step, p->sides.every);
     }
     for (int i = 0; i < s->shapes; i++) {
         const kolo_shape *k = &s->shape[i];
-        printf("plan %d: %d x %ld pictures of %ld x %ld, %ld actions, %.1f MiB while it runs\n", i, k->slots, (long)k->rows, (long)k->width, (long)k->height,
-               (long)k->plan->actions, (double)k->scratch / 0x1p20);
+        printf("plan %d: %d x %ld pictures of %ld x %ld, %ld actions, %.1f MiB while it runs\n", i, k->slots,
+               (long)k->rows, (long)k->width, (long)k->height, (long)k->plan->actions,
+               (double)k->scratch / 0x1p20);
     }
+}
+
+/* The GPU of gpu=, or where there is one its table, if Kolo has it; 1: nothing is known of rates. */
+static int open_table(kolo_gpu_table *table, const kolo_options *o)
+{
+    if (!*o->gpu) return 1;
+    if (o->device == KOLO_device_cpu)
+        return kolo_fail(
+            KOLO_ECONFIG,
+            "gpu=%s is a GPU to plan for, and device=cpu plans for this machine's cores: give one of them",
+            o->gpu);
+    return kolo_gpu_open(table, o->gpu);
+}
+
+/* What the step costs, and whether it fits. */
+static int print_price(const kolo_session *s, const kolo_gpu_table *table, bool known)
+{
+    const kolo_options *o = s->options;
+    kolo_price price;
+    const kolo_rates *rates = known ? &table->rates : NULL;
+    KOLO_TRY(kolo_plan_price(s->plan, rates, o->precision == KOLO_precision_tf32, &price));
+    KOLO_TRY(kolo_price_print(&price, s->plan, rates, table->where, stdout));
+    if (*kolo_backend_note(s->backend)) printf("%s: %s\n", table->name, kolo_backend_note(s->backend));
+    return 0;
+}
+
+static int print_plan(kolo_session *s, const kolo_gpu_table *given, bool all)
+{
+    kolo_gpu_table own = {0};
+    const kolo_gpu_table *table = given;
+    int named = 1, rc = kolo_plan_print(s->plan, stdout, all);
+    comm_compress compress = kolo_compression(s->options, s->phase[0].steps_per_epoch);
+    if (rc == 0) rc = kolo_plan_print_compressed(s->plan, s->backend, &compress, stdout);
+    if (rc == 0 && s->cuda && !given->name) {
+        named = kolo_gpu_open_named(&own, s->device.name);
+        if (named < 0) rc = named;
+        else table = &own;
+    }
+    if (rc == 0) rc = print_price(s, table, table->name != NULL);
+    if (rc == 0 && s->shapes > 1) print_shapes(s);
+    for (int i = 0; i < s->shapes && rc == 0; i++) rc = kolo_plan_check(s->shape[i].plan);
+    if (rc == 0)
+        printf(
+            "checked: every value is written before it is read, no two live values overlap, every bucket is "
+            "complete when it is sent\n");
+    if (rc == 0) rc = kolo_session_print_memory(s, stdout);
+    kolo_gpu_close(&own);
+    return rc;
+}
+
+/* The first word may be a network's name instead of a recipe's. */
+static int name_network(int n, char **words, char **made)
+{
+    *made = NULL;
+    for (int i = 0; i < n; i++) {
+        if (strchr(words[i], '=') || *words[i] == '-' || kolo_recipe_is(words[i])) continue;
+        for (int k = 0; k < kolo_model_count; k++)
+            if (!strcmp(kolo_model_table[k].name, words[i])) {
+                *made = kolo_format("model=%s", words[i]);
+                if (!*made) return KOLO_ECONFIG;
+                words[i] = *made;
+                return 0;
+            }
+        return 0;
+    }
+    return 0;
 }
 
 int kolo_command_plan(int n, char **words)
@@ -30,24 +103,24 @@ int kolo_command_plan(int n, char **words)
     kolo_options options;
     kolo_launch *launch;
     kolo_session session;
+    kolo_gpu_table table = {0};
+    char *network;
     bool all = kolo_command_flag(&n, words, "--all");
-    KOLO_TRY(kolo_command_options(&options, n, words, 0, NULL));
+    KOLO_TRY(name_network(n, words, &network));
+    int rc = kolo_command_options(&options, n, words, 0, NULL);
+    free(network);
+    KOLO_TRY(rc);
     int parts = KOLO_SESSION_TRAIN | KOLO_SESSION_PLAN_ONLY;
     if (!*options.data || !strcmp(options.data, "synthetic")) parts |= KOLO_SESSION_NO_DATA;
-    int rc = kolo_command_alone(&launch);
-    if (rc == 0) rc = kolo_session_open(&session, &options, launch, parts);
+    rc = open_table(&table, &options);
+    if (rc >= 0) rc = kolo_command_alone(&launch);
+    if (rc == 0)
+        rc = kolo_session_open_for(&session, &options, launch, parts, table.name ? &table.gpu : NULL);
     if (rc == 0) {
-        rc = kolo_plan_print(session.plan, stdout, all);
-        comm_compress compress = kolo_compression(&options, session.phase[0].steps_per_epoch);
-        if (rc == 0) rc = kolo_plan_print_compressed(session.plan, session.backend, &compress, stdout);
-        if (session.shapes > 1) print_shapes(&session);
-        for (int i = 0; i < session.shapes && rc == 0; i++) rc = kolo_plan_check(session.shape[i].plan);
-        if (rc == 0)
-            printf("checked: every value is written before it is read, no two live values overlap, every bucket is "
-                   "complete when it is sent\n");
-        if (rc == 0) rc = kolo_session_print_memory(&session, stdout);
+        rc = print_plan(&session, &table, all);
         kolo_session_close(&session);
     }
+    kolo_gpu_close(&table);
     kolo_options_free(&options);
     return rc;
 }

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/plugin.h"
 #include "kolo/error.h"
-#include "ops/kernel.h"
+#include "ops/nhwc.h"
 
 static const kolo_backend_type *cpu_type(void) { return &kolo_cpu_backend; }
 static const kolo_backend_type *cuda_type(void) { return kolo_cuda_symbol("kolo_cuda_backend"); }
@@ -32,11 +32,9 @@ const char *kolo_backend_version(const char *name)
     return type ? type->version() : "none";
 }
 
-int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_backend_config *config)
+static int create(kolo_backend **backend, const kolo_backend_type *type, const kolo_backend_config *config)
 {
     *backend = NULL;
-    const kolo_backend_type *type = find_type(name);
-    if (!type) return strcmp(name, "cuda") ? KOLO_ECONFIG : KOLO_ELAUNCH;
     if (config->threads < 1) return kolo_fail(KOLO_ECONFIG, "threads=%d: at least one compute thread is needed", config->threads);
     kolo_backend *b = kolo_alloc(sizeof *b);
     if (!b) return KOLO_ECONFIG;
@@ -46,12 +44,42 @@ int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_bac
     b->deterministic = config->deterministic;
     b->tf32 = config->tf32;
     b->device = config->device;
+    b->gpu = config->gpu;
     b->trial_seconds = config->trial_seconds;
     int rc = type->open(b);
     if (rc >= 0) rc = kolo_choices_open(&b->choices, type->machine(b), config->cache, config->choices);
     if (rc < 0) kolo_backend_destroy(&b);
     *backend = b;
     return rc;
+}
+
+/* By the CUDA half, whose libraries plan without a device, if they can be had here; else by what is known without them. */
+static int create_described(kolo_backend **backend, const kolo_backend_config *config)
+{
+    char why[600] = "this installation has no GPU half (`make CUDA=1`)";
+    if (kolo_cuda_library()) {
+        const kolo_backend_type *type = cuda_type();
+        if (type && create(backend, type, config) >= 0) {
+            snprintf((*backend)->note, sizeof(*backend)->note, "planned by %s without a device; products of linear layers: at most 32 MiB of workspace, "
+                     "which is counted", type->version());
+            return 0;
+        }
+        snprintf(why, sizeof why, "%s", kolo_error_text());
+    }
+    KOLO_TRY(create(backend, &kolo_described_backend, config));
+    snprintf((*backend)->note, sizeof(*backend)->note, "workspaces (at most about 1 GiB) are not counted: %s", why);
+    return 0;
+}
+
+const char *kolo_backend_note(const kolo_backend *b) { return b->note; }
+
+int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_backend_config *config)
+{
+    *backend = NULL;
+    if (config->gpu) return create_described(backend, config);
+    const kolo_backend_type *type = find_type(name);
+    if (!type) return strcmp(name, "cuda") ? KOLO_ECONFIG : KOLO_ELAUNCH;
+    return create(backend, type, config);
 }
 
 static void kernel_destroy(kolo_kernel *k)
@@ -69,6 +97,7 @@ void kolo_backend_destroy(kolo_backend **backend)
     for (int64_t i = 0; i < b->kernels; i++) kernel_destroy(b->kernel[i]);
     free(b->kernel);
     b->type->close(b);
+    kolo_nhwc_free(b);
     kolo_choices_close(&b->choices);
     free(b);
     *backend = NULL;

@@ -66,6 +66,13 @@ kolo_layout kolo_layout_plain(const kolo_tensor *tensor);
 typedef struct kolo_backend kolo_backend;
 typedef struct kolo_kernel kolo_kernel; /* one prepared operation; shared by all nodes of equal shape, layout and attributes */
 
+/* A GPU that is not there. Plans can be made for it; nothing can be allocated or run. */
+typedef struct kolo_gpu {
+    const char *name; /* for messages */
+    const char *json; /* cuDNN's own description of it (share/gpus/NAME.json); NULL: there is none */
+    size_t memory;    /* bytes */
+} kolo_gpu;
+
 typedef struct kolo_backend_config {
     int threads;         /* compute threads */
     bool direct;         /* conv=direct */
@@ -73,6 +80,7 @@ typedef struct kolo_backend_config {
     bool tf32;           /* cuda: f32 convolutions and products may round their inputs to TF32 */
     int device;          /* cuda: index among the visible GPUs (launch/device.h) */
     double trial_seconds; /* cuda: most that timing the algorithms of one shape may take; 0: 2 */
+    const kolo_gpu *gpu; /* cuda: plan for this one, without a device; outlives the backend; NULL: `device` */
     const char *cache;   /* file of timed choices, read and appended (by rank 0); NULL: none */
     const char *choices; /* text of choices made by rank 0 for all (kolo_backend_choices); NULL: choose here */
 } kolo_backend_config;
@@ -80,6 +88,8 @@ typedef struct kolo_backend_config {
 /* name: "cpu", or "cuda" (opens libkolo_cuda.so: base/plugin.h). */
 int kolo_backend_create(kolo_backend **backend, const char *name, const kolo_backend_config *config);
 void kolo_backend_destroy(kolo_backend **backend);
+/* Of a backend for a GPU that is not there: who planned, and what is not counted, a sentence. Else "". */
+const char *kolo_backend_note(const kolo_backend *backend);
 const char *kolo_backend_version(const char *name); /* of its library: "oneDNN 2.6.3"; static text */
 
 /* Chooses the layout of every tensor of `graph`: one channel block for all its activations, parameters in the layout of

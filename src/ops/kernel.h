@@ -79,14 +79,18 @@ struct kolo_backend {
     int threads;
     bool direct, deterministic, tf32;
     int device;
+    const kolo_gpu *gpu; /* NULL, or what plans are made for: there is no device */
+    char note[768];      /* with gpu: how it was planned */
     double trial_seconds;
     kolo_choices choices;
     kolo_kernel **kernel;
     int64_t kernels, kernel_capacity;
+    struct kolo_nhwc_weight **weight; /* of a GPU: what layout.opaque of convolution weights points to (nhwc.h) */
+    int64_t weights, weight_capacity;
     void *state; /* the type's own */
 };
 
-extern const kolo_backend_type kolo_cpu_backend;
+extern const kolo_backend_type kolo_cpu_backend, kolo_described_backend;
 
 /* NULL for an optional tensor that is not there. */
 static inline const kolo_tensor *kolo_request_in(const kolo_kernel_request *r, int i)

@@ -1,4 +1,5 @@
 /* What this session computes on, and how: the device, the number format, and whether it all fits there. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,9 +51,15 @@ int session_choose_device(kolo_session *s)
 {
     const kolo_options *o = s->options;
     bool granted = false;
+    s->gpu_ranks = 1;
+    if (s->gpu) {
+        snprintf(s->device.name, sizeof s->device.name, "%s", s->gpu->name);
+        s->device.memory_bytes = s->gpu->memory;
+        s->cuda = true;
+        return 0;
+    }
     if (o->device == KOLO_device_auto) KOLO_TRY(any_granted(s, &granted));
     s->cuda = o->device == KOLO_device_cuda || granted;
-    s->gpu_ranks = 1;
     if (s->cuda) {
         KOLO_TRY(kolo_device_choose(s->launch, &s->device_index, &s->device));
         return check_shared(s);

@@ -48,10 +48,10 @@ static int check_gpu(kolo_session *s, const need *n)
     const size_t bytes = n->bytes * (size_t)s->gpu_ranks;
     if (bytes <= limit) return 0;
     return kolo_fail(KOLO_ECONFIG,
-                     "node %s, %s: the plan needs %s%zu bytes (%.2f GiB), %zu are %s, %zu bytes short; lower "
+                     "%s%s%s%s: the plan needs %s%zu bytes (%.2f GiB), %zu are %s, %zu bytes short; lower "
                      "micro_batch (now %ld)%s%s",
-                     s->launch->host, source, n->bound ? "at least " : "", bytes, (double)bytes / 0x1p30,
-                     limit, n->bound ? "there" : "free", bytes - limit, (long)s->rows,
+                     s->gpu ? "" : "node ", s->gpu ? "" : s->launch->host, s->gpu ? "" : ", ", source, n->bound ? "at least " : "", bytes, (double)bytes / 0x1p30,
+                     limit, n->bound || s->gpu ? "there" : "free", bytes - limit, (long)s->rows,
                      session_dtype(s) == KOLO_F32 ? ", use precision=bf16" : "",
                      s->gpu_ranks > 1 ? ", or start one rank a GPU" : "");
 }
@@ -78,7 +78,7 @@ static int check(kolo_session *s, const need *n)
     const size_t limit = node_limit(s, &source), bytes = node_bytes(s, n);
     const int ranks = s->launch->local_size;
     if (s->cuda) KOLO_TRY(check_gpu(s, n));
-    if (bytes <= limit) return 0;
+    if (bytes <= limit || (s->gpu && s->options->memory_limit <= 0)) return 0; /* this is not its node */
     return kolo_fail(
         KOLO_ECONFIG,
         "this node cannot hold the job: %d rank%s%s %.2f GiB, %s allows %.2f GiB, %zu bytes short; %s, or "
@@ -112,9 +112,11 @@ int kolo_session_print_memory(kolo_session *s, void *file)
     if (s->cuda)
         fprintf(file, "memory of a rank: %zu bytes (%.2f GiB) on its GPU; %s has %.2f GiB\n", n.bytes,
                 (double)n.bytes / 0x1p30, s->device.name, (double)s->device.memory_bytes / 0x1p30);
-    fprintf(file, "memory of a rank: %zu bytes (%.2f GiB) of its node; %s allows %.2f GiB\n", bytes,
-            (double)bytes / 0x1p30, source, (double)limit / 0x1p30);
-    if (rc == 0 || !s->elsewhere || s->options->memory_limit > 0) return rc;
+    if (!s->gpu || s->options->memory_limit > 0)
+        fprintf(file, "memory of a rank: %zu bytes (%.2f GiB) of its node; %s allows %.2f GiB\n", bytes,
+                (double)bytes / 0x1p30, source, (double)limit / 0x1p30);
+    fflush(file); /* before the words of an error */
+    if (rc == 0 || s->gpu || !s->elsewhere || s->options->memory_limit > 0) return rc;
     fprintf(file,
             "It does not fit on this machine, but was asked for %d rank%s, which may run on others: %s\n",
             s->ranks, s->ranks > 1 ? "s" : "", kolo_error_text());

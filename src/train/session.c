@@ -207,7 +207,12 @@ static int open_parts(kolo_session *s, int parts)
 
 int kolo_session_open(kolo_session *s, kolo_options *options, kolo_launch *launch, int parts)
 {
-    *s = (kolo_session){.options = options, .launch = launch, .parts = parts};
+    return kolo_session_open_for(s, options, launch, parts, NULL);
+}
+
+int kolo_session_open_for(kolo_session *s, kolo_options *options, kolo_launch *launch, int parts, const kolo_gpu *gpu)
+{
+    *s = (kolo_session){.options = options, .launch = launch, .parts = parts, .gpu = gpu};
     int rc = open_parts(s, parts);
     if (rc < 0) kolo_session_close(s);
     return rc;

@@ -42,6 +42,7 @@ typedef struct kolo_session {
     bool untimed; /* with it: too little memory here to time anything, algorithms are chosen by rule */
     bool cuda;             /* computes on `device`, number device_index among those that this rank sees; else on the CPU */
     kolo_device device;
+    const kolo_gpu *gpu;               /* PLAN_ONLY, or NULL: the GPU that is planned for, which is not there */
     int device_index, gpu_ranks; /* gpu_ranks: of this node on this GPU */
     size_t device_bytes;         /* that were free on it before this session took any */
     bool staged;                 /* GPUs' gradients travel through host memory */
@@ -75,6 +76,8 @@ typedef struct kolo_session {
 
 /* Collective over the launch unless PLAN_ONLY. On error everything is closed. */
 int kolo_session_open(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts);
+/* The same, PLAN_ONLY, for a GPU that is not there; borrowed. NULL: kolo_session_open. */
+int kolo_session_open_for(kolo_session *session, kolo_options *options, kolo_launch *launch, int parts, const kolo_gpu *gpu);
 /* Leaves the phase that is open for another: from here on the training loader is that one's. All steps are done and told. */
 int kolo_session_enter(kolo_session *session, int phase);
 static inline int64_t kolo_session_batch(const kolo_session *session) { return session->phase[session->now].batch; }

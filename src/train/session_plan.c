@@ -148,6 +148,7 @@ static int make_backend(kolo_session *s, const char *choices)
                                         .deterministic = o->deterministic || s->untimed,
                                         .tf32 = o->precision == KOLO_precision_tf32,
                                         .device = s->device_index,
+                                        .gpu = s->gpu,
                                         .cache = cache,
                                         .choices = choices};
     const int rc = kolo_backend_create(&s->backend, s->cuda ? "cuda" : "cpu", &config);

@@ -7,7 +7,7 @@
 
 static const kolo_op_row *const rows[KOLO_OP_COUNT] = {
     [KOLO_OP_conv] = &kolo_cuda_conv, [KOLO_OP_conv_grad_data] = &kolo_cuda_conv_grad_data, [KOLO_OP_conv_grad_weight] = &kolo_cuda_conv_grad_weight};
-static const kolo_backend_type type = {.name = "cuda", .rows = rows, .blocks = kolo_cuda_blocks};
+static const kolo_backend_type type = {.name = "cuda", .rows = rows, .blocks = kolo_nhwc_blocks};
 
 /* A backend that makes plans for the GPU of a profile and cannot run them. */
 typedef struct planner {
@@ -39,8 +39,7 @@ static void close_planner(planner *p)
     }
     free(p->backend.kernel);
     kolo_choices_close(&p->backend.choices);
-    for (int64_t i = 0; i < p->cuda.weights; i++) free(p->cuda.weight[i]);
-    free(p->cuda.weight);
+    kolo_nhwc_free(&p->backend);
     cudnnBackendDestroyDescriptor(p->cuda.dnn_profile);
     free(p);
 }

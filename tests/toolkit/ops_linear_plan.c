@@ -5,7 +5,7 @@
 static const kolo_op_row *const rows[KOLO_OP_COUNT] = {[KOLO_OP_linear] = &kolo_cuda_linear,
                                                        [KOLO_OP_linear_grad_data] = &kolo_cuda_linear_grad_data,
                                                        [KOLO_OP_linear_grad_weight] = &kolo_cuda_linear_grad_weight};
-static const kolo_backend_type type = {.name = "cuda", .rows = rows, .blocks = kolo_cuda_blocks};
+static const kolo_backend_type type = {.name = "cuda", .rows = rows, .blocks = kolo_nhwc_blocks};
 
 /* y = x w^T + b of odd sizes, and its gradients; map: x is one, (7, 33, 3, 2). */
 static kolo_graph *open_graph(enum kolo_dtype dtype, bool bias, bool map)

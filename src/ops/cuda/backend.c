@@ -91,7 +91,6 @@ static void close_cuda(kolo_backend *b)
     for (int lane = 0; lane < KOLO_LANES; lane++)
         if (c->stream[lane]) cudaStreamDestroy(c->stream[lane]);
     cudaGetLastError(); /* nobody asks any more */
-    kolo_cuda_weights_free(c);
     free(c);
     b->state = NULL;
 }
@@ -106,9 +105,9 @@ const kolo_backend_type kolo_cuda_backend = {
     .machine = machine,
     .close = close_cuda,
     .enter = kolo_cuda_enter,
-    .blocks = kolo_cuda_blocks,
-    .to_canonical = kolo_cuda_to_canonical,
-    .from_canonical = kolo_cuda_from_canonical,
+    .blocks = kolo_nhwc_blocks,
+    .to_canonical = kolo_nhwc_to_canonical,
+    .from_canonical = kolo_nhwc_from_canonical,
     .fold = kolo_cuda_fold,
     .narrow = kolo_cuda_narrow,
     .device = &kolo_cuda_device,

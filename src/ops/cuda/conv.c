@@ -255,10 +255,6 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout) { return kolo_cuda_weight_layout(r, r->node->in[1], layout); }
-
-static int layout_weight(const kolo_kernel_request *r, kolo_layout *layout) { return kolo_cuda_weight_layout(r, r->node->out[0], layout); }
-
-const kolo_op_row kolo_cuda_conv = {layout_forward, prepare};
+const kolo_op_row kolo_cuda_conv = {kolo_nhwc_layout, prepare};
 const kolo_op_row kolo_cuda_conv_grad_data = {NULL, prepare};
-const kolo_op_row kolo_cuda_conv_grad_weight = {layout_weight, prepare};
+const kolo_op_row kolo_cuda_conv_grad_weight = {kolo_nhwc_layout, prepare};

@@ -1,9 +1,5 @@
 /* Inside ops/cuda: the backend's state and what its operations share. C and CUDA C both include it.
  *
- * Layout: activations are NHWC with channels padded to a multiple of 8 (16-bit types) or 4 (f32), so that every access of 16 bytes is aligned
- * and the tensor cores are fed: block = that padded number (ops/backend.h), padding is zero. Convolution weights (O,I,KH,KW) are stored
- * (O', KH, KW, I') with O', I' padded alike, f32; operations in 16-bit types read the SHADOW copy (layout.half). All else is plain.
- *
  * Every sum is formed in an order that the shape alone decides (no atomics on values): the same bits in every run. */
 #ifndef KOLO_OPS_CUDA_CUDA_H
 #define KOLO_OPS_CUDA_CUDA_H
@@ -16,7 +12,7 @@
 extern "C" {
 #endif
 #include "kolo/error.h"
-#include "ops/kernel.h"
+#include "ops/nhwc.h"
 
 enum kolo_trial_piece { KOLO_TRIAL_DATA, KOLO_TRIAL_SCRATCH, KOLO_TRIAL_PIECES };
 
@@ -37,8 +33,6 @@ typedef struct kolo_cuda {
         size_t bytes;
     } trial[KOLO_TRIAL_PIECES];
     double trial_seconds; /* most that a choice may take; the candidate under way then is finished */
-    struct kolo_cuda_weight **weight; /* what layout.opaque of convolution weights points to: layout.c */
-    int64_t weights, weight_capacity;
     /* order.c: what is being captured, and host memory that is page-locked */
     bool capturing;
     uint64_t captures; /* so far: the number of the one that goes on */
@@ -68,21 +62,18 @@ void kolo_cuda_check_name(const char *text); /* what these call the GPU of this 
 #include "ops/detectors.def"
 #undef DETECTOR
 
-/* Channels as they are stored. */
-static inline int64_t kolo_cuda_padded(int64_t channels, enum kolo_dtype dtype)
+/* How tensors lie: ops/nhwc.h. */
+typedef kolo_nhwc_view kolo_cuda_view;
+static inline int64_t kolo_cuda_padded(int64_t channels, enum kolo_dtype dtype) { return kolo_nhwc_padded(channels, dtype); }
+static inline kolo_cuda_view kolo_cuda_view_of(const kolo_tensor *t, const kolo_layout *layout) { return kolo_nhwc_view_of(t, layout); }
+static inline kolo_cuda_view kolo_cuda_view_in(const kolo_kernel_request *r, int i)
 {
-    int64_t v = dtype == KOLO_F32 ? 4 : 8;
-    return (channels + v - 1) / v * v;
+    return kolo_nhwc_view_of(kolo_request_in(r, i), &r->layout[r->node->in[i]]);
 }
-
-/* A tensor as (rows, pixels, stored channels); (N, F) has one pixel and stored == channels. */
-typedef struct kolo_cuda_view {
-    int64_t rows, channels, stored, height, width, pixels;
-    enum kolo_dtype dtype;
-} kolo_cuda_view;
-kolo_cuda_view kolo_cuda_view_of(const kolo_tensor *tensor, const kolo_layout *layout);
-kolo_cuda_view kolo_cuda_view_in(const kolo_kernel_request *request, int i);
-kolo_cuda_view kolo_cuda_view_out(const kolo_kernel_request *request, int i);
+static inline kolo_cuda_view kolo_cuda_view_out(const kolo_kernel_request *r, int i)
+{
+    return kolo_nhwc_view_of(kolo_request_out(r, i), &r->layout[r->node->out[i]]);
+}
 
 /* order.c: streams, events, copies; ready.cu: a first kernel, run and read back when the backend opens */
 extern const kolo_device_table kolo_cuda_device;
@@ -90,19 +81,6 @@ void kolo_cuda_enter(kolo_backend *backend); /* makes the calling thread's CUDA 
 void kolo_cuda_order_close(kolo_cuda *cuda);
 int kolo_cuda_ready(kolo_cuda *cuda);
 
-/* layout.c: the backend type's own entries. A weight's layout.opaque is one of these. */
-typedef struct kolo_cuda_weight {
-    int64_t out, in, height, width; /* (O, I, KH, KW) */
-    int64_t out_stored, in_stored;  /* stored (out_stored, KH, KW, in_stored) */
-} kolo_cuda_weight;
-int kolo_cuda_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_graph *like, const kolo_layout *like_layout, kolo_layout *layout);
-/* Of a convolution's weight or its gradient; sets half too. request: the convolution or one of its gradients; layout: [graph->tensors].
- * With groups the channels of one group lie side by side, so the weight is stored (O, KH, KW, I/groups) without padding; the maps keep theirs at the
- * end of all channels. A layout that is there already (of another graph's parameter) stays. */
-int kolo_cuda_weight_layout(const kolo_kernel_request *request, int tensor, kolo_layout *layout);
-void kolo_cuda_weights_free(kolo_cuda *cuda); /* when the backend closes */
-int kolo_cuda_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
-int kolo_cuda_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to);
 /* vector.cu */
 int kolo_cuda_fold(kolo_backend *backend, float *sum, const float *part, int64_t count);
 int kolo_cuda_narrow(kolo_backend *backend, void *half, enum kolo_dtype dtype, const float *from, int64_t count);

@@ -63,25 +63,6 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-/* The weight of rows is row-major. So is that of pixels if their channels fill whole vectors. */
-static int layout_of(const kolo_kernel_request *r, int weight, kolo_layout *layout)
-{
-    const kolo_tensor *x = kolo_request_in(r, 0), *w = weight < 0 ? NULL : &r->graph->tensor[weight];
-    if (!w) return 0;
-    const enum kolo_dtype dtype = r->graph->dtype;
-    if (x->rank == 4 && (kolo_cuda_padded(w->dim[0], dtype) != w->dim[0] || kolo_cuda_padded(w->dim[1], dtype) != w->dim[1]))
-        return kolo_cuda_weight_layout(r, weight, layout);
-    layout[weight].half = dtype != KOLO_F32;
-    return 0;
-}
-
-static int layout_forward(const kolo_kernel_request *r, kolo_layout *layout) { return layout_of(r, r->node->in[1], layout); }
-static int layout_weight(const kolo_kernel_request *r, kolo_layout *layout)
-{
-    const int dw = r->node->out[0];
-    return dw < 0 || r->graph->tensor[dw].of < 0 ? 0 : layout_of(r, r->graph->tensor[dw].of, layout);
-}
-
-const kolo_op_row kolo_cuda_linear = {layout_forward, prepare};
+const kolo_op_row kolo_cuda_linear = {kolo_nhwc_layout, prepare};
 const kolo_op_row kolo_cuda_linear_grad_data = {NULL, prepare};
-const kolo_op_row kolo_cuda_linear_grad_weight = {layout_weight, prepare};
+const kolo_op_row kolo_cuda_linear_grad_weight = {kolo_nhwc_layout, prepare};

@@ -1,0 +1,276 @@
+#include "plan/price.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "kolo/error.h"
+#include "plan/parts.h"
+
+static const struct {
+    const char *what;
+    bool matrix;
+} classes[KOLO_CLASSES] = {
+#define matrix true
+#define vector false
+#define CLASS(id, name, unit, what) {what, unit},
+#include "graph/classes.def"
+#undef CLASS
+#undef matrix
+#undef vector
+};
+
+typedef struct pricing {
+    const kolo_plan *plan;
+    const kolo_rates *rates; /* or NULL */
+    kolo_price *price;
+    kolo_stored stored;
+    double matrix;    /* TFLOP/s of products */
+    double now, lane; /* seconds: this rank's operations are done; sums over ranks are done */
+    double *done;     /* [buckets] when its sum is there */
+} pricing;
+
+/* ---- bytes ---- */
+
+/* As operations read and write them: of a parameter that has a 16-bit copy, that. */
+static size_t *stored_bytes(const kolo_plan *plan)
+{
+    const kolo_graph *g = plan->graph;
+    size_t *bytes = kolo_alloc((size_t)(g->tensors + 1) * sizeof *bytes);
+    for (int t = 0; bytes && t < g->tensors; t++) {
+        const kolo_layout *l = &plan->layout[t];
+        bytes[t] = g->tensor[t].role == KOLO_ROLE_PARAM && l->half ? l->bytes / 2 : l->bytes;
+    }
+    return bytes;
+}
+
+/* What an update moves for each parameter, in f32 words: gradient, weight and states are read, the latter two
+ * written; the average and the 16-bit copy follow the weights. */
+static kolo_cost update_cost(const kolo_plan *plan, const kolo_action *a)
+{
+    const double word = sizeof(float), n = (double)plan->bucket[a->bucket].params,
+                 states = kolo_plan_states(plan);
+    const bool applies = a->kind != KOLO_ACTION_DELTA, states_too = a->kind != KOLO_ACTION_APPLY;
+    kolo_cost c = {.read = word * n * 2, .written = word * n};
+    if (states_too) c.read += word * n * states, c.written += word * n * states;
+    if (applies && plan->config.ema) c.read += word * n, c.written += word * n;
+    if (applies && plan->arena_bytes[KOLO_ARENA_SHADOW]) c.written += word / 2 * n;
+    c.flops = n * (4 + 4 * states);
+    return c;
+}
+
+/* Gradients are looked at before they are used: once for the norm of all; with their weights, and the states
+ * of rules that form their step first (two states), for the norms of every tensor. */
+static kolo_cost judge_cost(const kolo_plan *plan, const kolo_action *a)
+{
+    const double word = sizeof(float);
+    const double n = (double)(plan->arena_bytes[KOLO_ARENA_GRADIENT] - plan->reduced_front) / word;
+    const int states = plan->config.optimizer ? plan->config.optimizer->states : 0;
+    double words = 1;
+    if (a->kind == KOLO_ACTION_LAYERS) words = 2 + (states > 1 ? states : 0);
+    if (a->kind == KOLO_ACTION_SQUARE)
+        return (kolo_cost){.read = (double)plan->bucket[a->bucket].count * word,
+                           .flops = 2.0 * (double)plan->bucket[a->bucket].count};
+    return (kolo_cost){.read = word * n * words, .flops = 2 * n * words};
+}
+
+static kolo_cost load_cost(const pricing *p)
+{
+    const kolo_graph *g = p->plan->graph;
+    double bytes = 0;
+    if (g->input >= 0) bytes += (double)p->stored.bytes[g->input];
+    if (g->label >= 0) bytes += (double)p->stored.bytes[g->label];
+    return (kolo_cost){.read = bytes,
+                       .written =
+                           p->stored.device ? 2 * bytes : bytes}; /* uploaded, then copied to its slot */
+}
+
+static kolo_cost run_cost(const pricing *p, const kolo_node *n)
+{
+    const kolo_op_info *op = &kolo_op_table[n->op];
+    const kolo_traffic t = op->bytes(p->plan->graph, n, &p->stored);
+    return (kolo_cost){
+        .read = t.read, .written = t.written, .flops = op->flops ? op->flops(p->plan->graph, n) : 0};
+}
+
+/* An all-reduce that uses its links well sends 2 (n-1)/n of what it sums, and takes as much in. */
+static kolo_cost send_cost(const kolo_plan *plan, double bytes)
+{
+    const double part = 2.0 * (plan->config.ranks - 1) / plan->config.ranks * bytes;
+    return (kolo_cost){.read = part, .written = part, .sent = part};
+}
+
+static double sum_bytes(const kolo_plan *plan, const kolo_action *a)
+{
+    const kolo_node *n = &plan->graph->node[a->node];
+    double bytes = 0;
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] >= 0 && plan->graph->tensor[n->out[k]].role == KOLO_ROLE_PARTIAL)
+            bytes += (double)plan->layout[n->out[k]].bytes;
+    return bytes;
+}
+
+/* What an action is counted as; KOLO_CLASSES: nothing. */
+static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost *c)
+{
+    const kolo_plan *plan = p->plan;
+    const double bucket = a->bucket >= 0 && a->bucket < plan->buckets
+                              ? (double)plan->bucket[a->bucket].count * sizeof(float)
+                              : 0;
+    *c = (kolo_cost){0};
+    switch (a->kind) {
+    case KOLO_ACTION_RUN:
+        *c = run_cost(p, &plan->graph->node[a->node]);
+        return kolo_node_class(plan->graph, &plan->graph->node[a->node]);
+    case KOLO_ACTION_LOAD: *c = load_cost(p); return KOLO_CLASS_LOAD;
+    case KOLO_ACTION_FOLD:
+        *c = (kolo_cost){.read = 2 * bucket, .written = bucket, .flops = bucket / sizeof(float)};
+        return KOLO_CLASS_FOLD;
+    case KOLO_ACTION_REDUCE: *c = send_cost(plan, bucket); return KOLO_CLASS_SEND;
+    case KOLO_ACTION_SUM: *c = send_cost(plan, sum_bytes(plan, a)); return KOLO_CLASS_SEND;
+    case KOLO_ACTION_NOISE: *c = send_cost(plan, sizeof(double)); return KOLO_CLASS_SEND;
+    case KOLO_ACTION_SQUARE:
+    case KOLO_ACTION_NORM:
+    case KOLO_ACTION_LAYERS: *c = judge_cost(plan, a); return KOLO_CLASS_JUDGE;
+    case KOLO_ACTION_UPDATE:
+    case KOLO_ACTION_DELTA:
+    case KOLO_ACTION_APPLY: *c = update_cost(plan, a); return KOLO_CLASS_UPDATE;
+    case KOLO_ACTION_BUFFERS: {
+        const double b = (double)plan->arena_bytes[KOLO_ARENA_BUFFER];
+        *c = (kolo_cost){.read = 2 * b, .written = b};
+        return KOLO_CLASS_UPDATE;
+    }
+    case KOLO_ACTION_WAIT: break;
+    }
+    return KOLO_CLASSES;
+}
+
+/* ---- time ---- */
+
+/* Sums use all ports of a node at once where they leave it. */
+static double send_seconds(const kolo_rates *r, int ranks, double bytes)
+{
+    double rate = r->link;
+    if (ranks > r->gpus && r->network * r->gpus < rate) rate = r->network * r->gpus;
+    return bytes / (rate * 1e9 * r->link_share) + r->latency * 1e-6;
+}
+
+static void take_time(const pricing *p, enum kolo_class class, kolo_cost *c)
+{
+    const kolo_rates *r = p->rates;
+    if (!r) return;
+    if (class == KOLO_CLASS_SEND) {
+        c->seconds = send_seconds(r, p->plan->config.ranks, c->sent);
+        return;
+    }
+    const double share = r->bytes_of[class] > 0 ? r->bytes_of[class] : r->bytes,
+                 reach = r->flops_of[class] > 0 ? r->flops_of[class] : r->flops;
+    const double memory = (c->read + c->written) / (r->bandwidth * 1e9 * share);
+    const double arithmetic = c->flops / ((classes[class].matrix ? p->matrix : r->f32) * 1e12 * reach);
+    c->seconds = (memory > arithmetic ? memory : arithmetic) + r->launch * 1e-6;
+    if (memory > arithmetic) c->memory = c->seconds;
+}
+
+/* Two lanes, as the executor has them: operations one after the other, and beside them sums over ranks, each
+ * after what is in it. */
+static void pass_time(pricing *p, const kolo_action *a, const kolo_cost *c)
+{
+    double *done = a->bucket >= 0 && a->bucket < p->plan->buckets ? &p->done[a->bucket] : NULL;
+    double until = p->now;
+    if (a->kind == KOLO_ACTION_REDUCE && done) {
+        p->lane = (p->lane > p->now ? p->lane : p->now) + c->seconds;
+        *done = p->lane;
+        return;
+    }
+    if (a->kind == KOLO_ACTION_WAIT && done) until = *done;
+    if (a->kind == KOLO_ACTION_SUM || a->kind == KOLO_ACTION_NOISE)
+        until = p->lane = (p->lane > p->now ? p->lane : p->now) + c->seconds;
+    else p->now += c->seconds, until += c->seconds;
+    if (until > p->now) {
+        p->price->waited += until - p->now;
+        p->now = until;
+    }
+}
+
+static void add_cost(kolo_cost *to, const kolo_cost *c)
+{
+    to->calls++;
+    to->read += c->read;
+    to->written += c->written;
+    to->flops += c->flops;
+    to->sent += c->sent;
+    to->seconds += c->seconds;
+    to->memory += c->memory;
+}
+
+int kolo_plan_price(const kolo_plan *plan, const kolo_rates *rates, bool tf32, kolo_price *price)
+{
+    const enum kolo_dtype dtype = plan->graph->dtype;
+    size_t *bytes = stored_bytes(plan);
+    pricing p = {.plan = plan,
+                 .rates = rates,
+                 .price = price,
+                 .stored = {bytes, plan->arena_bytes[KOLO_ARENA_STAGE] > 0}};
+    p.done = kolo_alloc((size_t)(plan->buckets + 1) * sizeof *p.done);
+    const int rc = bytes && p.done ? 0 : KOLO_ECONFIG;
+    if (rates)
+        p.matrix = dtype == KOLO_BF16  ? rates->bf16
+                   : dtype == KOLO_F16 ? rates->fp16
+                   : tf32              ? rates->tf32
+                                       : rates->f32;
+    *price = (kolo_price){0};
+    for (int64_t i = 0; rc == 0 && i < plan->actions; i++) {
+        kolo_cost c;
+        const enum kolo_class class = cost_of(&p, &plan->action[i], &c);
+        if (class < KOLO_CLASSES) {
+            take_time(&p, class, &c);
+            add_cost(&price->of[class], &c);
+            if (class != KOLO_CLASS_SEND) add_cost(&price->all, &c);
+        }
+        pass_time(&p, &plan->action[i], &c);
+    }
+    price->step = p.now;
+    free(bytes);
+    free(p.done);
+    return rc;
+}
+
+/* ---- as text ---- */
+
+static void print_cost(FILE *f, const char *what, const kolo_cost *c, bool timed, double step)
+{
+    fprintf(f, "  %-36s %6lld %9.2f %9.2f %9.2f %11.1f", what, (long long)c->calls, c->read / 1e9,
+            c->written / 1e9, (c->read + c->written) / 1e9, c->flops / 1e9);
+    if (timed)
+        fprintf(f, " %9.3f %5.1f %%  %s", c->seconds * 1e3, 100 * c->seconds / step,
+                c->memory >= c->seconds / 2 ? "memory" : "arithmetic");
+    fprintf(f, "\n");
+}
+
+int kolo_price_print(const kolo_price *price, const kolo_plan *plan, const kolo_rates *rates,
+                     const char *where, void *file)
+{
+    FILE *f = file;
+    const bool timed = rates && price->step > 0;
+    const kolo_cost *send = &price->of[KOLO_CLASS_SEND];
+    fprintf(f, "\na step of one rank%s%s (GB: 10^9 bytes of its memory; padding counted, caches not)\n",
+            timed ? ", priced for " : "", timed ? where : "");
+    fprintf(f, "  %-36s %6s %9s %9s %9s %11s%s\n", "", "calls", "GB read", "written", "together", "GFLOP",
+            timed ? "        ms   share  bound by" : "");
+    for (int k = 0; k < KOLO_CLASSES; k++)
+        if (k != KOLO_CLASS_SEND && price->of[k].calls)
+            print_cost(f, classes[k].what, &price->of[k], timed, price->step);
+    print_cost(f, "in all", &price->all, timed, price->step);
+    if (send->calls)
+        fprintf(f, "  %-36s %6lld  %.3f GB leave this rank%s", classes[KOLO_CLASS_SEND].what,
+                (long long)send->calls, send->sent / 1e9, timed ? "" : "\n");
+    if (send->calls && timed)
+        fprintf(f, ", %.3f ms beside the rest, %.3f ms waited for\n", send->seconds * 1e3,
+                price->waited * 1e3);
+    if (timed) {
+        const double rows = (double)plan->graph->rows * plan->config.slots * plan->config.ranks;
+        fprintf(f, "  roofline of the step: %.3f ms, %.0f img/s (%.0f a rank); nothing was timed\n",
+                price->step * 1e3, rows / price->step, rows / price->step / plan->config.ranks);
+    }
+    return ferror(f) ? kolo_fail(KOLO_EIO, "the plan could not be written") : 0;
+}

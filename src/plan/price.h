@@ -1,0 +1,31 @@
+/* Price: bytes, arithmetic and, for known rates, time of a plan's step, by class (graph/classes.def).
+ * Roofline: a call takes as long as its bytes or its arithmetic at the rate that its class reaches, whichever
+ * is longer, and a launch. */
+#ifndef KOLO_PLAN_PRICE_H
+#define KOLO_PLAN_PRICE_H
+
+#include "plan/plan.h"
+#include "plan/rates.h"
+
+typedef struct kolo_cost {
+    int64_t calls;
+    double read, written; /* bytes of this rank's memory */
+    double flops;
+    double sent;    /* bytes that leave this rank */
+    double seconds; /* 0 without rates */
+    double memory;  /* of them: where the bytes take longer than the arithmetic */
+} kolo_cost;
+
+typedef struct kolo_price {
+    kolo_cost of[KOLO_CLASSES], all; /* all: but sums over ranks, which run beside */
+    double waited;                   /* seconds in which the step waits for sums over ranks */
+    double step;                     /* seconds */
+} kolo_price;
+
+/* rates: NULL where nothing is known of times. tf32: f32 products at that rate. */
+int kolo_plan_price(const kolo_plan *plan, const kolo_rates *rates, bool tf32, kolo_price *price);
+/* The table. where: what the rates are of and from, for its heading; rows: of the global batch. */
+int kolo_price_print(const kolo_price *price, const kolo_plan *plan, const kolo_rates *rates,
+                     const char *where, void *file);
+
+#endif
