@@ -7,7 +7,7 @@ set -u
 CC=${CC:-cc}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-missing='' mpi_cflags=''
+missing='' left_out='' mpi_cflags=''
 
 # Of a tool's words, those that tell where headers, or libraries, are; its own optimisation flags are not ours.
 header_words() {
@@ -92,7 +92,7 @@ find_library() {
 # A library that the program does without where it is not found, and nobody said where it is.
 optional_library() {
     before=$missing
-    find_library "$@" || [ -n "$home$own_libs" ] || missing=$before
+    find_library "$@" || [ -n "$home$own_libs" ] || { missing=$before left_out="$left_out $1"; }
 }
 
 program() { printf '%s\n' "$@" >"$work/t.c"; }
@@ -172,6 +172,7 @@ echo "PROBE_MACHINE := $(uname -m)"
 program 'int main(void) { return 0; }'
 if ! links "" ""; then
     echo "PROBE_MISSING := CC"
+    echo "PROBE_LEFT_OUT :="
     exit 0
 fi
 
@@ -210,8 +211,9 @@ if [ "${LMDB:-1}" != 0 ]; then
     program '#include <lmdb.h>' 'int main(void) { return mdb_version(0, 0, 0) == 0; }'
     optional_library LMDB -llmdb lmdb
 fi
-if [ "${ONNX:-1}" != 0 ] && command -v protoc-c >/dev/null 2>&1; then
+if [ "${ONNX:-1}" != 0 ]; then
     program '#include <protobuf-c/protobuf-c.h>' 'int main(void) { return protobuf_c_version_number() < 1003000; }'
+    command -v protoc-c >/dev/null 2>&1 || program '#error no protoc-c, which writes the messages'
     optional_library ONNX -lprotobuf-c libprotobuf-c
 fi
 program '#include <zlib.h>' 'int main(void) { return zlibVersion() == 0; }'
@@ -222,3 +224,4 @@ program '#include <cjson/cJSON.h>' 'int main(void) { return cJSON_Version() == 0
 find_library CJSON -lcjson libcjson
 find_cuda
 echo "PROBE_MISSING :=$missing"
+echo "PROBE_LEFT_OUT :=$left_out"

@@ -4,13 +4,13 @@
 
 # make starts itself again, with as many jobs as there are CPUs where the user named no number
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$$(nproc))
-# what is missing, as far as probe.sh can tell without make
-missing = $$($(probe_words) share/setup/probe.sh | sed -n 's/^PROBE_MISSING :=//p')
+# what is missing or would be left out, as far as probe.sh can tell without make
+missing = $$($(probe_words) share/setup/probe.sh | sed -n 's/^PROBE_[ML][A-Z_]* :=//p' | tr '\n' ' ')
 
-# $1: goal. The probe is made again only when the last one found something missing, or never ran; and once more when
+# $1: goal. The probe is made again only when the last one did not find everything, or never ran; and once more when
 # there was no compiler, without which no library can be looked for.
 want = @for pass in 1 2; do names=; \
-          grep -qsx 'PROBE_MISSING :=' $(BUILD)/probe.mk || names=$(missing); \
+          [ "$$(grep -sxE 'PROBE_(MISSING|LEFT_OUT) :=' $(BUILD)/probe.mk | wc -l)" = 2 ] || names=$(missing); \
           MPI='$(MPI)' share/setup/deps.sh install $1 $$names || exit 1; \
           case " $$names " in *" CC "*) ;; *) break ;; esac; done
 
@@ -18,17 +18,17 @@ deps:
 	$(call want,check)
 run:
 	$(call want,run)
-	$(again) programs
+	$(again) all
 	$(Q)KOLO_BUILD='$(abspath $(BUILD))' share/demo.sh
 check:
 	$(call want,check)
-	$(again) programs tests
+	$(again) all tests
 	$(call prove,$(UNIT) $$(cat $(BUILD)/tests/cuda.list) $(SCRIPTS))
 # what takes minutes each; TESTS='faces pack_kills': only these
 TESTS ?= *
 check-long:
 	$(call want,check)
-	$(again) programs tests
+	$(again) all tests
 	$(call prove,$(wildcard $(TESTS:%=tests/long/%.t)))
 # algorithms of collectives on simulated clusters, where SimGrid is
 check-scale:

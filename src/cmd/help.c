@@ -241,6 +241,7 @@ int kolo_command_version(int n, char **words)
     /* not opened: that takes as long as all the rest many times over */
     if (kolo_cuda_library()) printf("CUDA by %s, opened when a GPU is chosen\n", kolo_cuda_library());
     else printf("without CUDA\n");
+    if (*KOLO_LEFT_OUT) printf("without " KOLO_LEFT_OUT "\n"); /* libraries that one can do without */
     fflush(stdout);
     return 0;
 }
