@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hold.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -59,6 +60,9 @@ static int said_all(int rc)
     return -rc;
 }
 
+/* SIGTERM and SIGINT still end a launch that hangs; nothing is written before it. */
+KOLO_HOLD_SIGNALS(SIGUSR1);
+
 int main(int argc, char **argv)
 {
     static packing p;
@@ -78,6 +82,7 @@ int main(int argc, char **argv)
         return -rc;
     }
     pack_catch_signals(); /* after MPI has set its own */
+    kolo_release_signals();
     kolo_launch launch = p.launch;
     rc = p.options.both ? pack_both(&p.options, &launch) : pack_one(&p);
     kolo_launch_finish(&launch);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hold.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -18,6 +19,9 @@ const kolo_command kolo_command_table[] = {
 #undef COMMAND
 };
 const int kolo_command_count = sizeof kolo_command_table / sizeof *kolo_command_table;
+
+/* A scheduler may send them to a program that is still starting, and this one starts twice (set_wait_policy). */
+KOLO_HOLD_SIGNALS(SIGUSR1, SIGTERM, SIGINT);
 
 volatile sig_atomic_t kolo_command_stop;
 static volatile sig_atomic_t orderly; /* somebody looks at kolo_command_stop */
@@ -49,6 +53,13 @@ void kolo_command_catch(void)
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    kolo_release_signals();
+}
+
+/* Has the command handlers of its own, by kolo_command_catch? Others are ended by signals as any program is. */
+static bool command_catches(const kolo_command *command)
+{
+    return command->run == kolo_command_train || command->run == kolo_command_serve_data;
 }
 
 bool kolo_command_asked(void)
@@ -185,6 +196,7 @@ int main(int argc, char **argv)
         set_wait_policy(argv);
         signal(SIGPIPE, SIG_IGN);
         signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write, not the end */
+        if (!command_catches(&kolo_command_table[i])) kolo_release_signals();
         kolo_command_takes = kolo_command_table[i].takes;
         return end(name, kolo_command_table[i].run(argc - 2, argv + 2));
     }

@@ -41,6 +41,7 @@ int kolo_command_serve_data(int n, char **words)
     kolo_options options;
     kolo_launch *launch;
     kolo_session session;
+    kolo_command_catch();
     if (kolo_command_flag(&n, words, "--status")) return status(n, words);
     KOLO_TRY(kolo_command_options(&options, n, words, 0, NULL));
     free(options.val); /* validation differs from job to job, and is not served */
@@ -48,7 +49,6 @@ int kolo_command_serve_data(int n, char **words)
     int rc = options.val ? 0 : KOLO_ECONFIG;
     if (rc == 0 && (!*options.data || !strcmp(options.data, "synthetic")))
         rc = kolo_fail(KOLO_ECONFIG, "nothing to serve: give data=DIR (a folder made by kolo-pack)");
-    kolo_command_catch();
     if (rc == 0) rc = kolo_command_launch(&options, &launch);
     if (rc == 0 && launch->size != launch->nodes)
         rc = kolo_fail(KOLO_ECONFIG, "%d ranks on %d nodes: one server a node is enough; start it by srun --ntasks-per-node=1", launch->size, launch->nodes);
