@@ -16,7 +16,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 #include "text_rows.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 #include "text_rows.h"
 
@@ -91,14 +91,16 @@ static int64_t largest_number(const name_table *n)
 }
 
 /* The lines of a file, without blank ones. */
-static int read_list(const char *path, folder_names *list)
+static int read_list(const char *path, kolo_folder_names *list)
 {
     text_rows rows;
     char *line;
     KOLO_TRY(text_open(&rows, path));
     int rc;
     while ((rc = text_next(&rows, &line)) > 0) {
-        if (*line) rc = list->count < MOST_NUMBER ? folder_add(list, line) : text_fail(&rows, "too many classes");
+        if (*line)
+            rc = list->count < MOST_NUMBER ? kolo_folder_add(list, line)
+                                           : text_fail(&rows, "too many classes");
         if (rc < 0) break;
     }
     text_close(&rows);
@@ -108,14 +110,14 @@ static int read_list(const char *path, folder_names *list)
 /* All lines of `path` become classes; labels go to 0 .. most. */
 static int add_named(source *s, const char *path, int64_t most, int32_t *label)
 {
-    folder_names list = {0};
+    kolo_folder_names list = {0};
     int32_t other;
     int rc = read_list(path, &list);
     if (rc == 0) rc = names_all_differ(path, list.list, list.count);
     for (int64_t c = 0; c < list.count && rc == 0; c++) rc = source_find_class(s, list.list[c], c, c <= most ? &label[c] : &other);
     if (rc == 0 && list.count <= most)
         rc = kolo_fail(KOLO_EINPUT, "%s names %lld classes, but there is a label %lld", path, (long long)list.count, (long long)most);
-    folder_free(&list);
+    kolo_folder_free(&list);
     return rc;
 }
 

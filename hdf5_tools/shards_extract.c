@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "data/shard/targets.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 
 int64_t extract_sample(const extracting *e, int64_t i) { return (int64_t)((__int128)i * kolo_dataset_get_info(e->dataset)->count / e->count); }
@@ -39,7 +39,7 @@ static void put_component(FILE *out, const char *text, size_t n)
 static size_t stem_of(const char *name, const char **end)
 {
     const char *dot = strrchr(name, '.');
-    *end = dot && dot != name && folder_is_picture(name) ? dot : name + strlen(name);
+    *end = dot && dot != name && kolo_folder_is_picture(name) ? dot : name + strlen(name);
     return (size_t)(*end - name);
 }
 

@@ -8,14 +8,14 @@
 #include "base/memory.h"
 #include "data/shard/file.h"
 #include "data/shard/manifest.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 #include "shards.h"
 
 typedef struct rebuilding {
     const char *folder;
     bool force, json;
-    folder_names names; /* all that is in the folder */
+    kolo_folder_names names; /* all that is in the folder */
     kolo_manifest manifest;
     kolo_shard_header first; /* of the first shard that was found */
     bool *seen;              /* [shards] */
@@ -116,7 +116,7 @@ static int check_others(const rebuilding *r)
 
 static int rebuild(rebuilding *r)
 {
-    KOLO_TRY(folder_list(r->folder, &r->names));
+    KOLO_TRY(kolo_folder_list(r->folder, &r->names));
     for (int64_t i = 0; i < r->names.count; i++)
         if (shards_ends_with(r->names.list[i], ".h5")) KOLO_TRY(take(r, r->names.list[i]));
     KOLO_TRY(check_whole(r));
@@ -150,7 +150,7 @@ int shards_manifest(int argc, char **argv)
     int rc = shards_read(&line, argc, argv);
     if (rc) return rc;
     rc = rebuild(&r);
-    folder_free(&r.names);
+    kolo_folder_free(&r.names);
     kolo_manifest_free(&r.manifest);
     free(r.seen);
     return rc;

@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "data/shard/manifest.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 #include "source.h"
 
@@ -84,15 +84,15 @@ static int cut(writing *w)
 /* Removes what a killed run left in OUT.partial; its lock file tells that the folder is one of ours. */
 static int empty(const char *folder)
 {
-    folder_names names = {0};
-    int rc = folder_list(folder, &names);
+    kolo_folder_names names = {0};
+    int rc = kolo_folder_list(folder, &names);
     for (int64_t i = 0; i < names.count && rc == 0; i++) {
         char *path = kolo_format("%s/%s", folder, names.list[i]);
         if (!path) rc = KOLO_ECONFIG;
         else if (strcmp(names.list[i], "lock") != 0 && unlink(path) != 0) rc = kolo_fail(KOLO_EIO, "%s: %s", path, strerror(errno));
         free(path);
     }
-    folder_free(&names);
+    kolo_folder_free(&names);
     return rc;
 }
 

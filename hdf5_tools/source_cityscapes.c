@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/shard/targets.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "json_stream.h"
 #include "kolo/error.h"
 #include "pack.h"
@@ -207,17 +207,17 @@ static int add_picture(source *s, cityscapes *c, const char *city, const char *f
 
 static int add_city(source *s, cityscapes *c, const char *city)
 {
-    folder_names n = {0};
+    kolo_folder_names n = {0};
     int rc = 0;
-    char *folder = folder_below(c->annotations, city, &rc);
+    char *folder = kolo_folder_below(c->annotations, city, &rc);
     if (!folder) return rc;
-    rc = folder_list(folder, &n);
+    rc = kolo_folder_list(folder, &n);
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         char *stem = stem_of(n.list[i]);
         if (stem) rc = add_picture(s, c, city, n.list[i], stem);
         free(stem);
     }
-    folder_free(&n);
+    kolo_folder_free(&n);
     free(folder);
     return rc;
 }
@@ -233,8 +233,8 @@ static int find_folders(source *s, const pack_options *o, char **annotations)
     char *pictures = kolo_format("leftImg8bit/%s", o->split);
     if (!truth || !pictures) rc = KOLO_ECONFIG;
     else {
-        *annotations = folder_below(truth, o->split, &rc);
-        s->root = folder_below(o->in[0], pictures, &rc);
+        *annotations = kolo_folder_below(truth, o->split, &rc);
+        s->root = kolo_folder_below(o->in[0], pictures, &rc);
         if (rc == 0 && (!*annotations || !s->root))
             rc = kolo_fail(KOLO_EINPUT, "no folder %s/%s", *annotations ? o->in[0] : truth, *annotations ? pictures : o->split);
     }
@@ -256,15 +256,15 @@ static int open_cityscapes(source *s, const pack_options *o)
 {
     cityscapes c = {.json.fd = -1};
     char *annotations = NULL;
-    folder_names cities = {0};
+    kolo_folder_names cities = {0};
     s->box_form = SOURCE_BOX_XYWH;
     int rc = find_folders(s, o, &annotations);
     c.annotations = annotations;
     for (int i = 0; i < THINGS && rc == 0; i++) rc = source_find_class(s, things[i].name, things[i].id, &c.label[i]);
-    if (rc == 0) rc = folder_list(annotations, &cities);
+    if (rc == 0) rc = kolo_folder_list(annotations, &cities);
     for (int64_t i = 0; i < cities.count && rc == 0; i++) rc = add_city(s, &c, cities.list[i]);
     if (rc == 0) rc = check_published(s, &c, o);
-    folder_free(&cities);
+    kolo_folder_free(&cities);
     free(annotations);
     free(c.found);
     return rc;

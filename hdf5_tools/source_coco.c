@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/shard/targets.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "json_stream.h"
 #include "kolo/error.h"
 #include "names.h"
@@ -25,7 +25,7 @@ typedef struct coco {
     json_stream json;
     numbered *image, *category; /* sorted by id once all are read */
     int64_t images, categories, annotations, capacity[2];
-    folder_names category_names; /* in the order of the file */
+    kolo_folder_names category_names; /* in the order of the file */
     bool has_images, has_categories, has_annotations, annotations_read;
     json_mark later; /* where the annotations are */
 } coco;
@@ -105,7 +105,7 @@ static int read_category(coco *c)
         if (strcmp(key, "id") == 0) rc = json_integer(j, &id), has_id = true;
         else if (strcmp(key, "name") == 0 && c->category_names.count == before) {
             rc = json_string(j, &text);
-            if (rc == 0) rc = folder_add(&c->category_names, text);
+            if (rc == 0) rc = kolo_folder_add(&c->category_names, text);
         } else rc = json_skip(j);
         if (rc < 0) return rc;
     }
@@ -261,15 +261,15 @@ static int find_file(const pack_options *o, char **path)
     free(*path);
     *path = NULL;
     char *folder = kolo_format("%s/annotations", o->in[0]), *begin = kolo_format("instances_%s", o->split);
-    folder_names n = {0};
-    int rc = !folder || !begin ? KOLO_ECONFIG : kolo_folder_exists(folder) ? folder_list(folder, &n) : 0;
+    kolo_folder_names n = {0};
+    int rc = !folder || !begin ? KOLO_ECONFIG : kolo_folder_exists(folder) ? kolo_folder_list(folder, &n) : 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         if (!text_begins(n.list[i], begin) || !text_ends(n.list[i], ".json")) continue;
         if (*path) rc = kolo_fail(KOLO_EINPUT, "both %s and %s are there; --annotations names the one to take", *path, n.list[i]);
         else if (!(*path = kolo_format("%s/%s", folder, n.list[i]))) rc = KOLO_ECONFIG;
     }
     if (rc == 0 && !*path) rc = kolo_fail(KOLO_EINPUT, "%s: no annotations/instances_%s*.json; --annotations names the file", o->in[0], o->split);
-    folder_free(&n);
+    kolo_folder_free(&n);
     free(folder);
     free(begin);
     return rc;
@@ -343,7 +343,7 @@ static int open_coco(source *s, const pack_options *o)
     json_close(&c.json);
     free(c.image);
     free(c.category);
-    folder_free(&c.category_names);
+    kolo_folder_free(&c.category_names);
     free(path);
     free(stem);
     return rc;

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 #include "pack.h"
 
@@ -20,12 +20,12 @@ static bool leads_nowhere(void) { return errno == ENOENT || errno == ELOOP; }
 /* All pictures below root/relative, with symbolic links followed. */
 static int walk(source *s, int32_t label, const char *relative, int depth)
 {
-    folder_names n;
+    kolo_folder_names n;
     int rc = 0;
     char *path = kolo_format("%s/%s", s->root, relative);
     if (!path) return KOLO_ECONFIG;
     if (depth > MOST_DEPTH) rc = kolo_fail(KOLO_EINPUT, "%s: folders nest deeper than %d; does a link point upwards?", path, MOST_DEPTH);
-    if (rc == 0) rc = folder_list(path, &n);
+    if (rc == 0) rc = kolo_folder_list(path, &n);
     free(path);
     if (rc < 0) return rc;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
@@ -34,13 +34,14 @@ static int walk(source *s, int32_t label, const char *relative, int depth)
         const bool found = full && stat(full, &info) == 0;
         if (!full) rc = KOLO_ECONFIG;
         else if (!found && !leads_nowhere()) rc = kolo_fail(KOLO_EIO, "%s: %s; make it readable, or remove it", full, strerror(errno));
-        else if (!found) rc = folder_is_picture(n.list[i]) ? source_add(s, label, below, 0) : 0;
+        else if (!found) rc = kolo_folder_is_picture(n.list[i]) ? source_add(s, label, below, 0) : 0;
         else if (S_ISDIR(info.st_mode)) rc = walk(s, label, below, depth + 1);
-        else if (S_ISREG(info.st_mode) && folder_is_picture(n.list[i])) rc = source_add(s, label, below, info.st_size);
+        else if (S_ISREG(info.st_mode) && kolo_folder_is_picture(n.list[i]))
+            rc = source_add(s, label, below, info.st_size);
         free(full);
         free(below);
     }
-    folder_free(&n);
+    kolo_folder_free(&n);
     return rc;
 }
 
@@ -83,9 +84,9 @@ static int choose_root(source *s, const pack_options *o)
 
 static int open_folder(source *s, const pack_options *o)
 {
-    folder_names n;
+    kolo_folder_names n;
     KOLO_TRY(choose_root(s, o));
-    KOLO_TRY(folder_list(s->root, &n));
+    KOLO_TRY(kolo_folder_list(s->root, &n));
     int rc = 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         char *path = kolo_format("%s/%s", s->root, n.list[i]);
@@ -93,7 +94,7 @@ static int open_folder(source *s, const pack_options *o)
         else if (kolo_folder_exists(path)) rc = walk_class(s, n.list[i]);
         free(path);
     }
-    folder_free(&n);
+    kolo_folder_free(&n);
     if (rc < 0) return rc;
     if (s->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no class folders with pictures; expected %s/CLASS/picture.jpg", s->root, s->root);
     return 0;

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 #include "names.h"
 #include "pack.h"
@@ -163,7 +163,7 @@ static int find_synset(imagenet *n, const char *path, int32_t *number)
 static int add_member(source *s, imagenet *n, const tar_stream *t, const tar_member *m, int archive, int32_t synset)
 {
     int rc = 0;
-    if (!folder_is_picture(m->path) && !m->is_link) return 0;
+    if (!kolo_folder_is_picture(m->path) && !m->is_link) return 0;
     if (m->is_link) rc = tar_refuse_link(t, m);
     else if (synset < 0 && (rc = find_synset(n, m->path, &synset)) < 0) kolo_fail_in(rc, "%s:", t->path);
     if (rc < 0) return source_fault(s, rc);
@@ -214,7 +214,7 @@ static int read_outer(source *s, imagenet *n, const char *path)
 /* The tar of the split in a folder, or class tars. */
 static int read_folder(source *s, imagenet *n, const pack_options *o, const char *folder)
 {
-    folder_names list;
+    kolo_folder_names list;
     const char *official = strcmp(o->split, "train") == 0 ? "ILSVRC2012_img_train.tar" : "ILSVRC2012_img_val.tar";
     char *path = kolo_format("%s/%s", folder, official), *classes = kolo_format("%s/n01440764", folder);
     int rc = path && classes ? 0 : KOLO_ECONFIG;
@@ -225,14 +225,14 @@ static int read_folder(source *s, imagenet *n, const pack_options *o, const char
     free(path);
     free(classes);
     if (rc < 0 || is_there) return rc;
-    KOLO_TRY(folder_list(folder, &list));
+    KOLO_TRY(kolo_folder_list(folder, &list));
     for (int64_t i = 0; i < list.count && rc == 0; i++) {
         if (!is_synset(list.list[i]) || strcmp(list.list[i] + 9, ".tar") != 0) continue;
         path = kolo_format("%s/%s", folder, list.list[i]);
         rc = path ? read_outer(s, n, path) : KOLO_ECONFIG;
         free(path);
     }
-    folder_free(&list);
+    kolo_folder_free(&list);
     if (rc == 0 && s->count == 0) rc = kolo_fail(KOLO_EINPUT, "%s: neither %s nor tar files of classes (n01440764.tar)", folder, official);
     return rc;
 }

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 #include "names.h"
 #include "pack.h"
@@ -43,7 +43,7 @@ static int add_picture(source *s, lfw *l, int32_t label, const char *person, con
 {
     char stem[256];
     int64_t number;
-    if (!folder_is_picture(file)) return 0;
+    if (!kolo_folder_is_picture(file)) return 0;
     if (!picture_stem(person, file, stem, sizeof stem))
         return source_fault(s, kolo_fail(KOLO_EINPUT, "%s/%s/%s: the name is not %s_NNNN.jpg, as its folder asks for", s->root, person, file, person));
     KOLO_TRY(names_add(&l->pictures, stem, &number));
@@ -57,31 +57,31 @@ static int add_picture(source *s, lfw *l, int32_t label, const char *person, con
 /* Of one with fewer pictures than min_faces they are listed too, since pairs may name them, but left out. */
 static int add_person(source *s, lfw *l, const char *person, int64_t min_faces)
 {
-    folder_names files = {0};
+    kolo_folder_names files = {0};
     int32_t label = 0;
     int rc = 0;
-    char *folder = folder_below(s->root, person, &rc);
+    char *folder = kolo_folder_below(s->root, person, &rc);
     if (!folder) return rc;
     const int64_t before = s->count;
     int64_t pictures = 0;
-    rc = folder_list(folder, &files);
-    for (int64_t i = 0; i < files.count; i++) pictures += folder_is_picture(files.list[i]);
+    rc = kolo_folder_list(folder, &files);
+    for (int64_t i = 0; i < files.count; i++) pictures += kolo_folder_is_picture(files.list[i]);
     if (rc == 0 && pictures < min_faces) label = SOURCE_LEFT_OUT;
     else if (rc == 0) rc = source_find_class(s, person, -1, &label);
     for (int64_t i = 0; i < files.count && rc == 0; i++) rc = add_picture(s, l, label, person, files.list[i]);
     if (rc == 0 && s->count == before) rc = kolo_fail(KOLO_EINPUT, "%s: a person without pictures", folder);
-    folder_free(&files);
+    kolo_folder_free(&files);
     free(folder);
     return rc;
 }
 
 static int add_people(source *s, lfw *l, int64_t min_faces)
 {
-    folder_names people;
-    KOLO_TRY(folder_list(s->root, &people));
+    kolo_folder_names people;
+    KOLO_TRY(kolo_folder_list(s->root, &people));
     int rc = 0;
     for (int64_t i = 0; i < people.count && rc == 0; i++) rc = add_person(s, l, people.list[i], min_faces);
-    folder_free(&people);
+    kolo_folder_free(&people);
     if (rc == 0 && s->count == 0) rc = kolo_fail(KOLO_EINPUT, "%s: no folders of people; %s/Name/Name_0001.jpg is expected", s->root, s->root);
     return rc;
 }
@@ -172,7 +172,7 @@ static int find_root(source *s, const pack_options *o)
     int rc = 0;
     if (o->in_count != 1) return kolo_fail(KOLO_ECONFIG, "--source lfw takes one --in folder, %d are given", o->in_count);
     for (int i = 0; i < 5 && rc == 0; i++) {
-        char *found = folder_below(o->in[0], usual[i], &rc);
+        char *found = kolo_folder_below(o->in[0], usual[i], &rc);
         if (found && s->root) rc = kolo_fail(KOLO_EINPUT, "both %s and %s are there; give one of them as --in", s->root, found);
         if (found && !s->root) s->root = found;
         else free(found);

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/shard/targets.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 #include "names.h"
 #include "pack.h"
@@ -180,19 +180,19 @@ static int64_t number_of(const char *id)
 
 static int add_pictures(source *s, openimages *x)
 {
-    folder_names n;
-    KOLO_TRY(folder_list(s->root, &n));
+    kolo_folder_names n;
+    KOLO_TRY(kolo_folder_list(s->root, &n));
     int rc = 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         int64_t number;
-        if (!folder_is_picture(n.list[i])) continue;
+        if (!kolo_folder_is_picture(n.list[i])) continue;
         rc = source_add(s, SOURCE_UNLABELLED, n.list[i], -1);
         *strrchr(n.list[i], '.') = 0;
         if (rc == 0) rc = names_add(&x->images, n.list[i], &number);
         if (rc == 0 && number != s->count - 1) rc = kolo_fail(KOLO_EINPUT, "%s: two pictures are called %s", s->root, n.list[i]);
         if (rc == 0 && number_of(n.list[i]) != -1) source_set_id(s, number, number_of(n.list[i]));
     }
-    folder_free(&n);
+    kolo_folder_free(&n);
     return rc < 0 || s->count ? rc : kolo_fail(KOLO_EINPUT, "%s: no pictures", s->root);
 }
 
@@ -206,7 +206,7 @@ static int find_root(source *s, const pack_options *o)
     for (int i = 0; i < 4 && rc == 0 && !s->root; i++) {
         char *path = kolo_format("%s%s", i < 2 ? "" : "images/", below[i % 2]);
         if (!path) return KOLO_ECONFIG;
-        s->root = folder_below(o->in[0], path, &rc);
+        s->root = kolo_folder_below(o->in[0], path, &rc);
         free(path);
     }
     if (rc == 0 && !s->root && !(s->root = kolo_strdup(o->in[0]))) rc = KOLO_ECONFIG;
@@ -214,24 +214,24 @@ static int find_root(source *s, const pack_options *o)
 }
 
 /* Appends the files of a folder that are called "...BEGIN....csv"; how many there were, or an error. */
-static int find_files(const char *folder, const char *begin, folder_names *files)
+static int find_files(const char *folder, const char *begin, kolo_folder_names *files)
 {
-    folder_names n = {0};
-    int rc = kolo_folder_exists(folder) ? folder_list(folder, &n) : 0, found = 0;
+    kolo_folder_names n = {0};
+    int rc = kolo_folder_exists(folder) ? kolo_folder_list(folder, &n) : 0, found = 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         if (!strstr(n.list[i], begin) || !text_ends(n.list[i], ".csv")) continue;
         char *path = kolo_format("%s/%s", folder, n.list[i]);
-        rc = path ? folder_add(files, path) : KOLO_ECONFIG;
+        rc = path ? kolo_folder_add(files, path) : KOLO_ECONFIG;
         free(path);
         found++;
     }
-    folder_free(&n);
+    kolo_folder_free(&n);
     return rc < 0 ? rc : found;
 }
 
 /* Boxes, human image labels and classes of the split: of the set of 600 boxable classes where that is there, as every
  * one of its files is a part of another. */
-static int find_usual(const pack_options *o, const char *folder, folder_names *files)
+static int find_usual(const pack_options *o, const char *folder, kolo_folder_names *files)
 {
     char *boxes = kolo_format("%s-annotations-bbox", long_split(o));
     char *labels = kolo_format("%s-annotations-human-imagelabels", long_split(o));
@@ -248,9 +248,9 @@ static int find_usual(const pack_options *o, const char *folder, folder_names *f
     return rc < 0 ? rc : 0;
 }
 
-static int list_files(const pack_options *o, folder_names *files)
+static int list_files(const pack_options *o, kolo_folder_names *files)
 {
-    for (int i = 0; i < o->annotation_count; i++) KOLO_TRY(folder_add(files, o->annotations[i]));
+    for (int i = 0; i < o->annotation_count; i++) KOLO_TRY(kolo_folder_add(files, o->annotations[i]));
     if (o->annotation_count) return 0;
     char *below = kolo_format("%s/annotations", o->in[0]);
     int rc = below ? find_usual(o, o->in[0], files) : KOLO_ECONFIG;
@@ -274,7 +274,7 @@ static int check_rows(const source *s, const openimages *x)
 static int open_openimages(source *s, const pack_options *o)
 {
     openimages x = {0};
-    folder_names files = {0};
+    kolo_folder_names files = {0};
     s->box_form = SOURCE_BOX_NORM_XYXY;
     int rc = find_root(s, o);
     if (rc == 0) rc = list_files(o, &files);
@@ -286,7 +286,7 @@ static int open_openimages(source *s, const pack_options *o)
     if (s->boxes == 0) s->box_form = SOURCE_BOX_NONE;
     names_free(&x.images);
     names_free(&x.labels);
-    folder_free(&files);
+    kolo_folder_free(&files);
     free(x.class_of);
     return rc;
 }

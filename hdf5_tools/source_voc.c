@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/shard/targets.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 #include "names.h"
 #include "pack.h"
@@ -126,7 +126,8 @@ static int read_file_name(xml_reader *x, picture *p)
     const char *text;
     KOLO_TRY(xml_text(x, &text));
     const char *dot = strrchr(text, '.');
-    if (dot && folder_is_picture(text) && strlen(dot) < sizeof p->ending) memcpy(p->ending, dot, strlen(dot) + 1);
+    if (dot && kolo_folder_is_picture(text) && strlen(dot) < sizeof p->ending)
+        memcpy(p->ending, dot, strlen(dot) + 1);
     return 0;
 }
 
@@ -202,16 +203,16 @@ static int read_list(source *s, voc *v, const char *path)
 /* Without lists all annotations are meant. */
 static int read_folder(source *s, voc *v)
 {
-    folder_names n = {0};
+    kolo_folder_names n = {0};
     char *folder = kolo_format("%s/Annotations", v->root);
-    int rc = folder ? folder_list(folder, &n) : KOLO_ECONFIG;
+    int rc = folder ? kolo_folder_list(folder, &n) : KOLO_ECONFIG;
     kolo_log0(KOLO_LOG_WARN, "%s: no ImageSets; all of Annotations is taken", v->root);
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         if (!text_ends(n.list[i], ".xml")) continue;
         n.list[i][strlen(n.list[i]) - 4] = 0;
         rc = add_picture(s, v, n.list[i]);
     }
-    folder_free(&n);
+    kolo_folder_free(&n);
     free(folder);
     return rc;
 }
@@ -220,7 +221,8 @@ static int read_root(source *s, voc *v, const pack_options *o, int i)
 {
     int rc = 0;
     v->root = o->in[i];
-    char *annotations = folder_below(v->root, "Annotations", &rc), *lists = folder_below(v->root, "ImageSets/Main", &rc);
+    char *annotations = kolo_folder_below(v->root, "Annotations", &rc),
+         *lists = kolo_folder_below(v->root, "ImageSets/Main", &rc);
     if (rc == 0 && !annotations)
         rc = kolo_fail(KOLO_EINPUT,
                        "%s: no folder Annotations; --in is the folder that holds Annotations and JPEGImages "

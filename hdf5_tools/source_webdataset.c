@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "json_stream.h"
 #include "kolo/error.h"
 #include "names.h"
@@ -125,7 +125,7 @@ static int take_member(webdataset *w, const tar_stream *t, const tar_member *m)
     const char *ending = m->path + key_length(m->path);
     if (m->is_link) return tar_refuse_link(t, m);
     if (strchr(ending + 1, '.')) return 0; /* key.mask.png is not the picture itself */
-    if (folder_is_picture(ending)) return set_picture(w, t, m);
+    if (kolo_folder_is_picture(ending)) return set_picture(w, t, m);
     if (strcasecmp(ending, ".cls") == 0) return read_cls(w, t, m);
     if (strcasecmp(ending, ".json") == 0) return read_json(w, t, m);
     return 0; /* captions, features, ... */
@@ -162,8 +162,8 @@ static int read_tar(source *s, webdataset *w, const char *path)
 
 static int read_folder(source *s, webdataset *w, const char *folder)
 {
-    folder_names n;
-    KOLO_TRY(folder_list(folder, &n));
+    kolo_folder_names n;
+    KOLO_TRY(kolo_folder_list(folder, &n));
     int rc = 0, found = 0;
     for (int64_t i = 0; i < n.count && rc == 0; i++) {
         if (!text_ends(n.list[i], ".tar")) continue;
@@ -172,7 +172,7 @@ static int read_folder(source *s, webdataset *w, const char *folder)
         free(path);
         found++;
     }
-    folder_free(&n);
+    kolo_folder_free(&n);
     return rc == 0 && !found ? kolo_fail(KOLO_EINPUT, "%s: no .tar files", folder) : rc;
 }
 

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "folder.h"
+#include "base/folder.h"
 #include "kolo/error.h"
 #include "names.h"
 #include "pack.h"
@@ -22,7 +22,7 @@
 
 typedef struct yolo {
     yolo_config config;
-    folder_names pictures; /* full paths */
+    kolo_folder_names pictures; /* full paths */
     char *root;
     int32_t *label; /* [classes] */
     int64_t label_files, duplicates;
@@ -35,9 +35,9 @@ typedef struct yolo {
 static int find_config(const char *folder, char **path)
 {
     static const char *const usual[] = {"data.yaml", "dataset.yaml", "config.yaml"};
-    folder_names n;
+    kolo_folder_names n;
     int64_t found = -1, count = 0;
-    KOLO_TRY(folder_list(folder, &n));
+    KOLO_TRY(kolo_folder_list(folder, &n));
     for (int u = 0; u < 3 && found < 0; u++)
         for (int64_t i = 0; i < n.count; i++)
             if (strcmp(n.list[i], usual[u]) == 0) found = i, count = 1;
@@ -48,7 +48,7 @@ static int find_config(const char *folder, char **path)
         rc = kolo_fail(KOLO_EINPUT, "%s: %s; --annotations names the one that tells pictures and classes", folder,
                        found < 0 ? "no data.yaml" : "several .yaml files, of which none is data.yaml");
     else if (!(*path = kolo_format("%s/%s", folder, n.list[found]))) rc = KOLO_ECONFIG;
-    folder_free(&n);
+    kolo_folder_free(&n);
     return rc;
 }
 
@@ -105,7 +105,7 @@ static int add_list(yolo *y, const char *path)
         while ((rc = text_next(&rows, &line)) > 0) {
             if (!*line) continue;
             char *full = join(folder, text_begins(line, "./") ? line + 2 : line);
-            rc = full ? folder_add(&y->pictures, full) : KOLO_ECONFIG;
+            rc = full ? kolo_folder_add(&y->pictures, full) : KOLO_ECONFIG;
             free(full);
             if (rc < 0) break;
         }
@@ -117,15 +117,15 @@ static int add_list(yolo *y, const char *path)
 
 static int add_folder(yolo *y, const char *path)
 {
-    folder_names found = {0};
-    int rc = folder_pictures(path, "", &found);
+    kolo_folder_names found = {0};
+    int rc = kolo_folder_pictures(path, "", &found);
     const size_t length = strlen(path);
     for (int64_t i = 0; i < found.count && rc == 0; i++) {
         char *full = kolo_format("%s%s%s", path, length && path[length - 1] == '/' ? "" : "/", found.list[i]);
-        rc = full ? folder_add(&y->pictures, full) : KOLO_ECONFIG;
+        rc = full ? kolo_folder_add(&y->pictures, full) : KOLO_ECONFIG;
         free(full);
     }
-    folder_free(&found);
+    kolo_folder_free(&found);
     return rc;
 }
 
@@ -249,7 +249,7 @@ static int add_picture(source *s, yolo *y, const char *picture, double *numbers)
 
 static int add_all(source *s, yolo *y)
 {
-    const folder_names *n = &y->pictures;
+    const kolo_folder_names *n = &y->pictures;
     const size_t length = strlen(y->root);
     bool below = true;
     for (int64_t i = 0; i < n->count; i++) below &= strncmp(n->list[i], y->root, length) == 0 && n->list[i][length] == '/';
@@ -266,7 +266,7 @@ static int add_all(source *s, yolo *y)
 
 static int check_found(const yolo *y, const pack_options *o)
 {
-    const folder_names *n = &y->pictures;
+    const kolo_folder_names *n = &y->pictures;
     if (n->count == 0) return kolo_fail(KOLO_EINPUT, "%s: no pictures in `%s`", y->root, y->config.parts.list[0]);
     if (y->label_files) {
         if (y->duplicates) kolo_log0(KOLO_LOG_WARN, "%lld rows that repeat another of the same picture were left out", (long long)y->duplicates);
@@ -287,7 +287,7 @@ static int open_yolo(source *s, const pack_options *o)
     if (rc == 0) rc = add_all(s, &y);
     if (rc == 0) rc = check_found(&y, o);
     yolo_config_free(&y.config);
-    folder_free(&y.pictures);
+    kolo_folder_free(&y.pictures);
     free(y.root);
     free(y.label);
     free(y.fields);

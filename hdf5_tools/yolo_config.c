@@ -44,16 +44,16 @@ static yaml_node_t *value_of(reader *r, const char *key)
 }
 
 /* A text or a list of texts. */
-static int read_list(reader *r, const yaml_node_t *node, folder_names *list)
+static int read_list(reader *r, const yaml_node_t *node, kolo_folder_names *list)
 {
     const char *text = NULL;
     if (node->type != YAML_SEQUENCE_NODE) {
         KOLO_TRY(scalar(r, node, &text));
-        return folder_add(list, text);
+        return kolo_folder_add(list, text);
     }
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++) {
         KOLO_TRY(scalar(r, node_of(r, *i), &text));
-        KOLO_TRY(folder_add(list, text));
+        KOLO_TRY(kolo_folder_add(list, text));
     }
     return 0;
 }
@@ -90,7 +90,8 @@ static int read_numbered(reader *r, const yaml_node_t *node, yolo_config *c)
     if (rc == 0) qsort(list, (size_t)count, sizeof *list, by_id);
     for (int64_t i = 0; i < count && rc == 0; i++) {
         c->ids[i] = list[i].id;
-        rc = i > 0 && list[i].id == list[i - 1].id ? fail_at(r, node, "two classes have the same number") : folder_add(&c->classes, list[i].name);
+        rc = i > 0 && list[i].id == list[i - 1].id ? fail_at(r, node, "two classes have the same number")
+                                                   : kolo_folder_add(&c->classes, list[i].name);
     }
     free(list);
     return rc;
@@ -181,7 +182,7 @@ void yolo_config_free(yolo_config *c)
 {
     free(c->ids);
     free(c->path);
-    folder_free(&c->parts);
-    folder_free(&c->classes);
+    kolo_folder_free(&c->parts);
+    kolo_folder_free(&c->classes);
     *c = (yolo_config){0};
 }

@@ -2,12 +2,12 @@
 #ifndef HDF5_TOOLS_YOLO_CONFIG_H
 #define HDF5_TOOLS_YOLO_CONFIG_H
 
-#include "folder.h"
+#include "base/folder.h"
 
 typedef struct yolo_config {
     char *path;           /* what `path` says, or NULL */
-    folder_names parts;   /* of the split: folders or lists of pictures, as they are written */
-    folder_names classes; /* in the order of their numbers */
+    kolo_folder_names parts;   /* of the split: folders or lists of pictures, as they are written */
+    kolo_folder_names classes; /* in the order of their numbers */
     int64_t *ids;         /* [classes.count] the numbers, as labels have them: 0, 1, ... unless the file leaves gaps */
 } yolo_config;
 

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -26,6 +26,7 @@ typedef struct output {
     int64_t classes, top;
     kolo_class_names names;
     FILE *json; /* NULL: nobody wants it */
+    bool listed; /* something was written there */
 } output;
 
 /* Of labels=, or those that a run has noted, unless its network has more classes than its data. */
@@ -65,10 +66,11 @@ static void print_top(const output *out, const char *path, const float *logits)
 
 static int take(void *context, int64_t i, const float *logits)
 {
-    const output *out = context;
+    output *out = context;
     print_top(out, out->path[i], logits);
     if (!out->json) return 0;
-    fprintf(out->json, "%s{\"path\":", i ? ",\n " : "[");
+    fprintf(out->json, "%s{\"path\":", out->listed ? ",\n " : "");
+    out->listed = true;
     kolo_json_string(out->json, out->path[i]);
     fputs(",\"logits\":[", out->json);
     for (int64_t c = 0; c < out->classes; c++) {
@@ -79,27 +81,28 @@ static int take(void *context, int64_t i, const float *logits)
     return 0;
 }
 
-static int show_boxes(kolo_session *session, const kolo_options *o, int64_t n, const char *const *path)
+static int show_boxes(kolo_session *session, const kolo_options *o, kolo_picture_feed *feed)
 {
-    output out = {.path = path, .classes = o->classes};
+    output out = {.path = feed->path, .classes = o->classes};
     int rc = find_names(&out, o);
     if (rc == 0 && *o->logits) rc = kolo_fail(KOLO_ECONFIG, "logits= is for networks that classify; %s finds boxes", o->model);
-    if (rc == 0) rc = kolo_detect_predict(session, n, path, out.names.count ? out.names.name : NULL);
+    if (rc == 0) rc = kolo_detect_predict(session, feed, out.names.count ? out.names.name : NULL);
     fflush(stdout);
     kolo_class_names_free(&out.names);
     return rc;
 }
 
-static int show(kolo_session *session, const kolo_options *o, int64_t n, const char *const *path)
+static int show(kolo_session *session, const kolo_options *o, kolo_picture_feed *feed)
 {
-    if (session->detector) return show_boxes(session, o, n, path);
+    if (session->detector) return show_boxes(session, o, feed);
     if (*o->out) return kolo_fail(KOLO_ECONFIG, "out= is for networks that find boxes, which it draws; %s classifies", o->model);
-    output out = {.path = path, .classes = o->classes, .top = o->top};
+    output out = {.path = feed->path, .classes = o->classes, .top = o->top};
     char *text = NULL;
     size_t bytes = 0;
     int rc = find_names(&out, o);
     if (rc == 0 && *o->logits && !(out.json = open_memstream(&text, &bytes))) rc = kolo_fail(KOLO_ECONFIG, "out of memory for %s", o->logits);
-    if (rc == 0) rc = kolo_predict(session, n, path, take, &out);
+    if (out.json) fputc('[', out.json);
+    if (rc == 0) rc = kolo_predict(session, feed, take, &out);
     fflush(stdout);
     if (out.json) {
         fputs("]\n", out.json);
@@ -137,45 +140,76 @@ static int usual_transform(kolo_options *o, const char *recipe)
 }
 
 /* What is not there is said before anything is prepared. */
-static int check_there(const char *path, const char *cure)
+static int check_there(const char *path)
 {
-    struct stat about;
-    if (access(path, R_OK) < 0 || stat(path, &about) < 0) return kolo_fail(KOLO_EINPUT, "%s: %s", path, strerror(errno));
-    return S_ISDIR(about.st_mode) ? kolo_fail(KOLO_EINPUT, "%s: a folder: %s", path, cure) : 0;
+    if (access(path, R_OK) < 0) return kolo_fail(KOLO_EINPUT, "%s: %s", path, strerror(errno));
+    return 0;
 }
 
-static int check_words(const kolo_options *o, const char *recipe, int64_t n, const char *const *path)
+static int check_file(const char *path)
+{
+    KOLO_TRY(check_there(path));
+    return kolo_folder_exists(path) ? kolo_fail(KOLO_EINPUT, "%s: a folder: name the file in it", path) : 0;
+}
+
+static int add_folder(kolo_folder_names *files, const char *folder)
+{
+    kolo_folder_names below = {0};
+    int length = (int)strlen(folder), rc = kolo_folder_pictures(folder, "", &below);
+    while (length > 1 && folder[length - 1] == '/') length--;
+    if (rc == 0 && below.count == 0)
+        rc = kolo_fail(KOLO_EINPUT, "%s: no pictures in this folder (.jpg, .png and the like)", folder);
+    for (int64_t i = 0; rc == 0 && i < below.count; i++) {
+        char *path = kolo_format("%.*s/%s", length, folder, below.list[i]);
+        rc = path ? kolo_folder_add(files, path) : KOLO_ECONFIG;
+        free(path);
+    }
+    kolo_folder_free(&below);
+    return rc;
+}
+
+/* The words; a folder stands for the pictures in it. */
+static int list_files(kolo_folder_names *files, int64_t n, const char *const *word)
+{
+    for (int64_t i = 0; i < n; i++) {
+        KOLO_TRY(check_there(word[i]));
+        KOLO_TRY(kolo_folder_exists(word[i]) ? add_folder(files, word[i]) : kolo_folder_add(files, word[i]));
+    }
+    return 0;
+}
+
+static int check_words(const kolo_options *o, const char *recipe, int64_t n)
 {
     if (recipe && *o->run) return kolo_fail(KOLO_ECONFIG, "run=%s has its own options: leave recipe %s out", o->run, recipe);
     if (!*o->weights && !*o->run) return kolo_fail(KOLO_ECONFIG, "no weights: give weights=FILE or run=DIR");
-    if (n == 0) return kolo_fail(KOLO_ECONFIG, "no pictures: usage: kolo predict model=NAME weights=FILE IMAGE...");
-    for (int64_t i = 0; i < n; i++) KOLO_TRY(check_there(path[i], "name the pictures in it"));
-    if (*o->labels) KOLO_TRY(check_there(o->labels, "name the file in it"));
+    if (n == 0)
+        return kolo_fail(KOLO_ECONFIG,
+                         "no pictures: usage: kolo predict model=NAME weights=FILE IMAGE|FOLDER...");
+    if (*o->labels) KOLO_TRY(check_file(o->labels));
     const char *key;
     char *file = kolo_weights_file(o->weights, &key);
-    const int rc = !file ? KOLO_ECONFIG : *file ? check_there(file, "name the file in it") : 0;
+    const int rc = !file ? KOLO_ECONFIG : *file ? check_file(file) : 0;
     free(file);
     return rc;
 }
 
-static int predict(kolo_options *o, const char *recipe, int64_t n, const char *const *path)
+static int predict(kolo_options *o, const char *recipe, kolo_picture_feed *feed)
 {
     kolo_session session;
     kolo_launch *launch;
     int rc;
-    KOLO_TRY(check_words(o, recipe, n, path));
     KOLO_TRY(kolo_command_alone(&launch));
     if (!*o->run) KOLO_TRY(usual_transform(o, recipe));
-    o->batch = o->micro_batch = n < ROWS ? n : ROWS;
+    o->batch = o->micro_batch = feed->files < ROWS ? feed->files : ROWS;
     o->bn = KOLO_bn_local;
     KOLO_TRY(kolo_session_open(&session, o, launch, KOLO_SESSION_EVAL | KOLO_SESSION_NO_DATA));
     rc = kolo_command_weights(&session, *o->weights ? o->weights : NULL, o->run, NULL);
     if (rc == 0) {
         kolo_exec_use_ema(session.exec, kolo_averages(o) && !*o->weights);
-        rc = show(&session, o, n, path);
+        rc = show(&session, o, feed);
     }
     kolo_session_close(&session);
-    return rc;
+    return rc < 0 ? rc : kolo_picture_feed_end(feed);
 }
 
 int kolo_command_predict(int n, char **words)
@@ -186,9 +220,15 @@ int kolo_command_predict(int n, char **words)
     int rc = kolo_command_first(&options, &recipe, n, words, n, path);
     if (rc == 0 && *options.run && !recipe) rc = kolo_command_run(&options, options.run, n, words, n, path);
     if (rc == 0) {
-        int64_t pictures = 0;
-        while (pictures < n && path[pictures]) pictures++;
-        rc = predict(&options, recipe, pictures, path);
+        int64_t given = 0;
+        kolo_folder_names files = {0};
+        while (given < n && path[given]) given++;
+        rc = check_words(&options, recipe, given);
+        if (rc == 0) rc = list_files(&files, given, path);
+        if (rc == 0)
+            rc = predict(&options, recipe,
+                         &(kolo_picture_feed){.files = files.count, .path = (const char *const *)files.list});
+        kolo_folder_free(&files);
         kolo_options_free(&options);
     }
     free(path);

@@ -27,8 +27,9 @@ typedef struct viewer {
 } viewer;
 
 /* As validation does it. */
-static int read_picture(viewer *v, const char *path, int64_t row)
+static int read_picture(void *context, const char *path, int64_t row)
 {
+    viewer *v = context;
     const kolo_loader_config *c = &v->config;
     kolo_picture *p = &v->picture[row];
     kolo_picture to = {.pixels = v->pixels + (size_t)row * (size_t)c->height * (size_t)c->width * 3, .height = c->height, .width = c->width, .channels = 3};
@@ -158,16 +159,16 @@ static void close_viewer(viewer *v)
     free(v->samples);
 }
 
-int kolo_detect_predict(kolo_session *s, int64_t n, const char *const *path, char *const *name)
+int kolo_detect_predict(kolo_session *s, kolo_picture_feed *feed, char *const *name)
 {
     viewer v;
-    if (*s->options->out) KOLO_TRY(check_stems(n, path));
+    if (*s->options->out) KOLO_TRY(check_stems(feed->files, feed->path));
     int rc = open_viewer(&v, s, name);
-    for (int64_t first = 0; rc >= 0 && first < n; first += s->rows) {
-        const int64_t valid = n - first < s->rows ? n - first : s->rows;
-        for (int64_t i = 0; rc >= 0 && i < valid; i++) rc = read_picture(&v, path[first + i], i);
-        if (rc >= 0) rc = compute(&v, valid);
-        for (int64_t i = 0; rc >= 0 && i < valid; i++) rc = show(&v, path[first + i], i);
+    while (rc >= 0 && feed->next < feed->files) {
+        int64_t valid;
+        rc = kolo_picture_feed_rows(feed, s->rows, read_picture, &v, v.samples, &valid);
+        if (rc >= 0 && valid) rc = compute(&v, valid);
+        for (int64_t i = 0; rc >= 0 && i < valid; i++) rc = show(&v, feed->path[v.samples[i]], i);
     }
     close_viewer(&v);
     return rc;

@@ -2,10 +2,11 @@
 #ifndef KOLO_TRAIN_DETECT_PREDICT_H
 #define KOLO_TRAIN_DETECT_PREDICT_H
 
-#include "train/session.h"
+#include "train/predict.h"
 
-/* Prints for each of n files its path, and for each box of a score of show= or more: score, class, x y width height in pixels of the picture. With a
- * folder out= the pictures are written there with their boxes, as PNG. name: [classes], or NULL. session: as kolo_predict() has it. */
-int kolo_detect_predict(kolo_session *session, int64_t n, const char *const *path, char *const *name);
+/* Prints for each file that could be read its path, and for each box of a score of show= or more: score,
+ * class, x y width height in pixels of the picture. With a folder out= the pictures are written there with
+ * their boxes, as PNG. name: [classes], or NULL. session: as kolo_predict() has it. */
+int kolo_detect_predict(kolo_session *session, kolo_picture_feed *feed, char *const *name);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "data/augment/augment.h"
 #include "data/picture/jpeg.h"
@@ -16,11 +17,38 @@ typedef struct reader {
     kolo_resampler *resampler;
     kolo_picture picture;
     kolo_mirror mirror; /* val_flip */
+    uint8_t *pixels;    /* [rows] pictures of `bytes` */
+    size_t bytes;
 } reader;
 
-static int read_picture(reader *r, const char *path, uint8_t *to)
+int kolo_picture_feed_rows(kolo_picture_feed *f, int64_t rows, kolo_picture_read *read, void *context,
+                           int64_t *file, int64_t *valid)
 {
+    for (*valid = 0; *valid < rows && f->next < f->files; f->next++) {
+        const int rc = read(context, f->path[f->next], *valid);
+        if (rc >= 0) {
+            file[(*valid)++] = f->next;
+            continue;
+        }
+        if (rc != KOLO_EINPUT && rc != KOLO_EIO) return rc;
+        f->bad++;
+        kolo_warn("%s; it is left out", kolo_error_text());
+    }
+    return 0;
+}
+
+int kolo_picture_feed_end(const kolo_picture_feed *f)
+{
+    if (!f->bad) return 0;
+    return kolo_fail(KOLO_EINPUT, "%ld of %ld pictures could not be read; what was said of each stands above",
+                     (long)f->bad, (long)f->files);
+}
+
+static int read_picture(void *context, const char *path, int64_t row)
+{
+    reader *r = context;
     const kolo_loader_config *c = &r->config;
+    uint8_t *to = r->pixels + (size_t)row * r->bytes;
     kolo_view view;
     char *data = NULL;
     size_t bytes;
@@ -34,48 +62,56 @@ static int read_picture(reader *r, const char *path, uint8_t *to)
 }
 
 /* One batch: the first `valid` rows are pictures. */
-static int compute(kolo_session *s, reader *r, const uint8_t *pixels, const int32_t *labels, const int64_t *samples, int64_t valid, float *logits)
+static int compute(kolo_session *s, reader *r, const int32_t *labels, const int64_t *samples, int64_t valid,
+                   float *logits)
 {
-    const kolo_batch batch = {.pixels = pixels, .labels = labels, .samples = samples, .rows = s->rows, .valid = valid, .valid_global = valid};
+    const kolo_batch batch = {.pixels = r->pixels,
+                              .labels = labels,
+                              .samples = samples,
+                              .rows = s->rows,
+                              .valid = valid,
+                              .valid_global = valid};
     if (s->options->val_flip) return kolo_mirror_ask(&r->mirror, s->exec, s->graph, &batch, logits);
     KOLO_TRY(kolo_exec_answer(s->exec, &batch));
     return kolo_exec_get(s->exec, "activation", s->graph->logits, logits);
 }
 
-static int predict(kolo_session *s, reader *r, int64_t n, const char *const *path, kolo_predict_take *take, void *context)
+static int predict(kolo_session *s, reader *r, kolo_picture_feed *feed, kolo_predict_take *take,
+                   void *context)
 {
-    const size_t picture = (size_t)r->config.height * (size_t)r->config.width * (size_t)r->config.channels;
     const int64_t classes = s->options->classes;
-    uint8_t *pixels = kolo_pages_alloc((size_t)s->rows * picture + KOLO_PICTURE_SLACK);
+    const size_t bytes = (size_t)s->rows * r->bytes + KOLO_PICTURE_SLACK;
+    int64_t valid;
+    r->pixels = kolo_pages_alloc(bytes);
     int32_t *labels = kolo_alloc((size_t)s->rows * sizeof *labels);
     int64_t *samples = kolo_alloc((size_t)s->rows * sizeof *samples);
     float *logits = kolo_alloc((size_t)(2 * s->rows * classes) * sizeof *logits);
-    int rc = pixels && labels && samples && logits ? 0 : KOLO_ECONFIG;
-    for (int64_t first = 0; rc == 0 && first < n; first += s->rows) {
-        const int64_t valid = n - first < s->rows ? n - first : s->rows;
-        for (int64_t i = 0; rc == 0 && i < s->rows; i++) {
+    int rc = r->pixels && labels && samples && logits ? 0 : KOLO_ECONFIG;
+    while (rc == 0 && feed->next < feed->files) {
+        rc = kolo_picture_feed_rows(feed, s->rows, read_picture, r, samples, &valid);
+        if (rc < 0 || valid == 0) continue;
+        for (int64_t i = 0; i < s->rows; i++)
             labels[i] = i < valid ? 0 : -1; /* none is known: the loss is nobody's */
-            samples[i] = i < valid ? first + i : -1;
-            if (i < valid) rc = read_picture(r, path[first + i], pixels + (size_t)i * picture);
-            else memset(pixels + (size_t)i * picture, 0, picture);
-        }
-        if (rc == 0) rc = compute(s, r, pixels, labels, samples, valid, logits);
-        for (int64_t i = 0; rc == 0 && i < valid; i++) rc = take(context, first + i, logits + i * classes);
+        for (int64_t i = valid; i < s->rows; i++) samples[i] = -1;
+        memset(r->pixels + (size_t)valid * r->bytes, 0, (size_t)(s->rows - valid) * r->bytes);
+        rc = compute(s, r, labels, samples, valid, logits);
+        for (int64_t i = 0; rc == 0 && i < valid; i++) rc = take(context, samples[i], logits + i * classes);
     }
     free(logits);
     free(samples);
     free(labels);
-    if (pixels) kolo_pages_free(&pixels, (size_t)s->rows * picture + KOLO_PICTURE_SLACK);
+    if (r->pixels) kolo_pages_free(&r->pixels, bytes);
     return rc;
 }
 
-int kolo_predict(kolo_session *s, int64_t n, const char *const *path, kolo_predict_take *take, void *context)
+int kolo_predict(kolo_session *s, kolo_picture_feed *feed, kolo_predict_take *take, void *context)
 {
     reader r = {.config = kolo_session_loader(s, false)};
+    r.bytes = (size_t)r.config.height * (size_t)r.config.width * (size_t)r.config.channels;
     int rc = kolo_jpeg_create(&r.jpeg);
     if (rc == 0) rc = kolo_resampler_create(&r.resampler);
     if (rc == 0 && s->options->val_flip) rc = kolo_mirror_open(&r.mirror, s);
-    if (rc == 0) rc = predict(s, &r, n, path, take, context);
+    if (rc == 0) rc = predict(s, &r, feed, take, context);
     kolo_mirror_close(&r.mirror);
     kolo_picture_free(&r.picture);
     kolo_resampler_destroy(&r.resampler);

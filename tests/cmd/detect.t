@@ -34,6 +34,10 @@ kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" sh
 ok $? "kolo predict"
 like "$ROOM/log" '^  [01]\.[0-9]+  [01]  (ant|bee)  [0-9.]+ [0-9.]+ [0-9.]+ [0-9.]+$' "tells boxes with the names of their classes"
 is "$(head -c 4 "$ROOM/drawn/0.png" | tail -c 3)" PNG "and draws them"
+mkdir "$ROOM/mixed" && cp "$ROOM/pictures/1.jpg" "$ROOM/mixed" && head -c 300 "$ROOM/pictures/0.jpg" > "$ROOM/mixed/0.jpg"
+kolo predict model=yolox_nano classes=2 size=64 weights="$ROOM/a.safetensors" out="$ROOM/half" "$ROOM/mixed" > "$ROOM/log" 2>&1
+is "$? $(ls "$ROOM/half")" "2 1.png" "a folder with a bad picture: the good one is drawn, exit 2" "$ROOM/log"
+like "$ROOM/log" 'mixed/0.jpg: .*; it is left out' "and the bad one named"
 # darknet's file of five classes, a head of which stands in its middle, for the two of these pictures
 head='[convolutional]\nfilters=30\nactivation=linear\n[yolo]\nmask=0,1,2\nanchors=4,4,8,8,16,16\nclasses=5\n'
 layer='[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\nstride=2\npad=1\nactivation=leaky\n'

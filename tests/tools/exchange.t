@@ -80,6 +80,19 @@ ok $? "names of classes"
 kolo predict model=lenet5 weights=l.safetensors names > /dev/null 2> log
 is $? 2 "a file that is no picture: exit 2"
 like log "names: " "which is named"
+mkdir -p mixed/below mixed/none && cp "${pictures[0]}" mixed/a.png && cp "${pictures[1]}" mixed/below/c.png && cp names mixed/below/names
+head -c 60 "${pictures[2]}" > mixed/b.png
+some() { # WORDS...: status, what was shown, how many are in the list
+    kolo predict model=lenet5 weights=l.safetensors "$@" top=1 logits=some.json deterministic=true > out 2> log
+    echo "$? $(grep -v % out | tr '\n' ' ')$(grep -c logits some.json)"
+}
+is "$(some mixed/b.png mixed/a.png mixed/below/c.png)" "2 mixed/a.png mixed/below/c.png 2" "one bad picture of three: the others are shown, exit 2"
+like log 'mixed/b.png: .*; it is left out' "it is named"
+like log '1 of 3 pictures could not be read' "and counted"
+is "$(rounded < some.json)" "$(sed -n '1p;2p' all.json | rounded)" "the others' logits are theirs, and a list of JSON"
+rm mixed/b.png
+is "$(some mixed/)" "0 mixed/a.png mixed/below/c.png 2" "a folder: the pictures in it and below, by name"
+is "$(some mixed/none | cut -c 1)" 2 "a folder without a picture: exit 2"
 kolo predict model=lenet5 "${pictures[0]}" > /dev/null 2> log
 is $? 78 "no weights: exit 78"
 for missing in "${pictures[0]} nowhere.png" "nowhere.png weights=l.safetensors" "${pictures[0]} weights=nowhere.png" "${pictures[0]} labels=nowhere.png"; do
