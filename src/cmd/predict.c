@@ -24,6 +24,8 @@ enum { ROWS = 8 }; /* pictures at a time */
 typedef struct output {
     const char *const *path;
     int64_t classes, top;
+    bool tags; /* every class has a score of its own: the sigmoid of its logit */
+    double threshold; /* of tags that are printed; 0: the `top` best */
     kolo_class_names names;
     FILE *json; /* NULL: nobody wants it */
     bool listed; /* something was written there */
@@ -42,7 +44,7 @@ static int find_names(output *out, const kolo_options *o)
     return kolo_fail(KOLO_ECONFIG, "labels=%s names %ld classes, the network has %ld", o->labels, (long)out->names.count, (long)out->classes);
 }
 
-/* The best classes with their probabilities, best first; equal ones in the order of classes. */
+/* The best classes with their probabilities (tags: their scores), best first; equal ones in the order of classes. */
 static void print_top(const output *out, const char *path, const float *logits)
 {
     double sum = 0;
@@ -51,14 +53,17 @@ static void print_top(const output *out, const char *path, const float *logits)
     for (int64_t c = 0; c < out->classes; c++) largest = logits[c] > largest ? logits[c] : largest;
     for (int64_t c = 0; c < out->classes; c++) sum += exp((double)(logits[c] - largest));
     printf("%s\n", path);
-    for (int64_t k = 0; k < out->top && k < out->classes; k++) {
+    const bool all = out->tags && out->threshold > 0;
+    for (int64_t k = 0; (all || k < out->top) && k < out->classes; k++) {
         int64_t best = -1;
         for (int64_t c = 0; c < out->classes; c++) {
             const bool later = last < 0 || logits[c] < logits[last] || (logits[c] == logits[last] && c > last);
             if (later && (best < 0 || logits[c] > logits[best])) best = c;
         }
         if (best < 0) break; /* not a number */
-        printf("  %6.2f %%  %ld%s%s\n", 100 * exp((double)(logits[best] - largest)) / sum, (long)best, out->names.count ? "  " : "",
+        const double score = out->tags ? 1 / (1 + exp(-(double)logits[best])) : exp((double)(logits[best] - largest)) / sum;
+        if (all && score < out->threshold) break;
+        printf("  %6.2f %%  %ld%s%s\n", 100 * score, (long)best, out->names.count ? "  " : "",
                out->names.count ? out->names.name[best] : "");
         last = best;
     }
@@ -95,8 +100,11 @@ static int show_boxes(kolo_session *session, const kolo_options *o, kolo_picture
 static int show(kolo_session *session, const kolo_options *o, kolo_picture_feed *feed)
 {
     if (session->detector) return show_boxes(session, o, feed);
+    if (o->threshold > 0 && !kolo_session_tags(session))
+        return kolo_fail(KOLO_ECONFIG, "threshold= is for networks of image labels, whose classes have scores of their own;"
+                         " %s tells one class: top= says how many of the likeliest", o->model);
     if (*o->out) return kolo_fail(KOLO_ECONFIG, "out= is for networks that find boxes, which it draws; %s classifies", o->model);
-    output out = {.path = feed->path, .classes = o->classes, .top = o->top};
+    output out = {.path = feed->path, .classes = o->classes, .top = o->top, .tags = kolo_session_tags(session), .threshold = o->threshold};
     char *text = NULL;
     size_t bytes = 0;
     int rc = find_names(&out, o);

@@ -78,6 +78,9 @@ static int evaluate(kolo_launch *launch, kolo_options *options, const char *file
     if (*options->pairs) KOLO_TRY_GOTO(rc, verify(&session, ema, launch->rank == 0));
     else KOLO_TRY_GOTO(rc, kolo_evaluate(&session, ema, options->results, &e));
     if (launch->rank == 0 && session.detector) print_boxes(&e);
+    else if (launch->rank == 0 && !*options->pairs && kolo_session_tags(&session))
+        printf("loss %.6f  mAP %.4f  micro AP %.4f  (%ld pictures, %ld of %ld classes shown, %.1f s, %.0f img/s)\n", e.loss, e.map, e.ap_micro, (long)e.rows,
+               (long)e.classes, (long)options->classes, e.seconds, (double)e.rows / e.seconds);
     else if (launch->rank == 0 && !*options->pairs)
         printf("loss %.6f  top-1 %.4f  top-5 %.4f  (%ld pictures, %.1f s, %.0f img/s)\n", e.loss, e.top1, e.top5, (long)e.rows, e.seconds,
                (double)e.rows / e.seconds);

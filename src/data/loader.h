@@ -11,6 +11,7 @@
 #include "data/augment/detect.h"
 #include "data/augment/mix.h"
 #include "data/latency.h"
+#include "data/shard/image_labels.h"
 #include "data/shard/shard.h"
 #include "data/sides.h"
 
@@ -40,6 +41,9 @@ typedef struct kolo_loader_config {
     int64_t words;             /* of a row's label (kolo_input of graph/graph.h); 0: 3 where rows are mixed, else 1; 1 + 5 M: boxes, at most M. Then */
     kolo_detect_config detect; /* is what is done to pictures, and crop, flip, augment, mix, resize are not looked at; validation fits */
     int64_t plain_epoch;       /* them in and does no more, as training does from this epoch on but for colours and mirror */
+    const kolo_image_labels *image_labels; /* NULL, or of the data set: then a row's label is [2 classes] f32, as kolo_image_labels_row has it */
+    const float *pos_weight;               /* with them: [classes]; NULL: 1 */
+    double smoothing;                      /* with them: of the targets */
     float mean[4], std[4];     /* per channel, in [0, 1], for augmentations that fill or add noise; std 0: not known */
     int resize;                /* validation: short side before the centre crop; 0: none */
     int readers, prefetch;
@@ -52,7 +56,7 @@ typedef struct kolo_loader_config {
 typedef struct kolo_batch {
     const uint8_t *pixels; /* (rows, height, width, channels) */
     int height, width;
-    const int32_t *labels;  /* (rows, words): a class; or two, and the weight of the first as the bits of an f32; or boxes */
+    const int32_t *labels;  /* (rows, words): a class; or two, and the weight of the first as the bits of an f32; or boxes; or bits of image labels' f32 */
     const int64_t *samples; /* (rows) global sample numbers, -1 for padding */
     int64_t words;
     int64_t rows, valid;  /* of this rank; rows = batch / ranks */
@@ -61,6 +65,9 @@ typedef struct kolo_batch {
     int64_t epoch, step;  /* step within the epoch */
     int slot;
 } kolo_batch;
+
+/* What a row's label is: its words tell a class, two mixed ones and boxes apart; image labels are named. */
+static inline bool kolo_loader_has_boxes(const kolo_loader_config *c) { return c->words > 3 && !c->image_labels; }
 
 int kolo_loader_create(kolo_loader **loader, const kolo_loader_config *config);
 void kolo_loader_destroy(kolo_loader **loader);       /* also in the middle of an epoch */

@@ -26,9 +26,21 @@ static int check_shape(const kolo_loader_config *c)
     return 0;
 }
 
-static int64_t choose_words(const kolo_loader_config *c) { return c->words ? c->words : c->train && kolo_mix_wanted(&c->mix) ? 3 : 1; }
+static int64_t choose_words(const kolo_loader_config *c)
+{
+    if (c->image_labels) return 2 * (int64_t)c->classes;
+    return c->words ? c->words : c->train && kolo_mix_wanted(&c->mix) ? 3 : 1;
+}
 
-static bool has_boxes(const kolo_loader_config *c) { return c->words > 3; }
+/* Labels of the whole split, as many classes as the network has. */
+static int check_image_labels(const kolo_loader_config *c)
+{
+    const kolo_image_labels *l = c->image_labels;
+    if (!c->dataset || l->samples != kolo_dataset_get_info(c->dataset)->count)
+        return kolo_fail(KOLO_EINTERNAL, "loader: image labels of %lld samples", (long long)l->samples);
+    if (l->classes == c->classes) return 0;
+    return kolo_fail(KOLO_ECONFIG, "the data set has image labels of %d classes, the network has %d; set classes=%d", l->classes, c->classes, l->classes);
+}
 
 static int check_boxes(const kolo_loader_config *c)
 {
@@ -39,7 +51,7 @@ static int check_boxes(const kolo_loader_config *c)
                      kolo_dataset_get_info(c->dataset)->name);
 }
 
-static bool mixes(const kolo_loader_config *c) { return c->train && !has_boxes(c) && kolo_mix_wanted(&c->mix); }
+static bool mixes(const kolo_loader_config *c) { return c->train && !kolo_loader_has_boxes(c) && kolo_mix_wanted(&c->mix); }
 
 int loader_check(const kolo_loader_config *c, int64_t count)
 {
@@ -51,7 +63,8 @@ int loader_check(const kolo_loader_config *c, int64_t count)
         return kolo_fail(KOLO_ECONFIG, "batch=%lld is larger than the data set (%lld samples); use a smaller batch or tail=pad", (long long)c->batch,
                          (long long)count);
     const int64_t words = choose_words(c);
-    if (has_boxes(c)) KOLO_TRY(check_boxes(c));
+    if (c->image_labels) KOLO_TRY(check_image_labels(c));
+    else if (kolo_loader_has_boxes(c)) KOLO_TRY(check_boxes(c));
     else if (words != 3 && (words != 1 || mixes(c))) return kolo_fail(KOLO_EINTERNAL, "loader: labels of %lld words", (long long)words);
     const int64_t unit = 2 * (c->repeat > 0 ? c->repeat : 1);
     if (mixes(c) && c->batch / c->ranks % unit != 0)
@@ -103,7 +116,7 @@ int loader_make_recipe(kolo_recipe *r, const kolo_loader_config *config)
     const kolo_dataset_info *info = kolo_dataset_get_info(config->dataset);
     kolo_view view;
     kolo_view_center(&view, config->height, config->width, config->height, config->width, config->train ? 0 : config->resize);
-    r->direct = !has_boxes(config) && info->encoding == KOLO_ENCODING_RAW && info->height == config->height && info->width == config->width &&
+    r->direct = !kolo_loader_has_boxes(config) && info->encoding == KOLO_ENCODING_RAW && info->height == config->height && info->width == config->width &&
                 info->channels == config->channels && kolo_view_is_whole(&view, config->height, config->width);
     return 0;
 }

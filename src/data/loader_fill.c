@@ -19,6 +19,7 @@ void loader_label(loader_slot *s, int64_t first, int64_t count)
 {
     const kolo_loader_config *c = &s->recipe->config;
     const float whole = 1;
+    if (c->image_labels) return; /* readers write them with the pictures */
     for (int64_t i = first; i < first + count; i++) {
         int32_t *label = s->labels + i * c->words;
         if (c->words > 3) { /* boxes: a reader writes them with the picture */
@@ -30,6 +31,30 @@ void loader_label(loader_slot *s, int64_t first, int64_t count)
         if (c->words != 3) continue;
         label[1] = label[0];
         memcpy(&label[2], &whole, sizeof label[2]);
+    }
+}
+
+static void write_image_labels(loader_slot *s, int64_t row)
+{
+    const kolo_loader_config *c = &s->recipe->config;
+    kolo_image_labels_row(c->image_labels, s->samples[row], c->train ? c->pos_weight : NULL, c->train ? c->smoothing : 0, (float *)(s->labels + row * c->words));
+}
+
+/* The loss is linear in what image labels weigh, so the labels of mixed pictures are mixed likewise. */
+static void mix_labels(const kolo_loader_config *c, int32_t *a, int32_t *b, float weight)
+{
+    if (!c->image_labels) {
+        a[1] = b[0];
+        b[1] = a[0];
+        memcpy(&a[2], &weight, sizeof a[2]);
+        b[2] = a[2];
+        return;
+    }
+    float *x = (float *)a, *y = (float *)b;
+    for (int64_t i = 0; i < c->words; i++) {
+        const float own = x[i], other = y[i];
+        x[i] = weight * own + (1 - weight) * other;
+        y[i] = weight * other + (1 - weight) * own;
     }
 }
 
@@ -48,11 +73,7 @@ static void mix_rows(const kolo_loader *l, loader_slot *s, int64_t first, int64_
         kolo_mix_draw(&mix, &c->mix, c->height, c->width, &random);
         if (mix.kind == KOLO_MIX_NONE) continue;
         kolo_mix_apply(&mix, s->pixels + (size_t)i * bytes, s->pixels + (size_t)j * bytes, c->height, c->width, c->channels);
-        int32_t *a = s->labels + i * c->words, *b = s->labels + j * c->words;
-        a[1] = b[0];
-        b[1] = a[0];
-        memcpy(&a[2], &mix.weight, sizeof a[2]);
-        b[2] = a[2];
+        mix_labels(c, s->labels + i * c->words, s->labels + j * c->words, mix.weight);
     }
 }
 
@@ -89,8 +110,9 @@ static int make_row(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t
     }
     if (s->samples[row] != first) {
         stats->bad++;
-        if (r->config.words <= 3) loader_label(s, row, 1);
+        if (!kolo_loader_has_boxes(&r->config)) loader_label(s, row, 1);
     }
+    if (r->config.image_labels) write_image_labels(s, row);
     if (timed) kolo_latency_add(&stats->sample, kolo_time() - begin);
     return 0;
 }
@@ -113,6 +135,7 @@ void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t fi
     } else if (recipe->direct && !recipe->config.train && recipe->augments == 0 && valid > 0) {
         r->row = first;
         r->status = kolo_worker_make_run(worker, s->samples[first], valid, s->pixels + (size_t)first * bytes, &r->stats);
+        for (int64_t i = 0; i < valid && recipe->config.image_labels; i++) write_image_labels(s, first + i);
     } else {
         for (int64_t i = 0; i < valid && r->status == 0; i++) {
             r->row = first + i;
@@ -122,4 +145,6 @@ void loader_fill(kolo_loader *l, kolo_worker *worker, loader_slot *s, int64_t fi
     }
     r->stats.samples = valid;
     memset(s->pixels + (size_t)(first + valid) * bytes, 0, (size_t)(count - valid) * bytes);
+    const size_t words = recipe->config.image_labels ? (size_t)recipe->config.words : 0;
+    memset(s->labels + (size_t)(first + valid) * words, 0, (size_t)(count - valid) * words * sizeof *s->labels);
 }

@@ -34,7 +34,7 @@ int kolo_worker_create(kolo_worker **worker, const kolo_recipe *recipe)
     KOLO_TRY_GOTO(rc, kolo_jpeg_create(&w->jpeg));
     KOLO_TRY_GOTO(rc, kolo_resampler_create(&w->resampler));
     const kolo_loader_config *c = &recipe->config;
-    if (c->words > 3) KOLO_TRY_GOTO(rc, kolo_detect_row_create(&w->row));
+    if (kolo_loader_has_boxes(c)) KOLO_TRY_GOTO(rc, kolo_detect_row_create(&w->row));
     else if (recipe->augments) KOLO_TRY_GOTO(rc, kolo_canvas_create(&w->canvas, c->height, c->width, c->channels, c->mean, c->std));
     return 0;
 fail:

@@ -35,6 +35,17 @@ int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64
     return input;
 }
 
+int kolo_image_label_input(kolo_graph *g, int64_t classes)
+{
+    if (g->label < 0) return kolo_fail(KOLO_EINTERNAL, "graph %s has no labels: kolo_input comes first", g->name);
+    kolo_tensor *label = &g->tensor[g->label];
+    label->dtype = KOLO_F32;
+    label->rank = 3;
+    label->dim[1] = 2;
+    label->dim[2] = classes;
+    return g->label;
+}
+
 static int stored(kolo_graph *g, const char *name, enum kolo_role role, int rank, const int64_t *dim, kolo_init init, bool decay)
 {
     int made = kolo_graph_tensor(g, name, role, KOLO_F32, rank, dim);

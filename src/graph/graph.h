@@ -17,7 +17,7 @@
 
 enum kolo_role {
     KOLO_ROLE_INPUT,      /* (N, H, W, C) u8 pictures, filled by the loader                                        */
-    KOLO_ROLE_LABEL,      /* (N) or (N, words) i32, filled by the loader: see kolo_input                           */
+    KOLO_ROLE_LABEL,      /* (N) or (N, words) i32, or f32 (N,2,C), filled by the loader: see kolo_input           */
     KOLO_ROLE_PARAM,      /* f32, trained                                                                          */
     KOLO_ROLE_BUFFER,     /* f32, kept with the parameters but not trained: running statistics                     */
     KOLO_ROLE_ACTIVATION, /* lives from its producer to its last use; gradients of activations too                 */
@@ -163,6 +163,9 @@ void kolo_graph_destroy(kolo_graph **graph);
  *   3: class, class of the picture mixed into it, weight of the first (bits of an f32): mixup, CutMix
  *   1 + 5 M: a detector's boxes: how many (at most M), then for each class, centre x, y, width, height in pixels (bits of f32) */
 int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64_t channels, int64_t words);
+/* After kolo_input: its label is f32 (N,2,C) instead, what the positive term of each class weighs in the loss of a row, then what the negative one does. For kolo_bce:
+ * several classes, or none, may be a row's, and of classes with 0 and 0 nothing is known. */
+int kolo_image_label_input(kolo_graph *g, int64_t classes);
 int kolo_param(kolo_graph *g, const char *name, int rank, const int64_t *dim, kolo_init init, bool decay);
 int kolo_normalize(kolo_graph *g, int x, const float *mean, const float *std); /* -> (N,C,H,W) of g->dtype */
 typedef struct kolo_conv_spec {

@@ -102,7 +102,11 @@ static int want_labels(const kolo_graph *g, const kolo_node *node, int input, co
 int kolo_shape_cross_entropy(kolo_graph *g, kolo_node *node, const char *module)
 {
     KOLO_TRY(kolo_shape_want_rank(g, node, 0, 2, module));
-    KOLO_TRY(want_labels(g, node, 1, module));
+    const kolo_tensor *x = &g->tensor[node->in[0]], *label = node->in[1] < 0 ? NULL : &g->tensor[node->in[1]];
+    const bool weights = node->op == KOLO_OP_bce && label && label->dtype == KOLO_F32 && label->rank == 3; /* of image labels */
+    if (!weights) KOLO_TRY(want_labels(g, node, 1, module));
+    else if (label->dim[0] != x->dim[0] || label->dim[1] != 2 || label->dim[2] != x->dim[1])
+        return kolo_fail(KOLO_EINTERNAL, "%s: image labels are f32 (N,2,C)", module);
     int64_t dim = 4;
     return kolo_shape_make(g, node, 0, module, KOLO_ROLE_METRIC, KOLO_F32, 1, &dim);
 }

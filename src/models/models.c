@@ -81,6 +81,7 @@ static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config
         return kolo_fail(KOLO_ECONFIG, "%" PRId64 " classes cannot be told apart; at least %d %s needed", config->classes, classify ? 2 : 1,
                          classify ? "are" : "is");
     int x = kolo_input(g, config->rows, config->height, config->width, config->channels, config->words);
+    if (x >= 0 && config->image_labels) KOLO_TRY(kolo_image_label_input(g, config->classes));
     x = kolo_normalize(g, x, config->mean, config->std);
     if (x < 0) return x;
     g->node[g->tensor[x].producer].a.reverse = model->pixels == KOLO_PIXELS_BGR;

@@ -13,6 +13,7 @@ typedef struct kolo_model_config {
     bool blur;                 /* before convolutions with a stride */
     double drop_path, dropout; /* probabilities; negative: as usual for the model */
     double smoothing;          /* label smoothing of the loss */
+    bool image_labels;         /* of classifiers: labels are kolo_image_label_input's */
     int loss, head;            /* of classifiers: KOLO_loss_*, KOLO_head_* */
     double margin, scale;      /* head=arcface */
     bool l1;                   /* YOLOX: with the L1 term (the last epochs) */

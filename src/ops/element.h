@@ -2,6 +2,7 @@
 #ifndef KOLO_OPS_ELEMENT_H
 #define KOLO_OPS_ELEMENT_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -94,5 +95,13 @@ KOLO_INLINE float kolo_cross_entropy_grad1(float p, float y, float eps, float cl
 {
     return (p - y * (1.0f - eps) - eps / classes) * inverse_rows;
 }
+
+/* A class's terms of binary cross entropy by the logit x, with their weights: yes softplus(-x) + no softplus(x). s: sigmoid(x) */
+KOLO_INLINE double kolo_bce_weighed(float x, float yes, float no)
+{
+    const double tail = (double)log1pf(expf(x > 0 ? -x : x)), size = (double)(x > 0 ? x : -x);
+    return (double)yes * (x > 0 ? tail : size + tail) + (double)no * (x > 0 ? size + tail : tail);
+}
+KOLO_INLINE float kolo_bce_weighed_grad(float s, float yes, float no, float factor) { return ((yes + no) * s - yes) * factor; }
 
 #endif

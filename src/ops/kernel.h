@@ -105,6 +105,9 @@ static inline const kolo_tensor *kolo_request_out(const kolo_kernel_request *r, 
 /* Words of a label as the loader gives it (1 or 3); 0: numbers. */
 static inline int kolo_target_words(const kolo_tensor *labels) { return labels->dtype == KOLO_F32 ? 0 : labels->rank == 1 ? 1 : (int)labels->dim[1]; }
 
+/* Labels (N,2,C) of image labels: weights of both terms of every class. */
+static inline bool kolo_target_weighs(const kolo_tensor *labels) { return labels->dtype == KOLO_F32 && labels->rank == 3; }
+
 /* Layout of an activation (N, C, H, W) in channel blocks. */
 kolo_layout kolo_layout_blocked(const kolo_tensor *tensor, int64_t block);
 /* Second half of kolo_backend_layout: `layout` holds the activations' layouts, and plain ones for all else. */

@@ -10,6 +10,7 @@
 #include "metrics/ap.h"
 #include "metrics/detect_find.h"
 #include "metrics/detect_truth.h"
+#include "train/gather.h"
 
 typedef struct judge {
     kolo_session *session;
@@ -89,37 +90,6 @@ static int find_all(judge *j)
     }
 }
 
-/* What all ranks found, rank by rank, on each. */
-static int gather(judge *j)
-{
-    kolo_session *s = j->session;
-    const int64_t mine = j->founds;
-    int64_t *count = kolo_alloc((size_t)s->ranks * sizeof *count), all = 0, at = 0;
-    kolo_ap_found *found = NULL;
-    int rc = KOLO_ECONFIG;
-    if (!count) return rc;
-    count[s->launch->rank] = mine;
-    KOLO_TRY_GOTO(rc, kolo_comm_allreduce(s->comm, count, s->ranks, KOLO_I64, KOLO_SUM));
-    for (int r = 0; r < s->ranks; r++) all += count[r];
-    found = kolo_alloc((size_t)(all + 1) * sizeof *found);
-    if (!found) {
-        rc = KOLO_ECONFIG;
-        goto fail;
-    }
-    for (int r = 0; r < s->ranks; at += count[r++]) {
-        if (r == s->launch->rank && mine) memcpy(found + at, j->found, (size_t)mine * sizeof *found);
-        if (count[r]) KOLO_TRY_GOTO(rc, kolo_comm_broadcast(s->comm, found + at, (size_t)count[r] * sizeof *found, r));
-    }
-    free(j->found);
-    j->found = found;
-    j->founds = all;
-    found = NULL;
-fail:
-    free(found);
-    free(count);
-    return rc;
-}
-
 /* Both rules of VOC, of boxes that are not COCO's. */
 static int judge_voc(const judge *j, double voc[2])
 {
@@ -139,7 +109,7 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
     kolo_ap ap = {0};
     *result = (kolo_evaluation){.rows = s->val_samples, .voc = {-1, -1}};
     KOLO_TRY(find_all(j));
-    if (s->ranks > 1) KOLO_TRY(gather(j));
+    KOLO_TRY(session_gather(s, &j->found, &j->founds, sizeof *j->found));
     if (results && *results && s->launch->rank == 0) KOLO_TRY(kolo_ap_write(results, j->found, j->founds, j->truth->category));
     const int rc = kolo_ap_coco(&ap, j->truth->truth, j->truth->truths, j->found, j->founds, kolo_dataset_get_info(s->val_set)->classes);
     memcpy(result->line, ap.line, sizeof result->line);

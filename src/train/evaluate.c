@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "kolo/error.h"
 #include "train/detect_evaluate.h"
+#include "train/image_evaluate.h"
 #include "train/mirror.h"
 #include "train/train.h"
 
@@ -83,6 +84,7 @@ static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
 int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluation *result)
 {
     if (s->detector) return kolo_detect_evaluate(s, ema, results, result);
+    if (kolo_session_tags(s)) return kolo_image_evaluate(s, ema, results, result);
     double sum[SUMS] = {0}, begin = kolo_time();
     kolo_exec *exec = s->eval_exec ? s->eval_exec : s->exec;
     kolo_exec_use_ema(exec, ema);

@@ -41,6 +41,7 @@ int session_choose_batch(kolo_session *s);
 int session_fit_plans(kolo_session *s);
 /* session_data.c */
 int session_open_data(kolo_session *s, int parts);
+int session_read_targets(kolo_session *s); /* targets=auto and unverified=auto are resolved; image labels are read where they are learnt */
 int session_make_loaders(kolo_session *s);
 int session_renew_loader(kolo_session *s); /* of training, for the phase that s->now says */
 void session_close_loaders(kolo_session *s);

@@ -71,7 +71,7 @@ static int compute(kolo_session *s, reader *r, const int32_t *labels, const int6
                               .rows = s->rows,
                               .valid = valid,
                               .valid_global = valid};
-    if (s->options->val_flip) return kolo_mirror_ask(&r->mirror, s->exec, s->graph, &batch, logits);
+    const int64_t classes = s->options->classes, words = kolo_session_tags(s) ? 2 * classes : 1;
     KOLO_TRY(kolo_exec_answer(s->exec, &batch));
     return kolo_exec_get(s->exec, "activation", s->graph->logits, logits);
 }
@@ -83,7 +83,7 @@ static int predict(kolo_session *s, reader *r, kolo_picture_feed *feed, kolo_pre
     const size_t bytes = (size_t)s->rows * r->bytes + KOLO_PICTURE_SLACK;
     int64_t valid;
     r->pixels = kolo_pages_alloc(bytes);
-    int32_t *labels = kolo_alloc((size_t)s->rows * sizeof *labels);
+    int32_t *labels = kolo_alloc((size_t)(s->rows * words) * sizeof *labels);
     int64_t *samples = kolo_alloc((size_t)s->rows * sizeof *samples);
     float *logits = kolo_alloc((size_t)(2 * s->rows * classes) * sizeof *logits);
     int rc = r->pixels && labels && samples && logits ? 0 : KOLO_ECONFIG;
@@ -91,7 +91,7 @@ static int predict(kolo_session *s, reader *r, kolo_picture_feed *feed, kolo_pre
         rc = kolo_picture_feed_rows(feed, s->rows, read_picture, r, samples, &valid);
         if (rc < 0 || valid == 0) continue;
         for (int64_t i = 0; i < s->rows; i++)
-            labels[i] = i < valid ? 0 : -1; /* none is known: the loss is nobody's */
+            if (words == 1) labels[i] = i < valid ? 0 : -1; /* none is known: the loss is nobody's */
         for (int64_t i = valid; i < s->rows; i++) samples[i] = -1;
         memset(r->pixels + (size_t)valid * r->bytes, 0, (size_t)(s->rows - valid) * r->bytes);
         rc = compute(s, r, labels, samples, valid, logits);

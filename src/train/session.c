@@ -44,7 +44,11 @@ static int check_task(const kolo_session *s, const kolo_dataset *set, const char
 {
     const kolo_dataset_info *info = set ? kolo_dataset_get_info(set) : NULL;
     const bool boxes = s->detector;
-    if (!info || strstr(info->task, boxes ? "detection" : "classification")) return 0;
+    if (!info || kolo_session_tags(s) || strstr(info->task, boxes ? "detection" : "classification")) return 0;
+    if (!boxes && s->options->loss != KOLO_loss_bce)
+        return kolo_fail(KOLO_EINPUT,
+                         "%s: %s is packed for %s and has no class for each sample, which loss=cross_entropy needs; loss=bce learns %s of a sample", folder,
+                         info->name, info->task, strstr(info->task, "multilabel") ? "the tags" : "the classes of the boxes");
     return kolo_fail(KOLO_EINPUT,
                      "%s: %s is packed for %s and has no %s for each sample, which model=%s needs; pack a "
                      "source that has them",
@@ -57,6 +61,7 @@ static int resolve_shape(kolo_session *s, const kolo_model *model)
     kolo_options *o = s->options;
     const kolo_dataset *set = s->train_set ? s->train_set : s->val_set;
     const kolo_dataset_info *info = set ? kolo_dataset_get_info(set) : NULL;
+    KOLO_TRY(session_read_targets(s));
     KOLO_TRY(check_task(s, s->train_set, o->data));
     KOLO_TRY(check_task(s, s->val_set, o->val));
     if (info) {

@@ -70,6 +70,8 @@ typedef struct kolo_session {
     kolo_comm *comm;
     kolo_exec *exec, *eval_exec;
     kolo_loader *loader, *val_loader;
+    kolo_image_labels *image_labels[2];        /* of training, validation, where the network learns them; else NULL */
+    float *pos_weight;                         /* [classes] of them in training, or NULL */
     struct kolo_detect_truth *truth; /* of val_set, once a detector was judged by it */
     char data_uuid[40];
 } kolo_session;
@@ -86,6 +88,8 @@ static inline int kolo_session_at(const kolo_session *s, int64_t step, int64_t *
 {
     return kolo_phase_at(s->phase, s->phases, step, epoch, within);
 }
+/* A classifier of image labels, any number of classes a sample. */
+static inline bool kolo_session_tags(const kolo_session *s) { return !s->detector && s->options->targets > KOLO_targets_label; }
 /* What a loader of this session is made with; texts are the options'. */
 kolo_loader_config kolo_session_loader(const kolo_session *session, bool train);
 /* Prints what a rank of the plan that was made needs, and whether that fits into memory_limit= or this

@@ -1,9 +1,11 @@
 /* What a session reads: splits where they are, staged or cached, and the loaders over them. */
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/thread.h"
 #include "kolo/error.h"
 #include "metrics/detect_truth.h"
@@ -82,11 +84,75 @@ int session_open_data(kolo_session *s, int parts)
     return 0;
 }
 
+static bool has_task(const kolo_dataset *set, const char *task) { return strstr(kolo_dataset_get_info(set)->task, task); }
+
+/* targets=auto: what the first split that is open has; without one what the run says, or one class. */
+static void choose_targets(kolo_session *s)
+{
+    kolo_options *o = s->options;
+    const kolo_dataset *set = s->train_set ? s->train_set : s->val_set;
+    if (o->targets != KOLO_targets_auto) return;
+    o->targets = KOLO_targets_label;
+    if (!set || s->detector || o->loss != KOLO_loss_bce || has_task(set, "classification")) return;
+    if (has_task(set, "multilabel")) o->targets = KOLO_targets_tags;
+    else if (has_task(set, "detection")) o->targets = KOLO_targets_boxes;
+}
+
+/* Image labels need a loss for each class, and a head without a margin for one. */
+static int check_targets(const kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    const char *targets = kolo_option_find("targets")->choices[o->targets];
+    if (!kolo_session_tags(s)) {
+        if (o->class_weight == KOLO_class_weight_none && o->pos_weight == 1) return 0;
+        return kolo_fail(KOLO_ECONFIG, "class_weight= and pos_weight= weigh image labels, but targets=%s; give loss=bce and targets=tags or boxes", targets);
+    }
+    if (o->loss != KOLO_loss_bce)
+        return kolo_fail(KOLO_ECONFIG, "targets=%s gives a sample any number of classes, of which loss=cross_entropy wants one; give loss=bce", targets);
+    if (o->head == KOLO_head_arcface) return kolo_fail(KOLO_ECONFIG, "head=arcface has a margin for the one class of a sample; targets=%s has any number", targets);
+    return 0;
+}
+
+static int weigh_classes(kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    const kolo_image_labels *l = s->image_labels[0];
+    const bool balanced = o->class_weight == KOLO_class_weight_balanced;
+    if (!l || (!balanced && o->pos_weight == 1)) return 0;
+    s->pos_weight = kolo_alloc(sizeof *s->pos_weight * (size_t)l->classes);
+    if (!s->pos_weight) return KOLO_ECONFIG;
+    kolo_image_labels_weigh(l, balanced, o->pos_weight, s->pos_weight);
+    return 0;
+}
+
+int session_read_targets(kolo_session *s)
+{
+    kolo_options *o = s->options;
+    static const enum kolo_unnamed unnamed[] = {[KOLO_unverified_auto] = KOLO_UNNAMED_AUTO,
+                                                [KOLO_unverified_ignore] = KOLO_UNNAMED_UNKNOWN,
+                                                [KOLO_unverified_negative] = KOLO_UNNAMED_NEGATIVE};
+    const kolo_dataset *set[2] = {s->train_set, s->val_set};
+    choose_targets(s);
+    KOLO_TRY(check_targets(s));
+    kolo_image_labels_config config = {.boxes = o->targets == KOLO_targets_boxes, .tag_threshold = o->tag_threshold, .unnamed = unnamed[o->unverified]};
+    for (int i = 0; i < 2 && kolo_session_tags(s); i++)
+        if (set[i]) {
+            KOLO_TRY(kolo_image_labels_read(&s->image_labels[i], set[i], &config));
+            const bool negative = s->image_labels[i]->rest_negative; /* one rule for both splits, and for the run's evaluations */
+            o->unverified = negative ? KOLO_unverified_negative : KOLO_unverified_ignore;
+            config.unnamed = negative ? KOLO_UNNAMED_NEGATIVE : KOLO_UNNAMED_UNKNOWN;
+        }
+    return weigh_classes(s);
+}
+
 void session_close_data(kolo_session *s)
 {
     kolo_dataset **set[2] = {&s->train_set, &s->val_set};
     kolo_detect_truth_free(&s->truth);
+    free(s->pos_weight);
+    s->pos_weight = NULL;
     for (int i = 0; i < 2; i++) {
+        kolo_image_labels_free(&s->image_labels[i]);
         kolo_cache_close(&s->cache[i]);
         kolo_dataset_close(set[i]);
         kolo_stage_close(&s->stage[i]);
@@ -152,6 +218,9 @@ kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     if (s->detector) set_boxes(s, &config);
+    config.image_labels = s->image_labels[!train];
+    config.pos_weight = train ? s->pos_weight : NULL;
+    config.smoothing = train ? o->label_smoothing : 0;
     if (train) return config;
     config.resize = (int)o->val_resize;
     if (!config.resize && o->crop == KOLO_crop_resized) config.resize = (int)lrint((double)config.height * 256 / 224);

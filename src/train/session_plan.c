@@ -87,7 +87,8 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                                 .blur = o->blur_pool,
                                 .drop_path = o->drop_path,
                                 .dropout = o->dropout,
-                                .smoothing = train ? o->label_smoothing : 0,
+                                .smoothing = train && !kolo_session_tags(s) ? o->label_smoothing : 0, /* image labels have it in their weights */
+                                .image_labels = kolo_session_tags(s),
                                 .loss = o->loss,
                                 .head = o->head,
                                 .margin = o->arc_margin,

@@ -12,12 +12,14 @@ int kolo_train(kolo_launch *launch, kolo_options *options, bool (*asked)(void));
 /* Exactly the validation set, once: means over it, the same on all ranks. ema: with the averaged weights. Collective. */
 typedef struct kolo_evaluation {
     double loss, top1, top5; /* of a detector: 0 (it has none), AP, AP50 */
+    double map, ap_micro;    /* of image labels: kolo_image_ap's; top1 is map then, by which the best checkpoint is chosen */
+    int64_t classes;         /* of image labels: those that a picture shows */
     double line[12];         /* of a detector: kolo_ap's */
     double voc[2]; /* of a detector, at IoU .5: VOC's mean AP by the rule of 2007 (eleven points) and of 2010; -1: nothing counts, or the boxes are COCO's */
     int64_t rows;
     double seconds;
 } kolo_evaluation;
-/* results: NULL or "", or the file that rank 0 writes what a detector found to, in the form of COCO's results. */
+/* results: NULL or "", or the file that rank 0 writes what a detector found to, in the form of COCO's results; of image labels the average precision of every class. */
 int kolo_evaluate(kolo_session *session, bool ema, const char *results, kolo_evaluation *result);
 
 /* The checkpoint of a run folder that `which` names (kolo_checkpoint_pick): rank 0 looks for it and compares its checksum, all ranks learn its position and its

@@ -132,6 +132,12 @@ int trainer_tell_evaluation(trainer *t, bool best)
         return kolo_events_write(t->events, "eval", "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,\"ap_raw\":%.9g,\"rows\":%ld", step,
                                  e->line[0], e->line[1], e->line[2], e->line[8], t->raw_top1, (long)e->rows);
     }
+    if (kolo_session_tags(&t->session)) {
+        kolo_progress_note(t->progress, "step %ld: validation loss %.4f, mAP %.4f, micro AP %.4f (%ld pictures, %.1f s)%s", step, e->loss, e->map, e->ap_micro,
+                           (long)e->rows, e->seconds, so_far);
+        return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"map\":%.9g,\"ap_micro\":%.9g,\"map_raw\":%.9g,\"rows\":%ld", step, e->loss,
+                                 e->map, e->ap_micro, t->raw_top1, (long)e->rows);
+    }
     kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s", step, e->loss, e->top1, e->top5,
                        (long)e->rows, e->seconds, so_far);
     return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld", step, e->loss, e->top1,

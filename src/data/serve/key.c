@@ -53,6 +53,17 @@ static void put_boxes(writer *w, const kolo_loader_config *c)
         d->translate, d->shear);
 }
 
+/* What rows of image labels are made of. */
+static void put_image_labels(writer *w, const kolo_loader_config *c)
+{
+    const kolo_image_labels *l = c->image_labels;
+    const size_t entries = (size_t)l->offset[l->samples];
+    uint32_t crc = kolo_crc32c(kolo_crc32c(0, l->cls, entries * sizeof *l->cls), l->state, entries);
+    if (c->pos_weight) crc = kolo_crc32c(crc, c->pos_weight, (size_t)c->classes * sizeof *c->pos_weight);
+    put(w, "image_labels=%lld entries, checksum %08x (targets, tag_threshold, class_weight, pos_weight)\nunverified=%s\nlabel_smoothing=%.17g\n", (long long)entries,
+        crc, l->rest_negative ? "negative" : "ignore", c->smoothing);
+}
+
 int serve_key(const kolo_loader_config *c, char *text)
 {
     writer w = {.text = text};
@@ -68,7 +79,8 @@ int serve_key(const kolo_loader_config *c, char *text)
     for (int i = 0; i < c->channels; i++) put(&w, "mean[%d]=%.9g\nstd[%d]=%.9g\n", i, (double)c->mean[i], i, (double)c->std[i]);
     put(&w, "augment=%s\n", c->augment ? c->augment : "");
     if (c->sides.low) put(&w, "multi_scale=%d-%d:%d:%d\n", c->sides.low, c->sides.high, c->sides.step, c->sides.every);
-    if (c->words > 3) put_boxes(&w, c);
+    if (c->image_labels) put_image_labels(&w, c);
+    else if (c->words > 3) put_boxes(&w, c);
     if (rule.kind == KOLO_ORDER_LOCAL) put_nodes(&w, c);
     return w.used < SERVE_KEY - 1 ? 0 : kolo_fail(KOLO_ECONFIG, "serve=: the list in augment= is too long");
 }

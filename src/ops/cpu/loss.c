@@ -1,5 +1,6 @@
 /* Losses of classes, with label smoothing as torch and timm have it: targets are y (1 - eps) + eps / K.
- * Softmax cross entropy: - sum y log p. Binary cross entropy: the mean over classes of softplus(x) - x y. */
+ * Softmax cross entropy: - sum y log p. Binary cross entropy: the mean over classes of softplus(x) - x y; of image labels the sum of
+ * p softplus(-x) + n softplus(x) with the weights p, n that the labels are. */
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 typedef struct loss {
     int64_t rows, classes, words; /* of a label; 0: numbers */
     double smoothing;
-    bool bf16, binary;
+    bool bf16, binary, weighs; /* weighs: labels are image labels */
     int threads;
 } loss;
 typedef struct row_result {
@@ -120,6 +121,23 @@ static row_result row_loss(const loss *l, const void *x, const kolo_target *t, f
     return r;
 }
 
+/* rank: known classes before the best of those that are more positive than negative. */
+static row_result row_loss_weighed(const loss *l, const void *x, const float *weight, float *row)
+{
+    const float *p = weight, *n = weight + l->classes;
+    row_result r = {0};
+    float largest, best = -INFINITY;
+    logits(row, x, l->classes, l->bf16, &largest);
+    for (int64_t i = 0; i < l->classes; i++) {
+        if (p[i] + n[i] == 0) continue;
+        r.loss += kolo_bce_weighed(row[i], p[i], n[i]);
+        if (p[i] > n[i] && row[i] > best) best = row[i];
+    }
+    for (int64_t i = 0; i < l->classes; i++) r.rank += p[i] + n[i] > 0 && p[i] <= n[i] && !(row[i] < best);
+    if (best == -INFINITY) r.rank = (int32_t)l->classes;
+    return r;
+}
+
 static int64_t valid_rows(const loss *l, const kolo_step *step, int slot) { return step->valid[slot] < l->rows ? step->valid[slot] : l->rows; }
 
 /* in: logits, labels; out: metrics */
@@ -132,8 +150,14 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     int64_t rows = valid_rows(l, step, slot), top1 = 0, top5 = 0;
 #pragma omp parallel for schedule(static) num_threads(l->threads)
     for (int64_t n = 0; n < rows; n++) {
+        const void *x = kolo_at(args[0], n * l->classes, l->bf16);
+        float *own = space + omp_get_thread_num() * row_floats(l);
+        if (l->weighs) {
+            result[n] = row_loss_weighed(l, x, (const float *)args[1] + 2 * n * l->classes, own);
+            continue;
+        }
         const kolo_target t = kolo_target_of(args[1], n, l->words, l->classes);
-        result[n] = row_loss(l, kolo_at(args[0], n * l->classes, l->bf16), &t, space + omp_get_thread_num() * row_floats(l));
+        result[n] = row_loss(l, x, &t, own);
     }
     double sum = 0;
     for (int64_t n = 0; n < rows; n++) {
@@ -190,6 +214,14 @@ static void row_grad(const loss *l, void *dx, const void *x, const kolo_target *
     if (two && !same) put(dx, t->lighter, kolo_cross_entropy_grad1(p[t->lighter] * scale, 1 - t->weight, eps, classes, factor), l->bf16);
 }
 
+static void row_grad_weighed(const loss *l, void *dx, const void *x, const float *weight, float factor, float *row)
+{
+    float largest, *s = row + row_floats(l) / 2;
+    logits(row, x, l->classes, l->bf16, &largest);
+    sigmoid(s, row, l->classes);
+    for (int64_t i = 0; i < l->classes; i++) put(dx, i, kolo_bce_weighed_grad(s[i], weight[i], weight[l->classes + i], factor), l->bf16);
+}
+
 /* in: logits, labels; out: dlogits */
 static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
@@ -204,8 +236,14 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
             memset(dx, 0, (size_t)l->classes * (l->bf16 ? 2 : 4));
             continue;
         }
+        const void *x = kolo_at(args[0], n * l->classes, l->bf16);
+        float *own = (float *)workspace + omp_get_thread_num() * row_floats(l);
+        if (l->weighs) {
+            row_grad_weighed(l, dx, x, (const float *)args[1] + 2 * n * l->classes, inverse, own);
+            continue;
+        }
         const kolo_target t = kolo_target_of(args[1], n, l->words, l->classes);
-        row_grad(l, dx, kolo_at(args[0], n * l->classes, l->bf16), &t, inverse, (float *)workspace + omp_get_thread_num() * row_floats(l));
+        row_grad(l, dx, x, &t, inverse, own);
     }
     return 0;
 }
@@ -222,7 +260,8 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
                 .words = kolo_target_words(kolo_request_in(r, 1)),
                 .smoothing = r->node->a.smoothing,
                 .bf16 = x->dtype == KOLO_BF16,
-                .binary = op == KOLO_OP_bce || op == KOLO_OP_bce_grad};
+                .binary = op == KOLO_OP_bce || op == KOLO_OP_bce_grad,
+                .weighs = kolo_target_weighs(kolo_request_in(r, 1))};
     l->threads = kolo_cpu_threads(r->backend, l->rows * l->classes * 8);
     k->state = l;
     k->release = free;

@@ -1,5 +1,5 @@
 /* Losses of classes, with label smoothing as torch and timm have it: targets are y (1 - eps) + eps / K. Softmax cross entropy: - sum y log p; binary
- * cross entropy: the mean over classes of softplus(x) - x y. A block takes a row of logits; sums over classes and rows are f64, in an order that
+ * cross entropy: the mean over classes of softplus(x) - x y; of image labels the sum of p softplus(-x) + n softplus(x). A block takes a row of logits; sums over classes and rows are f64, in an order that
  * the shape decides. */
 #include "ops/cuda/target.cuh"
 
@@ -12,7 +12,7 @@ enum { FINISH_THREADS = 256 };
 typedef struct entropy {
     int rows, classes, words; /* words: of a label; 0: numbers */
     double smoothing;
-    bool binary;
+    bool binary, weighs; /* weighs: labels are image labels */
     int threads; /* of a row's block */
     enum kolo_dtype dtype;
 } entropy;
@@ -60,6 +60,36 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     r.rank = own != own ? p.classes : rank;
     r.loss = p.binary ? (sum - (1 - eps) * dot - eps * total / classes) / classes
                       : (1 - eps) * (log_sum * mass - dot) + eps * (log_sum - total / classes);
+    result[n] = r;
+}
+
+/* The same of image labels; rank: known classes before the best of those that are more positive than negative. */
+template <typename T>
+__global__ void __launch_bounds__(KOLO_ROW_THREADS)
+    weighed_kernel(row_result *result, const T *logits, const float *labels, entropy p, const kolo_step *step, int slot)
+{
+    const int n = (int)blockIdx.x;
+    if (n >= valid_rows(p, step, slot)) return;
+    const T *x = logits + (int64_t)n * p.classes;
+    const float *yes = labels + 2 * (int64_t)n * p.classes, *no = yes + p.classes;
+    double loss = 0;
+    float best = -HUGE_VALF;
+    int rank = 0;
+    for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) {
+        const float v = kolo_widen(x[i]);
+        if (yes[i] + no[i] == 0) continue;
+        loss += kolo_bce_weighed(v, yes[i], no[i]);
+        if (yes[i] > no[i] && v > best) best = v;
+    }
+    loss = kolo_row_sum(loss);
+    best = kolo_row_max(best);
+    for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x)
+        rank += yes[i] + no[i] > 0 && yes[i] <= no[i] && !(kolo_widen(x[i]) < best);
+    rank = kolo_row_sum(rank);
+    if (threadIdx.x) return;
+    row_result r = {};
+    r.loss = loss;
+    r.rank = best == -HUGE_VALF ? p.classes : rank;
     result[n] = r;
 }
 
@@ -125,15 +155,36 @@ __global__ void __launch_bounds__(KOLO_ROW_THREADS)
     }
 }
 
+template <typename T>
+__global__ void __launch_bounds__(KOLO_ROW_THREADS)
+    weighed_grad_kernel(T *gradient, const T *logits, const float *labels, entropy p, const kolo_step *step, int slot)
+{
+    const int n = (int)blockIdx.x;
+    const T *x = logits + (int64_t)n * p.classes;
+    T *dx = gradient + (int64_t)n * p.classes;
+    const float *yes = labels + 2 * (int64_t)n * p.classes, *no = yes + p.classes;
+    const bool valid = n < valid_rows(p, step, slot);
+    const float inverse = step->valid_global > 0 ? (float)((double)step->scaler.scale / (double)step->valid_global) : 0;
+    for (int i = (int)threadIdx.x; i < p.classes; i += (int)blockDim.x) {
+        const float v = kolo_widen(x[i]), e = expf(v > 0 ? -v : v), share = (v > 0 ? 1 : e) / (1 + e);
+        kolo_round(valid ? kolo_bce_weighed_grad(share, yes[i], no[i], inverse) : 0.0f, dx + i);
+    }
+}
+
 /* in: logits, labels; out: metrics */
 static int run(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     const entropy *p = (const entropy *)k->state;
     row_result *result = (row_result *)workspace;
     cudaStream_t stream = kolo_cuda_stream(k);
-    KOLO_FOR_DTYPE(p->dtype, T,
-                   KOLO_TRY(KOLO_LAUNCH(row_kernel<T>, p->rows, p->threads, 0, stream, result, (const T *)args[0],
-                                        (const void *)args[1], *p, step, slot)));
+    if (p->weighs)
+        KOLO_FOR_DTYPE(p->dtype, T,
+                       KOLO_TRY(KOLO_LAUNCH(weighed_kernel<T>, p->rows, p->threads, 0, stream, result,
+                                            (const T *)args[0], (const float *)args[1], *p, step, slot)));
+    else
+        KOLO_FOR_DTYPE(p->dtype, T,
+                       KOLO_TRY(KOLO_LAUNCH(row_kernel<T>, p->rows, p->threads, 0, stream, result, (const T *)args[0],
+                                            (const void *)args[1], *p, step, slot)));
     return KOLO_LAUNCH(finish_kernel, 1, FINISH_THREADS, 0, stream, (float *)args[2], (const row_result *)result, *p,
                        step, slot);
 }
@@ -142,6 +193,10 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 static int run_grad(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
 {
     const entropy *p = (const entropy *)k->state;
+    if (p->weighs)
+        KOLO_FOR_DTYPE(p->dtype, T,
+                       return KOLO_LAUNCH(weighed_grad_kernel<T>, p->rows, p->threads, 0, kolo_cuda_stream(k),
+                                          (T *)args[2], (const T *)args[0], (const float *)args[1], *p, step, slot));
     KOLO_FOR_DTYPE(p->dtype, T,
                    return KOLO_LAUNCH(grad_kernel<T>, p->rows, p->threads, 0, kolo_cuda_stream(k), (T *)args[2],
                                       (const T *)args[0], (const void *)args[1], *p, step, slot));
@@ -159,6 +214,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     p->words = kolo_target_words(kolo_request_in(r, 1));
     p->smoothing = r->node->a.smoothing;
     p->binary = op == KOLO_OP_bce || op == KOLO_OP_bce_grad;
+    p->weighs = kolo_target_weighs(kolo_request_in(r, 1));
     p->threads = kolo_row_threads(p->classes);
     p->dtype = x->dtype;
     const bool backward = op == KOLO_OP_cross_entropy_grad || op == KOLO_OP_bce_grad;
