@@ -5,8 +5,8 @@
 
 /* ---- classes ------------------------------------------------------------------------------------------------------- */
 
-enum form { ONE, TWO, NUMBERS, FORMS };
-static const char *const form_name[FORMS] = {"classes", "pairs of classes", "numbers"};
+enum form { ONE, TWO, NUMBERS, FORMS, IMAGE = FORMS };
+static const char *const form_name[] = {"classes", "pairs of classes", "numbers", "image labels"};
 
 typedef struct shape {
     int64_t rows, classes;
@@ -18,6 +18,7 @@ static const shape shapes[] = {{5, 10, 5, 0, SMOOTH}, {7, 33, 4, 0.1, LEVELS}, {
 
 static int make_labels(rig *r, const shape *s, enum form form)
 {
+    if (form == IMAGE) return kolo_graph_tensor(r->g, "targets", KOLO_ROLE_LABEL, KOLO_F32, 3, (const int64_t[]){s->rows, 2, s->classes});
     if (form != NUMBERS) {
         rig_check(kolo_input(r->g, s->rows, 1, 1, 1, form == ONE ? 1 : 3), "input");
         return r->g->label;
@@ -26,16 +27,21 @@ static int make_labels(rig *r, const shape *s, enum form form)
     return kolo_graph_tensor(r->g, "targets", KOLO_ROLE_LABEL, KOLO_F32, 2, dim);
 }
 
-/* Classes, pairs with any weight (of the same class, too), or numbers of which few are not 0. */
+/* Classes, pairs with any weight (of the same class, too), numbers of which few are not 0, or image labels: a quarter of the classes unknown, an eighth mixed. */
 static void set_labels(pair *p, int t, const shape *s, enum form form)
 {
-    const int64_t each = form == ONE ? 1 : form == TWO ? 3 : s->classes;
+    const int64_t each = form == ONE ? 1 : form == TWO ? 3 : form == IMAGE ? 2 * s->classes : s->classes;
     int32_t *label = calloc((size_t)(s->rows * each), sizeof *label);
     for (int64_t n = 0; n < s->rows; n++) {
         int32_t *row = label + n * each;
         const uint32_t a = next(&p->seed), b = next(&p->seed);
         const float weight = (float)(a >> 8) * 0x1p-24f;
-        if (form != NUMBERS) row[0] = (int32_t)(a % (uint32_t)s->classes);
+        for (int64_t c = 0; form == IMAGE && c < s->classes; c++) {
+            const uint32_t kind = next(&p->seed) % 8;
+            row[c] = (int32_t)kolo_float_bits(kind < 3 ? weight : 0);
+            row[s->classes + c] = (int32_t)kolo_float_bits(kind >= 2 && kind < 6 ? 1 - weight / 2 : 0);
+        }
+        if (form < NUMBERS) row[0] = (int32_t)(a % (uint32_t)s->classes);
         if (form == TWO) {
             row[1] = n % 3 == 2 ? row[0] : (int32_t)(b % (uint32_t)s->classes);
             row[2] = (int32_t)kolo_float_bits(n % 4 == 3 ? 1.0f : weight);
@@ -87,6 +93,9 @@ static void losses(enum kolo_dtype dtype)
         for (int form = 0; form < FORMS; form++)
             for (int binary = 0; binary < 2; binary++) loss(dtype, &shapes[k], binary, (enum form)form);
     is_int(failures, 0, "%s: cross entropy and binary cross entropy, of classes, pairs and numbers", kolo_dtype_name(dtype));
+    failures = 0;
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) loss(dtype, &shapes[k], true, IMAGE);
+    is_int(failures, 0, "%s: binary cross entropy of image labels", kolo_dtype_name(dtype));
 }
 
 /* ---- faces --------------------------------------------------------------------------------------------------------- */

@@ -109,6 +109,91 @@ static void test_bad_labels(kolo_backend *b)
     }
 }
 
+/* Of row n: class c % 3 == 0 unknown in even rows; weights such as mixing and pos_weight give; row 4 has nothing known. */
+static void fill_image_labels(float *weight)
+{
+    golden_fill("p", 1, .5, 1, weight, N * 2 * C);
+    for (int n = 0; n < N; n++)
+        for (int c = 0; c < C; c++) {
+            float *yes = &weight[n * 2 * C + c], *no = yes + C;
+            *yes = fabsf(*yes) / C, *no = fabsf(*no) / C;
+            if ((c + n) % 2) *yes = 0;
+            else if (c % 4 == 0) *no = 0;
+            if ((n % 2 == 0 && c % 3 == 0) || n == 4) *yes = *no = 0;
+        }
+}
+
+static double image_loss(const float *weight, const double *x)
+{
+    double sum = 0;
+    for (int c = 0; c < C; c++) sum -= (double)weight[c] * log(1 / (1 + exp(-x[c]))) + (double)weight[C + c] * log(1 / (1 + exp(x[c])));
+    return sum;
+}
+
+/* Known classes with more of a negative than of a positive that stand before the best of the others. */
+static int image_rank(const float *weight, const double *x)
+{
+    int before = 0, best = -1;
+    for (int c = 0; c < C; c++)
+        if (weight[c] > weight[C + c] && (best < 0 || x[c] > x[best])) best = c;
+    for (int c = 0; c < C && best >= 0; c++) before += weight[c] + weight[C + c] > 0 && weight[c] <= weight[C + c] && x[c] >= x[best];
+    return best < 0 ? C : before;
+}
+
+static void test_image_labels(kolo_backend *b, enum kolo_dtype dtype)
+{
+    rig r = rig_open(b, dtype, 1);
+    kolo_graph *g = r.g;
+    const double allowed = dtype == KOLO_F32 ? 1e-7 : 2e-4;
+    const int64_t dim[] = {N, 2, C};
+    int x = rig_input(&r, "x", 2, (const int64_t[]){N, C});
+    g->label = kolo_graph_tensor(g, "label", KOLO_ROLE_LABEL, KOLO_F32, 3, dim);
+    is_int(kolo_cross_entropy(g, x, 0), KOLO_EINTERNAL, "softmax cross entropy of image labels is refused");
+    int m = kolo_bce(g, x, 0);
+    rig_check(m, "loss");
+    g->grad = malloc(64 * sizeof *g->grad);
+    for (int i = 0; i < 64; i++) g->grad[i] = -1;
+    rig_check(kolo_op_table[KOLO_OP_bce].gradient(g, g->tensor[m].producer), "gradient");
+    rig_layout(&r);
+    float v[N * C], dx[N * C], weight[N * 2 * C];
+    golden_fill("x", 3, 0, 60, v, N * C); /* also where e^x is more than f32 has digits for */
+    rig_set(&r, x, v);
+    fill_image_labels(weight);
+    memcpy(r.buffer[g->label], weight, sizeof weight);
+    r.step.valid[0] = VALID;
+    r.step.valid_global = GLOBAL;
+    rig_run(&r);
+    rig_get(&r, x, v); /* as rounded */
+    rig_get(&r, g->grad[x], dx);
+    const float *metric = r.buffer[m];
+    double sum = 0, worst = 0, row[C];
+    int top[2] = {0, 0}, zero = 1;
+    for (int n = 0; n < N; n++) {
+        const float *w = weight + n * 2 * C;
+        for (int c = 0; c < C; c++) row[c] = (double)v[n * C + c];
+        for (int c = 0; c < C; c++) {
+            const double was = row[c], h = 1e-5;
+            row[c] = was + h;
+            const double up = image_loss(w, row);
+            row[c] = was - h;
+            const double slope = (up - image_loss(w, row)) / (2 * h) / GLOBAL;
+            row[c] = was;
+            if (n < VALID) worst = fmax(worst, fabs(slope - (double)dx[n * C + c]));
+            else zero &= dx[n * C + c] == 0;
+            if (w[c] + w[C + c] == 0) zero &= dx[n * C + c] == 0;
+        }
+        if (n >= VALID) continue;
+        sum += image_loss(w, row);
+        top[0] += image_rank(w, row) < 1;
+        top[1] += image_rank(w, row) < 5;
+    }
+    const char *type = kolo_dtype_name(dtype);
+    ok(fabs((double)metric[0] - sum) < 1e-5 * sum, "%s: bce of image labels: the sum over valid rows (%.6f, %.6f)", type, (double)metric[0], sum);
+    ok(metric[1] == (float)top[0] && metric[2] == (float)top[1] && metric[3] == VALID, "%s: hits are positive classes before all negative ones", type);
+    ok(worst < allowed && zero, "%s: its gradient; 0 where nothing is known and beyond the valid rows (%.2g)", type, worst);
+    rig_close(&r);
+}
+
 static double margin_of(double cosine, double margin)
 {
     const double angle = acos(cosine);
@@ -208,6 +293,7 @@ int main(void)
             for (int smooth = 0; smooth < 2; smooth++) test_loss(b, binary, (enum form)form, smooth ? .1 : 0);
     test_bad_labels(b);
     for (int dtype = KOLO_F32; dtype <= KOLO_BF16; dtype++) {
+        test_image_labels(b, (enum kolo_dtype)dtype);
         test_arc(b, (enum kolo_dtype)dtype);
         test_cosine(b, (enum kolo_dtype)dtype);
     }
