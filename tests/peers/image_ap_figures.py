@@ -31,6 +31,7 @@ def case(samples, classes, levels, unknown):
 
 
 print("/* Written by tests/peers/image_ap_figures.py with scikit-learn %s: samples, classes, levels, unknown; macro over classes with a positive; micro. */" % sklearn.__version__)
+print("#ifndef TESTS_GOLDEN_IMAGE_AP_H\n#define TESTS_GOLDEN_IMAGE_AP_H\n")
 print("static const struct { int samples, classes, levels, unknown; double macro, micro, of_class[12]; } golden_image_ap[] = {")
 for samples, classes, levels, unknown in CASES:
     score, label = case(samples, classes, levels, unknown)
@@ -43,4 +44,4 @@ for samples, classes, levels, unknown in CASES:
         assert abs(macro - average_precision_score(label[:, shown], score[:, shown], average="macro")) < 1e-12
         assert abs(micro - average_precision_score(label, score, average="micro")) < 1e-12
     print("    {%d, %d, %d, %d, %.15g, %.15g, {%s}}," % (samples, classes, levels, unknown, macro, micro, ", ".join("%.15g" % a for a in own)))
-print("};")
+print("};\n\n#endif")
