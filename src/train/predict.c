@@ -71,7 +71,7 @@ static int compute(kolo_session *s, reader *r, const int32_t *labels, const int6
                               .rows = s->rows,
                               .valid = valid,
                               .valid_global = valid};
-    const int64_t classes = s->options->classes, words = kolo_session_tags(s) ? 2 * classes : 1;
+    if (s->options->val_flip) return kolo_mirror_ask(&r->mirror, s->exec, s->graph, &batch, logits);
     KOLO_TRY(kolo_exec_answer(s->exec, &batch));
     return kolo_exec_get(s->exec, "activation", s->graph->logits, logits);
 }
@@ -79,7 +79,7 @@ static int compute(kolo_session *s, reader *r, const int32_t *labels, const int6
 static int predict(kolo_session *s, reader *r, kolo_picture_feed *feed, kolo_predict_take *take,
                    void *context)
 {
-    const int64_t classes = s->options->classes;
+    const int64_t classes = s->options->classes, words = kolo_session_tags(s) ? 2 * classes : 1;
     const size_t bytes = (size_t)s->rows * r->bytes + KOLO_PICTURE_SLACK;
     int64_t valid;
     r->pixels = kolo_pages_alloc(bytes);
