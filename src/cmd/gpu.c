@@ -1,8 +1,10 @@
 #include "cmd/gpu.h"
 
+#include <cjson/cJSON.h>
 #include <ctype.h>
 #include <glob.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,15 +110,44 @@ static int read_table(kolo_gpu_table *t, const char *path)
     return rc < 0 ? rc : t->where ? 0 : KOLO_ECONFIG;
 }
 
+/* A whole number above 0 of cuDNN's description. */
+static int take_number(const cJSON *object, const char *path, const char *name, int *value)
+{
+    const cJSON *number = cJSON_GetObjectItemCaseSensitive(object, name);
+    if (!cJSON_IsNumber(number) || !(number->valuedouble >= 1 && number->valuedouble < 1e9))
+        return kolo_fail(KOLO_ECONFIG, "%s: %s is missing, or not a number above 0", path, name);
+    *value = number->valueint;
+    return 0;
+}
+
+static int take_description(kolo_gpu *gpu, const cJSON *object, const char *path)
+{
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(object, "deviceName");
+    if (!cJSON_IsString(name))
+        return kolo_fail(KOLO_ECONFIG, "%s: deviceName is missing, or the file is not JSON", path);
+    snprintf(gpu->device, sizeof gpu->device, "%s", name->valuestring);
+    KOLO_TRY(take_number(object, path, "deviceVer", &gpu->capability));
+    KOLO_TRY(take_number(object, path, "driverVer", &gpu->driver));
+    KOLO_TRY(take_number(object, path, "multiProcessorCount", &gpu->processors));
+    gpu->capability /= 10; /* 900 is 9.0 */
+    return take_number(object, path, "maxSharedMemoryPerBlockOptin", &gpu->shared);
+}
+
 /* cuDNN's description lies beside the table. */
 static int read_description(kolo_gpu_table *t, const char *path)
 {
     char *file =
         kolo_format("%.*s.json", (int)(strlen(path) - (is_suffixed(path) ? sizeof suffix - 1 : 0)), path);
     int rc = file ? 0 : KOLO_ECONFIG;
-    if (rc == 0 && kolo_file_exists(file)) rc = kolo_file_read(file, &t->json, NULL);
-    free(file);
+    const bool there = file && kolo_file_exists(file);
+    if (there) rc = kolo_file_read(file, &t->json, NULL);
     t->gpu = (kolo_gpu){.name = t->name, .json = t->json, .memory = (size_t)t->rates.memory};
+    if (there && rc == 0) {
+        cJSON *object = cJSON_Parse(t->json);
+        rc = take_description(&t->gpu, object, file);
+        cJSON_Delete(object);
+    }
+    free(file);
     return rc;
 }
 

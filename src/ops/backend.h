@@ -69,8 +69,13 @@ typedef struct kolo_kernel kolo_kernel; /* one prepared operation; shared by all
 /* A GPU that is not there. Plans can be made for it; nothing can be allocated or run. */
 typedef struct kolo_gpu {
     const char *name; /* for messages */
-    const char *json; /* cuDNN's own description of it (share/gpus/NAME.json); NULL: there is none */
     size_t memory;    /* bytes */
+    const char *json; /* cuDNN's own description of it (share/gpus/NAME.json); NULL: there is none, nor what follows, which is read from it */
+    char device[64];  /* "NVIDIA H200" */
+    int capability;   /* 90 */
+    int driver;       /* 1000 major + 10 minor */
+    int processors;   /* multiprocessors */
+    int shared;       /* bytes of shared memory that a block may have */
 } kolo_gpu;
 
 typedef struct kolo_backend_config {

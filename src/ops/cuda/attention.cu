@@ -110,8 +110,7 @@ int kolo_attention_prepare(const kolo_kernel_request *r, kolo_kernel *k, const k
     describe(a, n, qkv, y);
     a->shared = sizeof(float) * ((size_t)arrays * (size_t)kolo_quads_floats(*a) +
                                  (size_t)(wide * 4 * a->quads * WARPS + tables * a->bins));
-    KOLO_TRY(KOLO_CUDA(cudaDeviceGetAttribute(&a->allowed, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                                              kolo_cuda_of(r->backend)->device)));
+    a->allowed = kolo_cuda_of(r->backend)->shared;
     a->allowed -= (int)(sizeof(kolo_window_pixel) + 16) * KOLO_ATTENTION_PIXELS; /* of the kernels' own */
     if (a->allowed < 0 || a->shared > (size_t)a->allowed)
         return kolo_fail(
@@ -130,6 +129,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     KOLO_TRY(kolo_attention_prepare(r, k, &qkv, &y, 3, 4, 1));
     const kolo_attention *a = (const kolo_attention *)k->state;
     k->run = run;
+    if (r->backend->gpu) return 0; /* it is not there */
     KOLO_FOR_DTYPE(a->dtype, T,
                    return KOLO_CUDA(cudaFuncSetAttribute(attention_kernel<T>,
                                                          cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));

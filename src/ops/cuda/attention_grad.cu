@@ -186,6 +186,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     a->chunks = (int)kolo_columns_ceil(a->windows, a->each);
     const kolo_columns c = columns_of(a);
     k->workspace = kolo_columns_workspace(&c, 1);
+    if (r->backend->gpu) return 0; /* it is not there */
     KOLO_FOR_DTYPE(a->dtype, T,
                    return KOLO_CUDA(cudaFuncSetAttribute(attention_grad_kernel<T>,
                                                          cudaFuncAttributeMaxDynamicSharedMemorySize, a->allowed)));

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "launch/device.h"
-#include "ops/cuda/cuda.h"
+#include "ops/cuda/dnn.h"
 
 extern const kolo_backend_type kolo_cuda_backend;
 int kolo_cuda_devices(kolo_device *list, int *driver, int *runtime);
@@ -27,6 +27,15 @@ static const char *version(void)
     return text;
 }
 
+/* What is chosen on such a GPU has the same key whether it is there or not. */
+static void set_machine(kolo_cuda *c, const char *name, int capability, int driver)
+{
+    c->major = capability / 10;
+    c->minor = capability % 10;
+    snprintf(c->name, sizeof c->name, "%s", name);
+    snprintf(c->machine, sizeof c->machine, "%s, sm_%d%d, %s, driver %d.%d", name, c->major, c->minor, version(), driver / 1000, driver % 1000 / 10);
+}
+
 /* Which GPU it is, and whether it can do what this backend takes for granted. */
 static int find_device(kolo_cuda *c, int device)
 {
@@ -38,11 +47,8 @@ static int find_device(kolo_cuda *c, int device)
                          getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
     const kolo_device *d = &list[device];
     c->device = device;
-    c->major = d->major;
-    c->minor = d->minor;
-    snprintf(c->name, sizeof c->name, "%s", d->name);
     snprintf(c->place, sizeof c->place, "GPU %d (%s, %s)", device, d->name, d->bus);
-    snprintf(c->machine, sizeof c->machine, "%s, sm_%d%d, %s, driver %d.%d", d->name, d->major, d->minor, version(), driver / 1000, driver % 1000 / 10);
+    set_machine(c, d->name, d->major * 10 + d->minor, driver);
     kolo_cuda_check_name(c->place);
     if (d->major < 8)
         return kolo_fail(KOLO_ELAUNCH, "%s has compute capability %d.%d; kolo needs 8.0 (A100, RTX 30) or later: use device=cpu", c->place, d->major, d->minor);
@@ -61,16 +67,30 @@ static int open_streams(kolo_cuda *c)
     return 0;
 }
 
+/* To plan for it alone: no driver is asked, no memory or stream made. */
+static int open_described(kolo_cuda *c, const kolo_gpu *gpu)
+{
+    if (!gpu->json) return kolo_fail(KOLO_ECONFIG, "cuDNN has no description of %s (%s.json beside its table)", gpu->name, gpu->name);
+    c->device = -1;
+    c->processors = gpu->processors;
+    c->shared = gpu->shared;
+    set_machine(c, gpu->device, gpu->capability, gpu->driver);
+    snprintf(c->place, sizeof c->place, "%s", gpu->name);
+    return kolo_dnn_profile(&c->dnn_profile, gpu->json);
+}
+
 static int open_cuda(kolo_backend *b)
 {
     kolo_cuda *c = b->state = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;
+    if (b->gpu) return open_described(c, b->gpu);
     c->trial_seconds = b->trial_seconds > 0 ? b->trial_seconds : 2;
     KOLO_TRY(find_device(c, b->device));
     /* a host that waits for the GPU sleeps: the readers need the cores */
     KOLO_TRY(KOLO_CUDA(cudaInitDevice(c->device, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid)));
     KOLO_TRY(KOLO_CUDA(cudaSetDevice(c->device)));
     KOLO_TRY(KOLO_CUDA(cudaDeviceGetAttribute(&c->processors, cudaDevAttrMultiProcessorCount, c->device)));
+    KOLO_TRY(KOLO_CUDA(cudaDeviceGetAttribute(&c->shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, c->device)));
     KOLO_TRY(open_streams(c));
     KOLO_TRY(kolo_cuda_ready(c));
     KOLO_TRY(KOLO_DNN(cudnnCreate(&c->dnn)));
@@ -79,10 +99,8 @@ static int open_cuda(kolo_backend *b)
 }
 
 /* After a failure of the device every call here fails too, and changes nothing. */
-static void close_cuda(kolo_backend *b)
+static void close_device(kolo_backend *b, kolo_cuda *c)
 {
-    kolo_cuda *c = b->state;
-    if (!c) return;
     kolo_cuda_enter(b);
     kolo_cuda_order_close(c);
     kolo_cuda_trial_end(b);
@@ -91,6 +109,14 @@ static void close_cuda(kolo_backend *b)
     for (int lane = 0; lane < KOLO_LANES; lane++)
         if (c->stream[lane]) cudaStreamDestroy(c->stream[lane]);
     cudaGetLastError(); /* nobody asks any more */
+}
+
+static void close_cuda(kolo_backend *b)
+{
+    kolo_cuda *c = b->state;
+    if (!c) return;
+    if (c->dnn_profile) cudnnBackendDestroyDescriptor(c->dnn_profile);
+    if (!b->gpu) close_device(b, c);
     free(c);
     b->state = NULL;
 }

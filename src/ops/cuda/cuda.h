@@ -19,10 +19,11 @@ enum kolo_trial_piece { KOLO_TRIAL_DATA, KOLO_TRIAL_SCRATCH, KOLO_TRIAL_PIECES }
 typedef struct kolo_cuda {
     int device;
     int processors;   /* multiprocessors */
+    int shared;       /* bytes of shared memory that a block may have */
     int major, minor; /* compute capability */
     cudaStream_t stream[KOLO_LANES];
     cudnnHandle_t dnn;
-    cudnnBackendDescriptor_t dnn_profile; /* where dnn is NULL, in tests: the GPU that plans are made for (dnn.h) */
+    cudnnBackendDescriptor_t dnn_profile; /* where dnn is NULL: the GPU that plans are made for, which is not there (dnn.h) */
     cublasLtHandle_t blas;
     char name[64];     /* "NVIDIA H200" */
     char place[128];   /* "GPU 0 (NVIDIA H200, 0000:1b:00.0)" */

@@ -15,6 +15,7 @@ void kolo_cuda_enter(kolo_backend *b)
 {
     static __thread int current = -1;
     int device = kolo_cuda_of(b)->device;
+    if (b->gpu) return; /* it is not there */
     if (current != device && cudaSetDevice(device) == cudaSuccess) current = device;
 }
 
@@ -70,8 +71,9 @@ static void release(kolo_backend *b, void *memory, size_t bytes)
 static size_t memory(kolo_backend *b, const char **source)
 {
     size_t left = 0, all = 0;
-    kolo_cuda_enter(b);
     if (source) *source = kolo_cuda_of(b)->place;
+    if (b->gpu) return b->gpu->memory;
+    kolo_cuda_enter(b);
     if (KOLO_CUDA(cudaMemGetInfo(&left, &all)) < 0) return 0;
     return left > reserve_bytes ? left - reserve_bytes : 0;
 }

@@ -240,6 +240,10 @@ static int select_algorithm(kolo_backend *b, kolo_product *p, const char *key)
     const bool clock = !b->deterministic && !b->choices.given;
     int64_t best = 0;
     int count;
+    if (b->gpu) { /* cuBLASLt's heuristics ask the device, which is not there */
+        p->workspace = workspace_most;
+        return 0;
+    }
     KOLO_TRY(propose_any(p, result, CANDIDATES, &count));
     const char *known = b->deterministic ? NULL : kolo_choices_find(&b->choices, key);
     if (known && !check_known(p, known)) return 0;
@@ -278,6 +282,7 @@ int kolo_product_open(kolo_product *p, kolo_backend *b)
 
 void kolo_product_name(const kolo_product *p, char *text, size_t size)
 {
-    snprintf(text, size, "cuBLASLt %d tile %d stages %d split %d%s%s", setting(p, CUBLASLT_ALGO_CONFIG_ID), setting(p, CUBLASLT_ALGO_CONFIG_TILE_ID),
+    if (!p->handle) snprintf(text, size, "cuBLASLt, chosen on the GPU");
+    else snprintf(text, size, "cuBLASLt %d tile %d stages %d split %d%s%s", setting(p, CUBLASLT_ALGO_CONFIG_ID), setting(p, CUBLASLT_ALGO_CONFIG_TILE_ID),
              setting(p, CUBLASLT_ALGO_CONFIG_STAGES_ID), setting(p, CUBLASLT_ALGO_CONFIG_SPLITK_NUM), p->tf32 ? ", TF32" : "", p->fused ? ", with bias" : "");
 }
