@@ -50,6 +50,7 @@ need() { # PROGRAM...
     local program
     for program in "$@"; do command -v "$program" > /dev/null || skip_all "no $program"; done
 }
+left_out() { kolo version | grep -qE "^without .*\b$1\b"; } # NAME: of this build, as `ONNX`
 ran() { # TEXT COMMAND...: its TAP lines become lines of this test; a run that ends without a plan is a failure of its own
     local text=$1 line planned=1
     shift

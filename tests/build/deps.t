@@ -90,7 +90,26 @@ APT_FAILS=1 deps install build PNG
 [[ $RC != 0 && $(called) == *update* && $OUT == *"could not be installed"* && $OUT == *"dnf install"* ]]
 ok $? "a failing apt-get is tried after an update, then told"
 
-known=$(sed -n "s/^find_library \([A-Z0-9]*\) .*/\1/p; s/^ *find_library \([A-Z0-9]*\) .*/\1/p" share/setup/probe.sh | sort -u)
+machine 0
+deps install build TIFF HDF5
+[[ $RC == 0 && $(called) == *" libhdf5-dev libtiff-dev"* ]]
+ok $? "what one can do without is installed along with the rest"
+machine 0
+stand_in apt-get "echo \"\$*\" >>$ROOM/called; case \"\$*\" in *libtiff-dev*) exit 100 ;; esac"
+deps install build HDF5 TIFF WEBP
+[[ $RC == 0 && $(called) == *"recommends libhdf5-dev"$'\n'*"recommends libwebp-dev" && $OUT == *"Going on without TIFF."* ]]
+ok $? "where no package of libtiff is to be had, all else is installed" || diag <<<"$OUT"
+machine 0
+stand_in apt-get "echo \"\$*\" >>$ROOM/called; case \"\$*\" in *libhdf5-dev*) exit 100 ;; esac"
+deps install build HDF5 TIFF
+[[ $RC != 0 && $(tail -n 1 "$ROOM/called") != *libtiff* ]]
+ok $? "where none of HDF5 is, that is the end"
+machine 1000
+deps install build TIFF ONNX
+[[ $RC == 0 && $OUT == *"Going on without them"* ]]
+ok $? "who may not install goes on without what one can do without"
+
+known=$(sed -n "s/^find_library \([A-Z0-9]*\) .*/\1/p; s/^ *[a-z]*_library \([A-Z0-9]*\) .*/\1/p" share/setup/probe.sh | sort -u)
 for name in $known CC CUDA; do
     deps report "$name"
     [[ $OUT == *"$name "*"(apt: "[a-z]*"; dnf: "[a-z]*"; Spack: "[a-z]*")"* ]] || echo "# no packages for $name"

@@ -12,6 +12,7 @@ cp tests/unit/base_crc32c.c "$ROOM/kolo/tests/unit"
 cd "$ROOM/kolo" || exit 1
 # what the build that is tested found; with other knobs it is looked for anew
 mkdir out && cp "$BUILD/probe.mk" out 2>/dev/null
+OWN=$BUILD
 unset BUILD
 before=$(find . -path ./out -prune -o -type f -print | sort | cksum)
 build() { OUT=$(make CFLAGS=-O0 -j2 "$@" 2>&1); }
@@ -78,4 +79,15 @@ ok $? "help lists targets and knobs"
 build BUILD=out clean
 [[ $? == 0 && ! -e out ]]
 ok $? "clean removes BUILD"
+cd "$TOP" || exit 1
+# what a build lacks: its last line, and `kolo version`
+lacks() { make -n "$@" left-out 2>/dev/null | sed -n "s/^echo '  left out of this build: \(.*\);.*/\1/p"; }
+without=$(lacks BUILD="$ROOM/bare" TIFF=0 WEBP=0 LMDB=0 ONNX=0)
+is "$without" "TIFF (TIFF=0) WEBP (WEBP=0) LMDB (LMDB=0) ONNX (ONNX=0)" "knobs that leave libraries out are named at the end of the build"
+if [[ -x $OWN/bin/kolo && -e $OWN/probe.mk ]]; then
+    is "$("$OWN/bin/kolo" version | sed -nE 's/^without ((TIFF|WEBP|LMDB|ONNX).*)/\1/p')" \
+        "$(lacks BUILD="$OWN" | sed 's/ ([^)]*)//g')" "kolo version names what this build lacks"
+else
+    skip "kolo is not built"
+fi
 done_testing
