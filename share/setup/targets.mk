@@ -5,7 +5,7 @@
 # make starts itself again, with as many jobs as there are CPUs where the user named no number
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$$(nproc))
 # what is missing or would be left out, as far as probe.sh can tell without make
-missing = $$($(probe_words) share/setup/probe.sh | sed -n 's/^PROBE_[ML][A-Z_]* :=//p' | tr '\n' ' ')
+missing = $$($(probe_words) share/setup/probe.sh | sed -nE 's/^PROBE_(MISSING|LEFT_OUT) :=//p' | tr '\n' ' ')
 
 # $1: goal. The probe is made again only when the last one did not find everything, or never ran; and once more when
 # there was no compiler, without which no library can be looked for.

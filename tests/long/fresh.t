@@ -26,7 +26,7 @@ inside() { # SYSTEM COMMAND: in its root, with nothing of this one's environment
 # NAME SUITE: 1: none can be made. Packages come from where mmdebstrap finds them. A machine that was installed knows its own name.
 root() {
     local root=$ROOM/$1
-    timeout 900 mmdebstrap --variant=minbase --include=git,make "${@:3}" "$2" "$ROOM/$1.tar" > "$ROOM/$1.log" 2>&1 || return 1
+    timeout 900 mmdebstrap --variant=minbase --include=apt,git,make "${@:3}" "$2" "$ROOM/$1.tar" > "$ROOM/$1.log" 2>&1 || return 1
     mkdir "$root" && "${spaces[@]}" tar -xf "$ROOM/$1.tar" -C "$root" --exclude='./dev/*' && rm "$ROOM/$1.tar" || return 1
     git clone -q --no-hardlinks . "$ROOM/$1.git" && cp -L /etc/resolv.conf "$ROOM/resolv" || return 1
     # shellcheck disable=SC2016
