@@ -5,6 +5,7 @@
 #define TESTS_OPS_RIG_H
 
 #include "base/memory.h"
+#include "graph/rules.h"
 #include "kolo/error.h"
 #include "ops/cpu/cpu.h"
 #include "ops/element.h"
@@ -98,6 +99,7 @@ static int rig_backward(rig *r, int y)
     g->grad[y] = dy;
     for (int i = (int)g->nodes - 1; i >= 0; i--)
         if (g->grad[g->node[i].out[0]] >= 0 && kolo_op_table[g->node[i].op].gradient) rig_check(kolo_op_table[g->node[i].op].gradient(g, i), "gradient rule");
+    rig_check(kolo_gradient_accumulate(g), "sums of gradients");
     return dy;
 }
 
@@ -160,7 +162,7 @@ static int rig_run_node(rig *r, int i)
         if (n->in[k] >= 0) args[k] = r->half[n->in[k]] ? r->half[n->in[k]] : r->buffer[n->in[k]];
     for (int k = 0; k < n->n_out; k++) args[n->n_in + k] = n->out[k] >= 0 ? r->buffer[n->out[k]] : NULL;
     int over = kolo_op_table[n->op].overwrite;
-    if (r->in_place && over >= 0) { /* a copy of the input stands in for both */
+    if (r->in_place && over >= 0 && over < n->n_in && n->in[over] >= 0) { /* a copy of the input stands in for both */
         rig_check(kolo_backend_copy(r->backend, KOLO_LANE_COMPUTE, args[n->n_in], args[over], r->layout[n->in[over]].bytes), "copy");
         args[over] = args[n->n_in];
     }

@@ -53,68 +53,20 @@ static void fuse_relu(fusion *f, int relu)
     }
 }
 
-static void renumber(int *tensor, const int *to)
-{
-    if (*tensor >= 0) *tensor = to[*tensor];
-}
-
-/* Drops dead nodes and the tensors that no node makes any more; all indices follow. */
-static void compact(fusion *f, int *to)
-{
-    kolo_graph *g = f->g;
-    int64_t kept = 0;
-    for (int64_t t = 0; t < g->tensors; t++) to[t] = g->tensor[t].producer < 0 ? 0 : -1;
-    for (int64_t i = 0; i < g->nodes; i++) {
-        if (f->dead[i]) continue;
-        for (int k = 0; k < g->node[i].n_out; k++)
-            if (g->node[i].out[k] >= 0) to[g->node[i].out[k]] = 0;
-        g->node[kept++] = g->node[i];
-    }
-    g->nodes = kept;
-    kept = 0;
-    for (int64_t t = 0; t < g->tensors; t++) {
-        if (to[t] < 0) {
-            free(g->tensor[t].name);
-            continue;
-        }
-        to[t] = (int)kept;
-        g->tensor[kept++] = g->tensor[t];
-    }
-    g->tensors = kept;
-    for (int64_t t = 0; t < g->tensors; t++) {
-        g->tensor[t].producer = -1;
-        renumber(&g->tensor[t].of, to);
-    }
-    for (int64_t i = 0; i < g->nodes; i++) {
-        kolo_node *n = &g->node[i];
-        for (int k = 0; k < n->n_in; k++) renumber(&n->in[k], to);
-        for (int k = 0; k < n->n_out; k++) {
-            renumber(&n->out[k], to);
-            if (n->out[k] >= 0) g->tensor[n->out[k]].producer = (int)i;
-        }
-    }
-    int *const result[] = {&g->input, &g->label, &g->logits, &g->features, &g->metrics};
-    for (int i = 0; i < 5; i++) renumber(result[i], to);
-    for (int i = 0; i < g->heads; i++) renumber(&g->head[i], to);
-}
-
 int kolo_graph_fuse(kolo_graph *g)
 {
     if (g->grad) return kolo_fail(KOLO_EINTERNAL, "graph %s has gradients: fusion comes before kolo_graph_backward", g->name);
     int rc = KOLO_ECONFIG;
     fusion f = {g, kolo_alloc((size_t)(g->tensors + 1) * sizeof *f.readers), kolo_alloc((size_t)(g->nodes + 1) * sizeof *f.dead)};
-    int *to = kolo_alloc((size_t)(g->tensors + 1) * sizeof *to);
-    if (!f.readers || !f.dead || !to) goto done;
+    if (!f.readers || !f.dead) goto done;
     for (int64_t i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].n_in; k++)
             if (g->node[i].in[k] >= 0) f.readers[g->node[i].in[k]]++;
     for (int i = 0; i < (int)g->nodes; i++)
         if (g->node[i].op == KOLO_OP_relu) fuse_relu(&f, i);
-    compact(&f, to);
-    rc = 0;
+    rc = kolo_graph_compact(g, f.dead);
 done:
     free(f.readers);
     free(f.dead);
-    free(to);
     return rc;
 }

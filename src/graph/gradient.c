@@ -2,7 +2,8 @@
  *
  * While kolo_graph_backward walks, g->grad[t] is the gradient of t collected so far, NONE, or UNWANTED if no parameter
  * is reachable from t. A gradient tensor may stand for several forward tensors (both inputs of an addition): nothing here
- * writes into a tensor twice, and memory is shared only by lifetime, when the plan is made. */
+ * writes into a tensor twice, and memory is shared only by lifetime, when the plan is made. Sums of gradients are
+ * additions here; accumulate.c then does without most of them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,5 +204,5 @@ int kolo_graph_backward(kolo_graph *g)
     for (int64_t t = 0; t < g->tensors; t++) all[t] = t < forward && g->grad[t] >= 0 ? g->grad[t] : -1;
     free(g->grad);
     g->grad = all;
-    return 0;
+    return kolo_gradient_accumulate(g);
 }

@@ -198,3 +198,63 @@ bool kolo_graph_is_output(const kolo_graph *g, int tensor)
     for (int i = 0; i < g->heads; i++) is |= tensor == g->head[i];
     return is;
 }
+
+static void renumber(int *tensor, const int *to)
+{
+    if (*tensor >= 0) *tensor = to[*tensor];
+}
+
+/* to: [tensors] new index, -1: made by no node that is kept */
+static void compact_nodes(kolo_graph *g, const bool *dead, int *to)
+{
+    int64_t kept = 0;
+    for (int64_t t = 0; t < g->tensors; t++) to[t] = g->tensor[t].producer < 0 ? 0 : -1;
+    for (int64_t i = 0; i < g->nodes; i++) {
+        if (dead[i]) continue;
+        for (int k = 0; k < g->node[i].n_out; k++)
+            if (g->node[i].out[k] >= 0) to[g->node[i].out[k]] = 0;
+        g->node[kept++] = g->node[i];
+    }
+    g->nodes = kept;
+}
+
+static void compact_tensors(kolo_graph *g, int *to)
+{
+    int64_t kept = 0;
+    for (int64_t t = 0; t < g->tensors; t++) {
+        if (to[t] < 0) {
+            free(g->tensor[t].name);
+            continue;
+        }
+        to[t] = (int)kept;
+        if (g->grad) g->grad[kept] = g->grad[t];
+        g->tensor[kept] = g->tensor[t];
+        g->tensor[kept++].producer = -1;
+    }
+    g->tensors = kept;
+}
+
+int kolo_graph_compact(kolo_graph *g, const bool *dead)
+{
+    int *to = kolo_alloc((size_t)(g->tensors + 1) * sizeof *to);
+    if (!to) return KOLO_ECONFIG;
+    compact_nodes(g, dead, to);
+    compact_tensors(g, to);
+    for (int64_t t = 0; t < g->tensors; t++) {
+        renumber(&g->tensor[t].of, to);
+        if (g->grad) renumber(&g->grad[t], to);
+    }
+    for (int64_t i = 0; i < g->nodes; i++) {
+        kolo_node *n = &g->node[i];
+        for (int k = 0; k < n->n_in; k++) renumber(&n->in[k], to);
+        for (int k = 0; k < n->n_out; k++) {
+            renumber(&n->out[k], to);
+            if (n->out[k] >= 0) g->tensor[n->out[k]].producer = (int)i;
+        }
+    }
+    int *const result[] = {&g->input, &g->label, &g->logits, &g->features, &g->metrics};
+    for (int i = 0; i < 5; i++) renumber(result[i], to);
+    for (int i = 0; i < g->heads; i++) renumber(&g->head[i], to);
+    free(to);
+    return 0;
+}

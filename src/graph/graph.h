@@ -142,7 +142,7 @@ typedef struct kolo_traffic {
 typedef struct kolo_op_info {
     const char *name;
     int min_in, max_in, min_out, max_out;
-    int overwrite;                                                      /* input that out[0] may overwrite when it dies there, or -1 */
+    int overwrite;                                                      /* input that out[0] may overwrite when it dies there, or -1; an optional one is added */
     int (*shape)(kolo_graph *graph, kolo_node *node, const char *name); /* checks inputs, makes the output tensors; NULL: backward */
     int (*gradient)(kolo_graph *graph, int node);                       /* emits backward nodes; NULL: no gradient flows */
     double (*flops)(const kolo_graph *graph, const kolo_node *node);    /* multiply and add counted as 2; NULL: none */
@@ -151,6 +151,17 @@ typedef struct kolo_op_info {
 } kolo_op_info;
 extern const kolo_op_info kolo_op_table[KOLO_OP_COUNT];
 enum kolo_class kolo_node_class(const kolo_graph *graph, const kolo_node *node);
+/* The input of such operations that may be added to out[0], or -1; and of this one that is. */
+static inline int kolo_op_addend(enum kolo_op op)
+{
+    const kolo_op_info *info = &kolo_op_table[op];
+    return info->overwrite >= info->min_in ? info->overwrite : -1;
+}
+static inline int kolo_node_addend(const kolo_node *node)
+{
+    const int i = kolo_op_addend(node->op);
+    return i >= 0 && i < node->n_in && node->in[i] >= 0 ? i : -1;
+}
 
 int kolo_graph_create(kolo_graph **graph, const char *name, bool train, enum kolo_dtype dtype);
 void kolo_graph_destroy(kolo_graph **graph);
@@ -224,7 +235,8 @@ int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *
 
 /* After building, before backward: norm + (add) + relu become one norm_apply / norm_infer where nothing else reads between. */
 int kolo_graph_fuse(kolo_graph *g);
-/* Appends the backward nodes. Gradients of parameters are tensors of role GRADIENT named "grad:" + parameter. */
+/* Appends the backward nodes. Gradients of parameters are tensors of role GRADIENT named "grad:" + parameter. Where a tensor has several readers
+ * its gradients are added, by the operations that make them where these can (kolo_op_addend), else by additions. */
 int kolo_graph_backward(kolo_graph *g);
 
 /* For op implementations, gradient rules and passes. */
@@ -237,6 +249,8 @@ int kolo_graph_find(const kolo_graph *g, const char *name); /* tensor or -1 */
 int64_t kolo_tensor_count(const kolo_tensor *tensor);       /* elements */
 
 bool kolo_graph_is_output(const kolo_graph *g, int tensor); /* logits, features, or a head */
+/* Drops the nodes that are marked and the tensors that no node makes any more; all indices follow. dead: [nodes] */
+int kolo_graph_compact(kolo_graph *g, const bool *dead);
 /* Takes back the node made last, its outputs and the parameters that were made for it. */
 int kolo_graph_drop(kolo_graph *g);
 int64_t kolo_graph_parameters(const kolo_graph *g);    /* elements of PARAM tensors */

@@ -36,4 +36,7 @@ int kolo_gradient_emit_all(kolo_graph *g, enum kolo_op op, int n_in, const int *
 /* `op` of the gradient of the node's only output, for its first input. */
 int kolo_gradient_unary(kolo_graph *g, int node, enum kolo_op op);
 
+/* After differentiation (accumulate.c): additions of gradients are left to the operations that make the second part. */
+int kolo_gradient_accumulate(kolo_graph *g);
+
 #endif

@@ -31,7 +31,8 @@ typedef struct precision {
 
 static const precision precisions[] = {{"f32", KOLO_F32, false}, {"tf32", KOLO_F32, true}, {"bf16", KOLO_BF16, false}, {"fp16", KOLO_F16, false}};
 
-static bool seen[KOLO_OP_COUNT], differentiated[KOLO_OP_COUNT]; /* run on both sides; and an input of it got its gradient */
+/* run on both sides; an input of it got its gradient; it added its optional input */
+static bool seen[KOLO_OP_COUNT], differentiated[KOLO_OP_COUNT], added[KOLO_OP_COUNT];
 
 static int conv(kolo_graph *g, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, bool bias)
 {
@@ -214,7 +215,7 @@ static double compare(rig *cpu, rig *gpu, const kolo_node *n, int t, const char 
     return share;
 }
 
-/* Runs node i on the device again: threads, blocks and copies then come in another order, and the bits must not. */
+/* Runs node i on the device again, in place where it can be: threads, blocks and copies then come in another order, and the bits must not. */
 static bool same_again(rig *gpu, int i)
 {
     const kolo_node *n = &gpu->g->node[i];
@@ -222,7 +223,9 @@ static bool same_again(rig *gpu, int i)
     bool same = true;
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] >= 0) first[k] = rig_raw(gpu, n->out[k]);
+    gpu->in_place = true;
     rig_check(rig_run_node(gpu, i), "again");
+    gpu->in_place = false;
     for (int k = 0; k < n->n_out; k++) {
         if (n->out[k] < 0) continue;
         void *again = rig_raw(gpu, n->out[k]);
@@ -245,6 +248,7 @@ static void check(kolo_backend *on_cpu, kolo_backend *on_gpu, const precision *p
         rig_check(rig_run_node(&cpu, i), kolo_op_table[n->op].name);
         rig_check(rig_run_node(&gpu, i), kolo_op_table[n->op].name);
         seen[n->op] = true;
+        added[n->op] |= kolo_node_addend(n) >= 0;
         for (int k = 0; k < n->n_in && gpu.g->grad; k++)
             if (n->in[k] >= 0 && gpu.g->grad[n->in[k]] >= 0) differentiated[n->op] = true;
         if (!same_again(&gpu, i)) unsteady = kolo_op_table[n->op].name;
@@ -267,7 +271,7 @@ static bool has_row(const kolo_backend_type *type, int op) { return type->rows[o
 static void check_table(const kolo_backend_type *cuda)
 {
     extern const kolo_backend_type kolo_cpu_backend;
-    int lacking = 0, left_out = 0, flat = 0;
+    int lacking = 0, left_out = 0, flat = 0, alone = 0;
     for (int op = 0; op < KOLO_OP_COUNT; op++) {
         const char *name = kolo_op_table[op].name;
         const bool cpu = has_row(&kolo_cpu_backend, op), gpu = cuda && has_row(cuda, op);
@@ -275,6 +279,8 @@ static void check_table(const kolo_backend_type *cuda)
         if (!cpu || !gpu) diag("%s is not there: %s%s%s", name, cpu ? "" : "cpu", cpu || gpu ? "" : ", ", gpu ? "" : "cuda");
         if (!seen[op]) diag("%s was not run", name);
         if (constant) diag("%s has a rule, but nothing its gradient", name);
+        if (kolo_op_addend((enum kolo_op)op) >= 0 && !added[op]) diag("%s added nothing", name);
+        alone += kolo_op_addend((enum kolo_op)op) >= 0 && !added[op];
         lacking += !cpu || !gpu;
         left_out += !seen[op];
         flat += constant;
@@ -282,6 +288,7 @@ static void check_table(const kolo_backend_type *cuda)
     is_int(lacking, 0, "every operation of the table is a row of both backends");
     is_int(left_out, 0, "and was run on both");
     is_int(flat, 0, "those with a rule for it with their gradients");
+    is_int(alone, 0, "those that can add another gradient with one");
 }
 
 int main(void)

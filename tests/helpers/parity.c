@@ -236,6 +236,7 @@ static void again(parity *p, const kolo_node *n, kolo_kernel *kernel, call *c, u
 {
     family *f = &p->family[n->op];
     int over = kolo_op_table[n->op].overwrite;
+    if (over >= n->n_in || (over >= 0 && n->in[over] < 0)) over = -1;
     f->repeated++;
     for (int turn = 0; turn < (over >= 0 ? 2 : 1); turn++) {
         void *kept = c->args[n->n_in];

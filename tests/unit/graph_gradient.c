@@ -75,11 +75,13 @@ static void fan_out(void)
     is_int(kolo_graph_backward(g), 0, "backward where a tensor is read three times");
     ops_are(g, forward,
             "cross_entropy_grad global_avg_pool_grad conv_grad_weight conv_grad_data add conv_grad_weight "
-            "conv_grad_data add conv_grad_weight",
-            "two additions collect three parts");
+            "conv_grad_data conv_grad_weight",
+            "three parts: an addition, since the gradient of the sum is read later, then the last convolution adds");
     is_int(g->grad[b], g->grad[kolo_graph_find(g, "sum")], "both inputs of an addition share its gradient");
     const kolo_node *last = &g->node[g->tensor[g->grad[a]].producer];
-    is_int(last->op, KOLO_OP_add, "the whole gradient is the last sum");
+    is_int(last->op, KOLO_OP_conv_grad_data, "the whole gradient is what that convolution makes");
+    is_int(g->node[g->tensor[last->in[2]].producer].op, KOLO_OP_add, "of the other two parts' sum");
+    is_int(g->tensor[last->in[2]].role, KOLO_ROLE_ACTIVATION, "whose memory it may take");
     is_int(maker(g, "grad:a.weight")->in[1], g->grad[a], "which the convolution before it reads");
     int readers = 0;
     for (int64_t i = 0; i < g->nodes; i++)
@@ -152,7 +154,7 @@ static void residual(bool train, bool swapped)
         is_int(kolo_graph_backward(g), 0, "backward");
         ops_are(g, forward,
                 "cross_entropy_grad global_avg_pool_grad norm_grad_stats norm_grad_apply conv_grad_weight "
-                "conv_grad_data add conv_grad_weight",
+                "conv_grad_data conv_grad_weight",
                 "the residual's gradient joins the branch's");
         const kolo_node *apply = &g->node[forward + 3];
         ok(apply->n_out == 2 && apply->in[2] == kolo_graph_find(g, "out"), "it comes from the norm, masked by y");

@@ -93,7 +93,7 @@ static size_t recount(const kolo_plan *p)
         }
         if (at >= 0) { /* an input that dies in an operation that may overwrite it is not there twice */
             const kolo_node *n = &g->node[at];
-            int w = kolo_op_table[n->op].overwrite, dies = 1;
+            int w = kolo_op_table[n->op].overwrite < n->n_in ? kolo_op_table[n->op].overwrite : -1, dies = 1;
             for (int64_t i = at + 1; w >= 0 && i < g->nodes; i++)
                 for (int k = 0; k < g->node[i].n_in; k++) dies &= g->node[i].in[k] != n->in[w];
             if (w >= 0 && dies && n->out[0] >= 0 && p->layout[n->in[w]].bytes == p->layout[n->out[0]].bytes)

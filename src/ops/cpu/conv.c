@@ -1,5 +1,6 @@
 /* Convolution and its gradients, by oneDNN or by own loops (conv_own.h). Activations lie as the plan says. The weight lies as its gradient is produced;
- * a pass that wants it otherwise (or in bf16) rearranges it into its workspace first. */
+ * a pass that wants it otherwise (or in bf16) rearranges it into its workspace first. A data gradient that something is added to is made a few rows
+ * of the batch at a time, which are still in the caches when they are added. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,14 @@ enum { X, W, Y, BIAS, SCRATCH };
 typedef struct conv {
     enum kolo_dnnl_pass pass;
     kolo_conv_own own;
-    bool widened;                          /* bf16 outside, f32 inside */
+    bool x_bf16, widened;                  /* widened: bf16 outside, f32 inside */
     kolo_dnnl_primitive *main, *reorder;   /* reorder: of the weight, before (of its gradient: after) the main part; or NULL */
     int at[4];                             /* args of X, W, Y, BIAS; -1: not there */
     size_t wide_at, scratch_at, workspace; /* in the workspace: the rearranged weight, widened x and y, scratch memory of both parts */
     int64_t x_count, y_count;              /* elements, padding included */
+    int addend;                            /* arg of what is added to x; -1: nothing */
+    int64_t parts;                         /* of the batch; all above is for one of them. 1 without addend */
+    size_t part_at;                        /* in the workspace: a part of x before it is added */
     int threads;
     size_t bytes[KOLO_TRIAL_BUFFERS]; /* of X, W, Y, BIAS and the workspace */
 } conv;
@@ -33,8 +37,8 @@ static void release(void *state)
     free(c);
 }
 
-/* The weight is rearranged around the main part. pointer: X, W, Y, BIAS */
-static int execute_main(const conv *c, void *const *pointer, void *workspace)
+/* The weight is rearranged around the main part. pointer: X, W, Y, BIAS; arranged: it has been, for an earlier part */
+static int execute_main(const conv *c, void *const *pointer, void *workspace, bool arranged)
 {
     void *inner[4] = {pointer[X], pointer[W], pointer[Y], pointer[BIAS]}, *scratch = (char *)workspace + c->scratch_at;
     if (!c->reorder) return kolo_dnnl_run(c->main, inner, scratch);
@@ -45,58 +49,95 @@ static int execute_main(const conv *c, void *const *pointer, void *workspace)
         return kolo_dnnl_run(c->reorder, copy, scratch);
     }
     void *copy[2] = {pointer[W], workspace};
-    KOLO_TRY(kolo_dnnl_run(c->reorder, copy, scratch));
+    if (!arranged) KOLO_TRY(kolo_dnnl_run(c->reorder, copy, scratch));
     return kolo_dnnl_run(c->main, inner, scratch);
 }
 
-static int execute(const conv *c, void *const *pointer, void *workspace)
+static int execute(const conv *c, void *const *pointer, void *workspace, bool arranged)
 {
     if (c->own.kind) {
         kolo_conv_own_run(&c->own, pointer, workspace);
         return 0;
     }
-    if (!c->widened) return execute_main(c, pointer, workspace);
+    if (!c->widened) return execute_main(c, pointer, workspace, arranged);
     float *x = (float *)((char *)workspace + c->wide_at), *y = x + kolo_round_up((size_t)c->x_count, 16);
     void *inner[4] = {x, pointer[W], y, pointer[BIAS]};
     if (c->pass != KOLO_DNNL_DATA) kolo_cpu_widen(x, pointer[X], c->x_count, c->threads);
     if (c->pass != KOLO_DNNL_FORWARD) kolo_cpu_widen(y, pointer[Y], c->y_count, c->threads);
-    KOLO_TRY(execute_main(c, inner, workspace));
+    KOLO_TRY(execute_main(c, inner, workspace, arranged));
     if (c->pass == KOLO_DNNL_FORWARD) kolo_cpu_narrow(pointer[Y], y, c->y_count, c->threads);
     if (c->pass == KOLO_DNNL_DATA) kolo_cpu_narrow(pointer[X], x, c->x_count, c->threads);
     return 0;
 }
 
+/* x = other + what is made, part by part. */
+static int execute_parts(const conv *c, void *const *pointer, const char *other, void *workspace)
+{
+    const bool bf16 = c->x_bf16;
+    const int64_t x_bytes = c->x_count << (bf16 ? 1 : 2), y_bytes = c->y_count << (bf16 ? 1 : 2);
+    for (int64_t i = 0; i < c->parts; i++) {
+        void *part[4] = {(char *)workspace + c->part_at, pointer[W], (char *)pointer[Y] + i * y_bytes, NULL};
+        KOLO_TRY(execute(c, part, workspace, i > 0));
+        kolo_cpu_sum((char *)pointer[X] + i * x_bytes, other + i * x_bytes, part[X], c->x_count, bf16, c->threads);
+    }
+    return 0;
+}
+
 /* ---- what is asked ------------------------------------------------------------------------------------------------- */
 
-/* The tensors of a convolution or of one of its gradients, by their part in it. */
+/* The tensors of a convolution or of one of its gradients, by their part in it. Of a gradient that is added, x and y of some rows of the batch. */
 typedef struct parts {
     enum kolo_dnnl_pass pass;
-    const kolo_tensor *x, *w, *y, *bias;
-    const kolo_layout *lx, *lw, *ly;
+    kolo_tensor x, w, y;
+    const kolo_tensor *bias;
+    kolo_layout lx, lw, ly;
+    int addend; /* tensor, or -1 */
+    int64_t count;
 } parts;
+
+enum { PART_BYTES = 4 << 20 }; /* of x: stays in the second or third level of caches */
+
+/* The fewest parts of equal rows that are not larger. */
+static int64_t parts_of_batch(int64_t rows, size_t bytes)
+{
+    for (int64_t n = 1; n < rows; n++)
+        if (rows % n == 0 && bytes / (size_t)n <= PART_BYTES) return n;
+    return rows > 0 ? rows : 1;
+}
+
+static void take_part(kolo_tensor *t, kolo_layout *l, int64_t count)
+{
+    t->dim[0] /= count;
+    l->bytes /= (size_t)count;
+}
 
 static parts parts_of(const kolo_kernel_request *r)
 {
     const kolo_node *n = r->node;
-    parts p = {.pass = KOLO_DNNL_FORWARD};
+    parts p = {.pass = KOLO_DNNL_FORWARD, .addend = -1, .count = 1};
     int x = n->in[0], w = n->in[1], y = n->out[0], bias = n->n_in > 2 ? n->in[2] : -1;
     if (n->op == KOLO_OP_conv_grad_data) {
         p.pass = KOLO_DNNL_DATA;
-        x = n->out[0], y = n->in[0];
+        p.addend = bias;
+        x = n->out[0], y = n->in[0], bias = -1;
     } else if (n->op == KOLO_OP_conv_grad_weight) {
         p.pass = KOLO_DNNL_WEIGHT;
         w = n->out[0], y = n->in[1], bias = n->n_out > 1 ? n->out[1] : -1;
     }
     const kolo_tensor *t = r->graph->tensor;
-    p.x = &t[x], p.w = &t[w], p.y = &t[y], p.bias = bias >= 0 ? &t[bias] : NULL;
-    p.lx = &r->layout[x], p.lw = &r->layout[w], p.ly = &r->layout[y];
+    p.x = t[x], p.w = t[w], p.y = t[y], p.bias = bias >= 0 ? &t[bias] : NULL;
+    p.lx = r->layout[x], p.lw = r->layout[w], p.ly = r->layout[y];
+    if (p.addend < 0) return p;
+    p.count = parts_of_batch(p.x.dim[0], p.lx.bytes);
+    take_part(&p.x, &p.lx, p.count);
+    take_part(&p.y, &p.ly, p.count);
     return p;
 }
 
 /* oneDNN keeps groups as an axis of their own; in memory (O, I/g, KH, KW) is the same. */
 static int weight_dims(const parts *p, int64_t groups, int64_t dim[5])
 {
-    const int64_t *w = p->w->dim;
+    const int64_t *w = p->w.dim;
     int64_t grouped[5] = {groups, w[0] / groups, w[1], w[2], w[3]};
     int skip = groups == 1;
     memcpy(dim, grouped + skip, (size_t)(5 - skip) * sizeof *dim);
@@ -106,9 +147,9 @@ static int weight_dims(const parts *p, int64_t groups, int64_t dim[5])
 /* A block of 8 or 16 that is also the number of channels may be taken as either layout; the other tensor decides. */
 static bool blocked(const parts *p)
 {
-    int64_t bx = p->lx->block, by = p->ly->block;
-    if (bx != 1 && bx != p->x->dim[1]) return true;
-    if (by != 1 && by != p->y->dim[1]) return true;
+    int64_t bx = p->lx.block, by = p->ly.block;
+    if (bx != 1 && bx != p->x.dim[1]) return true;
+    if (by != 1 && by != p->y.dim[1]) return true;
     return (by == 8 || by == 16) && (bx == by || bx == 1);
 }
 
@@ -127,8 +168,8 @@ static int conv_spec(const kolo_kernel_request *r, const parts *p, bool winograd
     int64_t dim[5];
     int rank = weight_dims(p, a->groups, dim);
     *c = (kolo_dnnl_conv){.pass = p->pass, .winograd = winograd};
-    c->x = map_desc(d, p->x, dtype, p->lx, blocks);
-    c->y = map_desc(d, p->y, dtype, p->ly, blocks);
+    c->x = map_desc(d, &p->x, dtype, &p->lx, blocks);
+    c->y = map_desc(d, &p->y, dtype, &p->ly, blocks);
     c->w = kolo_dnnl_any(d, p->pass == KOLO_DNNL_WEIGHT ? KOLO_F32 : dtype, rank, dim);
     if (p->bias) c->bias = kolo_dnnl_plain(d, KOLO_F32, 1, p->bias->dim);
     memcpy(c->stride, a->stride, sizeof c->stride);
@@ -142,7 +183,7 @@ static const kolo_dnnl_desc *param_desc(const kolo_kernel_request *r, const part
 {
     int64_t dim[5];
     int rank = weight_dims(p, r->node->a.groups, dim);
-    return p->lw->opaque ? p->lw->opaque : kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim);
+    return p->lw.opaque ? p->lw.opaque : kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim);
 }
 
 /* ---- candidates ---------------------------------------------------------------------------------------------------- */
@@ -164,7 +205,28 @@ static size_t bias_bytes(const parts *p) { return p->bias ? (size_t)p->bias->dim
 
 static kolo_conv_shape shape_of(const kolo_kernel_request *r, const parts *p)
 {
-    return (kolo_conv_shape){p->pass, p->x, p->w, p->y, p->lx, p->ly, &r->node->a, r->backend->threads};
+    return (kolo_conv_shape){p->pass, &p->x, &p->w, &p->y, &p->lx, &p->ly, &r->node->a, r->backend->threads};
+}
+
+static void describe(conv *c, const kolo_kernel_request *r, const parts *p)
+{
+    c->pass = p->pass;
+    c->addend = p->addend < 0 ? -1 : kolo_op_addend(r->node->op);
+    c->parts = p->count;
+    c->x_bf16 = p->x.dtype == KOLO_BF16;
+    c->x_count = (int64_t)(p->lx.bytes / kolo_dtype_size(p->x.dtype));
+    c->y_count = (int64_t)(p->ly.bytes / kolo_dtype_size(p->y.dtype));
+    c->threads = r->backend->threads;
+}
+
+/* Its workspace is known: what a trial gives it, and the place of a part. */
+static void finish(conv *c, const parts *p, const kolo_dnnl_desc *param)
+{
+    size_t bytes[] = {p->lx.bytes, kolo_dnnl_bytes(param), p->ly.bytes, bias_bytes(p), c->workspace};
+    memcpy(c->bytes, bytes, sizeof bytes);
+    if (c->addend < 0) return;
+    c->part_at = kolo_round_up(c->workspace, KOLO_ALIGN);
+    c->workspace = c->part_at + p->lx.bytes;
 }
 
 /* Own loops want the weight as it is in the file: row-major. */
@@ -177,11 +239,10 @@ static int build_own(const kolo_kernel_request *r, const parts *p, enum kolo_con
     if (!kolo_conv_own_fits(&shape, kind, &own) || param != kolo_dnnl_plain(kolo_cpu_dnnl(r->backend), KOLO_F32, rank, dim)) return 1;
     conv *c = *out = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;
-    c->pass = p->pass;
+    describe(c, r, p);
     c->own = own;
     c->workspace = kolo_conv_own_bytes(&own);
-    size_t bytes[] = {p->lx->bytes, kolo_dnnl_bytes(param), p->ly->bytes, bias_bytes(p), c->workspace};
-    memcpy(c->bytes, bytes, sizeof bytes);
+    finish(c, p, param);
     return 0;
 }
 
@@ -210,27 +271,23 @@ static int build(const kolo_kernel_request *r, const candidate *choice, conv **o
     parts p = parts_of(r);
     kolo_dnnl_conv spec;
     const kolo_dnnl_desc *param = param_desc(r, &p);
-    const bool half = p.x->dtype == KOLO_BF16;
+    const bool half = p.x.dtype == KOLO_BF16;
     *out = NULL;
     if (!param) return KOLO_ECONFIG;
     if (choice->own) return build_own(r, &p, choice->own, param, out);
     if (choice->wide != half && (choice->wide || (choice->keep && half && p.pass != KOLO_DNNL_WEIGHT))) return 1;
-    KOLO_TRY(conv_spec(r, &p, choice->winograd, choice->wide ? KOLO_F32 : p.x->dtype, &spec));
+    KOLO_TRY(conv_spec(r, &p, choice->winograd, choice->wide ? KOLO_F32 : p.x.dtype, &spec));
     if (choice->keep && !choice->wide) spec.w = param;
     conv *c = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;
-    c->pass = p.pass;
+    describe(c, r, &p);
     c->widened = choice->wide;
-    c->x_count = (int64_t)(p.lx->bytes / kolo_dtype_size(p.x->dtype));
-    c->y_count = (int64_t)(p.ly->bytes / kolo_dtype_size(p.y->dtype));
-    c->threads = r->backend->threads;
     int rc = build_main(r, &spec, param, c);
     if (rc) {
         release(c);
         return rc;
     }
-    size_t bytes[] = {p.lx->bytes, kolo_dnnl_bytes(param), p.ly->bytes, bias_bytes(&p), c->workspace};
-    memcpy(c->bytes, bytes, sizeof bytes);
+    finish(c, &p, param);
     *out = c;
     return 0;
 }
@@ -242,7 +299,7 @@ typedef struct timed {
 static int run_trial(void *context)
 {
     const timed *t = context;
-    return execute(t->c, t->trial->buffer, t->trial->buffer[SCRATCH]);
+    return execute(t->c, t->trial->buffer, t->trial->buffer[SCRATCH], false);
 }
 
 /* oneDNN's reference code is for comparison: a hundred times slower, not worth a trial. */
@@ -262,12 +319,12 @@ static double seconds_of(const conv *c, double best)
 
 static void shape_text(const kolo_kernel_request *r, const parts *p, char *text, size_t size)
 {
-    const int64_t *x = p->x->dim, *w = p->w->dim;
+    const int64_t *x = p->x.dim, *w = p->w.dim;
     const kolo_attributes *a = &r->node->a;
-    snprintf(text, size, "%s%s %s x %ld %ld %ld %ld w %ld %ld %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld b %ld %ld%s", kolo_op_table[r->node->op].name,
-             r->backend->direct ? " direct" : "", kolo_dtype_name(p->x->dtype), (long)x[0], (long)x[1], (long)x[2], (long)x[3], (long)w[0], (long)w[1],
+    snprintf(text, size, "%s%s %s x %ld %ld %ld %ld w %ld %ld %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld b %ld %ld%s%s", kolo_op_table[r->node->op].name,
+             r->backend->direct ? " direct" : "", kolo_dtype_name(p->x.dtype), (long)x[0], (long)x[1], (long)x[2], (long)x[3], (long)w[0], (long)w[1],
              (long)w[2], (long)w[3], (long)a->stride[0], (long)a->stride[1], (long)a->pad[0], (long)a->pad[1], (long)a->dilation[0], (long)a->dilation[1],
-             (long)a->groups, (long)p->lx->block, (long)p->ly->block, p->bias ? " bias" : "");
+             (long)a->groups, (long)p->lx.block, (long)p->ly.block, p->bias ? " bias" : "", p->count > 1 ? " part" : "");
 }
 
 /* The fastest by the clock, or the first. */
@@ -289,7 +346,7 @@ static int choose(const kolo_kernel_request *r, conv *made[CANDIDATES], bool clo
     char shape[256];
     shape_text(r, &p, shape, sizeof shape);
     return kolo_fail(KOLO_ECONFIG, "oneDNN %s cannot compute %s on this CPU%s", kolo_dnnl_version(), shape,
-                     p.x->dtype == KOLO_BF16 ? "; use precision=f32" : "");
+                     p.x.dtype == KOLO_BF16 ? "; use precision=f32" : "");
 }
 
 static int build_all(const kolo_kernel_request *r, conv *made[CANDIDATES], int *count)
@@ -355,6 +412,7 @@ double kolo_cpu_conv_seconds(const kolo_kernel_request *r)
     int rc = select_conv(r, &c);
     if (rc < 0) return rc;
     double s = seconds_of(c, 0);
+    if (s > 0) s *= (double)c->parts;
     release(c);
     return s;
 }
@@ -368,7 +426,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     const conv *c = k->state;
     void *pointer[4];
     for (int i = 0; i < 4; i++) pointer[i] = c->at[i] >= 0 ? args[c->at[i]] : NULL;
-    return execute(c, pointer, workspace);
+    return c->addend < 0 ? execute(c, pointer, workspace, false) : execute_parts(c, pointer, args[c->addend], workspace);
 }
 
 static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
@@ -376,7 +434,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     conv *c = NULL;
     KOLO_TRY(select_conv(r, &c));
     const kolo_node *n = r->node;
-    int forward[4] = {0, 1, n->n_in, n->n_in > 2 && n->in[2] >= 0 ? 2 : -1}, data[4] = {2, 1, 0, -1};
+    int forward[4] = {0, 1, n->n_in, n->n_in > 2 && n->in[2] >= 0 ? 2 : -1}, data[4] = {n->n_in, 1, 0, -1};
     int weight[4] = {0, 2, 1, n->n_out > 1 && n->out[1] >= 0 ? 3 : -1};
     memcpy(c->at, c->pass == KOLO_DNNL_FORWARD ? forward : c->pass == KOLO_DNNL_DATA ? data : weight, sizeof c->at);
     k->state = c;
@@ -385,6 +443,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->workspace = c->workspace;
     if (c->own.kind) snprintf(k->name, sizeof k->name, "%s", kolo_conv_own_name(c->own.kind));
     else snprintf(k->name, sizeof k->name, "oneDNN %s%s%s", kolo_dnnl_name(c->main), c->reorder ? " + weight reorder" : "", c->widened ? ", widened" : "");
+    if (c->addend >= 0) strncat(k->name, ", added", sizeof k->name - strlen(k->name) - 1);
     return 0;
 }
 
@@ -397,7 +456,7 @@ static int choose_layout(const kolo_kernel_request *r, int param, kolo_layout *l
     kolo_conv_own own;
     if (kolo_conv_own_fits(&shape, KOLO_CONV_DEPTHWISE, &own)) return 0; /* plain */
     kolo_dnnl_conv spec;
-    KOLO_TRY(conv_spec(r, &p, false, p.x->dtype, &spec));
+    KOLO_TRY(conv_spec(r, &p, false, p.x.dtype, &spec));
     int64_t dim[5];
     int rank = weight_dims(&p, r->node->a.groups, dim);
     kolo_dnnl_primitive *primitive = NULL;

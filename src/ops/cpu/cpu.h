@@ -55,6 +55,8 @@ int kolo_cpu_channels_last(const kolo_kernel_request *request, kolo_layout *layo
 bool kolo_cpu_wants_channels_last(const kolo_graph *graph);
 /* conv.c: seconds of this node of the graph under `layout`, its algorithms chosen; negative status on failure */
 double kolo_cpu_conv_seconds(const kolo_kernel_request *request);
+/* element.c: out may be a */
+void kolo_cpu_sum(void *out, const void *a, const void *b, int64_t count, bool bf16, int threads);
 /* convert.c */
 int kolo_cpu_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const void *from, float *to);
 int kolo_cpu_from_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout, const float *from, void *to);

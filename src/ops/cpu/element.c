@@ -43,9 +43,8 @@ KOLO_WIDE(relu, (void *y, const void *a, const void *b, int64_t n, bool bf16), (
 KOLO_WIDE(add, (void *y, const void *a, const void *b, int64_t n, bool bf16), (y, a, b, n, bf16))
 KOLO_WIDE(relu_grad, (void *y, const void *a, const void *b, int64_t n, bool bf16), (y, a, b, n, bf16))
 
-static int run_pieces(const kolo_kernel *k, part *loop, void *out, const void *a, const void *b)
+static int run_pieces(const element *e, part *loop, void *out, const void *a, const void *b)
 {
-    const element *e = k->state;
 #pragma omp parallel for schedule(static) num_threads(e->threads)
     for (int64_t i = 0; i < e->count; i += PIECE) {
         int64_t n = e->count - i < PIECE ? e->count - i : PIECE;
@@ -54,13 +53,19 @@ static int run_pieces(const kolo_kernel *k, part *loop, void *out, const void *a
     return 0;
 }
 
+void kolo_cpu_sum(void *out, const void *a, const void *b, int64_t count, bool bf16, int threads)
+{
+    const element e = {count, bf16, threads};
+    run_pieces(&e, add, out, a, b);
+}
+
 #define RUN(name, out, a, b)                                                                                         \
     static int run_##name(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot) \
     {                                                                                                                \
         (void)workspace;                                                                                             \
         (void)step;                                                                                                  \
         (void)slot;                                                                                                  \
-        return run_pieces(k, name, args[out], args[a], args[b]);                                                     \
+        return run_pieces(k->state, name, args[out], args[a], args[b]);                                                     \
     }
 RUN(relu, 1, 0, 0)
 RUN(add, 2, 0, 1)

@@ -17,12 +17,13 @@ typedef struct layer_norm {
     int64_t stride;           /* floats of a piece's sums of dw; those of db follow */
     float epsilon;
     bool bf16;
-    int threads;
+    int threads, inputs;
 } layer_norm;
 
 typedef struct pixels {
     const void *x, *dy;
-    void *y, *dx; /* dx NULL: not wanted */
+    void *y, *dx;      /* dx NULL: not wanted */
+    const void *other; /* added to dx, which it may be; NULL: nothing */
     const float *w, *b;
     float *dw, *db;
     int64_t first, end, channels;
@@ -57,8 +58,9 @@ KOLO_ALWAYS void forward_pixels(const pixels *p, bool bf16)
 
 KOLO_ALWAYS void backward_pixels(const pixels *p, bool bf16)
 {
-    const void *x = p->x, *dy = p->dy;
+    const void *x = p->x, *dy = p->dy, *other = p->other;
     void *dx = p->dx;
+    const bool added = other != NULL;
     const float *w = p->w;
     float *dw = p->dw, *db = p->db;
     for (int64_t i = p->first; i < p->end; i++) {
@@ -79,7 +81,8 @@ KOLO_ALWAYS void backward_pixels(const pixels *p, bool bf16)
 #pragma omp simd
         for (int64_t j = 0; j < n; j++) {
             float xhat = (kolo_load(x, at + j, bf16) - mean) * inverse;
-            kolo_store(dx, at + j, (kolo_load(dy, at + j, bf16) * w[j] - g - xhat * gx) * inverse, bf16);
+            float v = (kolo_load(dy, at + j, bf16) * w[j] - g - xhat * gx) * inverse;
+            kolo_store(dx, at + j, added ? v + kolo_load(other, at + j, bf16) : v, bf16);
         }
     }
 }
@@ -108,15 +111,17 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return 0;
 }
 
-/* in: dy, x, w; out: dx, dw, db */
+/* in: dy, x, w[, other]; out: dx [+ other], dw, db */
 static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     (void)step;
     (void)slot;
     const layer_norm *l = k->state;
+    void *const *out = args + l->inputs;
 #pragma omp parallel for schedule(static) num_threads(l->threads)
     for (int64_t t = 0; t < l->pieces; t++) {
-        pixels p = {.dy = args[0], .x = args[1], .w = args[2], .dx = args[3], .channels = l->channels, .epsilon = l->epsilon};
+        pixels p = {.dy = args[0], .x = args[1], .w = args[2], .dx = out[0], .channels = l->channels, .epsilon = l->epsilon};
+        p.other = l->inputs > 3 ? args[3] : NULL;
         p.dw = (float *)workspace + 2 * t * l->stride;
         p.db = p.dw + l->stride;
         p.first = t * l->piece;
@@ -124,7 +129,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
         memset(p.dw, 0, (size_t)(2 * l->stride) * sizeof(float));
         backward(&p, l->bf16);
     }
-    for (int i = 0; i < 2; i++) kolo_columns_fold(args[4 + i], (float *)workspace + i * l->stride, l->pieces, 2 * l->stride, l->channels, l->threads);
+    for (int i = 0; i < 2; i++) kolo_columns_fold(out[1 + i], (float *)workspace + i * l->stride, l->pieces, 2 * l->stride, l->channels, l->threads);
     return 0;
 }
 
@@ -136,6 +141,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->state = l;
     k->release = free;
     kolo_view v = kolo_cpu_view_in(r, backward_pass ? 1 : 0);
+    l->inputs = r->node->n_in;
     l->pixels = v.rows * v.pixels;
     l->channels = v.channels;
     l->piece = l->pixels / 512 < 16 ? 16 : l->pixels / 512;

@@ -15,7 +15,9 @@ typedef struct conv {
     enum kolo_dnn_pass pass;
     kolo_dnn_graph *graph; /* lives as long as its plan: cuDNN does not say that the plan holds a copy */
     kolo_dnn_plan *plan;
-    int at[4]; /* args of X, W, Y, BIAS; -1: not there */
+    int at[4];     /* args of X, W, Y, BIAS; -1: not there */
+    int addend;    /* arg of what is added to x; -1: nothing */
+    size_t x_bytes;
     /* The workspace: the weight's gradient as cuDNN writes it (16-bit types); the plan's, or the bias gradient's. */
     size_t scratch_at;
     int64_t weights; /* elements of w as stored; 0: its gradient is f32 and needs no second place */
@@ -39,6 +41,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     void *p[4], *scratch = (char *)workspace + c->scratch_at;
     const int64_t rows = c->y.rows * c->y.pixels;
     for (int i = 0; i < 4; i++) p[i] = c->at[i] >= 0 ? args[c->at[i]] : NULL;
+    if (c->addend >= 0 && args[c->addend] != p[X])
+        KOLO_TRY(KOLO_CUDA(cudaMemcpyAsync(p[X], args[c->addend], c->x_bytes, cudaMemcpyDeviceToDevice, kolo_cuda_stream(k))));
     KOLO_TRY(kolo_dnn_plan_run(c->plan, p[X], c->weights ? workspace : p[W], p[Y], scratch));
     if (c->weights) KOLO_TRY(kolo_dnn_widen(kolo_cuda_of(k->backend), p[W], workspace, c->y.dtype, c->weights));
     if (!p[BIAS]) return 0;
@@ -52,14 +56,15 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 typedef struct parts {
     enum kolo_dnn_pass pass;
     int tensor[4], at[4];
+    int addend; /* arg */
 } parts;
 
 static parts parts_of(const kolo_node *n)
 {
     const int out = n->n_in, bias_in = n->n_in > 2 ? 2 : -1, bias_out = n->n_out > 1 ? out + 1 : -1;
-    parts p = {KOLO_DNN_FORWARD, {0}, {0, 1, out, bias_in}};
-    if (n->op == KOLO_OP_conv_grad_data) p = (parts){KOLO_DNN_DATA, {0}, {out, 1, 0, -1}};
-    if (n->op == KOLO_OP_conv_grad_weight) p = (parts){KOLO_DNN_WEIGHT, {0}, {0, out, 1, bias_out}};
+    parts p = {KOLO_DNN_FORWARD, {0}, {0, 1, out, bias_in}, -1};
+    if (n->op == KOLO_OP_conv_grad_data) p = (parts){KOLO_DNN_DATA, {0}, {out, 1, 0, -1}, kolo_node_addend(n)};
+    if (n->op == KOLO_OP_conv_grad_weight) p = (parts){KOLO_DNN_WEIGHT, {0}, {0, out, 1, bias_out}, -1};
     for (int i = 0; i < 4; i++) {
         const int at = p.at[i];
         p.tensor[i] = at < 0 ? -1 : at < n->n_in ? n->in[at] : n->out[at - n->n_in];
@@ -80,6 +85,7 @@ static int describe(const kolo_kernel_request *r, const parts *p, kolo_dnn_conv 
                          "padding would fall into one group; use device=cpu or other widths",
                          (long)a->groups, (long)x.channels, (long)y.channels, (long)kolo_cuda_padded(1, x.dtype));
     *c = (kolo_dnn_conv){.pass = p->pass,
+                         .add = p->addend >= 0,
                          .dtype = x.dtype,
                          .rows = x.rows,
                          .in = x.stored,
@@ -114,10 +120,10 @@ static kolo_dnn_rules rules_of(const kolo_backend *b, const kolo_dnn_conv *c)
 
 static char *key_of(const kolo_kernel_request *r, const kolo_dnn_conv *c, const kolo_dnn_rules *rules)
 {
-    return kolo_format("%s %s n %ld x %ld %ld %ld y %ld %ld %ld k %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld not %x", kolo_op_table[r->node->op].name,
+    return kolo_format("%s %s n %ld x %ld %ld %ld y %ld %ld %ld k %ld %ld s %ld %ld p %ld %ld d %ld %ld g %ld%s not %x", kolo_op_table[r->node->op].name,
                        kolo_dtype_name(c->dtype), (long)c->rows, (long)c->in, (long)c->x[0], (long)c->x[1], (long)c->out, (long)c->y[0], (long)c->y[1],
                        (long)c->kernel[0], (long)c->kernel[1], (long)c->stride[0], (long)c->stride[1], (long)c->pad[0], (long)c->pad[1], (long)c->dilation[0],
-                       (long)c->dilation[1], (long)c->group, rules->notes);
+                       (long)c->dilation[1], (long)c->group, c->add ? " add" : "", rules->notes);
 }
 
 /* ---- which engine ----------------------------------------------------------------------------------------------- */
@@ -242,6 +248,8 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->run = run;
     c->pass = p.pass;
     memcpy(c->at, p.at, sizeof c->at);
+    c->addend = p.addend;
+    c->x_bytes = r->layout[p.tensor[X]].bytes;
     c->y = kolo_cuda_view_of(&r->graph->tensor[p.tensor[Y]], &r->layout[p.tensor[Y]]);
     KOLO_TRY(select_plan(r, &shape, &c->graph, &c->plan));
     size_t scratch = c->plan->workspace, bias = 0;
@@ -252,6 +260,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     }
     k->workspace = c->scratch_at + (scratch > bias ? scratch : bias);
     kolo_dnn_plan_name(c->plan, k->name, sizeof k->name);
+    if (c->addend >= 0) strncat(k->name, ", added", sizeof k->name - strlen(k->name) - 1);
     return 0;
 }
 

@@ -37,11 +37,22 @@ template <int P> KOLO_INLINE void start(float (&to)[P], const float *bias, int c
     for (int k = 0; k < P; k++) to[k] = bias && c + k < channels ? bias[c + k] : 0;
 }
 
+/* A word of the result: what was there before, where something is added, and the sum. out may be other. */
+template <typename T, int P> KOLO_INLINE void put(T *out, const T *other, int64_t at, float (&sum)[P])
+{
+    if (other) {
+        float v[P];
+        kolo_unpack(other, *(const uint32_t *)(other + at), v);
+        for (int k = 0; k < P; k++) sum[k] += v[k];
+    }
+    *(uint32_t *)(out + at) = kolo_repack(out, sum);
+}
+
 /* K x K filters at stride 1: out(h, w) = sum of in(h + i - pad0, w + j - pad1) w(i, j). The block's warps take a row of the tile each. */
 template <typename T, int K>
 __global__ void __launch_bounds__(THREADS)
-    depthwise_kernel(T *out, const T *in, const T *w, const float *bias, kolo_depthwise p, int height, int width,
-                     int out_height, int out_width, int pad0, int pad1, bool turned)
+    depthwise_kernel(T *out, const T *in, const T *w, const float *bias, const T *other, kolo_depthwise p, int height,
+                     int width, int out_height, int out_width, int pad0, int pad1, bool turned)
 {
     enum { P = kolo_depth<T>::P, LINE = kolo_depth<T>::LINE, SIDE = TILE + K - 1 };
     KOLO_SHARED(uint32_t, tile); /* [SIDE][SIDE][LANES], then the filters */
@@ -72,16 +83,17 @@ __global__ void __launch_bounds__(THREADS)
                     for (int k = 0; k < P; k++) sum[q - j < 0 ? 0 : q - j >= TILE ? 0 : q - j][k] += v[k] * own[j][k];
         }
     }
-    T *to = out + (((int64_t)n * out_height + h) * out_width + left) * p.stored + c;
+    const int64_t at = (((int64_t)n * out_height + h) * out_width + left) * p.stored + c;
 #pragma unroll
     for (int o = 0; o < TILE; o++)
-        if (left + o < out_width) *(uint32_t *)(to + (int64_t)o * p.stored) = kolo_repack(out, sum[o]);
+        if (left + o < out_width) put(out, other, at + (int64_t)o * p.stored, sum[o]);
 }
 
 /* Any filter. BACK: the gradient of x from dy. */
 template <typename T, bool BACK>
 __global__ void __launch_bounds__(THREADS)
-    depthwise_any_kernel(T *out, const T *in, const T *w, const float *bias, kolo_depthwise p, int64_t pixels)
+    depthwise_any_kernel(T *out, const T *in, const T *w, const float *bias, const T *other, kolo_depthwise p,
+                         int64_t pixels)
 {
     enum { P = kolo_depth<T>::P, LINE = kolo_depth<T>::LINE };
     KOLO_SHARED(float, filter);
@@ -114,7 +126,7 @@ __global__ void __launch_bounds__(THREADS)
                     sum[k] += v[k] * filter[(a * p.kernel[1] + b) * filters<T>::ROW + lane * P + k];
             }
         }
-        *(uint32_t *)(out + i * p.stored + c) = kolo_repack(out, sum);
+        put(out, other, i * p.stored + c, sum);
     }
 }
 
@@ -138,27 +150,28 @@ typedef struct sides {
 
 template <typename T, int K>
 static int launch_tiles(const kolo_kernel *k, const kolo_depthwise *p, void *out, const void *in, const void *w,
-                        const float *bias, const sides *s, bool back)
+                        const float *bias, const void *other, const sides *s, bool back)
 {
     const int side = TILE + K - 1;
     return KOLO_LAUNCH((depthwise_kernel<T, K>), (int64_t)p->rows * p->tiles[0] * p->tiles[1] * p->groups, THREADS,
                        (size_t)side * side * LANES * 4 + line_bytes(p), kolo_cuda_stream(k), (T *)out, (const T *)in,
-                       (const T *)w, bias, *p, s->height, s->width, s->out_height, s->out_width, s->pad[0], s->pad[1],
+                       (const T *)w, bias, (const T *)other, *p, s->height, s->width, s->out_height, s->out_width, s->pad[0], s->pad[1],
                        back);
 }
 
 template <typename T, bool BACK>
 static int launch_any(const kolo_kernel *k, const kolo_depthwise *p, void *out, const void *in, const void *w,
-                      const float *bias)
+                      const float *bias, const void *other)
 {
     const int64_t pixels = (int64_t)p->rows * (BACK ? p->height * p->width : p->out_height * p->out_width);
     return KOLO_LAUNCH((depthwise_any_kernel<T, BACK>), (pixels + PIXELS - 1) / PIXELS * p->groups, THREADS,
-                       line_bytes(p), kolo_cuda_stream(k), (T *)out, (const T *)in, (const T *)w, bias, *p, pixels);
+                       line_bytes(p), kolo_cuda_stream(k), (T *)out, (const T *)in, (const T *)w, bias, (const T *)other,
+                       *p, pixels);
 }
 
 template <typename T>
 static int launch(const kolo_kernel *k, const kolo_depthwise *p, void *out, const void *in, const void *w,
-                  const float *bias, bool back)
+                  const float *bias, const void *other, bool back)
 {
     const int size = p->kernel[0];
     const sides ahead = {p->height, p->width, p->out_height, p->out_width, {p->pad[0], p->pad[1]}},
@@ -166,23 +179,26 @@ static int launch(const kolo_kernel *k, const kolo_depthwise *p, void *out, cons
                     p->out_height, p->out_width, p->height, p->width, {size - 1 - p->pad[0], size - 1 - p->pad[1]}};
     const sides *s = back ? &behind : &ahead;
     if (!has_tiles(p))
-        return back ? launch_any<T, true>(k, p, out, in, w, bias) : launch_any<T, false>(k, p, out, in, w, bias);
-    if (size == 3) return launch_tiles<T, 3>(k, p, out, in, w, bias, s, back);
-    if (size == 5) return launch_tiles<T, 5>(k, p, out, in, w, bias, s, back);
-    return launch_tiles<T, 7>(k, p, out, in, w, bias, s, back);
+        return back ? launch_any<T, true>(k, p, out, in, w, bias, other)
+                    : launch_any<T, false>(k, p, out, in, w, bias, other);
+    if (size == 3) return launch_tiles<T, 3>(k, p, out, in, w, bias, other, s, back);
+    if (size == 5) return launch_tiles<T, 5>(k, p, out, in, w, bias, other, s, back);
+    return launch_tiles<T, 7>(k, p, out, in, w, bias, other, s, back);
 }
 
 static int run(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {
     const kolo_depthwise *p = (const kolo_depthwise *)k->state;
     const float *bias = p->at[3] >= 0 ? (const float *)args[p->at[3]] : NULL;
-    KOLO_FOR_DTYPE(p->dtype, T, return launch<T>(k, p, args[p->at[2]], args[p->at[0]], args[p->at[1]], bias, false));
+    KOLO_FOR_DTYPE(p->dtype, T, return launch<T>(k, p, args[p->at[2]], args[p->at[0]], args[p->at[1]], bias, NULL, false));
 }
 
 static int run_data(const kolo_kernel *k, void *const *args, void *, const kolo_step *, int)
 {
     const kolo_depthwise *p = (const kolo_depthwise *)k->state;
-    KOLO_FOR_DTYPE(p->dtype, T, return launch<T>(k, p, args[p->at[0]], args[p->at[2]], args[p->at[1]], NULL, true));
+    const void *other = p->at[3] >= 0 ? args[p->at[3]] : NULL;
+    KOLO_FOR_DTYPE(p->dtype, T,
+                   return launch<T>(k, p, args[p->at[0]], args[p->at[2]], args[p->at[1]], NULL, other, true));
 }
 
 /* x and y may be given by a forward or a backward operation. */
@@ -221,7 +237,7 @@ static int prepare(kolo_depthwise *p, const kolo_kernel_request *r, kolo_kernel 
     if (op == KOLO_OP_conv_grad_weight) return kolo_depthwise_weight_prepare(p, r, k);
     if (line_bytes(p) > KOLO_DEPTH_SHARED) return 1;
     const int out = r->node->n_in, bias = r->node->n_in > 2 && r->node->in[2] >= 0 ? 2 : -1;
-    const int ahead[4] = {0, 1, out, bias}, behind[4] = {out, 1, 0, -1};
+    const int ahead[4] = {0, 1, out, bias}, behind[4] = {out, 1, 0, kolo_node_addend(r->node)};
     memcpy(p->at, data ? behind : ahead, sizeof p->at);
     p->tiles[0] = ((data ? p->height : p->out_height) + TILE - 1) / TILE;
     p->tiles[1] = ((data ? p->width : p->out_width) + TILE - 1) / TILE;

@@ -95,7 +95,7 @@ static int make_convolution(descriptor *out, const kolo_dnn_conv *c)
     return finalize(*out);
 }
 
-static int make_operation(kolo_dnn_graph *g, enum kolo_dnn_pass pass)
+static int make_operation(kolo_dnn_graph *g, enum kolo_dnn_pass pass, bool add)
 {
     static const struct {
         cudnnBackendDescriptorType_t type;
@@ -112,10 +112,10 @@ static int make_operation(kolo_dnn_graph *g, enum kolo_dnn_pass pass)
                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
-    const float one = 1, zero = 0;
+    const float one = 1, beta = add;
     KOLO_TRY(make(&g->operation, table[pass].type));
     KOLO_TRY(set(g->operation, table[pass].alpha, CUDNN_TYPE_FLOAT, 1, &one));
-    KOLO_TRY(set(g->operation, table[pass].beta, CUDNN_TYPE_FLOAT, 1, &zero));
+    KOLO_TRY(set(g->operation, table[pass].beta, CUDNN_TYPE_FLOAT, 1, &beta));
     KOLO_TRY(set_descriptor(g->operation, table[pass].convolution, g->convolution));
     KOLO_TRY(set_descriptor(g->operation, table[pass].x, g->x));
     KOLO_TRY(set_descriptor(g->operation, table[pass].w, g->w));
@@ -131,7 +131,7 @@ static int make_graph(kolo_dnn_graph *g, const kolo_dnn_conv *c)
     KOLO_TRY(make_tensor(&g->w, UID_W, c->dtype, w));
     KOLO_TRY(make_tensor(&g->y, UID_Y, c->dtype, y));
     KOLO_TRY(make_convolution(&g->convolution, c));
-    KOLO_TRY(make_operation(g, c->pass));
+    KOLO_TRY(make_operation(g, c->pass, c->add));
     KOLO_TRY(make(&g->graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
     KOLO_TRY(set_gpu(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, -1));
     KOLO_TRY(set_descriptor(g->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, g->operation));

@@ -23,9 +23,11 @@ int kolo_dnn_profile(cudnnBackendDescriptor_t *profile, const char *json);
 enum kolo_dnn_pass { KOLO_DNN_FORWARD, KOLO_DNN_DATA, KOLO_DNN_WEIGHT };
 
 /* y = conv(x, w), or the gradient of x or of w. All three tensors have `dtype`: no engine that is not compiled first
- * writes the gradient of 16-bit weights as f32 (cuDNN 9.19, sm_80 and sm_90). */
+ * writes the gradient of 16-bit weights as f32 (cuDNN 9.19, sm_80 and sm_90). add: the result is added to what stands
+ * in its place. */
 typedef struct kolo_dnn_conv {
     enum kolo_dnn_pass pass;
+    bool add;
     enum kolo_dtype dtype;        /* F32, BF16, F16 */
     int64_t rows, in, out, group; /* N, C, K; x (N, C, H, W), w (K, C / group, KH, KW) */
     int64_t x[2], y[2];           /* height and width */

@@ -28,6 +28,7 @@ typedef struct layer {
     int blocks;
     double epsilon;
     enum kolo_dtype dtype;
+    int inputs;
 } layer;
 
 /* Sums over the threads of a group, for each of them. All threads of the block call it together. */
@@ -151,10 +152,10 @@ static __device__ void layer_combine(const layer &p, const float (&db)[W], const
     }
 }
 
-/* dx, partial may be NULL. */
+/* dx, partial, other may be NULL; dx may be other, which is added. */
 template <typename T, int W>
 __global__ void __launch_bounds__(THREADS)
-    layer_norm_grad_kernel(layer p, T *dx, double *partial, const T *dy, const T *x, const float *w)
+    layer_norm_grad_kernel(layer p, T *dx, double *partial, const T *dy, const T *x, const float *w, const T *other)
 {
     const int lane = (int)threadIdx.x % p.group, mine = (int)threadIdx.x / p.group;
     float scale[most<W>::N][W], dw[most<W>::N][W], db[most<W>::N][W];
@@ -198,6 +199,12 @@ __global__ void __launch_bounds__(THREADS)
                     value[k] = c + k < p.channels
                                    ? kolo_norm_grad1(g[k] * scale[u][k], value[k], mean, inverse, share, slope)
                                    : 0;
+                if (other) {
+                    kolo_loaded<T, W> before;
+                    kolo_columns_load(&before, other + row * p.stored + c);
+                    kolo_columns_widen(g, before);
+                    for (int k = 0; k < W; k++) value[k] += g[k];
+                }
                 kolo_columns_store(dx + row * p.stored + c, value);
             })
         }
@@ -249,20 +256,22 @@ static kolo_columns finish_of(const layer *p)
     return c;
 }
 
-/* in: dy, x, w; out: dx, dw, db */
+/* in: dy, x, w[, other]; out: dx [+ other], dw, db */
 static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *, int)
 {
     const layer *p = (const layer *)k->state;
-    double *partial = args[4] || args[5] ? (double *)workspace : NULL;
+    void *const *out = args + p->inputs;
+    const void *other = p->inputs > 3 ? args[3] : NULL;
+    double *partial = out[1] || out[2] ? (double *)workspace : NULL;
     const kolo_columns c = finish_of(p);
     int rc = 0;
     FOR_VECTORS(p, T, W,
                 rc = KOLO_LAUNCH((layer_norm_grad_kernel<T, W>), p->blocks, THREADS, sizeof(float) * 2 * W * THREADS,
-                                 kolo_cuda_stream(k), *p, (T *)args[3], partial, (const T *)args[0], (const T *)args[1],
-                                 (const float *)args[2]));
+                                 kolo_cuda_stream(k), *p, (T *)out[0], partial, (const T *)args[0], (const T *)args[1],
+                                 (const float *)args[2], (const T *)other));
     if (rc < 0 || !partial) return rc;
     return KOLO_LAUNCH(layer_norm_finish_kernel, kolo_columns_finish_blocks(&c, 2), THREADS, 0, kolo_cuda_stream(k), c,
-                       (float *)args[4], (float *)args[5], (const double *)partial);
+                       (float *)out[1], (float *)out[2], (const double *)partial);
 }
 
 static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
@@ -280,6 +289,7 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->state = p;
     k->release = free;
     k->run = backward ? run_grad : run;
+    p->inputs = r->node->n_in;
     p->rows = (int)rows;
     p->channels = (int)x.channels;
     p->stored = (int)x.stored;
