@@ -103,11 +103,26 @@ static int norm_sums(kolo_graph *g, const kolo_node *n, int dy, int y)
     return dsums;
 }
 
+/* The signs of y, which the forward node then makes too. */
+static int norm_signs(kolo_graph *g, int index)
+{
+    const kolo_tensor y = g->tensor[g->node[index].out[0]];
+    char name[300];
+    snprintf(name, sizeof name, "signs:%s", y.name);
+    int made = kolo_graph_tensor(g, name, KOLO_ROLE_ACTIVATION, KOLO_U8, y.rank, y.dim);
+    if (made < 0) return made;
+    g->tensor[made].producer = index;
+    g->node[index].out[2] = made;
+    g->node[index].n_out = 3;
+    return made;
+}
+
 int kolo_gradient_norm_apply(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
     int x = n.in[0], residual = n.n_in > 4 ? n.in[4] : -1;
-    int dy = g->grad[n.out[0]], y = n.a.relu && residual >= 0 ? n.out[0] : -1; /* only for the sign of the relu */
+    int dy = g->grad[n.out[0]], y = !n.a.relu || residual < 0 ? -1 : g->signs ? norm_signs(g, index) : n.out[0]; /* only for the sign of the relu */
+    if (y < -1) return y;
     int dsums = norm_sums(g, &n, dy, y);
     if (dsums < 0) return dsums;
     if (!kolo_gradient_wanted(g, x) && !kolo_gradient_wanted(g, residual)) return 0;

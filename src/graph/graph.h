@@ -115,6 +115,7 @@ typedef struct kolo_graph {
     float anchor[9][2];                /* of detectors that have some: in pixels; mask: those of each head */
     int32_t mask[KOLO_MAX_HEADS][3];
     bool blur, blurred; /* kolo_conv blurs before a stride; it did */
+    bool signs;         /* a relu after a sum keeps its signs, a bit each, for its gradient, which then reads no y: less moved, more kept */
     int draws;          /* operations that draw random numbers, so far */
     int64_t rows;       /* N */
     int classes;

@@ -86,6 +86,7 @@ static int build(kolo_graph *g, const kolo_model *model, const kolo_model_config
     if (x < 0) return x;
     g->node[g->tensor[x].producer].a.reverse = model->pixels == KOLO_PIXELS_BGR;
     g->blur = config->blur;
+    g->signs = config->signs;
     int y = model->build(g, x, model, config);
     if (y < 0) return y;
     if (config->blur && !g->blurred) return kolo_fail(KOLO_ECONFIG, "blur_pool=true: there is no convolution with a stride that takes 16 channels");

@@ -20,7 +20,7 @@ typedef struct kolo_model_config {
     enum kolo_overlap overlap; /* YOLOX: of the loss of boxes */
     bool centre;               /* YOLOX: candidates by centre only */
     float mean[4], std[4];
-    bool train;
+    bool train, signs; /* signs: as in graph.h, for memory that is slow and large: a GPU's */
     enum kolo_dtype dtype;
 } kolo_model_config;
 

@@ -96,6 +96,7 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
                                 .overlap = overlap[o->box_loss],
                                 .centre = o->simota == KOLO_simota_centre,
                                 .train = train,
+                                .signs = s->cuda,
                                 .dtype = session_dtype(s)};
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);

@@ -20,8 +20,8 @@ static const shape shapes[] = {
     {"no valid row", 2, 0, 10, 10, 3, 8, 5},
 };
 
-enum net { FUSED, APART, EVALUATED, TOKENS, FACES, YOLOX, YOLOV3, NETS };
-static const char *const net_name[] = {"fused", "apart", "evaluated", "tokens", "faces", "YOLOX", "YOLOv3"};
+enum net { FUSED, SIGNS, APART, EVALUATED, TOKENS, FACES, YOLOX, YOLOV3, NETS };
+static const char *const net_name[] = {"fused", "signs", "apart", "evaluated", "tokens", "faces", "YOLOX", "YOLOv3"};
 
 typedef struct precision {
     const char *name;
@@ -107,6 +107,7 @@ static void build(rig *r, const shape *s, enum net net)
     const int64_t c = s->width_of_net, words = finds_boxes(net) ? 1 + 5 * BOXES : net == TOKENS ? 3 : 1;
     const int64_t height = finds_boxes(net) ? 16 : s->height, width = finds_boxes(net) ? 12 : s->width;
     g->train = net != EVALUATED;
+    g->signs = net == SIGNS;
     int x = kolo_normalize(g, kolo_input(g, s->rows, height, width, s->channels, words), mean, std), loss;
     if (net <= EVALUATED) loss = classic(g, x, s, net);
     else {

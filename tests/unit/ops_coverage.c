@@ -41,10 +41,14 @@ static void fill_inputs(rig *r)
     }
 }
 
-static rig open_all(kolo_backend *b, enum kolo_dtype dtype, int64_t block, int64_t rows, bool norm_only)
+/* What of the networks: all, or the norm with its sum and relu, whose gradient takes the sign from y or from signs. */
+enum { ALL, NORM, SIGNS };
+
+static rig open_all(kolo_backend *b, enum kolo_dtype dtype, int64_t block, int64_t rows, int norm_only)
 {
     rig r = rig_open(b, dtype, block);
-    int y = build_all(&r, rows, norm_only);
+    r.g->signs = norm_only == SIGNS;
+    int y = build_all(&r, rows, norm_only != ALL);
     rig_check(y, "network");
     rig_backward(&r, y);
     rig_layout(&r);
@@ -93,6 +97,28 @@ static void test_rows(void)
         else diag("the cpu backend lacks %s", kolo_op_table[op].name);
     }
     is_int(rows, KOLO_OP_COUNT, "every operation of the table has a row of the cpu backend");
+}
+
+/* The gradients of the norm by signs have the bits of those by y. */
+static void test_signs(kolo_backend *b)
+{
+    for (int dtype = KOLO_F32; dtype <= KOLO_BF16; dtype++)
+        for (int i = 0; i < 4; i++) {
+            rig by_y = open_all(b, (enum kolo_dtype)dtype, blocks[i], 4, NORM), by_signs = open_all(b, (enum kolo_dtype)dtype, blocks[i], 4, SIGNS);
+            by_y.step.valid[0] = by_signs.step.valid[0] = 3;
+            rig_run(&by_y);
+            rig_run(&by_signs);
+            int same = 0, signs = 0;
+            for (int64_t t = 0; t < by_y.g->tensors; t++) {
+                const int other = kolo_graph_find(by_signs.g, by_y.g->tensor[t].name);
+                if (other >= 0) same += !memcmp(by_y.buffer[t], by_signs.buffer[other], by_y.layout[t].bytes);
+            }
+            for (int64_t t = 0; t < by_signs.g->tensors; t++) signs += by_signs.g->tensor[t].dtype == KOLO_U8;
+            ok(same == (int)by_y.g->tensors && signs == 1, "%s %s: signs in the place of y, the same bits", kolo_dtype_name((enum kolo_dtype)dtype),
+               block_name[i]);
+            rig_close(&by_y);
+            rig_close(&by_signs);
+        }
 }
 
 static void test_in_place(kolo_backend *b)
@@ -374,6 +400,7 @@ int main(void)
     kolo_backend *b = rig_backend(2);
     test_rows();
     test_canonical(b);
+    test_signs(b);
     test_in_place(b);
     test_threads();
     test_valid(b);

@@ -16,13 +16,25 @@ typedef struct norm {
     kolo_view v;
     int64_t period, piece, pieces; /* elements of a piece (a multiple of the period), pieces of a plane */
     double epsilon;
-    bool relu;
+    bool relu, signs;             /* signs: the gradients read them instead of y */
+    int64_t words;                /* of 16 signs, of a plane */
     int threads, inputs, outputs; /* args[inputs] is the first output */
 } norm;
 
 enum { TILE = 2048 }; /* elements */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Signs: 16 elements of a plane, in their order, to a word; planes begin with one. */
+static int64_t words_of(const kolo_view *v) { return (kolo_view_plane(v) + 15) / 16; }
+
+static int layout_signs(const kolo_kernel_request *r, kolo_layout *layout)
+{
+    if (!kolo_request_out(r, 2)) return 0;
+    const kolo_view v = kolo_cpu_view_out(r, 0);
+    layout[r->node->out[2]].bytes = (size_t)(v.rows * v.blocks * words_of(&v)) * sizeof(uint16_t);
+    return 0;
+}
 
 /* input: the one whose shape is normalised */
 static norm *make_norm(const kolo_kernel_request *r, kolo_kernel *k, int input)
@@ -35,6 +47,8 @@ static norm *make_norm(const kolo_kernel_request *r, kolo_kernel *k, int input)
     n->pieces = (kolo_view_plane(&n->v) + n->piece - 1) / n->piece;
     n->epsilon = r->node->a.epsilon;
     n->relu = r->node->a.relu;
+    n->signs = input == 1 && kolo_request_in(r, 2) && kolo_request_in(r, 2)->dtype == KOLO_U8;
+    n->words = words_of(&n->v);
     n->inputs = r->node->n_in;
     n->outputs = r->node->n_out;
     n->threads = kolo_cpu_threads(r->backend, kolo_view_count(&n->v));
@@ -49,12 +63,13 @@ static int64_t valid_rows(const norm *n, const kolo_step *step, int slot) { retu
 
 typedef struct piece {
     int64_t row, block, at, count;
-} piece; /* at: element of the whole tensor */
+    int64_t word; /* of the signs */
+} piece;          /* at: element of the whole tensor */
 
 static piece piece_of(const norm *n, int64_t task)
 {
     int64_t plane = task / n->pieces, first = task % n->pieces * n->piece, size = kolo_view_plane(&n->v);
-    piece p = {plane / n->v.blocks, plane % n->v.blocks, plane * size + first, smaller(n->piece, size - first)};
+    piece p = {plane / n->v.blocks, plane % n->v.blocks, plane * size + first, smaller(n->piece, size - first), plane * n->words + first / 16};
     return p;
 }
 
@@ -170,7 +185,9 @@ static kolo_norm_lanes lanes_of(const norm *n, void *workspace, int64_t block)
 static kolo_norm_source source_of(const norm *n, void *const *args, const piece *p)
 {
     const bool bf16 = n->v.bf16;
-    kolo_norm_source s = {kolo_at(args[0], p->at, bf16), kolo_at(args[1], p->at, bf16), args[2] ? kolo_at(args[2], p->at, bf16) : NULL, n->relu};
+    kolo_norm_source s = {.dy = kolo_at(args[0], p->at, bf16), .x = kolo_at(args[1], p->at, bf16), .relu = n->relu};
+    if (n->signs) s.signs = (const uint16_t *)args[2] + p->word;
+    else if (args[2]) s.y = kolo_at(args[2], p->at, bf16);
     return s;
 }
 
@@ -254,8 +271,8 @@ static void forward_piece(const norm *n, char *y, const char *x, const char *res
     }
 }
 
-/* Rows from `rows` on are zero. */
-static void forward_pieces(const norm *n, void *y, const void *x, const void *residual, void *spread_space, int64_t rows)
+/* Rows from `rows` on are zero. signs: of y, or NULL */
+static void forward_pieces(const norm *n, void *y, uint16_t *signs, const void *x, const void *residual, void *spread_space, int64_t rows)
 {
     const bool bf16 = n->v.bf16, stream = y != x && ((size_t)kolo_view_count(&n->v) << (bf16 ? 1 : 2)) >= KOLO_STREAM_BYTES;
 #pragma omp for schedule(static) nowait
@@ -265,11 +282,12 @@ static void forward_pieces(const norm *n, void *y, const void *x, const void *re
         if (p.row < rows)
             forward_piece(n, kolo_at_out(y, p.at, bf16), kolo_at(x, p.at, bf16), residual ? kolo_at(residual, p.at, bf16) : NULL, p.count, &l, stream);
         else memset(kolo_at_out(y, p.at, bf16), 0, (size_t)p.count << (bf16 ? 1 : 2));
+        if (signs) kolo_norm_signs(signs + p.word, kolo_at(y, p.at, bf16), p.count, bf16);
     }
     if (stream) kolo_stream_end();
 }
 
-/* in: x, sums, w, b[, residual]; out: y, statistic */
+/* in: x, sums, w, b[, residual]; out: y, statistic[, signs] */
 static int run_apply(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     const norm *n = k->state;
@@ -287,7 +305,7 @@ static int run_apply(const kolo_kernel *k, void *const *args, void *workspace, c
             statistic[c] = (float)m.mean;
             statistic[channels + c] = (float)(m.variance * (m.count / fmax(m.count - 1, 1)));
         }
-        forward_pieces(n, args[n->inputs], args[0], n->inputs > 4 ? args[4] : NULL, workspace, rows);
+        forward_pieces(n, args[n->inputs], n->outputs > 2 ? args[n->inputs + 2] : NULL, args[0], n->inputs > 4 ? args[4] : NULL, workspace, rows);
     }
     return 0;
 }
@@ -300,7 +318,7 @@ static int prepare_apply(const kolo_kernel_request *r, kolo_kernel *k)
     k->workspace = lanes_bytes(n, FORWARD_VECTORS);
     return 0;
 }
-const kolo_op_row kolo_cpu_norm_apply = {NULL, prepare_apply};
+const kolo_op_row kolo_cpu_norm_apply = {layout_signs, prepare_apply};
 
 /* in: x, w, b, mean, variance[, residual]; out: y */
 static int run_infer(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
@@ -317,7 +335,7 @@ static int run_infer(const kolo_kernel *k, void *const *args, void *workspace, c
             spread(n, workspace, SCALE, c, real ? (float)((double)w[c] / sqrt((double)variance[c] + n->epsilon)) : 0);
             spread(n, workspace, BIAS, c, real ? b[c] : 0);
         }
-        forward_pieces(n, args[n->inputs], args[0], n->inputs > 5 ? args[5] : NULL, workspace, rows);
+        forward_pieces(n, args[n->inputs], NULL, args[0], n->inputs > 5 ? args[5] : NULL, workspace, rows);
     }
     return 0;
 }

@@ -15,9 +15,11 @@ void kolo_norm_sum(const void *x, int64_t count, int64_t period, bool bf16, doub
 typedef struct kolo_norm_lanes {
     const float *mean, *scale, *bias, *mean_g, *slope, *inverse;
 } kolo_norm_lanes;
-/* What the gradient's loops read. g = dy, or, with relu, 0 where y <= 0; y NULL: its sign is that of norm(x). */
+/* What the gradient's loops read. g = dy, or, with relu, 0 where y <= 0; signs: bit i % 16 of word i / 16 says so of element i; y and signs NULL:
+ * its sign is that of norm(x). */
 typedef struct kolo_norm_source {
     const void *dy, *x, *y;
+    const uint16_t *signs;
     bool relu;
 } kolo_norm_source;
 /* g, g (x - mean) inverse */
@@ -25,6 +27,7 @@ void kolo_norm_grad_sum(const kolo_norm_source *source, int64_t count, int64_t p
 
 /* y = norm(x) [+ residual][, relu]; y may be x. */
 void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16, bool relu, const kolo_norm_lanes *lanes);
+void kolo_norm_signs(uint16_t *signs, const void *y, int64_t count, bool bf16);
 /* dx, and dresidual = g if not NULL; dx may be dy. */
 void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *source, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes);
 

@@ -84,8 +84,23 @@ KOLO_WIDE(sum, (const void *x, int64_t count, int64_t period, bool bf16, double 
 void kolo_norm_sum(const void *x, int64_t count, int64_t period, bool bf16, double *out) { sum(x, count, period, bf16, out); }
 
 /* How the sign of the relu is known. */
-enum sign { ANY, FROM_Y, FROM_X };
-static enum sign sign_of(const kolo_norm_source *s) { return !s->relu ? ANY : s->y ? FROM_Y : FROM_X; }
+enum sign { ANY, FROM_Y, FROM_X, FROM_BITS };
+static enum sign sign_of(const kolo_norm_source *s) { return !s->relu ? ANY : s->signs ? FROM_BITS : s->y ? FROM_Y : FROM_X; }
+
+KOLO_ALWAYS float signed1(const uint16_t *signs, int64_t i, float g) { return signs[i >> 4] >> (i & 15) & 1 ? g : 0.0f; }
+
+KOLO_BODY signs_body(uint16_t *signs, const void *y, int64_t count, bool bf16)
+{
+    for (int64_t i = 0; i < count; i += 16) {
+        const int64_t n = count - i < 16 ? count - i : 16;
+        uint32_t word = 0;
+        for (int64_t j = 0; j < n; j++) word |= (uint32_t)(kolo_load(y, i + j, bf16) > 0.0f) << j;
+        signs[i >> 4] = (uint16_t)word;
+    }
+}
+KOLO_WIDE(signs, (uint16_t *to, const void *y, int64_t count, bool bf16), (to, y, count, bf16))
+
+void kolo_norm_signs(uint16_t *to, const void *y, int64_t count, bool bf16) { signs(to, y, count, bf16); }
 
 typedef struct sum_lanes {
     kolo_v16 mean, scale, bias;
@@ -100,7 +115,12 @@ KOLO_ALWAYS void add_row(const kolo_norm_source *s, int64_t i, bool bf16, enum s
     v -= lanes->mean;
     if (sign == FROM_Y) kolo_load16(&y, s->y, i, bf16);
     if (sign == FROM_X) y = v * lanes->scale + lanes->bias;
-    if (sign != ANY) g = (kolo_v16)((kolo_u16x32)g & (kolo_u16x32)(y > 0.0f));
+    if (sign == FROM_BITS) {
+        const kolo_u16x32 bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+        g = (kolo_v16)((kolo_u16x32)g & (kolo_u16x32)((bit & s->signs[i >> 4]) != 0));
+    } else if (sign != ANY) {
+        g = (kolo_v16)((kolo_u16x32)g & (kolo_u16x32)(y > 0.0f));
+    }
     *sum_g += g;
     *sum_gx += g * v;
 }
@@ -134,6 +154,7 @@ KOLO_ALWAYS void grad_sum_all(const kolo_norm_source *s, int64_t count, int64_t 
         int64_t l = i - rows * period;
         float g = kolo_load(s->dy, i, bf16), v = kolo_load(s->x, i, bf16);
         if (sign == FROM_Y) g = kolo_relu_grad1(g, kolo_load(s->y, i, bf16));
+        if (sign == FROM_BITS) g = signed1(s->signs, i, g);
         if (sign == FROM_X) g = kolo_relu_grad1(g, kolo_norm1(v, lanes->mean[l], lanes->scale[l], lanes->bias[l]));
         sum[l] += (double)g;
         sum[period + l] += (double)g * ((double)v - (double)lanes->mean[l]) * (double)lanes->inverse[l];
@@ -150,6 +171,7 @@ KOLO_BODY grad_sum_body(const kolo_norm_source *s, int64_t count, int64_t period
 {
     if (sign_of(s) == ANY) grad_sum_signed(s, count, period, bf16, ANY, lanes, sum);
     else if (sign_of(s) == FROM_Y) grad_sum_signed(s, count, period, bf16, FROM_Y, lanes, sum);
+    else if (sign_of(s) == FROM_BITS) grad_sum_signed(s, count, period, bf16, FROM_BITS, lanes, sum);
     else grad_sum_signed(s, count, period, bf16, FROM_X, lanes, sum);
 }
 KOLO_WIDE(grad_sum, (const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *out),
@@ -209,6 +231,7 @@ void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t cou
 typedef struct backward_job {
     void *dx, *dr;
     const void *dy, *x, *y;
+    const uint16_t *signs;
     const float *mean, *scale, *bias, *mean_g, *slope;
 } backward_job;
 
@@ -216,11 +239,13 @@ KOLO_ALWAYS void backward_row(const backward_job *b, int64_t at, int64_t n, bool
 {
     const float *mean = b->mean, *scale = b->scale, *bias = b->bias, *mean_g = b->mean_g, *slope = b->slope;
     const void *dy = b->dy, *x = b->x, *y = b->y;
+    const uint16_t *bits = b->signs;
     void *dx = b->dx, *dr = b->dr;
 #pragma omp simd
     for (int64_t j = 0; j < n; j++) {
         float g = kolo_load(dy, at + j, bf16), v = kolo_load(x, at + j, bf16);
         if (sign == FROM_Y) g = kolo_relu_grad1(g, kolo_load(y, at + j, bf16));
+        if (sign == FROM_BITS) g = signed1(bits, at + j, g);
         if (sign == FROM_X) g = kolo_relu_grad1(g, kolo_norm1(v, mean[j], scale[j], bias[j]));
         if (residual) kolo_store(dr, at + j, g, bf16);
         kolo_store(dx, at + j, kolo_norm_grad1(g, v, mean[j], scale[j], mean_g[j], slope[j]), bf16);
@@ -239,8 +264,10 @@ KOLO_ALWAYS void backward_rows(const backward_job *b, int64_t count, int64_t per
 
 KOLO_BODY backward_body(const backward_job *b, int64_t count, int64_t period, bool bf16, enum sign sign)
 {
-    if (b->dr && sign == FROM_Y) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, true, FROM_Y));
+    if (b->dr && sign == FROM_BITS) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, true, FROM_BITS));
+    else if (b->dr && sign == FROM_Y) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, true, FROM_Y));
     else if (b->dr && sign == ANY) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, true, ANY));
+    else if (sign == FROM_BITS) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, FROM_BITS));
     else if (sign == FROM_Y) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, FROM_Y));
     else if (sign == FROM_X) KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, FROM_X));
     else KOLO_FOR_TYPE(bf16, backward_rows(b, count, period, bf16_, false, ANY));
@@ -249,6 +276,6 @@ KOLO_WIDE(backward, (const backward_job *b, int64_t count, int64_t period, bool 
 
 void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *s, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes)
 {
-    backward_job b = {dx, dresidual, s->dy, s->x, s->y, lanes->mean, lanes->scale, lanes->bias, lanes->mean_g, lanes->slope};
+    backward_job b = {dx, dresidual, s->dy, s->x, s->y, s->signs, lanes->mean, lanes->scale, lanes->bias, lanes->mean_g, lanes->slope};
     backward(&b, count, period, bf16, sign_of(s));
 }

@@ -6,14 +6,17 @@
  * few to count:
  *
  *   norm_stats        2    x
- *   norm_apply        4    x, y                  6 with a residual
+ *   norm_apply        4    x, y                  6 with a residual, 6 1/8 where it keeps the signs of y
  *   norm_infer        4    as norm_apply
- *   norm_grad_stats   4    dy, x                 6 where the relu's sign comes from y (a residual was added)
- *   norm_grad_apply   6    dy, x, dx            10 with a residual: y, dresidual
+ *   norm_grad_stats   4    dy, x                 6 where the relu's sign comes from y (a residual was added), 4 1/8 from signs
+ *   norm_grad_apply   6    dy, x, dx            10 with a residual: y, dresidual; 8 1/8 with signs
+ *
+ * Signs: a byte for each vector of 16 bytes, bit k for its channel k; where there are no vectors ((N, F) of odd F) a
+ * byte for each element.
  *
  * ResNet-50 at 224 pixels has 11.11 M such elements a picture, 5.52 M of them with a residual. At batch 256 in bf16 a
- * step moves 5.7 + 14.2 + 14.2 + 22.7 = 56.8 GB, which at the 4.3 TB/s of an H200 takes 1.32 + 3.30 + 3.30 + 5.28 =
- * 13.2 ms; what the cache saves comes off. Partial sums add 1 % to 3 % to the two sums, and each kernel a few
+ * step moves 5.7 + 14.4 + 11.6 + 20.1 = 51.7 GB, which at the 4.3 TB/s of an H200 takes 1.32 + 3.34 + 2.69 + 4.67 =
+ * 12.0 ms; what the cache saves comes off. Partial sums add 1 % to 3 % to the two sums, and each kernel a few
  * microseconds to begin and end: 318 launches a step.
  *
  * Registers (nothing spills) leave room for 4 blocks of 256 threads on a multiprocessor in norm_stats and norm_apply, 3
@@ -28,7 +31,7 @@ typedef struct kolo_norm {
     kolo_columns columns;
     enum kolo_dtype dtype;
     double epsilon;
-    bool relu;
+    bool relu, signs;    /* signs: the gradients read them instead of y */
     int inputs, outputs; /* args[inputs] is the first output */
 } kolo_norm;
 

@@ -42,10 +42,10 @@ static __device__ affine affine_of(const forward &f, int channels, int channel, 
     return a;
 }
 
-/* y may be x. */
+/* y may be x. signs: of y, or NULL */
 template <typename T, int W, bool RESIDUAL>
 __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL ? 3 : 4)
-    norm_forward_kernel(kolo_columns c, forward f, T *y, const T *x, const T *residual)
+    norm_forward_kernel(kolo_columns c, forward f, T *y, uint8_t *signs, const T *x, const T *residual)
 {
     __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE];
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, false);
@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL ? 3 : 4)
         for (int u = 0; u < KOLO_COLUMN_BATCH; u++) {
             if (l + u * c.down >= p.end) continue;
             float value[W], other[W];
+            unsigned bits = 0;
             if (l + u * c.down < valid) {
                 kolo_columns_widen(value, v[u]);
                 if (RESIDUAL) kolo_columns_widen(other, r[RESIDUAL ? u : 0]);
@@ -78,11 +79,13 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL ? 3 : 4)
                     value[k] = kolo_norm1(value[k], mean[k], scale[k], bias[k]);
                     if (RESIDUAL) value[k] += other[k];
                     if (f.relu) value[k] = kolo_relu1(value[k]);
+                    if (RESIDUAL) bits |= (unsigned)(value[k] > 0) << k;
                 }
             } else {
                 for (int k = 0; k < W; k++) value[k] = 0;
             }
             kolo_columns_store(y + at + u * line, value);
+            if (RESIDUAL && signs) signs[(at + u * line) / W] = (uint8_t)bits;
         }
         l += KOLO_COLUMN_BATCH * c.down;
         at += KOLO_COLUMN_BATCH * line;
@@ -91,7 +94,8 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL ? 3 : 4)
     }
 }
 
-static int run_forward(const kolo_kernel *k, const forward *f, void *y, const void *x, const void *residual)
+static int run_forward(const kolo_kernel *k, const forward *f, void *y, void *signs, const void *x,
+                       const void *residual)
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
     const kolo_columns *c = &n->columns;
@@ -100,15 +104,17 @@ static int run_forward(const kolo_kernel *k, const forward *f, void *y, const vo
     if (residual)
         KOLO_FOR_COLUMNS(n->dtype, c, T, W,
                          rc = KOLO_LAUNCH((norm_forward_kernel<T, W, true>), blocks, KOLO_COLUMN_THREADS, 0,
-                                          kolo_cuda_stream(k), *c, *f, (T *)y, (const T *)x, (const T *)residual));
+                                          kolo_cuda_stream(k), *c, *f, (T *)y, (uint8_t *)signs, (const T *)x,
+                                          (const T *)residual));
     else
         KOLO_FOR_COLUMNS(n->dtype, c, T, W,
                          rc = KOLO_LAUNCH((norm_forward_kernel<T, W, false>), blocks, KOLO_COLUMN_THREADS, 0,
-                                          kolo_cuda_stream(k), *c, *f, (T *)y, (const T *)x, (const T *)NULL));
+                                          kolo_cuda_stream(k), *c, *f, (T *)y, (uint8_t *)NULL, (const T *)x,
+                                          (const T *)NULL));
     return rc;
 }
 
-/* in: x, sums, w, b[, residual]; out: y, statistic */
+/* in: x, sums, w, b[, residual]; out: y, statistic[, signs] */
 static int run_apply(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
@@ -121,7 +127,8 @@ static int run_apply(const kolo_kernel *k, void *const *args, void *, const kolo
                        n->relu,
                        step,
                        slot};
-    return run_forward(k, &f, args[n->inputs], args[0], n->inputs > 4 ? args[4] : NULL);
+    void *signs = n->outputs > 2 ? args[n->inputs + 2] : NULL;
+    return run_forward(k, &f, args[n->inputs], signs, args[0], n->inputs > 4 ? args[4] : NULL);
 }
 
 /* in: x, w, b, mean, variance[, residual]; out: y */
@@ -137,7 +144,7 @@ static int run_infer(const kolo_kernel *k, void *const *args, void *, const kolo
                        n->relu,
                        step,
                        slot};
-    return run_forward(k, &f, args[n->inputs], args[0], n->inputs > 5 ? args[5] : NULL);
+    return run_forward(k, &f, args[n->inputs], NULL, args[0], n->inputs > 5 ? args[5] : NULL);
 }
 
 static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
@@ -146,5 +153,15 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     k->run = r->node->op == KOLO_OP_norm_apply ? run_apply : run_infer;
     return 0;
 }
-const kolo_op_row kolo_cuda_norm_apply = {NULL, prepare};
+
+static int layout_signs(const kolo_kernel_request *r, kolo_layout *layout)
+{
+    if (!kolo_request_out(r, 2)) return 0;
+    const kolo_cuda_view y = kolo_cuda_view_out(r, 0);
+    kolo_columns c;
+    KOLO_TRY(kolo_columns_cut(&c, y.rows, y.pixels, y.stored, y.channels, y.dtype));
+    layout[r->node->out[2]].bytes = (size_t)(y.rows * y.pixels * (y.stored / c.width));
+    return 0;
+}
+const kolo_op_row kolo_cuda_norm_apply = {layout_signs, prepare};
 const kolo_op_row kolo_cuda_norm_infer = {NULL, prepare};

@@ -3,11 +3,12 @@
  * residual) its sign is computed anew from x, by the lines that made y. norm.cuh says how many bytes that takes. */
 #include "ops/cuda/norm.cuh"
 
-enum sign { ANY, FROM_Y, FROM_X };
+enum sign { ANY, FROM_Y, FROM_X, FROM_BITS };
 
 /* What both kernels read. */
 template <typename T> struct source {
     const T *dy, *x, *y;
+    const uint8_t *signs;
 };
 typedef struct backward {
     const double *sums, *dsums;
@@ -27,6 +28,7 @@ static __device__ kolo_moments moments_at(const backward &b, const kolo_columns 
 template <typename T, int W, int SIGN> struct lines {
     enum { BATCH = KOLO_COLUMN_BATCH };
     kolo_loaded<T, W> dy[BATCH], x[BATCH], y[SIGN == FROM_Y ? BATCH : 1];
+    uint8_t signs[SIGN == FROM_BITS ? BATCH : 1];
 };
 
 template <typename T, int W, int SIGN>
@@ -36,6 +38,11 @@ KOLO_INLINE void lines_load(lines<T, W, SIGN> *to, const source<T> &s, const kol
     kolo_columns_load_batch(to->dy, s.dy + at, c, l, end);
     kolo_columns_load_batch(to->x, s.x + at, c, l, end);
     if constexpr (SIGN == FROM_Y) kolo_columns_load_batch(to->y, s.y + at, c, l, end);
+    if constexpr (SIGN == FROM_BITS) {
+#pragma unroll
+        for (int u = 0; u < KOLO_COLUMN_BATCH; u++)
+            if (l + u * c.down < end) to->signs[u] = s.signs[(at + (int64_t)u * c.down * c.stored) / W];
+    }
 }
 
 /* The channels' values that the sign needs, beside the mean. */
@@ -54,6 +61,8 @@ KOLO_INLINE void lines_take(const lines<T, W, SIGN> &from, int u, const channels
         kolo_columns_widen(y, from.y[u]);
         for (int k = 0; k < W; k++) g[k] = kolo_relu_grad1(g[k], y[k]);
     }
+    if constexpr (SIGN == FROM_BITS)
+        for (int k = 0; k < W; k++) g[k] = from.signs[u] >> k & 1 ? g[k] : 0;
     if constexpr (SIGN == FROM_X)
         for (int k = 0; k < W; k++) g[k] = kolo_relu_grad1(g[k], kolo_norm1(x[k], c.mean[k], c.scale[k], c.bias[k]));
 }
@@ -179,7 +188,7 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 2)
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-static enum sign sign_of(const kolo_norm *n, void *const *args) { return !n->relu ? ANY : args[2] ? FROM_Y : FROM_X; }
+static enum sign sign_of(const kolo_norm *n, void *const *args) { return !n->relu ? ANY : n->signs ? FROM_BITS : args[2] ? FROM_Y : FROM_X; }
 
 /* Calls `body` with the constants T, W (columns.cuh) and SIGN. */
 #define FOR_SIGN(n, args, T, W, SIGN, ...)                                  \
@@ -197,12 +206,16 @@ static enum sign sign_of(const kolo_norm *n, void *const *args) { return !n->rel
             enum { SIGN = FROM_X };                                         \
             KOLO_FOR_COLUMNS((n)->dtype, &(n)->columns, T, W, __VA_ARGS__); \
         } break;                                                            \
+        case FROM_BITS: {                                                   \
+            enum { SIGN = FROM_BITS };                                      \
+            KOLO_FOR_COLUMNS((n)->dtype, &(n)->columns, T, W, __VA_ARGS__); \
+        } break;                                                            \
         }                                                                   \
     } while (0)
 
 template <typename T> static source<T> source_of(void *const *args)
 {
-    return {(const T *)args[0], (const T *)args[1], (const T *)args[2]};
+    return {(const T *)args[0], (const T *)args[1], (const T *)args[2], (const uint8_t *)args[2]};
 }
 
 /* in: dy, x, y, sums, w, b; out: dsums, dw, db */

@@ -21,6 +21,7 @@ int kolo_norm_prepare(const kolo_kernel_request *r, kolo_kernel *k, int input)
     n->dtype = v.dtype;
     n->epsilon = r->node->a.epsilon;
     n->relu = r->node->a.relu;
+    n->signs = input == 1 && kolo_request_in(r, 2) && kolo_request_in(r, 2)->dtype == KOLO_U8;
     n->inputs = r->node->n_in;
     n->outputs = r->node->n_out;
     KOLO_TRY(kolo_columns_cut(&n->columns, v.rows, v.pixels, v.stored, v.channels, v.dtype));
