@@ -7,6 +7,7 @@
 #include "base/hold.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/option.h"
 #include "base/thread.h"
 #include "kolo/error.h"
 #include "pack.h"
@@ -76,7 +77,8 @@ int main(int argc, char **argv)
         else printf("kolo-pack %s\n", KOLO_VERSION);
         return said_all(0);
     }
-    rc = kolo_launch_start(&p.launch, "auto");
+    rc = kolo_options_check_environment(); /* a slip in a job's variables would pack something else */
+    if (rc == 0) rc = kolo_launch_start(&p.launch, "auto");
     if (rc < 0) {
         fprintf(stderr, "kolo-pack: %s\n", kolo_error_text());
         return -rc;

@@ -67,7 +67,8 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) != 0) continue;
-        return end(commands[i].run(argc - 1, argv + 1));
+        const int rc = kolo_options_check_environment();
+        return end(rc < 0 ? rc : commands[i].run(argc - 1, argv + 1));
     }
     return unknown(argv[1]);
 }

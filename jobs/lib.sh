@@ -71,6 +71,8 @@ job_begin() { # FOLDER OF THIS FILE
     # Every task sees all GPUs that the job has on its node, and kolo picks: one that sees its own alone cannot reach the others'
     # directly. (--gpu-bind=none is no way: it hides from the tasks which GPUs are the job's.)
     unset SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK
+    trap 'job_forward USR1' USR1
+    trap 'job_forward TERM' TERM
     job_find_kolo "$1"
     job_say "job ${SLURM_JOB_ID:-none} \"${SLURM_JOB_NAME:-}\" on ${SLURM_JOB_NODELIST:-$(hostname)}, start ${SLURM_RESTART_COUNT:-0}, $(kolo version | head -n 1)"
     env | grep -E '^(SLURM_(JOB|NNODES|NTASKS|CPUS|GPUS|TASKS|MPI|RESTART)|CUDA_VISIBLE|NCCL_|KOLO_)' | sort | sed 's/^/    /' || true
@@ -84,12 +86,16 @@ job_cpus() {
     echo "$cpus"
 }
 
-job_pid=""
-job_signalled=""
-job_forward() { # a signal for the ranks: they write a checkpoint and end with 75
-    job_signalled=1
+# As Slurm's commands take it: the number of one task of an array may be that of the whole array, too.
+job_id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+job_id=${job_id:-${SLURM_JOB_ID:-0}}
+job_pid="" job_signal="" job_status=0
+# A signal for the ranks: they write a checkpoint and end with 75. TERM (scancel, pre-emption, the limit itself)
+# outweighs USR1, the warning before the limit.
+job_forward() { # SIGNAL
+    [ "$job_signal" = TERM ] || job_signal=$1
     [ -n "$job_pid" ] && kill -USR1 "$job_pid" 2> /dev/null
-    job_say "told the ranks to write a checkpoint and stop"
+    job_say "SIG$1: the ranks were told to write a checkpoint and stop"
 }
 
 # Runs a command under srun, in the background so that the shell can hand signals on; sets job_status.
@@ -97,50 +103,94 @@ job_srun() { # COMMAND...
     local line=(srun "--mpi=${SLURM_MPI_TYPE:-pmix}" "--cpus-per-task=$(job_cpus)" --kill-on-bad-exit=1 --wait=60 --distribution=block:block "$@")
     job_say "${line[*]}"
     if [ -n "${KOLO_DRY_RUN:-}" ]; then exit 0; fi
-    trap job_forward USR1 TERM
+    job_status=75
+    [ -z "$job_signal" ] || return 0 # it came before, or between two commands
     "${line[@]}" &
     job_pid=$!
-    job_status=0
     while true; do
         wait "$job_pid"
         job_status=$?
         kill -0 "$job_pid" 2> /dev/null || break # a trapped signal ends `wait`, not srun
     done
     job_pid=""
-    trap - USR1 TERM
 }
 
-# Sends this job back to the queue. Slurm ends this shell at once; leaving first would mark the job completed.
-job_requeue() { # TEXT
-    job_say "requeued; $1"
-    scontrol requeue "$SLURM_JOB_ID" && sleep 60
+# Why the ranks were stopped, as Slurm tells it: `warned` (USR1 before the time limit), `limit` (it has come), `preempted`
+# (within the time of grace), `requeued` (by Slurm itself, as where that time is over), or `cancelled`. `told`: by somebody of
+# whom Slurm knows nothing. scancel, pre-emption and the limit all send TERM; the state that Slurm shows tells them apart.
+job_cause() {
+    local job
+    job=$(scontrol show job "$job_id" 2> /dev/null | tr '\n' ' ')
+    case $job in
+        "" | *" Restarts=${SLURM_RESTART_COUNT:-0} "*) ;;
+        *) echo requeued && return ;;
+    esac
+    case $job_signal$job in
+        *" Reason=TimeLimit "*) echo limit ;;
+        *JobState=RUNNING*" PreemptTime=2"*) echo preempted ;;
+        USR1*JobState=RUNNING*) echo warned ;;
+        "$job_signal" | *JobState=RUNNING*) echo told ;;
+        *) echo cancelled ;;
+    esac
+}
+
+# Acts on 75: a job that was warned or pre-empted, or came to its limit, goes back to the queue. Returns where it does not.
+# With steps, and a file that keeps those done at the last requeue, a job that does not move on is not requeued.
+job_requeue() { # HOW IT GOES ON [FILE STEPS]
+    local cause last
+    cause=$(job_cause)
+    case $cause in
+        requeued) job_say "Slurm has requeued this job; $1" && exit 75 ;;
+        preempted) ;;
+        warned | limit)
+            last=$(cat "${2:-/dev/null}" 2> /dev/null)
+            [ -z "$last" ] || [ "$last" != "$3" ] ||
+                job_die 75 "no step was done since the last requeue: too short a time limit for one step and one checkpoint"
+            [ -z "${2:-}" ] || echo "$3" > "$2"
+            ;;
+        *) job_say "$cause, so not requeued; submitted again, $1" && return 0 ;;
+    esac
+    if [ "${SLURM_RESTART_COUNT:-0}" -ge "${KOLO_MAX_RESTARTS:-200}" ]; then
+        job_die 75 "requeued ${SLURM_RESTART_COUNT:-0} times already (KOLO_MAX_RESTARTS)"
+    fi
+    job_say "requeued ($cause); $1"
+    trap - USR1 TERM # Slurm ends this shell at once; leaving first would mark the job completed
+    scontrol requeue "$job_id" && sleep 60
+    job_say "Slurm did not requeue it; submitted again, $1"
 }
 
 job_steps() { # RUN: optimizer steps done, from its summary
     sed -n 's/.*"steps": *\([0-9]*\).*/\1/p' "$1/summary.json" 2> /dev/null | head -n 1
 }
 
+# What to do about an exit code, of README's table.
+job_advice() { # RUN
+    local on="then the same sbatch goes on from the last checkpoint in $1, if there is one"
+    case $job_status in
+        2) echo "mend the data or the weights that the message above names; $on" ;;
+        3) echo "make room, or mend what the message above names (disk full, quota, rights); $on" ;;
+        69) echo "a rank, a node, a GPU or the launcher failed: the message above names it, kolo doctor checks it; $on" ;;
+        70) echo "this is a defect of Kolo: please report it with this log; $on" ;;
+        78) echo "change what the message above names, or take another run folder (KOLO_RUN): the same sbatch would end in" \
+            "the same way. What $1 holds is untouched" ;;
+        *) echo "read the last lines above; from 129 on it is 128 and the signal that ended a rank (137: often too little" \
+            "memory); $on" ;;
+    esac
+}
+
 # Acts on the exit code: 75 goes back to the queue, as long as the run moves on.
 job_end() { # RUN
-    local run=$1 steps last
+    local run=$1 steps
     steps=$(job_steps "$run")
-    last=$(cat "$run/.last_steps" 2> /dev/null || echo -1)
-    job_say "ended with status $job_status after ${steps:-0} steps; ${SECONDS} s in this start"
+    job_say "ended with status $job_status; $run holds ${steps:-0} steps; ${SECONDS} s in this start"
     case $job_status in
         0) ;;
         75)
-            echo "${steps:-0}" > "$run/.last_steps"
-            if [ "${steps:-0}" = "$last" ]; then
-                job_die 75 "no step was done since the last requeue: the time limit is too short for one step and one checkpoint"
-            elif [ "${SLURM_RESTART_COUNT:-0}" -ge "${KOLO_MAX_RESTARTS:-200}" ]; then
-                job_die 75 "requeued ${SLURM_RESTART_COUNT:-0} times already (KOLO_MAX_RESTARTS)"
-            elif [ -n "$job_signalled" ] && job_requeue "it goes on from step ${steps:-0}"; then
-                : # not reached: Slurm ends this shell
-            else
-                job_say "not requeued: submit the same script again to go on from step ${steps:-0}"
-            fi
+            # the ranks alone may have had the warning: sbatch --signal=USR1@300
+            [ -n "$job_signal" ] || ! grep -qs '"state": *"requeue"' "$run/summary.json" || job_signal=USR1
+            job_requeue "it goes on from step ${steps:-0}" "$run/.last_steps" "${steps:-0}"
             ;;
-        *) job_say "what to do: read the last lines above; the same sbatch goes on from the last checkpoint in $run" ;;
+        *) job_say "what to do: $(job_advice "$run")" ;;
     esac
     [ -r "$run/summary.json" ] && cat "$run/summary.json"
     exit "$job_status"

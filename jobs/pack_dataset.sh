@@ -21,14 +21,13 @@ set -uo pipefail
 : "${KOLO_SPLITS:=train val}"
 : "${KOLO_ARGS:=}"                       # further flags of kolo-pack
 
-# sbatch runs a copy of this file; lib.sh lies beside the original, or in the installed tree
-for jobs in "$(scontrol show job "${SLURM_JOB_ID:-0}" 2> /dev/null | sed -n 's|^ *Command=\(.*\)/[^/]*$|\1|p' | head -n 1)" \
-    "$(dirname "$0")" "${KOLO_ROOT:-.}/share/kolo/jobs"; do
-    [ -r "$jobs/lib.sh" ] && break
-done
+# lib.sh lies beside this template, of which sbatch runs a copy, or where Kolo is installed
+submitted=${SLURM_JOB_ID:+$(scontrol show job "$SLURM_JOB_ID" | sed -n '/^ *Command=/{s///;s|/[^/]*$||p;q}')}
+for jobs in "$(dirname "$0")" "$submitted" ""; do grep -qs '^job_begin()' "$jobs/lib.sh" && break; done
+[ -n "$jobs${KOLO_ROOT:-}" ] || module load kolo > /dev/null 2>&1
+: "${jobs:=${KOLO_ROOT:-@ROOT@}/share/kolo/jobs}"
 # shellcheck source=jobs/lib.sh
-. "$jobs/lib.sh" || exit 78
-
+. "$jobs/lib.sh" || { echo "No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" >&2; exit 78; }
 job_begin "$jobs"
 case $KOLO_SOURCE in shapes | scenes) KOLO_IN= ;; esac # made on the spot
 if [ -n "$KOLO_IN" ] && [ ! -e "$KOLO_IN" ]; then
@@ -42,8 +41,10 @@ for split in $KOLO_SPLITS; do
     [ "$split" != train ] && [ -d "$KOLO_DATASET/train" ] && flags+=(--stats-from "$KOLO_DATASET/train")
     # shellcheck disable=SC2086 # KOLO_ARGS is a list of words
     job_srun kolo-pack --source "$KOLO_SOURCE" --split "$split" --out "$out" "${flags[@]}" $KOLO_ARGS
-    [ "$job_status" = 75 ] && [ -n "$job_signalled" ] && job_requeue "packing goes on where it stopped"
-    [ "$job_status" = 0 ] || job_die "$job_status" "packing $split failed (see above)"
-    kolo-shards verify "$out" || job_die $? "$out does not verify"
+    [ "$job_status" = 75 ] && job_requeue "packing goes on where it stopped"
+    [ "$job_status" = 0 ] || job_die "$job_status" "packing $split failed (see above); the same sbatch goes on where it stopped"
+    job_srun --nodes=1 --ntasks=1 kolo-shards verify "$out"
+    [ "$job_status" = 75 ] && job_requeue "it is packed, and will be verified"
+    [ "$job_status" = 0 ] || job_die "$job_status" "$out does not verify"
     job_say "$out: $(find "$out" -type f | wc -l) files, $(du -sh "$out" | cut -f1)"
 done

@@ -22,14 +22,13 @@ set -uo pipefail
 : "${KOLO_RUN:=${SLURM_SUBMIT_DIR:-$PWD}/runs/$(basename "$KOLO_RECIPE" .yaml)}" # stable: requeue and resubmission resume
 : "${KOLO_ARGS:=}"                       # further key=value words
 
-# sbatch runs a copy of this file; lib.sh lies beside the original, or in the installed tree
-for jobs in "$(scontrol show job "${SLURM_JOB_ID:-0}" 2> /dev/null | sed -n 's|^ *Command=\(.*\)/[^/]*$|\1|p' | head -n 1)" \
-    "$(dirname "$0")" "${KOLO_ROOT:-.}/share/kolo/jobs"; do
-    [ -r "$jobs/lib.sh" ] && break
-done
+# lib.sh lies beside this template, of which sbatch runs a copy, or where Kolo is installed
+submitted=${SLURM_JOB_ID:+$(scontrol show job "$SLURM_JOB_ID" | sed -n '/^ *Command=/{s///;s|/[^/]*$||p;q}')}
+for jobs in "$(dirname "$0")" "$submitted" ""; do grep -qs '^job_begin()' "$jobs/lib.sh" && break; done
+[ -n "$jobs${KOLO_ROOT:-}" ] || module load kolo > /dev/null 2>&1
+: "${jobs:=${KOLO_ROOT:-@ROOT@}/share/kolo/jobs}"
 # shellcheck source=jobs/lib.sh
-. "$jobs/lib.sh" || exit 78
-
+. "$jobs/lib.sh" || { echo "No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" >&2; exit 78; }
 job_begin "$jobs"
 job_check_gpus
 [ -d "$KOLO_DATASET" ] || job_die 78 "KOLO_DATASET=$KOLO_DATASET is no folder: edit the line marked EDIT 2, or pack the data first (jobs/pack_dataset.sh)"

@@ -102,11 +102,12 @@ standin_gpu() {
     export KOLO_CUDA_LIBRARY=$BUILD/standin/libkolo_cuda.so
     [ -e "$KOLO_CUDA_LIBRARY" ] || skip_all "no stand-in for a GPU: it needs the headers of CUDA, cuDNN and NCCL"
 }
-# a private Slurm for the rest of the test: cluster NODES CPUS [GPUS that each node says it has]
+# a private Slurm for the rest of the test: cluster NODES CPUS [GPUS that each node says it has] [LINES of slurm.conf]
 cluster() {
     need slurmctld slurmd munged srun
     export KOLO_MINISLURM_DIR=$ROOM/slurm
-    "$TOP/share/minislurm" up --nodes "$1" --cpus "$2" --gpus "${3:-0}" --owner $$ > "$ROOM/slurm.log" 2>&1 ||
+    printf '%s\n' "${4:-}" > "$ROOM/slurm.lines"
+    "$TOP/share/minislurm" up --nodes "$1" --cpus "$2" --gpus "${3:-0}" --conf "$ROOM/slurm.lines" --owner $$ > "$ROOM/slurm.log" 2>&1 ||
         { sed 's/^/# /' "$ROOM/slurm.log" && echo "Bail out! no cluster" && exit 1; }
     at_end "'$TOP/share/minislurm' down > /dev/null 2>&1"
     eval "$("$TOP/share/minislurm" env)"

@@ -1,8 +1,9 @@
 #!/bin/sh
-# install.sh install|uninstall ROOT BUILD VERSION: the one list of what is installed where. ROOT is DESTDIR and PREFIX.
+# install.sh install|uninstall ROOT BUILD VERSION [PREFIX]: the one list of what is installed where. ROOT is DESTDIR and PREFIX;
+# with PREFIX templates of jobs find the installation from wherever they are copied to.
 set -eu
-[ $# -eq 4 ] || { echo "usage: $0 install|uninstall ROOT BUILD VERSION" >&2; exit 2; }
-action=$1 root=$2 build=$3 version=$4
+case $# in 4 | 5) ;; *) echo "usage: $0 install|uninstall ROOT BUILD VERSION [PREFIX]" >&2 && exit 2 ;; esac
+action=$1 root=$2 build=$3 version=$4 prefix=${5:-}
 
 put() { # MODE SOURCE TARGET
     if [ "$action" = uninstall ]; then
@@ -52,7 +53,6 @@ if [ "$action" = install ]; then ln -sf libkolo_comm.so.1 "$root/lib/libkolo_com
 put_all 644 share/examples share/kolo/examples '*.c' Makefile
 put_all 644 share/recipes share/kolo/recipes '*.yaml'
 put_all 644 share/gpus share/kolo/gpus '*.yaml' '*.json'
-put_all 755 jobs share/kolo/jobs '*.sh'
 put 755 share/minislurm share/kolo/minislurm
 put_all 644 share/site share/kolo/site '*'
 put_all 644 "$build/share/man/man1" share/man/man1 '*.1'
@@ -61,6 +61,10 @@ put 644 "$build/share/bash-completion/completions/kolo" share/bash-completion/co
 put_all 644 . share/doc/kolo LICENSE NOTICE README.md
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
+for template in jobs/*.sh; do
+    sed "s|@ROOT@|$prefix|" "$template" >"$made/${template##*/}"
+done
+put_all 755 "$made" share/kolo/jobs '*.sh'
 sed "s|@VERSION@|$version|g; s|@ROOT@||" modulefiles/kolo.in >"$made/module" # an empty root: it finds its own place
 put 644 "$made/module" "share/modulefiles/kolo/$version"
 pkg_config_file >"$made/pc"

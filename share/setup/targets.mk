@@ -126,7 +126,7 @@ $(COMPLETION): $(BUILD)/bin/kolo
 	@mkdir -p $(@D)
 	$(Q)$< help --completion > $@
 install: programs docs
-	$(Q)share/setup/install.sh install '$(DESTDIR)$(PREFIX)' '$(BUILD)' '$(VERSION)'
+	$(Q)share/setup/install.sh install '$(DESTDIR)$(PREFIX)' '$(BUILD)' '$(VERSION)' '$(abspath $(PREFIX))'
 uninstall:
 	$(Q)share/setup/install.sh uninstall '$(DESTDIR)$(PREFIX)' '$(BUILD)' '$(VERSION)'
 dist:

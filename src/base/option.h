@@ -75,7 +75,9 @@ const char *kolo_nearest(const char *word, const char *const *names, int n);
 /* A flat YAML mapping (block or flow scalars, lists of scalars joined by commas); duplicate keys, nesting, anchors
  * are errors with file:line:column. */
 int kolo_options_read_recipe(kolo_options *options, const char *path);
+/* KOLO_<KEY>. KOLO_ECONFIG: a value, or a KOLO_ variable that is neither an option nor in environment.def. */
 int kolo_options_read_environment(kolo_options *options);
+int kolo_options_check_environment(void); /* names alone, for programs without options */
 /* What kolo_options_read_arguments asks on its way: 0, or a negative status that ends it. */
 typedef struct kolo_option_hooks {
     int (*positional)(void *context, const char *word);           /* a word that is no option; NULL: that is an error */

@@ -1,4 +1,4 @@
-/* Options from the environment and the command line, and the order of the four sources. */
+/* Options from the command line, and the order of the four sources. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,61 +7,6 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "kolo/error.h"
-
-extern char **environ;
-
-/* KOLO_ names that are no options: who reads them is told beside each. A name that is near an option's and not here
- * is taken for a slip of the keyboard. */
-static const char *const reserved[] = {
-    "SITE",   /* base: site file                     */
-    "CACHE",  /* folder of timed choices             */
-    "SHARED", /* tests: folder of shared test data   */
-    "ROOT",   /* module file: the installation       */
-    "HOME",   /* the same, as some sites name it     */
-    "BIN",    /* job scripts: folder of the programs */
-};
-
-/* KOLO_NAME -> its option's name in lower case, or false if this variable is none of ours. */
-static bool option_name(const char *variable, char *name, size_t bytes)
-{
-    size_t n = strcspn(variable, "=");
-    if (strncmp(variable, "KOLO_", 5) || n < 6 || n - 5 >= bytes || variable[5] == '_') return false;
-    for (size_t i = 5; i < n; i++) name[i - 5] = (char)toupper((unsigned char)variable[i]);
-    name[n - 5] = 0;
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (!strcmp(name, reserved[i])) return false;
-    for (char *p = name; *p; p++) *p = (char)tolower((unsigned char)*p);
-    return true;
-}
-
-/* One letter more, less or other, or two neighbours swapped. Stricter than kolo_nearest: scripts have variables of
- * their own under this prefix, and a stranger must not be taken for a slip. */
-static bool one_slip(const char *a, const char *b)
-{
-    size_t na = strlen(a), nb = strlen(b);
-    while (na && nb && *a == *b) a++, b++, na--, nb--;
-    while (na && nb && a[na - 1] == b[nb - 1]) na--, nb--;
-    return (na <= 1 && nb <= 1) || (na == 2 && nb == 2 && a[0] == b[1] && a[1] == b[0]);
-}
-
-static bool near_an_option(const char *name)
-{
-    for (int i = 0; strlen(name) > 3 && i < kolo_option_count; i++)
-        if (one_slip(name, kolo_option_table[i].key)) return true;
-    return false;
-}
-
-int kolo_options_read_environment(kolo_options *options)
-{
-    for (char **p = environ; p && *p; p++) {
-        char name[64], where[80];
-        if (!option_name(*p, name, sizeof name)) continue;
-        if (!kolo_option_find(name) && !near_an_option(name)) continue;
-        snprintf(where, sizeof where, "environment, %.*s", (int)strcspn(*p, "=") > 60 ? 60 : (int)strcspn(*p, "="), *p);
-        KOLO_TRY(kolo_option_set(options, name, strchr(*p, '=') + 1, where));
-    }
-    return 0;
-}
 
 /* The option's name at the head of `word`, with '-' read as '_'; false if no name can stand there. */
 static bool head_name(const char *word, char *name, size_t bytes)

@@ -7,6 +7,7 @@
 #include "base/option.h"
 #include "exec/exec.h"
 #include "launch/launch.h"
+#include "train/train.h"
 
 struct kolo_session;
 typedef struct kolo_command {
@@ -55,10 +56,10 @@ const char *kolo_command_share(void);
 int kolo_command_launch(const kolo_options *options, kolo_launch **launch);
 /* A launch of one, for commands that need no peers (plan, export). */
 int kolo_command_alone(kolo_launch **launch);
-/* From here on SIGUSR1, SIGTERM and SIGINT ask for an orderly end: kolo_command_stop becomes non-zero. Until somebody asks for that word, there is nothing that
+/* From here on SIGUSR1, SIGTERM and SIGINT ask for an orderly end: kolo_command_stop becomes a kolo_stop. Until somebody asks for that word, there is nothing that
  * would have to be saved, and SIGTERM and SIGINT end the process at once (75). SIGUSR1, which Slurm may send early, waits. */
 void kolo_command_catch(void);
-bool kolo_command_asked(void);
+enum kolo_stop kolo_command_asked(void);
 extern volatile sig_atomic_t kolo_command_stop;
 
 /* What `kolo bench` can measure beside training: words after its name. */

@@ -40,7 +40,7 @@ static int rank_here(void)
 static void stop(int signal)
 {
     static const char text[] = "kolo: told to stop before the first step: nothing was begun and nothing is lost; the same command starts again\n";
-    kolo_command_stop = 1;
+    if (kolo_command_stop != KOLO_STOP_END) kolo_command_stop = signal == SIGUSR1 ? KOLO_STOP_REQUEUE : KOLO_STOP_END;
     if (signal == SIGUSR1 || orderly) return;
     const ssize_t said = rank_here() == 0 ? write(STDERR_FILENO, text, sizeof text - 1) : 0;
     (void)said;
@@ -62,10 +62,10 @@ static bool command_catches(const kolo_command *command)
     return command->run == kolo_command_train || command->run == kolo_command_serve_data;
 }
 
-bool kolo_command_asked(void)
+enum kolo_stop kolo_command_asked(void)
 {
     orderly = 1;
-    return kolo_command_stop;
+    return (enum kolo_stop)kolo_command_stop;
 }
 
 int kolo_command_launch(const kolo_options *options, kolo_launch **result)

@@ -38,7 +38,7 @@ int kolo_events_write(kolo_events *events, const char *name, const char *format,
 
 /* RUN/summary.json, atomically. Read back by later starts to add up. */
 typedef struct kolo_summary {
-    char state[16]; /* running, done, requeue, failed */
+    char state[16]; /* running, done, requeue (by SIGUSR1), stopped (by who wants it to end), failed */
     char model[64], version[32], account[64], partition[64], job[32];
     int64_t steps, repeated_steps, restarts, epochs;
     double loss, top1, top5; /* of the last validation (or training loss); fractions; negative: none */

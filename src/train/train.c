@@ -75,17 +75,17 @@ static int settle(trainer *t)
 }
 
 /* Every rank stops after the same step: the flags are reduced about five times a second, at steps all ranks agree on. */
-static int agree_to_stop(trainer *t, bool *stop)
+static int agree_to_stop(trainer *t)
 {
     int64_t step = t->position.step;
-    *stop = t->options->stop_step && step >= t->options->stop_step;
+    if (t->options->stop_step && step >= t->options->stop_step) t->stop = KOLO_STOP_END;
     if (step < t->next_poll) return 0;
     double now = kolo_time(), per_step = (now - t->last_poll_time) / (double)(step - t->last_poll > 0 ? step - t->last_poll : 1);
     double interval = per_step > 0 ? 0.2 / per_step : 1;
     if (t->session.staged) KOLO_TRY(settle(t)); /* no bucket is then on its way through the host's half of comm */
     int64_t word[2] = {t->asked(), -(int64_t)(interval < 1 ? 1 : interval > 1000 ? 1000 : interval)};
     KOLO_TRY(kolo_comm_allreduce(t->session.comm, word, 2, KOLO_I64, KOLO_MAX));
-    if (word[0]) *stop = true;
+    if (word[0]) t->stop = (enum kolo_stop)word[0];
     t->last_poll = step;
     t->last_poll_time = kolo_time();
     t->next_poll = step - word[1];
@@ -152,11 +152,10 @@ static int loop(trainer *t)
 {
     kolo_session *s = &t->session;
     const kolo_options *o = t->options;
-    bool stop = false;
     KOLO_TRY(begin_phase(t));
     while (t->position.step < s->steps) {
-        KOLO_TRY(agree_to_stop(t, &stop));
-        if (stop) {
+        KOLO_TRY(agree_to_stop(t));
+        if (t->stop) {
             KOLO_TRY(settle(t));
             if (t->position.step > t->epoch.first) KOLO_TRY(trainer_tell_epoch(t));
             KOLO_TRY(save(t));
@@ -184,7 +183,7 @@ static int loop(trainer *t)
 /* Rank 0's last words: the checkpoint in flight is waited for, the summary says how it ended. */
 static int finish(trainer *t, int rc)
 {
-    if (!speaks(t) || !t->run || t->complete) return rc;
+    if (!t->events || t->complete) return rc; /* refused before it began: what the folder tells of the run stands */
     t->position.step -= t->untold; /* what nobody has seen to be sound was not done */
     if (rc == 0 || rc == KOLO_EREQUEUE) {
         char stopped[ERROR_BYTES];
@@ -212,7 +211,7 @@ static int run(trainer *t)
     return loop(t);
 }
 
-int kolo_train(kolo_launch *launch, kolo_options *options, bool (*asked)(void))
+int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*asked)(void))
 {
     if (!*options->run) return kolo_fail(KOLO_ECONFIG, "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
     if (!options->steps && !options->epochs) return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");

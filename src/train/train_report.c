@@ -162,11 +162,13 @@ int trainer_tell_end(trainer *t, int rc)
 {
     char reason[ERROR_BYTES];
     snprintf(reason, sizeof reason, "%s", rc < 0 ? kolo_error_text() : "");
-    const char *state = rc == 0 ? "done" : rc == KOLO_EREQUEUE ? "requeue" : "failed";
-    if (t->session.plan) {
-        fill_summary(t, state, rc == 0 ? nothing : rc == KOLO_EREQUEUE ? "run the same command (or let Slurm requeue the job)" : reason);
-        kolo_summary_write(t->options->run, &t->summary);
-    }
+    const char *state = rc == 0 ? "done" : rc != KOLO_EREQUEUE ? "failed" : t->stop == KOLO_STOP_REQUEUE ? "requeue" : "stopped";
+    const char *next = rc == 0                         ? nothing
+                       : rc != KOLO_EREQUEUE           ? reason
+                       : t->stop == KOLO_STOP_REQUEUE ? "run the same command (or let Slurm requeue the job)"
+                                                       : "run the same command: it goes on from its last checkpoint";
+    fill_summary(t, state, next);
+    kolo_summary_write(t->options->run, &t->summary);
     if (t->events) kolo_events_write(t->events, state, "\"step\":%ld", (long)t->position.step);
     return rc < 0 ? kolo_fail(rc, "%s", reason) : rc;
 }

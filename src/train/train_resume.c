@@ -216,11 +216,13 @@ static int begin(trainer *t)
     const kolo_options *o = t->options;
     kolo_session *s = &t->session;
     bool shared;
-    KOLO_TRY(same_on_all(s->comm, file_crc(o->run, "recipe.yaml"), &shared));
-    if (!shared && speaks(t)) kolo_warn("run=%s is not on a file system that all nodes share: this run cannot be taken up again", o->run);
     KOLO_TRY(kolo_exec_initialise(s->exec, (uint64_t)o->seed));
     if (*o->init) KOLO_TRY(check_init(t));
     if (*o->init) KOLO_TRY(kolo_weights_import(o->init, s->exec, s->plan, o->init_head));
+    if (speaks(t)) KOLO_TRY(kolo_run_record(t->run, o)); /* after all that may be refused: a start that is writes nothing */
+    KOLO_TRY(kolo_comm_barrier(s->comm)); /* it is written */
+    KOLO_TRY(same_on_all(s->comm, file_crc(o->run, "recipe.yaml"), &shared));
+    if (!shared && speaks(t)) kolo_warn("run=%s is not on a file system that all nodes share: this run cannot be taken up again", o->run);
     t->position = (kolo_position){.batch = o->batch, .samples = s->samples, .seed = (uint64_t)o->seed, .best_top1 = -1};
     snprintf(t->position.data_uuid, sizeof t->position.data_uuid, "%s", s->data_uuid);
     snprintf(t->position.model, sizeof t->position.model, "%s", o->model);
@@ -252,11 +254,11 @@ int trainer_begin(trainer *t)
     KOLO_TRY(check_ranks(t));
     if (speaks(t)) {
         KOLO_TRY(kolo_run_open(&t->run, folder));
-        KOLO_TRY(kolo_run_record(t->run, t->options));
         KOLO_TRY(kolo_checkpoint_prepare(t->run, t->session.plan, t->session.backend));
     }
     const int found = kolo_train_find(&t->session, folder, "newest", &t->position, path, sizeof path);
     KOLO_TRY(found);
+    if (found && speaks(t)) KOLO_TRY(kolo_run_record(t->run, t->options));
     if (found) KOLO_TRY(resume(t, path));
     else KOLO_TRY(begin(t));
     if (speaks(t)) KOLO_TRY(record_classes(t, !found));

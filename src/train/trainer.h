@@ -21,7 +21,8 @@ typedef struct trainer {
     kolo_session session;
     kolo_options *options;
     kolo_launch *launch;
-    bool (*asked)(void); /* to stop */
+    enum kolo_stop (*asked)(void);
+    enum kolo_stop stop; /* all ranks agreed on it */
     kolo_position position;
     kolo_evaluation evaluation; /* the last; rows 0: none yet */
     double raw_top1;            /* of the weights themselves when the averaged ones are evaluated too */

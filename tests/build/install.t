@@ -54,6 +54,27 @@ else
     skip "no environment modules here"
 fi
 cd "$OLDPWD" || exit 1
+
+# --- a template that was copied away, with nothing in its environment
+mkdir "$ROOM/user"
+dry() { # TEMPLATE [VARIABLE=VALUE...]: a dry run of it, outside of Slurm
+    local template=$1
+    shift
+    (cd "$ROOM/user" && env -i PATH=/usr/bin:/bin HOME="$ROOM" KOLO_DRY_RUN=1 "$@" bash "$template" >"$ROOM/dry" 2>&1)
+}
+cp "$TREE/share/kolo/jobs/comm_bench.sh" jobs/lib.sh "$ROOM/user/"
+sed -i 's/^job_begin()/theirs()/' "$ROOM/user/lib.sh" # a file of the user's own that has the same name
+! dry comm_bench.sh && grep -q 'No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER' "$ROOM/dry"
+ok $? "a copy of a template of a tree that was moved says what to set" "$ROOM/dry"
+dry comm_bench.sh KOLO_ROOT="$TREE" && grep -q 'srun .* kolo bench gradients' "$ROOM/dry"
+ok $? "with KOLO_ROOT it finds the tree" "$ROOM/dry"
+# a module system whose only module is this tree
+dry comm_bench.sh "BASH_FUNC_module%%=() { [ \"\$*\" = 'load kolo' ] && export KOLO_ROOT=$TREE; }" && grep -q 'srun .* kolo' "$ROOM/dry"
+ok $? "with a command module it loads kolo" "$ROOM/dry"
+share/setup/install.sh install "$TREE" "$BUILD" 9.8.7 "$TREE" >/dev/null
+cp "$TREE/share/kolo/jobs/comm_bench.sh" "$ROOM/user/"
+dry comm_bench.sh && grep -q 'srun .* kolo bench gradients' "$ROOM/dry"
+ok $? "a copy of a template finds the tree that it was installed in" "$ROOM/dry"
 share/setup/install.sh uninstall "$TREE" "$BUILD" 9.8.7 >/dev/null
 ok $? "uninstall"
 none "takes back every file" "$(find "$TREE" -type f)"

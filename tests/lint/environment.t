@@ -6,8 +6,17 @@ options=$(sed -nE 's/^(INT|AUTO|REAL|BOOL|TEXT|CHOICE)\(([a-z_0-9]+),.*/KOLO_\U\
 [ "$(wc -l <<< "$options")" -gt 100 ]
 ok $? "the options are found"
 both() { comm -12 <(sort -u) <(echo "$options"); }
-none "names that are kept from the options are none" \
-    "$(sed -n '/reserved\[\] = {/,/^};/s/^ *"\([A-Z_]*\)".*/KOLO_\1/p' src/base/option_read.c | both)"
+variables=$(sed -nE 's/^VARIABLE\(([A-Z_0-9]+), .*/KOLO_\1/p' src/base/environment.def | sort)
+none "variables that are no options have no option's name" "$(both <<< "$variables")"
+# every variable that a program or a script reads is an option or stands in environment.def, and what stands there is read
+read=$({
+    sources src hdf5_tools include | grep -E '\.(c|h|cu|cuh)$' | xargs -d '\n' grep -ohE '"KOLO_[A-Z_0-9]*[A-Z0-9]"'
+    sources jobs share tests | grep -E '(\.(sh|t)|/minislurm|/run)$' | xargs -d '\n' grep -ohE '\$\{?KOLO_[A-Z_0-9]*[A-Z0-9]'
+    sources modulefiles | xargs -d '\n' grep -ohE 'setenv KOLO_[A-Z_0-9]+'
+} | grep -oE 'KOLO_[A-Z_0-9]+' | sort -u)
+none "every variable that is read is known" "$(comm -23 <(echo "$read") <(sort <<< "$options"$'\n'"$variables"))"
+none "every known variable is read" \
+    "$(comm -13 <(echo "$read") <(grep -v '^KOLO_\(BASE\|BIN\|DIR\|HOME\|INC\|LIB\|PREFIX\|VERSION\)$' <<< "$variables"))"
 none "no program reads one by itself" \
     "$(sources src hdf5_tools include tests | grep -E '\.(c|h|cu|cuh)$' | xargs -d '\n' grep -ohE 'getenv\("KOLO_[A-Z_0-9]+"\)' | grep -oE 'KOLO_[A-Z_0-9]+' | grep -v '^KOLO_COMM_' | both)"
 # what the library asks its environment for, and what options of kolo are handed to it

@@ -29,6 +29,7 @@ cd "$ROOM" || exit 1
 submit smoke cpu_smoke.sh
 is $? 0 "cpu_smoke.sh: 2 nodes x 2 tasks"
 like "$ROOM/smoke.out" "smoke test: everything works" "and says that everything works"
+like "$ROOM/smoke.out" "pmix: 4 ranks on 2 nodes" "on 4 ranks"
 
 export KOLO_RECIPE=shapes KOLO_DATASET=$ROOM/data KOLO_RUN=$ROOM/run KOLO_ARGS="epochs=1 batch=32 threads=1"
 mkdir "$ROOM/local"
@@ -46,6 +47,25 @@ is $? 78 "no data folder: exit 78 before anything starts"
 like "$ROOM/nodata.out" "EDIT 2" "and the line to edit is named"
 KOLO_RUN=$ROOM/bad KOLO_ARGS="lr=fast" submit bad resnet_imagenet.sh
 is $? 78 "a wrong option: the job ends with kolo's status"
+like "$ROOM/bad.out" "what to do: change what the message above names" "and advice that fits it"
+cksum "$ROOM"/run/{summary.json,recipe.yaml,events.jsonl} > "$ROOM/was"
+KOLO_ARGS="$KOLO_ARGS lr=0.5" submit rerun resnet_imagenet.sh
+is $? 78 "a finished run with another learning rate: refused"
+cksum "$ROOM"/run/{summary.json,recipe.yaml,events.jsonl} | cmp -s - "$ROOM/was"
+ok $? "its summary, recipe and events are untouched"
+
+# ---- a template that was copied, submitted with nothing of its environment ----
+mkdir -p "$ROOM/prefix/share/kolo/jobs" "$ROOM/copied" && ln -s "$BUILD/bin" "$ROOM/prefix/bin"
+for script in "$TOP"/jobs/*.sh; do sed "s|@ROOT@|$ROOM/prefix|" "$script" > "$ROOM/prefix/share/kolo/jobs/${script##*/}"; done
+cp "$ROOM/prefix/share/kolo/jobs/comm_bench.sh" "$ROOM/copied/"
+sed -i 's/^: "${KOLO_ARGS:=}".*/KOLO_ARGS="max=1K iterations=2"/' "$ROOM/copied/comm_bench.sh"
+job=$(sbatch --parsable --export=NONE --output="$ROOM/copied.out" "$ROOM/copied/comm_bench.sh")
+is "$(await "$job")" COMPLETED "a copied template with --export=NONE runs what was installed"
+like "$ROOM/copied.out" "Out of bounds values : 0 OK" "on both nodes"
+cp "$TOP/jobs/comm_bench.sh" "$ROOM/copied/"
+job=$(sbatch --parsable --export=NONE --output="$ROOM/lost.out" "$ROOM/copied/comm_bench.sh")
+await "$job" > /dev/null
+like "$ROOM/lost.out" "^No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" "one that cannot know says what to set"
 
 # ---- the bench of sums, site files, GPUs ----
 unset KOLO_RECIPE KOLO_DATASET KOLO_RUN

@@ -45,6 +45,10 @@ else
     skip "root cannot become another user here"
 fi
 
+timeout 60 "$MINISLURM" run --nodes 1 --cpus 1 -- sbatch --wait --nodes=2 --wrap true >"$ROOM/run.log" 2>&1 </dev/null
+is $? 1 "run: a job that can never start ends it"
+like "$ROOM/run.log" "no job was taken: there are 1 nodes, each with 1 cpus, 0 GPUs and [0-9]+ MiB" "and it says what there is"
+
 # --- up, status, env, down; two clusters at once
 export KOLO_MINISLURM_DIR=$ROOM/c
 began=$(now)
@@ -124,6 +128,13 @@ for ((i = 0; i < 120; i++)); do grep -q 'Name=job.sh JobState=COMPLETED' "$ROOM/
 grep -q 'Name=job.sh JobState=COMPLETED' "$ROOM/c/jobcomp.txt"; ok $? "a requeued job ends well, and is recorded"
 echo "# requeue: $(($(now) - began)) ms"
 [[ $(grep -c '^restart [01] psec native' "$ROOM/job.out") == 2 ]]; ok $? "both starts are in the log"
+
+# --- what can never run is refused, not kept waiting
+for words in --nodes=3 --ntasks=9 --cpus-per-task=2 --mem=900T --gpus-per-node=1 --nodelist=n7 "--nodes=2 --ntasks-per-node=2"; do
+    # shellcheck disable=SC2086 # a list of words
+    timeout 20 sbatch $words --output=/dev/null --wrap true >"$ROOM/impossible" 2>&1
+    is $? 1 "sbatch $words on 2 nodes of 1 CPU: refused ($(tail -n 1 "$ROOM/impossible"))"
+done
 
 # --- a job that is still running when the cluster goes
 sbatch --output=/dev/null --wrap 'setsid sleep 301' >/dev/null

@@ -79,8 +79,9 @@ static void test_environment(void)
     start();
     setenv("KOLO_MICRO_BATCH", "16", 1);
     setenv("KOLO_CACHE", "/x", 1);
-    setenv("KOLO_SOMETHING_ELSE", "1", 1);
-    is_int(kolo_options_read_environment(&o), 0, "known variables are read, foreign ones left alone");
+    setenv("KOLO_COMM_FUSION", "1", 1);
+    setenv("KOLO__PRIVATE", "1", 1);
+    is_int(kolo_options_read_environment(&o), 0, "options are read, variables of others left alone (%s)", kolo_error_text());
     is_int(o.micro_batch, 16, "KOLO_MICRO_BATCH is micro_batch");
     setenv("KOLO_MICRO_BATCH", "many", 1);
     is_int(kolo_options_read_environment(&o), KOLO_ECONFIG, "a bad value is an error");
@@ -90,9 +91,21 @@ static void test_environment(void)
     is_int(kolo_options_read_environment(&o), KOLO_ECONFIG, "a name almost right is an error");
     ok(strstr(kolo_error_text(), "\"epochs\""), "that offers the right one");
     unsetenv("KOLO_EPOCSH");
-    unsetenv("KOLO_SOMETHING_ELSE");
+    static const char *const wrong[][2] = {{"KOLO_LEARNING_RATE", "it is lr="},     {"KOLO_BATCH_SIZE", "it is batch="}, {"KOLO_WD", "it is weight_decay="},
+                                           {"KOLO_SORCE", "mean KOLO_SOURCE?"},     {"KOLO_SITES", "mean KOLO_SITE?"},  {"KOLO_SOMETHING_ELSE", "unknown"},
+                                           {"KOLO_COMM_FUSON", "KOLO_COMM_FUSION?"}, {"KOLO_bach", "\"batch\""}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        setenv(wrong[i][0], "1", 1);
+        const int rc = kolo_options_read_environment(&o);
+        ok(rc == KOLO_ECONFIG && strstr(kolo_error_text(), wrong[i][0]) && strstr(kolo_error_text(), wrong[i][1]), "%s is refused: %s", wrong[i][0],
+           kolo_error_text());
+        is_int(kolo_options_check_environment(), KOLO_ECONFIG, "by programs without options, too");
+        unsetenv(wrong[i][0]);
+    }
+    unsetenv("KOLO_COMM_FUSION");
+    unsetenv("KOLO__PRIVATE");
     setenv("KOLO_BUILD", "1", 1);
-    is_int(kolo_options_read_environment(&o), 0, "a name two letters away is somebody else's");
+    is_int(kolo_options_read_environment(&o), 0, "a variable of the tests is none of the options'");
     unsetenv("KOLO_BUILD");
 }
 

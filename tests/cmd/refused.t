@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# A start that is refused, or fails before its first step, touches nothing of a finished run.
+# shellcheck source=tests/lib.sh
+. "${BASH_SOURCE[0]%/*}/../lib.sh"
+need kolo kolo-pack
+export OMP_NUM_THREADS=1
+shapes_data 64 16
+kolo-pack --source shapes --split train --count 48 --out "$ROOM/other" > "$ROOM/log" 2>&1
+small=(data="$ROOM/data/train" val="$ROOM/data/val" run="$ROOM/run" model=mlp size=8 batch=16 epochs=2 deterministic=true)
+kolo train "${small[@]}" > "$ROOM/log" 2>&1
+is $? 0 "a run is done"
+sums() { (cd "$ROOM/run" && find . -type f ! -name lock -exec cksum {} + | sort -k3); }
+sums > "$ROOM/was"
+refused() { # STATUS TEXT WORDS...
+    local status=$1 text=$2
+    shift 2
+    kolo train "${small[@]}" "$@" > "$ROOM/log" 2>&1
+    is $? "$status" "$text: exit $status"
+    is "$(sums)" "$(cat "$ROOM/was")" "$text: every file of the finished run is as it was"
+}
+refused 78 "another learning rate" lr=0.5
+refused 78 "other data" data="$ROOM/other"
+refused 2 "no such data" data="$ROOM/nowhere"
+refused 78 "another network" model=lenet5
+refused 0 "the same again"
+like "$ROOM/log" 'nothing to do' "it has nothing to do"
+# the checkpoints were moved away; summary and recipe are all that is left of the result
+mv "$ROOM/run/checkpoints" "$ROOM/kept"
+mkdir "$ROOM/run/checkpoints"
+sums > "$ROOM/was"
+refused 2 "without checkpoints, weights that are not there" lr=0.5 init="$ROOM/nowhere.safetensors"
+done_testing
