@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +26,34 @@
 #undef TEXT
 #undef CHOICE
 
-#define ENTRY(key, standard, type, scope, takers, low, high, choices, automatic, help)                    \
-    {#key,          help,           standard, takers,    KOLO_OPTION_##type,          KOLO_SCOPE_##scope, \
-     (double)(low), (double)(high), choices,  automatic, offsetof(kolo_options, key), __LINE__},
-#define INT(key, standard, low, high, scope, takers, help) ENTRY(key, #standard, INT, scope, #takers, low, high, NULL, false, help)
-#define AUTO(key, standard, low, high, scope, takers, help) ENTRY(key, #standard, INT, scope, #takers, low, high, NULL, true, help)
-#define REAL(key, standard, low, high, scope, takers, help) ENTRY(key, #standard, REAL, scope, #takers, low, high, NULL, false, help)
-#define BOOL(key, standard, scope, takers, help) ENTRY(key, #standard, BOOL, scope, #takers, 0, 1, NULL, false, help)
-#define TEXT(key, standard, scope, takers, help) ENTRY(key, standard, TEXT, scope, #takers, 0, 0, NULL, false, help)
-#define CHOICE(key, standard, scope, takers, help) ENTRY(key, #standard, CHOICE, scope, #takers, 0, 0, choices_##key, false, help)
+#define ENTRY(key, standard, type, scope, takers, low, high, choices, automatic, path, help) \
+    {#key,                                                                                   \
+     help,                                                                                   \
+     standard,                                                                               \
+     takers,                                                                                 \
+     KOLO_OPTION_##type,                                                                     \
+     KOLO_SCOPE_##scope,                                                                     \
+     (double)(low),                                                                          \
+     (double)(high),                                                                         \
+     choices,                                                                                \
+     automatic,                                                                              \
+     path,                                                                                   \
+     offsetof(kolo_options, key),                                                            \
+     __LINE__},
+#define INT(key, standard, low, high, scope, takers, help) \
+    ENTRY(key, #standard, INT, scope, #takers, low, high, NULL, false, false, help)
+#define AUTO(key, standard, low, high, scope, takers, help) \
+    ENTRY(key, #standard, INT, scope, #takers, low, high, NULL, true, false, help)
+#define REAL(key, standard, low, high, scope, takers, help) \
+    ENTRY(key, #standard, REAL, scope, #takers, low, high, NULL, false, false, help)
+#define BOOL(key, standard, scope, takers, help) \
+    ENTRY(key, #standard, BOOL, scope, #takers, 0, 1, NULL, false, false, help)
+#define TEXT(key, standard, scope, takers, help) \
+    ENTRY(key, standard, TEXT, scope, #takers, 0, 0, NULL, false, false, help)
+#define PATH(key, standard, scope, takers, help) \
+    ENTRY(key, standard, TEXT, scope, #takers, 0, 0, NULL, false, true, help)
+#define CHOICE(key, standard, scope, takers, help) \
+    ENTRY(key, #standard, CHOICE, scope, #takers, 0, 0, choices_##key, false, false, help)
 const kolo_option_entry kolo_option_table[] = {
 #include "base/options.def"
 };
@@ -212,14 +232,18 @@ int kolo_option_set(kolo_options *options, const char *key, const char *value, c
 
 /* ---- value to text ---- */
 
+/* The shortest that reads back to the same bits. YAML 1.1 takes 3e+02 for a text: a number with an
+ * exponent has a point. */
 static char *real_text(double value)
 {
-    char text[64];
-    for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back to the same bits */
+    char text[64], *exponent;
+    for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
-    return kolo_strdup(text);
+    if (!(exponent = strchr(text, 'e')) || strchr(text, '.')) return kolo_strdup(text);
+    if (fabs(value) >= 1 && fabs(value) < 1e15) return kolo_format("%.0f", value);
+    return kolo_format("%.*s.0%s", (int)(exponent - text), text, exponent);
 }
 
 char *kolo_option_text(const kolo_options *options, const kolo_option_entry *entry)

@@ -45,6 +45,7 @@ typedef struct kolo_option_entry {
     double low, high;           /* INT, REAL */
     const char *const *choices; /* CHOICE: NULL-terminated names */
     bool automatic;             /* INT: may be `auto`, which is 0 */
+    bool path;                  /* TEXT: may name a file or folder */
     size_t offset;              /* in kolo_options */
     int line;                   /* in options.def */
 } kolo_option_entry;
@@ -89,9 +90,13 @@ int kolo_options_read_arguments(kolo_options *options, int n, char **words, cons
 /* recipe (may be NULL) < site < environment < words, in this order, on top of kolo_options_default. */
 int kolo_options_read(kolo_options *options, const char *recipe, int n, char **words);
 
+/* Names files and folders that are there and that options name from here from the root instead; words that
+ * are no paths (a network, `synthetic`, `none`) stay. For what is read from another folder. */
+int kolo_options_from_root(kolo_options *options);
 /* Recipe text of all options that differ from their default (all = true: of all); caller frees. */
 char *kolo_options_write(const kolo_options *options, bool all);
-/* Lines "key: was A, now B" of the MATH options that differ, or NULL if none; caller frees. */
+/* Lines "key: was A, now B" of the MATH options that differ, or NULL if none; caller frees. A path from
+ * the root and its own end are taken for the same. */
 char *kolo_options_difference(const kolo_options *was, const kolo_options *now);
 
 #endif

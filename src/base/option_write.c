@@ -1,6 +1,7 @@
 /* Options as recipe text, and the difference between two runs. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/memory.h"
 #include "base/option.h"
@@ -26,12 +27,24 @@ static void append_quoted(char **text, const char *value)
     append(text, "\"");
 }
 
+/* What YAML, of any version, takes for a text without quotes: not what looks like a number, a truth or
+ * nothing. */
+static bool is_plain(const char *value)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+    static const char *const other[] = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"};
+    if (!*value || value[strspn(value, plain)] || strchr("0123456789.-", *value)) return false;
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        if (!strcasecmp(value, other[i])) return false;
+    return true;
+}
+
 static void append_line(char **text, const kolo_option_entry *e, const char *value)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./";
+    const bool word = e->type == KOLO_OPTION_TEXT || e->type == KOLO_OPTION_CHOICE;
     append(text, e->key);
     append(text, ": ");
-    if (e->type == KOLO_OPTION_TEXT && (!*value || value[strspn(value, plain)])) append_quoted(text, value);
+    if (word && !is_plain(value)) append_quoted(text, value);
     else append(text, value);
     append(text, "\n");
 }
@@ -57,6 +70,15 @@ char *kolo_options_write(const kolo_options *options, bool all)
     return text;
 }
 
+/* A run's record names paths from the root; whoever goes on with it may name them from where it was
+ * started. */
+static bool same(const kolo_option_entry *e, const char *was, const char *now)
+{
+    const size_t n = strlen(was), m = strlen(now);
+    if (!strcmp(was, now)) return true;
+    return e->path && *was == '/' && m && n > m && was[n - m - 1] == '/' && !strcmp(was + n - m, now);
+}
+
 char *kolo_options_difference(const kolo_options *was, const kolo_options *now)
 {
     char *text = NULL;
@@ -64,7 +86,7 @@ char *kolo_options_difference(const kolo_options *was, const kolo_options *now)
         const kolo_option_entry *e = &kolo_option_table[i];
         if (e->scope != KOLO_SCOPE_MATH) continue;
         char *a = kolo_option_text(was, e), *b = kolo_option_text(now, e);
-        if (a && b && strcmp(a, b)) {
+        if (a && b && !same(e, a, b)) {
             if (!text) text = kolo_strdup("");
             char *line = kolo_format("%s: was %s, now %s\n", e->key, *a ? a : "\"\"", *b ? b : "\"\"");
             if (line) append(&text, line);

@@ -14,6 +14,7 @@ struct kolo_weights {
     int *by_name; /* [count], once the list is complete */
     void *kept;   /* chain of blocks that go with the handle */
     bool partial;
+    bool of_run; /* a checkpoint's tensors: their average is the usual group, where there is one */
     const char *wanted;         /* the group of tensors that is asked for; NULL: the usual one */
     const char *taken, *beside; /* the group that was taken, and another that the file holds; NULL: it has none */
 };

@@ -73,6 +73,17 @@ static int compare_recipe(const char *path, const kolo_options *options)
     return rc;
 }
 
+/* Who evaluates the run may do so from anywhere. */
+static char *write_from_root(const kolo_options *options)
+{
+    kolo_options copy;
+    int rc = kolo_options_copy(&copy, options);
+    if (rc == 0) rc = kolo_options_from_root(&copy);
+    char *text = rc == 0 ? kolo_options_write(&copy, true) : NULL;
+    kolo_options_free(&copy);
+    return text;
+}
+
 int kolo_run_record(kolo_run *run, const kolo_options *options)
 {
     int rc = KOLO_ECONFIG;
@@ -83,7 +94,7 @@ int kolo_run_record(kolo_run *run, const kolo_options *options)
     if (!path) return KOLO_ECONFIG;
     if (n > 0 && kolo_file_exists(path)) {
         rc = compare_recipe(path, options);
-    } else if ((text = kolo_options_write(options, true))) {
+    } else if ((text = write_from_root(options))) {
         rc = kolo_file_write_atomic(path, text, strlen(text));
     }
     free(text);

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "ckpt/ckpt.h"
 #include "ckpt/reader.h"
 #include "ckpt/stream.h"
 #include "kolo/error.h"
@@ -193,12 +194,33 @@ static int take_group(kolo_weights *w)
     return kept ? 0 : kolo_fail(KOLO_EINPUT, "%s: it holds no tensors under \"%.100s\"", w->path, w->taken);
 }
 
+/* The tensors of a checkpoint's folder, or of the one of a run that `which` says. */
+static char *checkpoint_file(const char *folder, const char *which)
+{
+    kolo_position position;
+    char path[4096];
+    char *file = kolo_format("%s/tensors.safetensors", folder);
+    if (!file || kolo_file_exists(file)) return file;
+    free(file);
+    const int found = kolo_checkpoint_pick(folder, which, &position, path, sizeof path);
+    if (found == 0)
+        kolo_fail(KOLO_EINPUT, "%s: a folder, not a file of weights, and no run's: it holds no checkpoint",
+                  folder);
+    return found > 0 ? kolo_format("%s/tensors.safetensors", path) : NULL;
+}
+
 char *kolo_weights_file(const char *word, const char **key)
 {
     const char *colon = strrchr(word, ':');
     *key = NULL;
+    if (kolo_folder_exists(word)) return checkpoint_file(word, "newest");
     if (!colon || kolo_file_exists(word)) return kolo_strdup(word);
     char *file = kolo_format("%.*s", (int)(colon - word), word);
+    if (file && kolo_folder_exists(file)) {
+        char *tensors = checkpoint_file(file, colon + 1);
+        free(file);
+        return tensors;
+    }
     if (file && kolo_file_exists(file)) {
         *key = colon + 1;
         return file;
@@ -234,10 +256,15 @@ int kolo_weights_open(kolo_weights **weights, const char *path, const kolo_graph
     if (!w) return KOLO_ECONFIG;
     w->kind = "weights";
     const char *key;
-    if (!(w->path = kolo_weights_file(path, &key))) goto fail;
+    if (!(w->path = kolo_weights_file(path, &key))) {
+        rc = KOLO_EINPUT;
+        goto fail;
+    }
+    w->of_run = !key && strcmp(w->path, path);
     if (key && !(w->wanted = keep_text(w, key, strlen(key)))) goto fail;
     KOLO_TRY_GOTO(rc, map_file(w));
     KOLO_TRY_GOTO(rc, read_any(w, graph));
+    if (w->of_run && count_group(w, "ema")) w->wanted = "ema"; /* as a run is evaluated and exported */
     if (!w->taken) KOLO_TRY_GOTO(rc, take_group(w));
     drop_prefixes(w);
     KOLO_TRY_GOTO(rc, kolo_weights_sort(w));

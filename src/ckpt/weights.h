@@ -29,7 +29,9 @@ typedef struct kolo_weights kolo_weights;
  * ("module.") is dropped. KOLO_EINPUT: not a file, of no known kind, damaged, hostile, or of element types that are not read (by name). */
 int kolo_weights_open(kolo_weights **weights, const char *path, const kolo_graph *graph);
 void kolo_weights_close(kolo_weights **weights);
-/* FILE of FILE:KEY, which the caller frees; *key: within word, or NULL where it is no more than a file's name. NULL: error text set. */
+/* FILE of FILE:KEY, which the caller frees; *key: within word, or NULL where it is no more than a file's
+ * name. Of the folder of a run its newest checkpoint's tensors, of RUN:WHICH those of the checkpoint that
+ * checkpoint=WHICH takes. NULL: error text set (KOLO_EINPUT: a folder without a checkpoint). */
 char *kolo_weights_file(const char *word, const char **key);
 /* Of several sets: the one that was taken, and another; NULL: the file has one. */
 const char *kolo_weights_taken(const kolo_weights *weights);

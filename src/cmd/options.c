@@ -67,6 +67,7 @@ static int read_run(kolo_options *options, const char *run)
         rc = kolo_fail(KOLO_EINPUT, "%s holds no checkpoint and no recipe.yaml: it is no run folder; train first, or give a file of weights", run);
     if (rc == 0) rc = kolo_options_read_recipe(options, path);
     if (rc == 0) rc = kolo_options_leave(options);
+    if (rc == 0) rc = kolo_option_set(options, "run", run, "run folder"); /* it may have been moved */
     free(path);
     return rc;
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "ckpt/ckpt.h"
 #include "cmd/cmd.h"
@@ -110,13 +111,33 @@ static int check_eval(const kolo_options *o, int n, char **words)
     return rc;
 }
 
+/* The options of `kolo eval`: over those of a run, which run= or a folder as first word names, or over a
+ * recipe. *recipe: one that is beside run=, or NULL. */
+static int read_eval(kolo_options *o, int n, char **words, const char **recipe)
+{
+    const char *word = NULL;
+    *recipe = NULL;
+    KOLO_TRY(kolo_command_words(o, n, words, 1, &word));
+    const bool folder = word && kolo_folder_exists(word);
+    int rc = 0;
+    if (folder && *o->run && strcmp(o->run, word))
+        rc = kolo_fail(KOLO_ECONFIG, "%s and run=%s: evaluate which?", word, o->run);
+    if (rc == 0 && (folder || *o->run)) {
+        const char *beside = NULL;
+        rc = kolo_command_run(o, folder ? word : o->run, n, words, 1, &beside);
+        if (rc == 0 && !folder) *recipe = beside;
+        return rc;
+    }
+    kolo_options_free(o);
+    return rc < 0 ? rc : kolo_command_options(o, n, words, 0, NULL);
+}
+
 int kolo_command_eval(int n, char **words)
 {
     kolo_options o;
     kolo_launch *launch;
-    const char *recipe = NULL;
-    KOLO_TRY(kolo_command_options(&o, n, words, 0, NULL));
-    if (*o.run) KOLO_TRY(kolo_command_run(&o, o.run, n, words, 1, &recipe));
+    const char *recipe;
+    KOLO_TRY(read_eval(&o, n, words, &recipe));
     int rc = check_eval(&o, n, words);
     if (rc == 0) rc = kolo_command_launch(&o, &launch);
     if (rc == 0 && recipe) kolo_log0(KOLO_LOG_INFO, "%s is evaluated by the options that it was trained with, not by recipe %s", o.run, recipe);

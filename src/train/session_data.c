@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -57,10 +58,31 @@ static int cache(const kolo_session *s, kolo_dataset *set, kolo_cache **cache, b
     return 0;
 }
 
+/* Where a folder of data that is not there was named, if in the record of the run that is asked. */
+static int missing(const kolo_session *s, const char *key, const char *folder)
+{
+    const kolo_options *o = s->options;
+    kolo_options was;
+    kolo_options_default(&was);
+    char *path = *o->run && !(s->parts & KOLO_SESSION_TRAIN) ? kolo_format("%s/recipe.yaml", o->run) : NULL;
+    char *recorded = NULL;
+    if (path && kolo_file_exists(path) && kolo_options_read_recipe(&was, path) == 0)
+        recorded = kolo_option_text(&was, kolo_option_find(key));
+    const bool here = recorded && !strcmp(recorded, folder);
+    const int rc =
+        kolo_fail(KOLO_EINPUT, "%s=%s%s%s%s: no such folder; give %s=DIR (a folder made by kolo-pack)", key,
+                  folder, here ? ", as " : "", here ? path : "", here ? " has it" : "", key);
+    free(recorded);
+    free(path);
+    kolo_options_free(&was);
+    return rc;
+}
+
 static int open_split(kolo_session *s, const char *folder, kolo_dataset **set, kolo_stage **staged, kolo_cache **cached, bool train, int parts)
 {
     const kolo_options *o = s->options;
     const bool reads = !(parts & KOLO_SESSION_PLAN_ONLY);
+    if (!kolo_file_exists(folder)) return missing(s, train ? "data" : "val", folder);
     if (reads && *o->stage) {
         KOLO_TRY(stage(s, folder, staged, train));
         folder = kolo_stage_folder(*staged);

@@ -30,8 +30,61 @@ score run="$ROOM/run" checkpoint=nearest
 is $? 78 "checkpoint=nearest: exit 78"
 score run="$ROOM/nowhere"
 is $? 2 "no run folder: exit 2"
-score shapes weights="$ROOM/run" val="$ROOM/data/val"
-is "$? $(grep -c 'a folder, not a file of weights; those of a run come by run=' "$ROOM/log")" "2 1" "a run folder is no file of weights"
+score "$ROOM/run"
+is "$(figures)" "$(told 12)" "kolo eval RUN is kolo eval run=RUN"
+score "$ROOM/run" run="$ROOM/nowhere"
+is $? 78 "two runs: exit 78"
+score shapes model=lenet5 weights="$ROOM/run" val="$ROOM/data/val"
+is "$(figures)" "$(told 12)" "weights=RUN: those of its newest checkpoint, averaged"
+score shapes model=lenet5 weights="$ROOM/run:8" val="$ROOM/data/val"
+is "$(figures)" "$(told 8)" "weights=RUN:8: of that step's"
+score shapes model=lenet5 weights="$ROOM/data" val="$ROOM/data/val"
+is "$? $(grep -c "data: a folder, not a file of weights, and no run's" "$ROOM/log")" "2 1" "a folder that is no run's: exit 2"
+first=(model=lenet5 data="$ROOM/data/train" val="$ROOM/data/val" batch=32 steps=1 lr=1e-9 deterministic=true threads=1 reducer=nonsense)
+kolo train shapes "${first[@]}" run="$ROOM/from_run" init="$ROOM/run" > "$ROOM/log" 2>&1 &&
+    kolo train shapes "${first[@]}" run="$ROOM/from_best" init="$ROOM/run:best" > "$ROOM/log" 2>&1 &&
+    kolo export "$ROOM/run" "$ROOM/run.safetensors" > "$ROOM/log" 2>&1 &&
+    kolo train shapes "${first[@]}" run="$ROOM/from_file" init="$ROOM/run.safetensors" > "$ROOM/log" 2>&1
+ok $? "init=RUN and init=RUN:best begin a training" "$ROOM/log"
+[ -n "$(weights_sum "$ROOM/from_run")" ] && [ "$(weights_sum "$ROOM/from_run")" = "$(weights_sum "$ROOM/from_file")" ]
+ok $? "with the weights that kolo export writes"
+
+# from another folder
+(cd "$ROOM" && cp 8.safetensors net.safetensors 2> /dev/null
+    kolo export run net.safetensors > log 2>&1
+    kolo train shapes model=lenet5 data=data/train val=./data/val run=away init=net.safetensors batch=32 steps=2 lr=1e-5 \
+        comm_timeout=300 weight_decay=5e-4 deterministic=true threads=1 > log 2>&1)
+is $? 0 "a run by paths that are relative" "$ROOM/log"
+is "$(grep -cE "^(data: $ROOM/data/train|val: $ROOM/data/val|init: $ROOM/net.safetensors|model: lenet5)$" "$ROOM/away/recipe.yaml")" 4 \
+    "its record names them from the root"
+mkdir "$ROOM/elsewhere" && (cd "$ROOM/elsewhere" && kolo eval ../away threads=1 > log 2>&1)
+is $? 0 "it is evaluated from another folder" "$ROOM/elsewhere/log"
+(cd "$ROOM" && kolo train shapes model=lenet5 data=data/train val=data/val run=away init=net.safetensors batch=32 steps=2 lr=1e-5 \
+    weight_decay=5e-4 deterministic=true threads=1 > log 2>&1)
+is $? 0 "the same words go on with it" "$ROOM/log"
+mv "$ROOM/data/val" "$ROOM/data/moved" && score "$ROOM/away"
+is $? 2 "its data are gone: exit 2"
+like "$ROOM/log" "val=$ROOM/data/val, as $ROOM/away/recipe.yaml has it: no such folder; give val=DIR" "which, and who says so"
+mv "$ROOM/data/moved" "$ROOM/data/val"
+
+# what else reads YAML
+like "$ROOM/away/recipe.yaml" '^comm_timeout: 300$' "numbers are written as YAML 1.1 reads them: 300"
+like "$ROOM/away/recipe.yaml" '^lr: 1\.0e-05$' "1.0e-05"
+if python3 -c 'import yaml' 2> /dev/null; then
+    python3 - "$ROOM/away/recipe.yaml" > "$ROOM/log" 2>&1 << 'END'
+import re, sys, yaml
+read = yaml.safe_load(open(sys.argv[1]))
+for line in open(sys.argv[1]):
+    key, text = line.rstrip("\n").split(": ", 1)
+    try: want = float(text)
+    except ValueError: want = {"true": True, "false": False}.get(text, text.strip('"'))
+    if read[key] != want or isinstance(read[key], str) != isinstance(want, str): sys.exit(f"{key}: {text}: {read[key]!r}")
+print(len(read))
+END
+    ok $? "PyYAML reads every number as that number, every text as a text" "$ROOM/log"
+else
+    skip "no PyYAML"
+fi
 score run="$ROOM/run" val=synthetic
 is $? 78 "val=synthetic: exit 78"
 like "$ROOM/log" 'val=synthetic.*val=DIR' "noise has no classes to be found"

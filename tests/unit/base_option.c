@@ -165,6 +165,56 @@ static void test_leave(void)
     ok(o.lr == 0.5 && !strcmp(o.val, "/val") && o.precision == KOLO_precision_bf16, "what the numbers come from, and the data, stay");
 }
 
+/* A scalar that YAML 1.1 resolves to a number, and to no text. */
+static bool is_yaml_number(const char *text)
+{
+    const char *p = text + (*text == '-' || *text == '+');
+    size_t whole = strspn(p, "0123456789");
+    p += whole;
+    if (!whole || !*p) return whole > 0; /* a whole number */
+    if (*p++ != '.') return false;
+    p += strspn(p, "0123456789");
+    if (!*p) return true;
+    if (*p != 'e' && *p != 'E') return false;
+    if (p[1] != '+' && p[1] != '-') return false;
+    return p[2] && !p[2 + strspn(p + 2, "0123456789")];
+}
+
+static void test_yaml(void)
+{
+    static const double values[] = {0,       300, 3e2,     1e-5, 5e-4,      1e-7, 2.5e-6, 0.1,
+                                    1.0 / 3, 1e6, 1.5e300, 1e22, 123456789, 1e15, -1,     -1e-9};
+    int good = 1, exact = 1, words = 0;
+    for (int i = 0; i < kolo_option_count; i++) {
+        const kolo_option_entry *e = &kolo_option_table[i];
+        for (size_t v = 0; v < sizeof values / sizeof *values && e->type == KOLO_OPTION_REAL; v++) {
+            char text[64];
+            snprintf(text, sizeof text, "%.17g", values[v]);
+            if (values[v] < e->low || values[v] > e->high || kolo_option_set(&o, e->key, text, "test") < 0)
+                continue;
+            char *written = kolo_option_text(&o, e);
+            good &= is_yaml_number(written);
+            exact &= strtod(written, NULL) == values[v];
+            if (!is_yaml_number(written)) diag("%s: %s", e->key, written);
+            free(written);
+        }
+    }
+    ok(good, "every real number is written as one that YAML 1.1 takes for a number");
+    ok(exact, "and to the bit");
+    static const char *const text[] = {"0.5", "1e-3",       "no",  "Off",  "null", "~", "-",
+                                       "12",  "2001-01-01", "a b", "a: b", "#",    "=", ""};
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        kolo_option_set(&o, "val", text[i], "test");
+        char *all = kolo_options_write(&o, true), line[64];
+        snprintf(line, sizeof line, "\nval: \"%s\"\n", text[i]);
+        words += all && strstr(all, line) != NULL;
+        free(all);
+    }
+    is_int(words, sizeof text / sizeof *text, "texts that look like numbers, truths or nothing are quoted");
+    kolo_options_free(&o);
+    kolo_options_default(&o);
+}
+
 int main(void)
 {
     kolo_options_default(&o);
@@ -174,6 +224,7 @@ int main(void)
     test_names();
     test_aliases();
     test_sections();
+    test_yaml();
     kolo_options copy;
     is_int(kolo_options_copy(&copy, &o), 0, "options are copied");
     kolo_option_set(&o, "model", "lenet5", "here");
