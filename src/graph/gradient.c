@@ -117,18 +117,43 @@ static int norm_signs(kolo_graph *g, int index)
     return made;
 }
 
+/* The norm whose relu makes the only use of what norm `index` makes, by adding it (a block's shortcut that is normalised too), where signs
+ * tell its gradient: then both norms' gradients read dy and these, and nobody writes g. -1: none. */
+static int norm_added_to(const kolo_graph *g, int index)
+{
+    const kolo_node *n = index < 0 ? NULL : &g->node[index];
+    if (!n || !g->signs || n->op != KOLO_OP_norm_apply || n->a.relu || n->n_in > 4 || kolo_graph_is_output(g, n->out[0])) return -1;
+    int reader = -1, readers = 0;
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].n_in && !g->node[i].backward; k++) {
+            if (g->node[i].in[k] != n->out[0]) continue;
+            const bool adds = g->node[i].op == KOLO_OP_norm_apply && g->node[i].a.relu && k == 4;
+            reader = adds ? i : -1;
+            readers++;
+        }
+    return readers == 1 ? reader : -1;
+}
+
 int kolo_gradient_norm_apply(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
     int x = n.in[0], residual = n.n_in > 4 ? n.in[4] : -1;
+    const int sum = norm_added_to(g, index);
     int dy = g->grad[n.out[0]], y = !n.a.relu || residual < 0 ? -1 : g->signs ? norm_signs(g, index) : n.out[0]; /* only for the sign of the relu */
     if (y < -1) return y;
+    if (sum >= 0) {
+        y = g->node[sum].out[2];
+        n.a.relu = true;
+        g->grad[n.out[0]] = NONE; /* dy is not it */
+    }
     int dsums = norm_sums(g, &n, dy, y);
     if (dsums < 0) return dsums;
     if (!kolo_gradient_wanted(g, x) && !kolo_gradient_wanted(g, residual)) return 0;
     int in[] = {dy, x, y, n.in[1], dsums, n.in[2], n.in[3]}, out[2] = {-1, -1};
     if ((out[0] = kolo_gradient_tensor(g, x)) < 0) return out[0];
-    bool branch = kolo_gradient_wanted(g, residual);
+    const bool left = residual >= 0 && norm_added_to(g, g->tensor[residual].producer) == index;
+    if (left) KOLO_TRY(kolo_gradient_contribute(g, residual, dy));
+    bool branch = !left && kolo_gradient_wanted(g, residual);
     if (branch && (out[1] = kolo_gradient_tensor(g, residual)) < 0) return out[1];
     KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_apply, 7, in, branch ? 2 : 1, out, &n.a));
     KOLO_TRY(kolo_gradient_contribute(g, x, out[0]));

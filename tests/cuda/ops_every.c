@@ -81,7 +81,7 @@ static int detects(kolo_graph *g, int x, const shape *s, bool yolox)
     return kolo_detect_loss(g, yolox ? "yolox" : "yolov3", 2, head, yolox ? 1 : 3, yolox, &a);
 }
 
-/* Two blocks: one whose shortcut takes every second pixel, one that pools. */
+/* Three blocks: one whose shortcut takes every second pixel, one whose shortcut is normalised, one that pools. */
 static int classic(kolo_graph *g, int x, const shape *s, enum net net)
 {
     const int64_t c = s->width_of_net;
@@ -90,6 +90,8 @@ static int classic(kolo_graph *g, int x, const shape *s, enum net net)
     int y = kolo_relu(g, "r1", kolo_batch_norm(g, "n1", conv(g, "c1", x, 2 * c, 3, 2, false), 1e-5, 0.1, 1));
     y = kolo_batch_norm(g, "n2", conv(g, "c2", y, 2 * c, 3, 1, false), 1e-5, 0.1, 1);
     x = kolo_relu(g, "r2", kolo_add(g, "a", y, kolo_shortcut_a(g, "s", x, 2 * c)));
+    y = kolo_batch_norm(g, "n3", conv(g, "c4", x, 2 * c, 1, 1, false), 1e-5, 0.1, 1);
+    x = kolo_relu(g, "r4", kolo_add(g, "a3", y, kolo_batch_norm(g, "n4", conv(g, "c5", x, 2 * c, 1, 1, false), 1e-5, 0.1, 1)));
     x = kolo_avg_pool(g, "ap", x, 3, 1, 1, net == APART);
     x = conv(g, "c3", x, 2 * c, 1, 1, true);
     int features = kolo_linear(g, "f", kolo_flatten(g, "flat", x), 2 * c, false, some, some);
