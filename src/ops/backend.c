@@ -53,22 +53,25 @@ static int create(kolo_backend **backend, const kolo_backend_type *type, const k
     return rc;
 }
 
-/* By the CUDA half, whose libraries plan without a device, if they can be had here; else by what is known without them. */
+/* By the CUDA half, whose libraries plan without a device, if they can be had here; else by what is known
+ * without them. */
 static int create_described(kolo_backend **backend, const kolo_backend_config *config)
 {
-    char why[600] = "this installation has no GPU half (`make CUDA=1`)";
-    if (kolo_cuda_library()) {
-        const kolo_backend_type *type = cuda_type();
-        if (type && create(backend, type, config) >= 0) {
-            snprintf((*backend)->note, sizeof(*backend)->note, "planned by %s without a device; products of linear layers: at most 32 MiB of workspace, "
-                     "which is counted", type->version());
-            return 0;
-        }
-        snprintf(why, sizeof why, "%s", kolo_error_text());
+    const kolo_backend_type *type = cuda_type();
+    if (type && create(backend, type, config) >= 0) {
+        snprintf((*backend)->note, sizeof(*backend)->note,
+                 "planned by %s without a device: algorithms as kept of such a GPU, else as the heuristics put them "
+                 "first (a clock on the GPU may take others); of workspaces, products of linear layers are counted "
+                 "with 32 MiB, the most that they may have",
+                 type->version());
+        return 0;
     }
-    KOLO_TRY(create(backend, &kolo_described_backend, config));
-    snprintf((*backend)->note, sizeof(*backend)->note, "workspaces (at most about 1 GiB) are not counted: %s", why);
-    return 0;
+    char *why = kolo_strdup(kolo_error_text());
+    const int rc = why ? create(backend, &kolo_described_backend, config) : KOLO_ECONFIG;
+    if (rc >= 0)
+        snprintf((*backend)->note, sizeof(*backend)->note, "workspaces (at most about 1 GiB) are not counted: %s", why);
+    free(why);
+    return rc;
 }
 
 const char *kolo_backend_note(const kolo_backend *b) { return b->note; }

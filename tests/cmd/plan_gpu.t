@@ -4,7 +4,7 @@
 # shellcheck source=tests/lib.sh
 . "${BASH_SOURCE[0]%/*}/../lib.sh"
 need kolo
-unset KOLO_CUDA_LIBRARY
+export KOLO_CUDA_LIBRARY=$ROOM/none # what is known without it, in every build; with it below
 export KOLO_CACHE=$ROOM/cache
 plan() { # WORD...: the plan in $ROOM/plan, what was said beside it in $ROOM/said
     timeout 60 kolo plan data=synthetic device=cuda "$@" > "$ROOM/plan" 2> "$ROOM/said"
@@ -31,7 +31,7 @@ within "$sum" "$(awk -v g="$gb" 'BEGIN { print g - .1 }')" "$(awk -v g="$gb" 'BE
 ok $? "which is the sum of the classes: $sum"
 like "$ROOM/plan" 'roofline of the step: [0-9.]+ ms, [0-9]+ img/s .*nothing was timed' "with the time that takes"
 like "$ROOM/plan" '^memory of a rank: [0-9]+ bytes .* h200 has 131.32 GiB' "and its memory beside the GPU's"
-like "$ROOM/plan" '^h200: (workspaces .* are not counted: |planned by .*cuDNN)' "and who planned"
+like "$ROOM/plan" '^h200: workspaces .* are not counted: .*no such file' "and what is not counted, and why"
 roofline() { awk '/roofline of the step/ { print $5 }' "$ROOM/plan"; }
 h200=$(roofline)
 plan "${bar[@]}" precision=bf16 gpu=H100
@@ -88,6 +88,20 @@ like "$ROOM/said" 'give one of them' "is a contradiction"
 kolo train shapes data=synthetic run="$ROOM/run" gpu=h200 > "$ROOM/said" 2>&1
 is $? 78 "gpu= in training"
 like "$ROOM/said" 'gpu= .*option of kolo plan' "is not read there"
+
+if [ -e "$BUILD/lib/libkolo_cuda.so" ]; then # the real libraries, no device
+    need_without=$(plan "${bar[@]}" gpu=h200 && awk '/^memory of a rank/ { print $5 }' "$ROOM/plan")
+    unset KOLO_CUDA_LIBRARY
+    plan "${bar[@]}" gpu=h200
+    ok $? "cuDNN's own planner" "$ROOM/said"
+    like "$ROOM/plan" '^h200: planned by CUDA [0-9.]+, cuDNN [0-9.]+' "is who planned"
+    like "$ROOM/plan" '^ +[0-9]+ x conv +cuDNN [0-9]+' "its engines are named"
+    workspace=$(awk '$1 == "workspace" { print $2 }' "$ROOM/plan")
+    is "$(awk '/^memory of a rank/ { print $5 }' "$ROOM/plan")" $((need_without + workspace)) \
+        "and memory grows by the workspace alone: all else lies as without it"
+else
+    skip "no libkolo_cuda.so in this build (make CUDA=1)"
+fi
 
 kolo plan shapes data=synthetic batch=32 size=32 deterministic=true > "$ROOM/plan" 2> "$ROOM/said"
 ok $? "a plan for CPUs" "$ROOM/said"

@@ -1,6 +1,8 @@
 /* How the CUDA backend lays tensors out: where an element lies, what is padding, the way to canonical order and back, and what two graphs
  * or two ranks agree on. */
 #include "cuda_rig.h"
+#include "models/models.h"
+#include "ops/nhwc.h"
 #include "ops_rig.h"
 
 static kolo_backend *open_backend(void)
@@ -196,6 +198,39 @@ static void plain(kolo_backend *b)
     }
 }
 
+/* A GPU that is only described: every tensor of a network lies as the backend itself lays it, so that a plan's memory is that of the real one. */
+static void described(kolo_backend *b, const char *model, enum kolo_dtype dtype)
+{
+    const kolo_gpu gpu = {.name = "described", .memory = 1};
+    const kolo_model *m = kolo_model_find(model);
+    const kolo_model_config config = {.rows = 2,
+                                      .height = 64,
+                                      .width = 64,
+                                      .channels = 3,
+                                      .classes = 10,
+                                      .words = m && m->detector ? 11 : 0,
+                                      .train = true,
+                                      .dtype = dtype,
+                                      .std = {1, 1, 1}};
+    kolo_backend d = {.type = &kolo_described_backend, .gpu = &gpu};
+    kolo_graph *g = NULL;
+    int apart = 0, halves = 0;
+    rig_check(kolo_model_graph(&g, model, &config), model);
+    kolo_layout *real = layout_of(b, g, NULL, NULL), *without = layout_of(&d, g, NULL, NULL);
+    for (int64_t t = 0; t < g->tensors; t++) {
+        const kolo_layout *x = &real[t], *y = &without[t];
+        apart += x->block != y->block || x->bytes != y->bytes || x->hash != y->hash || x->half != y->half;
+        halves += x->half;
+    }
+    ok(!apart && (halves > 0) == (dtype != KOLO_F32), "%s, %s: %ld tensors lie as on a GPU that is only described", model, kolo_dtype_name(dtype),
+       (long)g->tensors);
+    if (apart) diag("%d lie otherwise", apart);
+    free(real);
+    free(without);
+    kolo_nhwc_free(&d);
+    kolo_graph_destroy(&g);
+}
+
 int main(void)
 {
     cuda_rig();
@@ -207,6 +242,9 @@ int main(void)
     }
     plain(b);
     agreement(b);
+    static const char *const model[] = {"resnet50", "convnext_tiny", "swin_t", "efficientnet_b0", "yolox_s"};
+    for (size_t k = 0; k < 5; k++)
+        for (int i = 0; i < 2; i++) described(b, model[k], type[i]);
     kolo_backend_destroy(&b);
     return done_testing();
 }
