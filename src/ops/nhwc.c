@@ -106,6 +106,16 @@ static int linear_layout(const kolo_kernel_request *r, int weight, kolo_layout *
     return 0;
 }
 
+/* The signs of y: a byte for every vector of it (columns.cuh), a bit for each of its numbers. */
+static int signs_layout(const kolo_kernel_request *r, kolo_layout *layout)
+{
+    if (!kolo_request_out(r, 2)) return 0;
+    const kolo_nhwc_view y = kolo_nhwc_view_of(kolo_request_out(r, 0), &layout[r->node->out[0]]);
+    const int64_t full = kolo_nhwc_padded(1, y.dtype), width = y.stored % full ? 1 : full;
+    layout[r->node->out[2]].bytes = (size_t)(y.rows * y.pixels * (y.stored / width));
+    return 0;
+}
+
 int kolo_nhwc_layout(const kolo_kernel_request *r, kolo_layout *layout)
 {
     const kolo_node *n = r->node;
@@ -114,6 +124,7 @@ int kolo_nhwc_layout(const kolo_kernel_request *r, kolo_layout *layout)
     case KOLO_OP_conv_grad_weight: return kolo_nhwc_weight_layout(r, n->out[0], layout);
     case KOLO_OP_linear: return linear_layout(r, n->in[1], layout);
     case KOLO_OP_linear_grad_weight: return linear_layout(r, n->out[0] < 0 ? -1 : r->graph->tensor[n->out[0]].of, layout);
+    case KOLO_OP_norm_apply: return signs_layout(r, layout);
     default: return 0;
     }
 }

@@ -38,7 +38,7 @@ int kolo_nhwc_blocks(kolo_backend *backend, const kolo_graph *graph, const kolo_
 int kolo_nhwc_weight_layout(const kolo_kernel_request *request, int tensor, kolo_layout *layout);
 void kolo_nhwc_free(kolo_backend *backend); /* when the backend closes */
 
-/* Of the weights of any operation: the layout of a row (kernel.h). */
+/* The layout of any operation's row (kernel.h): what is not laid out by its shape alone. Rows of ops/cuda have no other. */
 int kolo_nhwc_layout(const kolo_kernel_request *request, kolo_layout *layout);
 
 int kolo_nhwc_to_canonical(kolo_backend *b, const kolo_tensor *tensor, const kolo_layout *layout,

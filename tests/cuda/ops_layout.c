@@ -210,6 +210,7 @@ static void described(kolo_backend *b, const char *model, enum kolo_dtype dtype)
                                       .classes = 10,
                                       .words = m && m->detector ? 11 : 0,
                                       .train = true,
+                                      .signs = true,
                                       .dtype = dtype,
                                       .std = {1, 1, 1}};
     kolo_backend d = {.type = &kolo_described_backend, .gpu = &gpu};

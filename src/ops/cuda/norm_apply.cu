@@ -154,14 +154,5 @@ static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
     return 0;
 }
 
-static int layout_signs(const kolo_kernel_request *r, kolo_layout *layout)
-{
-    if (!kolo_request_out(r, 2)) return 0;
-    const kolo_cuda_view y = kolo_cuda_view_out(r, 0);
-    kolo_columns c;
-    KOLO_TRY(kolo_columns_cut(&c, y.rows, y.pixels, y.stored, y.channels, y.dtype));
-    layout[r->node->out[2]].bytes = (size_t)(y.rows * y.pixels * (y.stored / c.width));
-    return 0;
-}
-const kolo_op_row kolo_cuda_norm_apply = {layout_signs, prepare};
+const kolo_op_row kolo_cuda_norm_apply = {kolo_nhwc_layout, prepare};
 const kolo_op_row kolo_cuda_norm_infer = {NULL, prepare};
