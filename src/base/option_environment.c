@@ -1,4 +1,4 @@
-/* Options from the environment: KOLO_<KEY>. What else has this prefix stands in environment.def, or is a slip. */
+/* Options from the environment: KOLO_<KEY>. Other variables with this prefix stand in environment.def. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

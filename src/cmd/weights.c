@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "ckpt/ckpt.h"
 #include "cmd/cmd.h"
+#include "data/shard/manifest.h"
 #include "kolo/error.h"
 #include "train/session.h"
 
@@ -64,6 +65,7 @@ static int import(kolo_options *options, const char *file)
     char path[4096];
     int rc;
     if (!*options->run) return kolo_fail(KOLO_ECONFIG, "no run folder to begin: give run=DIR");
+    KOLO_TRY(kolo_manifest_outside("run", options->run));
     int found = kolo_checkpoint_find(options->run, &position, path, sizeof path);
     KOLO_TRY(found);
     if (found) return kolo_fail(KOLO_ECONFIG, "%s holds a checkpoint of step %ld already: give a fresh run folder", options->run, (long)position.step);

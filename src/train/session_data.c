@@ -8,10 +8,14 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "data/shard/dataset.h"
 #include "kolo/error.h"
 #include "metrics/detect_truth.h"
 #include "ops/detector.h"
 #include "train/parts.h"
+
+/* For a look at a split at the start: some ten thousand small samples, or some dozen on a cold file system. */
+#define CHECK_SECONDS 0.02
 
 /* Does each node show its own share of the training samples? */
 static bool is_local(const kolo_session *s, bool train)
@@ -88,6 +92,7 @@ static int open_split(kolo_session *s, const char *folder, kolo_dataset **set, k
         folder = kolo_stage_folder(*staged);
     }
     KOLO_TRY(kolo_dataset_open(set, folder));
+    if (reads && s->launch->rank == 0) KOLO_TRY(kolo_dataset_check(*set, folder, CHECK_SECONDS));
     return reads && o->data_cache == KOLO_data_cache_ram ? cache(s, *set, cached, train) : 0;
 }
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "ckpt/carried.h"
+#include "data/shard/manifest.h"
 #include "kolo/error.h"
 #include "ops/detector.h"
 #include "train/carry.h"
@@ -215,6 +216,7 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
 {
     if (!*options->run) return kolo_fail(KOLO_ECONFIG, "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
     if (!options->steps && !options->epochs) return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");
+    if (launch->rank == 0) KOLO_TRY(kolo_manifest_outside("run", options->run));
     trainer t = {.options = options, .launch = launch, .asked = asked, .started = kolo_time(), .raw_top1 = -1, .loss_scale = 1};
     int rc = finish(&t, run(&t));
     char text[ERROR_BYTES];

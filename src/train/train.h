@@ -5,7 +5,8 @@
 #include "ckpt/ckpt.h"
 #include "train/session.h"
 
-/* Who asks a run to stop: the scheduler, near the time limit, who wants it back in the queue; or somebody who wants it to end. */
+/* Who asks a run to stop: the scheduler near the time limit, who wants it back in the queue; or somebody who wants
+ * it to end. */
 enum kolo_stop { KOLO_STOP_NOT, KOLO_STOP_REQUEUE, KOLO_STOP_END };
 
 /* Trains to the end (0), or to a checkpoint when asked() or at stop_step (KOLO_EREQUEUE). asked is first called before the first step; until then the process

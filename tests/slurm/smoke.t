@@ -19,7 +19,7 @@ like "$ROOM/good.out" "top-1 0\.[0-9]+ \(bar: >= 0\.3\) passed" "top-1 is judged
 like "$ROOM/good.out" "smoke test: everything works" "then it says that everything works"
 KOLO_MIN_BUSBW=1e6 KOLO_MIN_TOP1=0.99 smoke bad
 is $? 69 "bars that nobody reaches: exit 69"
-like "$ROOM/bad.out" "below its bar: allreduce bandwidth \(GB/s\), top-1;" "which names what was missed"
+like "$ROOM/bad.out" "bar missed: allreduce bandwidth \(GB/s\), top-1;" "which names what was missed"
 ! grep -q "everything works" "$ROOM/bad.out"
 ok $? "and does not say that everything works"
 done_testing

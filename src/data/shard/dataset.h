@@ -16,6 +16,10 @@ int64_t kolo_dataset_run(const kolo_dataset *dataset, int64_t first, int64_t cou
 /* raw only: reads such a run by one pread. Thread-safe. */
 int kolo_dataset_read_run(const kolo_dataset *dataset, int64_t first, int64_t count, void *data);
 
+/* dataset_check.c: warns where the split is being packed, or where a sample is not what was packed; looks at as many
+ * as `seconds` allow. Errors: of reading. */
+int kolo_dataset_check(const kolo_dataset *dataset, const char *folder, double seconds);
+
 /* Tells the file system that these samples will soon be read. A hint: nothing fails. */
 void kolo_dataset_advise(const kolo_dataset *dataset, int64_t first, int64_t count);
 

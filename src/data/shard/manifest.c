@@ -77,7 +77,7 @@ static int find(const char *folder, char **path)
     free(*path);
     *path = NULL;
     if (found > 1) return kolo_fail(KOLO_EINPUT, "%s holds %d manifests (*.index); one folder is one split, move the others away", folder, found);
-    return kolo_fail(KOLO_EINPUT, "%s holds no manifest (*.index): not a split of kolo-pack, or packing has not finished; run kolo-pack --resume", folder);
+    return kolo_manifest_missing(folder);
 }
 
 static int bad(const char *path, int line, const char *what) { return kolo_fail(KOLO_EINPUT, "%s:%d: %s; pack this split again", path, line, what); }

@@ -27,4 +27,13 @@ int kolo_manifest_write(const char *folder, const kolo_manifest *manifest);
 int kolo_manifest_read(const char *folder, kolo_manifest *manifest);
 void kolo_manifest_free(kolo_manifest *manifest);
 
+/* manifest_folder.c: does this folder hold a manifest? What cannot be read holds none. */
+bool kolo_manifest_in(const char *folder);
+/* Fails (KOLO_EINPUT) for a folder without a manifest, and says what was probably meant: splits in it, images to be
+ * packed, a packing to be ended. */
+int kolo_manifest_missing(const char *folder);
+/* KOLO_ECONFIG where the folder that option `key` names, which need not exist, is a split or lies in one: something
+ * else than shards would be written there. */
+int kolo_manifest_outside(const char *key, const char *folder);
+
 #endif
