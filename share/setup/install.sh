@@ -57,7 +57,11 @@ put 755 share/minislurm share/kolo/minislurm
 put_all 644 share/site share/kolo/site '*'
 put_all 644 "$build/share/man/man1" share/man/man1 '*.1'
 put_all 644 share/man share/man/man1 '*.1'
-put 644 "$build/share/bash-completion/completions/kolo" share/bash-completion/completions/kolo
+for program in kolo kolo-pack kolo-shards; do
+    for path in "bash-completion/completions/$program" "zsh/site-functions/_$program" "fish/vendor_completions.d/$program.fish"; do
+        put 644 "$build/share/$path" "share/$path"
+    done
+done
 put_all 644 . share/doc/kolo LICENSE NOTICE README.md
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT

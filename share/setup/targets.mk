@@ -109,7 +109,9 @@ format:
 # ---- installation -----------------------------------------------------------------------------------------------------
 MAN        := $(BUILD)/share/man/man1/kolo.1
 TOOL_MAN   := $(patsubst $(BUILD)/bin/%,$(BUILD)/share/man/man1/%.1,$(filter-out %/kolo,$(PROGRAMS)))
-COMPLETION := $(BUILD)/share/bash-completion/completions/kolo
+# of every program, where bash, zsh and fish look below a prefix
+COMPLETION := $(foreach p,$(notdir $(PROGRAMS)),$(BUILD)/share/bash-completion/completions/$p $(BUILD)/share/zsh/site-functions/_$p \
+                $(BUILD)/share/fish/vendor_completions.d/$p.fish)
 docs: $(MAN) $(TOOL_MAN) $(COMPLETION)
 $(MAN): $(BUILD)/bin/kolo
 	$(call say,GEN,$@)
@@ -121,10 +123,16 @@ $(BUILD)/share/man/man1/kolo-%.1: $(BUILD)/bin/kolo-%
 	@mkdir -p $(@D)
 	$(Q){ printf '.TH KOLO-%s 1 "" "kolo $(VERSION)"\n.SH NAME\nkolo-%s \\- data sets of kolo\n.SH DESCRIPTION\n.nf\n' \
 	  $$(echo $* | tr a-z A-Z) $*; $< --help | sed "s/\\\\/\\\\e/g; s/-/\\\\-/g; s/^[.']/\\\\\&&/"; } > $@
-$(COMPLETION): $(BUILD)/bin/kolo
-	$(call say,GEN,$@)
-	@mkdir -p $(@D)
-	$(Q)$< help --completion > $@
+# $1: shell, $2: path
+define completion_rule
+$(BUILD)/share/$2: $(BUILD)/bin/% share/setup/completion.sh share/setup/completion.$1 $(wildcard share/recipes/*.yaml)
+	$$(call say,GEN,$$@)
+	@mkdir -p $$(@D)
+	$$(Q)share/setup/completion.sh $1 $$< > $$@
+endef
+$(eval $(call completion_rule,bash,bash-completion/completions/%))
+$(eval $(call completion_rule,zsh,zsh/site-functions/_%))
+$(eval $(call completion_rule,fish,fish/vendor_completions.d/%.fish))
 install: programs docs
 	$(Q)share/setup/install.sh install '$(DESTDIR)$(PREFIX)' '$(BUILD)' '$(VERSION)' '$(abspath $(PREFIX))'
 uninstall:

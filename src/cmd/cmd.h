@@ -48,6 +48,7 @@ void kolo_help_values(const kolo_option_entry *entry, char *text, size_t size);
 /* The first of the ways to call a command that a usage tells, " | " apart; *usage becomes the rest. NULL: there are no more. */
 const char *kolo_help_way(const char **usage, int *length);
 void kolo_help_man(void);
+/* Rows COMMAND TAB WORD TAB VALUES TAB HELP: a word that may follow the command (empty: kolo itself), as `key=`; what may follow that: words, FILE, nothing. */
 void kolo_help_completion(void);
 /* The installed share/kolo (or the source tree's share): recipes, minislurm. Static text. */
 const char *kolo_command_share(void);

@@ -1,8 +1,10 @@
-/* kolo help --man, --completion: the manual page and bash's completion, from the tables. */
+/* kolo help --man, --completion: the manual page, and the rows that share/setup/completion.sh makes completion of, from the tables. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "models/models.h"
+#include "optim/optim.h"
 
 void kolo_help_values(const kolo_option_entry *e, char *text, size_t size)
 {
@@ -88,50 +90,38 @@ void kolo_help_man(void)
            ".SH FILES\nRUN/events.jsonl, RUN/summary.json, RUN/recipe.yaml, RUN/classes.txt, RUN/checkpoints/\n");
 }
 
-/* ---- bash ---- */
+/* ---- completion ---- */
 
-static void print_choices(void)
+static void print_names(const void *first, int count, size_t stride)
 {
-    for (int i = 0; i < kolo_option_count; i++) {
-        const kolo_option_entry *e = &kolo_option_table[i];
-        if (e->type != KOLO_OPTION_CHOICE) continue;
-        printf("    %s=*) mapfile -t COMPREPLY < <(compgen -P \"%s=\" -W \"", e->key, e->key);
-        for (int c = 0; e->choices[c]; c++) printf("%s%s", c ? " " : "", e->choices[c]);
-        printf("\" -- \"${word#*=}\") ;;\n");
-    }
+    for (int i = 0; i < count; i++) printf("%s%s", i ? " " : "", *(const char *const *)((const char *)first + stride * (size_t)i));
 }
 
-/* words: all that a command takes. Commands that take alike have one line. */
-static void print_words(void)
+/* What may follow KEY=: words, FILE for a path, nothing for a number. */
+static void print_completed_values(const kolo_option_entry *e)
 {
-    for (int i = 0; i < kolo_command_count; i++) {
-        const char *takes = kolo_command_table[i].takes;
-        bool told = false;
-        for (int k = 0; k < i; k++) told = told || !strcmp(kolo_command_table[k].takes, takes);
-        if (!*takes || told) continue;
-        printf("    ");
-        const char *before = "";
-        for (int k = i; k < kolo_command_count; k++)
-            if (!strcmp(kolo_command_table[k].takes, takes)) printf("%s%s", before, kolo_command_table[k].name), before = "|";
-        printf(") words=\"");
-        before = "";
-        for (int k = 0; k < kolo_option_count; k++)
-            if (strpbrk(kolo_option_table[k].takers, takes)) printf("%s%s", before, kolo_option_table[k].key), before = " ";
-        printf("\" ;;\n");
-    }
+    if (!strcmp(e->key, "model")) print_names(&kolo_model_table[0].name, kolo_model_count, sizeof *kolo_model_table), printf(" FILE");
+    else if (!strcmp(e->key, "optimizer")) print_names(&kolo_optimizer_table[0].name, kolo_optimizer_count, sizeof *kolo_optimizer_table);
+    else if (!strcmp(e->key, "schedule")) print_names(&kolo_schedule_table[0].name, kolo_schedule_count, sizeof *kolo_schedule_table);
+    else if (e->type == KOLO_OPTION_TEXT) printf("FILE");
+    else if (e->type == KOLO_OPTION_BOOL) printf("true false");
+    for (int c = 0; e->type == KOLO_OPTION_CHOICE && e->choices[c]; c++) printf("%s%s", c ? " " : "", e->choices[c]);
+    if (e->type == KOLO_OPTION_INT && e->automatic) printf("auto");
 }
 
 void kolo_help_completion(void)
 {
-    printf("# bash completion of kolo, made from its option table\n_kolo()\n{\n    local "
-           "word=\"${COMP_WORDS[COMP_CWORD]}\" words=\"\"\n"
-           "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        mapfile -t COMPREPLY < <(compgen -W \"");
-    for (int i = 0; i < kolo_command_count; i++) printf("%s%s", i ? " " : "", kolo_command_table[i].name);
-    printf("\" -- \"$word\")\n        return\n    fi\n    case \"${COMP_WORDS[1]}\" in\n");
-    print_words();
-    printf("    esac\n    case \"$word\" in\n");
-    print_choices();
-    printf("    *=*) mapfile -t COMPREPLY < <(compgen -P \"${word%%%%=*}=\" -f -- \"${word#*=}\") ;;\n"
-           "    *) mapfile -t COMPREPLY < <(compgen -S = -W \"$words\" -- \"$word\"; compgen -f -- \"$word\")\n"
-           "       compopt -o nospace ;;\n    esac\n}\ncomplete -F _kolo kolo\n");
+    for (int i = 0; i < kolo_command_count; i++) {
+        const kolo_command *c = &kolo_command_table[i];
+        printf("\t%s\t\t%.*s\n", c->name, (int)strcspn(c->help, ";:("), c->help);
+        if (strstr(c->usage, "RECIPE")) printf("%s\tRECIPE\t\t\n", c->name);
+        for (int k = 0; *c->takes && k < kolo_option_count; k++) {
+            const kolo_option_entry *e = &kolo_option_table[k];
+            if (!strpbrk(e->takers, c->takes)) continue;
+            printf("%s\t%s=\t", c->name, e->key);
+            print_completed_values(e);
+            printf("\t%.*s\n", (int)strcspn(e->help, ";:("), e->help);
+        }
+    }
+    for (int i = 0; i < kolo_command_count; i++) printf("help\t%s\t\t\n", kolo_command_table[i].name);
 }

@@ -15,6 +15,9 @@ ok $? "kolo version runs from the moved tree"
 for path in bin/kolo-pack bin/kolo-shards share/kolo/recipes/shapes.yaml share/kolo/gpus/h200.yaml share/kolo/jobs/resnet_imagenet.sh \
     share/kolo/jobs/lib.sh share/kolo/minislurm share/man/man1/kolo.1 share/man/man1/kolo-pack.1 \
     share/man/man1/kolo-shards.1 share/bash-completion/completions/kolo \
+    share/bash-completion/completions/kolo-pack share/bash-completion/completions/kolo-shards \
+    share/zsh/site-functions/_kolo share/zsh/site-functions/_kolo-pack share/zsh/site-functions/_kolo-shards \
+    share/fish/vendor_completions.d/kolo.fish share/fish/vendor_completions.d/kolo-pack.fish share/fish/vendor_completions.d/kolo-shards.fish \
     share/modulefiles/kolo/9.8.7 share/doc/kolo/LICENSE share/doc/kolo/NOTICE include/kolo/error.h lib/pkgconfig/kolo-comm.pc; do
     [[ -s $TREE/$path ]]
     ok $? "$path is there"

@@ -91,8 +91,6 @@ for key in $(sed -n 's/^\(INT\|AUTO\|REAL\|BOOL\|TEXT\|CHOICE\)(\([a-z_0-9]*\),.
     grep -q "^.BR $key =" "$ROOM/man" || missing="$missing man:$key"
 done
 is "$missing" "" "every option is in help and in the manual page"
-bash -c "$(kolo help --completion); COMP_WORDS=(kolo train prec); COMP_CWORD=2; compopt() { :; }; _kolo; [[ \${COMPREPLY[*]} == precision= ]]"
-ok $? "bash completes options"
 if command -v mandoc > /dev/null; then
     mandoc -T lint -W error < "$ROOM/man" > "$ROOM/log" 2>&1
     ok $? "the manual page is well formed"
