@@ -2,7 +2,10 @@
 # completion.sh bash|zsh|fish PROGRAM: that shell's completion of build/bin/kolo, kolo-pack or kolo-shards, made from what
 # the program says of itself: the option table of kolo, --help of the others.
 set -eu
-[ $# -eq 2 ] && [ -x "$2" ] || { sed -n '2,3s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+if [ $# -ne 2 ] || [ ! -x "$2" ]; then
+    sed -n "2,3s/^# \{0,1\}//p" "$0" >&2
+    exit 2
+fi
 shell=$1 program=$2
 name=${program##*/}
 here=$(dirname "$0")
@@ -68,7 +71,7 @@ table | awk -F '\t' -v shell="$shell" -v name="$name" '
         for (key in own) { split(key, part, ","); printf "V\t%s %s\t%s\n", part[1], part[2], own[key] }
         for (i = 1; i <= n; i++) printf "V\t* %s\t%s\n", with_values[i], values[with_values[i]]
         for (word in help) printf "H\t%s\t%s\n", word, help[word] | "sort"
-    }' | awk -F '\t' -v shell="$shell" -v name="$name" -v engine="$here/completion.$shell" '
+    }' | awk -F '\t' -v shell="$shell" -v name="$name" -v engine="$here/completion.$shell.in" '
     # @WORDS@, @VALUES@, @HELP@ and @NAME@ of the file for this shell
     $1 == "W" { w = w entry("\047" $2 "\047", $3) }
     $1 == "V" { v = v entry($2 ~ /^\*/ && shell != "fish" ? "*\047" substr($2, 2) "\047" : "\047" $2 "\047", $3) }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # install.sh install|uninstall ROOT BUILD VERSION [PREFIX]: the one list of what is installed where. ROOT is DESTDIR and PREFIX;
-# with PREFIX templates of jobs find the installation from wherever they are copied to.
+# with PREFIX templates of jobs, and copies of the modulefile, find the installation from wherever they are copied to.
 set -eu
 case $# in 4 | 5) ;; *) echo "usage: $0 install|uninstall ROOT BUILD VERSION [PREFIX]" >&2 && exit 2 ;; esac
 action=$1 root=$2 build=$3 version=$4 prefix=${5:-}
@@ -69,7 +69,7 @@ for template in jobs/*.sh; do
     sed "s|@ROOT@|$prefix|" "$template" >"$made/${template##*/}"
 done
 put_all 755 "$made" share/kolo/jobs '*.sh'
-sed "s|@VERSION@|$version|g; s|@ROOT@||" modulefiles/kolo.in >"$made/module" # an empty root: it finds its own place
+sed "s|@VERSION@|$version|g; s|@ROOT@|$prefix|" modulefiles/kolo.in >"$made/module"
 put 644 "$made/module" "share/modulefiles/kolo/$version"
 pkg_config_file >"$made/pc"
 put 644 "$made/pc" lib/pkgconfig/kolo-comm.pc

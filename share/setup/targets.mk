@@ -125,7 +125,7 @@ $(BUILD)/share/man/man1/kolo-%.1: $(BUILD)/bin/kolo-%
 	  $$(echo $* | tr a-z A-Z) $*; $< --help | sed "s/\\\\/\\\\e/g; s/-/\\\\-/g; s/^[.']/\\\\\&&/"; } > $@
 # $1: shell, $2: path
 define completion_rule
-$(BUILD)/share/$2: $(BUILD)/bin/% share/setup/completion.sh share/setup/completion.$1 $(wildcard share/recipes/*.yaml)
+$(BUILD)/share/$2: $(BUILD)/bin/% share/setup/completion.sh share/setup/completion.$1.in $(wildcard share/recipes/*.yaml)
 	$$(call say,GEN,$$@)
 	@mkdir -p $$(@D)
 	$$(Q)share/setup/completion.sh $1 $$< > $$@

@@ -14,9 +14,12 @@ typedef struct line {
 
 static void add(line *l, const char *what)
 {
-    int n = snprintf(l->text + l->at, l->bytes - l->at, "%s", what);
-    l->full |= l->at + (size_t)n >= l->bytes;
-    l->at = l->full ? l->bytes - 1 : l->at + (size_t)n;
+    const size_t length = strlen(what), room = l->bytes - l->at - 1;
+    const size_t n = length < room ? length : room;
+    memcpy(l->text + l->at, what, n);
+    l->at += n;
+    l->text[l->at] = 0;
+    l->full |= length > room;
 }
 
 static int rank_at(const int *rank_of, int i) { return rank_of ? rank_of[i] : i; }

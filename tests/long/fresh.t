@@ -20,7 +20,7 @@ inside() { # SYSTEM COMMAND: in its root, with nothing of this one's environment
         mount --make-rprivate / && mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs -o size=2g shm "$root/dev/shm" || exit 99
         mount -t sysfs -o ro sys "$root/sys" 2> /dev/null || mount --rbind /sys "$root/sys" || exit 99
         exec env -i HOME=/root USER=root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-            chroot "$root" bash -c "cd /root/kolo && $2"' _ "$ROOM/$1" "$2" < /dev/null
+            chroot "$root" bash -c "cd /srv/kolo && $2"' _ "$ROOM/$1" "$2" < /dev/null
 }
 
 # NAME SUITE: 1: none can be made. Packages come from where mmdebstrap finds them. A machine that was installed knows its own name.
@@ -30,7 +30,7 @@ root() {
     mkdir "$root" && "${spaces[@]}" tar -xf "$ROOM/$1.tar" -C "$root" --exclude='./dev/*' && rm "$ROOM/$1.tar" || return 1
     git clone -q --no-hardlinks . "$ROOM/$1.git" && cp -L /etc/resolv.conf "$ROOM/resolv" || return 1
     # shellcheck disable=SC2016
-    "${spaces[@]}" bash -c 'cp -r "$1.git" "$1/root/kolo" && cp "$2" "$1/etc/resolv.conf" && echo "127.0.0.1 localhost $(hostname)" > "$1/etc/hosts"' _ \
+    "${spaces[@]}" bash -c 'cp -r "$1.git" "$1/srv/kolo" && cp "$2" "$1/etc/resolv.conf" && echo "127.0.0.1 localhost $(hostname)" > "$1/etc/hosts"' _ \
         "$root" "$ROOM/resolv"
 }
 

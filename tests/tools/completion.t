@@ -15,17 +15,17 @@ done
 press() {
     local line=$2 start ready i
     case $1 in
-    bash) start="TERM=dumb INPUTRC=/dev/null bash --norc --noprofile -i" ready='for p in kolo kolo-pack kolo-shards; do . '$ROOM'/c/bash-$p; done' ;;
+    bash) start="TERM=dumb INPUTRC=/dev/null bash --norc --noprofile -i" ready="for p in kolo kolo-pack kolo-shards; do . $ROOM/c/bash-\$p; done" ;;
     zsh) start="TERM=dumb zsh -f -i" ready="fpath=($ROOM/zfunc \$fpath); autoload -Uz compinit; compinit -u -d $ROOM/zdump; setopt no_beep" ;;
     esac
     {
         echo "PS1=; cd $ROOM/here; $ready"
         echo "kolo() { printf '<%s>' \"\$@\" > $ROOM/called; }; kolo-pack() { kolo \"\$@\"; }; kolo-shards() { kolo \"\$@\"; }"
         echo "touch $ROOM/prompt"
-        for ((i = 0; i < 400; i++)); do [ -e "$ROOM/prompt" ] && break || sleep 0.05; done
+        for ((i = 0; i < 400; i++)); do if [ -e "$ROOM/prompt" ]; then break; else sleep 0.05; fi; done
         sleep 0.3
         printf '%s\n' "${line//<TAB>/$'\t'}"
-        for ((i = 0; i < 400; i++)); do [ -e "$ROOM/called" ] && break || sleep 0.05; done
+        for ((i = 0; i < 400; i++)); do if [ -e "$ROOM/called" ]; then break; else sleep 0.05; fi; done
         echo exit
     } | timeout 60 script -qec "$start" /dev/null > "$ROOM/terminal" 2>&1
     sed 's|/>|>|g' "$ROOM/called" 2> /dev/null # zsh removes the slash of a folder when the line ends
@@ -71,6 +71,7 @@ for program in kolo-pack kolo-shards; do
     is "$missing" "" "every option of $program --help is offered"
 done
 missing=
+# shellcheck disable=SC2013 # keys are single words
 for key in $(sed -nE 's/^(INT|AUTO|REAL|BOOL|TEXT|CHOICE)\(([a-z_0-9]*),.*/\2/p' src/base/options.def); do
     grep -q "[ ']$key=[ ']" "$ROOM/c/bash-kolo" || missing="$missing $key"
 done
