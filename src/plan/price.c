@@ -59,19 +59,20 @@ static kolo_cost update_cost(const kolo_plan *plan, const kolo_action *a)
     return c;
 }
 
-/* Gradients are looked at before they are used: once for the norm of all; with their weights, and the states
- * of rules that form their step first (two states), for the norms of every tensor. */
+/* Gradients are looked at before they are used: once for the norm of all; with their weights for the norms of every
+ * tensor, and by LAMB, whose step is what is measured, with its two states, which it writes. */
 static kolo_cost judge_cost(const kolo_plan *plan, const kolo_action *a)
 {
-    const double word = sizeof(float);
-    const double n = (double)(plan->arena_bytes[KOLO_ARENA_GRADIENT] - plan->reduced_front) / word;
-    const int states = plan->config.optimizer ? plan->config.optimizer->states : 0;
-    double words = 1;
-    if (a->kind == KOLO_ACTION_LAYERS) words = 2 + (states > 1 ? states : 0);
-    if (a->kind == KOLO_ACTION_SQUARE)
-        return (kolo_cost){.read = (double)plan->bucket[a->bucket].count * word,
-                           .flops = 2.0 * (double)plan->bucket[a->bucket].count};
-    return (kolo_cost){.read = word * n * words, .flops = 2 * n * words};
+    const double word = sizeof(float),
+                 of_bucket = a->bucket >= 0 ? (double)plan->bucket[a->bucket].params : 0;
+    const double gradients = (double)(plan->arena_bytes[KOLO_ARENA_GRADIENT] - plan->reduced_front) / word;
+    const double params = (double)plan->arena_bytes[KOLO_ARENA_PARAM] / word;
+    if (a->kind == KOLO_ACTION_SQUARE) return (kolo_cost){.read = word * of_bucket, .flops = 2 * of_bucket};
+    if (a->kind == KOLO_ACTION_NORM) return (kolo_cost){.read = word * gradients, .flops = 2 * gradients};
+    const bool lamb = plan->config.optimizer->layer.kind == KOLO_LAYER_LAMB;
+    return (kolo_cost){.read = word * params * (lamb ? 4 : 2),
+                       .written = lamb ? word * params * 2 : 0,
+                       .flops = params * (lamb ? 12 : 4)};
 }
 
 static kolo_cost load_cost(const pricing *p)
@@ -145,6 +146,29 @@ static enum kolo_class cost_of(const pricing *p, const kolo_action *a, kolo_cost
     return KOLO_CLASSES;
 }
 
+static int open_pricing(pricing *p, const kolo_plan *plan)
+{
+    size_t *bytes = stored_bytes(plan);
+    *p = (pricing){.plan = plan, .stored = {bytes, plan->arena_bytes[KOLO_ARENA_STAGE] > 0}};
+    p->done = kolo_alloc((size_t)(plan->buckets + 1) * sizeof *p->done);
+    return bytes && p->done ? 0 : KOLO_ECONFIG;
+}
+
+static void close_pricing(pricing *p)
+{
+    free((void *)(uintptr_t)p->stored.bytes);
+    free(p->done);
+}
+
+int kolo_plan_costs(const kolo_plan *plan, kolo_cost *cost)
+{
+    pricing p;
+    const int rc = open_pricing(&p, plan);
+    for (int64_t i = 0; rc == 0 && i < plan->actions; i++) cost_of(&p, &plan->action[i], &cost[i]);
+    close_pricing(&p);
+    return rc;
+}
+
 /* ---- time ---- */
 
 /* Sums use all ports of a node at once where they leave it. */
@@ -206,13 +230,10 @@ static void add_cost(kolo_cost *to, const kolo_cost *c)
 int kolo_plan_price(const kolo_plan *plan, const kolo_rates *rates, bool tf32, kolo_price *price)
 {
     const enum kolo_dtype dtype = plan->graph->dtype;
-    size_t *bytes = stored_bytes(plan);
-    pricing p = {.plan = plan,
-                 .rates = rates,
-                 .price = price,
-                 .stored = {bytes, plan->arena_bytes[KOLO_ARENA_STAGE] > 0}};
-    p.done = kolo_alloc((size_t)(plan->buckets + 1) * sizeof *p.done);
-    const int rc = bytes && p.done ? 0 : KOLO_ECONFIG;
+    pricing p;
+    const int rc = open_pricing(&p, plan);
+    p.rates = rates;
+    p.price = price;
     if (rates)
         p.matrix = dtype == KOLO_BF16  ? rates->bf16
                    : dtype == KOLO_F16 ? rates->fp16
@@ -230,8 +251,7 @@ int kolo_plan_price(const kolo_plan *plan, const kolo_rates *rates, bool tf32, k
         pass_time(&p, &plan->action[i], &c);
     }
     price->step = p.now;
-    free(bytes);
-    free(p.done);
+    close_pricing(&p);
     return rc;
 }
 

@@ -22,6 +22,8 @@ typedef struct kolo_price {
     double step;                     /* seconds */
 } kolo_price;
 
+/* What each action moves and computes: cost[plan->actions], one call each, no times. */
+int kolo_plan_costs(const kolo_plan *plan, kolo_cost *cost);
 /* rates: NULL where nothing is known of times. tf32: f32 products at that rate. */
 int kolo_plan_price(const kolo_plan *plan, const kolo_rates *rates, bool tf32, kolo_price *price);
 /* The table. where: what the rates are of and from, for its heading; rows: of the global batch. */

@@ -283,7 +283,7 @@ static void test_tables(void)
                {ALL "link_share: 1\nflops: .5\n", "bytes is missing", "a key that is not there"},
                {ALL SHARES "bytes_conv: -0.5\n", "bytes_conv: -0.5 is out of range", "a negative share"},
                {ALL SHARES "bytes_conv: 0\n", "bytes_conv: 0 is out of range", "a share of nothing"},
-               {ALL SHARES "flops_conv: 1.5\n", "flops_conv: 1.5 is out of range", "more than all"},
+               {ALL "link_share: 1\nbytes: .9\nflops: 1.5\n", "flops: 1.5 is out of range", "more than all"},
                {ALL SHARES "flops_conv: nan\n", "flops_conv: nan is out of range", "no number at all"},
                {ALL SHARES "flops_conv: inf\n", "flops_conv: inf is out of range", "infinity"},
                {ALL SHARES "flops_conv: .5x\n", "flops_conv: \".5x\" is not a number",
