@@ -22,7 +22,8 @@ typedef struct kolo_position {
     int64_t restarts;          /* starts of this run before this one */
     uint64_t seed;
     double wall_seconds; /* trained so far, over all starts */
-    double best_top1;    /* -1: none yet */
+    char metric[8]; /* what the best is chosen by: top1, ap, map; as a manifest's best_top1, best_ap ... */
+    double best;    /* -1: none yet */
     int64_t best_step;   /* 0: none */
     char data_uuid[40];
     char model[64];

@@ -77,6 +77,8 @@ static void write_start(FILE *f, const manifest *m, const char *run)
     fprintf(f, ",\n    \"options\": %s\n  },\n", run);
 }
 
+static const char *metric_of(const kolo_position *p) { return *p->metric ? p->metric : "top1"; }
+
 /* The last line: a checksum of all before it. A manifest of an older version has none. */
 static const char seal[] = "  \"crc32c\": \"";
 
@@ -99,8 +101,8 @@ char *kolo_record_text(const manifest *m, const char *math, const char *run)
     fprintf(f, "  \"step\": %" PRId64 ",\n  \"epoch\": %" PRId64 ",\n  \"epoch_step\": %" PRId64 ",\n", p->step, p->epoch, p->epoch_step);
     fprintf(f, "  \"batch\": %" PRId64 ",\n  \"samples\": %" PRId64 ",\n  \"seed\": \"%" PRIu64 "\",\n", p->batch, p->samples, p->seed);
     write_string(f, "  ", "data_uuid", p->data_uuid);
-    fputs("  \"metrics\": {\"best_top1\": ", f);
-    kolo_json_number(f, p->best_top1, 17);
+    fprintf(f, "  \"metrics\": {\"metric\": \"%s\", \"best_%s\": ", metric_of(p), metric_of(p));
+    kolo_json_number(f, p->best, 17);
     fprintf(f, ", \"best_step\": %" PRId64 "},\n", p->best_step);
     fputs("  \"loss_scale\": {\"scale\": ", f);
     kolo_json_number(f, (double)m->scaler.scale, 9);
@@ -157,6 +159,16 @@ static bool read_scaler(const cJSON *object, kolo_scaler *scaler)
     return r.good && scaler->scale > 0;
 }
 
+/* Until they had names, figures of any kind stood as best_top1. */
+static void read_best(reader *metrics, kolo_position *p)
+{
+    char key[sizeof p->metric + 8];
+    const bool named = cJSON_HasObjectItem(metrics->object, "metric");
+    snprintf(p->metric, sizeof p->metric, "%s", named ? read_string(metrics, "metric") : "top1");
+    snprintf(key, sizeof key, "best_%s", p->metric);
+    p->best = read_number(metrics, key);
+}
+
 static void read_members(reader *r, manifest *m)
 {
     kolo_position *p = &m->position;
@@ -169,7 +181,7 @@ static void read_members(reader *r, manifest *m)
     p->batch = read_count(r, "batch");
     p->samples = read_count(r, "samples");
     p->seed = strtoull(read_string(r, "seed"), NULL, 10);
-    p->best_top1 = read_number(&metrics, "best_top1");
+    read_best(&metrics, p);
     p->best_step = read_count(&metrics, "best_step");
     p->restarts = read_count(&start, "restarts");
     p->wall_seconds = read_number(&start, "wall_seconds");

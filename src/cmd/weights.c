@@ -61,7 +61,7 @@ static int import(kolo_options *options, const char *file)
     kolo_session session;
     kolo_launch *launch;
     kolo_run *run = NULL;
-    kolo_position position = {.best_top1 = -1};
+    kolo_position position = {.best = -1};
     char path[4096];
     int rc;
     if (!*options->run) return kolo_fail(KOLO_ECONFIG, "no run folder to begin: give run=DIR");
@@ -69,7 +69,7 @@ static int import(kolo_options *options, const char *file)
     int found = kolo_checkpoint_find(options->run, &position, path, sizeof path);
     KOLO_TRY(found);
     if (found) return kolo_fail(KOLO_ECONFIG, "%s holds a checkpoint of step %ld already: give a fresh run folder", options->run, (long)position.step);
-    position = (kolo_position){.best_top1 = -1};
+    position = (kolo_position){.best = -1};
     KOLO_TRY(kolo_command_alone(&launch));
     KOLO_TRY(kolo_session_open(&session, options, launch, KOLO_SESSION_TRAIN));
     KOLO_TRY_GOTO(rc, kolo_exec_initialise(session.exec, (uint64_t)options->seed));

@@ -154,7 +154,7 @@ int kolo_events_step(kolo_events *events, const kolo_step_event *event)
     fprintf(f, "{\"event\":\"step\",\"step\":%" PRId64 ",\"epoch\":%" PRId64, event->step, event->epoch);
     put_number(f, "loss", event->loss);
     put_number(f, "lr", event->lr);
-    put_number(f, "top1", event->top1);
+    if (event->top1 >= 0) put_number(f, "top1", event->top1);
     put_number(f, "grad_norm", event->grad_norm);
     put_number(f, "seconds", event->seconds);
     put_number(f, "wait", event->wait);

@@ -19,7 +19,8 @@ void kolo_events_close(kolo_events **events);
 int kolo_events_flush(kolo_events *events);
 typedef struct kolo_step_event {
     int64_t step, epoch;
-    double loss, lr, top1, grad_norm, seconds, wait,
+    double loss, lr, grad_norm, seconds, wait,
+        top1,         /* negative: classes are not what it learns, and nothing is told of them */
         useful_batch; /* useful_batch: by the gradient noise scale; told if above 0. loss: mean over the global batch, printed with 9 digits; wait: s in the loader */
 } kolo_step_event;
 int kolo_events_step(kolo_events *events, const kolo_step_event *event);
@@ -41,8 +42,10 @@ typedef struct kolo_summary {
     char state[16]; /* running, done, requeue (by SIGUSR1), stopped (by who wants it to end), failed */
     char model[64], version[32], account[64], partition[64], job[32];
     int64_t steps, repeated_steps, restarts, epochs;
+    char metric[8]; /* by which the best checkpoint is chosen: top1, ap (detectors), map (image labels) */
     double loss, top1, top5; /* of the last validation (or training loss); fractions; negative: none */
-    double best_top1;
+    double ap, ap50, map, ap_micro;      /* likewise, of detectors and of image labels */
+    double best_top1, best_ap, best_map; /* of that metric; the others are none */
     double img_per_s, wait_share, wall_seconds;
     double useful_batch;             /* by the gradient noise scale; negative: not measured */
     double mb_per_s;                 /* read, in the epochs of this start */

@@ -23,15 +23,23 @@ typedef struct field {
 #name, type, offsetof(kolo_summary, name), sizeof(((kolo_summary *)NULL)->name) \
     }
 static const field fields[] = {
-    FIELD(state, FIELD_TEXT),          FIELD(model, FIELD_TEXT),           FIELD(version, FIELD_TEXT),
-    FIELD(account, FIELD_TEXT),        FIELD(partition, FIELD_TEXT),       FIELD(job, FIELD_TEXT),
-    FIELD(steps, FIELD_COUNT),         FIELD(repeated_steps, FIELD_COUNT), FIELD(restarts, FIELD_COUNT),
-    FIELD(epochs, FIELD_COUNT),        FIELD(loss, FIELD_SCORE),           FIELD(top1, FIELD_SCORE),
-    FIELD(top5, FIELD_SCORE),          FIELD(best_top1, FIELD_SCORE),      FIELD(img_per_s, FIELD_REAL),
-    FIELD(wait_share, FIELD_REAL),     FIELD(wall_seconds, FIELD_REAL),    FIELD(ranks, FIELD_INT),
-    FIELD(nodes, FIELD_INT),           FIELD(threads, FIELD_INT),          FIELD(peak_bytes, FIELD_BYTES),
-    FIELD(planned_bytes, FIELD_BYTES), FIELD(node_hours, FIELD_REAL),      FIELD(mb_per_s, FIELD_REAL),
-    FIELD(cache_hits, FIELD_COUNT),    FIELD(bad_samples, FIELD_COUNT),    FIELD(next, FIELD_TEXT),
+    FIELD(state, FIELD_TEXT),          FIELD(model, FIELD_TEXT),
+    FIELD(version, FIELD_TEXT),        FIELD(account, FIELD_TEXT),
+    FIELD(partition, FIELD_TEXT),      FIELD(job, FIELD_TEXT),
+    FIELD(steps, FIELD_COUNT),         FIELD(repeated_steps, FIELD_COUNT),
+    FIELD(restarts, FIELD_COUNT),      FIELD(epochs, FIELD_COUNT),
+    FIELD(loss, FIELD_SCORE),          FIELD(top1, FIELD_SCORE),
+    FIELD(top5, FIELD_SCORE),          FIELD(best_top1, FIELD_SCORE),
+    FIELD(img_per_s, FIELD_REAL),      FIELD(ap, FIELD_SCORE),
+    FIELD(ap50, FIELD_SCORE),          FIELD(best_ap, FIELD_SCORE),
+    FIELD(map, FIELD_SCORE),           FIELD(ap_micro, FIELD_SCORE),
+    FIELD(best_map, FIELD_SCORE),      FIELD(metric, FIELD_TEXT),
+    FIELD(wait_share, FIELD_REAL),     FIELD(wall_seconds, FIELD_REAL),
+    FIELD(ranks, FIELD_INT),           FIELD(nodes, FIELD_INT),
+    FIELD(threads, FIELD_INT),         FIELD(peak_bytes, FIELD_BYTES),
+    FIELD(planned_bytes, FIELD_BYTES), FIELD(node_hours, FIELD_REAL),
+    FIELD(mb_per_s, FIELD_REAL),       FIELD(cache_hits, FIELD_COUNT),
+    FIELD(bad_samples, FIELD_COUNT),   FIELD(next, FIELD_TEXT),
     FIELD(useful_batch, FIELD_SCORE),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };

@@ -107,7 +107,7 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
     kolo_session *s = j->session;
     const double begin = kolo_time();
     kolo_ap ap = {0};
-    *result = (kolo_evaluation){.rows = s->val_samples, .voc = {-1, -1}};
+    *result = (kolo_evaluation){.rows = s->val_samples, .top1 = -1, .top5 = -1, .voc = {-1, -1}};
     KOLO_TRY(find_all(j));
     KOLO_TRY(session_gather(s, &j->found, &j->founds, sizeof *j->found));
     if (results && *results && s->launch->rank == 0) KOLO_TRY(kolo_ap_write(results, j->found, j->founds, j->truth->category));
@@ -116,8 +116,6 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
     kolo_ap_free(&ap);
     KOLO_TRY(rc);
     if (strcmp(kolo_dataset_targets(s->val_set)->box_form, "xywh")) KOLO_TRY(judge_voc(j, result->voc));
-    result->top1 = result->line[0];
-    result->top5 = result->line[1];
     result->seconds = kolo_time() - begin;
     return 0;
 }

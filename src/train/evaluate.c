@@ -81,6 +81,16 @@ static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
     return rc < 0 ? rc : 0;
 }
 
+const char *kolo_session_metric(const kolo_session *s)
+{
+    return s->detector ? "ap" : kolo_session_tags(s) ? "map" : "top1";
+}
+
+double kolo_evaluation_metric(const kolo_session *s, const kolo_evaluation *e)
+{
+    return s->detector ? e->line[0] : kolo_session_tags(s) ? e->map : e->top1;
+}
+
 int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluation *result)
 {
     if (s->detector) return kolo_detect_evaluate(s, ema, results, result);

@@ -126,7 +126,7 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
                                 .ap_micro = all.micro,
                                 .classes = all.classes,
                                 .rows = s->val_samples,
-                                .top1 = all.map,
+                                .top1 = -1,
                                 .top5 = -1,
                                 .seconds = kolo_time() - begin};
     return 0;

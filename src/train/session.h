@@ -88,6 +88,9 @@ static inline int kolo_session_at(const kolo_session *s, int64_t step, int64_t *
 {
     return kolo_phase_at(s->phase, s->phases, step, epoch, within);
 }
+/* The name of the figure by which the best checkpoint is chosen: "top1", of detectors "ap", of image
+ * labels "map". */
+const char *kolo_session_metric(const kolo_session *session);
 /* A classifier of image labels, any number of classes a sample. */
 static inline bool kolo_session_tags(const kolo_session *s) { return !s->detector && s->options->targets > KOLO_targets_label; }
 /* What a loader of this session is made with; texts are the options'. */

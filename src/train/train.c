@@ -36,10 +36,11 @@ static int evaluate(trainer *t)
     kolo_evaluation *e = &t->evaluation;
     if (speaks(t)) kolo_progress_pause(t->progress);
     KOLO_TRY(kolo_evaluate(&t->session, false, NULL, e));
-    t->raw_top1 = e->top1;
+    t->raw_metric = kolo_evaluation_metric(&t->session, e);
     if (kolo_averages(t->options)) KOLO_TRY(kolo_evaluate(&t->session, true, NULL, e));
-    const bool best = e->top1 > t->position.best_top1;
-    if (best) t->position.best_top1 = e->top1, t->position.best_step = t->position.step;
+    const double metric = kolo_evaluation_metric(&t->session, e);
+    const bool best = metric > t->position.best;
+    if (best) t->position.best = metric, t->position.best_step = t->position.step;
     return trainer_tell_evaluation(t, best);
 }
 
@@ -169,12 +170,12 @@ static int loop(trainer *t)
         bool end = step == s->steps, epoch_end = within == 0;
         bool evaluated = end || (epoch_end && o->eval_epochs && epoch % o->eval_epochs == 0);
         bool saved = end || (o->checkpoint_steps ? step % o->checkpoint_steps == 0 : epoch_end);
-        double best = t->position.best_top1;
+        double best = t->position.best;
         if (evaluated || saved || epoch_end) KOLO_TRY(settle(t));
         if (end || epoch_end) KOLO_TRY(trainer_tell_epoch(t));
         if (end) KOLO_TRY(form_statistics(t));
         if (evaluated) KOLO_TRY(evaluate(t));
-        if (saved || t->position.best_top1 > best) KOLO_TRY(save(t));
+        if (saved || t->position.best > best) KOLO_TRY(save(t));
         if (!end && phase != s->now) KOLO_TRY(change_phase(t, phase));
         else if (epoch_end) kolo_epoch_begin(&t->epoch, s, step);
     }
@@ -217,7 +218,12 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
     if (!*options->run) return kolo_fail(KOLO_ECONFIG, "no run folder: give run=DIR (checkpoints and reports go there; the same folder again resumes)");
     if (!options->steps && !options->epochs) return kolo_fail(KOLO_ECONFIG, "no end given: set epochs= or steps=");
     if (launch->rank == 0) KOLO_TRY(kolo_manifest_outside("run", options->run));
-    trainer t = {.options = options, .launch = launch, .asked = asked, .started = kolo_time(), .raw_top1 = -1, .loss_scale = 1};
+    trainer t = {.options = options,
+                 .launch = launch,
+                 .asked = asked,
+                 .started = kolo_time(),
+                 .raw_metric = -1,
+                 .loss_scale = 1};
     int rc = finish(&t, run(&t));
     char text[ERROR_BYTES];
     snprintf(text, sizeof text, "%s", rc < 0 ? kolo_error_text() : "");

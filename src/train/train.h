@@ -15,14 +15,16 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
 
 /* Exactly the validation set, once: means over it, the same on all ranks. ema: with the averaged weights. Collective. */
 typedef struct kolo_evaluation {
-    double loss, top1, top5; /* of a detector: 0 (it has none), AP, AP50 */
-    double map, ap_micro;    /* of image labels: kolo_image_ap's; top1 is map then, by which the best checkpoint is chosen */
+    double loss, top1, top5; /* of a detector: 0 (it has none), -1, -1; of image labels loss, -1, -1 */
+    double map, ap_micro;    /* of image labels: kolo_image_ap's */
     int64_t classes;         /* of image labels: those that a picture shows */
     double line[12];         /* of a detector: kolo_ap's */
     double voc[2]; /* of a detector, at IoU .5: VOC's mean AP by the rule of 2007 (eleven points) and of 2010; -1: nothing counts, or the boxes are COCO's */
     int64_t rows;
     double seconds;
 } kolo_evaluation;
+/* What the best checkpoint is chosen by (kolo_session_metric): top-1, AP, or mean AP. */
+double kolo_evaluation_metric(const kolo_session *session, const kolo_evaluation *evaluation);
 /* results: NULL or "", or the file that rank 0 writes what a detector found to, in the form of COCO's results; of image labels the average precision of every class. */
 int kolo_evaluate(kolo_session *session, bool ema, const char *results, kolo_evaluation *result);
 

@@ -8,6 +8,21 @@
 #include "kolo/error.h"
 #include "train/trainer.h"
 
+/* Each under its own name; those of other kinds of networks are none. */
+static void fill_scores(trainer *t, bool evaluated)
+{
+    kolo_summary *s = &t->summary;
+    const kolo_evaluation *e = &t->evaluation;
+    const bool boxes = t->session.detector, tags = kolo_session_tags(&t->session);
+    snprintf(s->metric, sizeof s->metric, "%s", kolo_session_metric(&t->session));
+    s->top1 = s->top5 = s->ap = s->ap50 = s->map = s->ap_micro = s->best_top1 = s->best_ap = s->best_map = -1;
+    *(boxes ? &s->best_ap : tags ? &s->best_map : &s->best_top1) = t->position.best;
+    if (!evaluated) return;
+    if (boxes) s->ap = e->line[0], s->ap50 = e->line[1];
+    else if (tags) s->map = e->map, s->ap_micro = e->ap_micro;
+    else s->top1 = e->top1, s->top5 = e->top5;
+}
+
 static void fill_summary(trainer *t, const char *state, const char *next)
 {
     kolo_summary *s = &t->summary;
@@ -23,9 +38,7 @@ static void fill_summary(trainer *t, const char *state, const char *next)
     kolo_session_at(session, t->position.step, &s->epochs, &within);
     bool evaluated = t->evaluation.rows > 0;
     s->loss = evaluated && !session->detector ? t->evaluation.loss : t->loss; /* detectors are judged by no loss */
-    s->top1 = evaluated ? t->evaluation.top1 : -1;
-    s->top5 = evaluated ? t->evaluation.top5 : -1;
-    s->best_top1 = t->position.best_top1;
+    fill_scores(t, evaluated);
     if (steps > 0) s->img_per_s = (double)t->pictures / seconds, s->wait_share = t->waited / seconds;
     s->wall_seconds = wall;
     s->ranks = t->launch->size;
@@ -87,7 +100,8 @@ int trainer_tell(trainer *t, const kolo_metrics *m)
                              .epoch = i->epoch,
                              .loss = t->loss,
                              .lr = i->lr,
-                             .top1 = m->top1 / rows,
+                             .top1 =
+                                 t->session.detector || kolo_session_tags(&t->session) ? -1 : m->top1 / rows,
                              .grad_norm = m->grad_norm,
                              .useful_batch = kolo_noise_batch(&t->noise),
                              .seconds = seconds,
@@ -129,19 +143,26 @@ int trainer_tell_evaluation(trainer *t, bool best)
     if (t->session.detector) {
         kolo_progress_note(t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f (%ld pictures, %.1f s)%s", step, e->line[0], e->line[1],
                            e->line[2], e->line[8], (long)e->rows, e->seconds, so_far);
-        return kolo_events_write(t->events, "eval", "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,\"ap_raw\":%.9g,\"rows\":%ld", step,
-                                 e->line[0], e->line[1], e->line[2], e->line[8], t->raw_top1, (long)e->rows);
+        return kolo_events_write(t->events, "eval",
+                                 "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,\"ap_"
+                                 "raw\":%.9g,\"rows\":%ld",
+                                 step, e->line[0], e->line[1], e->line[2], e->line[8], t->raw_metric,
+                                 (long)e->rows);
     }
     if (kolo_session_tags(&t->session)) {
         kolo_progress_note(t->progress, "step %ld: validation loss %.4f, mAP %.4f, micro AP %.4f (%ld pictures, %.1f s)%s", step, e->loss, e->map, e->ap_micro,
                            (long)e->rows, e->seconds, so_far);
-        return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"map\":%.9g,\"ap_micro\":%.9g,\"map_raw\":%.9g,\"rows\":%ld", step, e->loss,
-                                 e->map, e->ap_micro, t->raw_top1, (long)e->rows);
+        return kolo_events_write(
+            t->events, "eval",
+            "\"step\":%ld,\"loss\":%.9g,\"map\":%.9g,\"ap_micro\":%.9g,\"map_raw\":%.9g,\"rows\":%ld", step,
+            e->loss, e->map, e->ap_micro, t->raw_metric, (long)e->rows);
     }
     kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s", step, e->loss, e->top1, e->top5,
                        (long)e->rows, e->seconds, so_far);
-    return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld", step, e->loss, e->top1,
-                             e->top5, t->raw_top1, (long)e->rows);
+    return kolo_events_write(
+        t->events, "eval",
+        "\"step\":%ld,\"loss\":%.9g,\"top1\":%.9g,\"top5\":%.9g,\"top1_raw\":%.9g,\"rows\":%ld", step,
+        e->loss, e->top1, e->top5, t->raw_metric, (long)e->rows);
 }
 
 static const char nothing[] = "nothing: the run is complete";

@@ -223,7 +223,8 @@ static int begin(trainer *t)
     KOLO_TRY(kolo_comm_barrier(s->comm)); /* it is written */
     KOLO_TRY(same_on_all(s->comm, file_crc(o->run, "recipe.yaml"), &shared));
     if (!shared && speaks(t)) kolo_warn("run=%s is not on a file system that all nodes share: this run cannot be taken up again", o->run);
-    t->position = (kolo_position){.batch = o->batch, .samples = s->samples, .seed = (uint64_t)o->seed, .best_top1 = -1};
+    t->position =
+        (kolo_position){.batch = o->batch, .samples = s->samples, .seed = (uint64_t)o->seed, .best = -1};
     snprintf(t->position.data_uuid, sizeof t->position.data_uuid, "%s", s->data_uuid);
     snprintf(t->position.model, sizeof t->position.model, "%s", o->model);
     return 0;
@@ -263,6 +264,7 @@ int trainer_begin(trainer *t)
     else KOLO_TRY(begin(t));
     if (speaks(t)) KOLO_TRY(record_classes(t, !found));
     t->position.plan_hash = t->session.plan->hash;
+    snprintf(t->position.metric, sizeof t->position.metric, "%s", kolo_session_metric(&t->session));
     t->first_step = t->position.step;
     t->saved = found ? t->position.step : -1;
     return 0;

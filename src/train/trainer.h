@@ -25,7 +25,7 @@ typedef struct trainer {
     enum kolo_stop stop; /* all ranks agreed on it */
     kolo_position position;
     kolo_evaluation evaluation; /* the last; rows 0: none yet */
-    double raw_top1;            /* of the weights themselves when the averaged ones are evaluated too */
+    double raw_metric;          /* of the weights themselves when the averaged ones are evaluated too */
     /* rank 0 only */
     kolo_run *run;
     kolo_events *events;

@@ -20,9 +20,17 @@ is "$(sed -n 's/^  "loss": \([0-9.]*\),/\1/p' "$ROOM/a/summary.json" | cut -c1-5
 # shellcheck disable=SC2086
 kolo train $common epochs=2 stop_step=3 run="$ROOM/b" > "$ROOM/log" 2>&1
 is $? 75 "stopped within the last"
+manifest=$(find "$ROOM/b/checkpoints" -name manifest.json | sort | tail -n 1)
+like "$manifest" '"metrics": {"metric": "ap", "best_ap": [0-9]' "a checkpoint tells the best average precision by its name"
+# as they were written before they had names
+sed -i 's/"metric": "ap", "best_ap": [0-9.]*/"best_top1": 0.75/; s/^  "crc32c": .*/  "none": 0/' "$manifest"
 # shellcheck disable=SC2086
 kolo train $common epochs=2 readers=1 run="$ROOM/b" > "$ROOM/log" 2>&1
 ok $? "and gone on with, by one reader"
+is "$(sed -n 's/^  "\(metric\|top1\|top5\|best_top1\|best_ap\|map\)": \(.*\)/\1 \2/p' "$ROOM/b/summary.json" | tr -d '",\n')" \
+    "top1 nulltop5 nullbest_top1 nullbest_ap 0.75map nullmetric ap" "where the best was written as a top-1, it is taken for what it was"
+grep -qE '"(ap|ap50)": [0-9]' "$ROOM/a/summary.json" && ! grep -q '"top1":' "$ROOM/a/events.jsonl"
+ok $? "the summary has AP and AP50, and no event a top-1"
 kolo export "$ROOM/a" "$ROOM/a.safetensors" > /dev/null 2>&1 && kolo export "$ROOM/b" "$ROOM/b.safetensors" > /dev/null 2>&1 && cmp -s "$ROOM/a.safetensors" "$ROOM/b.safetensors"
 ok $? "has the same weights to the bit"
 kolo eval run="$ROOM/a" threads=1 conf=0 results="$ROOM/results.json" > "$ROOM/eval" 2>&1

@@ -27,7 +27,8 @@ static kolo_position rig_position(int64_t step)
                            .restarts = 2,
                            .seed = UINT64_MAX - 4,
                            .wall_seconds = 12.5,
-                           .best_top1 = 1.0 / 3,
+                           .metric = "ap",
+                           .best = 1.0 / 3,
                            .best_step = 2,
                            .data_uuid = "0000-test",
                            .model = "a \"model\"",
@@ -136,9 +137,11 @@ static void round_trip(const rig_config *from, const rig_config *to, const char 
     is_int(kolo_checkpoint_wait(run), 0, "written (%s)", kolo_error_text());
     kolo_run_close(&run);
     is_int(kolo_checkpoint_find(one, &p, path, sizeof path), 1, "found: %s", path);
-    ok(p.step == 3 && p.epoch == want.epoch && p.epoch_step == want.epoch_step && p.batch == 4 && p.samples == 12 && p.restarts == 2 && p.seed == want.seed &&
-           p.wall_seconds == 12.5 && p.best_top1 == want.best_top1 && p.best_step == 2 && !strcmp(p.data_uuid, want.data_uuid) &&
-           !strcmp(p.model, want.model) && p.plan_hash == want.plan_hash,
+    ok(p.step == 3 && p.epoch == want.epoch && p.epoch_step == want.epoch_step && p.batch == 4 &&
+           p.samples == 12 && p.restarts == 2 && p.seed == want.seed && p.wall_seconds == 12.5 &&
+           p.best == want.best && !strcmp(p.metric, "ap") && p.best_step == 2 &&
+           !strcmp(p.data_uuid, want.data_uuid) && !strcmp(p.model, want.model) &&
+           p.plan_hash == want.plan_hash,
        "the position comes back whole");
     is_int(kolo_checkpoint_load(path, b.exec, b.plan), 0, "loaded (%s)", kolo_error_text());
     run = open_run("two");

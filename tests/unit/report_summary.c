@@ -54,9 +54,11 @@ int main(void)
     kolo_file_read(path, &text, NULL);
     cJSON *o = cJSON_Parse(text);
     ok(o && cJSON_IsNull(cJSON_GetObjectItem(o, "top5")), "what was not measured is null");
-    static const char *const promised[] = {"steps",     "repeated_steps", "restarts", "epochs",   "loss",       "top1",         "top5",
-                                           "img_per_s", "wait_share",     "ranks",    "nodes",    "peak_bytes", "wall_seconds", "account",
-                                           "partition", "node_hours",     "version",  "mb_per_s", "cache_hits", "bad_samples"};
+    static const char *const promised[] = {
+        "steps",     "repeated_steps", "restarts", "epochs",   "loss",       "top1",         "top5",
+        "img_per_s", "wait_share",     "ranks",    "nodes",    "peak_bytes", "wall_seconds", "account",
+        "partition", "node_hours",     "version",  "mb_per_s", "cache_hits", "bad_samples",  "metric",
+        "ap",        "ap50",           "map",      "ap_micro", "best_ap",    "best_map"};
     int there = 0, n = sizeof promised / sizeof *promised;
     for (int i = 0; i < n; i++) there += cJSON_HasObjectItem(o, promised[i]);
     is_int(there, n, "every promised key is there");
