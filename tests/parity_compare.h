@@ -11,8 +11,9 @@
  * output in f32 is as good as in f32 altogether; but weight gradients may have been rounded to 16 bits on their way. */
 static inline double parity_allowed(const char *precision, enum kolo_op op, const kolo_tensor *x)
 {
-    bool product = op == KOLO_OP_conv || op == KOLO_OP_conv_grad_data || op == KOLO_OP_conv_grad_weight || op == KOLO_OP_linear ||
-                   op == KOLO_OP_linear_grad_data || op == KOLO_OP_linear_grad_weight || op == KOLO_OP_cosine || op == KOLO_OP_cosine_grad;
+    bool product = op == KOLO_OP_conv || op == KOLO_OP_conv_stats || op == KOLO_OP_conv_grad_data ||
+                   op == KOLO_OP_conv_grad_weight || op == KOLO_OP_linear || op == KOLO_OP_linear_grad_data ||
+                   op == KOLO_OP_linear_grad_weight || op == KOLO_OP_cosine || op == KOLO_OP_cosine_grad;
     bool half = product || x->dtype == KOLO_BF16 || x->dtype == KOLO_F16;
     if (half && !strcmp(precision, "bf16")) return 4e-3;
     if (half && !strcmp(precision, "fp16")) return 1e-3;
@@ -40,6 +41,12 @@ static inline double parity_distance(const double *got, const double *want, int6
     }
     norm = sqrt(norm) > least ? sqrt(norm) : least;
     return norm > 0 ? sqrt(far) / norm / tolerance : far > 0 ? INFINITY : 0;
+}
+
+/* Whether output `out` of an operation is such sums as parity_sums compares. */
+static inline bool parity_is_sums(enum kolo_op op, int out)
+{
+    return op == KOLO_OP_norm_stats || (op == KOLO_OP_conv_stats && out == 1);
 }
 
 /* Sums (c), sums of squares (c) and a count, each on its own scale. */

@@ -41,10 +41,12 @@ static int unfit(const kolo_graph *g, int tensor)
     return kolo_fail(KOLO_ECONFIG, "%s: %s belongs to a layer that darknet's .weights cannot hold; use safetensors", g->name, g->tensor[tensor].name);
 }
 
+static bool is_conv(const kolo_node *n) { return n->op == KOLO_OP_conv || n->op == KOLO_OP_conv_stats; }
+
 static int put_layer(const kolo_graph *g, const kolo_node *n, darknet_order *o)
 {
     int w = 0;
-    const kolo_node *norm = n->op == KOLO_OP_conv ? find_norm(g, n->out[0], &w) : NULL;
+    const kolo_node *norm = is_conv(n) ? find_norm(g, n->out[0], &w) : NULL;
     const int bias = n->n_in > 2 ? n->in[2] : -1;
     if ((norm != NULL) == (bias >= 0)) return unfit(g, n->in[1]);
     put(o, norm ? norm->in[w + 1] : bias, true);
@@ -70,7 +72,7 @@ int kolo_darknet_order(const kolo_graph *g, darknet_order *o)
     if (!seen || !o->tensor || !o->begins) goto fail;
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
-        if (!n->backward && (n->op == KOLO_OP_conv || n->op == KOLO_OP_linear)) KOLO_TRY_GOTO(rc, put_layer(g, n, o));
+        if (!n->backward && (is_conv(n) || n->op == KOLO_OP_linear)) KOLO_TRY_GOTO(rc, put_layer(g, n, o));
     }
     for (int i = 0; i < o->tensors; i++) {
         if (seen[o->tensor[i]]) KOLO_TRY_GOTO(rc, unfit(g, o->tensor[i])); /* shared by two layers */

@@ -236,6 +236,8 @@ int kolo_detect_loss(kolo_graph *g, const char *detector, int heads, const int *
 
 /* After building, before backward: norm + (add) + relu become one norm_apply / norm_infer where nothing else reads between. */
 int kolo_graph_fuse(kolo_graph *g);
+/* After the gradients, for devices: conv + norm_stats become conv_stats (fuse_conv.c). */
+int kolo_graph_fuse_conv(kolo_graph *g);
 /* Appends the backward nodes. Gradients of parameters are tensors of role GRADIENT named "grad:" + parameter. Where a tensor has several readers
  * its gradients are added, by the operations that make them where these can (kolo_op_addend), else by additions. */
 int kolo_graph_backward(kolo_graph *g);

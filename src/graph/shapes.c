@@ -100,6 +100,13 @@ int kolo_shape_conv(kolo_graph *g, kolo_node *node, const char *module)
     return kolo_shape_make_like(g, node, 0, module, 4, dim);
 }
 
+int kolo_shape_conv_stats(kolo_graph *g, kolo_node *node, const char *module)
+{
+    KOLO_TRY(kolo_shape_conv(g, node, module));
+    const int64_t dim = 2 * g->tensor[node->out[0]].dim[1] + 1;
+    return kolo_shape_make(g, node, 1, module, KOLO_ROLE_PARTIAL, KOLO_F64, 1, &dim);
+}
+
 /* (N,C,H,W) or (N,C) */
 static int want_channels(const kolo_graph *g, const kolo_node *node, const char *module)
 {

@@ -120,7 +120,8 @@ int kolo_nhwc_layout(const kolo_kernel_request *r, kolo_layout *layout)
 {
     const kolo_node *n = r->node;
     switch (n->op) {
-    case KOLO_OP_conv: return kolo_nhwc_weight_layout(r, n->in[1], layout);
+    case KOLO_OP_conv:
+    case KOLO_OP_conv_stats: return kolo_nhwc_weight_layout(r, n->in[1], layout);
     case KOLO_OP_conv_grad_weight: return kolo_nhwc_weight_layout(r, n->out[0], layout);
     case KOLO_OP_linear: return linear_layout(r, n->in[1], layout);
     case KOLO_OP_linear_grad_weight: return linear_layout(r, n->out[0] < 0 ? -1 : r->graph->tensor[n->out[0]].of, layout);

@@ -101,6 +101,7 @@ static int make_graph(const kolo_session *s, const kolo_shape *shape, bool train
     memcpy(config.mean, s->mean, sizeof config.mean);
     memcpy(config.std, s->std, sizeof config.std);
     KOLO_TRY(kolo_model_graph(graph, o->model, &config));
+    if (train && s->cuda) KOLO_TRY(kolo_graph_fuse_conv(*graph));
     return scale_head(*graph, o->head_init_scale);
 }
 

@@ -211,6 +211,48 @@ static void test_clock(void)
     rmdir(folder);
 }
 
+/* A convolution with its sums, prepared with these choices (NULL: by the clock); what is chosen, and its kernel. */
+static void prepare_summed(enum kolo_dtype dtype, const char *given, char **choices, char name[160])
+{
+    const kolo_backend_config config = {.threads = 1, .choices = given};
+    kolo_backend *b = NULL;
+    size_t bytes;
+    kolo_kernel *k;
+    rig_check(kolo_backend_create(&b, "cuda", &config), "backend");
+    rig r = rig_open(b, dtype, RIG_OWN);
+    kolo_conv_spec s = {.out = 32, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .weight = rig_init};
+    int y = kolo_conv(r.g, "c", rig_input(&r, "x", 4, (const int64_t[]){2, 32, 12, 12}), &s);
+    rig_check(kolo_batch_norm(r.g, "n", y, 1e-5, 0.1, 1), "norm");
+    rig_check(kolo_graph_fuse_conv(r.g), "fuse");
+    rig_layout(&r);
+    rig_check(kolo_backend_prepare(b, r.g, 0, r.layout, &k, &bytes), "prepare");
+    snprintf(name, 160, "%s", kolo_kernel_name(k));
+    *choices = kolo_backend_choices(b);
+    rig_close(&r);
+    kolo_backend_destroy(&b);
+}
+
+/* With its sums or without is a choice like any other: kept, and handed to other ranks. */
+static void test_sums_choice(enum kolo_dtype dtype)
+{
+    static const char key[] = "conv_stats %s n 2 x 32 12 12 y 32 12 12 k 3 3 s 1 1 p 1 1 d 1 1 g 1 not 4 = ";
+    char line[200], split[220], name[160], again[160], *made, *used;
+    snprintf(line, sizeof line, key, kolo_dtype_name(dtype));
+    prepare_summed(dtype, NULL, &made, name);
+    ok(strstr(made, line) && strstr(name, "with sums"),
+       "%s: the clock takes sums that are formed with y (%s)", kolo_dtype_name(dtype), name);
+    if (!strstr(made, line)) diag("%s", made);
+    prepare_summed(dtype, made, &used, again);
+    is_text(again, name, "%s: and another process the same", kolo_dtype_name(dtype));
+    free(used);
+    snprintf(split, sizeof split, "%ssplit\n", line);
+    prepare_summed(dtype, split, &used, again);
+    ok(!strstr(again, "with sums"), "%s: where split was chosen it is split (%s)", kolo_dtype_name(dtype),
+       again);
+    free(used);
+    free(made);
+}
+
 int main(void)
 {
     const bool standin = cuda_rig();
@@ -228,7 +270,11 @@ int main(void)
     for (size_t i = 0; i < LAYERS; i++) test_layer(&layers[i], KOLO_F32, "tf32", 1e-3);
     kolo_backend_destroy(&gpu);
     test_choices();
-    if (standin) test_clock();
+    if (standin) {
+        test_clock();
+        test_sums_choice(KOLO_F16);
+        test_sums_choice(KOLO_BF16);
+    }
     kolo_backend_destroy(&cpu);
     return done_testing();
 }

@@ -192,8 +192,9 @@ static double far_apart(const parity *p, const kolo_node *n, int t, const void *
     int64_t count = kolo_tensor_count(x);
     double *a = widened(&p->device, t, got), *b = widened(&p->device, t, want), tolerance = parity_allowed(p->precision, n->op, x);
     double least = x->dtype == KOLO_F16 ? 6e-8 * sqrt((double)count) / tolerance : 0; /* the smallest number of fp16 */
-    double share =
-        n->op == KOLO_OP_norm_stats ? parity_sums(a, b, count, tolerance) : parity_distance(a, b, count, least, tolerance, parity_strays(n->op, count));
+    double share = parity_is_sums(n->op, n->out[0] != t)
+                       ? parity_sums(a, b, count, tolerance)
+                       : parity_distance(a, b, count, least, tolerance, parity_strays(n->op, count));
     free(a);
     free(b);
     return share;

@@ -301,7 +301,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 
 typedef struct execution {
     dnn_conv conv;
-    void *pointer[3], *workspace;
+    void *pointer[DNN_PARTS], *workspace;
 } execution;
 
 static int execute(standin_op *op)
@@ -320,7 +320,7 @@ static cudnnStatus_t bind_pointers(const dnn_object *pack, execution *e)
     const dnn_value *ids = dnn_find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     const dnn_value *pointers = dnn_find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
     const dnn_value *workspace = dnn_find(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < (e->conv.statistics ? DNN_PARTS : DNN_SUM); t++) {
         const dnn_tensor *x = &e->conv.tensor[t];
         for (int64_t i = 0; i < ids->count; i++)
             if (((const int64_t *)ids->data)[i] == x->uid) e->pointer[t] = ((void *const *)pointers->data)[i];
@@ -357,10 +357,12 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
         free(e);
         return rc;
     }
-    static const char *const name[] = {"convolution", "convolution, data gradient", "convolution, weight gradient"};
+    static const char *const names[] = {"convolution", "convolution, data gradient",
+                                        "convolution, weight gradient"};
+    const char *name = e->conv.statistics ? "convolution and statistics" : names[e->conv.pass];
     double seconds = dnn_conv_seconds(&e->conv);
-    standin_count_kernel(name[e->conv.pass]);
-    cudaError_t below = standin_enqueue(h->stream, &(standin_work){name[e->conv.pass], execute, free, e, seconds}, NULL);
+    standin_count_kernel(name);
+    cudaError_t below = standin_enqueue(h->stream, &(standin_work){name, execute, free, e, seconds}, NULL);
     if (below == cudaSuccess && standin_sticky) below = standin_sticky;
     return below == cudaSuccess ? CUDNN_STATUS_SUCCESS : dnn_fail(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "%s", cudaGetErrorName(below));
 }

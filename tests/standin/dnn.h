@@ -51,10 +51,12 @@ typedef struct dnn_tensor {
     cudnnDataType_t type;
     int64_t uid, align, dim[4], stride[4];
 } dnn_tensor;
+enum dnn_part { DNN_X, DNN_W, DNN_Y, DNN_SUM, DNN_SQUARE, DNN_PARTS };
 typedef struct dnn_conv {
     enum dnn_pass pass;
     enum dnn_flavour flavour;
-    dnn_tensor tensor[3]; /* x, w, y */
+    dnn_tensor tensor[DNN_PARTS];
+    bool statistics; /* sums of y and y^2 over each channel, formed before y is rounded */
     int64_t pre[2], post[2], stride[2], dilation[2], groups;
     float alpha, beta;
     int64_t tile, split; /* knobs */
@@ -63,8 +65,9 @@ typedef struct dnn_conv {
 } dnn_conv;
 size_t dnn_tensor_span(const dnn_tensor *tensor); /* bytes from the first to behind the last element */
 double dnn_conv_seconds(const dnn_conv *conv);
-void dnn_conv_run(const dnn_conv *conv, void *const pointer[3], bool backwards);
+void dnn_conv_run(const dnn_conv *conv, void *const pointer[DNN_PARTS], bool backwards);
 void dnn_conv_describe(const dnn_object *operation, dnn_conv *conv);
+void dnn_stats_describe(const dnn_object *operation, dnn_conv *conv);
 const char *dnn_conv_wrong(const dnn_conv *conv); /* NULL: shapes fit */
 
 /* numbers.c: 16-bit types, written apart from the program's own */

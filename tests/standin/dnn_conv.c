@@ -5,7 +5,7 @@
 
 #include "standin/dnn.h"
 
-enum { X, W, Y };
+enum { X = DNN_X, W = DNN_W, Y = DNN_Y };
 
 static size_t type_bytes(cudnnDataType_t type) { return type == CUDNN_DATA_FLOAT ? 4 : 2; }
 
@@ -16,14 +16,15 @@ size_t dnn_tensor_span(const dnn_tensor *t)
     return (size_t)(last + 1) * type_bytes(t->type);
 }
 
-/* Prescribed, so that a test can say which must win: the plain engine with its largest tile, and not split. */
+/* Prescribed, so that a test can say which must win: the plain engine with its largest tile, and not split; and what
+ * forms its sums too. */
 double dnn_conv_seconds(const dnn_conv *c)
 {
     static const double rate[] = {[DNN_PLAIN] = 1e13, [DNN_TF32] = 4e13, [DNN_RANDOM] = 3e13, [DNN_WINOGRAD] = 2e13, [DNN_HALF_SUMS] = 5e13};
     static const double tile[] = {0.5, 1, 1.5, 8}, split[] = {1, 0.8, 0.6};
     const int64_t *w = c->tensor[W].dim, *y = c->tensor[Y].dim;
     const double flops = 2.0 * (double)(y[0] * y[1] * y[2] * y[3]) * (double)(w[1] * w[2] * w[3]);
-    return 3e-6 + flops / (rate[c->flavour] * tile[c->tile] * split[c->split]);
+    return (c->statistics ? 1e-6 : 3e-6) + flops / (rate[c->flavour] * tile[c->tile] * split[c->split]);
 }
 
 static float load(const void *p, int64_t i, cudnnDataType_t type)
@@ -106,7 +107,22 @@ static void row(const dnn_conv *c, float *const p[3], int64_t n, int64_t i, int6
     }
 }
 
-void dnn_conv_run(const dnn_conv *c, void *const pointer[3], bool backwards)
+/* y: packed as gather packs it */
+static void form_sums(const dnn_conv *c, const float *y, float *sum, float *square)
+{
+    const int64_t channels = c->tensor[Y].dim[1], lines = elements(&c->tensor[Y]) / channels;
+    for (int64_t k = 0; k < channels; k++) {
+        double s = 0, q = 0;
+        for (int64_t i = 0; i < lines; i++) {
+            s += (double)y[i * channels + k];
+            q += (double)y[i * channels + k] * (double)y[i * channels + k];
+        }
+        sum[k] = (float)s;
+        square[k] = (float)q;
+    }
+}
+
+void dnn_conv_run(const dnn_conv *c, void *const pointer[DNN_PARTS], bool backwards)
 {
     static const int result[] = {[DNN_FORWARD] = Y, [DNN_DATA] = X, [DNN_WEIGHT] = W};
     const int out = result[c->pass];
@@ -122,6 +138,7 @@ void dnn_conv_run(const dnn_conv *c, void *const pointer[3], bool backwards)
         row(c, p, at / (y[2] * y[3]), at / y[3] % y[2], at % y[3], backwards);
     }
     scatter(c, &c->tensor[out], pointer[out], p[out]);
+    if (c->statistics) form_sums(c, p[Y], pointer[DNN_SUM], pointer[DNN_SQUARE]);
     for (int i = 0; i < 3; i++) free(p[i]);
 }
 
@@ -179,6 +196,13 @@ void dnn_conv_describe(const dnn_object *o, dnn_conv *c)
     c->alpha = scalar(o, pass[c->pass].alpha, 1);
     c->beta = scalar(o, pass[c->pass].beta, 0);
     c->groups = c->tensor[W].dim[1] ? c->tensor[X].dim[1] / c->tensor[W].dim[1] : 0;
+}
+
+void dnn_stats_describe(const dnn_object *o, dnn_conv *c)
+{
+    c->statistics = true;
+    describe_tensor(dnn_child(o, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, 0), &c->tensor[DNN_SUM]);
+    describe_tensor(dnn_child(o, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, 0), &c->tensor[DNN_SQUARE]);
 }
 
 const char *dnn_conv_wrong(const dnn_conv *c)

@@ -21,6 +21,7 @@ typedef struct rule {
 #define FORWARD CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
 #define DATA CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
 #define FILTER CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR
+#define STATS CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR
 #define GRAPH CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR
 #define HEURISTIC CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
 #define ENGINE CUDNN_BACKEND_ENGINE_DESCRIPTOR
@@ -64,6 +65,11 @@ static const rule rules[] = {
     {FILTER, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CHILD, ONE, NEEDED, TENSOR},
     {FILTER, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CHILD, ONE, NEEDED, TENSOR},
     {FILTER, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, CHILD, ONE, NEEDED, TENSOR},
+    {STATS, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, ONE, NEEDED, 0},
+    {STATS, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, ONE, NEEDED, 0},
+    {STATS, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, CHILD, ONE, NEEDED, TENSOR},
+    {STATS, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, CHILD, ONE, NEEDED, TENSOR},
+    {STATS, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, CHILD, ONE, NEEDED, TENSOR},
     {GRAPH, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, ONE, WANTED, 0},
     {GRAPH, CUDNN_ATTR_OPERATIONGRAPH_OPS, CHILD, MANY, NEEDED, 0},
     {GRAPH, CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, INT, ONE, TOLD, 0},
@@ -163,12 +169,20 @@ static const engine engines[] = {
 };
 enum { ENGINES = sizeof engines / sizeof *engines };
 
-static void conv_of(const dnn_object *graph, dnn_conv *c) { dnn_conv_describe(dnn_child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 0), c); }
+static void conv_of(const dnn_object *graph, dnn_conv *c)
+{
+    const dnn_object *stats = dnn_child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1);
+    dnn_conv_describe(dnn_child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 0), c);
+    if (stats) dnn_stats_describe(stats, c);
+}
 
 static bool fits(const engine *e, const dnn_conv *c)
 {
     bool f32 = c->tensor[0].type == CUDNN_DATA_FLOAT, mixed = c->tensor[0].type != c->tensor[1].type || c->tensor[0].type != c->tensor[2].type;
     if (mixed) return e->behaviours != 0;
+    /* with statistics f16 has an engine for all but the narrowest inputs, bf16 one that is compiled first */
+    if (c->statistics && c->tensor[0].type == CUDNN_DATA_HALF) return e == engines && c->tensor[0].dim[1] > 8;
+    if (c->statistics) return !f32 && e->behaviours != 0;
     if (e->flavour == DNN_WINOGRAD)
         for (int d = 0; d < 2; d++)
             if (c->tensor[1].dim[2 + d] != 3 || c->stride[d] != 1 || c->dilation[d] != 1 || c->groups > 1) return false;
@@ -278,8 +292,13 @@ static cudnnStatus_t finalize_graph(dnn_object *o)
 {
     const dnn_object *operation = dnn_child(o, CUDNN_ATTR_OPERATIONGRAPH_OPS, 0);
     const int64_t n = ENGINES;
-    if (dnn_find(o, CUDNN_ATTR_OPERATIONGRAPH_OPS)->count != 1 || (operation->type != FORWARD && operation->type != DATA && operation->type != FILTER)) {
-        standin_defect("a graph that is not one convolution");
+    const dnn_object *stats = dnn_child(o, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1);
+    const bool of_y = stats && operation->type == FORWARD && stats->type == STATS &&
+                      dnn_child(stats, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, 0) ==
+                          dnn_child(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, 0);
+    if (dnn_find(o, CUDNN_ATTR_OPERATIONGRAPH_OPS)->count != 1 + (stats != NULL) || (stats && !of_y) ||
+        (operation->type != FORWARD && operation->type != DATA && operation->type != FILTER)) {
+        standin_defect("a graph that is not one convolution, or one and its statistics");
         return dnn_fail(CUDNN_STATUS_NOT_SUPPORTED, "the stand-in knows graphs of one convolution");
     }
     dnn_put(o, CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, INT, 1, &n);

@@ -5,8 +5,20 @@
 #include "models/models.h"
 #include "toolkit_rig.h"
 
-static const kolo_op_row *const rows[KOLO_OP_COUNT] = {
-    [KOLO_OP_conv] = &kolo_cuda_conv, [KOLO_OP_conv_grad_data] = &kolo_cuda_conv_grad_data, [KOLO_OP_conv_grad_weight] = &kolo_cuda_conv_grad_weight};
+/* norm_stats is a kernel, which is not there. */
+static int prepare_nothing(const kolo_kernel_request *r, kolo_kernel *k)
+{
+    (void)r, (void)k;
+    return 0;
+}
+static const kolo_op_row nothing = {NULL, prepare_nothing};
+
+static const kolo_op_row *const rows[KOLO_OP_COUNT] = {[KOLO_OP_norm_stats] = &nothing,
+                                                       [KOLO_OP_conv_stats] = &kolo_cuda_conv_stats,
+                                                       [KOLO_OP_conv] = &kolo_cuda_conv,
+                                                       [KOLO_OP_conv_grad_data] = &kolo_cuda_conv_grad_data,
+                                                       [KOLO_OP_conv_grad_weight] =
+                                                           &kolo_cuda_conv_grad_weight};
 static const kolo_backend_type type = {.name = "cuda", .rows = rows, .blocks = kolo_nhwc_blocks};
 
 /* A backend that makes plans for the GPU of a profile and cannot run them. */
@@ -296,6 +308,35 @@ static void test_proposals(void)
     close_planner(p);
 }
 
+/* Which convolutions in front of a norm form its sums by an engine that is there, without being compiled. */
+static void test_sums(const char *model, int64_t batch, enum kolo_dtype dtype, int convolutions, int fused)
+{
+    planner *p = open_planner("h200", false, "");
+    network n = open_network(p, model, batch, dtype);
+    int all = 0, with = 0, wrong = 0;
+    free(n.layout);
+    toolkit_check(kolo_graph_fuse_conv(n.graph), "fuse");
+    n.layout = kolo_alloc((size_t)n.graph->tensors * sizeof *n.layout);
+    toolkit_check(kolo_backend_layout(&p->backend, n.graph, NULL, NULL, n.layout), "layout");
+    for (int i = 0; i < (int)n.graph->nodes; i++) {
+        const kolo_node *node = &n.graph->node[i];
+        kolo_kernel *k;
+        size_t bytes = 0;
+        if (node->op != KOLO_OP_conv_stats) continue;
+        toolkit_check(kolo_backend_prepare(&p->backend, n.graph, i, n.layout, &k, &bytes), "prepare");
+        const bool sums = strstr(kolo_kernel_name(k), "with sums");
+        all++;
+        with += sums;
+        wrong += dtype == KOLO_F16 && sums != (n.graph->tensor[node->in[0]].dim[1] > 8);
+    }
+    ok(all == convolutions && with == fused && !wrong,
+       "%s, %s: of %d convolutions in front of a norm %d form its sums by a precompiled engine", model,
+       kolo_dtype_name(dtype), all, with);
+    if (wrong) diag("for %d the rule of bytes (graph/bytes.c) says otherwise", wrong);
+    close_network(&n);
+    close_planner(p);
+}
+
 /* ---- choices and groups --------------------------------------------------------------------------------------- */
 
 /* x (4, in, 14, 14), one convolution of 3 x 3, and its gradients. */
@@ -397,6 +438,10 @@ int main(void)
     }
     test_rules();
     test_proposals();
+    test_sums("resnet18", 256, KOLO_F16, 20, 19);
+    test_sums("resnet50", 256, KOLO_F16, 53, 52);
+    test_sums("resnet101", 128, KOLO_F16, 104, 103);
+    test_sums("resnet50", 256, KOLO_BF16, 53, 0);
     test_groups();
     test_choices();
     test_networks("h200", false);

@@ -197,8 +197,38 @@ static void kept_apart(void)
     kolo_graph_destroy(&g);
 }
 
+/* For devices, after the gradients: sums with the convolution that they are of. */
+static void sums(void)
+{
+    int x;
+    kolo_graph *g = fresh(KOLO_F16, true, &x);
+    kolo_conv_spec biased = {
+        .out = 4, .kernel = {1, 1}, .stride = {1, 1}, .bias = true, .weight = init, .bias_init = init};
+    kolo_conv_spec grouped = {.out = 4, .kernel = {1, 1}, .stride = {1, 1}, .groups = 2, .weight = init};
+    x = kolo_relu(g, "r", norm(g, "na", conv(g, "a", x)));
+    x = norm(g, "nc", kolo_conv(g, "c", norm(g, "nb", kolo_conv(g, "b", x, &biased)), &grouped));
+    finish(g, x);
+    is_int(kolo_graph_fuse(g), 0, "norm and relu are joined");
+    is_int(kolo_graph_backward(g), 0, "gradients");
+    const int64_t tensors = g->tensors, nodes = g->nodes;
+    is_int(kolo_graph_fuse_conv(g), 0, "then convolutions and sums");
+    char ops[200] = "";
+    for (int64_t i = 0; i < 9; i++)
+        snprintf(ops + strlen(ops), sizeof ops - strlen(ops), "%s ", kolo_op_table[g->node[i].op].name);
+    is_text(ops, "normalize conv_stats norm_apply conv norm_stats norm_apply conv norm_stats norm_apply ",
+            "one convolution has its sums; with a bias, or in groups, it has not");
+    ok(g->tensors == tensors && g->nodes == nodes - 1, "one operation is gone, and no tensor");
+    ok(maker(g, "a")->op == KOLO_OP_conv_stats && maker(g, "na:sums") == maker(g, "a"),
+       "y and its sums have one maker");
+    ok(maker(g, "grad:a.weight")->op == KOLO_OP_conv_grad_weight &&
+           g->grad[kolo_graph_find(g, "a.weight")] == kolo_graph_find(g, "grad:a.weight"),
+       "gradients are found as before");
+    kolo_graph_destroy(&g);
+}
+
 int main(void)
 {
+    sums();
     chain();
     fan_out();
     doubled();

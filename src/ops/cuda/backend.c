@@ -84,6 +84,7 @@ static int open_cuda(kolo_backend *b)
     kolo_cuda *c = b->state = kolo_alloc(sizeof *c);
     if (!c) return KOLO_ECONFIG;
     if (b->gpu) return open_described(c, b->gpu);
+    c->compile_seconds = 60;
     c->trial_seconds = b->trial_seconds > 0 ? b->trial_seconds : 2;
     KOLO_TRY(find_device(c, b->device));
     /* a host that waits for the GPU sleeps: the readers need the cores */

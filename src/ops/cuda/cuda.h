@@ -33,7 +33,8 @@ typedef struct kolo_cuda {
         void *memory;
         size_t bytes;
     } trial[KOLO_TRIAL_PIECES];
-    double trial_seconds; /* most that a choice may take; the candidate under way then is finished */
+    double compile_seconds; /* left for trials of engines that are compiled when their plan is made */
+    double trial_seconds;   /* most that a choice may take; the candidate under way then is finished */
     /* order.c: what is being captured, and host memory that is page-locked */
     bool capturing;
     uint64_t captures; /* so far: the number of the one that goes on */
@@ -91,6 +92,10 @@ size_t kolo_cuda_bias_workspace(int64_t rows, int64_t stored);
 int kolo_cuda_bias_grad(kolo_backend *backend, float *dbias, const void *dy, enum kolo_dtype dtype, int64_t rows, int64_t stored, int64_t channels,
                         void *workspace);
 
+/* norm_stats.cu: what norm_stats (`kernel`) makes of x. formed: the sums over all rows of x and x^2, f32 (2, stored
+ * channels), which are taken where all rows are valid; else x is read. workspace: norm_stats' */
+int kolo_cuda_norm_take(const kolo_kernel *kernel, const float *formed, const void *x, double *sums,
+                        void *workspace, const kolo_step *step, int slot);
 /* depthwise.cu: prepares a convolution of every channel with its own filter, or a gradient of it. 1: not one, or not for these kernels. */
 int kolo_cuda_depthwise(const kolo_kernel_request *request, kolo_kernel *kernel);
 

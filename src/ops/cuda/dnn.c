@@ -51,12 +51,17 @@ fail:
 
 /* ---- the graph -------------------------------------------------------------------------------------------------- */
 
-enum { UID_X = 1, UID_W, UID_Y };
+/* Tensors between operations, which never lie in memory. */
+enum { BETWEEN_SCALED = KOLO_DNN_PARTS, BETWEEN_SHIFTED, BETWEEN_POSITIVE, TENSORS };
+enum { OPERATIONS = 5, MODES = 3 };
 
 struct kolo_dnn_graph {
     cudnnHandle_t handle;
-    descriptor profile; /* borrowed; used where there is no handle */
-    descriptor x, w, y, convolution, operation, graph;
+    descriptor profile;                  /* borrowed; used where there is no handle */
+    descriptor tensor[TENSORS];          /* unique id: index + 1 */
+    descriptor convolution, mode[MODES]; /* pointwise modes */
+    descriptor operation[OPERATIONS], graph;
+    int operations, modes;
 };
 
 /* A descriptor whose content depends on the GPU is told which one; negative: it has no such attribute. */
@@ -66,17 +71,23 @@ static int set_gpu(const kolo_dnn_graph *g, descriptor d, int by_handle, int by_
     return by_profile < 0 ? 0 : set_descriptor(d, (cudnnBackendAttributeName_t)by_profile, g->profile);
 }
 
-static int make_tensor(descriptor *out, int64_t uid, enum kolo_dtype dtype, const int64_t dim[4])
+static int make_tensor(kolo_dnn_graph *g, int at, enum kolo_dtype dtype, const int64_t dim[4])
 {
-    const int64_t stride[4] = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]}, align = 16;
-    const cudnnDataType_t type = dtype == KOLO_BF16 ? CUDNN_DATA_BFLOAT16 : dtype == KOLO_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
-    KOLO_TRY(make(out, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
-    KOLO_TRY(set(*out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
-    KOLO_TRY(set_int64(*out, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, dim));
-    KOLO_TRY(set_int64(*out, CUDNN_ATTR_TENSOR_STRIDES, 4, stride));
-    KOLO_TRY(set_int64(*out, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &uid));
-    KOLO_TRY(set_int64(*out, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &align));
-    return finalize(*out);
+    const int64_t stride[4] = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]}, align = 16,
+                  uid = at + 1;
+    const cudnnDataType_t type = dtype == KOLO_BF16  ? CUDNN_DATA_BFLOAT16
+                                 : dtype == KOLO_F16 ? CUDNN_DATA_HALF
+                                                     : CUDNN_DATA_FLOAT;
+    const bool between = at >= KOLO_DNN_PARTS;
+    descriptor *d = &g->tensor[at];
+    KOLO_TRY(make(d, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+    KOLO_TRY(set(*d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
+    KOLO_TRY(set_int64(*d, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, dim));
+    KOLO_TRY(set_int64(*d, CUDNN_ATTR_TENSOR_STRIDES, 4, stride));
+    KOLO_TRY(set_int64(*d, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &uid));
+    KOLO_TRY(set_int64(*d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &align));
+    if (between) KOLO_TRY(set(*d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &between));
+    return finalize(*d);
 }
 
 static int make_convolution(descriptor *out, const kolo_dnn_conv *c)
@@ -95,7 +106,8 @@ static int make_convolution(descriptor *out, const kolo_dnn_conv *c)
     return finalize(*out);
 }
 
-static int make_operation(kolo_dnn_graph *g, enum kolo_dnn_pass pass, bool add)
+/* Of tensor `x`: X, or what a prologue makes of it. */
+static int add_convolution(kolo_dnn_graph *g, enum kolo_dnn_pass pass, bool add, int x)
 {
     static const struct {
         cudnnBackendDescriptorType_t type;
@@ -113,28 +125,77 @@ static int make_operation(kolo_dnn_graph *g, enum kolo_dnn_pass pass, bool add)
                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
                                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
     const float one = 1, beta = add;
-    KOLO_TRY(make(&g->operation, table[pass].type));
-    KOLO_TRY(set(g->operation, table[pass].alpha, CUDNN_TYPE_FLOAT, 1, &one));
-    KOLO_TRY(set(g->operation, table[pass].beta, CUDNN_TYPE_FLOAT, 1, &beta));
-    KOLO_TRY(set_descriptor(g->operation, table[pass].convolution, g->convolution));
-    KOLO_TRY(set_descriptor(g->operation, table[pass].x, g->x));
-    KOLO_TRY(set_descriptor(g->operation, table[pass].w, g->w));
-    KOLO_TRY(set_descriptor(g->operation, table[pass].y, g->y));
-    return finalize(g->operation);
+    descriptor *o = &g->operation[g->operations++];
+    KOLO_TRY(make(o, table[pass].type));
+    KOLO_TRY(set(*o, table[pass].alpha, CUDNN_TYPE_FLOAT, 1, &one));
+    KOLO_TRY(set(*o, table[pass].beta, CUDNN_TYPE_FLOAT, 1, &beta));
+    KOLO_TRY(set_descriptor(*o, table[pass].convolution, g->convolution));
+    KOLO_TRY(set_descriptor(*o, table[pass].x, g->tensor[x]));
+    KOLO_TRY(set_descriptor(*o, table[pass].w, g->tensor[KOLO_DNN_W]));
+    KOLO_TRY(set_descriptor(*o, table[pass].y, g->tensor[KOLO_DNN_Y]));
+    return finalize(*o);
+}
+
+/* y = x (mode) b; b < 0: a function of x alone */
+static int add_pointwise(kolo_dnn_graph *g, cudnnPointwiseMode_t mode, int x, int b, int y)
+{
+    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    descriptor *m = &g->mode[g->modes++], *o = &g->operation[g->operations++];
+    KOLO_TRY(make(m, CUDNN_BACKEND_POINTWISE_DESCRIPTOR));
+    KOLO_TRY(set(*m, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode));
+    KOLO_TRY(set(*m, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type));
+    KOLO_TRY(finalize(*m));
+    KOLO_TRY(make(o, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
+    KOLO_TRY(set_descriptor(*o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, *m));
+    KOLO_TRY(set_descriptor(*o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, g->tensor[x]));
+    if (b >= 0) KOLO_TRY(set_descriptor(*o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, g->tensor[b]));
+    KOLO_TRY(set_descriptor(*o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, g->tensor[y]));
+    return finalize(*o);
+}
+
+static int add_prologue(kolo_dnn_graph *g, const kolo_dnn_conv *c, const int64_t x[4])
+{
+    const int64_t channel[4] = {1, c->in, 1, 1};
+    KOLO_TRY(make_tensor(g, KOLO_DNN_SCALE, c->dtype, channel));
+    KOLO_TRY(make_tensor(g, KOLO_DNN_BIAS, c->dtype, channel));
+    for (int t = BETWEEN_SCALED; t <= BETWEEN_POSITIVE; t++) KOLO_TRY(make_tensor(g, t, c->dtype, x));
+    KOLO_TRY(add_pointwise(g, CUDNN_POINTWISE_MUL, KOLO_DNN_X, KOLO_DNN_SCALE, BETWEEN_SCALED));
+    KOLO_TRY(add_pointwise(g, CUDNN_POINTWISE_ADD, BETWEEN_SCALED, KOLO_DNN_BIAS, BETWEEN_SHIFTED));
+    return add_pointwise(g, CUDNN_POINTWISE_RELU_FWD, BETWEEN_SHIFTED, -1, BETWEEN_POSITIVE);
+}
+
+static int add_statistics(kolo_dnn_graph *g, const kolo_dnn_conv *c)
+{
+    const int64_t channel[4] = {1, c->out, 1, 1};
+    const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
+    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    descriptor *o = &g->operation[g->operations++];
+    KOLO_TRY(make_tensor(g, KOLO_DNN_SUM, KOLO_F32, channel));
+    KOLO_TRY(make_tensor(g, KOLO_DNN_SQUARE, KOLO_F32, channel));
+    KOLO_TRY(make(o, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR));
+    KOLO_TRY(set(*o, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode));
+    KOLO_TRY(set(*o, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type));
+    KOLO_TRY(set_descriptor(*o, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, g->tensor[KOLO_DNN_Y]));
+    KOLO_TRY(set_descriptor(*o, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, g->tensor[KOLO_DNN_SUM]));
+    KOLO_TRY(set_descriptor(*o, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, g->tensor[KOLO_DNN_SQUARE]));
+    return finalize(*o);
 }
 
 static int make_graph(kolo_dnn_graph *g, const kolo_dnn_conv *c)
 {
     const int64_t x[4] = {c->rows, c->in, c->x[0], c->x[1]}, y[4] = {c->rows, c->out, c->y[0], c->y[1]};
     const int64_t w[4] = {c->out, c->in / c->group, c->kernel[0], c->kernel[1]};
-    KOLO_TRY(make_tensor(&g->x, UID_X, c->dtype, x));
-    KOLO_TRY(make_tensor(&g->w, UID_W, c->dtype, w));
-    KOLO_TRY(make_tensor(&g->y, UID_Y, c->dtype, y));
+    KOLO_TRY(make_tensor(g, KOLO_DNN_X, c->dtype, x));
+    KOLO_TRY(make_tensor(g, KOLO_DNN_W, c->dtype, w));
+    KOLO_TRY(make_tensor(g, KOLO_DNN_Y, c->dtype, y));
     KOLO_TRY(make_convolution(&g->convolution, c));
-    KOLO_TRY(make_operation(g, c->pass, c->add));
+    if (c->prologue) KOLO_TRY(add_prologue(g, c, x));
+    KOLO_TRY(add_convolution(g, c->pass, c->add, c->prologue ? (int)BETWEEN_POSITIVE : (int)KOLO_DNN_X));
+    if (c->statistics) KOLO_TRY(add_statistics(g, c));
     KOLO_TRY(make(&g->graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
     KOLO_TRY(set_gpu(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, -1));
-    KOLO_TRY(set_descriptor(g->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, g->operation));
+    KOLO_TRY(set(g->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->operations,
+                 g->operation));
     return finalize(g->graph);
 }
 
@@ -153,8 +214,11 @@ void kolo_dnn_graph_destroy(kolo_dnn_graph **graph)
 {
     kolo_dnn_graph *g = *graph;
     if (!g) return;
-    descriptor *all[] = {&g->graph, &g->operation, &g->convolution, &g->x, &g->w, &g->y};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) destroy(all[i]);
+    destroy(&g->graph);
+    for (int i = 0; i < OPERATIONS; i++) destroy(&g->operation[i]);
+    for (int i = 0; i < MODES; i++) destroy(&g->mode[i]);
+    destroy(&g->convolution);
+    for (int i = 0; i < TENSORS; i++) destroy(&g->tensor[i]);
     free(g);
     *graph = NULL;
 }
@@ -373,22 +437,28 @@ void kolo_dnn_plan_destroy(kolo_dnn_plan **plan)
     *plan = NULL;
 }
 
-static int fill_pack(descriptor pack, void *x, void *w, void *y, void *workspace)
+static int fill_pack(descriptor pack, void *const part[KOLO_DNN_PARTS], void *workspace)
 {
-    static const int64_t uid[3] = {UID_X, UID_W, UID_Y};
-    void *const pointer[3] = {x, w, y};
-    KOLO_TRY(set_int64(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 3, uid));
-    KOLO_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointer));
+    int64_t uid[KOLO_DNN_PARTS];
+    void *pointer[KOLO_DNN_PARTS];
+    int n = 0;
+    for (int i = 0; i < KOLO_DNN_PARTS; i++) {
+        if (!part[i]) continue;
+        uid[n] = i + 1;
+        pointer[n++] = part[i];
+    }
+    KOLO_TRY(set_int64(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, n, uid));
+    KOLO_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, pointer));
     KOLO_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace));
     return finalize(pack);
 }
 
 /* A finalized pack cannot be changed, so each run has its own: half a microsecond, and none when a step is replayed. */
-int kolo_dnn_plan_run(const kolo_dnn_plan *p, void *x, void *w, void *y, void *workspace)
+int kolo_dnn_plan_run(const kolo_dnn_plan *p, void *const part[KOLO_DNN_PARTS], void *workspace)
 {
     descriptor pack;
     int rc = make(&pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    if (rc >= 0) rc = fill_pack(pack, x, w, y, workspace);
+    if (rc >= 0) rc = fill_pack(pack, part, workspace);
     if (rc >= 0) rc = KOLO_DNN(cudnnBackendExecute(p->handle, p->plan, pack));
     destroy(&pack);
     return rc;

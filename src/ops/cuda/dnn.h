@@ -1,5 +1,5 @@
 /* Inside ops/cuda: cuDNN's graph API (cudnn_backend.h) behind one thin file. A pass of a convolution is a graph of one
- * operation; cuDNN proposes engines with settings (knobs) for it; an engine with its knobs makes a plan, which runs. A
+ * operation, or of several that cuDNN does at once; cuDNN proposes engines with settings (knobs) for it; an engine with its knobs makes a plan, which runs. A
  * choice, engine and knobs, is a short text, so that another process can make the same plan again (ops/choices.h).
  *
  * Plans are made for the GPU of cuda->dnn or, where there is no handle, for the one that cuda->dnn_profile describes:
@@ -32,7 +32,22 @@ typedef struct kolo_dnn_conv {
     int64_t rows, in, out, group; /* N, C, K; x (N, C, H, W), w (K, C / group, KH, KW) */
     int64_t x[2], y[2];           /* height and width */
     int64_t kernel[2], stride[2], pad[2], dilation[2];
+    bool statistics; /* FORWARD: the sums of y and of y^2 over each channel too, as f32 */
+    bool
+        prologue; /* FORWARD, WEIGHT: the convolution is of relu(scale x + bias); scale, bias (C) of `dtype` */
 } kolo_dnn_conv;
+
+/* The tensors of a pass that lie in memory. */
+enum kolo_dnn_part {
+    KOLO_DNN_X,
+    KOLO_DNN_W,
+    KOLO_DNN_Y,
+    KOLO_DNN_SUM,
+    KOLO_DNN_SQUARE,
+    KOLO_DNN_SCALE,
+    KOLO_DNN_BIAS,
+    KOLO_DNN_PARTS
+};
 
 typedef struct kolo_dnn_graph kolo_dnn_graph;
 int kolo_dnn_graph_create(kolo_dnn_graph **graph, const kolo_cuda *cuda, const kolo_dnn_conv *conv);
@@ -73,8 +88,8 @@ typedef struct kolo_dnn_plan {
 /* 0; 1: not with this library, GPU and shape, or against the rules (the error text says why); negative: an error. */
 int kolo_dnn_plan_create(kolo_dnn_plan **plan, const kolo_dnn_graph *graph, const kolo_dnn_choice *choice, const kolo_dnn_rules *rules);
 void kolo_dnn_plan_destroy(kolo_dnn_plan **plan);
-/* Enqueues it on the handle's stream. The pass reads two of x, w and y and writes the third. */
-int kolo_dnn_plan_run(const kolo_dnn_plan *plan, void *x, void *w, void *y, void *workspace);
+/* Enqueues it on the handle's stream. The pass reads two of x, w and y and writes the third. part: NULL where there is none. */
+int kolo_dnn_plan_run(const kolo_dnn_plan *plan, void *const part[KOLO_DNN_PARTS], void *workspace);
 /* "cuDNN 62 2:4 13:0, tensor cores" */
 void kolo_dnn_plan_name(const kolo_dnn_plan *plan, char *text, size_t size);
 

@@ -30,10 +30,12 @@ int kolo_norm_prepare(const kolo_kernel_request *r, kolo_kernel *k, int input)
     return 0;
 }
 
-template <typename T, int W>
+/* SHORT: only where some lines are not valid */
+template <typename T, int W, bool SHORT>
 __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, 4)
     norm_sum_kernel(kolo_columns c, const T *x, double *partial, const kolo_step *step, int slot)
 {
+    if (SHORT && kolo_columns_valid(c, step->valid[slot]) == c.all) return;
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, true);
     const int valid = kolo_columns_valid(c, step->valid[slot]);
     float shift[W], sum[W], square[W];
@@ -74,6 +76,38 @@ static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
     if (blockIdx.x == 0 && threadIdx.x == 0) sums[2 * c.channels] = kolo_columns_valid(c, step->valid[slot]);
 }
 
+/* The same; but where all lines are valid the sums are those that a convolution has formed, f32 (2, stored) */
+static __global__ void __launch_bounds__(KOLO_COLUMN_THREADS)
+    norm_take_kernel(kolo_columns c, double *sums, const float *formed, const double *partial,
+                     const kolo_step *step, int slot)
+{
+    const int valid = kolo_columns_valid(c, step->valid[slot]);
+    if (valid == c.all) {
+        const int at = (int)(blockIdx.x * KOLO_COLUMN_THREADS + threadIdx.x), kind = at / c.channels;
+        if (kind < 2) sums[at] = (double)formed[kind * c.stored + at % c.channels];
+    } else {
+        const kolo_finish f = kolo_columns_finish(partial, c, 2);
+        if (f.mine) sums[f.kind * c.channels + f.channel] = f.sum;
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) sums[2 * c.channels] = valid;
+}
+
+int kolo_cuda_norm_take(const kolo_kernel *k, const float *formed, const void *x, double *sums,
+                        void *workspace, const kolo_step *step, int slot)
+{
+    const kolo_norm *n = (const kolo_norm *)k->state;
+    const kolo_columns *c = &n->columns;
+    double *partial = (double *)workspace;
+    int rc = 0;
+    KOLO_FOR_COLUMNS(n->dtype, c, T, W,
+                     rc = KOLO_LAUNCH((norm_sum_kernel<T, W, true>), kolo_columns_blocks(c),
+                                      KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, (const T *)x, partial,
+                                      step, slot));
+    KOLO_TRY(rc);
+    return KOLO_LAUNCH(norm_take_kernel, kolo_columns_finish_blocks(c, 2), KOLO_COLUMN_THREADS, 0,
+                       kolo_cuda_stream(k), *c, sums, formed, partial, step, slot);
+}
+
 /* in: x; out: sums */
 static int run_stats(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
@@ -82,8 +116,9 @@ static int run_stats(const kolo_kernel *k, void *const *args, void *workspace, c
     double *partial = (double *)workspace;
     int rc = 0;
     KOLO_FOR_COLUMNS(n->dtype, c, T, W,
-                     rc = KOLO_LAUNCH((norm_sum_kernel<T, W>), kolo_columns_blocks(c), KOLO_COLUMN_THREADS, 0,
-                                      kolo_cuda_stream(k), *c, (const T *)args[0], partial, step, slot));
+                     rc = KOLO_LAUNCH((norm_sum_kernel<T, W, false>), kolo_columns_blocks(c),
+                                      KOLO_COLUMN_THREADS, 0, kolo_cuda_stream(k), *c, (const T *)args[0],
+                                      partial, step, slot));
     KOLO_TRY(rc);
     return KOLO_LAUNCH(norm_sum_finish_kernel, kolo_columns_finish_blocks(c, 2), KOLO_COLUMN_THREADS, 0,
                        kolo_cuda_stream(k), *c, (double *)args[1], partial, step, slot);
