@@ -163,16 +163,16 @@ job_steps() { # RUN: optimizer steps done, from its summary
     sed -n 's/.*"steps": *\([0-9]*\).*/\1/p' "$1/summary.json" 2> /dev/null | head -n 1
 }
 
-# What to do about an exit code, of README's table.
-job_advice() { # RUN
-    local on="then the same sbatch goes on from the last checkpoint in $1, if there is one"
+# What to do about job_status, one of README's table.
+job_advice() { # FOLDER THAT IS WRITTEN, HOW THE SAME SBATCH GOES ON
+    local on="then the same sbatch goes on $2"
     case $job_status in
         2) echo "mend the data or the weights that the message above names; $on" ;;
         3) echo "make room, or mend what the message above names (disk full, quota, rights); $on" ;;
         69) echo "a rank, a node, a GPU or the launcher failed: the message above names it, kolo doctor checks it; $on" ;;
         70) echo "this is a defect of Kolo: please report it with this log; $on" ;;
-        78) echo "change what the message above names, or take another run folder (KOLO_RUN): the same sbatch would end in" \
-            "the same way. What $1 holds is untouched" ;;
+        78) echo "change what the message above names, or take another folder: the same sbatch would end in the same way." \
+            "What $1 holds is untouched" ;;
         *) echo "read the last lines above; from 129 on it is 128 and the signal that ended a rank (137: often too little" \
             "memory); $on" ;;
     esac
@@ -190,7 +190,7 @@ job_end() { # RUN
             [ -n "$job_signal" ] || ! grep -qs '"state": *"requeue"' "$run/summary.json" || job_signal=USR1
             job_requeue "it goes on from step ${steps:-0}" "$run/.last_steps" "${steps:-0}"
             ;;
-        *) job_say "what to do: $(job_advice "$run")" ;;
+        *) job_say "what to do: $(job_advice "$run" "from the last checkpoint in $run, if there is one")" ;;
     esac
     [ -r "$run/summary.json" ] && cat "$run/summary.json"
     exit "$job_status"

@@ -42,7 +42,8 @@ for split in $KOLO_SPLITS; do
     # shellcheck disable=SC2086 # KOLO_ARGS is a list of words
     job_srun kolo-pack --source "$KOLO_SOURCE" --split "$split" --out "$out" "${flags[@]}" $KOLO_ARGS
     [ "$job_status" = 75 ] && job_requeue "packing goes on where it stopped"
-    [ "$job_status" = 0 ] || job_die "$job_status" "packing $split failed (see above); the same sbatch goes on where it stopped"
+    [ "$job_status" = 0 ] ||
+        job_die "$job_status" "packing $split failed; what to do: $(job_advice "$out" "where it stopped")"
     job_srun --nodes=1 --ntasks=1 kolo-shards verify "$out"
     [ "$job_status" = 75 ] && job_requeue "it is packed, and will be verified"
     [ "$job_status" = 0 ] || job_die "$job_status" "$out does not verify"

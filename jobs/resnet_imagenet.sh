@@ -32,9 +32,10 @@ for jobs in "$(dirname "$0")" "$submitted" ""; do grep -qs '^job_begin()' "$jobs
 job_begin "$jobs"
 job_check_gpus
 [ -d "$KOLO_DATASET" ] || job_die 78 "KOLO_DATASET=$KOLO_DATASET is no folder: edit the line marked EDIT 2, or pack the data first (jobs/pack_dataset.sh)"
+[ -d "$KOLO_DATASET/train" ] ||
+    job_die 78 "KOLO_DATASET=$KOLO_DATASET holds no folder train: it is the one with train/ and val/ in it (EDIT 2)"
 val=none
 [ -d "$KOLO_DATASET/val" ] && val=$KOLO_DATASET/val
-mkdir -p "$KOLO_RUN" || job_die 3 "KOLO_RUN=$KOLO_RUN cannot be made"
 
 # shellcheck disable=SC2086 # KOLO_ARGS is a list of words
 job_srun kolo train "$KOLO_RECIPE" data="$KOLO_DATASET/train" val="$val" run="$KOLO_RUN" $KOLO_ARGS

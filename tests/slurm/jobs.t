@@ -45,8 +45,13 @@ like "$ROOM/dry.out" "^\[.*\] srun --mpi=pmix .* kolo train shapes" "a dry run p
 KOLO_DATASET=$ROOM/nowhere submit nodata resnet_imagenet.sh
 is $? 78 "no data folder: exit 78 before anything starts"
 like "$ROOM/nodata.out" "EDIT 2" "and the line to edit is named"
+KOLO_DATASET=$ROOM/data/train submit split resnet_imagenet.sh
+is $? 78 "a split as the data folder: exit 78"
+like "$ROOM/split.out" "holds no folder train: it is the one with train/ and val/ in it" "and what it should be is said"
 KOLO_RUN=$ROOM/bad KOLO_ARGS="lr=fast" submit bad resnet_imagenet.sh
 is $? 78 "a wrong option: the job ends with kolo's status"
+[ ! -e "$ROOM/bad" ]
+ok $? "no run folder is made for it"
 like "$ROOM/bad.out" "what to do: change what the message above names" "and advice that fits it"
 cksum "$ROOM"/run/{summary.json,recipe.yaml,events.jsonl} > "$ROOM/was"
 KOLO_ARGS="$KOLO_ARGS lr=0.5" submit rerun resnet_imagenet.sh
