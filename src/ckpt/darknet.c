@@ -19,8 +19,9 @@ static const kolo_node *find_norm(const kolo_graph *g, int x, int *w)
 {
     for (int64_t i = 0; i < g->nodes; i++) {
         const kolo_node *n = &g->node[i];
-        if (n->backward || n->in[0] != x || (n->op != KOLO_OP_norm_apply && n->op != KOLO_OP_norm_infer)) continue;
-        *w = n->op == KOLO_OP_norm_apply ? 2 : 1;
+        const bool trained = n->op == KOLO_OP_norm_apply, other = trained && n->n_in > 5 && n->in[4] == x;
+        if (n->backward || (n->in[0] != x && !other) || (!trained && n->op != KOLO_OP_norm_infer)) continue;
+        *w = other ? 6 : trained ? 2 : 1;
         return n;
     }
     return NULL;

@@ -1,6 +1,7 @@
 /* Fusion: relu(norm(x)) and relu(norm(x) + r), r on either side, become one norm with relu and residual where nothing
- * else reads the tensors between. The joined node stands where the relu stood, so that r is there in any case. */
+ * else reads the tensors between; in training relu(norm(x) + norm(r)) too. The joined node stands where the relu stood, so that r is there in any case. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "graph/graph.h"
@@ -21,7 +22,23 @@ static bool plain_norm(const fusion *f, int node)
     if (node < 0) return false;
     const kolo_node *n = &f->g->node[node];
     bool norm = n->op == KOLO_OP_norm_apply || n->op == KOLO_OP_norm_infer;
-    return norm && !n->a.relu && n->n_in < kolo_op_table[n->op].max_in;
+    return norm && !n->a.relu && n->n_in == kolo_op_table[n->op].min_in;
+}
+
+static bool same_norm(const kolo_attributes *a, const kolo_attributes *b)
+{
+    return !memcmp(&a->epsilon, &b->epsilon, sizeof a->epsilon) && !memcmp(&a->momentum, &b->momentum, sizeof a->momentum);
+}
+
+/* What norm `other` makes is no residual: what it normalises is, and its norm goes with it. */
+static void join_norm(fusion *f, kolo_node *joined, int other)
+{
+    const kolo_node *n = &f->g->node[other];
+    for (int i = 0; i < 4; i++) joined->in[4 + i] = n->in[i];
+    joined->n_in = 8;
+    joined->out[3] = n->out[1];
+    joined->n_out = 4;
+    f->dead[other] = true;
 }
 
 static void join(fusion *f, int norm, int relu, int residual)
@@ -30,6 +47,8 @@ static void join(fusion *f, int norm, int relu, int residual)
     joined.a.relu = true;
     if (residual >= 0) joined.in[joined.n_in++] = residual;
     joined.out[0] = f->g->node[relu].out[0];
+    const int other = private_producer(f, residual);
+    if (joined.op == KOLO_OP_norm_apply && plain_norm(f, other) && same_norm(&joined.a, &f->g->node[other].a)) join_norm(f, &joined, other);
     f->g->node[relu] = joined;
     f->dead[norm] = true;
 }

@@ -84,22 +84,27 @@ int kolo_gradient_norm_nothing(kolo_graph *g, int node)
     return 0;
 }
 
-/* norm_grad_stats; the new tensor dsums. */
-static int norm_sums(kolo_graph *g, const kolo_node *n, int dy, int y)
+/* A norm of norm_apply: its own, or that of its residual. */
+typedef struct norm_of {
+    int x, sums, w, b;
+} norm_of;
+
+/* norm_grad_stats; the new tensor dsums. y: as ops.def says */
+static int norm_sums(kolo_graph *g, const norm_of *n, const kolo_attributes *a, int dy, int y)
 {
     char name[300];
-    snprintf(name, sizeof name, "grad:%s", g->tensor[n->in[1]].name);
-    int64_t dim = 2 * g->tensor[n->in[0]].dim[1];
+    snprintf(name, sizeof name, "grad:%s", g->tensor[n->sums].name);
+    int64_t dim = 2 * g->tensor[n->x].dim[1];
     int dsums = kolo_graph_tensor(g, name, KOLO_ROLE_PARTIAL, KOLO_F64, 1, &dim);
     if (dsums < 0) return dsums;
-    int dw = kolo_gradient_tensor(g, n->in[2]);
+    int dw = kolo_gradient_tensor(g, n->w);
     if (dw < 0) return dw;
-    int db = kolo_gradient_tensor(g, n->in[3]);
+    int db = kolo_gradient_tensor(g, n->b);
     if (db < 0) return db;
-    int in[] = {dy, n->in[0], y, n->in[1], n->in[2], n->in[3]}, out[] = {dsums, dw, db};
-    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_stats, 6, in, 3, out, &n->a));
-    KOLO_TRY(kolo_gradient_contribute(g, n->in[2], dw));
-    KOLO_TRY(kolo_gradient_contribute(g, n->in[3], db));
+    int in[] = {dy, n->x, y, n->sums, n->w, n->b}, out[] = {dsums, dw, db};
+    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_stats, 6, in, 3, out, a));
+    KOLO_TRY(kolo_gradient_contribute(g, n->w, dw));
+    KOLO_TRY(kolo_gradient_contribute(g, n->b, db));
     return dsums;
 }
 
@@ -111,53 +116,39 @@ static int norm_signs(kolo_graph *g, int index)
     snprintf(name, sizeof name, "signs:%s", y.name);
     int made = kolo_graph_tensor(g, name, KOLO_ROLE_ACTIVATION, KOLO_U8, y.rank, y.dim);
     if (made < 0) return made;
+    kolo_node *n = &g->node[index];
     g->tensor[made].producer = index;
-    g->node[index].out[2] = made;
-    g->node[index].n_out = 3;
+    n->out[2] = made;
+    if (n->n_out < 3) n->n_out = 3;
     return made;
 }
 
-/* The norm whose relu makes the only use of what norm `index` makes, by adding it (a block's shortcut that is normalised too), where signs
- * tell its gradient: then both norms' gradients read dy and these, and nobody writes g. -1: none. */
-static int norm_added_to(const kolo_graph *g, int index)
+/* Gradients of one norm; residual: what is added as it is, or -1. */
+static int norm_gradient(kolo_graph *g, const norm_of *n, const kolo_attributes *a, int dy, int y, int residual)
 {
-    const kolo_node *n = index < 0 ? NULL : &g->node[index];
-    if (!n || !g->signs || n->op != KOLO_OP_norm_apply || n->a.relu || n->n_in > 4 || kolo_graph_is_output(g, n->out[0])) return -1;
-    int reader = -1, readers = 0;
-    for (int i = 0; i < g->nodes; i++)
-        for (int k = 0; k < g->node[i].n_in && !g->node[i].backward; k++) {
-            if (g->node[i].in[k] != n->out[0]) continue;
-            const bool adds = g->node[i].op == KOLO_OP_norm_apply && g->node[i].a.relu && k == 4;
-            reader = adds ? i : -1;
-            readers++;
-        }
-    return readers == 1 ? reader : -1;
+    int dsums = norm_sums(g, n, a, dy, y);
+    if (dsums < 0) return dsums;
+    if (!kolo_gradient_wanted(g, n->x) && !kolo_gradient_wanted(g, residual)) return 0;
+    int in[] = {dy, n->x, y, n->sums, dsums, n->w, n->b}, out[2] = {-1, -1};
+    if ((out[0] = kolo_gradient_tensor(g, n->x)) < 0) return out[0];
+    bool branch = kolo_gradient_wanted(g, residual);
+    if (branch && (out[1] = kolo_gradient_tensor(g, residual)) < 0) return out[1];
+    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_apply, 7, in, branch ? 2 : 1, out, a));
+    KOLO_TRY(kolo_gradient_contribute(g, n->x, out[0]));
+    return branch ? kolo_gradient_contribute(g, residual, out[1]) : 0;
 }
 
 int kolo_gradient_norm_apply(kolo_graph *g, int index)
 {
     kolo_node n = g->node[index];
-    int x = n.in[0], residual = n.n_in > 4 ? n.in[4] : -1;
-    const int sum = norm_added_to(g, index);
-    int dy = g->grad[n.out[0]], y = !n.a.relu || residual < 0 ? -1 : g->signs ? norm_signs(g, index) : n.out[0]; /* only for the sign of the relu */
+    const norm_of own = {n.in[0], n.in[1], n.in[2], n.in[3]}, other = {n.in[4], n.in[5], n.in[6], n.in[7]};
+    const bool two = n.n_in > 5;
+    const int residual = n.n_in > 4 ? n.in[4] : -1, dy = g->grad[n.out[0]];
+    /* only for the sign of the relu */
+    const int y = !n.a.relu || residual < 0 ? -1 : g->signs ? norm_signs(g, index) : n.out[0];
     if (y < -1) return y;
-    if (sum >= 0) {
-        y = g->node[sum].out[2];
-        n.a.relu = true;
-        g->grad[n.out[0]] = NONE; /* dy is not it */
-    }
-    int dsums = norm_sums(g, &n, dy, y);
-    if (dsums < 0) return dsums;
-    if (!kolo_gradient_wanted(g, x) && !kolo_gradient_wanted(g, residual)) return 0;
-    int in[] = {dy, x, y, n.in[1], dsums, n.in[2], n.in[3]}, out[2] = {-1, -1};
-    if ((out[0] = kolo_gradient_tensor(g, x)) < 0) return out[0];
-    const bool left = residual >= 0 && norm_added_to(g, g->tensor[residual].producer) == index;
-    if (left) KOLO_TRY(kolo_gradient_contribute(g, residual, dy));
-    bool branch = !left && kolo_gradient_wanted(g, residual);
-    if (branch && (out[1] = kolo_gradient_tensor(g, residual)) < 0) return out[1];
-    KOLO_TRY(kolo_graph_node_with(g, KOLO_OP_norm_grad_apply, 7, in, branch ? 2 : 1, out, &n.a));
-    KOLO_TRY(kolo_gradient_contribute(g, x, out[0]));
-    return branch ? kolo_gradient_contribute(g, residual, out[1]) : 0;
+    KOLO_TRY(norm_gradient(g, &own, &n.a, dy, y, two ? -1 : residual));
+    return two ? norm_gradient(g, &other, &n.a, dy, y, -1) : 0;
 }
 
 int kolo_gradient_relu(kolo_graph *g, int index)

@@ -169,12 +169,29 @@ static void two_norms(void)
     int a = conv(g, "a", x), n = norm(g, "main", conv(g, "b", a)), d = norm(g, "down", conv(g, "c", a));
     finish(g, kolo_relu(g, "out", kolo_add(g, "sum", n, d)));
     is_int(kolo_graph_fuse(g), 0, "fuse two norms into one addition");
-    const kolo_node *joined = maker(g, "out"), *down = maker(g, "down");
-    is_int(joined->in[4], kolo_graph_find(g, "down"), "the second is the first one's residual");
-    ok(!down->a.relu && joined->a.relu, "and has no relu");
-    ok(down < joined, "and comes before it");
+    const kolo_node *joined = maker(g, "out");
+    is_int(joined->in[4], kolo_graph_find(g, "c"), "what the second one norms is the first one's residual");
+    is_int(joined->in[6], kolo_graph_find(g, "down.weight"), "with its norm");
+    ok(joined->n_out == 4 && g->tensor[joined->out[3]].of == kolo_graph_find(g, "down.running_mean"), "whose statistic is made there");
+    is_int(kolo_graph_find(g, "down"), -1, "and nothing else of it is left");
     is_int(kolo_graph_backward(g), 0, "backward");
-    is_int(maker(g, "grad:down.weight")->in[0], maker(g, "grad:b")->out[1], "the second norm gets the residual's gradient");
+    is_int(maker(g, "grad:down.weight")->in[0], maker(g, "grad:main.weight")->in[0], "both norms' gradients read that of the sum");
+    is_int(maker(g, "grad:down.weight")->in[2], kolo_graph_find(g, "out"), "and its sign from what the relu made");
+    is_int(maker(g, "grad:b")->n_out, 1, "so that none is written for the other");
+    kolo_graph_destroy(&g);
+}
+
+/* One norm's arithmetic cannot serve another. */
+static void unlike_norms(void)
+{
+    int x;
+    kolo_graph *g = fresh(KOLO_F32, true, &x);
+    int a = conv(g, "a", x), n = norm(g, "main", conv(g, "b", a)), d = kolo_batch_norm(g, "down", conv(g, "c", a), 1e-3, 0.1, 1);
+    finish(g, kolo_relu(g, "out", kolo_add(g, "sum", n, d)));
+    is_int(kolo_graph_fuse(g), 0, "fuse two norms of unlike epsilon");
+    is_int(maker(g, "out")->in[4], kolo_graph_find(g, "down"), "the second stays a norm by itself");
+    is_int(kolo_graph_backward(g), 0, "backward");
+    is_int(maker(g, "grad:down.weight")->in[0], maker(g, "grad:b")->out[1], "which gets the residual's gradient");
     kolo_graph_destroy(&g);
 }
 
@@ -236,6 +253,7 @@ int main(void)
     plain_norm();
     for (int i = 0; i < 4; i++) residual(i & 1, i & 2);
     two_norms();
+    unlike_norms();
     kept_apart();
     return done_testing();
 }

@@ -109,19 +109,21 @@ static void fused(const char *name, const char *shortcut, int relu, int residual
         config.shortcut = shortcut;
         kolo_graph *g = build(name, &config);
         enum kolo_op op = train ? KOLO_OP_norm_apply : KOLO_OP_norm_infer;
-        int with_relu = 0, with_residual = 0, without = 0, adds = 0;
+        int with_relu = 0, with_residual = 0, without = 0, normed = 0, adds = 0;
         for (int64_t i = 0; i < g->nodes; i++) {
             const kolo_node *n = &g->node[i];
             adds += n->op == KOLO_OP_add && !n->backward;
             if (n->op != op) continue;
             with_relu += n->a.relu;
             without += !n->a.relu;
-            with_residual += n->n_in == kolo_op_table[op].max_in;
+            with_residual += n->n_in > kolo_op_table[op].min_in;
+            normed += n->n_in > kolo_op_table[op].min_in + 1;
         }
         const char *kind = train ? "training" : "evaluation";
         is_int(with_relu, relu, "%s %s: norms with relu", name, kind);
         is_int(with_residual, residual, "%s %s: with residual", name, kind);
-        is_int(without, plain, "%s %s: norms alone", name, kind);
+        is_int(without, train ? 0 : plain, "%s %s: norms alone", name, kind);
+        is_int(normed, train ? plain : 0, "%s %s: norms of a residual", name, kind);
         is_int(count_ops(g, KOLO_OP_relu) + adds, 0, "%s %s: no relu or addition is left", name, kind);
         kolo_graph_destroy(&g);
     }

@@ -253,59 +253,71 @@ const kolo_op_row kolo_cpu_norm_grad_stats = {NULL, prepare_grad_stats};
 /* ---- forward ------------------------------------------------------------------------------------------------------- */
 
 /* A piece of y, through a tile in the first-level cache if y is large and no memory that was just read. */
-static void forward_piece(const norm *n, char *y, const char *x, const char *residual, int64_t count, const kolo_norm_lanes *l, bool stream)
+static void forward_piece(const norm *n, char *y, const char *x, const char *residual, int64_t count, const kolo_norm_lanes *l,
+                          const kolo_norm_lanes *other, bool stream)
 {
     const bool bf16 = n->v.bf16;
     size_t element = bf16 ? 2 : 4;
     int64_t tile = TILE / n->period * n->period;
     _Alignas(64) float space[TILE];
     if (!stream || !tile) {
-        kolo_norm_forward(y, x, residual, count, n->period, bf16, n->relu, l);
+        kolo_norm_forward(y, x, residual, count, n->period, bf16, n->relu, l, other);
         return;
     }
     for (int64_t i = 0; i < count; i += tile) {
         int64_t m = smaller(tile, count - i);
         size_t at = (size_t)i * element;
-        kolo_norm_forward(space, x + at, residual ? residual + at : NULL, m, n->period, bf16, n->relu, l);
+        kolo_norm_forward(space, x + at, residual ? residual + at : NULL, m, n->period, bf16, n->relu, l, other);
         kolo_stream_copy(y + at, space, (size_t)m * element);
     }
 }
 
-/* Rows from `rows` on are zero. signs: of y, or NULL */
-static void forward_pieces(const norm *n, void *y, uint16_t *signs, const void *x, const void *residual, void *spread_space, int64_t rows)
+/* Rows from `rows` on are zero. signs: of y, or NULL; other_space: vectors of the residual's norm, or NULL */
+static void forward_pieces(const norm *n, void *y, uint16_t *signs, const void *x, const void *residual, void *spread_space, void *other_space,
+                           int64_t rows)
 {
     const bool bf16 = n->v.bf16, stream = y != x && ((size_t)kolo_view_count(&n->v) << (bf16 ? 1 : 2)) >= KOLO_STREAM_BYTES;
 #pragma omp for schedule(static) nowait
     for (int64_t t = 0; t < tasks_of(n, n->v.rows); t++) {
         piece p = piece_of(n, t);
-        kolo_norm_lanes l = lanes_of(n, spread_space, p.block);
+        kolo_norm_lanes l = lanes_of(n, spread_space, p.block), other = {0};
+        if (other_space) other = lanes_of(n, other_space, p.block);
         if (p.row < rows)
-            forward_piece(n, kolo_at_out(y, p.at, bf16), kolo_at(x, p.at, bf16), residual ? kolo_at(residual, p.at, bf16) : NULL, p.count, &l, stream);
+            forward_piece(n, kolo_at_out(y, p.at, bf16), kolo_at(x, p.at, bf16), residual ? kolo_at(residual, p.at, bf16) : NULL, p.count, &l,
+                          other_space ? &other : NULL, stream);
         else memset(kolo_at_out(y, p.at, bf16), 0, (size_t)p.count << (bf16 ? 1 : 2));
         if (signs) kolo_norm_signs(signs + p.word, kolo_at(y, p.at, bf16), p.count, bf16);
     }
     if (stream) kolo_stream_end();
 }
 
-/* in: x, sums, w, b[, residual]; out: y, statistic[, signs] */
+/* The vectors of channel c, and its statistic. */
+static void apply_channel(const norm *n, void *space, int64_t c, const double *sums, const float *w, const float *b, float *statistic)
+{
+    const int64_t channels = n->v.channels;
+    spread_norm(n, space, c, sums, w, b);
+    if (c >= channels) return;
+    moments m = moments_of(n, sums, c);
+    statistic[c] = (float)m.mean;
+    statistic[channels + c] = (float)(m.variance * (m.count / fmax(m.count - 1, 1)));
+    if (c == 0) statistic[2 * channels] = m.count > 0 ? 1.0f : 0.0f;
+}
+
+/* in: x, sums, w, b[, residual[, its sums, w, b]]; out: y, statistic[, signs[, its statistic]] */
 static int run_apply(const kolo_kernel *k, void *const *args, void *workspace, const kolo_step *step, int slot)
 {
     const norm *n = k->state;
-    const double *sums = args[1];
-    float *statistic = args[n->inputs + 1];
-    int64_t channels = n->v.channels, rows = valid_rows(n, step, slot);
-    statistic[2 * channels] = sums[2 * channels] > 0 ? 1.0f : 0.0f;
+    void *const *out = args + n->inputs;
+    void *other = n->inputs > 5 ? (char *)workspace + lanes_bytes(n, FORWARD_VECTORS) : NULL;
+    int64_t rows = valid_rows(n, step, slot);
 #pragma omp parallel num_threads(n->threads)
     {
 #pragma omp for schedule(static)
         for (int64_t c = 0; c < padded_channels(n); c++) {
-            spread_norm(n, workspace, c, sums, args[2], args[3]);
-            if (c >= channels) continue;
-            moments m = moments_of(n, sums, c);
-            statistic[c] = (float)m.mean;
-            statistic[channels + c] = (float)(m.variance * (m.count / fmax(m.count - 1, 1)));
+            apply_channel(n, workspace, c, args[1], args[2], args[3], out[1]);
+            if (other) apply_channel(n, other, c, args[5], args[6], args[7], out[3]);
         }
-        forward_pieces(n, args[n->inputs], n->outputs > 2 ? args[n->inputs + 2] : NULL, args[0], n->inputs > 4 ? args[4] : NULL, workspace, rows);
+        forward_pieces(n, out[0], n->outputs > 2 ? out[2] : NULL, args[0], n->inputs > 4 ? args[4] : NULL, workspace, other, rows);
     }
     return 0;
 }
@@ -315,7 +327,7 @@ static int prepare_apply(const kolo_kernel_request *r, kolo_kernel *k)
     norm *n = make_norm(r, k, 0);
     if (!n) return KOLO_ECONFIG;
     k->run = run_apply;
-    k->workspace = lanes_bytes(n, FORWARD_VECTORS);
+    k->workspace = lanes_bytes(n, n->inputs > 5 ? 2 * FORWARD_VECTORS : FORWARD_VECTORS);
     return 0;
 }
 const kolo_op_row kolo_cpu_norm_apply = {layout_signs, prepare_apply};
@@ -335,7 +347,7 @@ static int run_infer(const kolo_kernel *k, void *const *args, void *workspace, c
             spread(n, workspace, SCALE, c, real ? (float)((double)w[c] / sqrt((double)variance[c] + n->epsilon)) : 0);
             spread(n, workspace, BIAS, c, real ? b[c] : 0);
         }
-        forward_pieces(n, args[n->inputs], NULL, args[0], n->inputs > 5 ? args[5] : NULL, workspace, rows);
+        forward_pieces(n, args[n->inputs], NULL, args[0], n->inputs > 5 ? args[5] : NULL, workspace, NULL, rows);
     }
     return 0;
 }

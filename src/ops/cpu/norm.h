@@ -25,8 +25,9 @@ typedef struct kolo_norm_source {
 /* g, g (x - mean) inverse */
 void kolo_norm_grad_sum(const kolo_norm_source *source, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes, double *sum);
 
-/* y = norm(x) [+ residual][, relu]; y may be x. */
-void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16, bool relu, const kolo_norm_lanes *lanes);
+/* y = norm(x) [+ residual][, relu]; y may be x. other: NULL, or residual is added as norm(residual) by these */
+void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16, bool relu, const kolo_norm_lanes *lanes,
+                       const kolo_norm_lanes *other);
 void kolo_norm_signs(uint16_t *signs, const void *y, int64_t count, bool bf16);
 /* dx, and dresidual = g if not NULL; dx may be dy. */
 void kolo_norm_backward(void *dx, void *dresidual, const kolo_norm_source *source, int64_t count, int64_t period, bool bf16, const kolo_norm_lanes *lanes);

@@ -188,22 +188,28 @@ typedef struct forward_job {
     void *y;
     const void *x, *residual;
     const float *mean, *scale, *bias;
+    const float *mean_r, *scale_r, *bias_r; /* of the residual */
 } forward_job;
 
-KOLO_ALWAYS void forward_row(const forward_job *f, int64_t at, int64_t n, bool bf16, bool residual, bool relu)
+/* What is added. */
+enum residual { NOTHING, PLAIN, NORMED };
+
+KOLO_ALWAYS void forward_row(const forward_job *f, int64_t at, int64_t n, bool bf16, enum residual residual, bool relu)
 {
+    const float *mean_r = f->mean_r, *scale_r = f->scale_r, *bias_r = f->bias_r;
     const float *mean = f->mean, *scale = f->scale, *bias = f->bias;
     const void *x = f->x, *r = f->residual;
     void *y = f->y;
 #pragma omp simd
     for (int64_t j = 0; j < n; j++) {
         float v = kolo_norm1(kolo_load(x, at + j, bf16), mean[j], scale[j], bias[j]);
-        if (residual) v += kolo_load(r, at + j, bf16);
+        if (residual == PLAIN) v += kolo_load(r, at + j, bf16);
+        if (residual == NORMED) v += kolo_norm1(kolo_load(r, at + j, bf16), mean_r[j], scale_r[j], bias_r[j]);
         kolo_store(y, at + j, relu ? kolo_relu1(v) : v, bf16);
     }
 }
 
-KOLO_ALWAYS void forward_rows(const forward_job *f, int64_t count, int64_t period, bool bf16, bool residual, bool relu)
+KOLO_ALWAYS void forward_rows(const forward_job *f, int64_t count, int64_t period, bool bf16, enum residual residual, bool relu)
 {
     int64_t at = 0;
     if (period == 16)
@@ -215,16 +221,19 @@ KOLO_ALWAYS void forward_rows(const forward_job *f, int64_t count, int64_t perio
 
 KOLO_BODY forward_body(const forward_job *f, int64_t count, int64_t period, bool bf16, bool relu)
 {
-    if (f->residual && relu) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, true, true));
-    else if (f->residual) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, true, false));
-    else if (relu) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, false, true));
-    else KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, false, false));
+    if (f->mean_r) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, NORMED, true));
+    else if (f->residual && relu) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, PLAIN, true));
+    else if (f->residual) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, PLAIN, false));
+    else if (relu) KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, NOTHING, true));
+    else KOLO_FOR_TYPE(bf16, forward_rows(f, count, period, bf16_, NOTHING, false));
 }
 KOLO_WIDE(forward, (const forward_job *f, int64_t count, int64_t period, bool bf16, bool relu), (f, count, period, bf16, relu))
 
-void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16, bool relu, const kolo_norm_lanes *lanes)
+void kolo_norm_forward(void *y, const void *x, const void *residual, int64_t count, int64_t period, bool bf16, bool relu, const kolo_norm_lanes *lanes,
+                       const kolo_norm_lanes *other)
 {
-    forward_job f = {y, x, residual, lanes->mean, lanes->scale, lanes->bias};
+    forward_job f = {.y = y, .x = x, .residual = residual, .mean = lanes->mean, .scale = lanes->scale, .bias = lanes->bias};
+    if (other) f.mean_r = other->mean, f.scale_r = other->scale, f.bias_r = other->bias;
     forward(&f, count, period, bf16, relu);
 }
 

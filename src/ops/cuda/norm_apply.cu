@@ -42,12 +42,17 @@ static __device__ affine affine_of(const forward &f, int channels, int channel, 
     return a;
 }
 
-/* y may be x. signs: of y, or NULL */
-template <typename T, int W, bool RESIDUAL>
-__global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL ? 3 : 4)
-    norm_forward_kernel(kolo_columns c, forward f, T *y, uint8_t *signs, const T *x, const T *residual)
+/* What is added: nothing, the residual, or the norm of it. */
+enum residual { NOTHING, PLAIN, NORMED };
+
+/* y may be x. signs: of y, or NULL; other: the residual's norm */
+template <typename T, int W, int RESIDUAL>
+__global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL == NORMED ? 2 : RESIDUAL ? 3 : 4)
+    norm_forward_kernel(kolo_columns c, forward f, forward other_norm, T *y, uint8_t *signs, const T *x,
+                        const T *residual)
 {
     __shared__ float mean_of[KOLO_COLUMN_TILE], scale_of[KOLO_COLUMN_TILE], bias_of[KOLO_COLUMN_TILE];
+    __shared__ float mean_r_of[KOLO_COLUMN_TILE], scale_r_of[KOLO_COLUMN_TILE], bias_r_of[KOLO_COLUMN_TILE];
     const kolo_place p = kolo_place_of<W>(c, blockIdx.x, threadIdx.x, false);
     const int64_t line = (int64_t)c.down * c.stored;
     const int thread = (int)threadIdx.x, valid = kolo_columns_valid(c, f.step->valid[f.slot]);
@@ -61,11 +66,23 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL ? 3 : 4)
         scale_of[thread] = a.scale;
         bias_of[thread] = a.bias;
     }
+    if (RESIDUAL == NORMED && thread < c.across * W) {
+        const affine a = affine_of(other_norm, c.channels, p.tile * c.across * W + thread, p.chunk == 0);
+        mean_r_of[thread] = a.mean;
+        scale_r_of[thread] = a.scale;
+        bias_r_of[thread] = a.bias;
+    }
     __syncthreads();
     float mean[W], scale[W], bias[W];
     kolo_columns_take<W>(mean, mean_of, p);
     kolo_columns_take<W>(scale, scale_of, p);
     kolo_columns_take<W>(bias, bias_of, p);
+    float mean_r[W], scale_r[W], bias_r[W];
+    if (RESIDUAL == NORMED) {
+        kolo_columns_take<W>(mean_r, mean_r_of, p);
+        kolo_columns_take<W>(scale_r, scale_r_of, p);
+        kolo_columns_take<W>(bias_r, bias_r_of, p);
+    }
     for (int l = p.first; l < p.end;) {
 #pragma unroll
         for (int u = 0; u < KOLO_COLUMN_BATCH; u++) {
@@ -77,7 +94,8 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL ? 3 : 4)
                 if (RESIDUAL) kolo_columns_widen(other, r[RESIDUAL ? u : 0]);
                 for (int k = 0; k < W; k++) {
                     value[k] = kolo_norm1(value[k], mean[k], scale[k], bias[k]);
-                    if (RESIDUAL) value[k] += other[k];
+                    if (RESIDUAL == PLAIN) value[k] += other[k];
+                    if (RESIDUAL == NORMED) value[k] += kolo_norm1(other[k], mean_r[k], scale_r[k], bias_r[k]);
                     if (f.relu) value[k] = kolo_relu1(value[k]);
                     if (RESIDUAL) bits |= (unsigned)(value[k] > 0) << k;
                 }
@@ -94,41 +112,49 @@ __global__ void __launch_bounds__(KOLO_COLUMN_THREADS, RESIDUAL ? 3 : 4)
     }
 }
 
-static int run_forward(const kolo_kernel *k, const forward *f, void *y, void *signs, const void *x,
-                       const void *residual)
+#define LAUNCH(RESIDUAL)                                                                                            \
+    KOLO_FOR_COLUMNS(n->dtype, c, T, W,                                                                             \
+                     rc = KOLO_LAUNCH((norm_forward_kernel<T, W, RESIDUAL>), blocks, KOLO_COLUMN_THREADS, 0,        \
+                                      kolo_cuda_stream(k), *c, *f, other ? *other : *f, (T *)y, (uint8_t *)signs,   \
+                                      (const T *)x, (const T *)residual))
+
+/* other: NULL, or the residual's norm */
+static int run_forward(const kolo_kernel *k, const forward *f, const forward *other, void *y, void *signs,
+                       const void *x, const void *residual)
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
     const kolo_columns *c = &n->columns;
     const int blocks = kolo_columns_blocks(c);
     int rc = 0;
-    if (residual)
-        KOLO_FOR_COLUMNS(n->dtype, c, T, W,
-                         rc = KOLO_LAUNCH((norm_forward_kernel<T, W, true>), blocks, KOLO_COLUMN_THREADS, 0,
-                                          kolo_cuda_stream(k), *c, *f, (T *)y, (uint8_t *)signs, (const T *)x,
-                                          (const T *)residual));
-    else
-        KOLO_FOR_COLUMNS(n->dtype, c, T, W,
-                         rc = KOLO_LAUNCH((norm_forward_kernel<T, W, false>), blocks, KOLO_COLUMN_THREADS, 0,
-                                          kolo_cuda_stream(k), *c, *f, (T *)y, (uint8_t *)NULL, (const T *)x,
-                                          (const T *)NULL));
+    if (other) LAUNCH(NORMED);
+    else if (residual) LAUNCH(PLAIN);
+    else LAUNCH(NOTHING);
     return rc;
 }
 
-/* in: x, sums, w, b[, residual]; out: y, statistic[, signs] */
+static forward forward_of(const kolo_norm *n, void *const *sums_w_b, void *statistic, const kolo_step *step, int slot)
+{
+    return {(const double *)sums_w_b[0],
+            {NULL, NULL},
+            (const float *)sums_w_b[1],
+            (const float *)sums_w_b[2],
+            (float *)statistic,
+            n->epsilon,
+            n->relu,
+            step,
+            slot};
+}
+
+/* in: x, sums, w, b[, residual[, its sums, w, b]]; out: y, statistic[, signs[, its statistic]] */
 static int run_apply(const kolo_kernel *k, void *const *args, void *, const kolo_step *step, int slot)
 {
     const kolo_norm *n = (const kolo_norm *)k->state;
-    const forward f = {(const double *)args[1],
-                       {NULL, NULL},
-                       (const float *)args[2],
-                       (const float *)args[3],
-                       (float *)args[n->inputs + 1],
-                       n->epsilon,
-                       n->relu,
-                       step,
-                       slot};
-    void *signs = n->outputs > 2 ? args[n->inputs + 2] : NULL;
-    return run_forward(k, &f, args[n->inputs], signs, args[0], n->inputs > 4 ? args[4] : NULL);
+    void *const *out = args + n->inputs;
+    const bool two = n->inputs > 5;
+    const forward f = forward_of(n, args + 1, out[1], step, slot),
+                  other = two ? forward_of(n, args + 5, out[3], step, slot) : f;
+    return run_forward(k, &f, two ? &other : NULL, out[0], n->outputs > 2 ? out[2] : NULL, args[0],
+                       n->inputs > 4 ? args[4] : NULL);
 }
 
 /* in: x, w, b, mean, variance[, residual]; out: y */
@@ -144,7 +170,7 @@ static int run_infer(const kolo_kernel *k, void *const *args, void *, const kolo
                        n->relu,
                        step,
                        slot};
-    return run_forward(k, &f, args[n->inputs], NULL, args[0], n->inputs > 5 ? args[5] : NULL);
+    return run_forward(k, &f, NULL, args[n->inputs], NULL, args[0], n->inputs > 5 ? args[5] : NULL);
 }
 
 static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
