@@ -74,8 +74,9 @@ char *kolo_options_write(const kolo_options *options, bool all)
  * started. */
 static bool same(const kolo_option_entry *e, const char *was, const char *now)
 {
-    const size_t n = strlen(was), m = strlen(now);
     if (!strcmp(was, now)) return true;
+    if (e->path && !strncmp(now, "./", 2)) now += 2;
+    const size_t n = strlen(was), m = strlen(now);
     return e->path && *was == '/' && m && n > m && was[n - m - 1] == '/' && !strcmp(was + n - m, now);
 }
 

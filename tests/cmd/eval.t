@@ -52,14 +52,14 @@ ok $? "with the weights that kolo export writes"
 # from another folder
 (cd "$ROOM" && cp 8.safetensors net.safetensors 2> /dev/null
     kolo export run net.safetensors > log 2>&1
-    kolo train shapes model=lenet5 data=data/train val=./data/val run=away init=net.safetensors batch=32 steps=2 lr=1e-5 \
+    kolo train shapes model=lenet5 data=data/train val=./data/val run=away init=./net.safetensors batch=32 steps=2 lr=1e-5 \
         comm_timeout=300 weight_decay=5e-4 deterministic=true threads=1 > log 2>&1)
 is $? 0 "a run by paths that are relative" "$ROOM/log"
 is "$(grep -cE "^(data: $ROOM/data/train|val: $ROOM/data/val|init: $ROOM/net.safetensors|model: lenet5)$" "$ROOM/away/recipe.yaml")" 4 \
     "its record names them from the root"
 mkdir "$ROOM/elsewhere" && (cd "$ROOM/elsewhere" && kolo eval ../away threads=1 > log 2>&1)
 is $? 0 "it is evaluated from another folder" "$ROOM/elsewhere/log"
-(cd "$ROOM" && kolo train shapes model=lenet5 data=data/train val=data/val run=away init=net.safetensors batch=32 steps=2 lr=1e-5 \
+(cd "$ROOM" && kolo train shapes model=lenet5 data=data/train val=data/val run=away init=./net.safetensors batch=32 steps=2 lr=1e-5 \
     weight_decay=5e-4 deterministic=true threads=1 > log 2>&1)
 is $? 0 "the same words go on with it" "$ROOM/log"
 mv "$ROOM/data/val" "$ROOM/data/moved" && score "$ROOM/away"
