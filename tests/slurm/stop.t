@@ -85,6 +85,15 @@ for ((i = 0; i < 300; i++)); do grep -q 'start 1, ' "$ROOM/abrupt.out" && break;
 is "$(starts abrupt)" 2 "which does it once"
 drop "$job"
 
+# --- packing
+job=$(KOLO_SOURCE=shapes KOLO_DATASET=$ROOM/packed KOLO_SPLITS=train KOLO_ARGS="--count 16000" sbatch --parsable --nodes=1 \
+    --time=00:20:00 --output="$ROOM/packing.out" "$TOP/jobs/pack_dataset.sh")
+for ((i = 0; i < 600; i++)); do [ -e "$ROOM/packed/train/.pack/journal" ] && break; sleep 0.05; done
+scancel --batch --signal=USR1 "$job"
+is "$(await "$job")" COMPLETED "packing that was warned of the time limit ends well"
+like "$ROOM/packing.out" 'requeued \(warned\); packing goes on where it stopped' "after a requeue"
+is "$(starts packing)" 2 "in two starts"
+
 # a requeued job is back after the 5 s that a credential lives
 for job in $gone; do is "$(state_of "$job")" CANCELLED "a cancelled job did not come back meanwhile"; done
 is "$(starts cancelled) $(starts both)" "1 1" "each was started once"
