@@ -19,13 +19,13 @@ start=$SECONDS
 plan "${bar[@]}" precision=bf16 gpu=h200
 ok $? "ResNet-50 for an H200" "$ROOM/said"
 ok $((SECONDS - start > 20)) "in seconds"
-within "$(class 'norm statistics' 4)" 0 5.8
-ok $? "its norm statistics read at most 5.8 GB"
+[ -z "$(class 'norm statistics' 4)" ]
+ok $? "its convolutions form the sums of its norms: no pass of their own reads for them"
 within "$(class 'convolution, forward' 5)" 2090 2095
 ok $? "its convolutions take 2,093 GFLOP forward (256 times twice 4.09 GMAC)"
 gb=$(class 'in all' 4)
-within "$gb" 50 101
-ok $? "a step moves at most 101 GB: $gb"
+within "$gb" 50 85
+ok $? "a step moves at most 85 GB: $gb"
 sum=$(awk '/^a step of one rank/ { on = 1 } on && NF > 6 && / (memory|arithmetic)$/ && !/^  in all/ { s += $(NF - 5) } END { print s }' "$ROOM/plan")
 within "$sum" "$(awk -v g="$gb" 'BEGIN { print g - .1 }')" "$(awk -v g="$gb" 'BEGIN { print g + .1 }')"
 ok $? "which is the sum of the classes: $sum"

@@ -3,6 +3,7 @@
  * compute capabilities of these GPUs, not recorded on them. */
 #include "base/file.h"
 #include "models/models.h"
+#include "ops/cuda/engine.h"
 #include "toolkit_rig.h"
 
 /* norm_stats is a kernel, which is not there. */
@@ -337,6 +338,47 @@ static void test_sums(const char *model, int64_t batch, enum kolo_dtype dtype, i
     close_planner(p);
 }
 
+/* How many engines cuDNN proposes for a convolution with what may stand around it. */
+static int64_t count_proposals(planner *p, const kolo_dnn_conv *c)
+{
+    kolo_dnn_graph *g = NULL;
+    kolo_dnn_choice *list = NULL;
+    int64_t n = 0;
+    toolkit_check(kolo_dnn_graph_create(&g, &p->cuda, c), "graph");
+    toolkit_check(kolo_dnn_proposals(g, &list, &n), "proposals");
+    free(list);
+    kolo_dnn_graph_destroy(&g);
+    return n;
+}
+
+/* relu(scale x + bias) in front of a convolution with sums, and of a weight's gradient: which of a network's
+ * convolutions cuDNN has engines for. Nothing is fused so yet: this is what could be. */
+static void test_prologues(const char *model, int64_t batch, enum kolo_dtype dtype, int forward, int weight)
+{
+    planner *p = open_planner("h200", false, "");
+    network n = open_network(p, model, batch, dtype);
+    int all = 0, with[2] = {0};
+    for (int i = 0; i < (int)n.graph->nodes; i++) {
+        const kolo_node *node = &n.graph->node[i];
+        if (node->op != KOLO_OP_conv) continue;
+        const kolo_kernel_request r = {&p->backend, n.graph, node, n.layout};
+        kolo_dnn_conv c;
+        toolkit_check(kolo_cuda_conv_describe(&r, KOLO_DNN_FORWARD, (int[]){node->in[0], node->in[1], node->out[0]}, &c),
+                      "describe");
+        c.prologue = c.statistics = true;
+        all++;
+        with[0] += count_proposals(p, &c) > 0;
+        c.statistics = false;
+        c.pass = KOLO_DNN_WEIGHT;
+        with[1] += count_proposals(p, &c) > 0;
+    }
+    ok(with[0] == forward && with[1] == weight,
+       "%s, %s: behind scale, bias and relu %d of %d convolutions have engines forward with sums, %d for the weights", model,
+       kolo_dtype_name(dtype), with[0], all, with[1]);
+    close_network(&n);
+    close_planner(p);
+}
+
 /* ---- choices and groups --------------------------------------------------------------------------------------- */
 
 /* x (4, in, 14, 14), one convolution of 3 x 3, and its gradients. */
@@ -442,6 +484,10 @@ int main(void)
     test_sums("resnet50", 256, KOLO_F16, 53, 52);
     test_sums("resnet101", 128, KOLO_F16, 104, 103);
     test_sums("resnet50", 256, KOLO_BF16, 53, 0);
+    test_prologues("resnet18", 256, KOLO_F16, 19, 19);
+    test_prologues("resnet50", 256, KOLO_F16, 52, 52);
+    test_prologues("resnet101", 128, KOLO_F16, 103, 103);
+    test_prologues("resnet50", 256, KOLO_BF16, 0, 0);
     test_groups();
     test_choices();
     test_networks("h200", false);

@@ -5,7 +5,7 @@
  * Bytes that pass through the memory for each element of x, in 16-bit types (f32: twice), sums and parameters being too
  * few to count:
  *
- *   norm_stats        2    x
+ *   norm_stats        2    x                     none where the convolution forms the sums (conv_stats.c)
  *   norm_apply        4    x, y                  6 with a residual, 6 1/8 where it keeps the signs of y
  *   norm_infer        4    as norm_apply
  *   norm_grad_stats   4    dy, x                 6 where the relu's sign comes from y (a residual was added), 4 1/8 from signs
