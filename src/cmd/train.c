@@ -64,6 +64,7 @@ static void print_boxes(const kolo_evaluation *e)
     }
     for (int i = 0; i < 2 && e->voc[i] >= 0; i++)
         printf(" VOC mean AP by the rule of %s @[ IoU=0.50 ] = %.4f\n", i ? "2010, all points   " : "2007, eleven points", e->voc[i]);
+    if (e->openimages >= 0) printf(" Open Images Challenge mean AP @[ IoU=0.50 ] = %.4f\n", e->openimages);
     printf("AP %.12f  AP50 %.12f  (%ld pictures, %.1f s, %.0f img/s)\n", e->line[0], e->line[1], (long)e->rows, e->seconds, (double)e->rows / e->seconds);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/option.h"
 #include "data/augment/detect.h"
 #include "data/shard/targets.h"
 #include "kolo/error.h"
@@ -37,26 +38,32 @@ void kolo_detect_row_destroy(kolo_detect_row **row)
     *row = NULL;
 }
 
-/* Crowds are not learnt from, as in YOLOX; nor is what a crop has left nothing of. */
-static int take_boxes(const kolo_targets *t, int64_t sample, kolo_boxes *boxes)
+/* What a crop has left nothing of is not learnt from; crowds and groups are as `crowd` (KOLO_crowd_*) says. */
+static int take_boxes(const kolo_targets *t, int64_t sample, int crowd, kolo_boxes *boxes)
 {
     boxes->count = 0;
-    for (int64_t i = t->box_offset[sample]; i < t->box_offset[sample + 1]; i++)
-        if (!(t->box_flags[i] & (KOLO_BOX_CROWD | KOLO_BOX_OUTSIDE))) KOLO_TRY(kolo_boxes_add(boxes, t->box[i], t->box_class[i]));
+    for (int64_t i = t->box_offset[sample]; i < t->box_offset[sample + 1]; i++) {
+        const bool many = crowd != KOLO_crowd_object && t->box_flags[i] & (KOLO_BOX_CROWD | KOLO_BOX_GROUP_OF);
+        if (t->box_flags[i] & KOLO_BOX_OUTSIDE || (many && crowd == KOLO_crowd_background)) continue;
+        KOLO_TRY(kolo_boxes_add(boxes, t->box[i], many ? -1 : t->box_class[i]));
+    }
     return 0;
 }
 
+/* Objects, then regions, as far as there is room. */
 static void write_label(const kolo_boxes *boxes, int64_t words, int32_t *label)
 {
-    const int64_t most = (words - 1) / 5, count = boxes->count < most ? boxes->count : most;
+    const int64_t most = (words - 1) / 5;
     memset(label, 0, sizeof *label * (size_t)words);
-    label[0] = (int32_t)count;
-    for (int64_t i = 0; i < count; i++) {
-        const float *b = boxes->box[i];
-        const float centre[4] = {(b[0] + b[2]) / 2, (b[1] + b[3]) / 2, b[2] - b[0], b[3] - b[1]};
-        label[1 + 5 * i] = boxes->cls[i];
-        memcpy(&label[2 + 5 * i], centre, sizeof centre);
-    }
+    for (int regions = 0; regions < 2; regions++)
+        for (int64_t i = 0; i < boxes->count && label[0] < most; i++) {
+            if ((boxes->cls[i] < 0) != regions) continue;
+            const float *b = boxes->box[i];
+            const float centre[4] = {(b[0] + b[2]) / 2, (b[1] + b[3]) / 2, b[2] - b[0], b[3] - b[1]};
+            int32_t *to = label + 1 + 5 * (int64_t)label[0]++;
+            to[0] = boxes->cls[i];
+            memcpy(to + 1, centre, sizeof centre);
+        }
 }
 
 int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_recipe *recipe, int64_t pass, int64_t sample, uint8_t *to, int32_t *label)
@@ -72,7 +79,7 @@ int kolo_detect_row_make(kolo_detect_row *r, kolo_worker *worker, const kolo_rec
     for (int k = 0; k < KOLO_DETECT_PICTURES; k++) {
         if (draw.sample[k] < 0) continue;
         KOLO_TRY(kolo_worker_fetch(worker, draw.sample[k], &r->picture[k]));
-        KOLO_TRY(take_boxes(t, draw.sample[k], &r->boxes[k]));
+        KOLO_TRY(take_boxes(t, draw.sample[k], config.crowd, &r->boxes[k]));
     }
     KOLO_TRY(kolo_detect_make(r->detector, &config, &draw, r->picture, r->boxes, to, &r->out));
     write_label(&r->out, c->words, label);

@@ -173,7 +173,8 @@ void kolo_graph_destroy(kolo_graph **graph);
 /* u8 (N,H,W,C); also the label, `words` i32 a row:
  *   1: class
  *   3: class, class of the picture mixed into it, weight of the first (bits of an f32): mixup, CutMix
- *   1 + 5 M: a detector's boxes: how many (at most M), then for each class, centre x, y, width, height in pixels (bits of f32) */
+ *   1 + 5 M: a detector's boxes: how many (at most M), then for each class, centre x, y, width, height in pixels (bits of f32). Objects come first; behind them
+ *            regions of class -1, crowds and groups: what lies mostly in one is no background */
 int kolo_input(kolo_graph *g, int64_t rows, int64_t height, int64_t width, int64_t channels, int64_t words);
 /* After kolo_input: its label is f32 (N,2,C) instead, what the positive term of each class weighs in the loss of a row, then what the negative one does. For kolo_bce:
  * several classes, or none, may be a row's, and of classes with 0 and 0 nothing is known. */

@@ -14,6 +14,8 @@ typedef struct ap_lists {
 /* Refuses what cannot be sorted. On error nothing is left to free. */
 int ap_lists_make(ap_lists *lists, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, int classes);
 void ap_lists_free(ap_lists *lists);
+/* Area under the envelope of n points, recalls rising; precision: changed. */
+double ap_area_below(double *precision, const double *recall, int64_t n);
 /* IoU of two boxes x y width height; with a crowd the part of `found` that lies in it. */
 double ap_overlap(const double *found, const double *truth, bool crowd);
 

@@ -60,7 +60,7 @@ static double eleven_points(const double *precision, const double *recall, int64
     return sum / 11;
 }
 
-static double area_below(double *precision, const double *recall, int64_t n)
+double ap_area_below(double *precision, const double *recall, int64_t n)
 {
     double sum = 0;
     for (int64_t i = n - 1; i > 0; i--)
@@ -92,7 +92,7 @@ static double class_ap(const ap_lists *l, int cls, double iou, bool eleven, spac
         s->recall[n] = (double)right / (double)wanted;
         s->precision[n++] = (double)right / (double)(right + wrong);
     }
-    return eleven ? eleven_points(s->precision, s->recall, n) : area_below(s->precision, s->recall, n);
+    return eleven ? eleven_points(s->precision, s->recall, n) : ap_area_below(s->precision, s->recall, n);
 }
 
 int kolo_ap_voc(double *ap, double *mean, const kolo_ap_truth *truth, int64_t truths, const kolo_ap_found *found, int64_t founds, int classes, double iou,

@@ -14,6 +14,8 @@ void kolo_detect_truth_free(kolo_detect_truth **truth)
     kolo_detect_truth *t = *truth;
     if (!t) return;
     free(t->truth);
+    free(t->verified);
+    kolo_hierarchy_free(&t->hierarchy);
     free(t->image);
     free(t->category);
     free(t);
@@ -69,13 +71,26 @@ static void take_truth(kolo_detect_truth *to, const kolo_dataset *d, const doubl
             kolo_ap_truth *x = &to->truth[to->truths++];
             *x = (kolo_ap_truth){.image = to->image[n],
                                  .cls = t->box_class[i],
-                                 .crowd = t->box_flags[i] & KOLO_BOX_CROWD,
+                                 .crowd = t->box_flags[i] & (KOLO_BOX_CROWD | KOLO_BOX_GROUP_OF),
                                  .ignore = t->box_flags[i] & KOLO_BOX_DIFFICULT,
                                  .area = (double)t->box_area[i]};
             const double stored[4] = {(double)t->box[i][0], (double)t->box[i][1], (double)t->box[i][2], (double)t->box[i][3]};
             if (given) memcpy(x->box, given[i], sizeof x->box);
             else kolo_detect_to_source(d, n, stored, x->box);
         }
+}
+
+/* Tags of Open Images' splits are what people have verified. */
+static int take_verified(kolo_detect_truth *to, const kolo_dataset *d)
+{
+    const kolo_targets *t = kolo_dataset_targets(d);
+    if (!t->tag_offset) return 0;
+    to->verified = kolo_alloc((size_t)(t->tags + 1) * sizeof *to->verified);
+    if (!to->verified) return KOLO_ECONFIG;
+    for (int64_t n = 0; n < kolo_dataset_get_info(d)->count; n++)
+        for (int64_t i = t->tag_offset[n]; i < t->tag_offset[n + 1]; i++)
+            to->verified[to->labels++] = (kolo_ap_verified){.image = to->image[n], .cls = t->tag[i], .positive = t->tag_value[i] >= 0.5f};
+    return 0;
 }
 
 int kolo_detect_truth_read(kolo_detect_truth **truth, const kolo_dataset *d)
@@ -96,6 +111,7 @@ int kolo_detect_truth_read(kolo_detect_truth **truth, const kolo_dataset *d)
     KOLO_TRY_GOTO(rc, read_shards(d, to->image, given));
     KOLO_TRY_GOTO(rc, kolo_shard_read_class_ids(kolo_dataset_shard_path(d, 0), info->classes, to->category));
     take_truth(to, d, (const double(*)[4])given);
+    KOLO_TRY_GOTO(rc, take_verified(to, d));
     free(given);
     return 0;
 fail:

@@ -56,6 +56,14 @@ KOLO_INLINE int32_t kolo_label_box(const int32_t *label, int64_t g, double *box)
     return at[0];
 }
 
+/* How many of a row's boxes are objects; the others are regions of crowds. */
+KOLO_INLINE int32_t kolo_label_objects(const int32_t *label)
+{
+    int32_t n = 0;
+    while (n < label[0] && label[1 + 5 * n] >= 0) n++;
+    return n;
+}
+
 /* Whether a row of boxes can be learned; else what is wrong. words: there is room for */
 KOLO_INLINE bool kolo_boxes_fit(const int32_t *label, int64_t words, int64_t classes, kolo_bad_label *bad)
 {
@@ -66,7 +74,7 @@ KOLO_INLINE bool kolo_boxes_fit(const int32_t *label, int64_t words, int64_t cla
         double box[4];
         bad->value = kolo_label_box(label, g, box);
         bad->kind = KOLO_BAD_CLASS;
-        if (bad->value < 0 || bad->value >= classes) return false;
+        if (bad->value < -1 || bad->value >= classes) return false;
         bad->kind = KOLO_BAD_BOX;
         for (int k = 0; k < 4; k++) bad->box[k] = (float)box[k];
         const double sum = box[0] + box[1] + box[2] + box[3];

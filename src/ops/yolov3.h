@@ -73,7 +73,7 @@ KOLO_INLINE bool kolo_yolov3_has_class(const kolo_yolov3_target *t, int count, i
     return false;
 }
 
-/* 1: object, 0: background, -1: neither; most: that the anchor lies over a box */
+/* 1: object, 0: background, -1: neither; most: that the anchor lies over a box; 1 where it lies mostly in a crowd */
 KOLO_INLINE int kolo_yolov3_kind(bool owned, double most) { return owned ? 1 : most > KOLO_YOLOV3_IGNORE ? -1 : 0; }
 
 /* Cross entropies of x and y, half squares of w and h, times 2 - w h (parts of the picture), so that small boxes count more; and (grad: may

@@ -6,6 +6,7 @@
 #define KOLO_OPS_YOLOX_H
 
 #include "ops/boxes.h"
+#include "ops/target.h"
 
 enum { KOLO_SIMOTA_MOST = 10 }; /* anchors that a truth may have, and overlaps that tell how many it gets */
 
@@ -24,6 +25,18 @@ KOLO_INLINE void kolo_box_corners(const double *centre, double *corner)
         corner[k] = centre[k] - centre[2 + k] / 2;
         corner[2 + k] = centre[k] + centre[2 + k] / 2;
     }
+}
+
+/* Whether more than half of a box lies in one of the regions first, first + step, ... < last of a row's boxes. */
+KOLO_INLINE bool kolo_box_in_crowd(const double *corner, const int32_t *label, int first, int last, int step)
+{
+    for (int g = first; g < last; g += step) {
+        double box[4], region[4];
+        kolo_label_box(label, g, box);
+        kolo_box_corners(box, region);
+        if (2 * kolo_box_intersection(corner, region) > kolo_box_area(corner)) return true;
+    }
+    return false;
 }
 
 /* Corners of what a cell (column, row) of a head of this stride says. */

@@ -102,12 +102,45 @@ static int judge_voc(const judge *j, double voc[2])
     return rc;
 }
 
+/* Which rule's figure is the measure. */
+static int rule_of(const kolo_session *s)
+{
+    if (s->options->ap != KOLO_ap_auto) return s->options->ap;
+    return strcmp(kolo_dataset_targets(s->val_set)->box_form, "norm_xyxy") ? KOLO_ap_coco : KOLO_ap_openimages;
+}
+
+static int read_hierarchy(kolo_session *s)
+{
+    const kolo_options *o = s->options;
+    const int classes = kolo_dataset_get_info(s->val_set)->classes;
+    if (!*o->hierarchy || s->truth->hierarchy) return 0;
+    const char **name = kolo_alloc((size_t)classes * sizeof *name);
+    if (!name) return KOLO_ECONFIG;
+    for (int c = 0; c < classes; c++) name[c] = kolo_dataset_class_name(s->val_set, c);
+    const int rc = kolo_hierarchy_read(&s->truth->hierarchy, o->hierarchy, o->hierarchy_names, name, classes);
+    free(name);
+    return rc;
+}
+
+static int judge_openimages(const judge *j, double *mean)
+{
+    kolo_session *s = j->session;
+    const kolo_detect_truth *t = j->truth;
+    const int classes = kolo_dataset_get_info(s->val_set)->classes;
+    double *ap = kolo_alloc((size_t)(classes + 1) * sizeof *ap);
+    int rc = ap ? read_hierarchy(s) : KOLO_ECONFIG;
+    if (rc == 0)
+        rc = kolo_ap_openimages(ap, mean, t->truth, t->truths, j->found, j->founds, t->verified, t->labels, t->hierarchy, classes, 0.5);
+    free(ap);
+    return rc;
+}
+
 static int judge_all(judge *j, const char *results, kolo_evaluation *result)
 {
     kolo_session *s = j->session;
     const double begin = kolo_time();
     kolo_ap ap = {0};
-    *result = (kolo_evaluation){.rows = s->val_samples, .top1 = -1, .top5 = -1, .voc = {-1, -1}};
+    *result = (kolo_evaluation){.rows = s->val_samples, .top1 = -1, .top5 = -1, .voc = {-1, -1}, .openimages = -1};
     KOLO_TRY(find_all(j));
     KOLO_TRY(session_gather(s, &j->found, &j->founds, sizeof *j->found));
     if (results && *results && s->launch->rank == 0) KOLO_TRY(kolo_ap_write(results, j->found, j->founds, j->truth->category));
@@ -115,7 +148,10 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
     memcpy(result->line, ap.line, sizeof result->line);
     kolo_ap_free(&ap);
     KOLO_TRY(rc);
-    if (strcmp(kolo_dataset_targets(s->val_set)->box_form, "xywh")) KOLO_TRY(judge_voc(j, result->voc));
+    const int rule = rule_of(s);
+    if (rule == KOLO_ap_voc || strcmp(kolo_dataset_targets(s->val_set)->box_form, "xywh")) KOLO_TRY(judge_voc(j, result->voc));
+    if (rule == KOLO_ap_openimages) KOLO_TRY(judge_openimages(j, &result->openimages));
+    result->measure = rule == KOLO_ap_voc ? result->voc[1] : rule == KOLO_ap_openimages ? result->openimages : result->line[0];
     result->seconds = kolo_time() - begin;
     return 0;
 }

@@ -88,7 +88,7 @@ const char *kolo_session_metric(const kolo_session *s)
 
 double kolo_evaluation_metric(const kolo_session *s, const kolo_evaluation *e)
 {
-    return s->detector ? e->line[0] : kolo_session_tags(s) ? e->map : e->top1;
+    return s->detector ? e->measure : kolo_session_tags(s) ? e->map : e->top1;
 }
 
 int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluation *result)

@@ -205,6 +205,7 @@ static void set_boxes(const kolo_session *s, kolo_loader_config *c)
     c->detect.shear = o->shear;
     c->detect.hsv = o->hsv;
     c->detect.flip = o->flip ? 0.5 : 0;
+    c->detect.crowd = o->crowd;
 }
 
 kolo_loader_config kolo_session_loader(const kolo_session *s, bool train)

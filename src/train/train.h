@@ -16,10 +16,12 @@ int kolo_train(kolo_launch *launch, kolo_options *options, enum kolo_stop (*aske
 /* Exactly the validation set, once: means over it, the same on all ranks. ema: with the averaged weights. Collective. */
 typedef struct kolo_evaluation {
     double loss, top1, top5; /* of a detector: 0 (it has none), -1, -1; of image labels loss, -1, -1 */
+    double measure;          /* of a detector: AP, or the mean AP of the rule that ap= says */
     double map, ap_micro;    /* of image labels: kolo_image_ap's */
     int64_t classes;         /* of image labels: those that a picture shows */
     double line[12];         /* of a detector: kolo_ap's */
     double voc[2]; /* of a detector, at IoU .5: VOC's mean AP by the rule of 2007 (eleven points) and of 2010; -1: nothing counts, or the boxes are COCO's */
+    double openimages; /* of a detector: the Challenge's mean AP; -1: not asked for */
     int64_t rows;
     double seconds;
 } kolo_evaluation;

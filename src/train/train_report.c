@@ -18,7 +18,7 @@ static void fill_scores(trainer *t, bool evaluated)
     s->top1 = s->top5 = s->ap = s->ap50 = s->map = s->ap_micro = s->best_top1 = s->best_ap = s->best_map = -1;
     *(boxes ? &s->best_ap : tags ? &s->best_map : &s->best_top1) = t->position.best;
     if (!evaluated) return;
-    if (boxes) s->ap = e->line[0], s->ap50 = e->line[1];
+    if (boxes) s->ap = e->line[0], s->ap50 = e->line[1], s->map = e->openimages;
     else if (tags) s->map = e->map, s->ap_micro = e->ap_micro;
     else s->top1 = e->top1, s->top5 = e->top5;
 }
@@ -134,29 +134,41 @@ int trainer_tell_phase(trainer *t)
                              (long)p->epoch, (long)p->batch, width, height);
 }
 
+/* COCO's figures, and those of other rules where they were asked for. */
+static int report_boxes(trainer *t, long step, const char *so_far)
+{
+    const kolo_evaluation *e = &t->evaluation;
+    char said[64] = "", fields[128] = "";
+    if (e->openimages >= 0) {
+        snprintf(said, sizeof said, ", Open Images mAP %.4f", e->openimages);
+        snprintf(fields, sizeof fields, "\"map_openimages\":%.9g,", e->openimages);
+    } else if (e->voc[1] >= 0) {
+        snprintf(said, sizeof said, ", VOC mAP %.4f", e->voc[1]);
+        snprintf(fields, sizeof fields, "\"map_voc\":%.9g,", e->voc[1]);
+    }
+    kolo_progress_note(t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f%s (%ld pictures, %.1f s)%s", step, e->line[0], e->line[1], e->line[2],
+                       e->line[8], said, (long)e->rows, e->seconds, so_far);
+    return kolo_events_write(t->events, "eval", "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,%s\"ap_raw\":%.9g,\"rows\":%ld", step,
+                             e->line[0], e->line[1], e->line[2], e->line[8], fields, t->raw_metric, (long)e->rows);
+}
+
+static int report_image_labels(trainer *t, long step, const char *so_far)
+{
+    const kolo_evaluation *e = &t->evaluation;
+    kolo_progress_note(t->progress, "step %ld: validation loss %.4f, mAP %.4f, micro AP %.4f (%ld pictures, %.1f s)%s", step, e->loss, e->map, e->ap_micro,
+                       (long)e->rows, e->seconds, so_far);
+    return kolo_events_write(t->events, "eval", "\"step\":%ld,\"loss\":%.9g,\"map\":%.9g,\"ap_micro\":%.9g,\"map_raw\":%.9g,\"rows\":%ld", step, e->loss,
+                             e->map, e->ap_micro, t->raw_metric, (long)e->rows);
+}
+
 int trainer_tell_evaluation(trainer *t, bool best)
 {
     const kolo_evaluation *e = &t->evaluation;
     const char *so_far = best ? ", the best so far" : "";
     const long step = (long)t->position.step;
     if (!speaks(t)) return 0;
-    if (t->session.detector) {
-        kolo_progress_note(t->progress, "step %ld: AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f (%ld pictures, %.1f s)%s", step, e->line[0], e->line[1],
-                           e->line[2], e->line[8], (long)e->rows, e->seconds, so_far);
-        return kolo_events_write(t->events, "eval",
-                                 "\"step\":%ld,\"ap\":%.9g,\"ap50\":%.9g,\"ap75\":%.9g,\"ar100\":%.9g,\"ap_"
-                                 "raw\":%.9g,\"rows\":%ld",
-                                 step, e->line[0], e->line[1], e->line[2], e->line[8], t->raw_metric,
-                                 (long)e->rows);
-    }
-    if (kolo_session_tags(&t->session)) {
-        kolo_progress_note(t->progress, "step %ld: validation loss %.4f, mAP %.4f, micro AP %.4f (%ld pictures, %.1f s)%s", step, e->loss, e->map, e->ap_micro,
-                           (long)e->rows, e->seconds, so_far);
-        return kolo_events_write(
-            t->events, "eval",
-            "\"step\":%ld,\"loss\":%.9g,\"map\":%.9g,\"ap_micro\":%.9g,\"map_raw\":%.9g,\"rows\":%ld", step,
-            e->loss, e->map, e->ap_micro, t->raw_metric, (long)e->rows);
-    }
+    if (t->session.detector) return report_boxes(t, step, so_far);
+    if (kolo_session_tags(&t->session)) return report_image_labels(t, step, so_far);
     kolo_progress_note(t->progress, "step %ld: validation loss %.4f, top-1 %.4f, top-5 %.4f (%ld pictures, %.1f s)%s", step, e->loss, e->top1, e->top5,
                        (long)e->rows, e->seconds, so_far);
     return kolo_events_write(

@@ -163,11 +163,11 @@ static void faces(enum kolo_dtype dtype)
 enum { ROWS = 4, BOXES = 5, CLASSES = 3 };
 static const float anchors[9][2] = {{6, 8}, {10, 14}, {14, 10}, {20, 30}, {30, 20}, {36, 40}, {48, 40}, {40, 56}, {60, 60}};
 static const int32_t masks[3][3] = {{1, 2, 3}, {3, 4, 5}, {6, 7, 8}}; /* two have anchor 3 */
-static const int counts[ROWS] = {5, 0, 2, 1};
+static const int counts[ROWS] = {5, 1, 4, 1}; /* of class -1: crowds */
 static const float boxes[ROWS][BOXES][5] = {
     {{0, 20.5f, 21, 20, 18}, {2, 40, 33, 36, 41}, {1, 41, 33.5f, 37, 40}, {1, 41, 33.5f, 38, 40}, {2, 8, 60, 9, 7}},
-    {{0}},
-    {{1, 9, 50, 14, 11}, {1, 33, 31, 60, 62}},
+    {{-1, 48, 32, 64, 63}},
+    {{1, 9, 50, 14, 11}, {1, 33, 31, 60, 62}, {-1, 80, 16, 30, 31}, {-1, 20, 20, 20, 24}},
     {{2, 30, 30, 30, 30}},
 };
 

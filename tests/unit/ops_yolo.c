@@ -6,11 +6,11 @@
 enum { ROWS = 3, BOXES = 4, CLASSES = 3 };
 static const float anchors[9][2] = {{6, 8}, {10, 14}, {14, 10}, {20, 30}, {30, 20}, {36, 40}, {48, 40}, {40, 56}, {60, 60}};
 static const int32_t masks[3][3] = {{0, 1, 2}, {3, 4, 5}, {6, 7, 8}};
-static const int counts[ROWS] = {3, 0, 2};
+static const int counts[ROWS] = {3, 0, 3};
 static const float boxes[ROWS][BOXES][5] = {
     {{0, 20.5f, 21, 20, 18}, {2, 40, 33, 36, 41}, {1, 41, 33.5f, 37, 40}, {0}},
     {{0}},
-    {{1, 9, 50, 14, 11}, {1, 33, 31, 60, 62}, {0}, {0}},
+    {{1, 9, 50, 14, 11}, {1, 33, 31, 60, 62}, {-1, 48, 16, 32, 32}, {0}}, /* the last a crowd */
 };
 
 typedef struct kind {
@@ -148,6 +148,40 @@ static void check_bits(const kind *k, kolo_backend *one, kolo_backend *two)
     for (int i = 0; i < DETECT_HEADS; i++) free(first[i]);
 }
 
+/* A region over the left half of a picture without objects, and heads that say cells of their stride (YOLOX), anchors (YOLOv3). */
+static void check_crowd(const kind *k, kolo_backend *backend)
+{
+    float metrics[2][KOLO_METRICS];
+    const float region[ROWS][BOXES][5] = {{{-1, 16, 32, 32, 64}}};
+    bool right = true;
+    int none = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        detect_rig d = open_kind(k, backend, KOLO_F32, 1);
+        detect_boxes(&d, (const int[ROWS]){pass, 0, 0}, &region[0][0][0]);
+        for (int i = 0; i < DETECT_HEADS; i++) {
+            float *v = calloc((size_t)detect_count(&d, d.head[i]), sizeof *v);
+            rig_set(&d.rig, d.head[i], v);
+            free(v);
+        }
+        rig_run(&d.rig);
+        rig_get(&d.rig, d.metrics, metrics[pass]);
+        float *g = detect_gradient(&d, 0); /* 8 x 8 cells of 8 pixels, all three anchors within 24 */
+        for (int64_t cell = 0; cell < 64; cell++) {
+            /* YOLOX: its box begins at the cell's corner as its centre; YOLOv3: at its middle */
+            const double x = (double)(cell % 8) * 8 + (k->yolox ? 0 : 4), wide = k->yolox ? 8 : (double)anchors[0][0];
+            const double y = (double)(cell / 8) * 8 + (k->yolox ? 0 : 4), tall = k->yolox ? 8 : (double)anchors[0][1];
+            const double across = fmin(x + wide / 2, 32) - fmax(x - wide / 2, 0), down = fmin(y + tall / 2, 64) - fmax(y - tall / 2, 0);
+            const bool crowd = pass && 2 * fmax(across, 0) * down > wide * tall;
+            right = right && (g[4 * 64 + cell] == 0) == crowd;
+            none += crowd;
+        }
+        free(g);
+        rig_close(&d.rig);
+    }
+    ok(right && none > 20, "%s: cells whose box lies mostly in a crowd learn no background, all others do (%d)", k->name, none);
+    ok(metrics[1][5] < metrics[0][5] && metrics[1][1] == 0 && metrics[1][2] == 0 && metrics[1][4] == 0, "%s: a crowd is no object to be found", k->name);
+}
+
 static void check_half(const kind *k, kolo_backend *backend)
 {
     float metrics[2][KOLO_METRICS];
@@ -175,6 +209,11 @@ static void check_labels(kolo_backend *backend)
     const int one[ROWS] = {1, 0, 0}, many[ROWS] = {BOXES + 1, 0, 0}, none[ROWS] = {0, 0, 0};
     detect_boxes(&d, one, &bad[0][0][0]);
     is_int(detect_forward(&d, metrics), KOLO_EINPUT, "a class that the network lacks is refused");
+    const float below[ROWS][BOXES][5] = {{{-2, 20, 20, 10, 10}}};
+    detect_boxes(&d, one, &below[0][0][0]);
+    is_int(detect_forward(&d, metrics), KOLO_EINPUT, "so is class -2; -1 is a region");
+    detect_boxes(&d, one, &bad[0][0][0]);
+    detect_forward(&d, metrics);
     ok(strstr(kolo_error_text(), "classes=") != NULL, "and the cure named: %s", kolo_error_text());
     detect_boxes(&d, one, &flat[0][0][0]);
     is_int(detect_forward(&d, metrics), KOLO_EINPUT, "so is a box without height");
@@ -299,6 +338,7 @@ int main(void)
         check_gradient(&kinds[i], two);
         check_bits(&kinds[i], one, two);
         check_half(&kinds[i], two);
+        check_crowd(&kinds[i], two);
     }
     check_labels(two);
     check_yolov3(two);

@@ -21,7 +21,7 @@
 
 typedef struct kolo_boxes {
     float (*box)[4];
-    int32_t *cls;
+    int32_t *cls; /* -1: a region of a crowd, which is carried along but is no object */
     int64_t count, capacity; /* the arrays are kept from picture to picture */
 } kolo_boxes;
 
@@ -35,6 +35,7 @@ void kolo_boxes_clip(kolo_boxes *boxes, int64_t first, double width, double heig
 void kolo_boxes_warp(kolo_boxes *boxes, int64_t first, const double *matrix);
 /* Keeps those of which both sides are longer than side_min. */
 void kolo_boxes_drop(kolo_boxes *boxes, double side_min);
+int64_t kolo_boxes_objects(const kolo_boxes *boxes); /* how many are no regions */
 
 /* ---- pictures -------------------------------------------------------------------------------------------------- */
 
@@ -64,7 +65,7 @@ void kolo_detect_average(kolo_picture *picture, const kolo_picture *other);
 
 typedef struct kolo_detect_config {
     int height, width;                /* of the output */
-    double mosaic, mixup, hsv, flip;  /* probabilities; mixup: of mosaics that have boxes */
+    double mosaic, mixup, hsv, flip;  /* probabilities; mixup: of mosaics that have objects */
     double degrees, translate, shear; /* either way: degrees, part of the side, degrees */
     double scale_min, scale_max;      /* of the mosaic, whose canvas is twice the output */
     double perspective;               /* either way, per pixel; 0: none */
@@ -73,6 +74,7 @@ typedef struct kolo_detect_config {
     double side_min;               /* pixels */
     int fill;                      /* of what no picture covers */
     int filter;                    /* KOLO_interpolation_* */
+    int crowd;                     /* KOLO_crowd_*: what becomes of boxes of crowds and groups, for whoever reads boxes */
     bool middle;                   /* where a single picture is put, as kolo_detect_letterbox has it */
 } kolo_detect_config;
 

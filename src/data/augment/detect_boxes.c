@@ -92,3 +92,10 @@ void kolo_boxes_drop(kolo_boxes *b, double side_min)
     }
     b->count = kept;
 }
+
+int64_t kolo_boxes_objects(const kolo_boxes *b)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < b->count; i++) n += b->cls[i] >= 0;
+    return n;
+}

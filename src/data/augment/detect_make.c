@@ -106,7 +106,7 @@ static int make_mosaic(kolo_detector *d, const kolo_detect_config *c, const kolo
     kolo_detect_warp(&d->canvas, inverse, c->fill, to);
     kolo_boxes_warp(out, 0, draw->matrix);
     kolo_boxes_clip(out, 0, c->width, c->height);
-    if (!draw->mixup || out->count == 0) return 0;
+    if (!draw->mixup || kolo_boxes_objects(out) == 0) return 0;
     KOLO_TRY(put_second(d, c, draw, &pictures[4], &boxes[4], out));
     kolo_detect_average(to, &d->second);
     return 0;

@@ -49,6 +49,7 @@ static void put_boxes(writer *w, const kolo_loader_config *c)
     put(w, "fit=%s, %d\n", d->middle ? "middle" : "corner", d->fill);
     put(w, "max_boxes=%lld\nplain_epoch=%lld\nmosaic=%.17g\nmosaic_mixup=%.17g\nhsv=%.17g\n", (long long)(c->words - 1) / 5, (long long)c->plain_epoch,
         d->mosaic, d->mixup, d->hsv);
+    put(w, "crowd=%s\n", choice("crowd", d->crowd));
     put(w, "box_flip=%.17g\nmosaic_scale=%.17g..%.17g\ndegrees=%.17g\ntranslate=%.17g\nshear=%.17g\n", d->flip, d->scale_min, d->scale_max, d->degrees,
         d->translate, d->shear);
 }

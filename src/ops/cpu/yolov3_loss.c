@@ -35,15 +35,17 @@ typedef kolo_yolov3_target target;
 typedef struct row {
     const yolov3 *y;
     const void *const *map;
+    const int32_t *label; /* objects, then regions of crowds */
     int64_t n;
-    int targets;
+    int targets;          /* objects */
     target *target;
 } row;
 
 static void assign(row *r, const int32_t *label)
 {
     const yolov3 *y = r->y;
-    r->targets = label[0];
+    r->label = label;
+    r->targets = kolo_label_objects(label);
     for (int g = 0; g < r->targets; g++) {
         target *t = &r->target[g];
         t->cls = kolo_label_box(label, g, t->box);
@@ -81,6 +83,7 @@ static int kind_of(const row *r, int head, int slot, int64_t cell)
         if (t->place[head] == 3 * cell + slot) return kolo_yolov3_kind(true, 1);
         most = kolo_max(most, kolo_box_iou(corner, t->corner));
     }
+    if (kolo_box_in_crowd(corner, r->label, r->targets, r->label[0], 1)) most = 1;
     return kolo_yolov3_kind(false, most);
 }
 
@@ -132,7 +135,7 @@ static void write_metrics(float *metric, const row_sums *sums, int64_t rows, con
     for (int64_t n = 0; n < rows; n++) {
         for (int k = 0; k < PARTS; k++) part[k] += sums[n].part[k];
         foreground += (double)sums[n].foreground;
-        boxes += labels[n * words];
+        boxes += kolo_label_objects(labels + n * words);
     }
     const double all[KOLO_METRICS] = {part[BOX] + part[OBJECT] + part[CLASS], foreground, boxes, (double)rows, part[BOX], part[OBJECT], part[CLASS], 0};
     for (int k = 0; k < KOLO_METRICS; k++) metric[k] = (float)all[k];

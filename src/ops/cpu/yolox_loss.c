@@ -41,6 +41,7 @@ typedef struct row {
     const yolox *y;
     const void *const *map; /* [heads] */
     const int32_t *label;
+    int32_t objects; /* boxes of the label that are no regions */
     int64_t n;
     candidate *list; /* [cells] */
     int64_t candidates;
@@ -82,7 +83,7 @@ static void find_candidates(row *r)
     r->candidates = 0;
     for (int i = 0; i < h->count; i++)
         for (int64_t cell = 0; cell < h->head[i].view.pixels; cell++)
-            for (int64_t g = 0; g < r->label[0]; g++) {
+            for (int64_t g = 0; g < r->objects; g++) {
                 double box[4];
                 bool yes, inside;
                 kolo_label_box(r->label, g, box);
@@ -141,7 +142,7 @@ static void claim(row *r, int64_t g)
 static void settle(const row *r, candidate *c)
 {
     double least = INFINITY;
-    for (int64_t g = 0; g < r->label[0]; g++) {
+    for (int64_t g = 0; g < r->objects; g++) {
         double box[4];
         const int64_t cls = kolo_label_box(r->label, g, box);
         const double is = cost(r, c, cls, box);
@@ -151,11 +152,27 @@ static void settle(const row *r, candidate *c)
     }
 }
 
+/* Cells without an object whose box lies mostly in a crowd are no background either: -2. */
+static void pass_over_crowds(const row *r, int32_t *match)
+{
+    if (r->objects == r->label[0]) return;
+    for (int i = 0; i < r->y->heads.count; i++) {
+        const kolo_head *h = &r->y->heads.head[i];
+        for (int64_t cell = 0; cell < h->view.pixels; cell++) {
+            double raw[4], corner[4];
+            int32_t *is = &match[h->first + cell];
+            get_raw(r, i, cell, raw);
+            kolo_yolox_decode(raw, cell % h->view.width, cell / h->view.width, h->stride, corner);
+            if (*is < 0 && kolo_box_in_crowd(corner, r->label, r->objects, r->label[0], 1)) *is = -2;
+        }
+    }
+}
+
 static void assign(row *r, int32_t *match, float *share)
 {
     for (int64_t a = 0; a < r->y->heads.cells; a++) match[a] = -1, share[a] = 0;
     find_candidates(r);
-    for (int64_t g = 0; g < r->label[0]; g++) claim(r, g);
+    for (int64_t g = 0; g < r->objects; g++) claim(r, g);
     for (int64_t i = 0; i < r->candidates; i++) {
         candidate *c = &r->list[i];
         if (c->claims > 1) settle(r, c);
@@ -166,6 +183,7 @@ static void assign(row *r, int32_t *match, float *share)
         match[a] = c->owner;
         share[a] = (float)overlap(c, box);
     }
+    pass_over_crowds(r, match);
 }
 
 static void add_cell(const row *r, bool l1, int head, int64_t cell, int32_t owner, double share, row_sums *sums)
@@ -190,7 +208,7 @@ static row_sums add_row(const row *r, bool l1, const int32_t *match, const float
         const kolo_head *h = &r->y->heads.head[i];
         for (int64_t cell = 0; cell < h->view.pixels; cell++) {
             const int64_t a = h->first + cell;
-            sums.part[OBJECT] += kolo_bce1(kolo_head_get(h, r->map[i], r->n, 4, cell), match[a] >= 0);
+            if (match[a] >= -1) sums.part[OBJECT] += kolo_bce1(kolo_head_get(h, r->map[i], r->n, 4, cell), match[a] >= 0);
             if (match[a] >= 0) add_cell(r, l1, i, cell, match[a], (double)share[a], &sums);
         }
     }
@@ -203,7 +221,7 @@ static void write_metrics(float *metric, const row_sums *sums, int64_t rows, con
     for (int64_t n = 0; n < rows; n++) {
         for (int k = 0; k < PARTS; k++) part[k] += sums[n].part[k];
         foreground += (double)sums[n].foreground;
-        boxes += labels[n * words];
+        boxes += kolo_label_objects(labels + n * words);
     }
     for (int k = 0; k < PARTS; k++) {
         part[k] *= (double)rows / fmax(foreground, 1);
@@ -232,7 +250,8 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
 #pragma omp parallel for schedule(dynamic, 1) num_threads(h->threads)
     for (int64_t n = 0; n < rows; n++) {
         char *own = (char *)workspace + y->row_bytes + (size_t)omp_get_thread_num() * y->thread_bytes;
-        row r = {y, (const void *const *)args, labels + n * h->words, n, (candidate *)own, 0};
+        const int32_t *label = labels + n * h->words;
+        row r = {y, (const void *const *)args, label, kolo_label_objects(label), n, (candidate *)own, 0};
         assign(&r, match + n * h->cells, share + n * h->cells);
         sums[n] = add_row(&r, y->l1 || step->l1, match + n * h->cells, share + n * h->cells);
     }
@@ -265,7 +284,7 @@ static void grad_row(const row *r, bool l1, const int32_t *match, const float *s
         for (int64_t cell = 0; cell < h->view.pixels; cell++) {
             const int64_t a = h->first + cell;
             const double p = kolo_sigmoid(kolo_head_get(h, r->map[i], r->n, 4, cell));
-            kolo_head_put(h, to[i], r->n, 4, cell, (p - (match[a] >= 0)) * scale);
+            if (match[a] >= -1) kolo_head_put(h, to[i], r->n, 4, cell, (p - (match[a] >= 0)) * scale);
             if (match[a] >= 0) grad_cell(r, l1, i, cell, match[a], (double)share[a], scale, to[i]);
         }
     }
@@ -287,7 +306,7 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     scale *= (double)step->scaler.scale / fmax((double)foreground, 1);
 #pragma omp parallel for schedule(static) num_threads(h->threads)
     for (int64_t n = 0; n < h->rows; n++) {
-        row r = {y, (const void *const *)args, labels + n * h->words, n, NULL, 0};
+        const row r = {y, (const void *const *)args, labels + n * h->words, 0, n, NULL, 0};
         for (int i = 0; i < h->count; i++)
             if (to[i]) kolo_head_clear(&h->head[i], to[i], n);
         if (n < rows) grad_row(&r, y->l1 || step->l1, match + n * h->cells, share + n * h->cells, scale, to);

@@ -24,10 +24,18 @@ typedef kolo_yolov3_target target;
 /* A row's targets. */
 typedef struct truth {
     const target *at;
-    int count;
+    int count;            /* objects */
+    const int32_t *label; /* of the row: they, then regions of crowds */
+    int all;
 } truth;
 
-/* Block n: row n. counts: its boxes, none where the labels are wrong. */
+KOLO_INLINE truth truth_of(const yolov3 &y, const target *targets, const int32_t *counts, const int32_t *labels, int n)
+{
+    const truth t = {targets + (int64_t)n * y.boxes, counts[2 * n], labels + (int64_t)n * y.heads.words, counts[2 * n + 1]};
+    return t;
+}
+
+/* Block n: row n. counts: its objects, and all boxes, none where the labels are wrong. */
 static __global__ void __launch_bounds__(THREADS)
     place_kernel(int32_t *counts, target *targets, const int32_t *labels, yolov3 y, const kolo_step *step, int slot)
 {
@@ -35,7 +43,8 @@ static __global__ void __launch_bounds__(THREADS)
     const int32_t *label = labels + (int64_t)n * y.heads.words;
     target *own = targets + (int64_t)n * y.boxes;
     kolo_bad_label bad;
-    const int boxes = n < kolo_heads_valid(y.heads, step, slot) ? kolo_label_boxes(y.heads, label, &bad) : 0;
+    const int all = n < kolo_heads_valid(y.heads, step, slot) ? kolo_label_boxes(y.heads, label, &bad) : 0,
+              boxes = all ? kolo_label_objects(label) : 0;
     for (int g = (int)threadIdx.x; g < boxes; g += THREADS) {
         target *t = &own[g];
         t->cls = kolo_label_box(label, g, t->box);
@@ -47,7 +56,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
     __syncthreads();
     for (int g = (int)threadIdx.x; g < boxes; g += THREADS) kolo_yolov3_find_last(own, boxes, g, y.heads.count);
-    if (threadIdx.x == 0) counts[n] = boxes;
+    if (threadIdx.x == 0) counts[2 * n] = boxes, counts[2 * n + 1] = all;
 }
 
 /* The channels of an anchor of a cell. */
@@ -77,6 +86,7 @@ static __device__ void look(const yolov3 &y, const truth &t, const T *at, int he
         if (t.at[g].place[head] == 3 * cell + slot) *owner = g;
         *most = kolo_max(*most, kolo_box_iou(corner, t.at[g].corner));
     }
+    if (kolo_box_in_crowd(corner, t.label, t.count + first, t.all, step)) *most = 1;
 }
 static __device__ bool has_class(const truth &t, int head, int32_t place, int cls)
 {
@@ -103,7 +113,7 @@ __global__ void __launch_bounds__(THREADS)
 {
     const int n = (int)blockIdx.x;
     if (n >= kolo_heads_valid(y.heads, step, slot)) return;
-    const truth t = {targets + (int64_t)n * y.boxes, counts[n]};
+    const truth t = truth_of(y, targets, counts, labels, n);
     double part[KOLO_HEAD_PARTS] = {};
     int foreground = 0;
     for (int i = (int)threadIdx.x; i < 3 * y.heads.cells; i += THREADS) {
@@ -134,8 +144,8 @@ __global__ void __launch_bounds__(THREADS)
 /* A warp takes a cell of a row. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    yolov3_grad_kernel(kolo_maps to, const int32_t *counts, const target *targets, kolo_maps maps, yolov3 y,
-                       const kolo_step *step, int slot)
+    yolov3_grad_kernel(kolo_maps to, const int32_t *counts, const target *targets, kolo_maps maps,
+                       const int32_t *labels, yolov3 y, const kolo_step *step, int slot)
 {
     const int lane = (int)threadIdx.x % 32, each = 5 + y.heads.classes;
     const int64_t item = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
@@ -145,7 +155,7 @@ __global__ void __launch_bounds__(THREADS)
     const int head = kolo_heads_find(y.heads, &cell), stored = y.heads.head[head].stored;
     if (!to.at[head]) return;
     const bool valid = n < kolo_heads_valid(y.heads, step, slot);
-    const truth t = {targets + (int64_t)n * y.boxes, counts[n]};
+    const truth t = truth_of(y, targets, counts, labels, n);
     const double scale = step->valid_global > 0 ? (double)step->scaler.scale / (double)step->valid_global : 0;
     T *out = (T *)to.at[head] + kolo_head_at(y.heads.head[head], n, cell);
     for (int c = 3 * each + lane; c < stored; c += 32) kolo_round(0.0f, out + c);
@@ -216,7 +226,8 @@ static int run_grad(const kolo_kernel *k, void *const *args, void *workspace, co
     KOLO_TRY(place_boxes(k, y, &p, args[count], workspace, step, slot));
     KOLO_FOR_DTYPE(y->heads.dtype, T,
                    return KOLO_LAUNCH(yolov3_grad_kernel<T>, blocks, THREADS, 0, kolo_cuda_stream(k), to,
-                                      (const int32_t *)p.counts, (const target *)p.targets, maps, *y, step, slot));
+                                      (const int32_t *)p.counts, (const target *)p.targets, maps,
+                                      (const int32_t *)args[count], *y, step, slot));
 }
 
 int kolo_cuda_yolov3_loss(const kolo_kernel_request *r, kolo_kernel *k)
@@ -231,7 +242,7 @@ int kolo_cuda_yolov3_loss(const kolo_kernel_request *r, kolo_kernel *k)
     memcpy(y->mask, r->node->a.mask, sizeof y->mask);
     y->boxes = (y->heads.words - 1) / 5;
     y->counts_at = kolo_round_up((size_t)y->heads.rows * sizeof(kolo_head_sums), 256);
-    y->targets_at = y->counts_at + kolo_round_up((size_t)y->heads.rows * sizeof(int32_t), 256);
+    y->targets_at = y->counts_at + kolo_round_up((size_t)y->heads.rows * 2 * sizeof(int32_t), 256);
     k->workspace = y->targets_at + (size_t)y->heads.rows * (size_t)y->boxes * sizeof(target);
     snprintf(k->name, sizeof k->name, "own %s", kolo_dtype_name(y->heads.dtype));
     return 0;

@@ -215,6 +215,16 @@ static __device__ void add_cell(double (&part)[KOLO_HEAD_PARTS], const yolox &y,
     for (int k = 0; k < 4; k++) part[L1] += fabs(raw[k] - goal[k]);
 }
 
+template <typename T>
+static __device__ bool in_crowd(const cell_of<T> &c, const int32_t *label, int objects, int all)
+{
+    double raw[4], corner[4];
+    if (objects == all) return false;
+    get_raw(c, raw);
+    kolo_yolox_decode(raw, c.column, c.line, c.stride, corner);
+    return kolo_box_in_crowd(corner, label, objects, all, 1);
+}
+
 /* Block n: row n. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
@@ -229,7 +239,7 @@ __global__ void __launch_bounds__(THREADS)
     candidate *list = lists + (int64_t)n * cells;
     for (int a = (int)threadIdx.x; a < cells; a += THREADS) match[a] = -1, share[a] = 0;
     if (n >= kolo_heads_valid(y.heads, step, slot)) return;
-    const int boxes = kolo_label_boxes(y.heads, label, &bad);
+    const int all = kolo_label_boxes(y.heads, label, &bad), boxes = all ? kolo_label_objects(label) : 0;
     const int candidates = list_candidates<T>(list, y, maps, label, boxes, n);
     __syncthreads();
     for (int i = (int)threadIdx.x; i < candidates; i += THREADS) fill<T>(&list[i], y, maps, n);
@@ -251,6 +261,10 @@ __global__ void __launch_bounds__(THREADS)
     int foreground = 0;
     for (int a = (int)threadIdx.x; a < cells; a += THREADS) {
         const cell_of<T> c = find<T>(y.heads, maps, n, a);
+        if (match[a] < 0 && in_crowd(c, label, boxes, all)) { /* neither object nor background */
+            match[a] = -2;
+            continue;
+        }
         part[OBJECT] += kolo_bce1(get(c, 4), match[a] >= 0);
         if (match[a] < 0) continue;
         foreground++;
@@ -307,7 +321,7 @@ __global__ void __launch_bounds__(THREADS)
     scale *= (double)step->scaler.scale / (double)(foreground > 1 ? foreground : 1);
     for (int channel = lane; channel < y.heads.head[c.head].stored; channel += 32) {
         double d = 0;
-        if (n < rows && channel == 4) d = kolo_sigmoid(get(c, 4)) - (owner >= 0);
+        if (n < rows && channel == 4 && owner >= -1) d = kolo_sigmoid(get(c, 4)) - (owner >= 0);
         else if (owner >= 0 && channel < 5 + y.heads.classes)
             d = slope(y, c, channel, label, owner, (double)shares[at], y.l1 || step->l1);
         kolo_round((float)(d * scale), out + channel);
