@@ -274,6 +274,9 @@ static void close_loader(const kolo_session *s, kolo_loader **loader)
 
 int session_renew_loader(kolo_session *s)
 {
+    if (kolo_session_tags(s) && !s->image_labels[0])
+        return kolo_fail(KOLO_ECONFIG, "data=synthetic has no image labels (targets=%s); give targets=label class_weight=none pos_weight=1",
+                         kolo_option_find("targets")->choices[s->options->targets]);
     const kolo_loader_config config = kolo_session_loader(s, true);
     close_loader(s, &s->loader);
     KOLO_TRY(kolo_loader_create(&s->loader, &config));

@@ -16,7 +16,7 @@ for recipe in $(sed -n 's/^# small: *//p' share/recipes/*.yaml | sort -u); do
     case $recipe in
     lenet5_mnist*) data=$ROOM/gray ;;
     *cifar* | *_lfw_* | *_lars_* | *_lamb_* | *_adasum_*) data=$ROOM/even ;;
-    yolo*) data=$ROOM/boxes ;;
+    yolo* | *_openimages_*) data=$ROOM/boxes ;;
     esac
     [ -d "$data" ] || { skip "$recipe: no photos with boxes here" && continue; }
     kolo train "share/recipes/$recipe.yaml" data="$data" val=none threads=1 deterministic=true tail=pad stop_step=3 progress=0 run="$ROOM/$recipe" > "$ROOM/log" 2>&1
