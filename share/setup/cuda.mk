@@ -20,11 +20,11 @@ CUDA_LINK     = $(CUDNN_LIBS) $(CUDA_LIBS) $(if $(filter-out 0,$(NCCL)),$(NCCL_L
 CFLAGS_src_launch_cuda_version = -DKOLO_CONTRACT='"$(CONTRACT)"'
 
 # compute capabilities with machine code; the last one also as PTX, which later GPUs compile when they load it
-CUDA_ARCH     ?= 80 90 100
+CUDA_ARCH     ?= $(if $(filter bundle bundle-now,$(MAKECMDGOALS)),90,80 90 100)
 CUDA_TARGETS   = $(if $(NVCC_KNOWS),$(filter $(NVCC_KNOWS),$(CUDA_ARCH)),$(CUDA_ARCH))
 NVCC_GENCODE  ?= $(foreach a,$(CUDA_TARGETS),-gencode arch=compute_$a,code=sm_$a) \
                  $(foreach a,$(lastword $(CUDA_TARGETS)),-gencode arch=compute_$a,code=compute_$a)
-NVCCFLAGS     ?= -O3 -lineinfo
+NVCCFLAGS     ?= -O3 -lineinfo -Xfatbin -compress-all
 CUDA_CXXFLAGS ?= -O2 -g
 CUDA_CPPFLAGS  = -Iinclude -Isrc -DKOLO_VERSION='"$(VERSION)"' $(CUDA_FLAGS)
 CUDA_WARN     := -Wall -Wextra -Werror -Wno-unknown-pragmas
@@ -42,16 +42,20 @@ endif
 endif
 endif
 
-FLAGS_CUDA = $(NVCC) $(KOLO_NVCCFLAGS) $(CXX) $(KOLO_CXXFLAGS) $(CUDA_CPPFLAGS) $(CUDA_LINK)
-$(BUILD)/flags.cuda: FORCE
-	@mkdir -p $(@D); echo '$(subst ','\'',$(FLAGS_CUDA))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS_CUDA))' > $@
+# what a change of rebuilds: everything, or what nvcc compiles
+FLAGS_CUDA = $(CXX) $(KOLO_CXXFLAGS) $(CUDA_CPPFLAGS) $(CUDA_LINK)
+FLAGS_NVCC = $(NVCC) $(KOLO_NVCCFLAGS)
+$(BUILD)/flags.cuda: FLAGS_HERE = $(FLAGS_CUDA)
+$(BUILD)/flags.nvcc: FLAGS_HERE = $(FLAGS_NVCC)
+$(BUILD)/flags.cuda $(BUILD)/flags.nvcc: FORCE
+	@mkdir -p $(@D); echo '$(subst ','\'',$(FLAGS_HERE))' | cmp -s - $@ || echo '$(subst ','\'',$(FLAGS_HERE))' > $@
 
 $(CUDA_OBJECTS): EXTRA = $(CUDA_FLAGS)
 $(CUDA_OBJECTS): $(BUILD)/flags.cuda
 $(BUILD)/src/launch/cuda/version.o: $(BUILD)/contract
 # NVCCFLAGS_src_ROOM_cuda_file adds flags to one file
 NVCCFLAGS_src_optim_cuda_updater = -fmad=false # the bits of the C loops
-$(CUDA_KERNELS): $(BUILD)/%.cu.o: %.cu $(BUILD)/flags.cuda
+$(CUDA_KERNELS): $(BUILD)/%.cu.o: %.cu $(BUILD)/flags.cuda $(BUILD)/flags.nvcc
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(KOLO_NVCCFLAGS) $(NVCCFLAGS_$(subst /,_,$(basename $<))) $(CUDA_CPPFLAGS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
@@ -115,7 +119,7 @@ $(TOOLKIT_UNIT): $(BUILD)/tests/toolkit/%: $(BUILD)/tests/toolkit/%.o $(BUILD)/l
 	$(Q)$(link) $(CUDA_LINK)
 # tests/gpu/*.cu: programs of one file for machines with a GPU, part of the bundle
 GPU_PROGRAMS := $(patsubst tests/gpu/%.cu,$(BUILD)/tests/gpu/%,$(sort $(wildcard tests/gpu/*.cu)))
-$(GPU_PROGRAMS): $(BUILD)/tests/gpu/%: tests/gpu/%.cu $(BUILD)/flags.cuda
+$(GPU_PROGRAMS): $(BUILD)/tests/gpu/%: tests/gpu/%.cu $(BUILD)/flags.cuda $(BUILD)/flags.nvcc
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(KOLO_NVCCFLAGS) $(CUDA_CPPFLAGS) -cudart none -o $@ $< $(foreach w,$(CUDA_LIBS),-Xlinker $(w:-Wl$(comma)%=%)) -ldl

@@ -141,12 +141,6 @@ dist:
 	@mkdir -p $(BUILD)
 	$(Q)git archive --format=tar.gz --prefix=kolo-$(VERSION)/ -o $(BUILD)/kolo-$(VERSION).tar.gz HEAD
 	@echo $(BUILD)/kolo-$(VERSION).tar.gz
-# with the CUDA library where there is an nvcc, unless CUDA= says otherwise
-bundle:
-	$(again) $(if $(and $(NVCC),$(filter file,$(origin CUDA))),CUDA=1) bundle-now
-BUNDLED = $(filter %/golden %/compare %/parity,$(HELPERS)) $(if $(filter-out 0,$(CUDA)),$(CUDA_UNIT) $(GPU_PROGRAMS))
-bundle-now: programs $(BUNDLED)
-	$(Q)share/setup/bundle.sh '$(BUILD)' '$(VERSION)' '$(BUILD)' $(BUNDLED)
 clean distclean:
 	$(Q)rm -rf '$(BUILD)'
 
@@ -163,7 +157,7 @@ Targets
   lint format  rules of the sources; format lays them out by clang-format
   install uninstall   PREFIX=$(PREFIX) DESTDIR=; the installed tree may be moved
   dist         a source archive of the last commit
-  bundle       a folder, and an archive of it, that runs on another Linux; tests/gpu/run in it does what needs a GPU
+  bundle       a folder, and an archive of it, that runs on another Linux; tests/gpu/run in it does what needs a GPU (tests/gpu/README.md)
   deps         only installs what is missing
   clean        removes $(BUILD)
 Knobs (make KNOB=value)
@@ -173,7 +167,7 @@ Knobs (make KNOB=value)
   LMDB=0                   without liblmdb, which only the test of the reader of LMDB writes with
   ONNX=0                   without protobuf-c: `kolo export FILE.onnx` is then refused
   CUDA=1                   also lib/libkolo_cuda.so, which the programs open when a GPU is chosen; NCCL=0: it does without NCCL
-  CUDA_ARCH='80 90 100'    compute capabilities that it holds code for; later GPUs compile the last one's PTX (NVCC_GENCODE: your own words)
+  CUDA_ARCH='80 90 100'    compute capabilities that it holds code for; later GPUs compile the last one's PTX (NVCC_GENCODE: your own words); bundle: 90
   NVCC NVCCFLAGS CXX       its compilers
   MPI_HOME PMIX_HOME HDF5_HOME CUDA_HOME CUDNN_HOME NCCL_HOME DNNL_HOME HWLOC_HOME JPEG_HOME PNG_HOME ZLIB_HOME YAML_HOME CJSON_HOME TIFF_HOME
   WEBP_HOME LMDB_HOME ONNX_HOME where a library is, if neither the compiler nor pkg-config finds it

@@ -46,9 +46,9 @@ find_cuda() {
         [ -z "$there" ] || [ "$there" = system ] || paths+=("$there")
     }
     CUDA_PATHS=''
-    [ -f "$LIBRARY" ] || { echo "$LIBRARY is not there: build with make CUDA=1$([ -z "$DRY" ] || echo ', or make tests for the rehearsal')" >&2 && return 1; }
+    [ -f "$LIBRARY" ] || { echo "$LIBRARY is not here: build with make CUDA=1$([ -z "$DRY" ] || echo ', or make tests for the rehearsal')" >&2 && return 1; }
     [ -z "$DRY" ] || return 0
-    if [ -r "$TOP/lib/nvidia.needed" ]; then needed=$(cat "$TOP/lib/nvidia.needed")
+    if [ -r "$TOP/lib/requires" ]; then needed=$(sed -n 's/^library //p' "$TOP/lib/requires")
     else needed=$(readelf -d "$LIBRARY" | sed -n 's/.*(NEEDED).*\[\(lib\(cudart\|cublasLt\|cublas\|cudnn\|nccl\)\.so.*\)\]/\1/p'); fi
     IFS=: read -r -a folders <<< "${LD_LIBRARY_PATH:-}"
     for folder in "${CUDA_HOME:-}" "${CUDA_PATH:-}"; do
@@ -84,8 +84,8 @@ find_cuda() {
 
 # Is there a GPU that the program can use? Otherwise what it says of that.
 find_gpu() {
-    limited 90 kolo doctor device=cuda > "$OUT/logs/doctor" 2>&1
+    limited 90 kolo doctor device=cuda > "$LOGS/doctor" 2>&1
     doctor=$?
-    grep '^FAIL gpu' "$OUT/logs/doctor" >&2 && return 1
+    grep '^FAIL gpu' "$LOGS/doctor" >&2 && return 1
     return 0
 }

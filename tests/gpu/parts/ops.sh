@@ -1,25 +1,5 @@
-# every operation forward and backward, on the GPU beside the CPU
+# every operation, updater and reducer by itself, against plain loops
 # shellcheck shell=bash
-# MODEL BATCH SIDE CLASSES PRECISION...: real shapes, the batch small enough that the CPU keeps up; then odd ones
-if [ -n "$DRY" ]; then
-    cases=("lenet5 3 28 10 f32" "resnet20 3 9 10 bf16 valid=2" "resnet20 2 8 10 fp16 deterministic=true")
-else
-    # engines chosen by rule start at once; those chosen by a clock, as a training does, have to be tried first
-    cases=()
-    for precision in bf16 f32 tf32 fp16; do
-        for network in "resnet50 4 224 1000" "resnet18 4 224 1000" "resnet20 32 32 10" "convnext_tiny 2 224 1000" "swin_t 2 224 1000"; do cases+=("$network $precision deterministic=true"); done
-    done
-    for precision in bf16 f32 fp16; do
-        for network in "lenet5 3 28 10" "mlp 5 28 13" "convnext_tiny 3 71 13" "swin_t 3 75 13" "efficientnet_b0 3 65 13"; do cases+=("$network $precision deterministic=true"); done
-        for network in "resnet18 3 71 13 $precision valid=2" "resnet20 7 29 10 $precision valid=5"; do cases+=("$network deterministic=true"); done
-    done
-    cases+=("resnet20 32 32 10 bf16" "resnet50 4 224 1000 bf16" "lenet5 3 28 10 tf32")
-fi
-for case in "${cases[@]}"; do
-    read -r -a words <<< "$case"
-    tap "${case// /.}" 60 parity "${words[@]}"
-done
-# the tests that compare one thing at a time, here with the library for GPUs instead of the stand-in
-if [ -z "$DRY" ]; then
-    for unit in $UNITS; do tap "$unit" 30 "$unit"; done
-fi
+# the tests that compare one thing at a time, here with the library for GPUs instead of the stand-in, which has them all in make check
+for unit in $(if_dry "ops_move ops_order" "$UNITS"); do tap "$unit" 30 "$unit"; done
+[ -n "$UNITS" ] || fail "the programs of tests/cuda are not here"

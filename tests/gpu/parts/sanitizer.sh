@@ -7,13 +7,15 @@ else
     for file in "$(command -v compute-sanitizer)" "${CUDA_HOME:-/usr/local/cuda}"/{bin,compute-sanitizer}/compute-sanitizer /usr/local/cuda-*/bin/compute-sanitizer /opt/nvidia/*/*/compute-sanitizer; do
         [ -z "$sanitizer" ] && [ -x "$file" ] && sanitizer=$file
     done
-    if [ -z "$sanitizer" ]; then
+    if [ -z "$SHOW$sanitizer" ]; then
         skip "no compute-sanitizer here"
     else
-        note "$("$sanitizer" --version | tail -n 1)"
+        [ -n "$SHOW" ] || note "$("$sanitizer" --version | tail -n 1)"
         watched() { # TOOL NAME SECONDS COMMAND...
-            local tool=$1 name=$2 seconds=$3 log=$OUT/logs/sanitizer.$1.$2 status
+            local tool=$1 name=$2 seconds=$3 log=$LOGS/sanitizer.$1.$2 status
             shift 3
+            [ -z "$SHOW" ] || { while [ "$1" = --kernel-name-exclude ]; do shift 2; done; }
+            shown "$@" && return
             enough "$tool $name" || return
             limited "$seconds" "$sanitizer" --tool "$tool" --error-exitcode 9 --target-processes all --print-limit 20 "$@" > "$log" 2>&1
             status=$?

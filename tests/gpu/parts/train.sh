@@ -1,15 +1,16 @@
 # ten steps of training on the GPU beside the CPU's
 # shellcheck shell=bash
 # Step 1 must agree as closely as the precision allows; after that training amplifies rounding, so the small rate keeps the runs together.
-need_data || fail "packing: $(tail -n 1 "$OUT/logs/pack")"
+need_data
 steps=10
 [ -z "$DRY" ] || steps=3
 beside() { # NAME FIRST LATER TEXT: the losses of NAME.cuda lie within FIRST (step 1) and LATER (all) of those of NAME.cpu, relative
-    paste -d ' ' <(losses "$1.cpu") <(losses "$1.cuda") > "$OUT/logs/train.$1.losses"
+    [ -z "$SHOW" ] || return 0
+    paste -d ' ' <(losses "$1.cpu") <(losses "$1.cuda") > "$LOGS/train.$1.losses"
     awk -v first="$2" -v later="$3" -v steps="$steps" '
         {d = ($2 - $4) / $2; if (d < 0) d = -d; if (NR == 1) one = d; if (d > most) most = d; if ($1 == $3 && d == d) n++}
         END {printf "step 1 apart by %.2g (of %s), all %d by %.2g (of %s)", one, first, n, most, later; exit !(n == steps && one <= first && most <= later)}' \
-        "$OUT/logs/train.$1.losses" > "$ROOM/beside"
+        "$LOGS/train.$1.losses" > "$ROOM/beside"
     ok $? "$4: $(cat "$ROOM/beside")"
     record beside "name=$1" "text=$(cat "$ROOM/beside")"
 }

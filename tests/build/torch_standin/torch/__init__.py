@@ -1,0 +1,1 @@
+"""As much of PyTorch as a script needs to be imported."""

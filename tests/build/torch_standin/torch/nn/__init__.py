@@ -1,0 +1,5 @@
+"""Modules that hold nothing."""
+
+
+class Module:
+    pass
