@@ -1,16 +1,17 @@
-/* Fusions for devices whose library does several operations at once (cuDNN's runtime fusion and its fixed graphs). They
- * come after the gradients: what is joined has the same tensors, and no rule of its own is needed.
+/* Fusions for devices whose library does several operations at once (cuDNN's runtime fusion and its fixed
+ * graphs). They come after the gradients: what is joined has the same tensors, and no rule of its own is
+ * needed.
  *
- * conv -> norm_stats becomes conv_stats: y is not read again for its sums. Where the library has no such engine the
- * operation is done as the two that it was made of (ops/compose.h). */
+ * conv -> norm_stats becomes conv_stats: y is not read again for its sums. Where the library has no such
+ * engine the operation is done as the two that it was made of (ops/compose.h). */
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "graph/rules.h"
 #include "kolo/error.h"
 
-/* The convolution that makes x, where its sums can be formed with it: y is what is stored, without a bias, and its
- * channels are not cut into groups, for which there are kernels of their own. */
+/* The convolution that makes x, where its sums can be formed with it: y is what is stored, without a bias,
+ * and its channels are not cut into groups, for which there are kernels of their own. */
 static int convolution_of(const kolo_graph *g, int x)
 {
     const int at = x >= 0 ? g->tensor[x].producer : -1;

@@ -1,5 +1,5 @@
-/* Inside ops/: an operation as others one after another. A backend that has no kernel for a fused operation of the graph
- * carries it out by those that it was made of; their tensors are the fused one's. */
+/* Inside ops/: an operation as others one after another. A backend that has no kernel for a fused operation
+ * of the graph carries it out by those that it was made of; their tensors are the fused one's. */
 #ifndef KOLO_OPS_COMPOSE_H
 #define KOLO_OPS_COMPOSE_H
 

@@ -1,8 +1,9 @@
-/* A convolution and the sums of its result at once, where cuDNN has an engine for both: in f16 they are there for all but
- * the narrowest inputs, in bf16 they are compiled for each shape (cuDNN 9.19, sm_90). Else, or where it is faster, one
- * after the other.
+/* A convolution and the sums of its result at once, where cuDNN has an engine for both: in f16 they are there
+ * for all but the narrowest inputs, in bf16 they are compiled for each shape (cuDNN 9.19, sm_90). Else, or
+ * where it is faster, one after the other.
  *
- * cuDNN's sums are of all rows. Where not all are valid the sums are formed from y as norm_stats does it (norm.cuh). */
+ * cuDNN's sums are of all rows. Where not all are valid the sums are formed from y as norm_stats does it
+ * (norm.cuh). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +52,7 @@ static int run(const kolo_kernel *k, void *const *args, void *workspace, const k
     return finish_sums(c, formed, args[Y], args[SUMS], scratch, step, slot);
 }
 
-/* ---- in a trial: memory is a step, then the sums ------------------------------------------------------------------ */
+/* ---- in a trial: memory is a step, then the sums ---- */
 
 static const size_t step_room = (sizeof(kolo_step) + 255) / 256 * 256;
 
@@ -70,7 +71,7 @@ static int trial_finish(void *argument, void *const *part, void *memory, void *w
                        0);
 }
 
-/* ---- the row ----------------------------------------------------------------------------------------------------- */
+/* ---- the row ---- */
 
 static int prepare(const kolo_kernel_request *r, kolo_kernel *k)
 {

@@ -13,12 +13,12 @@ void kolo_cuda_engine_close(kolo_cuda_engine *e)
     kolo_dnn_graph_destroy(&e->graph);
 }
 
-/* ---- what is asked ----------------------------------------------------------------------------------------------- */
+/* ---- what is asked ---- */
 
 static const uint32_t compiles = 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
 
-/* An engine may work in as much memory as its tensors take, and a little more, up to 1 GiB: all operations share one
- * workspace, and the largest counts. */
+/* An engine may work in as much memory as its tensors take, and a little more, up to 1 GiB: all operations
+ * share one workspace, and the largest counts. */
 static kolo_dnn_rules rules_of(const kolo_backend *b, const kolo_dnn_conv *c)
 {
     const uint32_t winograd =
@@ -49,10 +49,10 @@ static char *key_of(const kolo_kernel_request *r, const kolo_dnn_conv *c, const 
         (long)c->dilation[1], (long)c->group, c->add ? " add" : "", rules->notes);
 }
 
-/* ---- candidates -------------------------------------------------------------------------------------------------- */
+/* ---- candidates ---- */
 
-/* What cuDNN proposes, and the split form, which a clock tries first (its engines may have to be compiled) and a rule
- * takes last. */
+/* What cuDNN proposes, and the split form, which a clock tries first (its engines may have to be compiled)
+ * and a rule takes last. */
 typedef struct candidates {
     const kolo_kernel_request *request;
     const kolo_dnn_graph *graph;
@@ -113,7 +113,7 @@ static void close_candidate(void *argument, int64_t i)
     if (proposal_of(c, i) >= 0) kolo_dnn_plan_destroy(&c->plan[proposal_of(c, i)]);
 }
 
-/* ---- the trial --------------------------------------------------------------------------------------------------- */
+/* ---- the trial ---- */
 
 static size_t bytes_of(const kolo_dnn_conv *c, int part)
 {

@@ -1,6 +1,6 @@
-/* Inside ops/cuda: which of cuDNN's engines does a pass of a convolution, and with which knobs. Chosen when the plan is
- * made: by a clock among all that cuDNN's heuristics propose and that the precision asked for admits, or the first of
- * them where the choice has to be the same every time. */
+/* Inside ops/cuda: which of cuDNN's engines does a pass of a convolution, and with which knobs. Chosen when
+ * the plan is made: by a clock among all that cuDNN's heuristics propose and that the precision asked for
+ * admits, or the first of them where the choice has to be the same every time. */
 #ifndef KOLO_OPS_CUDA_ENGINE_H
 #define KOLO_OPS_CUDA_ENGINE_H
 
@@ -11,9 +11,9 @@ typedef struct kolo_cuda_engine {
     kolo_dnn_plan *plan;   /* NULL: the split form is done */
 } kolo_cuda_engine;
 
-/* A fused operation can also be done as several, by kernels that are there already. `part` as kolo_dnn_plan_run has
- * it; memory: so many bytes of its own (a step, sums); every one is 0x7F when a trial begins, so
- * that all rows of such a step are valid. */
+/* A fused operation can also be done as several, by kernels that are there already. `part` as
+ * kolo_dnn_plan_run has it; memory: so many bytes of its own (a step, sums); every one is 0x7F when a trial
+ * begins, so that all rows of such a step are valid. */
 typedef struct kolo_cuda_split {
     size_t memory, workspace;
     int (*run)(void *argument, void *const *part, void *memory, void *workspace);

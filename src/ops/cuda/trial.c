@@ -6,7 +6,7 @@
 #include "base/thread.h"
 #include "ops/cuda/cuda.h"
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 /* 0; 1: it is new. */
 static int need_piece(kolo_backend *backend, enum kolo_trial_piece piece, size_t bytes, void **memory)
@@ -35,7 +35,8 @@ int kolo_cuda_trial_data(kolo_backend *backend, size_t bytes, enum kolo_dtype dt
     KOLO_TRY(kolo_cuda_noise(backend, *memory, dtype, (int64_t)(done / kolo_dtype_size(dtype))));
     for (size_t next; done < bytes; done += next) {
         next = done < bytes - done ? done : bytes - done;
-        KOLO_TRY(KOLO_CUDA(cudaMemcpyAsync((char *)*memory + done, *memory, next, cudaMemcpyDeviceToDevice, stream)));
+        KOLO_TRY(KOLO_CUDA(
+            cudaMemcpyAsync((char *)*memory + done, *memory, next, cudaMemcpyDeviceToDevice, stream)));
     }
     return 0;
 }
@@ -56,10 +57,11 @@ void kolo_cuda_trial_end(kolo_backend *backend)
     }
 }
 
-/* ---- the clock --------------------------------------------------------------------------------------------------- */
+/* ---- the clock ---- */
 
-/* A candidate whose quick run took longer than so many times the quickest is out: quick runs are that uncertain. So
- * many of the others are timed again, in turns, so that a GPU which grows warmer does so for all of them. */
+/* A candidate whose quick run took longer than so many times the quickest is out: quick runs are that
+ * uncertain. So many of the others are timed again, in turns, so that a GPU which grows warmer does so for
+ * all of them. */
 #define LOSES 1.3
 enum { FINALISTS = 6, ROUNDS = 10 };
 
@@ -165,15 +167,16 @@ static int run_contest(contest *c, double seconds, int64_t *best)
     const double start = kolo_time();
     int64_t tried = 0;
     int rc = 0;
-    for (; tried < c->trial->count && rc >= 0 && (!c->count || kolo_time() < start + seconds / 2); tried++) rc = run_quick(c, tried);
+    for (; tried < c->trial->count && rc >= 0 && (!c->count || kolo_time() < start + seconds / 2); tried++)
+        rc = run_quick(c, tried);
     c->until = start + seconds;
     if (rc >= 0) rc = run_final(c);
     if (rc >= 0 && c->count) *best = c->left[0].at;
     else if (rc >= 0) rc = c->refused; /* the GPU itself may have failed */
     for (int64_t i = *best >= 0; i < c->count; i++) c->trial->close(c->trial->argument, c->left[i].at);
     if (*best >= 0)
-        kolo_debug("candidate %ld of %ld is the fastest: %.1f us; %ld were tried in %.2f s", (long)*best, (long)c->trial->count, c->left[0].seconds * 1e6,
-                   (long)tried, kolo_time() - start);
+        kolo_debug("candidate %ld of %ld is the fastest: %.1f us; %ld were tried in %.2f s", (long)*best,
+                   (long)c->trial->count, c->left[0].seconds * 1e6, (long)tried, kolo_time() - start);
     return rc;
 }
 
@@ -194,7 +197,9 @@ int kolo_cuda_trial_choose(kolo_backend *backend, const kolo_trial *trial, bool 
     *best = -1;
     if (!clock || trial->count < 2) return choose_first(trial, best);
     const kolo_cuda *cuda = kolo_cuda_of(backend);
-    contest c = {.trial = trial, .stream = cuda->stream[KOLO_LANE_COMPUTE], .left = kolo_alloc((size_t)trial->count * sizeof *c.left)};
+    contest c = {.trial = trial,
+                 .stream = cuda->stream[KOLO_LANE_COMPUTE],
+                 .left = kolo_alloc((size_t)trial->count * sizeof *c.left)};
     if (!c.left) return KOLO_ECONFIG;
     int rc = KOLO_CUDA(cudaEventCreate(&c.start));
     if (rc >= 0) rc = KOLO_CUDA(cudaEventCreate(&c.stop));
