@@ -47,6 +47,7 @@ man     | man-db           | man-db           | man-db        | the same
 zsh     | zsh              | zsh              | zsh           | tests what the TAB key completes
 fish    | fish             | fish             | fish          | the same
 smpicc  | libsimgrid-dev   | simgrid          | simgrid       | simulated clusters, for `make check-scale`
+bash-completion | bash-completion | bash-completion | bash-completion | the same
 modulecmd | environment-modules | environment-modules | environment-modules | tests the module file
 '
 
@@ -66,6 +67,7 @@ has() {
     modulecmd)
         [ -e /usr/share/modules/init/sh ] || [ -e /usr/share/lmod/lmod/init/sh ] || [ -n "${LMOD_CMD:-}${MODULESHOME:-}" ]
         ;;
+    bash-completion) [ -e /usr/share/bash-completion/bash_completion ] ;;
     h5py) python3 -c 'import h5py' 2>/dev/null ;;
     *) PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin command -v "$1" >/dev/null 2>&1 ;;
     esac
@@ -75,7 +77,7 @@ without() { # GOAL: commands it needs that are not here
     cluster_tools='mpiexec slurmctld slurmd sbatch munged'
     case $1 in
     run) tools=$cluster_tools ;;
-    check) tools="$cluster_tools prove h5dump h5py xz pgrep shellcheck mandoc man zsh fish modulecmd" ;;
+    check) tools="$cluster_tools prove h5dump h5py xz pgrep shellcheck mandoc man zsh fish bash-completion modulecmd" ;;
     check-scale) tools=smpicc ;;
     *) tools='' ;;
     esac

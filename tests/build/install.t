@@ -56,6 +56,31 @@ if [[ -n $init ]]; then
 else
     skip "no environment modules here"
 fi
+# the TAB key of somebody who has loaded the module, where bash-completion and fish look for what they have not read yet
+helper=/usr/share/bash-completion/bash_completion
+if [[ -n $init && -e $helper ]] && command -v script >/dev/null; then
+    cat >"$ROOM/rc" <<END
+. $init; . $helper; module use $TREE/share/modulefiles; module load kolo
+kolo-pack() { printf '<%s>' "\$@" >$ROOM/called; }
+touch $ROOM/prompt
+END
+    {
+        for ((i = 0; i < 400; i++)); do if [[ -e $ROOM/prompt ]]; then break; else sleep 0.05; fi; done
+        sleep 0.3
+        printf 'kolo-pack --sou\twebd\t\n'
+        for ((i = 0; i < 400; i++)); do if [[ -e $ROOM/called ]]; then break; else sleep 0.05; fi; done
+        echo exit
+    } | env -i PATH=/usr/bin:/bin HOME="$ROOM" TERM=dumb timeout 60 script -qec "bash --rcfile $ROOM/rc -i" /dev/null >"$ROOM/terminal" 2>&1
+    is "$(cat "$ROOM/called")" '<--source><webdataset-tar>' "bash with bash-completion completes when the module is loaded"
+else
+    skip "no environment modules, bash-completion or script(1)"
+fi
+if command -v fish >/dev/null; then
+    is "$(env -i PATH="$TREE/bin:/usr/bin:/bin" HOME="$ROOM" XDG_DATA_DIRS="$TREE/share:/usr/share" fish -c "complete -C 'kolo train precision=b'")" \
+        precision=bf16 "fish finds completion by XDG_DATA_DIRS"
+else
+    skip "no fish"
+fi
 cd "$OLDPWD" || exit 1
 
 # --- a template that was copied away, with nothing in its environment
