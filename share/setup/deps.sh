@@ -15,7 +15,7 @@ PKG     | pkg-config       | pkgconf          | pkgconf       | finds libraries
 MPI     | mpich libmpich-dev | mpich-devel    | mpich         | messages between nodes; `make MPI=0` does without
 PMIX    | libpmix-dev      | pmix-devel       | pmix          | launch by srun --mpi=pmix; `make PMIX=0` does without
 HDF5    | libhdf5-dev      | hdf5-devel       | hdf5~mpi      | data shards
-DNNL    | libdnnl-dev      | onednn-devel     | onednn@2      | convolutions on CPUs (oneDNN 2)
+DNNL    | libdnnl-dev      | onednn-devel     | onednn        | convolutions on CPUs (oneDNN 2 or 3)
 HWLOC   | libhwloc-dev     | hwloc-devel      | hwloc         | binding to cores
 JPEG    | libjpeg-dev      | libjpeg-turbo-devel | libjpeg-turbo | pictures
 PNG     | libpng-dev       | libpng-devel     | libpng        | pictures

@@ -8,18 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <oneapi/dnnl/dnnl.h>
-
 #include "base/hash.h"
 #include "base/memory.h"
 #include "kolo/error.h"
-
-#if DNNL_VERSION_MAJOR != 2
-#error "this file serves oneDNN 2.x"
-#endif
+#include "ops/cpu/dnnl_version.h"
 
 struct kolo_dnnl_desc {
-    dnnl_memory_desc_t md;
+    md_owned md;
     uint64_t hash;
     kolo_dnnl *dnnl;
 };
@@ -89,7 +84,10 @@ void kolo_dnnl_close(kolo_dnnl **dnnl)
 {
     kolo_dnnl *d = *dnnl;
     if (!d) return;
-    for (int64_t i = 0; i < d->descs; i++) free(d->desc[i]);
+    for (int64_t i = 0; i < d->descs; i++) {
+        md_destroy(d->desc[i]->md);
+        free(d->desc[i]);
+    }
     free(d->desc);
     if (d->attr) dnnl_primitive_attr_destroy(d->attr);
     if (d->stream) dnnl_stream_destroy(d->stream);
@@ -101,35 +99,47 @@ void kolo_dnnl_close(kolo_dnnl **dnnl)
 /* ---- descriptors --------------------------------------------------------------------------------------------------- */
 
 /* Field by field: the struct has holes and unused tails. */
-static uint64_t hash_of(const dnnl_memory_desc_t *m)
+static uint64_t hash_of(md_view md)
 {
-    const dnnl_blocking_desc_t *b = &m->format_desc.blocking;
-    size_t n = (size_t)m->ndims;
-    int kind[4] = {m->ndims, (int)m->data_type, (int)m->format_kind, (int)m->extra.flags};
+    const md_parts m = md_parts_of(md);
+    const size_t n = (size_t)m.rank;
+    const int kind[4] = {m.rank, m.type, m.kind, m.extra};
     uint64_t h = kolo_hash_bytes(KOLO_HASH, kind, sizeof kind);
-    h = kolo_hash_bytes(h, m->dims, n * sizeof *m->dims);
-    h = kolo_hash_bytes(h, m->padded_dims, n * sizeof *m->dims);
-    if (m->format_kind == dnnl_blocked) {
-        size_t inner = (size_t)b->inner_nblks;
-        h = kolo_hash_bytes(h, b->strides, n * sizeof *b->strides);
-        h = kolo_hash_bytes(h, &b->inner_nblks, sizeof b->inner_nblks);
-        h = kolo_hash_bytes(h, b->inner_blks, inner * sizeof *b->inner_blks);
-        h = kolo_hash_bytes(h, b->inner_idxs, inner * sizeof *b->inner_idxs);
+    h = kolo_hash_bytes(h, m.dims, n * sizeof *m.dims);
+    h = kolo_hash_bytes(h, m.padded, n * sizeof *m.dims);
+    if (m.kind == dnnl_blocked) {
+        const size_t inner = (size_t)m.inner;
+        h = kolo_hash_bytes(h, m.strides, n * sizeof *m.strides);
+        h = kolo_hash_bytes(h, &m.inner, sizeof m.inner);
+        h = kolo_hash_bytes(h, m.blocks, inner * sizeof *m.blocks);
+        h = kolo_hash_bytes(h, m.indices, inner * sizeof *m.indices);
     }
     return h ? h : 1;
 }
 
-static const kolo_dnnl_desc *intern(kolo_dnnl *d, const dnnl_memory_desc_t *m)
+/* The one object for what equals m, which is taken. NULL: error text set. */
+static const kolo_dnnl_desc *intern(kolo_dnnl *d, md_owned m)
 {
-    for (int64_t i = 0; i < d->descs; i++)
-        if (dnnl_memory_desc_equal(&d->desc[i]->md, m)) return d->desc[i];
-    if (kolo_grow(&d->desc, &d->capacity, d->descs, sizeof *d->desc) < 0) return NULL;
-    kolo_dnnl_desc *n = kolo_alloc(sizeof *n);
-    if (!n) return NULL;
-    n->md = *m;
+    kolo_dnnl_desc *n = NULL;
+    for (int64_t i = 0; i < d->descs && !n; i++)
+        if (dnnl_memory_desc_equal(d->desc[i]->md, m)) n = d->desc[i];
+    if (n || kolo_grow(&d->desc, &d->capacity, d->descs, sizeof *d->desc) < 0 || !(n = kolo_alloc(sizeof *n))) {
+        md_destroy(m);
+        return n;
+    }
+    n->md = m;
     n->hash = hash_of(m);
     n->dnnl = d;
     return d->desc[d->descs++] = n;
+}
+
+static const kolo_dnnl_desc *intern_copy(kolo_dnnl *d, md_view md)
+{
+    md_owned m;
+    const dnnl_status_t s = md_clone(&m, md);
+    if (s == dnnl_success) return intern(d, m);
+    fail("describing a tensor", s);
+    return NULL;
 }
 
 static dnnl_data_type_t type_of(enum kolo_dtype t) { return t == KOLO_BF16 ? dnnl_bf16 : t == KOLO_I32 ? dnnl_s32 : t == KOLO_U8 ? dnnl_u8 : dnnl_f32; }
@@ -154,10 +164,10 @@ static int check_countable(int rank, const int64_t *dim)
 
 static const kolo_dnnl_desc *by_tag(kolo_dnnl *d, enum kolo_dtype dtype, int rank, const int64_t *dim, dnnl_format_tag_t tag)
 {
-    dnnl_memory_desc_t m;
+    md_owned m;
     if (check_countable(rank, dim) < 0) return NULL;
-    dnnl_status_t s = dnnl_memory_desc_init_by_tag(&m, rank, dim, type_of(dtype), tag);
-    if (s == dnnl_success) return intern(d, &m);
+    const dnnl_status_t s = md_by_tag(&m, rank, dim, type_of(dtype), tag);
+    if (s == dnnl_success) return intern(d, m);
     fail("describing a tensor", s);
     return NULL;
 }
@@ -181,19 +191,26 @@ const kolo_dnnl_desc *kolo_dnnl_any(kolo_dnnl *d, enum kolo_dtype dtype, int ran
 
 const kolo_dnnl_desc *kolo_dnnl_as(kolo_dnnl *d, const kolo_dnnl_desc *desc, enum kolo_dtype dtype)
 {
-    dnnl_memory_desc_t m = desc->md;
-    m.data_type = type_of(dtype);
-    return intern(d, &m);
+    md_owned m;
+    const dnnl_status_t s = md_as(&m, desc->md, type_of(dtype));
+    if (s == dnnl_success) return intern(d, m);
+    fail("describing a tensor of another type", s);
+    return NULL;
 }
 
-const kolo_dnnl_desc *kolo_dnnl_rows_of(kolo_dnnl *d, const kolo_dnnl_desc *desc) { return kolo_dnnl_plain(d, KOLO_F32, desc->md.ndims, desc->md.dims); }
+const kolo_dnnl_desc *kolo_dnnl_rows_of(kolo_dnnl *d, const kolo_dnnl_desc *desc)
+{
+    const md_parts m = md_parts_of(desc->md);
+    return kolo_dnnl_plain(d, KOLO_F32, m.rank, m.dims);
+}
 
-size_t kolo_dnnl_bytes(const kolo_dnnl_desc *desc) { return dnnl_memory_desc_get_size(&desc->md); }
+size_t kolo_dnnl_bytes(const kolo_dnnl_desc *desc) { return dnnl_memory_desc_get_size(desc->md); }
 uint64_t kolo_dnnl_hash(const kolo_dnnl_desc *desc) { return desc->hash; }
 
 bool kolo_dnnl_is_plain_memory(const kolo_dnnl_desc *desc)
 {
-    return desc->md.format_kind == dnnl_blocked && desc->md.extra.flags == dnnl_memory_extra_flag_none;
+    const md_parts m = md_parts_of(desc->md);
+    return m.kind == dnnl_blocked && m.extra == 0;
 }
 
 /* ---- primitives ---------------------------------------------------------------------------------------------------- */
@@ -204,7 +221,7 @@ typedef struct argument {
     int index;
 } argument; /* name 0: not there */
 
-static int add_pointer(kolo_dnnl_primitive *p, int at, int name, const dnnl_memory_desc_t *md)
+static int add_pointer(kolo_dnnl_primitive *p, int at, int name, md_view md)
 {
     dnnl_exec_arg_t *a = &p->arg[at];
     dnnl_status_t s = dnnl_memory_create(&a->memory, md, p->dnnl->engine, DNNL_MEMORY_NONE);
@@ -217,11 +234,11 @@ static int add_pointers(kolo_dnnl_primitive *p, const_dnnl_primitive_desc_t pd, 
 {
     for (; p->pointers < 4 && list[p->pointers].name; p->pointers++) {
         const argument *a = &list[p->pointers];
-        const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, a->query, a->index);
+        md_view md = dnnl_primitive_desc_query_md(pd, a->query, a->index);
         KOLO_TRY(add_pointer(p, p->pointers, a->name, md));
-        if (p->pointers == 1 && !(p->weight = intern(p->dnnl, md))) return KOLO_ECONFIG;
+        if (p->pointers == 1 && !(p->weight = intern_copy(p->dnnl, md))) return KOLO_ECONFIG;
     }
-    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    md_view scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->scratch = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
     return p->scratch ? add_pointer(p, p->pointers, DNNL_ARG_SCRATCHPAD, scratch) : 0;
 }
@@ -277,9 +294,10 @@ static bool overruns(const_dnnl_primitive_desc_t pd, const argument *list)
     const char *name = name_of(pd);
     if (strncmp(name, "jit_wino", 8) && strncmp(name, "brg", 3)) return false;
     for (; list->name; list++) {
-        const dnnl_memory_desc_t *m = dnnl_primitive_desc_query_md(pd, list->query, list->index);
+        md_view md = dnnl_primitive_desc_query_md(pd, list->query, list->index);
+        const md_parts m = md ? md_parts_of(md) : (md_parts){0};
         int64_t count = 1;
-        for (int i = 0; m && i < m->ndims; i++) count *= m->padded_dims[i];
+        for (int i = 0; i < m.rank; i++) count *= m.padded[i];
         if (count > INT32_MAX) return true;
     }
     return false;
@@ -287,23 +305,15 @@ static bool overruns(const_dnnl_primitive_desc_t pd, const argument *list)
 
 /* The first implementation that is safe for pointers of `list` (in order, to a name of 0). 0, 1 (oneDNN
  * has no such thing), or an error */
-static int describe(kolo_dnnl *d, dnnl_primitive_desc_t *pd, const void *op, dnnl_primitive_desc_t hint,
-                    const argument *list)
+static int describe(kolo_dnnl *d, dnnl_primitive_desc_t *pd, const operation *o, dnnl_primitive_desc_t hint, const argument *list)
 {
-    dnnl_primitive_desc_iterator_t all = NULL;
-    *pd = NULL;
-    dnnl_status_t s = dnnl_primitive_desc_iterator_create(&all, op, d->attr, d->engine, hint);
-    for (; s == dnnl_success; s = dnnl_primitive_desc_iterator_next(all)) {
-        *pd = dnnl_primitive_desc_iterator_fetch(all);
-        if (!*pd) s = dnnl_out_of_memory;
-        if (!*pd || !overruns(*pd, list)) break;
-        dnnl_primitive_desc_destroy(*pd);
-        *pd = NULL;
-    }
-    if (all) dnnl_primitive_desc_iterator_destroy(all);
-    return s == dnnl_success                                    ? 0
-           : s == dnnl_unimplemented || s == dnnl_iterator_ends ? 1
-                                                                : fail("describing a primitive", s);
+    implementations all = {.current = NULL};
+    dnnl_status_t s = implementations_open(&all, o, hint, d->engine, d->attr);
+    while (s == dnnl_success && overruns(all.current, list)) s = implementations_next(&all);
+    *pd = all.current;
+    implementations_close(&all);
+    if (s == dnnl_success) return 0;
+    return s == dnnl_unimplemented || s == no_more_implementations ? 1 : fail("describing a primitive", s);
 }
 
 static const argument pass_arguments[3][5] = {
@@ -324,15 +334,15 @@ static const argument pass_arguments[3][5] = {
      {0, 0, 0}},
 };
 
-/* op: what is wanted; hint_op: the forward description that oneDNN wants beside a backward one, or NULL. */
-static int make(kolo_dnnl *d, enum kolo_dnnl_pass pass, bool bias, const void *op, const void *hint_op, kolo_dnnl_primitive **out)
+/* forward: the forward operation that oneDNN wants beside a backward one, or NULL. */
+static int make(kolo_dnnl *d, const operation *o, const operation *forward, kolo_dnnl_primitive **out)
 {
     dnnl_primitive_desc_t hint = NULL, pd = NULL;
     argument list[5];
-    memcpy(list, pass_arguments[pass], sizeof list);
-    if (!bias) list[3].name = 0;
-    int rc = hint_op ? describe(d, &hint, hint_op, NULL, (const argument[]){{0, dnnl_query_undef, 0}}) : 0;
-    if (rc == 0) rc = describe(d, &pd, op, hint, list);
+    memcpy(list, pass_arguments[o->pass], sizeof list);
+    if (!o->bias) list[3].name = 0;
+    int rc = forward ? describe(d, &hint, forward, NULL, (const argument[]){{0, dnnl_query_undef, 0}}) : 0;
+    if (rc == 0) rc = describe(d, &pd, o, hint, list);
     if (hint) dnnl_primitive_desc_destroy(hint);
     return rc ? rc : finish(d, pd, list, out);
 }
@@ -340,71 +350,42 @@ static int make(kolo_dnnl *d, enum kolo_dnnl_pass pass, bool bias, const void *o
 /* The forward pass that belongs to a backward one has weights of the activations' type, in any layout. */
 static const kolo_dnnl_desc *hint_weight(kolo_dnnl *d, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w)
 {
-    return by_tag(d, x->md.data_type == dnnl_bf16 ? KOLO_BF16 : KOLO_F32, w->md.ndims, w->md.dims, dnnl_format_tag_any);
+    const md_parts m = md_parts_of(w->md);
+    return by_tag(d, md_parts_of(x->md).type == dnnl_bf16 ? KOLO_BF16 : KOLO_F32, m.rank, m.dims, dnnl_format_tag_any);
 }
 
-/* oneDNN counts dilation from 0 and declares its arrays with their greatest length. */
-typedef struct window {
-    dnnl_dims_t stride, pad, dilate;
-} window;
-
-static window window_of(const kolo_dnnl_conv *c)
+static int make_with_hint(kolo_dnnl *d, const operation *o, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w, kolo_dnnl_primitive **out)
 {
-    window w = {{0}, {0}, {0}};
-    for (int i = 0; i < 2; i++) {
-        w.stride[i] = c->stride[i];
-        w.pad[i] = c->pad[i];
-        w.dilate[i] = c->dilation[i] - 1;
-    }
-    return w;
-}
-
-static dnnl_status_t conv_forward(const kolo_dnnl_conv *c, const kolo_dnnl_desc *w, dnnl_alg_kind_t kind, dnnl_convolution_desc_t *op)
-{
-    const window win = window_of(c);
-    return dnnl_dilated_convolution_forward_desc_init(op, dnnl_forward_training, kind, &c->x->md, &w->md, c->bias ? &c->bias->md : NULL, &c->y->md, win.stride,
-                                                      win.dilate, win.pad, win.pad);
-}
-
-static dnnl_status_t conv_backward(const kolo_dnnl_conv *c, dnnl_alg_kind_t kind, dnnl_convolution_desc_t *op)
-{
-    const window win = window_of(c);
-    if (c->pass == KOLO_DNNL_DATA)
-        return dnnl_dilated_convolution_backward_data_desc_init(op, kind, &c->x->md, &c->w->md, &c->y->md, win.stride, win.dilate, win.pad, win.pad);
-    return dnnl_dilated_convolution_backward_weights_desc_init(op, kind, &c->x->md, &c->w->md, c->bias ? &c->bias->md : NULL, &c->y->md, win.stride, win.dilate,
-                                                               win.pad, win.pad);
+    *out = NULL;
+    if (o->pass == KOLO_DNNL_FORWARD) return make(d, o, NULL, out);
+    const kolo_dnnl_desc *forward_w = hint_weight(d, x, w);
+    if (!forward_w) return KOLO_ECONFIG;
+    operation forward = *o;
+    forward.pass = KOLO_DNNL_FORWARD;
+    forward.w = forward_w->md;
+    return make(d, o, &forward, out);
 }
 
 int kolo_dnnl_make_conv(kolo_dnnl *d, const kolo_dnnl_conv *c, kolo_dnnl_primitive **primitive)
 {
-    *primitive = NULL;
-    dnnl_alg_kind_t kind = c->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
-    dnnl_convolution_desc_t op, hint;
-    if (c->pass == KOLO_DNNL_FORWARD) {
-        dnnl_status_t s = conv_forward(c, c->w, kind, &op);
-        return s == dnnl_success ? make(d, c->pass, c->bias, &op, NULL, primitive) : s == dnnl_unimplemented ? 1 : fail("describing a convolution", s);
+    operation o = {.pass = c->pass, .kind = c->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct};
+    o.x = c->x->md;
+    o.w = c->w->md;
+    o.bias = c->bias ? c->bias->md : NULL;
+    o.y = c->y->md;
+    for (int i = 0; i < 2; i++) {
+        o.stride[i] = c->stride[i];
+        o.pad[i] = c->pad[i];
+        o.dilate[i] = c->dilation[i] - 1; /* oneDNN counts dilation from 0 */
     }
-    const kolo_dnnl_desc *w = hint_weight(d, c->x, c->w);
-    if (!w) return KOLO_ECONFIG;
-    dnnl_status_t s = conv_forward(c, w, kind, &hint);
-    if (s == dnnl_success) s = conv_backward(c, kind, &op);
-    if (s != dnnl_success) return s == dnnl_unimplemented ? 1 : fail("describing a convolution's gradient", s);
-    return make(d, c->pass, c->bias, &op, &hint, primitive);
+    return make_with_hint(d, &o, c->x, c->w, primitive);
 }
 
 int kolo_dnnl_make_linear(kolo_dnnl *d, enum kolo_dnnl_pass pass, const kolo_dnnl_desc *x, const kolo_dnnl_desc *w, const kolo_dnnl_desc *bias,
                           const kolo_dnnl_desc *y, kolo_dnnl_primitive **primitive)
 {
-    *primitive = NULL;
-    const dnnl_memory_desc_t *b = bias ? &bias->md : NULL;
-    dnnl_inner_product_desc_t op, hint;
-    const kolo_dnnl_desc *forward_w = pass == KOLO_DNNL_FORWARD ? w : hint_weight(d, x, w);
-    if (!forward_w) return KOLO_ECONFIG;
-    dnnl_status_t s = dnnl_inner_product_forward_desc_init(pass == KOLO_DNNL_FORWARD ? &op : &hint, dnnl_forward_training, &x->md, &forward_w->md, b, &y->md);
-    if (s == dnnl_success && pass == KOLO_DNNL_DATA) s = dnnl_inner_product_backward_data_desc_init(&op, &x->md, &w->md, &y->md);
-    if (s == dnnl_success && pass == KOLO_DNNL_WEIGHT) s = dnnl_inner_product_backward_weights_desc_init(&op, &x->md, &w->md, b, &y->md);
-    if (s != dnnl_success) return s == dnnl_unimplemented ? 1 : fail("describing a linear layer", s);
-    return make(d, pass, bias, &op, pass == KOLO_DNNL_FORWARD ? NULL : &hint, primitive);
+    const operation o = {.pass = pass, .linear = true, .x = x->md, .w = w->md, .bias = bias ? bias->md : NULL, .y = y->md};
+    return make_with_hint(d, &o, x, w, primitive);
 }
 
 int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_dnnl_desc *to, kolo_dnnl_primitive **primitive)
@@ -412,7 +393,7 @@ int kolo_dnnl_make_reorder(kolo_dnnl *d, const kolo_dnnl_desc *from, const kolo_
     static const argument list[5] = {{DNNL_ARG_FROM, dnnl_query_src_md, 0}, {DNNL_ARG_TO, dnnl_query_dst_md, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
     *primitive = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, &from->md, d->engine, &to->md, d->engine, d->attr);
+    dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, from->md, d->engine, to->md, d->engine, d->attr);
     if (s != dnnl_success) return fail("describing a change of layout", s);
     const int rc = finish(d, pd, list, primitive);
     return rc > 0 ? fail("making a change of layout", dnnl_runtime_error) : rc;

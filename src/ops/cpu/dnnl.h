@@ -1,4 +1,4 @@
-/* oneDNN behind a few nouns: the only file that knows its version (2.x here) is dnnl.c.
+/* oneDNN behind a few nouns: only dnnl.c knows it, and dnnl_version.h what differs between 2.x and 3.x.
  * A descriptor says how a tensor lies in memory; equal ones are one object, owned by the engine. A primitive is one
  * prepared computation, whose pointers are given anew at each run, in a fixed order. */
 #ifndef KOLO_OPS_CPU_DNNL_H
