@@ -14,14 +14,17 @@
  * Signs: a byte for each vector of 16 bytes, bit k for its channel k; where there are no vectors ((N, F) of odd F) a
  * byte for each element.
  *
- * ResNet-50 at 224 pixels has 11.11 M such elements a picture, 5.52 M of them with a residual. At batch 256 in bf16 a
- * step moves 5.7 + 14.4 + 11.6 + 20.1 = 51.7 GB, which at the 4.3 TB/s of an H200 takes 1.32 + 3.34 + 2.69 + 4.67 =
- * 12.0 ms; what the cache saves comes off. Partial sums add 1 % to 3 % to the two sums, and each kernel a few
- * microseconds to begin and end: 318 launches a step.
+ * Where the residual has a norm of its own, norm_apply reads it before that norm, and both norms' gradients read dy and
+ * the sign; g is not written then.
+ *
+ * ResNet-50 at 224 pixels has 11.11 M such elements a picture, 5.52 M of them with a residual, 1.51 M with one that is
+ * normed. At batch 256 in bf16 a step moves 5.7 + 12.8 + 31.0 = 49.5 GB, which at the 4.3 TB/s of an H200 takes 11.5 ms;
+ * what the cache saves comes off. Partial sums add 1 % to 3 % to the two sums, and each kernel a few microseconds to
+ * begin and end: 314 launches a step.
  *
  * Registers (nothing spills) leave room for 4 blocks of 256 threads on a multiprocessor in norm_stats and norm_apply, 3
- * with a residual, and 2 in the gradients, so that 64 to 98 KiB of loads may be under way; 30 KiB would fill that
- * memory at a latency of a microsecond. */
+ * with a residual, 2 with a normed one and in the gradients, so that 64 to 98 KiB of loads may be under way; 30 KiB
+ * would fill that memory at a latency of a microsecond. */
 #ifndef KOLO_OPS_CUDA_NORM_CUH
 #define KOLO_OPS_CUDA_NORM_CUH
 
