@@ -3,7 +3,7 @@
 # DRY is empty, or 1 for the rehearsal without a GPU. SHOW is empty, or 1 where nothing can be run: what would be is said.
 # ROOM: scratch, removed at the end. RESULTS, in it: what OUT/results.tar.gz is made of. LOGS: RESULTS/logs.
 # The shares, in seconds of a whole run: the parts are sure of them, and what one leaves is the next one's. What does not fit is left out, and said.
-declare -A PART_BUDGET=([facts]=15 [ops]=60 [bench]=130 [golden]=40 [train]=40 [peer]=110 [parity]=45 [speed]=50 [graph]=15 [determinism]=15 [share]=10 [sanitizer]=10)
+declare -A PART_BUDGET=([facts]=15 [ops]=55 [bench]=215 [golden]=35 [train]=35 [peer]=100 [parity]=25 [speed]=25 [graph]=10 [determinism]=10 [share]=5 [sanitizer]=10)
 
 about() { sed -n '1s/^# *//p' "$HERE/parts/$1.sh"; } # PART
 
@@ -30,7 +30,7 @@ run_begin() { # OUT DRY ONLY SECONDS
         case ",${3:-$each}," in *",$each,"*) CHOSEN+=("$each") && BUDGET=$((BUDGET + PART_BUDGET[$each])) ;; esac
     done
     shares=$BUDGET BUDGET=${4:-$BUDGET}
-    export KOLO_CACHE=$ROOM/cache # choices of this run only
+    export KOLO_CACHE=$RESULTS/cache # choices of this run only, told with its results
     find_programs
     echo "report and results: $OUT"
 }

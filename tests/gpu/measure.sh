@@ -34,7 +34,7 @@ bench() {
     rate=0 ms=0 host=0 peak=0 planned=0
     shown kolo bench train device=cuda "$@" && return
     enough "$name" || return 1
-    limited 120 kolo bench train device=cuda "$@" > "$log" 2>&1 || { fail "$name: status $?, $(tail -n 1 "$log" | cut -c 1-200)" && return 1; }
+    limited 170 kolo bench train device=cuda "$@" > "$log" 2>&1 || { fail "$name: status $?, $(tail -n 1 "$log" | cut -c 1-200)" && return 1; }
     field() { sed -n "s|^train .*$1.*|\1|p" "$log" | tail -n 1; } # PATTERN
     rate=$(field ': \([0-9.]*\) img/s') ms=$(field ' \([0-9.]*\) ms/step')
     host=$(field 'host \([0-9.]*\)') peak=$(field 'peak \([0-9.]*\) MiB') planned=$(field 'planned \([0-9.]*\) MiB')
@@ -69,10 +69,10 @@ best_rate() { # PREFIX: of all benches whose names begin so
 
 # The lines of a profile as results.
 record_profile() { # LOG
-    awk 'function rate(x) {return x ~ /^[0-9.]+$/ ? x : "null"}
+    awk -v run="${1##*/bench.}" 'function rate(x) {return x ~ /^[0-9.]+$/ ? x : "null"}
         $1 == "action" || $1 == "kernel" {kind = $1; next}
         kind != "" && $2 ~ /^[0-9.]+$/ {
-            printf "{\"what\": \"%s\", \"name\": \"%s\", \"ms\": %s, \"calls\": %s, \"gb_s\": %s, \"tflop_s\": %s", kind, $1, $2, $3, rate($4), rate($5)
+            printf "{\"what\": \"%s\", \"run\": \"%s\", \"name\": \"%s\", \"ms\": %s, \"calls\": %s, \"gb_s\": %s, \"tflop_s\": %s", kind, run, $1, $2, $3, rate($4), rate($5)
             if (kind == "kernel") {shape = $0; sub(/^([^ ]+ +)([^ ]+ +)([^ ]+ +)([^ ]+ +)([^ ]+ +)/, "", shape); gsub(/["\\]/, "", shape); printf ", \"shape\": \"%s\"", shape}
             print "}"}' "$1" >> "$RESULTS/results.jsonl"
 }
