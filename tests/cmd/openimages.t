@@ -23,7 +23,7 @@ done
 loss() { losses "$ROOM/$1" | cut -d' ' -f2; }
 [ "$(loss ignore)" != "$(loss background)" ] && [ "$(loss object)" != "$(loss background)" ] && [ "$(loss object)" != "$(loss ignore)" ]
 ok $? "three losses: $(loss ignore), $(loss background), $(loss object)"
-is "$(awk "BEGIN { print $(loss ignore) < $(loss background) }")" 1 "what lies in a group is not counted as background"
+is "$(awk "BEGIN { print ($(loss ignore) < $(loss background)) }")" 1 "what lies in a group is not counted as background"
 like "$ROOM/ignore/events.jsonl" '"ap50":.*"map_openimages":[0-9]' "the Challenge's figure is among the events"
 R=(run="$ROOM/object" threads=1 conf=0)
 kolo eval "${R[@]}" results="$ROOM/found.json" > "$ROOM/eval" 2> "$ROOM/log"

@@ -70,5 +70,5 @@ ok $? "eight photos with boxes and groups are packed" "$ROOM/log"
 kolo train share/recipes/yolox_nano_openimages_small.yaml data="$ROOM/packed" val="$ROOM/packed" run="$ROOM/few" progress=0 > "$ROOM/log" 2>&1
 ok $? "yolox_nano_openimages_small" "$ROOM/log"
 map=$(last few map_openimages)
-is "$(awk "BEGIN { print $map > .5 }")" 1 "Open Images mAP $map of the boxes it was shown: above .5"
+is "$(awk "BEGIN { print ($map > .5) }")" 1 "Open Images mAP $map of the boxes it was shown: above .5"
 done_testing
