@@ -120,7 +120,8 @@ job_srun() { # COMMAND...
 # whom Slurm knows nothing. scancel, pre-emption and the limit all send TERM; the state that Slurm shows tells them apart.
 job_cause() {
     local job
-    job=$(scontrol show job "$job_id" 2> /dev/null | tr '\n' ' ')
+    # SIGNALING is a running job that is just being sent a signal
+    job=$(scontrol show job "$job_id" 2> /dev/null | tr '\n' ' ' | sed 's/JobState=SIGNALING/JobState=RUNNING/')
     case $job in
         "" | *" Restarts=${SLURM_RESTART_COUNT:-0} "*) ;;
         *) echo requeued && return ;;

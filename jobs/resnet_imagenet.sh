@@ -24,9 +24,10 @@ set -uo pipefail
 
 # lib.sh lies beside this template, of which sbatch runs a copy, or where Kolo is installed
 submitted=${SLURM_JOB_ID:+$(scontrol show job "$SLURM_JOB_ID" | sed -n '/^ *Command=/{s///;s|/[^/]*$||p;q}')}
-for jobs in "$(dirname "$0")" "$submitted" ""; do grep -qs '^job_begin()' "$jobs/lib.sh" && break; done
-[ -n "$jobs${KOLO_ROOT:-}" ] || module load kolo > /dev/null 2>&1
-: "${jobs:=${KOLO_ROOT:-@ROOT@}/share/kolo/jobs}"
+for jobs in "$(dirname "$0")" "$submitted" "${KOLO_ROOT:-}/share/kolo/jobs" module @ROOT@/share/kolo/jobs; do
+    [ "$jobs" != module ] || { module load kolo; jobs=${KOLO_ROOT:-}/share/kolo/jobs; } > /dev/null 2>&1
+    grep -qs '^job_begin()' "$jobs/lib.sh" && break
+done
 # shellcheck source=jobs/lib.sh
 . "$jobs/lib.sh" || { echo "No Kolo: sbatch --export=ALL,KOLO_ROOT=FOLDER, the one with bin/kolo in it" >&2; exit 78; }
 job_begin "$jobs"

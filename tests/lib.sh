@@ -117,7 +117,7 @@ await() { # JOB [SECONDS]: until it has ended, at most 150 s; its state
     local i state
     for ((i = 0; i < 5 * ${2:-150}; i++)); do
         state=$(state_of "$1")
-        case $state in PENDING | RUNNING | COMPLETING | REQUEUED | SUSPENDED | CONFIGURING | "") sleep 0.2 ;; *) break ;; esac
+        case $state in PENDING | RUNNING | SIGNALING | COMPLETING | REQUEUED | SUSPENDED | CONFIGURING | "") sleep 0.2 ;; *) break ;; esac
     done
     echo "$state"
 }

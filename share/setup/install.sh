@@ -66,7 +66,7 @@ put_all 644 . share/doc/kolo LICENSE NOTICE README.md
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 for template in jobs/*.sh; do
-    sed "s|@ROOT@|$prefix|" "$template" >"$made/${template##*/}"
+    sed "s|@ROOT@|\"$prefix\"|" "$template" >"$made/${template##*/}"
 done
 put_all 755 "$made" share/kolo/jobs '*.sh'
 sed "s|@VERSION@|$version|g; s|@ROOT@|$prefix|" modulefiles/kolo.in >"$made/module"

@@ -103,6 +103,8 @@ share/setup/install.sh install "$TREE" "$BUILD" 9.8.7 "$TREE" >/dev/null
 cp "$TREE/share/kolo/jobs/comm_bench.sh" "$ROOM/user/"
 dry comm_bench.sh && grep -q 'srun .* kolo bench gradients' "$ROOM/dry"
 ok $? "a copy of a template finds the tree that it was installed in" "$ROOM/dry"
+dry comm_bench.sh KOLO_ROOT=/nowhere && grep -q 'srun .* kolo bench gradients' "$ROOM/dry"
+ok $? "with a KOLO_ROOT that leads nowhere, too" "$ROOM/dry"
 share/setup/install.sh uninstall "$TREE" "$BUILD" 9.8.7 >/dev/null
 ok $? "uninstall"
 none "takes back every file" "$(find "$TREE" -type f)"
