@@ -102,7 +102,9 @@ static void tokens(void)
               "without a scale the branch is not read again, and x has y's gradient");
     nodes_are(g, KOLO_OP_window_attention_grad, "grad:qkv grad:attn.relative_position_bias_table <- grad:attn qkv attn.relative_position_bias_table",
               "attention is computed again in its gradient");
-    nodes_are(g, KOLO_OP_layer_norm_grad, "grad:stem grad:norm.weight grad:norm.bias <- grad:norm:4 stem norm.weight", "layer norm too");
+    nodes_are(g, KOLO_OP_layer_norm_grad,
+              "grad:stem:1 grad:norm.weight grad:norm.bias <- grad:norm:4 stem norm.weight grad:sum3",
+              "layer norm too; what the residual sends to its input is added there");
     kolo_graph_destroy(&g);
 }
 
