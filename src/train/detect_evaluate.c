@@ -11,6 +11,7 @@
 #include "metrics/detect_find.h"
 #include "metrics/detect_truth.h"
 #include "train/gather.h"
+#include "train/parts.h"
 
 typedef struct judge {
     kolo_session *session;
@@ -62,32 +63,18 @@ static int keep(judge *j, int64_t sample, const kolo_found *f)
     return 0;
 }
 
-static int judge_batch(judge *j, const kolo_batch *batch)
+static int detect_judge_batch(void *argument, const kolo_batch *batch)
 {
+    judge *j = argument;
     const kolo_session *s = j->session;
     const kolo_graph *g = j->graph;
+    KOLO_TRY(kolo_exec_answer(j->exec, batch));
     for (int i = 0; i < g->heads; i++) KOLO_TRY(kolo_exec_get(j->exec, "activation", g->head[i], j->head[i]));
     for (int64_t n = 0; n < batch->valid; n++) {
         KOLO_TRY(kolo_detect_find(g, (const float *const *)j->head, n, s->options->conf, s->options->nms, &j->list));
         for (int64_t i = 0; i < j->list.count; i++) KOLO_TRY(keep(j, batch->samples[n], &j->list.found[i]));
     }
     return 0;
-}
-
-static int find_all(judge *j)
-{
-    kolo_session *s = j->session;
-    KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
-    for (;;) {
-        kolo_batch batch;
-        int rc = kolo_loader_next(s->val_loader, &batch);
-        if (rc == 1) return 0;
-        KOLO_TRY(rc);
-        rc = kolo_exec_answer(j->exec, &batch);
-        if (rc >= 0) rc = judge_batch(j, &batch);
-        kolo_loader_release(s->val_loader, &batch);
-        KOLO_TRY(rc);
-    }
 }
 
 /* Both rules of VOC, of boxes that are not COCO's. */
@@ -141,7 +128,7 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
     const double begin = kolo_time();
     kolo_ap ap = {0};
     *result = (kolo_evaluation){.rows = s->val_samples, .top1 = -1, .top5 = -1, .voc = {-1, -1}, .openimages = -1};
-    KOLO_TRY(find_all(j));
+    KOLO_TRY(session_each_val_batch(j->session, detect_judge_batch, j));
     KOLO_TRY(session_gather(s, &j->found, &j->founds, sizeof *j->found));
     if (results && *results && s->launch->rank == 0) KOLO_TRY(kolo_ap_write(results, j->found, j->founds, j->truth->category));
     const int rc = kolo_ap_coco(&ap, j->truth->truth, j->truth->truths, j->found, j->founds, kolo_dataset_get_info(s->val_set)->classes);

@@ -7,6 +7,7 @@
 #include "train/detect_evaluate.h"
 #include "train/image_evaluate.h"
 #include "train/mirror.h"
+#include "train/parts.h"
 #include "train/train.h"
 
 enum { LOSS, TOP1, TOP5, ROWS, SUMS };
@@ -17,22 +18,28 @@ static void add(double *sum, const kolo_metrics *m)
     sum[LOSS] += m->loss, sum[TOP1] += m->top1, sum[TOP5] += m->top5, sum[ROWS] += m->rows;
 }
 
-/* The network's own metrics, told behind its steps. */
+typedef struct counted {
+    kolo_exec *exec;
+    kolo_step step;
+    double *sum;
+} counted;
+
+static int counted_batch(void *argument, const kolo_batch *batch)
+{
+    counted *c = argument;
+    kolo_metrics m;
+    KOLO_TRY(kolo_exec_step(c->exec, batch, &c->step, &m));
+    add(c->sum, &m);
+    c->step.step++;
+    return 0;
+}
+
+/* The network's own metrics, which come some steps after their batch. */
 static int sum_metrics(kolo_session *s, kolo_exec *exec, double *sum)
 {
-    kolo_step step = {0};
+    counted c = {.exec = exec, .sum = sum};
     kolo_metrics m;
-    for (;;) {
-        kolo_batch batch;
-        int rc = kolo_loader_next(s->val_loader, &batch);
-        if (rc == 1) break;
-        KOLO_TRY(rc);
-        rc = kolo_exec_step(exec, &batch, &step, &m);
-        kolo_loader_release(s->val_loader, &batch);
-        KOLO_TRY(rc);
-        add(sum, &m);
-        step.step++;
-    }
+    KOLO_TRY(session_each_val_batch(s, counted_batch, &c));
     do {
         KOLO_TRY(kolo_exec_drain(exec, &m));
         add(sum, &m);
@@ -60,25 +67,36 @@ static void add_row(double *sum, const float *x, int64_t classes, int64_t label,
     sum[ROWS]++;
 }
 
+typedef struct mirrored {
+    kolo_exec *exec;
+    const kolo_graph *graph;
+    kolo_mirror mirror;
+    float *logits; /* of two batches */
+    bool binary;
+    double *sum;
+} mirrored;
+
+static int mirrored_batch(void *argument, const kolo_batch *batch)
+{
+    mirrored *m = argument;
+    const int64_t classes = m->graph->tensor[m->graph->logits].dim[1];
+    KOLO_TRY(kolo_mirror_ask(&m->mirror, m->exec, m->graph, batch, m->logits));
+    for (int64_t i = 0; i < batch->valid; i++)
+        add_row(m->sum, m->logits + i * classes, classes, batch->labels[i], m->binary);
+    return 0;
+}
+
 /* Of the mean of a picture's logits and its mirror image's. */
 static int sum_mirrored(kolo_session *s, kolo_exec *exec, double *sum)
 {
     const kolo_graph *g = s->eval_exec ? s->eval_graph : s->graph;
-    const int64_t classes = g->tensor[g->logits].dim[1];
-    float *logits = kolo_alloc((size_t)(2 * g->rows * classes) * sizeof *logits);
-    kolo_mirror mirror = {0};
-    int rc = logits ? kolo_mirror_open(&mirror, s) : KOLO_ECONFIG;
-    while (rc == 0) {
-        kolo_batch batch;
-        rc = kolo_loader_next(s->val_loader, &batch);
-        if (rc != 0) break;
-        rc = kolo_mirror_ask(&mirror, exec, g, &batch, logits);
-        for (int64_t i = 0; rc == 0 && i < batch.valid; i++) add_row(sum, logits + i * classes, classes, batch.labels[i], s->options->loss == KOLO_loss_bce);
-        kolo_loader_release(s->val_loader, &batch);
-    }
-    kolo_mirror_close(&mirror);
-    free(logits);
-    return rc < 0 ? rc : 0;
+    mirrored m = {.exec = exec, .graph = g, .binary = s->options->loss == KOLO_loss_bce, .sum = sum};
+    m.logits = kolo_alloc((size_t)(2 * kolo_tensor_count(&g->tensor[g->logits])) * sizeof *m.logits);
+    int rc = m.logits ? kolo_mirror_open(&m.mirror, s) : KOLO_ECONFIG;
+    if (rc >= 0) rc = session_each_val_batch(s, mirrored_batch, &m);
+    kolo_mirror_close(&m.mirror);
+    free(m.logits);
+    return rc;
 }
 
 const char *kolo_session_metric(const kolo_session *s)
@@ -98,7 +116,6 @@ int kolo_evaluate(kolo_session *s, bool ema, const char *results, kolo_evaluatio
     double sum[SUMS] = {0}, begin = kolo_time();
     kolo_exec *exec = s->eval_exec ? s->eval_exec : s->exec;
     kolo_exec_use_ema(exec, ema);
-    KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
     KOLO_TRY((s->options->val_flip ? sum_mirrored : sum_metrics)(s, exec, sum));
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, SUMS, KOLO_F64, KOLO_SUM));
     if ((int64_t)sum[ROWS] != s->val_samples)

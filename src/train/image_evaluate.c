@@ -12,6 +12,7 @@
 #include "ops/element.h"
 #include "train/gather.h"
 #include "train/mirror.h"
+#include "train/parts.h"
 
 typedef struct judge {
     kolo_session *session;
@@ -53,8 +54,9 @@ static int add_row(judge *j, const float *x, const float *weight, int64_t classe
     return 0;
 }
 
-static int judge_batch(judge *j, const kolo_batch *batch)
+static int image_judge_batch(void *argument, const kolo_batch *batch)
 {
+    judge *j = argument;
     const kolo_graph *g = j->graph;
     const int64_t classes = g->tensor[g->logits].dim[1];
     if (j->session->options->val_flip) {
@@ -65,21 +67,6 @@ static int judge_batch(judge *j, const kolo_batch *batch)
     }
     for (int64_t i = 0; i < batch->valid; i++) KOLO_TRY(add_row(j, j->logits + i * classes, (const float *)(batch->labels + i * batch->words), classes));
     return 0;
-}
-
-static int ask_all(judge *j)
-{
-    kolo_session *s = j->session;
-    KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
-    for (;;) {
-        kolo_batch batch;
-        int rc = kolo_loader_next(s->val_loader, &batch);
-        if (rc == 1) return 0;
-        KOLO_TRY(rc);
-        rc = judge_batch(j, &batch);
-        kolo_loader_release(s->val_loader, &batch);
-        KOLO_TRY(rc);
-    }
 }
 
 static int write_results(const kolo_session *s, const char *path, const kolo_image_ap *all, const double *ap)
@@ -109,7 +96,7 @@ static int judge_all(judge *j, const char *results, kolo_evaluation *result)
     kolo_session *s = j->session;
     const int classes = (int)j->graph->tensor[j->graph->logits].dim[1];
     const double begin = kolo_time();
-    KOLO_TRY(ask_all(j));
+    KOLO_TRY(session_each_val_batch(s, image_judge_batch, j));
     double sum[2] = {j->loss, j->rows};
     KOLO_TRY(kolo_comm_allreduce(s->comm, sum, 2, KOLO_F64, KOLO_SUM));
     KOLO_TRY(session_gather(s, &j->score, &j->scores, sizeof *j->score));

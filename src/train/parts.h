@@ -43,6 +43,9 @@ int session_fit_plans(kolo_session *s);
 int session_open_data(kolo_session *s, int parts);
 int session_read_targets(kolo_session *s); /* targets=auto and unverified=auto are resolved; image labels are read where they are learnt */
 int session_make_loaders(kolo_session *s);
+/* Calls `visit` with every batch of this rank's part of the validation data, from the first on. An error of `visit`
+ * ends it and is returned. The batch belongs to the loader again when `visit` returns. */
+int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const kolo_batch *batch), void *argument);
 int session_renew_loader(kolo_session *s); /* of training, for the phase that s->now says */
 void session_close_loaders(kolo_session *s);
 void session_close_data(kolo_session *s);

@@ -299,3 +299,17 @@ void session_close_loaders(kolo_session *s)
     close_loader(s, &s->loader);
     close_loader(s, &s->val_loader);
 }
+
+int session_each_val_batch(kolo_session *s, int (*visit)(void *argument, const kolo_batch *batch), void *argument)
+{
+    KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
+    for (;;) {
+        kolo_batch batch;
+        int rc = kolo_loader_next(s->val_loader, &batch);
+        if (rc == 1) return 0;
+        KOLO_TRY(rc);
+        rc = visit(argument, &batch);
+        kolo_loader_release(s->val_loader, &batch);
+        KOLO_TRY(rc);
+    }
+}

@@ -9,6 +9,7 @@
 #include "data/shard/targets.h"
 #include "kolo/error.h"
 #include "train/mirror.h"
+#include "train/parts.h"
 
 typedef struct features {
     int64_t samples, width;
@@ -36,27 +37,32 @@ static int compute(kolo_exec *exec, const kolo_graph *g, const kolo_batch *batch
     return kolo_exec_get(exec, "activation", g->features, values);
 }
 
-/* Adds up what this rank's rows and their mirror images show. labels: zeros, since people of the pairs need not be among the classes. */
-static int collect(kolo_session *s, features *f, kolo_mirror *mirror, const int32_t *labels, float *values)
+/* What one batch takes to have its features added up. */
+typedef struct collector {
+    kolo_session *session;
+    features *features;
+    kolo_mirror *mirror;
+    const int32_t *labels; /* zeros, since people of the pairs need not be among the classes */
+    float *values;         /* (rows, width): of one batch */
+} collector;
+
+/* Adds up what a batch's rows and their mirror images show. */
+static int collect_batch(void *argument, const kolo_batch *batch)
 {
+    const collector *c = argument;
+    const kolo_session *s = c->session;
     kolo_exec *exec = s->eval_exec ? s->eval_exec : s->exec;
     const kolo_graph *g = s->eval_graph ? s->eval_graph : s->graph;
-    KOLO_TRY(kolo_loader_seek(s->val_loader, 0, 0));
-    for (;;) {
-        kolo_batch batch;
-        int rc = kolo_loader_next(s->val_loader, &batch);
-        if (rc == 1) return 0;
-        KOLO_TRY(rc);
-        for (int side = 0; side < 2 && rc == 0; side++) {
-            kolo_batch shown = side ? kolo_mirror_batch(mirror, &batch) : batch;
-            shown.labels = labels;
-            rc = compute(exec, g, &shown, values);
-            for (int64_t i = 0; rc == 0 && i < batch.valid; i++)
-                for (int64_t k = 0; k < f->width; k++) f->all[batch.samples[i] * f->width + k] += values[i * f->width + k];
-        }
-        kolo_loader_release(s->val_loader, &batch);
-        KOLO_TRY(rc);
+    const int64_t width = c->features->width;
+    for (int side = 0; side < 2; side++) {
+        kolo_batch shown = side ? kolo_mirror_batch(c->mirror, batch) : *batch;
+        shown.labels = c->labels;
+        KOLO_TRY(compute(exec, g, &shown, c->values));
+        for (int64_t i = 0; i < batch->valid; i++)
+            for (int64_t k = 0; k < width; k++)
+                c->features->all[batch->samples[i] * width + k] += c->values[i * width + k];
     }
+    return 0;
 }
 
 static double cosine(const features *f, int64_t a, int64_t b)
@@ -98,7 +104,7 @@ int kolo_verify(kolo_session *s, bool ema, const char *name, kolo_pair_scores *s
     f.all = kolo_alloc((size_t)(f.samples * f.width) * sizeof *f.all);
     int rc = labels && values && f.all ? kolo_mirror_open(&mirror, s) : KOLO_ECONFIG;
     kolo_exec_use_ema(s->eval_exec ? s->eval_exec : s->exec, ema);
-    if (rc == 0) rc = collect(s, &f, &mirror, labels, values);
+    if (rc == 0) rc = session_each_val_batch(s, collect_batch, &(collector){s, &f, &mirror, labels, values});
     if (rc == 0) rc = kolo_comm_allreduce(s->comm, f.all, f.samples * f.width, KOLO_F32, KOLO_SUM);
     if (rc == 0) rc = score(&f, set, scores);
     if (rc == 0 && other && other != set) rc = score(&f, other, &development);
