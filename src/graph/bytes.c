@@ -6,7 +6,7 @@
 /* Every tensor that is there once: one pass over the inputs, one over the outputs. */
 kolo_traffic kolo_bytes_whole(const kolo_graph *g, const kolo_node *n, const kolo_stored *s)
 {
-    kolo_traffic t = {0, 0};
+    kolo_traffic t = {0};
     (void)g;
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] >= 0) t.read += (double)s->bytes[n->in[i]];
@@ -67,7 +67,11 @@ kolo_traffic kolo_bytes_conv(const kolo_graph *g, const kolo_node *n, const kolo
     kolo_traffic t = kolo_bytes_whole(g, n, s);
     if (n->op != KOLO_OP_conv_grad_data) t.read -= untouched(n, (double)s->bytes[n->in[0]]);
     if (n->op == KOLO_OP_conv) add_bias(n, s, &t);
-    if (n->op == KOLO_OP_conv_stats && !forms_sums(g, n, s)) t.read += (double)s->bytes[n->out[0]];
+    if (n->op == KOLO_OP_conv_stats) {
+        const double again = (double)s->bytes[n->out[0]];
+        if (!forms_sums(g, n, s)) t.read += again;
+        else if (g->tensor[n->out[0]].dtype == KOLO_BF16) t.spared = again;
+    }
     if (n->op == KOLO_OP_conv_grad_weight) add_weight_gradient(g, n, s, &t);
     return t;
 }

@@ -137,6 +137,7 @@ typedef struct kolo_stored {
 } kolo_stored;
 typedef struct kolo_traffic {
     double read, written; /* bytes */
+    double spared;        /* of bytes that are not counted: those that only engines compiled for the shape spare */
 } kolo_traffic;
 
 /* One row of the operation table. */

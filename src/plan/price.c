@@ -90,8 +90,10 @@ static kolo_cost run_cost(const pricing *p, const kolo_node *n)
 {
     const kolo_op_info *op = &kolo_op_table[n->op];
     const kolo_traffic t = op->bytes(p->plan->graph, n, &p->stored);
-    return (kolo_cost){
-        .read = t.read, .written = t.written, .flops = op->flops ? op->flops(p->plan->graph, n) : 0};
+    return (kolo_cost){.read = t.read,
+                       .written = t.written,
+                       .spared = t.spared,
+                       .flops = op->flops ? op->flops(p->plan->graph, n) : 0};
 }
 
 /* An all-reduce that uses its links well sends 2 (n-1)/n of what it sums, and takes as much in. */
@@ -221,6 +223,7 @@ static void add_cost(kolo_cost *to, const kolo_cost *c)
     to->calls++;
     to->read += c->read;
     to->written += c->written;
+    to->spared += c->spared;
     to->flops += c->flops;
     to->sent += c->sent;
     to->seconds += c->seconds;
@@ -281,6 +284,11 @@ int kolo_price_print(const kolo_price *price, const kolo_plan *plan, const kolo_
         if (k != KOLO_CLASS_SEND && price->of[k].calls)
             print_cost(f, classes[k].what, &price->of[k], timed, price->step);
     print_cost(f, "in all", &price->all, timed, price->step);
+    if (price->all.spared > 0)
+        fprintf(f,
+                "  sums of convolutions in bf16 are counted as formed by engines compiled at the start; where the GPU's "
+                "clock prefers two passes: %.2f GB more\n",
+                price->all.spared / 1e9);
     if (send->calls)
         fprintf(f, "  %-36s %6lld  %.3f GB leave this rank%s", classes[KOLO_CLASS_SEND].what,
                 (long long)send->calls, send->sent / 1e9, timed ? "" : "\n");

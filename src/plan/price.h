@@ -10,6 +10,7 @@
 typedef struct kolo_cost {
     int64_t calls;
     double read, written; /* bytes of this rank's memory */
+    double spared;        /* not counted in read: kolo_traffic */
     double flops;
     double sent;    /* bytes that leave this rank */
     double seconds; /* 0 without rates */

@@ -26,6 +26,9 @@ ok $? "its convolutions take 2,093 GFLOP forward (256 times twice 4.09 GMAC)"
 gb=$(class 'in all' 4)
 within "$gb" 50 85
 ok $? "a step moves at most 85 GB: $gb"
+more=$(sed -n 's/.*two passes: \([0-9.]*\) GB more$/\1/p' "$ROOM/plan")
+within "${more:-0}" 5 5.7
+ok $? "and says what of that rests on engines that are compiled: $more GB"
 sum=$(awk '/^a step of one rank/ { on = 1 } on && NF > 6 && / (memory|arithmetic)$/ && !/^  in all/ { s += $(NF - 5) } END { print s }' "$ROOM/plan")
 within "$sum" "$(awk -v g="$gb" 'BEGIN { print g - .1 }')" "$(awk -v g="$gb" 'BEGIN { print g + .1 }')"
 ok $? "which is the sum of the classes: $sum"
